@@ -66,25 +66,22 @@ type GetStatsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tasks by state, of all sources.
 	Tasks *TaskCounts `protobuf:"bytes,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Sources registered.
-	Sources int64 `protobuf:"varint,2,opt,name=sources,proto3" json:"sources,omitempty"`
 	// Queues that hold tasks or have a gate of their own.
-	Queues int64 `protobuf:"varint,3,opt,name=queues,proto3" json:"queues,omitempty"`
+	Queues int64 `protobuf:"varint,2,opt,name=queues,proto3" json:"queues,omitempty"`
 	// Leases that stand, overdue ones included.
-	Leases int64 `protobuf:"varint,4,opt,name=leases,proto3" json:"leases,omitempty"`
+	Leases int64 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	// How long the most overdue lease has been past its deadline; zero or absent: none is.
-	OldestOverdueLease *durationpb.Duration `protobuf:"bytes,5,opt,name=oldest_overdue_lease,json=oldestOverdueLease,proto3" json:"oldest_overdue_lease,omitempty"`
-	// Tasks found READY while a lock still stood, since the store was made: after a failover that lost
-	// writes.
-	Orphans int64 `protobuf:"varint,6,opt,name=orphans,proto3" json:"orphans,omitempty"`
-	// Collectors by state.
-	Collectors *CollectorCounts `protobuf:"bytes,7,opt,name=collectors,proto3" json:"collectors,omitempty"`
+	OldestOverdueLease *durationpb.Duration `protobuf:"bytes,4,opt,name=oldest_overdue_lease,json=oldestOverdueLease,proto3" json:"oldest_overdue_lease,omitempty"`
+	// Collectors heard from in the last 24 h, those gone included.
+	Collectors int64 `protobuf:"varint,5,opt,name=collectors,proto3" json:"collectors,omitempty"`
+	// What was counted since the store was made.
+	Counters *StoreCounters `protobuf:"bytes,6,opt,name=counters,proto3" json:"counters,omitempty"`
 	// What keeps the data.
-	Store *StoreInfo `protobuf:"bytes,8,opt,name=store,proto3" json:"store,omitempty"`
-	// The dispatcher that sweeps expired leases now; absent: none is elected at the moment.
-	Keeper *Keeper `protobuf:"bytes,9,opt,name=keeper,proto3" json:"keeper,omitempty"`
+	Store *StoreInfo `protobuf:"bytes,7,opt,name=store,proto3" json:"store,omitempty"`
+	// The id of the dispatcher that sweeps expired leases now; empty: none is elected at the moment.
+	KeeperId string `protobuf:"bytes,8,opt,name=keeper_id,json=keeperId,proto3" json:"keeper_id,omitempty"`
 	// The dispatcher that answered.
-	Dispatcher    *DispatcherInfo `protobuf:"bytes,10,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
+	Dispatcher    *DispatcherInfo `protobuf:"bytes,9,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,13 +123,6 @@ func (x *GetStatsResponse) GetTasks() *TaskCounts {
 	return nil
 }
 
-func (x *GetStatsResponse) GetSources() int64 {
-	if x != nil {
-		return x.Sources
-	}
-	return 0
-}
-
 func (x *GetStatsResponse) GetQueues() int64 {
 	if x != nil {
 		return x.Queues
@@ -154,16 +144,16 @@ func (x *GetStatsResponse) GetOldestOverdueLease() *durationpb.Duration {
 	return nil
 }
 
-func (x *GetStatsResponse) GetOrphans() int64 {
+func (x *GetStatsResponse) GetCollectors() int64 {
 	if x != nil {
-		return x.Orphans
+		return x.Collectors
 	}
 	return 0
 }
 
-func (x *GetStatsResponse) GetCollectors() *CollectorCounts {
+func (x *GetStatsResponse) GetCounters() *StoreCounters {
 	if x != nil {
-		return x.Collectors
+		return x.Counters
 	}
 	return nil
 }
@@ -175,11 +165,11 @@ func (x *GetStatsResponse) GetStore() *StoreInfo {
 	return nil
 }
 
-func (x *GetStatsResponse) GetKeeper() *Keeper {
+func (x *GetStatsResponse) GetKeeperId() string {
 	if x != nil {
-		return x.Keeper
+		return x.KeeperId
 	}
-	return nil
+	return ""
 }
 
 func (x *GetStatsResponse) GetDispatcher() *DispatcherInfo {
@@ -189,33 +179,37 @@ func (x *GetStatsResponse) GetDispatcher() *DispatcherInfo {
 	return nil
 }
 
-// CollectorCounts counts collectors by state.
-type CollectorCounts struct {
+// StoreCounters are counts since the store was made; they only rise.
+type StoreCounters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Collectors ACTIVE.
-	Active int64 `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"`
-	// Collectors DRAINING.
-	Draining int64 `protobuf:"varint,2,opt,name=draining,proto3" json:"draining,omitempty"`
-	// Collectors GONE and not yet forgotten.
-	Gone          int64 `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
+	// Leases given.
+	Granted int64 `protobuf:"varint,1,opt,name=granted,proto3" json:"granted,omitempty"`
+	// Leases that a report ended.
+	Settled int64 `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"`
+	// Leases that ran out.
+	Expired int64 `protobuf:"varint,3,opt,name=expired,proto3" json:"expired,omitempty"`
+	// Tasks found READY while a lock still stood, as after a failover that lost writes.
+	Orphaned int64 `protobuf:"varint,4,opt,name=orphaned,proto3" json:"orphaned,omitempty"`
+	// Entries of indexes found without their task, and dropped.
+	Dropped       int64 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CollectorCounts) Reset() {
-	*x = CollectorCounts{}
+func (x *StoreCounters) Reset() {
+	*x = StoreCounters{}
 	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CollectorCounts) String() string {
+func (x *StoreCounters) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CollectorCounts) ProtoMessage() {}
+func (*StoreCounters) ProtoMessage() {}
 
-func (x *CollectorCounts) ProtoReflect() protoreflect.Message {
+func (x *StoreCounters) ProtoReflect() protoreflect.Message {
 	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -227,28 +221,42 @@ func (x *CollectorCounts) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CollectorCounts.ProtoReflect.Descriptor instead.
-func (*CollectorCounts) Descriptor() ([]byte, []int) {
+// Deprecated: Use StoreCounters.ProtoReflect.Descriptor instead.
+func (*StoreCounters) Descriptor() ([]byte, []int) {
 	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *CollectorCounts) GetActive() int64 {
+func (x *StoreCounters) GetGranted() int64 {
 	if x != nil {
-		return x.Active
+		return x.Granted
 	}
 	return 0
 }
 
-func (x *CollectorCounts) GetDraining() int64 {
+func (x *StoreCounters) GetSettled() int64 {
 	if x != nil {
-		return x.Draining
+		return x.Settled
 	}
 	return 0
 }
 
-func (x *CollectorCounts) GetGone() int64 {
+func (x *StoreCounters) GetExpired() int64 {
 	if x != nil {
-		return x.Gone
+		return x.Expired
+	}
+	return 0
+}
+
+func (x *StoreCounters) GetOrphaned() int64 {
+	if x != nil {
+		return x.Orphaned
+	}
+	return 0
+}
+
+func (x *StoreCounters) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
 	}
 	return 0
 }
@@ -317,61 +325,6 @@ func (x *StoreInfo) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Keeper is the dispatcher that sweeps expired leases.
-type Keeper struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its dispatcher id.
-	DispatcherId string `protobuf:"bytes,1,opt,name=dispatcher_id,json=dispatcherId,proto3" json:"dispatcher_id,omitempty"`
-	// Time since its last sweep, by the store's clock.
-	SweepAge      *durationpb.Duration `protobuf:"bytes,2,opt,name=sweep_age,json=sweepAge,proto3" json:"sweep_age,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Keeper) Reset() {
-	*x = Keeper{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Keeper) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Keeper) ProtoMessage() {}
-
-func (x *Keeper) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Keeper.ProtoReflect.Descriptor instead.
-func (*Keeper) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Keeper) GetDispatcherId() string {
-	if x != nil {
-		return x.DispatcherId
-	}
-	return ""
-}
-
-func (x *Keeper) GetSweepAge() *durationpb.Duration {
-	if x != nil {
-		return x.SweepAge
-	}
-	return nil
-}
-
 // DispatcherInfo is the dispatcher that answered a call.
 type DispatcherInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -393,7 +346,7 @@ type DispatcherInfo struct {
 
 func (x *DispatcherInfo) Reset() {
 	*x = DispatcherInfo{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +358,7 @@ func (x *DispatcherInfo) String() string {
 func (*DispatcherInfo) ProtoMessage() {}
 
 func (x *DispatcherInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +371,7 @@ func (x *DispatcherInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DispatcherInfo.ProtoReflect.Descriptor instead.
 func (*DispatcherInfo) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DispatcherInfo) GetId() string {
@@ -476,7 +429,7 @@ type ListLeasesRequest struct {
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +441,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +454,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListLeasesRequest) GetPageSize() int32 {
@@ -521,7 +474,7 @@ func (x *ListLeasesRequest) GetPageToken() string {
 // ListLeasesResponse is a page of leases.
 type ListLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The leases, the longest held first within each shard.
+	// The leases, the earliest deadline first within each shard.
 	Leases []*HeldLease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -531,7 +484,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +496,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +509,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*HeldLease {
@@ -592,7 +545,7 @@ type HeldLease struct {
 
 func (x *HeldLease) Reset() {
 	*x = HeldLease{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +557,7 @@ func (x *HeldLease) String() string {
 func (*HeldLease) ProtoMessage() {}
 
 func (x *HeldLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +570,7 @@ func (x *HeldLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
 func (*HeldLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HeldLease) GetTaskId() string {
@@ -670,7 +623,7 @@ type ListCollectorsRequest struct {
 
 func (x *ListCollectorsRequest) Reset() {
 	*x = ListCollectorsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +635,7 @@ func (x *ListCollectorsRequest) String() string {
 func (*ListCollectorsRequest) ProtoMessage() {}
 
 func (x *ListCollectorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +648,7 @@ func (x *ListCollectorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCollectorsRequest.ProtoReflect.Descriptor instead.
 func (*ListCollectorsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListCollectorsRequest) GetStates() []CollectorState {
@@ -732,7 +685,7 @@ type ListCollectorsResponse struct {
 
 func (x *ListCollectorsResponse) Reset() {
 	*x = ListCollectorsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +697,7 @@ func (x *ListCollectorsResponse) String() string {
 func (*ListCollectorsResponse) ProtoMessage() {}
 
 func (x *ListCollectorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +710,7 @@ func (x *ListCollectorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCollectorsResponse.ProtoReflect.Descriptor instead.
 func (*ListCollectorsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListCollectorsResponse) GetCollectors() []*Collector {
@@ -779,34 +732,31 @@ var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
-	"\x0fGetStatsRequest\"\xbe\x03\n" +
+	"\x0fGetStatsRequest\"\x96\x03\n" +
 	"\x10GetStatsResponse\x12+\n" +
-	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x18\n" +
-	"\asources\x18\x02 \x01(\x03R\asources\x12\x16\n" +
-	"\x06queues\x18\x03 \x01(\x03R\x06queues\x12\x16\n" +
-	"\x06leases\x18\x04 \x01(\x03R\x06leases\x12K\n" +
-	"\x14oldest_overdue_lease\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x12oldestOverdueLease\x12\x18\n" +
-	"\aorphans\x18\x06 \x01(\x03R\aorphans\x12:\n" +
+	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x16\n" +
+	"\x06queues\x18\x02 \x01(\x03R\x06queues\x12\x16\n" +
+	"\x06leases\x18\x03 \x01(\x03R\x06leases\x12K\n" +
+	"\x14oldest_overdue_lease\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x12oldestOverdueLease\x12\x1e\n" +
 	"\n" +
-	"collectors\x18\a \x01(\v2\x1a.waggle.v1.CollectorCountsR\n" +
-	"collectors\x12*\n" +
-	"\x05store\x18\b \x01(\v2\x14.waggle.v1.StoreInfoR\x05store\x12)\n" +
-	"\x06keeper\x18\t \x01(\v2\x11.waggle.v1.KeeperR\x06keeper\x129\n" +
+	"collectors\x18\x05 \x01(\x03R\n" +
+	"collectors\x124\n" +
+	"\bcounters\x18\x06 \x01(\v2\x18.waggle.v1.StoreCountersR\bcounters\x12*\n" +
+	"\x05store\x18\a \x01(\v2\x14.waggle.v1.StoreInfoR\x05store\x12\x1b\n" +
+	"\tkeeper_id\x18\b \x01(\tR\bkeeperId\x129\n" +
 	"\n" +
-	"dispatcher\x18\n" +
-	" \x01(\v2\x19.waggle.v1.DispatcherInfoR\n" +
-	"dispatcher\"Y\n" +
-	"\x0fCollectorCounts\x12\x16\n" +
-	"\x06active\x18\x01 \x01(\x03R\x06active\x12\x1a\n" +
-	"\bdraining\x18\x02 \x01(\x03R\bdraining\x12\x12\n" +
-	"\x04gone\x18\x03 \x01(\x03R\x04gone\"g\n" +
+	"dispatcher\x18\t \x01(\v2\x19.waggle.v1.DispatcherInfoR\n" +
+	"dispatcher\"\x93\x01\n" +
+	"\rStoreCounters\x12\x18\n" +
+	"\agranted\x18\x01 \x01(\x03R\agranted\x12\x18\n" +
+	"\asettled\x18\x02 \x01(\x03R\asettled\x12\x18\n" +
+	"\aexpired\x18\x03 \x01(\x03R\aexpired\x12\x1a\n" +
+	"\borphaned\x18\x04 \x01(\x03R\borphaned\x12\x18\n" +
+	"\adropped\x18\x05 \x01(\x03R\adropped\"g\n" +
 	"\tStoreInfo\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\x05R\x06shards\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"e\n" +
-	"\x06Keeper\x12#\n" +
-	"\rdispatcher_id\x18\x01 \x01(\tR\fdispatcherId\x126\n" +
-	"\tsweep_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bsweepAge\"\xdd\x01\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xdd\x01\n" +
 	"\x0eDispatcherInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
@@ -855,51 +805,48 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_admin_service_proto_rawDescData
 }
 
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(*GetStatsRequest)(nil),        // 0: waggle.v1.GetStatsRequest
 	(*GetStatsResponse)(nil),       // 1: waggle.v1.GetStatsResponse
-	(*CollectorCounts)(nil),        // 2: waggle.v1.CollectorCounts
+	(*StoreCounters)(nil),          // 2: waggle.v1.StoreCounters
 	(*StoreInfo)(nil),              // 3: waggle.v1.StoreInfo
-	(*Keeper)(nil),                 // 4: waggle.v1.Keeper
-	(*DispatcherInfo)(nil),         // 5: waggle.v1.DispatcherInfo
-	(*ListLeasesRequest)(nil),      // 6: waggle.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),     // 7: waggle.v1.ListLeasesResponse
-	(*HeldLease)(nil),              // 8: waggle.v1.HeldLease
-	(*ListCollectorsRequest)(nil),  // 9: waggle.v1.ListCollectorsRequest
-	(*ListCollectorsResponse)(nil), // 10: waggle.v1.ListCollectorsResponse
-	(*TaskCounts)(nil),             // 11: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),    // 12: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
-	(*LeaseHolder)(nil),            // 14: waggle.v1.LeaseHolder
-	(CollectorState)(0),            // 15: waggle.v1.CollectorState
-	(*Collector)(nil),              // 16: waggle.v1.Collector
+	(*DispatcherInfo)(nil),         // 4: waggle.v1.DispatcherInfo
+	(*ListLeasesRequest)(nil),      // 5: waggle.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),     // 6: waggle.v1.ListLeasesResponse
+	(*HeldLease)(nil),              // 7: waggle.v1.HeldLease
+	(*ListCollectorsRequest)(nil),  // 8: waggle.v1.ListCollectorsRequest
+	(*ListCollectorsResponse)(nil), // 9: waggle.v1.ListCollectorsResponse
+	(*TaskCounts)(nil),             // 10: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),    // 11: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
+	(*LeaseHolder)(nil),            // 13: waggle.v1.LeaseHolder
+	(CollectorState)(0),            // 14: waggle.v1.CollectorState
+	(*Collector)(nil),              // 15: waggle.v1.Collector
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	11, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	12, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
-	2,  // 2: waggle.v1.GetStatsResponse.collectors:type_name -> waggle.v1.CollectorCounts
+	10, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	11, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	2,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
 	3,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
-	4,  // 4: waggle.v1.GetStatsResponse.keeper:type_name -> waggle.v1.Keeper
-	5,  // 5: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	13, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	12, // 7: waggle.v1.Keeper.sweep_age:type_name -> google.protobuf.Duration
-	12, // 8: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	8,  // 9: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	14, // 10: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	15, // 11: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	16, // 12: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	0,  // 13: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 14: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 15: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	1,  // 16: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 17: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 18: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	4,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
+	12, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	11, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	7,  // 7: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
+	13, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	14, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	15, // 10: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	0,  // 11: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	5,  // 12: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	8,  // 13: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	1,  // 14: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	6,  // 15: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	9,  // 16: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	14, // [14:17] is the sub-list for method output_type
+	11, // [11:14] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -915,7 +862,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

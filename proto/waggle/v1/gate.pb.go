@@ -29,63 +29,67 @@ type GateKind int32
 const (
 	// Not set; never sent.
 	GateKind_GATE_KIND_UNSPECIFIED GateKind = 0
-	// An operator paused the source (PauseSources). Opened by ResumeSources or at `until`.
-	GateKind_GATE_KIND_SOURCE_PAUSED GateKind = 1
-	// A queue rule that matches the queue says `paused`; a paused rule for `*` holds every queue.
-	GateKind_GATE_KIND_QUEUE_PAUSED GateKind = 2
-	// A queue rule that matches the queue says `deny`: nothing of it may be fetched at all.
-	GateKind_GATE_KIND_QUEUE_DENIED GateKind = 3
-	// An operator blocked the queue (BlockQueue). Opened by UnblockQueue or at `until`; never by a success.
-	GateKind_GATE_KIND_QUEUE_BLOCKED GateKind = 4
-	// Waggle blocked the queue after a failure of HOST scope. Opened at `until`; a success resets its step.
-	GateKind_GATE_KIND_QUEUE_BACKED_OFF GateKind = 5
-	// The queue's next request start is not yet due: its min_delay, or delay_factor times the last fetch.
-	GateKind_GATE_KIND_QUEUE_DELAYED GateKind = 6
-	// The queue has as many leases in flight as its max_in_flight allows. Opened when one of them ends.
-	GateKind_GATE_KIND_QUEUE_FULL GateKind = 7
 	// The task is SCHEDULED: its due time has not come.
-	GateKind_GATE_KIND_TASK_NOT_DUE GateKind = 8
+	GateKind_GATE_KIND_NOT_DUE GateKind = 1
+	// The queue's next request start is not yet due: its min_delay, or delay_factor times the last fetch.
+	GateKind_GATE_KIND_MIN_DELAY GateKind = 2
+	// The queue has as many leases in flight as its max_in_flight allows. Opens when one of them ends.
+	GateKind_GATE_KIND_MAX_IN_FLIGHT GateKind = 3
+	// Waggle blocked the queue after a failure of HOST scope. Opens at `until`; a success resets its step.
+	GateKind_GATE_KIND_HOST_BLOCKED GateKind = 4
+	// An operator blocked the queue (BlockQueue). Opens by UnblockQueue or at `until`; never by a success.
+	GateKind_GATE_KIND_BLOCKED GateKind = 5
+	// A queue rule that matches the queue says `paused`; a paused rule for `*` holds every queue.
+	GateKind_GATE_KIND_QUEUE_PAUSED GateKind = 6
+	// A queue rule that matches the queue says `deny`: nothing of it may be fetched at all.
+	GateKind_GATE_KIND_QUEUE_DENIED GateKind = 7
+	// An operator paused the source (PauseSources). Opens by ResumeSources or at `until`.
+	GateKind_GATE_KIND_SOURCE_PAUSED GateKind = 8
+	// The source is being deleted.
+	GateKind_GATE_KIND_SOURCE_DELETED GateKind = 9
 	// The source's seeds keep failing, and the gap to their next cycle has grown.
-	GateKind_GATE_KIND_SOURCE_BACKED_OFF GateKind = 9
+	GateKind_GATE_KIND_BREAKER GateKind = 10
 	// An operator paused the pool.
-	GateKind_GATE_KIND_POOL_PAUSED GateKind = 10
+	GateKind_GATE_KIND_POOL_PAUSED GateKind = 11
 	// The collector, or a rule that covers it, is draining: it gets no new tasks.
-	GateKind_GATE_KIND_COLLECTOR_DRAINED GateKind = 11
+	GateKind_GATE_KIND_COLLECTOR_DRAINED GateKind = 12
 	// The collector reported failures of COLLECTOR scope, and grants to it are slowed.
-	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 12
+	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 13
 )
 
 // Enum value maps for GateKind.
 var (
 	GateKind_name = map[int32]string{
 		0:  "GATE_KIND_UNSPECIFIED",
-		1:  "GATE_KIND_SOURCE_PAUSED",
-		2:  "GATE_KIND_QUEUE_PAUSED",
-		3:  "GATE_KIND_QUEUE_DENIED",
-		4:  "GATE_KIND_QUEUE_BLOCKED",
-		5:  "GATE_KIND_QUEUE_BACKED_OFF",
-		6:  "GATE_KIND_QUEUE_DELAYED",
-		7:  "GATE_KIND_QUEUE_FULL",
-		8:  "GATE_KIND_TASK_NOT_DUE",
-		9:  "GATE_KIND_SOURCE_BACKED_OFF",
-		10: "GATE_KIND_POOL_PAUSED",
-		11: "GATE_KIND_COLLECTOR_DRAINED",
-		12: "GATE_KIND_COLLECTOR_SLOWED",
+		1:  "GATE_KIND_NOT_DUE",
+		2:  "GATE_KIND_MIN_DELAY",
+		3:  "GATE_KIND_MAX_IN_FLIGHT",
+		4:  "GATE_KIND_HOST_BLOCKED",
+		5:  "GATE_KIND_BLOCKED",
+		6:  "GATE_KIND_QUEUE_PAUSED",
+		7:  "GATE_KIND_QUEUE_DENIED",
+		8:  "GATE_KIND_SOURCE_PAUSED",
+		9:  "GATE_KIND_SOURCE_DELETED",
+		10: "GATE_KIND_BREAKER",
+		11: "GATE_KIND_POOL_PAUSED",
+		12: "GATE_KIND_COLLECTOR_DRAINED",
+		13: "GATE_KIND_COLLECTOR_SLOWED",
 	}
 	GateKind_value = map[string]int32{
 		"GATE_KIND_UNSPECIFIED":       0,
-		"GATE_KIND_SOURCE_PAUSED":     1,
-		"GATE_KIND_QUEUE_PAUSED":      2,
-		"GATE_KIND_QUEUE_DENIED":      3,
-		"GATE_KIND_QUEUE_BLOCKED":     4,
-		"GATE_KIND_QUEUE_BACKED_OFF":  5,
-		"GATE_KIND_QUEUE_DELAYED":     6,
-		"GATE_KIND_QUEUE_FULL":        7,
-		"GATE_KIND_TASK_NOT_DUE":      8,
-		"GATE_KIND_SOURCE_BACKED_OFF": 9,
-		"GATE_KIND_POOL_PAUSED":       10,
-		"GATE_KIND_COLLECTOR_DRAINED": 11,
-		"GATE_KIND_COLLECTOR_SLOWED":  12,
+		"GATE_KIND_NOT_DUE":           1,
+		"GATE_KIND_MIN_DELAY":         2,
+		"GATE_KIND_MAX_IN_FLIGHT":     3,
+		"GATE_KIND_HOST_BLOCKED":      4,
+		"GATE_KIND_BLOCKED":           5,
+		"GATE_KIND_QUEUE_PAUSED":      6,
+		"GATE_KIND_QUEUE_DENIED":      7,
+		"GATE_KIND_SOURCE_PAUSED":     8,
+		"GATE_KIND_SOURCE_DELETED":    9,
+		"GATE_KIND_BREAKER":           10,
+		"GATE_KIND_POOL_PAUSED":       11,
+		"GATE_KIND_COLLECTOR_DRAINED": 12,
+		"GATE_KIND_COLLECTOR_SLOWED":  13,
 	}
 )
 
@@ -211,22 +215,23 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\x87\x03\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\x8b\x03\n" +
 	"\bGateKind\x12\x19\n" +
-	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
-	"\x17GATE_KIND_SOURCE_PAUSED\x10\x01\x12\x1a\n" +
-	"\x16GATE_KIND_QUEUE_PAUSED\x10\x02\x12\x1a\n" +
-	"\x16GATE_KIND_QUEUE_DENIED\x10\x03\x12\x1b\n" +
-	"\x17GATE_KIND_QUEUE_BLOCKED\x10\x04\x12\x1e\n" +
-	"\x1aGATE_KIND_QUEUE_BACKED_OFF\x10\x05\x12\x1b\n" +
-	"\x17GATE_KIND_QUEUE_DELAYED\x10\x06\x12\x18\n" +
-	"\x14GATE_KIND_QUEUE_FULL\x10\a\x12\x1a\n" +
-	"\x16GATE_KIND_TASK_NOT_DUE\x10\b\x12\x1f\n" +
-	"\x1bGATE_KIND_SOURCE_BACKED_OFF\x10\t\x12\x19\n" +
-	"\x15GATE_KIND_POOL_PAUSED\x10\n" +
-	"\x12\x1f\n" +
-	"\x1bGATE_KIND_COLLECTOR_DRAINED\x10\v\x12\x1e\n" +
-	"\x1aGATE_KIND_COLLECTOR_SLOWED\x10\fB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
+	"\x13GATE_KIND_MIN_DELAY\x10\x02\x12\x1b\n" +
+	"\x17GATE_KIND_MAX_IN_FLIGHT\x10\x03\x12\x1a\n" +
+	"\x16GATE_KIND_HOST_BLOCKED\x10\x04\x12\x15\n" +
+	"\x11GATE_KIND_BLOCKED\x10\x05\x12\x1a\n" +
+	"\x16GATE_KIND_QUEUE_PAUSED\x10\x06\x12\x1a\n" +
+	"\x16GATE_KIND_QUEUE_DENIED\x10\a\x12\x1b\n" +
+	"\x17GATE_KIND_SOURCE_PAUSED\x10\b\x12\x1c\n" +
+	"\x18GATE_KIND_SOURCE_DELETED\x10\t\x12\x15\n" +
+	"\x11GATE_KIND_BREAKER\x10\n" +
+	"\x12\x19\n" +
+	"\x15GATE_KIND_POOL_PAUSED\x10\v\x12\x1f\n" +
+	"\x1bGATE_KIND_COLLECTOR_DRAINED\x10\f\x12\x1e\n" +
+	"\x1aGATE_KIND_COLLECTOR_SLOWED\x10\rB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_gate_proto_rawDescOnce sync.Once

@@ -28,18 +28,19 @@ const (
 type Queue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name: by default the host of its tasks' URLs, lower case, punycode, with ":port" when the port is
-	// not the scheme's; or what a queue rule or a submitter chose. 1 to 253 bytes.
+	// not the scheme's; or what a queue rule or a submitter chose. 1 to 261 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The settings in force, resolved from the rules now.
 	Settings *QueueSettings `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
-	// The longest pattern that matches the queue; empty when no rule does and all settings are defaults.
+	// The pattern of the rule that gave the settings, or the queue that such a rule maps to. Empty: no rule
+	// matches, and the settings are defaults.
 	RulePattern string `protobuf:"bytes,3,opt,name=rule_pattern,json=rulePattern,proto3" json:"rule_pattern,omitempty"`
 	// Leases in flight, 0 or more.
 	Leased int64 `protobuf:"varint,4,opt,name=leased,proto3" json:"leased,omitempty"`
-	// Tasks READY, 0 or more. Tasks whose due time came a moment ago may still count as later.
-	Ready int64 `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Tasks SCHEDULED for later, 0 or more.
-	Scheduled int64 `protobuf:"varint,6,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
+	// Tasks that wait, READY and SCHEDULED together, 0 or more.
+	Waiting int64 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// The pools of the tasks in it.
+	Pools []string `protobuf:"bytes,6,rep,name=pools,proto3" json:"pools,omitempty"`
 	// Time until the queue can next be granted from; zero or absent: now. Covers the gates that end by the
 	// clock; a gate without `until` may hold longer.
 	NextGrantDelay *durationpb.Duration `protobuf:"bytes,7,opt,name=next_grant_delay,json=nextGrantDelay,proto3" json:"next_grant_delay,omitempty"`
@@ -112,18 +113,18 @@ func (x *Queue) GetLeased() int64 {
 	return 0
 }
 
-func (x *Queue) GetReady() int64 {
+func (x *Queue) GetWaiting() int64 {
 	if x != nil {
-		return x.Ready
+		return x.Waiting
 	}
 	return 0
 }
 
-func (x *Queue) GetScheduled() int64 {
+func (x *Queue) GetPools() []string {
 	if x != nil {
-		return x.Scheduled
+		return x.Pools
 	}
-	return 0
+	return nil
 }
 
 func (x *Queue) GetNextGrantDelay() *durationpb.Duration {
@@ -164,7 +165,7 @@ type QueueSettings struct {
 	// After a report, the queue waits this many times its fetch_duration, up to max_delay. Default 0: it
 	// does not.
 	DelayFactor float64 `protobuf:"fixed64,3,opt,name=delay_factor,json=delayFactor,proto3" json:"delay_factor,omitempty"`
-	// Most that delay_factor can ask for. Default 60 s.
+	// Most that delay_factor can ask for. Default 24 h.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Longest block that failures of HOST scope can cause, Retry-After included. Default 24 h.
 	MaxBlock *durationpb.Duration `protobuf:"bytes,5,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
@@ -256,27 +257,28 @@ func (x *QueueSettings) GetDeny() bool {
 }
 
 // QueueRule sets politeness for the hosts and queues that its pattern matches, those never seen so far
-// included. Of the rules that match, the longest pattern is looked at first. A field that is not set
-// leaves that setting to the next shorter pattern, in the end to the default.
+// included. Of the rules that match, the longest pattern holds, and it holds whole: a setting that it
+// leaves out has its default, not what a shorter pattern says. The longest match of a.b.c:81 is the first
+// that exists of a.b.c:81, a.b.c, *.b.c, *.c and *.
 type QueueRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it matches: an exact name ("example.com", "example.com:8080"), a suffix ("*.example.com": every
-	// name below it, not itself), or "*": everything. 1 to 253 bytes, lower case. Required; it is the
+	// name below it, not itself), or "*": everything. 1 to 261 bytes, lower case. Required; it is the
 	// rule's identity.
 	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	// The queue that matching hosts share, for sites served under several names. Empty: each host its own.
 	// Applied when a task is submitted. Changing it for a queue that holds tasks is refused with
 	// QUEUE_NOT_EMPTY.
 	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Least time between two request starts, 0 to 24 h.
+	// Least time between two request starts, 0 to 24 h; absent: 1 s.
 	MinDelay *durationpb.Duration `protobuf:"bytes,3,opt,name=min_delay,json=minDelay,proto3" json:"min_delay,omitempty"`
-	// Most leases at a time, 1 to 10000.
+	// Most leases at a time, 1 to 100000; absent: 1.
 	MaxInFlight *int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
-	// Wait this many times the fetch duration after each report, 0 to 100.
+	// Wait this many times the fetch duration after each report, 0 to 100; absent: 0.
 	DelayFactor *float64 `protobuf:"fixed64,5,opt,name=delay_factor,json=delayFactor,proto3,oneof" json:"delay_factor,omitempty"`
-	// Most that delay_factor can ask for, 0 to 24 h.
+	// Most that delay_factor can ask for, 1 ms to 24 h; absent: 24 h.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
-	// Longest block that failures of HOST scope can cause, 1 s to 30 days.
+	// Longest block that failures of HOST scope can cause, 1 s to 30 days; absent: 24 h.
 	MaxBlock *durationpb.Duration `protobuf:"bytes,7,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
 	// Grant nothing of what matches. On the pattern "*" this is the emergency stop: it holds every queue,
 	// whatever longer patterns say.
@@ -411,14 +413,14 @@ var File_waggle_v1_queue_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xdf\x02\n" +
+	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xdb\x02\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.waggle.v1.QueueSettingsR\bsettings\x12!\n" +
 	"\frule_pattern\x18\x03 \x01(\tR\vrulePattern\x12\x16\n" +
-	"\x06leased\x18\x04 \x01(\x03R\x06leased\x12\x14\n" +
-	"\x05ready\x18\x05 \x01(\x03R\x05ready\x12\x1c\n" +
-	"\tscheduled\x18\x06 \x01(\x03R\tscheduled\x12C\n" +
+	"\x06leased\x18\x04 \x01(\x03R\x06leased\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\x03R\awaiting\x12\x14\n" +
+	"\x05pools\x18\x06 \x03(\tR\x05pools\x12C\n" +
 	"\x10next_grant_delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0enextGrantDelay\x12%\n" +
 	"\x05gates\x18\b \x03(\v2\x0f.waggle.v1.GateR\x05gates\x12\x1d\n" +
 	"\n" +

@@ -181,7 +181,8 @@ func (x *ListQueuesRequest) GetPageToken() string {
 // ListQueuesResponse is a page of queues.
 type ListQueuesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The queues; no order is promised.
+	// The queues, by the labels of their names from the last to the first: com.example before
+	// com.example.www.
 	Queues []*Queue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`

@@ -69,7 +69,8 @@ type QueueServiceClient interface {
 	// UnblockQueue opens an operator's block, and on request the one that failures caused. Unblocking a queue
 	// that is not blocked does nothing. Idempotent.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_NOT_FOUND), UNAVAILABLE (STORE_UNAVAILABLE,
+	// STORE_READ_ONLY).
 	UnblockQueue(ctx context.Context, in *UnblockQueueRequest, opts ...grpc.CallOption) (*UnblockQueueResponse, error)
 }
 
@@ -192,7 +193,8 @@ type QueueServiceServer interface {
 	// UnblockQueue opens an operator's block, and on request the one that failures caused. Unblocking a queue
 	// that is not blocked does nothing. Idempotent.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_NOT_FOUND), UNAVAILABLE (STORE_UNAVAILABLE,
+	// STORE_READ_ONLY).
 	UnblockQueue(context.Context, *UnblockQueueRequest) (*UnblockQueueResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
 }

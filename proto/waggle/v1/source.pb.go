@@ -153,10 +153,10 @@ type Source struct {
 	Spec *SourceSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
 	// What Waggle knows.
 	Status *SourceStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
-	// Changes with every change of the spec. Send it back with UpdateSource to be sure that nobody changed
-	// the source in between. Opaque.
+	// Changes with every change that people make: of the spec, by a pause or resume. Send it back with
+	// UpdateSource to be sure that nobody changed the source in between. Opaque.
 	Etag string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
-	// The version of the spec: 1 when created, one more with every change.
+	// How often people have changed it: 1 when created, one more with each change that changes the etag.
 	Version int64 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
 	// The number of the canonicalisation rules that turn its URLs into keys, fixed when it was created.
 	CanonicalRules int32 `protobuf:"varint,7,opt,name=canonical_rules,json=canonicalRules,proto3" json:"canonical_rules,omitempty"`
@@ -292,16 +292,16 @@ type SourceSpec struct {
 	MaxHold *durationpb.Duration `protobuf:"bytes,11,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
 	// Budgets and backoff; absent: the defaults of each field.
 	Retry *RetryPolicy `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
-	// How long a settled one-shot task is remembered, and its key answers EXISTS: 1 min to 10 years.
+	// How long a settled one-shot task is remembered, and its key answers EXISTS: 1 min to 400 days.
 	// Absent: 30 days.
 	Remember *durationpb.Duration `protobuf:"bytes,13,opt,name=remember,proto3" json:"remember,omitempty"`
 	// A one-shot task that was DONE longer ago than this is due again when it is discovered or submitted:
-	// 1 s to 10 years. Absent: never.
+	// 1 s to 400 days. Absent: never.
 	RevisitAfter *durationpb.Duration `protobuf:"bytes,14,opt,name=revisit_after,json=revisitAfter,proto3" json:"revisit_after,omitempty"`
 	// Which discovered items become tasks. Absent: none.
 	Follow *Follow `protobuf:"bytes,15,opt,name=follow,proto3" json:"follow,omitempty"`
-	// Most unsettled tasks of the source in a shard, 1 to 1000000000; absent: no limit. What is over it
-	// answers LIMITED, and is counted in the status.
+	// Most one-shot tasks of the source that wait or are leased in a shard, 1 to 1000000000; absent: no
+	// limit. What is over it answers LIMITED, and is counted in the status.
 	MaxOutstanding *int64 `protobuf:"varint,16,opt,name=max_outstanding,json=maxOutstanding,proto3,oneof" json:"max_outstanding,omitempty"`
 	// Handed out with every task, under the task's own. At most 8 KiB, keys and values counted.
 	Metadata map[string]string `protobuf:"bytes,17,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -475,16 +475,10 @@ type Seed struct {
 	// What identifies it; empty: the canonical URL. Two seeds of a source must differ in queue or key. At
 	// most 2 KiB.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// Its queue; empty: by the queue rules, from the URL's host. At most 253 bytes.
+	// Its queue; empty: by the queue rules, from the URL's host. At most 261 bytes.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// What kind of task it is, for the collector's own use. At most 128 bytes.
-	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Priority within the source, 0 to 9; absent: 5, neutral.
-	Priority *int32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
-	// Laid over the source's metadata. At most 8 KiB together.
-	Metadata map[string]string `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Handed out in place of the source's payload. At most 256 KiB.
-	Payload       []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	Kind          string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -545,27 +539,6 @@ func (x *Seed) GetKind() string {
 		return x.Kind
 	}
 	return ""
-}
-
-func (x *Seed) GetPriority() int32 {
-	if x != nil && x.Priority != nil {
-		return *x.Priority
-	}
-	return 0
-}
-
-func (x *Seed) GetMetadata() map[string]string {
-	if x != nil {
-		return x.Metadata
-	}
-	return nil
-}
-
-func (x *Seed) GetPayload() []byte {
-	if x != nil {
-		return x.Payload
-	}
-	return nil
 }
 
 // Schedule says when seeds are due again. A seed is never due twice at once, and after a downtime it is
@@ -764,16 +737,16 @@ func (x *RetryPolicy) GetMaxBackoff() *durationpb.Duration {
 // know it. An item must pass every part.
 type Follow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Deepest depth that is followed; seeds have depth 0. 0 to 10000; absent: no limit.
+	// Deepest depth that is followed; seeds have depth 0. 0 to 65535; absent: no limit.
 	MaxDepth *int32 `protobuf:"varint,1,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
 	// Hosts that are followed, each exact ("example.com", "example.com:8080") or a suffix
 	// ("*.example.com": every name below it, not itself) or "*". At most 1000 of at most 253 bytes. Empty:
 	// the hosts of the seeds.
 	AllowHosts []string `protobuf:"bytes,2,rep,name=allow_hosts,json=allowHosts,proto3" json:"allow_hosts,omitempty"`
 	// Regular expressions (RE2), of which at least one must match somewhere in the canonical URL. At most
-	// 64 of at most 1 KiB. Empty: every URL.
+	// 256 of at most 1 KiB. Empty: every URL.
 	Include []string `protobuf:"bytes,3,rep,name=include,proto3" json:"include,omitempty"`
-	// Regular expressions (RE2), none of which may match anywhere in the canonical URL. At most 64 of at
+	// Regular expressions (RE2), none of which may match anywhere in the canonical URL. At most 256 of at
 	// most 1 KiB.
 	Exclude       []string `protobuf:"bytes,4,rep,name=exclude,proto3" json:"exclude,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -845,15 +818,16 @@ type SourceStatus struct {
 	Health SourceHealth `protobuf:"varint,1,opt,name=health,proto3,enum=waggle.v1.SourceHealth" json:"health,omitempty"`
 	// Set while an operator has it paused.
 	Paused *Gate `protobuf:"bytes,2,opt,name=paused,proto3" json:"paused,omitempty"`
-	// Set while its seeds' next cycle is put off because cycles keep being given up.
-	Breaker *Gate `protobuf:"bytes,3,opt,name=breaker,proto3" json:"breaker,omitempty"`
-	// Cycles of its seeds given up in a row, the most of any seed.
-	GivenUpCycles int32 `protobuf:"varint,4,opt,name=given_up_cycles,json=givenUpCycles,proto3" json:"given_up_cycles,omitempty"`
+	// Set while cycles of its seeds keep being given up.
+	Breaker *Breaker `protobuf:"bytes,3,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	// Changes of the source that not all shards have yet, 0 when all is in force. The keeper finishes what
+	// an interrupted call left.
+	PendingVersions int64 `protobuf:"varint,4,opt,name=pending_versions,json=pendingVersions,proto3" json:"pending_versions,omitempty"`
 	// Its tasks by state. Counted shard by shard, so not of one instant.
 	Tasks *TaskCounts `protobuf:"bytes,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// When one of its tasks last succeeded; absent: never.
 	LastSuccessTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_success_time,json=lastSuccessTime,proto3" json:"last_success_time,omitempty"`
-	// Failures since that success.
+	// Failures of its seeds since that success.
 	ConsecutiveFailures int64 `protobuf:"varint,7,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
 	// When a seed is next due; absent: none is scheduled.
 	NextDueTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_due_time,json=nextDueTime,proto3" json:"next_due_time,omitempty"`
@@ -862,9 +836,11 @@ type SourceStatus struct {
 	// Items refused for max_outstanding since it was created.
 	Limited int64 `protobuf:"varint,10,opt,name=limited,proto3" json:"limited,omitempty"`
 	// The last thing that went wrong with one of its tasks; absent: nothing has.
-	LastError     *TaskError `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LastError *TaskError `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// When one of its tasks last failed; absent: never.
+	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SourceStatus) Reset() {
@@ -911,16 +887,16 @@ func (x *SourceStatus) GetPaused() *Gate {
 	return nil
 }
 
-func (x *SourceStatus) GetBreaker() *Gate {
+func (x *SourceStatus) GetBreaker() *Breaker {
 	if x != nil {
 		return x.Breaker
 	}
 	return nil
 }
 
-func (x *SourceStatus) GetGivenUpCycles() int32 {
+func (x *SourceStatus) GetPendingVersions() int64 {
 	if x != nil {
-		return x.GivenUpCycles
+		return x.PendingVersions
 	}
 	return 0
 }
@@ -974,6 +950,69 @@ func (x *SourceStatus) GetLastError() *TaskError {
 	return nil
 }
 
+func (x *SourceStatus) GetLastFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastFailureTime
+	}
+	return nil
+}
+
+// Breaker is how far Waggle has backed off from a source whose seeds keep failing: with each cycle given
+// up in a row the gap to the next doubles, and a seed that goes on failing ends DEAD.
+type Breaker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cycles given up in a row, of the seed that has the most.
+	GivenUpCycles int32 `protobuf:"varint,1,opt,name=given_up_cycles,json=givenUpCycles,proto3" json:"given_up_cycles,omitempty"`
+	// Seeds that ended DEAD; TriggerSources brings them back.
+	DeadSeeds     int64 `protobuf:"varint,2,opt,name=dead_seeds,json=deadSeeds,proto3" json:"dead_seeds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Breaker) Reset() {
+	*x = Breaker{}
+	mi := &file_waggle_v1_source_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Breaker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Breaker) ProtoMessage() {}
+
+func (x *Breaker) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
+func (*Breaker) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Breaker) GetGivenUpCycles() int32 {
+	if x != nil {
+		return x.GivenUpCycles
+	}
+	return 0
+}
+
+func (x *Breaker) GetDeadSeeds() int64 {
+	if x != nil {
+		return x.DeadSeeds
+	}
+	return 0
+}
+
 var File_waggle_v1_source_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_proto_rawDesc = "" +
@@ -1020,19 +1059,12 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x12\n" +
-	"\x10_max_outstanding\"\x94\x02\n" +
+	"\x10_max_outstanding\"T\n" +
 	"\x04Seed\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1f\n" +
-	"\bpriority\x18\x05 \x01(\x05H\x00R\bpriority\x88\x01\x01\x129\n" +
-	"\bmetadata\x18\x06 \x03(\v2\x1d.waggle.v1.Seed.MetadataEntryR\bmetadata\x12\x18\n" +
-	"\apayload\x18\a \x01(\fR\apayload\x1a;\n" +
-	"\rMetadataEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_priority\"\x92\x01\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\"\x92\x01\n" +
 	"\bSchedule\x121\n" +
 	"\x05every\x18\x01 \x01(\v2\x19.google.protobuf.DurationH\x00R\x05every\x12\x14\n" +
 	"\x04cron\x18\x02 \x01(\tH\x00R\x04cron\x12\x1b\n" +
@@ -1057,12 +1089,12 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\x9f\x04\n" +
+	"_max_depth\"\xed\x04\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12'\n" +
-	"\x06paused\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12)\n" +
-	"\abreaker\x18\x03 \x01(\v2\x0f.waggle.v1.GateR\abreaker\x12&\n" +
-	"\x0fgiven_up_cycles\x18\x04 \x01(\x05R\rgivenUpCycles\x12+\n" +
+	"\x06paused\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12,\n" +
+	"\abreaker\x18\x03 \x01(\v2\x12.waggle.v1.BreakerR\abreaker\x12)\n" +
+	"\x10pending_versions\x18\x04 \x01(\x03R\x0fpendingVersions\x12+\n" +
 	"\x05tasks\x18\x05 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12F\n" +
 	"\x11last_success_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastSuccessTime\x121\n" +
 	"\x14consecutive_failures\x18\a \x01(\x03R\x13consecutiveFailures\x12>\n" +
@@ -1071,7 +1103,12 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\alimited\x18\n" +
 	" \x01(\x03R\alimited\x123\n" +
 	"\n" +
-	"last_error\x18\v \x01(\v2\x14.waggle.v1.TaskErrorR\tlastError*V\n" +
+	"last_error\x18\v \x01(\v2\x14.waggle.v1.TaskErrorR\tlastError\x12F\n" +
+	"\x11last_failure_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0flastFailureTime\"P\n" +
+	"\aBreaker\x12&\n" +
+	"\x0fgiven_up_cycles\x18\x01 \x01(\x05R\rgivenUpCycles\x12\x1d\n" +
+	"\n" +
+	"dead_seeds\x18\x02 \x01(\x03R\tdeadSeeds*V\n" +
 	"\n" +
 	"FirstCrawl\x12\x1b\n" +
 	"\x17FIRST_CRAWL_UNSPECIFIED\x10\x00\x12\x13\n" +
@@ -1109,9 +1146,9 @@ var file_waggle_v1_source_proto_goTypes = []any{
 	(*RetryPolicy)(nil),           // 6: waggle.v1.RetryPolicy
 	(*Follow)(nil),                // 7: waggle.v1.Follow
 	(*SourceStatus)(nil),          // 8: waggle.v1.SourceStatus
-	nil,                           // 9: waggle.v1.SourceSpec.LabelsEntry
-	nil,                           // 10: waggle.v1.SourceSpec.MetadataEntry
-	nil,                           // 11: waggle.v1.Seed.MetadataEntry
+	(*Breaker)(nil),               // 9: waggle.v1.Breaker
+	nil,                           // 10: waggle.v1.SourceSpec.LabelsEntry
+	nil,                           // 11: waggle.v1.SourceSpec.MetadataEntry
 	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
 	(*Gate)(nil),                  // 14: waggle.v1.Gate
@@ -1123,7 +1160,7 @@ var file_waggle_v1_source_proto_depIdxs = []int32{
 	8,  // 1: waggle.v1.Source.status:type_name -> waggle.v1.SourceStatus
 	12, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
 	12, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
-	9,  // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
+	10, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
 	4,  // 5: waggle.v1.SourceSpec.seeds:type_name -> waggle.v1.Seed
 	5,  // 6: waggle.v1.SourceSpec.schedule:type_name -> waggle.v1.Schedule
 	0,  // 7: waggle.v1.SourceSpec.first_crawl:type_name -> waggle.v1.FirstCrawl
@@ -1133,19 +1170,19 @@ var file_waggle_v1_source_proto_depIdxs = []int32{
 	13, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
 	13, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
 	7,  // 13: waggle.v1.SourceSpec.follow:type_name -> waggle.v1.Follow
-	10, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
-	11, // 15: waggle.v1.Seed.metadata:type_name -> waggle.v1.Seed.MetadataEntry
-	13, // 16: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
-	13, // 17: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
-	13, // 18: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
-	1,  // 19: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
-	14, // 20: waggle.v1.SourceStatus.paused:type_name -> waggle.v1.Gate
-	14, // 21: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Gate
-	15, // 22: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
-	12, // 23: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
-	12, // 24: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	13, // 25: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
-	16, // 26: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
+	11, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
+	13, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
+	13, // 16: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
+	13, // 17: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
+	1,  // 18: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
+	14, // 19: waggle.v1.SourceStatus.paused:type_name -> waggle.v1.Gate
+	9,  // 20: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
+	15, // 21: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
+	12, // 22: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
+	12, // 23: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	13, // 24: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
+	16, // 25: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
+	12, // 26: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
 	27, // [27:27] is the sub-list for method output_type
 	27, // [27:27] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
@@ -1161,7 +1198,6 @@ func file_waggle_v1_source_proto_init() {
 	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_task_proto_init()
 	file_waggle_v1_source_proto_msgTypes[1].OneofWrappers = []any{}
-	file_waggle_v1_source_proto_msgTypes[2].OneofWrappers = []any{}
 	file_waggle_v1_source_proto_msgTypes[3].OneofWrappers = []any{
 		(*Schedule_Every)(nil),
 		(*Schedule_Cron)(nil),

@@ -104,14 +104,12 @@ const (
 	AttemptResult_ATTEMPT_RESULT_FAILED AttemptResult = 2
 	// The collector gave the task back; no attempt was spent.
 	AttemptResult_ATTEMPT_RESULT_RELEASED AttemptResult = 3
-	// The lease ran out, or its collector was replaced; counts against max_expirations.
+	// The lease ran out, reached max_hold, or its collector was replaced; counts against max_expirations.
 	AttemptResult_ATTEMPT_RESULT_EXPIRED AttemptResult = 4
-	// The lease reached max_hold; counts against max_expirations.
-	AttemptResult_ATTEMPT_RESULT_MAX_HOLD AttemptResult = 5
 	// An operator took the lease away.
-	AttemptResult_ATTEMPT_RESULT_REVOKED AttemptResult = 6
+	AttemptResult_ATTEMPT_RESULT_REVOKED AttemptResult = 5
 	// The task was canceled while leased.
-	AttemptResult_ATTEMPT_RESULT_CANCELED AttemptResult = 7
+	AttemptResult_ATTEMPT_RESULT_CANCELED AttemptResult = 6
 )
 
 // Enum value maps for AttemptResult.
@@ -122,9 +120,8 @@ var (
 		2: "ATTEMPT_RESULT_FAILED",
 		3: "ATTEMPT_RESULT_RELEASED",
 		4: "ATTEMPT_RESULT_EXPIRED",
-		5: "ATTEMPT_RESULT_MAX_HOLD",
-		6: "ATTEMPT_RESULT_REVOKED",
-		7: "ATTEMPT_RESULT_CANCELED",
+		5: "ATTEMPT_RESULT_REVOKED",
+		6: "ATTEMPT_RESULT_CANCELED",
 	}
 	AttemptResult_value = map[string]int32{
 		"ATTEMPT_RESULT_UNSPECIFIED": 0,
@@ -132,9 +129,8 @@ var (
 		"ATTEMPT_RESULT_FAILED":      2,
 		"ATTEMPT_RESULT_RELEASED":    3,
 		"ATTEMPT_RESULT_EXPIRED":     4,
-		"ATTEMPT_RESULT_MAX_HOLD":    5,
-		"ATTEMPT_RESULT_REVOKED":     6,
-		"ATTEMPT_RESULT_CANCELED":    7,
+		"ATTEMPT_RESULT_REVOKED":     5,
+		"ATTEMPT_RESULT_CANCELED":    6,
 	}
 )
 
@@ -790,7 +786,9 @@ type TaskError struct {
 	// The HTTP status, 100 to 599; 0: none.
 	HttpStatus int32 `protobuf:"varint,4,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
 	// When it happened, by the store's clock.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	// The collector reported that another attempt would fail the same way.
+	Permanent     bool `protobuf:"varint,6,opt,name=permanent,proto3" json:"permanent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -860,13 +858,20 @@ func (x *TaskError) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *TaskError) GetPermanent() bool {
+	if x != nil {
+		return x.Permanent
+	}
+	return false
+}
+
 // Attempt is one grant of a task and how it ended.
 type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who had it.
 	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// The session of that collector.
-	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	// The task's cycle at the time.
+	Cycle int64 `protobuf:"varint,2,opt,name=cycle,proto3" json:"cycle,omitempty"`
 	// The fence of its lease.
 	Fence int64 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
 	// When it was granted.
@@ -922,11 +927,11 @@ func (x *Attempt) GetCollectorId() string {
 	return ""
 }
 
-func (x *Attempt) GetSession() string {
+func (x *Attempt) GetCycle() int64 {
 	if x != nil {
-		return x.Session
+		return x.Cycle
 	}
-	return ""
+	return 0
 }
 
 func (x *Attempt) GetFence() int64 {
@@ -1059,15 +1064,13 @@ type LeaseHolder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The collector that holds it.
 	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// The session of that collector.
-	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// The fence of the lease.
-	Fence int64 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
+	Fence int64 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
 	// Time since the grant, by the store's clock.
-	Age *durationpb.Duration `protobuf:"bytes,4,opt,name=age,proto3" json:"age,omitempty"`
+	Age *durationpb.Duration `protobuf:"bytes,3,opt,name=age,proto3" json:"age,omitempty"`
 	// Time left until the deadline, by the store's clock; negative when it has passed and the task has not
 	// been requeued yet.
-	Remaining     *durationpb.Duration `protobuf:"bytes,5,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	Remaining     *durationpb.Duration `protobuf:"bytes,4,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1105,13 +1108,6 @@ func (*LeaseHolder) Descriptor() ([]byte, []int) {
 func (x *LeaseHolder) GetCollectorId() string {
 	if x != nil {
 		return x.CollectorId
-	}
-	return ""
-}
-
-func (x *LeaseHolder) GetSession() string {
-	if x != nil {
-		return x.Session
 	}
 	return ""
 }
@@ -1482,7 +1478,7 @@ type DiscoveredItem struct {
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// Its queue; empty: by the queue rules, from the URL's host. At most 253 bytes.
+	// Its queue; empty: by the queue rules, from the URL's host. At most 261 bytes.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// What kind of task it is, for the collector's own use. At most 128 bytes.
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -1789,17 +1785,18 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x06leased\x18\x03 \x01(\x03R\x06leased\x12\x12\n" +
 	"\x04done\x18\x04 \x01(\x03R\x04done\x12\x12\n" +
 	"\x04dead\x18\x05 \x01(\x03R\x04dead\x12\x1a\n" +
-	"\bcanceled\x18\x06 \x01(\x03R\bcanceled\"\xda\x01\n" +
+	"\bcanceled\x18\x06 \x01(\x03R\bcanceled\"\xf8\x01\n" +
 	"\tTaskError\x120\n" +
 	"\x06result\x18\x01 \x01(\x0e2\x18.waggle.v1.AttemptResultR\x06result\x120\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x18.waggle.v1.FailureReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1f\n" +
 	"\vhttp_status\x18\x04 \x01(\x05R\n" +
 	"httpStatus\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xed\x02\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
+	"\tpermanent\x18\x06 \x01(\bR\tpermanent\"\xe9\x02\n" +
 	"\aAttempt\x12!\n" +
-	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x18\n" +
-	"\asession\x18\x02 \x01(\tR\asession\x12\x14\n" +
+	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x14\n" +
+	"\x05cycle\x18\x02 \x01(\x03R\x05cycle\x12\x14\n" +
 	"\x05fence\x18\x03 \x01(\x03R\x05fence\x129\n" +
 	"\n" +
 	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
@@ -1814,13 +1811,12 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vlease_token\x18\x02 \x01(\tR\n" +
 	"leaseToken\x12\x14\n" +
 	"\x05fence\x18\x03 \x01(\x03R\x05fence\x125\n" +
-	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xc6\x01\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xac\x01\n" +
 	"\vLeaseHolder\x12!\n" +
-	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x18\n" +
-	"\asession\x18\x02 \x01(\tR\asession\x12\x14\n" +
-	"\x05fence\x18\x03 \x01(\x03R\x05fence\x12+\n" +
-	"\x03age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03age\x127\n" +
-	"\tremaining\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tremaining\"\xa9\x01\n" +
+	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12+\n" +
+	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\x127\n" +
+	"\tremaining\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tremaining\"\xa9\x01\n" +
 	"\aOutcome\x124\n" +
 	"\tsucceeded\x18\x01 \x01(\v2\x14.waggle.v1.SucceededH\x00R\tsucceeded\x12+\n" +
 	"\x06failed\x18\x02 \x01(\v2\x11.waggle.v1.FailedH\x00R\x06failed\x121\n" +
@@ -1881,16 +1877,15 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x11TASK_STATE_LEASED\x10\x03\x12\x13\n" +
 	"\x0fTASK_STATE_DONE\x10\x04\x12\x13\n" +
 	"\x0fTASK_STATE_DEAD\x10\x05\x12\x17\n" +
-	"\x13TASK_STATE_CANCELED\x10\x06*\xf7\x01\n" +
+	"\x13TASK_STATE_CANCELED\x10\x06*\xda\x01\n" +
 	"\rAttemptResult\x12\x1e\n" +
 	"\x1aATTEMPT_RESULT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ATTEMPT_RESULT_SUCCEEDED\x10\x01\x12\x19\n" +
 	"\x15ATTEMPT_RESULT_FAILED\x10\x02\x12\x1b\n" +
 	"\x17ATTEMPT_RESULT_RELEASED\x10\x03\x12\x1a\n" +
-	"\x16ATTEMPT_RESULT_EXPIRED\x10\x04\x12\x1b\n" +
-	"\x17ATTEMPT_RESULT_MAX_HOLD\x10\x05\x12\x1a\n" +
-	"\x16ATTEMPT_RESULT_REVOKED\x10\x06\x12\x1b\n" +
-	"\x17ATTEMPT_RESULT_CANCELED\x10\a*\xf2\x05\n" +
+	"\x16ATTEMPT_RESULT_EXPIRED\x10\x04\x12\x1a\n" +
+	"\x16ATTEMPT_RESULT_REVOKED\x10\x05\x12\x1b\n" +
+	"\x17ATTEMPT_RESULT_CANCELED\x10\x06*\xf2\x05\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FAILURE_REASON_NOT_FOUND\x10\x01\x12\x1c\n" +

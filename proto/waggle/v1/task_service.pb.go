@@ -200,7 +200,7 @@ type SubmitItem struct {
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Its queue; empty: by the queue rules, from the URL's host. At most 253 bytes.
+	// Its queue; empty: by the queue rules, from the URL's host. At most 261 bytes.
 	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
 	// What kind of task it is, for the collector's own use. At most 128 bytes.
 	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
