@@ -1,0 +1,103 @@
+# What developing Waggle needs, by name: `make` lists it. CONTRIBUTING.md says what `make test` runs and why.
+
+# Tools run through `go run`, at these versions, so that nothing has to be installed first and everybody gets the same.
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
+
+# The race detector needs cgo. Results are never taken from the cache: the tests start servers that Go does not know of.
+GO_TEST := CGO_ENABLED=1 go test -race -count=1 -timeout 10m
+
+# What the tests need from Debian, as command:packages.
+NEEDS := redis-server:redis-server cc:gcc,libc6-dev
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# One step at a time, also under -j: a step's output stays together, and generate must not run beside what reads it.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: setup build vet lint buf-lint generate-check unit e2e ## Everything that must pass
+
+# RUNLEVEL=1 keeps Debian's package from starting a server of its own.
+.PHONY: setup
+setup: ## Install redis-server and a C compiler when missing (apt-get, as root)
+	@missing=; \
+	for need in $(NEEDS); do \
+		if ! command -v "$${need%%:*}" >/dev/null; then \
+			packages="$${need#*:}"; missing="$$missing $${packages//,/ }"; \
+		fi; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
+			"(elsewhere: Redis 7.0 or newer, and a C compiler)" >&2; \
+		exit 1; \
+	fi; \
+	apt-get update -q; \
+	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing
+
+.PHONY: build
+build: ## Compile every package, and the command to bin/waggle
+	go build ./...
+	go build -o bin/waggle ./cmd/waggle
+
+.PHONY: demo
+demo: ## Crawl a small site in one process, with a collector that dies half-way
+	go run ./cmd/waggle demo
+
+.PHONY: vet
+vet: ## Run go vet, on the e2e tests too
+	go vet ./...
+	go vet -tags e2e ./deploy/e2e/...
+
+.PHONY: lint
+lint: ## Run golangci-lint by .golangci.yml
+	$(GOLANGCI_LINT) run
+
+.PHONY: buf-lint
+buf-lint: ## Check the .proto files: buf lint, buf format
+	$(BUF) lint
+	$(BUF) format --diff --exit-code
+
+.PHONY: generate
+generate: ## Write the .pb.go files from the .proto files
+	$(BUF) generate
+
+.PHONY: generate-check
+generate-check: ## Fail when the .pb.go files are not what generate writes
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(BUF) generate --output "$$fresh"; \
+	if ! diff -rq -x '*.proto' -x '*.md' proto "$$fresh/proto"; then \
+		echo "the generated code is stale: run make generate and commit what it writes" >&2; exit 1; \
+	fi
+
+.PHONY: unit
+unit: ## Run every Go test with the race detector: unit, conformance, model, integration, repository rules
+	$(GO_TEST) ./...
+
+.PHONY: conformance
+conformance: ## Run only the stores' conformance suite and model test
+	$(GO_TEST) ./store/...
+
+.PHONY: integration
+integration: ## Run only the server, the collector and the command against each other
+	$(GO_TEST) ./server/... ./collector/... ./cmd/...
+
+.PHONY: e2e
+e2e: ## Run real processes against a real Redis, with kill -9
+	$(GO_TEST) -tags e2e ./deploy/e2e/...
+
+.PHONY: fmt
+fmt: ## Format the Go and .proto files
+	$(GOLANGCI_LINT) fmt
+	$(BUF) format --write
+
+.PHONY: clean
+clean: ## Remove what build wrote
+	rm -rf bin
