@@ -445,8 +445,9 @@ type FetchTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks, each with its lease. Empty: see empty_reason.
 	LeasedTasks []*LeasedTask `protobuf:"bytes,1,rep,name=leased_tasks,json=leasedTasks,proto3" json:"leased_tasks,omitempty"`
-	// The dispatcher's time from receiving the request to the grant. A lease is counted from when the
-	// request was sent, plus this: never later than it truly began.
+	// The dispatcher's time from receiving the request to the grant, or, when an earlier call with this
+	// client token made it, to when it looked how long the leases have left. A lease is counted from when
+	// the request was sent, plus this: never later than it truly began.
 	Waited *durationpb.Duration `protobuf:"bytes,2,opt,name=waited,proto3" json:"waited,omitempty"`
 	// Why leased_tasks is empty; unset when it is not.
 	EmptyReason EmptyReason `protobuf:"varint,3,opt,name=empty_reason,json=emptyReason,proto3,enum=waggle.v1.EmptyReason" json:"empty_reason,omitempty"`

@@ -994,8 +994,8 @@ type Lease struct {
 	// A number that rises strictly with each lease of a shard, restarts and failovers included. Put it on
 	// whatever you store, and let the highest win.
 	Fence int64 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
-	// How long it runs. Count from when you sent the FetchTask, plus the reply's `waited`; never from when
-	// the reply arrived.
+	// How long it runs; of a lease that a repeated fetch answers again, what is left. Count from when you
+	// sent the FetchTask, plus the reply's `waited`; never from when the reply arrived.
 	Duration      *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
