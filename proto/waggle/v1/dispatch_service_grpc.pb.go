@@ -45,8 +45,8 @@ type DispatchServiceClient interface {
 	// collector_id and client_token it answers what that first call granted and is still held, with the same
 	// lease tokens, and spends no attempt.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED),
-	// RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED, STORE_FULL), UNAVAILABLE
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED,
+	// CLIENT_TOKEN_CONFLICT), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED, STORE_FULL), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(ctx context.Context, in *FetchTaskRequest, opts ...grpc.CallOption) (*FetchTaskResponse, error)
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
@@ -159,8 +159,8 @@ type DispatchServiceServer interface {
 	// collector_id and client_token it answers what that first call granted and is still held, with the same
 	// lease tokens, and spends no attempt.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED),
-	// RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED, STORE_FULL), UNAVAILABLE
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED,
+	// CLIENT_TOKEN_CONFLICT), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED, STORE_FULL), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(context.Context, *FetchTaskRequest) (*FetchTaskResponse, error)
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends

@@ -64,6 +64,9 @@ const (
 	// FAILED_PRECONDITION. A newer session has taken this collector's id. Do not repeat; stop. Metadata:
 	// collector_id, session.
 	ErrorReason_ERROR_REASON_COLLECTOR_REPLACED ErrorReason = 41
+	// FAILED_PRECONDITION. The client token belongs to another session of this collector. Do not repeat;
+	// fetch with a new client token. Metadata: collector_id, client_token.
+	ErrorReason_ERROR_REASON_CLIENT_TOKEN_CONFLICT ErrorReason = 42
 	// UNAVAILABLE. The store does not answer. Repeat after RetryInfo, with the same tokens. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 50
 	// RESOURCE_EXHAUSTED. The store is full: submits and grants are refused, renewals and reports go on.
@@ -102,6 +105,7 @@ var (
 		33: "ERROR_REASON_QUEUE_DENIED",
 		40: "ERROR_REASON_LEASE_LOST",
 		41: "ERROR_REASON_COLLECTOR_REPLACED",
+		42: "ERROR_REASON_CLIENT_TOKEN_CONFLICT",
 		50: "ERROR_REASON_STORE_UNAVAILABLE",
 		51: "ERROR_REASON_STORE_FULL",
 		52: "ERROR_REASON_STORE_READ_ONLY",
@@ -111,26 +115,27 @@ var (
 		70: "ERROR_REASON_INTERNAL",
 	}
 	ErrorReason_value = map[string]int32{
-		"ERROR_REASON_UNSPECIFIED":          0,
-		"ERROR_REASON_INVALID_FIELD":        1,
-		"ERROR_REASON_PAGE_TOKEN_INVALID":   2,
-		"ERROR_REASON_SOURCE_NOT_FOUND":     10,
-		"ERROR_REASON_SOURCE_EXISTS":        11,
-		"ERROR_REASON_ETAG_MISMATCH":        12,
-		"ERROR_REASON_TASK_NOT_FOUND":       20,
-		"ERROR_REASON_QUEUE_NOT_FOUND":      30,
-		"ERROR_REASON_QUEUE_RULE_NOT_FOUND": 31,
-		"ERROR_REASON_QUEUE_NOT_EMPTY":      32,
-		"ERROR_REASON_QUEUE_DENIED":         33,
-		"ERROR_REASON_LEASE_LOST":           40,
-		"ERROR_REASON_COLLECTOR_REPLACED":   41,
-		"ERROR_REASON_STORE_UNAVAILABLE":    50,
-		"ERROR_REASON_STORE_FULL":           51,
-		"ERROR_REASON_STORE_READ_ONLY":      52,
-		"ERROR_REASON_TOO_MANY_WAITERS":     60,
-		"ERROR_REASON_RATE_LIMITED":         61,
-		"ERROR_REASON_DRAINING":             62,
-		"ERROR_REASON_INTERNAL":             70,
+		"ERROR_REASON_UNSPECIFIED":           0,
+		"ERROR_REASON_INVALID_FIELD":         1,
+		"ERROR_REASON_PAGE_TOKEN_INVALID":    2,
+		"ERROR_REASON_SOURCE_NOT_FOUND":      10,
+		"ERROR_REASON_SOURCE_EXISTS":         11,
+		"ERROR_REASON_ETAG_MISMATCH":         12,
+		"ERROR_REASON_TASK_NOT_FOUND":        20,
+		"ERROR_REASON_QUEUE_NOT_FOUND":       30,
+		"ERROR_REASON_QUEUE_RULE_NOT_FOUND":  31,
+		"ERROR_REASON_QUEUE_NOT_EMPTY":       32,
+		"ERROR_REASON_QUEUE_DENIED":          33,
+		"ERROR_REASON_LEASE_LOST":            40,
+		"ERROR_REASON_COLLECTOR_REPLACED":    41,
+		"ERROR_REASON_CLIENT_TOKEN_CONFLICT": 42,
+		"ERROR_REASON_STORE_UNAVAILABLE":     50,
+		"ERROR_REASON_STORE_FULL":            51,
+		"ERROR_REASON_STORE_READ_ONLY":       52,
+		"ERROR_REASON_TOO_MANY_WAITERS":      60,
+		"ERROR_REASON_RATE_LIMITED":          61,
+		"ERROR_REASON_DRAINING":              62,
+		"ERROR_REASON_INTERNAL":              70,
 	}
 )
 
@@ -165,7 +170,7 @@ var File_waggle_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x9b\x05\n" +
+	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\xc3\x05\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12#\n" +
@@ -180,7 +185,8 @@ const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\x1cERROR_REASON_QUEUE_NOT_EMPTY\x10 \x12\x1d\n" +
 	"\x19ERROR_REASON_QUEUE_DENIED\x10!\x12\x1b\n" +
 	"\x17ERROR_REASON_LEASE_LOST\x10(\x12#\n" +
-	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12\"\n" +
+	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12&\n" +
+	"\"ERROR_REASON_CLIENT_TOKEN_CONFLICT\x10*\x12\"\n" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x102\x12\x1b\n" +
 	"\x17ERROR_REASON_STORE_FULL\x103\x12 \n" +
 	"\x1cERROR_REASON_STORE_READ_ONLY\x104\x12!\n" +
