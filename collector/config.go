@@ -1,0 +1,153 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Defaults and limits of Config.
+const (
+	defaultWait          = 10 * time.Second
+	defaultDrainTimeout  = 20 * time.Second
+	defaultReportTimeout = 20 * time.Second
+
+	maxSlots  = 1000
+	maxNarrow = 16
+	maxWait   = 30 * time.Second
+	minLease  = time.Second
+	maxLease  = time.Hour
+)
+
+// Config says what a Collector is and how it works. Targets and ID must be set; the zero value of everything else is
+// its default.
+type Config struct {
+	// Targets are the dispatchers, each host:port. Of a single one all addresses that its name resolves to are used, so
+	// one DNS name may stand for a whole group. Calls go to all of them in turn. A single target may also be any target
+	// that grpc-go knows, as unix:///run/waggle.sock.
+	Targets []string
+
+	// ID names the collector, the same over restarts: 1 to 128 of [a-z0-9._-]. A second process with the same ID
+	// replaces the first one.
+	ID string
+
+	// Version of the program, Hostname (default: that of the machine) and Labels (at most 64) are shown to operators;
+	// they choose collectors by label.
+	Version  string
+	Hostname string
+	Labels   map[string]string
+
+	// Pools to take tasks from, at most 16. Default: "default".
+	Pools []string
+
+	// Sources and Queues narrow the pools to tasks of these, at most 16 each. Default: all.
+	Sources []string
+	Queues  []string
+
+	// Slots is how many tasks are worked on at once, 1 to 1000. Default 1. More slots make better use of a connection;
+	// each costs a goroutine and what the Handler needs.
+	Slots int
+
+	// Wait is how long a fetch waits at the dispatcher for a task, up to 30 s. Default 10 s. It should be shorter than the
+	// idle timeout of any proxy on the way.
+	Wait time.Duration
+
+	// LeaseDuration is how long a lease runs between renewals, 1 s to 1 h. Default: the source's. Shorter ones bring the
+	// tasks of a dead collector back sooner, and cost more heartbeats.
+	LeaseDuration time.Duration
+
+	// DrainTimeout is how long running handlers may go on once the context of Run has ended; then theirs ends. Default
+	// 20 s; negative: none. A handler gets 5 s more to return.
+	DrainTimeout time.Duration
+
+	// ReportTimeout is how long a draining collector waits for its last reports to be answered. Default 20 s.
+	ReportTimeout time.Duration
+
+	// Credentials of the connection. Default: plain text.
+	Credentials credentials.TransportCredentials
+
+	// DialOptions are added to those of the collector, for interceptors and per-call credentials.
+	DialOptions []grpc.DialOption
+
+	// Logger gets what an operator needs to know. Default: none.
+	Logger *zap.Logger
+}
+
+// Validate checks the configuration; its error names the field, the value and the limit.
+func (c *Config) Validate() error {
+	if len(c.Targets) == 0 {
+		return errors.New("field Targets: want at least one host:port")
+	}
+	for _, target := range c.Targets {
+		if target == "" {
+			return errors.New("field Targets: has an empty one")
+		}
+		if len(c.Targets) > 1 && strings.Contains(target, "/") {
+			return fmt.Errorf("field Targets: %q: want host:port when there are several", target)
+		}
+	}
+	if c.ID == "" || len(c.ID) > 128 || strings.Trim(c.ID, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
+		return fmt.Errorf("field ID: %q: want 1 to 128 of [a-z0-9._-]", c.ID)
+	}
+	for _, list := range []struct {
+		name   string
+		values []string
+	}{{"Pools", c.Pools}, {"Sources", c.Sources}, {"Queues", c.Queues}} {
+		if len(list.values) > maxNarrow {
+			return fmt.Errorf("field %s: %d given, at most %d", list.name, len(list.values), maxNarrow)
+		}
+	}
+	if c.Slots < 0 || c.Slots > maxSlots {
+		return fmt.Errorf("field Slots: %d: want 1 to %d", c.Slots, maxSlots)
+	}
+	if c.Wait < 0 || c.Wait > maxWait {
+		return fmt.Errorf("field Wait: %s: want at most %s", c.Wait, maxWait)
+	}
+	if c.LeaseDuration != 0 && (c.LeaseDuration < minLease || c.LeaseDuration > maxLease) {
+		return fmt.Errorf("field LeaseDuration: %s: want %s to %s", c.LeaseDuration, minLease, maxLease)
+	}
+	if c.ReportTimeout < 0 {
+		return fmt.Errorf("field ReportTimeout: %s: want more than 0", c.ReportTimeout)
+	}
+	return nil
+}
+
+// withDefaults is a copy of its own, with what was left out filled in.
+func (c Config) withDefaults() Config {
+	c.Targets = slices.Clone(c.Targets)
+	c.Labels = maps.Clone(c.Labels)
+	c.Pools, c.Sources, c.Queues = slices.Clone(c.Pools), slices.Clone(c.Sources), slices.Clone(c.Queues)
+	if c.Slots == 0 {
+		c.Slots = 1
+	}
+	if c.Wait == 0 {
+		c.Wait = defaultWait
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = defaultDrainTimeout
+	}
+	if c.ReportTimeout == 0 {
+		c.ReportTimeout = defaultReportTimeout
+	}
+	if c.Hostname == "" {
+		if name, err := os.Hostname(); err == nil {
+			c.Hostname = name
+		}
+	}
+	if c.Credentials == nil {
+		c.Credentials = insecure.NewCredentials()
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c
+}

@@ -1,0 +1,70 @@
+package collector
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+)
+
+const (
+	// Servers answer pings that come more often than 10 s with GOAWAY; 20 s keeps well away from that.
+	keepaliveTime    = 20 * time.Second
+	keepaliveTimeout = 10 * time.Second
+
+	// maxReceive leaves room for 3 MiB of tasks beside the results of carried reports.
+	maxReceive = 16 << 20
+
+	// serviceConfig spreads calls over all dispatchers. Repeating calls is ours: it needs the same tokens.
+	serviceConfig = `{"loadBalancingConfig":[{"round_robin":{}}]}`
+
+	staticScheme = "waggle-static"
+)
+
+// dial makes a connection to all targets. Nothing is sent before its first call.
+func dial(cfg Config) (*grpc.ClientConn, error) {
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(cfg.Credentials),
+		grpc.WithDefaultServiceConfig(serviceConfig),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
+		grpc.WithUserAgent("waggle-collector"),
+	}
+	target := cfg.Targets[0]
+	if len(cfg.Targets) > 1 {
+		target = staticScheme + ":///" + cfg.Targets[0]
+		options = append(options, grpc.WithResolvers(staticResolver(cfg.Targets)))
+	}
+	conn, err := grpc.NewClient(target, append(options, cfg.DialOptions...)...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", strings.Join(cfg.Targets, ", "), err)
+	}
+	return conn, nil
+}
+
+// staticResolver knows a fixed list of dispatchers. Each connection needs one of its own.
+func staticResolver(targets []string) *manual.Resolver {
+	var state resolver.State
+	for _, target := range targets {
+		address := resolver.Address{Addr: target}
+		if host, _, err := net.SplitHostPort(target); err == nil {
+			address.ServerName = host // what the certificate must name
+		}
+		state.Addresses = append(state.Addresses, address)
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{address}})
+	}
+	r := manual.NewBuilderWithScheme(staticScheme)
+	r.InitialState(state)
+	return r
+}

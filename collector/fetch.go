@@ -1,0 +1,214 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+const (
+	// fetchSlack is how much longer than its wait a fetch may take before it is repeated.
+	fetchSlack = 10 * time.Second
+
+	// settleTimeout bounds the last call of a fetch that draining interrupted.
+	settleTimeout = 2 * time.Second
+
+	// emptyPause keeps a dispatcher that answers "nothing" at once from being asked without end.
+	emptyPause = time.Second
+)
+
+// fetchLoop fetches what can be started at once, one call at a time, until fetching ends.
+func (r *run) fetchLoop() {
+	for r.awaitFree() {
+		reports := r.outbox.carry(r.cfg.Slots)
+		answer, err := r.fetch(r.leases.free(r.outbox.size()-len(reports)), reports)
+		if err != nil {
+			if r.fetching.ctx.Err() == nil {
+				r.log.Error("collector stops: dispatchers refuse its fetches", zap.Error(err))
+				r.stop(err)
+			}
+			return
+		}
+		r.start(answer)
+		if !sleep(r.fetching.ctx, answer.pause()) {
+			return
+		}
+	}
+}
+
+// awaitFree waits until a task could be started; it returns false when fetching has ended.
+func (r *run) awaitFree() bool {
+	for {
+		if r.fetching.ctx.Err() != nil {
+			return false
+		}
+		// A report that the next fetch carries is as good as answered.
+		if r.leases.free(r.outbox.size()) > 0 && !r.stats.snapshot().Drained {
+			return true
+		}
+		select {
+		case <-r.slotFree:
+		case <-r.fetching.ctx.Done():
+			return false
+		}
+	}
+}
+
+// fetchAnswer is the answer of a fetch, with when its request was sent.
+type fetchAnswer struct {
+	*wagglev1.FetchTaskResponse
+	sent     time.Time
+	took     time.Duration
+	repeated bool // earlier calls with the same client token got no answer
+}
+
+// pause is how long to wait before the next fetch.
+func (a *fetchAnswer) pause() time.Duration {
+	if len(a.GetLeasedTasks()) > 0 || a.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_TOKEN_USED {
+		return 0
+	}
+	asked := min(max(a.GetRetryAfter().AsDuration(), 0), time.Minute)
+	if asked == 0 && a.took < emptyPause/2 {
+		asked = emptyPause
+	}
+	return asked + jitter(asked/10)
+}
+
+// fetch makes one fetch: it repeats the call with the same client token until there is an answer. Its error is one that
+// repeating does not help, or that of the context when fetching ended; then what the call may have granted is given back.
+func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
+	request, err := r.fetchRequest(tasks, reports)
+	if err != nil {
+		return nil, err
+	}
+	var delay retryDelay
+	for repeated := false; ; repeated = true {
+		answer, err := r.fetchOnce(r.fetching.ctx, request)
+		if err == nil {
+			answer.repeated = repeated
+			r.stats.answered()
+			r.settle(reports, answer.GetReportResults())
+			return answer, nil
+		}
+		if r.fetching.ctx.Err() != nil {
+			r.outbox.putBack(reports)
+			r.settleToken(request)
+			return nil, context.Cause(r.fetching.ctx)
+		}
+		if fatal := r.judgeFetchError(err, request, &reports); fatal != nil {
+			r.outbox.putBack(reports)
+			return nil, fatal
+		}
+		wait := delay.next(err)
+		r.log.Warn("fetch failed, will be repeated", zap.Duration("wait", wait), zap.Error(err))
+		if !sleep(r.fetching.ctx, wait) {
+			r.outbox.putBack(reports)
+			r.settleToken(request)
+			return nil, context.Cause(r.fetching.ctx)
+		}
+	}
+}
+
+func (r *run) fetchRequest(tasks int, reports []*report) (*wagglev1.FetchTaskRequest, error) {
+	token, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("make client token: %w", err)
+	}
+	wait := r.cfg.Wait - jitter(r.cfg.Wait/5) // collectors that started together do not poll together for ever
+	request := &wagglev1.FetchTaskRequest{
+		CollectorId: r.cfg.ID, Session: r.session, ClientToken: token.String(),
+		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues,
+		MaxTasks: int32(tasks), Wait: durationpb.New(wait), Reports: messages(reports),
+	}
+	if r.cfg.LeaseDuration > 0 {
+		request.LeaseDuration = durationpb.New(r.cfg.LeaseDuration)
+	}
+	return request, nil
+}
+
+func (r *run) fetchOnce(ctx context.Context, request *wagglev1.FetchTaskRequest) (*fetchAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, request.GetWait().AsDuration()+fetchSlack)
+	defer cancel()
+	sent := time.Now()
+	response, err := r.fetches.FetchTask(ctx, request, grpc.WaitForReady(true))
+	if err != nil {
+		return nil, err
+	}
+	return &fetchAnswer{FetchTaskResponse: response, sent: sent, took: time.Since(sent)}, nil
+}
+
+// judgeFetchError returns the error when repeating the call is of no use. It mends the request where that helps.
+func (r *run) judgeFetchError(err error, request *wagglev1.FetchTaskRequest, reports *[]*report) error {
+	switch {
+	case isReplaced(err):
+		return fmt.Errorf("%w: %w", ErrReplaced, err)
+	case status.Code(err) == codes.InvalidArgument && len(*reports) > 0:
+		// Perhaps a carried report is what is refused. Let the report loop find out.
+		r.outbox.sendDirectly(*reports)
+		request.Reports, *reports = nil, nil
+		return nil
+	case status.Code(err) == codes.InvalidArgument, isRefusal(err) && !r.stats.everAnswered():
+		return fmt.Errorf("fetch task: %w", err)
+	}
+	return nil
+}
+
+// settleToken asks, without waiting, what an interrupted fetch was granted, and gives it back. Without an answer those
+// leases, if any, run out by themselves.
+func (r *run) settleToken(request *wagglev1.FetchTaskRequest) {
+	if r.stopCause() != nil {
+		return
+	}
+	last := proto.Clone(request).(*wagglev1.FetchTaskRequest)
+	last.Wait, last.MaxTasks, last.Reports = durationpb.New(0), 1, nil
+	ctx, cancel := context.WithTimeout(r.calling.ctx, settleTimeout)
+	defer cancel()
+	sent := time.Now()
+	response, err := r.fetches.FetchTask(ctx, last)
+	if err != nil {
+		r.log.Debug("what an interrupted fetch was granted is not known", zap.Error(err))
+		return
+	}
+	r.start(&fetchAnswer{FetchTaskResponse: response, sent: sent, repeated: true})
+}
+
+// start begins work on what was granted. Once fetching has ended it gives everything back instead.
+func (r *run) start(answer *fetchAnswer) {
+	begin := answer.sent.Add(max(answer.GetWaited().AsDuration(), 0))
+	for _, granted := range answer.GetLeasedTasks() {
+		pb := granted.GetLease()
+		if r.leases.has(pb.GetLeaseToken()) {
+			continue // a repeated call told of it again
+		}
+		task := newTask(granted.GetTask(), pb.GetFence())
+		l := newLease(r.working.ctx, task, pb.GetLeaseToken(), begin, pb.GetDuration().AsDuration())
+		if stale := r.leases.add(l); stale != nil {
+			stale.lose(wagglev1.LostReason_LOST_REASON_TAKEN)
+		}
+		r.stats.granted()
+		if r.fetching.ctx.Err() != nil {
+			r.leases.returned()
+			l.finish()
+			r.report(l, released(0))
+			continue
+		}
+		r.handlers.Go(func() { r.handle(l) })
+	}
+	switch {
+	case len(answer.GetLeasedTasks()) == 0:
+	case answer.repeated:
+		signal(r.beatNow) // their clocks may have run for a while
+	default:
+		signal(r.leasesChanged)
+	}
+}

@@ -1,0 +1,175 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// handle works on one task from its grant to its report.
+func (r *run) handle(l *lease) {
+	done, err := r.callHandler(l)
+	if !l.finish() {
+		r.log.Info("lease lost, outcome dropped", zap.String("task_id", l.task.ID), zap.NamedError("cause", context.Cause(l.ctx)))
+		r.stats.lost()
+		r.leases.returned()
+		r.forget(l)
+		signal(r.slotFree)
+		return
+	}
+	outcome, rest := r.outcome(l, done, err)
+	if len(rest) > 0 {
+		if err := r.submit(l, rest); err != nil {
+			outcome = r.submitFailed(l, err)
+		}
+	}
+	if outcome == nil {
+		r.leases.returned()
+		r.forget(l)
+		signal(r.slotFree)
+		return
+	}
+	if outcome.GetSucceeded() == nil && l.hasNews() {
+		r.sendCursor(l)
+	}
+	r.report(l, outcome) // before the slot is free, so that the next fetch can carry it
+	r.leases.returned()
+	signal(r.slotFree)
+}
+
+// forget drops a lease that is over, and frees what its context holds.
+func (r *run) forget(l *lease) {
+	r.leases.forget(l)
+	l.end(nil)
+}
+
+// callHandler calls the handler and makes an error of a panic.
+func (r *run) callHandler(l *lease) (done Succeeded, err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if thrown := recover(); thrown != nil {
+			r.log.Error("handler panicked", zap.String("task_id", l.task.ID), zap.Any("panic", thrown), zap.ByteString("stack", debug.Stack()))
+			err = &Failed{Reason: ReasonHandler, Message: fmt.Sprintf("panic: %v", thrown)}
+			return
+		}
+		err = &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}
+	}()
+	done, err = r.handler.Handle(l.ctx, l.task)
+	returned = true
+	return done, err
+}
+
+// outcome makes what is reported of what the handler returned. What is discovered beyond a report's limit is returned
+// apart.
+func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Outcome, rest []*wagglev1.DiscoveredItem) {
+	var fail *Failed
+	var release *Released
+	switch {
+	case err == nil:
+		outcome, rest, err = succeeded(done)
+		if err != nil {
+			return failed(&Failed{Reason: ReasonHandler, Message: err.Error()}), nil
+		}
+		return outcome, rest
+	case errors.As(err, &release):
+		return released(release.Delay), nil
+	case l.ctx.Err() != nil:
+		return released(0), nil // interrupted: what it says of the task is worth nothing
+	case errors.As(err, &fail):
+		return failed(fail), nil
+	default:
+		return failed(&Failed{Reason: ReasonHandler, Message: err.Error()}), nil
+	}
+}
+
+// submit submits what a report cannot carry, in batches, each repeated until there is an answer. The slot stays taken
+// meanwhile, and heartbeats keep the lease.
+func (r *run) submit(l *lease, items []*wagglev1.DiscoveredItem) error {
+	for _, batch := range batches(items) {
+		if err := r.submitBatch(l, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) submitBatch(l *lease, batch []*wagglev1.DiscoveredItem) error {
+	var delay retryDelay
+	for {
+		err := r.submitOnce(l, batch)
+		switch {
+		case err == nil:
+			r.stats.answered()
+			return nil
+		case l.isLost(), r.calling.ctx.Err() != nil, isFinal(err):
+			return err
+		}
+		wait := delay.next(err)
+		r.log.Warn("submit of discovered items failed, will be repeated", zap.String("task_id", l.task.ID), zap.Duration("wait", wait), zap.Error(err))
+		if !sleep(r.calling.ctx, wait) {
+			return context.Cause(r.calling.ctx)
+		}
+	}
+}
+
+func (r *run) submitOnce(l *lease, batch []*wagglev1.DiscoveredItem) error {
+	ctx, cancel := context.WithTimeout(r.calling.ctx, callTimeout)
+	defer cancel()
+	_, err := r.control.SubmitDiscovered(ctx, &wagglev1.SubmitDiscoveredRequest{
+		TaskId: l.task.ID, LeaseToken: l.token, Items: batch,
+	}, grpc.WaitForReady(true))
+	return err
+}
+
+// isFinal tells whether repeating a call for a lease is of no use.
+func isFinal(err error) bool {
+	code := status.Code(err)
+	return code == codes.FailedPrecondition || code == codes.NotFound || code == codes.InvalidArgument || isRefusal(err)
+}
+
+// submitFailed is what to report when items could not be submitted: nothing when the lease is gone.
+func (r *run) submitFailed(l *lease, err error) *wagglev1.Outcome {
+	if l.isLost() || r.calling.ctx.Err() != nil || status.Code(err) == codes.FailedPrecondition || status.Code(err) == codes.NotFound {
+		r.log.Info("lease lost while its discovered items were submitted", zap.String("task_id", l.task.ID), zap.Error(err))
+		r.stats.lost()
+		return nil
+	}
+	r.log.Error("discovered items refused", zap.String("task_id", l.task.ID), zap.Error(err))
+	return failed(&Failed{Reason: ReasonHandler, Message: "discovered items refused: " + status.Convert(err).Message()})
+}
+
+// sendCursor hands the last cursor over before the report ends the lease. It is tried once: the next attempt can do
+// without.
+func (r *run) sendCursor(l *lease) {
+	ctx, cancel := context.WithTimeout(r.calling.ctx, callTimeout/2)
+	defer cancel()
+	beat, noted := l.beat()
+	_, err := r.control.RenewLease(ctx, &wagglev1.RenewLeaseRequest{
+		Collector: r.info(), Leases: []*wagglev1.LeaseBeat{beat},
+	})
+	if err != nil {
+		r.log.Debug("last cursor not handed over", zap.String("task_id", l.task.ID), zap.Error(err))
+		return
+	}
+	l.acknowledge(noted)
+}
+
+// info is what this collector says of itself.
+func (r *run) info() *wagglev1.CollectorInfo {
+	return &wagglev1.CollectorInfo{
+		Id: r.cfg.ID, Session: r.session, Version: r.cfg.Version, Hostname: r.cfg.Hostname, Labels: r.cfg.Labels,
+		Pools: r.cfg.Pools, Slots: int32(r.cfg.Slots),
+		Draining: r.fetching.ctx.Err() != nil || r.stats.snapshot().Drained,
+	}
+}

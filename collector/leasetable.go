@@ -1,0 +1,99 @@
+package collector
+
+import "sync"
+
+// leaseTable knows what is held.
+type leaseTable struct {
+	slots int
+
+	mu      sync.Mutex
+	byToken map[string]*lease
+	working int // handlers that have not returned
+}
+
+func newLeaseTable(slots int) *leaseTable {
+	return &leaseTable{slots: slots, byToken: make(map[string]*lease)}
+}
+
+// add takes a lease up. A task that is granted anew proves that an earlier lease of it is gone; that one is returned.
+func (t *leaseTable) add(l *lease) (stale *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, other := range t.byToken {
+		if other.task.ID == l.task.ID && other.token != l.token {
+			stale = other
+		}
+	}
+	t.byToken[l.token] = l
+	t.working++
+	return stale
+}
+
+// has tells whether a lease token is known.
+func (t *leaseTable) has(token string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byToken[token] != nil
+}
+
+// returned notes that a handler has returned.
+func (t *leaseTable) returned() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.working--
+}
+
+// forget drops a lease that is over.
+func (t *leaseTable) forget(l *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byToken, l.token)
+}
+
+// beaten are the leases to name in a heartbeat.
+func (t *leaseTable) beaten() []*lease {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	leases := make([]*lease, 0, len(t.byToken))
+	for _, l := range t.byToken {
+		if l.beaten() {
+			leases = append(leases, l)
+		}
+	}
+	return leases
+}
+
+// running counts the handlers that have not returned, and those of them whose context has ended.
+func (t *leaseTable) running() (working, stuck int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.byToken {
+		if l.isStuck() {
+			stuck++
+		}
+	}
+	return t.working, stuck
+}
+
+// free is how many tasks can be started at once: the free slots, but no more than keeps leases within twice the slots,
+// so that reports nobody takes stop the fetching.
+func (t *leaseTable) free(reports int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(t.slots-t.working, 2*t.slots-t.working-reports)
+}
+
+// find finds a lease by its token, or, when that is empty, the one of a task that still stands.
+func (t *leaseTable) find(token, taskID string) *lease {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if token != "" {
+		return t.byToken[token]
+	}
+	for _, l := range t.byToken {
+		if l.task.ID == taskID && l.beaten() {
+			return l
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package collector
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+const (
+	// maxReports is the most reports of one call, maxReportBytes the most bytes of them.
+	maxReports     = 1000
+	maxReportBytes = 2 << 20
+)
+
+// report is what is to be said of one lease until a dispatcher has answered it.
+type report struct {
+	lease   *lease
+	message *wagglev1.TaskReport
+	bytes   int
+
+	// direct says that the report loop sends it, even if fetches carry reports.
+	direct bool
+
+	// refused says that a dispatcher refused it before, and it was sent as a failure since.
+	refused bool
+
+	// notBefore is when it may be sent again, delay how that grows.
+	notBefore time.Time
+	delay     retryDelay
+}
+
+// outbox holds the reports that no dispatcher has answered. One that is taken stays counted until it is done or put back.
+type outbox struct {
+	wake chan struct{} // capacity 1: there may be something to send
+
+	mu      sync.Mutex // guards everything below
+	waiting []*report
+	taken   int
+	direct  bool            // the report loop sends everything, for good
+	held    bool            // the report loop sends everything, while nothing is fetched
+	empty   []chan struct{} // closed when nothing is left
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+func (o *outbox) add(r *report) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r.bytes = proto.Size(r.message)
+	o.waiting = append(o.waiting, r)
+	signal(o.wake)
+}
+
+// size counts the reports that no dispatcher has answered.
+func (o *outbox) size() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.waiting) + o.taken
+}
+
+// carry takes what a fetch should carry. Only a collector with one slot lets fetches carry its reports: it has nothing
+// else to do meanwhile, and saves a call per task. With more, a report would wait for a parked fetch.
+func (o *outbox) carry(slots int) []*report {
+	if slots > 1 {
+		return nil
+	}
+	return o.take(func(r *report, now time.Time) bool {
+		return !o.direct && !o.held && !r.direct && !r.notBefore.After(now)
+	})
+}
+
+// due takes what the report loop should send now; next is when there will be more, zero when nothing waits for a time.
+func (o *outbox) due(slots int) (batch []*report, next time.Time) {
+	batch = o.take(func(r *report, now time.Time) bool {
+		if !o.direct && !o.held && !r.direct && slots <= 1 {
+			return false
+		}
+		if r.notBefore.After(now) {
+			if next.IsZero() || r.notBefore.Before(next) {
+				next = r.notBefore
+			}
+			return false
+		}
+		return true
+	})
+	return batch, next
+}
+
+// take takes the reports that fit one call, the oldest first.
+func (o *outbox) take(fits func(*report, time.Time) bool) []*report {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, bytes := time.Now(), 0
+	var batch, rest []*report
+	for _, r := range o.waiting {
+		full := len(batch) >= maxReports || (len(batch) > 0 && bytes+r.bytes > maxReportBytes)
+		if !full && fits(r, now) {
+			batch = append(batch, r)
+			bytes += r.bytes
+			continue
+		}
+		rest = append(rest, r)
+	}
+	o.waiting = rest
+	o.taken += len(batch)
+	return batch
+}
+
+// putBack returns what was taken and not answered.
+func (o *outbox) putBack(reports []*report) {
+	if len(reports) == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.taken -= len(reports)
+	o.waiting = slices.Concat(reports, o.waiting)
+	signal(o.wake)
+}
+
+// sendDirectly puts reports back for the report loop.
+func (o *outbox) sendDirectly(reports []*report) {
+	for _, r := range reports {
+		r.direct = true
+	}
+	o.putBack(reports)
+}
+
+// sendAll has the report loop send everything from now on.
+func (o *outbox) sendAll() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.direct = true
+	signal(o.wake)
+}
+
+// hold has the report loop send everything while nothing is fetched.
+func (o *outbox) hold(held bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = held
+	signal(o.wake)
+}
+
+// done counts reports that were taken and need no more sending.
+func (o *outbox) done(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.taken -= n
+	if len(o.waiting)+o.taken > 0 {
+		return
+	}
+	for _, c := range o.empty {
+		close(c)
+	}
+	o.empty = nil
+}
+
+// whenEmpty is closed once no report is left; nothing may be added any more.
+func (o *outbox) whenEmpty() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := make(chan struct{})
+	if len(o.waiting)+o.taken == 0 {
+		close(c)
+		return c
+	}
+	o.empty = append(o.empty, c)
+	return c
+}
+
+// messages are the reports as they travel.
+func messages(reports []*report) []*wagglev1.TaskReport {
+	list := make([]*wagglev1.TaskReport, 0, len(reports))
+	for _, r := range reports {
+		list = append(list, r.message)
+	}
+	return list
+}

@@ -1,0 +1,161 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// Handler works on tasks. It is called on as many goroutines at once as the collector has slots.
+//
+// The error says how the task ended: nil, it succeeded; a *Failed, as that says; a *Released, it is given back; any other
+// error, it failed with ReasonHandler. An error returned after ctx has ended gives the task back, unless the lease is
+// lost: then nothing is reported. A panic counts as an error.
+//
+// A Handler must return soon after ctx has ended. One that does not keeps its slot; Stats counts it as stuck.
+type Handler interface {
+	Handle(ctx context.Context, t *Task) (Succeeded, error)
+}
+
+// HandlerFunc makes a Handler of a function.
+type HandlerFunc func(ctx context.Context, t *Task) (Succeeded, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, t *Task) (Succeeded, error) { return f(ctx, t) }
+
+// Change says whether content differs from that of the last crawl.
+type Change int
+
+// The values of Change.
+const (
+	ChangeUnknown Change = iota // not known
+	Changed                     // it differs
+	Unchanged                   // it is the same
+)
+
+// Succeeded is what a handler hands back when a task is done. All fields may be left out.
+type Succeeded struct {
+	// HTTPStatus is 100 to 599; 0 means none.
+	HTTPStatus int
+
+	// Bytes fetched.
+	Bytes int64
+
+	// FetchDuration is from request start to the end of the response. The queue's delay counts from request start;
+	// without it, from the report.
+	FetchDuration time.Duration
+
+	// Changed says whether the content differs from the last crawl's.
+	Changed Change
+
+	// Memo is handed to each later crawl of the task as Task.Memo: an ETag, a digest. At most 4 KiB. Nil keeps what there
+	// is, empty forgets it.
+	Memo []byte
+
+	// Discovered is what the page leads to; the dispatcher applies the source's follow rule. There is no limit on their
+	// number here: what does not fit a report is submitted before it.
+	Discovered []Discovered
+}
+
+// Discovered is something a page leads to.
+type Discovered struct {
+	// URL is absolute, at most 2 KiB. It may be empty when Key and Queue are given.
+	URL string
+
+	// Key identifies it; empty means the canonical URL. At most 2 KiB.
+	Key string
+
+	// Queue it belongs to; empty means by the queue rules, from the URL's host. At most 253 bytes.
+	Queue string
+
+	// Kind is for the collector's own use. At most 128 bytes.
+	Kind string
+
+	// Priority within the source, 0 to 9; nil means 5.
+	Priority *int
+
+	// Metadata is laid over what is inherited from the page's task. At most 8 KiB.
+	Metadata map[string]string
+
+	// Payload is handed to whoever gets the task. At most 256 KiB.
+	Payload []byte
+}
+
+// Reason says what went wrong; by its scope, what it costs. See the protocol manual for each.
+type Reason = wagglev1.FailureReason
+
+// Reasons of scope TASK: the task's own fault. They spend an attempt.
+const (
+	ReasonNotFound           = wagglev1.FailureReason_FAILURE_REASON_NOT_FOUND
+	ReasonForbidden          = wagglev1.FailureReason_FAILURE_REASON_FORBIDDEN
+	ReasonGone               = wagglev1.FailureReason_FAILURE_REASON_GONE
+	ReasonClientError        = wagglev1.FailureReason_FAILURE_REASON_CLIENT_ERROR
+	ReasonParse              = wagglev1.FailureReason_FAILURE_REASON_PARSE
+	ReasonTooLarge           = wagglev1.FailureReason_FAILURE_REASON_TOO_LARGE
+	ReasonRobotsDenied       = wagglev1.FailureReason_FAILURE_REASON_ROBOTS_DENIED
+	ReasonUnsupportedContent = wagglev1.FailureReason_FAILURE_REASON_UNSUPPORTED_CONTENT
+	ReasonRedirect           = wagglev1.FailureReason_FAILURE_REASON_REDIRECT
+	ReasonBadRequest         = wagglev1.FailureReason_FAILURE_REASON_BAD_REQUEST
+	ReasonHandler            = wagglev1.FailureReason_FAILURE_REASON_HANDLER
+	ReasonOther              = wagglev1.FailureReason_FAILURE_REASON_OTHER
+)
+
+// Reasons of scope HOST: the site's fault. They block its queue for a while, and spend no attempt.
+const (
+	ReasonDNS            = wagglev1.FailureReason_FAILURE_REASON_DNS
+	ReasonConnect        = wagglev1.FailureReason_FAILURE_REASON_CONNECT
+	ReasonTLS            = wagglev1.FailureReason_FAILURE_REASON_TLS
+	ReasonTimeout        = wagglev1.FailureReason_FAILURE_REASON_TIMEOUT
+	ReasonThrottled      = wagglev1.FailureReason_FAILURE_REASON_THROTTLED
+	ReasonServerError    = wagglev1.FailureReason_FAILURE_REASON_SERVER_ERROR
+	ReasonConnectionLost = wagglev1.FailureReason_FAILURE_REASON_CONNECTION_LOST
+)
+
+// Reasons of scope COLLECTOR: the collector's own fault. They spend nothing and slow the grants to this collector.
+const (
+	ReasonProxy    = wagglev1.FailureReason_FAILURE_REASON_PROXY
+	ReasonDisk     = wagglev1.FailureReason_FAILURE_REASON_DISK
+	ReasonBrowser  = wagglev1.FailureReason_FAILURE_REASON_BROWSER
+	ReasonNetwork  = wagglev1.FailureReason_FAILURE_REASON_NETWORK
+	ReasonInternal = wagglev1.FailureReason_FAILURE_REASON_INTERNAL
+)
+
+// Failed is the error a handler returns to say how a task failed.
+type Failed struct {
+	// Reason decides what the failure costs. Unset counts as ReasonOther.
+	Reason Reason
+
+	// Message is for people. What is over 1 KiB is cut, and the cut is marked.
+	Message string
+
+	// HTTPStatus is 100 to 599; 0 means none.
+	HTTPStatus int
+
+	// RetryAfter is what the site asked for, at most 366 days.
+	RetryAfter time.Duration
+
+	// FetchDuration is from request start to the failure; 0 means not known.
+	FetchDuration time.Duration
+
+	// Permanent says that another attempt would fail the same way. It counts with reasons of scope TASK only.
+	Permanent bool
+}
+
+// Error describes the failure.
+func (f *Failed) Error() string {
+	if f.HTTPStatus != 0 {
+		return fmt.Sprintf("%s (status %d): %s", f.Reason, f.HTTPStatus, f.Message)
+	}
+	return fmt.Sprintf("%s: %s", f.Reason, f.Message)
+}
+
+// Released is the error a handler returns to give a task back: no attempt is spent, no budget touched.
+type Released struct {
+	// Delay before the task is due again, 0 to 24 h.
+	Delay time.Duration
+}
+
+// Error describes the release.
+func (r *Released) Error() string { return fmt.Sprintf("released, due again in %s", r.Delay) }

@@ -1,0 +1,144 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// callTimeout bounds one try of a call that does not wait for tasks.
+const callTimeout = 10 * time.Second
+
+// report queues what is to be said of a lease. It is repeated until a dispatcher has answered.
+func (r *run) report(l *lease, outcome *wagglev1.Outcome) {
+	r.outbox.add(&report{lease: l, message: &wagglev1.TaskReport{
+		TaskId: l.task.ID, LeaseToken: l.token, Outcome: outcome,
+	}})
+}
+
+// reportLoop sends reports, many in one call, one call at a time.
+func (r *run) reportLoop() {
+	var delay retryDelay
+	for r.calling.ctx.Err() == nil {
+		batch, next := r.outbox.due(r.cfg.Slots)
+		if len(batch) == 0 {
+			r.awaitReports(next)
+			continue
+		}
+		err := r.send(batch)
+		switch {
+		case err == nil:
+			delay.reset()
+		case isReplaced(err):
+			r.outbox.putBack(batch)
+			r.stop(fmt.Errorf("%w: %w", ErrReplaced, err))
+			return
+		case status.Code(err) == codes.InvalidArgument:
+			r.findRefused(batch)
+		default:
+			r.outbox.putBack(batch)
+			wait := delay.next(err)
+			r.log.Warn("report failed, will be repeated", zap.Int("reports", len(batch)), zap.Duration("wait", wait), zap.Error(err))
+			sleep(r.calling.ctx, wait)
+		}
+	}
+}
+
+// awaitReports waits until there may be something to send.
+func (r *run) awaitReports(next time.Time) {
+	var timer <-chan time.Time
+	if !next.IsZero() {
+		t := time.NewTimer(time.Until(next))
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-r.outbox.wake:
+	case <-timer:
+	case <-r.calling.ctx.Done():
+	}
+}
+
+// send makes one ReportTask call and settles what it answers.
+func (r *run) send(batch []*report) error {
+	ctx, cancel := context.WithTimeout(r.calling.ctx, callTimeout)
+	defer cancel()
+	response, err := r.control.ReportTask(ctx, &wagglev1.ReportTaskRequest{
+		CollectorId: r.cfg.ID, Session: r.session, Reports: messages(batch),
+	}, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	r.stats.answered()
+	r.settle(batch, response.GetResults())
+	return nil
+}
+
+// findRefused sends the reports of a refused call one by one, so that one bad report holds up no other. One that is
+// refused alone becomes a failure that says so; if even that is refused, it is dropped and its lease runs out.
+func (r *run) findRefused(batch []*report) {
+	for i, one := range batch {
+		err := r.send([]*report{one})
+		switch {
+		case err == nil:
+		case status.Code(err) != codes.InvalidArgument:
+			r.outbox.putBack(batch[i:])
+			return
+		case one.refused:
+			r.log.Error("report dropped: refused twice", zap.String("task_id", one.lease.task.ID), zap.Error(err))
+			r.drop(one)
+		default:
+			r.log.Error("report refused, will be sent as a failure", zap.String("task_id", one.lease.task.ID), zap.Error(err))
+			one.refused = true
+			one.message.Outcome = failed(&Failed{Reason: ReasonHandler, Message: "report refused: " + status.Convert(err).Message()})
+			r.outbox.sendDirectly([]*report{one})
+		}
+	}
+}
+
+// settle takes the results of reports that were taken from the outbox.
+func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
+	if len(reports) == 0 {
+		return
+	}
+	if len(results) != len(reports) {
+		r.log.Error("dispatcher answered another number of reports", zap.Int("reports", len(reports)), zap.Int("results", len(results)))
+		for _, one := range reports {
+			one.notBefore = time.Now().Add(one.delay.next(nil))
+		}
+		r.outbox.sendDirectly(reports)
+		return
+	}
+	for i, one := range reports {
+		result := results[i]
+		switch code := result.GetCode(); code {
+		case wagglev1.ReportCode_REPORT_CODE_OK, wagglev1.ReportCode_REPORT_CODE_ALREADY_REPORTED:
+			r.stats.reported(one.message.GetOutcome())
+			r.drop(one)
+		case wagglev1.ReportCode_REPORT_CODE_STORE_FULL:
+			wait := max(one.delay.next(nil), min(result.GetRetryAfter().AsDuration(), time.Minute))
+			one.notBefore = time.Now().Add(wait)
+			r.log.Warn("store is full, report will be repeated", zap.String("task_id", one.lease.task.ID), zap.Duration("wait", wait))
+			r.outbox.sendDirectly([]*report{one})
+		default: // LEASE_LOST, NOT_FOUND
+			r.log.Info("report came too late", zap.String("task_id", one.lease.task.ID),
+				zap.Stringer("code", code), zap.Stringer("lost_reason", result.GetLostReason()))
+			r.stats.lost()
+			r.drop(one)
+		}
+	}
+}
+
+// drop ends a report, and with it the lease.
+func (r *run) drop(one *report) {
+	r.forget(one.lease)
+	r.outbox.done(1)
+	signal(r.slotFree)
+}

@@ -1,0 +1,124 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// healthySilence is how long no dispatcher may answer before Health says so: three idle heartbeats.
+const healthySilence = 3 * idleBeat
+
+// Stats is what a Collector has done since Run began, and does now.
+type Stats struct {
+	// Slots is how many tasks may be worked on at once, Running how many are. Stuck counts those of them whose context has
+	// ended and whose handler has not returned: each holds a slot.
+	Slots, Running, Stuck int
+
+	// Reports counts outcomes that no dispatcher has answered yet.
+	Reports int
+
+	// Granted tasks, and what became of them. Succeeded, Failed and Released count reports that were taken; Lost counts
+	// leases that ended before.
+	Granted, Succeeded, Failed, Released, Lost uint64
+
+	// Streaming is true while heartbeats go over a stream; false when they go by single calls, or not at all.
+	Streaming bool
+
+	// LastAnswer is when a dispatcher last answered anything; zero: never.
+	LastAnswer time.Time
+
+	// Draining is true once the collector fetches no more because Run is about to return; Drained while it fetches nothing
+	// because operators want it drained.
+	Draining, Drained bool
+}
+
+// counters is the mutable part of Stats.
+type counters struct {
+	began time.Time
+
+	mu    sync.Mutex // guards stats
+	stats Stats
+}
+
+func newCounters(now time.Time) *counters { return &counters{began: now} }
+
+func (c *counters) change(f func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.stats)
+}
+
+func (c *counters) snapshot() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+func (c *counters) granted() { c.change(func(s *Stats) { s.Granted++ }) }
+
+func (c *counters) lost() { c.change(func(s *Stats) { s.Lost++ }) }
+
+func (c *counters) answered() { c.change(func(s *Stats) { s.LastAnswer = time.Now() }) }
+
+func (c *counters) everAnswered() bool { return !c.snapshot().LastAnswer.IsZero() }
+
+func (c *counters) setDraining() { c.change(func(s *Stats) { s.Draining = true }) }
+
+// setDrained returns true when that is news.
+func (c *counters) setDrained(drained bool) (changed bool) {
+	c.change(func(s *Stats) { changed, s.Drained = s.Drained != drained, drained })
+	return changed
+}
+
+func (c *counters) setStreaming(streaming bool) { c.change(func(s *Stats) { s.Streaming = streaming }) }
+
+func (c *counters) reported(outcome *wagglev1.Outcome) {
+	c.change(func(s *Stats) {
+		switch outcome.GetResult().(type) {
+		case *wagglev1.Outcome_Succeeded:
+			s.Succeeded++
+		case *wagglev1.Outcome_Failed:
+			s.Failed++
+		case *wagglev1.Outcome_Released:
+			s.Released++
+		}
+	})
+}
+
+// Stats says what the current Run does and has done, or the last one. Before the first it is zero but for Slots.
+func (c *Collector) Stats() Stats {
+	r := c.current.Load()
+	if r == nil {
+		return Stats{Slots: c.cfg.Slots}
+	}
+	stats := r.stats.snapshot()
+	stats.Slots = c.cfg.Slots
+	stats.Running, stats.Stuck = r.leases.running()
+	stats.Reports = r.outbox.size()
+	return stats
+}
+
+// Health returns nil while Run goes on and is of use: a dispatcher has answered within 45 s, and a slot is not stuck.
+// It is meant for a readiness probe.
+func (c *Collector) Health() error {
+	r := c.current.Load()
+	if r == nil || !c.running.Load() {
+		return errors.New("collector is not running")
+	}
+	stats := c.Stats()
+	since := stats.LastAnswer
+	if since.IsZero() {
+		since = r.stats.began
+	}
+	if silence := time.Since(since); silence > healthySilence {
+		return fmt.Errorf("no dispatcher has answered for %s", silence.Round(time.Second))
+	}
+	if stats.Stuck >= stats.Slots {
+		return fmt.Errorf("all %d slots are held by handlers that do not return", stats.Slots)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Defaults of Config.
+const (
+	defaultTimeout      = 30 * time.Second
+	defaultMaxBytes     = 10 << 20
+	defaultMaxRedirects = 10
+	defaultMaxLinks     = 20_000
+	defaultRobotsTTL    = time.Hour
+
+	defaultProduct = "waggle"
+	defaultContact = "https://github.com/waggle-crawl/waggle"
+
+	// maxRobotsTTL is how long RFC 9309 lets a robots.txt be kept.
+	maxRobotsTTL = 24 * time.Hour
+)
+
+// Config says how a Handler fetches. The zero value of each field is its default.
+type Config struct {
+	// UserAgent is sent with each request. Default: "waggle (+CONTACT)". Name your crawler and how to reach you.
+	UserAgent string
+
+	// Contact is the URL or mail address that the default UserAgent names. Default: Waggle's home page.
+	Contact string
+
+	// RobotsAgent is the name that robots.txt files know the crawler by. Default: the UserAgent up to the first character
+	// that is no letter, digit, "-" or "_".
+	RobotsAgent string
+
+	// IgnoreRobots fetches without asking robots.txt: for hosts of your own.
+	IgnoreRobots bool
+
+	// RobotsTTL is how long a robots.txt is kept, up to 24 h. Default 1 h.
+	RobotsTTL time.Duration
+
+	// Timeout bounds a fetch, redirects and body included. Default 30 s.
+	Timeout time.Duration
+
+	// MaxBytes bounds a body, over the wire and decompressed. Default 10 MiB. Each slot may hold one in memory.
+	MaxBytes int64
+
+	// MaxRedirects bounds the redirects of a fetch. Default 10; negative: none is followed. They are followed to any
+	// host, each asked for its robots.txt; a queue's delay does not count them.
+	MaxRedirects int
+
+	// MaxLinks bounds what one page may report. Default 20,000; the rest is counted in the log.
+	MaxLinks int
+
+	// Resources reports images, scripts, style sheets, media and what style sheets point at too.
+	Resources bool
+
+	// Sink gets the pages. Default: none, pages are only followed.
+	Sink Sink
+
+	// Transport sends the requests. Default: one of its own with the environment's proxy, closed by Handler.Close.
+	Transport http.RoundTripper
+
+	// Logger gets what is odd about pages. Default: none.
+	Logger *zap.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Contact == "" {
+		c.Contact = defaultContact
+	}
+	if c.UserAgent == "" {
+		c.UserAgent = defaultProduct + " (+" + c.Contact + ")"
+	}
+	if c.RobotsAgent == "" {
+		c.RobotsAgent = productToken(c.UserAgent)
+	}
+	if c.RobotsTTL == 0 {
+		c.RobotsTTL = defaultRobotsTTL
+	}
+	if c.Timeout == 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = defaultMaxBytes
+	}
+	if c.MaxRedirects == 0 {
+		c.MaxRedirects = defaultMaxRedirects
+	}
+	if c.MaxLinks == 0 {
+		c.MaxLinks = defaultMaxLinks
+	}
+	if c.Sink == nil {
+		c.Sink = discard{}
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c
+}
+
+// Validate checks the configuration; its error names the field, the value and the limit.
+func (c *Config) Validate() error {
+	for _, text := range []struct{ name, value string }{{"UserAgent", c.UserAgent}, {"Contact", c.Contact}} {
+		if strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return fmt.Errorf("field %s: %q: want printable ASCII", text.name, text.value)
+		}
+	}
+	if c.RobotsAgent != productToken(c.RobotsAgent) {
+		return fmt.Errorf("field RobotsAgent: %q: want letters, digits, '-' and '_'", c.RobotsAgent)
+	}
+	if c.UserAgent != "" && c.RobotsAgent == "" && productToken(c.UserAgent) == "" {
+		return fmt.Errorf("field UserAgent: %q: want it to begin with a name, or RobotsAgent set", c.UserAgent)
+	}
+	if c.RobotsTTL < 0 || c.RobotsTTL > maxRobotsTTL {
+		return fmt.Errorf("field RobotsTTL: %s: want 0 to %s", c.RobotsTTL, maxRobotsTTL)
+	}
+	if c.Timeout < 0 {
+		return fmt.Errorf("field Timeout: %s: want more than 0", c.Timeout)
+	}
+	if c.MaxBytes < 0 {
+		return fmt.Errorf("field MaxBytes: %d: want more than 0", c.MaxBytes)
+	}
+	if c.MaxLinks < 0 {
+		return fmt.Errorf("field MaxLinks: %d: want more than 0", c.MaxLinks)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/waggle-crawl/waggle/collector"
+)
+
+// failureOf says whose fault it is that a fetch got no answer.
+func failureOf(err error, took time.Duration) *collector.Failed {
+	failed := &collector.Failed{Message: err.Error(), FetchDuration: took}
+	var denied *robotsDenied
+	var unavailable *robotsUnavailable
+	switch {
+	case errors.As(err, &denied):
+		failed.Reason, failed.Permanent = collector.ReasonRobotsDenied, true
+	case errors.As(err, &unavailable):
+		return robotsFailure(unavailable, took)
+	case errors.Is(err, errInvalidAddress):
+		failed.Reason, failed.Permanent = collector.ReasonBadRequest, true
+	case errors.Is(err, errTooLarge):
+		failed.Reason, failed.Permanent = collector.ReasonTooLarge, true
+	case errors.Is(err, errRedirects), errors.Is(err, errBadRedirect):
+		failed.Reason = collector.ReasonRedirect
+	case errors.Is(err, errContentCoding):
+		failed.Reason = collector.ReasonUnsupportedContent
+	default:
+		failed.Reason = networkReason(err)
+	}
+	return failed
+}
+
+// robotsFailure passes on why a robots.txt could not be had: its host rests.
+func robotsFailure(err *robotsUnavailable, took time.Duration) *collector.Failed {
+	failed := &collector.Failed{
+		Reason: collector.ReasonServerError, Message: err.Error(), HTTPStatus: err.status,
+		RetryAfter: err.retryAfter, FetchDuration: took,
+	}
+	switch {
+	case err.cause != nil:
+		failed.Reason = networkReason(err.cause)
+	case isThrottled(err.status, err.retryAfter):
+		failed.Reason = collector.ReasonThrottled
+	}
+	return failed
+}
+
+// networkReason tells the ways apart in which an exchange breaks. All of them are the host's, but for the proxy's.
+func networkReason(err error) collector.Reason {
+	var dns *net.DNSError
+	var op *net.OpError
+	isOp := errors.As(err, &op)
+	switch {
+	case isOp && op.Op == "proxyconnect":
+		return collector.ReasonProxy
+	case errors.As(err, &dns):
+		return collector.ReasonDNS
+	case isTLS(err):
+		return collector.ReasonTLS
+	case isTimeout(err):
+		return collector.ReasonTimeout
+	case isOp && op.Op == "dial":
+		return collector.ReasonConnect
+	}
+	return collector.ReasonConnectionLost
+}
+
+func isTLS(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var op *net.OpError
+	return errors.As(err, &verification) || errors.As(err, &record) || errors.As(err, &alert) ||
+		errors.As(err, &authority) || errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &host) ||
+		errors.As(err, &op) && op.Op == "remote error" // how crypto/tls marks an alert of the other side
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || (errors.As(err, &timeout) && timeout.Timeout())
+}
+
+func isThrottled(status int, retryAfter time.Duration) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && retryAfter > 0
+}
+
+// statusFailure says what an HTTP status means; nil for one that is a success.
+// A page that is not there will not be there at the next attempt either; a seed may be back at its next cycle.
+func statusFailure(answer *fetched, recurring bool, took time.Duration, now time.Time) *collector.Failed {
+	status := answer.status
+	if status < 300 {
+		return nil
+	}
+	failed := &collector.Failed{
+		Message:    fmt.Sprintf("%s answered %d %s", answer.url, status, http.StatusText(status)),
+		HTTPStatus: status, RetryAfter: retryAfter(answer.header, now), FetchDuration: took,
+	}
+	switch {
+	case isThrottled(status, failed.RetryAfter):
+		failed.Reason = collector.ReasonThrottled
+	case status >= 500:
+		failed.Reason = collector.ReasonServerError
+	case status == http.StatusNotFound:
+		failed.Reason, failed.Permanent = collector.ReasonNotFound, !recurring
+	case status == http.StatusGone:
+		failed.Reason, failed.Permanent = collector.ReasonGone, true
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusUnavailableForLegalReasons:
+		failed.Reason = collector.ReasonForbidden
+	case status >= 400:
+		failed.Reason = collector.ReasonClientError
+	default: // a 3xx that is no redirect, or a 304 that nobody asked for
+		failed.Reason = collector.ReasonRedirect
+	}
+	return failed
+}

@@ -1,0 +1,234 @@
+package web
+
+import (
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxRetryAfter bounds what a host can ask for; the queue's own limit is the dispatcher's to apply.
+const maxRetryAfter = 24 * time.Hour
+
+var (
+	errTooLarge       = errors.New("body too large")
+	errRedirects      = errors.New("too many redirects")
+	errBadRedirect    = errors.New("bad redirect")
+	errContentCoding  = errors.New("content coding")
+	errInvalidAddress = errors.New("not an http or https URL with a host")
+)
+
+// fetcher sends requests with limits on redirects and size. The limit on time is the caller's context.
+type fetcher struct {
+	transport    http.RoundTripper
+	userAgent    string
+	maxRedirects int
+}
+
+// fetchRequest says what to get.
+type fetchRequest struct {
+	url      *url.URL
+	accept   string
+	maxBytes int64
+	truncate bool // cut a body at maxBytes instead of failing
+
+	// conditions are sent with the request for conditionsFor, and with no other hop of a redirect.
+	conditions    http.Header
+	conditionsFor string
+
+	// visit is asked before each hop; an error ends the fetch.
+	visit func(context.Context, *url.URL) error
+}
+
+// fetched is an answer that was read whole.
+type fetched struct {
+	url    *url.URL // the one that answered
+	status int
+	header http.Header
+	body   []byte // decompressed
+}
+
+// get follows redirects to an answer and reads it.
+func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
+	target := req.url
+	for hop := 0; ; hop++ {
+		if err := checkAddress(target); err != nil {
+			return nil, err
+		}
+		if req.visit != nil {
+			if err := req.visit(ctx, target); err != nil {
+				return nil, err
+			}
+		}
+		answer, next, err := f.hop(ctx, req, target)
+		if err != nil || next == nil {
+			return answer, err
+		}
+		if hop >= f.maxRedirects {
+			return nil, fmt.Errorf("%w: more than %d, the last to %s", errRedirects, f.maxRedirects, next)
+		}
+		target = next
+	}
+}
+
+func checkAddress(u *url.URL) error {
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return fmt.Errorf("%q: %w", u, errInvalidAddress)
+	}
+	return nil
+}
+
+// hop sends one request. It returns the answer, or the URL that the answer points to.
+func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_ *fetched, next *url.URL, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errInvalidAddress, err)
+	}
+	if req.conditionsFor == target.String() {
+		for name, values := range req.conditions {
+			request.Header[name] = values
+		}
+	}
+	request.Header.Set("User-Agent", f.userAgent)
+	request.Header.Set("Accept", req.accept)
+	request.Header.Set("Accept-Encoding", "gzip")
+
+	response, err := f.transport.RoundTrip(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if closeErr := response.Body.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("close body: %w", closeErr)
+		}
+	}()
+	if isRedirect(response.StatusCode) {
+		next, err := redirectTarget(target, response.Header.Get("Location"))
+		return nil, next, err
+	}
+	lenient := req.truncate || response.StatusCode >= 400 // the body of an error is of no use
+	body, err := readBody(response, req.maxBytes, lenient)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &fetched{url: target, status: response.StatusCode, header: response.Header, body: body}, nil, nil
+}
+
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+func redirectTarget(from *url.URL, location string) (*url.URL, error) {
+	if location == "" {
+		return nil, fmt.Errorf("%w: no Location", errBadRedirect)
+	}
+	u, err := parseReference(location)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadRedirect, err)
+	}
+	u = from.ResolveReference(u)
+	u.Fragment, u.RawFragment = "", ""
+	if checkAddress(u) != nil {
+		return nil, fmt.Errorf("%w: to %q", errBadRedirect, u)
+	}
+	return u, nil
+}
+
+// readBody reads and decompresses a body. The limit holds for what comes over the wire and for what it becomes. When
+// lenient, what can be read within the limit is the body; else anything wrong is an error.
+func readBody(response *http.Response, limit int64, lenient bool) ([]byte, error) {
+	if response.StatusCode == http.StatusNotModified || response.StatusCode == http.StatusNoContent {
+		return []byte{}, nil
+	}
+	if response.ContentLength > limit && !lenient {
+		return nil, fmt.Errorf("%w: %d bytes, limit %d", errTooLarge, response.ContentLength, limit)
+	}
+	reader, err := decoded(response, limit)
+	if err == nil {
+		var body []byte
+		if body, err = io.ReadAll(reader); err == nil || lenient {
+			return body, nil
+		}
+	}
+	var corrupt flate.CorruptInputError
+	switch {
+	case lenient || errors.Is(err, errNoBody):
+		return []byte{}, nil
+	case errors.Is(err, errTooLarge) || errors.Is(err, errContentCoding):
+		return nil, err
+	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, &corrupt):
+		return nil, fmt.Errorf("%w: %w", errContentCoding, err)
+	}
+	return nil, fmt.Errorf("read body: %w", err)
+}
+
+var errNoBody = errors.New("no body")
+
+// decoded wraps the body in what undoes its content coding.
+func decoded(response *http.Response, limit int64) (io.Reader, error) {
+	wire := &limitedReader{r: response.Body, left: limit, limit: limit}
+	switch coding := strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding"))); coding {
+	case "", "identity":
+		return wire, nil
+	case "gzip", "x-gzip":
+		unzip, err := gzip.NewReader(wire)
+		if errors.Is(err, io.EOF) {
+			return nil, errNoBody
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &limitedReader{r: unzip, left: limit, limit: limit}, nil
+	default:
+		return nil, fmt.Errorf("%w %q: asked for gzip or none", errContentCoding, coding)
+	}
+}
+
+// limitedReader fails, where io.LimitedReader ends, when there is more to read than the limit.
+type limitedReader struct {
+	r           io.Reader
+	left, limit int64
+}
+
+func (l *limitedReader) Read(p []byte) (int, error) {
+	if l.left < 0 {
+		return 0, fmt.Errorf("%w: limit %d bytes", errTooLarge, l.limit)
+	}
+	if int64(len(p)) > l.left+1 {
+		p = p[:l.left+1]
+	}
+	n, err := l.r.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return n - 1, fmt.Errorf("%w: limit %d bytes", errTooLarge, l.limit)
+	}
+	return n, err
+}
+
+// retryAfter reads a Retry-After header in both its forms: seconds, or a date, which is taken relative to now.
+// It returns 0 when there is none that can be read, or when it has passed.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(header.Get("Retry-After"))
+	if value == "" {
+		return 0
+	}
+	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	}
+	at, err := http.ParseTime(value)
+	if err != nil || !at.After(now) {
+		return 0
+	}
+	return min(at.Sub(now), maxRetryAfter)
+}

@@ -1,0 +1,86 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/waggle-crawl/waggle/collector"
+)
+
+// Handler fetches the URLs of tasks. It may be used by any number of goroutines.
+type Handler struct {
+	cfg     Config
+	fetcher *fetcher
+	robots  *robots // nil: robots.txt is not asked
+	close   func()
+}
+
+var _ collector.Handler = (*Handler)(nil)
+
+// New makes a Handler. Close it when its collector has stopped.
+func New(cfg Config) (*Handler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("web config: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	h := &Handler{cfg: cfg, close: func() {}}
+	if cfg.Transport == nil {
+		transport := newTransport()
+		cfg.Transport, h.close = transport, transport.CloseIdleConnections
+	}
+	h.fetcher = &fetcher{transport: cfg.Transport, userAgent: cfg.UserAgent, maxRedirects: max(cfg.MaxRedirects, 0)}
+	if !cfg.IgnoreRobots {
+		h.robots = newRobots(h.fetcher, cfg.RobotsAgent, cfg.RobotsTTL, cfg.Timeout/2)
+	}
+	return h, nil
+}
+
+// newTransport is the default transport without its own decompression, so that sizes are limited before and after.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DisableCompression:     true,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           200,
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        30 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+}
+
+// Close closes idle connections of the default transport.
+func (h *Handler) Close() { h.close() }
+
+// Handle fetches the task's URL, stores the page and reports its links.
+func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
+	target, err := taskURL(t)
+	if err != nil {
+		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
+	}
+	v := &visit{handler: h, task: t, url: target, before: readMemo(t.Memo)}
+	if err := v.fetch(ctx); err != nil {
+		return collector.Succeeded{}, err
+	}
+	if err := v.judge(ctx); err != nil {
+		return collector.Succeeded{}, err
+	}
+	return v.store(ctx)
+}
+
+// taskURL is what to fetch: the URL, or the key of a task that has none.
+func taskURL(t *collector.Task) (*url.URL, error) {
+	text := t.URL
+	if text == "" {
+		text = t.Key
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, checkAddress(u)
+}

@@ -1,0 +1,191 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+const (
+	// robotsMaxBytes is how much of a robots.txt counts; RFC 9309 asks for at least 500 KiB and lets the rest be ignored.
+	robotsMaxBytes = 512 << 10
+
+	// robotsMaxHosts bounds the cache.
+	robotsMaxHosts = 10_000
+
+	// robotsErrorTTL is how long a robots.txt that could not be had keeps its host closed before it is asked again.
+	robotsErrorTTL = time.Minute
+)
+
+// robotsDenied says that robots.txt forbids a URL.
+type robotsDenied struct {
+	url   string
+	agent string
+}
+
+func (e *robotsDenied) Error() string {
+	return fmt.Sprintf("robots.txt does not allow %s to fetch %s", e.agent, e.url)
+}
+
+// robotsUnavailable says that robots.txt could not be had, so that nothing may be fetched from its host for now.
+// status is the answer's status, 0 when there was none; then cause says why.
+type robotsUnavailable struct {
+	url        string
+	status     int
+	retryAfter time.Duration
+	cause      error
+}
+
+func (e *robotsUnavailable) Error() string {
+	if e.cause != nil {
+		return fmt.Sprintf("fetch %s: %v", e.url, e.cause)
+	}
+	return fmt.Sprintf("fetch %s: status %d", e.url, e.status)
+}
+
+func (e *robotsUnavailable) Unwrap() error { return e.cause }
+
+// robots answers whether a URL may be fetched, by RFC 9309, and keeps each host's robots.txt for a while.
+type robots struct {
+	fetcher *fetcher
+	agent   string // product token
+	ttl     time.Duration
+	timeout time.Duration
+
+	mu    sync.Mutex // guards hosts
+	hosts map[string]*robotsEntry
+}
+
+// robotsEntry is one host's robots.txt. Its fields below done are set before done is closed, and not changed after.
+type robotsEntry struct {
+	done    chan struct{}
+	rules   robotsRules
+	err     error
+	expires time.Time
+}
+
+func newRobots(f *fetcher, agent string, ttl, timeout time.Duration) *robots {
+	return &robots{fetcher: f, agent: agent, ttl: ttl, timeout: timeout, hosts: make(map[string]*robotsEntry)}
+}
+
+// check returns nil when u may be fetched, a *robotsDenied when not, a *robotsUnavailable when nobody knows, and the
+// context's cause when it has ended. One request is sent per host, however many tasks wait for the answer.
+func (r *robots) check(ctx context.Context, u *url.URL) error {
+	for {
+		entry, mine := r.entry(u.Scheme+"://"+u.Host, time.Now())
+		if mine {
+			r.load(ctx, u, entry)
+		}
+		select {
+		case <-entry.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if errors.Is(entry.err, errLoaderGone) {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			continue // the task that asked has ended; ask for ourselves
+		}
+		if entry.err != nil {
+			return entry.err
+		}
+		if !entry.rules.allows(u) {
+			return &robotsDenied{url: u.String(), agent: r.agent}
+		}
+		return nil
+	}
+}
+
+// errLoaderGone marks an entry whose fetch ended because the context of its asker did.
+var errLoaderGone = errors.New("robots.txt: asker has gone")
+
+// entry finds the entry of an origin, or makes one; then mine is true and the caller loads it.
+func (r *robots) entry(origin string, now time.Time) (entry *robotsEntry, mine bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry = r.hosts[origin]; entry != nil && !entry.expired(now) {
+		return entry, false
+	}
+	if len(r.hosts) >= robotsMaxHosts {
+		r.evict(now)
+	}
+	entry = &robotsEntry{done: make(chan struct{})}
+	r.hosts[origin] = entry
+	return entry, true
+}
+
+func (e *robotsEntry) expired(now time.Time) bool {
+	select {
+	case <-e.done:
+		return !now.Before(e.expires)
+	default:
+		return false
+	}
+}
+
+// evict drops what has expired, and if that is nothing, a tenth of the rest. Called with mu held.
+func (r *robots) evict(now time.Time) {
+	before := len(r.hosts)
+	for origin, entry := range r.hosts {
+		if entry.expired(now) {
+			delete(r.hosts, origin)
+		}
+	}
+	if len(r.hosts) < before {
+		return
+	}
+	surplus := robotsMaxHosts / 10
+	for origin := range r.hosts {
+		if surplus--; surplus < 0 {
+			return
+		}
+		delete(r.hosts, origin)
+	}
+}
+
+// load fetches the robots.txt of u's host and closes the entry.
+func (r *robots) load(ctx context.Context, u *url.URL, entry *robotsEntry) {
+	defer close(entry.done)
+	fetchCtx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	target := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
+	answer, err := r.fetcher.get(fetchCtx, fetchRequest{
+		url: target, accept: "text/plain,*/*;q=0.5", maxBytes: robotsMaxBytes, truncate: true,
+	})
+	now := time.Now()
+	if ctx.Err() != nil && err != nil {
+		entry.err, entry.expires = errLoaderGone, now
+		return
+	}
+	entry.rules, entry.err = r.judge(target, answer, err, now)
+	entry.expires = now.Add(r.ttl)
+	if entry.err != nil {
+		entry.expires = now.Add(min(r.ttl, robotsErrorTTL))
+	}
+}
+
+// judge turns an answer into rules. 4xx means that there is no robots.txt, except for 429, which means what it says.
+func (r *robots) judge(target *url.URL, answer *fetched, err error, now time.Time) (robotsRules, error) {
+	switch {
+	case errors.Is(err, errRedirects) || errors.Is(err, errBadRedirect):
+		return robotsRules{}, nil // RFC 9309: as if there were none
+	case err != nil:
+		return robotsRules{}, &robotsUnavailable{url: target.String(), cause: err}
+	case answer.status == http.StatusTooManyRequests || answer.status >= 500:
+		return robotsRules{}, &robotsUnavailable{
+			url: target.String(), status: answer.status, retryAfter: retryAfter(answer.header, now),
+		}
+	case answer.status >= 400:
+		return robotsRules{}, nil
+	}
+	rules, err := parseRobots(answer.body, r.agent)
+	if err != nil {
+		return robotsRules{}, &robotsUnavailable{url: target.String(), cause: err}
+	}
+	return rules, nil
+}

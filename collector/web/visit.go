@@ -1,0 +1,202 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/collector"
+)
+
+// accept is what a page is asked for.
+const accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+// visit is one fetch of one task, from request to record.
+type visit struct {
+	handler *Handler
+	task    *collector.Task
+	url     *url.URL
+	before  memo
+
+	start  time.Time
+	took   time.Duration
+	answer *fetched
+	body   []byte // the page's; the sink's copy when the server said 304
+	after  memo
+	links  Links
+}
+
+// fetch gets the page, asking only for changes where that does no harm.
+func (v *visit) fetch(ctx context.Context) error {
+	err := v.get(ctx, v.conditions(ctx))
+	if err == nil && v.answer.status == http.StatusNotModified && !v.recall(ctx) {
+		err = v.get(ctx, nil) // the sink has lost what it had a moment ago
+	}
+	return err
+}
+
+func (v *visit) get(ctx context.Context, conditions http.Header) error {
+	h := v.handler
+	fetchCtx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	defer cancel()
+	request := fetchRequest{
+		url: v.url, accept: accept, maxBytes: h.cfg.MaxBytes,
+		conditions: conditions, conditionsFor: v.before.URL,
+	}
+	if h.robots != nil {
+		request.visit = h.robots.check
+	}
+	v.start = time.Now()
+	answer, err := h.fetcher.get(fetchCtx, request)
+	v.took = time.Since(v.start)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return failureOf(err, v.took)
+	}
+	v.answer = answer
+	return nil
+}
+
+// conditions are those of the memo. A page that had links is asked for whole unless the sink can show its body: what it
+// links to has to be reported each time, since a later run may revisit it.
+func (v *visit) conditions(ctx context.Context) http.Header {
+	if v.before.Digest == "" || (v.before.HasLinks && !v.recall(ctx)) {
+		return nil
+	}
+	return v.before.conditions()
+}
+
+// recall reads the body of the last crawl from the sink, if the page had links, and tells whether that will do.
+func (v *visit) recall(ctx context.Context) bool {
+	if !v.before.HasLinks || v.body != nil {
+		return true
+	}
+	body, err := v.handler.cfg.Sink.Body(ctx, v.before.Digest)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			v.handler.cfg.Logger.Warn("sink cannot read back", zap.String("digest", v.before.Digest), zap.Error(err))
+		}
+		return false
+	}
+	v.body = body
+	return true
+}
+
+// judge decides what the answer is worth, and finds the page's links.
+func (v *visit) judge(ctx context.Context) error {
+	answer := v.answer
+	if answer.status == http.StatusNotModified && v.before.Digest != "" {
+		v.after = v.before
+		v.keepValidators()
+	} else {
+		if failed := statusFailure(answer, v.task.Recurring, v.took, time.Now()); failed != nil {
+			return failed
+		}
+		v.body = answer.body
+		sum := sha256.Sum256(v.body)
+		v.after = memo{
+			URL: answer.url.String(), Digest: hex.EncodeToString(sum[:]), Bytes: int64(len(v.body)),
+			ContentType: contentType(answer.header, v.body),
+		}
+		v.keepValidators()
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	v.findLinks()
+	v.after.HasLinks = len(v.links.URLs) > 0
+	return nil
+}
+
+// keepValidators takes over what the answer says; a 304 may leave out what has not changed.
+func (v *visit) keepValidators() {
+	if etag := v.answer.header.Get("ETag"); etag != "" {
+		v.after.ETag = etag
+	}
+	if modified := v.answer.header.Get("Last-Modified"); modified != "" {
+		v.after.LastModified = modified
+	}
+}
+
+// contentType is what the server says, or what the body looks like when it says nothing.
+func contentType(header http.Header, body []byte) string {
+	if declared := header.Get("Content-Type"); declared != "" {
+		return declared
+	}
+	return http.DetectContentType(body)
+}
+
+func (v *visit) findLinks() {
+	cfg := &v.handler.cfg
+	opts := ExtractOptions{ContentType: v.after.ContentType, Resources: cfg.Resources, Limit: cfg.MaxLinks}
+	base, err := url.Parse(v.after.URL)
+	if err != nil || len(v.body) == 0 || slices.ContainsFunc(v.answer.header.Values("X-Robots-Tag"), forbidsFollowing) {
+		return
+	}
+	switch mediaType, _, _ := mime.ParseMediaType(v.after.ContentType); mediaType {
+	case "text/html", "application/xhtml+xml":
+		v.links = ExtractLinks(base, v.body, opts)
+	case "text/css":
+		if cfg.Resources {
+			v.links = ExtractStyleSheetLinks(base, v.body, opts)
+		}
+	}
+	if len(v.links.URLs) == cfg.MaxLinks && v.links.Skipped > 0 {
+		cfg.Logger.Warn("page has more links than are reported", zap.String("url", v.after.URL),
+			zap.Int("reported", cfg.MaxLinks), zap.Int("skipped", v.links.Skipped))
+	}
+}
+
+// store gives the page to the sink and makes the report.
+func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
+	changed := v.after.Digest != v.before.Digest
+	page := v.page(changed)
+	body := v.body
+	if !changed && v.answer.status == http.StatusNotModified {
+		body = nil // the sink has it, or never kept it
+	}
+	if err := v.handler.cfg.Sink.Put(ctx, page, body); err != nil {
+		if ctx.Err() != nil {
+			return collector.Succeeded{}, context.Cause(ctx)
+		}
+		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonDisk, Message: err.Error(), FetchDuration: v.took}
+	}
+	note, err := v.after.encode()
+	if err != nil {
+		return collector.Succeeded{}, fmt.Errorf("encode memo: %w", err)
+	}
+	done := collector.Succeeded{
+		HTTPStatus: v.answer.status, Bytes: int64(len(v.answer.body)), FetchDuration: v.took,
+		Changed: collector.Changed, Memo: note, Discovered: make([]collector.Discovered, 0, len(v.links.URLs)),
+	}
+	if !changed {
+		done.Changed = collector.Unchanged
+	}
+	for _, link := range v.links.URLs {
+		done.Discovered = append(done.Discovered, collector.Discovered{URL: link})
+	}
+	return done, nil
+}
+
+func (v *visit) page(changed bool) Page {
+	t := v.task
+	return Page{
+		URL: v.url.String(), FinalURL: v.answer.url.String(), Status: v.answer.status,
+		ContentType: v.after.ContentType,
+		FetchTime:   v.start.UTC(), FetchMillis: v.took.Milliseconds(),
+		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.links.URLs),
+		SourceID: t.SourceID, TaskID: t.ID, Cycle: t.Cycle, Run: t.Run, Attempt: t.Attempt, Fence: t.Fence,
+	}
+}
