@@ -22,11 +22,9 @@ type beatStream struct {
 // openStream opens a stream on any dispatcher. When that fails it is tried again later; beats go as calls meanwhile.
 func (h *heartbeat) openStream() {
 	stream := newLife(h.run.calling.ctx)
-	limit := time.AfterFunc(h.silence(), func() { stream.end(errSilent) })
+	stop := h.impatient(stream.end)
 	client, err := h.run.control.Heartbeat(stream.ctx)
-	if !limit.Stop() && err == nil {
-		err = errSilent
-	}
+	stop()
 	if err != nil {
 		stream.end(err)
 		h.dropStream(err)

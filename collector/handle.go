@@ -14,9 +14,21 @@ import (
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// returned is what a handler gave back.
+type returned struct {
+	done Succeeded
+	err  error
+}
+
 // handle works on one task from its grant to its report.
 func (r *run) handle(l *lease) {
-	done, err := r.callHandler(l)
+	result := returned{err: &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}}
+	defer func() { r.conclude(l, result) }() // also after runtime.Goexit
+	r.callHandler(l, &result)
+}
+
+// conclude reports what became of a task.
+func (r *run) conclude(l *lease, result returned) {
 	if !l.finish() {
 		r.log.Info("lease lost, outcome dropped", zap.String("task_id", l.task.ID), zap.NamedError("cause", context.Cause(l.ctx)))
 		r.stats.lost()
@@ -25,7 +37,7 @@ func (r *run) handle(l *lease) {
 		signal(r.slotFree)
 		return
 	}
-	outcome, rest := r.outcome(l, done, err)
+	outcome, rest := r.outcome(l, result.done, result.err)
 	if len(rest) > 0 {
 		if err := r.submit(l, rest); err != nil {
 			outcome = r.submitFailed(l, err)
@@ -52,22 +64,14 @@ func (r *run) forget(l *lease) {
 }
 
 // callHandler calls the handler and makes an error of a panic.
-func (r *run) callHandler(l *lease) (done Succeeded, err error) {
-	returned := false
+func (r *run) callHandler(l *lease, result *returned) {
 	defer func() {
-		if returned {
-			return
-		}
 		if thrown := recover(); thrown != nil {
 			r.log.Error("handler panicked", zap.String("task_id", l.task.ID), zap.Any("panic", thrown), zap.ByteString("stack", debug.Stack()))
-			err = &Failed{Reason: ReasonHandler, Message: fmt.Sprintf("panic: %v", thrown)}
-			return
+			result.err = &Failed{Reason: ReasonHandler, Message: fmt.Sprintf("panic: %v", thrown)}
 		}
-		err = &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}
 	}()
-	done, err = r.handler.Handle(l.ctx, l.task)
-	returned = true
-	return done, err
+	result.done, result.err = r.handler.Handle(l.ctx, l.task)
 }
 
 // outcome makes what is reported of what the handler returned. What is discovered beyond a report's limit is returned

@@ -16,8 +16,7 @@ const (
 	// idleBeat is the time between heartbeats while nothing is held.
 	idleBeat = 15 * time.Second
 
-	// maxSilence is how long a heartbeat may go unanswered, or half the time to the next one: a second try, over another
-	// connection, still comes in time.
+	// maxSilence is the longest that a heartbeat may go unanswered.
 	maxSilence = 5 * time.Second
 
 	// minBeat keeps heartbeats apart, whatever a dispatcher asks for.
@@ -103,18 +102,40 @@ func (h *heartbeat) await(due *time.Time, last time.Time) bool {
 
 // interval is the time from one beat to the next: a third of the shortest lease, or sooner when the dispatcher wants.
 func (h *heartbeat) interval() time.Duration {
-	interval := idleBeat
-	for _, l := range h.run.leases.beaten() {
-		interval = min(interval, l.duration/3)
-	}
+	interval := h.run.leases.beatInterval()
 	if h.wanted > 0 {
 		interval = min(interval, h.wanted)
 	}
 	return max(interval-jitter(interval/10), minBeat)
 }
 
-// silence is how long to wait for an answer.
-func (h *heartbeat) silence() time.Duration { return max(min(h.interval()/2, maxSilence), minBeat) }
+// impatient ends a call when it has been silent for half of the shortest time between beats, or 5 s: a second try, over
+// another connection, still comes in time. A shorter lease that comes in meanwhile makes it less patient. The caller
+// stops it.
+func (h *heartbeat) impatient(end context.CancelCauseFunc) (stop func()) {
+	stopped := make(chan struct{})
+	go func() {
+		begin := time.Now()
+		timer := time.NewTimer(h.patience())
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+				end(errSilent)
+				return
+			case <-h.run.leasesChanged: // the loop reckons anew after the call anyway
+				timer.Reset(time.Until(begin.Add(h.patience())))
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return func() { close(stopped) }
+}
+
+func (h *heartbeat) patience() time.Duration {
+	return max(min(h.run.leases.beatInterval()/2, maxSilence), minBeat)
+}
 
 // beatPart is a message's worth of leases.
 type beatPart struct {
@@ -169,14 +190,9 @@ func (h *heartbeat) parts() []beatPart {
 // has no stream any more.
 func (h *heartbeat) beatStream(parts []beatPart) (answered int, err error) {
 	stream := h.stream
-	limit := time.AfterFunc(h.silence(), func() { stream.end(errSilent) })
-	defer limit.Stop()
 	for i, part := range parts {
 		sent := time.Now()
-		if err := stream.send(&wagglev1.HeartbeatRequest{Collector: h.run.info(), Leases: part.beats}); err != nil {
-			return i, err
-		}
-		answer, err := h.awaitAnswer(stream)
+		answer, err := h.exchange(stream, part)
 		if err != nil {
 			return i, err
 		}
@@ -185,13 +201,17 @@ func (h *heartbeat) beatStream(parts []beatPart) (answered int, err error) {
 		if h.stream == nil {
 			return i + 1, nil // the dispatcher wants a new one
 		}
-		limit.Reset(h.silence())
 	}
 	return len(parts), nil
 }
 
-// awaitAnswer waits for the answer of the one beat that is under way, and takes the news that come before it.
-func (h *heartbeat) awaitAnswer(stream *beatStream) (*wagglev1.HeartbeatResponse, error) {
+// exchange sends a beat and waits for its answer. It takes the news that come before it.
+func (h *heartbeat) exchange(stream *beatStream, part beatPart) (*wagglev1.HeartbeatResponse, error) {
+	stop := h.impatient(stream.end)
+	defer stop()
+	if err := stream.send(&wagglev1.HeartbeatRequest{Collector: h.run.info(), Leases: part.beats}); err != nil {
+		return nil, err
+	}
 	for {
 		select {
 		case answer := <-stream.answers:
@@ -207,10 +227,12 @@ func (h *heartbeat) awaitAnswer(stream *beatStream) (*wagglev1.HeartbeatResponse
 
 // beatOnce is a beat as a plain call.
 func (h *heartbeat) beatOnce(part beatPart) error {
-	ctx, cancel := context.WithTimeout(h.run.calling.ctx, h.silence())
-	defer cancel()
+	call := newLife(h.run.calling.ctx)
+	defer call.end(nil)
+	stop := h.impatient(call.end)
+	defer stop()
 	sent := time.Now()
-	answer, err := h.run.control.RenewLease(ctx, &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats})
+	answer, err := h.run.control.RenewLease(call.ctx, &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 package collector
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // leaseTable knows what is held.
 type leaseTable struct {
@@ -61,6 +64,15 @@ func (t *leaseTable) beaten() []*lease {
 		}
 	}
 	return leases
+}
+
+// beatInterval is the longest time between heartbeats: a third of the shortest lease.
+func (t *leaseTable) beatInterval() time.Duration {
+	interval := idleBeat
+	for _, l := range t.beaten() {
+		interval = min(interval, l.duration/3)
+	}
+	return interval
 }
 
 // running counts the handlers that have not returned, and those of them whose context has ended.

@@ -1,0 +1,421 @@
+package collector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/collector"
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// dispatcher speaks the protocol as scripted, to inject faults at exact times; the real one is met in deploy/e2e. By
+// itself it hands out the tasks put into it, renews every lease for its duration, and takes every report. A hook that is
+// set answers in its place; n counts the calls of its kind from 0.
+type dispatcher struct {
+	wagglev1.UnimplementedDispatchServiceServer
+
+	onFetch  func(ctx context.Context, n int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error)
+	onStream func(n int) error
+	onBeat   func(n int, b beat) (*wagglev1.HeartbeatResponse, error) // a nil answer: silence
+	onReport func(n int, r *wagglev1.TaskReport) *wagglev1.ReportResult
+	onCall   func(n int, req *wagglev1.ReportTaskRequest) error
+	onSubmit func(n int, req *wagglev1.SubmitDiscoveredRequest) error
+
+	lease time.Duration // of each grant and renewal; 30 s when zero
+	ready chan *wagglev1.Task
+	quit  chan struct{} // closed when the server stops
+
+	mu      sync.Mutex
+	granted int
+	polls   int // parked now
+	fetches []fetchCall
+	streams int
+	beats   []beat
+	reports []reportCall
+	calls   []*wagglev1.ReportTaskRequest
+	submits []*wagglev1.SubmitDiscoveredRequest
+	news    chan *wagglev1.HeartbeatResponse
+}
+
+type fetchCall struct {
+	at  time.Time
+	req *wagglev1.FetchTaskRequest
+}
+
+type beat struct {
+	at       time.Time
+	streamed bool
+	info     *wagglev1.CollectorInfo
+	leases   []*wagglev1.LeaseBeat
+}
+
+type reportCall struct {
+	at      time.Time
+	carried bool
+	*wagglev1.TaskReport
+}
+
+func newDispatcher() *dispatcher {
+	return &dispatcher{
+		ready: make(chan *wagglev1.Task, 10_000), quit: make(chan struct{}),
+		news: make(chan *wagglev1.HeartbeatResponse, 10),
+	}
+}
+
+func (d *dispatcher) duration() time.Duration {
+	if d.lease == 0 {
+		return 30 * time.Second
+	}
+	return d.lease
+}
+
+// put makes tasks ready.
+func (d *dispatcher) put(ids ...string) {
+	for _, id := range ids {
+		d.ready <- &wagglev1.Task{Id: id, Url: "http://example.com/" + id, Attempt: 1}
+	}
+}
+
+// grant makes a lease of a task.
+func (d *dispatcher) grant(req *wagglev1.FetchTaskRequest, task *wagglev1.Task) *wagglev1.LeasedTask {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.granted++
+	fence := int64(d.granted)
+	return &wagglev1.LeasedTask{Task: task, Lease: &wagglev1.Lease{
+		TaskId: task.GetId(), Fence: fence, Duration: durationpb.New(d.duration()),
+		LeaseToken: fmt.Sprintf("%s/%s/%d", req.GetCollectorId(), req.GetClientToken(), fence),
+	}}
+}
+
+// FetchTask hands out what is ready, up to max_tasks, or waits for one.
+func (d *dispatcher) FetchTask(ctx context.Context, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+	d.mu.Lock()
+	n := len(d.fetches)
+	d.fetches = append(d.fetches, fetchCall{at: time.Now(), req: req})
+	d.polls++
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.polls--
+	}()
+	results := d.take(req.GetReports(), true)
+	if d.onFetch != nil {
+		if answer, err := d.onFetch(ctx, n, req); answer != nil || err != nil {
+			if answer != nil && answer.ReportResults == nil {
+				answer.ReportResults = results
+			}
+			return answer, err
+		}
+	}
+	answer := &wagglev1.FetchTaskResponse{ReportResults: results}
+	start := time.Now()
+	timer := time.NewTimer(req.GetWait().AsDuration())
+	defer timer.Stop()
+	select {
+	case task := <-d.ready:
+		answer.LeasedTasks = append(answer.LeasedTasks, d.grant(req, task))
+	case <-timer.C:
+		answer.EmptyReason = wagglev1.EmptyReason_EMPTY_REASON_NO_TASKS
+		return answer, nil
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case <-d.quit:
+		return nil, unavailable()
+	}
+	for len(answer.LeasedTasks) < int(req.GetMaxTasks()) && len(d.ready) > 0 {
+		answer.LeasedTasks = append(answer.LeasedTasks, d.grant(req, <-d.ready))
+	}
+	answer.Waited = durationpb.New(time.Since(start))
+	return answer, nil
+}
+
+// Heartbeat answers each beat, and sends news between them.
+func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.HeartbeatRequest, wagglev1.HeartbeatResponse]) error {
+	d.mu.Lock()
+	n := d.streams
+	d.streams++
+	d.mu.Unlock()
+	if d.onStream != nil {
+		if err := d.onStream(n); err != nil {
+			return err
+		}
+	}
+	requests, failed := make(chan *wagglev1.HeartbeatRequest), make(chan error, 1)
+	go func() {
+		for {
+			req, err := stream.Recv()
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case requests <- req:
+			case <-stream.Context().Done():
+			}
+		}
+	}()
+	for {
+		select {
+		case req := <-requests:
+			answer, err := d.beat(beat{at: time.Now(), streamed: true, info: req.GetCollector(), leases: req.GetLeases()})
+			if err != nil {
+				return err
+			}
+			if answer == nil {
+				continue
+			}
+			if err := stream.Send(answer); err != nil {
+				return err
+			}
+		case news := <-d.news:
+			if err := stream.Send(news); err != nil {
+				return err
+			}
+		case err := <-failed:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		case <-d.quit:
+			return unavailable()
+		}
+	}
+}
+
+// RenewLease answers one beat.
+func (d *dispatcher) RenewLease(ctx context.Context, req *wagglev1.RenewLeaseRequest) (*wagglev1.RenewLeaseResponse, error) {
+	answer, err := d.beat(beat{at: time.Now(), info: req.GetCollector(), leases: req.GetLeases()})
+	if err != nil {
+		return nil, err
+	}
+	if answer == nil {
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return &wagglev1.RenewLeaseResponse{
+		LeaseDuration: answer.LeaseDuration, Lost: answer.Lost, Cancel: answer.Cancel, Drain: answer.Drain,
+		NextHeartbeat: answer.NextHeartbeat, Limited: answer.Limited,
+	}, nil
+}
+
+func (d *dispatcher) beat(b beat) (*wagglev1.HeartbeatResponse, error) {
+	d.mu.Lock()
+	n := len(d.beats)
+	d.beats = append(d.beats, b)
+	d.mu.Unlock()
+	if d.onBeat != nil {
+		return d.onBeat(n, b)
+	}
+	return d.renewal(b), nil
+}
+
+// renewal is the ordinary answer to a beat.
+func (d *dispatcher) renewal(b beat) *wagglev1.HeartbeatResponse {
+	if len(b.leases) == 0 {
+		return &wagglev1.HeartbeatResponse{NextHeartbeat: durationpb.New(15 * time.Second)}
+	}
+	return &wagglev1.HeartbeatResponse{
+		LeaseDuration: durationpb.New(d.duration()), NextHeartbeat: durationpb.New(d.duration() / 3),
+	}
+}
+
+// ReportTask takes reports.
+func (d *dispatcher) ReportTask(_ context.Context, req *wagglev1.ReportTaskRequest) (*wagglev1.ReportTaskResponse, error) {
+	d.mu.Lock()
+	n := len(d.calls)
+	d.calls = append(d.calls, req)
+	d.mu.Unlock()
+	if d.onCall != nil {
+		if err := d.onCall(n, req); err != nil {
+			return nil, err
+		}
+	}
+	return &wagglev1.ReportTaskResponse{Results: d.take(req.GetReports(), false)}, nil
+}
+
+func (d *dispatcher) take(reports []*wagglev1.TaskReport, carried bool) []*wagglev1.ReportResult {
+	var results []*wagglev1.ReportResult
+	for _, r := range reports {
+		d.mu.Lock()
+		n := len(d.reports)
+		d.reports = append(d.reports, reportCall{at: time.Now(), carried: carried, TaskReport: r})
+		d.mu.Unlock()
+		result := &wagglev1.ReportResult{TaskId: r.GetTaskId(), Code: wagglev1.ReportCode_REPORT_CODE_OK}
+		if d.onReport != nil {
+			result = d.onReport(n, r)
+		}
+		results = append(results, result)
+	}
+	return results
+}
+
+// SubmitDiscovered takes items.
+func (d *dispatcher) SubmitDiscovered(_ context.Context, req *wagglev1.SubmitDiscoveredRequest) (*wagglev1.SubmitDiscoveredResponse, error) {
+	d.mu.Lock()
+	n := len(d.submits)
+	d.submits = append(d.submits, req)
+	d.mu.Unlock()
+	if d.onSubmit != nil {
+		if err := d.onSubmit(n, req); err != nil {
+			return nil, err
+		}
+	}
+	return &wagglev1.SubmitDiscoveredResponse{Summary: &wagglev1.DiscoverSummary{Created: int32(len(req.GetItems()))}}, nil
+}
+
+func (d *dispatcher) fetchCalls() []fetchCall {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.fetches)
+}
+
+func (d *dispatcher) beatCalls() []beat {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.beats)
+}
+
+func (d *dispatcher) reported() []reportCall {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.reports)
+}
+
+// failure is an error as a dispatcher makes it.
+func failure(code codes.Code, reason string, retry time.Duration) error {
+	st := status.New(code, reason)
+	details, err := st.WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: "waggle"})
+	if err != nil {
+		return err
+	}
+	if retry > 0 {
+		details, err = details.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)})
+		if err != nil {
+			return err
+		}
+	}
+	return details.Err()
+}
+
+func unavailable() error { return failure(codes.Unavailable, "STORE_UNAVAILABLE", 0) }
+
+func replaced() error { return failure(codes.FailedPrecondition, "COLLECTOR_REPLACED", 0) }
+
+// running is a collector at work on a dispatcher, in a synctest bubble.
+type running struct {
+	t         *testing.T
+	collector *collector.Collector
+	cancel    context.CancelFunc
+	done      chan struct{}
+	err       error
+}
+
+// start runs a collector against d. The test calls stop, or wait when Run ends by itself.
+func start(t *testing.T, d *dispatcher, handler collector.Handler, change func(*collector.Config)) *running {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	wagglev1.RegisterDispatchServiceServer(server, d)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := server.Serve(listener); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	}()
+	cfg := collector.Config{
+		Targets: []string{"passthrough:///bufconn"}, ID: "c-1",
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		})},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := collector.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{t: t, collector: c, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.err = c.Run(ctx, handler)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-r.done
+		close(d.quit)
+		server.Stop()
+		<-served
+	})
+	return r
+}
+
+// stop drains the collector and returns what Run returns.
+func (r *running) stop() error {
+	r.cancel()
+	return r.wait()
+}
+
+// wait waits for Run to end.
+func (r *running) wait() error {
+	<-r.done
+	return r.err
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// succeed is a handler that does nothing.
+func succeed(context.Context, *collector.Task) (collector.Succeeded, error) {
+	return collector.Succeeded{HTTPStatus: 200}, nil
+}
+
+// blocked is a handler that goes on until its context ends or the test lets it go, and remembers why it ended.
+type blocked struct {
+	tasks  chan *collector.Task
+	let    chan struct{}
+	causes chan error
+	times  chan time.Time
+}
+
+func newBlocked() *blocked {
+	return &blocked{
+		tasks: make(chan *collector.Task, 100), let: make(chan struct{}),
+		causes: make(chan error, 100), times: make(chan time.Time, 100),
+	}
+}
+
+// Handle waits.
+func (b *blocked) Handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
+	b.tasks <- t
+	select {
+	case <-b.let:
+		return collector.Succeeded{}, nil
+	case <-ctx.Done():
+		b.times <- time.Now()
+		b.causes <- context.Cause(ctx)
+		return collector.Succeeded{}, ctx.Err()
+	}
+}
