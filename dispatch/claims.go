@@ -1,0 +1,286 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+)
+
+// Bounds of one call of a store.
+const (
+	// MaxClaimTasks that one Claim grants over all its wants.
+	MaxClaimTasks = 100
+	// MaxClaimQueues that one Claim looks at.
+	MaxClaimQueues = 300
+	// MaxRenewals, MaxTransitions and MaxSubmissions in one script; larger
+	// calls run as several.
+	MaxRenewals    = 500
+	MaxTransitions = 100
+	MaxSubmissions = 100
+	// MaxExpired leases that one Expired returns.
+	MaxExpired = 200
+	// TurnsPerOldest: every eighth pick of a queue in a pool, and of a lane in
+	// a queue, goes to the longest wait whatever its priority.
+	TurnsPerOldest = 8
+)
+
+// Claims hands out leases. The order in which it picks, and the gates it
+// keeps, are in scheduling.md beside this file.
+type Claims interface {
+	// BeginPolls notes each poll at the collector's home shard, and answers
+	// what an earlier call with the same client token was granted and still
+	// holds. A session not seen before replaces the collector's current one;
+	// a session that was replaced is refused (PollState.Replaced). Called
+	// before a fetch is parked.
+	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
+
+	// Claim grants tasks of pool in shard to wants, first want first. Each
+	// want is atomic: the tasks it gets are LEASED under locks with fences
+	// above every fence that the shard gave before, and its grant is noted
+	// under (collector, client token) and its Call. A want whose client token
+	// has a grant in this shard gets what is still held of that, and nothing
+	// new (P7). A want of a session that EndSession has replaced gets nothing.
+	//
+	// A want's MaxBytes bounds the sum of record and joined bytes of what it
+	// gets, before anything is claimed; its first task always fits. At most
+	// MaxClaimTasks are granted and MaxClaimQueues looked at in one call; then
+	// More is true and the caller calls again.
+	Claim(ctx context.Context, shard int, pool string, wants []Want) (ClaimReply, error)
+
+	// GiveBack returns what is still held of the grant of (collector, client
+	// token) in shard as if it had never been granted: no attempt spent, the
+	// queues' next_grant restored where no other grant has moved it since. It
+	// does nothing when another call than call has answered from the grant.
+	// It returns how many tasks it gave back.
+	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
+}
+
+// Poll is one FetchTask, as the store notes it.
+type Poll struct {
+	Collector, Session, ClientToken string
+	// Call is unique to this run of the RPC. Replays of one client token by
+	// several calls are told apart by it.
+	Call string
+}
+
+// PollState answers a Poll.
+type PollState struct {
+	// Replaced: a newer session of the collector has begun.
+	Replaced bool
+	// NewSession: this poll's session is new, and replaced another.
+	NewSession bool
+	// Used: the client token had a grant before. Replay has what is still
+	// held of it.
+	Used   bool
+	Replay []Grant
+}
+
+// Want asks for tasks.
+type Want struct {
+	Poll
+	Max      int // at least 1
+	MaxBytes int
+	// Lease is the duration to give; 0 = the source's.
+	Lease time.Duration
+	// SourceUIDs and Queues, when set, narrow to those: at most 16 of each.
+	SourceUIDs []string
+	Queues     []string
+}
+
+// WaitReason says why a claim gave nothing.
+type WaitReason uint8
+
+// The reasons to wait.
+const (
+	WaitNone      WaitReason = iota
+	WaitNoTasks              // nothing is due
+	WaitThrottled            // what is due is held by politeness
+	WaitPaused               // what is due is paused
+)
+
+// ClaimReply is what a claim granted.
+type ClaimReply struct {
+	// Grants of each want, in order.
+	Grants [][]Grant
+	// Used is set for each want whose client token had a grant in this shard,
+	// now or before.
+	Used []bool
+	Now  time.Time
+	// Next is the earliest instant at which an unfiltered want of this pool can
+	// get something in this shard, if nothing changes; zero = never.
+	Next time.Time
+	// Wait says why the pool has nothing more now.
+	Wait WaitReason
+	// More: a bound stopped the claim before the wants were met or the pool
+	// was empty.
+	More bool
+}
+
+// Leases renews, settles and ends leases.
+type Leases interface {
+	// Renew extends leases to now + the lease's duration, but not beyond
+	// Granted + MaxHold, and never shortens one (T15). It succeeds while the
+	// record is LEASED under the token, also when the lock has run out and
+	// nobody took the task; then it sets the lock again. A lock that is missing
+	// before its deadline was deleted by hand: LostLockDeleted, and the lease
+	// ends at once (its deadline becomes now). A token that is the record's
+	// LastLease is answered with [LostBy] of its Result.
+	Renew(ctx context.Context, renewals []Renewal) ([]RenewResult, error)
+
+	// Apply applies each transition if the record still is LEASED under its
+	// Token and has its Revision (or, where Token is zero, waits and has its
+	// Revision). It ends the lease: lock, lease index, the collector's held
+	// leases, the queue's leases in flight.
+	Apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error)
+
+	// Expired returns leased records whose deadline has passed, oldest first,
+	// at most limit and MaxExpired, and the next deadline. Records found READY
+	// under a lock that has ended by now become grantable again, index entries
+	// without a record are dropped and counted, both inside the call.
+	//
+	// It notes when it ran. When it last ran more than OutageAfter ago and
+	// leases stand, it returns nothing for OutageGrace from then on, and Grace
+	// is set. A deadline beyond now + MaxLeaseDuration (the clock was stepped
+	// back) becomes now + the lock's remaining TTL.
+	Expired(ctx context.Context, shard, limit int) (Sweep, error)
+
+	// EndSession marks all sessions of the collector but keep as replaced in
+	// the shard and returns the tasks they hold there, at most limit, for the
+	// caller to end. Repeat until it returns none.
+	EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*Task, error)
+
+	// RequestCancel marks leased tasks so that their holders are told to stop
+	// and they end CANCELED; it raises Revision. Others are left alone.
+	RequestCancel(ctx context.Context, ids []TaskID, reason CancelReason) error
+
+	// ListLeases lists leased tasks of all shards by their deadline, which is
+	// the order of the index. The end is an empty next.
+	ListLeases(ctx context.Context, cursor string, limit int) (leased []*Task, next string, err error)
+}
+
+// Renewal asks for one lease to go on.
+type Renewal struct {
+	ID    TaskID
+	Token LeaseToken
+	// Cursor, when not nil, replaces the task's cursor (empty clears it).
+	Cursor []byte
+}
+
+// RenewResult answers one renewal.
+type RenewResult struct {
+	// Lost is LostNone when the lease goes on.
+	Lost LostReason
+	// Remaining from the instant of the renewal.
+	Remaining time.Duration
+	// Duration is what the lease was granted for; Remaining is below it when
+	// MaxHold cut the renewal.
+	Duration time.Duration
+	// Cancel asks the holder to stop.
+	Cancel CancelReason
+}
+
+// Sweep is one look at a shard's lease index.
+type Sweep struct {
+	Expired []*Task
+	Now     time.Time
+	// Next deadline after now; zero = none.
+	Next  time.Time
+	Grace bool
+}
+
+// Transition is what becomes of a task whose lease ends, computed by [Policy].
+type Transition struct {
+	ID TaskID
+	// Token of the lease that ends, by digest; zero for a task that waits.
+	Token    LeaseDigest
+	Revision uint32
+	// Expired: apply only if the deadline has passed by the store's clock
+	// (P2: the holder may have renewed since the sweep).
+	Expired bool
+	// Result of the lease, kept to answer a repeated report.
+	Result Result
+
+	// State after it: StateScheduled for any waiting state, or a settled one.
+	State State
+	// Due of a waiting task: now + Delay when Due is zero.
+	Due      time.Time
+	Delay    time.Duration
+	FirstDue time.Time
+	Run      time.Time
+	Counters Counters
+	// Settled notes now as SettledAt.
+	Settled bool
+	// Shrink drops what a DONE task needs no more: payload, metadata, cursor,
+	// last error, history.
+	Shrink bool
+	// Remember is how long a settled record is kept; 0 = with its source.
+	Remember time.Duration
+	// ClearFlags lifts CancelRequested and AgainRequested.
+	ClearFlags bool
+
+	// Memo replaces the memo when not nil; Cursor the cursor. Empty clears.
+	Memo, Cursor []byte
+	// LastError replaces the last error when not nil; ClearError removes it.
+	LastError  *Failure
+	ClearError bool
+	// Attempt is added to the history when not nil.
+	Attempt *Attempt
+
+	Queue QueueEffect
+	// SourceSuccess and SourceFailure are noted in the source's status.
+	SourceSuccess, SourceFailure bool
+}
+
+// QueueEffect is what the end of a lease does to its queue beside freeing a
+// lease in flight. The arithmetic is [NextGrantAfterReport] and [BlockAfter].
+type QueueEffect struct {
+	// Kind of the end.
+	Kind QueueEffectKind
+	// FetchDuration of a report; 0 = unknown.
+	FetchDuration time.Duration
+	// RetryAfter that the host asked for, for QueueBlocked; 0 = none.
+	RetryAfter time.Duration
+}
+
+// QueueEffectKind says how a lease ended, for its queue.
+type QueueEffectKind uint8
+
+// The effects on a queue.
+const (
+	// QueueReported: a request was made. Delays count from its start.
+	QueueReported QueueEffectKind = iota
+	// QueueSucceeded: as reported, and the doubling of blocks starts anew.
+	QueueSucceeded
+	// QueueBlocked: as reported, and the host is blocked for a while.
+	QueueBlocked
+	// QueueExpired: delays count from the deadline.
+	QueueExpired
+	// QueueUntouched: no request was made; delays stay as they are.
+	QueueUntouched
+)
+
+// ApplyCode is what became of a transition.
+type ApplyCode uint8
+
+// The answers to a transition.
+const (
+	Applied ApplyCode = iota + 1
+	// ApplyConflict: the record has another revision. Read, compute and
+	// apply again.
+	ApplyConflict
+	// ApplyAlready: the lease of that token has settled before; Prior and
+	// State tell how.
+	ApplyAlready
+	// ApplyLost: the token is not the task's current one (P3), or the lease
+	// was renewed (Expired), or the task no longer waits.
+	ApplyLost
+	// ApplyNotFound: no record.
+	ApplyNotFound
+)
+
+// ApplyResult answers one transition.
+type ApplyResult struct {
+	Code  ApplyCode
+	Prior Result // ApplyAlready
+	State State  // of the task now
+	Due   time.Time
+}

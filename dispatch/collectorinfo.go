@@ -1,0 +1,47 @@
+package dispatch
+
+import "time"
+
+// CollectorInfo is what a collector tells of itself with each beat.
+type CollectorInfo struct {
+	ID       string            `json:"id"`
+	Session  string            `json:"session"`
+	Version  string            `json:"version,omitempty"`
+	Hostname string            `json:"hostname,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Pools    []string          `json:"pools,omitempty"`
+	Slots    int               `json:"slots,omitempty"`
+	Draining bool              `json:"draining,omitempty"`
+	// Leases it named in the beat.
+	Leases int `json:"leases,omitempty"`
+	// Interval in which it promised the next beat.
+	Interval time.Duration `json:"interval,omitempty"`
+}
+
+// CollectorRecord is a collector as a store knows it.
+type CollectorRecord struct {
+	Info  CollectorInfo
+	First time.Time // of this session
+	Seen  time.Time // the last beat or poll
+	// Held is the number of leases that the store has for it.
+	Held int64
+}
+
+// SilentBeats in a row make a collector gone.
+const SilentBeats = 3
+
+// Gone reports whether the collector has been silent for [SilentBeats] beats.
+func (c *CollectorRecord) Gone(now time.Time) bool {
+	interval := c.Info.Interval
+	if interval <= 0 {
+		interval = IdleBeat
+	}
+	return now.Sub(c.Seen) > SilentBeats*interval
+}
+
+// IdleBeat is the interval of beats of a collector that holds no lease.
+const IdleBeat = 15 * time.Second
+
+// CollectorMemory is how long a collector that is gone is remembered, and with
+// it which of its sessions were replaced.
+const CollectorMemory = 24 * time.Hour

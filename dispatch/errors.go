@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What callers of a [Store] or a [Dispatcher] can tell apart with errors.Is.
+// Adapters wrap them with the operation and the thing it was about.
+var (
+	// ErrInvalid is an argument outside its limits. The text names the
+	// field, the value and the limit.
+	ErrInvalid = errors.New("invalid")
+	// ErrSourceNotFound is a source id that no source has.
+	ErrSourceNotFound = errors.New("source not found")
+	// ErrSourceExists is a source created with an id that is taken.
+	ErrSourceExists = errors.New("source exists")
+	// ErrEtagMismatch is an update of a source that someone else has
+	// updated since it was read.
+	ErrEtagMismatch = errors.New("etag does not match")
+	// ErrTaskNotFound is a task id, or an identity, that no record has.
+	ErrTaskNotFound = errors.New("task not found")
+	// ErrQueueNotFound is a queue that holds no task and has no gate.
+	ErrQueueNotFound = errors.New("queue not found")
+	// ErrQueueNotEmpty is a mapping of hosts away from a queue that still
+	// holds their tasks.
+	ErrQueueNotEmpty = errors.New("queue not empty")
+	// ErrQueueDenied is a submit to a queue that a rule denies.
+	ErrQueueDenied = errors.New("queue denied")
+	// ErrRuleNotFound is a queue rule pattern that no rule has.
+	ErrRuleNotFound = errors.New("queue rule not found")
+	// ErrLeaseLost is a lease token that is not the task's current one (P3).
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrCollectorReplaced is a call of a collector's session after a newer
+	// session of the same collector has begun.
+	ErrCollectorReplaced = errors.New("collector replaced by a newer session")
+	// ErrStaleSource is a submit that was prepared with an older version of
+	// its source than the shard holds. Read the source again and repeat.
+	ErrStaleSource = errors.New("source version is stale")
+	// ErrStaleRules is a submit that was prepared with older queue rules than
+	// the shard holds. Read the rules again and repeat.
+	ErrStaleRules = errors.New("queue rules are stale")
+	// ErrStoreUnavailable is a store that cannot be reached, or did not
+	// answer in time. Whether the call took effect is unknown: repeat it with
+	// the same token or key.
+	ErrStoreUnavailable = errors.New("store unavailable")
+	// ErrStoreFull is a store that takes no more data. What is in it can
+	// still be worked on.
+	ErrStoreFull = errors.New("store full")
+	// ErrStoreReadOnly is a store that takes no writes at all, such as a
+	// Redis replica. Repeat: a client that follows failovers finds the
+	// primary.
+	ErrStoreReadOnly = errors.New("store is read-only")
+	// ErrStoreMismatch is a store that was made with other fixed settings,
+	// such as the number of shards, or one that cannot keep Waggle's
+	// promises. It is found at start and does not go away by repeating.
+	ErrStoreMismatch = errors.New("store does not fit")
+	// ErrDraining is a call that this dispatcher no longer takes because it
+	// shuts down. Another dispatcher takes it.
+	ErrDraining = errors.New("dispatcher is draining")
+	// ErrTooManyWaiters is a fetch refused because too many are parked.
+	ErrTooManyWaiters = errors.New("too many parked fetches")
+	// ErrPageToken is a page token that was not given out for this list.
+	ErrPageToken = errors.New("page token does not belong to this list")
+)
+
+// FieldError is one field outside its limits. It wraps [ErrInvalid].
+type FieldError struct {
+	// Field is the path of the field as the API names it, such as
+	// "schedule.cron".
+	Field string
+	// Value as given, shortened.
+	Value string
+	// Limit that it breaks, as the end of "it ...", such as "must be 1s to 1h".
+	Limit string
+}
+
+// Error names the field, the value and the limit.
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s is %.80q; it %s", e.Field, e.Value, e.Limit)
+}
+
+// Unwrap makes it an [ErrInvalid].
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+// Invalid makes a [FieldError].
+func Invalid(field string, value any, limit string) error {
+	return &FieldError{Field: field, Value: fmt.Sprint(value), Limit: limit}
+}

@@ -1,0 +1,148 @@
+package dispatch
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of leases.
+const (
+	MinLeaseDuration     = time.Second
+	MaxLeaseDuration     = time.Hour
+	DefaultLeaseDuration = 30 * time.Second
+	// MaxHold is the longest that renewals can carry one lease.
+	MaxHold        = 24 * time.Hour
+	DefaultMaxHold = 30 * time.Minute
+	// GrantMemory is how long a grant can be replayed beyond its last lease.
+	GrantMemory = 10 * time.Minute
+	// OutageAfter is how old the last sweep must be for the next one to take
+	// it for an outage of the store, or of all keepers.
+	OutageAfter = 5 * time.Second
+	// OutageGrace is how long collectors get to renew after an outage before
+	// anything is swept.
+	OutageGrace = 30 * time.Second
+)
+
+// LeaseToken is the proof of holding a lease, "<collector_id>/<client
+// token>/<fence>": the value of the lock key in Redis.
+type LeaseToken struct {
+	Collector   string
+	ClientToken string
+	Fence       uint64
+}
+
+// String gives the token as it is sent and as it stands in the lock.
+func (t LeaseToken) String() string {
+	return t.Collector + "/" + t.ClientToken + "/" + strconv.FormatUint(t.Fence, 10)
+}
+
+// ParseLeaseToken reads what String wrote. The error wraps [ErrInvalid].
+func ParseLeaseToken(s string) (LeaseToken, error) {
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
+		return LeaseToken{}, fmt.Errorf("%w: lease token %.64q is not \"<collector_id>/<client_token>/<fence>\"", ErrInvalid, s)
+	}
+	fence, err := strconv.ParseUint(parts[2], 10, 64)
+	if err != nil || fence == 0 || strconv.FormatUint(fence, 10) != parts[2] {
+		return LeaseToken{}, fmt.Errorf("%w: lease token %.64q does not end in a fence", ErrInvalid, s)
+	}
+	return LeaseToken{Collector: parts[0], ClientToken: parts[1], Fence: fence}, nil
+}
+
+// LeaseDigest names a lease token in 16 bytes: its fence and 64 bits of the
+// SHA-256 of who holds it. The record of a task keeps it instead of the token,
+// which may be 280 bytes long.
+type LeaseDigest struct {
+	Fence  uint64
+	Holder uint64
+}
+
+// Digest names the token.
+func (t LeaseToken) Digest() LeaseDigest {
+	return LeaseDigest{Fence: t.Fence, Holder: HolderDigest(t.Collector, t.ClientToken)}
+}
+
+// HolderDigest is the part of a [LeaseDigest] that does not depend on the
+// fence: 64 bits of the SHA-256 of "<collector_id>/<client token>".
+func HolderDigest(collector, clientToken string) uint64 {
+	sum := sha256.Sum256([]byte(collector + "/" + clientToken))
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// Lease is the right to work on a task until a deadline.
+type Lease struct {
+	Digest LeaseDigest
+	// Token is known where the lock still stands, and right after a grant.
+	Token    LeaseToken
+	Granted  time.Time
+	Deadline time.Time
+	Duration time.Duration // what a renewal gives
+	MaxHold  time.Duration // from Granted; renewals end there
+}
+
+// Grant is a task handed out.
+type Grant struct {
+	Task Task
+	// Token proves the lease.
+	Token LeaseToken
+	// Remaining is how long the lease lasts from the instant of the claim. In
+	// a replay it is what is left of it.
+	Remaining time.Duration
+	// SourceVersion is the version of the source that the shard holds. Tasks
+	// keep only what differs from their source's spec; whoever hands the
+	// task out joins the rest from a spec at least as new.
+	SourceVersion int64
+}
+
+// LostReason says why a lease could not be renewed or reported with.
+type LostReason uint8
+
+// The ways to lose a lease.
+const (
+	LostNone LostReason = iota
+	// LostUnknownTask: no record has that id.
+	LostUnknownTask
+	// LostNotLeased: the task waits or has settled, under no lease.
+	LostNotLeased
+	// LostTaken: another lease token is the task's current one.
+	LostTaken
+	// LostMaxHold: the lease reached the longest hold of its source.
+	LostMaxHold
+	// LostLockDeleted: someone deleted the lock before its deadline.
+	LostLockDeleted
+	// LostReplaced: a newer session of the collector ended it.
+	LostReplaced
+	// LostReported: the lease was settled by a report of its holder.
+	LostReported
+	// LostExpired: its deadline passed and the task was requeued.
+	LostExpired
+	// LostRevoked: an operator ended it.
+	LostRevoked
+	// LostCanceled: the task was canceled and did not wait for its holder.
+	LostCanceled
+	// LostMalformed: the token is none, or not this collector's.
+	LostMalformed
+)
+
+// LostBy is why a lease that settled with result cannot be renewed: what a
+// store answers when the token is the record's LastLease.
+func LostBy(result Result) LostReason {
+	switch result {
+	case ResultSucceeded, ResultFailed, ResultReleased, ResultGivenBack:
+		return LostReported
+	case ResultExpired:
+		return LostExpired
+	case ResultMaxHold:
+		return LostMaxHold
+	case ResultRevoked:
+		return LostRevoked
+	case ResultCanceled:
+		return LostCanceled
+	case ResultNone:
+	}
+	return LostNotLeased
+}

@@ -1,0 +1,113 @@
+package dispatch
+
+import "time"
+
+// Defaults of queue rules.
+const (
+	DefaultMinDelay    = time.Second
+	DefaultMaxInFlight = 1
+	DefaultMaxBlock    = 24 * time.Hour
+	// FirstBlock is the first automatic block of a queue after a failure of
+	// its host that named no Retry-After; each further one doubles.
+	FirstBlock = 10 * time.Second
+	// MaxMinDelay bounds min_delay and max_delay.
+	MaxMinDelay = 24 * time.Hour
+	// MaxDelayFactor bounds delay_factor, LongestMaxBlock max_block.
+	MaxDelayFactor  = 100
+	LongestMaxBlock = 30 * 24 * time.Hour
+	// MaxInFlightLimit bounds max_in_flight.
+	MaxInFlightLimit = 100_000
+	// MaxQueueRules bounds the rules of one Waggle.
+	MaxQueueRules = 100_000
+)
+
+// QueueSettings is how politely a queue is worked on, resolved at each grant.
+type QueueSettings struct {
+	// MinDelay between request starts.
+	MinDelay time.Duration
+	// MaxInFlight leases at once.
+	MaxInFlight int
+	// DelayFactor of the last fetch's duration is waited after a report, up
+	// to MaxDelay (0 = MaxMinDelay). 0 = off.
+	DelayFactor float64
+	MaxDelay    time.Duration
+	// MaxBlock bounds automatic blocks.
+	MaxBlock time.Duration
+	// Paused queues grant nothing; a paused rule "*" holds every queue,
+	// whatever longer patterns say. Denied queues grant nothing, their leases
+	// end, and submits to them are refused.
+	Paused bool
+	Deny   bool
+}
+
+// DefaultQueueSettings hold where no rule says otherwise.
+func DefaultQueueSettings() QueueSettings {
+	return QueueSettings{MinDelay: DefaultMinDelay, MaxInFlight: DefaultMaxInFlight, MaxBlock: DefaultMaxBlock}
+}
+
+// QueueRule sets and maps the queues of the hosts that its pattern matches.
+type QueueRule struct {
+	// Pattern is an exact host or queue, "*.suffix", or "*". The longest
+	// match holds.
+	Pattern string
+	// Queue, when set, is the queue that tasks of matching hosts go to, and
+	// the settings are that queue's.
+	Queue    string
+	Settings QueueSettings
+	By       string
+	Reason   string
+	Time     time.Time
+}
+
+// SettingsName is the name under which a store files the rule's settings: the
+// queue it maps to, else its pattern. [SettingsNames] looks them up.
+func (r QueueRule) SettingsName() string {
+	if r.Queue != "" {
+		return r.Queue
+	}
+	return r.Pattern
+}
+
+// GateKind says what kind of thing holds a grant. It is open: more kinds will
+// come.
+type GateKind string
+
+// The gates of this version.
+const (
+	GateNotDue        GateKind = "NOT_DUE"        // due time
+	GateMinDelay      GateKind = "MIN_DELAY"      // politeness of the queue
+	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"  // leases of the queue
+	GateHostBlocked   GateKind = "HOST_BLOCKED"   // automatic block
+	GateBlocked       GateKind = "BLOCKED"        // an operator's block
+	GateQueuePaused   GateKind = "QUEUE_PAUSED"   // a rule's
+	GateQueueDenied   GateKind = "QUEUE_DENIED"   // a rule's
+	GateSourcePaused  GateKind = "SOURCE_PAUSED"  // an operator's
+	GateSourceDeleted GateKind = "SOURCE_DELETED" //
+)
+
+// Gate is anything that can hold a grant.
+type Gate struct {
+	Kind   GateKind  `json:"kind"`
+	Until  time.Time `json:"until,omitzero"` // zero = until someone lifts it
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time,omitzero"` // when it was set
+}
+
+// Queue is what a store tells of one queue.
+type Queue struct {
+	Name     string
+	Settings QueueSettings
+	// SettingsName is the rule name that gave the settings; empty = defaults.
+	SettingsName string
+	Pools        []string
+	Waiting      int64 // tasks scheduled or ready
+	Leased       int64
+	// NextGrant is the earliest instant at which the queue can be granted
+	// from, the maximum over its gates; zero = now, or never when a gate
+	// without an end holds it.
+	NextGrant time.Time
+	// BlockStep counts the automatic blocks in a row.
+	BlockStep int
+	Gates     []Gate
+}

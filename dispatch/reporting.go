@@ -1,0 +1,91 @@
+package dispatch
+
+import "time"
+
+// Report says how work on a leased task ended. Exactly one of Succeeded, Failed
+// and Released is set.
+type Report struct {
+	ID        TaskID
+	Token     LeaseToken
+	Succeeded *Succeeded
+	Failed    *Failed
+	Released  *Released
+}
+
+// Succeeded is the outcome of a task whose work is done.
+type Succeeded struct {
+	HTTPStatus    int
+	Bytes         int64
+	FetchDuration time.Duration
+	Changed       *bool
+	Memo          []byte // nil: keep; empty: clear
+	Discovered    []DiscoveredItem
+}
+
+// Failed is the outcome of a task that could not be done.
+type Failed struct {
+	Reason        FailureReason
+	Message       string
+	HTTPStatus    int
+	RetryAfter    time.Duration
+	FetchDuration time.Duration
+	Permanent     bool // ScopeTask only
+}
+
+// Released is the outcome of a task that was not worked on.
+type Released struct {
+	Delay time.Duration
+}
+
+// ReportCode is what became of a report.
+type ReportCode uint8
+
+// The answers to a report.
+const (
+	ReportOK ReportCode = iota + 1
+	ReportAlready
+	ReportLeaseLost
+	ReportNotFound
+	ReportStoreFull
+)
+
+// ReportResult answers one report.
+type ReportResult struct {
+	ID     TaskID
+	Code   ReportCode
+	State  State
+	Due    time.Time // of a task that is due again
+	Result Result    // of the report that counted
+	Lost   LostReason
+	// Discovered answers the items of the report, in order.
+	Discovered []DiscoverResult
+	RetryAfter time.Duration // ReportStoreFull
+}
+
+// DiscoveredItem is something a page leads to.
+type DiscoveredItem struct {
+	URL, Key, Queue, Kind string
+	Priority              int
+	Metadata              map[string]string
+	Payload               []byte
+}
+
+// DiscoverCode is what became of a discovered item.
+type DiscoverCode uint8
+
+// The answers to a discovered item.
+const (
+	DiscoverCreated DiscoverCode = iota + 1
+	DiscoverExists
+	DiscoverRevisit
+	DiscoverFiltered
+	DiscoverLimited
+	DiscoverInvalid
+)
+
+// DiscoverResult answers one discovered item.
+type DiscoverResult struct {
+	Code    DiscoverCode
+	ID      TaskID // with created, exists, revisit
+	Message string // why, with filtered, limited, invalid
+}

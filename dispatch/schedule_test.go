@@ -1,0 +1,144 @@
+package dispatch_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestSchedule_After_everyKeepsItsPhase(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		every := time.Duration(rapid.Int64Range(1000, 366*24*3600*1000).Draw(rt, "every ms")) * time.Millisecond
+		first := time.UnixMilli(rapid.Int64Range(0, 2e12).Draw(rt, "first"))
+		now := time.UnixMilli(rapid.Int64Range(0, 2e12).Draw(rt, "now"))
+		next, err := dispatch.Schedule{Every: every}.After(now, first)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		switch {
+		case !next.After(now):
+			rt.Fatalf("next %v is not after now %v", next, now)
+		case next.Sub(first)%every != 0:
+			rt.Fatalf("next %v is off the phase of %v by %v", next, first, next.Sub(first)%every)
+		case next.After(first) && next.Add(-every).After(now):
+			rt.Fatalf("next %v is not the first tick after %v", next, now)
+		}
+	})
+}
+
+func TestSchedule_After_cron(t *testing.T) {
+	t.Parallel()
+	at := func(s string) time.Time {
+		parsed, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	for _, test := range []struct{ name, cron, zone, now, want string }{
+		{"next tick", "*/15 * * * *", "", "2026-03-01T10:07:00Z", "2026-03-01T10:15:00Z"},
+		{"strictly after", "0 * * * *", "", "2026-03-01T10:00:00Z", "2026-03-01T11:00:00Z"},
+		{"in its zone", "30 6 * * *", "Europe/Berlin", "2026-01-10T00:00:00Z", "2026-01-10T05:30:00Z"},
+		{"day of month or of week", "0 0 13 * 5", "", "2026-03-07T00:00:00Z", "2026-03-13T00:00:00Z"},
+		{"a day of week alone", "0 0 13 * 5", "", "2026-03-13T00:00:00Z", "2026-03-20T00:00:00Z"},
+		{"descriptor", "@daily", "", "2026-03-01T10:00:00Z", "2026-03-02T00:00:00Z"},
+		{"a skipped hour is due later", "30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T01:30:00Z"},
+		{"a leap day", "0 0 29 2 *", "", "2026-03-01T00:00:00Z", "2028-02-29T00:00:00Z"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			schedule := dispatch.Schedule{Cron: test.cron, TimeZone: test.zone}
+			if err := schedule.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := schedule.After(at(test.now), time.Time{})
+			if err != nil || !got.Equal(at(test.want)) {
+				t.Errorf("after %s: %v, %v; want %s", test.now, got.Format(time.RFC3339), err, test.want)
+			}
+		})
+	}
+}
+
+func TestSchedule_After_cronRepeatedHourIsDueTwice(t *testing.T) {
+	t.Parallel()
+	schedule := dispatch.Schedule{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}
+	// 2026-10-25: 02:30 comes twice, at 00:30Z and 01:30Z.
+	now := time.Date(2026, 10, 24, 12, 0, 0, 0, time.UTC)
+	day := time.Date(2026, 10, 26, 0, 0, 0, 0, time.UTC)
+	ticks := 0
+	for {
+		next, err := schedule.After(now, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !next.Before(day) {
+			break
+		}
+		ticks++
+		now = next
+	}
+	if ticks != 2 {
+		t.Errorf("02:30, which comes twice that day, was due %d times", ticks)
+	}
+}
+
+func TestSchedule_Validate_names(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		schedule dispatch.Schedule
+		field    string
+	}{
+		{dispatch.Schedule{Every: time.Hour, Cron: "@daily"}, "schedule.cron"},
+		{dispatch.Schedule{Every: time.Millisecond}, "schedule.every"},
+		{dispatch.Schedule{Every: 367 * 24 * time.Hour}, "schedule.every"},
+		{dispatch.Schedule{Every: -time.Hour}, "schedule.every"},
+		{dispatch.Schedule{Every: time.Hour, TimeZone: "UTC"}, "schedule.time_zone"},
+		{dispatch.Schedule{Cron: "* * * *"}, "schedule.cron"},
+		{dispatch.Schedule{Cron: "61 * * * *"}, "schedule.cron"},
+		{dispatch.Schedule{Cron: "@every 1h"}, "schedule.cron"},
+		{dispatch.Schedule{Cron: "CRON_TZ=UTC * * * * *"}, "schedule.cron"},
+		{dispatch.Schedule{Cron: "0 0 30 2 *"}, "schedule.cron"},
+		{dispatch.Schedule{Cron: strings.Repeat("1,", 200) + "1 * * * *"}, "schedule.cron"},
+		{dispatch.Schedule{Cron: "@daily", TimeZone: "Mars/Olympus"}, "schedule.time_zone"},
+		{dispatch.Schedule{Cron: "@daily", TimeZone: "Local"}, "schedule.time_zone"},
+	} {
+		err := test.schedule.Validate()
+		var field *dispatch.FieldError
+		if !errors.As(err, &field) || field.Field != test.field || !errors.Is(err, dispatch.ErrInvalid) {
+			t.Errorf("%+v: %v; want a FieldError for %s", test.schedule, err, test.field)
+		}
+	}
+}
+
+func TestSource_FirstDue_spreads(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_800_000_000_000)
+	quarters := [4]int{}
+	for i := range 400 {
+		source := dispatch.Source{ID: strings.Repeat("x", i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/26)}
+		source.Spec.Schedule.Every = time.Hour
+		if due := source.FirstDue(now); !due.Equal(now) {
+			t.Fatalf("without SPREAD: first due %v, want now", due)
+		}
+		source.Spec.FirstCrawl = dispatch.FirstCrawlSpread
+		due := source.FirstDue(now)
+		if due.Before(now) || !due.Before(now.Add(time.Hour)) {
+			t.Fatalf("first due %v after now, want within the hour", due.Sub(now))
+		}
+		if again := source.FirstDue(now); !again.Equal(due) {
+			t.Fatalf("first due moved from %v to %v", due, again)
+		}
+		quarters[due.Sub(now)/(15*time.Minute)]++
+	}
+	for i, n := range quarters {
+		if n < 50 {
+			t.Errorf("quarter %d of the hour has %d of 400 first crawls: %v", i, n, quarters)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package dispatch
+
+import "time"
+
+// Limits and defaults of sources.
+const (
+	MaxSeeds           = 1000
+	MaxLabels          = 64
+	MaxFollowPatterns  = 256
+	DefaultPool        = "default"
+	DefaultRemember    = 30 * 24 * time.Hour
+	MaxRemember        = 400 * 24 * time.Hour
+	CanceledMemory     = 24 * time.Hour // records of a deleted source's tasks
+	DefaultMaxAttempts = 4
+	DefaultMaxExpired  = 5
+	DefaultMaxThrottle = 20
+	DefaultMinBackoff  = 10 * time.Second
+	DefaultMaxBackoff  = time.Hour
+	// CanonicalRules is the number of the newest canonicalisation rules. A
+	// source keeps the number it was made with.
+	CanonicalRules = 1
+)
+
+// Source is a registered crawl target: what people wrote, and what Waggle
+// keeps about it.
+type Source struct {
+	ID   string     `json:"id"`  // dotted, chosen by people
+	UID  string     `json:"uid"` // new when an id is deleted and created again
+	Spec SourceSpec `json:"spec"`
+	// Version rises with each change of Spec, Paused or Deleted, and is the
+	// source's etag. Shards hold the newest they were given.
+	Version int64 `json:"version"`
+	// Applied is the version that all shards, and the seeds, have. The keeper
+	// finishes what an interrupted call left below Version.
+	Applied int64 `json:"applied"`
+	// AppliedSeeds are the ids of the recurring tasks that exist.
+	AppliedSeeds []TaskID  `json:"applied_seeds,omitempty"`
+	Paused       *Gate     `json:"paused,omitempty"`
+	Deleted      bool      `json:"deleted,omitempty"`
+	Canonical    int       `json:"canonical"` // number of the canonicalisation rules
+	Created      time.Time `json:"created"`
+	Updated      time.Time `json:"updated"`
+}
+
+// Scope is the space in which the source's keys are unique.
+func (s *Source) Scope() string {
+	if s.Spec.Scope != "" {
+		// A shared scope can never collide with a uid.
+		return "scope:" + s.Spec.Scope
+	}
+	return s.UID
+}
+
+// SourceSpec is what people write of a source. Zero durations and counts mean
+// the default.
+type SourceSpec struct {
+	DisplayName   string            `json:"display_name,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Scope         string            `json:"scope,omitempty"` // fixed at creation
+	Seeds         []Seed            `json:"seeds,omitempty"`
+	Pool          string            `json:"pool"`
+	Schedule      Schedule          `json:"schedule"`
+	FirstCrawl    FirstCrawl        `json:"first_crawl,omitempty"`
+	Priority      int               `json:"priority"`
+	LeaseDuration time.Duration     `json:"lease_duration"`
+	MaxHold       time.Duration     `json:"max_hold"`
+	Retry         Retry             `json:"retry"`
+	Remember      time.Duration     `json:"remember"`
+	RevisitAfter  time.Duration     `json:"revisit_after,omitempty"` // 0 = never
+	Follow        *Follow           `json:"follow,omitempty"`        // nil = discovered items are all filtered
+	// MaxOutstanding one-shot tasks, waiting or leased, per shard. 0 = no
+	// limit.
+	MaxOutstanding int64             `json:"max_outstanding,omitempty"`
+	Metadata       map[string]string `json:"metadata,omitempty"`
+	Payload        []byte            `json:"payload,omitempty"`
+}
+
+// Seed is where a source's crawl begins: a recurring task.
+type Seed struct {
+	URL   string `json:"url,omitempty"`
+	Key   string `json:"key,omitempty"`   // default: the canonical URL
+	Queue string `json:"queue,omitempty"` // default: by the queue rules
+	Kind  string `json:"kind,omitempty"`
+	// Priority among the source's tasks; DefaultPriority is neutral.
+	Priority int               `json:"priority"`
+	Metadata map[string]string `json:"metadata,omitempty"` // laid over the source's
+	Payload  []byte            `json:"payload,omitempty"`  // instead of the source's
+}
+
+// FirstCrawl says when the seeds of a new source are due first.
+type FirstCrawl uint8
+
+// The kinds of first crawl.
+const (
+	FirstCrawlNow FirstCrawl = iota
+	// FirstCrawlSpread spreads over one interval by the hash of the
+	// source's id, so that an import of many sources does not fire at once.
+	FirstCrawlSpread
+)
+
+// Schedule says when a settled seed is due again. At most one of Every and
+// Cron is set; with neither, seeds are crawled once per trigger.
+type Schedule struct {
+	Every    time.Duration `json:"every,omitempty"`     // keeps its phase
+	Cron     string        `json:"cron,omitempty"`      // five fields, or a descriptor such as @daily
+	TimeZone string        `json:"time_zone,omitempty"` // of Cron, an IANA name; default UTC
+	// Revisit makes each cycle of a seed a pass: what is discovered in it is
+	// crawled again even when it was settled in an earlier pass.
+	Revisit bool `json:"revisit,omitempty"`
+}
+
+// Retry bounds the attempts of a task in one cycle.
+type Retry struct {
+	MaxAttempts    int           `json:"max_attempts"`
+	MaxExpirations int           `json:"max_expirations"`
+	MaxThrottled   int           `json:"max_throttled"`
+	MinBackoff     time.Duration `json:"min_backoff"`
+	MaxBackoff     time.Duration `json:"max_backoff"`
+}
+
+// Follow says which discovered items become tasks.
+type Follow struct {
+	MaxDepth   *int     `json:"max_depth,omitempty"`   // links from the seed; nil = no limit
+	AllowHosts []string `json:"allow_hosts,omitempty"` // exact or "*.suffix"; empty = the hosts of the seeds
+	Include    []string `json:"include,omitempty"`     // RE2; one must match the URL; empty = all
+	Exclude    []string `json:"exclude,omitempty"`     // RE2; none may match
+}
+
+// SourceStatus is what Waggle knows of a source.
+type SourceStatus struct {
+	Counts StateCounts
+	// LastSuccess of any of its tasks, and the failures of seeds in a row
+	// since the last success.
+	LastSuccess     time.Time
+	FailuresInARow  int64
+	LastFailure     time.Time
+	Limited         int64 // submits refused for MaxOutstanding
+	DeadSeeds       int64 // seeds that the breaker took out
+	GivenUpCycles   int   // in a row, of the seed with the most
+	LastError       *Failure
+	NextDue         time.Time // of the seeds; zero = none waits
+	Lag             time.Duration
+	PendingVersions int64 // versions that not all shards have yet
+}
+
+// StateCounts counts tasks by state. A due task counts as ready from when a
+// claim next looks at its lane.
+type StateCounts struct {
+	Scheduled, Ready, Leased, Done, Dead, Canceled int64
+}
+
+// Add sums two counts.
+func (c StateCounts) Add(o StateCounts) StateCounts {
+	return StateCounts{
+		Scheduled: c.Scheduled + o.Scheduled, Ready: c.Ready + o.Ready, Leased: c.Leased + o.Leased,
+		Done: c.Done + o.Done, Dead: c.Dead + o.Dead, Canceled: c.Canceled + o.Canceled,
+	}
+}
+
+// SourceGate is the part of a source that grants need, held by each shard in
+// which the source has a lane. A shard refuses a version older than its own.
+type SourceGate struct {
+	UID, ID  string
+	Version  int64
+	Pool     string
+	Priority int
+	// PausedUntil: zero = not paused, [Forever] = until resumed.
+	PausedUntil    time.Time
+	Deleted        bool
+	MaxOutstanding int64
+	LeaseDuration  time.Duration
+	MaxHold        time.Duration
+	// JoinedBytes is the size of what the dispatcher adds to each of its
+	// tasks at hand-out, for the limit on bytes of a claim.
+	JoinedBytes int
+}
+
+// Forever is the end of a gate that only an operator lifts.
+var Forever = time.UnixMilli(1<<43 - 1).UTC()
+
+// Gate derives the shard's part of the source.
+func (s *Source) Gate() SourceGate {
+	g := SourceGate{
+		UID: s.UID, ID: s.ID, Version: s.Version, Pool: s.Spec.Pool, Priority: s.Spec.Priority,
+		Deleted: s.Deleted, MaxOutstanding: s.Spec.MaxOutstanding,
+		LeaseDuration: s.Spec.LeaseDuration, MaxHold: s.Spec.MaxHold,
+		JoinedBytes: len(s.Spec.Payload),
+	}
+	for k, v := range s.Spec.Metadata {
+		g.JoinedBytes += len(k) + len(v)
+	}
+	if s.Paused != nil {
+		if g.PausedUntil = s.Paused.Until; g.PausedUntil.IsZero() {
+			g.PausedUntil = Forever
+		}
+	}
+	return g
+}

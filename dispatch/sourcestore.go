@@ -1,0 +1,88 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+)
+
+// Sources keeps sources and tells shards of them.
+type Sources interface {
+	// CreateSource keeps a new source. ErrSourceExists when the id is taken,
+	// also by a source that is being deleted; idempotent by UID.
+	CreateSource(ctx context.Context, s *Source) error
+	// UpdateSource replaces a source whose version still is ifVersion, else
+	// ErrEtagMismatch; ErrSourceNotFound when the id has gone. Idempotent: an
+	// equal source already kept is success.
+	UpdateSource(ctx context.Context, s *Source, ifVersion int64) error
+	// MarkApplied notes that version is applied everywhere, with the seeds
+	// that exist, if the source has no newer one; false when it has. A source
+	// that is Deleted is removed by it.
+	MarkApplied(ctx context.Context, id, uid string, version int64, seeds []TaskID) (bool, error)
+	// Source reads one by id; ErrSourceNotFound.
+	Source(ctx context.Context, id string) (*Source, error)
+	// SourcesByID reads many; nil where there is none.
+	SourcesByID(ctx context.Context, ids []string) ([]*Source, error)
+	// ListSources lists by id, ascending, from the first id after after that
+	// begins with prefix.
+	ListSources(ctx context.Context, prefix, after string, limit int) ([]*Source, error)
+	// PendingSources lists the ids of sources whose Applied is below Version.
+	PendingSources(ctx context.Context, limit int) ([]string, error)
+
+	// PushSource tells a shard of a source. The first call (empty page) is
+	// effective at once for every later grant in the shard; further calls, with
+	// the page returned, put its lanes where they now belong, until the
+	// returned page is empty. A version older than the shard's is ignored and
+	// ends the paging.
+	PushSource(ctx context.Context, shard int, gate SourceGate, page string) (next string, err error)
+	// DropTasks ends up to limit tasks of a deleted source in the shard:
+	// waiting, dead and canceled ones become CANCELED records that are kept
+	// for CanceledMemory; it returns how many it ended and the leased ones it
+	// met, which the caller cancels. Zero and none means that nothing is left
+	// to end but leases.
+	DropTasks(ctx context.Context, shard int, uid string, limit int) (ended int, leased []TaskID, err error)
+	// SourceStatuses sums what all shards know of sources, by uid: Counts,
+	// LastSuccess, FailuresInARow, LastFailure and Limited. The rest is read
+	// from the seeds' own records.
+	SourceStatuses(ctx context.Context, uids []string) ([]SourceStatus, error)
+}
+
+// Queues keeps queue rules, blocks and what is known of queues.
+type Queues interface {
+	// SetRule keeps a rule under a new version of all rules and tells all
+	// shards; grants after it follow it. Its answer is the new version.
+	// Idempotent but for the version.
+	SetRule(ctx context.Context, rule QueueRule) (version int64, err error)
+	// DeleteRule removes a rule; ErrRuleNotFound.
+	DeleteRule(ctx context.Context, pattern string) (version int64, err error)
+	// Rules reads all rules, ascending by pattern, with their version.
+	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)
+	// SyncRules brings a shard to the rules of shard 0 after an interrupted
+	// SetRule, and puts up to limit queues that wait for a gate without an end
+	// where they now belong, starting at page. The end is an empty next.
+	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
+	// BlockQueue sets an operator's block, replacing an earlier one; gate.Until
+	// zero = until unblocked. The queue need not hold tasks.
+	BlockQueue(ctx context.Context, queue string, gate Gate) error
+	// UnblockQueue lifts the operator's block, and the automatic one with its
+	// doubling when automatic is true. ErrQueueNotFound when there is no such
+	// queue.
+	UnblockQueue(ctx context.Context, queue string, automatic bool) error
+	// Queue reads one; ErrQueueNotFound when it holds nothing and has no gate.
+	Queue(ctx context.Context, name string) (*Queue, error)
+	// ListQueues lists the queues that exist in the order of their reversed
+	// labels (com.example.www), from the first after after. suffix narrows to
+	// a name and all names that end in "."+suffix.
+	ListQueues(ctx context.Context, suffix, after string, limit int) ([]*Queue, error)
+}
+
+// Collectors keeps what collectors tell of themselves.
+type Collectors interface {
+	// Beats records presence. The session rules are those of BeginPolls.
+	Beats(ctx context.Context, beats []CollectorInfo) ([]PollState, error)
+	// ListCollectors lists by id, ascending, from the first after after.
+	// Collectors silent for CollectorMemory are forgotten.
+	ListCollectors(ctx context.Context, after string, limit int) ([]*CollectorRecord, error)
+	// Forget removes collectors not seen since before, up to limit, and
+	// returns how many.
+	Forget(ctx context.Context, before time.Time, limit int) (int, error)
+}

@@ -1,0 +1,218 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps tasks, leases, sources and queues. It is the contract that
+// store/storetest checks, for every implementation with the same cases.
+//
+// Rules that hold for every method:
+//
+//   - An answer with a nil error has taken effect and is durable as far as the
+//     store's own settings make it. After [ErrStoreUnavailable] the effect is
+//     unknown; every method may be repeated with the same arguments, and then
+//     has one effect.
+//   - Batches may be split internally; each item is applied as a whole or not
+//     at all, and the results are in the order of the items.
+//   - Byte slices and maps given to a store are not kept; those it returns
+//     belong to the caller.
+//   - Shards are numbered from 0 to Shards()-1. Methods without a shard find it
+//     from the slot of a task id ([TaskID.Slot]), or from [SlotOf] a queue,
+//     source id or collector id.
+//   - ctx bounds the wait of the caller. A claim that is under way when ctx
+//     ends may still take effect; repeating it with the same client token
+//     gives what it granted.
+type Store interface {
+	Submits
+	Claims
+	Leases
+	TaskReads
+	Sources
+	Queues
+	Collectors
+	Cluster
+
+	// Shards is fixed when the store is first used.
+	Shards() int
+	// Kind names the implementation, such as "memory" or "redis".
+	Kind() string
+	// Ping answers whether the store can be worked with now: nil, or why not.
+	Ping(ctx context.Context) error
+	// Now is the store's clock, in whole milliseconds.
+	Now(ctx context.Context) (time.Time, error)
+	// Stats counts, in O(shards).
+	Stats(ctx context.Context) (StoreStats, error)
+	// Close gives back what the store holds. Calls after it fail.
+	Close() error
+}
+
+// StoreStats are totals over all shards.
+type StoreStats struct {
+	Counts StateCounts
+	// Queues that exist, and the queues by what they wait for.
+	Queues int64
+	// OldestOverdue is how far the most overdue lease is past its deadline; 0
+	// when none is.
+	OldestOverdue time.Duration
+	// Granted, Settled, Expired, Orphaned and Dropped count since the store
+	// was made: leases given, leases reported, leases that ran out, records
+	// found ready under a standing lock, and index entries without a record.
+	Granted, Settled, Expired, Orphaned, Dropped int64
+	Collectors                                   int64
+}
+
+// Submits takes in tasks.
+type Submits interface {
+	// Submit makes tasks, or answers for those that exist. Each item is atomic
+	// and idempotent by its ID: repeated, it answers SubmitExists.
+	//
+	// Every source of the items must be among gates. A shard that does not hold
+	// a source yet, or holds an older version, takes the gate's; a shard that
+	// holds a newer version, or other queue rules than rulesVersion (a
+	// higher number), refuses the item with SubmitStaleSource or
+	// SubmitStaleRules. An item of a deleted source gets SubmitSourceDeleted.
+	// The store being full is the error ErrStoreFull; items before the failing
+	// one may have been taken.
+	//
+	// What an existing record does with an item:
+	//
+	//   - Its source was deleted and it has settled: it is made anew, CREATED.
+	//   - Waiting or leased: EXISTS; it takes the later Run and the smaller
+	//     Depth. With IfExistsSooner a waiting one takes the earlier Due and
+	//     the higher Priority. With IfExistsAgain a leased one is due again
+	//     once after it settles, a waiting one takes the earlier Due. With
+	//     IfExistsReseed it becomes (or stays) recurring, its Due, FirstDue,
+	//     Kind and Priority are replaced, and CancelRequested is lifted.
+	//   - Settled: when Item.Run is later than the record's, or the record is
+	//     DONE and RevisitAfter > 0 and that long ago, or IfExists is
+	//     IfExistsAgain or IfExistsReseed: the record is due at Due with the
+	//     item's body, its memo kept, its counters but Cycle reset: REVISIT.
+	//     Else EXISTS.
+	//
+	// An item that would make or revisit a one-shot task of a source that has
+	// MaxOutstanding one-shot tasks waiting or leased in that shard gets
+	// SubmitLimited.
+	Submit(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission) ([]SubmitResult, error)
+}
+
+// IfExists says what a submit does to a task that exists.
+type IfExists uint8
+
+// The ways to meet an existing task.
+const (
+	IfExistsKeep IfExists = iota
+	IfExistsSooner
+	IfExistsAgain
+	// IfExistsReseed is how a source (re)makes its recurring tasks.
+	IfExistsReseed
+)
+
+// Submission is a task to make.
+type Submission struct {
+	ID           TaskID
+	SourceUID    string
+	Scope        string
+	Queue        string
+	URL          string
+	Key          string
+	Kind         string
+	Recurring    bool
+	Depth        int
+	Run          time.Time
+	Priority     int
+	Due          time.Time // zero = now
+	FirstDue     time.Time
+	Metadata     map[string]string
+	Payload      []byte
+	IfExists     IfExists
+	RevisitAfter time.Duration
+}
+
+// SubmitCode is what became of a submission.
+type SubmitCode uint8
+
+// The answers to a submission.
+const (
+	SubmitCreated SubmitCode = iota + 1
+	SubmitExists
+	SubmitRevisit
+	SubmitLimited
+	SubmitStaleSource
+	SubmitStaleRules
+	SubmitSourceDeleted
+)
+
+// SubmitResult answers one submission. State is the task's after it.
+type SubmitResult struct {
+	Code  SubmitCode
+	State State
+}
+
+// TaskReads reads records. Reads see all writes acknowledged before them.
+type TaskReads interface {
+	// Tasks reads records by id, nil for those that do not exist. Details
+	// (cursor, memo, last error, history) are read when details is true.
+	Tasks(ctx context.Context, ids []TaskID, details bool) ([]*Task, error)
+	// ListTasks lists the tasks of a source or a queue in one or more states
+	// other than done, in an order of the store's own that is stable while the
+	// tasks do not move. It may return fewer than limit, even none, with a next
+	// cursor; the end is an empty next.
+	ListTasks(ctx context.Context, filter TaskFilter, cursor string, limit int) (tasks []*Task, next string, err error)
+}
+
+// TaskFilter selects tasks to list. SourceUID or Queue is set, or both.
+type TaskFilter struct {
+	SourceUID string
+	Queue     string
+	States    []State // of scheduled, ready, leased, dead, canceled
+}
+
+// Cluster is what dispatchers of one group share beside tasks.
+type Cluster interface {
+	// Campaign makes holder the leader of duty for ttl, or renews that it is,
+	// and reports whether it is. At most one holder leads a duty at a time by
+	// the store's clock.
+	Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error)
+	// Resign ends the leadership if holder has it.
+	Resign(ctx context.Context, duty, holder string) error
+	// Leader names the holder that leads duty; empty when none does.
+	Leader(ctx context.Context, duty string) (string, error)
+	// Subscribe delivers hints until ctx ends. Hints may be lost, repeated or
+	// late; each is also acted on without one within a second. After a break of
+	// the subscription it delivers HintResync first. deliver must not block.
+	// Subscribe returns when ctx ends, or with an error when it could not
+	// begin.
+	Subscribe(ctx context.Context, deliver func(Hint)) error
+	// Publish sends a hint to all dispatchers, this one among them.
+	Publish(ctx context.Context, hint Hint) error
+}
+
+// HintKind says what a hint is about.
+type HintKind uint8
+
+// The kinds of hints.
+const (
+	// HintReady: something of Shard and Pool can be granted at At (zero =
+	// now), sooner than before.
+	HintReady HintKind = iota + 1
+	// HintSource: source ID has a new version.
+	HintSource
+	// HintRules: the queue rules have changed.
+	HintRules
+	// HintSession: collector ID has a new session, Session.
+	HintSession
+	// HintResync: hints may have been lost; look at everything again.
+	HintResync
+)
+
+// Hint is a word to all dispatchers that saves them from polling.
+type Hint struct {
+	Kind    HintKind
+	Shard   int
+	Pool    string
+	In      time.Duration // HintReady: how far ahead, 0 = now
+	ID      string
+	Session string
+}

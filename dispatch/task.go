@@ -1,0 +1,195 @@
+package dispatch
+
+import "time"
+
+// Limits on what people and collectors send. All are in bytes unless they say
+// otherwise; over a limit is an error that names it, never a silent cut (P10).
+const (
+	MaxIDLength       = 128         // ids and names of people: sources, collectors, pools, queues, kinds
+	MaxURLLength      = 2 << 10     // URLs and keys
+	MaxMetadataLength = 8 << 10     // sum of the keys and values of a metadata map
+	MaxPayloadLength  = 256 << 10   // payload of a task or a source
+	MaxMessageLength  = 1 << 10     // messages and reasons of failures and gates
+	MaxMemoLength     = 4 << 10     // memo handed to the next crawl
+	MaxCursorLength   = 64 << 10    // cursor handed to the next attempt
+	MaxQueueLength    = 255 + 1 + 5 // a host name of 255 with ":port"
+	MaxHistory        = 10          // attempts remembered with a task
+	MaxDepth          = 10_000      // links from a seed
+)
+
+// State is where a task is in its life.
+type State uint8
+
+// The states of a task. Scheduled and Ready are one state of the record,
+// waiting, told apart by whether its due time has come.
+const (
+	StateUnknown State = iota
+	// StateScheduled waits for its due time.
+	StateScheduled
+	// StateReady is due, and granted when no gate holds it.
+	StateReady
+	// StateLeased is being worked on by the holder of its lease.
+	StateLeased
+	// StateDone has succeeded, and was not recurring.
+	StateDone
+	// StateDead has used up a budget, or failed for good.
+	StateDead
+	// StateCanceled was ended by an operator, or with its source.
+	StateCanceled
+)
+
+// Settled reports whether the state is an end: done, dead or canceled.
+func (s State) Settled() bool { return s >= StateDone }
+
+// Waiting reports whether a task in this state waits to be granted.
+func (s State) Waiting() bool { return s == StateScheduled || s == StateReady }
+
+// String gives the name that the API and the logs use, such as "READY".
+func (s State) String() string {
+	switch s {
+	case StateScheduled:
+		return "SCHEDULED"
+	case StateReady:
+		return "READY"
+	case StateLeased:
+		return "LEASED"
+	case StateDone:
+		return "DONE"
+	case StateDead:
+		return "DEAD"
+	case StateCanceled:
+		return "CANCELED"
+	case StateUnknown:
+	}
+	return "UNKNOWN"
+}
+
+// DefaultPriority of sources and tasks. A task's priority shifts its source's:
+// see [LanePriority].
+const DefaultPriority = 5
+
+// MaxPriority is the highest priority; higher goes first.
+const MaxPriority = 9
+
+// LanePriority is the priority with which a lane competes in its queue and
+// pool: the source's, shifted by how far the task at the lane's head is from
+// [DefaultPriority], within 0 to [MaxPriority]. So changing a source's priority
+// moves its lanes and touches no task.
+func LanePriority(source, head int) int {
+	return min(max(source+head-DefaultPriority, 0), MaxPriority)
+}
+
+// Task is one record, as a store gives it back.
+type Task struct {
+	ID        TaskID
+	SourceUID string
+	SourceID  string // empty when the source was deleted long ago
+	Pool      string // of the source
+	Queue     string
+	URL       string // may be empty when key and queue were given
+	Key       string
+	// Kind is a word of the submitter's for its collectors, such as "feed".
+	Kind string
+	// Recurring tasks are the seeds of sources: they are scheduled again when
+	// they settle.
+	Recurring bool
+	Depth     int       // links from the seed it was found from
+	Run       time.Time // the pass it belongs to; zero outside passes
+	Priority  int       // 0 to MaxPriority, DefaultPriority is neutral
+	State     State
+	Counters  Counters
+	Due       time.Time
+	FirstDue  time.Time // phase of "every" schedules; recurring tasks only
+	Created   time.Time
+	SettledAt time.Time // of the last settlement; zero before the first
+	Metadata  map[string]string
+	Payload   []byte
+
+	// Lease is set while the task is LEASED.
+	Lease *Lease
+	// LastLease names the lease that settled last, and Result how: what a
+	// repeated report is answered from (P7).
+	LastLease LeaseDigest
+	Result    Result
+
+	// CancelRequested: however the lease ends, the task ends CANCELED.
+	CancelRequested CancelReason
+	// AgainRequested: due again at once after the lease settles, once.
+	AgainRequested bool
+
+	// Revision rises whenever something other than a renewal changes the
+	// record. A [Transition] computed from an older revision is refused.
+	Revision uint32
+
+	// Details, read only when asked for.
+	Cursor    []byte
+	Memo      []byte
+	LastError *Failure
+	History   []Attempt
+}
+
+// Counters are the numbers of a task that policy moves. They are applied as a
+// whole by a [Transition].
+type Counters struct {
+	// Cycle is how often the task has settled. A sink keeps one record per
+	// task and cycle.
+	Cycle uint32
+	// Attempt counts the grants of this cycle, without those given back or
+	// released.
+	Attempt uint32
+	// Failures, Expirations and Throttled count against the budgets of the
+	// source, in this cycle.
+	Failures, Expirations, Throttled uint16
+	// GivenUp, ExpiredCycles and PermanentCycles count cycles in a row that a
+	// recurring task ended without success: all, those given up for
+	// expirations, and those that failed for good.
+	GivenUp, ExpiredCycles, PermanentCycles uint8
+}
+
+// Result is what a settled lease did to its task, kept to answer a repeated
+// report.
+type Result uint8
+
+// The results of a lease.
+const (
+	ResultNone Result = iota
+	ResultSucceeded
+	ResultFailed
+	ResultReleased
+	ResultExpired
+	ResultCanceled
+	ResultGivenBack
+	ResultRevoked
+	ResultMaxHold
+)
+
+// String gives the result in lower case, such as "succeeded".
+func (r Result) String() string {
+	names := [...]string{"none", "succeeded", "failed", "released", "expired", "canceled", "given back", "revoked", "held too long"}
+	if int(r) < len(names) {
+		return names[r]
+	}
+	return "unknown"
+}
+
+// CancelReason says why the holder of a lease is asked to stop.
+type CancelReason uint8
+
+// The reasons to cancel.
+const (
+	CancelNone CancelReason = iota
+	CancelTask
+	CancelSourceDeleted
+	CancelQueueDenied
+)
+
+// Attempt is one line of a task's history.
+type Attempt struct {
+	Collector string    `json:"c"`
+	Cycle     uint32    `json:"y"`
+	Fence     uint64    `json:"f"`
+	Started   time.Time `json:"s"`
+	Ended     time.Time `json:"e"`
+	Result    Result    `json:"r"`
+	Failure   *Failure  `json:"x,omitempty"`
+}
