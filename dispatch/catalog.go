@@ -1,0 +1,221 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+)
+
+// catalogTTL bounds how stale a cached source can be should a hint be lost; what
+// must not be stale (a pause, a pool) is checked by the shards themselves.
+const catalogTTL = time.Second
+
+// maxCachedSources bounds the catalog's memory.
+const maxCachedSources = 10_000
+
+// catalog is what a dispatcher remembers of sources and queue rules between
+// calls. Nothing in it matters: all of it can be read again.
+type catalog struct {
+	store Store
+
+	mu      sync.Mutex // guards what follows
+	sources map[string]catalogEntry
+	rules   *ruleBook
+	rulesAt time.Time
+}
+
+type catalogEntry struct {
+	source   *Source
+	follower *follower
+	read     time.Time
+}
+
+func newCatalog(store Store) *catalog {
+	return &catalog{store: store, sources: make(map[string]catalogEntry)}
+}
+
+// DefaultSpec is what holds for tasks whose source is gone.
+func DefaultSpec() *SourceSpec {
+	spec := &SourceSpec{}
+	spec.FillDefaults()
+	return spec
+}
+
+// source reads a source, from memory when it was read within a second.
+func (c *catalog) source(ctx context.Context, id string) (*Source, *follower, error) {
+	c.mu.Lock()
+	entry, ok := c.sources[id]
+	c.mu.Unlock()
+	if ok && time.Since(entry.read) < catalogTTL {
+		return entry.source, entry.follower, nil
+	}
+	source, err := c.store.Source(ctx, id)
+	if err != nil {
+		c.dropSource(id)
+		return nil, nil, err
+	}
+	f, err := newFollower(&source.Spec)
+	if err != nil {
+		return nil, nil, fmt.Errorf("source %q: %w", id, err)
+	}
+	c.mu.Lock()
+	if len(c.sources) >= maxCachedSources {
+		clear(c.sources)
+	}
+	c.sources[id] = catalogEntry{source: source, follower: f, read: time.Now()}
+	c.mu.Unlock()
+	return source, f, nil
+}
+
+// spec finds the spec of a task's source, at least as new as version atLeast.
+// A source that is gone, or was made again under another uid, is
+// ErrSourceNotFound.
+func (c *catalog) spec(ctx context.Context, id, uid string, atLeast int64) (*Source, error) {
+	if id == "" {
+		return nil, fmt.Errorf("source of uid %q: %w", uid, ErrSourceNotFound)
+	}
+	source, _, err := c.source(ctx, id)
+	if err == nil && (source.Version < atLeast || source.UID != uid) {
+		c.dropSource(id)
+		source, _, err = c.source(ctx, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if source.UID != uid {
+		return nil, fmt.Errorf("source %q of uid %q: %w", id, uid, ErrSourceNotFound)
+	}
+	return source, nil
+}
+
+// specOr is spec, with the defaults for a source that is gone.
+func (c *catalog) specOr(ctx context.Context, t *Task) (*SourceSpec, error) {
+	source, err := c.spec(ctx, t.SourceID, t.SourceUID, 0)
+	switch {
+	case err == nil:
+		return &source.Spec, nil
+	case errors.Is(err, ErrSourceNotFound):
+		return DefaultSpec(), nil
+	default:
+		return nil, err
+	}
+}
+
+func (c *catalog) dropSource(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sources, id)
+}
+
+func (c *catalog) dropRules() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rules = nil
+}
+
+// dropAll forgets everything, after hints may have been lost.
+func (c *catalog) dropAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.sources)
+	c.rules = nil
+}
+
+// ruleBook is a version of all queue rules.
+type ruleBook struct {
+	version    int64
+	byPattern  map[string]QueueRule
+	bySettings map[string]QueueSettings // by QueueRule.SettingsName
+}
+
+func (c *catalog) ruleBook(ctx context.Context) (*ruleBook, error) {
+	c.mu.Lock()
+	rules, at := c.rules, c.rulesAt
+	c.mu.Unlock()
+	if rules != nil && time.Since(at) < catalogTTL {
+		return rules, nil
+	}
+	list, version, err := c.store.Rules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rules = newRuleBook(list, version)
+	c.mu.Lock()
+	c.rules, c.rulesAt = rules, time.Now()
+	c.mu.Unlock()
+	return rules, nil
+}
+
+func newRuleBook(rules []QueueRule, version int64) *ruleBook {
+	b := &ruleBook{
+		version:    version,
+		byPattern:  make(map[string]QueueRule, len(rules)),
+		bySettings: make(map[string]QueueSettings, len(rules)),
+	}
+	for _, rule := range rules {
+		b.byPattern[rule.Pattern] = rule
+		b.bySettings[rule.SettingsName()] = rule.Settings
+	}
+	return b
+}
+
+// queueOf is the queue that tasks of host go to, by the longest rule that
+// matches it.
+func (b *ruleBook) queueOf(host string) string {
+	for _, pattern := range SettingsNames(host) {
+		if rule, ok := b.byPattern[pattern]; ok {
+			if rule.Queue != "" {
+				return rule.Queue
+			}
+			return host
+		}
+	}
+	return host
+}
+
+// denies reports whether the settings of queue refuse submits.
+func (b *ruleBook) denies(queue string) bool {
+	for _, name := range SettingsNames(queue) {
+		if settings, ok := b.bySettings[name]; ok {
+			return settings.Deny
+		}
+	}
+	return false
+}
+
+// join completes grants with what their tasks share with their source: the spec
+// is kept once, a task stores only what differs.
+func (d *Dispatcher) join(ctx context.Context, grants []Grant) error {
+	for i := range grants {
+		t := &grants[i].Task
+		source, err := d.catalog.spec(ctx, t.SourceID, t.SourceUID, grants[i].SourceVersion)
+		if errors.Is(err, ErrSourceNotFound) {
+			continue // deleted since the claim; the task carries what it has
+		}
+		if err != nil {
+			return fmt.Errorf("join task %s with source %q: %w", t.ID, t.SourceID, err)
+		}
+		t.joinSource(source)
+	}
+	return nil
+}
+
+// joinSource lays the task's own metadata over its source's, and gives it the
+// source's payload if it has none.
+func (t *Task) joinSource(source *Source) {
+	if t.SourceUID != source.UID {
+		return
+	}
+	t.SourceID, t.Pool = source.ID, source.Spec.Pool
+	if len(source.Spec.Metadata) > 0 {
+		joined := maps.Clone(source.Spec.Metadata)
+		maps.Copy(joined, t.Metadata)
+		t.Metadata = joined
+	}
+	if len(t.Payload) == 0 {
+		t.Payload = source.Spec.Payload
+	}
+}

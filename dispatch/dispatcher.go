@@ -1,0 +1,137 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+)
+
+// Config of a [Dispatcher].
+type Config struct {
+	// Store keeps everything; a dispatcher holds nothing that matters.
+	// Required.
+	Store Store
+	// Logger for what no caller is told. Default: none.
+	Logger *zap.Logger
+	// ID names this dispatcher among those of one store, in leadership and
+	// stats. Required.
+	ID string
+	// MaxWaiters parked fetches; above it a fetch fails with
+	// ErrTooManyWaiters. Each costs some 16 KiB with its connection's share.
+	// Default 100,000.
+	MaxWaiters int
+	// Fallback is the longest that the pump goes without looking at a pool
+	// that a fetch waits for, should a hint be lost (P9). Shorter finds
+	// work sooner after a lost hint and costs more idle commands. It is
+	// jittered downwards by a quarter. Default 1 s.
+	Fallback time.Duration
+	// KeeperTTL is how long a keeper that has died keeps others from taking
+	// over. Shorter hands over sooner and costs more idle commands. Default
+	// 3 s; at most OutageAfter, or its death would look like an outage.
+	KeeperTTL time.Duration
+	// Rand gives numbers in [0, 1) for jitter. Default math/rand/v2.
+	Rand func() float64
+	// Observer is told what the loops do, for metrics. Default: none.
+	Observer Observer
+}
+
+// Validate reports the first field that cannot be worked with, and fills
+// defaults in.
+func (c *Config) Validate() error {
+	if c.Store == nil {
+		return errors.New("dispatch: Config.Store is required")
+	}
+	if c.ID == "" {
+		return errors.New("dispatch: Config.ID is required")
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.Observer == nil {
+		c.Observer = noObserver{}
+	}
+	if c.MaxWaiters == 0 {
+		c.MaxWaiters = 100_000
+	}
+	if c.Fallback == 0 {
+		c.Fallback = time.Second
+	}
+	if c.KeeperTTL == 0 {
+		c.KeeperTTL = 3 * time.Second
+	}
+	switch {
+	case c.MaxWaiters < 0:
+		return fmt.Errorf("dispatch: Config.MaxWaiters is %d; it must be positive", c.MaxWaiters)
+	case c.Fallback < 10*time.Millisecond || c.Fallback > time.Minute:
+		return fmt.Errorf("dispatch: Config.Fallback is %v; it must be 10ms to 1m", c.Fallback)
+	case c.KeeperTTL < 100*time.Millisecond || c.KeeperTTL >= OutageAfter:
+		return fmt.Errorf("dispatch: Config.KeeperTTL is %v; it must be 100ms to less than %v", c.KeeperTTL, OutageAfter)
+	}
+	return nil
+}
+
+// Dispatcher hands out tasks of a [Store] and takes them back. Any dispatcher
+// of a group serves any lease. Its methods may be called concurrently, once
+// [Dispatcher.Run] runs.
+type Dispatcher struct {
+	cfg    Config
+	store  Store
+	log    *zap.Logger
+	policy Policy
+
+	pump    *pump
+	keeper  *keeper
+	batches *batches
+	catalog *catalog
+	slowed  *slowdown
+}
+
+// New makes a dispatcher. It does nothing until [Dispatcher.Run].
+func New(cfg Config) (*Dispatcher, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{cfg: cfg, store: cfg.Store, log: cfg.Logger, policy: Policy{Rand: cfg.Rand}}
+	d.batches = newBatches(cfg.Store)
+	d.catalog = newCatalog(cfg.Store)
+	d.slowed = newSlowdown()
+	d.pump = newPump(cfg)
+	d.keeper = newKeeper(d)
+	return d, nil
+}
+
+// Run runs the loops of the dispatcher until ctx ends: the pump, the keeper
+// (when it leads) and the subscription to hints. It returns nil when ctx ended,
+// else why a loop cannot go on.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.pump.run(ctx) })
+	g.Go(func() error { return d.keeper.run(ctx) })
+	g.Go(func() error { return d.listen(ctx) })
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// Drain answers all parked fetches with [EmptyDraining] and lets later ones
+// have the same answer. Reports, renewals and all else go on. It cannot be
+// undone.
+func (d *Dispatcher) Drain() { d.pump.drain() }
+
+// Draining reports whether Drain was called.
+func (d *Dispatcher) Draining() bool { return d.pump.draining() }
+
+// Parked is the number of fetches that wait.
+func (d *Dispatcher) Parked() int { return d.pump.parked() }
+
+// ID names the dispatcher.
+func (d *Dispatcher) ID() string { return d.cfg.ID }

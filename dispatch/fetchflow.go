@@ -1,0 +1,241 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A fetch answers ahead of its caller's deadline by a tenth of the time left,
+// within these bounds.
+const (
+	shortestMargin = 50 * time.Millisecond
+	longestMargin  = 500 * time.Millisecond
+)
+
+// recheckTries bounds how often a fetch that the store refuses what it has goes
+// back to wait.
+const recheckTries = 2
+
+// joinTries bounds how often the sources of granted tasks are read.
+const joinTries = 3
+
+// Fetch hands out tasks, each under a lease. With nothing to hand out it waits
+// up to req.Wait, and answers before ctx's deadline in any case; an empty result
+// is no error. Repeated with the same collector and client token it gives what
+// is still held of what it granted (P7).
+//
+// A caller that has gone by the time of the grant has its tasks given back: no
+// attempt is spent. Errors: [ErrInvalid], [ErrSourceNotFound] for a source to
+// narrow to, [ErrCollectorReplaced], [ErrTooManyWaiters], and those of the
+// store; after [ErrStoreUnavailable] repeat with the same client token.
+func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult, error) {
+	f := &fetch{d: d, received: time.Now(), req: req}
+	if err := f.normalise(); err != nil {
+		return nil, err
+	}
+	if d.Draining() {
+		return f.empty(d.pump.drainingOutcome()), nil
+	}
+	own, cancel := f.ownDeadline(ctx)
+	defer cancel()
+	result, err := f.run(own)
+	if err == nil && len(f.granted.grants) > 0 {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		return result, nil
+	}
+	if len(f.granted.grants) > 0 {
+		want := f.want
+		want.Call = f.granted.call
+		d.pump.giveBack(ctx, f.granted.shard, want)
+	}
+	if own.Err() != nil && ctx.Err() == nil && !errors.Is(err, ErrStoreUnavailable) {
+		// Only a store that does not answer lets the own deadline come.
+		err = fmt.Errorf("%w: no answer before the caller's deadline: %w", ErrStoreUnavailable, err)
+	}
+	return nil, err
+}
+
+// fetch is one run of Fetch.
+type fetch struct {
+	d        *Dispatcher
+	req      FetchRequest
+	received time.Time
+	want     Want
+	granted  outcome // what the wait ended with, if it was a grant
+}
+
+func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
+	if err := f.narrow(ctx); err != nil {
+		return nil, err
+	}
+	for range recheckTries {
+		if result, err := f.poll(ctx); result != nil || err != nil {
+			return result, err
+		}
+		if result, again, err := f.wait(ctx); !again {
+			return result, err
+		}
+	}
+	return f.empty(outcome{empty: EmptyNoTasks, retryAfter: time.Second}), nil
+}
+
+// normalise fills defaults in and checks what the claim depends on.
+func (f *fetch) normalise() error {
+	r := &f.req
+	if len(r.Pools) == 0 {
+		r.Pools = []string{DefaultPool}
+	}
+	if r.MaxTasks == 0 {
+		r.MaxTasks = 1
+	}
+	if r.MaxBytes == 0 {
+		r.MaxBytes = MaxFetchBytes
+	}
+	if r.ClientToken == "" {
+		r.ClientToken = uuid.NewString()
+	}
+	switch {
+	case r.Collector == "" || len(r.Collector) > MaxIDLength || strings.Contains(r.Collector, "/"):
+		return Invalid("collector_id", r.Collector, "must have 1 to 128 characters and no slash")
+	case r.Session == "" || len(r.Session) > MaxIDLength:
+		return Invalid("session", r.Session, "must have 1 to 128 characters")
+	case len(r.ClientToken) > MaxIDLength || strings.Contains(r.ClientToken, "/"):
+		return Invalid("client_token", r.ClientToken, "must have at most 128 characters and no slash")
+	case len(r.Pools) > MaxNarrow:
+		return Invalid("pools", len(r.Pools), fmt.Sprintf("must name at most %d", MaxNarrow))
+	case len(r.Sources) > MaxNarrow:
+		return Invalid("sources", len(r.Sources), fmt.Sprintf("must name at most %d", MaxNarrow))
+	case len(r.Queues) > MaxNarrow:
+		return Invalid("queues", len(r.Queues), fmt.Sprintf("must name at most %d", MaxNarrow))
+	case r.MaxTasks < 1 || r.MaxTasks > MaxFetchTasks:
+		return Invalid("max_tasks", r.MaxTasks, fmt.Sprintf("must be 1 to %d", MaxFetchTasks))
+	case r.MaxBytes < 1 || r.MaxBytes > MaxFetchBytes:
+		return Invalid("max_bytes", r.MaxBytes, fmt.Sprintf("must be 1 to %d", MaxFetchBytes))
+	case r.Wait < 0 || r.Wait > MaxWait:
+		return Invalid("wait", r.Wait, fmt.Sprintf("must be 0s to %v", MaxWait))
+	case r.Lease != 0 && (r.Lease < MinLeaseDuration || r.Lease > MaxLeaseDuration):
+		return Invalid("lease_duration", r.Lease, fmt.Sprintf("must be %v to %v", MinLeaseDuration, MaxLeaseDuration))
+	}
+	r.Pools = distinct(r.Pools)
+	f.want = Want{
+		Poll: Poll{Collector: r.Collector, Session: r.Session, ClientToken: r.ClientToken, Call: uuid.NewString()},
+		Max:  r.MaxTasks, MaxBytes: r.MaxBytes, Lease: r.Lease, Queues: distinct(r.Queues),
+	}
+	return nil
+}
+
+// distinct keeps the first of equal names.
+func distinct(names []string) []string {
+	kept := make([]string, 0, len(names))
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		if !seen[name] {
+			seen[name] = true
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
+// ownDeadline ends a margin before the caller's, so that the answer is there in
+// time.
+func (f *fetch) ownDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	margin := min(max(deadline.Sub(f.received)/10, shortestMargin), longestMargin)
+	return context.WithDeadline(ctx, deadline.Add(-margin))
+}
+
+// narrow finds the uids of the sources that the fetch is narrowed to.
+func (f *fetch) narrow(ctx context.Context) error {
+	for _, id := range distinct(f.req.Sources) {
+		source, _, err := f.d.catalog.source(ctx, id)
+		if err == nil && source.Deleted {
+			err = ErrSourceNotFound
+		}
+		if err != nil {
+			return fmt.Errorf("fetch from source %q: %w", id, err)
+		}
+		f.want.SourceUIDs = append(f.want.SourceUIDs, source.UID)
+	}
+	return nil
+}
+
+// poll notes the fetch with the store, and answers it if its client token has
+// been answered before. Nil and nil: it is to wait.
+func (f *fetch) poll(ctx context.Context) (*FetchResult, error) {
+	states, err := f.d.batches.beginPolls(ctx, []Poll{f.want.Poll})
+	if err != nil {
+		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, err)
+	}
+	state := states[0]
+	if state.NewSession {
+		f.d.beginSession(ctx, f.want.Collector, f.want.Session)
+	}
+	switch {
+	case state.Replaced:
+		return nil, fmt.Errorf("session %q of collector %q: %w", f.want.Session, f.want.Collector, ErrCollectorReplaced)
+	case state.Used && len(state.Replay) == 0:
+		return f.empty(outcome{empty: EmptyTokenUsed}), nil
+	case state.Used:
+		if err := f.d.join(ctx, state.Replay); err != nil {
+			return nil, err
+		}
+		return &FetchResult{Tasks: state.Replay}, nil
+	}
+	return nil, nil
+}
+
+// wait parks the fetch. again: it is to be noted again and to wait again.
+func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err error) {
+	left := f.req.Wait - time.Since(f.received)
+	hold := f.d.slowed.remaining(f.want.Collector)
+	if f.req.Wait == 0 && hold > 0 {
+		return f.empty(outcome{empty: EmptyThrottled, retryAfter: min(hold, MaxRetryAfter)}), false, nil
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		// ctx is left for what a store that does not answer holds up.
+		left = min(left, time.Until(deadline)-landing)
+	}
+	w := &waiter{want: f.want, pools: f.req.Pools, once: f.req.Wait == 0, hold: hold}
+	if w.once {
+		left = storeTimeout
+	}
+	out := f.d.pump.wait(ctx, w, max(left, 0))
+	switch {
+	case out.recheck:
+		return nil, true, nil
+	case out.err != nil:
+		return nil, false, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, out.err)
+	case len(out.grants) == 0:
+		return f.empty(out), false, nil
+	}
+	f.granted = out
+	if err := f.join(ctx, out.grants); err != nil {
+		return nil, false, fmt.Errorf("hand out to collector %q: %w", f.want.Collector, err)
+	}
+	return &FetchResult{Tasks: out.grants, Waited: max(out.claimed.Sub(f.received), 0)}, false, nil
+}
+
+// join completes what was granted with what its sources hold.
+func (f *fetch) join(ctx context.Context, grants []Grant) error {
+	for try := 1; ; try++ {
+		err := f.d.join(ctx, grants)
+		if err == nil || try == joinTries || !pause(ctx, f.d.pump.jittered(firstBackoff)) {
+			return err
+		}
+	}
+}
+
+func (f *fetch) empty(out outcome) *FetchResult {
+	return &FetchResult{Waited: time.Since(f.received), Empty: out.empty, RetryAfter: out.retryAfter.Truncate(time.Millisecond)}
+}

@@ -1,0 +1,256 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+)
+
+// keeperDuty is what dispatchers of one store campaign for.
+const keeperDuty = "keeper"
+
+const (
+	// peek is the longest that the keeper goes without looking at the leases
+	// of a shard. No lease is shorter than MinLeaseDuration, so with the jitter
+	// on top each is seen before it runs out.
+	peek       = 750 * time.Millisecond
+	peekJitter = 100 * time.Millisecond
+
+	// How often the keeper looks for what interrupted calls have left.
+	finishInterval = 10 * time.Second
+	rulesInterval  = time.Minute
+	forgetInterval = 10 * time.Minute
+	forgetPage     = 500
+)
+
+// keeper requeues what collectors have let run out, and finishes what calls
+// that were interrupted have left. One dispatcher of a store does it, elected
+// only to save work: two of them do no harm, since the store checks each step.
+type keeper struct {
+	d   *Dispatcher
+	ttl time.Duration
+}
+
+func newKeeper(d *Dispatcher) *keeper { return &keeper{d: d, ttl: d.cfg.KeeperTTL} }
+
+// run campaigns until ctx ends, and keeps while it leads.
+func (k *keeper) run(ctx context.Context) error {
+	failing := false
+	for ctx.Err() == nil {
+		asked := time.Now()
+		leads, err := k.campaign(ctx)
+		if (err != nil) != failing && ctx.Err() == nil {
+			failing = err != nil
+			k.logCampaign(err)
+		}
+		if leads {
+			k.lead(ctx, asked)
+			continue
+		}
+		if !pause(ctx, k.interval()) {
+			break
+		}
+	}
+	return nil
+}
+
+func (k *keeper) logCampaign(err error) {
+	if err != nil {
+		k.d.log.Warn("cannot campaign for the keeper's duty", zap.Error(err))
+		return
+	}
+	k.d.log.Info("campaigns for the keeper's duty again")
+}
+
+// interval of campaigns: a third of the TTL, jittered downwards.
+func (k *keeper) interval() time.Duration {
+	third := k.ttl / 3
+	return third - time.Duration(k.d.cfg.Rand()*float64(third/10))
+}
+
+func (k *keeper) campaign(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.ttl)
+	defer cancel()
+	return k.d.store.Campaign(ctx, keeperDuty, k.d.cfg.ID, k.ttl)
+}
+
+// lead keeps until another one leads, or leadership could not be renewed for
+// its TTL. renewed is when the last campaign that was won began.
+func (k *keeper) lead(ctx context.Context, renewed time.Time) {
+	k.d.log.Info("this dispatcher is the keeper now")
+	k.d.cfg.Observer.Keeping(true)
+	defer k.d.cfg.Observer.Keeping(false)
+
+	work, cancel := context.WithCancel(ctx)
+	g, work := errgroup.WithContext(work)
+	for shard := range k.d.store.Shards() {
+		g.Go(func() error { k.sweep(work, shard); return nil })
+	}
+	g.Go(func() error { k.tidy(work); return nil })
+
+	why := k.watch(ctx, renewed)
+	cancel()
+	_ = g.Wait() // its functions return no errors
+	if ctx.Err() != nil {
+		k.resign(ctx)
+		return
+	}
+	k.d.log.Warn("this dispatcher is the keeper no more", zap.Error(why))
+}
+
+var errOtherKeeper = errors.New("another dispatcher is the keeper")
+
+// watch renews the leadership until it is lost; it returns why it is.
+func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
+	for pause(ctx, k.interval()) {
+		asked := time.Now()
+		leads, err := k.campaign(ctx)
+		switch {
+		case err == nil && leads:
+			renewed = asked
+		case err == nil:
+			return errOtherKeeper
+		case time.Since(renewed) > k.ttl:
+			return fmt.Errorf("leadership not renewed for %v: %w", k.ttl, err)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// resign lets another one lead at once.
+func (k *keeper) resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := k.d.store.Resign(ctx, keeperDuty, k.d.cfg.ID); err != nil {
+		k.d.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", k.ttl), zap.Error(err))
+	}
+}
+
+// sweep ends the leases of a shard that run out, each at its deadline (P5).
+func (k *keeper) sweep(ctx context.Context, shard int) {
+	backoff := firstBackoff
+	failing := false
+	for ctx.Err() == nil {
+		next, err := k.sweepPage(ctx, shard)
+		if ctx.Err() != nil {
+			return
+		}
+		if (err != nil) != failing {
+			failing = err != nil
+			if failing {
+				k.d.log.Warn("cannot requeue leases that ran out", zap.Int("shard", shard), zap.Error(err))
+			} else {
+				k.d.log.Info("requeues leases that ran out again", zap.Int("shard", shard))
+			}
+		}
+		if err != nil {
+			next = k.d.pump.jittered(backoff)
+			backoff = min(2*backoff, longestBackoff)
+		} else {
+			backoff = firstBackoff
+		}
+		if !pause(ctx, next) {
+			return
+		}
+	}
+}
+
+// sweepPage ends one page of leases that ran out, and tells when to look again.
+// Pages follow each other at once; what others ask of the store goes between.
+func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error) {
+	call, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	sweep, err := k.d.store.Expired(call, shard, MaxExpired)
+	if err != nil {
+		return 0, fmt.Errorf("sweep shard %d: %w", shard, timedOut(call, err))
+	}
+	swept := time.Now()
+	if len(sweep.Expired) > 0 {
+		applied, err := k.d.endLeases(ctx, sweep.Expired, sweep.Now, k.d.policy.Expire)
+		if err != nil {
+			return 0, fmt.Errorf("requeue %d tasks of shard %d: %w", len(sweep.Expired), shard, err)
+		}
+		for i, r := range applied {
+			if lease := sweep.Expired[i].Lease; r.Code == Applied && lease != nil {
+				k.d.cfg.Observer.Requeued(sweep.Now.Sub(lease.Deadline) + time.Since(swept))
+			}
+		}
+		switch ended := countEnded(applied); {
+		case ended == 0:
+			return k.d.pump.jittered(firstBackoff), nil // all of them changed meanwhile
+		case len(applied) == MaxExpired || ended < len(applied):
+			return 0, nil
+		}
+	}
+	wait := peek + time.Duration(k.d.cfg.Rand()*float64(peekJitter))
+	if !sweep.Next.IsZero() {
+		wait = min(wait, max(sweep.Next.Sub(sweep.Now)-time.Since(swept), time.Millisecond))
+	}
+	return wait, nil
+}
+
+// tidy finishes what interrupted calls have left, at long intervals.
+func (k *keeper) tidy(ctx context.Context) {
+	chores := []*chore{
+		{name: "finish changes of sources", every: finishInterval, do: k.d.finishSources},
+		{name: "bring shards to the queue rules", every: rulesInterval, do: func(ctx context.Context) (bool, error) {
+			return false, k.d.syncRules(ctx)
+		}},
+		{name: "forget collectors", every: forgetInterval, do: k.forget},
+	}
+	now := time.Now()
+	for _, c := range chores {
+		c.next = now.Add(k.d.pump.jittered(finishInterval / 2))
+	}
+	for {
+		next := chores[0]
+		for _, c := range chores {
+			if c.next.Before(next.next) {
+				next = c
+			}
+		}
+		if !pause(ctx, max(time.Until(next.next), 0)) {
+			return
+		}
+		next.run(ctx, k)
+	}
+}
+
+// chore is something that the keeper does now and then.
+type chore struct {
+	name    string
+	every   time.Duration
+	do      func(context.Context) (more bool, err error)
+	next    time.Time
+	failing bool
+}
+
+func (c *chore) run(ctx context.Context, k *keeper) {
+	more, err := c.do(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil && !c.failing {
+		k.d.log.Warn("the keeper cannot "+c.name, zap.Error(err))
+	}
+	c.failing = err != nil
+	wait := k.d.pump.jittered(c.every)
+	if more && err == nil {
+		wait = firstBackoff
+	}
+	c.next = time.Now().Add(wait)
+}
+
+// forget removes collectors that have been gone for long.
+func (k *keeper) forget(ctx context.Context) (bool, error) {
+	now, err := k.d.store.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	n, err := k.d.store.Forget(ctx, now.Add(-CollectorMemory), forgetPage)
+	return n == forgetPage, err
+}

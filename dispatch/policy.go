@@ -1,0 +1,288 @@
+package dispatch
+
+import (
+	"fmt"
+	"time"
+)
+
+// The breaker: a recurring task is dead after so many cycles in a row.
+const (
+	deadAfterExpiredCycles   = 5
+	deadAfterPermanentCycles = 3
+	// A given-up cycle doubles the gap to the next, up to so many intervals or
+	// so long, whichever is longer.
+	maxGapIntervals = 8
+	maxGap          = 24 * time.Hour
+	// collectorFailureDelay keeps a task from going straight back to the
+	// collector that could not work.
+	collectorFailureDelay = time.Second
+)
+
+// Policy decides what becomes of tasks whose lease ends. It computes from a
+// record as it was read; the store applies the result only while the record
+// still is what it was.
+type Policy struct {
+	// Rand gives numbers in [0, 1) for jitter. Required.
+	Rand func() float64
+}
+
+// Report is what becomes of a leased task by its holder's report.
+func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Transition {
+	switch {
+	case r.Succeeded != nil:
+		return p.succeeded(t, spec, r.Succeeded, now)
+	case r.Failed != nil:
+		return p.failed(t, spec, r.Failed, now)
+	default:
+		return p.released(t, spec, r.Released.Delay, now)
+	}
+}
+
+func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time) Transition {
+	tr := begin(t, ResultSucceeded)
+	tr.Queue = QueueEffect{Kind: QueueSucceeded, FetchDuration: s.FetchDuration}
+	tr.SourceSuccess = true
+	tr.Memo = s.Memo
+	tr.Cursor = []byte{}
+	tr.ClearError = true
+	tr.Settled = true
+	tr.Counters = Counters{Cycle: t.Counters.Cycle + 1}
+	if t.Recurring {
+		tr.Attempt = attempt(t, ResultSucceeded, nil, now)
+	}
+	switch {
+	case p.canceled(&tr, t, spec):
+	case t.AgainRequested:
+		tr.State, tr.Due = StateScheduled, now
+	case t.Recurring && !spec.Schedule.Once():
+		p.nextCycle(&tr, t, spec, now, 0)
+	default:
+		tr.State = StateDone
+		tr.Remember = spec.Remember
+		tr.Shrink = !t.Recurring
+	}
+	return tr
+}
+
+func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Transition {
+	tr := begin(t, ResultFailed)
+	failure := &Failure{
+		Result: ResultFailed, Reason: f.Reason, Message: f.Message, HTTPStatus: f.HTTPStatus,
+		Permanent: f.Permanent, Time: now,
+	}
+	tr.LastError = failure
+	tr.Attempt = attempt(t, ResultFailed, failure, now)
+	tr.SourceFailure = t.Recurring
+	tr.Queue = QueueEffect{Kind: QueueReported, FetchDuration: f.FetchDuration}
+	tr.State = StateScheduled
+
+	switch f.Reason.Scope() {
+	case ScopeTask:
+		tr.Counters.Failures++
+		if f.Permanent || int(tr.Counters.Failures) >= spec.Retry.MaxAttempts {
+			p.giveUp(&tr, t, spec, now, gaveUp{permanent: f.Permanent})
+			break
+		}
+		tr.Delay = max(p.backoff(spec, int(tr.Counters.Failures)), f.RetryAfter)
+	case ScopeHost:
+		tr.Queue = QueueEffect{Kind: QueueBlocked, FetchDuration: f.FetchDuration, RetryAfter: f.RetryAfter}
+		tr.Counters.Throttled++
+		if int(tr.Counters.Throttled) >= spec.Retry.MaxThrottled {
+			p.giveUp(&tr, t, spec, now, gaveUp{})
+			break
+		}
+		// The queue is blocked; the task's own backoff lets the others of
+		// the queue go first when the block ends.
+		tr.Delay = max(p.backoff(spec, int(tr.Counters.Throttled)), f.RetryAfter)
+	case ScopeCollector:
+		tr.Queue.Kind = QueueUntouched
+		tr.SourceFailure = false
+		tr.Delay = p.jitter(collectorFailureDelay)
+	}
+	p.override(&tr, t, spec, now)
+	return tr
+}
+
+func (p Policy) released(t *Task, spec *SourceSpec, delay time.Duration, now time.Time) Transition {
+	tr := begin(t, ResultReleased)
+	tr.Queue.Kind = QueueUntouched
+	tr.State = StateScheduled
+	tr.Delay = delay
+	tr.Counters.Attempt = spare(t.Counters.Attempt)
+	p.override(&tr, t, spec, now)
+	return tr
+}
+
+// Expire is what becomes of a task whose lease ran out.
+func (p Policy) Expire(t *Task, spec *SourceSpec, now time.Time) Transition {
+	result, why := ResultExpired, "the lease ran out without a renewal or report"
+	if t.Lease != nil && !t.Lease.Deadline.Before(t.Lease.Granted.Add(t.Lease.MaxHold)) {
+		result, why = ResultMaxHold, fmt.Sprintf("the lease was held for the longest time, %v", t.Lease.MaxHold)
+	}
+	tr := p.expire(t, spec, now, result, why)
+	tr.Expired = true
+	return tr
+}
+
+// Replace is what becomes of a leased task whose collector has begun a newer
+// session: the same as if the lease had run out.
+func (p Policy) Replace(t *Task, spec *SourceSpec, now time.Time) Transition {
+	return p.expire(t, spec, now, ResultExpired, "a newer session of the collector ended the lease")
+}
+
+func (p Policy) expire(t *Task, spec *SourceSpec, now time.Time, result Result, why string) Transition {
+	tr := begin(t, result)
+	failure := &Failure{Result: result, Message: why, Time: now}
+	tr.LastError = failure
+	tr.Attempt = attempt(t, result, failure, now)
+	tr.SourceFailure = t.Recurring
+	tr.Queue.Kind = QueueExpired
+	tr.State = StateScheduled
+	tr.Counters.Expirations++
+	if int(tr.Counters.Expirations) >= spec.Retry.MaxExpirations {
+		p.giveUp(&tr, t, spec, now, gaveUp{expired: true})
+	}
+	p.override(&tr, t, spec, now)
+	return tr
+}
+
+// Revoke is what becomes of a task whose lease an operator ends: due again at
+// once, no attempt spent.
+func (p Policy) Revoke(t *Task, spec *SourceSpec, now time.Time) Transition {
+	tr := begin(t, ResultRevoked)
+	tr.Attempt = attempt(t, ResultRevoked, nil, now)
+	tr.Queue.Kind = QueueReported
+	tr.State = StateScheduled
+	tr.Counters.Attempt = spare(t.Counters.Attempt)
+	p.override(&tr, t, spec, now)
+	return tr
+}
+
+// Cancel is what becomes of a waiting task that an operator, or its source,
+// takes out.
+func (p Policy) Cancel(t *Task, spec *SourceSpec) Transition {
+	return Transition{
+		ID: t.ID, Revision: t.Revision, State: StateCanceled, Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue,
+		Settled: true, Remember: spec.Remember, ClearFlags: true, Queue: QueueEffect{Kind: QueueUntouched},
+	}
+}
+
+// begin starts a transition that keeps what a lease's end does not change.
+func begin(t *Task, result Result) Transition {
+	tr := Transition{
+		ID: t.ID, Revision: t.Revision, Result: result,
+		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, ClearFlags: true,
+	}
+	if t.Lease != nil {
+		tr.Token = t.Lease.Digest
+	}
+	return tr
+}
+
+// canceled ends the transition CANCELED when someone asked for that while the
+// task was leased.
+func (p Policy) canceled(tr *Transition, t *Task, spec *SourceSpec) bool {
+	if t.CancelRequested != CancelTask && t.CancelRequested != CancelSourceDeleted {
+		return false
+	}
+	tr.State, tr.Due, tr.Delay = StateCanceled, time.Time{}, 0
+	tr.Settled = true
+	tr.Remember = spec.Remember
+	return true
+}
+
+// override lets what operators asked for while the task was leased win over
+// what its end alone would lead to.
+func (p Policy) override(tr *Transition, t *Task, spec *SourceSpec, now time.Time) {
+	if p.canceled(tr, t, spec) {
+		return
+	}
+	if t.AgainRequested && tr.Settled {
+		tr.State, tr.Due, tr.Delay = StateScheduled, now, 0
+		tr.Counters = Counters{Cycle: t.Counters.Cycle + 1}
+	}
+	// One that is due again anyway keeps the request until it settles.
+	tr.ClearFlags = tr.Settled
+}
+
+// gaveUp says why a cycle ends without success.
+type gaveUp struct{ permanent, expired bool }
+
+// giveUp ends the cycle: a one-shot task is dead, a recurring one is due again
+// later, unless the breaker takes it out.
+func (p Policy) giveUp(tr *Transition, t *Task, spec *SourceSpec, now time.Time, why gaveUp) {
+	tr.Settled = true
+	tr.Delay = 0
+	tr.Cursor = []byte{}
+	c := Counters{Cycle: t.Counters.Cycle + 1}
+	if t.Recurring {
+		c.GivenUp = min(t.Counters.GivenUp+1, 255-1)
+		if why.expired {
+			c.ExpiredCycles = t.Counters.ExpiredCycles + 1
+		}
+		if why.permanent {
+			c.PermanentCycles = t.Counters.PermanentCycles + 1
+		}
+		broken := c.ExpiredCycles >= deadAfterExpiredCycles || c.PermanentCycles >= deadAfterPermanentCycles
+		if !broken && !spec.Schedule.Once() {
+			tr.Counters = c
+			p.nextCycle(tr, t, spec, now, int(c.GivenUp))
+			return
+		}
+	}
+	// What used the budget up stays to be seen.
+	c.Attempt, c.Failures = tr.Counters.Attempt, tr.Counters.Failures
+	c.Expirations, c.Throttled = tr.Counters.Expirations, tr.Counters.Throttled
+	tr.Counters = c
+	tr.State = StateDead
+	tr.Remember = spec.Remember
+}
+
+// nextCycle schedules a recurring task again: the next due time, or with
+// cycles given up in a row the first one after a gap that doubles with each.
+func (p Policy) nextCycle(tr *Transition, t *Task, spec *SourceSpec, now time.Time, givenUp int) {
+	from := now
+	if interval := spec.Schedule.Interval(now); givenUp > 0 && interval > 0 {
+		gap := max(maxGapIntervals*interval, maxGap)
+		if doubled := interval << min(givenUp, 20); doubled > 0 && doubled < gap {
+			gap = doubled
+		}
+		from = now.Add(gap - interval)
+	}
+	due, err := spec.Schedule.After(from, t.FirstDue)
+	if err != nil {
+		// A cron line without a further tick: nothing is left to do.
+		tr.State, tr.Remember = StateDone, spec.Remember
+		return
+	}
+	tr.State, tr.Due, tr.Delay = StateScheduled, due, 0
+	tr.Run = time.Time{}
+	if spec.Schedule.Revisit {
+		tr.Run = due // this cycle begins a pass
+	}
+}
+
+// backoff doubles from min to max with the number of the failure, half of it
+// jittered so that what failed together does not come back together.
+func (p Policy) backoff(spec *SourceSpec, failures int) time.Duration {
+	d := spec.Retry.MaxBackoff
+	if doubled := spec.Retry.MinBackoff << min(max(failures-1, 0), 30); doubled >= 0 && doubled < d {
+		d = doubled
+	}
+	return p.jitter(d)
+}
+
+func (p Policy) jitter(d time.Duration) time.Duration {
+	return (d/2 + time.Duration(p.Rand()*float64(d/2))).Truncate(time.Millisecond)
+}
+
+// spare takes one grant back.
+func spare(attempt uint32) uint32 { return max(attempt, 1) - 1 }
+
+func attempt(t *Task, result Result, failure *Failure, now time.Time) *Attempt {
+	a := &Attempt{Cycle: t.Counters.Cycle, Ended: now, Result: result, Failure: failure}
+	if t.Lease != nil {
+		a.Collector, a.Fence, a.Started = t.Lease.Token.Collector, t.Lease.Digest.Fence, t.Lease.Granted
+	}
+	return a
+}

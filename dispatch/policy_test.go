@@ -1,0 +1,236 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// middle is a policy whose jitter always is in the middle: 3/4 of a backoff.
+var middle = dispatch.Policy{Rand: func() float64 { return 0.5 }}
+
+func spec(change func(*dispatch.SourceSpec)) *dispatch.SourceSpec {
+	s := &dispatch.SourceSpec{Schedule: dispatch.Schedule{Every: time.Hour}}
+	if change != nil {
+		change(s)
+	}
+	s.FillDefaults()
+	return s
+}
+
+func leased(recurring bool, counters dispatch.Counters) *dispatch.Task {
+	counters.Attempt++
+	return &dispatch.Task{
+		ID: "1-aaaaaaaaaaaaaaaaaaaaaaaaaa", State: dispatch.StateLeased, Recurring: recurring, Counters: counters, Revision: 7,
+		FirstDue: epoch.Add(-10 * time.Minute),
+		Lease: &dispatch.Lease{
+			Digest: dispatch.LeaseDigest{Fence: 42, Holder: 1}, Granted: epoch.Add(-time.Second),
+			Deadline: epoch, Duration: time.Second, MaxHold: time.Hour,
+		},
+	}
+}
+
+func succeeded() *dispatch.Report {
+	return &dispatch.Report{Succeeded: &dispatch.Succeeded{Memo: []byte("etag"), FetchDuration: time.Second}}
+}
+
+func failed(reason dispatch.FailureReason) *dispatch.Report {
+	return &dispatch.Report{Failed: &dispatch.Failed{Reason: reason, Message: "no"}}
+}
+
+const (
+	taskReason      dispatch.FailureReason = 5
+	hostReason      dispatch.FailureReason = 103
+	collectorReason dispatch.FailureReason = 201
+)
+
+func TestPolicy_Report_success(t *testing.T) {
+	t.Parallel()
+	t.Run("one-shot is done and shrinks", func(t *testing.T) {
+		t.Parallel()
+		tr := middle.Report(leased(false, dispatch.Counters{Failures: 2}), spec(nil), succeeded(), epoch)
+		if tr.State != dispatch.StateDone || !tr.Shrink || !tr.Settled || tr.Remember != dispatch.DefaultRemember {
+			t.Errorf("%+v", tr)
+		}
+		if tr.Counters != (dispatch.Counters{Cycle: 1}) || string(tr.Memo) != "etag" || tr.Token.Fence != 42 || tr.Revision != 7 {
+			t.Errorf("%+v", tr)
+		}
+		if tr.Queue.Kind != dispatch.QueueSucceeded || tr.Queue.FetchDuration != time.Second || !tr.SourceSuccess {
+			t.Errorf("%+v", tr)
+		}
+	})
+	t.Run("recurring is due in its phase", func(t *testing.T) {
+		t.Parallel()
+		tr := middle.Report(leased(true, dispatch.Counters{GivenUp: 3, ExpiredCycles: 2, PermanentCycles: 1}), spec(nil), succeeded(), epoch)
+		if tr.State != dispatch.StateScheduled || !tr.Due.Equal(epoch.Add(50*time.Minute)) {
+			t.Errorf("state %v, due %v after now, want 50m", tr.State, tr.Due.Sub(epoch))
+		}
+		if tr.Counters != (dispatch.Counters{Cycle: 1}) || tr.Shrink || !tr.Run.IsZero() {
+			t.Errorf("%+v", tr)
+		}
+	})
+	t.Run("a pass has the due time of its seed's cycle as its run", func(t *testing.T) {
+		t.Parallel()
+		tr := middle.Report(leased(true, dispatch.Counters{}), spec(func(s *dispatch.SourceSpec) { s.Schedule.Revisit = true }), succeeded(), epoch)
+		if !tr.Run.Equal(tr.Due) || tr.Run.IsZero() {
+			t.Errorf("run %v, due %v", tr.Run, tr.Due)
+		}
+	})
+	t.Run("triggered meanwhile, due again at once", func(t *testing.T) {
+		t.Parallel()
+		task := leased(true, dispatch.Counters{})
+		task.AgainRequested = true
+		tr := middle.Report(task, spec(nil), succeeded(), epoch)
+		if tr.State != dispatch.StateScheduled || !tr.Due.Equal(epoch) || !tr.ClearFlags {
+			t.Errorf("%+v", tr)
+		}
+	})
+	t.Run("canceled meanwhile, canceled", func(t *testing.T) {
+		t.Parallel()
+		for _, report := range []*dispatch.Report{succeeded(), failed(taskReason), failed(hostReason), {Released: &dispatch.Released{}}} {
+			task := leased(true, dispatch.Counters{})
+			task.CancelRequested, task.AgainRequested = dispatch.CancelTask, true
+			if tr := middle.Report(task, spec(nil), report, epoch); tr.State != dispatch.StateCanceled || !tr.ClearFlags {
+				t.Errorf("%+v", tr)
+			}
+		}
+	})
+	t.Run("without a schedule, a seed is done until it is triggered", func(t *testing.T) {
+		t.Parallel()
+		tr := middle.Report(leased(true, dispatch.Counters{}), spec(func(s *dispatch.SourceSpec) { s.Schedule = dispatch.Schedule{} }), succeeded(), epoch)
+		if tr.State != dispatch.StateDone || tr.Shrink {
+			t.Errorf("%+v", tr)
+		}
+	})
+}
+
+func TestPolicy_Report_taskFailure(t *testing.T) {
+	t.Parallel()
+	for failures, want := range []time.Duration{7500, 15000, 30000} {
+		tr := middle.Report(leased(false, dispatch.Counters{Failures: uint16(failures)}), spec(nil), failed(taskReason), epoch)
+		if tr.State != dispatch.StateScheduled || tr.Delay != want*time.Millisecond || int(tr.Counters.Failures) != failures+1 {
+			t.Errorf("failure %d: %v in %v, want %v", failures+1, tr.State, tr.Delay, want*time.Millisecond)
+		}
+		if tr.Settled || tr.Counters.Cycle != 0 {
+			t.Errorf("failure %d settled the task: %+v", failures+1, tr)
+		}
+	}
+	last := middle.Report(leased(false, dispatch.Counters{Failures: 3}), spec(nil), failed(taskReason), epoch)
+	if last.State != dispatch.StateDead || last.Counters.Failures != 4 || !last.Settled || last.LastError.Message != "no" || last.Attempt == nil {
+		t.Errorf("the fourth failure: %+v", last)
+	}
+	permanent := failed(taskReason)
+	permanent.Failed.Permanent = true
+	if tr := middle.Report(leased(false, dispatch.Counters{}), spec(nil), permanent, epoch); tr.State != dispatch.StateDead {
+		t.Errorf("a permanent failure: %+v", tr)
+	}
+	patient := failed(taskReason)
+	patient.Failed.RetryAfter = time.Hour
+	if tr := middle.Report(leased(false, dispatch.Counters{}), spec(nil), patient, epoch); tr.Delay != time.Hour {
+		t.Errorf("retry_after 1h gave a delay of %v", tr.Delay)
+	}
+}
+
+func TestPolicy_Report_scopesPayDifferently(t *testing.T) {
+	t.Parallel()
+	host := failed(hostReason)
+	host.Failed.RetryAfter = time.Minute
+	tr := middle.Report(leased(false, dispatch.Counters{}), spec(nil), host, epoch)
+	if tr.Queue.Kind != dispatch.QueueBlocked || tr.Queue.RetryAfter != time.Minute || tr.Counters.Throttled != 1 || tr.Counters.Failures != 0 {
+		t.Errorf("host: %+v", tr)
+	}
+	if tr := middle.Report(leased(false, dispatch.Counters{Throttled: 19}), spec(nil), host, epoch); tr.State != dispatch.StateDead {
+		t.Errorf("the twentieth throttling: %+v", tr)
+	}
+	tr = middle.Report(leased(false, dispatch.Counters{Failures: 3, Throttled: 19, Expirations: 4}), spec(nil), failed(collectorReason), epoch)
+	if tr.State != dispatch.StateScheduled || tr.Counters.Failures != 3 || tr.Counters.Throttled != 19 || tr.Queue.Kind != dispatch.QueueUntouched || tr.SourceFailure {
+		t.Errorf("collector: %+v", tr)
+	}
+}
+
+func TestPolicy_Report_releasedSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	tr := middle.Report(leased(false, dispatch.Counters{Attempt: 2}), spec(nil), &dispatch.Report{Released: &dispatch.Released{Delay: time.Minute}}, epoch)
+	if tr.Counters.Attempt != 2 || tr.Delay != time.Minute || tr.State != dispatch.StateScheduled || tr.Attempt != nil {
+		t.Errorf("%+v", tr)
+	}
+}
+
+func TestPolicy_Expire(t *testing.T) {
+	t.Parallel()
+	tr := middle.Expire(leased(false, dispatch.Counters{}), spec(nil), epoch)
+	if !tr.Expired || tr.State != dispatch.StateScheduled || tr.Delay != 0 || tr.Counters.Expirations != 1 || tr.Result != dispatch.ResultExpired {
+		t.Errorf("first: %+v", tr)
+	}
+	if tr.Queue.Kind != dispatch.QueueExpired || tr.Attempt.Fence != 42 {
+		t.Errorf("first: %+v", tr)
+	}
+	// P8: a task that keeps killing its collector stops being handed out.
+	if tr := middle.Expire(leased(false, dispatch.Counters{Expirations: 4}), spec(nil), epoch); tr.State != dispatch.StateDead || tr.LastError == nil {
+		t.Errorf("fifth: %+v", tr)
+	}
+	held := leased(false, dispatch.Counters{})
+	held.Lease.Deadline = held.Lease.Granted.Add(held.Lease.MaxHold)
+	if tr := middle.Expire(held, spec(nil), epoch); tr.Result != dispatch.ResultMaxHold || tr.Counters.Expirations != 1 {
+		t.Errorf("held for max_hold: %+v", tr)
+	}
+	if tr := middle.Replace(leased(false, dispatch.Counters{}), spec(nil), epoch); tr.Expired || tr.Counters.Expirations != 1 {
+		t.Errorf("replaced: %+v", tr)
+	}
+}
+
+func TestPolicy_givenUpCyclesDoubleTheGap(t *testing.T) {
+	t.Parallel()
+	hourly := spec(nil)
+	for givenUp, want := range []time.Duration{2, 4, 8, 16, 24, 24} {
+		task := leased(true, dispatch.Counters{Failures: 3, GivenUp: uint8(givenUp), Cycle: 9})
+		task.FirstDue = epoch
+		tr := middle.Report(task, hourly, failed(taskReason), epoch)
+		if tr.State != dispatch.StateScheduled || tr.Due.Sub(epoch) != want*time.Hour {
+			t.Errorf("cycle %d given up in a row: %v in %v, want %dh", givenUp+1, tr.State, tr.Due.Sub(epoch), want)
+		}
+		if tr.Counters.GivenUp != uint8(givenUp+1) || tr.Counters.Cycle != 10 || tr.Counters.Failures != 0 || tr.Counters.Attempt != 0 {
+			t.Errorf("cycle %d given up: %+v", givenUp+1, tr.Counters)
+		}
+	}
+	weekly := spec(func(s *dispatch.SourceSpec) { s.Schedule.Every = 7 * 24 * time.Hour })
+	task := leased(true, dispatch.Counters{Failures: 3, GivenUp: 20})
+	task.FirstDue = epoch
+	if tr := middle.Report(task, weekly, failed(taskReason), epoch); tr.Due.Sub(epoch) != 8*7*24*time.Hour {
+		t.Errorf("weekly: gap %v, want 8 weeks", tr.Due.Sub(epoch))
+	}
+}
+
+func TestPolicy_breaker(t *testing.T) {
+	t.Parallel()
+	if tr := middle.Expire(leased(true, dispatch.Counters{Expirations: 4, ExpiredCycles: 3}), spec(nil), epoch); tr.State != dispatch.StateScheduled {
+		t.Errorf("fourth cycle by expirations: %v", tr.State)
+	}
+	if tr := middle.Expire(leased(true, dispatch.Counters{Expirations: 4, ExpiredCycles: 4}), spec(nil), epoch); tr.State != dispatch.StateDead {
+		t.Errorf("fifth cycle by expirations: %v", tr.State)
+	}
+	permanent := failed(taskReason)
+	permanent.Failed.Permanent = true
+	if tr := middle.Report(leased(true, dispatch.Counters{PermanentCycles: 1}), spec(nil), permanent, epoch); tr.State != dispatch.StateScheduled {
+		t.Errorf("second permanent cycle: %v", tr.State)
+	}
+	if tr := middle.Report(leased(true, dispatch.Counters{PermanentCycles: 2}), spec(nil), permanent, epoch); tr.State != dispatch.StateDead {
+		t.Errorf("third permanent cycle: %v", tr.State)
+	}
+	// Another way to end a cycle breaks the row.
+	if tr := middle.Report(leased(true, dispatch.Counters{Failures: 3, PermanentCycles: 2, ExpiredCycles: 4}), spec(nil), failed(taskReason), epoch); tr.Counters.PermanentCycles != 0 || tr.Counters.ExpiredCycles != 0 {
+		t.Errorf("rows after a cycle of plain failures: %+v", tr.Counters)
+	}
+}
+
+func TestPolicy_jitterStaysInBounds(t *testing.T) {
+	t.Parallel()
+	for _, r := range []float64{0, 0.25, 0.999} {
+		p := dispatch.Policy{Rand: func() float64 { return r }}
+		tr := p.Report(leased(false, dispatch.Counters{}), spec(nil), failed(taskReason), epoch)
+		if tr.Delay < 5*time.Second || tr.Delay > 10*time.Second {
+			t.Errorf("random %v: delay %v, want 5s to 10s", r, tr.Delay)
+		}
+	}
+}

@@ -1,0 +1,371 @@
+package dispatch
+
+import (
+	"container/list"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// pump hands tasks to fetches that wait. It keeps them in memory in the order
+// in which they came, and asks the store for tasks only when an answer can be
+// expected: for each shard and pool (an outlet) it knows from the last claim
+// until when there is nothing, unless a hint says otherwise. So idle fetches
+// cost nothing, however many there are, and one new task costs one claim.
+//
+// How a fetch is answered:
+//
+//   - It is offered to one outlet at a time, so that no two shards grant to one
+//     client token.
+//   - A fetch that does not wait (once) is answered when each of its outlets
+//     has been claimed from after it came, and had nothing.
+//   - A fetch narrowed to sources or queues cannot tell from "the pool has
+//     something" whether it can take it. It is offered when it comes, when the
+//     outlet opens, at hints and by the fallback, and not in between.
+type pump struct {
+	store      Store
+	log        *zap.Logger
+	observer   Observer
+	rand       func() float64
+	fallback   time.Duration
+	maxWaiters int
+
+	// mu guards what follows, and all that pools, outlets and waiters hold.
+	mu sync.Mutex
+	// spawn runs something under run's ctx and lets run wait for it; nil
+	// before run and after it.
+	spawn    func(func(context.Context))
+	drained  bool
+	seq      uint64
+	pools    map[string]*pool
+	sessions map[string]map[*waiter]struct{} // by collector
+	tokens   map[clientToken]*waiter
+}
+
+type clientToken struct{ collector, token string }
+
+// waiter is a parked fetch.
+type waiter struct {
+	want  Want
+	pools []string
+	once  bool          // does not wait
+	hold  time.Duration // to wait before it takes part
+
+	answer   chan outcome // holds one; replaced when a repetition takes over
+	seq      uint64       // in order of arrival
+	places   []place
+	busy     bool // offered to an outlet
+	finished bool
+	held     time.Time            // until when; zero when it takes part
+	timer    *time.Timer          // of held
+	awaits   map[*outlet]struct{} // of a once: those that have not answered since it came
+	err      error                // of a once: why an outlet could not answer
+	looks    map[*outlet]struct{} // of a narrow one: those that are to be asked
+}
+
+// place is where a waiter stands in the line of a pool.
+type place struct {
+	pool *pool
+	elem *list.Element
+}
+
+// outcome ends a waiter.
+type outcome struct {
+	grants     []Grant
+	shard      int
+	call       string    // under which the store noted the grant
+	claimed    time.Time // no later than the grant
+	empty      EmptyReason
+	retryAfter time.Duration
+	// recheck: the store has work but refuses it to this fetch; whether its
+	// session still is the collector's must be asked.
+	recheck bool
+	err     error
+}
+
+func newPump(cfg Config) *pump {
+	return &pump{
+		store: cfg.Store, log: cfg.Logger, observer: cfg.Observer, rand: cfg.Rand, fallback: cfg.Fallback, maxWaiters: cfg.MaxWaiters,
+		pools:    make(map[string]*pool),
+		sessions: make(map[string]map[*waiter]struct{}),
+		tokens:   make(map[clientToken]*waiter),
+	}
+}
+
+func (w *waiter) narrow() bool { return len(w.want.SourceUIDs) > 0 || len(w.want.Queues) > 0 }
+
+func (w *waiter) key() clientToken {
+	return clientToken{collector: w.want.Collector, token: w.want.ClientToken}
+}
+
+// run lets claims be made until ctx ends; then it answers all that wait, and
+// returns when the claims under way are back.
+func (p *pump) run(ctx context.Context) error {
+	var background sync.WaitGroup
+	p.mu.Lock()
+	p.spawn = func(f func(context.Context)) { background.Go(func() { f(ctx) }) }
+	for _, ps := range p.pools {
+		p.step(ps)
+	}
+	p.mu.Unlock()
+	<-ctx.Done()
+	p.drain()
+	p.mu.Lock()
+	p.spawn = nil
+	p.mu.Unlock()
+	background.Wait()
+	return nil
+}
+
+// inBackground runs f under the ctx of run, which waits for it; not at all when
+// run has ended or not begun.
+func (p *pump) inBackground(f func(context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spawn != nil {
+		p.spawn(f)
+	}
+}
+
+// drain answers all that wait, but for those that a claim is under way for.
+func (p *pump) drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drained = true
+	for _, w := range p.tokens {
+		if !w.busy {
+			p.finish(w, p.drainingOutcome())
+		}
+	}
+	for name, ps := range p.pools {
+		ps.timer.Stop()
+		if ps.flights == 0 {
+			delete(p.pools, name)
+		}
+	}
+}
+
+func (p *pump) draining() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.drained
+}
+
+func (p *pump) parked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.tokens)
+}
+
+// drainingOutcome spreads those who must go elsewhere a little.
+func (p *pump) drainingOutcome() outcome {
+	return outcome{empty: EmptyDraining, retryAfter: time.Duration(p.rand() * float64(time.Second)).Truncate(time.Millisecond)}
+}
+
+// wait parks a fetch and returns its end. It lasts at most limit, and a little
+// longer only while a claim for it is under way.
+func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) outcome {
+	w.answer = make(chan outcome, 1)
+	answer := w.answer
+	w = p.park(w)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for range 2 {
+		select {
+		case out := <-answer:
+			return out
+		case <-ctx.Done():
+			return p.giveUp(w, answer, outcome{err: context.Cause(ctx)})
+		case <-timer.C:
+		}
+		if !p.inFlight(w) {
+			break
+		}
+		timer.Reset(landing)
+	}
+	return p.giveUp(w, answer, outcome{})
+}
+
+// landing is how long a fetch whose wait is over still waits for a claim that is
+// under way for it, so that the grant need not be given back.
+const landing = 40 * time.Millisecond
+
+func (p *pump) inFlight(w *waiter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return w.busy
+}
+
+// giveUp ends the wait of the call that waits on answer, unless it has its
+// answer by now.
+func (p *pump) giveUp(w *waiter, answer chan outcome, out outcome) outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.answer == answer && !w.finished {
+		if out.err == nil {
+			out = p.nothing(w)
+		}
+		p.finish(w, out)
+	}
+	return <-answer // holds one by now
+}
+
+// park puts a fetch in line. When the same fetch is parked already, as of a
+// connection that broke, this one takes its place in the line, and the waiter
+// of that one is returned.
+func (p *pump) park(w *waiter) *waiter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drained {
+		w.finished = true
+		w.answer <- p.drainingOutcome()
+		return w
+	}
+	if old := p.tokens[w.key()]; old != nil {
+		if old.repeatedBy(w) {
+			old.answer <- outcome{empty: EmptyNoTasks}
+			old.answer = w.answer
+			return old
+		}
+		p.finish(old, outcome{empty: EmptyNoTasks})
+	}
+	if len(p.tokens) >= p.maxWaiters {
+		w.finished = true
+		w.answer <- outcome{err: ErrTooManyWaiters}
+		return w
+	}
+	p.tokens[w.key()] = w
+	if p.sessions[w.want.Collector] == nil {
+		p.sessions[w.want.Collector] = make(map[*waiter]struct{})
+	}
+	p.sessions[w.want.Collector][w] = struct{}{}
+	if w.hold <= 0 {
+		p.enlist(w)
+		return w
+	}
+	w.held = time.Now().Add(w.hold)
+	w.timer = time.AfterFunc(w.hold, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !w.finished {
+			w.held = time.Time{}
+			p.enlist(w)
+		}
+	})
+	return w
+}
+
+// repeatedBy reports whether the other fetch asks for the same, and waits.
+func (w *waiter) repeatedBy(o *waiter) bool {
+	return !w.once && !o.once && w.want.Session == o.want.Session && w.want.Max == o.want.Max &&
+		w.want.MaxBytes == o.want.MaxBytes && w.want.Lease == o.want.Lease && slices.Equal(w.pools, o.pools) &&
+		slices.Equal(w.want.SourceUIDs, o.want.SourceUIDs) && slices.Equal(w.want.Queues, o.want.Queues)
+}
+
+// enlist lets a parked fetch take part.
+func (p *pump) enlist(w *waiter) {
+	p.seq++
+	w.seq = p.seq
+	now := time.Now()
+	for _, name := range w.pools {
+		ps := p.pools[name]
+		if ps == nil {
+			ps = p.newPool(name)
+		}
+		ps.add(w, now)
+	}
+	for _, pl := range w.places {
+		p.step(pl.pool)
+	}
+}
+
+// finish answers a waiter and takes it out of every line; false when it was
+// answered before.
+func (p *pump) finish(w *waiter, out outcome) bool {
+	if w.finished {
+		return false
+	}
+	w.finished = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	for _, pl := range w.places {
+		pl.pool.remove(w, pl.elem)
+	}
+	w.places, w.looks = nil, nil
+	for o := range w.awaits {
+		delete(o.awaiting, w)
+	}
+	delete(p.tokens, w.key())
+	of := p.sessions[w.want.Collector]
+	delete(of, w)
+	if len(of) == 0 {
+		delete(p.sessions, w.want.Collector)
+	}
+	w.answer <- out
+	return true
+}
+
+// nothing is the answer to a waiter that was given nothing.
+func (p *pump) nothing(w *waiter) outcome {
+	if !w.held.IsZero() {
+		return outcome{empty: EmptyThrottled, retryAfter: min(max(time.Until(w.held), 0), MaxRetryAfter)}
+	}
+	if w.err != nil {
+		return outcome{err: w.err}
+	}
+	var seen WaitReason
+	var failed error
+	failing := 0
+	outlets := 0
+	next := time.Now().Add(MaxRetryAfter)
+	for _, pl := range w.places {
+		for _, o := range pl.pool.outlets {
+			outlets++
+			if o.err != nil {
+				failing, failed = failing+1, o.err
+			}
+			if o.wait == WaitThrottled || seen != WaitThrottled && o.wait == WaitPaused {
+				seen = o.wait
+			}
+			next = earlier(next, o.until)
+		}
+	}
+	if failing > 0 && failing == outlets {
+		return outcome{err: failed}
+	}
+	out := outcome{empty: EmptyNoTasks}
+	longest := time.Second // new tasks can come at any time
+	switch seen {
+	case WaitThrottled:
+		out.empty = EmptyThrottled
+	case WaitPaused:
+		out.empty, longest = EmptyPaused, MaxRetryAfter
+	case WaitNone, WaitNoTasks:
+	}
+	if w.once {
+		out.retryAfter = min(max(time.Until(next), 0), longest)
+	}
+	return out
+}
+
+// endSessions answers the fetches of all sessions of the collector but current.
+func (p *pump) endSessions(collector, current string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.sessions[collector] {
+		if w.want.Session != current {
+			p.finish(w, outcome{err: ErrCollectorReplaced})
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

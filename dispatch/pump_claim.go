@@ -1,0 +1,269 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Waits of an outlet whose claims fail, or move nothing though there is work.
+const (
+	firstBackoff   = 50 * time.Millisecond
+	longestBackoff = time.Second
+	stallsAllowed  = 3
+)
+
+// giveBackTries bounds how often a give-back is tried. Should none succeed, the
+// lease runs out.
+const giveBackTries = 3
+
+// launch begins a claim for the waiters. The store's call has a deadline of its
+// own: it must not be cut off because one of its callers has gone.
+func (p *pump) launch(o *outlet, waiters []*waiter) {
+	wants := make([]Want, len(waiters))
+	for i, w := range waiters {
+		wants[i] = w.want
+		w.setBusy(true)
+	}
+	o.flight, o.hinted, o.mark, o.plain = true, time.Time{}, p.seq, !waiters[0].narrow()
+	o.pool.flights++
+	p.spawn(func(ctx context.Context) { p.claim(context.WithoutCancel(ctx), o, waiters, wants) })
+}
+
+func (p *pump) claim(ctx context.Context, o *outlet, waiters []*waiter, wants []Want) {
+	began := time.Now()
+	reply, err := p.askStore(ctx, o, wants)
+	granted := 0
+	for _, g := range reply.Grants {
+		granted += len(g)
+	}
+	p.observer.Claimed(len(wants), granted, time.Since(began), err)
+	p.mu.Lock()
+	var unclaimed []*waiter
+	if err != nil {
+		unclaimed = p.failed(o, waiters, err)
+	} else {
+		unclaimed = p.landed(o, waiters, reply, began, granted)
+	}
+	p.mu.Unlock()
+	for _, w := range unclaimed {
+		p.giveBack(ctx, o.shard, w.want)
+	}
+}
+
+func (p *pump) askStore(ctx context.Context, o *outlet, wants []Want) (ClaimReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	reply, err := p.store.Claim(ctx, o.shard, o.pool.name, wants)
+	if err == nil && (len(reply.Grants) != len(wants) || len(reply.Used) != len(wants)) {
+		err = fmt.Errorf("the store gave %d answers to %d wants", len(reply.Grants), len(wants))
+	}
+	if err != nil {
+		return ClaimReply{}, fmt.Errorf("claim of pool %q in shard %d: %w", o.pool.name, o.shard, timedOut(ctx, err))
+	}
+	return reply, nil
+}
+
+// failed takes an error in. The waiters of the claim are told, since what it
+// did is unknown: repeated with the same client token, their fetches get what
+// it granted. It returns those that have gone and may have been granted
+// something.
+func (p *pump) failed(o *outlet, waiters []*waiter, err error) (unclaimed []*waiter) {
+	if o.err == nil {
+		p.log.Warn("claims fail; fetches are told to come again", zap.String("pool", o.pool.name), zap.Int("shard", o.shard), zap.Error(err))
+	}
+	now := time.Now()
+	o.err = err
+	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
+	// Jittered by half: dispatchers must not come back in step.
+	o.retryAt = now.Add(o.backoff/2 + time.Duration(p.rand()*float64(o.backoff/2)))
+	o.until, o.rung, o.limit = now, false, 1
+	o.flight = false
+	o.pool.flights--
+	pools := map[*pool]struct{}{o.pool: {}}
+	for _, w := range waiters {
+		w.setBusy(false)
+		for _, pl := range w.places {
+			pools[pl.pool] = struct{}{}
+		}
+		if !p.finish(w, outcome{err: err}) {
+			unclaimed = append(unclaimed, w)
+		}
+	}
+	for w := range o.awaiting {
+		if w.seq <= o.mark {
+			w.err = err
+			p.answered(w, o)
+		}
+	}
+	for ps := range pools {
+		p.step(ps)
+	}
+	return unclaimed
+}
+
+// landed takes a reply in: it answers those who were given something, notes
+// when to ask next, and lets the others go on. It returns the waiters that have
+// gone and were given something.
+func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time.Time, granted int) (unclaimed []*waiter) {
+	if o.err != nil {
+		p.log.Info("claims succeed again", zap.String("pool", o.pool.name), zap.Int("shard", o.shard))
+	}
+	o.flight = false
+	o.pool.flights--
+	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
+
+	pools := map[*pool]struct{}{o.pool: {}}
+	var left []*waiter
+	for i, w := range waiters {
+		w.setBusy(false)
+		for _, pl := range w.places {
+			pools[pl.pool] = struct{}{}
+		}
+		switch {
+		case len(reply.Grants[i]) > 0:
+			if !p.finish(w, outcome{grants: reply.Grants[i], shard: o.shard, call: w.want.Call, claimed: began}) {
+				unclaimed = append(unclaimed, w)
+			}
+		case w.finished:
+		case reply.Used[i]:
+			p.finish(w, outcome{empty: EmptyTokenUsed})
+		case p.drained:
+			p.finish(w, p.drainingOutcome())
+		default:
+			left = append(left, w)
+		}
+	}
+	p.schedule(o, reply, len(waiters)-len(left), len(waiters))
+	p.goOn(o, reply, left, granted)
+	for ps := range pools {
+		p.step(ps)
+	}
+	return unclaimed
+}
+
+// schedule notes when the outlet is to be asked next, and for how many.
+func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
+	now := time.Now()
+	o.fallback = now.Add(p.nextFallback())
+	open := openAfter(reply)
+	switch {
+	case open:
+		o.until = now
+	case reply.Next.IsZero():
+		o.until, o.rung = now.Add(never), false
+	default:
+		o.until, o.rung = now.Add(reply.Next.Sub(reply.Now)), false
+	}
+	if o.limit = max(served, 1); open && served == asked {
+		o.limit = min(2*served, MaxClaimTasks)
+	}
+	if o.stalled++; served > 0 || !open || !o.plain {
+		o.stalled = 0
+	}
+	if o.stalled > stallsAllowed {
+		o.retryAt = now.Add(min(firstBackoff<<min(o.stalled-stallsAllowed-1, 10), longestBackoff))
+	}
+	if !o.hinted.IsZero() {
+		o.opensAt(o.hinted, now)
+		o.hinted = time.Time{}
+	}
+	if open {
+		return
+	}
+	// There is nothing for anyone that came before the claim began, whatever
+	// it asks for.
+	for w := range o.awaiting {
+		if w.seq <= o.mark {
+			p.answered(w, o)
+		}
+	}
+	kept := o.looks[:0]
+	for _, w := range o.looks {
+		if w.finished {
+			continue
+		}
+		if _, awaits := w.awaits[o]; awaits {
+			kept = append(kept, w)
+			continue
+		}
+		delete(w.looks, o)
+	}
+	clear(o.looks[len(kept):])
+	o.looks = kept
+}
+
+// openAfter reports whether the reply leaves something to be had now.
+func openAfter(reply ClaimReply) bool {
+	return reply.More || !reply.Next.IsZero() && !reply.Next.After(reply.Now)
+}
+
+// goOn decides what becomes of waiters that a claim gave nothing.
+func (p *pump) goOn(o *outlet, reply ClaimReply, left []*waiter, granted int) {
+	for _, w := range left {
+		switch {
+		case w.finished:
+		case w.narrow() && reply.More && granted > 0:
+			o.look(w) // its turn did not come
+		case w.narrow():
+			p.answered(w, o)
+		case openAfter(reply) && !reply.More && granted < MaxClaimTasks:
+			// The store has something for anybody but this one.
+			p.finish(w, outcome{recheck: true})
+		case w.once && len(w.awaits) == 0:
+			p.finish(w, p.nothing(w))
+		}
+	}
+}
+
+// answered notes that an outlet has had nothing for a fetch that does not wait.
+func (p *pump) answered(w *waiter, o *outlet) {
+	if !w.once || w.finished {
+		return
+	}
+	delete(w.awaits, o)
+	delete(o.awaiting, w)
+	if len(w.awaits) == 0 && !w.busy {
+		p.finish(w, p.nothing(w))
+	}
+}
+
+// giveBack returns what a caller who has gone was granted.
+func (p *pump) giveBack(ctx context.Context, shard int, want Want) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	var err error
+	for try := range giveBackTries {
+		if try > 0 && !pause(ctx, p.jittered(firstBackoff<<try)) {
+			break
+		}
+		var n int
+		if n, err = p.store.GiveBack(ctx, shard, want.Collector, want.ClientToken, want.Call); err == nil {
+			if n > 0 {
+				p.observer.GaveBack(n)
+			}
+			return
+		}
+	}
+	p.log.Debug("tasks of a fetch that has gone could not be given back; their leases run out",
+		zap.String("collector", want.Collector), zap.Int("shard", shard), zap.Error(err))
+}
+
+// jittered is half of d to all of it.
+func (p *pump) jittered(d time.Duration) time.Duration {
+	return d/2 + time.Duration(p.rand()*float64(d/2))
+}
+
+// pause waits for d; false when ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

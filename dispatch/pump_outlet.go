@@ -1,0 +1,283 @@
+package dispatch
+
+import (
+	"container/list"
+	"time"
+)
+
+// never is further ahead than anything waits.
+const never = 10 * 365 * 24 * time.Hour
+
+// maxNarrowWants are claimed in one call: each may look at as many queues as
+// the call is allowed to.
+const maxNarrowWants = 8
+
+// pool holds the waiters of one pool. It exists while there are any, or a claim
+// for them is under way.
+type pool struct {
+	name    string
+	plain   *list.List // of *waiter that take anything of the pool, in order
+	narrow  *list.List // of *waiter that take only some sources or queues
+	busy    int        // of plain
+	outlets []*outlet  // by shard
+	first   int        // outlet that the next step begins with
+	flights int        // claims under way
+	timer   *time.Timer
+}
+
+// outlet is where the tasks of one pool come out of one shard.
+type outlet struct {
+	shard int
+	pool  *pool
+
+	// until is when something can be had next. In the past: it is open.
+	until time.Time
+	// fallback is when it is looked at in any case.
+	fallback time.Time
+	// rung: narrow waiters are to be asked since it opened last, or have been.
+	rung bool
+	wait WaitReason // of the last claim
+
+	flight bool      // a claim is under way
+	hinted time.Time // the earliest instant that a hint named meanwhile
+	mark   uint64    // the last waiter to come before the claim began
+	plain  bool      // the last claim was for plain waiters
+
+	limit   int           // of fetches in the next claim
+	stalled int           // claims in a row that moved nothing though there was work
+	backoff time.Duration // after errors
+	retryAt time.Time
+	err     error // of the last claim
+
+	looks    []*waiter // narrow, to be asked in this order
+	awaiting map[*waiter]struct{}
+}
+
+func (p *pump) newPool(name string) *pool {
+	ps := &pool{name: name, plain: list.New(), narrow: list.New()}
+	for shard := range max(p.store.Shards(), 1) {
+		ps.outlets = append(ps.outlets, &outlet{shard: shard, pool: ps, limit: 1, awaiting: make(map[*waiter]struct{})})
+	}
+	ps.timer = time.AfterFunc(never, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.step(ps)
+	})
+	p.pools[name] = ps
+	return ps
+}
+
+func (ps *pool) add(w *waiter, now time.Time) {
+	line := ps.plain
+	if w.narrow() {
+		line = ps.narrow
+	}
+	w.places = append(w.places, place{pool: ps, elem: line.PushBack(w)})
+	for _, o := range ps.outlets {
+		if w.once {
+			if w.awaits == nil {
+				w.awaits = make(map[*outlet]struct{})
+			}
+			w.awaits[o] = struct{}{}
+			o.awaiting[w] = struct{}{}
+		}
+		if w.narrow() && (w.once || !o.until.After(now)) {
+			o.look(w)
+		}
+	}
+}
+
+func (ps *pool) remove(w *waiter, elem *list.Element) {
+	if w.narrow() {
+		ps.narrow.Remove(elem)
+		return
+	}
+	ps.plain.Remove(elem)
+	if w.busy {
+		ps.busy--
+	}
+}
+
+// setBusy marks a waiter as offered, or not any more, in all its pools.
+func (w *waiter) setBusy(busy bool) {
+	w.busy = busy
+	if w.narrow() {
+		return
+	}
+	for _, pl := range w.places {
+		if busy {
+			pl.pool.busy++
+		} else {
+			pl.pool.busy--
+		}
+	}
+}
+
+// look has a narrow waiter asked.
+func (o *outlet) look(w *waiter) {
+	if w.looks == nil {
+		w.looks = make(map[*outlet]struct{})
+	}
+	if _, ok := w.looks[o]; !ok {
+		w.looks[o] = struct{}{}
+		o.looks = append(o.looks, w)
+	}
+}
+
+// hint notes that something can be had at an instant.
+func (o *outlet) hint(at, now time.Time) {
+	if o.flight {
+		if o.hinted.IsZero() || at.Before(o.hinted) {
+			o.hinted = at
+		}
+		return
+	}
+	o.opensAt(at, now)
+}
+
+func (o *outlet) opensAt(at, now time.Time) {
+	switch {
+	case at.Before(o.until):
+		o.until, o.rung = at, false
+	case !at.After(now):
+		o.rung = false
+	default:
+		// Open for others already; narrow waiters are to be asked then.
+		o.fallback = earlier(o.fallback, at)
+	}
+}
+
+// refresh lets time pass: the fallback opens the outlet, and an outlet that has
+// opened has its narrow waiters asked.
+func (o *outlet) refresh(now time.Time, fallback time.Duration) {
+	if !o.fallback.After(now) {
+		o.fallback = now.Add(fallback)
+		o.until, o.rung = earlier(o.until, now), false
+	}
+	if o.until.After(now) || o.rung {
+		return
+	}
+	o.rung = true
+	for e := o.pool.narrow.Front(); e != nil; e = e.Next() {
+		o.look(e.Value.(*waiter))
+	}
+}
+
+// asks reports whether plain waiters are to be offered.
+func (o *outlet) asks(now time.Time) bool {
+	return !o.until.After(now) || len(o.awaiting) > 0
+}
+
+// step begins the claims that are due in a pool, at most one for each outlet,
+// and sets the timer for the next.
+func (p *pump) step(ps *pool) {
+	if p.spawn == nil || p.drained {
+		return
+	}
+	if ps.plain.Len()+ps.narrow.Len() == 0 {
+		ps.timer.Stop()
+		if ps.flights == 0 && p.pools[ps.name] == ps {
+			delete(p.pools, ps.name)
+		}
+		return
+	}
+	now := time.Now()
+	ready := 0
+	for _, o := range ps.outlets {
+		if !o.flight && !now.Before(o.retryAt) {
+			o.refresh(now, p.nextFallback())
+			if o.asks(now) {
+				ready++
+			}
+		}
+	}
+	// Several open outlets share the waiters, so that none has to wait until
+	// another gives them back.
+	share := 1
+	if ready > 0 {
+		share = (ps.plain.Len() - ps.busy + ready - 1) / ready
+	}
+	wake := now.Add(never)
+	for i := range ps.outlets {
+		o := ps.outlets[(ps.first+i)%len(ps.outlets)]
+		if o.flight {
+			continue
+		}
+		if now.Before(o.retryAt) {
+			wake = earlier(wake, o.retryAt)
+			continue
+		}
+		if waiters := o.pick(now, share); len(waiters) > 0 {
+			p.launch(o, waiters)
+			continue
+		}
+		wake = earlier(wake, o.fallback)
+		if o.until.After(now) {
+			wake = earlier(wake, o.until)
+		}
+	}
+	ps.first = (ps.first + 1) % len(ps.outlets)
+	ps.timer.Reset(wake.Sub(now))
+}
+
+// nextFallback is jittered downwards, so that dispatchers do not ask in step.
+func (p *pump) nextFallback() time.Duration {
+	return p.fallback - time.Duration(p.rand()*float64(p.fallback/4))
+}
+
+// pick chooses whom the next claim is for: plain and narrow waiters in turns,
+// when there are both.
+func (o *outlet) pick(now time.Time, share int) []*waiter {
+	var plain []*waiter
+	if o.asks(now) {
+		plain = o.pickPlain(max(min(o.limit, share), 1))
+	}
+	if len(plain) > 0 && (!o.plain || len(o.looks) == 0) {
+		return plain
+	}
+	if narrow := o.pickNarrow(); len(narrow) > 0 {
+		return narrow
+	}
+	return plain
+}
+
+// pickPlain takes the first of the line whose wants fit in one claim. How many
+// follows what the last claim could serve: one new task among 10,000 waiters
+// is claimed by one want.
+func (o *outlet) pickPlain(limit int) []*waiter {
+	var picked []*waiter
+	tasks := 0
+	for e := o.pool.plain.Front(); e != nil && len(picked) < limit; e = e.Next() {
+		w := e.Value.(*waiter)
+		if w.busy {
+			continue
+		}
+		if tasks += w.want.Max; len(picked) > 0 && tasks > MaxClaimTasks {
+			break
+		}
+		picked = append(picked, w)
+	}
+	return picked
+}
+
+// pickNarrow takes the first that are to be asked here. Those that are offered
+// elsewhere keep their place.
+func (o *outlet) pickNarrow() []*waiter {
+	var picked []*waiter
+	kept := o.looks[:0]
+	tasks := 0
+	for _, w := range o.looks {
+		switch {
+		case w.finished:
+		case w.busy || len(picked) >= maxNarrowWants || len(picked) > 0 && tasks+w.want.Max > MaxClaimTasks:
+			kept = append(kept, w)
+		default:
+			tasks += w.want.Max
+			delete(w.looks, o)
+			picked = append(picked, w)
+		}
+	}
+	clear(o.looks[len(kept):])
+	o.looks = kept
+	return picked
+}

@@ -1,0 +1,307 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// queuePage is how many queues one look of an operator's call reads.
+const queuePage = 1000
+
+// Queue reads one queue; ErrQueueNotFound when it holds nothing and has no
+// gate.
+func (d *Dispatcher) Queue(ctx context.Context, name string) (*Queue, error) {
+	queue, err := d.store.Queue(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", name, err)
+	}
+	return queue, nil
+}
+
+// ListQueues lists the queues that exist, by their labels from the last
+// (com.example.www), from the first after after. suffix narrows to a name and
+// all names below it.
+func (d *Dispatcher) ListQueues(ctx context.Context, suffix, after string, limit int) (queues []*Queue, next string, err error) {
+	queues, err = d.store.ListQueues(ctx, suffix, after, limit)
+	if err != nil {
+		return nil, "", fmt.Errorf("list queues: %w", err)
+	}
+	if len(queues) == limit {
+		next = queues[len(queues)-1].Name
+	}
+	return queues, next, nil
+}
+
+// SetQueueRule sets the rule of a pattern, replacing an earlier one; grants
+// after it follow it, in every shard. Errors: ErrInvalid, and ErrQueueNotEmpty
+// for a mapping that would move hosts away from a queue that holds their tasks.
+// A rule that denies also ends the leases of the queues it matches.
+func (d *Dispatcher) SetQueueRule(ctx context.Context, rule QueueRule) (QueueRule, error) {
+	if err := rule.Validate(); err != nil {
+		return rule, err
+	}
+	rules, version, err := d.store.Rules(ctx)
+	if err != nil {
+		return rule, fmt.Errorf("read queue rules: %w", err)
+	}
+	if err := d.checkRule(ctx, newRuleBook(rules, version), rule); err != nil {
+		return rule, err
+	}
+	if rule.Time, err = d.store.Now(ctx); err != nil {
+		return rule, fmt.Errorf("read the store's clock: %w", err)
+	}
+	if _, err := d.store.SetRule(ctx, rule); err != nil {
+		return rule, fmt.Errorf("set queue rule %q: %w", rule.Pattern, err)
+	}
+	if err := d.rulesChanged(ctx); err != nil {
+		return rule, err
+	}
+	if rule.Settings.Deny {
+		return rule, d.endDenied(ctx)
+	}
+	return rule, nil
+}
+
+// DeleteQueueRule removes the rule of a pattern and returns it. Errors:
+// ErrRuleNotFound, ErrQueueNotEmpty.
+func (d *Dispatcher) DeleteQueueRule(ctx context.Context, pattern string) (QueueRule, error) {
+	rules, version, err := d.store.Rules(ctx)
+	if err != nil {
+		return QueueRule{}, fmt.Errorf("read queue rules: %w", err)
+	}
+	book := newRuleBook(rules, version)
+	rule, ok := book.byPattern[pattern]
+	if !ok {
+		return QueueRule{}, fmt.Errorf("pattern %q: %w", pattern, ErrRuleNotFound)
+	}
+	if rule.Queue != "" {
+		if err := d.checkMapping(ctx, book, QueueRule{Pattern: pattern}); err != nil {
+			return rule, err
+		}
+	}
+	if _, err := d.store.DeleteRule(ctx, pattern); err != nil {
+		return rule, fmt.Errorf("delete queue rule %q: %w", pattern, err)
+	}
+	return rule, d.rulesChanged(ctx)
+}
+
+// QueueRules lists rules by pattern, from the first after after.
+func (d *Dispatcher) QueueRules(ctx context.Context, after string, limit int) (rules []QueueRule, next string, err error) {
+	all, _, err := d.store.Rules(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("read queue rules: %w", err)
+	}
+	from, _ := slices.BinarySearchFunc(all, after, func(r QueueRule, after string) int {
+		if r.Pattern <= after {
+			return -1
+		}
+		return 1
+	})
+	rules = all[from:]
+	if len(rules) > limit {
+		rules = rules[:limit]
+		next = rules[limit-1].Pattern
+	}
+	return rules, next, nil
+}
+
+// BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).
+// The queue need not exist yet. Kind and Time of the gate are set here.
+func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Queue, error) {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	if !gate.Until.IsZero() && !gate.Until.After(now) {
+		return nil, Invalid("until", gate.Until.Format(time.RFC3339Nano), "must be in the future")
+	}
+	gate.Kind, gate.Time = GateBlocked, now
+	if err := d.store.BlockQueue(ctx, name, gate); err != nil {
+		return nil, fmt.Errorf("block queue %q: %w", name, err)
+	}
+	return d.Queue(ctx, name)
+}
+
+// UnblockQueue lifts an operator's block, and with automatic the one that
+// failures of the host caused. What it returns is the queue as it was left, nil
+// when nothing was left of it.
+func (d *Dispatcher) UnblockQueue(ctx context.Context, name string, automatic bool) (*Queue, error) {
+	if err := d.store.UnblockQueue(ctx, name, automatic); err != nil {
+		return nil, fmt.Errorf("unblock queue %q: %w", name, err)
+	}
+	queue, err := d.Queue(ctx, name)
+	if errors.Is(err, ErrQueueNotFound) {
+		return nil, nil
+	}
+	return queue, err
+}
+
+// Validate reports, as a [FieldError], the first setting out of its range.
+func (r *QueueRule) Validate() error {
+	s := r.Settings
+	switch {
+	case !validPattern(r.Pattern):
+		return Invalid("pattern", r.Pattern, fmt.Sprintf("must be a queue name, \"*.suffix\" or \"*\", of 1 to %d bytes in lower case", MaxQueueLength))
+	case s.MinDelay < 0 || s.MinDelay > MaxMinDelay:
+		return Invalid("min_delay", s.MinDelay, fmt.Sprintf("must be 0 to %v", MaxMinDelay))
+	case s.MaxInFlight < 1 || s.MaxInFlight > MaxInFlightLimit:
+		return Invalid("max_in_flight", s.MaxInFlight, fmt.Sprintf("must be 1 to %d", MaxInFlightLimit))
+	case !(s.DelayFactor >= 0 && s.DelayFactor <= MaxDelayFactor):
+		return Invalid("delay_factor", s.DelayFactor, fmt.Sprintf("must be 0 to %d", MaxDelayFactor))
+	case s.MaxDelay < 0 || s.MaxDelay > MaxMinDelay:
+		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be 1ms to %v", MaxMinDelay))
+	case s.MaxBlock < time.Second || s.MaxBlock > LongestMaxBlock:
+		return Invalid("max_block", s.MaxBlock, fmt.Sprintf("must be 1s to %v", LongestMaxBlock))
+	case r.Queue != "" && strings.Contains(r.Queue, "*"):
+		return Invalid("queue", r.Queue, "must be the name of one queue")
+	}
+	return nil
+}
+
+func validPattern(pattern string) bool {
+	if pattern == "*" {
+		return true
+	}
+	name := strings.TrimPrefix(pattern, "*.")
+	return name != "" && len(pattern) <= MaxQueueLength && !strings.Contains(name, "*") && name == strings.ToLower(name)
+}
+
+// checkRule refuses a rule that would contradict another one, or move hosts
+// away from tasks.
+func (d *Dispatcher) checkRule(ctx context.Context, book *ruleBook, rule QueueRule) error {
+	old, replaces := book.byPattern[rule.Pattern]
+	if !replaces && len(book.byPattern) >= MaxQueueRules {
+		return Invalid("rule", rule.Pattern, fmt.Sprintf("would be one more than the limit of %d rules", MaxQueueRules))
+	}
+	for _, other := range book.byPattern {
+		if other.Pattern != rule.Pattern && other.SettingsName() == rule.SettingsName() && other.Settings != rule.Settings {
+			return Invalid("queue", rule.Queue, fmt.Sprintf("has other settings by the rule %q: rules for one queue must agree", other.Pattern))
+		}
+	}
+	if old.Queue == rule.Queue {
+		return nil
+	}
+	return d.checkMapping(ctx, book, rule)
+}
+
+// checkMapping refuses a mapping by rule while a queue that it would take hosts
+// away from holds tasks.
+func (d *Dispatcher) checkMapping(ctx context.Context, book *ruleBook, rule QueueRule) error {
+	if old := book.byPattern[rule.Pattern]; old.Queue != "" {
+		return d.checkEmpty(ctx, old.Queue)
+	}
+	if !strings.HasPrefix(rule.Pattern, "*") {
+		return d.checkEmpty(ctx, rule.Pattern)
+	}
+	suffix := strings.TrimPrefix(strings.TrimPrefix(rule.Pattern, "*"), ".")
+	for after := ""; ; {
+		queues, next, err := d.ListQueues(ctx, suffix, after, queuePage)
+		if err != nil {
+			return err
+		}
+		for _, queue := range queues {
+			if queue.Name != rule.Queue && queue.Waiting+queue.Leased > 0 && book.matchedBy(queue.Name, rule.Pattern) {
+				return fmt.Errorf("queue %q holds %d tasks: %w", queue.Name, queue.Waiting+queue.Leased, ErrQueueNotEmpty)
+			}
+		}
+		if after = next; after == "" {
+			return nil
+		}
+	}
+}
+
+func (d *Dispatcher) checkEmpty(ctx context.Context, name string) error {
+	queue, err := d.store.Queue(ctx, name)
+	switch {
+	case errors.Is(err, ErrQueueNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("queue %q: %w", name, err)
+	case queue.Waiting+queue.Leased > 0:
+		return fmt.Errorf("queue %q holds %d tasks: %w", name, queue.Waiting+queue.Leased, ErrQueueNotEmpty)
+	}
+	return nil
+}
+
+// matchedBy reports whether pattern is the longest that would match host.
+func (b *ruleBook) matchedBy(host, pattern string) bool {
+	for _, name := range SettingsNames(host) {
+		if name == pattern {
+			return true
+		}
+		if _, ok := b.byPattern[name]; ok {
+			return false
+		}
+	}
+	return false
+}
+
+// rulesChanged brings every shard to the rules and tells every dispatcher.
+func (d *Dispatcher) rulesChanged(ctx context.Context) error {
+	d.catalog.dropRules()
+	if err := d.syncRules(ctx); err != nil {
+		return err
+	}
+	if err := d.store.Publish(ctx, Hint{Kind: HintRules}); err != nil {
+		return fmt.Errorf("tell of queue rules: %w", err)
+	}
+	return nil
+}
+
+// syncRules brings shards to the rules of shard 0, and queues that wait for a
+// gate without an end to where they now belong.
+func (d *Dispatcher) syncRules(ctx context.Context) error {
+	for shard := range d.store.Shards() {
+		for page := ""; ; {
+			next, err := d.store.SyncRules(ctx, shard, page, queuePage)
+			if err != nil {
+				return fmt.Errorf("bring shard %d to the queue rules: %w", shard, err)
+			}
+			if page = next; page == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// endDenied ends the leases of all queues that rules deny.
+func (d *Dispatcher) endDenied(ctx context.Context) error {
+	book, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return fmt.Errorf("read queue rules: %w", err)
+	}
+	for cursor := ""; ; {
+		leased, next, err := d.store.ListLeases(ctx, cursor, queuePage)
+		if err != nil {
+			return fmt.Errorf("list leases: %w", err)
+		}
+		now, err := d.store.Now(ctx)
+		if err != nil {
+			return fmt.Errorf("read the store's clock: %w", err)
+		}
+		var ends []Transition
+		for _, t := range leased {
+			if !book.denies(t.Queue) {
+				continue
+			}
+			spec, err := d.catalog.specOr(ctx, t)
+			if err != nil {
+				return err
+			}
+			ends = append(ends, d.policy.Revoke(t, spec, now))
+		}
+		if len(ends) > 0 {
+			if _, err := d.store.Apply(ctx, ends); err != nil {
+				return fmt.Errorf("end leases of denied queues: %w", err)
+			}
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}

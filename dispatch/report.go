@@ -1,0 +1,187 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MaxReports is the limit on reports of one call, and MaxDiscovered the one on
+// the discovered items of one report.
+const (
+	MaxReports    = 1000
+	MaxDiscovered = 1000
+)
+
+// settleTries bounds how often a settlement is computed anew because the record
+// was changed (canceled, triggered) between read and write.
+const settleTries = 5
+
+// Report settles leases by their holders' reports. The results are in the
+// order of the reports, and a stale report fails no other. For each report:
+// check the lease token, submit what was discovered, settle; so a crash between
+// repeats and never loses.
+//
+// The error is the whole call's: some reports may be settled; repeat all, and
+// those answer [ReportAlready].
+func (d *Dispatcher) Report(ctx context.Context, collector, session string, reports []Report) ([]ReportResult, error) {
+	results := make([]ReportResult, len(reports))
+	open := make([]int, 0, len(reports)) // indexes not answered yet
+	for i := range reports {
+		results[i].ID = reports[i].ID
+		if reports[i].Token.Collector != collector {
+			results[i].Code, results[i].Lost = ReportLeaseLost, LostMalformed
+			continue
+		}
+		open = append(open, i)
+	}
+	for range settleTries {
+		if len(open) == 0 {
+			return results, nil
+		}
+		var err error
+		if open, err = d.settle(ctx, reports, results, open); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("settle task %s: it was changed %d times in between: %w", reports[open[0]].ID, settleTries, ErrStoreUnavailable)
+}
+
+// settle tries to settle the reports at the open indexes, and returns those
+// whose record changed in between.
+func (d *Dispatcher) settle(ctx context.Context, reports []Report, results []ReportResult, open []int) ([]int, error) {
+	ids := make([]TaskID, len(open))
+	for n, i := range open {
+		ids[n] = reports[i].ID
+	}
+	tasks, err := d.batches.tasks(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read reported tasks: %w", err)
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	var transitions []Transition
+	var settling []int
+	for n, i := range open {
+		tr, ok, err := d.prepare(ctx, tasks[n], &reports[i], &results[i], now)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			transitions = append(transitions, tr)
+			settling = append(settling, i)
+		}
+	}
+	if len(transitions) == 0 {
+		return nil, nil
+	}
+	applied, err := d.batches.apply(ctx, transitions)
+	if err != nil {
+		return nil, fmt.Errorf("settle tasks: %w", err)
+	}
+	var again []int
+	for n, i := range settling {
+		if applied[n].Code == ApplyConflict {
+			again = append(again, i)
+			continue
+		}
+		d.answer(&results[i], &reports[i], transitions[n].Result, applied[n])
+	}
+	return again, nil
+}
+
+// prepare checks the token of a report, submits what it discovered and computes
+// the transition. It answers the report itself, and returns false, when there
+// is nothing to settle.
+func (d *Dispatcher) prepare(ctx context.Context, t *Task, r *Report, result *ReportResult, now time.Time) (Transition, bool, error) {
+	if !checkHolder(t, r.Token, result) {
+		return Transition{}, false, nil
+	}
+	spec, err := d.catalog.specOr(ctx, t)
+	if err != nil {
+		return Transition{}, false, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, err)
+	}
+	if s := r.Succeeded; s != nil && len(s.Discovered) > 0 && result.Discovered == nil {
+		result.Discovered, err = d.discover(ctx, t, s.Discovered)
+		if errors.Is(err, ErrStoreFull) {
+			result.Code, result.Discovered = ReportStoreFull, nil
+			result.State = StateLeased
+			result.RetryAfter = d.policy.jitter(MaxRetryAfter)
+			return Transition{}, false, nil
+		}
+		if err != nil {
+			return Transition{}, false, fmt.Errorf("submit what task %s discovered: %w", t.ID, err)
+		}
+	}
+	// The store names the collector of a standing lock; the token does it
+	// here, where the lock may have run out.
+	t.Lease.Token = r.Token
+	return d.policy.Report(t, spec, r, now), true, nil
+}
+
+// checkHolder answers a report whose token is not the task's current one (P3).
+func checkHolder(t *Task, token LeaseToken, result *ReportResult) bool {
+	digest := token.Digest()
+	switch {
+	case t == nil:
+		result.Code = ReportNotFound
+	case t.State == StateLeased && t.Lease != nil && t.Lease.Digest == digest:
+		return true
+	case t.LastLease == digest && (LostBy(t.Result) == LostReported || t.Result == ResultCanceled):
+		result.Code, result.Result, result.State, result.Due = ReportAlready, t.Result, t.State, dueOf(t)
+	case t.LastLease == digest:
+		result.Code, result.Lost = ReportLeaseLost, LostBy(t.Result)
+	case t.State == StateLeased:
+		result.Code, result.Lost = ReportLeaseLost, LostTaken
+	default:
+		result.Code, result.Lost = ReportLeaseLost, LostNotLeased
+	}
+	return false
+}
+
+func dueOf(t *Task) time.Time {
+	if t.State.Waiting() {
+		return t.Due
+	}
+	return time.Time{}
+}
+
+func (d *Dispatcher) answer(result *ReportResult, r *Report, how Result, applied ApplyResult) {
+	result.State, result.Due = applied.State, applied.Due
+	switch applied.Code {
+	case Applied:
+		result.Code, result.Result = ReportOK, how
+		d.slowed.note(r.Token.Collector, r.Failed == nil || r.Failed.Reason.Scope() != ScopeCollector)
+	case ApplyAlready:
+		if lost := LostBy(applied.Prior); lost != LostReported {
+			result.Code, result.Lost = ReportLeaseLost, lost
+			return
+		}
+		result.Code, result.Result = ReportAlready, applied.Prior
+	case ApplyNotFound:
+		result.Code = ReportNotFound
+	case ApplyLost, ApplyConflict:
+		result.Code, result.Lost = ReportLeaseLost, LostTaken
+	}
+}
+
+// SubmitDiscovered submits what a leased task leads to, ahead of its report.
+// ErrTaskNotFound and ErrLeaseLost are the call's own errors; what becomes of
+// an item is its result's.
+func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id TaskID, token LeaseToken, items []DiscoveredItem) ([]DiscoverResult, error) {
+	tasks, err := d.batches.tasks(ctx, []TaskID{id})
+	if err != nil {
+		return nil, fmt.Errorf("read task %s: %w", id, err)
+	}
+	var result ReportResult
+	if !checkHolder(tasks[0], token, &result) {
+		if result.Code == ReportNotFound {
+			return nil, fmt.Errorf("task %s: %w", id, ErrTaskNotFound)
+		}
+		return nil, fmt.Errorf("task %s: %w", id, ErrLeaseLost)
+	}
+	return d.discover(ctx, tasks[0], items)
+}

@@ -1,0 +1,216 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// CreateSource registers a source and makes its seeds. Errors: ErrInvalid,
+// ErrSourceExists.
+func (d *Dispatcher) CreateSource(ctx context.Context, id string, spec SourceSpec) (*SourceView, error) {
+	spec.FillDefaults()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	uid, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("make a uid: %w", err)
+	}
+	source := &Source{
+		ID: id, UID: uid.String(), Spec: spec, Version: 1, Canonical: CanonicalRules, Created: now, Updated: now,
+	}
+	if err := d.store.CreateSource(ctx, source); err != nil {
+		return nil, fmt.Errorf("create source %q: %w", id, err)
+	}
+	if err := d.applySource(ctx, source); err != nil {
+		return nil, err
+	}
+	return d.Source(ctx, id)
+}
+
+// Source reads a source and what is known of it, its last error included.
+// ErrSourceNotFound also for one that is being deleted.
+func (d *Dispatcher) Source(ctx context.Context, id string) (*SourceView, error) {
+	source, err := d.liveSource(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	views, err := d.views(ctx, []*Source{source}, true)
+	if err != nil {
+		return nil, err
+	}
+	return views[0], nil
+}
+
+func (d *Dispatcher) liveSource(ctx context.Context, id string) (*Source, error) {
+	source, err := d.store.Source(ctx, id)
+	if err == nil && source.Deleted {
+		err = ErrSourceNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("source %q: %w", id, err)
+	}
+	return source, nil
+}
+
+// ListSources lists sources by id from the first after after. A page may hold
+// fewer than limit, even none; next continues, the end is an empty next.
+func (d *Dispatcher) ListSources(ctx context.Context, q SourceQuery, after string, limit int) (views []*SourceView, next string, err error) {
+	sources, err := d.store.ListSources(ctx, q.Prefix, after, limit)
+	if err != nil {
+		return nil, "", fmt.Errorf("list sources: %w", err)
+	}
+	if len(sources) == limit {
+		next = sources[len(sources)-1].ID
+	}
+	var matching []*Source
+	for _, source := range sources {
+		if !source.Deleted && q.matches(source) {
+			matching = append(matching, source)
+		}
+	}
+	all, err := d.views(ctx, matching, false)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, view := range all {
+		if q.matchesHealth(view.Health) {
+			views = append(views, view)
+		}
+	}
+	return views, next, nil
+}
+
+// UpdateSource changes the spec of a source by change, if its version is
+// ifVersion or ifVersion is 0. It answers when every shard has the change.
+// Without a change the version stays. Errors: ErrInvalid, ErrSourceNotFound,
+// ErrEtagMismatch.
+func (d *Dispatcher) UpdateSource(ctx context.Context, id string, ifVersion int64, change func(*SourceSpec) error) (*SourceView, error) {
+	_, err := d.mutateSource(ctx, id, ifVersion, func(s *Source) error {
+		before := s.Spec
+		if err := change(&s.Spec); err != nil {
+			return err
+		}
+		s.Spec.FillDefaults()
+		if s.Spec.Scope != before.Scope {
+			return Invalid("scope", s.Spec.Scope, fmt.Sprintf("is fixed at creation to %q", before.Scope))
+		}
+		return s.Spec.Validate()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d.Source(ctx, id)
+}
+
+// DeleteSource ends a source: no more grants of its tasks at once, then all its
+// tasks CANCELED, of which the keeper does what is left of a large one. Holders
+// of leases are told by heartbeat. Deleting what is gone is ErrSourceNotFound.
+func (d *Dispatcher) DeleteSource(ctx context.Context, id string) error {
+	_, err := d.mutateSource(ctx, id, 0, func(s *Source) error {
+		s.Deleted = true
+		return nil
+	})
+	return err
+}
+
+// PauseSource holds grants of the source's tasks; pausing again replaces the
+// gate. Kind and Time of the gate are set here.
+func (d *Dispatcher) PauseSource(ctx context.Context, id string, gate Gate) (changed bool, err error) {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the store's clock: %w", err)
+	}
+	gate.Kind, gate.Time = GateSourcePaused, now
+	if !gate.Until.IsZero() && !gate.Until.After(now) {
+		return false, Invalid("until", gate.Until, "must be in the future")
+	}
+	return d.mutateSource(ctx, id, 0, func(s *Source) error {
+		s.Paused = &gate
+		return nil
+	})
+}
+
+// ResumeSource lets grants go on.
+func (d *Dispatcher) ResumeSource(ctx context.Context, id string) (changed bool, err error) {
+	return d.mutateSource(ctx, id, 0, func(s *Source) error {
+		s.Paused = nil
+		return nil
+	})
+}
+
+// mutateTries bounds how often a change of a source is made anew because
+// somebody else changed it in between.
+const mutateTries = 5
+
+// mutateSource reads, changes, keeps and applies a source. It reports whether
+// anything changed.
+func (d *Dispatcher) mutateSource(ctx context.Context, id string, ifVersion int64, change func(*Source) error) (bool, error) {
+	for range mutateTries {
+		before, err := d.liveSource(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		if ifVersion != 0 && before.Version != ifVersion {
+			return false, fmt.Errorf("source %q has version %d, not %d: %w", id, before.Version, ifVersion, ErrEtagMismatch)
+		}
+		after := *before
+		if err := change(&after); err != nil {
+			return false, err
+		}
+		if reflect.DeepEqual(*before, after) {
+			return false, nil
+		}
+		if after.Updated, err = d.store.Now(ctx); err != nil {
+			return false, fmt.Errorf("read the store's clock: %w", err)
+		}
+		after.Version++
+		err = d.store.UpdateSource(ctx, &after, before.Version)
+		if errors.Is(err, ErrEtagMismatch) && ifVersion == 0 {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("update source %q: %w", id, err)
+		}
+		return true, d.applySource(ctx, &after)
+	}
+	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, mutateTries, ErrEtagMismatch)
+}
+
+// TriggerSource makes the source's seeds due now, canceled ones excepted; a
+// leased one is due again once after it settles. With revisit that begins a
+// pass. It reports whether there was a seed to trigger.
+func (d *Dispatcher) TriggerSource(ctx context.Context, id string, revisit bool) (changed bool, err error) {
+	source, err := d.liveSource(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the store's clock: %w", err)
+	}
+	err = d.submitSeeds(ctx, source, func(t *Task, item *Submission) bool {
+		if t != nil && t.State == StateCanceled {
+			return false
+		}
+		item.IfExists, item.Due, item.FirstDue = IfExistsAgain, now, now
+		if t != nil && !t.FirstDue.IsZero() {
+			item.FirstDue = t.FirstDue
+		}
+		if item.Run = (time.Time{}); revisit {
+			item.Run = now
+		}
+		changed = true
+		return true
+	})
+	return changed, err
+}

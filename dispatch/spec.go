@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+)
+
+// FillDefaults sets what was left out. It changes nothing that was set.
+func (s *SourceSpec) FillDefaults() {
+	setDefault(&s.Pool, DefaultPool)
+	setDefault(&s.LeaseDuration, DefaultLeaseDuration)
+	setDefault(&s.MaxHold, max(DefaultMaxHold, s.LeaseDuration))
+	setDefault(&s.Remember, DefaultRemember)
+	setDefault(&s.Retry.MaxAttempts, DefaultMaxAttempts)
+	setDefault(&s.Retry.MaxExpirations, DefaultMaxExpired)
+	setDefault(&s.Retry.MaxThrottled, DefaultMaxThrottle)
+	setDefault(&s.Retry.MinBackoff, DefaultMinBackoff)
+	setDefault(&s.Retry.MaxBackoff, max(DefaultMaxBackoff, s.Retry.MinBackoff))
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports, as a [FieldError], the first part of a spec with defaults
+// filled in that means nothing: a cron line or an expression that does not
+// parse, seeds that are the same task, bounds that contradict each other. Sizes
+// and forms of plain fields are for the transport to check.
+func (s *SourceSpec) Validate() error {
+	if err := s.Schedule.Validate(); err != nil {
+		return err
+	}
+	if _, err := newFollower(s); err != nil {
+		return err
+	}
+	switch {
+	case s.LeaseDuration < MinLeaseDuration || s.LeaseDuration > MaxLeaseDuration:
+		return Invalid("lease_duration", s.LeaseDuration, fmt.Sprintf("must be %v to %v", MinLeaseDuration, MaxLeaseDuration))
+	case s.MaxHold < s.LeaseDuration || s.MaxHold > MaxHold:
+		return Invalid("max_hold", s.MaxHold, fmt.Sprintf("must be lease_duration (%v) to %v", s.LeaseDuration, MaxHold))
+	case s.Retry.MaxBackoff < s.Retry.MinBackoff:
+		return Invalid("retry.max_backoff", s.Retry.MaxBackoff, fmt.Sprintf("must be at least retry.min_backoff (%v)", s.Retry.MinBackoff))
+	case s.Priority < 0 || s.Priority > MaxPriority:
+		return Invalid("priority", s.Priority, fmt.Sprintf("must be 0 to %d", MaxPriority))
+	case len(s.Seeds) > MaxSeeds:
+		return Invalid("seeds", len(s.Seeds), fmt.Sprintf("must be at most %d", MaxSeeds))
+	}
+	return s.validateSeeds()
+}
+
+func (s *SourceSpec) validateSeeds() error {
+	type name struct{ queue, key string }
+	seen := make(map[name]int, len(s.Seeds))
+	for i, seed := range s.Seeds {
+		field := fmt.Sprintf("seeds[%d]", i)
+		target, err := resolveTarget(CanonicalRules, seed.URL, seed.Key, seed.Queue, nil)
+		if err != nil {
+			return prefixField(field, err)
+		}
+		n := name{target.queue, target.key}
+		if j, dup := seen[n]; dup {
+			return Invalid(field, seed.URL, fmt.Sprintf("is the same task as seeds[%d]", j))
+		}
+		seen[n] = i
+	}
+	return nil
+}
+
+// target is what a URL, or a key and queue in its place, stands for.
+type target struct{ canonical, key, queue string }
+
+// resolveTarget finds key and queue of what was submitted. Without a rule book
+// the queue is the host's.
+func resolveTarget(rules int, rawURL, key, queue string, book *ruleBook) (target, error) {
+	t := target{key: key, queue: queue}
+	if rawURL == "" {
+		if key == "" || queue == "" {
+			return t, Invalid("url", rawURL, "must be set, unless key and queue are")
+		}
+		return t, nil
+	}
+	canonical, err := Canonicalize(rules, rawURL)
+	if err != nil {
+		return t, err
+	}
+	t.canonical = canonical
+	if t.key == "" {
+		if t.key = canonical; len(t.key) > MaxURLLength {
+			return t, Invalid("url", rawURL, fmt.Sprintf("is %d bytes long in canonical form; the limit is %d", len(t.key), MaxURLLength))
+		}
+	}
+	if t.queue == "" {
+		host, err := HostQueue(rawURL)
+		if err != nil {
+			return t, err
+		}
+		if t.queue = host; book != nil {
+			t.queue = book.queueOf(host)
+		}
+	}
+	return t, nil
+}
+
+// prefixField puts the path of the enclosing field before a [FieldError]'s.
+func prefixField(prefix string, err error) error {
+	var field *FieldError
+	if errors.As(err, &field) {
+		return &FieldError{Field: prefix + "." + field.Field, Value: field.Value, Limit: field.Limit}
+	}
+	return fmt.Errorf("%s: %w", prefix, err)
+}

@@ -1,0 +1,208 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// staleTries bounds how often a submit is prepared anew because a source or the
+// queue rules changed under it.
+const staleTries = 5
+
+// SubmitTasks takes in tasks of producers. The results are in the order of the
+// tasks; one that cannot be taken has its error there and fails no other. The
+// error is the whole call's: some may be taken; repeat all, and those answer
+// SubmitExists.
+func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTaskResult, error) {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	results := make([]NewTaskResult, len(tasks))
+	err = d.submitAll(ctx, len(tasks), func(i int, book *ruleBook) (*Source, Submission, error) {
+		source, _, err := d.catalog.source(ctx, tasks[i].SourceID)
+		if err != nil || source.Deleted {
+			if err == nil || errors.Is(err, ErrSourceNotFound) {
+				results[i].Err = fmt.Errorf("source_id %q: %w", tasks[i].SourceID, ErrSourceNotFound)
+				return nil, Submission{}, nil
+			}
+			return nil, Submission{}, err
+		}
+		item, err := submissionOf(source, &tasks[i], book, now)
+		if err != nil {
+			results[i].Err = err
+			return nil, Submission{}, nil
+		}
+		return source, item, nil
+	}, func(i int, item *Submission, r SubmitResult) {
+		if r.Code == SubmitSourceDeleted {
+			results[i].Err = fmt.Errorf("source_id %q: %w", tasks[i].SourceID, ErrSourceNotFound)
+			return
+		}
+		results[i].ID, results[i].Code, results[i].State = item.ID, r.Code, r.State
+	})
+	return results, err
+}
+
+func submissionOf(source *Source, t *NewTask, book *ruleBook, now time.Time) (Submission, error) {
+	to, err := resolveTarget(source.Canonical, t.URL, t.Key, t.Queue, book)
+	if err != nil {
+		return Submission{}, err
+	}
+	if book.denies(to.queue) {
+		return Submission{}, fmt.Errorf("queue %q: %w", to.queue, ErrQueueDenied)
+	}
+	due := t.Due
+	if due.Before(now) {
+		due = now
+	}
+	return Submission{
+		ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
+		SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: t.URL, Key: to.key, Kind: t.Kind,
+		Priority: t.Priority, Due: due, Metadata: t.Metadata, Payload: t.Payload,
+		IfExists: t.IfExists, RevisitAfter: source.Spec.RevisitAfter,
+	}, nil
+}
+
+// discover submits what the page of task t leads to, by its source's follow
+// rule. Depth is the parent's plus one; run and metadata are inherited.
+func (d *Dispatcher) discover(ctx context.Context, t *Task, items []DiscoveredItem) ([]DiscoverResult, error) {
+	results := make([]DiscoverResult, len(items))
+	refuse := func(i int, code DiscoverCode, why string) (*Source, Submission, error) {
+		results[i] = DiscoverResult{Code: code, Message: why}
+		return nil, Submission{}, nil
+	}
+	err := d.submitAll(ctx, len(items), func(i int, book *ruleBook) (*Source, Submission, error) {
+		source, follow, err := d.catalog.source(ctx, t.SourceID)
+		if errors.Is(err, ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != t.SourceUID) {
+			return refuse(i, DiscoverFiltered, "the source is deleted")
+		}
+		if err != nil {
+			return nil, Submission{}, err
+		}
+		item := &items[i]
+		to, err := resolveTarget(source.Canonical, item.URL, item.Key, item.Queue, book)
+		if err != nil {
+			return refuse(i, DiscoverInvalid, err.Error())
+		}
+		if why := follow.refuses(to.canonical, t.Depth+1); why != "" {
+			return refuse(i, DiscoverFiltered, why)
+		}
+		if book.denies(to.queue) {
+			return refuse(i, DiscoverFiltered, fmt.Sprintf("queue %q is denied", to.queue))
+		}
+		metadata := t.Metadata
+		if len(item.Metadata) > 0 {
+			metadata = maps.Clone(item.Metadata)
+			for k, v := range t.Metadata {
+				if _, own := metadata[k]; !own {
+					metadata[k] = v
+				}
+			}
+			if n := mapBytes(metadata); n > MaxMetadataLength {
+				return refuse(i, DiscoverInvalid, fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, MaxMetadataLength))
+			}
+		}
+		return source, Submission{
+			ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
+			SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: item.URL, Key: to.key, Kind: item.Kind,
+			Depth: t.Depth + 1, Run: t.Run, Priority: item.Priority, Metadata: metadata, Payload: item.Payload,
+			RevisitAfter: source.Spec.RevisitAfter,
+		}, nil
+	}, func(i int, item *Submission, r SubmitResult) {
+		switch r.Code {
+		case SubmitCreated:
+			results[i] = DiscoverResult{Code: DiscoverCreated, ID: item.ID}
+		case SubmitRevisit:
+			results[i] = DiscoverResult{Code: DiscoverRevisit, ID: item.ID}
+		case SubmitLimited:
+			results[i] = DiscoverResult{Code: DiscoverLimited, Message: "the source has max_outstanding tasks in the shard"}
+		case SubmitSourceDeleted:
+			results[i] = DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
+		case SubmitExists, SubmitStaleSource, SubmitStaleRules:
+			results[i] = DiscoverResult{Code: DiscoverExists, ID: item.ID}
+		}
+	})
+	return results, err
+}
+
+func mapBytes(m map[string]string) int {
+	n := 0
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// submitAll submits n items: prepare makes each from what the catalog knows (a
+// nil source leaves the item out), done has its answer. Items that the store
+// refuses as prepared from stale knowledge are prepared again from fresh.
+func (d *Dispatcher) submitAll(ctx context.Context, n int,
+	prepare func(i int, book *ruleBook) (*Source, Submission, error),
+	done func(i int, item *Submission, r SubmitResult),
+) error {
+	open := make([]int, n)
+	for i := range open {
+		open[i] = i
+	}
+	for range staleTries {
+		if len(open) == 0 {
+			return nil
+		}
+		book, err := d.catalog.ruleBook(ctx)
+		if err != nil {
+			return fmt.Errorf("read queue rules: %w", err)
+		}
+		var items []Submission
+		var from []int
+		var gates []SourceGate
+		known := make(map[string]bool)
+		for _, i := range open {
+			source, item, err := prepare(i, book)
+			if err != nil {
+				return err
+			}
+			if source == nil {
+				continue
+			}
+			if !known[source.UID] {
+				known[source.UID] = true
+				gates = append(gates, source.Gate())
+			}
+			items, from = append(items, item), append(from, i)
+		}
+		if open, err = d.submitOnce(ctx, book.version, gates, items, from, done); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("submit: sources or queue rules changed %d times in between: %w", staleTries, ErrStoreUnavailable)
+}
+
+// submitOnce returns the indexes of the items to prepare again.
+func (d *Dispatcher) submitOnce(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission, from []int,
+	done func(i int, item *Submission, r SubmitResult),
+) ([]int, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	answers, err := d.batches.submit(ctx, rulesVersion, gates, items)
+	if err != nil {
+		return nil, fmt.Errorf("submit tasks: %w", err)
+	}
+	var again []int
+	for n, answer := range answers {
+		switch answer.Code {
+		case SubmitStaleSource, SubmitStaleRules:
+			again = append(again, from[n])
+		case SubmitCreated, SubmitExists, SubmitRevisit, SubmitLimited, SubmitSourceDeleted:
+			done(from[n], &items[n], answer)
+		}
+	}
+	if len(again) > 0 {
+		d.catalog.dropAll()
+	}
+	return again, nil
+}
