@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/google/uuid"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/grpc"
+)
+
+// chain is every interceptor, the outermost first. The order, and why:
+//
+//  1. metrics count every call with the code that its caller sees, refused ones
+//     included.
+//  2. logging likewise, and with what statuses notes of a fault.
+//  3. statuses turn each error below into a status with its details, at one
+//     place. What they do not know is a fault of ours: they hand its text to
+//     logging, which logs it once, and the caller gets an id.
+//  4. limits refuse what is in no policy, and shed load, before any work.
+//  5. drains end streams that are only watched when the server is to stop.
+//  6. recovery is last, so that a panic of a handler is an error to all of the
+//     above, and none of them is skipped.
+func (s *Server) chain() []grpc.ServerOption {
+	logger, options := callLogger(s.log, s.cfg.LogBurst), callLogOptions(s.cfg.LogCalls)
+	onPanic := recovery.WithRecoveryHandlerContext(recovered)
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(
+			s.metrics.calls.UnaryServerInterceptor(),
+			logging.UnaryServerInterceptor(logger, options...),
+			unaryStatuses,
+			s.limits.unary,
+			recovery.UnaryServerInterceptor(onPanic),
+		),
+		grpc.ChainStreamInterceptor(
+			s.metrics.calls.StreamServerInterceptor(),
+			logging.StreamServerInterceptor(logger, options...),
+			streamStatuses,
+			s.limits.stream,
+			s.drains,
+			recovery.StreamServerInterceptor(onPanic),
+		),
+	}
+}
+
+// panicError is a panic of a handler with the stack it left.
+type panicError struct {
+	value any
+	stack string
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+func recovered(_ context.Context, value any) error {
+	return &panicError{value: value, stack: string(debug.Stack())}
+}
+
+func unaryStatuses(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	resp, err := handler(ctx, req)
+	if err != nil {
+		return nil, told(ctx, err)
+	}
+	return resp, nil
+}
+
+func streamStatuses(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if err := handler(srv, stream); err != nil {
+		return told(stream.Context(), err)
+	}
+	return nil
+}
+
+// told is err as its caller is told of it. What is unknown becomes part of the
+// line that logging writes when the call ends.
+func told(ctx context.Context, err error) error {
+	errorID := uuid.NewString()
+	st, known := statusOf(ctx, err, errorID)
+	if !known {
+		fields := logging.Fields{"error_id", errorID, "cause", err.Error()}
+		if p, ok := err.(*panicError); ok { //nolint:errorlint // recovery is the next interceptor and wraps nothing
+			fields = append(fields, "stack", p.stack)
+		}
+		logging.AddFields(ctx, fields)
+	}
+	return st.Err()
+}
+
+// drains ends streams that hold nothing (health watches, reflection) when the
+// server drains, which would else wait for their clients to leave.
+func (s *Server) drains(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if s.limits.policies[info.FullMethod] != classProbe {
+		return handler(srv, stream)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- handler(srv, stream) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-s.draining:
+		// The handler's stream ends with this return, and with it the handler.
+		return errStopping()
+	}
+}

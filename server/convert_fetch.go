@@ -1,0 +1,70 @@
+package server
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func fromFetch(req *pb.FetchTaskRequest) dispatch.FetchRequest {
+	out := dispatch.FetchRequest{
+		Collector: req.GetCollectorId(), Session: req.GetSession(), ClientToken: req.GetClientToken(),
+		Pools: req.GetPools(), Sources: req.GetSources(), Queues: req.GetQueues(),
+		MaxTasks: int(req.GetMaxTasks()), MaxBytes: int(req.GetMaxBytes()),
+		Wait: durationOr(req.GetWait(), dispatch.DefaultWait), Lease: req.GetLeaseDuration().AsDuration(),
+	}
+	if out.MaxTasks == 0 {
+		out.MaxTasks = 1
+	}
+	if out.MaxBytes == 0 {
+		out.MaxBytes = dispatch.MaxFetchBytes
+	}
+	return out
+}
+
+// toFetch converts what a fetch was given. before is the time from receipt of
+// the request to the begin of the fetch, with which the reports it carried were
+// settled.
+func toFetch(r *dispatch.FetchResult, before time.Duration, results []*pb.ReportResult) *pb.FetchTaskResponse {
+	out := &pb.FetchTaskResponse{
+		Waited: durationpb.New(before + r.Waited), EmptyReason: toEmptyReason(r.Empty),
+		RetryAfter: toDuration(r.RetryAfter), ReportResults: results,
+	}
+	for i := range r.Tasks {
+		out.LeasedTasks = append(out.LeasedTasks, toLeasedTask(&r.Tasks[i]))
+	}
+	return out
+}
+
+func toLeasedTask(g *dispatch.Grant) *pb.LeasedTask {
+	task := toTask(&g.Task)
+	task.State = pb.TaskState_TASK_STATE_LEASED
+	task.Cursor, task.Memo, task.Payload = g.Task.Cursor, g.Task.Memo, g.Task.Payload
+	return &pb.LeasedTask{
+		Task: task,
+		Lease: &pb.Lease{
+			TaskId: string(g.Task.ID), LeaseToken: g.Token.String(), Fence: int64(g.Token.Fence),
+			Duration: durationpb.New(g.Remaining),
+		},
+	}
+}
+
+func toEmptyReason(r dispatch.EmptyReason) pb.EmptyReason {
+	switch r {
+	case dispatch.EmptyNoTasks:
+		return pb.EmptyReason_EMPTY_REASON_NO_TASKS
+	case dispatch.EmptyThrottled:
+		return pb.EmptyReason_EMPTY_REASON_THROTTLED
+	case dispatch.EmptyPaused:
+		return pb.EmptyReason_EMPTY_REASON_PAUSED
+	case dispatch.EmptyDraining:
+		return pb.EmptyReason_EMPTY_REASON_DRAINING
+	case dispatch.EmptyTokenUsed:
+		return pb.EmptyReason_EMPTY_REASON_TOKEN_USED
+	case dispatch.EmptyNone:
+	}
+	return pb.EmptyReason_EMPTY_REASON_UNSPECIFIED
+}

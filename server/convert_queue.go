@@ -1,0 +1,63 @@
+package server
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func toQueue(q *dispatch.Queue, now time.Time) *pb.Queue {
+	out := &pb.Queue{
+		Name: q.Name, Settings: toSettings(q.Settings), RulePattern: q.SettingsName, Leased: q.Leased, Waiting: q.Waiting,
+		Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
+	}
+	if q.NextGrant.After(now) {
+		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))
+	}
+	return out
+}
+
+func toSettings(s dispatch.QueueSettings) *pb.QueueSettings {
+	return &pb.QueueSettings{
+		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: int32(s.MaxInFlight), DelayFactor: s.DelayFactor,
+		MaxDelay: durationpb.New(longestDelay(s)), MaxBlock: durationpb.New(s.MaxBlock), Paused: s.Paused, Deny: s.Deny,
+	}
+}
+
+// longestDelay spells out the default of max_delay.
+func longestDelay(s dispatch.QueueSettings) time.Duration {
+	if s.MaxDelay == 0 {
+		return dispatch.MaxMinDelay
+	}
+	return s.MaxDelay
+}
+
+func toRule(r *dispatch.QueueRule) *pb.QueueRule {
+	s := r.Settings
+	inFlight := int32(s.MaxInFlight)
+	return &pb.QueueRule{
+		Pattern: r.Pattern, Queue: r.Queue,
+		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: &inFlight, DelayFactor: &s.DelayFactor,
+		MaxDelay: durationpb.New(longestDelay(s)), MaxBlock: durationpb.New(s.MaxBlock), Paused: &s.Paused, Deny: &s.Deny,
+		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time),
+	}
+}
+
+// fromRule fills what a rule leaves out with defaults: a rule holds whole.
+func fromRule(r *pb.QueueRule, by, reason string) dispatch.QueueRule {
+	return dispatch.QueueRule{
+		Pattern: r.GetPattern(), Queue: r.GetQueue(), By: by, Reason: reason,
+		Settings: dispatch.QueueSettings{
+			MinDelay:    durationOr(r.GetMinDelay(), dispatch.DefaultMinDelay),
+			MaxInFlight: int(or(r.MaxInFlight, dispatch.DefaultMaxInFlight)),
+			DelayFactor: r.GetDelayFactor(),
+			MaxDelay:    r.GetMaxDelay().AsDuration(),
+			MaxBlock:    durationOr(r.GetMaxBlock(), dispatch.DefaultMaxBlock),
+			Paused:      r.GetPaused(),
+			Deny:        r.GetDeny(),
+		},
+	}
+}

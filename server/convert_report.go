@@ -1,0 +1,160 @@
+package server
+
+import (
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// reports are TaskReports on their way through the domain. Discovered items
+// that cannot be tasks are left out there and answered here, in their places.
+type reports struct {
+	in      []dispatch.Report
+	refused []refusedItems // of each report
+}
+
+// refusedItems are discovered items that are invalid, by their index.
+type refusedItems map[int]string
+
+func fromReports(in []*pb.TaskReport) (reports, error) {
+	out := reports{in: make([]dispatch.Report, len(in)), refused: make([]refusedItems, len(in))}
+	for i, report := range in {
+		token, err := dispatch.ParseLeaseToken(report.GetLeaseToken())
+		if err != nil {
+			return reports{}, err
+		}
+		out.in[i] = dispatch.Report{ID: dispatch.TaskID(report.GetTaskId()), Token: token}
+		switch result := report.GetOutcome().GetResult().(type) {
+		case *pb.Outcome_Succeeded:
+			out.in[i].Succeeded, out.refused[i] = fromSucceeded(result.Succeeded)
+		case *pb.Outcome_Failed:
+			out.in[i].Failed = fromFailed(result.Failed)
+		case *pb.Outcome_Released:
+			out.in[i].Released = &dispatch.Released{Delay: result.Released.GetDelay().AsDuration()}
+		}
+	}
+	return out, nil
+}
+
+func fromSucceeded(s *pb.Succeeded) (*dispatch.Succeeded, refusedItems) {
+	items, refused := fromDiscovered(s.GetDiscovered())
+	out := &dispatch.Succeeded{
+		HTTPStatus: int(s.GetHttpStatus()), Bytes: s.GetBytes(), FetchDuration: s.GetFetchDuration().AsDuration(),
+		Changed: s.Changed, Memo: s.Memo, Discovered: items,
+	}
+	return out, refused
+}
+
+func fromFailed(f *pb.Failed) *dispatch.Failed {
+	reason := dispatch.FailureReason(f.GetReason())
+	if reason == 0 {
+		reason = dispatch.FailureReason(pb.FailureReason_FAILURE_REASON_OTHER)
+	}
+	return &dispatch.Failed{
+		Reason: reason, Message: f.GetMessage(), HTTPStatus: int(f.GetHttpStatus()),
+		RetryAfter: f.GetRetryAfter().AsDuration(), FetchDuration: f.GetFetchDuration().AsDuration(), Permanent: f.GetPermanent(),
+	}
+}
+
+// fromDiscovered converts the items that can be tasks, and says why the others
+// cannot.
+func fromDiscovered(in []*pb.DiscoveredItem) ([]dispatch.DiscoveredItem, refusedItems) {
+	out := make([]dispatch.DiscoveredItem, 0, len(in))
+	var refused refusedItems
+	for i, item := range in {
+		if err := validateItem(item); err != nil {
+			if refused == nil {
+				refused = make(refusedItems)
+			}
+			refused[i] = err.Error()
+			continue
+		}
+		out = append(out, dispatch.DiscoveredItem{
+			URL: item.GetUrl(), Key: item.GetKey(), Queue: item.GetQueue(), Kind: item.GetKind(),
+			Priority: int(or(item.Priority, dispatch.DefaultPriority)), Metadata: item.GetMetadata(), Payload: item.GetPayload(),
+		})
+	}
+	return out, refused
+}
+
+// toSummary puts the answers of the items that were taken between those of the
+// refused ones, and counts both.
+func toSummary(results []dispatch.DiscoverResult, refused refusedItems) *pb.DiscoverSummary {
+	total := len(results) + len(refused)
+	if total == 0 {
+		return nil
+	}
+	out := &pb.DiscoverSummary{Results: make([]*pb.DiscoverResult, 0, total)}
+	for i := range total {
+		if why, bad := refused[i]; bad {
+			out.Results = append(out.Results, &pb.DiscoverResult{Code: pb.DiscoverCode_DISCOVER_CODE_INVALID, Message: why})
+			out.Invalid++
+			continue
+		}
+		r := results[0]
+		results = results[1:]
+		out.Results = append(out.Results, &pb.DiscoverResult{Code: countCode(out, r.Code), TaskId: string(r.ID), Message: r.Message})
+	}
+	return out
+}
+
+// countCode converts the code of an item and counts it.
+func countCode(out *pb.DiscoverSummary, code dispatch.DiscoverCode) pb.DiscoverCode {
+	switch code {
+	case dispatch.DiscoverCreated:
+		out.Created++
+		return pb.DiscoverCode_DISCOVER_CODE_CREATED
+	case dispatch.DiscoverExists:
+		out.Existing++
+		return pb.DiscoverCode_DISCOVER_CODE_EXISTS
+	case dispatch.DiscoverRevisit:
+		out.Revisited++
+		return pb.DiscoverCode_DISCOVER_CODE_REVISIT
+	case dispatch.DiscoverFiltered:
+		out.Filtered++
+		return pb.DiscoverCode_DISCOVER_CODE_FILTERED
+	case dispatch.DiscoverLimited:
+		out.Limited++
+		return pb.DiscoverCode_DISCOVER_CODE_LIMITED
+	default:
+		out.Invalid++
+		return pb.DiscoverCode_DISCOVER_CODE_INVALID
+	}
+}
+
+// results answers the reports, in their order.
+func (r reports) results(out []dispatch.ReportResult) []*pb.ReportResult {
+	results := make([]*pb.ReportResult, len(out))
+	for i := range out {
+		results[i] = toReportResult(&out[i])
+		if out[i].Code == dispatch.ReportOK {
+			results[i].Discovered = toSummary(out[i].Discovered, r.refused[i])
+		}
+	}
+	return results
+}
+
+func toReportResult(r *dispatch.ReportResult) *pb.ReportResult {
+	out := &pb.ReportResult{TaskId: string(r.ID), DueTime: toTime(r.Due), RetryAfter: toDuration(r.RetryAfter)}
+	switch r.Code {
+	case dispatch.ReportOK:
+		out.Code = pb.ReportCode_REPORT_CODE_OK
+	case dispatch.ReportAlready:
+		out.Code = pb.ReportCode_REPORT_CODE_ALREADY_REPORTED
+	case dispatch.ReportLeaseLost:
+		out.Code, out.LostReason = pb.ReportCode_REPORT_CODE_LEASE_LOST, toLost(r.Lost)
+		return out
+	case dispatch.ReportNotFound:
+		out.Code = pb.ReportCode_REPORT_CODE_NOT_FOUND
+		return out
+	case dispatch.ReportStoreFull:
+		out.Code = pb.ReportCode_REPORT_CODE_STORE_FULL
+		if out.RetryAfter == nil {
+			out.RetryAfter = durationpb.New(retryFull)
+		}
+		return out
+	}
+	out.State, out.Result = toState(r.State), toResult(r.Result)
+	return out
+}

@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+// Methods are the full names of all methods that the server serves.
+func (s *Server) Methods() []string {
+	var out []string
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, method := range info.Methods {
+			out = append(out, "/"+service+"/"+method.Name)
+		}
+	}
+	return out
+}
+
+// Policies are the methods that have a policy.
+func Policies() map[string]bool {
+	out := make(map[string]bool)
+	for method := range methodPolicies() {
+		out[method] = true
+	}
+	return out
+}
+
+// Register serves one more service.
+func (s *Server) Register(desc *grpc.ServiceDesc, service any) { s.grpc.RegisterService(desc, service) }
+
+// StatusOf is what callers are told of err.
+func StatusOf(err error) *status.Status {
+	st, _ := statusOf(context.Background(), err, "an-id")
+	return st
+}
+
+// InTable reports whether the table of errors has err.
+func InTable(err error) bool { return kindOf(err) != nil }
+
+// HoldCalls counts calls at work as if n more were.
+func (s *Server) HoldCalls(n int64) { s.limits.working.Add(n) }

@@ -1,0 +1,308 @@
+package server_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/store/memstore"
+)
+
+// faults is a store of which a test can break single calls.
+type faults struct {
+	dispatch.Store
+
+	mu     sync.Mutex // guards broken
+	broken map[string]func() error
+}
+
+// breakCall makes a call run fault, until it is nil.
+func (f *faults) breakCall(call string, fault func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken[call] = fault
+}
+
+func (f *faults) fault(call string) error {
+	f.mu.Lock()
+	fault := f.broken[call]
+	f.mu.Unlock()
+	if fault == nil {
+		return nil
+	}
+	return fault()
+}
+
+func (f *faults) Ping(ctx context.Context) error {
+	if err := f.fault("Ping"); err != nil {
+		return err
+	}
+	return f.Store.Ping(ctx)
+}
+
+func (f *faults) Stats(ctx context.Context) (dispatch.StoreStats, error) {
+	if err := f.fault("Stats"); err != nil {
+		return dispatch.StoreStats{}, err
+	}
+	return f.Store.Stats(ctx)
+}
+
+func (f *faults) Submit(ctx context.Context, version int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
+	if err := f.fault("Submit"); err != nil {
+		return nil, err
+	}
+	return f.Store.Submit(ctx, version, gates, items)
+}
+
+func (f *faults) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+	if err := f.fault("BeginPolls"); err != nil {
+		return nil, err
+	}
+	return f.Store.BeginPolls(ctx, polls)
+}
+
+func (f *faults) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
+	if err := f.fault("ListLeases"); err != nil {
+		return nil, "", err
+	}
+	return f.Store.ListLeases(ctx, cursor, limit)
+}
+
+// bed is a server on a memory store, with clients connected to it.
+type bed struct {
+	store  *faults
+	server *server.Server
+	logs   *observer.ObservedLogs
+	conn   *grpc.ClientConn
+
+	dispatch pb.DispatchServiceClient
+	tasks    pb.TaskServiceClient
+	sources  pb.SourceServiceClient
+	queues   pb.QueueServiceClient
+	admin    pb.AdminServiceClient
+	health   grpc_health_v1.HealthClient
+
+	// stop begins the server's drain, and stopped has what Run returned.
+	stop    context.CancelFunc
+	stopped <-chan error
+}
+
+// newBed serves with cfg until the test ends.
+func newBed(t *testing.T, cfg server.Config) *bed {
+	t.Helper()
+	memory, err := memstore.New(memstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{store: &faults{Store: memory, broken: make(map[string]func() error)}}
+	core, logs := observer.New(zapcore.DebugLevel)
+	b.logs = logs
+	cfg.Metrics = server.NewMetrics()
+	d, err := dispatch.New(dispatch.Config{Store: b.store, ID: "d1", Observer: cfg.Metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.server, err = server.New(cfg, d, zap.New(core)); err != nil {
+		t.Fatal(err)
+	}
+	b.run(t, d)
+	return b
+}
+
+func (b *bed) run(t *testing.T, d *dispatch.Dispatcher) {
+	t.Helper()
+	// Order of the end: the server drains, then the dispatcher's loops stop,
+	// then the store closes.
+	background := context.WithoutCancel(t.Context())
+	loops, stopLoops := context.WithCancel(background)
+	serving, stop := context.WithCancel(background)
+	ran, stopped := make(chan error, 1), make(chan error, 1)
+	listener := bufconn.Listen(1 << 20)
+	go func() { ran <- d.Run(loops) }()
+	go func() { stopped <- b.server.RunOn(serving, listener, nil); close(stopped) }()
+	b.stop, b.stopped = stop, stopped
+	b.connect(t, func(context.Context, string) (net.Conn, error) { return listener.DialContext(background) })
+	t.Cleanup(func() {
+		if err := b.conn.Close(); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := <-stopped; err != nil {
+			t.Errorf("server: %v", err)
+		}
+		stopLoops()
+		if err := <-ran; err != nil {
+			t.Errorf("dispatcher: %v", err)
+		}
+		if err := b.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (b *bed) connect(t *testing.T, dial func(context.Context, string) (net.Conn, error)) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.conn = conn
+	b.dispatch, b.tasks = pb.NewDispatchServiceClient(conn), pb.NewTaskServiceClient(conn)
+	b.sources, b.queues = pb.NewSourceServiceClient(conn), pb.NewQueueServiceClient(conn)
+	b.admin, b.health = pb.NewAdminServiceClient(conn), grpc_health_v1.NewHealthClient(conn)
+}
+
+// source creates a source without seeds.
+func (b *bed) source(t *testing.T, id string) *pb.Source {
+	t.Helper()
+	resp, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: id}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetSource()
+}
+
+// free lets the tasks of all queues go out at once.
+func (b *bed) free(t *testing.T) {
+	t.Helper()
+	inFlight := int32(1000)
+	_, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{
+		Rule: &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(0), MaxInFlight: &inFlight},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// submit submits URLs to a source, and wants all of them created.
+func (b *bed) submit(t *testing.T, source string, urls ...string) []string {
+	t.Helper()
+	req := &pb.SubmitTasksRequest{}
+	for _, url := range urls {
+		req.Items = append(req.Items, &pb.SubmitItem{SourceId: source, Url: url})
+	}
+	resp, err := b.tasks.SubmitTasks(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i, r := range resp.GetResults() {
+		if r.GetCode() != pb.SubmitCode_SUBMIT_CODE_CREATED {
+			t.Fatalf("submit %s: %v", urls[i], r)
+		}
+		ids = append(ids, r.GetTaskId())
+	}
+	return ids
+}
+
+// fetch asks for up to n tasks as collector c1, without waiting.
+func (b *bed) fetch(t *testing.T, n int32) []*pb.LeasedTask {
+	t.Helper()
+	resp, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{
+		CollectorId: "c1", Session: "s1", MaxTasks: n, Wait: durationpb.New(0),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetLeasedTasks()
+}
+
+// leased sets up a source with one task under a lease.
+func (b *bed) leased(t *testing.T) *pb.LeasedTask {
+	t.Helper()
+	b.source(t, "news")
+	b.submit(t, "news", "https://example.com/a")
+	leased := b.fetch(t, 1)
+	if len(leased) != 1 {
+		t.Fatalf("fetched %d tasks, want 1", len(leased))
+	}
+	return leased[0]
+}
+
+// fault is what a status tells.
+type fault struct {
+	code       codes.Code
+	message    string
+	reason     string
+	domain     string
+	metadata   map[string]string
+	violations []*errdetails.BadRequest_FieldViolation
+	retry      time.Duration
+}
+
+func faultOf(t *testing.T, err error) fault {
+	t.Helper()
+	st, ok := status.FromError(err)
+	if !ok {
+		t.Fatalf("%v is no status", err)
+	}
+	f := fault{code: st.Code(), message: st.Message()}
+	for _, detail := range st.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			f.reason, f.domain, f.metadata = d.GetReason(), d.GetDomain(), d.GetMetadata()
+		case *errdetails.BadRequest:
+			f.violations = d.GetFieldViolations()
+		case *errdetails.RetryInfo:
+			f.retry = d.GetRetryDelay().AsDuration()
+		default:
+			t.Fatalf("detail %T", d)
+		}
+	}
+	return f
+}
+
+// wantFault fails the test unless err is told with this code and reason.
+func wantFault(t *testing.T, err error, code codes.Code, reason string) fault {
+	t.Helper()
+	f := faultOf(t, err)
+	if f.code != code || f.reason != reason {
+		t.Fatalf("got %v %s (%v), want %v %s", f.code, f.reason, err, code, reason)
+	}
+	if reason != "" && f.domain != "waggle" {
+		t.Errorf("domain is %q", f.domain)
+	}
+	if (code == codes.Unavailable || code == codes.ResourceExhausted) && f.retry <= 0 {
+		t.Errorf("%v %s has no RetryInfo", code, reason)
+	}
+	return f
+}
+
+// eventually waits for a condition that others bring about.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func withTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), d)
+}

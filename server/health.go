@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// healthLoop keeps the health of each service, and of the server as a whole, at
+// what the store's is.
+type healthLoop struct {
+	d        *dispatch.Dispatcher
+	server   *health.Server
+	services []string
+	interval time.Duration
+	log      *zap.Logger
+
+	mu      sync.Mutex // guards the rest
+	problem string     // why the server does not serve; empty when it does
+	stopped bool
+}
+
+func newHealthLoop(d *dispatch.Dispatcher, interval time.Duration, log *zap.Logger, services []string) *healthLoop {
+	h := &healthLoop{d: d, server: health.NewServer(), interval: interval, log: log, services: append([]string{""}, services...)}
+	h.set("the store was not reached yet")
+	return h
+}
+
+// run looks at the store each interval until ctx ends.
+func (h *healthLoop) run(ctx context.Context) {
+	ticker := time.NewTicker(h.interval)
+	defer ticker.Stop()
+	for {
+		h.look(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *healthLoop) look(ctx context.Context) {
+	pingCtx, cancel := context.WithTimeout(ctx, h.interval)
+	defer cancel()
+	err := h.d.Ping(pingCtx)
+	if ctx.Err() != nil {
+		return
+	}
+	serving := h.ready() == nil
+	switch {
+	case err != nil:
+		h.set(fmt.Sprintf("the store cannot be worked with: %v", err))
+		if serving {
+			h.log.Warn("not serving", zap.Error(err))
+		}
+	case !serving:
+		h.set("")
+		h.log.Info("serving")
+	}
+}
+
+// set makes problem known; empty is none.
+func (h *healthLoop) set(problem string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return
+	}
+	h.problem = problem
+	status := grpc_health_v1.HealthCheckResponse_SERVING
+	if problem != "" {
+		status = grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	}
+	for _, service := range h.services {
+		h.server.SetServingStatus(service, status)
+	}
+}
+
+// stop makes all services NOT_SERVING for good.
+func (h *healthLoop) stop() {
+	h.set("the dispatcher is about to stop")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+	h.server.Shutdown()
+}
+
+// ready is nil when the server serves, else why it does not.
+func (h *healthLoop) ready() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.problem != "" {
+		return errors.New(h.problem)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+)
+
+// newHTTP serves metrics and probes, and nothing else.
+func (s *Server) newHTTP() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	// The process lives: it is not to be killed, whatever the store does.
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	// It can be sent calls.
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.health.ready(); err != nil {
+			answer(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		answer(w, http.StatusOK, "ok")
+	})
+	errorLog, err := zap.NewStdLogAt(s.log, zap.WarnLevel)
+	if err != nil {
+		errorLog = zap.NewStdLog(s.log)
+	}
+	return &http.Server{
+		Handler: mux, ErrorLog: errorLog,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	// A client that has gone misses nothing that anyone could act on.
+	_, _ = io.WriteString(w, text+"\n")
+}

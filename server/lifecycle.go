@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// errStopping tells a caller that this dispatcher is about to stop.
+func errStopping() error { return dispatch.ErrDraining }
+
+// Run listens as the config says and serves until ctx ends; then it drains, and
+// returns nil when all calls have ended. The dispatcher must run for as long as
+// Run does: reports are taken to the last.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.Listen(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	grpcListener, httpListener := s.grpcListener, s.httpListener
+	s.mu.Unlock()
+	return s.RunOn(ctx, grpcListener, httpListener)
+}
+
+// RunOn is Run on listeners that the caller opened; httpListener may be nil. It
+// closes both.
+func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Listener) error {
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	ended := make(chan error, 3)
+	running := 2
+	go func() {
+		s.health.run(loops)
+		ended <- nil
+	}()
+	go func() { ended <- s.serveGRPC(grpcListener) }()
+	if httpListener != nil {
+		running++
+		go func() { ended <- s.serveHTTP(httpListener) }()
+	}
+	s.log.Info("listening", zap.Stringer("grpc", grpcListener.Addr()), zap.String("http", s.HTTPAddress()))
+
+	var failed error
+	select {
+	case <-ctx.Done():
+	case failed = <-ended:
+		running--
+	}
+	s.drain()
+	stopLoops()
+	err := s.http.Close()
+	for range running {
+		err = errors.Join(err, <-ended)
+	}
+	return errors.Join(failed, err)
+}
+
+func (s *Server) serveGRPC(listener net.Listener) error {
+	if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("server: serve gRPC: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) serveHTTP(listener net.Listener) error {
+	if err := s.http.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("server: serve HTTP: %w", err)
+	}
+	return nil
+}
+
+// drain ends the server in the order in which nothing is lost: new calls are
+// sent elsewhere, parked fetches are answered, streams are told to reconnect,
+// and reports are taken until no call is left or the time is up. Metrics and
+// probes are served until then.
+func (s *Server) drain() {
+	began := time.Now()
+	s.log.Info("draining", zap.Duration("timeout", s.cfg.DrainTimeout), zap.Int("parked_fetches", s.d.Parked()))
+	s.health.stop()
+	s.d.Drain()
+	close(s.draining)
+	graceful := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(graceful)
+	}()
+	timeout := time.NewTimer(s.cfg.DrainTimeout)
+	defer timeout.Stop()
+	select {
+	case <-graceful:
+	case <-timeout.C:
+		s.log.Warn("calls had not ended when the drain timeout was up; ending them", zap.Duration("timeout", s.cfg.DrainTimeout))
+		s.grpc.Stop()
+		<-graceful
+	}
+	s.log.Info("drained", zap.Duration("took", time.Since(began)))
+}

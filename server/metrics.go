@@ -1,0 +1,224 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Metrics are what /metrics shows: of the calls, of the dispatcher, of the
+// store. It is a [dispatch.Observer], for [dispatch.Config]. None of them is
+// labeled by source, queue, task or collector, so their number does not grow.
+type Metrics struct {
+	registry *prometheus.Registry
+	calls    *grpcprom.ServerMetrics
+
+	fetchWait *prometheus.HistogramVec
+	granted   prometheus.Counter
+	claims    *prometheus.CounterVec
+	claimTime prometheus.Histogram
+	gaveBack  prometheus.Counter
+	requeue   prometheus.Histogram
+	keeping   prometheus.Gauge
+}
+
+var _ dispatch.Observer = (*Metrics)(nil)
+
+// NewMetrics makes metrics in a registry of their own.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		calls: grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
+			grpcprom.WithHistogramBuckets([]float64{.001, .005, .02, .1, .5, 2, 10, 31}))),
+		fetchWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "waggle_fetch_wait_seconds",
+			Help:    "Time from the receipt of a FetchTask to its grant or empty answer, by whether it was granted something.",
+			Buckets: []float64{.001, .005, .02, .1, .5, 1, 5, 10, 30},
+		}, []string{"granted"}),
+		granted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "waggle_fetched_tasks_total", Help: "Tasks handed out by this dispatcher, replays included.",
+		}),
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "waggle_claims_total", Help: "Claims that this dispatcher made at the store, by result: granted, empty or failed.",
+		}, []string{"result"}),
+		claimTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "waggle_claim_seconds", Help: "Time that the store took for a claim.",
+			Buckets: prometheus.ExponentialBuckets(.0001, 4, 8),
+		}),
+		gaveBack: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "waggle_given_back_tasks_total", Help: "Tasks granted to callers who had gone, and given back at once.",
+		}),
+		requeue: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "waggle_requeue_lag_seconds", Help: "Time from the deadline of a lease that ran out to its end by this dispatcher's keeper.",
+			Buckets: []float64{.01, .05, .1, .25, .5, 1, 5, 30},
+		}),
+		keeping: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "waggle_keeper", Help: "1 while this dispatcher is the keeper of its group.",
+		}),
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.gaveBack, m.requeue, m.keeping,
+	)
+	return m
+}
+
+// Registry is where programs that embed the server add metrics of their own.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// Claimed counts one claim.
+func (m *Metrics) Claimed(_, granted int, took time.Duration, err error) {
+	result := "granted"
+	switch {
+	case err != nil:
+		result = "failed"
+	case granted == 0:
+		result = "empty"
+	}
+	m.claims.WithLabelValues(result).Inc()
+	m.claimTime.Observe(took.Seconds())
+}
+
+// GaveBack counts tasks that were given back at once.
+func (m *Metrics) GaveBack(tasks int) { m.gaveBack.Add(float64(tasks)) }
+
+// Requeued notes how late a lease that ran out was ended (P5).
+func (m *Metrics) Requeued(lag time.Duration) { m.requeue.Observe(lag.Seconds()) }
+
+// Keeping notes whether this dispatcher keeps.
+func (m *Metrics) Keeping(leads bool) { m.keeping.Set(oneIf(leads)) }
+
+func (m *Metrics) fetched(r *dispatch.FetchResult) {
+	label := "false"
+	if len(r.Tasks) > 0 {
+		label = "true"
+		m.granted.Add(float64(len(r.Tasks)))
+	}
+	m.fetchWait.WithLabelValues(label).Observe(r.Waited.Seconds())
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// overviewTimeout bounds how long a scrape waits for the store.
+const overviewTimeout = 2 * time.Second
+
+// gauge is one number of an overview.
+type gauge struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	label []string // values
+	value func(*dispatch.Overview) float64
+}
+
+// storeCollector shows the counts of the store and of the dispatcher, counted at
+// most once an interval however often it is scraped: O(shards) at the store.
+type storeCollector struct {
+	d        *dispatch.Dispatcher
+	interval time.Duration
+	gauges   []gauge
+	up       *prometheus.Desc
+	streams  *prometheus.Desc
+	open     func() int64
+
+	mu   sync.Mutex // guards the rest
+	last *dispatch.Overview
+	read time.Time
+}
+
+func newStoreCollector(d *dispatch.Dispatcher, interval time.Duration, streams func() int64) *storeCollector {
+	c := &storeCollector{
+		d: d, interval: interval, open: streams,
+		up:      prometheus.NewDesc("waggle_store_up", "1 when the store could be counted.", nil, nil),
+		streams: prometheus.NewDesc("waggle_heartbeat_streams", "Heartbeat streams open here.", nil, nil),
+	}
+	c.gauges = storeGauges()
+	return c
+}
+
+func storeGauges() []gauge {
+	tasks := prometheus.NewDesc("waggle_tasks", "Tasks by state, of all sources.", []string{"state"}, nil)
+	state := func(name string, value func(dispatch.StateCounts) int64) gauge {
+		return gauge{tasks, prometheus.GaugeValue, []string{name}, func(o *dispatch.Overview) float64 {
+			return float64(value(o.Store.Counts))
+		}}
+	}
+	one := func(name, help string, value func(*dispatch.Overview) float64) gauge {
+		return gauge{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, nil, value}
+	}
+	total := func(name, help string, value func(dispatch.StoreStats) int64) gauge {
+		return gauge{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, nil, func(o *dispatch.Overview) float64 {
+			return float64(value(o.Store))
+		}}
+	}
+	return []gauge{
+		state("scheduled", func(c dispatch.StateCounts) int64 { return c.Scheduled }),
+		state("ready", func(c dispatch.StateCounts) int64 { return c.Ready }),
+		state("leased", func(c dispatch.StateCounts) int64 { return c.Leased }),
+		state("done", func(c dispatch.StateCounts) int64 { return c.Done }),
+		state("dead", func(c dispatch.StateCounts) int64 { return c.Dead }),
+		state("canceled", func(c dispatch.StateCounts) int64 { return c.Canceled }),
+		one("waggle_queues", "Queues that hold tasks or have a gate.", func(o *dispatch.Overview) float64 { return float64(o.Store.Queues) }),
+		one("waggle_collectors", "Collectors heard from in the last 24 h.", func(o *dispatch.Overview) float64 { return float64(o.Store.Collectors) }),
+		one("waggle_overdue_lease_seconds", "How far the most overdue lease is past its deadline.",
+			func(o *dispatch.Overview) float64 { return o.Store.OldestOverdue.Seconds() }),
+		one("waggle_parked_fetches", "FetchTask calls parked here.", func(o *dispatch.Overview) float64 { return float64(o.Parked) }),
+		one("waggle_draining", "1 while this dispatcher is about to stop.", func(o *dispatch.Overview) float64 { return oneIf(o.Draining) }),
+		one("waggle_keeper_elected", "1 while some dispatcher of the group is the keeper.", func(o *dispatch.Overview) float64 { return oneIf(o.Keeper != "") }),
+		total("waggle_leases_granted_total", "Leases given since the store was made.", func(s dispatch.StoreStats) int64 { return s.Granted }),
+		total("waggle_leases_settled_total", "Leases that a report ended.", func(s dispatch.StoreStats) int64 { return s.Settled }),
+		total("waggle_leases_expired_total", "Leases that ran out.", func(s dispatch.StoreStats) int64 { return s.Expired }),
+		total("waggle_orphaned_tasks_total", "Tasks found ready while a lock still stood.", func(s dispatch.StoreStats) int64 { return s.Orphaned }),
+		total("waggle_dropped_entries_total", "Index entries found without their task.", func(s dispatch.StoreStats) int64 { return s.Dropped }),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.up
+	ch <- c.streams
+	for _, g := range c.gauges {
+		ch <- g.desc
+	}
+}
+
+// Collect implements [prometheus.Collector]. A store that is away leaves its
+// counts out, rather than showing old ones as if they were new.
+func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(c.streams, prometheus.GaugeValue, float64(c.open()))
+	o := c.overview()
+	ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, oneIf(o != nil))
+	if o == nil {
+		return
+	}
+	for _, g := range c.gauges {
+		ch <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(o), g.label...)
+	}
+}
+
+func (c *storeCollector) overview() *dispatch.Overview {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.read.IsZero() && time.Since(c.read) < c.interval {
+		return c.last
+	}
+	// A scrape has no context of its own to pass on.
+	ctx, cancel := context.WithTimeout(context.Background(), overviewTimeout) //nolint:forbidigo // prometheus.Collector takes none
+	defer cancel()
+	o, err := c.d.Overview(ctx)
+	if err != nil {
+		o = nil
+	}
+	c.last, c.read = o, time.Now()
+	return o
+}

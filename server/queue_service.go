@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// queueService is what operators call to steer politeness.
+type queueService struct {
+	pb.UnsafeQueueServiceServer
+
+	d *dispatch.Dispatcher
+}
+
+// GetQueue shows a queue.
+func (s *queueService) GetQueue(ctx context.Context, req *pb.GetQueueRequest) (*pb.GetQueueResponse, error) {
+	if err := validateQueueName("name", req.GetName()); err != nil {
+		return nil, err
+	}
+	queue, err := s.d.Queue(ctx, req.GetName())
+	if err != nil {
+		return nil, about(err, "queue", req.GetName())
+	}
+	out, err := s.convert(ctx, queue)
+	return &pb.GetQueueResponse{Queue: out}, err
+}
+
+// ListQueues lists queues by the labels of their names.
+func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest) (*pb.ListQueuesResponse, error) {
+	if err := validateListQueues(req); err != nil {
+		return nil, err
+	}
+	tokens, err := pagesOf("ListQueues", req)
+	if err != nil {
+		return nil, err
+	}
+	after, err := tokens.cursor(req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.d.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queues, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Queue, string, error) {
+		found, next, err := s.d.ListQueues(ctx, req.GetSuffix(), after, limit)
+		return each(found, func(q *dispatch.Queue) *pb.Queue { return toQueue(q, now) }), next, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListQueuesResponse{Queues: queues, NextPageToken: tokens.token(next)}, nil
+}
+
+// SetQueueRule sets the rule of a pattern.
+func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleRequest) (*pb.SetQueueRuleResponse, error) {
+	if err := validateSetQueueRule(req); err != nil {
+		return nil, err
+	}
+	rule, err := s.d.SetQueueRule(ctx, fromRule(req.GetRule(), byOrPeer(ctx, req.GetBy()), req.GetReason()))
+	if err != nil {
+		return nil, aboutRule(inside("rule", err), req.GetRule().GetPattern())
+	}
+	return &pb.SetQueueRuleResponse{Rule: toRule(&rule)}, nil
+}
+
+// ListQueueRules lists rules by pattern.
+func (s *queueService) ListQueueRules(ctx context.Context, req *pb.ListQueueRulesRequest) (*pb.ListQueueRulesResponse, error) {
+	if err := validatePage(req.GetPageSize()); err != nil {
+		return nil, err
+	}
+	tokens, err := pagesOf("ListQueueRules", req)
+	if err != nil {
+		return nil, err
+	}
+	after, err := tokens.cursor(req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	rules, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.QueueRule, string, error) {
+		found, next, err := s.d.QueueRules(ctx, after, limit)
+		return each(found, func(r dispatch.QueueRule) *pb.QueueRule { return toRule(&r) }), next, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListQueueRulesResponse{Rules: rules, NextPageToken: tokens.token(next)}, nil
+}
+
+// DeleteQueueRule removes the rule of a pattern.
+func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueRuleRequest) (*pb.DeleteQueueRuleResponse, error) {
+	if err := validatePattern(req); err != nil {
+		return nil, err
+	}
+	rule, err := s.d.DeleteQueueRule(ctx, req.GetPattern())
+	if err != nil {
+		return nil, aboutRule(err, req.GetPattern())
+	}
+	return &pb.DeleteQueueRuleResponse{Rule: toRule(&rule)}, nil
+}
+
+// BlockQueue holds grants of a queue.
+func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest) (*pb.BlockQueueResponse, error) {
+	if err := validateBlockQueue(req, time.Now()); err != nil {
+		return nil, err
+	}
+	queue, err := s.d.BlockQueue(ctx, req.GetName(), dispatch.Gate{
+		Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason(),
+	})
+	if err != nil {
+		return nil, about(err, "queue", req.GetName())
+	}
+	out, err := s.convert(ctx, queue)
+	return &pb.BlockQueueResponse{Queue: out}, err
+}
+
+// UnblockQueue opens a block.
+func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
+	if err := validateQueueName("name", req.GetName()); err != nil {
+		return nil, err
+	}
+	queue, err := s.d.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
+	if err != nil {
+		return nil, about(err, "queue", req.GetName())
+	}
+	if queue == nil {
+		// Nothing was left of it.
+		return &pb.UnblockQueueResponse{Queue: &pb.Queue{Name: req.GetName(), Slot: int32(dispatch.SlotOf(req.GetName()))}}, nil
+	}
+	out, err := s.convert(ctx, queue)
+	return &pb.UnblockQueueResponse{Queue: out}, err
+}
+
+func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.Queue, error) {
+	now, err := s.d.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return toQueue(queue, now), nil
+}
+
+// aboutRule names the rule, and in the words of the domain the queue that a
+// mapping would empty.
+func aboutRule(err error, pattern string) error {
+	if errors.Is(err, dispatch.ErrQueueNotEmpty) {
+		return about(err, "pattern", pattern, "detail", err.Error())
+	}
+	return about(err, "pattern", pattern)
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// Server serves one [dispatch.Dispatcher] over gRPC. It is made by [New] and run
+// once, by [Server.Run] or [Server.RunOn].
+type Server struct {
+	cfg     Config
+	d       *dispatch.Dispatcher
+	log     *zap.Logger
+	metrics *Metrics
+	limits  *limits
+	health  *healthLoop
+	grpc    *grpc.Server
+	http    *http.Server
+
+	heartbeats atomic.Int64
+	draining   chan struct{} // closed when streams are to end
+
+	mu                         sync.Mutex // guards the listeners
+	grpcListener, httpListener net.Listener
+}
+
+// New makes a server of d. It opens nothing until [Server.Listen] or
+// [Server.Run].
+func New(cfg Config, d *dispatch.Dispatcher, log *zap.Logger) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, errors.New("server: a dispatcher is required")
+	}
+	if log == nil {
+		log = zap.NewNop()
+	}
+	s := &Server{
+		cfg: cfg, d: d, log: log, metrics: cfg.Metrics, limits: newLimits(&cfg), draining: make(chan struct{}),
+	}
+	if s.metrics == nil {
+		s.metrics = NewMetrics()
+	}
+	for _, c := range []prometheus.Collector{s.limits.shed, newStoreCollector(d, cfg.StatsInterval, s.heartbeats.Load)} {
+		if err := s.metrics.registry.Register(c); err != nil {
+			return nil, fmt.Errorf("server: Config.Metrics serve another server already: %w", err)
+		}
+	}
+	options, err := s.options()
+	if err != nil {
+		return nil, err
+	}
+	s.grpc = grpc.NewServer(options...)
+	s.register()
+	s.http = s.newHTTP()
+	return s, nil
+}
+
+// options of the gRPC server. The keepalive settings let clients keep idle
+// connections open through proxies, and parked polls outlive the age of a
+// connection.
+func (s *Server) options() ([]grpc.ServerOption, error) {
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes),
+		grpc.MaxConcurrentStreams(s.cfg.MaxConcurrentStreams),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: s.cfg.KeepaliveMinTime, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: s.cfg.KeepaliveTime, Timeout: s.cfg.KeepaliveTimeout,
+			MaxConnectionAge: s.cfg.MaxConnectionAge, MaxConnectionAgeGrace: s.cfg.MaxConnectionAgeGrace,
+		}),
+		// Stop waits for handlers, so that none works on a closed store.
+		grpc.WaitForHandlers(true),
+	}
+	tls, err := s.cfg.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if tls != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(tls)))
+	}
+	return append(options, s.chain()...), nil
+}
+
+// register registers every service, and health for each.
+func (s *Server) register() {
+	s.grpc.RegisterService(decoded(&pb.DispatchService_ServiceDesc), &dispatchService{
+		d: s.d, limits: s.limits, metrics: s.metrics,
+		streams: streams{open: &s.heartbeats, draining: s.draining, grace: s.cfg.ReconnectGrace},
+	})
+	s.grpc.RegisterService(decoded(&pb.TaskService_ServiceDesc), &taskService{d: s.d})
+	s.grpc.RegisterService(decoded(&pb.SourceService_ServiceDesc), &sourceService{d: s.d})
+	s.grpc.RegisterService(decoded(&pb.QueueService_ServiceDesc), &queueService{d: s.d})
+	s.grpc.RegisterService(decoded(&pb.AdminService_ServiceDesc), &adminService{
+		d: s.d, version: s.cfg.Version, started: time.Now(), streams: &s.heartbeats,
+	})
+	var services []string
+	for name := range s.grpc.GetServiceInfo() {
+		services = append(services, name)
+	}
+	slices.Sort(services)
+	s.health = newHealthLoop(s.d, s.cfg.HealthInterval, s.log, services)
+	grpc_health_v1.RegisterHealthServer(s.grpc, s.health.server)
+	if s.cfg.Reflection {
+		reflection.Register(s.grpc)
+	}
+	s.metrics.calls.InitializeMetrics(s.grpc)
+}
+
+// Listen opens the listeners of the config, so that [Server.Address] and
+// [Server.HTTPAddress] are known before [Server.Run]. A port in use is an error
+// that names it.
+func (s *Server) Listen(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.grpcListener != nil {
+		return nil
+	}
+	grpcListener, err := listen(ctx, "Listen", s.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	if s.cfg.HTTP != Off {
+		if s.httpListener, err = listen(ctx, "HTTP", s.cfg.HTTP); err != nil {
+			return errors.Join(err, grpcListener.Close())
+		}
+	}
+	s.grpcListener = grpcListener
+	return nil
+}
+
+func listen(ctx context.Context, field, address string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("server: Config.%s: %s is in use by another program; stop it, or choose another port: %w", field, address, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server: Config.%s: listen on %q: %w", field, address, err)
+	}
+	return listener, nil
+}
+
+// Address is where gRPC is served; empty before [Server.Listen].
+func (s *Server) Address() string { return s.address(&s.grpcListener) }
+
+// HTTPAddress is where metrics and probes are served; empty before
+// [Server.Listen], or when they are not.
+func (s *Server) HTTPAddress() string { return s.address(&s.httpListener) }
+
+func (s *Server) address(listener *net.Listener) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *listener == nil {
+		return ""
+	}
+	return (*listener).Addr().String()
+}

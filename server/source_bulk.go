@@ -1,0 +1,224 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+const (
+	// bulkAtOnce is how many sources of a bulk call are changed at a time.
+	bulkAtOnce = 8
+	// bulkPages is how many pages of sources a call looks through for those
+	// that match its filter.
+	bulkPages = 10
+)
+
+// bulkAction is what a bulk call does to each source.
+type bulkAction struct {
+	// would reports whether act would change the source.
+	would func(*dispatch.SourceView) bool
+	// act reports whether it changed it.
+	act func(ctx context.Context, id string) (bool, error)
+}
+
+// bulkResult is what all bulk calls answer.
+type bulkResult struct {
+	matched, changed int32
+	next             string
+	missing          []string
+}
+
+// DeleteSources ends sources.
+func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSourcesRequest) (*pb.DeleteSourcesResponse, error) {
+	if err := errors.Join(validateBulk(req), bulkWords(req.GetBy(), req.GetReason(), nil)); err != nil {
+		return nil, err
+	}
+	r, err := s.bulk(ctx, "DeleteSources", req, bulkAction{
+		would: func(*dispatch.SourceView) bool { return true },
+		act:   func(ctx context.Context, id string) (bool, error) { return true, s.d.DeleteSource(ctx, id) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	logOperator(ctx, req.GetBy(), req.GetReason(), r)
+	return &pb.DeleteSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
+}
+
+// PauseSources holds grants of sources.
+func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRequest) (*pb.PauseSourcesResponse, error) {
+	until := func(c *checks) { c.until("until", req.GetUntil(), time.Now()) }
+	if err := errors.Join(validateBulk(req), bulkWords(req.GetBy(), req.GetReason(), until)); err != nil {
+		return nil, err
+	}
+	gate := dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
+	r, err := s.bulk(ctx, "PauseSources", req, bulkAction{
+		would: func(v *dispatch.SourceView) bool {
+			p := v.Source.Paused
+			return p == nil || p.By != gate.By || p.Reason != gate.Reason || !p.Until.Equal(gate.Until)
+		},
+		act: func(ctx context.Context, id string) (bool, error) { return s.d.PauseSource(ctx, id, gate) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.PauseSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
+}
+
+// ResumeSources lets grants of sources go on.
+func (s *sourceService) ResumeSources(ctx context.Context, req *pb.ResumeSourcesRequest) (*pb.ResumeSourcesResponse, error) {
+	if err := validateBulk(req); err != nil {
+		return nil, err
+	}
+	r, err := s.bulk(ctx, "ResumeSources", req, bulkAction{
+		would: func(v *dispatch.SourceView) bool { return v.Source.Paused != nil },
+		act:   s.d.ResumeSource,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ResumeSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
+}
+
+// TriggerSources makes the seeds of sources due now.
+func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourcesRequest) (*pb.TriggerSourcesResponse, error) {
+	if err := validateBulk(req); err != nil {
+		return nil, err
+	}
+	r, err := s.bulk(ctx, "TriggerSources", req, bulkAction{
+		would: func(v *dispatch.SourceView) bool { return len(v.Source.Spec.Seeds) > 0 },
+		act: func(ctx context.Context, id string) (bool, error) {
+			return s.d.TriggerSource(ctx, id, req.GetRevisit())
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.TriggerSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
+}
+
+// bulk acts on the sources that req names, or on those of one page that match
+// its filter. Acting twice does no harm, so a call that failed on its way is
+// repeated whole.
+func (s *sourceService) bulk(ctx context.Context, method string, req bulkRequest, action bulkAction) (bulkResult, error) {
+	if len(req.GetIds()) > 0 {
+		return s.bulkIDs(ctx, req, action)
+	}
+	tokens, err := pagesOf(method, req.GetFilter())
+	if err != nil {
+		return bulkResult{}, err
+	}
+	after, err := tokens.cursor(req.GetPageToken())
+	if err != nil {
+		return bulkResult{}, err
+	}
+	views, next, err := s.matching(ctx, req.GetFilter(), after)
+	if err != nil {
+		return bulkResult{}, err
+	}
+	r := &bulkTally{}
+	err = s.onEach(ctx, views, func(ctx context.Context, v *dispatch.SourceView) error {
+		return r.apply(ctx, v.Source.ID, v, req.GetValidateOnly(), action)
+	})
+	r.missing = nil // deleted since the look
+	r.next = tokens.token(next)
+	return r.bulkResult, err
+}
+
+func (s *sourceService) bulkIDs(ctx context.Context, req bulkRequest, action bulkAction) (bulkResult, error) {
+	r := &bulkTally{}
+	ids := slices.Compact(slices.Sorted(slices.Values(req.GetIds())))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(bulkAtOnce)
+	for _, id := range ids {
+		group.Go(func() error {
+			var view *dispatch.SourceView
+			var err error
+			if req.GetValidateOnly() {
+				if view, err = s.d.Source(ctx, id); err != nil {
+					return r.failed(id, err)
+				}
+			}
+			return r.apply(ctx, id, view, req.GetValidateOnly(), action)
+		})
+	}
+	err := group.Wait()
+	slices.Sort(r.missing)
+	return r.bulkResult, err
+}
+
+func (s *sourceService) onEach(ctx context.Context, views []*dispatch.SourceView, do func(context.Context, *dispatch.SourceView) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(bulkAtOnce)
+	for _, view := range views {
+		group.Go(func() error { return do(ctx, view) })
+	}
+	return group.Wait()
+}
+
+// matching looks through sources from the first after after, until maxBatch
+// match or bulkPages were read, and says where to go on.
+func (s *sourceService) matching(ctx context.Context, f *pb.Filter, after string) (found []*dispatch.SourceView, next string, err error) {
+	query := dispatch.SourceQuery{Prefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()}
+	from, before := fromTime(f.GetCreateTimeFrom()), fromTime(f.GetCreateTimeBefore())
+	for range bulkPages {
+		var views []*dispatch.SourceView
+		if views, next, err = s.d.ListSources(ctx, query, after, maxBatch-len(found)); err != nil {
+			return nil, "", err
+		}
+		for _, v := range views {
+			created := v.Source.Created
+			if !created.Before(from) && (before.IsZero() || created.Before(before)) {
+				found = append(found, v)
+			}
+		}
+		if after = next; next == "" || len(found) >= maxBatch {
+			break
+		}
+	}
+	return found, next, nil
+}
+
+// bulkTally counts what became of sources that are changed at the same time.
+type bulkTally struct {
+	mu sync.Mutex // guards bulkResult
+	bulkResult
+}
+
+// apply changes one source, or with validateOnly asks whether it would.
+func (t *bulkTally) apply(ctx context.Context, id string, view *dispatch.SourceView, validateOnly bool, action bulkAction) error {
+	var changed bool
+	if validateOnly {
+		changed = action.would(view)
+	} else {
+		var err error
+		if changed, err = action.act(ctx, id); err != nil {
+			return t.failed(id, err)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.matched++
+	if changed {
+		t.changed++
+	}
+	return nil
+}
+
+// failed notes a source that does not exist, and passes any other error on.
+func (t *bulkTally) failed(id string, err error) error {
+	if !errors.Is(err, dispatch.ErrSourceNotFound) {
+		return about(err, "source_id", id)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.missing = append(t.missing, id)
+	return nil
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// taskService is what producers call, and operators who look at tasks.
+type taskService struct {
+	pb.UnsafeTaskServiceServer
+
+	d *dispatch.Dispatcher
+}
+
+// SubmitTasks takes in the items that can be tasks, and answers the others in
+// their places.
+func (s *taskService) SubmitTasks(ctx context.Context, req *pb.SubmitTasksRequest) (*pb.SubmitTasksResponse, error) {
+	if err := validateSubmitTasks(req); err != nil {
+		return nil, err
+	}
+	out := make([]*pb.SubmitResult, len(req.GetItems()))
+	var tasks []dispatch.NewTask
+	var from []int
+	for i, item := range req.GetItems() {
+		if err := validateSubmit(item, time.Now()); err != nil {
+			out[i] = refusedSubmit(err)
+			continue
+		}
+		tasks, from = append(tasks, fromSubmitItem(item)), append(from, i)
+	}
+	results, err := s.d.SubmitTasks(ctx, tasks)
+	if err != nil {
+		return nil, err
+	}
+	for n, result := range results {
+		out[from[n]] = toSubmitResult(result)
+	}
+	return &pb.SubmitTasksResponse{Results: out}, nil
+}
+
+// GetTask shows a task, found by its id or by what makes its identity.
+func (s *taskService) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.GetTaskResponse, error) {
+	if err := validateGetTask(req); err != nil {
+		return nil, err
+	}
+	id, what := dispatch.TaskID(req.GetTaskId()), []string{"task_id", req.GetTaskId()}
+	if id == "" {
+		what = []string{"source_id", req.GetSourceId(), "url", req.GetUrl(), "key", req.GetKey()}
+		var err error
+		if id, err = s.d.FindTaskID(ctx, req.GetSourceId(), req.GetUrl(), req.GetKey(), req.GetQueue()); err != nil {
+			return nil, about(err, what[:2]...)
+		}
+	}
+	task, err := s.d.Task(ctx, id)
+	if err != nil {
+		return nil, about(err, what...)
+	}
+	now, err := s.d.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetTaskResponse{Task: toFullTask(task, now)}, nil
+}
+
+// ListTasks lists tasks of a source or a queue.
+func (s *taskService) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*pb.ListTasksResponse, error) {
+	if err := validateListTasks(req); err != nil {
+		return nil, err
+	}
+	tokens, err := pagesOf("ListTasks", req)
+	if err != nil {
+		return nil, err
+	}
+	cursor, err := tokens.cursor(req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.d.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tasks, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Task, string, error) {
+		found, next, err := s.d.ListTasks(ctx, req.GetSourceId(), req.GetQueue(), fromStates(req.GetStates()), cursor, limit)
+		if err != nil {
+			return nil, "", fmt.Errorf("list: %w", err)
+		}
+		return each(found, func(t *dispatch.Task) *pb.Task { return toListedTask(t, now) }), next, nil
+	})
+	if err != nil {
+		return nil, about(err, "source_id", req.GetSourceId())
+	}
+	return &pb.ListTasksResponse{Tasks: tasks, NextPageToken: tokens.token(next)}, nil
+}

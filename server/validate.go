@@ -1,0 +1,560 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// Bounds of requests that the domain has no name for.
+const (
+	maxBatch        = 1000 // items, reports, leases or ids of one call
+	maxPageSize     = 1000
+	defaultPageSize = 50
+	maxLabelLength  = 128
+	maxHostname     = 253
+	maxSlots        = 100_000
+	maxUntil        = 10 * 366 * 24 * time.Hour
+	maxRetryAfter   = 366 * 24 * time.Hour
+	maxFetch        = 24 * time.Hour // fetch_duration and delay of reports
+	maxViolations   = 20             // told of one request
+)
+
+// checks collects the fields of a request that are outside their limits.
+type checks struct{ broken []*dispatch.FieldError }
+
+// fail notes a field; limit is the end of "it ...".
+func (c *checks) fail(field string, value any, limit string, args ...any) {
+	if len(c.broken) >= maxViolations {
+		return
+	}
+	if len(args) > 0 {
+		limit = fmt.Sprintf(limit, args...)
+	}
+	c.broken = append(c.broken, &dispatch.FieldError{Field: field, Value: fmt.Sprint(value), Limit: limit})
+}
+
+func (c *checks) err() error {
+	if len(c.broken) == 0 {
+		return nil
+	}
+	return &invalidRequest{fields: c.broken}
+}
+
+// id checks what people name: sources, collectors, pools, scopes.
+func (c *checks) id(field, value string) {
+	switch {
+	case value == "":
+		c.fail(field, value, "must be set")
+	case len(value) > dispatch.MaxIDLength:
+		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), dispatch.MaxIDLength)
+	case strings.ContainsFunc(value, func(r rune) bool { return !isIDRune(r) }):
+		c.fail(field, value, "must be of a-z, 0-9, '.', '_' and '-'")
+	}
+}
+
+func isIDRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '.' || r == '_' || r == '-'
+}
+
+// optionalID checks an id that may be left out.
+func (c *checks) optionalID(field, value string) {
+	if value != "" {
+		c.id(field, value)
+	}
+}
+
+// token checks what programs name: sessions and client tokens.
+func (c *checks) token(field, value string) {
+	switch {
+	case value == "":
+		c.fail(field, value, "must be set")
+	case len(value) > dispatch.MaxIDLength:
+		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), dispatch.MaxIDLength)
+	case strings.ContainsFunc(value, func(r rune) bool { return !isIDRune(r) && (r < 'A' || r > 'Z') }):
+		c.fail(field, value, "must be of A-Z, a-z, 0-9, '.', '_' and '-'")
+	}
+}
+
+// queue checks the name of a queue: a host, with a port if it has one, or what
+// people chose.
+func (c *checks) queue(field, value string) {
+	switch {
+	case value == "":
+		c.fail(field, value, "must be set")
+	case len(value) > dispatch.MaxQueueLength:
+		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), dispatch.MaxQueueLength)
+	case strings.ContainsFunc(value, func(r rune) bool { return !isIDRune(r) && r != ':' && r != '[' && r != ']' }):
+		c.fail(field, value, "must be of a-z, 0-9, '.', '_', '-', ':' and brackets, as a host is in lower case and punycode")
+	}
+}
+
+func (c *checks) optionalQueue(field, value string) {
+	if value != "" {
+		c.queue(field, value)
+	}
+}
+
+// ids checks a list of ids, each by check.
+func (c *checks) ids(field string, values []string, most int, check func(field, value string)) {
+	c.count(field, len(values), 0, most)
+	for i, value := range values[:min(len(values), most)] {
+		check(fmt.Sprintf("%s[%d]", field, i), value)
+	}
+}
+
+func (c *checks) count(field string, n, least, most int) {
+	if n < least || n > most {
+		c.fail(field, n, "has %d entries; the limit is %d to %d", n, least, most)
+	}
+}
+
+// text checks free text: a size, and no control characters but white space.
+func (c *checks) text(field, value string, most int) {
+	switch {
+	case len(value) > most:
+		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), most)
+	case !utf8.ValidString(value):
+		c.fail(field, value, "must be UTF-8")
+	case strings.ContainsFunc(value, isControl):
+		c.fail(field, value, "must hold no control characters")
+	}
+}
+
+func isControl(r rune) bool {
+	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f
+}
+
+// size checks bytes, whose value is not shown.
+func (c *checks) size(field string, n, most int) {
+	if n > most {
+		c.fail(field, strconv.Itoa(n)+" bytes", "must be at most %d bytes", most)
+	}
+}
+
+func (c *checks) metadata(field string, m map[string]string) {
+	n := 0
+	for k, v := range m {
+		n += len(k) + len(v)
+		if k == "" || strings.ContainsFunc(k, isControl) {
+			c.fail(field, k, "must have keys that are not empty and hold no control characters")
+		}
+	}
+	c.size(field, n, dispatch.MaxMetadataLength)
+}
+
+func (c *checks) labels(field string, m map[string]string) {
+	c.count(field, len(m), 0, dispatch.MaxLabels)
+	for k, v := range m {
+		if k == "" {
+			c.fail(field, k, "must have keys that are not empty")
+		}
+		c.text(field, k, maxLabelLength)
+		c.text(field+"["+k+"]", v, maxLabelLength)
+	}
+}
+
+func (c *checks) number(field string, n, least, most int64) {
+	if n < least || n > most {
+		c.fail(field, n, "must be %d to %d", least, most)
+	}
+}
+
+func (c *checks) priority(field string, n *int32) {
+	if n != nil {
+		c.number(field, int64(*n), 0, dispatch.MaxPriority)
+	}
+}
+
+// duration checks one that may be left out.
+func (c *checks) duration(field string, d *durationpb.Duration, least, most time.Duration) {
+	if d == nil {
+		return
+	}
+	if err := d.CheckValid(); err != nil {
+		c.fail(field, fmt.Sprintf("%ds %dns", d.GetSeconds(), d.GetNanos()), "must be a duration of %v to %v", least, most)
+		return
+	}
+	if got := d.AsDuration(); got < least || got > most {
+		c.fail(field, got, "must be %v to %v", least, most)
+	}
+}
+
+// until checks an end that operators name. Whether it has passed is for the
+// store's clock to say; ten years are far enough to check by any clock.
+func (c *checks) until(field string, t *timestamppb.Timestamp, now time.Time) {
+	switch {
+	case t == nil:
+	case t.CheckValid() != nil || t.AsTime().Year() < 1970:
+		c.fail(field, t, "must be a time since 1970")
+	case t.AsTime().Sub(now) > maxUntil:
+		c.fail(field, t.AsTime().Format(time.RFC3339), "must be at most 10 years from now")
+	}
+}
+
+func (c *checks) time(field string, t *timestamppb.Timestamp) {
+	if t != nil && t.CheckValid() != nil {
+		c.fail(field, t, "must be a time of the years 1 to 9999")
+	}
+}
+
+// enum checks a value that must be one this version knows.
+func (c *checks) enum(field string, value protoreflect.Enum) {
+	if value.Descriptor().Values().ByNumber(value.Number()) == nil {
+		c.fail(field, value.Number(), "must be a value of %s", value.Descriptor().Name())
+	}
+}
+
+// page checks a page size; 0 stands for the default.
+func (c *checks) page(size int32) {
+	if size < 0 || size > maxPageSize {
+		c.fail("page_size", size, "must be 0 (for %d) to %d", defaultPageSize, maxPageSize)
+	}
+}
+
+func pageSize(size int32) int {
+	if size == 0 {
+		return defaultPageSize
+	}
+	return int(size)
+}
+
+func (c *checks) operator(by, reason string) {
+	c.text("by", by, dispatch.MaxIDLength)
+	c.text("reason", reason, dispatch.MaxMessageLength)
+}
+
+// url checks that a URL parses and has a host; empty is for the caller to judge.
+func (c *checks) url(field, value string) {
+	if value == "" {
+		return
+	}
+	if _, err := dispatch.Canonicalize(dispatch.CanonicalRules, value); err != nil {
+		c.from(field, err)
+	}
+}
+
+// from notes what a check of the domain found, under the field's path here.
+func (c *checks) from(field string, err error) {
+	limit := err.Error()
+	value := ""
+	if fields := fieldErrors(err); len(fields) > 0 {
+		limit, value = fields[0].Limit, fields[0].Value
+	}
+	c.fail(field, value, "%s", limit)
+}
+
+// target checks what names a task: a URL, or a key and a queue.
+func (c *checks) target(prefix, url, key, queue string) {
+	if url == "" && (key == "" || queue == "") {
+		c.fail(prefix+"url", url, "must be set, unless key and queue are")
+	}
+	c.url(prefix+"url", url)
+	c.text(prefix+"key", key, dispatch.MaxURLLength)
+	c.optionalQueue(prefix+"queue", queue)
+}
+
+func (c *checks) taskID(field, value string) {
+	if value == "" {
+		c.fail(field, value, "must be set")
+	} else if _, err := dispatch.ParseTaskID(value); err != nil {
+		c.fail(field, value, "must be a task id, \"<slot>-<26 characters>\"")
+	}
+}
+
+func (c *checks) leaseToken(field, value string) {
+	if value == "" {
+		c.fail(field, value, "must be set")
+	} else if _, err := dispatch.ParseLeaseToken(value); err != nil {
+		c.fail(field, value, "must be a lease token, \"<collector_id>/<client_token>/<fence>\"")
+	}
+}
+
+func validateFetch(req *pb.FetchTaskRequest) error {
+	var c checks
+	c.id("collector_id", req.GetCollectorId())
+	c.token("session", req.GetSession())
+	if req.GetClientToken() != "" {
+		c.token("client_token", req.GetClientToken())
+	}
+	c.ids("pools", req.GetPools(), dispatch.MaxNarrow, c.id)
+	c.ids("sources", req.GetSources(), dispatch.MaxNarrow, c.id)
+	c.ids("queues", req.GetQueues(), dispatch.MaxNarrow, c.queue)
+	c.number("max_tasks", int64(req.GetMaxTasks()), 0, dispatch.MaxFetchTasks)
+	c.number("max_bytes", int64(req.GetMaxBytes()), 0, dispatch.MaxFetchBytes)
+	c.duration("wait", req.GetWait(), 0, dispatch.MaxWait)
+	c.duration("lease_duration", req.GetLeaseDuration(), dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration)
+	c.count("reports", len(req.GetReports()), 0, maxBatch)
+	c.reports(req.GetReports())
+	return c.err()
+}
+
+func validateReports(req *pb.ReportTaskRequest) error {
+	var c checks
+	c.id("collector_id", req.GetCollectorId())
+	c.token("session", req.GetSession())
+	c.count("reports", len(req.GetReports()), 1, maxBatch)
+	c.reports(req.GetReports())
+	return c.err()
+}
+
+// reports checks all but the discovered items, of which none may fail a report;
+// those have validateItem.
+func (c *checks) reports(reports []*pb.TaskReport) {
+	for i, report := range reports[:min(len(reports), maxBatch)] {
+		at := fmt.Sprintf("reports[%d].", i)
+		c.taskID(at+"task_id", report.GetTaskId())
+		c.leaseToken(at+"lease_token", report.GetLeaseToken())
+		c.outcome(at+"outcome", report.GetOutcome())
+	}
+}
+
+func (c *checks) outcome(field string, outcome *pb.Outcome) {
+	switch result := outcome.GetResult().(type) {
+	case *pb.Outcome_Succeeded:
+		c.succeeded(field+".succeeded.", result.Succeeded)
+	case *pb.Outcome_Failed:
+		c.failed(field+".failed.", result.Failed)
+	case *pb.Outcome_Released:
+		c.duration(field+".released.delay", result.Released.GetDelay(), 0, maxFetch)
+	default:
+		c.fail(field, "", "must be succeeded, failed or released")
+	}
+}
+
+func (c *checks) succeeded(at string, s *pb.Succeeded) {
+	c.httpStatus(at, s.GetHttpStatus())
+	c.number(at+"bytes", s.GetBytes(), 0, math.MaxInt64)
+	c.duration(at+"fetch_duration", s.GetFetchDuration(), 0, maxFetch)
+	c.size(at+"memo", len(s.GetMemo()), dispatch.MaxMemoLength)
+	c.count(at+"discovered", len(s.GetDiscovered()), 0, dispatch.MaxDiscovered)
+}
+
+func (c *checks) failed(at string, f *pb.Failed) {
+	reason := dispatch.FailureReason(f.GetReason())
+	if reason < 0 {
+		c.fail(at+"reason", int32(reason), "must be 0 or more")
+	}
+	c.text(at+"message", f.GetMessage(), dispatch.MaxMessageLength)
+	c.httpStatus(at, f.GetHttpStatus())
+	c.duration(at+"retry_after", f.GetRetryAfter(), 0, maxRetryAfter)
+	c.duration(at+"fetch_duration", f.GetFetchDuration(), 0, maxFetch)
+	if f.GetPermanent() && reason.Scope() != dispatch.ScopeTask {
+		c.fail(at+"permanent", true, "must be false with a reason of scope HOST or COLLECTOR")
+	}
+}
+
+func (c *checks) httpStatus(at string, code int32) {
+	if code != 0 && (code < 100 || code > 599) {
+		c.fail(at+"http_status", code, "must be 100 to 599, or 0 for none")
+	}
+}
+
+func validateDiscovered(req *pb.SubmitDiscoveredRequest) error {
+	var c checks
+	c.taskID("task_id", req.GetTaskId())
+	c.leaseToken("lease_token", req.GetLeaseToken())
+	c.count("items", len(req.GetItems()), 1, dispatch.MaxDiscovered)
+	return c.err()
+}
+
+// newItem is what submitted and discovered items have in common.
+type newItem interface {
+	GetUrl() string
+	GetKey() string
+	GetQueue() string
+	GetKind() string
+	GetMetadata() map[string]string
+	GetPayload() []byte
+}
+
+// validateItem checks one discovered item.
+func validateItem(item *pb.DiscoveredItem) error {
+	var c checks
+	c.item(item, item.Priority)
+	return c.err()
+}
+
+// validateSubmit checks one submitted item.
+func validateSubmit(item *pb.SubmitItem, now time.Time) error {
+	var c checks
+	c.id("source_id", item.GetSourceId())
+	c.item(item, item.Priority)
+	c.until("due_time", item.GetDueTime(), now)
+	c.enum("if_exists", item.GetIfExists())
+	return c.err()
+}
+
+func (c *checks) item(item newItem, priority *int32) {
+	c.target("", item.GetUrl(), item.GetKey(), item.GetQueue())
+	c.text("kind", item.GetKind(), dispatch.MaxIDLength)
+	c.priority("priority", priority)
+	c.metadata("metadata", item.GetMetadata())
+	c.size("payload", len(item.GetPayload()), dispatch.MaxPayloadLength)
+}
+
+// beat is what Heartbeat and RenewLease have in common.
+type beat interface {
+	GetCollector() *pb.CollectorInfo
+	GetLeases() []*pb.LeaseBeat
+}
+
+// validateBeat checks all but task ids and lease tokens: one that is none is a
+// lease that is lost, and a lost lease fails no beat.
+func validateBeat(b beat) error {
+	var c checks
+	info := b.GetCollector()
+	c.id("collector.id", info.GetId())
+	c.token("collector.session", info.GetSession())
+	c.text("collector.version", info.GetVersion(), dispatch.MaxIDLength)
+	c.text("collector.hostname", info.GetHostname(), maxHostname)
+	c.labels("collector.labels", info.GetLabels())
+	c.ids("collector.pools", info.GetPools(), dispatch.MaxNarrow, c.id)
+	c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)
+	c.count("leases", len(b.GetLeases()), 0, maxBatch)
+	for i, lease := range b.GetLeases()[:min(len(b.GetLeases()), maxBatch)] {
+		at := fmt.Sprintf("leases[%d].", i)
+		c.size(at+"cursor", len(lease.GetCursor()), dispatch.MaxCursorLength)
+		if p := lease.GetProgress(); !(p >= 0 && p <= 1) {
+			c.fail(at+"progress", p, "must be 0 to 1")
+		}
+	}
+	return c.err()
+}
+
+func validateSubmitTasks(req *pb.SubmitTasksRequest) error {
+	var c checks
+	c.count("items", len(req.GetItems()), 1, maxBatch)
+	return c.err()
+}
+
+func validateGetTask(req *pb.GetTaskRequest) error {
+	var c checks
+	if req.GetTaskId() != "" {
+		c.taskID("task_id", req.GetTaskId())
+		for _, other := range []struct{ field, value string }{
+			{"source_id", req.GetSourceId()}, {"url", req.GetUrl()}, {"key", req.GetKey()}, {"queue", req.GetQueue()},
+		} {
+			if other.value != "" {
+				c.fail(other.field, other.value, "must be empty when task_id is set")
+			}
+		}
+		return c.err()
+	}
+	if req.GetSourceId() == "" {
+		c.fail("task_id", "", "must be set, unless source_id and url, or source_id, key and queue are")
+		return c.err()
+	}
+	c.id("source_id", req.GetSourceId())
+	c.target("", req.GetUrl(), req.GetKey(), req.GetQueue())
+	return c.err()
+}
+
+func validateListTasks(req *pb.ListTasksRequest) error {
+	var c checks
+	if req.GetSourceId() == "" && req.GetQueue() == "" {
+		c.fail("source_id", "", "must be set, or queue")
+	}
+	c.optionalID("source_id", req.GetSourceId())
+	c.optionalQueue("queue", req.GetQueue())
+	c.count("states", len(req.GetStates()), 0, 6)
+	for i, state := range req.GetStates() {
+		switch field := fmt.Sprintf("states[%d]", i); state {
+		case pb.TaskState_TASK_STATE_SCHEDULED, pb.TaskState_TASK_STATE_READY, pb.TaskState_TASK_STATE_LEASED,
+			pb.TaskState_TASK_STATE_DEAD, pb.TaskState_TASK_STATE_CANCELED:
+		case pb.TaskState_TASK_STATE_DONE:
+			c.fail(field, state, "is not listed: a task that is DONE is found by GetTask")
+		default:
+			c.fail(field, state, "must be SCHEDULED, READY, LEASED, DEAD or CANCELED")
+		}
+	}
+	c.page(req.GetPageSize())
+	return c.err()
+}
+
+func validateQueueName(field, name string) error {
+	var c checks
+	c.queue(field, name)
+	return c.err()
+}
+
+func validateListQueues(req *pb.ListQueuesRequest) error {
+	var c checks
+	c.optionalQueue("suffix", req.GetSuffix())
+	c.page(req.GetPageSize())
+	return c.err()
+}
+
+func validateBlockQueue(req *pb.BlockQueueRequest, now time.Time) error {
+	var c checks
+	c.queue("name", req.GetName())
+	c.until("until", req.GetUntil(), now)
+	c.operator(req.GetBy(), req.GetReason())
+	return c.err()
+}
+
+func validateSetQueueRule(req *pb.SetQueueRuleRequest) error {
+	var c checks
+	rule := req.GetRule()
+	c.pattern("rule.pattern", rule.GetPattern())
+	c.optionalQueue("rule.queue", rule.GetQueue())
+	c.duration("rule.min_delay", rule.GetMinDelay(), 0, dispatch.MaxMinDelay)
+	if rule != nil && rule.MaxInFlight != nil {
+		c.number("rule.max_in_flight", int64(rule.GetMaxInFlight()), 1, dispatch.MaxInFlightLimit)
+	}
+	if f := rule.GetDelayFactor(); !(f >= 0 && f <= 100) {
+		c.fail("rule.delay_factor", f, "must be 0 to 100")
+	}
+	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, dispatch.MaxMinDelay)
+	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
+	c.operator(req.GetBy(), req.GetReason())
+	return c.err()
+}
+
+// pattern checks what a queue rule matches: a name, "*." and a suffix, or "*".
+func (c *checks) pattern(field, value string) {
+	if value == "*" {
+		return
+	}
+	if name, suffix := strings.CutPrefix(value, "*."); suffix && name == "" {
+		c.fail(field, value, "must be a name, \"*.\" and a suffix, or \"*\"")
+	} else {
+		c.queue(field, name)
+	}
+}
+
+func validatePattern(req *pb.DeleteQueueRuleRequest) error {
+	var c checks
+	c.pattern("pattern", req.GetPattern())
+	return c.err()
+}
+
+func validatePage(size int32) error {
+	var c checks
+	c.page(size)
+	return c.err()
+}
+
+func validateListCollectors(req *pb.ListCollectorsRequest) error {
+	var c checks
+	c.count("states", len(req.GetStates()), 0, 3)
+	for i, state := range req.GetStates() {
+		c.enum(fmt.Sprintf("states[%d]", i), state)
+	}
+	if slices.Contains(req.GetStates(), pb.CollectorState_COLLECTOR_STATE_UNSPECIFIED) {
+		c.fail("states", pb.CollectorState_COLLECTOR_STATE_UNSPECIFIED, "must name states")
+	}
+	c.page(req.GetPageSize())
+	return c.err()
+}
