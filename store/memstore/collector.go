@@ -1,0 +1,213 @@
+package memstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// maxReplaced bounds the replaced sessions that are remembered of a collector.
+const maxReplaced = 100
+
+// collectorBook keeps what collectors tell of themselves.
+type collectorBook struct {
+	mu    sync.Mutex // guards what follows
+	known map[string]*collector
+	ids   btree.Set[string]
+	seen  orderedSet[*collector]
+}
+
+// collector is one of them.
+type collector struct {
+	info     dispatch.CollectorInfo
+	first    int64
+	seen     int64
+	replaced []string // sessions, the newest last
+	// fresh: the session has replaced another, and EndSession has not ended
+	// that one in the collector's home shard.
+	fresh bool
+}
+
+// meet notes that a session of a collector was seen, and says whether it is
+// the current one.
+func (b *collectorBook) meet(id, session string, now int64) (c *collector, state dispatch.PollState) {
+	b.expire(now)
+	c = b.known[id]
+	switch {
+	case c == nil:
+		c = &collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: now}
+		b.known[id] = c
+		b.ids.Insert(id)
+	case c.info.Session == session:
+	case slices.Contains(c.replaced, session):
+		return c, dispatch.PollState{Replaced: true}
+	default:
+		if len(c.replaced) >= maxReplaced {
+			c.replaced = slices.Delete(c.replaced, 0, 1)
+		}
+		c.replaced = append(c.replaced, c.info.Session)
+		c.info = dispatch.CollectorInfo{ID: id, Session: session}
+		c.first, c.fresh = now, true
+	}
+	state.NewSession = c.fresh
+	if c.seen != now {
+		b.seen.remove(c.seen, id)
+		c.seen = now
+		b.seen.insert(now, id, c)
+	}
+	return c, state
+}
+
+// expire forgets collectors that were silent for CollectorMemory.
+func (b *collectorBook) expire(now int64) {
+	for {
+		e, ok := b.seen.first()
+		if !ok || e.score > now-span(dispatch.CollectorMemory) {
+			return
+		}
+		b.remove(e.value)
+	}
+}
+
+func (b *collectorBook) remove(c *collector) {
+	b.seen.remove(c.seen, c.info.ID)
+	b.ids.Delete(c.info.ID)
+	delete(b.known, c.info.ID)
+}
+
+// sessionEnded notes that all sessions but keep were ended in the home shard.
+func (b *collectorBook) sessionEnded(id, keep string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.known[id]; c != nil && c.info.Session == keep {
+		c.fresh = false
+	}
+}
+
+func (b *collectorBook) count(now int64) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire(now)
+	return int64(len(b.known))
+}
+
+// BeginPolls implements [dispatch.Claims].
+func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	states := make([]dispatch.PollState, len(polls))
+	s.collectors.mu.Lock()
+	now := s.millis()
+	for i := range polls {
+		_, states[i] = s.collectors.meet(polls[i].Collector, polls[i].Session, now)
+	}
+	s.collectors.mu.Unlock()
+	for _, sh := range s.shards {
+		sh.replays(polls, states)
+	}
+	for i := range polls {
+		s.markHome(states[i], polls[i].Collector, polls[i].Session)
+	}
+	return states, nil
+}
+
+// Beats implements [dispatch.Collectors].
+func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	states := make([]dispatch.PollState, len(beats))
+	s.collectors.mu.Lock()
+	now := s.millis()
+	for i := range beats {
+		var c *collector
+		if c, states[i] = s.collectors.meet(beats[i].ID, beats[i].Session, now); !states[i].Replaced {
+			c.info = copyInfo(beats[i])
+		}
+	}
+	s.collectors.mu.Unlock()
+	for i := range beats {
+		s.markHome(states[i], beats[i].ID, beats[i].Session)
+	}
+	return states, nil
+}
+
+func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
+	info.Labels, info.Pools = maps.Clone(info.Labels), slices.Clone(info.Pools)
+	return info
+}
+
+// markHome lets the home shard of a collector refuse the session that this one
+// has replaced, at once; EndSession does so in the others.
+func (s *Store) markHome(state dispatch.PollState, id, session string) {
+	if !state.NewSession {
+		return
+	}
+	sh := s.shardOfName(id)
+	sh.begin()
+	defer sh.end()
+	sh.mark(id, session)
+}
+
+// ListCollectors implements [dispatch.Collectors].
+func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	records := s.collectors.list(s.millis(), after, limit)
+	for _, sh := range s.shards {
+		sh.begin()
+		for _, r := range records {
+			if h := sh.holders[r.Info.ID]; h != nil {
+				r.Held += h.held
+			}
+		}
+		sh.end()
+	}
+	return records, nil
+}
+
+func (b *collectorBook) list(now int64, after string, limit int) []*dispatch.CollectorRecord {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire(now)
+	var records []*dispatch.CollectorRecord
+	b.ids.Ascend(after, func(id string) bool {
+		if len(records) >= limit {
+			return false
+		}
+		if c := b.known[id]; id > after {
+			records = append(records, &dispatch.CollectorRecord{
+				Info: copyInfo(c.info), First: instant(c.first), Seen: instant(c.seen),
+			})
+		}
+		return true
+	})
+	return records
+}
+
+// Forget implements [dispatch.Collectors].
+func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	b := &s.collectors
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire(s.millis())
+	for forgotten := range limit {
+		e, ok := b.seen.first()
+		if !ok || e.score >= millis(before) {
+			return forgotten, nil
+		}
+		b.remove(e.value)
+	}
+	return limit, nil
+}

@@ -1,0 +1,275 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// grantKey is what makes a claim the same claim (P7).
+type grantKey struct {
+	collector, clientToken string
+}
+
+// grantNote remembers what a client token was granted in the shard.
+type grantNote struct {
+	key     grantKey
+	call    string // that answered from it last
+	until   int64
+	entries []grantEntry
+	// moved is what the grant did to the next grants of queues.
+	moved []movedGrant
+	// forgetAt is the score by which it is to be forgotten; renewals move
+	// until beyond it.
+	forgetAt int64
+}
+
+// movedGrant is a queue's next grant before and after a turn.
+type movedGrant struct {
+	queue         string
+	before, after int64
+}
+
+// grantEntry is one task of a grant.
+type grantEntry struct {
+	record *record
+	fence  uint64
+}
+
+// stillHeld reports whether the task is leased by that grant.
+func (e *grantEntry) stillHeld() bool {
+	l := e.record.lease
+	return l != nil && l.digest.Fence == e.fence && !e.record.gone
+}
+
+// holder is a collector as the shard knows it.
+type holder struct {
+	collector string
+	// first and last of its leases, in the order of their fences.
+	first, last *record
+	held        int64
+	// keep is the session that EndSession kept; all others are replaced until
+	// markedUntil, 0 = none is.
+	keep        string
+	markedUntil int64
+}
+
+// holder finds what the shard knows of a collector, or makes it.
+func (s *shard) holder(collector string) *holder {
+	h := s.holders[collector]
+	if h == nil {
+		h = &holder{collector: collector}
+		s.holders[collector] = h
+	}
+	return h
+}
+
+// replaced reports whether EndSession has replaced the session.
+func (s *shard) replaced(collector, session string) bool {
+	h := s.holders[collector]
+	return h != nil && h.markedUntil > s.now && h.keep != session
+}
+
+// grant leases the record, the head of its lane, to the want.
+func (c *claim) grant(h *hand, r *record) {
+	s, want := c.s, h.want
+	if h.note == nil {
+		h.note = &grantNote{key: grantKey{want.Collector, want.ClientToken}, call: want.Call}
+		h.holder = dispatch.HolderDigest(want.Collector, want.ClientToken)
+		h.held = s.holder(want.Collector)
+	}
+	gate := &r.source.gate
+	maxHold := span(gate.MaxHold)
+	if maxHold <= 0 {
+		maxHold = span(dispatch.DefaultMaxHold)
+	}
+	length := span(want.Lease)
+	if length <= 0 {
+		length = span(gate.LeaseDuration)
+	}
+	if length <= 0 {
+		length = span(dispatch.DefaultLeaseDuration)
+	}
+	length = min(length, maxHold)
+
+	s.leave(r)
+	token := dispatch.LeaseToken{Collector: want.Collector, ClientToken: want.ClientToken, Fence: s.nextFence()}
+	r.state = dispatch.StateLeased
+	r.counters.Attempt++
+	r.revision++
+	r.lease = &lease{
+		digest: dispatch.LeaseDigest{Fence: token.Fence, Holder: h.holder}, token: token, session: want.Session,
+		granted: s.now, deadline: s.now + length, duration: length, maxHold: maxHold,
+	}
+	s.locks[r.id] = lock{token: token, until: r.lease.deadline}
+	s.enterLeases(r, r.lease.deadline)
+	s.count(r, dispatch.StateLeased)
+	s.queueOf(r.lane).inFlight++
+	h.held.add(r)
+	s.granted++
+	c.granted++
+	h.room--
+
+	h.note.entries = append(h.note.entries, grantEntry{record: r, fence: token.Fence})
+	h.note.until = max(h.note.until, r.lease.deadline+span(dispatch.GrantMemory))
+	h.grants = append(h.grants, dispatch.Grant{
+		Token: token, Remaining: duration(length), SourceVersion: gate.Version,
+	})
+	s.task(&h.grants[len(h.grants)-1].Task, r, handedOut)
+}
+
+// add puts a lease at the end of the collector's.
+func (h *holder) add(r *record) {
+	r.lease.holder, r.lease.earlier = h, h.last
+	if h.last != nil {
+		h.last.lease.later = r
+	} else {
+		h.first = r
+	}
+	h.last = r
+	h.held++
+}
+
+// remove takes a lease out of the collector's.
+func (h *holder) remove(r *record) {
+	earlier, later := r.lease.earlier, r.lease.later
+	if earlier != nil {
+		earlier.lease.later = later
+	} else {
+		h.first = later
+	}
+	if later != nil {
+		later.lease.earlier = earlier
+	} else {
+		h.last = earlier
+	}
+	h.held--
+}
+
+// keepGrant notes a grant for replays.
+func (s *shard) keepGrant(note *grantNote) {
+	if old := s.grants[note.key]; old != nil {
+		s.forgetGrant(old)
+	}
+	s.grants[note.key] = note
+	note.forgetAt = note.until
+	s.forgetGrants.insert(note.forgetAt, note.key.member(), note)
+}
+
+func (k grantKey) member() string { return k.collector + "/" + k.clientToken }
+
+func (s *shard) forgetGrant(note *grantNote) {
+	delete(s.grants, note.key)
+	s.forgetGrants.remove(note.forgetAt, note.key.member())
+}
+
+// endGrant forgets a note, unless a renewal has made it last longer.
+func (s *shard) endGrant(note *grantNote) {
+	s.forgetGrant(note)
+	if note.until > s.now {
+		s.keepGrant(note)
+	}
+}
+
+// replay gives what is still held of a grant to a call that repeats it.
+func (s *shard) replay(note *grantNote, call string) []dispatch.Grant {
+	note.call = call
+	var grants []dispatch.Grant
+	for i := range note.entries {
+		e := &note.entries[i]
+		if !e.stillHeld() {
+			continue
+		}
+		l := e.record.lease
+		grants = append(grants, dispatch.Grant{
+			Token:         l.token,
+			Remaining:     duration(max(l.deadline-s.now, 0)),
+			SourceVersion: e.record.source.gate.Version,
+		})
+		s.task(&grants[len(grants)-1].Task, e.record, handedOut)
+	}
+	return grants
+}
+
+// replays answers polls from the grants that the shard remembers.
+func (s *shard) replays(polls []dispatch.Poll, states []dispatch.PollState) {
+	s.begin()
+	defer s.end()
+	for i := range polls {
+		if states[i].Replaced {
+			continue
+		}
+		note := s.grants[grantKey{polls[i].Collector, polls[i].ClientToken}]
+		if note == nil || note.until <= s.now {
+			continue
+		}
+		states[i].Used = true
+		states[i].Replay = append(states[i].Replay, s.replay(note, polls[i].Call)...)
+	}
+}
+
+// GiveBack implements [dispatch.Claims].
+func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	sh, err := s.shard(shard)
+	if err != nil {
+		return 0, err
+	}
+	sh.begin()
+	defer sh.end()
+	note := sh.grants[grantKey{collector, clientToken}]
+	if note == nil || note.until <= sh.now || note.call != call {
+		return 0, nil
+	}
+	given := 0
+	for i := range note.entries {
+		if e := &note.entries[i]; e.stillHeld() {
+			sh.giveBack(e.record)
+			given++
+		}
+	}
+	for _, m := range note.moved {
+		if q := sh.queues[m.queue]; q != nil && q.nextGrant == m.after {
+			q.nextGrant = m.before
+			sh.touchQueue(q)
+		}
+	}
+	sh.forgetGrant(note)
+	return given, nil
+}
+
+// giveBack undoes the grant of one task.
+func (s *shard) giveBack(r *record) {
+	s.endLease(r)
+	if r.counters.Attempt > 0 {
+		r.counters.Attempt--
+	}
+	r.revision++
+	s.enterWaiting(r)
+}
+
+// endLease takes the lease from a record: lock, lease index, the collector's
+// held leases, the queue's leases in flight. The record stands nowhere then.
+func (s *shard) endLease(r *record) {
+	delete(s.locks, r.id)
+	s.leave(r)
+	s.detach(r)
+}
+
+// detach takes the lease from its collector and its queue.
+func (s *shard) detach(r *record) {
+	h := r.lease.holder
+	h.remove(r)
+	s.dropIdleHolder(h)
+	s.queueOf(r.lane).inFlight--
+	r.lease = nil
+}
+
+// dropIdleHolder forgets a collector that holds nothing and has no mark.
+func (s *shard) dropIdleHolder(h *holder) {
+	if h.held == 0 && h.markedUntil == 0 {
+		delete(s.holders, h.collector)
+	}
+}

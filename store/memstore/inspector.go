@@ -1,0 +1,71 @@
+package memstore
+
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Inspector does by hand to a [Store] what an operator does to Redis with
+// redis-cli: it looks at locks and deletes what it should not.
+type Inspector struct {
+	store *Store
+}
+
+// Inspect gives the store's inspector.
+func (s *Store) Inspect() Inspector { return Inspector{store: s} }
+
+// LockValue is the lease token in the lock of the task and the time left of
+// it; empty when no lock stands.
+func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Duration) {
+	sh := i.store.shardOfTask(id)
+	if sh == nil {
+		return "", 0
+	}
+	sh.begin()
+	defer sh.end()
+	ends, stands := sh.lockStands(id)
+	if !stands {
+		return "", 0
+	}
+	return sh.locks[id].value(), duration(ends - sh.now)
+}
+
+// DeleteLock deletes the lock of the task.
+func (i Inspector) DeleteLock(id dispatch.TaskID) {
+	if sh := i.store.shardOfTask(id); sh != nil {
+		sh.begin()
+		defer sh.end()
+		delete(sh.locks, id)
+	}
+}
+
+// SetLock sets the lock of the task, as a failover might leave it behind.
+func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) {
+	if sh := i.store.shardOfTask(id); sh != nil {
+		sh.begin()
+		defer sh.end()
+		sh.locks[id] = lock{byHand: value, until: sh.now + span(ttl)}
+		sh.forgetLocks.insert(sh.locks[id].until, string(id), id)
+	}
+}
+
+// DeleteRecord deletes the record of the task and nothing else: indexes, locks
+// and counts still tell of it until they are next looked at.
+func (i Inspector) DeleteRecord(id dispatch.TaskID) {
+	sh := i.store.shardOfTask(id)
+	if sh == nil {
+		return
+	}
+	sh.begin()
+	defer sh.end()
+	if r := sh.records[id]; r != nil {
+		r.gone = true
+		delete(sh.records, id)
+		if r.stands != inNone {
+			sh.ghosts[id] = r
+			return
+		}
+		sh.forget(r)
+	}
+}

@@ -1,0 +1,289 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Renew implements [dispatch.Leases].
+func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]dispatch.RenewResult, len(renewals))
+	for i := range results {
+		results[i].Lost = dispatch.LostUnknownTask
+	}
+	idOf := func(i int) dispatch.TaskID { return renewals[i].ID }
+	s.byShard(len(renewals), dispatch.MaxRenewals, idOf, func(sh *shard, page []int) {
+		sh.begin()
+		defer sh.end()
+		for _, i := range page {
+			results[i] = sh.renew(&renewals[i])
+		}
+	})
+	return results, nil
+}
+
+// renew extends one lease.
+func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
+	lost := func(reason dispatch.LostReason) dispatch.RenewResult {
+		return dispatch.RenewResult{Lost: reason}
+	}
+	r := s.record(renewal.ID)
+	if r == nil {
+		return lost(dispatch.LostUnknownTask)
+	}
+	digest := renewal.Token.Digest()
+	l := r.lease
+	switch {
+	case l != nil && l.digest == digest:
+	case r.lastLease == digest:
+		return lost(dispatch.LostBy(r.result))
+	case l != nil:
+		return lost(dispatch.LostTaken)
+	default:
+		return lost(dispatch.LostNotLeased)
+	}
+	if l.lockDeleted {
+		return lost(dispatch.LostLockDeleted)
+	}
+	end := min(s.now+l.duration, l.granted+l.maxHold)
+	if end <= s.now {
+		return lost(dispatch.LostMaxHold)
+	}
+	if _, stands := s.lockStands(r.id); !stands && l.deadline > s.now {
+		l.lockDeleted = true
+		s.moveDeadline(r, s.now)
+		return lost(dispatch.LostLockDeleted)
+	}
+	s.moveDeadline(r, max(l.deadline, end))
+	s.locks[r.id] = lock{token: l.token, until: l.deadline}
+	if note := s.grants[grantKey{l.token.Collector, l.token.ClientToken}]; note != nil {
+		note.until = max(note.until, l.deadline+span(dispatch.GrantMemory))
+	}
+	if renewal.Cursor != nil {
+		r.setCursor(renewal.Cursor)
+	}
+	return dispatch.RenewResult{
+		Remaining: duration(l.deadline - s.now), Duration: duration(l.duration), Cancel: r.cancel,
+	}
+}
+
+// moveDeadline gives the lease another deadline.
+func (s *shard) moveDeadline(r *record, deadline int64) {
+	if r.lease.deadline == deadline && r.score == deadline {
+		return
+	}
+	r.lease.deadline = deadline
+	s.leave(r)
+	s.enterLeases(r, deadline)
+}
+
+// setCursor replaces the cursor; empty clears it.
+func (r *record) setCursor(cursor []byte) {
+	if len(cursor) > 0 {
+		r.detail().cursor = slices.Clone(cursor)
+	} else if r.details != nil {
+		r.details.cursor = nil
+	}
+}
+
+// setMemo replaces the memo; empty clears it.
+func (r *record) setMemo(memo []byte) {
+	if len(memo) > 0 {
+		r.detail().memo = slices.Clone(memo)
+	} else if r.details != nil {
+		r.details.memo = nil
+	}
+}
+
+// Apply implements [dispatch.Leases].
+func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]dispatch.ApplyResult, len(transitions))
+	for i := range results {
+		results[i].Code = dispatch.ApplyNotFound
+	}
+	idOf := func(i int) dispatch.TaskID { return transitions[i].ID }
+	s.byShard(len(transitions), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
+		sh.begin()
+		defer sh.end()
+		for _, i := range page {
+			results[i] = sh.apply(&transitions[i])
+		}
+		sh.sweep(2 * len(page))
+	})
+	return results, nil
+}
+
+// apply makes one transition, if the record still is what it was computed from.
+func (s *shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
+	r := s.record(t.ID)
+	if r == nil {
+		return dispatch.ApplyResult{Code: dispatch.ApplyNotFound}
+	}
+	result := dispatch.ApplyResult{Code: s.judge(r, t)}
+	switch result.Code {
+	case dispatch.Applied:
+		s.transit(r, t)
+	case dispatch.ApplyAlready:
+		result.Prior = r.result
+	case dispatch.ApplyConflict, dispatch.ApplyLost, dispatch.ApplyNotFound:
+	}
+	if result.State = r.visibleState(s.now); r.waiting() {
+		result.Due = instant(r.due)
+	}
+	return result
+}
+
+// judge says whether the transition applies.
+func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
+	switch {
+	case t.Token == dispatch.LeaseDigest{}:
+		if !r.waiting() {
+			return dispatch.ApplyLost
+		}
+	case r.lease != nil && r.lease.digest == t.Token:
+		if t.Expired && r.lease.deadline > s.now {
+			return dispatch.ApplyLost
+		}
+	case r.lastLease == t.Token:
+		return dispatch.ApplyAlready
+	default:
+		return dispatch.ApplyLost
+	}
+	if r.revision != t.Revision {
+		return dispatch.ApplyConflict
+	}
+	return dispatch.Applied
+}
+
+// transit makes the transition.
+func (s *shard) transit(r *record, t *dispatch.Transition) {
+	q := s.queueOf(r.lane)
+	if r.lease != nil {
+		deadline := r.lease.deadline
+		s.endLease(r)
+		s.affect(q, &t.Queue, deadline)
+		r.lastLease, r.result = t.Token, t.Result
+		s.tally(t.Result)
+	} else {
+		s.leave(r)
+	}
+	s.touch(r.lane)
+	r.firstDue, r.run, r.counters = millis(t.FirstDue), millis(t.Run), t.Counters
+	if t.Settled {
+		r.settledAt = s.now
+	}
+	if t.ClearFlags {
+		r.cancel, r.again = dispatch.CancelNone, false
+	}
+	r.takeDetails(t)
+	r.revision++
+	if t.State.Settled() {
+		s.settle(r, t.State, t.Remember)
+	} else {
+		if r.due = millis(t.Due); r.due == 0 {
+			r.due = s.now + span(t.Delay)
+		}
+		s.enterWaiting(r)
+	}
+	if t.SourceSuccess {
+		r.source.lastSuccess, r.source.failures = s.now, 0
+	}
+	if t.SourceFailure {
+		r.source.lastFailure = s.now
+		r.source.failures++
+	}
+}
+
+// tally counts the end of a lease.
+func (s *shard) tally(result dispatch.Result) {
+	switch result {
+	case dispatch.ResultExpired, dispatch.ResultMaxHold:
+		s.expired++
+	case dispatch.ResultGivenBack, dispatch.ResultRevoked:
+	case dispatch.ResultNone, dispatch.ResultSucceeded, dispatch.ResultFailed, dispatch.ResultReleased, dispatch.ResultCanceled:
+		s.settled++
+	}
+}
+
+// takeDetails takes what a transition says of the rarely needed parts.
+func (r *record) takeDetails(t *dispatch.Transition) {
+	if t.Memo != nil {
+		r.setMemo(t.Memo)
+	}
+	if t.Cursor != nil {
+		r.setCursor(t.Cursor)
+	}
+	if t.LastError != nil {
+		r.detail().lastError = copyFailure(t.LastError)
+	} else if t.ClearError && r.details != nil {
+		r.details.lastError = nil
+	}
+	if t.Attempt != nil {
+		attempt := *t.Attempt
+		attempt.Failure = copyFailure(attempt.Failure)
+		d := r.detail()
+		if len(d.history) >= dispatch.MaxHistory {
+			d.history = slices.Delete(d.history, 0, len(d.history)-dispatch.MaxHistory+1)
+		}
+		d.history = append(d.history, attempt)
+	}
+	if !t.Shrink {
+		return
+	}
+	r.payload, r.metadata = nil, nil
+	if d := r.details; d != nil {
+		if r.details = nil; d.memo != nil {
+			r.details = &details{memo: d.memo}
+		}
+	}
+}
+
+// affect does to the queue what the end of a lease does beside freeing a lease
+// in flight.
+func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
+	set := s.settingsOf(q)
+	switch effect.Kind {
+	case dispatch.QueueUntouched:
+		return
+	case dispatch.QueueExpired:
+		q.nextGrant = max(q.nextGrant, deadline+span(set.MinDelay))
+		return
+	case dispatch.QueueSucceeded:
+		q.blockStep = 0
+	case dispatch.QueueBlocked:
+		blocked, step := dispatch.BlockAfter(instant(s.now), instant(q.blocked), q.blockStep,
+			set.QueueSettings, effect.RetryAfter.Truncate(time.Millisecond))
+		q.blocked, q.blockStep = millis(blocked), step
+	case dispatch.QueueReported:
+	}
+	fetch := effect.FetchDuration.Truncate(time.Millisecond)
+	q.nextGrant = millis(dispatch.NextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.QueueSettings, fetch))
+}
+
+// RequestCancel implements [dispatch.Leases].
+func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	idOf := func(i int) dispatch.TaskID { return ids[i] }
+	s.byShard(len(ids), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
+		sh.begin()
+		defer sh.end()
+		for _, i := range page {
+			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason {
+				r.cancel = reason
+				r.revision++
+			}
+		}
+	})
+	return nil
+}

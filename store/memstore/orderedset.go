@@ -1,0 +1,144 @@
+package memstore
+
+import (
+	"math"
+
+	"github.com/tidwall/btree"
+)
+
+// infinite is the score +inf: no instant, until someone lifts a gate.
+const infinite = math.MaxInt64
+
+// entry is a member of an ordered set with what it stands for.
+type entry[V any] struct {
+	score  int64
+	member string
+	value  V
+}
+
+// orderedSet holds members ordered by score, then by the bytes of the member,
+// as a Redis ZSET does. Whoever puts a member in keeps its score, to take it
+// out again. The zero value is empty.
+type orderedSet[V any] struct {
+	tree *btree.BTreeG[entry[V]]
+}
+
+func entryLess[V any](a, b entry[V]) bool {
+	if a.score != b.score {
+		return a.score < b.score
+	}
+	return a.member < b.member
+}
+
+// insert adds the member, or replaces the value of the same score and member.
+func (s *orderedSet[V]) insert(score int64, member string, value V) {
+	if s.tree == nil {
+		s.tree = btree.NewBTreeGOptions(entryLess[V], btree.Options{NoLocks: true})
+	}
+	s.tree.Set(entry[V]{score: score, member: member, value: value})
+}
+
+// remove takes the member with exactly that score out and reports whether it
+// was in.
+func (s *orderedSet[V]) remove(score int64, member string) bool {
+	if s.tree == nil {
+		return false
+	}
+	_, ok := s.tree.Delete(entry[V]{score: score, member: member})
+	if s.tree.Len() == 0 {
+		// Most sets hold one member for a short while; an empty tree is not
+		// worth its memory.
+		s.tree = nil
+	}
+	return ok
+}
+
+func (s *orderedSet[V]) len() int {
+	if s.tree == nil {
+		return 0
+	}
+	return s.tree.Len()
+}
+
+func (s *orderedSet[V]) first() (entry[V], bool) {
+	if s.tree == nil {
+		return entry[V]{}, false
+	}
+	return s.tree.Min()
+}
+
+func (s *orderedSet[V]) last() (entry[V], bool) {
+	if s.tree == nil {
+		return entry[V]{}, false
+	}
+	return s.tree.Max()
+}
+
+// firstScore is the lowest score, infinite when the set is empty.
+func (s *orderedSet[V]) firstScore() int64 {
+	if e, ok := s.first(); ok {
+		return e.score
+	}
+	return infinite
+}
+
+// from calls yield for the members from (score, member) on, ascending, until
+// it returns false. The set must not be changed meanwhile.
+func (s *orderedSet[V]) from(score int64, member string, yield func(entry[V]) bool) {
+	if s.tree != nil {
+		s.tree.Ascend(entry[V]{score: score, member: member}, yield)
+	}
+}
+
+// firstFrom is the first member at or after score.
+func (s *orderedSet[V]) firstFrom(score int64) (found entry[V], ok bool) {
+	s.from(score, "", func(e entry[V]) bool {
+		found, ok = e, true
+		return false
+	})
+	return found, ok
+}
+
+// The score of an open set is band * 2^44 + since: the band is 9 - priority,
+// since is in milliseconds.
+const (
+	bandShift = 44
+	sinceMask = 1<<bandShift - 1
+	bands     = 10
+)
+
+// openSet is an ordered set of what can be picked now: it counts its members by
+// priority band.
+type openSet[V any] struct {
+	orderedSet[V]
+	count [bands]int
+}
+
+func (s *openSet[V]) insert(score int64, member string, value V) {
+	s.count[score>>bandShift]++
+	s.orderedSet.insert(score, member, value)
+}
+
+func (s *openSet[V]) remove(score int64, member string) {
+	if s.orderedSet.remove(score, member) {
+		s.count[score>>bandShift]--
+	}
+}
+
+// inBand is the number of members that share the band of score.
+func (s *openSet[V]) inBand(score int64) int { return s.count[score>>bandShift] }
+
+// oldest is, over the first members of all bands, the one with the lowest
+// since; of equal ones the one with the higher priority.
+func (s *openSet[V]) oldest() (oldest entry[V], ok bool) {
+	for band, n := range s.count {
+		if n == 0 {
+			continue
+		}
+		e, _ := s.firstFrom(int64(band) << bandShift)
+		if !ok || e.score&sinceMask < oldest.score&sinceMask {
+			oldest, ok = e, true
+		}
+	}
+	return oldest, ok
+}

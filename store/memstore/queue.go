@@ -1,0 +1,282 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// queue is the politeness domain: what its lanes share.
+type queue struct {
+	name     string
+	reversed string // labels from the last to the first
+	waiting  int64
+	inFlight int64
+
+	nextGrant int64
+	blocked   int64 // end of the automatic block
+	blockStep int
+	operator  *dispatch.Gate // the operator's block
+
+	pools []*queuePool
+
+	settings settings
+	// touched: the call under way places it at its end.
+	touched bool
+	// idleUntil is the score in the shard's idle queues; 0 = not idle.
+	idleUntil int64
+	// gone: the queue was deleted.
+	gone bool
+}
+
+// queueOf is the queue of the lane; it is made when it does not exist.
+func (s *shard) queueOf(l *lane) *queue {
+	if l.q == nil || l.q.gone || l.q.over(s.now) {
+		l.q = s.openQueue(l.queueName)
+	}
+	return l.q
+}
+
+// over reports whether the queue holds nothing, and the gates that kept it have
+// ended.
+func (q *queue) over(now int64) bool { return q.idleUntil != 0 && q.idleUntil <= now }
+
+// openQueue finds the queue, or makes it.
+func (s *shard) openQueue(name string) *queue {
+	q := s.queues[name]
+	if q != nil && q.over(s.now) {
+		s.closeWhenEmpty(q)
+		q = nil
+	}
+	if q == nil {
+		q = &queue{name: name, reversed: reverseLabels(name)}
+		q.settings.version = -1
+		s.queues[name] = q
+		s.queueNames.insert(0, q.reversed, q)
+	}
+	return q
+}
+
+// reverseLabels turns www.example.com into com.example.www.
+func reverseLabels(name string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+// operatorUntil is the end of the operator's block; 0 when there is none.
+func (q *queue) operatorUntil() int64 {
+	switch {
+	case q.operator == nil:
+		return 0
+	case q.operator.Until.IsZero():
+		return infinite
+	default:
+		return until(q.operator.Until)
+	}
+}
+
+// queueGate is the maximum over the queue's gates: when it can be granted from.
+func (s *shard) queueGate(q *queue) int64 {
+	set := s.settingsOf(q)
+	// Further ahead, the clock was stepped back.
+	q.nextGrant = min(q.nextGrant, s.now+set.longestDelay)
+	if set.Paused || set.Deny || q.inFlight >= int64(set.MaxInFlight) {
+		return infinite
+	}
+	return max(q.nextGrant, q.blocked, q.operatorUntil())
+}
+
+// closeWhenEmpty deletes the queue when it holds nothing and no gate stands;
+// with a gate that ends, it is deleted then.
+func (s *shard) closeWhenEmpty(q *queue) {
+	if q.idleUntil != 0 {
+		s.idleQueues.remove(q.idleUntil, q.name)
+		q.idleUntil = 0
+	}
+	if q.waiting > 0 || q.inFlight > 0 {
+		return
+	}
+	switch gates := max(q.nextGrant, q.blocked, q.operatorUntil()); {
+	case gates <= s.now:
+		s.deleteQueue(q)
+	case gates != infinite:
+		q.idleUntil = gates
+		s.idleQueues.insert(gates, q.name, q)
+	}
+}
+
+func (s *shard) deleteQueue(q *queue) {
+	for _, qp := range q.pools {
+		qp.remove()
+	}
+	q.gone = true
+	delete(s.queues, q.name)
+	s.queueNames.remove(0, q.reversed)
+}
+
+// closeIdleQueues deletes at most limit queues that only a gate kept.
+func (s *shard) closeIdleQueues(limit int) {
+	for range limit {
+		e, ok := s.idleQueues.first()
+		if !ok || e.score > s.now {
+			return
+		}
+		s.closeWhenEmpty(e.value)
+	}
+}
+
+// existing finds a queue that holds something or has a gate.
+func (s *shard) existing(name string) (*queue, error) {
+	if q := s.queues[name]; q != nil {
+		if s.closeWhenEmpty(q); !q.gone {
+			return q, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %.300q", dispatch.ErrQueueNotFound, name)
+}
+
+// BlockQueue implements [dispatch.Queues].
+func (s *Store) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	sh := s.shardOfName(name)
+	sh.begin()
+	defer sh.end()
+	q := sh.openQueue(name)
+	gate.Kind = dispatch.GateBlocked
+	q.operator = &gate
+	sh.touchQueue(q)
+	return nil
+}
+
+// UnblockQueue implements [dispatch.Queues].
+func (s *Store) UnblockQueue(ctx context.Context, name string, automatic bool) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	sh := s.shardOfName(name)
+	sh.begin()
+	defer sh.end()
+	q, err := sh.existing(name)
+	if err != nil {
+		return err
+	}
+	q.operator = nil
+	if automatic {
+		q.blocked, q.blockStep = 0, 0
+	}
+	sh.touchQueue(q)
+	return nil
+}
+
+// Queue implements [dispatch.Queues].
+func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	sh := s.shardOfName(name)
+	sh.begin()
+	defer sh.end()
+	q, err := sh.existing(name)
+	if err != nil {
+		return nil, err
+	}
+	return sh.describe(q), nil
+}
+
+// describe is the queue as a caller of the store sees it.
+func (s *shard) describe(q *queue) *dispatch.Queue {
+	set := s.settingsOf(q)
+	d := &dispatch.Queue{
+		Name: q.name, Settings: set.QueueSettings, SettingsName: set.name,
+		Waiting: q.waiting, Leased: q.inFlight, BlockStep: q.blockStep,
+	}
+	for _, qp := range q.pools {
+		if qp.open.len()+qp.wait.len() > 0 {
+			d.Pools = append(d.Pools, qp.pool.name)
+		}
+	}
+	slices.Sort(d.Pools)
+	if gate := s.queueGate(q); gate > s.now && gate != infinite {
+		d.NextGrant = instant(gate)
+	}
+	d.Gates = s.gatesOf(q, set)
+	return d
+}
+
+// gatesOf lists the gates that hold the queue now.
+func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
+	var gates []dispatch.Gate
+	if q.nextGrant > s.now {
+		gates = append(gates, dispatch.Gate{Kind: dispatch.GateMinDelay, Until: instant(q.nextGrant)})
+	}
+	if q.blocked > s.now {
+		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: instant(q.blocked)})
+	}
+	if q.operatorUntil() > s.now {
+		gates = append(gates, *q.operator)
+	}
+	if set.Paused {
+		gates = append(gates, set.pausedBy.gate(dispatch.GateQueuePaused))
+	}
+	if set.Deny {
+		gates = append(gates, set.filed.gate(dispatch.GateQueueDenied))
+	}
+	if q.inFlight >= int64(set.MaxInFlight) {
+		gates = append(gates, dispatch.Gate{Kind: dispatch.GateMaxInFlight})
+	}
+	return gates
+}
+
+// ListQueues implements [dispatch.Queues].
+func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int) ([]*dispatch.Queue, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	var found []*dispatch.Queue
+	for _, sh := range s.shards {
+		found = append(found, sh.listQueues(suffix, after, limit)...)
+	}
+	if len(s.shards) > 1 {
+		slices.SortFunc(found, func(a, b *dispatch.Queue) int {
+			return strings.Compare(reverseLabels(a.Name), reverseLabels(b.Name))
+		})
+	}
+	return found[:min(len(found), limit)], nil
+}
+
+// listQueues lists at most limit queues of the shard.
+func (s *shard) listQueues(suffix, after string, limit int) []*dispatch.Queue {
+	s.begin()
+	defer s.end()
+	s.closeIdleQueues(len(s.queues))
+	var found []*dispatch.Queue
+	begin := ""
+	if after != "" {
+		begin = reverseLabels(after) + "\x00"
+	}
+	collect := func(begin string, matches func(string) bool) {
+		s.queueNames.from(0, begin, func(e entry[*queue]) bool {
+			if len(found) >= limit || !matches(e.member) {
+				return false
+			}
+			found = append(found, s.describe(e.value))
+			return true
+		})
+	}
+	if suffix == "" {
+		collect(begin, func(string) bool { return true })
+		return found
+	}
+	// The name itself, then all below it: names like example-x.com lie between.
+	exact := reverseLabels(suffix)
+	below := exact + "."
+	collect(max(begin, exact), func(name string) bool { return name == exact })
+	collect(max(begin, below), func(name string) bool { return strings.HasPrefix(name, below) })
+	return found
+}

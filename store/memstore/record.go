@@ -1,0 +1,187 @@
+package memstore
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// index says in which ordered set a record stands.
+type index uint8
+
+const (
+	inNone index = iota
+	inReady
+	inLater
+	inLeases
+)
+
+// record is a task as the shard keeps it. Instants are in milliseconds, 0 = not
+// set.
+type record struct {
+	id     dispatch.TaskID
+	source *source
+	lane   *lane
+
+	url, key, kind string
+	metadata       map[string]string
+	payload        []byte
+	depth          int
+	run            int64
+	priority       int8
+	recurring      bool
+
+	state     dispatch.State // StateScheduled stands for every waiting record
+	counters  dispatch.Counters
+	due       int64
+	firstDue  int64
+	created   int64
+	settledAt int64
+	// forgetAt is when a settled record is forgotten; 0 = with its source.
+	forgetAt int64
+
+	lease     *lease
+	lastLease dispatch.LeaseDigest
+	result    dispatch.Result
+	cancel    dispatch.CancelReason
+	again     bool
+	revision  uint32
+
+	details *details
+
+	// stands and score say in which set of the shard or the lane the record
+	// is. A waiting record in the lease index is an orphan.
+	stands index
+	score  int64
+	// counted is the state under which the record is counted.
+	counted dispatch.State
+	// gone is set when the record was removed by hand, and the sets still
+	// name it.
+	gone bool
+}
+
+// details are what most records never have.
+type details struct {
+	cursor, memo []byte
+	lastError    *dispatch.Failure
+	history      []dispatch.Attempt
+}
+
+// lease is who works on a record.
+type lease struct {
+	digest   dispatch.LeaseDigest
+	token    dispatch.LeaseToken
+	session  string
+	granted  int64
+	deadline int64
+	duration int64
+	maxHold  int64
+	// lockDeleted: the lock was found missing before the deadline; the lease
+	// cannot be renewed any more.
+	lockDeleted bool
+
+	// The collector's held leases are a list in the order of their fences.
+	holder         *holder
+	earlier, later *record
+}
+
+// lock is the end of a lock, and its value: that of a lease unless it was set
+// by hand.
+type lock struct {
+	token  dispatch.LeaseToken
+	byHand string
+	until  int64
+}
+
+func (l lock) value() string {
+	if l.byHand != "" {
+		return l.byHand
+	}
+	return l.token.String()
+}
+
+func (r *record) waiting() bool { return r.state == dispatch.StateScheduled }
+
+func (r *record) rank() int64 { return int64(dispatch.Rank(int(r.priority), r.recurring)) }
+
+// detail gives the details to write to.
+func (r *record) detail() *details {
+	if r.details == nil {
+		r.details = new(details)
+	}
+	return r.details
+}
+
+// bytes is the size of the record for the limit on bytes of a claim.
+func (r *record) bytes() int {
+	n := len(r.url) + len(r.key) + len(r.kind) + len(r.payload)
+	for k, v := range r.metadata {
+		n += len(k) + len(v)
+	}
+	if r.details != nil {
+		n += len(r.details.cursor) + len(r.details.memo)
+	}
+	return n
+}
+
+// visibleState tells scheduled and ready apart.
+func (r *record) visibleState(now int64) dispatch.State {
+	if r.waiting() && r.due <= now {
+		return dispatch.StateReady
+	}
+	return r.state
+}
+
+// withDetails says which details a caller of the store gets.
+type withDetails uint8
+
+const (
+	noDetails withDetails = iota
+	// handedOut is what a collector needs: cursor and memo.
+	handedOut
+	allDetails
+)
+
+// task copies the record into t for a caller of the store.
+func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
+	*t = dispatch.Task{
+		ID: r.id, SourceUID: r.source.gate.UID, Queue: r.lane.queueName,
+		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Depth: r.depth,
+		Run: instant(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
+		Counters: r.counters, Due: instant(r.due), FirstDue: instant(r.firstDue),
+		Created: instant(r.created), SettledAt: instant(r.settledAt),
+		Metadata: maps.Clone(r.metadata), Payload: slices.Clone(r.payload),
+		LastLease: r.lastLease, Result: r.result,
+		CancelRequested: r.cancel, AgainRequested: r.again, Revision: r.revision,
+	}
+	if !r.source.forgotten {
+		t.SourceID, t.Pool = r.source.gate.ID, r.source.gate.Pool
+	}
+	if l := r.lease; l != nil {
+		t.Lease = &dispatch.Lease{
+			Digest: l.digest, Token: l.token, Granted: instant(l.granted), Deadline: instant(l.deadline),
+			Duration: duration(l.duration), MaxHold: duration(l.maxHold),
+		}
+	}
+	if r.details == nil || with == noDetails {
+		return
+	}
+	t.Cursor = slices.Clone(r.details.cursor)
+	t.Memo = slices.Clone(r.details.memo)
+	if with == allDetails {
+		t.LastError = copyFailure(r.details.lastError)
+		t.History = slices.Clone(r.details.history)
+		for i := range t.History {
+			t.History[i].Failure = copyFailure(t.History[i].Failure)
+		}
+	}
+}
+
+func copyFailure(f *dispatch.Failure) *dispatch.Failure {
+	if f == nil {
+		return nil
+	}
+	clone := *f
+	return &clone
+}

@@ -1,0 +1,372 @@
+package memstore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// shard owns the tasks, queues and lanes of a range of slots.
+type shard struct {
+	store  *Store
+	number int
+
+	// mu guards everything below, and all that hangs from it.
+	mu sync.Mutex
+
+	// now and micros are the instant of the call that holds mu: time is read
+	// once per call.
+	now    int64
+	micros uint64
+	// touched are lanes, and touchedQueues queues, that the call has changed
+	// and that are placed at its end.
+	touched       []*lane
+	touchedQueues []*queue
+	// soonest collects, by pool, how far ahead the call made something
+	// grantable sooner than before.
+	soonest map[string]int64
+
+	lastFence uint64
+	lastLane  int64
+	records   map[dispatch.TaskID]*record
+	locks     map[dispatch.TaskID]lock
+	// ghosts are records that were removed by hand while sets name them.
+	ghosts  map[dispatch.TaskID]*record
+	sources map[string]*source
+	queues  map[string]*queue
+	pools   map[string]*pool
+	leases  orderedSet[*record]
+	holders map[string]*holder
+	grants  map[grantKey]*grantNote
+
+	// queueNames orders the queues by their reversed labels; lanesIn has the
+	// lanes of each queue name, ascending by number, whether the queue exists
+	// now or not.
+	queueNames orderedSet[*queue]
+	lanesIn    map[string][]*lane
+
+	settings     map[string]filedSettings
+	rulesVersion int64
+
+	// What ends with time, by when.
+	forgetDone    orderedSet[*record]
+	forgetEnded   orderedSet[*record] // dead and canceled
+	forgetGrants  orderedSet[*grantNote]
+	forgetSources orderedSet[*source]
+	forgetMarks   orderedSet[*holder]
+	forgetLocks   orderedSet[dispatch.TaskID] // of orphans that left the lease index
+	idleQueues    orderedSet[*queue]
+
+	sweptAt    int64
+	graceUntil int64
+
+	counts                                       stateCounts
+	granted, settled, expired, orphaned, dropped int64
+}
+
+// stateCounts counts records by state.
+type stateCounts [dispatch.StateCanceled + 1]int64
+
+func (c *stateCounts) visible() dispatch.StateCounts {
+	return dispatch.StateCounts{
+		Scheduled: c[dispatch.StateScheduled], Ready: c[dispatch.StateReady], Leased: c[dispatch.StateLeased],
+		Done: c[dispatch.StateDone], Dead: c[dispatch.StateDead], Canceled: c[dispatch.StateCanceled],
+	}
+}
+
+func newShard(store *Store, number int) *shard {
+	return &shard{
+		store: store, number: number,
+		soonest:  make(map[string]int64),
+		records:  make(map[dispatch.TaskID]*record),
+		locks:    make(map[dispatch.TaskID]lock),
+		ghosts:   make(map[dispatch.TaskID]*record),
+		sources:  make(map[string]*source),
+		queues:   make(map[string]*queue),
+		pools:    make(map[string]*pool),
+		holders:  make(map[string]*holder),
+		grants:   make(map[grantKey]*grantNote),
+		lanesIn:  make(map[string][]*lane),
+		settings: make(map[string]filedSettings),
+	}
+}
+
+// begin starts a call on the shard: it takes the mutex and reads the clock.
+func (s *shard) begin() {
+	s.mu.Lock()
+	now := s.store.now()
+	s.now, s.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
+}
+
+// end ends a call: it puts what was touched where it belongs, and tells what
+// became grantable sooner.
+func (s *shard) end() {
+	s.placeTouched()
+	if len(s.soonest) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	hints := make([]dispatch.Hint, 0, len(s.soonest))
+	for pool, at := range s.soonest {
+		hints = append(hints, dispatch.Hint{
+			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(at-s.now, 0)),
+		})
+	}
+	clear(s.soonest)
+	s.mu.Unlock()
+	for _, hint := range hints {
+		s.store.hub.publish(hint)
+	}
+}
+
+// sooner notes that something of the pool can be granted at t, sooner than
+// before.
+func (s *shard) sooner(pool string, t int64) {
+	if at, ok := s.soonest[pool]; !ok || t < at {
+		s.soonest[pool] = t
+	}
+}
+
+// record finds a record, unless it is to be forgotten by now.
+func (s *shard) record(id dispatch.TaskID) *record {
+	r := s.records[id]
+	if r != nil && r.forgetAt != 0 && r.forgetAt <= s.now {
+		return nil
+	}
+	return r
+}
+
+// nextFence gives a fence above all that the shard gave before (P4).
+func (s *shard) nextFence() uint64 {
+	s.lastFence = max(s.lastFence+1, s.micros)
+	return s.lastFence
+}
+
+// count moves the record from the state it is counted under to state;
+// StateUnknown is none.
+func (s *shard) count(r *record, state dispatch.State) {
+	if r.counted == state {
+		return
+	}
+	if r.counted != dispatch.StateUnknown {
+		s.counts[r.counted]--
+		r.source.counts[r.counted]--
+	}
+	if state != dispatch.StateUnknown {
+		s.counts[state]++
+		r.source.counts[state]++
+	}
+	if !r.recurring {
+		r.source.outstanding += outstanding(state) - outstanding(r.counted)
+	}
+	if waits, waited := state.Waiting(), r.counted.Waiting(); waits != waited {
+		q := s.queueOf(r.lane)
+		if waits {
+			q.waiting++
+		} else {
+			q.waiting--
+		}
+	}
+	r.counted = state
+}
+
+// outstanding is 1 for the states that a source's limit counts.
+func outstanding(state dispatch.State) int64 {
+	if state.Waiting() || state == dispatch.StateLeased {
+		return 1
+	}
+	return 0
+}
+
+// setRecurring changes whether the record is recurring, which moves it out of,
+// or into, the count of outstanding tasks.
+func (s *shard) setRecurring(r *record, recurring bool) {
+	if r.recurring == recurring {
+		return
+	}
+	if recurring {
+		r.source.outstanding -= outstanding(r.counted)
+	} else {
+		r.source.outstanding += outstanding(r.counted)
+	}
+	r.recurring = recurring
+}
+
+// leave takes the record out of the set in which it stands.
+func (s *shard) leave(r *record) {
+	switch r.stands {
+	case inReady:
+		r.lane.ready.remove(r.score, string(r.id))
+	case inLater:
+		r.lane.later.remove(r.score, string(r.id))
+	case inLeases:
+		s.leases.remove(r.score, string(r.id))
+		if held, ok := s.locks[r.id]; ok && r.lease == nil {
+			s.forgetLocks.insert(held.until, string(r.id), r.id)
+		}
+	case inNone:
+	}
+	r.stands = inNone
+}
+
+// enterWaiting puts a waiting record, standing nowhere, into its lane: into
+// lane ready when it is due, else into lane later.
+func (s *shard) enterWaiting(r *record) {
+	s.touch(r.lane)
+	r.state = dispatch.StateScheduled
+	if r.due <= s.now {
+		r.stands, r.score = inReady, r.rank()<<bandShift+max(r.due, 0)
+		r.lane.ready.insert(r.score, string(r.id), r)
+		s.count(r, dispatch.StateReady)
+		return
+	}
+	r.stands, r.score = inLater, r.due*32+r.rank()
+	r.lane.later.insert(r.score, string(r.id), r)
+	s.count(r, dispatch.StateScheduled)
+}
+
+// enterLeases puts a record, standing nowhere, into the lease index.
+func (s *shard) enterLeases(r *record, deadline int64) {
+	r.stands, r.score = inLeases, deadline
+	s.leases.insert(deadline, string(r.id), r)
+}
+
+// settle makes the record DONE, DEAD or CANCELED. It stands nowhere.
+func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) {
+	r.state = state
+	s.count(r, state)
+	r.forgetAt = 0
+	if remember > 0 {
+		r.forgetAt = s.now + span(remember)
+		s.forgetSet(r).insert(r.forgetAt, string(r.id), r)
+		if state == dispatch.StateDone {
+			// One that is kept with its source ends with its source's others.
+			r.lane.unlist(r)
+		}
+	}
+}
+
+// forgetSet is the set in which the settled record waits to be forgotten.
+func (s *shard) forgetSet(r *record) *orderedSet[*record] {
+	if r.state == dispatch.StateDone {
+		return &s.forgetDone
+	}
+	return &s.forgetEnded
+}
+
+// keep takes a settled record out of what is to be forgotten.
+func (s *shard) keep(r *record) {
+	if r.forgetAt != 0 {
+		s.forgetSet(r).remove(r.forgetAt, string(r.id))
+		r.forgetAt = 0
+	}
+}
+
+// forget removes a settled record. A DONE one stays counted when its time is
+// over.
+func (s *shard) forget(r *record) {
+	over := r.forgetAt != 0 && r.forgetAt <= s.now
+	s.keep(r)
+	if r.state != dispatch.StateDone || !over {
+		s.count(r, dispatch.StateUnknown)
+	}
+	r.lane.unlist(r)
+	delete(s.records, r.id)
+}
+
+// lockStands reports whether the record's lock stands, and until when.
+func (s *shard) lockStands(id dispatch.TaskID) (int64, bool) {
+	held, ok := s.locks[id]
+	return held.until, ok && held.until > s.now
+}
+
+// dropLock forgets a lock that has ended and is of no lease.
+func (s *shard) dropLock(id dispatch.TaskID) {
+	if r := s.records[id]; r != nil && (r.lease != nil || r.stands == inLeases) {
+		return
+	}
+	if held, ok := s.locks[id]; ok && held.until <= s.now {
+		delete(s.locks, id)
+	}
+}
+
+// dropGhost takes what is left of a record that was removed by hand out of the
+// sets, and counts it. Its lock stays.
+func (s *shard) dropGhost(r *record) {
+	s.leave(r)
+	delete(s.ghosts, r.id)
+	s.touch(r.lane)
+	s.count(r, dispatch.StateUnknown)
+	r.lane.unlist(r)
+	if r.lease != nil {
+		s.detach(r)
+		if held, ok := s.locks[r.id]; ok {
+			s.forgetLocks.insert(held.until, string(r.id), r.id)
+		}
+	}
+	s.dropped++
+}
+
+// sweep removes at most limit of each kind of what has ended with time. Each
+// call on the shard does a little of it, so that nothing piles up.
+func (s *shard) sweep(limit int) {
+	s.forgetFrom(&s.forgetDone, limit)
+	for range limit {
+		e, ok := s.forgetGrants.first()
+		if !ok || e.score > s.now {
+			break
+		}
+		s.endGrant(e.value)
+	}
+	for range limit {
+		e, ok := s.forgetMarks.first()
+		if !ok || e.score > s.now {
+			break
+		}
+		s.unmark(e.value)
+	}
+	for range limit {
+		e, ok := s.forgetLocks.first()
+		if !ok || e.score > s.now {
+			break
+		}
+		s.forgetLocks.remove(e.score, e.member)
+		s.dropLock(e.value)
+	}
+	for range limit {
+		e, ok := s.forgetSources.first()
+		if !ok || e.score > s.now {
+			break
+		}
+		s.forgetSource(e.value)
+	}
+	s.closeIdleQueues(limit)
+}
+
+// forgetFrom forgets at most limit records whose time is over.
+func (s *shard) forgetFrom(set *orderedSet[*record], limit int) {
+	for range limit {
+		e, ok := set.first()
+		if !ok || e.score > s.now {
+			return
+		}
+		s.forget(e.value)
+	}
+}
+
+func (s *shard) addStats(stats *dispatch.StoreStats) {
+	s.begin()
+	defer s.end()
+	s.closeIdleQueues(len(s.queues))
+	stats.Counts = stats.Counts.Add(s.counts.visible())
+	stats.Queues += int64(len(s.queues))
+	stats.Granted += s.granted
+	stats.Settled += s.settled
+	stats.Expired += s.expired
+	stats.Orphaned += s.orphaned
+	stats.Dropped += s.dropped
+	if e, ok := s.leases.first(); ok {
+		stats.OldestOverdue = max(stats.OldestOverdue, duration(s.now-e.score), 0)
+	}
+}

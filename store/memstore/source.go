@@ -1,0 +1,299 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// lanesPerPage bounds the lanes that one call of PushSource places.
+const lanesPerPage = 500
+
+// source is the part of a source that a shard keeps, with what the shard knows
+// of it.
+type source struct {
+	gate        dispatch.SourceGate
+	pool        *pool
+	pausedUntil int64
+	forgetAt    int64 // of a deleted source
+	// forgotten: deleted long ago; only records point here.
+	forgotten bool
+
+	// lanes ascend by number; byQueue finds them when there is more than one.
+	lanes   []*lane
+	byQueue map[string]*lane
+	// sorted has the names of the lanes' queues if they were asked for and no
+	// lane has come or gone since; else it is nil.
+	sorted []string
+
+	counts      stateCounts
+	outstanding int64 // one-shot tasks, waiting or leased
+	limited     int64
+	lastSuccess int64
+	lastFailure int64
+	failures    int64 // in a row
+}
+
+// lane finds the source's lane in a queue.
+func (src *source) lane(queueName string) *lane {
+	if src.byQueue != nil {
+		return src.byQueue[queueName]
+	}
+	if len(src.lanes) == 1 && src.lanes[0].queueName == queueName {
+		return src.lanes[0]
+	}
+	return nil
+}
+
+// queueNames are the names of the queues in which the source has lanes,
+// ascending, at most as many as one claim looks at.
+func (src *source) queueNames() []string {
+	if src.sorted == nil {
+		for _, l := range src.lanes {
+			src.sorted = append(src.sorted, l.queueName)
+		}
+		slices.Sort(src.sorted)
+	}
+	return src.sorted[:min(len(src.sorted), dispatch.MaxClaimQueues)]
+}
+
+func (src *source) addLane(l *lane) {
+	src.sorted = nil
+	src.lanes = append(src.lanes, l)
+	if len(src.lanes) == 1 {
+		// Most sources have one lane a shard, and need no map.
+		return
+	}
+	if src.byQueue == nil {
+		src.byQueue = make(map[string]*lane)
+		for _, other := range src.lanes {
+			src.byQueue[other.queueName] = other
+		}
+	}
+	src.byQueue[l.queueName] = l
+}
+
+// takeGate makes the gate the shard's, unless the shard's is newer.
+func (s *shard) takeGate(gate dispatch.SourceGate) *source {
+	src := s.sources[gate.UID]
+	if src == nil {
+		src = &source{}
+		src.gate.Version = gate.Version - 1
+		s.sources[gate.UID] = src
+	}
+	if gate.Version <= src.gate.Version {
+		return src
+	}
+	src.gate = gate
+	src.pausedUntil = until(gate.PausedUntil)
+	src.pool = s.pools[gate.Pool]
+	if src.pool == nil {
+		src.pool = &pool{name: gate.Pool}
+		s.pools[gate.Pool] = src.pool
+	}
+	if gate.Deleted {
+		s.forgetLater(src)
+	}
+	return src
+}
+
+// forgetLater keeps a deleted source for CanceledMemory from now on, so that
+// what comes late for it is refused.
+func (s *shard) forgetLater(src *source) {
+	if src.forgetAt != 0 {
+		s.forgetSources.remove(src.forgetAt, src.gate.UID)
+	}
+	src.forgetAt = s.now + span(dispatch.CanceledMemory)
+	s.forgetSources.insert(src.forgetAt, src.gate.UID, src)
+}
+
+// forgetSource removes a deleted source that holds nothing.
+func (s *shard) forgetSource(src *source) {
+	if len(src.lanes) > 0 {
+		s.forgetLater(src)
+		return
+	}
+	s.forgetSources.remove(src.forgetAt, src.gate.UID)
+	src.forgotten = true
+	delete(s.sources, src.gate.UID)
+}
+
+// dropLane removes a lane of a deleted source that holds nothing.
+func (s *shard) dropLane(l *lane) {
+	l.leaveQueue()
+	s.touch(l)
+	byNumber := func(l *lane, number int64) int { return cmp.Compare(l.number, number) }
+	src := l.source
+	src.sorted = nil
+	if i, ok := slices.BinarySearchFunc(src.lanes, l.number, byNumber); ok {
+		src.lanes = slices.Delete(src.lanes, i, i+1)
+		delete(src.byQueue, l.queueName)
+		if len(src.lanes) <= 1 {
+			src.byQueue = nil
+		}
+	}
+	others := s.lanesIn[l.queueName]
+	if i, ok := slices.BinarySearchFunc(others, l.number, byNumber); ok {
+		others = slices.Delete(others, i, i+1)
+	}
+	if s.lanesIn[l.queueName] = others; len(others) == 0 {
+		delete(s.lanesIn, l.queueName)
+	}
+}
+
+// lanesAfter are the lanes of the source with a higher number.
+func (src *source) lanesAfter(number int64) []*lane {
+	i, _ := slices.BinarySearchFunc(src.lanes, number+1, func(l *lane, number int64) int {
+		return cmp.Compare(l.number, number)
+	})
+	return src.lanes[i:]
+}
+
+// PushSource implements [dispatch.Sources]. A page is the number of the last
+// lane that was placed.
+func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceGate, page string) (string, error) {
+	if err := s.usable(ctx); err != nil {
+		return "", err
+	}
+	sh, err := s.shard(shard)
+	if err != nil {
+		return "", err
+	}
+	after := int64(0)
+	if page != "" {
+		if after, err = strconv.ParseInt(page, 10, 64); err != nil || after < 1 {
+			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
+		}
+	}
+	sh.begin()
+	defer sh.end()
+	src := sh.takeGate(gate)
+	if gate.Version < src.gate.Version {
+		return "", nil
+	}
+	lanes := src.lanesAfter(after)
+	more := len(lanes) > lanesPerPage
+	lanes = lanes[:min(len(lanes), lanesPerPage)]
+	for _, l := range lanes {
+		sh.touch(l)
+	}
+	if more {
+		return lanes[len(lanes)-1].name, nil
+	}
+	return "", nil
+}
+
+// DropTasks implements [dispatch.Sources].
+func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int) (int, []dispatch.TaskID, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, nil, err
+	}
+	sh, err := s.shard(shard)
+	if err != nil {
+		return 0, nil, err
+	}
+	sh.begin()
+	defer sh.end()
+	src := sh.sources[uid]
+	if src == nil || !src.gate.Deleted {
+		return 0, nil, nil
+	}
+	var leased []dispatch.TaskID
+	ended := 0
+	for _, l := range slices.Clone(src.lanes) {
+		n, met := sh.dropFrom(l, limit-ended, limit-len(leased))
+		ended += n
+		leased = append(leased, met...)
+		if l.listed.len() == 0 {
+			sh.dropLane(l)
+		}
+		if ended >= limit || len(leased) >= limit {
+			break
+		}
+	}
+	return ended, leased, nil
+}
+
+// dropFrom ends at most limit tasks of a lane of a deleted source, and names at
+// most leasedLimit leased ones that were not told yet.
+func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []dispatch.TaskID) {
+	var drop, kept []*record
+	l.listed.from(0, "", func(e entry[*record]) bool {
+		r := e.value
+		switch {
+		case len(drop) >= limit || len(leased) >= leasedLimit:
+			return false
+		case r.state == dispatch.StateLeased:
+			if r.cancel != dispatch.CancelSourceDeleted {
+				leased = append(leased, r.id)
+			}
+		case r.state == dispatch.StateCanceled && r.forgetAt != 0 && r.forgetAt <= s.now+span(dispatch.CanceledMemory):
+			kept = append(kept, r)
+		default:
+			drop = append(drop, r)
+		}
+		return true
+	})
+	for _, r := range kept {
+		l.unlist(r)
+	}
+	for _, r := range drop {
+		s.drop(r)
+	}
+	return len(drop), leased
+}
+
+// drop ends a task of a deleted source that waits or has settled.
+func (s *shard) drop(r *record) {
+	if r.gone {
+		s.dropGhost(r)
+		return
+	}
+	if r.waiting() {
+		r.settledAt = s.now
+	}
+	s.leave(r)
+	s.keep(r)
+	s.touch(r.lane)
+	s.settle(r, dispatch.StateCanceled, dispatch.CanceledMemory)
+	r.cancel, r.again = dispatch.CancelNone, false
+	r.revision++
+	r.lane.unlist(r)
+}
+
+// SourceStatuses implements [dispatch.Sources].
+func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.SourceStatus, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	statuses := make([]dispatch.SourceStatus, len(uids))
+	for _, sh := range s.shards {
+		sh.addStatuses(uids, statuses)
+	}
+	return statuses, nil
+}
+
+func (s *shard) addStatuses(uids []string, statuses []dispatch.SourceStatus) {
+	s.begin()
+	defer s.end()
+	for i, uid := range uids {
+		src := s.sources[uid]
+		if src == nil {
+			continue
+		}
+		st := &statuses[i]
+		st.Counts = st.Counts.Add(src.counts.visible())
+		st.Limited += src.limited
+		st.FailuresInARow += src.failures
+		if t := instant(src.lastSuccess); t.After(st.LastSuccess) {
+			st.LastSuccess = t
+		}
+		if t := instant(src.lastFailure); t.After(st.LastFailure) {
+			st.LastFailure = t
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/btree"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// sourceBook keeps the sources as people wrote them.
+type sourceBook struct {
+	mu      sync.Mutex // guards what follows
+	kept    btree.Map[string, *keptSource]
+	pending btree.Set[string] // ids of sources whose Applied is below Version
+}
+
+// keptSource is a source in the encoding in which it never shares memory with
+// a caller. What MarkApplied writes is kept beside it.
+type keptSource struct {
+	id, uid string
+	version int64
+	deleted bool
+	encoded []byte // with Applied 0 and no AppliedSeeds
+	applied int64
+	seeds   []dispatch.TaskID
+}
+
+func keepSource(s *dispatch.Source) (*keptSource, error) {
+	body := *s
+	body.Applied, body.AppliedSeeds = 0, nil
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: source %s cannot be encoded: %w", dispatch.ErrInvalid, s.ID, err)
+	}
+	return &keptSource{
+		id: s.ID, uid: s.UID, version: s.Version, deleted: s.Deleted, encoded: encoded,
+		applied: s.Applied, seeds: append([]dispatch.TaskID(nil), s.AppliedSeeds...),
+	}, nil
+}
+
+func (k *keptSource) source() (*dispatch.Source, error) {
+	s := new(dispatch.Source)
+	if err := json.Unmarshal(k.encoded, s); err != nil {
+		return nil, fmt.Errorf("decode source %s: %w", k.id, err)
+	}
+	s.Applied = k.applied
+	s.AppliedSeeds = append([]dispatch.TaskID(nil), k.seeds...)
+	return s, nil
+}
+
+// put keeps k, and whether shards have yet to be told of it.
+func (b *sourceBook) put(k *keptSource) {
+	b.kept.Set(k.id, k)
+	if k.applied < k.version {
+		b.pending.Insert(k.id)
+	} else {
+		b.pending.Delete(k.id)
+	}
+}
+
+// CreateSource implements [dispatch.Sources].
+func (s *Store) CreateSource(ctx context.Context, src *dispatch.Source) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	k, err := keepSource(src)
+	if err != nil {
+		return err
+	}
+	b := &s.sources
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if old, ok := b.kept.Get(k.id); ok {
+		if old.uid == k.uid {
+			return nil
+		}
+		return fmt.Errorf("%w: %s", dispatch.ErrSourceExists, k.id)
+	}
+	b.put(k)
+	return nil
+}
+
+// UpdateSource implements [dispatch.Sources].
+func (s *Store) UpdateSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	k, err := keepSource(src)
+	if err != nil {
+		return err
+	}
+	b := &s.sources
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, ok := b.kept.Get(k.id)
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, k.id)
+	case bytes.Equal(old.encoded, k.encoded):
+		return nil
+	case old.version != ifVersion || old.uid != k.uid:
+		return fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, k.id, old.version, ifVersion)
+	}
+	k.applied, k.seeds = old.applied, old.seeds
+	b.put(k)
+	return nil
+}
+
+// MarkApplied implements [dispatch.Sources].
+func (s *Store) MarkApplied(ctx context.Context, id, uid string, version int64, seeds []dispatch.TaskID) (bool, error) {
+	if err := s.usable(ctx); err != nil {
+		return false, err
+	}
+	b := &s.sources
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, ok := b.kept.Get(id)
+	switch {
+	case !ok:
+		// Removed by an earlier call.
+		return true, nil
+	case old.uid != uid || old.version > version:
+		return false, nil
+	case old.deleted:
+		b.kept.Delete(id)
+		b.pending.Delete(id)
+		return true, nil
+	}
+	k := *old
+	k.applied, k.seeds = version, append([]dispatch.TaskID(nil), seeds...)
+	b.put(&k)
+	return true, nil
+}
+
+// Source implements [dispatch.Sources].
+func (s *Store) Source(ctx context.Context, id string) (*dispatch.Source, error) {
+	found, err := s.SourcesByID(ctx, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	if found[0] == nil {
+		return nil, fmt.Errorf("%w: %.200q", dispatch.ErrSourceNotFound, id)
+	}
+	return found[0], nil
+}
+
+// SourcesByID implements [dispatch.Sources].
+func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	kept := make([]*keptSource, len(ids))
+	s.sources.mu.Lock()
+	for i, id := range ids {
+		kept[i], _ = s.sources.kept.Get(id)
+	}
+	s.sources.mu.Unlock()
+	return decodeSources(kept)
+}
+
+// ListSources implements [dispatch.Sources].
+func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int) ([]*dispatch.Source, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	var kept []*keptSource
+	s.sources.mu.Lock()
+	s.sources.kept.Ascend(max(prefix, after), func(id string, k *keptSource) bool {
+		if len(kept) >= limit || !strings.HasPrefix(id, prefix) {
+			return false
+		}
+		if id > after {
+			kept = append(kept, k)
+		}
+		return true
+	})
+	s.sources.mu.Unlock()
+	return decodeSources(kept)
+}
+
+// decodeSources gives the sources, nil where there is none. What is kept is
+// replaced as a whole and never changed, so this needs no mutex.
+func decodeSources(kept []*keptSource) ([]*dispatch.Source, error) {
+	sources := make([]*dispatch.Source, len(kept))
+	for i, k := range kept {
+		if k == nil {
+			continue
+		}
+		var err error
+		if sources[i], err = k.source(); err != nil {
+			return nil, err
+		}
+	}
+	return sources, nil
+}
+
+// PendingSources implements [dispatch.Sources].
+func (s *Store) PendingSources(ctx context.Context, limit int) ([]string, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	s.sources.mu.Lock()
+	defer s.sources.mu.Unlock()
+	var ids []string
+	s.sources.pending.Scan(func(id string) bool {
+		if len(ids) < limit {
+			ids = append(ids, id)
+		}
+		return len(ids) < limit
+	})
+	return ids, nil
+}

@@ -1,0 +1,209 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Submit implements [dispatch.Submits].
+func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	gateOf := make(map[string]*dispatch.SourceGate, len(gates))
+	for i := range gates {
+		gateOf[gates[i].UID] = &gates[i]
+	}
+	for i := range items {
+		if s.shardOfTask(items[i].ID) == nil {
+			return nil, fmt.Errorf("%w: task id %.64q has no slot", dispatch.ErrInvalid, items[i].ID)
+		}
+		if gateOf[items[i].SourceUID] == nil {
+			return nil, fmt.Errorf("%w: source %.64q of task %s is not among the gates", dispatch.ErrInvalid, items[i].SourceUID, items[i].ID)
+		}
+	}
+	results := make([]dispatch.SubmitResult, len(items))
+	idOf := func(i int) dispatch.TaskID { return items[i].ID }
+	s.byShard(len(items), dispatch.MaxSubmissions, idOf, func(sh *shard, page []int) {
+		sh.begin()
+		defer sh.end()
+		for _, i := range page {
+			src := sh.takeGate(*gateOf[items[i].SourceUID])
+			results[i] = sh.submit(src, gateOf[items[i].SourceUID].Version, rulesVersion, &items[i])
+		}
+		sh.sweep(len(page))
+	})
+	return results, nil
+}
+
+// submit makes one task, or answers for the one that exists.
+func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.Submission) dispatch.SubmitResult {
+	r := s.record(item.ID)
+	answer := func(code dispatch.SubmitCode) dispatch.SubmitResult {
+		result := dispatch.SubmitResult{Code: code}
+		if r != nil {
+			result.State = r.visibleState(s.now)
+		}
+		return result
+	}
+	refuse := func(code dispatch.SubmitCode) dispatch.SubmitResult { return dispatch.SubmitResult{Code: code} }
+	switch {
+	case src.gate.Deleted:
+		return refuse(dispatch.SubmitSourceDeleted)
+	case version < src.gate.Version:
+		return refuse(dispatch.SubmitStaleSource)
+	case rulesVersion < s.rulesVersion:
+		return refuse(dispatch.SubmitStaleRules)
+	}
+	switch {
+	case r == nil || r.state.Settled() && r.source.gate.Deleted:
+		// Where the source was deleted the identity is free.
+		if src.full(item.Recurring) {
+			src.limited++
+			return answer(dispatch.SubmitLimited)
+		}
+		r = s.create(src, item)
+		return answer(dispatch.SubmitCreated)
+	case !r.state.Settled():
+		s.meet(r, item)
+		return answer(dispatch.SubmitExists)
+	case !s.wantsRevisit(r, item):
+		return answer(dispatch.SubmitExists)
+	case r.source.full(r.recurring || item.Recurring):
+		r.source.limited++
+		return answer(dispatch.SubmitLimited)
+	}
+	s.revisit(r, item)
+	return answer(dispatch.SubmitRevisit)
+}
+
+// full reports whether the source takes no more tasks of that kind.
+func (src *source) full(recurring bool) bool {
+	return !recurring && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
+}
+
+// dueOf is when a submitted task is due: now when it does not say.
+func (s *shard) dueOf(due time.Time) int64 {
+	if due.IsZero() {
+		return s.now
+	}
+	return millis(due)
+}
+
+// create makes the record of a task.
+func (s *shard) create(src *source, item *dispatch.Submission) *record {
+	r := &record{
+		id: item.ID, source: src, lane: s.laneFor(src, item.Queue), key: item.Key,
+		run: millis(item.Run), recurring: item.Recurring,
+		due: s.dueOf(item.Due), firstDue: millis(item.FirstDue), created: s.now, revision: 1,
+	}
+	r.takeBody(item)
+	if ghost := s.ghosts[r.id]; ghost != nil {
+		s.dropGhost(ghost)
+	}
+	if old := s.records[r.id]; old != nil {
+		s.forget(old)
+	}
+	s.records[r.id] = r
+	r.lane.list(r)
+	s.enterWaiting(r)
+	return r
+}
+
+// takeBody takes what an item says of a task beside when it is due.
+func (r *record) takeBody(item *dispatch.Submission) {
+	r.url, r.kind, r.depth, r.priority = item.URL, item.Kind, item.Depth, int8(item.Priority)
+	r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
+}
+
+// meet lets a waiting or leased record take from an item what it may.
+func (s *shard) meet(r *record, item *dispatch.Submission) {
+	before := *r
+	r.run = max(r.run, millis(item.Run))
+	r.depth = min(r.depth, item.Depth)
+	due, priority, recurring := r.due, r.priority, r.recurring
+	switch item.IfExists {
+	case dispatch.IfExistsSooner:
+		if r.waiting() {
+			due = min(due, s.dueOf(item.Due))
+			priority = max(priority, int8(item.Priority))
+		}
+	case dispatch.IfExistsAgain:
+		if r.waiting() {
+			due = min(due, s.dueOf(item.Due))
+		} else {
+			r.again = true
+		}
+	case dispatch.IfExistsReseed:
+		due, priority, recurring = s.dueOf(item.Due), int8(item.Priority), true
+		r.firstDue, r.kind, r.url = millis(item.FirstDue), item.Kind, item.URL
+		r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
+		r.cancel = dispatch.CancelNone
+	case dispatch.IfExistsKeep:
+	}
+	if due != r.due || priority != r.priority || recurring != r.recurring {
+		s.reorder(r, due, priority, recurring)
+	}
+	if !r.same(&before) {
+		r.revision++
+	}
+}
+
+// same reports whether a submit has left the record as it was before.
+func (r *record) same(before *record) bool {
+	return r.run == before.run && r.depth == before.depth && r.due == before.due && r.firstDue == before.firstDue &&
+		r.priority == before.priority && r.recurring == before.recurring &&
+		r.again == before.again && r.cancel == before.cancel &&
+		r.kind == before.kind && r.url == before.url &&
+		maps.Equal(r.metadata, before.metadata) && bytes.Equal(r.payload, before.payload)
+}
+
+// reorder changes what orders the record in its lane. An orphan stays in the
+// lease index, and a leased record in its.
+func (s *shard) reorder(r *record, due int64, priority int8, recurring bool) {
+	if r.stands != inReady && r.stands != inLater {
+		r.due, r.priority = due, priority
+		s.setRecurring(r, recurring)
+		return
+	}
+	s.leave(r)
+	r.due, r.priority = due, priority
+	s.setRecurring(r, recurring)
+	s.enterWaiting(r)
+}
+
+// wantsRevisit reports whether a settled record is due again by the item.
+func (s *shard) wantsRevisit(r *record, item *dispatch.Submission) bool {
+	switch {
+	case item.IfExists == dispatch.IfExistsAgain || item.IfExists == dispatch.IfExistsReseed:
+		return true
+	case millis(item.Run) > r.run:
+		return true
+	default:
+		return r.state == dispatch.StateDone && item.RevisitAfter > 0 && s.now-r.settledAt >= span(item.RevisitAfter)
+	}
+}
+
+// revisit makes a settled record due again: its memo is kept, its counters but
+// the cycle are reset.
+func (s *shard) revisit(r *record, item *dispatch.Submission) {
+	s.keep(r)
+	r.lane.list(r)
+	r.takeBody(item)
+	r.run = max(r.run, millis(item.Run))
+	r.due = s.dueOf(item.Due)
+	if item.IfExists == dispatch.IfExistsReseed {
+		r.firstDue = millis(item.FirstDue)
+	}
+	s.setRecurring(r, r.recurring || item.Recurring)
+	r.counters = dispatch.Counters{Cycle: r.counters.Cycle}
+	r.cancel, r.again = dispatch.CancelNone, false
+	r.revision++
+	s.enterWaiting(r)
+}
