@@ -1,0 +1,126 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func blockCases() []testCase {
+	return []testCase{
+		{"Until_HoldsUntilThen", blockUntil},
+		{"Forever_HoldsUntilUnblocked", blockForever},
+		{"Later_ReplacesEarlier", blockReplaced},
+		{"Unknown_CanBeBlocked", blockUnknown},
+		{"Unblock_Unknown", blockUnblockUnknown},
+		{"Unblock_LeavesTheAutomatic", blockAutomatic},
+		{"Success_LeavesTheOperators", blockSuccess},
+		{"Leases_GoOn", blockLeases},
+	}
+}
+
+func (e *env) block(name string, until time.Time) {
+	e.Helper()
+	e.ok("block queue", e.Store.BlockQueue(e.ctx, name, dispatch.Gate{
+		Kind: dispatch.GateBlocked, Until: until, By: "ops", Reason: "asked to", Time: start,
+	}))
+}
+
+func (e *env) unblock(name string, automatic bool) {
+	e.Helper()
+	e.ok("unblock queue", e.Store.UnblockQueue(e.ctx, name, automatic))
+}
+
+func blockUntil(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.block(queue, start.Add(time.Minute))
+	reply := e.takeNone()
+	is(e, "next", reply.Next, start.Add(time.Minute))
+	is(e, "wait", reply.Wait, dispatch.WaitThrottled)
+	is(e, "gates", e.info(queue).Gates, []dispatch.Gate{
+		{Kind: dispatch.GateBlocked, Until: start.Add(time.Minute), By: "ops", Reason: "asked to", Time: start},
+	})
+	e.advance(time.Minute)
+	e.takeOne()
+}
+
+func blockForever(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.block(queue, time.Time{})
+	is(e, "next", e.takeNone().Next, time.Time{})
+	e.advance(1000 * time.Hour)
+	e.takeNone()
+	is(e, "gate", e.info(queue).Gates[0], dispatch.Gate{
+		Kind: dispatch.GateBlocked, By: "ops", Reason: "asked to", Time: start,
+	})
+	e.unblock(queue, false)
+	is(e, "gates", len(e.info(queue).Gates), 0)
+	e.takeOne()
+}
+
+func blockReplaced(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.block(queue, time.Time{})
+	e.block(queue, start.Add(time.Minute))
+	is(e, "next", e.takeNone().Next, start.Add(time.Minute))
+	e.block(queue, start.Add(time.Second))
+	e.advance(time.Second)
+	e.takeOne()
+}
+
+func blockUnknown(e *env) {
+	_, err := e.Store.Queue(e.ctx, queue)
+	e.fails("queue before", err, dispatch.ErrQueueNotFound)
+	e.block(queue, start.Add(time.Minute))
+	is(e, "waiting", e.info(queue).Waiting, 0)
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.takeNone()
+	e.advance(time.Minute)
+	e.takeOne()
+}
+
+func blockUnblockUnknown(e *env) {
+	e.fails("unblock", e.Store.UnblockQueue(e.ctx, "unknown.test", true), dispatch.ErrQueueNotFound)
+	e.block(queue, start.Add(time.Minute))
+	e.unblock(queue, false)
+	_, err := e.Store.Queue(e.ctx, queue)
+	e.fails("queue after its block", err, dispatch.ErrQueueNotFound)
+}
+
+func blockAutomatic(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	e.settle(blocked(e.takeTask(), time.Minute))
+	e.block(queue, start.Add(time.Second))
+	e.unblock(queue, false)
+	is(e, "next", e.takeNone().Next, start.Add(time.Minute))
+	is(e, "gates", e.info(queue).Gates[0].Kind, dispatch.GateHostBlocked)
+	e.unblock(queue, true)
+	is(e, "step", e.info(queue).BlockStep, 0)
+	e.takeOne()
+}
+
+func blockSuccess(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	grant := e.takeOne()
+	e.block(queue, start.Add(time.Minute))
+	e.settle(done(&grant.Task))
+	is(e, "next", e.takeNone().Next, start.Add(time.Minute))
+}
+
+func blockLeases(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	grant := e.takeOne()
+	e.block(queue, time.Time{})
+	e.advance(time.Second)
+	is(e, "renewal", e.renew(grant).Lost, dispatch.LostNone)
+	is(e, "report", e.apply(done(&grant.Task)).Code, dispatch.Applied)
+}

@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func clusterCases() []testCase {
+	return []testCase{
+		{"Leader_OneAtATime", clusterLeader},
+		{"Leader_Resigns", clusterResign},
+		{"Leader_DutiesAreApart", clusterDuties},
+		{"Subscribe_ResyncThenPublished", clusterPublish},
+		{"Hints_NameWhatBecameGrantable_T26", clusterHints},
+		{"Now_IsTheStoresClock_T58", clusterNow},
+		{"Ping_Answers", clusterPing},
+	}
+}
+
+func (e *env) campaign(duty, holder string, ttl time.Duration) bool {
+	e.Helper()
+	leads, err := e.Store.Campaign(e.ctx, duty, holder, ttl)
+	e.ok("campaign", err)
+	return leads
+}
+
+func (e *env) leader(duty string) string {
+	e.Helper()
+	holder, err := e.Store.Leader(e.ctx, duty)
+	e.ok("leader", err)
+	return holder
+}
+
+func clusterLeader(e *env) {
+	is(e, "leader before", e.leader("keeper"), "")
+	is(e, "first", e.campaign("keeper", "d1", 10*time.Second), true)
+	is(e, "second", e.campaign("keeper", "d2", 10*time.Second), false)
+	is(e, "leader", e.leader("keeper"), "d1")
+	e.advance(8 * time.Second)
+	is(e, "first renews", e.campaign("keeper", "d1", 10*time.Second), true)
+	e.advance(8 * time.Second)
+	is(e, "second still", e.campaign("keeper", "d2", 10*time.Second), false)
+	e.advance(2*time.Second + time.Millisecond)
+	is(e, "leader after its time", e.leader("keeper"), "")
+	is(e, "second then", e.campaign("keeper", "d2", 10*time.Second), true)
+	is(e, "first then", e.campaign("keeper", "d1", 10*time.Second), false)
+}
+
+func clusterResign(e *env) {
+	e.campaign("keeper", "d1", 10*time.Second)
+	e.ok("resign of another", e.Store.Resign(e.ctx, "keeper", "d2"))
+	is(e, "leader", e.leader("keeper"), "d1")
+	e.ok("resign", e.Store.Resign(e.ctx, "keeper", "d1"))
+	e.ok("resign again", e.Store.Resign(e.ctx, "keeper", "d1"))
+	is(e, "leader then", e.leader("keeper"), "")
+	is(e, "second", e.campaign("keeper", "d2", 10*time.Second), true)
+}
+
+func clusterDuties(e *env) {
+	is(e, "keeper", e.campaign("keeper", "d1", 10*time.Second), true)
+	is(e, "other", e.campaign("other", "d2", 10*time.Second), true)
+	is(e, "leader of the other", e.leader("other"), "d2")
+}
+
+// hints subscribes and answers what is delivered, in order, and how to end it.
+func (e *env) hints() (delivered chan dispatch.Hint, end func()) {
+	e.Helper()
+	ctx, cancel := context.WithCancel(e.ctx)
+	delivered = make(chan dispatch.Hint, 10_000)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- e.Store.Subscribe(ctx, func(h dispatch.Hint) { delivered <- h })
+	}()
+	return delivered, func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			e.Error("subscribe did not return 10 s after its context ended")
+		}
+	}
+}
+
+// await reads hints until one fits, and fails the case when none comes.
+func (e *env) await(delivered chan dispatch.Hint, what string, fits func(dispatch.Hint) bool) dispatch.Hint {
+	e.Helper()
+	var seen []dispatch.Hint
+	timeout := time.After(10 * time.Second)
+	for {
+		select {
+		case h := <-delivered:
+			if fits(h) {
+				return h
+			}
+			seen = append(seen, h)
+		case <-timeout:
+			e.Fatalf("no hint of %s came within 10 s, but %v", what, seen)
+		}
+	}
+}
+
+// synced waits until a subscription delivers what is published after this.
+func (e *env) synced(delivered chan dispatch.Hint) {
+	e.Helper()
+	first := <-delivered
+	is(e, "first hint", first.Kind, dispatch.HintResync)
+}
+
+func clusterPublish(e *env) {
+	one, endOne := e.hints()
+	defer endOne()
+	two, endTwo := e.hints()
+	defer endTwo()
+	e.synced(one)
+	e.synced(two)
+	published := []dispatch.Hint{
+		{Kind: dispatch.HintSource, ID: "news.a"},
+		{Kind: dispatch.HintRules},
+		{Kind: dispatch.HintSession, ID: "c1", Session: "s2"},
+		{Kind: dispatch.HintReady, Shard: e.Store.Shards() - 1, Pool: "browser", In: 1500 * time.Millisecond},
+	}
+	for _, hint := range published {
+		e.ok("publish", e.Store.Publish(e.ctx, hint))
+		for _, delivered := range []chan dispatch.Hint{one, two} {
+			e.await(delivered, "what was published", func(h dispatch.Hint) bool { return h == hint })
+		}
+	}
+}
+
+// clusterHints walks through what makes something grantable sooner, and waits
+// for a hint of each.
+func clusterHints(e *env) {
+	delivered, end := e.hints()
+	defer end()
+	e.synced(delivered)
+	e.rule("*", delayed(0, 1))
+	ready := func(what, pool string, in time.Duration) {
+		e.Helper()
+		e.await(delivered, what, func(h dispatch.Hint) bool {
+			return h.Kind == dispatch.HintReady && h.Pool == pool && h.Shard == e.shard(queue) && h.In <= in
+		})
+		for len(delivered) > 0 {
+			<-delivered
+		}
+	}
+	g := source("a")
+	e.create(g, item(g, queue, "later", prioritised(5, start.Add(time.Minute))))
+	ready("a task due later", pool, time.Minute)
+	e.create(g, item(g, queue, "now"))
+	ready("a task due now", pool, 0)
+	e.create(g, item(g, queue, "more"))
+	grant := e.takeOne()
+	e.settle(done(&grant.Task))
+	ready("a lease that freed its queue", pool, 0)
+	e.block(queue, time.Time{})
+	e.unblock(queue, false)
+	ready("a block that was lifted", pool, 0)
+	g = paused(g)
+	e.push(g)
+	e.push(unpaused(g))
+	ready("a source that was resumed", pool, 0)
+	g = unpaused(unpaused(g))
+	g.Pool = "browser"
+	e.push(g)
+	ready("a source that changed its pool", "browser", 0)
+	e.rule("*", settings(stopped))
+	e.rule("*", delayed(0, 1))
+	ready("a rule that was lifted", "browser", 0)
+}
+
+func clusterNow(e *env) {
+	for _, step := range []time.Duration{0, time.Millisecond, time.Hour, -2 * time.Hour} {
+		e.advance(step)
+		now, err := e.Store.Now(e.ctx)
+		e.ok("now", err)
+		is(e, "now", now, e.now())
+	}
+	e.advance(700 * time.Microsecond)
+	now, err := e.Store.Now(e.ctx)
+	e.ok("now", err)
+	is(e, "now in whole milliseconds", now.UnixNano()%1e6, 0)
+}
+
+func clusterPing(e *env) {
+	e.ok("ping", e.Store.Ping(e.ctx))
+	if e.Store.Kind() == "" {
+		e.Fatal("the store's kind has no name")
+	}
+}

@@ -1,0 +1,140 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func collectorCases() []testCase {
+	return []testCase{
+		{"Beat_IsReadBack", collectorBeat},
+		{"Poll_MakesARecord", collectorPoll},
+		{"Held_CountsLeases", collectorHeld},
+		{"List_ByIDInPages", collectorList},
+		{"Forget_TheSilent", collectorForget},
+		{"Silent_IsForgotten", collectorSilent},
+	}
+}
+
+func (e *env) beat(infos ...dispatch.CollectorInfo) []dispatch.PollState {
+	e.Helper()
+	states, err := e.Store.Beats(e.ctx, infos)
+	e.ok("beats", err)
+	if len(states) != len(infos) {
+		e.Fatalf("%d beats answered %d states", len(infos), len(states))
+	}
+	return states
+}
+
+func (e *env) collectors(after string, limit int) []*dispatch.CollectorRecord {
+	e.Helper()
+	records, err := e.Store.ListCollectors(e.ctx, after, limit)
+	e.ok("list collectors", err)
+	return records
+}
+
+func collectorBeat(e *env) {
+	info := dispatch.CollectorInfo{
+		ID: "c1", Session: "s1", Version: "1.2", Hostname: "h", Labels: map[string]string{"region": "eu"},
+		Pools: []string{pool, "browser"}, Slots: 8, Draining: true, Leases: 3, Interval: 10 * time.Second,
+	}
+	e.beat(info)
+	e.advance(time.Minute)
+	info.Leases = 4
+	e.beat(info)
+	records := e.collectors("", 10)
+	is(e, "collectors", len(records), 1)
+	is(e, "collector", *records[0], dispatch.CollectorRecord{Info: info, First: start, Seen: start.Add(time.Minute)})
+	e.advance(time.Minute)
+	info.Session = "s2"
+	e.beat(info)
+	is(e, "first of the new session", e.collectors("", 10)[0].First, start.Add(2*time.Minute))
+	info.Session = "s1"
+	is(e, "replaced", e.beat(info)[0].Replaced, true)
+	is(e, "session", e.collectors("", 10)[0].Info.Session, "s2")
+}
+
+func collectorPoll(e *env) {
+	e.poll("c1", "s1", "t", "1")
+	e.advance(time.Second)
+	e.poll("c1", "s1", "u", "2")
+	records := e.collectors("", 10)
+	is(e, "collectors", len(records), 1)
+	is(e, "id", records[0].Info.ID, "c1")
+	is(e, "session", records[0].Info.Session, "s1")
+	is(e, "first", records[0].First, start)
+	is(e, "seen", records[0].Seen, start.Add(time.Second))
+}
+
+func collectorHeld(e *env) {
+	e.open()
+	g := source("a")
+	var items []dispatch.Submission
+	for i := range 12 {
+		items = append(items, item(g, fmt.Sprintf("host%d.test", i), "k"))
+	}
+	e.create(g, items...)
+	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s1"})
+	is(e, "held", e.collectors("", 10)[0].Held, 0)
+	var grants []dispatch.Grant
+	for shard := range e.Store.Shards() {
+		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(100)})
+		e.ok("claim", err)
+		grants = append(grants, reply.Grants[0]...)
+	}
+	is(e, "held", e.collectors("", 10)[0].Held, 12)
+	e.settle(done(&grants[0].Task))
+	e.settle(retry(&grants[1].Task, 0))
+	is(e, "held then", e.collectors("", 10)[0].Held, 10)
+}
+
+func collectorList(e *env) {
+	var infos []dispatch.CollectorInfo
+	for i := range 25 {
+		infos = append(infos, dispatch.CollectorInfo{ID: fmt.Sprintf("c%02d", (i*7)%25), Session: "s"})
+	}
+	e.beat(infos...)
+	seen := 0
+	for after := ""; ; {
+		records := e.collectors(after, 4)
+		if len(records) == 0 {
+			break
+		}
+		for _, record := range records {
+			is(e, "id", record.Info.ID, fmt.Sprintf("c%02d", seen))
+			seen++
+			after = record.Info.ID
+		}
+	}
+	is(e, "collectors", seen, 25)
+}
+
+func collectorForget(e *env) {
+	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s"}, dispatch.CollectorInfo{ID: "c2", Session: "s"})
+	e.advance(time.Minute)
+	e.beat(dispatch.CollectorInfo{ID: "c2", Session: "s"}, dispatch.CollectorInfo{ID: "c3", Session: "s"})
+	n, err := e.Store.Forget(e.ctx, e.now(), 10)
+	e.ok("forget", err)
+	is(e, "forgotten", n, 1)
+	records := e.collectors("", 10)
+	is(e, "collectors", len(records), 2)
+	is(e, "first", records[0].Info.ID, "c2")
+	e.advance(time.Minute)
+	n, err = e.Store.Forget(e.ctx, e.now(), 1)
+	e.ok("forget", err)
+	is(e, "forgotten by a limit of one", n, 1)
+	is(e, "collectors then", len(e.collectors("", 10)), 1)
+}
+
+func collectorSilent(e *env) {
+	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s"})
+	e.advance(dispatch.CollectorMemory - time.Second)
+	e.beat(dispatch.CollectorInfo{ID: "c2", Session: "s"})
+	is(e, "collectors", len(e.collectors("", 10)), 2)
+	e.advance(2 * time.Second)
+	records := e.collectors("", 10)
+	is(e, "collectors then", len(records), 1)
+	is(e, "collector", records[0].Info.ID, "c2")
+}

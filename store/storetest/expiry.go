@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func expiryCases() []testCase {
+	return []testCase{
+		{"Deadline_ExpiresThenNotBefore_P5", expiryDeadline},
+		{"OldestFirst", expiryOrder},
+		{"Requeued_IsFetchable_T20", expiryRequeue},
+		{"Long_LeaseIsLeftAlone_T22", expiryLong},
+		{"Outage_GivesGrace", expiryGrace},
+		{"Outage_WithoutLeases_GivesNone", expiryNoGrace},
+		{"FirstSweep_IsNoOutage", expiryFirst},
+		{"ClockBack_NoLeaseIsImmortal_T59", expiryClockBack},
+		{"ClockForward_ExpiresOnce_T59", expiryClockForward},
+		{"Holder_IsKnownAfterTheLockEnded", expiryHolder},
+	}
+}
+
+// keepSwept advances the clock by d with a sweep at least every four seconds,
+// so that no outage is seen, and changes nothing.
+func (e *env) keepSwept(d time.Duration) {
+	e.Helper()
+	for d > 0 {
+		e.sweep(1)
+		step := min(d, 4*time.Second)
+		e.advance(step)
+		d -= step
+	}
+}
+
+func expiryDeadline(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	s := e.sweep(10)
+	is(e, "next without leases", s.Next, time.Time{})
+	is(e, "now", s.Now, start)
+	grant := e.takeOne()
+	is(e, "next", e.sweep(10).Next, grant.Task.Lease.Deadline)
+	e.keepSwept(dispatch.DefaultLeaseDuration - time.Millisecond)
+	is(e, "expired before the deadline", len(e.sweep(10).Expired), 0)
+	e.advance(time.Millisecond)
+	s = e.sweep(10)
+	is(e, "expired at the deadline", len(s.Expired), 1)
+	is(e, "grace", s.Grace, false)
+	task := s.Expired[0]
+	is(e, "task", task.ID, grant.Task.ID)
+	is(e, "state", task.State, dispatch.StateLeased)
+	is(e, "lease", task.Lease.Digest, grant.Token.Digest())
+	is(e, "revision", task.Revision, grant.Task.Revision)
+	is(e, "expired again", len(e.sweep(10).Expired), 1)
+	e.settle(expired(task))
+	is(e, "expired when settled", len(e.sweep(10).Expired), 0)
+}
+
+func expiryOrder(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	e.sweep(1)
+	var ids []dispatch.TaskID
+	for i, lease := range []time.Duration{30 * time.Second, 10 * time.Second, 20 * time.Second} {
+		grant := e.takeOne(func(w *dispatch.Want) { w.Lease = lease })
+		ids = append(ids, grant.Task.ID)
+		is(e, fmt.Sprintf("next after lease %d", i), e.sweep(1).Next, start.Add([]time.Duration{30, 10, 10}[i]*time.Second))
+	}
+	e.keepSwept(25 * time.Second)
+	s := e.sweep(10)
+	is(e, "expired", []dispatch.TaskID{s.Expired[0].ID, s.Expired[1].ID}, []dispatch.TaskID{ids[1], ids[2]})
+	is(e, "next", s.Next, start.Add(30*time.Second))
+}
+
+func expiryRequeue(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.sweep(1)
+	first := e.takeOne()
+	e.keepSwept(dispatch.DefaultLeaseDuration)
+	e.settle(expired(e.sweep(1).Expired[0]))
+	task := e.task(first.Task.ID)
+	is(e, "state", task.State, dispatch.StateReady)
+	is(e, "expirations", task.Counters.Expirations, 1)
+	is(e, "attempt", task.Counters.Attempt, 1)
+	second := e.takeOne()
+	is(e, "attempt", second.Task.Counters.Attempt, 2)
+	if second.Token.Fence <= first.Token.Fence {
+		e.Fatalf("fence %d after %d", second.Token.Fence, first.Token.Fence)
+	}
+}
+
+func expiryLong(e *env) {
+	g := source("a", func(g *dispatch.SourceGate) { g.MaxHold = 2 * time.Hour })
+	e.create(g, item(g, queue, "k"))
+	grant := e.takeOne(func(w *dispatch.Want) { w.Lease = time.Hour })
+	e.keepSwept(59 * time.Minute)
+	is(e, "expired", len(e.sweep(10).Expired), 0)
+	is(e, "report", e.apply(done(&grant.Task)).Code, dispatch.Applied)
+}
+
+func expiryGrace(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	e.sweep(1)
+	grants := e.take(2)
+	e.advance(40 * time.Second)
+	s := e.sweep(10)
+	is(e, "grace", s.Grace, true)
+	is(e, "expired", len(s.Expired), 0)
+	e.advance(4 * time.Second)
+	is(e, "grace then", e.sweep(10).Grace, true)
+	is(e, "renewal in the grace", e.renew(grants[0]).Lost, dispatch.LostNone)
+	e.keepSwept(25 * time.Second)
+	s = e.sweep(10)
+	is(e, "grace near its end", s.Grace, true)
+	is(e, "expired near its end", len(s.Expired), 0)
+	e.advance(1001 * time.Millisecond)
+	s = e.sweep(10)
+	is(e, "grace at its end", s.Grace, false)
+	is(e, "expired at its end", len(s.Expired), 1)
+	is(e, "task", s.Expired[0].ID, grants[1].Task.ID)
+}
+
+func expiryNoGrace(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.sweep(1)
+	e.advance(time.Minute)
+	is(e, "grace without leases", e.sweep(10).Grace, false)
+	e.takeOne()
+	e.advance(dispatch.OutageAfter)
+	is(e, "grace after a short break", e.sweep(10).Grace, false)
+}
+
+func expiryFirst(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.takeOne()
+	e.advance(time.Minute)
+	s := e.sweep(10)
+	is(e, "grace", s.Grace, false)
+	is(e, "expired", len(s.Expired), 1)
+}
+
+func expiryClockBack(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.sweep(1)
+	grant := e.takeOne()
+	e.advance(-24 * time.Hour)
+	e.sweep(1)
+	e.keepSwept(dispatch.MaxLeaseDuration + time.Second)
+	s := e.sweep(10)
+	is(e, "expired an hour after a step back of a day", len(s.Expired), 1)
+	is(e, "state", s.Expired[0].State, dispatch.StateLeased)
+	e.settle(expired(s.Expired[0]))
+	fresh := e.takeOne()
+	if fresh.Token.Fence <= grant.Token.Fence {
+		e.Fatalf("fence %d after %d", fresh.Token.Fence, grant.Token.Fence)
+	}
+}
+
+func expiryClockForward(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.sweep(1)
+	grant := e.takeOne()
+	e.advance(10 * time.Minute)
+	is(e, "grace", e.sweep(1).Grace, true)
+	is(e, "renewal in the grace", e.renew(grant).Lost, dispatch.LostNone)
+	e.advance(-10 * time.Minute)
+	is(e, "report", e.apply(done(&grant.Task)).Code, dispatch.Applied)
+	is(e, "expirations", e.task(grant.Task.ID).Counters.Expirations, 0)
+}
+
+func expiryHolder(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.sweep(1)
+	grant := e.takeOne()
+	e.keepSwept(dispatch.DefaultLeaseDuration + time.Second)
+	is(e, "token", e.sweep(1).Expired[0].Lease.Token, grant.Token)
+}

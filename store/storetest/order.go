@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func orderCases() []testCase {
+	return []testCase{
+		{"Lane_PriorityThenSeedsThenDue", orderLane},
+		{"Lanes_ByPriorityOfTheirHead", orderLanes},
+		{"Lanes_TakeTurns_T61", orderLaneTurns},
+		{"Queues_ByPriorityThenLongestWait", orderQueues},
+		{"Queues_TakeTurns_T61", orderQueueTurns},
+		{"Queues_EveryEighthPickIsTheOldest", orderOldestQueue},
+		{"Lanes_EveryEighthPickIsTheOldest", orderOldestLane},
+		{"Share_IsSplitOverTheBand", orderShare},
+		{"DueTasks_WaitFromTheirDueTime", orderWaitFromDue},
+	}
+}
+
+// prioritised changes a submission's priority and due time.
+func prioritised(priority int, due time.Time) func(*dispatch.Submission) {
+	return func(s *dispatch.Submission) { s.Priority, s.Due = priority, due }
+}
+
+func orderLane(e *env) {
+	e.open()
+	g := source("a")
+	ago := func(d time.Duration) time.Time { return start.Add(-d) }
+	seed := func(s *dispatch.Submission) { s.Recurring = true }
+	e.create(g,
+		item(g, queue, "low", prioritised(1, ago(time.Hour))),
+		item(g, queue, "newer", prioritised(5, ago(time.Minute))),
+		item(g, queue, "older", prioritised(5, ago(time.Hour))),
+		item(g, queue, "seed", prioritised(5, ago(time.Second)), seed),
+		item(g, queue, "high", prioritised(9, start)),
+	)
+	is(e, "order", keys(e.take(5)), []string{"high", "seed", "older", "newer", "low"})
+}
+
+func orderLanes(e *env) {
+	e.open()
+	low := source("low", func(g *dispatch.SourceGate) { g.Priority = 3 })
+	high := source("high", func(g *dispatch.SourceGate) { g.Priority = 7 })
+	e.create(low, item(low, queue, "low"))
+	e.advance(time.Second)
+	e.create(high, item(high, queue, "high"))
+	e.advance(time.Second)
+	// A head of priority 9 lifts its lane by four above the source's priority.
+	mid := source("mid", func(g *dispatch.SourceGate) { g.Priority = 4 })
+	e.create(mid, item(mid, queue, "lifted", prioritised(9, start)))
+	got := []string{}
+	for range 3 {
+		got = append(got, e.takeOne().Task.Key)
+	}
+	is(e, "order", got, []string{"lifted", "high", "low"})
+}
+
+func orderLaneTurns(e *env) {
+	e.rule("*", delayed(time.Second, 10_000))
+	flood, single := source("flood"), source("single")
+	e.create(flood, numbered(flood, queue, 300)...)
+	e.advance(time.Minute)
+	e.create(single, item(single, queue, "single"))
+	e.advance(time.Second)
+	is(e, "longest wait", e.takeOne().Task.SourceUID, flood.UID)
+	e.advance(time.Second)
+	is(e, "then the other", e.takeOne().Task.SourceUID, single.UID)
+}
+
+func orderQueues(e *env) {
+	e.open()
+	names := e.queues(4)
+	low := source("low", func(g *dispatch.SourceGate) { g.Priority = 2 })
+	g := source("a")
+	e.create(low, item(low, names[0], "low"))
+	for _, i := range []int{3, 1, 2} {
+		e.advance(time.Second)
+		e.create(g, item(g, names[i], fmt.Sprint(i)))
+	}
+	got := []string{}
+	for range 4 {
+		got = append(got, e.takeOne().Task.Key)
+	}
+	is(e, "order", got, []string{"3", "1", "2", "low"})
+}
+
+func orderQueueTurns(e *env) {
+	e.open()
+	names := e.queues(2)
+	g := source("a")
+	e.create(g, numbered(g, names[0], 300)...)
+	e.advance(time.Minute)
+	e.create(g, item(g, names[1], "single"))
+	e.advance(time.Millisecond)
+	is(e, "longest wait", e.takeOne().Task.Queue, names[0])
+	e.advance(time.Millisecond)
+	is(e, "then the other", e.takeOne().Task.Queue, names[1])
+}
+
+// orderOldestQueue holds a flood of high priority against one queue of low
+// priority: seven picks of eight go to the flood.
+func orderOldestQueue(e *env) {
+	e.open()
+	names := e.queues(2)
+	low := source("low", func(g *dispatch.SourceGate) { g.Priority = 0 })
+	high := source("high", func(g *dispatch.SourceGate) { g.Priority = 9 })
+	e.create(low, numbered(low, names[0], 20)...)
+	e.advance(time.Millisecond)
+	e.create(high, numbered(high, names[1], 100)...)
+	var lows []int
+	for pick := 1; pick <= 24; pick++ {
+		e.advance(time.Millisecond)
+		if e.takeOne().Task.SourceUID == low.UID {
+			lows = append(lows, pick)
+		}
+	}
+	is(e, "picks of the oldest", lows, []int{8, 16, 24})
+}
+
+func orderOldestLane(e *env) {
+	e.open()
+	low := source("low", func(g *dispatch.SourceGate) { g.Priority = 0 })
+	high := source("high", func(g *dispatch.SourceGate) { g.Priority = 9 })
+	e.create(low, numbered(low, queue, 20)...)
+	e.advance(time.Millisecond)
+	e.create(high, numbered(high, queue, 100)...)
+	var lows []int
+	for pick := 1; pick <= 24; pick++ {
+		e.advance(time.Millisecond)
+		if e.takeOne().Task.SourceUID == low.UID {
+			lows = append(lows, pick)
+		}
+	}
+	is(e, "picks of the oldest", lows, []int{8, 16, 24})
+}
+
+func orderShare(e *env) {
+	e.open()
+	names := e.queues(4)
+	g := source("a")
+	for _, name := range names {
+		e.create(g, numbered(g, name, 50)...)
+	}
+	byQueue := map[string]int{}
+	for _, grant := range e.take(40) {
+		byQueue[grant.Task.Queue]++
+	}
+	for _, name := range names {
+		if byQueue[name] < 5 {
+			e.Fatalf("grants by queue %v: %s has less than its share of 40 over 4", byQueue, name)
+		}
+	}
+}
+
+func orderWaitFromDue(e *env) {
+	e.open()
+	names := e.queues(3)
+	g := source("a")
+	for i, due := range []time.Duration{30 * time.Second, 10 * time.Second, 20 * time.Second} {
+		e.create(g, item(g, names[i], fmt.Sprint(due), prioritised(5, start.Add(due))))
+	}
+	e.advance(time.Minute)
+	got := []string{}
+	for range 3 {
+		got = append(got, e.takeOne().Task.Key)
+	}
+	is(e, "order", got, []string{"10s", "20s", "30s"})
+}

@@ -1,0 +1,207 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func replayCases() []testCase {
+	return []testCase{
+		{"SameToken_SameTasks_T1", replaySame},
+		{"SameToken_AfterSomeSettled", replaySettled},
+		{"SameToken_OtherCollector_IsItsOwn", replayOther},
+		{"SameToken_GrantsNothingNew_P7", replayNothingNew},
+		{"BeginPolls_FindsTheGrant_T6", replayPoll},
+		{"Memory_EndsTenMinutesAfterTheLease", replayMemory},
+		{"GiveBack_AsIfNeverGranted_T2", giveBack},
+		{"GiveBack_RestoresTheDelay_T2", giveBackDelay},
+		{"GiveBack_KeepsALaterDelay", giveBackLater},
+		{"GiveBack_AnotherCallAnswered_DoesNothing", giveBackAnswered},
+		{"GiveBack_OnlyWhatIsHeld", giveBackHeld},
+	}
+}
+
+// by makes a want one of the given client token and call.
+func by(clientToken, call string) func(*dispatch.Want) {
+	return func(w *dispatch.Want) { w.ClientToken, w.Call = clientToken, call }
+}
+
+func replaySame(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 5)...)
+	first := e.take(2, by("t", "1"))
+	e.advance(10 * time.Second)
+	reply := e.claim(e.want(2, by("t", "2")))
+	is(e, "used", reply.Used[0], true)
+	second := reply.Grants[0]
+	is(e, "tasks", keys(second), keys(first))
+	for i := range second {
+		is(e, "token", second[i].Token, first[i].Token)
+		is(e, "attempt", second[i].Task.Counters.Attempt, 1)
+		is(e, "remaining", second[i].Remaining, dispatch.DefaultLeaseDuration-10*time.Second)
+	}
+	is(e, "leased", e.info(queue).Leased, 2)
+}
+
+func replaySettled(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	first := e.take(2, by("t", "1"))
+	e.settle(done(&first[0].Task))
+	reply := e.claim(e.want(2, by("t", "2")))
+	is(e, "still held", keys(reply.Grants[0]), keys(first[1:]))
+	e.settle(done(&first[1].Task))
+	reply = e.claim(e.want(2, by("t", "3")))
+	is(e, "still held", len(reply.Grants[0]), 0)
+	is(e, "used", reply.Used[0], true)
+}
+
+func replayOther(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	first := e.takeOne(by("t", "1"))
+	second := e.takeOne(by("t", "2"), func(w *dispatch.Want) { w.Collector = "c2" })
+	if first.Task.ID == second.Task.ID {
+		e.Fatal("another collector's token answered the first one's grant")
+	}
+}
+
+func replayNothingNew(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 5)...)
+	e.take(1, by("t", "1"))
+	reply := e.claim(e.want(4, by("t", "2")), e.want(1))
+	is(e, "grants of the replay", len(reply.Grants[0]), 1)
+	is(e, "grants of the other want", len(reply.Grants[1]), 1)
+	is(e, "leased", e.info(queue).Leased, 2)
+}
+
+func (e *env) poll(collector, session, token, call string) dispatch.PollState {
+	e.Helper()
+	states, err := e.Store.BeginPolls(e.ctx, []dispatch.Poll{
+		{Collector: collector, Session: session, ClientToken: token, Call: call},
+	})
+	e.ok("begin polls", err)
+	if len(states) != 1 {
+		e.Fatalf("one poll answered %d states", len(states))
+	}
+	return states[0]
+}
+
+func replayPoll(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	state := e.poll("c1", "s1", "t", "1")
+	is(e, "first poll", state, dispatch.PollState{})
+	grants := e.take(2, by("t", "1"))
+	e.advance(time.Second)
+	state = e.poll("c1", "s1", "t", "2")
+	is(e, "used", state.Used, true)
+	is(e, "replay", keys(state.Replay), keys(grants))
+	is(e, "token", state.Replay[1].Token, grants[1].Token)
+	is(e, "remaining", state.Replay[1].Remaining, dispatch.DefaultLeaseDuration-time.Second)
+	is(e, "other token", e.poll("c1", "s1", "u", "3"), dispatch.PollState{})
+	for _, grant := range grants {
+		e.settle(done(&grant.Task))
+	}
+	state = e.poll("c1", "s1", "t", "4")
+	is(e, "used when settled", state.Used, true)
+	is(e, "replay when settled", len(state.Replay), 0)
+}
+
+func replayMemory(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	e.settle(done(e.takeTask(by("t", "1"))))
+	e.advance(dispatch.DefaultLeaseDuration + dispatch.GrantMemory - time.Second)
+	is(e, "used", e.claim(e.want(1, by("t", "2"))).Used[0], true)
+	is(e, "used by poll", e.poll("c1", "s1", "t", "3").Used, true)
+	e.advance(2 * time.Second)
+	is(e, "used when forgotten", e.poll("c1", "s1", "t", "4").Used, false)
+	is(e, "granted when forgotten", len(e.claim(e.want(1, by("t", "4"))).Grants[0]), 1)
+}
+
+func (e *env) giveBack(token, call string) int {
+	e.Helper()
+	n, err := e.Store.GiveBack(e.ctx, e.shard(queue), "c1", token, call)
+	e.ok("give back", err)
+	return n
+}
+
+func giveBack(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	grants := e.take(2, by("t", "1"))
+	is(e, "given back", e.giveBack("t", "1"), 2)
+	for i := range grants {
+		task := e.task(grants[i].Task.ID)
+		is(e, "state", task.State, dispatch.StateReady)
+		is(e, "attempt", task.Counters.Attempt, 0)
+		is(e, "due", task.Due, start)
+		value, _ := e.LockValue(task.ID)
+		is(e, "lock", value, "")
+		if lost := e.renew(grants[i]).Lost; lost == dispatch.LostNone {
+			e.Fatal("a lease that was given back can be renewed")
+		}
+	}
+	is(e, "leased", e.info(queue).Leased, 0)
+	is(e, "given back again", e.giveBack("t", "1"), 0)
+	is(e, "granted again", keys(e.take(2)), keys(grants))
+}
+
+func giveBackDelay(e *env) {
+	e.rule("*", delayed(10*time.Second, 5))
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	e.takeOne(by("t", "1"))
+	e.advance(time.Second)
+	e.takeNone()
+	is(e, "given back", e.giveBack("t", "1"), 1)
+	e.takeOne()
+}
+
+func giveBackLater(e *env) {
+	e.rule("*", delayed(10*time.Second, 5))
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	e.takeOne(by("t", "1"))
+	e.advance(10 * time.Second)
+	e.takeOne(by("u", "2"))
+	is(e, "given back", e.giveBack("t", "1"), 1)
+	is(e, "next", e.takeNone().Next, e.now().Add(10*time.Second))
+}
+
+func giveBackAnswered(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	e.takeOne(by("t", "1"))
+	is(e, "replayed", len(e.poll("c1", "s1", "t", "2").Replay), 1)
+	is(e, "given back by the first call", e.giveBack("t", "1"), 0)
+	is(e, "leased", e.info(queue).Leased, 1)
+	is(e, "given back by the second call", e.giveBack("t", "2"), 1)
+
+	e.takeOne(by("u", "3"))
+	e.claim(e.want(1, by("u", "4")))
+	is(e, "given back by the call before", e.giveBack("u", "3"), 0)
+	is(e, "given back by the last call", e.giveBack("u", "4"), 1)
+}
+
+func giveBackHeld(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	grants := e.take(3, by("t", "1"))
+	e.settle(done(&grants[1].Task))
+	is(e, "given back", e.giveBack("t", "1"), 2)
+	is(e, "state of the settled one", e.task(grants[1].Task.ID).State, dispatch.StateDone)
+	is(e, "unknown token", e.giveBack("u", "1"), 0)
+}

@@ -1,0 +1,185 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func ruleCases() []testCase {
+	return []testCase{
+		{"Set_IsReadBackUnderANewVersion", ruleSet},
+		{"Delete_NotFound", ruleDelete},
+		{"LongestMatchHolds", ruleLongest},
+		{"Defaults_HoldWithoutARule", ruleDefaults},
+		{"Pause_StopsAtOnce_T64", rulePause},
+		{"Star_PausedIsTheEmergencyStop", ruleEmergency},
+		{"Deny_StopsAtOnce", ruleDeny},
+		{"Opening_LetsWaitingQueuesGo", ruleOpening},
+		{"Mapping_SettingsAreTheQueues", ruleMapping},
+		{"LaterSettings_HoldAtTheNextGrant", ruleLater},
+	}
+}
+
+func (e *env) listRules() []dispatch.QueueRule {
+	e.Helper()
+	rules, version, err := e.Store.Rules(e.ctx)
+	e.ok("rules", err)
+	is(e, "version of the rules", version, e.rules)
+	return rules
+}
+
+func (e *env) deleteRule(pattern string) {
+	e.Helper()
+	version, err := e.Store.DeleteRule(e.ctx, pattern)
+	e.ok("delete rule", err)
+	if version <= e.rules {
+		e.Fatalf("version %d of the rules did not rise above %d", version, e.rules)
+	}
+	e.rules = version
+	e.syncRules()
+}
+
+func ruleSet(e *env) {
+	is(e, "rules of a new store", e.listRules(), nil)
+	rules := []dispatch.QueueRule{
+		{Pattern: "*", Settings: delayed(time.Second, 3), By: "ops", Reason: "why", Time: start},
+		{Pattern: "*.b.test", Settings: settings(func(s *dispatch.QueueSettings) {
+			s.DelayFactor, s.MaxDelay, s.MaxBlock, s.Deny = 1.5, time.Minute, time.Hour, true
+		}), Time: start},
+		{Pattern: "a.test", Queue: "mapped.test", Settings: delayed(time.Millisecond, 1), Time: start},
+	}
+	last := e.rules
+	for _, i := range []int{2, 0, 1} {
+		e.setRule(rules[i])
+		if e.rules <= last {
+			e.Fatalf("version %d of the rules did not rise above %d", e.rules, last)
+		}
+		last = e.rules
+	}
+	is(e, "rules", e.listRules(), rules)
+	rules[0].Settings.MaxInFlight = 4
+	e.setRule(rules[0])
+	is(e, "rules then", e.listRules(), rules)
+}
+
+func ruleDelete(e *env) {
+	_, err := e.Store.DeleteRule(e.ctx, "a.test")
+	e.fails("delete of none", err, dispatch.ErrRuleNotFound)
+	e.rule("a.test", delayed(0, 1))
+	e.deleteRule("a.test")
+	is(e, "rules", e.listRules(), nil)
+	_, err = e.Store.DeleteRule(e.ctx, "a.test")
+	e.fails("delete again", err, dispatch.ErrRuleNotFound)
+}
+
+func ruleLongest(e *env) {
+	for i, pattern := range []string{"*", "*.c.test", "*.b.c.test", "b.c.test", "a.b.c.test:81"} {
+		e.rule(pattern, delayed(0, i+10))
+	}
+	g := source("a")
+	for name, want := range map[string]struct {
+		pattern  string
+		inFlight int
+	}{
+		"x.test": {"*", 10}, "c.test": {"*", 10}, "x.c.test": {"*.c.test", 11}, "b.c.test": {"b.c.test", 13},
+		"b.c.test:81": {"b.c.test", 13}, "a.b.c.test": {"*.b.c.test", 12}, "z.a.b.c.test": {"*.b.c.test", 12},
+		"a.b.c.test:81": {"a.b.c.test:81", 14}, "a.b.c.test:82": {"*.b.c.test", 12}, "localhost": {"*", 10},
+	} {
+		e.create(g, item(g, name, "k"))
+		q := e.info(name)
+		is(e, "settings of "+name, q.Settings.MaxInFlight, want.inFlight)
+		is(e, "name of the settings of "+name, q.SettingsName, want.pattern)
+	}
+}
+
+func ruleDefaults(e *env) {
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	q := e.info(queue)
+	is(e, "settings", q.Settings, dispatch.DefaultQueueSettings())
+	is(e, "name of the settings", q.SettingsName, "")
+	e.settle(retry(e.takeTask(), 0))
+	is(e, "next", e.takeNone().Next, start.Add(dispatch.DefaultMinDelay))
+}
+
+// stopped are settings that hold a queue until the rule is changed.
+func stopped(s *dispatch.QueueSettings) { s.Paused = true }
+
+func rulePause(e *env) {
+	e.open()
+	g := source("a")
+	names := e.queues(2)
+	e.create(g, numbered(g, names[0], 2)...)
+	e.create(g, item(g, names[1], "other"))
+	e.rule(names[0], settings(stopped))
+	is(e, "granted", keys(e.take(1, func(w *dispatch.Want) { w.Max = 9 })), []string{"other"})
+	reply := e.takeNone()
+	is(e, "wait", reply.Wait, dispatch.WaitPaused)
+	is(e, "next", reply.Next, time.Time{})
+	e.takeNone(func(w *dispatch.Want) { w.Queues = names[:1] })
+	e.deleteRule(names[0])
+	e.take(2)
+}
+
+func ruleEmergency(e *env) {
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	e.rule(queue, delayed(0, 9))
+	e.takeOne()
+	e.rule("*", settings(stopped))
+	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
+	e.deleteRule("*")
+	e.takeOne()
+}
+
+func ruleDeny(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	grant := e.takeOne()
+	e.rule("*.test", settings(func(s *dispatch.QueueSettings) { s.Deny = true }))
+	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
+	e.settle(done(&grant.Task))
+	e.takeNone()
+	e.deleteRule("*.test")
+	e.takeOne()
+}
+
+// ruleOpening raises a limit that holds many queues, and lifts a pause: every
+// queue goes on, none waits for an end that does not come.
+func ruleOpening(e *env) {
+	e.rule("*", delayed(0, 1))
+	g := source("a")
+	names := e.queues(250)
+	var items []dispatch.Submission
+	for _, name := range names {
+		items = append(items, item(g, name, "1"), item(g, name, "2"))
+	}
+	e.create(g, items...)
+	e.takeMany(len(names))
+	is(e, "wait", e.takeNone().Wait, dispatch.WaitThrottled)
+	e.rule("*", delayed(0, 2))
+	e.takeMany(len(names))
+	e.takeNone()
+}
+
+func ruleMapping(e *env) {
+	e.setRule(dispatch.QueueRule{Pattern: "*.mirrors.test", Queue: "mirrors", Settings: delayed(0, 7)})
+	g := source("a")
+	e.create(g, item(g, "mirrors", "k"), item(g, "x.mirrors.test", "k"))
+	is(e, "in flight of the queue", e.info("mirrors").Settings.MaxInFlight, 7)
+	is(e, "name of its settings", e.info("mirrors").SettingsName, "mirrors")
+	is(e, "in flight of a host", e.info("x.mirrors.test").Settings.MaxInFlight, dispatch.DefaultMaxInFlight)
+}
+
+func ruleLater(e *env) {
+	e.rule("*", delayed(time.Minute, 9))
+	g := source("a")
+	e.create(g, numbered(g, queue, 4)...)
+	e.takeOne()
+	e.rule("*", delayed(10*time.Second, 9))
+	e.advance(time.Minute)
+	e.takeOne()
+	is(e, "next", e.takeNone().Next, e.now().Add(10*time.Second))
+}

@@ -1,0 +1,129 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func sessionCases() []testCase {
+	return []testCase{
+		{"NewSession_ReplacesTheOlder", sessionNew},
+		{"Beats_FollowTheSameRules", sessionBeats},
+		{"EndSession_ReturnsWhatTheyHold", sessionEnd},
+		{"EndSession_WantsOfTheReplacedGetNothing_T3", sessionZombie},
+		{"EndSession_Pages", sessionPages},
+		{"SameSession_IsLeftAlone", sessionSame},
+	}
+}
+
+func sessionNew(e *env) {
+	is(e, "first", e.poll("c1", "s1", "t1", "1"), dispatch.PollState{})
+	is(e, "second", e.poll("c1", "s2", "t2", "2"), dispatch.PollState{NewSession: true})
+	is(e, "first again", e.poll("c1", "s1", "t3", "3").Replaced, true)
+	is(e, "another collector", e.poll("c2", "s1", "t4", "4"), dispatch.PollState{})
+	is(e, "second still new", e.poll("c1", "s2", "t5", "5"), dispatch.PollState{NewSession: true})
+	for shard := range e.Store.Shards() {
+		_, err := e.Store.EndSession(e.ctx, shard, "c1", "s2", 10)
+		e.ok("end session", err)
+	}
+	is(e, "second, told everywhere", e.poll("c1", "s2", "t6", "6"), dispatch.PollState{})
+	is(e, "first after all", e.poll("c1", "s1", "t7", "7").Replaced, true)
+}
+
+func sessionBeats(e *env) {
+	beat := func(session string) dispatch.PollState {
+		states, err := e.Store.Beats(e.ctx, []dispatch.CollectorInfo{{ID: "c1", Session: session}})
+		e.ok("beats", err)
+		return states[0]
+	}
+	is(e, "first", beat("s1"), dispatch.PollState{})
+	is(e, "second", beat("s2").NewSession, true)
+	is(e, "first again", beat("s1").Replaced, true)
+	is(e, "first by poll", e.poll("c1", "s1", "t", "1").Replaced, true)
+	is(e, "third by poll", e.poll("c1", "s3", "t", "1").NewSession, true)
+	is(e, "second again", beat("s2").Replaced, true)
+}
+
+func (e *env) endSession(collector, keep string, limit int) []*dispatch.Task {
+	e.Helper()
+	tasks, err := e.Store.EndSession(e.ctx, e.shard(queue), collector, keep, limit)
+	e.ok("end session", err)
+	return tasks
+}
+
+// in makes a want one of the given collector and session.
+func in(collector, session string) func(*dispatch.Want) {
+	return func(w *dispatch.Want) { w.Collector, w.Session = collector, session }
+}
+
+func sessionEnd(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 6)...)
+	held := map[dispatch.TaskID]bool{}
+	for _, grant := range e.take(2, in("c1", "s1")) {
+		held[grant.Task.ID] = true
+	}
+	mine := e.takeOne(in("c1", "s2"))
+	other := e.takeOne(in("c2", "s1"))
+	tasks := e.endSession("c1", "s2", 10)
+	is(e, "tasks of the replaced session", len(tasks), 2)
+	for _, task := range tasks {
+		if !held[task.ID] {
+			e.Fatalf("task %s was not held by the replaced session", task.Key)
+		}
+		is(e, "state", task.State, dispatch.StateLeased)
+		e.settle(ending(task, dispatch.ResultExpired, dispatch.StateScheduled))
+	}
+	is(e, "tasks then", len(e.endSession("c1", "s2", 10)), 0)
+	is(e, "renewal by the new session", e.renew(mine).Lost, dispatch.LostNone)
+	is(e, "renewal by another collector", e.renew(other).Lost, dispatch.LostNone)
+	is(e, "granted again", len(e.take(4, in("c2", "s1"))), 4)
+}
+
+func sessionZombie(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	e.endSession("c1", "s2", 10)
+	reply := e.claim(e.want(1, in("c1", "s1")), e.want(1, in("c1", "s2")), e.want(1, in("c2", "s1")))
+	is(e, "grants of the replaced session", len(reply.Grants[0]), 0)
+	is(e, "grants of the new session", len(reply.Grants[1]), 1)
+	is(e, "grants of another collector", len(reply.Grants[2]), 1)
+}
+
+func sessionPages(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 25)...)
+	e.take(25, in("c1", "s1"))
+	ended, last := 0, dispatch.TaskID("")
+	for {
+		tasks := e.endSession("c1", "s2", 10)
+		if len(tasks) == 0 {
+			break
+		}
+		if len(tasks) > 10 || ended > 25 {
+			e.Fatalf("a page of %d tasks after %d", len(tasks), ended)
+		}
+		for i, task := range tasks {
+			if i > 0 && task.ID <= last {
+				e.Fatalf("task %s after %s", task.ID, last)
+			}
+			last = task.ID
+			e.settle(ending(task, dispatch.ResultExpired, dispatch.StateScheduled))
+			ended++
+		}
+	}
+	is(e, "ended", ended, 25)
+}
+
+func sessionSame(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	grant := e.takeOne(in("c1", "s1"))
+	is(e, "tasks", len(e.endSession("c1", "s1", 10)), 0)
+	e.advance(time.Second)
+	is(e, "renewal", e.renew(grant).Lost, dispatch.LostNone)
+}

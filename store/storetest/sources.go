@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func sourceCases() []testCase {
+	return []testCase{
+		{"Create_IsReadBack", sourceCreate},
+		{"Create_Twice", sourceCreateTwice},
+		{"Update_ByVersion", sourceUpdate},
+		{"MarkApplied_ByVersion", sourceApplied},
+		{"MarkApplied_RemovesDeleted", sourceRemoved},
+		{"List_ByPrefixAscending", sourceList},
+		{"ReadMany_NilWhereNone", sourceMany},
+		{"Answers_AreTheCallers", sourceOwned},
+	}
+}
+
+// registered makes a source with every field set.
+func registered(id string) *dispatch.Source {
+	depth := 3
+	return &dispatch.Source{
+		ID: id, UID: "uid-" + id, Version: 1, Canonical: 1, Created: start, Updated: start,
+		Spec: dispatch.SourceSpec{
+			DisplayName: "A source", Labels: map[string]string{"team": "news"}, Scope: "shared",
+			Seeds: []dispatch.Seed{{URL: "http://a.test/", Priority: 7, Metadata: map[string]string{"a": "b"}, Payload: []byte("p")}},
+			Pool:  pool, Schedule: dispatch.Schedule{Cron: "@daily", TimeZone: "Europe/Berlin", Revisit: true},
+			FirstCrawl: dispatch.FirstCrawlSpread, Priority: 5, LeaseDuration: time.Minute, MaxHold: time.Hour,
+			Retry: dispatch.Retry{
+				MaxAttempts: 1, MaxExpirations: 2, MaxThrottled: 3, MinBackoff: time.Second, MaxBackoff: time.Minute,
+			},
+			Remember: remember, RevisitAfter: time.Hour,
+			Follow:         &dispatch.Follow{MaxDepth: &depth, AllowHosts: []string{"*.test"}, Include: []string{"a"}, Exclude: []string{"b"}},
+			MaxOutstanding: 9, Metadata: map[string]string{"m": "v"}, Payload: []byte("payload"),
+		},
+		Paused: &dispatch.Gate{Kind: dispatch.GateSourcePaused, By: "ops", Reason: "why", Until: start.Add(time.Hour), Time: start},
+	}
+}
+
+func (e *env) source(id string) *dispatch.Source {
+	e.Helper()
+	s, err := e.Store.Source(e.ctx, id)
+	e.ok("source "+id, err)
+	return s
+}
+
+func sourceCreate(e *env) {
+	_, err := e.Store.Source(e.ctx, "news.a")
+	e.fails("read before", err, dispatch.ErrSourceNotFound)
+	e.ok("create", e.Store.CreateSource(e.ctx, registered("news.a")))
+	is(e, "source", e.source("news.a"), registered("news.a"))
+}
+
+func sourceCreateTwice(e *env) {
+	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
+	e.ok("create again", e.Store.CreateSource(e.ctx, registered("a")))
+	other := registered("a")
+	other.UID = "uid-other"
+	e.fails("create with another uid", e.Store.CreateSource(e.ctx, other), dispatch.ErrSourceExists)
+	is(e, "source", e.source("a"), registered("a"))
+	gone := registered("a")
+	gone.Version, gone.Deleted = 2, true
+	e.ok("delete", e.Store.UpdateSource(e.ctx, gone, 1))
+	e.fails("create while it is being deleted", e.Store.CreateSource(e.ctx, other), dispatch.ErrSourceExists)
+}
+
+func sourceUpdate(e *env) {
+	e.fails("update of none", e.Store.UpdateSource(e.ctx, registered("a"), 1), dispatch.ErrSourceNotFound)
+	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
+	next := registered("a")
+	next.Version, next.Paused, next.Spec.Pool = 2, nil, "eu"
+	e.fails("update of another version", e.Store.UpdateSource(e.ctx, next, 7), dispatch.ErrEtagMismatch)
+	is(e, "version", e.source("a").Version, 1)
+	e.ok("update", e.Store.UpdateSource(e.ctx, next, 1))
+	e.ok("update again", e.Store.UpdateSource(e.ctx, next, 1))
+	is(e, "source", e.source("a"), next)
+	other := registered("a")
+	other.Version = 2
+	e.fails("another update of the version", e.Store.UpdateSource(e.ctx, other, 1), dispatch.ErrEtagMismatch)
+}
+
+func (e *env) pending() []string {
+	e.Helper()
+	ids, err := e.Store.PendingSources(e.ctx, 10)
+	e.ok("pending sources", err)
+	return ids
+}
+
+func (e *env) mark(id, uid string, version int64, seeds ...dispatch.TaskID) bool {
+	e.Helper()
+	applied, err := e.Store.MarkApplied(e.ctx, id, uid, version, seeds)
+	e.ok("mark applied", err)
+	return applied
+}
+
+func sourceApplied(e *env) {
+	is(e, "pending before", e.pending(), nil)
+	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
+	is(e, "pending", e.pending(), []string{"a"})
+	seeds := []dispatch.TaskID{item(source("a"), queue, "1").ID, item(source("a"), queue, "2").ID}
+	is(e, "applied", e.mark("a", "uid-a", 1, seeds...), true)
+	is(e, "pending then", e.pending(), nil)
+	is(e, "applied version", e.source("a").Applied, 1)
+	is(e, "seeds", e.source("a").AppliedSeeds, seeds)
+
+	next := e.source("a")
+	next.Version = 2
+	e.ok("update", e.Store.UpdateSource(e.ctx, next, 1))
+	is(e, "pending after an update", e.pending(), []string{"a"})
+	is(e, "applied of the older", e.mark("a", "uid-a", 1, seeds...), false)
+	is(e, "applied of another source", e.mark("a", "uid-other", 2, seeds...), false)
+	is(e, "pending still", e.pending(), []string{"a"})
+	is(e, "applied of the newest", e.mark("a", "uid-a", 2, seeds[0]), true)
+	is(e, "seeds then", e.source("a").AppliedSeeds, seeds[:1])
+}
+
+func sourceRemoved(e *env) {
+	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
+	gone := registered("a")
+	gone.Version, gone.Deleted = 2, true
+	e.ok("delete", e.Store.UpdateSource(e.ctx, gone, 1))
+	is(e, "deleted", e.source("a").Deleted, true)
+	is(e, "pending", e.pending(), []string{"a"})
+	is(e, "applied of the older", e.mark("a", "uid-a", 1), false)
+	is(e, "applied", e.mark("a", "uid-a", 2), true)
+	_, err := e.Store.Source(e.ctx, "a")
+	e.fails("read", err, dispatch.ErrSourceNotFound)
+	is(e, "pending then", e.pending(), nil)
+	is(e, "applied again", e.mark("a", "uid-a", 2), true)
+	again := registered("a")
+	again.UID = "uid-second"
+	e.ok("create anew", e.Store.CreateSource(e.ctx, again))
+}
+
+func sourceList(e *env) {
+	ids := []string{"news.c", "news.a", "blogs", "news", "news.b", "newsy"}
+	for _, id := range ids {
+		e.ok("create "+id, e.Store.CreateSource(e.ctx, registered(id)))
+	}
+	list := func(prefix, after string, limit int) []string {
+		sources, err := e.Store.ListSources(e.ctx, prefix, after, limit)
+		e.ok("list sources", err)
+		names := []string{}
+		for _, s := range sources {
+			names = append(names, s.ID)
+			is(e, "uid of "+s.ID, s.UID, "uid-"+s.ID)
+		}
+		return names
+	}
+	is(e, "all", list("", "", 10), []string{"blogs", "news", "news.a", "news.b", "news.c", "newsy"})
+	is(e, "prefix", list("news.", "", 10), []string{"news.a", "news.b", "news.c"})
+	is(e, "page", list("news.", "", 2), []string{"news.a", "news.b"})
+	is(e, "next page", list("news.", "news.b", 2), []string{"news.c"})
+	is(e, "after one that is gone", list("", "news.aa", 2), []string{"news.b", "news.c"})
+	is(e, "none", list("x", "", 10), []string{})
+}
+
+func sourceMany(e *env) {
+	for i := range 3 {
+		e.ok("create", e.Store.CreateSource(e.ctx, registered(fmt.Sprint("s", i))))
+	}
+	sources, err := e.Store.SourcesByID(e.ctx, []string{"s2", "unknown", "s0", "s2"})
+	e.ok("sources by id", err)
+	is(e, "sources", len(sources), 4)
+	if sources[1] != nil {
+		e.Fatalf("an unknown id read %v", sources[1])
+	}
+	is(e, "ids", []string{sources[0].ID, sources[2].ID, sources[3].ID}, []string{"s2", "s0", "s2"})
+}
+
+func sourceOwned(e *env) {
+	s := registered("a")
+	e.ok("create", e.Store.CreateSource(e.ctx, s))
+	s.Spec.Metadata["m"], s.Spec.Payload[0], s.Spec.Seeds[0].URL = "x", 'x', "x"
+	got := e.source("a")
+	is(e, "source", got, registered("a"))
+	got.Spec.Metadata["m"], got.Spec.Payload[0], got.Paused.By = "y", 'y', "y"
+	is(e, "source read again", e.source("a"), registered("a"))
+}

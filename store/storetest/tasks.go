@@ -1,0 +1,157 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func taskCases() []testCase {
+	return []testCase{
+		{"List_ByState", tasksByState},
+		{"List_ByQueue", tasksByQueue},
+		{"List_Pages", tasksPages},
+		{"ListLeases_OldestFirst", leasesList},
+	}
+}
+
+// list reads all tasks of a filter, in pages of limit, and answers their keys,
+// ascending.
+func (e *env) list(filter dispatch.TaskFilter, limit int) []string {
+	e.Helper()
+	names := []string{}
+	for cursor, calls := "", 0; ; calls++ {
+		tasks, next, err := e.Store.ListTasks(e.ctx, filter, cursor, limit)
+		e.ok("list tasks", err)
+		if len(tasks) > limit || calls > 10_000 {
+			e.Fatalf("call %d listed %d tasks by a limit of %d", calls, len(tasks), limit)
+		}
+		for _, task := range tasks {
+			names = append(names, task.Key)
+			if len(filter.States) > 0 && !slices.Contains(filter.States, task.State) {
+				e.Fatalf("task %s is %v, listed by %v", task.Key, task.State, filter.States)
+			}
+		}
+		if cursor = next; cursor == "" {
+			slices.Sort(names)
+			return names
+		}
+	}
+}
+
+func tasksByState(e *env) {
+	e.open()
+	g, other := source("a"), source("b")
+	names := e.queues(3)
+	e.create(other, item(other, queue, "other"))
+	e.create(g, item(g, names[0], "dead"))
+	e.settle(dead(e.takeTask(func(w *dispatch.Want) { w.SourceUIDs = []string{g.UID} })))
+	e.create(g, item(g, names[1], "done"))
+	e.settle(done(e.takeTask(func(w *dispatch.Want) { w.SourceUIDs = []string{g.UID} })))
+	e.create(g, item(g, names[1], "canceled"))
+	e.settle(canceled(e.task(item(g, names[1], "canceled").ID)))
+	e.create(g, item(g, names[2], "leased"))
+	e.takeOne(func(w *dispatch.Want) { w.SourceUIDs = []string{g.UID} })
+	e.create(g, item(g, names[0], "ready"), item(g, names[2], "scheduled", prioritised(5, start.Add(time.Hour))))
+
+	by := func(states ...dispatch.State) []string {
+		return e.list(dispatch.TaskFilter{SourceUID: g.UID, States: states}, 10)
+	}
+	is(e, "ready", by(dispatch.StateReady), []string{"ready"})
+	is(e, "scheduled", by(dispatch.StateScheduled), []string{"scheduled"})
+	is(e, "leased", by(dispatch.StateLeased), []string{"leased"})
+	is(e, "dead", by(dispatch.StateDead), []string{"dead"})
+	is(e, "canceled", by(dispatch.StateCanceled), []string{"canceled"})
+	all := by(dispatch.StateReady, dispatch.StateScheduled, dispatch.StateLeased, dispatch.StateDead, dispatch.StateCanceled)
+	is(e, "all", all, []string{"canceled", "dead", "leased", "ready", "scheduled"})
+	is(e, "due by now", e.dueLater(by), []string{"ready", "scheduled"})
+}
+
+// dueLater lists what is ready once the scheduled task is due.
+func (e *env) dueLater(by func(...dispatch.State) []string) []string {
+	e.Helper()
+	e.advance(time.Hour)
+	return by(dispatch.StateReady)
+}
+
+func tasksByQueue(e *env) {
+	e.open()
+	a, b := source("a"), source("b")
+	names := e.queues(2)
+	for i, name := range names {
+		e.create(a, item(a, name, fmt.Sprint("a", i)))
+		e.create(b, item(b, name, fmt.Sprint("b", i)))
+	}
+	waiting := []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}
+	is(e, "queue", e.list(dispatch.TaskFilter{Queue: names[1], States: waiting}, 10), []string{"a1", "b1"})
+	both := dispatch.TaskFilter{Queue: names[1], SourceUID: b.UID, States: waiting}
+	is(e, "queue and source", e.list(both, 10), []string{"b1"})
+	is(e, "unknown queue", e.list(dispatch.TaskFilter{Queue: "unknown.test", States: waiting}, 10), []string{})
+	is(e, "unknown source", e.list(dispatch.TaskFilter{SourceUID: "uid-unknown", States: waiting}, 10), []string{})
+	grants := e.take(4)
+	leased := dispatch.TaskFilter{Queue: names[0], States: []dispatch.State{dispatch.StateLeased}}
+	is(e, "leased of the queue", e.list(leased, 10), []string{"a0", "b0"})
+	for _, grant := range grants {
+		e.settle(dead(&grant.Task))
+	}
+	dead := dispatch.TaskFilter{Queue: names[0], States: []dispatch.State{dispatch.StateDead}}
+	is(e, "dead of the queue", e.list(dead, 10), []string{"a0", "b0"})
+}
+
+func tasksPages(e *env) {
+	e.open()
+	g := source("a")
+	var want []string
+	for i, name := range []string{"host1.test", "host2.test", "host3.test", "host4.test", "host5.test"} {
+		for j := range 20 {
+			key := fmt.Sprintf("%d-%02d", i, j)
+			want = append(want, key)
+			e.create(g, item(g, name, key, prioritised(j%10, start.Add(time.Duration(j%3)*time.Hour))))
+		}
+	}
+	states := []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}
+	is(e, "by seven", e.list(dispatch.TaskFilter{SourceUID: g.UID, States: states}, 7), want)
+	is(e, "by one", e.list(dispatch.TaskFilter{Queue: "host2.test", States: states}, 1), want[20:40])
+}
+
+func leasesList(e *env) {
+	e.open()
+	g := source("a")
+	var want []string
+	for i := range 30 {
+		want = append(want, fmt.Sprintf("%02d", i))
+		e.create(g, item(g, fmt.Sprintf("host%d.test", i), want[i]))
+	}
+	for shard := range e.Store.Shards() {
+		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(100, func(w *dispatch.Want) { w.Lease = time.Hour })})
+		e.ok("claim", err)
+		for _, grant := range reply.Grants[0] {
+			e.advance(time.Second)
+			is(e, "lost", e.renew(grant).Lost, dispatch.LostNone)
+		}
+	}
+	var got []string
+	last := time.Time{}
+	for cursor := ""; ; {
+		tasks, next, err := e.Store.ListLeases(e.ctx, cursor, 4)
+		e.ok("list leases", err)
+		if len(tasks) > 4 || len(got) > len(want) {
+			e.Fatalf("a page of %d leases after %d", len(tasks), len(got))
+		}
+		for _, task := range tasks {
+			if task.Lease.Deadline.Before(last) {
+				e.Fatalf("deadline %v after %v", task.Lease.Deadline, last)
+			}
+			last = task.Lease.Deadline
+			got = append(got, task.Key)
+			is(e, "holder", task.Lease.Token.Collector, "c1")
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	slices.Sort(got)
+	is(e, "leases", got, want)
+}
