@@ -16,6 +16,7 @@ import (
 //
 // A Handler must return soon after ctx has ended. One that does not keeps its slot; Stats counts it as stuck.
 type Handler interface {
+	// Handle works on one task, until it is done or ctx has ended.
 	Handle(ctx context.Context, t *Task) (Succeeded, error)
 }
 

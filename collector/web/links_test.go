@@ -1,0 +1,185 @@
+package web_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/waggle-crawl/waggle/collector/web"
+)
+
+func parse(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestExtractLinks(t *testing.T) {
+	t.Parallel()
+	const base = "http://example.com/dir/page.html?q=1"
+	for name, test := range map[string]struct {
+		html      string
+		resources bool
+		want      []string
+		skipped   int
+	}{
+		"a and area": {
+			html: `<a href="x.html">x</a><map><area href="/y"></map>`,
+			want: []string{"http://example.com/dir/x.html", "http://example.com/y"},
+		},
+		"frames": {
+			html: `<iframe src="a"></iframe><frameset><frame src="b"></frameset>`,
+			want: []string{"http://example.com/dir/a", "http://example.com/dir/b"},
+		},
+		"fragments and duplicates": {
+			html: `<a href="x#one">1</a><a href="x#two">2</a><a href="http://example.com/dir/x">3</a><a href="#top">4</a><a href="">5</a>`,
+			want: []string{"http://example.com/dir/x"},
+		},
+		"schemes": {
+			html:    `<a href="mailto:a@example.com">m</a><a href="javascript:void(0)">j</a><a href="ftp://example.com/">f</a><a href="HTTPS://Example.com/s">s</a>`,
+			want:    []string{"https://Example.com/s"},
+			skipped: 3,
+		},
+		"base": {
+			html: `<base target="_blank"><base href="http://other.example/root/"><base href="http://third.example/"><a href="x">x</a>`,
+			want: []string{"http://other.example/root/x"},
+		},
+		"relative base": {
+			html: `<base href="../up/"><a href="x">x</a>`,
+			want: []string{"http://example.com/up/x"},
+		},
+		"link elements": {
+			html: `<link rel="next" href="n"><link rel=canonical href="/c"><link rel="alternate" href="feed.xml"><link href="bare">` +
+				`<link rel="stylesheet" href="s.css"><link rel="shortcut icon" href="i.ico"><link rel="preconnect" href="//cdn.example">` +
+				`<link rel="alternate stylesheet" href="s2.css"><link rel="search" href="open.xml">`,
+			want: []string{
+				"http://example.com/dir/n", "http://example.com/c", "http://example.com/dir/feed.xml", "http://example.com/dir/bare",
+			},
+		},
+		"resources": {
+			html: `<link rel="stylesheet" href="s.css"><script src="s.js"></script><img src="i.png" srcset="i1.png 1x, i2.png 2x,i3.png">` +
+				`<video src="v" poster="p"><source src="w"><track src="t"></video><audio src="au"></audio><embed src="e"><object data="o"></object>` +
+				`<input type=image src="in"><input src="no"><body background="bg"><p style="background: url('st.png')"><picture><source srcset="pic.png 100w"></picture>` +
+				`<style>@import "im.css"; /* url(no.png) */ a { background: url( "cs.png" ) }</style><a href="page">p</a>`,
+			resources: true,
+			want: []string{
+				"s.css", "s.js", "i.png", "i1.png", "i2.png", "i3.png", "v", "p", "w", "t", "au", "e", "o", "in", "bg", "st.png",
+				"pic.png", "im.css", "cs.png", "page",
+			},
+		},
+		"no resources": {
+			html: `<link rel="stylesheet" href="s.css"><script src="s.js"></script><img src="i.png"><style>a{b:url(c)}</style><p style="b:url(d)">`,
+		},
+		"not markup": {
+			html: `<script>document.write('<a href="no">')</script><style>a::after{content:'<a href="no">'}</style><!-- <a href="no"> -->` +
+				`<textarea><a href="no"></textarea><title><a href="no"></title>`,
+		},
+		"noscript": {
+			html: `<noscript><a href="yes">y</a></noscript>`,
+			want: []string{"http://example.com/dir/yes"},
+		},
+		"meta refresh": {
+			html: `<meta http-equiv="Refresh" content="5; URL='next.html'"><meta http-equiv="refresh" content="30">`,
+			want: []string{"http://example.com/dir/next.html"},
+		},
+		"nofollow": {
+			html:    `<a href="x">x</a><meta name="ROBOTS" content="noindex, NoFollow"><a href="y">y</a>`,
+			skipped: 2,
+		},
+		"noindex": {
+			html: `<meta name="robots" content="noindex"><a href="x">x</a>`,
+			want: []string{"http://example.com/dir/x"},
+		},
+		"white space and entities": {
+			html: "<a href=' \n a\tb.html?x=1&amp;y=2 '>1</a><a href=c&#47;d>2</a><a href='sp ace'>3</a>",
+			want: []string{"http://example.com/dir/ab.html?x=1&y=2", "http://example.com/dir/c/d", "http://example.com/dir/sp%20ace"},
+		},
+		"odd escapes": {
+			html: `<a href="100%">1</a><a href="%zz">2</a><a href="%41">3</a>`,
+			want: []string{"http://example.com/dir/100%25", "http://example.com/dir/%25zz", "http://example.com/dir/%41"},
+		},
+		"not a URL": {
+			html:    `<a href="http://[::1">1</a><a href="http://">2</a>`,
+			skipped: 2,
+		},
+		"user and password": {
+			html: `<a href="http://user:secret@example.com/x">1</a>`,
+			want: []string{"http://example.com/x"},
+		},
+		"too long": {
+			html:    `<a href="/` + strings.Repeat("x", 2048) + `">1</a>`,
+			skipped: 1,
+		},
+		"broken markup": {
+			html: `<div><a href=x><b><a href="y" class="><p><a href='z`,
+			want: []string{"http://example.com/dir/x"},
+		},
+		"unicode": {
+			html: `<meta charset="utf-8"><a href="/ä?q=ö">1</a>`,
+			want: []string{"http://example.com/%C3%A4?q=ö"},
+		},
+		"latin 1": {
+			html: "<meta charset=iso-8859-1><a href='/\xe4'>1</a>",
+			want: []string{"http://example.com/%C3%A4"},
+		},
+		"nothing": {html: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := slices.Clone(test.want)
+			for i, link := range want {
+				if !strings.Contains(link, "://") {
+					want[i] = "http://example.com/dir/" + link
+				}
+			}
+			got := web.ExtractLinks(parse(t, base), []byte(test.html), web.ExtractOptions{Resources: test.resources})
+			if !slices.Equal(got.URLs, want) {
+				t.Errorf("links\n%q, want\n%q", got.URLs, want)
+			}
+			if got.Skipped != test.skipped {
+				t.Errorf("%d skipped, want %d", got.Skipped, test.skipped)
+			}
+		})
+	}
+}
+
+func TestExtractLinks_limit(t *testing.T) {
+	t.Parallel()
+	got := web.ExtractLinks(parse(t, "http://a/"), []byte(`<a href=1><a href=2><a href=2><a href=3><a href=4>`), web.ExtractOptions{Limit: 2})
+	if !slices.Equal(got.URLs, []string{"http://a/1", "http://a/2"}) || got.Skipped != 2 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestExtractStyleSheetLinks(t *testing.T) {
+	t.Parallel()
+	const css = `@import "a.css"; @import url(b.css) screen; @IMPORT 'c.css';
+		.x { background: URL("d.png"), url( e.png ) } /* url(no.png) */
+		@font-face { src: url('../f.woff2') format("woff2"), url(data:font/woff;base64,AAAA) }`
+	got := web.ExtractStyleSheetLinks(parse(t, "http://a/s/x.css"), []byte(css), web.ExtractOptions{})
+	want := []string{"http://a/s/a.css", "http://a/s/b.css", "http://a/s/c.css", "http://a/s/d.png", "http://a/s/e.png", "http://a/f.woff2"}
+	if !slices.Equal(got.URLs, want) || got.Skipped != 1 {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+}
+
+func FuzzExtractLinks(f *testing.F) {
+	f.Add("http://example.com/a", `<a href="x"><base href="//y/"><img srcset="a 1x,b"><style>a{b:url(c)}</style>`)
+	f.Add("https://example.com", "<noscript><a href='%zz#'></noscript><meta http-equiv=refresh content='0;url=x'>")
+	f.Fuzz(func(t *testing.T, base, html string) {
+		u, err := url.Parse(base)
+		if err != nil {
+			return // never given to the function
+		}
+		for _, link := range web.ExtractLinks(u, []byte(html), web.ExtractOptions{Resources: true, Limit: 100}).URLs {
+			found, err := url.Parse(link)
+			if err != nil || found.Host == "" || found.Fragment != "" || (found.Scheme != "http" && found.Scheme != "https") {
+				t.Errorf("link %q: %v", link, err)
+			}
+		}
+	})
+}
