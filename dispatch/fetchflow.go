@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// A fetch answers ahead of its caller's deadline by a tenth of the time left,
-// within these bounds.
+// A fetch ends its wait ahead of its caller's deadline by a tenth of the time
+// left, within these bounds.
 const (
 	shortestMargin = 50 * time.Millisecond
 	longestMargin  = 500 * time.Millisecond
@@ -64,11 +64,12 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 
 // fetch is one run of Fetch.
 type fetch struct {
-	d        *Dispatcher
-	req      FetchRequest
-	received time.Time
-	want     Want
-	granted  outcome // what the wait ended with, if it was a grant
+	d          *Dispatcher
+	req        FetchRequest
+	received   time.Time
+	waitsUntil time.Time // a margin before the caller's deadline; zero: it has none
+	want       Want
+	granted    outcome // what the wait ended with, if it was a grant
 }
 
 func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
@@ -144,15 +145,17 @@ func distinct(names []string) []string {
 	return kept
 }
 
-// ownDeadline ends a margin before the caller's, so that the answer is there in
-// time.
+// ownDeadline ends half a margin before the caller's, so that the answer is
+// there in time. The wait for tasks ends a whole one before; what is between is
+// for claims under way.
 func (f *fetch) ownDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
 	}
 	margin := min(max(deadline.Sub(f.received)/10, shortestMargin), longestMargin)
-	return context.WithDeadline(ctx, deadline.Add(-margin))
+	f.waitsUntil = deadline.Add(-margin)
+	return context.WithDeadline(ctx, deadline.Add(-margin/2))
 }
 
 // narrow finds the uids of the sources that the fetch is narrowed to.
@@ -202,9 +205,8 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 	if f.req.Wait == 0 && hold > 0 {
 		return f.empty(outcome{empty: EmptyThrottled, retryAfter: min(hold, MaxRetryAfter)}), false, nil
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		// ctx is left for what a store that does not answer holds up.
-		left = min(left, time.Until(deadline)-landing)
+	if !f.waitsUntil.IsZero() {
+		left = min(left, time.Until(f.waitsUntil))
 	}
 	w := &waiter{want: f.want, pools: f.req.Pools, once: f.req.Wait == 0, hold: hold}
 	if w.once {

@@ -191,7 +191,7 @@ func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) outcome
 
 // landing is how long a fetch whose wait is over still waits for a claim that is
 // under way for it, so that the grant need not be given back.
-const landing = 40 * time.Millisecond
+const landing = 20 * time.Millisecond
 
 func (p *pump) inFlight(w *waiter) bool {
 	p.mu.Lock()
