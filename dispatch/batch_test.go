@@ -1,0 +1,227 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// slowRenewals is a store whose renewals take a while and are written down.
+type slowRenewals struct {
+	dispatch.Store
+	shards int
+
+	mu      sync.Mutex // guards what follows
+	flights int
+	most    int
+	batches [][]dispatch.TaskID
+	refuse  dispatch.TaskID // fails any call it is in
+}
+
+func (s *slowRenewals) Shards() int { return s.shards }
+
+func (s *slowRenewals) Beats(_ context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+	return make([]dispatch.PollState, len(beats)), nil
+}
+
+func (s *slowRenewals) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
+	ids := make([]dispatch.TaskID, len(renewals))
+	results := make([]dispatch.RenewResult, len(renewals))
+	for i, r := range renewals {
+		ids[i] = r.ID
+		// So that each caller can tell its own answer.
+		results[i].Remaining = time.Duration(r.Token.Fence) * time.Second
+		results[i].Duration = results[i].Remaining
+	}
+	s.mu.Lock()
+	s.flights++
+	s.most = max(s.most, s.flights)
+	s.batches = append(s.batches, ids)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.flights--
+	}()
+	select {
+	case <-time.After(10 * time.Millisecond):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if slices.Contains(ids, s.refuse) {
+		return nil, errors.New("refused")
+	}
+	return results, nil
+}
+
+func (s *slowRenewals) read() (most int, batches [][]dispatch.TaskID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most, slices.Clone(s.batches)
+}
+
+func newSlow(t *testing.T, shards int) (*slowRenewals, *dispatch.Dispatcher) {
+	t.Helper()
+	store := &slowRenewals{shards: shards}
+	d, err := dispatch.New(dispatch.Config{Store: store, ID: "d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, d
+}
+
+func beatOf(n int) (dispatch.CollectorInfo, []dispatch.LeaseBeat) {
+	collector := fmt.Sprintf("c%d", n)
+	token := dispatch.LeaseToken{Collector: collector, ClientToken: "t", Fence: uint64(n + 1)}
+	id := dispatch.NewTaskID(dispatch.Identity{Scope: "s", Queue: "q", Key: collector})
+	return dispatch.CollectorInfo{ID: collector, Session: "s1"}, []dispatch.LeaseBeat{{ID: id, Token: token.String()}}
+}
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+
+	t.Run("calls at once go in few store calls, each caller gets its own answers", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			store, d := newSlow(t, 1)
+			var wg sync.WaitGroup
+			for n := range 300 {
+				wg.Go(func() {
+					info, leases := beatOf(n)
+					res, err := d.Beat(t.Context(), info, leases)
+					if err != nil || res.LeaseDuration != time.Duration(n+1)*time.Second {
+						t.Errorf("beat %d: %+v, %v", n, res, err)
+					}
+				})
+			}
+			wg.Wait()
+			most, batches := store.read()
+			if len(batches) > 4 || most > 2 {
+				t.Errorf("%d calls of the store for 300 at once, %d at a time; want at most 4 and 2", len(batches), most)
+			}
+		})
+	})
+
+	t.Run("a call alone starts at once", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			_, d := newSlow(t, 1)
+			for n := range 3 {
+				began := time.Now()
+				info, leases := beatOf(n)
+				if _, err := d.Beat(t.Context(), info, leases); err != nil || time.Since(began) != 10*time.Millisecond {
+					t.Errorf("beat %d: %v after %v, want the store's 10ms", n, err, time.Since(began))
+				}
+			}
+		})
+	})
+
+	t.Run("a store call carries a bounded number of items", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			store, d := newSlow(t, 1)
+			var wg sync.WaitGroup
+			for n := range 2000 {
+				wg.Go(func() {
+					info, leases := beatOf(n)
+					if _, err := d.Beat(t.Context(), info, leases); err != nil {
+						t.Errorf("beat %d: %v", n, err)
+					}
+				})
+			}
+			wg.Wait()
+			_, batches := store.read()
+			for _, ids := range batches {
+				if len(ids) > dispatch.MaxRenewals {
+					t.Errorf("%d renewals in one call, want at most %d", len(ids), dispatch.MaxRenewals)
+				}
+			}
+		})
+	})
+
+	t.Run("a caller that goes takes nobody with it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			store, d := newSlow(t, 1)
+			stays := t.Context()
+			goes, leave := context.WithCancel(stays)
+			var wg sync.WaitGroup
+			for n := range 20 {
+				wg.Go(func() {
+					info, leases := beatOf(n)
+					if n%2 == 1 {
+						if _, err := d.Beat(stays, info, leases); err != nil {
+							t.Errorf("beat %d of a caller that stayed: %v", n, err)
+						}
+						return
+					}
+					if _, err := d.Beat(goes, info, leases); !errors.Is(err, context.Canceled) {
+						t.Errorf("beat %d of a caller that went: %v", n, err)
+					}
+				})
+			}
+			synctest.Wait()
+			leave()
+			wg.Wait()
+			time.Sleep(time.Second)
+			items := 0
+			_, batches := store.read()
+			for _, ids := range batches {
+				items += len(ids)
+			}
+			if items != 20 {
+				t.Errorf("%d renewals reached the store, want all 20", items)
+			}
+		})
+	})
+
+	t.Run("an item that the store refuses fails its own caller only", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			store, d := newSlow(t, 1)
+			_, bad := beatOf(7)
+			store.refuse = bad[0].ID
+			var wg sync.WaitGroup
+			for n := range 20 {
+				wg.Go(func() {
+					info, leases := beatOf(n)
+					if _, err := d.Beat(t.Context(), info, leases); (err != nil) != (n == 7) {
+						t.Errorf("beat %d: %v", n, err)
+					}
+				})
+			}
+			wg.Wait()
+		})
+	})
+}
+
+func TestBatches_submit(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				results, err := w.d[0].SubmitTasks(t.Context(), []dispatch.NewTask{
+					{SourceID: "s", Key: fmt.Sprintf("same%d", i/2), Queue: "q", Priority: 5},
+					{SourceID: "s", Key: fmt.Sprintf("own%d", i), Queue: "q", Priority: 5},
+				})
+				if err != nil || len(results) != 2 || results[1].Code != dispatch.SubmitCreated {
+					t.Errorf("submit %d: %+v, %v", i, results, err)
+				}
+			})
+		}
+		wg.Wait()
+		stats, err := w.store.Stats(t.Context())
+		if err != nil || stats.Counts.Scheduled+stats.Counts.Ready != 75 {
+			t.Errorf("%+v, %v; want 75 tasks", stats.Counts, err)
+		}
+	})
+}

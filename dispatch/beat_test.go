@@ -1,0 +1,237 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func leaseBeats(grants []dispatch.Grant) []dispatch.LeaseBeat {
+	beats := make([]dispatch.LeaseBeat, len(grants))
+	for i, g := range grants {
+		beats[i] = dispatch.LeaseBeat{ID: g.Task.ID, Token: g.Token.String()}
+	}
+	return beats
+}
+
+func TestDispatcher_Beat(t *testing.T) {
+	t.Parallel()
+	info := dispatch.CollectorInfo{ID: "c", Session: "s1", Hostname: "h", Interval: 5 * time.Second}
+
+	t.Run("without leases it records the collector", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			res, err := w.d[0].Beat(t.Context(), info, nil)
+			if err != nil || res.Next != dispatch.IdleBeat || res.LeaseDuration != 0 || res.Drain {
+				t.Fatalf("Beat: %+v, %v", res, err)
+			}
+			list, err := w.store.ListCollectors(t.Context(), "", 10)
+			if err != nil || len(list) != 1 || list[0].Info.Hostname != "h" {
+				t.Errorf("collectors: %+v, %v", list, err)
+			}
+		})
+	})
+
+	t.Run("renewals carry leases beyond their deadline", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+			w.source("short", func(s *dispatch.SourceSpec) { s.LeaseDuration = 6 * time.Second })
+			w.source("long", func(s *dispatch.SourceSpec) { s.LeaseDuration = time.Minute })
+			w.submit("short", "", 5, 0)
+			w.submit("long", "", 5, 0)
+			var held []dispatch.Grant
+			for len(held) < 10 {
+				req := ask("c", "", 0)
+				req.MaxTasks = 10
+				held = append(held, w.mustFetch(req).Tasks...)
+			}
+			for range 20 {
+				res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))
+				if err != nil || len(res.Lost) != 0 || len(res.Limited) != 0 {
+					t.Fatalf("Beat: %+v, %v", res, err)
+				}
+				if res.LeaseDuration != 6*time.Second || res.Next != 2*time.Second {
+					t.Errorf("lease duration %v, next %v; want 6s, 2s", res.LeaseDuration, res.Next)
+				}
+				time.Sleep(res.Next)
+			}
+			for _, g := range held {
+				w.succeed(g)
+			}
+		})
+	})
+
+	t.Run("says which leases are lost and why", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 2 * time.Second })
+			w.submit("s", "", 2, 0)
+			req := ask("c", "", 0)
+			req.MaxTasks = 2
+			held := w.mustFetch(req).Tasks
+			w.succeed(held[0])
+			time.Sleep(10 * time.Second)
+			beats := leaseBeats(held)
+			other := held[1].Token
+			other.Collector = "else"
+			unknown := dispatch.NewTaskID(dispatch.Identity{Scope: "no", Queue: "no", Key: "no"})
+			beats = append(beats,
+				dispatch.LeaseBeat{ID: held[1].Task.ID, Token: ""},
+				dispatch.LeaseBeat{ID: held[1].Task.ID, Token: other.String()},
+				dispatch.LeaseBeat{ID: held[1].Task.ID, Token: held[1].Token.String()[:5]},
+				dispatch.LeaseBeat{ID: "nonsense", Token: held[1].Token.String()},
+				dispatch.LeaseBeat{ID: unknown, Token: held[1].Token.String()},
+			)
+			res, err := w.d[0].Beat(t.Context(), info, beats)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make(map[string]dispatch.LostReason)
+			for _, l := range res.Lost {
+				got[string(l.ID)+" "+l.Token] = l.Reason
+			}
+			want := []dispatch.LostReason{
+				dispatch.LostReported, dispatch.LostExpired, dispatch.LostMalformed, dispatch.LostMalformed,
+				dispatch.LostMalformed, dispatch.LostMalformed, dispatch.LostUnknownTask,
+			}
+			for i, b := range beats {
+				if got[string(b.ID)+" "+b.Token] != want[i] {
+					t.Errorf("lease %d: lost by %v, want %v", i, got[string(b.ID)+" "+b.Token], want[i])
+				}
+			}
+			if res.Next != dispatch.IdleBeat {
+				t.Errorf("next beat in %v, want %v", res.Next, dispatch.IdleBeat)
+			}
+		})
+	})
+
+	t.Run("a lease that its longest hold cuts does not shorten the others", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("cut", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.MaxHold = 10*time.Second, 12*time.Second })
+			w.source("free", func(s *dispatch.SourceSpec) { s.LeaseDuration = 9 * time.Second })
+			cut := w.submit("cut", "", 1, 0)[0]
+			w.submit("free", "", 1, 0)
+			req := ask("c", "", 0)
+			req.MaxTasks = 2
+			held := w.mustFetch(req).Tasks
+			time.Sleep(5 * time.Second)
+			res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))
+			if err != nil || res.LeaseDuration != 9*time.Second || res.Next != 3*time.Second {
+				t.Fatalf("Beat: %+v, %v", res, err)
+			}
+			if len(res.Limited) != 1 || res.Limited[0] != (dispatch.LimitedLease{ID: cut, Remaining: 7 * time.Second}) {
+				t.Errorf("limited: %+v, want %s to 7s", res.Limited, cut)
+			}
+		})
+	})
+
+	t.Run("a shard that does not answer costs only its own leases", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 20, 0)
+			var held []dispatch.Grant
+			in := make([]int, 2)
+			for len(held) < 20 {
+				req := ask("c", "", 0)
+				req.MaxTasks = 20
+				held = append(held, w.mustFetch(req).Tasks...)
+			}
+			for _, g := range held {
+				in[dispatch.ShardOf(g.Task.ID.Slot(), 2)]++
+			}
+			w.spies[0].set(func(s *spy) {
+				s.failPart = func(shard int) error {
+					if shard == 1 {
+						return fmt.Errorf("refused: %w", dispatch.ErrStoreUnavailable)
+					}
+					return nil
+				}
+			})
+			time.Sleep(20 * time.Second)
+			res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))
+			if err != nil || res.LeaseDuration != 30*time.Second || len(res.Limited) != in[1] || res.Next > time.Second {
+				t.Fatalf("Beat: %+v, %v; want %d limited", res, err, in[1])
+			}
+			time.Sleep(15 * time.Second)
+			leased, _, err := w.store.ListLeases(t.Context(), "", 100)
+			if err != nil || len(leased) != in[0] {
+				t.Errorf("%d leases stand, %v; want %d", len(leased), err, in[0])
+			}
+			w.spies[0].set(func(s *spy) { s.failPart = func(int) error { return dispatch.ErrStoreUnavailable } })
+			if _, err := w.d[0].Beat(t.Context(), info, leaseBeats(held)); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+				t.Errorf("Beat with no shard there: %v, want ErrStoreUnavailable", err)
+			}
+		})
+	})
+
+	t.Run("leases go on when only the presence could not be recorded", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 1, 0)
+			held := w.mustFetch(ask("c", "", 0)).Tasks
+			w.spies[0].set(func(s *spy) {
+				s.fail = func(call string) error {
+					if call == "Beats" {
+						return dispatch.ErrStoreUnavailable
+					}
+					return nil
+				}
+			})
+			if res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held)); err != nil || res.LeaseDuration != 30*time.Second {
+				t.Errorf("Beat: %+v, %v", res, err)
+			}
+			if _, err := w.d[0].Beat(t.Context(), info, nil); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+				t.Errorf("Beat without leases: %v, want ErrStoreUnavailable", err)
+			}
+		})
+	})
+
+	t.Run("a newer session replaces the older one and its leases", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 4, 0)
+			var held []dispatch.Grant
+			for len(held) < 4 {
+				req := ask("c", "", 0)
+				req.MaxTasks = 4
+				held = append(held, w.mustFetch(req).Tasks...)
+			}
+			newer := info
+			newer.Session = "s2"
+			if _, err := w.d[0].Beat(t.Context(), newer, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.d[0].Beat(t.Context(), info, leaseBeats(held)); !errors.Is(err, dispatch.ErrCollectorReplaced) {
+				t.Errorf("Beat of the older session: %v, want ErrCollectorReplaced", err)
+			}
+			for range 4 {
+				if g := w.mustFetch(ask("d", "", 0)).Tasks[0]; g.Task.Counters.Expirations != 1 {
+					t.Errorf("expirations %d, want 1", g.Task.Counters.Expirations)
+				}
+			}
+		})
+	})
+
+	t.Run("tells of a cancel", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			ids := w.submit("s", "", 1, 0)
+			held := w.mustFetch(ask("c", "", 0)).Tasks
+			if err := w.store.RequestCancel(t.Context(), ids, dispatch.CancelTask); err != nil {
+				t.Fatal(err)
+			}
+			res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))
+			if err != nil || len(res.Cancel) != 1 || res.Cancel[0].Reason != dispatch.CancelTask || len(res.Lost) != 0 {
+				t.Errorf("Beat: %+v, %v", res, err)
+			}
+		})
+	})
+}

@@ -1,0 +1,418 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestDispatcher_Fetch_replay(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a repeated fetch gets the same tasks under the same tokens", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{dispatchers: 2, shards: 4}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 5, 0)
+			req := ask("c1", "token1", 0)
+			req.MaxTasks = 3
+			first := w.mustFetch(req)
+			for d := range w.d {
+				again, err := w.d[d].Fetch(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := tokens(again.Tasks), tokens(first.Tasks); !slices.Equal(got, want) {
+					t.Errorf("repeated at dispatcher %d: tokens %v, want %v", d, got, want)
+				}
+				for _, g := range again.Tasks {
+					if g.Task.Counters.Attempt != 1 {
+						t.Errorf("attempt %d of %s, want 1", g.Task.Counters.Attempt, g.Task.ID)
+					}
+				}
+			}
+		})
+	})
+
+	t.Run("a claim whose answer was lost is found by the repetition", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			ids := w.submit("s", "", 1, 0)
+			w.spies[0].set(func(s *spy) {
+				s.spoil = func(call string) error {
+					if call == "Claim" {
+						return fmt.Errorf("reply lost: %w", dispatch.ErrStoreUnavailable)
+					}
+					return nil
+				}
+			})
+			req := ask("c1", "token1", 5*time.Second)
+			if _, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+				t.Fatalf("Fetch: %v, want ErrStoreUnavailable", err)
+			}
+			w.spies[0].set(func(s *spy) { s.spoil = nil })
+			res := w.mustFetch(req)
+			if res.Tasks[0].Task.ID != ids[0] || res.Tasks[0].Task.Counters.Attempt != 1 {
+				t.Errorf("repeated: task %s, attempt %d", res.Tasks[0].Task.ID, res.Tasks[0].Task.Counters.Attempt)
+			}
+		})
+	})
+
+	t.Run("a token whose tasks have settled is used up", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 2, 0)
+			req := ask("c1", "token1", 5*time.Second)
+			w.succeed(w.mustFetch(req).Tasks[0])
+			res, err := w.d[0].Fetch(t.Context(), req)
+			if err != nil || res.Empty != dispatch.EmptyTokenUsed || len(res.Tasks) != 0 {
+				t.Errorf("Fetch: %+v, %v; want TOKEN_USED", res, err)
+			}
+		})
+	})
+}
+
+func tokens(grants []dispatch.Grant) []string {
+	all := make([]string, len(grants))
+	for i, g := range grants {
+		all[i] = g.Token.String()
+	}
+	return all
+}
+
+func TestDispatcher_Fetch_callerGone(t *testing.T) {
+	t.Parallel()
+
+	// The caller goes in the very millisecond of the grant, before it and
+	// after it: the task is free again within a second, no attempt spent, and
+	// its queue's delay does not count.
+	for _, ms := range []int{0, 5, 9, 10, 11, 15} {
+		gone := time.Duration(ms) * time.Millisecond
+		t.Run(fmt.Sprintf("gone %v into the claim", gone), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{minDelay: time.Hour}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				ch := w.fetch(ctx, 0, ask("c1", "", 30*time.Second))
+				synctest.Wait()
+				w.spies[0].set(func(s *spy) { s.delay = 10 * time.Millisecond })
+				ids := w.submit("s", "", 1, 0)
+				time.Sleep(gone)
+				cancel()
+				a := <-ch
+				if a.err == nil && len(a.res.Tasks) == 1 {
+					return // it was there in time
+				}
+				if !errors.Is(a.err, context.Canceled) {
+					t.Errorf("Fetch: %v, want context.Canceled", a.err)
+				}
+				began := time.Now()
+				res := w.mustFetch(ask("c2", "", 5*time.Second))
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("the task was free after %v, want less than 1s", took)
+				}
+				if g := res.Tasks[0]; g.Task.ID != ids[0] || g.Task.Counters.Attempt != 1 {
+					t.Errorf("task %s, attempt %d; want %s, attempt 1", g.Task.ID, g.Task.Counters.Attempt, ids[0])
+				}
+			})
+		})
+	}
+
+	t.Run("the store cannot be reached either", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			ch := w.fetch(ctx, 0, ask("c1", "", 30*time.Second))
+			synctest.Wait()
+			w.spies[0].set(func(s *spy) {
+				s.delay = 10 * time.Millisecond
+				s.fail = func(call string) error {
+					if call == "GiveBack" {
+						return dispatch.ErrStoreUnavailable
+					}
+					return nil
+				}
+			})
+			w.submit("s", "", 1, 0)
+			time.Sleep(5 * time.Millisecond)
+			cancel()
+			<-ch
+			w.spies[0].set(func(s *spy) { s.delay = 0 })
+			// Nobody can give it back; the keeper does when the lease runs out.
+			time.Sleep(10 * time.Second)
+			res := w.mustFetch(ask("c2", "", 30*time.Second))
+			if n := w.spies[0].count("GiveBack"); n != 3 {
+				t.Errorf("%d tries to give back, want 3", n)
+			}
+			if res.Tasks[0].Task.Counters.Expirations != 1 {
+				t.Errorf("expirations %d, want 1", res.Tasks[0].Task.Counters.Expirations)
+			}
+		})
+	})
+}
+
+func TestDispatcher_Fetch_noWait(t *testing.T) {
+	t.Parallel()
+
+	t.Run("finds what was just submitted without any hint", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 4, dispatchers: 2}, func(t *testing.T, w *world) {
+			for _, s := range w.spies {
+				s.set(func(s *spy) { s.deaf = true })
+			}
+			w.source("s", nil)
+			// Others wait, so that the dispatcher believes that there is nothing.
+			others := w.fetch(t.Context(), 0, dispatch.FetchRequest{Collector: "w", Session: "s1", Sources: []string{"s"}, Pools: []string{"other"}, Wait: dispatch.MaxWait})
+			for i := range 20 {
+				id := w.submit("s", "", 1, 0)[0]
+				res, err := w.d[0].Fetch(t.Context(), ask(fmt.Sprintf("c%d", i), "", 0))
+				if err != nil || len(res.Tasks) != 1 || res.Tasks[0].Task.ID != id {
+					t.Fatalf("Fetch right after a submit: %+v, %v", res, err)
+				}
+			}
+			<-others
+		})
+	})
+
+	t.Run("looks once at each shard and says why there is nothing", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 4, minDelay: time.Minute}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			before := w.spies[0].count("Claim")
+			began := time.Now()
+			res, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0))
+			if err != nil || res.Empty != dispatch.EmptyNoTasks || time.Since(began) != 0 {
+				t.Fatalf("Fetch: %+v, %v after %v", res, err, time.Since(began))
+			}
+			if n := w.spies[0].count("Claim") - before; n != 4 {
+				t.Errorf("%d claims, want one for each of 4 shards", n)
+			}
+			if res.RetryAfter <= 0 || res.RetryAfter > time.Second {
+				t.Errorf("retry after %v, want up to 1s", res.RetryAfter)
+			}
+			w.submit("s", "q", 2, 0)
+			w.mustFetch(ask("c1", "", 0))
+			res, err = w.d[0].Fetch(t.Context(), ask("c1", "", 0))
+			if err != nil || res.Empty != dispatch.EmptyThrottled {
+				t.Errorf("Fetch from a queue within its delay: %+v, %v; want THROTTLED", res, err)
+			}
+			if _, err := w.d[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
+				t.Fatal(err)
+			}
+			w.source("p", nil)
+			if _, err := w.d[0].PauseSource(t.Context(), "p", dispatch.Gate{By: "me"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+			w.submit("p", "", 1, 0)
+			res, err = w.d[0].Fetch(t.Context(), ask("c1", "", 0))
+			if err != nil || res.Empty != dispatch.EmptyPaused {
+				t.Errorf("Fetch with all paused: %+v, %v; want PAUSED", res, err)
+			}
+		})
+	})
+
+	t.Run("a thousand at once find a thousand tasks", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 1000, 0)
+			var chans []<-chan answer
+			for i := range 1000 {
+				chans = append(chans, w.fetch(t.Context(), 0, ask(fmt.Sprintf("c%d", i), "", 0)))
+			}
+			for i, ch := range chans {
+				if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 {
+					t.Fatalf("fetch %d: %+v, %v", i, a.res, a.err)
+				}
+			}
+		})
+	})
+}
+
+func TestDispatcher_Fetch_deadline(t *testing.T) {
+	t.Parallel()
+
+	t.Run("answers before the caller's deadline", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			for _, deadline := range []time.Duration{100 * time.Millisecond, time.Second, 20 * time.Second} {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				began := time.Now()
+				res, err := w.d[0].Fetch(ctx, ask("c", "", dispatch.MaxWait))
+				took := time.Since(began)
+				cancel()
+				if err != nil || res.Empty != dispatch.EmptyNoTasks {
+					t.Errorf("Fetch with a deadline of %v: %+v, %v", deadline, res, err)
+				}
+				if took >= deadline || took < deadline/3 || took < deadline-time.Second {
+					t.Errorf("Fetch with a deadline of %v answered after %v", deadline, took)
+				}
+			}
+		})
+	})
+
+	t.Run("a store that does not answer is unavailable", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.spies[0].set(func(s *spy) { s.delay = time.Minute })
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			began := time.Now()
+			_, err := w.d[0].Fetch(ctx, ask("c", "", 0))
+			if !errors.Is(err, dispatch.ErrStoreUnavailable) || time.Since(began) >= 2*time.Second {
+				t.Errorf("Fetch: %v after %v", err, time.Since(began))
+			}
+		})
+	})
+}
+
+func TestDispatcher_Fetch_invalid(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		long := strings.Repeat("x", dispatch.MaxIDLength+1)
+		many := make([]string, dispatch.MaxNarrow+1)
+		for name, change := range map[string]func(*dispatch.FetchRequest){
+			"no collector":         func(r *dispatch.FetchRequest) { r.Collector = "" },
+			"slash in collector":   func(r *dispatch.FetchRequest) { r.Collector = "a/b" },
+			"overlong collector":   func(r *dispatch.FetchRequest) { r.Collector = long },
+			"no session":           func(r *dispatch.FetchRequest) { r.Session = "" },
+			"slash in token":       func(r *dispatch.FetchRequest) { r.ClientToken = "a/b" },
+			"overlong token":       func(r *dispatch.FetchRequest) { r.ClientToken = long },
+			"too many pools":       func(r *dispatch.FetchRequest) { r.Pools = many },
+			"too many sources":     func(r *dispatch.FetchRequest) { r.Sources = many },
+			"too many queues":      func(r *dispatch.FetchRequest) { r.Queues = many },
+			"negative max tasks":   func(r *dispatch.FetchRequest) { r.MaxTasks = -1 },
+			"too many tasks":       func(r *dispatch.FetchRequest) { r.MaxTasks = dispatch.MaxFetchTasks + 1 },
+			"too many bytes":       func(r *dispatch.FetchRequest) { r.MaxBytes = dispatch.MaxFetchBytes + 1 },
+			"negative wait":        func(r *dispatch.FetchRequest) { r.Wait = -1 },
+			"too long a wait":      func(r *dispatch.FetchRequest) { r.Wait = dispatch.MaxWait + 1 },
+			"lease of half second": func(r *dispatch.FetchRequest) { r.Lease = time.Second / 2 },
+			"lease of two hours":   func(r *dispatch.FetchRequest) { r.Lease = 2 * time.Hour },
+		} {
+			req := ask("c", "", 0)
+			change(&req)
+			if _, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+		req := ask("c", "", 0)
+		req.Sources = []string{"nowhere"}
+		if _, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrSourceNotFound) || !strings.Contains(err.Error(), "nowhere") {
+			t.Errorf("unknown source: %v, want ErrSourceNotFound with its id", err)
+		}
+	})
+}
+
+func TestDispatcher_Fetch_slowed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.submit("s", "", 10, 0)
+		fail := func() {
+			t.Helper()
+			g := w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0]
+			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
+		}
+		fail()
+		res, err := w.d[0].Fetch(t.Context(), ask("sick", "", 0))
+		if err != nil || res.Empty != dispatch.EmptyThrottled || res.RetryAfter <= 0 || res.RetryAfter > dispatch.MaxRetryAfter {
+			t.Errorf("Fetch of a slowed collector: %+v, %v; want THROTTLED", res, err)
+		}
+		for want := time.Second; want <= 8*time.Second; want *= 2 {
+			began := time.Now()
+			fail()
+			if took := time.Since(began); took != want {
+				t.Errorf("it waited %v for its next task, want %v", took, want)
+			}
+		}
+		// Others are not slowed, and a success ends it.
+		w.mustFetch(ask("well", "", 0))
+		w.succeed(w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0])
+		w.mustFetch(ask("sick", "", 0))
+	})
+}
+
+func TestDispatcher_Fetch_sessions(t *testing.T) {
+	t.Parallel()
+
+	for _, heard := range []bool{true, false} {
+		t.Run(fmt.Sprintf("a parked fetch of an older session wins nothing, hint heard: %t", heard), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{dispatchers: 2, shards: 2}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				for _, s := range w.spies {
+					s.set(func(s *spy) { s.dumb = !heard })
+				}
+				w.submit("s", "held", 1, 0)
+				held := w.mustFetch(ask("c", "", 0)).Tasks[0]
+				zombie := w.fetch(t.Context(), 1, ask("c", "old", dispatch.MaxWait))
+				synctest.Wait()
+				req := ask("c", "new", dispatch.MaxWait)
+				req.Session = "s2"
+				began := time.Now()
+				// The lease of the old session is ended, and its task is handed
+				// to the new one.
+				res, err := w.d[0].Fetch(t.Context(), req)
+				if err != nil || len(res.Tasks) != 1 || res.Tasks[0].Task.ID != held.Task.ID {
+					t.Fatalf("Fetch of the new session: %+v, %v", res, err)
+				}
+				if took := time.Since(began); took > 1100*time.Millisecond {
+					t.Errorf("the held task went to the new session after %v", took)
+				}
+				if e := res.Tasks[0].Task.Counters.Expirations; e != 1 {
+					t.Errorf("expirations %d, want 1", e)
+				}
+				fresh := w.submit("s", "", 1, 0)[0]
+				if a := <-zombie; !errors.Is(a.err, dispatch.ErrCollectorReplaced) {
+					t.Errorf("fetch of the old session: %+v, %v; want ErrCollectorReplaced", a.res, a.err)
+				}
+				if got := w.mustFetch(ask("other", "", 0)).Tasks[0].Task.ID; got != fresh {
+					t.Errorf("fetched %s, want %s", got, fresh)
+				}
+				if _, err := w.d[1].Fetch(t.Context(), ask("c", "", 0)); !errors.Is(err, dispatch.ErrCollectorReplaced) {
+					t.Errorf("later fetch of the old session: %v, want ErrCollectorReplaced", err)
+				}
+			})
+		})
+	}
+
+	t.Run("leases are ended in the background when the store was in trouble", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 20, 0)
+			req := ask("c", "", 0)
+			req.MaxTasks = 20
+			held := len(w.mustFetch(req).Tasks)
+			w.spies[0].set(func(s *spy) {
+				s.fail = func(call string) error {
+					if call == "EndSession" {
+						return dispatch.ErrStoreUnavailable
+					}
+					return nil
+				}
+			})
+			info := dispatch.CollectorInfo{ID: "c", Session: "s2"}
+			if _, err := w.d[0].Beat(t.Context(), info, nil); err != nil {
+				t.Fatal(err)
+			}
+			w.spies[0].set(func(s *spy) { s.fail = nil })
+			time.Sleep(5 * time.Second)
+			leased, _, err := w.store.ListLeases(t.Context(), "", 100)
+			if err != nil || len(leased) != 0 {
+				t.Errorf("%d of %d leases of the old session stand, %v", len(leased), held, err)
+			}
+		})
+	})
+}

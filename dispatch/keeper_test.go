@@ -1,0 +1,232 @@
+package dispatch_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func (w *world) keepers() []int {
+	var leads []int
+	for i, seen := range w.seen {
+		if _, _, keeping := seen.read(); keeping {
+			leads = append(leads, i)
+		}
+	}
+	return leads
+}
+
+func TestKeeper_promptRequeue(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 3 * time.Second })
+		const n = 1000
+		w.submit("s", "", n, 0)
+		deadlines := make(map[dispatch.TaskID]time.Time)
+		for len(deadlines) < n {
+			req := ask("dead", "", 0)
+			req.MaxTasks = 100
+			for _, g := range w.mustFetch(req).Tasks {
+				deadlines[g.Task.ID] = time.Now().Add(g.Remaining)
+			}
+			time.Sleep(time.Duration(len(deadlines)%7) * 13 * time.Millisecond)
+		}
+		for got := 0; got < n; {
+			req := ask("live", "", dispatch.MaxWait)
+			req.MaxTasks = 100
+			for _, g := range w.mustFetch(req).Tasks {
+				if lag := time.Since(deadlines[g.Task.ID]); lag < 0 || lag > 500*time.Millisecond {
+					t.Errorf("task %s was handed out %v after its deadline, want 0 to 500ms", g.Task.ID, lag)
+				}
+				w.succeed(g)
+				got++
+			}
+		}
+		if _, lags, _ := w.seen[0].read(); len(lags) != n || slices.Max(lags) > 100*time.Millisecond {
+			t.Errorf("%d leases requeued, the last %v after its deadline; want %d within 100ms", len(lags), slices.Max(lags), n)
+		}
+	})
+}
+
+func TestKeeper_two(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+		// Both believe that they lead.
+		for _, s := range w.spies {
+			s.set(func(s *spy) { s.everLeads = true })
+		}
+		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = 2*time.Second, 100 })
+		time.Sleep(5 * time.Second)
+		if leads := w.keepers(); len(leads) != 2 {
+			t.Fatalf("keepers %v, want both", leads)
+		}
+		const n = 50
+		w.submit("s", "", n, 0)
+		for round := range 5 {
+			for got := 0; got < n; {
+				req := ask("dead", "", dispatch.MaxWait)
+				req.MaxTasks = n
+				for _, g := range w.mustFetch(req).Tasks {
+					got++
+					if c := g.Task.Counters; int(c.Attempt) != round+1 || int(c.Expirations) != round {
+						t.Fatalf("round %d: attempt %d, expirations %d", round, c.Attempt, c.Expirations)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestKeeper_lateReport(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 2 * time.Second })
+		w.submit("s", "", 1, 0)
+		stale := w.mustFetch(ask("late", "", 0)).Tasks[0]
+		current := w.mustFetch(ask("next", "", dispatch.MaxWait)).Tasks[0]
+		results, err := w.d[0].Report(t.Context(), "late", "s1", []dispatch.Report{{ID: stale.Task.ID, Token: stale.Token, Succeeded: &dispatch.Succeeded{}}})
+		if err != nil || results[0].Code != dispatch.ReportLeaseLost {
+			t.Errorf("late report: %+v, %v; want LEASE_LOST", results, err)
+		}
+		w.succeed(current)
+	})
+}
+
+// The holder renews, or reports, between the sweep that found its lease run out
+// and what the keeper makes of it: the keeper's word is void.
+func TestKeeper_holderComesBack(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]func(t *testing.T, w *world, g dispatch.Grant){
+		"renews": func(t *testing.T, w *world, g dispatch.Grant) {
+			results, err := w.store.Renew(t.Context(), []dispatch.Renewal{{ID: g.Task.ID, Token: g.Token}})
+			if err != nil || results[0].Lost != dispatch.LostNone {
+				t.Fatalf("Renew: %+v, %v", results, err)
+			}
+			time.Sleep(time.Second)
+			w.succeed(g)
+		},
+		"reports": func(_ *testing.T, w *world, g dispatch.Grant) { w.succeed(g) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+				w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 2 * time.Second })
+				w.submit("s", "", 1, 0)
+				req := ask("c", "", 0)
+				g := w.mustFetch(req).Tasks[0]
+				keeper := w.keepers()[0]
+				w.d[0], w.d[1] = w.d[1-keeper], w.d[keeper] // reports go through the other one
+				w.spies[keeper].set(func(s *spy) {
+					s.fail = func(call string) error {
+						if call == "Apply" {
+							time.Sleep(50 * time.Millisecond)
+						}
+						return nil
+					}
+				})
+				time.Sleep(2*time.Second + 10*time.Millisecond)
+				synctest.Wait()
+				if w.spies[keeper].count("Apply") == 0 {
+					t.Fatal("the keeper has not found the lease that ran out")
+				}
+				back(t, w, g)
+				time.Sleep(5 * time.Second)
+				tasks, err := w.store.Tasks(t.Context(), []dispatch.TaskID{g.Task.ID}, false)
+				if err != nil || tasks[0].State != dispatch.StateDone || tasks[0].Counters.Expirations != 0 {
+					t.Errorf("%+v, %v; want it DONE without an expiration", tasks[0], err)
+				}
+			})
+		})
+	}
+}
+
+func TestKeeper_poison(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = time.Second, 3 })
+		id := w.submit("s", "", 1, 0)[0]
+		for range 3 {
+			w.mustFetch(ask("victim", "", dispatch.MaxWait)) // and dies of it
+		}
+		res, err := w.d[0].Fetch(t.Context(), ask("victim", "", dispatch.MaxWait))
+		if err != nil || len(res.Tasks) != 0 {
+			t.Fatalf("Fetch: %+v, %v; want nothing more", res, err)
+		}
+		task, err := w.d[0].Task(t.Context(), id)
+		if err != nil || task.State != dispatch.StateDead || len(task.History) != 3 || task.LastError == nil || task.LastError.Result != dispatch.ResultExpired {
+			t.Errorf("%+v, %v; want it DEAD with a history of 3 and the reason", task, err)
+		}
+	})
+}
+
+func TestKeeper_election(t *testing.T) {
+	t.Parallel()
+
+	t.Run("one leads, and hands over when it stops", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{dispatchers: 3}, func(t *testing.T, w *world) {
+			first := w.keepers()
+			if len(first) != 1 {
+				t.Fatalf("keepers %v, want one", first)
+			}
+			time.Sleep(time.Minute)
+			if now := w.keepers(); !slices.Equal(now, first) {
+				t.Fatalf("keepers %v, want still %v", now, first)
+			}
+			w.stops[first[0]]()
+			time.Sleep(1100 * time.Millisecond)
+			if now := w.keepers(); len(now) != 1 || now[0] == first[0] {
+				t.Errorf("keepers %v a second after %v stopped, want another one", now, first)
+			}
+		})
+	})
+
+	t.Run("one that cannot reach the store stops sweeping, another takes over", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+			first := w.keepers()[0]
+			w.spies[first].set(func(s *spy) {
+				s.fail = func(string) error { return errors.Join(dispatch.ErrStoreUnavailable) }
+			})
+			time.Sleep(6 * time.Second)
+			if now := w.keepers(); len(now) != 1 || now[0] == first {
+				t.Fatalf("keepers %v, want the one that is not %d", now, first)
+			}
+			sweeps := w.spies[first].count("Expired")
+			time.Sleep(10 * time.Second)
+			if n := w.spies[first].count("Expired") - sweeps; n != 0 {
+				t.Errorf("%d sweeps of one that does not lead", n)
+			}
+			w.spies[first].set(func(s *spy) { s.fail = nil })
+			time.Sleep(10 * time.Second)
+			if now := w.keepers(); len(now) != 1 || now[0] == first {
+				t.Errorf("keepers %v, want still the one that took over", now)
+			}
+		})
+	})
+}
+
+func TestKeeper_outage(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 10 * time.Second })
+		w.submit("s", "", 1, 0)
+		g := w.mustFetch(ask("c", "", 0)).Tasks[0]
+		time.Sleep(2 * time.Second)
+		w.spies[0].set(func(s *spy) { s.fail = func(string) error { return dispatch.ErrStoreUnavailable } })
+		time.Sleep(20 * time.Second)
+		w.spies[0].set(func(s *spy) { s.fail = nil })
+		// Its deadline was 12 s ago; it has 30 s from now to come back.
+		time.Sleep(25 * time.Second)
+		info := dispatch.CollectorInfo{ID: "c", Session: "s1"}
+		res, err := w.d[0].Beat(t.Context(), info, leaseBeats([]dispatch.Grant{g}))
+		if err != nil || len(res.Lost) != 0 || res.LeaseDuration != 10*time.Second {
+			t.Fatalf("Beat after the outage: %+v, %v; want the lease to go on", res, err)
+		}
+		w.succeed(g)
+	})
+}

@@ -1,0 +1,542 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestPump_oneTaskOneClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		const parked = 2000
+		chans := w.park(parked, dispatch.MaxWait)
+		claims := 0
+		for range 20 {
+			// Away from the fallback: right after it.
+			w.afterClaim()
+			before, wants := w.spies[0].count("Claim"), w.wants()
+			w.submit("s", "", 1, 0)
+			synctest.Wait()
+			tasks, rest := granted(chans)
+			if len(tasks) != 1 || len(rest) != len(chans)-1 {
+				t.Fatalf("%d tasks and %d fetches that still wait, want 1 and %d", len(tasks), len(rest), len(chans)-1)
+			}
+			chans = rest
+			claims += w.spies[0].count("Claim") - before
+			if n := w.wants() - wants; n > 2 {
+				t.Errorf("the claim of one task carried %d fetches", n)
+			}
+		}
+		if claims != 20 {
+			t.Errorf("%d claims for 20 tasks that came one by one, want 20", claims)
+		}
+	})
+}
+
+// afterClaim sleeps until a claim has just been made.
+func (w *world) afterClaim() {
+	w.t.Helper()
+	before := w.spies[0].count("Claim")
+	for range 2000 {
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if w.spies[0].count("Claim") > before {
+			return
+		}
+	}
+	w.t.Fatal("no claim within 2s")
+}
+
+func (w *world) wants() int {
+	w.spies[0].mu.Lock()
+	defer w.spies[0].mu.Unlock()
+	return w.spies[0].wants
+}
+
+func TestPump_manyTasksFewClaims(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		chans := w.park(1000, dispatch.MaxWait)
+		w.afterClaim()
+		before := w.spies[0].count("Claim")
+		w.submit("s", "", 1000, 0)
+		synctest.Wait()
+		tasks, rest := granted(chans)
+		if len(tasks) != 1000 || len(rest) != 0 {
+			t.Fatalf("%d of 1000 fetches got %d tasks", 1000-len(rest), len(tasks))
+		}
+		// Four shards double up from one want each, to at most a hundred.
+		if n := w.spies[0].count("Claim") - before; n > 80 {
+			t.Errorf("%d claims for 1000 tasks of 4 shards, want at most 80", n)
+		}
+	})
+}
+
+func TestPump_lostHint(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.spies[0].set(func(s *spy) { s.deaf = true })
+		for range 10 {
+			ch := w.fetch(t.Context(), 0, ask("c", "", dispatch.MaxWait))
+			time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
+			began := time.Now()
+			w.submit("s", "", 1, 0)
+			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > time.Second {
+				t.Fatalf("without a hint: %+v, %v after %v; want a task within 1s", a.res, a.err, a.at.Sub(began))
+			}
+		}
+	})
+}
+
+func TestPump_hintDuringClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		chans := w.park(2, dispatch.MaxWait)
+		w.afterClaim()
+		// A claim hangs after it has found nothing more; what comes meanwhile
+		// must not wait for the fallback.
+		w.spies[0].set(func(s *spy) {
+			s.spoil = func(call string) error {
+				if call == "Claim" {
+					time.Sleep(20 * time.Millisecond)
+				}
+				return nil
+			}
+		})
+		began := time.Now()
+		w.submit("s", "", 1, 0)
+		synctest.Wait()
+		time.Sleep(5 * time.Millisecond)
+		w.submit("s", "", 1, 0)
+		for _, ch := range chans {
+			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {
+				t.Errorf("%+v, %v after %v", a.res, a.err, a.at.Sub(began))
+			}
+		}
+	})
+}
+
+func TestPump_idle(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.submit("s", "", 50, time.Hour) // waiting tasks cost nothing either
+		chans := w.park(1000, dispatch.MaxWait)
+		time.Sleep(time.Second)
+		before, claims := w.spies[0].total(), w.spies[0].count("Claim")
+		const seconds = 20
+		time.Sleep(seconds * time.Second)
+		claims, all := w.spies[0].count("Claim")-claims, w.spies[0].total()-before
+		t.Logf("1000 parked fetches, one shard, idle: %.1f claims and %.1f calls of the store in all a second", float64(claims)/seconds, float64(all)/seconds)
+		if claims > 1.5*seconds || all > 4*seconds {
+			t.Errorf("%d claims and %d calls in %ds, want at most 1.5 and 4 a second", claims, all, seconds)
+		}
+		for _, ch := range chans {
+			<-ch
+		}
+		if n := w.d[0].Parked(); n != 0 {
+			t.Errorf("%d fetches are parked after their wait", n)
+		}
+		// With nobody waiting nothing is claimed.
+		claims = w.spies[0].count("Claim")
+		time.Sleep(time.Minute)
+		if n := w.spies[0].count("Claim") - claims; n > 1 {
+			t.Errorf("%d claims with nobody waiting", n)
+		}
+	})
+}
+
+func TestPump_storeAway(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zapcore.InfoLevel)
+	inWorld(t, setup{logger: zap.New(core)}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		const parked = 200
+		var chans []<-chan answer
+		for i := range parked {
+			chans = append(chans, w.fetch(t.Context(), 0, ask(fmt.Sprintf("c%d", i), "", 20*time.Second)))
+		}
+		time.Sleep(time.Second)
+		logged := logs.Len()
+		before := w.spies[0].count("Claim")
+		w.spies[0].set(func(s *spy) {
+			s.fail = func(string) error { return fmt.Errorf("refused: %w", dispatch.ErrStoreUnavailable) }
+		})
+		if _, err := w.d[0].Fetch(t.Context(), ask("late", "", 10*time.Second)); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Errorf("Fetch while the store is away: %v, want ErrStoreUnavailable", err)
+		}
+		for i, ch := range chans {
+			if a := <-ch; !errors.Is(a.err, dispatch.ErrStoreUnavailable) {
+				t.Fatalf("fetch %d: %+v, %v; want ErrStoreUnavailable", i, a.res, a.err)
+			}
+		}
+		if n := w.spies[0].count("Claim") - before; n > 45 {
+			t.Errorf("%d claims in 20s of a store that is away", n)
+		}
+		if n := logs.Len() - logged; n > 6 {
+			t.Errorf("%d lines were logged, want at most one for each thing that fails", n)
+			for _, entry := range logs.All()[logged:] {
+				t.Log(entry.Message)
+			}
+		}
+		w.spies[0].set(func(s *spy) { s.fail = nil })
+		w.submit("s", "", 1, 0)
+		began := time.Now()
+		w.mustFetch(ask("c", "", 10*time.Second))
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("work went on %v after the store was back", took)
+		}
+	})
+}
+
+// Whatever comes and goes, no task that could be taken waits beside a fetch that
+// could take it for more than 100 ms (P9).
+func TestPump_noWaitingBesideWork(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			inWorld(t, setup{shards: 1 + r.IntN(4), dispatchers: 1 + r.IntN(2)}, func(t *testing.T, w *world) {
+				pools := []string{"default", "browser", "eu"}
+				for _, pool := range pools {
+					w.source("in-"+pool, func(s *dispatch.SourceSpec) { s.Pool = pool })
+				}
+				for _, s := range w.spies {
+					s.set(func(s *spy) { s.delay = time.Duration(r.IntN(3)) * time.Millisecond })
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				late := make(chan string, 1000)
+				// More fetches than tasks at any time, for all pools.
+				for i := range 30 {
+					w.wg.Go(func() { w.forage(ctx, i, pools, rand.New(rand.NewPCG(seed, uint64(i)+2)), late) })
+				}
+				for range 300 {
+					w.submit("in-"+pools[r.IntN(3)], "", 1+r.IntN(2), time.Duration(r.IntN(2)*r.IntN(700))*time.Millisecond)
+					time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
+				}
+				time.Sleep(2 * time.Second)
+				stop()
+				stats, err := w.store.Stats(t.Context())
+				if err != nil || stats.Counts.Ready+stats.Counts.Scheduled != 0 {
+					t.Errorf("left behind: %+v, %v", stats.Counts, err)
+				}
+				close(late)
+				for why := range late {
+					t.Error(why)
+				}
+			})
+		})
+	}
+}
+
+// forage fetches and reports until ctx ends, and tells of tasks that it got late.
+func (w *world) forage(ctx context.Context, i int, pools []string, r *rand.Rand, late chan<- string) {
+	for ctx.Err() == nil {
+		req := ask(fmt.Sprintf("c%d", i), "", time.Duration(1+r.IntN(5000))*time.Millisecond)
+		req.Pools = pools[:1+r.IntN(3)]
+		if i < 6 {
+			req.Pools = pools
+		}
+		call, cancel := context.WithCancel(ctx)
+		if r.IntN(4) == 0 {
+			cancel()
+			call, cancel = context.WithTimeout(ctx, time.Duration(1+r.IntN(2000))*time.Millisecond)
+		}
+		res, err := w.d[r.IntN(len(w.d))].Fetch(call, req)
+		cancel()
+		if err != nil {
+			continue
+		}
+		for _, g := range res.Tasks {
+			if lag := time.Since(g.Task.Due); lag > 100*time.Millisecond {
+				late <- fmt.Sprintf("task %s of pool %s was handed out %v after it was due", g.Task.ID, g.Task.Pool, lag)
+			}
+			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+			w.succeed(g) //nolint:contextcheck // what is held is reported when ctx has ended, too
+		}
+	}
+}
+
+func TestPump_delaysWakeInTime(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{minDelay: 3 * time.Second}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.spies[0].set(func(s *spy) { s.deaf = true })
+		w.submit("s", "q", 3, 0)
+		began := time.Now()
+		for i, want := range []time.Duration{0, 3 * time.Second, 6 * time.Second} {
+			w.succeed(w.mustFetch(ask("c", "", dispatch.MaxWait)).Tasks[0])
+			if at := time.Since(began); at < want || at > want+50*time.Millisecond {
+				t.Errorf("task %d after %v, want %v", i, at, want)
+			}
+		}
+	})
+}
+
+func TestPump_pauseAndResume(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{dispatchers: 2, shards: 2}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		ch := w.fetch(t.Context(), 1, ask("c", "", dispatch.MaxWait))
+		synctest.Wait()
+		if _, err := w.d[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
+			t.Fatal(err)
+		}
+		w.submit("s", "", 1, 0)
+		time.Sleep(10 * time.Second)
+		if tasks, _ := granted([]<-chan answer{ch}); len(tasks) != 0 {
+			t.Fatal("a task of a paused source was handed out")
+		}
+		began := time.Now()
+		if _, err := w.d[0].ResumeSource(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {
+			t.Errorf("after the resume: %+v, %v after %v", a.res, a.err, a.at.Sub(began))
+		}
+	})
+}
+
+func TestPump_drain(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.submit("s", "", 1, 0)
+		held := w.mustFetch(ask("c", "", 0)).Tasks[0]
+		chans := w.park(100, dispatch.MaxWait)
+		w.d[0].Drain()
+		began := time.Now()
+		for _, ch := range chans {
+			if a := <-ch; a.err != nil || a.res.Empty != dispatch.EmptyDraining || a.at != began || a.res.RetryAfter > dispatch.MaxRetryAfter {
+				t.Fatalf("parked fetch: %+v, %v after %v; want DRAINING at once", a.res, a.err, a.at.Sub(began))
+			}
+		}
+		claims := w.spies[0].count("Claim")
+		w.submit("s", "", 1, 0)
+		res, err := w.d[0].Fetch(t.Context(), ask("late", "", dispatch.MaxWait))
+		if err != nil || res.Empty != dispatch.EmptyDraining || time.Since(began) != 0 {
+			t.Errorf("later fetch: %+v, %v", res, err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := w.spies[0].count("Claim") - claims; n != 0 {
+			t.Errorf("%d claims while draining", n)
+		}
+		w.succeed(held) // reports are taken to the last
+		if !w.d[0].Draining() {
+			t.Error("Draining() is false")
+		}
+	})
+}
+
+func TestPump_drainDuringClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		chans := w.park(3, dispatch.MaxWait)
+		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.submit("s", "", 1, 0)
+		synctest.Wait()
+		w.d[0].Drain()
+		tasks, draining := 0, 0
+		for _, ch := range chans {
+			a := <-ch
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			if tasks += len(a.res.Tasks); a.res.Empty == dispatch.EmptyDraining {
+				draining++
+			}
+		}
+		if back, _, _ := w.seen[0].read(); tasks != 1 || draining != 2 || back != 0 {
+			t.Errorf("%d tasks, %d told to go elsewhere, %d given back; want 1, 2, 0", tasks, draining, back)
+		}
+	})
+}
+
+func TestPump_stopped(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		chans := w.park(10, dispatch.MaxWait)
+		w.stops[0]()
+		for _, ch := range chans {
+			if a := <-ch; a.err != nil || a.res.Empty != dispatch.EmptyDraining {
+				t.Errorf("parked fetch of a dispatcher that stopped: %+v, %v", a.res, a.err)
+			}
+		}
+	})
+}
+
+func TestPump_tooManyWaiters(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{maxWaiters: 5}, func(t *testing.T, w *world) {
+		chans := w.park(5, 3*time.Second)
+		if _, err := w.d[0].Fetch(t.Context(), ask("c", "", time.Second)); !errors.Is(err, dispatch.ErrTooManyWaiters) {
+			t.Errorf("sixth fetch: %v, want ErrTooManyWaiters", err)
+		}
+		for _, ch := range chans {
+			<-ch
+		}
+		if _, err := w.d[0].Fetch(t.Context(), ask("c", "", time.Second)); err != nil {
+			t.Errorf("once there is room: %v", err)
+		}
+	})
+}
+
+func TestPump_repeatedWhileParked(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		// The connection of the first breaks without its dispatcher noticing.
+		dead := w.fetch(t.Context(), 0, ask("c", "token", dispatch.MaxWait))
+		synctest.Wait()
+		ch := w.fetch(t.Context(), 0, ask("c", "token", dispatch.MaxWait))
+		synctest.Wait()
+		if a := <-dead; a.err != nil || len(a.res.Tasks) != 0 {
+			t.Errorf("the older call: %+v, %v; want nothing", a.res, a.err)
+		}
+		if n := w.d[0].Parked(); n != 1 {
+			t.Errorf("%d fetches are parked, want 1", n)
+		}
+		ids := w.submit("s", "", 1, 0)
+		if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != ids[0] {
+			t.Errorf("the newer call: %+v, %v", a.res, a.err)
+		}
+	})
+}
+
+func TestPump_pools(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+		w.source("a", func(s *dispatch.SourceSpec) { s.Pool = "a" })
+		w.source("b", func(s *dispatch.SourceSpec) { s.Pool = "b" })
+		req := ask("both", "", dispatch.MaxWait)
+		req.Pools = []string{"a", "b"}
+		both := w.fetch(t.Context(), 0, req)
+		synctest.Wait()
+		req = ask("only-a", "", dispatch.MaxWait)
+		req.Pools = []string{"a"}
+		onlyA := w.fetch(t.Context(), 0, req)
+		synctest.Wait()
+		w.submit("b", "", 1, 0)
+		if a := <-both; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.Pool != "b" {
+			t.Errorf("fetch of both pools: %+v, %v", a.res, a.err)
+		}
+		w.submit("b", "", 1, 0)
+		time.Sleep(3 * time.Second)
+		if tasks, _ := granted([]<-chan answer{onlyA}); len(tasks) != 0 {
+			t.Error("a task of pool b went to a fetch of pool a")
+		}
+		w.submit("a", "", 1, 0)
+		if a := <-onlyA; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.Pool != "a" {
+			t.Errorf("fetch of pool a: %+v, %v", a.res, a.err)
+		}
+	})
+}
+
+func TestPump_narrow(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is served at once beside work for others, and does not ask again and again", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+			w.source("mine", nil)
+			w.source("theirs", nil)
+			w.submit("theirs", "", 100, 0)
+			req := ask("c", "", dispatch.MaxWait)
+			req.Sources = []string{"mine"}
+			ch := w.fetch(t.Context(), 0, req)
+			synctest.Wait()
+			before := w.spies[0].count("Claim")
+			time.Sleep(10 * time.Second)
+			if n := w.spies[0].count("Claim") - before; n > 2*15 {
+				t.Errorf("%d claims in 10s for one fetch that cannot take what there is", n)
+			}
+			began := time.Now()
+			ids := w.submit("mine", "", 1, 0)
+			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != ids[0] || a.at.Sub(began) > 100*time.Millisecond {
+				t.Errorf("%+v, %v after %v", a.res, a.err, a.at.Sub(began))
+			}
+			req.Queues = []string{"elsewhere"}
+			req.Wait = 0
+			if res, err := w.d[0].Fetch(t.Context(), req); err != nil || len(res.Tasks) != 0 {
+				t.Errorf("fetch from a queue that does not exist: %+v, %v", res, err)
+			}
+		})
+	})
+
+	t.Run("without waiting finds what was just submitted", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+			w.spies[0].set(func(s *spy) { s.deaf = true })
+			w.source("s", nil)
+			for i := range 20 {
+				queue := fmt.Sprintf("narrow%d", i)
+				w.submit("s", queue, 1, 0)
+				w.submit("s", "", 1, 0)
+				req := ask("c", "", 0)
+				req.Queues = []string{queue}
+				if got := w.mustFetch(req).Tasks[0].Task.Queue; got != queue {
+					t.Fatalf("a task of queue %s, want %s", got, queue)
+				}
+			}
+		})
+	})
+
+	t.Run("wakes when the delay of its queue is over", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{minDelay: 2 * time.Second}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "q", 2, 0)
+			req := ask("c", "", dispatch.MaxWait)
+			req.Queues = []string{"q"}
+			began := time.Now()
+			w.succeed(w.mustFetch(req).Tasks[0])
+			w.mustFetch(req)
+			if took := time.Since(began); took < 2*time.Second || took > 2100*time.Millisecond {
+				t.Errorf("second task after %v, want 2s", took)
+			}
+		})
+	})
+
+	t.Run("many are each served", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 3}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.source("o", nil)
+			w.submit("o", "", 30, 0) // nobody's
+			var chans []<-chan answer
+			const n = 60
+			for i := range n {
+				req := ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait)
+				req.Queues = []string{fmt.Sprintf("many%d", i)}
+				chans = append(chans, w.fetch(t.Context(), 0, req))
+			}
+			synctest.Wait()
+			began := time.Now()
+			for i := range n {
+				w.submit("s", fmt.Sprintf("many%d", n-1-i), 1, 0)
+			}
+			for i, ch := range chans {
+				if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {
+					t.Errorf("fetch %d: %+v, %v after %v", i, a.res, a.err, a.at.Sub(began))
+				}
+			}
+		})
+	})
+}
