@@ -39,6 +39,7 @@ type dispatcher struct {
 	lease time.Duration // of each grant and renewal; 30 s when zero
 	ready chan *wagglev1.Task
 	quit  chan struct{} // closed when the server stops
+	broke chan error    // ends the stream between beats
 
 	mu      sync.Mutex
 	granted int
@@ -72,7 +73,7 @@ type reportCall struct {
 
 func newDispatcher() *dispatcher {
 	return &dispatcher{
-		ready: make(chan *wagglev1.Task, 10_000), quit: make(chan struct{}),
+		ready: make(chan *wagglev1.Task, 10_000), quit: make(chan struct{}), broke: make(chan error, 1),
 		news: make(chan *wagglev1.HeartbeatResponse, 10),
 	}
 }
@@ -192,6 +193,8 @@ func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.Heartbea
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
+			return err
+		case err := <-d.broke:
 			return err
 		case <-d.quit:
 			return unavailable()

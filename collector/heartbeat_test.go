@@ -471,6 +471,12 @@ func TestCollector_Replaced(t *testing.T) {
 				return d.renewal(b), nil
 			}
 		},
+		"between beats": func(d *dispatcher) {
+			d.onCall = func(int, *wagglev1.ReportTaskRequest) error {
+				d.broke <- replaced()
+				return nil
+			}
+		},
 		"by a report": func(d *dispatcher) {
 			d.onCall = func(int, *wagglev1.ReportTaskRequest) error { return replaced() }
 		},
@@ -541,4 +547,54 @@ func TestCollector_DrainedByOperators(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestCollector_BeatParts holds that all leases are named, in messages that fit the limits.
+func TestCollector_BeatParts(t *testing.T) {
+	t.Parallel()
+	for _, streams := range []bool{true, false} {
+		t.Run(fmt.Sprintf("streams %t", streams), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const tasks = 80
+				d := newDispatcher()
+				d.lease = 3 * time.Second
+				for i := range tasks {
+					d.put(fmt.Sprintf("1-%d", i))
+				}
+				if !streams {
+					d.onStream = func(int) error { return status.Error(codes.Unimplemented, "no streams here") }
+				}
+				b := newBlocked()
+				r := start(t, d, b, func(c *collector.Config) { c.Slots = tasks })
+				for range tasks {
+					if err := (<-b.tasks).SetCursor(make([]byte, 64<<10)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				pass(time.Minute)
+				cursors := map[string]bool{}
+				for _, beat := range d.beatCalls() {
+					bytes := 0
+					for _, l := range beat.leases {
+						bytes += len(l.GetCursor())
+						if l.Cursor != nil && cursors[l.GetTaskId()] {
+							t.Errorf("the cursor of %s went out twice", l.GetTaskId())
+						}
+						cursors[l.GetTaskId()] = cursors[l.GetTaskId()] || l.Cursor != nil
+					}
+					if bytes > 2<<20 {
+						t.Errorf("a beat with %d bytes of cursors", bytes)
+					}
+				}
+				if len(cursors) != tasks || len(b.causes) != 0 {
+					t.Errorf("%d tasks named, %d stopped", len(cursors), len(b.causes))
+				}
+				close(b.let)
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

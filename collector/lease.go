@@ -98,6 +98,9 @@ func (l *lease) finish() bool {
 	defer l.mu.Unlock()
 	l.working = false
 	l.timer.Stop()
+	if !time.Now().Before(l.stopAt) {
+		l.lapsed = true // the process was frozen, and the timer with it
+	}
 	return !l.lost && !l.lapsed
 }
 

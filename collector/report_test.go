@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -370,6 +371,65 @@ func TestCollector_DiscoveredLost(t *testing.T) {
 			t.Errorf("reports %v", reports)
 		}
 		if stats := r.collector.Stats(); stats.Lost != 1 || stats.Succeeded != 1 || stats.Running != 0 {
+			t.Errorf("stats %+v", stats)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSucceeded_Discovered(t *testing.T) {
+	t.Parallel()
+	priority, high := 7, 12
+	outcome := reportOf(t, func(context.Context, *collector.Task) (collector.Succeeded, error) {
+		return collector.Succeeded{Changed: collector.Unchanged, Memo: []byte{}, Discovered: []collector.Discovered{
+			{
+				URL: "http://a/\xff", Key: "k", Queue: "q", Kind: "article", Priority: &priority,
+				Metadata: map[string]string{"a": "b"}, Payload: []byte("p"),
+			},
+			{URL: "http://a/2", Priority: &high},
+			{URL: "http://a/3"},
+		}}, nil
+	})
+	done := outcome.GetSucceeded()
+	if done.Changed == nil || done.GetChanged() || done.Memo == nil || len(done.GetMemo()) != 0 {
+		t.Errorf("reported %v, want it not changed, and the memo forgotten", done)
+	}
+	got := done.GetDiscovered()
+	if len(got) != 3 {
+		t.Fatalf("%d discovered, want 3", len(got))
+	}
+	want := &wagglev1.DiscoveredItem{
+		Url: "http://a/\uFFFD", Key: "k", Queue: "q", Kind: "article", Priority: proto.Int32(7),
+		Metadata: map[string]string{"a": "b"}, Payload: []byte("p"),
+	}
+	if !proto.Equal(got[0], want) {
+		t.Errorf("item %v, want %v", got[0], want)
+	}
+	if got[1].GetPriority() != 9 || got[2].Priority != nil {
+		t.Errorf("items %v", got[1:])
+	}
+}
+
+// TestCollector_ReportResultsMissing holds that a reply that answers another number of reports settles none.
+func TestCollector_ReportResultsMissing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.put("1-a")
+		d.onFetch = func(_ context.Context, _ int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+			if len(req.GetReports()) == 0 {
+				return nil, nil
+			}
+			return &wagglev1.FetchTaskResponse{ReportResults: []*wagglev1.ReportResult{}}, nil
+		}
+		r := start(t, d, collector.HandlerFunc(succeed), nil)
+		pass(time.Minute)
+		if reports := d.reported(); len(reports) != 2 || !reports[0].carried || reports[1].carried {
+			t.Errorf("reports %v, want one carried and one by a call of its own", reports)
+		}
+		if stats := r.collector.Stats(); stats.Succeeded != 1 {
 			t.Errorf("stats %+v", stats)
 		}
 		if err := r.stop(); err != nil {

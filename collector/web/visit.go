@@ -161,6 +161,9 @@ func (v *visit) findLinks() {
 
 // store gives the page to the sink and makes the report.
 func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
+	if deadline := v.task.Deadline(); !deadline.IsZero() && !time.Now().Before(deadline) {
+		return collector.Succeeded{}, collector.ErrLeaseLost // the process was frozen, and so was what ends ctx
+	}
 	changed := v.after.Digest != v.before.Digest
 	page := v.page(changed)
 	body := v.body
