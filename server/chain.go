@@ -66,7 +66,7 @@ func unaryStatuses(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle
 }
 
 func streamStatuses(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if err := handler(srv, stream); err != nil {
+	if err := handler(srv, decodedStream{stream}); err != nil {
 		return told(stream.Context(), err)
 	}
 	return nil

@@ -5,15 +5,47 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// decoded is desc with the errors of requests that cannot be decoded (a string
-// that is not UTF-8, bytes that are no message) told as what they are: invalid
-// requests. grpc tells them as INTERNAL, before any interceptor runs.
+// A request that cannot be decoded (a string that is not UTF-8, bytes that are
+// no message) is invalid, and its caller's fault. grpc tells it as INTERNAL,
+// before any interceptor runs. So requests are received into an envelope, which
+// is always decoded, and the error in it is told as what it is.
+
+// envelope holds a message and the error of decoding it.
+type envelope struct {
+	message any
+	err     error
+}
+
+// envelopeCodec is grpc's codec for protobuf, but for envelopes.
+type envelopeCodec struct{ encoding.CodecV2 }
+
+func newEnvelopeCodec() envelopeCodec { return envelopeCodec{encoding.GetCodecV2(proto.Name)} }
+
+// Unmarshal decodes into a message, or into the message of an envelope.
+func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	e, ok := v.(*envelope)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	if err := c.CodecV2.Unmarshal(data, e.message); err != nil {
+		_, cause, found := strings.Cut(err.Error(), "proto:")
+		if !found {
+			cause = err.Error()
+		}
+		// protobuf-go varies the space after its prefix.
+		e.err = &dispatch.FieldError{Field: "request", Limit: "does not decode: " + strings.Trim(cause, " \u00a0")}
+	}
+	return nil
+}
+
+// decoded is desc with its unary requests received in envelopes.
 func decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	out := *desc
 	out.Methods = make([]grpc.MethodDesc, len(desc.Methods))
@@ -21,11 +53,11 @@ func decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 		handler := method.Handler
 		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc's order of arguments
 			return handler(srv, ctx, func(req any) error {
-				err := undecodable(decode(req))
-				if err == nil {
-					return nil
+				e := envelope{message: req}
+				if err := decode(&e); err != nil || e.err == nil {
+					return err
 				}
-				st, _ := statusOf(ctx, err, "")
+				st, _ := statusOf(ctx, e.err, "")
 				return st.Err()
 			}, interceptor)
 		}
@@ -34,13 +66,14 @@ func decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return &out
 }
 
-// undecodable turns the error of a message that cannot be decoded into an
-// invalid request. Others, and nil, stay.
-func undecodable(err error) error {
-	st, ok := status.FromError(err)
-	if !ok || st.Code() != codes.Internal || !strings.Contains(st.Message(), "unmarshal") {
+// decodedStream receives its messages in envelopes.
+type decodedStream struct{ grpc.ServerStream }
+
+// RecvMsg receives one message.
+func (s decodedStream) RecvMsg(m any) error {
+	e := envelope{message: m}
+	if err := s.ServerStream.RecvMsg(&e); err != nil {
 		return err
 	}
-	_, cause, _ := strings.Cut(st.Message(), ": ")
-	return &dispatch.FieldError{Field: "request", Limit: "does not decode: " + cause}
+	return e.err
 }

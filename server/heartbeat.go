@@ -59,7 +59,7 @@ func (h *heartbeatStream) run(ctx context.Context) error {
 				return nil
 			}
 			if m.err != nil {
-				return undecodable(m.err)
+				return m.err
 			}
 			if err := h.answer(ctx, m.beat); err != nil {
 				return err

@@ -81,6 +81,7 @@ func New(cfg Config, d *dispatch.Dispatcher, log *zap.Logger) (*Server, error) {
 // connection.
 func (s *Server) options() ([]grpc.ServerOption, error) {
 	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newEnvelopeCodec()),
 		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes),
 		grpc.MaxConcurrentStreams(s.cfg.MaxConcurrentStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: s.cfg.KeepaliveMinTime, PermitWithoutStream: true}),

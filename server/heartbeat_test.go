@@ -1,0 +1,163 @@
+package server_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+func open(t *testing.T, b *bed) pb.DispatchService_HeartbeatClient {
+	t.Helper()
+	stream, err := b.dispatch.Heartbeat(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+func exchange(t *testing.T, stream pb.DispatchService_HeartbeatClient, req *pb.HeartbeatRequest) *pb.HeartbeatResponse {
+	t.Helper()
+	if err := stream.Send(req); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+func beatOf(leases ...*pb.LeaseBeat) *pb.HeartbeatRequest {
+	return &pb.HeartbeatRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Slots: 4}, Leases: leases}
+}
+
+func held(l *pb.LeasedTask) *pb.LeaseBeat {
+	return &pb.LeaseBeat{TaskId: l.GetLease().GetTaskId(), LeaseToken: l.GetLease().GetLeaseToken()}
+}
+
+func TestDispatchService_Heartbeat(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	leased := b.leased(t)
+	stream := open(t, b)
+
+	t.Run("extends what it names", func(t *testing.T) {
+		resp := exchange(t, stream, beatOf(held(leased)))
+		if resp.GetLeaseDuration().AsDuration() != 30*time.Second || len(resp.GetLost()) != 0 || resp.GetNextHeartbeat().AsDuration() != 10*time.Second {
+			t.Errorf("got %v", resp)
+		}
+	})
+	t.Run("names what is lost", func(t *testing.T) {
+		resp := exchange(t, stream, beatOf(
+			held(leased),
+			&pb.LeaseBeat{TaskId: leased.GetLease().GetTaskId(), LeaseToken: "c1/other/7"},
+			&pb.LeaseBeat{TaskId: leased.GetLease().GetTaskId(), LeaseToken: ""},
+			&pb.LeaseBeat{TaskId: "{x}", LeaseToken: "c1/other/7"},
+			&pb.LeaseBeat{TaskId: "17-aaaaaaaaaaaaaaaaaaaaaaaaaa", LeaseToken: "c1/other/7"},
+		))
+		got := make(map[pb.LostReason]int)
+		for _, lost := range resp.GetLost() {
+			got[lost.GetReason()]++
+		}
+		if got[pb.LostReason_LOST_REASON_MALFORMED] != 2 || got[pb.LostReason_LOST_REASON_TAKEN] != 1 ||
+			got[pb.LostReason_LOST_REASON_NOT_FOUND] != 1 || len(resp.GetLost()) != 4 {
+			t.Errorf("lost %v", resp.GetLost())
+		}
+		if resp.GetLeaseDuration().AsDuration() != 30*time.Second {
+			t.Errorf("the lease that stands was not extended: %v", resp)
+		}
+	})
+	t.Run("counts as open", func(t *testing.T) {
+		stats, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{})
+		if err != nil || stats.GetDispatcher().GetHeartbeatStreams() != 1 {
+			t.Errorf("got %v, %v", stats.GetDispatcher(), err)
+		}
+	})
+	t.Run("ends with the client's side", func(t *testing.T) {
+		if err := stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestDispatchService_Heartbeat_errors(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	for name, bad := range map[string]*pb.HeartbeatRequest{
+		"no collector":     {},
+		"cursor too large": beatOf(&pb.LeaseBeat{TaskId: "17-aaaaaaaaaaaaaaaaaaaaaaaaaa", LeaseToken: "c1/t/7", Cursor: make([]byte, 64<<10+1)}),
+		"another collector": {Collector: &pb.CollectorInfo{
+			Id: "c2", Session: "s1",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream := open(t, b)
+			exchange(t, stream, beatOf())
+			if err := stream.Send(bad); err != nil {
+				t.Fatal(err)
+			}
+			_, err := stream.Recv()
+			wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+		})
+	}
+	t.Run("replaced", func(t *testing.T) {
+		older, newer := open(t, b), open(t, b)
+		exchange(t, older, beatOf())
+		exchange(t, newer, &pb.HeartbeatRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s2"}})
+		if err := older.Send(beatOf()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := older.Recv()
+		wantFault(t, err, codes.FailedPrecondition, "COLLECTOR_REPLACED")
+	})
+}
+
+func TestDispatchService_Heartbeat_silence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		stream := open(t, b)
+		exchange(t, stream, beatOf())
+		began := time.Now()
+		_, err := stream.Recv()
+		wantFault(t, err, codes.DeadlineExceeded, "")
+		if took := time.Since(began); took != 45*time.Second {
+			t.Errorf("ended after %v of silence, want 45 s", took)
+		}
+	})
+}
+
+// On drain a stream is told to reconnect, answered for a while, and ended.
+func TestDispatchService_Heartbeat_drain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{DrainTimeout: 10 * time.Second, ReconnectGrace: 4 * time.Second})
+		leased := b.leased(t)
+		stream := open(t, b)
+		exchange(t, stream, beatOf(held(leased)))
+		began := time.Now()
+		b.stop()
+		resp, err := stream.Recv()
+		if err != nil || !resp.GetReconnect() {
+			t.Fatalf("got %v, %v; want reconnect", resp, err)
+		}
+		if resp := exchange(t, stream, beatOf(held(leased))); resp.GetLeaseDuration().AsDuration() != 30*time.Second {
+			t.Errorf("beat in the grace: %v", resp)
+		}
+		_, err = stream.Recv()
+		wantFault(t, err, codes.Unavailable, "DRAINING")
+		if took := time.Since(began); took != 4*time.Second {
+			t.Errorf("ended after %v, want 4 s", took)
+		}
+	})
+}
