@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -28,16 +29,15 @@ func toState(s dispatch.State) pb.TaskState {
 	return pb.TaskState_TASK_STATE_UNSPECIFIED
 }
 
-// fromStates converts states that validate has found to be listed ones.
+// fromStates converts states that validate has found to be listed ones; none
+// stands for all of them.
 func fromStates(states []pb.TaskState) []dispatch.State {
-	out := make([]dispatch.State, 0, len(states))
-	for _, s := range states {
-		for _, known := range []dispatch.State{
-			dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased, dispatch.StateDead, dispatch.StateCanceled,
-		} {
-			if toState(known) == s {
-				out = append(out, known)
-			}
+	var out []dispatch.State
+	for _, listed := range []dispatch.State{
+		dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased, dispatch.StateDead, dispatch.StateCanceled,
+	} {
+		if len(states) == 0 || slices.Contains(states, toState(listed)) {
+			out = append(out, listed)
 		}
 	}
 	return out

@@ -104,14 +104,19 @@ type bed struct {
 	stopped <-chan error
 }
 
-// newBed serves with cfg until the test ends.
-func newBed(t *testing.T, cfg server.Config) *bed {
+func newStore(t *testing.T) *faults {
 	t.Helper()
 	memory, err := memstore.New(memstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{store: &faults{Store: memory, broken: make(map[string]func() error)}}
+	return &faults{Store: memory, broken: make(map[string]func() error)}
+}
+
+// newBed serves with cfg until the test ends.
+func newBed(t *testing.T, cfg server.Config) *bed {
+	t.Helper()
+	b := &bed{store: newStore(t)}
 	core, logs := observer.New(zapcore.DebugLevel)
 	b.logs = logs
 	cfg.Metrics = server.NewMetrics()

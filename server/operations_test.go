@@ -1,0 +1,291 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+func TestTaskService_GetTask(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	leased := b.leased(t)
+	id := leased.GetTask().GetId()
+	for name, req := range map[string]*pb.GetTaskRequest{
+		"by id":  {TaskId: id},
+		"by URL": {SourceId: "news", Url: "https://EXAMPLE.com/a#x"},
+		"by key": {SourceId: "news", Key: "https://example.com/a", Queue: "example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, err := b.tasks.GetTask(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := resp.GetTask()
+			if got.GetId() != id || got.GetState() != pb.TaskState_TASK_STATE_LEASED || got.GetHolder().GetCollectorId() != "c1" ||
+				got.GetHolder().GetFence() != leased.GetLease().GetFence() || got.GetHolder().GetRemaining().AsDuration() > 30*time.Second {
+				t.Errorf("got %v", got)
+			}
+			if strings.Contains(got.String(), leased.GetLease().GetLeaseToken()) {
+				t.Error("the lease token is shown")
+			}
+		})
+	}
+	t.Run("unknown", func(t *testing.T) {
+		_, err := b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: aTask})
+		if f := wantFault(t, err, codes.NotFound, "TASK_NOT_FOUND"); f.metadata["task_id"] != aTask {
+			t.Errorf("metadata %v", f.metadata)
+		}
+		_, err = b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{SourceId: "news", Url: "https://example.com/none"})
+		if f := wantFault(t, err, codes.NotFound, "TASK_NOT_FOUND"); f.metadata["url"] != "https://example.com/none" {
+			t.Errorf("metadata %v", f.metadata)
+		}
+	})
+}
+
+func TestTaskService_ListTasks(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.source(t, "news")
+	b.source(t, "other")
+	var urls []string
+	for i := range 7 {
+		urls = append(urls, fmt.Sprintf("https://example.com/%d", i))
+	}
+	b.submit(t, "news", urls...)
+	b.submit(t, "other", "https://example.com/x")
+	seen := make(map[string]bool)
+	req := &pb.ListTasksRequest{SourceId: "news", PageSize: 3}
+	for {
+		resp, err := b.tasks.ListTasks(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(resp.GetTasks()) > 3 {
+			t.Fatalf("a page of %d", len(resp.GetTasks()))
+		}
+		for _, task := range resp.GetTasks() {
+			if task.GetSourceId() != "news" && task.GetSourceId() != "" {
+				t.Errorf("task of %s", task.GetSourceId())
+			}
+			seen[task.GetUrl()] = true
+		}
+		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if len(seen) != 7 {
+		t.Errorf("saw %d tasks, want 7", len(seen))
+	}
+}
+
+// A page too large for a reply gets smaller, and nothing is left out.
+func TestTaskService_ListTasks_largeTasks(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.source(t, "news")
+	const n = 900
+	for from := 0; from < n; from += 300 {
+		req := &pb.SubmitTasksRequest{}
+		for i := from; i < from+300; i++ {
+			req.Items = append(req.Items, &pb.SubmitItem{
+				SourceId: "news", Url: fmt.Sprintf("https://example.com/%d", i), Metadata: map[string]string{"k": strings.Repeat("v", 8000)},
+			})
+		}
+		if _, err := b.tasks.SubmitTasks(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := make(map[string]bool)
+	req := &pb.ListTasksRequest{SourceId: "news", PageSize: 1000}
+	pages := 0
+	for {
+		resp, err := b.tasks.ListTasks(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages++
+		for _, task := range resp.GetTasks() {
+			seen[task.GetId()] = true
+		}
+		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if len(seen) != n || pages < 2 {
+		t.Errorf("saw %d tasks on %d pages, want %d", len(seen), pages, n)
+	}
+}
+
+func TestServer_pageTokens(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	for i := range 4 {
+		b.source(t, fmt.Sprintf("news.%d", i))
+	}
+	first, err := b.sources.ListSources(t.Context(), &pb.ListSourcesRequest{IdPrefix: "news.", PageSize: 1})
+	if err != nil || first.GetNextPageToken() == "" {
+		t.Fatalf("got %v, %v", first, err)
+	}
+	token := first.GetNextPageToken()
+	list := func(req *pb.ListSourcesRequest) error {
+		_, err := b.sources.ListSources(t.Context(), req)
+		return err
+	}
+	if err := list(&pb.ListSourcesRequest{IdPrefix: "news.", PageSize: 3, PageToken: token}); err != nil {
+		t.Errorf("with another page size: %v", err)
+	}
+	last := token[len(token)-1]
+	flipped := byte('A')
+	if last == 'A' {
+		flipped = 'Q'
+	}
+	for name, err := range map[string]error{
+		"tampered":          list(&pb.ListSourcesRequest{IdPrefix: "news.", PageToken: token[:len(token)-1] + string(flipped)}),
+		"truncated":         list(&pb.ListSourcesRequest{IdPrefix: "news.", PageToken: token[:len(token)/2]}),
+		"no token":          list(&pb.ListSourcesRequest{IdPrefix: "news.", PageToken: "page 2"}),
+		"too long":          list(&pb.ListSourcesRequest{IdPrefix: "news.", PageToken: strings.Repeat("A", 10_000)}),
+		"of another filter": list(&pb.ListSourcesRequest{IdPrefix: "news", PageToken: token}),
+		"of another list": func() error {
+			_, err := b.queues.ListQueues(t.Context(), &pb.ListQueuesRequest{PageToken: token})
+			return err
+		}(),
+		"of another call": func() error {
+			_, err := b.sources.PauseSources(t.Context(), &pb.PauseSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}, PageToken: token})
+			return err
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) { wantFault(t, err, codes.InvalidArgument, "PAGE_TOKEN_INVALID") })
+	}
+}
+
+func TestQueueService_rules(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	ctx := t.Context()
+	set, err := b.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{
+		Rule: &pb.QueueRule{Pattern: "*.example.com", MinDelay: durationpb.New(0)}, By: "ann", Reason: "ours",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := set.GetRule(); r.GetMinDelay().AsDuration() != 0 || r.GetMaxInFlight() != 1 || r.GetMaxBlock().AsDuration() != 24*time.Hour ||
+		r.GetBy() != "ann" || r.GetReason() != "ours" || r.GetUpdateTime() == nil {
+		t.Errorf("rule %v", r)
+	}
+	listed, err := b.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{})
+	if err != nil || len(listed.GetRules()) != 1 || listed.GetRules()[0].GetPattern() != "*.example.com" {
+		t.Errorf("listed %v, %v", listed, err)
+	}
+	deleted, err := b.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: "*.example.com"})
+	if err != nil || deleted.GetRule().GetBy() != "ann" {
+		t.Errorf("deleted %v, %v", deleted, err)
+	}
+	_, err = b.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: "*.example.com"})
+	if f := wantFault(t, err, codes.NotFound, "QUEUE_RULE_NOT_FOUND"); f.metadata["pattern"] != "*.example.com" {
+		t.Errorf("metadata %v", f.metadata)
+	}
+	t.Run("mapping away from tasks", func(t *testing.T) {
+		b.source(t, "news")
+		b.submit(t, "news", "https://held.example/a")
+		_, err := b.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "held.example", Queue: "shared"}})
+		f := wantFault(t, err, codes.FailedPrecondition, "QUEUE_NOT_EMPTY")
+		if f.metadata["pattern"] != "held.example" || !strings.Contains(f.message, "held.example") {
+			t.Errorf("%q, %v", f.message, f.metadata)
+		}
+	})
+	t.Run("denied", func(t *testing.T) {
+		deny := true
+		if _, err := b.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "denied.example", Deny: &deny}}); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := b.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{{SourceId: "news", Url: "https://denied.example/"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := resp.GetResults()[0]; got.GetCode() != pb.SubmitCode_SUBMIT_CODE_INVALID || got.GetErrorReason() != pb.ErrorReason_ERROR_REASON_QUEUE_DENIED {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestQueueService_block(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	ctx := t.Context()
+	_, err := b.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: "example.com"})
+	if f := wantFault(t, err, codes.NotFound, "QUEUE_NOT_FOUND"); f.metadata["queue"] != "example.com" {
+		t.Errorf("metadata %v", f.metadata)
+	}
+	_, err = b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: "example.com"})
+	wantFault(t, err, codes.NotFound, "QUEUE_NOT_FOUND")
+
+	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Millisecond))
+	blocked, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: "example.com", Until: until, By: "ann", Reason: "asked"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gates := blocked.GetQueue().GetGates()
+	if len(gates) != 1 || gates[0].GetKind() != pb.GateKind_GATE_KIND_BLOCKED || gates[0].GetBy() != "ann" ||
+		!gates[0].GetUntil().AsTime().Equal(until.AsTime()) || blocked.GetQueue().GetNextGrantDelay().AsDuration() < 59*time.Minute {
+		t.Errorf("blocked %v", blocked)
+	}
+	listed, err := b.queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: "com"})
+	if err != nil || len(listed.GetQueues()) != 1 {
+		t.Errorf("listed %v, %v", listed, err)
+	}
+	open, err := b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: "example.com", IncludeAutomatic: true})
+	if err != nil || open.GetQueue().GetName() != "example.com" || len(open.GetQueue().GetGates()) != 0 {
+		t.Errorf("unblocked %v, %v", open, err)
+	}
+}
+
+func TestAdminService(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{Version: "v1"})
+	leased := b.leased(t)
+	stats, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.GetTasks().GetLeased() != 1 || stats.GetLeases() != 1 || stats.GetStore().GetKind() != "memory" || stats.GetStore().GetShards() != 1 ||
+		stats.GetDispatcher().GetId() != "d1" || stats.GetDispatcher().GetVersion() != "v1" || stats.GetCounters().GetGranted() != 1 {
+		t.Errorf("stats %v", stats)
+	}
+	leases, err := b.admin.ListLeases(t.Context(), &pb.ListLeasesRequest{})
+	if err != nil || len(leases.GetLeases()) != 1 {
+		t.Fatalf("leases %v, %v", leases, err)
+	}
+	if got := leases.GetLeases()[0]; got.GetTaskId() != leased.GetTask().GetId() || got.GetHolder().GetCollectorId() != "c1" || got.GetQueue() != "example.com" {
+		t.Errorf("lease %v", got)
+	}
+	_, err = b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{
+		Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Hostname: "h", Slots: 4, Labels: map[string]string{"region": "eu"}},
+		Leases:    []*pb.LeaseBeat{held(leased)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(states ...pb.CollectorState) []*pb.Collector {
+		resp, err := b.admin.ListCollectors(t.Context(), &pb.ListCollectorsRequest{States: states})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetCollectors()
+	}
+	got := list(pb.CollectorState_COLLECTOR_STATE_ACTIVE)
+	if len(got) != 1 || got[0].GetInfo().GetHostname() != "h" || got[0].GetLeases() != 1 || got[0].GetInfo().GetLabels()["region"] != "eu" {
+		t.Errorf("collectors %v", got)
+	}
+	if got := list(pb.CollectorState_COLLECTOR_STATE_GONE); len(got) != 0 {
+		t.Errorf("gone: %v", got)
+	}
+}

@@ -1,0 +1,275 @@
+package server_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+func fullSpec() *pb.SourceSpec {
+	priority, attempts, expirations, throttled, depth, outstanding := int32(0), int32(2), int32(3), int32(4), int32(0), int64(1000)
+	return &pb.SourceSpec{
+		Id: "news.full", DisplayName: "Full", Labels: map[string]string{"region": "eu"}, Scope: "shared",
+		Seeds:      []*pb.Seed{{Url: "https://example.com/", Kind: "feed"}, {Key: "k", Queue: "api"}},
+		Pool:       "browser",
+		Schedule:   &pb.Schedule{Rule: &pb.Schedule_Cron{Cron: "0 6 * * *"}, TimeZone: "Europe/Berlin", Revisit: true},
+		FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_SPREAD, Priority: &priority,
+		LeaseDuration: durationpb.New(time.Minute), MaxHold: durationpb.New(time.Hour),
+		Retry: &pb.RetryPolicy{
+			MaxAttempts: &attempts, MaxExpirations: &expirations, MaxThrottled: &throttled,
+			MinBackoff: durationpb.New(time.Second), MaxBackoff: durationpb.New(time.Minute),
+		},
+		Remember: durationpb.New(time.Hour), RevisitAfter: durationpb.New(2 * time.Hour),
+		Follow: &pb.Follow{
+			MaxDepth: &depth, AllowHosts: []string{"example.com"}, Include: []string{"/a/"}, Exclude: []string{"x$"},
+		},
+		MaxOutstanding: &outstanding, Metadata: map[string]string{"a": "b"}, Payload: []byte("p"),
+	}
+}
+
+// What is written of a source is what is read of it.
+func TestSourceService_CreateSource(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	created, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: fullSpec()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := created.GetSource(); !proto.Equal(got.GetSpec(), fullSpec()) || got.GetUid() == "" || got.GetEtag() == "" ||
+		got.GetVersion() != 1 || got.GetCanonicalRules() != 1 || got.GetCreateTime() == nil {
+		t.Errorf("created %v", got)
+	}
+	read, err := b.sources.GetSource(t.Context(), &pb.GetSourceRequest{Id: "news.full"})
+	if err != nil || !proto.Equal(read.GetSource().GetSpec(), fullSpec()) {
+		t.Errorf("read %v, %v", read, err)
+	}
+	t.Run("twice", func(t *testing.T) {
+		_, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: fullSpec()})
+		f := wantFault(t, err, codes.AlreadyExists, "SOURCE_EXISTS")
+		if f.metadata["source_id"] != "news.full" || f.message != `source exists: source_id "news.full"` {
+			t.Errorf("%q, %v", f.message, f.metadata)
+		}
+	})
+	t.Run("defaults", func(t *testing.T) {
+		spec := b.source(t, "plain").GetSpec()
+		if spec.GetPool() != "default" || spec.GetPriority() != 5 || spec.GetRetry().GetMaxAttempts() != 4 ||
+			spec.GetLeaseDuration().AsDuration() != 30*time.Second || spec.GetRemember().AsDuration() != 30*24*time.Hour ||
+			spec.Schedule != nil || spec.Follow != nil || spec.RevisitAfter != nil || spec.MaxOutstanding != nil {
+			t.Errorf("spec %v", spec)
+		}
+	})
+	t.Run("a backoff of zero is not the default", func(t *testing.T) {
+		resp, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
+			Id: "eager", Retry: &pb.RetryPolicy{MinBackoff: durationpb.New(0)},
+		}})
+		if err != nil || resp.GetSource().GetSpec().GetRetry().GetMinBackoff().AsDuration() > time.Millisecond {
+			t.Errorf("got %v, %v", resp, err)
+		}
+	})
+}
+
+func TestSourceService_GetSource_notFound(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	_, err := b.sources.GetSource(t.Context(), &pb.GetSourceRequest{Id: "none"})
+	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
+	_, err = b.sources.UpdateSource(t.Context(), &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: "none"}})
+	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
+	_, err = b.tasks.ListTasks(t.Context(), &pb.ListTasksRequest{SourceId: "none"})
+	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
+	_, err = b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{SourceId: "none", Url: "http://a.com"})
+	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
+}
+
+func TestSourceService_UpdateSource(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	created, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: fullSpec()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	etag := created.GetSource().GetEtag()
+	update := func(spec *pb.SourceSpec, etag string, paths ...string) (*pb.Source, error) {
+		spec.Id = "news.full"
+		resp, err := b.sources.UpdateSource(t.Context(), &pb.UpdateSourceRequest{
+			Spec: spec, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}, Etag: etag,
+		})
+		return resp.GetSource(), err
+	}
+	nine := int32(9)
+
+	t.Run("without a change the version stays", func(t *testing.T) {
+		got, err := update(fullSpec(), etag)
+		if err != nil || got.GetVersion() != 1 || got.GetEtag() != etag {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	})
+	t.Run("only what the mask names", func(t *testing.T) {
+		got, err := update(&pb.SourceSpec{Pool: "eu", Priority: &nine, Retry: &pb.RetryPolicy{MaxAttempts: &nine}}, etag, "retry.max_attempts", "priority")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fullSpec()
+		want.Priority, want.Retry.MaxAttempts = &nine, &nine
+		if !proto.Equal(got.GetSpec(), want) || got.GetVersion() != 2 {
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("stale etag", func(t *testing.T) {
+		_, err := update(&pb.SourceSpec{Pool: "eu"}, etag, "pool")
+		f := wantFault(t, err, codes.Aborted, "ETAG_MISMATCH")
+		if f.metadata["source_id"] != "news.full" || f.metadata["etag"] == etag {
+			t.Errorf("metadata %v", f.metadata)
+		}
+		if got, err := update(&pb.SourceSpec{Pool: "eu"}, f.metadata["etag"], "pool"); err != nil || got.GetSpec().GetPool() != "eu" {
+			t.Errorf("with the etag it told: %v, %v", got, err)
+		}
+	})
+	t.Run("a named field that is not set goes back to its default", func(t *testing.T) {
+		got, err := update(&pb.SourceSpec{}, "", "pool", "follow", "schedule.time_zone", "retry.min_backoff")
+		if err != nil || got.GetSpec().GetPool() != "default" || got.GetSpec().GetFollow() != nil ||
+			got.GetSpec().GetSchedule().GetTimeZone() != "" || got.GetSpec().GetSchedule().GetCron() == "" ||
+			got.GetSpec().GetRetry().GetMinBackoff().AsDuration() != 10*time.Second {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+	t.Run("etag of a source that was deleted", func(t *testing.T) {
+		if _, err := b.sources.DeleteSources(t.Context(), &pb.DeleteSourcesRequest{Ids: []string{"news.full"}}); err != nil {
+			t.Fatal(err)
+		}
+		var again *pb.CreateSourceResponse
+		eventually(t, "the id is free", func() bool {
+			var err error
+			again, err = b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: fullSpec()})
+			return err == nil
+		})
+		if again.GetSource().GetEtag() == etag {
+			t.Fatal("two sources have one etag")
+		}
+		_, err := update(&pb.SourceSpec{Pool: "eu"}, etag, "pool")
+		wantFault(t, err, codes.Aborted, "ETAG_MISMATCH")
+	})
+}
+
+func TestSourceService_ListSources(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	for i := range 5 {
+		b.source(t, fmt.Sprintf("news.%d", i))
+	}
+	b.source(t, "other")
+	var got []string
+	req := &pb.ListSourcesRequest{IdPrefix: "news.", PageSize: 2}
+	for {
+		resp, err := b.sources.ListSources(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range resp.GetSources() {
+			got = append(got, s.GetId())
+		}
+		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if want := []string{"news.0", "news.1", "news.2", "news.3", "news.4"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestSourceService_bulk(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	for i := range 3 {
+		_, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
+			Id: fmt.Sprintf("news.%d", i), Labels: map[string]string{"i": fmt.Sprint(i)}, Seeds: []*pb.Seed{{Url: "https://example.com/"}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.source(t, "other")
+	ctx := t.Context()
+
+	paused := func(id string) *pb.Gate {
+		resp, err := b.sources.GetSource(ctx, &pb.GetSourceRequest{Id: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetSource().GetStatus().GetPaused()
+	}
+	pause := func(req *pb.PauseSourcesRequest) *pb.PauseSourcesResponse {
+		resp, err := b.sources.PauseSources(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+
+	t.Run("validate_only changes nothing", func(t *testing.T) {
+		got := pause(&pb.PauseSourcesRequest{Ids: []string{"news.0", "none"}, ValidateOnly: true})
+		if got.GetMatched() != 1 || got.GetChanged() != 1 || !slices.Equal(got.GetMissingIds(), []string{"none"}) || paused("news.0") != nil {
+			t.Errorf("got %v, paused %v", got, paused("news.0"))
+		}
+	})
+	t.Run("ids, one of them twice", func(t *testing.T) {
+		got := pause(&pb.PauseSourcesRequest{Ids: []string{"news.0", "none", "news.0"}, By: "ann", Reason: "too much"})
+		gate := paused("news.0")
+		if got.GetMatched() != 1 || got.GetChanged() != 1 || len(got.GetMissingIds()) != 1 || gate.GetBy() != "ann" || gate.GetReason() != "too much" {
+			t.Errorf("got %v, paused %v", got, gate)
+		}
+	})
+	t.Run("by is the caller's address when it is not said", func(t *testing.T) {
+		pause(&pb.PauseSourcesRequest{Ids: []string{"news.1"}})
+		if gate := paused("news.1"); gate.GetBy() == "" {
+			t.Errorf("paused %v", gate)
+		}
+	})
+	t.Run("filter", func(t *testing.T) {
+		resp, err := b.sources.ResumeSources(ctx, &pb.ResumeSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}})
+		if err != nil || resp.GetMatched() != 3 || resp.GetChanged() != 2 || resp.GetNextPageToken() != "" || paused("news.0") != nil {
+			t.Errorf("got %v, %v", resp, err)
+		}
+	})
+	t.Run("filter by label and time", func(t *testing.T) {
+		resp, err := b.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{Filter: &pb.Filter{
+			Labels: map[string]string{"i": "1"}, CreateTimeBefore: timestamppb.New(time.Now().Add(time.Hour)),
+		}})
+		if err != nil || resp.GetMatched() != 1 || resp.GetChanged() != 1 {
+			t.Errorf("got %v, %v", resp, err)
+		}
+		resp, err = b.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{Filter: &pb.Filter{
+			CreateTimeFrom: timestamppb.New(time.Now().Add(time.Hour)),
+		}})
+		if err != nil || resp.GetMatched() != 0 {
+			t.Errorf("got %v, %v", resp, err)
+		}
+	})
+	t.Run("all", func(t *testing.T) {
+		resp, err := b.sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{Filter: &pb.Filter{All: true}, By: "ann", Reason: "over"})
+		if err != nil || resp.GetMatched() != 4 || resp.GetChanged() != 4 {
+			t.Errorf("got %v, %v", resp, err)
+		}
+		if _, err := b.sources.GetSource(ctx, &pb.GetSourceRequest{Id: "other"}); err == nil {
+			t.Error("a deleted source is shown")
+		}
+		eventually(t, "the log tells who deleted", func() bool {
+			for _, line := range b.logs.FilterMessage("finished call").All() {
+				if fields := line.ContextMap(); fields["by"] == "ann" && fields["reason"] == "over" {
+					return true
+				}
+			}
+			return false
+		})
+	})
+}

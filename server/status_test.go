@@ -1,0 +1,98 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+// sentinels are the errors of the domain and how callers are told of them;
+// OK: they never are, or only as a fault of Waggle's.
+func sentinels() map[string]struct {
+	err    error
+	code   codes.Code
+	reason string
+} {
+	type told = struct {
+		err    error
+		code   codes.Code
+		reason string
+	}
+	return map[string]told{
+		"ErrInvalid":           {dispatch.ErrInvalid, codes.InvalidArgument, "INVALID_FIELD"},
+		"ErrSourceNotFound":    {dispatch.ErrSourceNotFound, codes.NotFound, "SOURCE_NOT_FOUND"},
+		"ErrSourceExists":      {dispatch.ErrSourceExists, codes.AlreadyExists, "SOURCE_EXISTS"},
+		"ErrEtagMismatch":      {dispatch.ErrEtagMismatch, codes.Aborted, "ETAG_MISMATCH"},
+		"ErrTaskNotFound":      {dispatch.ErrTaskNotFound, codes.NotFound, "TASK_NOT_FOUND"},
+		"ErrQueueNotFound":     {dispatch.ErrQueueNotFound, codes.NotFound, "QUEUE_NOT_FOUND"},
+		"ErrQueueNotEmpty":     {dispatch.ErrQueueNotEmpty, codes.FailedPrecondition, "QUEUE_NOT_EMPTY"},
+		"ErrQueueDenied":       {dispatch.ErrQueueDenied, codes.PermissionDenied, "QUEUE_DENIED"},
+		"ErrRuleNotFound":      {dispatch.ErrRuleNotFound, codes.NotFound, "QUEUE_RULE_NOT_FOUND"},
+		"ErrLeaseLost":         {dispatch.ErrLeaseLost, codes.FailedPrecondition, "LEASE_LOST"},
+		"ErrCollectorReplaced": {dispatch.ErrCollectorReplaced, codes.FailedPrecondition, "COLLECTOR_REPLACED"},
+		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
+		"ErrStoreFull":         {dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
+		"ErrStoreReadOnly":     {dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},
+		"ErrDraining":          {dispatch.ErrDraining, codes.Unavailable, "DRAINING"},
+		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},
+		"ErrPageToken":         {dispatch.ErrPageToken, codes.InvalidArgument, "PAGE_TOKEN_INVALID"},
+		// The dispatcher repeats these itself; a caller only sees a fault.
+		"ErrStaleSource": {dispatch.ErrStaleSource, codes.Internal, "INTERNAL"},
+		"ErrStaleRules":  {dispatch.ErrStaleRules, codes.Internal, "INTERNAL"},
+		// Found at start.
+		"ErrStoreMismatch": {dispatch.ErrStoreMismatch, codes.Internal, "INTERNAL"},
+	}
+}
+
+func TestStatus_everySentinel(t *testing.T) {
+	t.Parallel()
+	all := sentinels()
+	for name, want := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := wantFault(t, server.StatusOf(fmt.Errorf("do it: %w", want.err)).Err(), want.code, want.reason)
+			if want.code == codes.Internal && (strings.Contains(f.message, "do it") || f.metadata["error_id"] != "an-id") {
+				t.Errorf("a fault is told as %q, %v", f.message, f.metadata)
+			}
+		})
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "../dispatch/errors.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			for _, name := range spec.Names {
+				if _, ok := all[name.Name]; strings.HasPrefix(name.Name, "Err") && !ok {
+					t.Errorf("dispatch.%s is not among the errors that callers are told of", name.Name)
+				}
+			}
+		}
+		return true
+	})
+}
+
+func TestStatus_others(t *testing.T) {
+	t.Parallel()
+	wantFault(t, server.StatusOf(fmt.Errorf("read: %w", context.Canceled)).Err(), codes.Canceled, "")
+	wantFault(t, server.StatusOf(fmt.Errorf("read: %w", context.DeadlineExceeded)).Err(), codes.DeadlineExceeded, "")
+	f := wantFault(t, server.StatusOf(errors.New("secret")).Err(), codes.Internal, "INTERNAL")
+	if strings.Contains(f.message, "secret") {
+		t.Errorf("message %q", f.message)
+	}
+	long := strings.Repeat("é", 200)
+	f = wantFault(t, server.StatusOf(dispatch.Invalid("url", long, "must be shorter")).Err(), codes.InvalidArgument, "INVALID_FIELD")
+	if value := f.metadata["value"]; len(value) > 90 || !strings.HasSuffix(value, "...") || !strings.HasPrefix(long, strings.TrimSuffix(value, "...")) {
+		t.Errorf("value %q", value)
+	}
+}
