@@ -1,0 +1,71 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+func TestConfig_Validate(t *testing.T) {
+	t.Parallel()
+	var cfg server.Config
+	if err := cfg.Validate(); err != nil {
+		t.Fatalf("the zero value: %v", err)
+	}
+	if cfg.Listen != "127.0.0.1:7070" || cfg.HTTP != "127.0.0.1:7080" || cfg.MaxReceiveBytes != 4<<20 ||
+		cfg.KeepaliveMinTime != 10*time.Second || cfg.MaxConnectionAge != 30*time.Minute ||
+		cfg.MaxConnectionAgeGrace <= dispatch.MaxWait || cfg.ReconnectGrace != 5*time.Second {
+		t.Errorf("defaults %+v", cfg)
+	}
+	for field, bad := range map[string]server.Config{
+		"Listen":                 {Listen: server.Off},
+		"TLSKeyFile":             {TLSCertFile: "cert.pem"},
+		"MaxReceiveBytes":        {MaxReceiveBytes: 1},
+		"MaxFetches":             {MaxFetches: -1},
+		"MaxFetchesPerCollector": {MaxFetchesPerCollector: -1},
+		"MaxSubmits":             {MaxSubmits: -1},
+		"Busy":                   {Busy: -1},
+		"ReadsPerSecond":         {ReadsPerSecond: -1},
+		"KeepaliveMinTime":       {KeepaliveMinTime: time.Millisecond},
+		"MaxConnectionAgeGrace":  {MaxConnectionAgeGrace: dispatch.MaxWait},
+		"DrainTimeout":           {DrainTimeout: -1},
+		"ReconnectGrace":         {DrainTimeout: time.Second, ReconnectGrace: 2 * time.Second},
+		"HealthInterval":         {HealthInterval: time.Hour},
+		"StatsInterval":          {StatsInterval: -1},
+		"LogBurst":               {LogBurst: -1},
+	} {
+		t.Run(field, func(t *testing.T) {
+			t.Parallel()
+			if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), field+" ") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestNew_errors(t *testing.T) {
+	t.Parallel()
+	d, err := dispatch.New(dispatch.Config{Store: newStore(t), ID: "d1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.New(server.Config{}, nil, nil); err == nil {
+		t.Error("no dispatcher: no error")
+	}
+	if _, err := server.New(server.Config{Busy: -1}, d, nil); err == nil {
+		t.Error("bad config: no error")
+	}
+	if _, err := server.New(server.Config{TLSCertFile: "none.pem", TLSKeyFile: "none.pem"}, d, nil); err == nil || !strings.Contains(err.Error(), "none.pem") {
+		t.Errorf("no certificate: %v", err)
+	}
+	shared := server.NewMetrics()
+	if _, err := server.New(server.Config{Metrics: shared}, d, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := server.New(server.Config{Metrics: shared}, d, nil); err == nil || !strings.Contains(err.Error(), "Metrics") {
+		t.Errorf("metrics of another server: %v", err)
+	}
+}
