@@ -275,11 +275,18 @@ const (
 	}
 }
 
-// TestConventions_LuaHeaders wants each script to begin with comments that name its keys, arguments, result and cost.
+// TestConventions_LuaHeaders wants each script to begin with comments that name its keys, arguments, result and cost, and
+// each part that scripts share (in prelude) with one that says what it is for.
 func TestConventions_LuaHeaders(t *testing.T) {
 	t.Parallel()
 	for _, path := range files(t, ".lua") {
 		header := luaHeader(string(read(t, path)))
+		if strings.Contains(path, "/prelude/") {
+			if header == "" {
+				t.Errorf("%s: it does not begin with a comment", path)
+			}
+			continue
+		}
 		for _, part := range []string{"KEYS", "ARGV", "Returns", "Cost"} {
 			if !regexp.MustCompile(`(?i)\b` + part + `\b`).MatchString(header) {
 				t.Errorf("%s: its header does not say %s", path, part)
@@ -304,13 +311,22 @@ func luaHeader(script string) string {
 // wastes or races, and skip, which reads like success.
 func TestConventions_Tests(t *testing.T) {
 	t.Parallel()
+	bubbles := map[string]bool{} // folders whose tests run in bubbles, by a helper of one file or another
+	for _, path := range files(t, "_test.go") {
+		_, file, _ := parse(t, path)
+		if slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` }) {
+			bubbles[filepath.Dir(path)] = true
+		}
+	}
 	for _, path := range files(t, ".go") {
 		fset, file, generated := parse(t, path)
 		if generated {
 			continue
 		}
 		inTest := strings.HasSuffix(path, "_test.go")
-		bubble := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+		bubble := inTest && bubbles[filepath.Dir(path)]
+		// In a property test, Skip discards a draw and the run goes on.
+		property := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"pgregory.net/rapid"` })
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.SelectorExpr)
 			if !ok {
@@ -324,7 +340,7 @@ func TestConventions_Tests(t *testing.T) {
 			switch name := on.Name + "." + call.Sel.Name; {
 			case name == "time.Sleep" && !bubble:
 				t.Errorf("%s: time.Sleep: wait for a condition, or run the test in a synctest bubble", place)
-			case inTest && (name == "t.Skip" || name == "t.Skipf" || name == "t.SkipNow" || name == "testing.Short"):
+			case inTest && !property && (name == "t.Skip" || name == "t.Skipf" || name == "t.SkipNow") || inTest && name == "testing.Short":
 				t.Errorf("%s: %s: a test runs, or it fails and says what is missing", place, name)
 			}
 			return true

@@ -225,6 +225,7 @@ type Transition struct {
 	// Attempt is added to the history when not nil.
 	Attempt *Attempt
 
+	// Queue is what the end does to the queue.
 	Queue QueueEffect
 	// SourceSuccess and SourceFailure are noted in the source's status.
 	SourceSuccess, SourceFailure bool
