@@ -86,7 +86,7 @@ func claimNext(e *env) {
 
 func claimDuration(e *env) {
 	e.open()
-	plain := source("a")
+	plain := source("a", func(g *dispatch.SourceGate) { g.MaxHold = 2 * time.Hour })
 	slow := source("b", func(g *dispatch.SourceGate) { g.LeaseDuration = 10 * time.Minute })
 	e.create(plain, numbered(plain, queue, 2)...)
 	e.create(slow, numbered(slow, queue, 2)...)

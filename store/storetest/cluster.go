@@ -166,6 +166,7 @@ func clusterHints(e *env) {
 	e.push(g)
 	ready("a source that changed its pool", "browser", 0)
 	e.rule("*", settings(stopped))
+	is(e, "granted under a pause", len(e.claimFrom("browser", e.want(1)).Grants[0]), 0)
 	e.rule("*", delayed(0, 1))
 	ready("a rule that was lifted", "browser", 0)
 }

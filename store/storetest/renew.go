@@ -11,7 +11,7 @@ func renewCases() []testCase {
 		{"Extends_RecordAndLock", renewExtends},
 		{"NeverShortens_T15_T59", renewNeverShortens},
 		{"AfterTheLockRanOut_T14", renewAfterEnd},
-		{"AfterARegrant_IsTaken_T10_P3", renewTaken},
+		{"AfterARegrant_IsLost_T10_P3", renewTaken},
 		{"AfterTheEnd_SaysHow", renewEnded},
 		{"UnknownAndWaiting", renewUnknown},
 		{"MaxHold_CutsThenEnds", renewMaxHold},
@@ -76,8 +76,11 @@ func renewTaken(e *env) {
 	e.settle(expired(e.sweep(10).Expired[0]))
 	is(e, "renewal before the next grant", e.renew(old).Lost, dispatch.LostExpired)
 	fresh := e.takeOne()
-	is(e, "renewal by the old holder", e.renew(old).Lost, dispatch.LostTaken)
-	is(e, "report by the old holder", e.apply(done(&old.Task)).Code, dispatch.ApplyLost)
+	is(e, "renewal by the old holder", e.renew(old).Lost, dispatch.LostExpired)
+	r := e.apply(done(&old.Task))
+	is(e, "report by the old holder", r.Code, dispatch.ApplyAlready)
+	is(e, "what became of its lease", r.Prior, dispatch.ResultExpired)
+	is(e, "task", *e.task(fresh.Task.ID), fresh.Task)
 	is(e, "renewal by the new holder", e.renew(fresh).Lost, dispatch.LostNone)
 	is(e, "report by the new holder", e.apply(done(&fresh.Task)).Code, dispatch.Applied)
 }

@@ -1,0 +1,27 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/waggle-crawl/waggle/store/storetest"
+)
+
+// newInstance makes a store for the suite, on a clock of its own.
+func newInstance(t *testing.T, opts storetest.Options) storetest.Instance {
+	t.Helper()
+	s, c := newStore(t, opts.Shards)
+	hand := s.Inspect()
+	return storetest.Instance{
+		Store: s, Clock: c,
+		DeleteLock: hand.DeleteLock, SetLock: hand.SetLock, LockValue: hand.LockValue, DeleteRecord: hand.DeleteRecord,
+	}
+}
+
+func TestStore_Conformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		t.Parallel()
+		return newInstance(t, opts)
+	})
+}
