@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -72,17 +73,23 @@ func streamStatuses(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 	return nil
 }
 
-// told is err as its caller is told of it. What is unknown becomes part of the
-// line that logging writes when the call ends.
+// told is err as its caller is told of it. What the caller is not told becomes
+// part of the line that logging writes when the call ends: all of a fault of
+// ours, and why the store cannot be worked with.
 func told(ctx context.Context, err error) error {
 	errorID := uuid.NewString()
 	st, known := statusOf(ctx, err, errorID)
-	if !known {
+	kind := kindOf(err)
+	switch {
+	case !known:
 		fields := logging.Fields{"error_id", errorID, "cause", err.Error()}
-		if p, ok := err.(*panicError); ok { //nolint:errorlint // recovery is the next interceptor and wraps nothing
+		var p *panicError
+		if errors.As(err, &p) {
 			fields = append(fields, "stack", p.stack)
 		}
 		logging.AddFields(ctx, fields)
+	case kind != nil && kind.retry > 0:
+		logging.AddFields(ctx, logging.Fields{"cause", err.Error()})
 	}
 	return st.Err()
 }

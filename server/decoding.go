@@ -51,7 +51,7 @@ func decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	out.Methods = make([]grpc.MethodDesc, len(desc.Methods))
 	for i, method := range desc.Methods {
 		handler := method.Handler
-		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc's order of arguments
+		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 			return handler(srv, ctx, func(req any) error {
 				e := envelope{message: req}
 				if err := decode(&e); err != nil || e.err == nil {

@@ -8,7 +8,8 @@
 //
 //   - chain.go: the order of the interceptors, and why it is that order
 //   - policy.go: every method with the class that decides when it is shed
-//   - validate.go, validate_source.go: every check of a request
+//   - validate.go, validate_source.go: every check of a request, of the checks
+//     of single fields in checks.go
 //   - status.go: every error of the domain with its status code and reason
 //   - pagetoken.go: how page tokens are bound to the list they belong to
 //   - lifecycle.go: the order in which a server stops

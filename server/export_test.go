@@ -31,13 +31,10 @@ func Policies() map[string]bool {
 func (s *Server) Register(desc *grpc.ServiceDesc, service any) { s.grpc.RegisterService(desc, service) }
 
 // StatusOf is what callers are told of err.
-func StatusOf(err error) *status.Status {
-	st, _ := statusOf(context.Background(), err, "an-id")
+func StatusOf(ctx context.Context, err error) *status.Status {
+	st, _ := statusOf(ctx, err, "an-id")
 	return st
 }
-
-// InTable reports whether the table of errors has err.
-func InTable(err error) bool { return kindOf(err) != nil }
 
 // HoldCalls counts calls at work as if n more were.
 func (s *Server) HoldCalls(n int64) { s.limits.working.Add(n) }

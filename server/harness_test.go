@@ -185,18 +185,6 @@ func (b *bed) source(t *testing.T, id string) *pb.Source {
 	return resp.GetSource()
 }
 
-// free lets the tasks of all queues go out at once.
-func (b *bed) free(t *testing.T) {
-	t.Helper()
-	inFlight := int32(1000)
-	_, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{
-		Rule: &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(0), MaxInFlight: &inFlight},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // submit submits URLs to a source, and wants all of them created.
 func (b *bed) submit(t *testing.T, source string, urls ...string) []string {
 	t.Helper()

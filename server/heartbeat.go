@@ -49,9 +49,11 @@ func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) e
 func (h *heartbeatStream) run(ctx context.Context) error {
 	messages := h.receive(ctx)
 	draining := h.service.streams.draining
-	var grace <-chan time.Time
 	silent := time.NewTimer(h.silence)
 	defer silent.Stop()
+	grace := time.NewTimer(0)
+	grace.Stop() // until the dispatcher drains
+	defer grace.Stop()
 	for {
 		select {
 		case m := <-messages:
@@ -69,11 +71,9 @@ func (h *heartbeatStream) run(ctx context.Context) error {
 			if err := h.stream.Send(&pb.HeartbeatResponse{Reconnect: true}); err != nil {
 				return err
 			}
-			draining = nil
-			timer := time.NewTimer(h.service.streams.grace)
-			defer timer.Stop() //nolint:revive // once: draining is nil from here on
-			grace = timer.C
-		case <-grace:
+			draining = nil // told once
+			grace.Reset(h.service.streams.grace)
+		case <-grace.C:
 			return errStopping()
 		case <-silent.C:
 			return fmt.Errorf("no beat in %v: %w", h.silence, context.DeadlineExceeded)

@@ -129,7 +129,9 @@ func TestServer_Run_drainWithHealthWatch(t *testing.T) {
 			_, err = watch.Recv()
 		}
 		wantFault(t, err, codes.Unavailable, "DRAINING")
-		<-b.stopped
+		if err := <-b.stopped; err != nil {
+			t.Errorf("Run: %v", err)
+		}
 		if took := time.Since(began); took > 100*time.Millisecond {
 			t.Errorf("the drain took %v", took)
 		}
@@ -226,7 +228,7 @@ func TestServer_HTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { closeConn(t, conn) })
 	_, err = pb.NewSourceServiceClient(conn).CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
 		Id: "news.very-own", Seeds: []*pb.Seed{{Url: "https://very-own.example/"}},
 	}})
@@ -313,7 +315,7 @@ func TestServer_TLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { closeConn(t, conn) })
 	if _, err := pb.NewAdminServiceClient(conn).GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
 		t.Errorf("over TLS: %v", err)
 	}
@@ -321,7 +323,7 @@ func TestServer_TLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer plain.Close()
+	t.Cleanup(func() { closeConn(t, plain) })
 	if _, err := pb.NewAdminServiceClient(plain).GetStats(t.Context(), &pb.GetStatsRequest{}); err == nil {
 		t.Error("without TLS it was answered")
 	}
@@ -360,4 +362,11 @@ func keyPair(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	}
 	pool.AddCert(cert)
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER), pool
+}
+
+func closeConn(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
 }

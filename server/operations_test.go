@@ -171,6 +171,8 @@ func TestQueueService_rules(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
 	ctx := t.Context()
+	b.source(t, "news")
+	b.submit(t, "news", "https://held.example/a")
 	set, err := b.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{
 		Rule: &pb.QueueRule{Pattern: "*.example.com", MinDelay: durationpb.New(0)}, By: "ann", Reason: "ours",
 	})
@@ -194,8 +196,6 @@ func TestQueueService_rules(t *testing.T) {
 		t.Errorf("metadata %v", f.metadata)
 	}
 	t.Run("mapping away from tasks", func(t *testing.T) {
-		b.source(t, "news")
-		b.submit(t, "news", "https://held.example/a")
 		_, err := b.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "held.example", Queue: "shared"}})
 		f := wantFault(t, err, codes.FailedPrecondition, "QUEUE_NOT_EMPTY")
 		if f.metadata["pattern"] != "held.example" || !strings.Contains(f.message, "held.example") {

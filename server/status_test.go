@@ -60,7 +60,7 @@ func TestStatus_everySentinel(t *testing.T) {
 	for name, want := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := wantFault(t, server.StatusOf(fmt.Errorf("do it: %w", want.err)).Err(), want.code, want.reason)
+			f := wantFault(t, server.StatusOf(t.Context(), fmt.Errorf("do it: %w", want.err)).Err(), want.code, want.reason)
 			if want.code == codes.Internal && (strings.Contains(f.message, "do it") || f.metadata["error_id"] != "an-id") {
 				t.Errorf("a fault is told as %q, %v", f.message, f.metadata)
 			}
@@ -84,14 +84,14 @@ func TestStatus_everySentinel(t *testing.T) {
 
 func TestStatus_others(t *testing.T) {
 	t.Parallel()
-	wantFault(t, server.StatusOf(fmt.Errorf("read: %w", context.Canceled)).Err(), codes.Canceled, "")
-	wantFault(t, server.StatusOf(fmt.Errorf("read: %w", context.DeadlineExceeded)).Err(), codes.DeadlineExceeded, "")
-	f := wantFault(t, server.StatusOf(errors.New("secret")).Err(), codes.Internal, "INTERNAL")
+	wantFault(t, server.StatusOf(t.Context(), fmt.Errorf("read: %w", context.Canceled)).Err(), codes.Canceled, "")
+	wantFault(t, server.StatusOf(t.Context(), fmt.Errorf("read: %w", context.DeadlineExceeded)).Err(), codes.DeadlineExceeded, "")
+	f := wantFault(t, server.StatusOf(t.Context(), errors.New("secret")).Err(), codes.Internal, "INTERNAL")
 	if strings.Contains(f.message, "secret") {
 		t.Errorf("message %q", f.message)
 	}
 	long := strings.Repeat("é", 200)
-	f = wantFault(t, server.StatusOf(dispatch.Invalid("url", long, "must be shorter")).Err(), codes.InvalidArgument, "INVALID_FIELD")
+	f = wantFault(t, server.StatusOf(t.Context(), dispatch.Invalid("url", long, "must be shorter")).Err(), codes.InvalidArgument, "INVALID_FIELD")
 	if value := f.metadata["value"]; len(value) > 90 || !strings.HasSuffix(value, "...") || !strings.HasPrefix(long, strings.TrimSuffix(value, "...")) {
 		t.Errorf("value %q", value)
 	}

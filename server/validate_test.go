@@ -222,7 +222,7 @@ func badOperations() []badRequest {
 			return err
 		}},
 		{"update: mask", "update_mask", update(&pb.UpdateSourceRequest{
-			Spec: &pb.SourceSpec{Id: "kept"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"colour"}},
+			Spec: &pb.SourceSpec{Id: "kept"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"shade"}},
 		})},
 		{"update: etag", "etag", update(&pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: "kept"}, Etag: "7"})},
 		{"update: scope", "spec.scope", update(&pb.UpdateSourceRequest{
