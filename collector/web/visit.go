@@ -53,10 +53,19 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		url: v.url, accept: accept, maxBytes: h.cfg.MaxBytes,
 		conditions: conditions, conditionsFor: v.before.URL,
 	}
-	if h.robots != nil {
-		request.visit = h.robots.check
-	}
 	v.start = time.Now()
+	first := true
+	request.visit = func(ctx context.Context, u *url.URL) error {
+		if h.robots != nil {
+			if err := h.robots.check(ctx, u); err != nil {
+				return err
+			}
+		}
+		if first { // the queue's delay is counted from the page's own request, not from that for robots.txt
+			v.start, first = time.Now(), false
+		}
+		return nil
+	}
 	answer, err := h.fetcher.get(fetchCtx, request)
 	v.took = time.Since(v.start)
 	switch {
