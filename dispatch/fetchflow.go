@@ -183,6 +183,14 @@ func (f *fetch) poll(ctx context.Context) (*FetchResult, error) {
 	state := states[0]
 	if state.NewSession {
 		f.d.beginSession(ctx, f.want.Collector, f.want.Session)
+		if len(state.Replay) > 0 {
+			// What an older session was granted under this client token has
+			// just ended, and would be worked on without a lease.
+			if states, err = f.d.batches.beginPolls(ctx, []Poll{f.want.Poll}); err != nil {
+				return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, err)
+			}
+			state = states[0]
+		}
 	}
 	switch {
 	case state.Replaced:
