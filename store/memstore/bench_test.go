@@ -1,0 +1,133 @@
+package memstore_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore"
+)
+
+// wallStore makes a store on the machine's clock whose queues have no delay.
+func wallStore(b *testing.B) *memstore.Store {
+	b.Helper()
+	s, err := memstore.New(memstore.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	openQueues(b, s, 0)
+	return s
+}
+
+func claimTasks(b *testing.B, s *memstore.Store, call, limit int) []dispatch.Grant {
+	b.Helper()
+	reply, err := s.Claim(b.Context(), 0, "default", []dispatch.Want{{
+		Poll: dispatch.Poll{Collector: "c", Session: "s", ClientToken: strconv.Itoa(call), Call: "1"}, Max: limit,
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return reply.Grants[0]
+}
+
+// BenchmarkStore_ClaimApply grants and reports recurring work: 100,000 tasks in
+// 1,000 queues, each due again at once.
+func BenchmarkStore_ClaimApply(b *testing.B) {
+	for _, batch := range []int{1, 10, 100} {
+		b.Run("batch"+strconv.Itoa(batch), func(b *testing.B) {
+			s := wallStore(b)
+			submitMany(b, s, 100_000, 1000)
+			b.ReportAllocs()
+			transitions := make([]dispatch.Transition, 0, batch)
+			call, tasks := 0, 0
+			for b.Loop() {
+				call++
+				grants := claimTasks(b, s, call, batch)
+				transitions = transitions[:0]
+				for i := range grants {
+					t := done(&grants[i])
+					t.State, t.Shrink, t.Remember = dispatch.StateScheduled, false, 0
+					transitions = append(transitions, t)
+				}
+				if _, err := s.Apply(b.Context(), transitions); err != nil {
+					b.Fatal(err)
+				}
+				tasks += len(grants)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(max(tasks, 1)), "ns/task")
+		})
+	}
+}
+
+// BenchmarkStore_Claim grants from one queue, and over many with a delay.
+func BenchmarkStore_Claim(b *testing.B) {
+	b.Run("onequeue", func(b *testing.B) { benchmarkClaim(b, 1, 0) })
+	b.Run("manyqueues", func(b *testing.B) { benchmarkClaim(b, 100_000, 24*time.Hour) })
+}
+
+func benchmarkClaim(b *testing.B, queues int, delay time.Duration) {
+	const tasks = 100_000
+	var s *memstore.Store
+	left := 0
+	b.ReportAllocs()
+	granted := 0
+	for call := 0; b.Loop(); call++ {
+		if left < 10 {
+			b.StopTimer()
+			s = wallStore(b)
+			openQueues(b, s, delay)
+			submitMany(b, s, tasks, queues)
+			left = min(tasks, queues*1000)
+			b.StartTimer()
+		}
+		n := len(claimTasks(b, s, call, 10))
+		left -= max(n, 1)
+		granted += n
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(max(granted, 1)), "ns/grant")
+}
+
+// BenchmarkStore_Renew renews 1,000 leases at a time.
+func BenchmarkStore_Renew(b *testing.B) {
+	s := wallStore(b)
+	submitMany(b, s, 1000, 100)
+	var renewals []dispatch.Renewal
+	for call := range 10 {
+		for _, g := range claimTasks(b, s, call, 100) {
+			renewals = append(renewals, dispatch.Renewal{ID: g.Task.ID, Token: g.Token})
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Renew(b.Context(), renewals); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(renewals)), "ns/renewal")
+}
+
+// BenchmarkStore_Submit makes tasks, 1,000 a call.
+func BenchmarkStore_Submit(b *testing.B) {
+	gate := dispatch.SourceGate{UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5}
+	s := wallStore(b)
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		items := make([]dispatch.Submission, 1000)
+		for i := range items {
+			queue, key := "q"+strconv.Itoa(n%1000)+".test", strconv.Itoa(n)
+			n++
+			items[i] = dispatch.Submission{
+				ID:        dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: queue, Key: key}),
+				SourceUID: "u", Queue: queue, Key: key, Priority: 5,
+			}
+		}
+		b.StartTimer()
+		if _, err := s.Submit(b.Context(), 1, []dispatch.SourceGate{gate}, items); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*1000), "ns/task")
+}

@@ -1,0 +1,175 @@
+package memstore
+
+import (
+	"fmt"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Check walks over everything that the store keeps and names the first thing
+// that stands where it does not belong.
+func (s *Store) Check() error {
+	for _, sh := range s.shards {
+		if err := sh.check(); err != nil {
+			return fmt.Errorf("shard %d: %w", sh.number, err)
+		}
+	}
+	return nil
+}
+
+// tallies are what the records of a shard come to.
+type tallies struct {
+	waiting, leased map[string]int64 // by queue
+	outstanding     map[string]int64 // by source
+	held            map[string]int64 // by collector
+}
+
+func (s *shard) check() error {
+	s.begin()
+	defer s.end()
+	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
+	for _, r := range s.records {
+		if err := s.checkRecord(r, &sum); err != nil {
+			return fmt.Errorf("task %s in state %s: %w", r.key, r.visibleState(s.now), err)
+		}
+	}
+	for name, q := range s.queues {
+		if q.waiting != sum.waiting[name] || q.inFlight != sum.leased[name] {
+			return fmt.Errorf("queue %s counts %d waiting and %d in flight, there are %d and %d",
+				name, q.waiting, q.inFlight, sum.waiting[name], sum.leased[name])
+		}
+		if q.waiting == 0 && q.inFlight == 0 && q.idleUntil == 0 && q.operatorUntil() != infinite {
+			return fmt.Errorf("queue %s holds nothing and is kept", name)
+		}
+		for _, qp := range q.pools {
+			if err := s.checkQueue(qp); err != nil {
+				return fmt.Errorf("queue %s in pool %s: %w", name, qp.pool.name, err)
+			}
+		}
+	}
+	for uid, src := range s.sources {
+		if src.outstanding != sum.outstanding[uid] {
+			return fmt.Errorf("source %s counts %d outstanding, there are %d", uid, src.outstanding, sum.outstanding[uid])
+		}
+		for _, l := range src.lanes {
+			if err := s.checkLane(l); err != nil {
+				return fmt.Errorf("lane %d of %s in %s: %w", l.number, uid, l.queueName, err)
+			}
+		}
+	}
+	for name, h := range s.holders {
+		if h.held != sum.held[name] || h.held == 0 && h.markedUntil == 0 {
+			return fmt.Errorf("collector %s counts %d held, there are %d", name, h.held, sum.held[name])
+		}
+	}
+	return s.checkCounts()
+}
+
+// checkRecord checks that the record stands in the one set in which it belongs.
+func (s *shard) checkRecord(r *record, sum *tallies) error {
+	in := 0
+	for where, set := range map[index]*orderedSet[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
+		found := false
+		set.from(r.score, string(r.id), func(e entry[*record]) bool {
+			found = e.score == r.score && e.value == r
+			return false
+		})
+		if found != (r.stands == where) {
+			return fmt.Errorf("says it stands in %d, but set %d: %t", r.stands, where, found)
+		}
+		if found {
+			in++
+		}
+	}
+	switch {
+	case r.state.Settled():
+		if in != 0 || r.lease != nil {
+			return fmt.Errorf("settled, in %d sets, lease %v", in, r.lease)
+		}
+		return nil
+	case in != 1:
+		return fmt.Errorf("in %d sets", in)
+	case r.lease != nil != (r.state == dispatch.StateLeased):
+		return fmt.Errorf("lease %v", r.lease)
+	case r.lease != nil:
+		if r.score != r.lease.deadline {
+			return fmt.Errorf("deadline %d, in the index at %d", r.lease.deadline, r.score)
+		}
+		sum.leased[r.lane.queueName]++
+		sum.held[r.lease.token.Collector]++
+	default:
+		sum.waiting[r.lane.queueName]++
+	}
+	if !r.recurring {
+		sum.outstanding[r.source.gate.UID]++
+	}
+	return nil
+}
+
+// checkLane checks that the lane stands where scheduling.md says, except that a
+// time that has come may not have been noticed, nor a pushed source's pages.
+func (s *shard) checkLane(l *lane) error {
+	t := s.laneTime(l)
+	switch {
+	case l.at != nil && l.at.pool != l.source.pool:
+		// Its source has changed, and the lane is not placed yet.
+		return nil
+	case t == absent && l.at != nil:
+		return fmt.Errorf("holds nothing that waits, but stands in pool %s", l.at.pool.name)
+	case t == absent:
+		return nil
+	case l.at == nil:
+		return fmt.Errorf("holds tasks, but stands nowhere")
+	case l.stands == wait && l.score != t && t > s.now:
+		return fmt.Errorf("waits until %d, but can be picked at %d", l.score, t)
+	case l.stands == open && t > s.now:
+		return fmt.Errorf("is open, but can be picked at %d", t)
+	}
+	return nil
+}
+
+// checkQueue checks one queue in one pool, and that its sets agree with its
+// lanes.
+func (s *shard) checkQueue(qp *queuePool) error {
+	n, bandsOpen := 0, [bands]int{}
+	qp.open.from(0, "", func(e entry[*lane]) bool {
+		if e.value.stands == open && e.value.at == qp && e.value.score == e.score {
+			n++
+		}
+		bandsOpen[e.score>>bandShift]++
+		return true
+	})
+	qp.wait.from(0, "", func(e entry[*lane]) bool {
+		if e.value.stands == wait && e.value.at == qp && e.value.score == e.score {
+			n++
+		}
+		return true
+	})
+	if n != qp.open.len()+qp.wait.len() || bandsOpen != qp.open.count {
+		return fmt.Errorf("%d of %d+%d lanes are right, bands %v counted as %v", n, qp.open.len(), qp.wait.len(), bandsOpen, qp.open.count)
+	}
+	if (n > 0) != (qp.stands != nowhere) {
+		return fmt.Errorf("has %d lanes and stands in %d", n, qp.stands)
+	}
+	// A queue that a new rule closes stays open until it is picked.
+	q := qp.queue
+	if gate := max(q.nextGrant, q.blocked, q.operatorUntil()); qp.stands == open && gate > s.now {
+		return fmt.Errorf("is open, but held until %d", gate)
+	}
+	return nil
+}
+
+func (s *shard) checkCounts() error {
+	var counted stateCounts
+	for _, src := range s.sources {
+		for state, n := range src.counts {
+			counted[state] += n
+		}
+	}
+	for state, n := range counted {
+		if n < 0 || n > s.counts[state] {
+			return fmt.Errorf("state %d is counted %d times by sources, %d times by the shard", state, n, s.counts[state])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package memstore
+
+// OrderedSet is the ordered set for its own test.
+type OrderedSet struct{ set openSet[int] }
+
+// Insert adds a member.
+func (s *OrderedSet) Insert(score int64, member string, value int) {
+	s.set.insert(score, member, value)
+}
+
+// Remove takes a member out.
+func (s *OrderedSet) Remove(score int64, member string) { s.set.remove(score, member) }
+
+// Len is the number of members.
+func (s *OrderedSet) Len() int { return s.set.len() }
+
+// First gives the first member; ok is false when the set is empty.
+func (s *OrderedSet) First() (score int64, member string, ok bool) {
+	e, ok := s.set.first()
+	return e.score, e.member, ok
+}
+
+// FirstFrom gives the first member at or after score.
+func (s *OrderedSet) FirstFrom(score int64) (found int64, member string, ok bool) {
+	e, ok := s.set.firstFrom(score)
+	return e.score, e.member, ok
+}
+
+// Last gives the last member.
+func (s *OrderedSet) Last() (score int64, member string, ok bool) {
+	e, ok := s.set.last()
+	return e.score, e.member, ok
+}
+
+// Oldest gives the member that waits longest over all bands.
+func (s *OrderedSet) Oldest() (score int64, member string, ok bool) {
+	e, ok := s.set.oldest()
+	return e.score, e.member, ok
+}
+
+// InBand counts the members of a score's band.
+func (s *OrderedSet) InBand(score int64) int { return s.set.inBand(score) }
+
+// Members lists all members in order.
+func (s *OrderedSet) Members() []string {
+	var members []string
+	s.set.from(0, "", func(e entry[int]) bool {
+		members = append(members, e.member)
+		return true
+	})
+	return members
+}
+
+// BandScore is the score of a band and since.
+func BandScore(band, since int64) int64 { return band<<bandShift + since }
+
+// Kept is how many records, locks, grants, queues and holders all shards
+// keep.
+func (s *Store) Kept() (records, locks, grants, queues, holders int) {
+	for _, sh := range s.shards {
+		sh.begin()
+		records += len(sh.records)
+		locks += len(sh.locks)
+		grants += len(sh.grants)
+		queues += len(sh.queues)
+		holders += len(sh.holders)
+		sh.end()
+	}
+	return records, locks, grants, queues, holders
+}
