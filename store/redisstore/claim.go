@@ -1,0 +1,229 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// pollMemory is how long a store of several shards notes that a client token was
+// seen: the longest wait of a fetch, the longest lease, and the memory of its
+// grant.
+const pollMemory = time.Minute + dispatch.MaxLeaseDuration + dispatch.GrantMemory
+
+// holderArg is the part of a lease's digest that says who holds it.
+func holderArg(p *dispatch.Poll) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], dispatch.HolderDigest(p.Collector, p.ClientToken))
+	return string(b[:])
+}
+
+// BeginPolls implements [dispatch.Claims].
+func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+	states := make([]dispatch.PollState, len(polls))
+	memory := int64(0)
+	if s.shards > 1 {
+		memory = pollMemory.Milliseconds()
+	}
+	homes, calls := s.byHome(len(polls), []any{memory}, func(i int) (string, []any) {
+		p := &polls[i]
+		return p.Collector, []any{p.Collector, p.Session, p.ClientToken, p.Call, holderArg(p)}
+	})
+	replies, err := s.runAll(ctx, "note polls", s.scripts.polls, calls)
+	if err != nil {
+		return nil, err
+	}
+	var repeated []int
+	for i, home := range homes {
+		r := readReply(replies[i])
+		now, answers := instant(r.integer()), r.array()
+		for _, n := range home.items {
+			a := answers.array()
+			st := &states[n]
+			st.Replaced, st.NewSession, st.Used = a.integer() == 1, a.integer() == 1, a.integer() == 1
+			replay := a.list()
+			answers.join(a)
+			if st.Used && s.shards > 1 {
+				repeated = append(repeated, n)
+				st.Used = false
+				continue
+			}
+			if st.Replay, err = decodeGrants(replay, now); err != nil {
+				return nil, err
+			}
+		}
+		if r.join(answers); r.err != nil {
+			return nil, r.err
+		}
+	}
+	return states, s.replay(ctx, polls, states, repeated)
+}
+
+// replay looks in every shard for the grants of polls that were seen before.
+func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []dispatch.PollState, repeated []int) error {
+	if len(repeated) == 0 {
+		return nil
+	}
+	var args []any
+	for _, n := range repeated {
+		p := &polls[n]
+		args = append(args, p.Collector, p.ClientToken, holderArg(p), p.Call)
+	}
+	replies, err := s.runAll(ctx, "repeat grants", s.scripts.replay, s.everyShard(args...))
+	if err != nil {
+		return err
+	}
+	for _, v := range replies {
+		r := readReply(v)
+		now, answers := instant(r.integer()), r.array()
+		for _, n := range repeated {
+			held, ok := answers.any().([]any)
+			if !ok {
+				continue
+			}
+			grants, err := decodeGrants(held, now)
+			if err != nil {
+				return err
+			}
+			states[n].Used = true
+			states[n].Replay = append(states[n].Replay, grants...)
+		}
+		if r.join(answers); r.err != nil {
+			return r.err
+		}
+	}
+	return nil
+}
+
+// byHome groups n things by the home shard of their collector: a page a shard,
+// and a call with the arguments of all of them.
+func (s *Store) byHome(n int, first []any, of func(int) (collector string, args []any)) ([]page, []call) {
+	var pages []page
+	var calls []call
+	at := make(map[int]int, 1)
+	for i := range n {
+		collector, args := of(i)
+		shard := s.shardOfName(collector)
+		k, ok := at[shard]
+		if !ok || len(pages[k].items) >= maxPolls {
+			k = len(pages)
+			at[shard] = k
+			pages = append(pages, page{shard: shard})
+			calls = append(calls, call{shard: shard, args: append([]any(nil), first...)})
+		}
+		pages[k].items = append(pages[k].items, i)
+		calls[k].args = append(calls[k].args, args...)
+	}
+	return pages, calls
+}
+
+// maxPolls bounds the polls and beats of one script.
+const maxPolls = 200
+
+// Claim implements [dispatch.Claims]. It runs under its own deadline: once it is
+// on its way, its caller's going away must not leave open what it granted.
+func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	var none dispatch.ClaimReply
+	if err := errors.Join(ctx.Err(), s.checkShard(shard)); err != nil {
+		return none, wrap(ctx, "claim tasks", err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	args := []any{pool, len(wants)}
+	for i := range wants {
+		args = appendWant(args, &wants[i])
+	}
+	v, err := s.run(ctx, "claim tasks", s.scripts.claim, call{shard: shard, args: args})
+	if err != nil {
+		return none, err
+	}
+	r := readReply(v)
+	out := dispatch.ClaimReply{
+		Now: instant(r.integer()), Next: instant(r.integer()), Wait: dispatch.WaitReason(r.integer()), More: r.integer() == 1,
+		Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)),
+	}
+	answers := r.array()
+	for i := range wants {
+		a := answers.array()
+		out.Used[i] = a.integer() == 1
+		if out.Grants[i], err = decodeGrants(a.list(), out.Now); err != nil {
+			return none, err
+		}
+		answers.join(a)
+	}
+	if r.join(answers); r.err != nil {
+		return none, r.err
+	}
+	return out, s.noteUsed(ctx, wants, out.Used)
+}
+
+// noteUsed notes at their home shards the client tokens that were granted
+// something, for a want that was never polled for, or waited long.
+func (s *Store) noteUsed(ctx context.Context, wants []dispatch.Want, used []bool) error {
+	if s.shards == 1 || !slices.Contains(used, true) {
+		return nil
+	}
+	_, err := read(ctx, "note client tokens", func() (struct{}, error) {
+		pipe := s.client.Pipeline()
+		for i := range wants {
+			if w := &wants[i]; used[i] {
+				pipe.Set(ctx, s.keys.shard(s.shardOfName(w.Collector)).Poll(w.Collector, w.ClientToken), "", pollMemory)
+			}
+		}
+		_, err := pipe.Exec(ctx)
+		return struct{}{}, err
+	})
+	return err
+}
+
+func appendWant(args []any, w *dispatch.Want) []any {
+	args = append(args, w.Collector, w.Session, w.ClientToken, w.Call, holderArg(&w.Poll),
+		max(w.Max, 1), max(w.MaxBytes, 0), span(w.Lease))
+	args = append(args, len(w.SourceUIDs))
+	for _, uid := range w.SourceUIDs {
+		args = append(args, uid)
+	}
+	args = append(args, len(w.Queues))
+	for _, queue := range w.Queues {
+		args = append(args, queue)
+	}
+	return args
+}
+
+// decodeGrants reads granted tasks. Of a replay, what is left of a lease is not
+// below 0.
+func decodeGrants(values []any, now time.Time) ([]dispatch.Grant, error) {
+	var grants []dispatch.Grant
+	for _, v := range values {
+		f, err := decodeTask(v, now)
+		if err != nil {
+			return nil, err
+		}
+		if f == nil || f.task.Lease == nil {
+			continue
+		}
+		grants = append(grants, dispatch.Grant{
+			Task: f.task, Token: f.task.Lease.Token, SourceVersion: f.sourceVersion,
+			Remaining: max(f.task.Lease.Deadline.Sub(now), 0),
+		})
+	}
+	return grants, nil
+}
+
+// GiveBack implements [dispatch.Claims].
+func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken, by string) (int, error) {
+	if err := s.checkShard(shard); err != nil {
+		return 0, err
+	}
+	holder := holderArg(&dispatch.Poll{Collector: collector, ClientToken: clientToken})
+	v, err := s.run(ctx, "give tasks back", s.scripts.giveback, call{shard: shard, args: []any{collector, clientToken, holder, by}})
+	if err != nil {
+		return 0, err
+	}
+	r := readReply([]any{v})
+	return int(r.integer()), r.err
+}

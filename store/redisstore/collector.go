@@ -1,0 +1,175 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Beats implements [dispatch.Collectors].
+func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+	encoded := make([]string, len(beats))
+	for i := range beats {
+		b, err := json.Marshal(&beats[i])
+		if err != nil {
+			return nil, fmt.Errorf("%w: beat of collector %.200q cannot be encoded: %w", dispatch.ErrInvalid, beats[i].ID, err)
+		}
+		encoded[i] = string(b)
+	}
+	homes, calls := s.byHome(len(beats), nil, func(i int) (string, []any) {
+		return beats[i].ID, []any{beats[i].ID, beats[i].Session, encoded[i]}
+	})
+	replies, err := s.runAll(ctx, "record beats", s.scripts.beats, calls)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]dispatch.PollState, len(beats))
+	for i, home := range homes {
+		r := readReply(replies[i])
+		for _, n := range home.items {
+			states[n].Replaced, states[n].NewSession = r.integer() == 1, r.integer() == 1
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	return states, nil
+}
+
+// ListCollectors implements [dispatch.Collectors].
+func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	var records []*dispatch.CollectorRecord
+	for shard := range s.shards {
+		found, err := s.collectorsOf(ctx, shard, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, found...)
+	}
+	slices.SortFunc(records, func(a, b *dispatch.CollectorRecord) int { return cmp.Compare(a.Info.ID, b.Info.ID) })
+	records = records[:min(len(records), max(limit, 0))]
+	return records, s.countHeld(ctx, records)
+}
+
+// collectorsOf lists at most limit collectors of a home shard.
+func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	var records []*dispatch.CollectorRecord
+	for len(records) < limit {
+		args := []any{after, min(limit-len(records), maxReads)}
+		v, err := s.run(ctx, "list collectors", s.scripts.collectors, call{shard: shard, args: args})
+		if err != nil {
+			return nil, err
+		}
+		r := readReply(v)
+		r.integer() // now
+		after = r.text()
+		all := r.array()
+		for all.more() {
+			one := all.array()
+			record, err := readCollector(one)
+			if err != nil {
+				return nil, err
+			}
+			all.join(one)
+			records = append(records, record)
+		}
+		if r.join(all); r.err != nil {
+			return nil, r.err
+		}
+		if after == "" {
+			break
+		}
+	}
+	return records, nil
+}
+
+func readCollector(r *reply) (*dispatch.CollectorRecord, error) {
+	c := &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: r.text(), Session: r.text()}}
+	c.First, c.Seen = instant(r.integer()), instant(r.integer())
+	if encoded := r.text(); encoded != "" {
+		if err := json.Unmarshal([]byte(encoded), &c.Info); err != nil {
+			return nil, fmt.Errorf("decode collector %s: %w", c.Info.ID, err)
+		}
+	}
+	return c, r.err
+}
+
+// countHeld fills in how many leases all shards have for the collectors.
+func (s *Store) countHeld(ctx context.Context, records []*dispatch.CollectorRecord) error {
+	if len(records) == 0 {
+		return nil
+	}
+	counts, err := read(ctx, "count held leases", func() ([]*redis.IntCmd, error) {
+		pipe := s.client.Pipeline()
+		var cmds []*redis.IntCmd
+		for shard := range s.shards {
+			for _, c := range records {
+				cmds = append(cmds, pipe.HLen(ctx, s.keys.shard(shard).Held(c.Info.ID)))
+			}
+		}
+		_, err := pipe.Exec(ctx)
+		return cmds, err
+	})
+	if err != nil {
+		return err
+	}
+	for i, cmd := range counts {
+		records[i%len(records)].Held += cmd.Val()
+	}
+	return nil
+}
+
+// Forget implements [dispatch.Collectors].
+func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
+	forgotten := 0
+	for shard := range s.shards {
+		left := min(limit-forgotten, maxReads)
+		if left <= 0 {
+			break
+		}
+		v, err := s.run(ctx, "forget collectors", s.scripts.forget, call{shard: shard, args: []any{millis(before), left}})
+		if err != nil {
+			return forgotten, err
+		}
+		r := readReply([]any{v})
+		forgotten += int(r.integer())
+		if r.err != nil {
+			return forgotten, r.err
+		}
+	}
+	return forgotten, nil
+}
+
+// Campaign implements [dispatch.Cluster].
+func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
+	if span(ttl) == 0 {
+		return false, fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
+	}
+	v, err := s.run(ctx, "campaign", s.scripts.duty, call{args: []any{duty, holder, span(ttl)}})
+	return v == int64(1), err
+}
+
+// Resign implements [dispatch.Cluster].
+func (s *Store) Resign(ctx context.Context, duty, holder string) error {
+	_, err := s.run(ctx, "resign", s.scripts.duty, call{args: []any{duty, holder, 0}})
+	return err
+}
+
+// Leader implements [dispatch.Cluster].
+func (s *Store) Leader(ctx context.Context, duty string) (string, error) {
+	return read(ctx, "read leader", func() (string, error) {
+		leader, err := s.client.Get(ctx, s.keys.shard(0).Duty(duty)).Result()
+		if errors.Is(err, redis.Nil) {
+			return "", nil
+		}
+		return leader, err
+	})
+}

@@ -1,0 +1,149 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+const (
+	// listenFor is how long a subscription may be silent before it is asked
+	// whether it still lives.
+	listenFor = 5 * time.Second
+	// rejoinDelay is waited after a break before the subscription is renewed.
+	rejoinDelay = 100 * time.Millisecond
+)
+
+// Publish implements [dispatch.Cluster].
+func (s *Store) Publish(ctx context.Context, hint dispatch.Hint) error {
+	text, err := encodeHint(&hint)
+	if err != nil {
+		return err
+	}
+	_, err = read(ctx, "publish hint", func() (int64, error) { return s.client.Publish(ctx, s.keys.Hints(), text).Result() })
+	return err
+}
+
+// Subscribe implements [dispatch.Cluster].
+func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) error {
+	sub := s.client.Subscribe(ctx, s.keys.Hints())
+	// Reading does not end with its context, but with the subscription.
+	closed := make(chan struct{})
+	end := func() {
+		defer close(closed)
+		if err := sub.Close(); err != nil {
+			s.log.Warn("close the subscription to hints", zap.Error(err))
+		}
+	}
+	stop := context.AfterFunc(ctx, end)
+	defer func() {
+		if stop() {
+			end()
+		}
+		<-closed
+	}()
+	joined, silent := false, 0
+	for {
+		m, err := sub.ReceiveTimeout(ctx, listenFor)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // ending with ctx is no error
+		}
+		switch m := m.(type) {
+		case *redis.Subscription:
+			// Also after a reconnect, and then hints may have been lost.
+			joined, silent = true, 0
+			deliver(dispatch.Hint{Kind: dispatch.HintResync})
+		case *redis.Message:
+			silent = 0
+			deliverAll(m.Payload, deliver)
+		case *redis.Pong:
+			silent = 0
+		}
+		if err == nil {
+			continue
+		}
+		if !joined {
+			return wrap(ctx, "subscribe to hints", err)
+		}
+		if isTimeout(err) && silent == 0 && sub.Ping(ctx) == nil {
+			silent++
+			continue
+		}
+		if !s.rejoin(ctx, sub, err) {
+			return nil
+		}
+		silent = 0
+	}
+}
+
+// rejoin subscribes anew on another connection until it works; false when ctx
+// has ended.
+func (s *Store) rejoin(ctx context.Context, sub *redis.PubSub, cause error) bool {
+	for cause != nil {
+		if !sleep(ctx, rejoinDelay) {
+			return false
+		}
+		// It closes a connection that is broken and dials.
+		cause = sub.Subscribe(ctx, s.keys.Hints())
+	}
+	return true
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// encodeHint writes a hint as scripts write theirs: words in a line.
+func encodeHint(h *dispatch.Hint) (string, error) {
+	switch h.Kind {
+	case dispatch.HintReady:
+		return fmt.Sprintf("ready %d %s %d", h.Shard, h.Pool, span(h.In)), nil
+	case dispatch.HintSource:
+		return "source " + h.ID, nil
+	case dispatch.HintRules:
+		return "rules", nil
+	case dispatch.HintSession:
+		return "session " + h.ID + " " + h.Session, nil
+	case dispatch.HintResync:
+		return "resync", nil
+	}
+	return "", fmt.Errorf("%w: hint of kind %d", dispatch.ErrInvalid, h.Kind)
+}
+
+// deliverAll delivers the hints of a message, one a line. What it does not
+// understand comes from a newer version: then everything is looked at.
+func deliverAll(message string, deliver func(dispatch.Hint)) {
+	for line := range strings.SplitSeq(message, "\n") {
+		h, ok := decodeHint(strings.Split(line, " "))
+		if !ok {
+			h = dispatch.Hint{Kind: dispatch.HintResync}
+		}
+		deliver(h)
+	}
+}
+
+func decodeHint(words []string) (h dispatch.Hint, ok bool) {
+	switch {
+	case words[0] == "ready" && len(words) == 4:
+		shard, err1 := strconv.Atoi(words[1])
+		in, err2 := strconv.ParseInt(words[3], 10, 64)
+		h = dispatch.Hint{Kind: dispatch.HintReady, Shard: shard, Pool: words[2], In: time.Duration(in) * time.Millisecond}
+		return h, err1 == nil && err2 == nil
+	case words[0] == "source" && len(words) == 2:
+		return dispatch.Hint{Kind: dispatch.HintSource, ID: words[1]}, true
+	case words[0] == "rules":
+		return dispatch.Hint{Kind: dispatch.HintRules}, true
+	case words[0] == "session" && len(words) == 3:
+		return dispatch.Hint{Kind: dispatch.HintSession, ID: words[1], Session: words[2]}, true
+	}
+	return h, false
+}

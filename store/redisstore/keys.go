@@ -1,0 +1,164 @@
+package redisstore
+
+import (
+	"strconv"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// keys names every key of one Waggle in Redis. The scripts build the same names
+// (lua/prelude/keys.lua).
+type keys struct{ prefix string }
+
+// Meta is a HASH: "shards" and "format", both fixed when the store is first
+// used. It belongs to no shard.
+func (k keys) Meta() string { return k.prefix + ":meta" }
+
+// Hints is the channel on which scripts tell what can be granted sooner.
+func (k keys) Hints() string { return k.prefix + ":hints" }
+
+// shard begins all keys of a shard: one hash tag, so one node of a Cluster.
+func (k keys) shard(n int) shardKeys {
+	return shardKeys(k.prefix + ":{" + strconv.Itoa(n) + "}:")
+}
+
+// shardKeys names the keys of one shard.
+type shardKeys string
+
+func (p shardKeys) key(name string) string { return string(p) + name }
+
+// Shard is a HASH: last "fence" and "lane" number, version of the "rules", when
+// leases were last "swept" and until when the "grace" after an outage lasts,
+// counts by state and of events, and "picks:<pool>". It is KEYS[1] of every
+// script.
+func (p shardKeys) Shard() string { return p.key("shard") }
+
+// Task is a STRING: the record of a task (record.go).
+func (p shardKeys) Task(id dispatch.TaskID) string { return p.key("t:" + string(id)) }
+
+// Details is a HASH made when first needed: "c" cursor, "m" memo, "e" last error.
+func (p shardKeys) Details(id dispatch.TaskID) string { return p.key("d:" + string(id)) }
+
+// History is a LIST made when first needed: the last attempts, oldest first.
+func (p shardKeys) History(id dispatch.TaskID) string { return p.key("h:" + string(id)) }
+
+// Lock is a STRING with a TTL: the lease token of who holds the task.
+func (p shardKeys) Lock(id dispatch.TaskID) string { return p.key("lock:" + string(id)) }
+
+// Grant is a STRING with a TTL: what a client token was granted.
+func (p shardKeys) Grant(collector, clientToken string) string {
+	return p.key("grant:" + collector + "/" + clientToken)
+}
+
+// Poll is a STRING with a TTL in the collector's home shard: the client token
+// was seen. Only a store of several shards has it.
+func (p shardKeys) Poll(collector, clientToken string) string {
+	return p.key("poll:" + collector + "/" + clientToken)
+}
+
+// Held is a HASH: the tasks that a collector holds, each with the session.
+func (p shardKeys) Held(collector string) string { return p.key("held:" + collector) }
+
+// Keep is a STRING with a TTL: the only session of the collector that is granted
+// anything.
+func (p shardKeys) Keep(collector string) string { return p.key("keep:" + collector) }
+
+// Leases is a ZSET of "<task id>:<lane>" by deadline.
+func (p shardKeys) Leases() string { return p.key("leases") }
+
+// SourceGate is a HASH: the "gate" of a source (packed), counts of its tasks,
+// "out" (one-shot tasks waiting or leased), "limited", "row" (failures in a row),
+// "success" and "failure" (when last).
+func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }
+
+// SourceLanes is a ZSET of the queues in which a source has a lane, by the number
+// of the lane.
+func (p shardKeys) SourceLanes(uid string) string { return p.key("lanes:" + uid) }
+
+// Lane is a HASH: "uid", "queue", "slot", and the "pool" in whose sets it stands.
+func (p shardKeys) Lane(n int64) string { return p.key("lane:" + strconv.FormatInt(n, 10)) }
+
+// LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is
+// ready, later, leased, dead or canceled.
+func (p shardKeys) LaneSet(set laneSet, n int64) string { return p.key(set.name(n)) }
+
+// laneSet is one of the sets of a lane.
+type laneSet string
+
+const (
+	laneReady    laneSet = "lr"
+	laneLater    laneSet = "ll"
+	laneLeased   laneSet = "lx"
+	laneDead     laneSet = "ld"
+	laneCanceled laneSet = "lc"
+)
+
+func (s laneSet) name(n int64) string { return string(s) + ":" + strconv.FormatInt(n, 10) }
+
+// Queue is a HASH: "next" grant, automatic "block" until and its "step",
+// "operator" block until and its "gate" (JSON), leases in "flight", tasks
+// "waiting", "pools", and "picks:<pool>".
+func (p shardKeys) Queue(name string) string { return p.key("queue:" + name) }
+
+// QueueLanes is a ZSET of the lanes of a queue by number.
+func (p shardKeys) QueueLanes(name string) string { return p.key("ql:" + name) }
+
+// QueueOpen and QueueWait are ZSETs of lanes, PoolOpen and PoolWait of queues:
+// see dispatch/scheduling.md.
+func (p shardKeys) QueueOpen(pool, name string) string { return p.key("qo:" + pool + ":" + name) }
+
+// QueueWait is the ZSET of lanes that cannot be picked now.
+func (p shardKeys) QueueWait(pool, name string) string { return p.key("qw:" + pool + ":" + name) }
+
+// PoolOpen is the ZSET of queues that can be granted from.
+func (p shardKeys) PoolOpen(pool string) string { return p.key("po:" + pool) }
+
+// PoolWait is the ZSET of queues that cannot be granted from now.
+func (p shardKeys) PoolWait(pool string) string { return p.key("pw:" + pool) }
+
+// Pools is a SET of the pools that ever had a queue.
+func (p shardKeys) Pools() string { return p.key("pools") }
+
+// Queues is a ZSET, all scores 0, of the queues that exist by reversed labels:
+// the names that end alike stand together.
+func (p shardKeys) Queues() string { return p.key("queues") }
+
+// Idle is a ZSET of the queues that only a delay or block keeps, by its end.
+func (p shardKeys) Idle() string { return p.key("idle") }
+
+// Forget is a ZSET of the lane sets with settled tasks, by when the first of
+// them is forgotten.
+func (p shardKeys) Forget() string { return p.key("forget") }
+
+// Settings is a HASH: the settings of queues by the name they are filed under.
+func (p shardKeys) Settings() string { return p.key("settings") }
+
+// Rules is a HASH in shard 0: the queue rules by pattern.
+func (p shardKeys) Rules() string { return p.key("rules") }
+
+// Source is a STRING in the home shard of the id: the source (JSON).
+func (p shardKeys) Source(id string) string { return p.key("source:" + id) }
+
+// Sources is a ZSET, all scores 0, of the source ids of this home shard.
+func (p shardKeys) Sources() string { return p.key("sources") }
+
+// Pending is a ZSET, all scores 0, of the sources with a version that is not
+// applied everywhere.
+func (p shardKeys) Pending() string { return p.key("pending") }
+
+// Collector is a HASH in the home shard of the id: "session", "first", "seen",
+// "info" (JSON).
+func (p shardKeys) Collector(id string) string { return p.key("coll:" + id) }
+
+// Replaced is a ZSET of a collector's replaced sessions by when.
+func (p shardKeys) Replaced(id string) string { return p.key("old:" + id) }
+
+// Collectors is a ZSET, all scores 0, of the collector ids of this home shard.
+func (p shardKeys) Collectors() string { return p.key("colls") }
+
+// Seen is a ZSET of the collector ids of this home shard by when they were last
+// seen.
+func (p shardKeys) Seen() string { return p.key("seen") }
+
+// Duty is a STRING with a TTL in shard 0: who leads a duty.
+func (p shardKeys) Duty(duty string) string { return p.key("duty:" + duty) }

@@ -1,0 +1,190 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// The answers of lua/renew.lua. From lostByResult on, the result of the lease
+// that settled is added.
+const lostByResult = 100
+
+var lostReasons = [...]dispatch.LostReason{
+	dispatch.LostNone, dispatch.LostUnknownTask, dispatch.LostNotLeased, dispatch.LostTaken,
+	dispatch.LostMaxHold, dispatch.LostLockDeleted,
+}
+
+// digestArg is a lease's digest as records keep it; 16 zeros for none.
+func digestArg(d dispatch.LeaseDigest) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], d.Fence)
+	binary.BigEndian.PutUint64(b[8:], d.Holder)
+	return string(b[:])
+}
+
+// optionalArg passes bytes that may be missing.
+func optionalArg(b []byte, given bool) string {
+	if !given {
+		return "-"
+	}
+	return "=" + string(b)
+}
+
+// Renew implements [dispatch.Leases].
+func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
+	results := make([]dispatch.RenewResult, len(renewals))
+	for i := range results {
+		results[i].Lost = dispatch.LostUnknownTask
+	}
+	pages := s.pages(len(renewals), dispatch.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
+	calls := make([]call, len(pages))
+	for i, p := range pages {
+		args := make([]any, 0, 4*len(p.items))
+		for _, n := range p.items {
+			r := &renewals[n]
+			args = append(args, string(r.ID), r.Token.String(), digestArg(r.Token.Digest()), optionalArg(r.Cursor, r.Cursor != nil))
+		}
+		calls[i] = call{shard: p.shard, args: args}
+	}
+	replies, err := s.runAll(ctx, "renew leases", s.scripts.renew, calls)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range pages {
+		r := readReply(replies[i])
+		for _, n := range p.items {
+			results[n] = readRenewal(r)
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	return results, nil
+}
+
+func readRenewal(r *reply) dispatch.RenewResult {
+	lost, remaining, cancel, duration := r.integer(), r.integer(), r.integer(), r.integer()
+	switch {
+	case lost >= lostByResult:
+		return dispatch.RenewResult{Lost: dispatch.LostBy(dispatch.Result(lost - lostByResult))}
+	case lost >= int64(len(lostReasons)) || lost < 0:
+		r.fail("a reason", lost)
+		return dispatch.RenewResult{Lost: dispatch.LostNotLeased}
+	case lost > 0:
+		return dispatch.RenewResult{Lost: lostReasons[lost]}
+	}
+	return dispatch.RenewResult{
+		Remaining: time.Duration(remaining) * time.Millisecond,
+		Duration:  time.Duration(duration) * time.Millisecond,
+		Cancel:    dispatch.CancelReason(cancel),
+	}
+}
+
+// Apply implements [dispatch.Leases].
+func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	results := make([]dispatch.ApplyResult, len(transitions))
+	for i := range results {
+		results[i].Code = dispatch.ApplyNotFound
+	}
+	pages := s.pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return transitions[i].ID })
+	calls := make([]call, len(pages))
+	for i, p := range pages {
+		args := make([]any, 0, 6*len(p.items))
+		for _, n := range p.items {
+			packed, err := transitionArgs(&transitions[n])
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, packed...)
+		}
+		calls[i] = call{shard: p.shard, args: args}
+	}
+	replies, err := s.runAll(ctx, "apply transitions", s.scripts.apply, calls)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range pages {
+		r := readReply(replies[i])
+		for _, n := range p.items {
+			results[n] = dispatch.ApplyResult{
+				Code: dispatch.ApplyCode(r.integer()), Prior: dispatch.Result(r.integer()),
+				State: dispatch.State(r.integer()), Due: instant(r.integer()),
+			}
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	return results, nil
+}
+
+// Expired implements [dispatch.Leases].
+func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
+	var sweep dispatch.Sweep
+	if err := s.checkShard(shard); err != nil {
+		return sweep, err
+	}
+	v, err := s.run(ctx, "sweep leases", s.scripts.expired, call{shard: shard, args: []any{min(max(limit, 0), dispatch.MaxExpired)}})
+	if err != nil {
+		return sweep, err
+	}
+	r := readReply(v)
+	sweep.Now, sweep.Next, sweep.Grace = instant(r.integer()), instant(r.integer()), r.integer() == 1
+	tasks := r.list()
+	if r.err != nil {
+		return sweep, r.err
+	}
+	if len(tasks) > 0 {
+		sweep.Expired, err = decodeTasks(tasks, sweep.Now)
+	}
+	return sweep, err
+}
+
+// EndSession implements [dispatch.Leases].
+func (s *Store) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
+	if err := s.checkShard(shard); err != nil {
+		return nil, err
+	}
+	args := []any{collector, keep, max(limit, 0), s.shardOfName(collector) == shard}
+	v, err := s.run(ctx, "end session", s.scripts.session, call{shard: shard, args: args})
+	if err != nil {
+		return nil, err
+	}
+	r := readReply(v)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return decodeTasks(r.values, time.Time{})
+}
+
+// RequestCancel implements [dispatch.Leases].
+func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason) error {
+	pages := s.pages(len(ids), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] })
+	calls := make([]call, len(pages))
+	for i, p := range pages {
+		args := []any{int(reason)}
+		for _, n := range p.items {
+			args = append(args, string(ids[n]))
+		}
+		calls[i] = call{shard: p.shard, args: args}
+	}
+	_, err := s.runAll(ctx, "request cancel", s.scripts.cancel, calls)
+	return err
+}
+
+// readIDs reads task ids that a script gave back.
+func readIDs(values []any) ([]dispatch.TaskID, error) {
+	var ids []dispatch.TaskID
+	for _, v := range values {
+		id, ok := v.(string)
+		if !ok {
+			return nil, fmt.Errorf("unexpected reply of a script: %T is not a task id", v)
+		}
+		ids = append(ids, dispatch.TaskID(id))
+	}
+	return ids, nil
+}

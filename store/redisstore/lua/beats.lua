@@ -1,0 +1,15 @@
+-- Records what collectors tell of themselves (dispatch.Collectors.Beats).
+--
+-- KEYS[1]  the shard key
+-- ARGV     per beat: collector, session, info (JSON)
+-- Returns  flat, per beat: replaced, new session
+-- Cost     O(log n) a beat
+--
+-- uses: base drain collector
+local out = {}
+for i = 1, #ARGV, 3 do
+  local replaced, fresh = see(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+  out[#out + 1] = replaced
+  out[#out + 1] = fresh
+end
+return out

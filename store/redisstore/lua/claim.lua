@@ -1,0 +1,100 @@
+-- Grants tasks of a pool to wants (dispatch.Claims); the order is that of
+-- dispatch/scheduling.md.
+--
+-- KEYS[1]  the shard key
+-- ARGV     pool, wants; per want: collector, session, client token, call, the
+--          holder's digest (8 bytes), max, max bytes (0 = no limit), lease in
+--          ms (0 = the source's), number of sources and those, number of
+--          queues and those
+-- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
+-- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
+--
+-- uses: base drain keys record counts settings lane queue task grant pick turn finish
+local pool, at = ARGV[1], 3
+local CLAIM = new_claim(pool)
+
+local function list(i)
+  local values = {}
+  for k = 1, tonumber(ARGV[i]) do values[k] = ARGV[i + k] end
+  return values, i + 1 + #values
+end
+
+local function read_want(i)
+  local w = {
+    collector = ARGV[i], session = ARGV[i + 1], token = ARGV[i + 2], call = ARGV[i + 3], holder = ARGV[i + 4],
+    max = tonumber(ARGV[i + 5]), max_bytes = tonumber(ARGV[i + 6]), lease = tonumber(ARGV[i + 7]),
+    tasks = {}, ids = {}, fences = {}, queues = {}, bytes = 0, deadline = 0,
+  }
+  w.sources, i = list(i + 8)
+  w.queue_names, i = list(i)
+  return w, i
+end
+
+local function bound() return CLAIM.looks >= 300 or CLAIM.granted >= 100 end
+
+-- The queues that a want narrows to, ascending, at most 300: those it names, or
+-- those in which its sources have lanes.
+local function named(w)
+  local names, seen, sorted = w.queue_names, {}, {}
+  if #names == 0 then
+    for _, uid in ipairs(w.sources) do
+      for _, name in ipairs(call('ZRANGE', lanes_key(uid), 0, -1)) do names[#names + 1] = name end
+    end
+  end
+  for _, name in ipairs(names) do
+    if not seen[name] then
+      seen[name] = true
+      sorted[#sorted + 1] = name
+    end
+  end
+  table.sort(sorted)
+  return sorted
+end
+
+local function serve_named(w)
+  local names = named(w)
+  for i = 1, min(#names, 300) do
+    local q = get_queue(names[i])
+    while not w.ended and #w.tasks < w.max do
+      if bound() then
+        CLAIM.left = true
+        return
+      end
+      if not q.pools[pool] or take_turn(CLAIM, w, q) == 0 then break end
+    end
+  end
+end
+
+local function serve(w)
+  while not w.ended and #w.tasks < w.max do
+    if bound() then
+      CLAIM.stopped = true
+      return
+    end
+    if call('ZCARD', CLAIM.open) == 0 then return end
+    local name = pick(CLAIM.open, CLAIM.next_pick)
+    take_turn(CLAIM, w, get_queue(name))
+  end
+end
+
+promote_pool(CLAIM)
+local replies = {}
+for i = 1, tonumber(ARGV[2]) do
+  local w
+  w, at = read_want(at)
+  local replay = replay_grant(w.collector, w.token, w.holder, w.call)
+  if replay then
+    replies[i] = { 1, replay }
+  else
+    local keep = call('GET', keep_key(w.collector))
+    if not keep or keep == w.session then
+      if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
+    end
+    if #w.ids > 0 then note_grant(w) end
+    replies[i] = { #w.ids > 0 and 1 or 0, w.tasks }
+  end
+end
+finish_claim(CLAIM)
+finish(false)
+local next_at, wait, more = outlook(CLAIM)
+return { now, next_at, wait, more, replies }

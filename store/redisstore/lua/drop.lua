@@ -1,0 +1,75 @@
+-- Ends tasks of a deleted source in some of its lanes (dispatch.Sources.DropTasks).
+--
+-- KEYS[1]  the shard key
+-- ARGV     uid, the number of the last lane that is done, limit
+-- Returns  ended, the number of the last lane that is done, whether lanes are
+--          left, and the leased tasks that were met
+-- Cost     O(log n) a task; at most 100 tasks and 50 lanes
+--
+-- uses: base drain keys record counts settings lane queue task finish
+local CANCELED_MEMORY, SOURCE_DELETED = 86400000, 2
+local uid, last, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local ended, leased = 0, {}
+
+local function cancel(l, suffix, was_settled)
+  local id = id_of(l, suffix)
+  local r = read_record(call('GET', task_key(id)))
+  if not r then
+    if was_settled then
+      if call('ZREM', dead_key(l.n), suffix) == 1 then count(uid, 'dead', -1) end
+      if call('ZREM', canceled_key(l.n), suffix) == 1 then count(uid, 'canceled', -1) end
+    else
+      leave_waiting(l, id)
+    end
+    return
+  end
+  local state = r.state
+  local before = { state = state, details = r.details, history = r.history }
+  r.state, r.cancel, r.again, r.revision = CANCELED, 0, false, r.revision + 1
+  if not was_settled then r.settled_at = now end
+  write_record(id, r)
+  if was_settled then
+    leave_settled(l, id, before)
+  else
+    leave_waiting(l, id)
+    outstanding(l.uid, r, -1)
+  end
+  enter_settled(l, id, r, CANCELED_MEMORY)
+  ended = ended + 1
+end
+
+-- Ends what a set names; says whether all of it is done.
+local function end_all(l, set, from, was_settled)
+  if ended >= limit then return call('ZCOUNT', set, from, '+inf') == 0 end
+  local left = limit - ended
+  local found = call('ZRANGEBYSCORE', set, from, '+inf', 'LIMIT', 0, left)
+  for _, suffix in ipairs(found) do cancel(l, suffix, was_settled) end
+  return #found < left
+end
+
+local function meet_leased(l)
+  for _, suffix in ipairs(call('ZRANGE', leased_key(l.n), 0, -1)) do
+    if #leased >= limit then return end
+    local id = id_of(l, suffix)
+    local cancel_reason = call('GETRANGE', task_key(id), AT_CANCEL - 1, AT_CANCEL - 1)
+    if #cancel_reason == 1 and string.byte(cancel_reason) ~= SOURCE_DELETED then leased[#leased + 1] = id end
+  end
+end
+
+if not get_source(uid).known or not get_source(uid).deleted then return { 0, last, 0, {} } end
+local found = call('ZRANGEBYSCORE', lanes_key(uid), '(' .. decimal(last), '+inf', 'LIMIT', 0, 50, 'WITHSCORES')
+local all = true
+for i = 2, #found, 2 do
+  local l = get_lane(found[i])
+  local beyond = '(' .. decimal(now + CANCELED_MEMORY)
+  all = end_all(l, ready_key(l.n), '-inf', false) and end_all(l, later_key(l.n), '-inf', false)
+    and end_all(l, dead_key(l.n), '-inf', true) and end_all(l, canceled_key(l.n), beyond, true)
+  meet_leased(l)
+  if not all or #leased >= limit then
+    all = false
+    break
+  end
+  last = l.n
+end
+finish(true)
+return { ended, last, (not all or #found == 100) and 1 or 0, leased }

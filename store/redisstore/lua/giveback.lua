@@ -1,0 +1,33 @@
+-- Returns what is still held of a grant as if it had never been granted.
+--
+-- KEYS[1]  the shard key
+-- ARGV     collector, client token, the holder's digest (8 bytes), call
+-- Returns  how many tasks were given back
+-- Cost     O(log n) a task
+--
+-- uses: base drain keys record counts settings lane queue task grant finish
+local note = read_grant(ARGV[1], ARGV[2])
+if not note or note[1] ~= ARGV[4] then return 0 end
+local given = 0
+each_held(note, ARGV[3], function(id, r)
+  local l = get_lane(r.lane)
+  local q = get_queue(l.queue)
+  leave_leased(l, id, r)
+  end_lease(r)
+  r.state, r.revision = WAITING, r.revision + 1
+  r.attempt = max(r.attempt, 1) - 1
+  write_record(id, r)
+  enter_waiting(l, id, r)
+  q.in_flight = q.in_flight - 1
+  given = given + 1
+end)
+local moved = note[4]
+for i = 1, #moved, 3 do
+  local q = get_queue(moved[i])
+  if q.exists and q.next_grant == tonumber(moved[i + 2]) then
+    q.next_grant, q.dirty, q.touched = tonumber(moved[i + 1]), true, true
+  end
+end
+call('DEL', grant_key(ARGV[1], ARGV[2]))
+finish(true)
+return given

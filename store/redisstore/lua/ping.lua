@@ -1,0 +1,9 @@
+-- Says whether the shard can be written to, by a write that changes nothing.
+--
+-- KEYS[1]  the shard key
+-- ARGV     none
+-- Returns  the time in ms
+-- Cost     O(1)
+--
+-- uses: base drain
+return now

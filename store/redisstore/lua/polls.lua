@@ -1,0 +1,26 @@
+-- Notes polls at the collectors' home shard (dispatch.Claims.BeginPolls).
+--
+-- KEYS[1]  the shard key
+-- ARGV     how long a client token is noted in ms (0 = look at its grant here,
+--          for a store of one shard); per poll: collector, session, client
+--          token, call, the holder's digest
+-- Returns  now, and per poll: replaced, new session, used (or: noted before),
+--          tasks still held
+-- Cost     O(1) a poll, O(1) a task
+--
+-- uses: base drain keys record counts lane task grant collector
+local note_for, out = tonumber(ARGV[1]), {}
+for i = 2, #ARGV, 5 do
+  local collector, token = ARGV[i], ARGV[i + 2]
+  local replaced, fresh = see(collector, ARGV[i + 1], nil)
+  local used, held = 0, {}
+  if replaced == 0 and note_for == 0 then
+    local replay = replay_grant(collector, token, ARGV[i + 4], ARGV[i + 3])
+    if replay then used, held = 1, replay end
+  elseif replaced == 0 then
+    local key = P .. 'poll:' .. collector .. '/' .. token
+    if not call('SET', key, '', 'NX', 'PX', note_for) then used = 1 end
+  end
+  out[#out + 1] = { replaced, fresh, used, held }
+end
+return { now, out }

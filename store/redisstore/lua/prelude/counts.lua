@@ -1,0 +1,18 @@
+-- Counts by state and of events, collected while a script runs and written once
+-- at its end: per shard in the shard key, per source in its key.
+local totals, by_source = {}, {}
+
+local function tally(field, n) totals[field] = (totals[field] or 0) + n end
+
+local function tally_source(uid, field, n)
+  local counts = by_source[uid]
+  if not counts then counts = {}; by_source[uid] = counts end
+  counts[field] = (counts[field] or 0) + n
+end
+
+local function count(uid, field, n)
+  tally(field, n)
+  tally_source(uid, field, n)
+end
+
+local STATE_FIELD = { [1] = 'scheduled', [2] = 'ready', [3] = 'leased', [4] = 'done', [5] = 'dead', [6] = 'canceled' }

@@ -1,0 +1,40 @@
+-- What a client token was granted: a note of the ids and fences, of the call
+-- that last answered from it, and of what the grant did to its queues. It ends
+-- 10 minutes after the last of its leases.
+local GRANT_MEMORY = 600000
+
+local function note_grant(w)
+  local key = grant_key(w.collector, w.token)
+  call('SET', key, cmsgpack.pack({ w.call, w.ids, w.fences, w.queues }))
+  expire_at(key, w.deadline + GRANT_MEMORY)
+end
+
+-- Reads the note: the call, ids, fences, and queue, before, after, flat.
+local function read_grant(collector, token)
+  local packed = call('GET', grant_key(collector, token))
+  if not packed then return nil end
+  return cmsgpack.unpack(packed)
+end
+
+-- Calls each with the id, lane and record of what is still held of the grant.
+local function each_held(note, holder, each)
+  for i, id in ipairs(note[2]) do
+    local raw = call('GET', task_key(id))
+    local r = read_record(raw)
+    if r and r.state == LEASED and r.digest == digest_of(tonumber(note[3][i]), holder) then each(id, r, raw) end
+  end
+end
+
+-- Answers a repeated client token with what is still held, and notes that this
+-- call has answered; nil when the token has no grant here.
+local function replay_grant(collector, token, holder, by)
+  local note = read_grant(collector, token)
+  if not note then return nil end
+  if note[1] ~= by then
+    note[1] = by
+    call('SET', grant_key(collector, token), cmsgpack.pack(note), 'KEEPTTL')
+  end
+  local held = {}
+  each_held(note, holder, function(id, r, raw) held[#held + 1] = task_reply(id, raw, r, HANDED_OUT) end)
+  return held
+end

@@ -1,0 +1,28 @@
+-- The names of keys, as keys.go has them; what each holds is written there.
+local function task_key(id) return P .. 't:' .. id end
+local function details_key(id) return P .. 'd:' .. id end
+local function history_key(id) return P .. 'h:' .. id end
+local function lock_key(id) return P .. 'lock:' .. id end
+local function grant_key(collector, token) return P .. 'grant:' .. collector .. '/' .. token end
+local function held_key(collector) return P .. 'held:' .. collector end
+local function keep_key(collector) return P .. 'keep:' .. collector end
+local function source_key(uid) return P .. 'src:' .. uid end
+local function lanes_key(uid) return P .. 'lanes:' .. uid end
+local function lane_key(n) return P .. 'lane:' .. n end
+local function ready_key(n) return P .. 'lr:' .. n end
+local function later_key(n) return P .. 'll:' .. n end
+local function leased_key(n) return P .. 'lx:' .. n end
+local function dead_key(n) return P .. 'ld:' .. n end
+local function canceled_key(n) return P .. 'lc:' .. n end
+local function queue_key(name) return P .. 'queue:' .. name end
+local function queue_lanes_key(name) return P .. 'ql:' .. name end
+local function queue_open_key(pool, name) return P .. 'qo:' .. pool .. ':' .. name end
+local function queue_wait_key(pool, name) return P .. 'qw:' .. pool .. ':' .. name end
+local function pool_open_key(pool) return P .. 'po:' .. pool end
+local function pool_wait_key(pool) return P .. 'pw:' .. pool end
+local LEASES = P .. 'leases'
+local POOLS = P .. 'pools'
+local QUEUES = P .. 'queues'
+local IDLE = P .. 'idle'
+local FORGET = P .. 'forget'
+local SETTINGS = P .. 'settings'

@@ -1,0 +1,90 @@
+-- How a claim picks from an open set, and what it knows of its pool.
+
+-- The first; every eighth time, over the first members of all priority bands,
+-- the one that waits longest. next_pick counts the pick.
+local function pick(set, next_pick)
+  local head = call('ZRANGE', set, 0, 0, 'WITHSCORES')
+  if not head[1] then return nil end
+  local name, score = head[1], tonumber(head[2])
+  if next_pick() % 8 ~= 0 then return name, score end
+  local band = floor(score / BAND)
+  while true do
+    local m = call('ZRANGEBYSCORE', set, (band + 1) * BAND, '+inf', 'LIMIT', 0, 1, 'WITHSCORES')
+    if not m[1] then return name, score end
+    local other = tonumber(m[2])
+    band = floor(other / BAND)
+    if other % BAND < score % BAND then name, score = m[1], other end
+  end
+end
+
+-- How many members share the band of score.
+local function in_band(set, score)
+  local band = floor(score / BAND)
+  return call('ZCOUNT', set, band * BAND, (band + 1) * BAND - 1)
+end
+
+local function new_claim(pool)
+  local shard = call('HMGET', SHARD, 'fence', 'picks:' .. pool)
+  local claim = {
+    pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool),
+    looks = 0, granted = 0, misses = 0, fence = tonumber(shard[1] or '0'), picks = tonumber(shard[2] or '0'),
+    orphaned = 0, dropped = 0, leases = {}, held = {},
+  }
+  claim.next_pick = function()
+    claim.picks, claim.picked = claim.picks + 1, true
+    return claim.picks
+  end
+  return claim
+end
+
+-- Places the queues that can be granted from by now.
+local function promote_pool(claim)
+  local due = call('ZRANGEBYSCORE', claim.wait, '-inf', now, 'LIMIT', 0, 300)
+  for _, name in ipairs(due) do
+    claim.looks = claim.looks + 1
+    place_queue(get_queue(name), claim.pool, false)
+  end
+end
+
+-- Writes what the claim counted.
+local function finish_claim(claim)
+  if claim.picked then call('HSET', SHARD, 'picks:' .. claim.pool, claim.picks) end
+  if claim.granted > 0 then call('HSET', SHARD, 'fence', decimal(claim.fence)) end
+  tally('granted', claim.granted)
+  tally('orphaned', claim.orphaned)
+  tally('dropped', claim.dropped)
+  if #claim.leases > 0 then call('ZADD', LEASES, unpack(claim.leases)) end
+  for collector, fields in pairs(claim.held) do call('HSET', held_key(collector), unpack(fields)) end
+end
+
+-- Whether a queue of pool wait has something to grant behind its gates, or waits
+-- for a paused source.
+local function why(claim, name)
+  if call('ZCARD', queue_open_key(claim.pool, name)) > 0 then
+    local s = settings_of(get_queue(name))
+    return (s.paused or s.deny) and 3 or 2
+  end
+  if call('ZCOUNT', queue_wait_key(claim.pool, name), '+inf', '+inf') > 0 then return 3, true end
+  return 1
+end
+
+-- When the pool has something next, why it has nothing now, and whether a bound
+-- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 paused.
+local function outlook(claim)
+  local left = claim.left and 1 or 0
+  if call('ZCARD', claim.open) > 0 then return now, 0, claim.stopped and 1 or left end
+  local first = call('ZRANGE', claim.wait, 0, 0, 'WITHSCORES')
+  if not first[1] then return 0, 1, left end
+  local score = tonumber(first[2])
+  local more = claim.stopped and score <= now and 1 or left
+  local next_at = score < INF and score or 0
+  local wait, source_paused = why(claim, first[1])
+  if wait == 1 or source_paused then
+    local held = call('ZRANGEBYSCORE', claim.wait, '+inf', '+inf', 'LIMIT', 0, 1)
+    if held[1] and held[1] ~= first[1] then
+      local other, also_source = why(claim, held[1])
+      if other ~= 1 and not (source_paused and also_source) then wait = other end
+    end
+  end
+  return next_at, wait, more
+end

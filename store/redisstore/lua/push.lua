@@ -1,0 +1,18 @@
+-- Tells the shard of a source, and puts a page of its lanes where they now
+-- belong (dispatch.Sources.PushSource).
+--
+-- KEYS[1]  the shard key
+-- ARGV     page: the number of the last lane placed, 0 = none; limit; a gate
+-- Returns  the next page, 0 = the end
+-- Cost     O(log n) a lane; at most 100 lanes
+--
+-- uses: base drain keys record counts settings lane queue task gate finish
+local page, limit, gate = tonumber(ARGV[1]), tonumber(ARGV[2]), read_gate(3)
+local s = get_source(gate.uid)
+if s.known and s.version > gate.version then return 0 end
+take_gate(gate)
+local found = call('ZRANGEBYSCORE', lanes_key(gate.uid), '(' .. decimal(page), '+inf', 'LIMIT', 0, limit, 'WITHSCORES')
+for i = 2, #found, 2 do touch(get_lane(found[i])) end
+finish(true)
+if #found < 2 * limit then return 0 end
+return tonumber(found[#found])

@@ -1,0 +1,37 @@
+-- Reads queues, by name or by a range of their reversed names.
+--
+-- KEYS[1]  the shard key
+-- ARGV     'names' and names; or 'range', min and max (as of ZRANGEBYLEX), limit
+-- Returns  now, the last reversed name looked at ('' = the end), and per queue that
+--          exists: name, next grant, block, step, operator's block, its gate
+--          (JSON), in flight, waiting, pools, settings name, settings, and the
+--          patterns of the rules that pause and deny it
+-- Cost     O(log n) a queue
+--
+-- uses: base drain keys record counts settings lane queue
+local function settings_text(s)
+  return table.concat({ s.delay, s.in_flight, string.format('%.17g', s.factor), s.max_delay, s.max_block,
+    s.paused and 1 or 0, s.deny and 1 or 0 }, ' ')
+end
+
+local function describe(name)
+  local q = get_queue(name)
+  if not q.exists then return nil end
+  queue_gate(q)
+  local pools, s = {}, settings_of(q)
+  for pool in pairs(q.pools) do pools[#pools + 1] = pool end
+  table.sort(pools)
+  return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(q.operator)),
+    call('HGET', queue_key(name), 'gate') or '', q.in_flight, q.waiting, table.concat(pools, ','),
+    s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '' }
+end
+
+local out, last = {}, ''
+if ARGV[1] == 'names' then
+  for i = 2, #ARGV do out[#out + 1] = describe(ARGV[i]) end
+else
+  local found = call('ZRANGEBYLEX', QUEUES, ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])
+  for _, name in ipairs(found) do out[#out + 1] = describe(reversed(name)) end
+  if #found == tonumber(ARGV[4]) then last = found[#found] end
+end
+return { now, last, out }

@@ -1,0 +1,15 @@
+-- Reads tasks by id.
+--
+-- KEYS[1]  the shard key
+-- ARGV     whether with details (0, 1), ids
+-- Returns  now, and per id: a task (prelude/task.lua), or false
+-- Cost     O(1) a task
+--
+-- uses: base keys record counts lane task
+local out, with = {}, ARGV[1] == '1' and ALL_DETAILS or NO_DETAILS
+for i = 2, #ARGV do
+  local raw = call('GET', task_key(ARGV[i]))
+  local r = read_record(raw)
+  out[#out + 1] = r and task_reply(ARGV[i], raw, r, with) or false
+end
+return { now, out }

@@ -1,0 +1,133 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// attempts bounds how often one script is sent. Every script is idempotent
+	// by the tokens and keys of its arguments.
+	attempts = 6
+	// retryBudget is how long after the first attempt no further one begins.
+	retryBudget = 4 * time.Second
+	firstDelay  = 10 * time.Millisecond
+	longDelay   = 500 * time.Millisecond
+)
+
+// call is one run of a script on one shard.
+type call struct {
+	shard int
+	args  []any
+}
+
+// run runs a script on one shard, again where the error leaves open whether it
+// ran. The error is one of dispatch, with the operation.
+func (s *Store) run(ctx context.Context, op string, sc *script, c call) (any, error) {
+	reply, err := s.attempt(ctx, sc, c, nil)
+	return reply, wrap(ctx, op, err)
+}
+
+// runAll runs a script on several shards, or several times on one, in one
+// round trip, and gives the replies in order. It fails as a whole when one
+// fails.
+func (s *Store) runAll(ctx context.Context, op string, sc *script, calls []call) ([]any, error) {
+	replies := make([]any, len(calls))
+	if len(calls) == 1 {
+		reply, err := s.run(ctx, op, sc, calls[0])
+		replies[0] = reply
+		return replies, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, wrap(ctx, op, err)
+	}
+	pipe := s.client.Pipeline()
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, c := range calls {
+		cmds[i] = pipe.EvalSha(ctx, sc.sha, []string{s.keys.shard(c.shard).Shard()}, c.args...)
+	}
+	// The error of the pipeline is that of one of its commands.
+	_, _ = pipe.Exec(ctx)
+	for i, cmd := range cmds {
+		reply, err := cmd.Result()
+		if err != nil {
+			// In a pipeline nobody falls back to sending the script itself.
+			reply, err = s.attempt(ctx, sc, calls[i], err)
+		}
+		if err != nil {
+			return nil, wrap(ctx, op, err)
+		}
+		replies[i] = reply
+	}
+	return replies, nil
+}
+
+// attempt sends a script until it is answered, at most so often and so long.
+// last is the error of an attempt that was made already; nil for none.
+func (s *Store) attempt(ctx context.Context, sc *script, c call, last error) (any, error) {
+	keys := []string{s.keys.shard(c.shard).Shard()}
+	return again(ctx, last, func(last error) (any, error) {
+		send := s.client.EvalSha(ctx, sc.sha, keys, c.args...)
+		if last != nil && faultOf(ctx, last) == faultNoScript {
+			send = s.client.Eval(ctx, sc.source, keys, c.args...)
+		}
+		v, err := send.Result()
+		if errors.Is(err, redis.Nil) {
+			return nil, nil //nolint:nilnil // nil is an answer of a script
+		}
+		return v, err
+	})
+}
+
+// read runs a command that changes nothing, again where it was not answered.
+func read[T any](ctx context.Context, op string, do func() (T, error)) (T, error) {
+	v, err := again(ctx, nil, func(error) (T, error) { return do() })
+	return v, wrap(ctx, op, err)
+}
+
+// again does something until it is answered, at most so often and so long. last
+// is the error of an attempt that was made already; nil for none.
+func again[T any](ctx context.Context, last error, do func(last error) (T, error)) (T, error) {
+	var none T
+	begin, delay := time.Now(), firstDelay
+	for n := range attempts {
+		if err := ctx.Err(); err != nil {
+			return none, err
+		}
+		if n > 0 || last == nil {
+			v, err := do(last)
+			if err == nil {
+				return v, nil
+			}
+			last = err
+		}
+		switch faultOf(ctx, last) {
+		case faultNoScript:
+			continue
+		case faultUnavailable, faultReadOnly:
+		case faultOther, faultFull, faultCaller:
+			return none, last
+		}
+		if time.Since(begin) > retryBudget || !sleep(ctx, delay/2+rand.N(delay/2)) {
+			return none, last
+		}
+		delay = min(2*delay, longDelay)
+	}
+	return none, last
+}
+
+// sleep waits, and reports whether the context let it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,349 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+const (
+	// lanesPerPage bounds the lanes that one script of PushSource places.
+	lanesPerPage = 100
+	// maxChanges bounds how often a change of a source is tried again because
+	// someone else changed it meanwhile.
+	maxChanges = 20
+)
+
+// CreateSource implements [dispatch.Sources].
+func (s *Store) CreateSource(ctx context.Context, src *dispatch.Source) error {
+	return s.changeSource(ctx, "create source", src.ID, func(old *dispatch.Source) (*dispatch.Source, error) {
+		switch {
+		case old == nil:
+			return src, nil
+		case old.UID == src.UID:
+			return old, nil
+		}
+		return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceExists, src.ID)
+	})
+}
+
+// UpdateSource implements [dispatch.Sources]. What MarkApplied wrote stays.
+func (s *Store) UpdateSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
+	return s.changeSource(ctx, "update source", src.ID, func(old *dispatch.Source) (*dispatch.Source, error) {
+		if old == nil {
+			return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, src.ID)
+		}
+		updated := *src
+		updated.Applied, updated.AppliedSeeds = old.Applied, old.AppliedSeeds
+		same, err := equalSources(old, &updated)
+		switch {
+		case err != nil:
+			return nil, err
+		case same:
+			return old, nil
+		case old.Version != ifVersion || old.UID != src.UID:
+			return nil, fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, src.ID, old.Version, ifVersion)
+		}
+		return &updated, nil
+	})
+}
+
+// MarkApplied implements [dispatch.Sources].
+func (s *Store) MarkApplied(ctx context.Context, id, uid string, version int64, seeds []dispatch.TaskID) (bool, error) {
+	applied := true
+	err := s.changeSource(ctx, "mark source applied", id, func(old *dispatch.Source) (*dispatch.Source, error) {
+		applied = old == nil || (old.UID == uid && old.Version <= version)
+		switch {
+		case old == nil || !applied:
+			return old, nil
+		case old.Deleted:
+			return nil, nil //nolint:nilnil // nothing is to be kept
+		}
+		marked := *old
+		marked.Applied, marked.AppliedSeeds = max(version, old.Applied), seeds
+		return &marked, nil
+	})
+	return applied && err == nil, err
+}
+
+// changeSource replaces a source by what change makes of it, as one step: it
+// reads, and writes only if nothing else was written meanwhile. change gets nil
+// where there is none, and gives back what it got to leave it, or nil to remove
+// it.
+func (s *Store) changeSource(ctx context.Context, op, id string, change func(*dispatch.Source) (*dispatch.Source, error)) error {
+	shard := s.shardOfName(id)
+	for range maxChanges {
+		raw, err := s.rawSources(ctx, op, []string{id})
+		if err != nil {
+			return err
+		}
+		var old *dispatch.Source
+		expected := "-"
+		if raw[0] != "" {
+			expected = "=" + raw[0]
+			if old, err = decodeSource(id, raw[0]); err != nil {
+				return err
+			}
+		}
+		changed, err := change(old)
+		if err != nil || changed == old {
+			return err
+		}
+		replacement, pending := "-", false
+		if changed != nil {
+			encoded, err := json.Marshal(changed)
+			if err != nil {
+				return fmt.Errorf("%w: source %s cannot be encoded: %w", dispatch.ErrInvalid, id, err)
+			}
+			replacement, pending = "="+string(encoded), changed.Applied < changed.Version
+		}
+		v, err := s.run(ctx, op, s.scripts.source, call{shard: shard, args: []any{id, expected, replacement, pending}})
+		if err != nil {
+			return err
+		}
+		if v == int64(1) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %s: source %s was changed by others %d times", dispatch.ErrStoreUnavailable, op, id, maxChanges)
+}
+
+// equalSources compares sources as they are kept.
+func equalSources(a, b *dispatch.Source) (bool, error) {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	if err := errors.Join(errX, errY); err != nil {
+		return false, fmt.Errorf("%w: source %s cannot be encoded: %w", dispatch.ErrInvalid, a.ID, err)
+	}
+	return string(x) == string(y), nil
+}
+
+func decodeSource(id, raw string) (*dispatch.Source, error) {
+	src := new(dispatch.Source)
+	if err := json.Unmarshal([]byte(raw), src); err != nil {
+		return nil, fmt.Errorf("decode source %s: %w", id, err)
+	}
+	return src, nil
+}
+
+// rawSources reads sources as they are kept; empty where there is none.
+func (s *Store) rawSources(ctx context.Context, op string, ids []string) ([]string, error) {
+	return read(ctx, op, func() ([]string, error) {
+		pipe := s.client.Pipeline()
+		cmds := make([]*redis.StringCmd, len(ids))
+		for i, id := range ids {
+			cmds[i] = pipe.Get(ctx, s.keys.shard(s.shardOfName(id)).Source(id))
+		}
+		// The error of the pipeline is that of one of its commands.
+		_, _ = pipe.Exec(ctx)
+		raw := make([]string, len(ids))
+		for i, cmd := range cmds {
+			if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+				return nil, err
+			}
+			raw[i] = cmd.Val()
+		}
+		return raw, nil
+	})
+}
+
+// Source implements [dispatch.Sources].
+func (s *Store) Source(ctx context.Context, id string) (*dispatch.Source, error) {
+	found, err := s.SourcesByID(ctx, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	if found[0] == nil {
+		return nil, fmt.Errorf("%w: %.200q", dispatch.ErrSourceNotFound, id)
+	}
+	return found[0], nil
+}
+
+// SourcesByID implements [dispatch.Sources].
+func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
+	sources := make([]*dispatch.Source, len(ids))
+	for begin := 0; begin < len(ids); begin += maxReads {
+		page := ids[begin:min(begin+maxReads, len(ids))]
+		raw, err := s.rawSources(ctx, "read sources", page)
+		if err != nil {
+			return nil, err
+		}
+		for i, text := range raw {
+			if text == "" {
+				continue
+			}
+			if sources[begin+i], err = decodeSource(page[i], text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return sources, nil
+}
+
+// ListSources implements [dispatch.Sources].
+func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int) ([]*dispatch.Source, error) {
+	from := "[" + prefix
+	if after >= prefix && after != "" {
+		from = "(" + after
+	}
+	to := "+"
+	if prefix != "" {
+		// No id has a byte of 0xff.
+		to = "(" + prefix + "\xff"
+	}
+	ids, err := s.mergedRange(ctx, "list sources", func(k shardKeys) string { return k.Sources() }, from, to, limit)
+	if err != nil {
+		return nil, err
+	}
+	sources, err := s.SourcesByID(ctx, ids)
+	// One may have gone since its id was read.
+	return slices.DeleteFunc(sources, func(src *dispatch.Source) bool { return src == nil }), err
+}
+
+// PendingSources implements [dispatch.Sources].
+func (s *Store) PendingSources(ctx context.Context, limit int) ([]string, error) {
+	return s.mergedRange(ctx, "list pending sources", func(k shardKeys) string { return k.Pending() }, "-", "+", limit)
+}
+
+// mergedRange reads a range of members, ascending over all shards, of a set that
+// every shard has a part of.
+func (s *Store) mergedRange(ctx context.Context, op string, key func(shardKeys) string, from, to string, limit int) ([]string, error) {
+	by := &redis.ZRangeBy{Min: from, Max: to, Count: int64(limit)}
+	if from == "[" {
+		by.Min = "-"
+	}
+	members, err := read(ctx, op, func() ([]string, error) {
+		pipe := s.client.Pipeline()
+		cmds := make([]*redis.StringSliceCmd, s.shards)
+		for i := range cmds {
+			cmds[i] = pipe.ZRangeByLex(ctx, key(s.keys.shard(i)), by)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, err
+		}
+		var all []string
+		for _, cmd := range cmds {
+			all = append(all, cmd.Val()...)
+		}
+		return all, nil
+	})
+	slices.Sort(members)
+	return members[:min(len(members), max(limit, 0))], err
+}
+
+// PushSource implements [dispatch.Sources]. A page is the number of the last
+// lane that was placed.
+func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceGate, page string) (string, error) {
+	if err := s.checkShard(shard); err != nil {
+		return "", err
+	}
+	after := int64(0)
+	if page != "" {
+		n, err := strconv.ParseInt(page, 10, 64)
+		if err != nil || n < 1 {
+			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
+		}
+		after = n
+	}
+	args := append([]any{after, lanesPerPage}, gateArgs(&gate)...)
+	v, err := s.run(ctx, "push source", s.scripts.push, call{shard: shard, args: args})
+	if err != nil {
+		return "", err
+	}
+	r := readReply([]any{v})
+	if next := r.integer(); next > 0 {
+		return strconv.FormatInt(next, 10), r.err
+	}
+	return "", r.err
+}
+
+// DropTasks implements [dispatch.Sources]. It walks the lanes of the source from
+// the first until something was ended.
+func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int) (int, []dispatch.TaskID, error) {
+	if err := s.checkShard(shard); err != nil {
+		return 0, nil, err
+	}
+	limit = max(min(limit, dispatch.MaxTransitions), 1)
+	ended, last := 0, int64(0)
+	var leased []dispatch.TaskID
+	for {
+		args := []any{uid, last, limit - max(ended, len(leased))}
+		v, err := s.run(ctx, "drop tasks", s.scripts.drop, call{shard: shard, args: args})
+		if err != nil {
+			return ended, leased, err
+		}
+		r := readReply(v)
+		ended += int(r.integer())
+		last = r.integer()
+		more := r.integer() == 1
+		ids, err := readIDs(r.list())
+		if err := cmp.Or(r.err, err); err != nil {
+			return ended, leased, err
+		}
+		leased = append(leased, ids...)
+		if !more || ended >= limit || len(leased) >= limit {
+			return ended, leased, nil
+		}
+	}
+}
+
+// SourceStatuses implements [dispatch.Sources].
+func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.SourceStatus, error) {
+	statuses := make([]dispatch.SourceStatus, len(uids))
+	for begin := 0; begin < len(uids); begin += maxReads {
+		page := statuses[begin:min(begin+maxReads, len(uids))]
+		if err := s.readStatuses(ctx, uids[begin:begin+len(page)], page); err != nil {
+			return nil, err
+		}
+	}
+	return statuses, nil
+}
+
+func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []dispatch.SourceStatus) error {
+	fields := strings.Fields("scheduled ready leased done dead canceled limited row success failure")
+	values, err := read(ctx, "read source statuses", func() ([][]any, error) {
+		pipe := s.client.Pipeline()
+		var cmds []*redis.SliceCmd
+		for shard := range s.shards {
+			for _, uid := range uids {
+				cmds = append(cmds, pipe.HMGet(ctx, s.keys.shard(shard).SourceGate(uid), fields...))
+			}
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, err
+		}
+		values := make([][]any, len(cmds))
+		for i, cmd := range cmds {
+			values[i] = cmd.Val()
+		}
+		return values, nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, v := range values {
+		r, st := readReply(v), &statuses[i%len(uids)]
+		st.Counts = st.Counts.Add(readCounts(r))
+		st.Limited += r.integer()
+		st.FailuresInARow += r.integer()
+		if t := instant(r.integer()); t.After(st.LastSuccess) {
+			st.LastSuccess = t
+		}
+		if t := instant(r.integer()); t.After(st.LastFailure) {
+			st.LastFailure = t
+		}
+		if r.err != nil {
+			return r.err
+		}
+	}
+	return nil
+}

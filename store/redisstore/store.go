@@ -1,0 +1,223 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+const (
+	// DefaultPrefix begins the names of all keys.
+	DefaultPrefix = "waggle"
+	// DefaultClusterShards is the number of shards of a new store in a Cluster;
+	// elsewhere it is 1.
+	DefaultClusterShards = 64
+	// claimTimeout bounds a claim, which does not end with its caller.
+	claimTimeout = 5 * time.Second
+	// maxPrefix bounds the prefix, which stands in every key.
+	maxPrefix = 64
+)
+
+// Config says which Redis a [Store] is in, and what it puts up with.
+type Config struct {
+	// URL of the Redis: redis://host:port/db, rediss:// for TLS, unix:///path?db=0,
+	// redis+sentinel://host:port,host:port/master or
+	// redis+cluster://host:port,host:port. Options of go-redis, such as
+	// ?pool_size=50, may follow. Required.
+	URL string
+	// Prefix of all keys: [a-z0-9._-], at most 64 characters. Two prefixes are
+	// two Waggles. Default "waggle".
+	Prefix string
+	// Shards is fixed when the store is first used; 0 takes what it was made
+	// with, and 1 (in a Cluster 64) for a new one.
+	Shards int
+	// AllowEviction accepts an eviction policy that may throw locks and tasks
+	// away when memory runs out.
+	AllowEviction bool
+	// Logger gets warnings about settings that may lose writes. Default: none.
+	Logger *zap.Logger
+}
+
+// Store is a [dispatch.Store] in Redis. Its methods may be called from any
+// goroutine.
+type Store struct {
+	client  redis.UniversalClient
+	keys    keys
+	scripts *scripts
+	shards  int
+	log     *zap.Logger
+}
+
+var _ dispatch.Store = (*Store)(nil)
+
+// Open connects to the Redis, checks that it can keep Waggle's promises, and
+// fixes the number of shards of a new store. The error wraps
+// [dispatch.ErrInvalid] for a wrong config, [dispatch.ErrStoreUnavailable] for
+// a Redis that is away, [dispatch.ErrStoreReadOnly] for a replica, and
+// [dispatch.ErrStoreMismatch] for one that does not fit.
+func Open(ctx context.Context, config Config) (*Store, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	connect, cluster, err := parseURL(config.URL)
+	if err != nil {
+		return nil, err
+	}
+	loaded, all, err := loadScripts()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		client: connect(loadInto(all)), keys: keys{config.Prefix}, scripts: loaded, log: config.Logger,
+	}
+	if err := s.check(ctx, config, cluster); err != nil {
+		if closeErr := s.client.Close(); closeErr != nil {
+			s.log.Warn("close redis client", zap.Error(closeErr))
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// validate checks the config and fills in defaults.
+func (c *Config) validate() error {
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if len(c.Prefix) > maxPrefix || strings.Trim(c.Prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
+		return fmt.Errorf("%w: prefix %.80q is not at most %d of [A-Za-z0-9._-]", dispatch.ErrInvalid, c.Prefix, maxPrefix)
+	}
+	if c.Shards < 0 || c.Shards > dispatch.Slots {
+		return fmt.Errorf("%w: shards %d is not 0 to %d", dispatch.ErrInvalid, c.Shards, dispatch.Slots)
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return nil
+}
+
+// Shards is the number that the store was made with.
+func (s *Store) Shards() int { return s.shards }
+
+// Kind is "redis".
+func (s *Store) Kind() string { return "redis" }
+
+// Close closes the connections.
+func (s *Store) Close() error {
+	if err := s.client.Close(); err != nil {
+		return fmt.Errorf("close redis client: %w", err)
+	}
+	return nil
+}
+
+// Ping makes sure that the first shard can be written to.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.Now(ctx)
+	return err
+}
+
+// Now is the clock of the Redis that has shard 0.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	v, err := s.run(ctx, "read time", s.scripts.ping, call{})
+	if err != nil {
+		return time.Time{}, err
+	}
+	r := readReply([]any{v})
+	now := instant(r.integer())
+	return now, r.err
+}
+
+// Stats counts over all shards.
+func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
+	var total dispatch.StoreStats
+	replies, err := s.runAll(ctx, "read stats", s.scripts.stats, s.everyShard())
+	if err != nil {
+		return total, err
+	}
+	for _, v := range replies {
+		r := readReply(v)
+		total.Counts = total.Counts.Add(readCounts(r))
+		total.Granted += r.integer()
+		total.Settled += r.integer()
+		total.Expired += r.integer()
+		total.Orphaned += r.integer()
+		total.Dropped += r.integer()
+		total.Queues += r.integer()
+		total.OldestOverdue = max(total.OldestOverdue, time.Duration(r.integer())*time.Millisecond)
+		total.Collectors += r.integer()
+		if r.err != nil {
+			return total, r.err
+		}
+	}
+	return total, nil
+}
+
+// readCounts reads six counts in the order of the states.
+func readCounts(r *reply) dispatch.StateCounts {
+	return dispatch.StateCounts{
+		Scheduled: r.integer(), Ready: r.integer(), Leased: r.integer(),
+		Done: r.integer(), Dead: r.integer(), Canceled: r.integer(),
+	}
+}
+
+// everyShard is a call of each shard with the same arguments.
+func (s *Store) everyShard(args ...any) []call {
+	calls := make([]call, s.shards)
+	for i := range calls {
+		calls[i] = call{shard: i, args: args}
+	}
+	return calls
+}
+
+// checkShard refuses a shard that the store does not have.
+func (s *Store) checkShard(shard int) error {
+	if shard < 0 || shard >= s.shards {
+		return fmt.Errorf("%w: shard %d is not 0 to %d", dispatch.ErrInvalid, shard, s.shards-1)
+	}
+	return nil
+}
+
+// shardOfName is the shard of a queue, and the home shard of a source or
+// collector id.
+func (s *Store) shardOfName(name string) int {
+	return dispatch.ShardOf(dispatch.SlotOf(name), s.shards)
+}
+
+// shardOfTask is the shard that owns a task; false when the id has no slot.
+func (s *Store) shardOfTask(id dispatch.TaskID) (int, bool) {
+	slot := id.Slot()
+	return dispatch.ShardOf(max(slot, 0), s.shards), slot >= 0
+}
+
+// pages groups n tasks by shard, in order, at most limit a page. Those whose id
+// has no slot are in none.
+func (s *Store) pages(n, limit int, id func(int) dispatch.TaskID) []page {
+	var pages []page
+	open := make(map[int]int, 1) // the last page of each shard
+	for i := range n {
+		shard, ok := s.shardOfTask(id(i))
+		if !ok {
+			continue
+		}
+		at, ok := open[shard]
+		if !ok || len(pages[at].items) >= limit {
+			at = len(pages)
+			open[shard] = at
+			pages = append(pages, page{shard: shard})
+		}
+		pages[at].items = append(pages[at].items, i)
+	}
+	return pages
+}
+
+// page is some tasks of one shard, by their index.
+type page struct {
+	shard int
+	items []int
+}

@@ -1,0 +1,311 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+const (
+	// maxReads bounds the tasks of one reading script.
+	maxReads = 100
+	// maxListSteps bounds the scripts of one page of a list: what a page finds
+	// no tasks in counts too.
+	maxListSteps = 50
+)
+
+// Tasks implements [dispatch.TaskReads].
+func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, error) {
+	tasks := make([]*dispatch.Task, len(ids))
+	pages := s.pages(len(ids), maxReads, func(i int) dispatch.TaskID { return ids[i] })
+	calls := make([]call, len(pages))
+	for i, p := range pages {
+		args := []any{details}
+		for _, n := range p.items {
+			args = append(args, string(ids[n]))
+		}
+		calls[i] = call{shard: p.shard, args: args}
+	}
+	replies, err := s.runAll(ctx, "read tasks", s.scripts.read, calls)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range pages {
+		r := readReply(replies[i])
+		now, found := instant(r.integer()), r.array()
+		for _, n := range p.items {
+			f, err := decodeTask(found.any(), now)
+			if err != nil {
+				return nil, err
+			}
+			if f != nil {
+				tasks[n] = &f.task
+			}
+		}
+		if r.join(found); r.err != nil {
+			return nil, r.err
+		}
+	}
+	return tasks, nil
+}
+
+// position is where a list of tasks goes on: in a set of a lane of a shard,
+// after a member with a score.
+type position struct {
+	shard  int
+	lane   int64 // the lane, or 0 = the first after the last one
+	after  int64 // the last lane that is done
+	set    int   // index in listSets
+	score  string
+	member string
+}
+
+// String is the cursor, "<shard>/<after>/<lane>/<set>/<score>/<member>".
+func (p position) String() string {
+	return fmt.Sprintf("%d/%d/%d/%d/%s/%s", p.shard, p.after, p.lane, p.set, p.score, p.member)
+}
+
+func parsePosition(cursor string) (p position, err error) {
+	if cursor == "" {
+		return p, nil
+	}
+	parts := strings.Split(cursor, "/")
+	if len(parts) != 6 {
+		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+	}
+	numbers := make([]int64, 4)
+	for i := range numbers {
+		if numbers[i], err = strconv.ParseInt(parts[i], 10, 64); err != nil || numbers[i] < 0 {
+			return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+		}
+	}
+	p = position{shard: int(numbers[0]), after: numbers[1], lane: numbers[2], set: int(numbers[3]), score: parts[4], member: parts[5]}
+	if p.set >= len(listSets) {
+		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+	}
+	if p.score != "" {
+		if _, err := strconv.ParseFloat(p.score, 64); err != nil {
+			return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+		}
+	}
+	return p, nil
+}
+
+// listSets are the sets of a lane in the order in which they are listed, with the
+// states that they hold.
+var listSets = [...]struct {
+	set    laneSet
+	states []dispatch.State
+}{
+	{laneReady, []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{laneLater, []dispatch.State{dispatch.StateScheduled, dispatch.StateReady}},
+	{laneLeased, []dispatch.State{dispatch.StateLeased}},
+	{laneDead, []dispatch.State{dispatch.StateDead}},
+	{laneCanceled, []dispatch.State{dispatch.StateCanceled}},
+}
+
+// ListTasks implements [dispatch.TaskReads].
+func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) ([]*dispatch.Task, string, error) {
+	if filter.SourceUID == "" && filter.Queue == "" {
+		return nil, "", fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
+	}
+	p, err := parsePosition(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	only := -1
+	if filter.Queue != "" {
+		only = s.shardOfName(filter.Queue)
+		p.shard = only
+	}
+	var tasks []*dispatch.Task
+	for range maxListSteps {
+		if p.shard >= s.shards || (only >= 0 && p.shard != only) {
+			return tasks, "", nil
+		}
+		if len(tasks) >= limit {
+			break
+		}
+		page, next, err := s.listStep(ctx, filter, p, limit-len(tasks))
+		if err != nil {
+			return nil, "", err
+		}
+		tasks, p = append(tasks, page...), next
+	}
+	return tasks, p.String(), nil
+}
+
+// listStep reads one page of one set, or finds the next lane.
+func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p position, limit int) ([]*dispatch.Task, position, error) {
+	if p.lane == 0 {
+		lane, err := s.nextLane(ctx, filter, p)
+		if err != nil {
+			return nil, p, err
+		}
+		if lane == 0 {
+			return nil, position{shard: p.shard + 1}, nil
+		}
+		p = position{shard: p.shard, after: p.after, lane: lane}
+	}
+	for p.set < len(listSets) && !slices.ContainsFunc(listSets[p.set].states, func(st dispatch.State) bool {
+		return slices.Contains(filter.States, st)
+	}) {
+		p.set, p.score, p.member = p.set+1, "", ""
+	}
+	if p.set >= len(listSets) {
+		return nil, position{shard: p.shard, after: p.lane}, nil
+	}
+	low, high := "-inf", "+inf"
+	if listSets[p.set].set == laneLater {
+		if !slices.Contains(filter.States, dispatch.StateReady) {
+			low = "due"
+		}
+		if !slices.Contains(filter.States, dispatch.StateScheduled) {
+			high = "due"
+		}
+	}
+	tasks, score, member, err := s.listSet(ctx, p.shard, listSets[p.set].set.name(p.lane), low, high, p.score, p.member, min(limit, maxReads))
+	if err != nil {
+		return nil, p, err
+	}
+	tasks = slices.DeleteFunc(tasks, func(t *dispatch.Task) bool { return !slices.Contains(filter.States, t.State) })
+	if member == "" {
+		return tasks, position{shard: p.shard, after: p.after, lane: p.lane, set: p.set + 1}, nil
+	}
+	p.score, p.member = score, member
+	return tasks, p, nil
+}
+
+// nextLane is the next lane of the filter in the shard; 0 when there is none.
+func (s *Store) nextLane(ctx context.Context, filter dispatch.TaskFilter, p position) (int64, error) {
+	const op = "list lanes"
+	k := s.keys.shard(p.shard)
+	if filter.SourceUID != "" && filter.Queue != "" {
+		n, err := read(ctx, op, func() (float64, error) {
+			n, err := s.client.ZScore(ctx, k.SourceLanes(filter.SourceUID), filter.Queue).Result()
+			if errors.Is(err, redis.Nil) {
+				return 0, nil
+			}
+			return n, err
+		})
+		if int64(n) <= p.after {
+			return 0, err
+		}
+		return int64(n), err
+	}
+	key := k.SourceLanes(filter.SourceUID)
+	if filter.SourceUID == "" {
+		key = k.QueueLanes(filter.Queue)
+	}
+	after := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(p.after, 10), Max: "+inf", Count: 1}
+	found, err := read(ctx, op, func() ([]redis.Z, error) { return s.client.ZRangeByScoreWithScores(ctx, key, after).Result() })
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	return int64(found[0].Score), nil
+}
+
+// listSet reads a page of an index; score and member say where it goes on,
+// empty at the end.
+func (s *Store) listSet(ctx context.Context, shard int, set, low, high, score, member string, limit int) (tasks []*dispatch.Task, nextScore, nextMember string, err error) {
+	v, err := s.run(ctx, "list tasks", s.scripts.list, call{shard: shard, args: []any{set, low, high, score, member, limit}})
+	if err != nil {
+		return nil, "", "", err
+	}
+	r := readReply(v)
+	now, found := instant(r.integer()), r.list()
+	nextScore, nextMember = r.text(), r.text()
+	if r.err != nil {
+		return nil, "", "", r.err
+	}
+	tasks, err = decodeTasks(found, now)
+	return tasks, nextScore, nextMember, err
+}
+
+// ListLeases implements [dispatch.Leases]. The cursor is the deadline and the
+// member after which it goes on.
+func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
+	score, member, _ := strings.Cut(cursor, "/")
+	if cursor != "" {
+		if _, err := strconv.ParseInt(score, 10, 64); err != nil || member == "" {
+			return nil, "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+		}
+	}
+	limit = min(max(limit, 1), maxLeases)
+	calls := s.everyShard("leases", "-inf", "+inf", score, member, limit)
+	replies, err := s.runAll(ctx, "list leases", s.scripts.list, calls)
+	if err != nil {
+		return nil, "", err
+	}
+	var leases []*dispatch.Task
+	var ends []string // where a shard has more, the deadline of its page's end
+	for _, v := range replies {
+		r := readReply(v)
+		now, found := instant(r.integer()), r.list()
+		nextScore, nextMember := r.text(), r.text()
+		if r.err != nil {
+			return nil, "", r.err
+		}
+		page, err := decodeTasks(found, now)
+		if err != nil {
+			return nil, "", err
+		}
+		leases = append(leases, page...)
+		if nextMember != "" {
+			id, _, _ := strings.Cut(nextMember, ":")
+			ends = append(ends, leaseCursor(nextScore, id))
+		}
+	}
+	leases, next := cutLeases(leases, ends, limit)
+	return leases, next, nil
+}
+
+// maxLeases bounds a page of ListLeases.
+const maxLeases = 1000
+
+// cutLeases merges the pages of the shards and cuts them where the order is not
+// known any further.
+func cutLeases(leases []*dispatch.Task, ends []string, limit int) ([]*dispatch.Task, string) {
+	leases = slices.DeleteFunc(leases, func(t *dispatch.Task) bool { return t.Lease == nil })
+	slices.SortFunc(leases, func(a, b *dispatch.Task) int { return compareCursors(cursorOf(a), cursorOf(b)) })
+	next := ""
+	if len(ends) > 0 {
+		next = slices.MinFunc(ends, compareCursors)
+		i := slices.IndexFunc(leases, func(t *dispatch.Task) bool { return compareCursors(cursorOf(t), next) > 0 })
+		if i >= 0 {
+			leases = leases[:i]
+		}
+	}
+	if len(leases) > limit {
+		leases = leases[:limit]
+		next = cursorOf(leases[limit-1])
+	}
+	return leases, next
+}
+
+// leaseCursor stands right after a lease in the index, whose members are
+// "<id>:<lane>".
+func leaseCursor(score, id string) string { return score + "/" + id + ":~" }
+
+func cursorOf(t *dispatch.Task) string {
+	return leaseCursor(strconv.FormatInt(t.Lease.Deadline.UnixMilli(), 10), string(t.ID))
+}
+
+func compareCursors(a, b string) int {
+	scoreA, memberA, _ := strings.Cut(a, "/")
+	scoreB, memberB, _ := strings.Cut(b, "/")
+	if len(scoreA) != len(scoreB) {
+		return len(scoreA) - len(scoreB)
+	}
+	if c := strings.Compare(scoreA, scoreB); c != 0 {
+		return c
+	}
+	return strings.Compare(memberA, memberB)
+}
