@@ -135,6 +135,9 @@ func (d *Dispatcher) PauseSource(ctx context.Context, id string, gate Gate) (cha
 		return false, Invalid("until", gate.Until, "must be in the future")
 	}
 	return d.mutateSource(ctx, id, 0, func(s *Source) error {
+		if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
+			return nil // in the same words; it is paused since when it was
+		}
 		s.Paused = &gate
 		return nil
 	})
