@@ -45,9 +45,9 @@ type DispatchServiceClient interface {
 	// collector_id and client_token it answers what that first call granted and is still held, with the same
 	// lease tokens, and spends no attempt.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED,
-	// CLIENT_TOKEN_CONFLICT), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED, STORE_FULL), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND, for one in `sources`),
+	// FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
+	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(ctx context.Context, in *FetchTaskRequest, opts ...grpc.CallOption) (*FetchTaskResponse, error)
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
 	// exactly those; each is answered by one message, in order. A dispatcher may also send a message that
@@ -159,9 +159,9 @@ type DispatchServiceServer interface {
 	// collector_id and client_token it answers what that first call granted and is still held, with the same
 	// lease tokens, and spends no attempt.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED,
-	// CLIENT_TOKEN_CONFLICT), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED, STORE_FULL), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND, for one in `sources`),
+	// FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
+	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(context.Context, *FetchTaskRequest) (*FetchTaskResponse, error)
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
 	// exactly those; each is answered by one message, in order. A dispatcher may also send a message that

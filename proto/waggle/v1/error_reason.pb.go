@@ -33,12 +33,12 @@ const (
 	// Not set; never sent.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
 	// INVALID_ARGUMENT. A field is missing, malformed, or out of range; google.rpc.BadRequest names each.
-	// Do not repeat. Metadata: field, and limit where there is one.
+	// Do not repeat. Metadata: field, value, limit; of the first such field.
 	ErrorReason_ERROR_REASON_INVALID_FIELD ErrorReason = 1
 	// INVALID_ARGUMENT. The page token is not one this call gave, or was made for other arguments. Do not
 	// repeat; begin at the first page. Metadata: none.
 	ErrorReason_ERROR_REASON_PAGE_TOKEN_INVALID ErrorReason = 2
-	// NOT_FOUND. No source has this id. Do not repeat. Metadata: source_id.
+	// NOT_FOUND. No source has this id. Do not repeat. Metadata: source_id; of FetchTask, all of `sources`.
 	ErrorReason_ERROR_REASON_SOURCE_NOT_FOUND ErrorReason = 10
 	// ALREADY_EXISTS. A source has this id. Do not repeat; use UpdateSource. Metadata: source_id.
 	ErrorReason_ERROR_REASON_SOURCE_EXISTS ErrorReason = 11
@@ -53,20 +53,17 @@ const (
 	// NOT_FOUND. No rule has this pattern. Do not repeat. Metadata: pattern.
 	ErrorReason_ERROR_REASON_QUEUE_RULE_NOT_FOUND ErrorReason = 31
 	// FAILED_PRECONDITION. The rule would map hosts to another queue while a queue that it takes them from
-	// holds tasks. Repeat once that is empty. Metadata: pattern, queue.
+	// holds tasks. Repeat once that is empty. Metadata: pattern, detail (which queue, and how many tasks).
 	ErrorReason_ERROR_REASON_QUEUE_NOT_EMPTY ErrorReason = 32
-	// PERMISSION_DENIED. A queue rule denies this queue. Do not repeat. Metadata: queue, pattern. Also the
-	// error_reason of a submitted item that is INVALID for it.
+	// PERMISSION_DENIED. A queue rule denies this queue. Do not repeat. In this version only the error_reason
+	// of a submitted item that is INVALID for it; no call fails with it. Metadata: none.
 	ErrorReason_ERROR_REASON_QUEUE_DENIED ErrorReason = 33
 	// FAILED_PRECONDITION. The lease token is not the task's current one. Do not repeat; stop working on the
-	// task. Metadata: task_id, lost_reason.
+	// task. Metadata: task_id.
 	ErrorReason_ERROR_REASON_LEASE_LOST ErrorReason = 40
 	// FAILED_PRECONDITION. A newer session has taken this collector's id. Do not repeat; stop. Metadata:
 	// collector_id, session.
 	ErrorReason_ERROR_REASON_COLLECTOR_REPLACED ErrorReason = 41
-	// FAILED_PRECONDITION. The client token belongs to another session of this collector. Do not repeat;
-	// fetch with a new client token. Metadata: collector_id, client_token.
-	ErrorReason_ERROR_REASON_CLIENT_TOKEN_CONFLICT ErrorReason = 42
 	// UNAVAILABLE. The store does not answer. Repeat after RetryInfo, with the same tokens. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 50
 	// RESOURCE_EXHAUSTED. The store is full: submits and grants are refused, renewals and reports go on.
@@ -76,10 +73,11 @@ const (
 	// RetryInfo, with the same tokens. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_READ_ONLY ErrorReason = 52
 	// RESOURCE_EXHAUSTED. As many FetchTask calls are parked as may be. Repeat after RetryInfo, at best on
-	// another dispatcher. Metadata: limit.
+	// another dispatcher. Metadata: limit; collector_id when it is the limit of one collector.
 	ErrorReason_ERROR_REASON_TOO_MANY_WAITERS ErrorReason = 60
-	// RESOURCE_EXHAUSTED. More calls than this method allows in a second. Repeat after RetryInfo. Metadata:
-	// limit, method.
+	// RESOURCE_EXHAUSTED. More calls in a second, or at once, than the dispatcher takes of this kind of method;
+	// submits and lookups are refused first, then fetches, renewals and reports never. Repeat after RetryInfo.
+	// Metadata: limit, method.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 61
 	// UNAVAILABLE. This dispatcher is about to stop. Repeat at once on another one, else after RetryInfo.
 	// Metadata: none.
@@ -105,7 +103,6 @@ var (
 		33: "ERROR_REASON_QUEUE_DENIED",
 		40: "ERROR_REASON_LEASE_LOST",
 		41: "ERROR_REASON_COLLECTOR_REPLACED",
-		42: "ERROR_REASON_CLIENT_TOKEN_CONFLICT",
 		50: "ERROR_REASON_STORE_UNAVAILABLE",
 		51: "ERROR_REASON_STORE_FULL",
 		52: "ERROR_REASON_STORE_READ_ONLY",
@@ -115,27 +112,26 @@ var (
 		70: "ERROR_REASON_INTERNAL",
 	}
 	ErrorReason_value = map[string]int32{
-		"ERROR_REASON_UNSPECIFIED":           0,
-		"ERROR_REASON_INVALID_FIELD":         1,
-		"ERROR_REASON_PAGE_TOKEN_INVALID":    2,
-		"ERROR_REASON_SOURCE_NOT_FOUND":      10,
-		"ERROR_REASON_SOURCE_EXISTS":         11,
-		"ERROR_REASON_ETAG_MISMATCH":         12,
-		"ERROR_REASON_TASK_NOT_FOUND":        20,
-		"ERROR_REASON_QUEUE_NOT_FOUND":       30,
-		"ERROR_REASON_QUEUE_RULE_NOT_FOUND":  31,
-		"ERROR_REASON_QUEUE_NOT_EMPTY":       32,
-		"ERROR_REASON_QUEUE_DENIED":          33,
-		"ERROR_REASON_LEASE_LOST":            40,
-		"ERROR_REASON_COLLECTOR_REPLACED":    41,
-		"ERROR_REASON_CLIENT_TOKEN_CONFLICT": 42,
-		"ERROR_REASON_STORE_UNAVAILABLE":     50,
-		"ERROR_REASON_STORE_FULL":            51,
-		"ERROR_REASON_STORE_READ_ONLY":       52,
-		"ERROR_REASON_TOO_MANY_WAITERS":      60,
-		"ERROR_REASON_RATE_LIMITED":          61,
-		"ERROR_REASON_DRAINING":              62,
-		"ERROR_REASON_INTERNAL":              70,
+		"ERROR_REASON_UNSPECIFIED":          0,
+		"ERROR_REASON_INVALID_FIELD":        1,
+		"ERROR_REASON_PAGE_TOKEN_INVALID":   2,
+		"ERROR_REASON_SOURCE_NOT_FOUND":     10,
+		"ERROR_REASON_SOURCE_EXISTS":        11,
+		"ERROR_REASON_ETAG_MISMATCH":        12,
+		"ERROR_REASON_TASK_NOT_FOUND":       20,
+		"ERROR_REASON_QUEUE_NOT_FOUND":      30,
+		"ERROR_REASON_QUEUE_RULE_NOT_FOUND": 31,
+		"ERROR_REASON_QUEUE_NOT_EMPTY":      32,
+		"ERROR_REASON_QUEUE_DENIED":         33,
+		"ERROR_REASON_LEASE_LOST":           40,
+		"ERROR_REASON_COLLECTOR_REPLACED":   41,
+		"ERROR_REASON_STORE_UNAVAILABLE":    50,
+		"ERROR_REASON_STORE_FULL":           51,
+		"ERROR_REASON_STORE_READ_ONLY":      52,
+		"ERROR_REASON_TOO_MANY_WAITERS":     60,
+		"ERROR_REASON_RATE_LIMITED":         61,
+		"ERROR_REASON_DRAINING":             62,
+		"ERROR_REASON_INTERNAL":             70,
 	}
 )
 
@@ -170,7 +166,7 @@ var File_waggle_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\xc3\x05\n" +
+	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x9b\x05\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12#\n" +
@@ -185,8 +181,7 @@ const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\x1cERROR_REASON_QUEUE_NOT_EMPTY\x10 \x12\x1d\n" +
 	"\x19ERROR_REASON_QUEUE_DENIED\x10!\x12\x1b\n" +
 	"\x17ERROR_REASON_LEASE_LOST\x10(\x12#\n" +
-	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12&\n" +
-	"\"ERROR_REASON_CLIENT_TOKEN_CONFLICT\x10*\x12\"\n" +
+	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12\"\n" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x102\x12\x1b\n" +
 	"\x17ERROR_REASON_STORE_FULL\x103\x12 \n" +
 	"\x1cERROR_REASON_STORE_READ_ONLY\x104\x12!\n" +

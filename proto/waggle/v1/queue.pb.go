@@ -272,7 +272,7 @@ type QueueRule struct {
 	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Least time between two request starts, 0 to 24 h; absent: 1 s.
 	MinDelay *durationpb.Duration `protobuf:"bytes,3,opt,name=min_delay,json=minDelay,proto3" json:"min_delay,omitempty"`
-	// Most leases at a time, 1 to 100000; absent: 1.
+	// Most leases at a time, 1 to 10000; absent: 1.
 	MaxInFlight *int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
 	// Wait this many times the fetch duration after each report, 0 to 100; absent: 0.
 	DelayFactor *float64 `protobuf:"fixed64,5,opt,name=delay_factor,json=delayFactor,proto3,oneof" json:"delay_factor,omitempty"`
