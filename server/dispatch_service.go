@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -36,6 +38,9 @@ func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskReques
 	defer leave()
 	before := time.Since(received)
 	result, err := s.d.Fetch(ctx, fromFetch(req))
+	if errors.Is(err, dispatch.ErrSourceNotFound) {
+		return nil, about(err, "source_id", strings.Join(req.GetSources(), ","))
+	}
 	if err != nil {
 		return nil, aboutCollector(err, req.GetCollectorId(), req.GetSession())
 	}

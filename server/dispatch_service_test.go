@@ -336,3 +336,27 @@ func TestDispatchService_olderSession(t *testing.T) {
 	_, err := b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}})
 	wantFault(t, err, codes.FailedPrecondition, "COLLECTOR_REPLACED")
 }
+
+// A client token of an older session is used up: the newer one is told to make
+// its own, and does not get the leases that ended with the older session.
+func TestDispatchService_FetchTask_tokenOfOlderSession(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.source(t, "news")
+	b.submit(t, "news", "https://example.com/a")
+	fetch := func(session string) *pb.FetchTaskResponse {
+		resp, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{
+			CollectorId: "c1", Session: session, ClientToken: "t-1", Wait: durationpb.New(0),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	if got := fetch("s1"); len(got.GetLeasedTasks()) != 1 {
+		t.Fatalf("got %v", got)
+	}
+	if got := fetch("s2"); len(got.GetLeasedTasks()) != 0 || got.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_TOKEN_USED {
+		t.Errorf("got %v", got)
+	}
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -38,3 +39,12 @@ func StatusOf(ctx context.Context, err error) *status.Status {
 
 // HoldCalls counts calls at work as if n more were.
 func (s *Server) HoldCalls(n int64) { s.limits.working.Add(n) }
+
+// NewKeyPair is the certificate of a server that is serving from these files.
+func NewKeyPair(certFile, keyFile string) (func() (*tls.Certificate, error), error) {
+	k, err := newKeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	return func() (*tls.Certificate, error) { return k.certificate(nil) }, nil
+}

@@ -229,6 +229,12 @@ func TestSourceService_bulk(t *testing.T) {
 			t.Errorf("got %v, paused %v", got, gate)
 		}
 	})
+	t.Run("again in the same words", func(t *testing.T) {
+		got := pause(&pb.PauseSourcesRequest{Ids: []string{"news.0"}, By: "ann", Reason: "too much"})
+		if got.GetMatched() != 1 || got.GetChanged() != 0 {
+			t.Errorf("got %v", got)
+		}
+	})
 	t.Run("by is the caller's address when it is not said", func(t *testing.T) {
 		pause(&pb.PauseSourcesRequest{Ids: []string{"news.1"}})
 		if gate := paused("news.1"); gate.GetBy() == "" {

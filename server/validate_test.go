@@ -413,3 +413,14 @@ func TestServer_badInput_notUTF8(t *testing.T) {
 	}
 	wantFault(t, stream.RecvMsg(&resp), codes.InvalidArgument, "INVALID_FIELD")
 }
+
+func TestDispatchService_FetchTask_unknownSource(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	_, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{
+		CollectorId: "c1", Session: "s1", Sources: []string{"none"}, Wait: durationpb.New(0),
+	})
+	if f := wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND"); f.metadata["source_id"] != "none" {
+		t.Errorf("metadata %v", f.metadata)
+	}
+}

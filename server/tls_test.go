@@ -1,0 +1,62 @@
+package server_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/server"
+)
+
+// A certificate that was renewed is served without a restart; files that do not
+// fit together, as half-way through a renewal, leave the old one in service.
+func TestKeyPair_renewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		certFile, keyFile, _ := keyPair(t)
+		current, err := server.NewKeyPair(certFile, keyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := func() []byte {
+			t.Helper()
+			cert, err := current()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return cert.Certificate[0]
+		}
+		old := leaf()
+		renewedCert, renewedKey, _ := keyPair(t)
+		modified := time.Now().AddDate(100, 0, 0) // later than the first files, whatever the clock of this bubble
+		replace := func(name, with string) {
+			t.Helper()
+			content, err := os.ReadFile(with)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			modified = modified.Add(time.Second)
+			if err := os.Chtimes(name, modified, modified); err != nil {
+				t.Fatal(err)
+			}
+		}
+		replace(certFile, renewedCert)
+		time.Sleep(11 * time.Second) // virtual
+		if !bytes.Equal(leaf(), old) {
+			t.Error("a certificate without its key is served")
+		}
+		replace(keyFile, renewedKey)
+		if !bytes.Equal(leaf(), old) {
+			t.Error("the files were read again too soon")
+		}
+		time.Sleep(11 * time.Second) // virtual
+		if bytes.Equal(leaf(), old) {
+			t.Error("the renewed certificate is not served")
+		}
+	})
+}
