@@ -115,6 +115,9 @@ func canonicalHost(host string) (string, error) {
 	if ascii == "" || len(ascii) > 253 {
 		return "", fmt.Errorf("must have a host of 1 to 253 bytes")
 	}
+	if strings.Contains("."+ascii+".", "..") {
+		return "", fmt.Errorf("has a host with an empty label")
+	}
 	for _, c := range []byte(ascii) {
 		if c <= ' ' || c >= 0x7f || strings.IndexByte(`/\?#@:[]{}<>"|^%`+"`", c) >= 0 {
 			return "", fmt.Errorf("has a host with the character %q", c)

@@ -53,7 +53,7 @@ func TestCanonicalize_refuses(t *testing.T) {
 	for _, raw := range []string{
 		"", "example.com", "/path", "ftp://example.com/", "mailto:a@example.com", "http://", "http:///path", "http://:80/",
 		"http://exa mple.com/", "http://a{b}.example/", "http://example.com:port/", "http://[::1/", "javascript:alert(1)",
-		"http://example.com/\xff", "http://example.com/" + strings.Repeat("a", dispatch.MaxURLLength),
+		"http://../", "http://a..b/", "http://.a/", "http://example.com/\xff", "http://example.com/" + strings.Repeat("a", dispatch.MaxURLLength),
 		"http://" + strings.Repeat("a.", 127) + "example/",
 	} {
 		_, err := dispatch.Canonicalize(1, raw)

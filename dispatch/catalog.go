@@ -210,6 +210,9 @@ func (t *Task) joinSource(source *Source) {
 		return
 	}
 	t.SourceID, t.Pool = source.ID, source.Spec.Pool
+	if t.Scope = source.Spec.Scope; t.Scope == "" {
+		t.Scope = source.UID
+	}
 	if len(source.Spec.Metadata) > 0 {
 		joined := maps.Clone(source.Spec.Metadata)
 		maps.Copy(joined, t.Metadata)

@@ -84,10 +84,13 @@ type Task struct {
 	ID        TaskID
 	SourceUID string
 	SourceID  string // empty when the source was deleted long ago
-	Pool      string // of the source
-	Queue     string
-	URL       string // may be empty when key and queue were given
-	Key       string
+	// Scope in which Key is unique: the shared one that its source names, else
+	// its source's uid. Stores leave it empty; the dispatcher fills it in.
+	Scope string
+	Pool  string // of the source
+	Queue string
+	URL   string // may be empty when key and queue were given
+	Key   string
 	// Kind is a word of the submitter's for its collectors, such as "feed".
 	Kind string
 	// Recurring tasks are the seeds of sources: they are scheduled again when

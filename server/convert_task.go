@@ -66,7 +66,7 @@ func toResult(r dispatch.Result) pb.AttemptResult {
 // toTask converts a task without its holder, payload and history.
 func toTask(t *dispatch.Task) *pb.Task {
 	out := &pb.Task{
-		Id: string(t.ID), SourceId: t.SourceID, SourceUid: t.SourceUID, Queue: t.Queue, Pool: t.Pool,
+		Id: string(t.ID), SourceId: t.SourceID, SourceUid: t.SourceUID, Scope: t.Scope, Queue: t.Queue, Pool: t.Pool,
 		Url: t.URL, Key: t.Key, Kind: t.Kind, Depth: int32(t.Depth), Priority: int32(t.Priority),
 		State: toState(t.State), Recurring: t.Recurring,
 		Cycle: int64(t.Counters.Cycle), Attempt: int32(t.Counters.Attempt), Failures: int32(t.Counters.Failures),
