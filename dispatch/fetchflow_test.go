@@ -127,6 +127,57 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 		})
 	}
 
+	t.Run("gone after the claim, while its source is read", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			ids := w.submit("s", "", 1, 0)
+			time.Sleep(time.Minute) // nothing is remembered of the source
+			w.spies[0].set(func(s *spy) {
+				s.spoil = func(call string) error {
+					if call == "Source" {
+						time.Sleep(10 * time.Millisecond)
+					}
+					return nil
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ch := w.fetch(ctx, 0, ask("c1", "", 0))
+			time.Sleep(5 * time.Millisecond)
+			cancel()
+			if a := <-ch; !errors.Is(a.err, context.Canceled) {
+				t.Fatalf("Fetch: %+v, %v", a.res, a.err)
+			}
+			if g := w.mustFetch(ask("c2", "", 0)).Tasks[0]; g.Task.ID != ids[0] || g.Task.Counters.Attempt != 1 {
+				t.Errorf("task %s, attempt %d; want %s, attempt 1", g.Task.ID, g.Task.Counters.Attempt, ids[0])
+			}
+		})
+	})
+
+	t.Run("the source of what was granted cannot be read", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 1, 0)
+			time.Sleep(time.Minute)
+			w.spies[0].set(func(s *spy) {
+				s.fail = func(call string) error {
+					if call == "Source" {
+						return dispatch.ErrStoreUnavailable
+					}
+					return nil
+				}
+			})
+			if _, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0)); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+				t.Fatalf("Fetch: %v, want ErrStoreUnavailable", err)
+			}
+			w.spies[0].set(func(s *spy) { s.fail = nil })
+			if g := w.mustFetch(ask("c2", "", 0)).Tasks[0]; g.Task.Counters.Attempt != 1 {
+				t.Errorf("attempt %d, want 1", g.Task.Counters.Attempt)
+			}
+		})
+	})
+
 	t.Run("the store cannot be reached either", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
@@ -181,6 +232,32 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 				}
 			}
 			<-others
+		})
+	})
+
+	t.Run("is not answered by a claim that began before it came", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			req := ask("other", "", 10*time.Second)
+			req.Queues = []string{"nowhere"}
+			other := w.fetch(t.Context(), 0, req)
+			w.afterClaim()
+			w.spies[0].set(func(s *spy) {
+				s.deaf = true
+				s.spoil = func(call string) error { // the store has decided, its answer is on the way
+					if call == "Claim" {
+						time.Sleep(50 * time.Millisecond)
+					}
+					return nil
+				}
+			})
+			w.afterClaim()
+			id := w.submit("s", "", 1, 0)[0]
+			if got := w.mustFetch(ask("c", "", 0)).Tasks[0].Task.ID; got != id {
+				t.Errorf("fetched %s, want %s", got, id)
+			}
+			<-other
 		})
 	})
 
@@ -336,6 +413,18 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 				t.Errorf("it waited %v for its next task, want %v", took, want)
 			}
 		}
+		// What fails together counts once.
+		time.Sleep(20 * time.Second)
+		req := ask("many", "", 0)
+		req.MaxTasks = 3
+		for _, g := range w.mustFetch(req).Tasks {
+			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
+		}
+		began := time.Now()
+		w.succeed(w.mustFetch(ask("many", "", dispatch.MaxWait)).Tasks[0])
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("after three failures at once it waited %v, want 1s", took)
+		}
 		// Others are not slowed, and a success ends it.
 		w.mustFetch(ask("well", "", 0))
 		w.succeed(w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0])
@@ -387,17 +476,21 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 		})
 	}
 
-	t.Run("leases are ended in the background when the store was in trouble", func(t *testing.T) {
+	t.Run("leases are ended in the background when shards were in trouble", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
 			w.source("s", nil)
 			w.submit("s", "", 20, 0)
-			req := ask("c", "", 0)
-			req.MaxTasks = 20
-			held := len(w.mustFetch(req).Tasks)
+			held := 0
+			for held < 20 {
+				req := ask("c", "", 0)
+				req.MaxTasks = 20
+				held += len(w.mustFetch(req).Tasks)
+			}
+			home := dispatch.ShardOf(dispatch.SlotOf("c"), 4)
 			w.spies[0].set(func(s *spy) {
-				s.fail = func(call string) error {
-					if call == "EndSession" {
+				s.failPart = func(shard int) error {
+					if shard != home {
 						return dispatch.ErrStoreUnavailable
 					}
 					return nil
@@ -407,7 +500,7 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 			if _, err := w.d[0].Beat(t.Context(), info, nil); err != nil {
 				t.Fatal(err)
 			}
-			w.spies[0].set(func(s *spy) { s.fail = nil })
+			w.spies[0].set(func(s *spy) { s.failPart = nil })
 			time.Sleep(5 * time.Second)
 			leased, _, err := w.store.ListLeases(t.Context(), "", 100)
 			if err != nil || len(leased) != 0 {

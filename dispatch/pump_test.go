@@ -369,6 +369,20 @@ func TestPump_drainDuringClaim(t *testing.T) {
 	})
 }
 
+func TestPump_drainDuringEmptyClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		chans := w.park(1, dispatch.MaxWait)
+		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.afterClaim()
+		w.d[0].Drain()
+		began := time.Now()
+		if a := <-chans[0]; a.err != nil || a.res.Empty != dispatch.EmptyDraining || a.at.Sub(began) > 50*time.Millisecond {
+			t.Errorf("%+v, %v after %v; want DRAINING when the claim is back", a.res, a.err, a.at.Sub(began))
+		}
+	})
+}
+
 func TestPump_stopped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
@@ -405,17 +419,24 @@ func TestPump_repeatedWhileParked(t *testing.T) {
 		// The connection of the first breaks without its dispatcher noticing.
 		dead := w.fetch(t.Context(), 0, ask("c", "token", dispatch.MaxWait))
 		synctest.Wait()
+		behind := w.fetch(t.Context(), 0, ask("behind", "", dispatch.MaxWait))
+		synctest.Wait()
 		ch := w.fetch(t.Context(), 0, ask("c", "token", dispatch.MaxWait))
 		synctest.Wait()
 		if a := <-dead; a.err != nil || len(a.res.Tasks) != 0 {
 			t.Errorf("the older call: %+v, %v; want nothing", a.res, a.err)
 		}
-		if n := w.d[0].Parked(); n != 1 {
-			t.Errorf("%d fetches are parked, want 1", n)
+		if n := w.d[0].Parked(); n != 2 {
+			t.Errorf("%d fetches are parked, want 2", n)
 		}
 		ids := w.submit("s", "", 1, 0)
-		if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != ids[0] {
-			t.Errorf("the newer call: %+v, %v", a.res, a.err)
+		synctest.Wait()
+		if tasks, _ := granted([]<-chan answer{ch}); len(tasks) != 1 || tasks[0].Task.ID != ids[0] {
+			t.Errorf("the newer call, at the older one's place in the line, got %+v", tasks)
+		}
+		w.submit("s", "", 1, 0)
+		if a := <-behind; a.err != nil || len(a.res.Tasks) != 1 {
+			t.Errorf("the one behind: %+v, %v", a.res, a.err)
 		}
 	})
 }
@@ -471,6 +492,23 @@ func TestPump_narrow(t *testing.T) {
 			ids := w.submit("mine", "", 1, 0)
 			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != ids[0] || a.at.Sub(began) > 100*time.Millisecond {
 				t.Errorf("%+v, %v after %v", a.res, a.err, a.at.Sub(began))
+			}
+			// The next one comes when its task is there already.
+			w.submit("mine", "", 1, 0)
+			for range 2 {
+				req.ClientToken = ""
+				others := req
+				others.Collector, others.Sources, others.Queues = "others", nil, []string{"nowhere"}
+				parked := w.fetch(t.Context(), 0, others)
+				synctest.Wait()
+				began = time.Now()
+				w.mustFetch(req)
+				if took := time.Since(began); took > 0 {
+					t.Errorf("a task that was there was handed out after %v", took)
+				}
+				w.submit("mine", "nowhere", 1, 0)
+				<-parked
+				w.submit("mine", "", 1, 0)
 			}
 			req.Queues = []string{"elsewhere"}
 			req.Wait = 0

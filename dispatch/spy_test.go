@@ -22,7 +22,7 @@ type spy struct {
 	fail      func(call string) error // instead of the call
 	spoil     func(call string) error // after it took effect
 	everLeads bool                    // whatever the store says of it
-	failPart  func(shard int) error   // of Renew
+	failPart  func(shard int) error   // of Renew and EndSession
 }
 
 func newSpy(store dispatch.Store) *spy { return &spy{Store: store, counts: make(map[string]int)} }
@@ -82,6 +82,14 @@ func (s *spy) Claim(ctx context.Context, shard int, pool string, wants []dispatc
 	time.Sleep(delay)
 	reply, err := s.Store.Claim(ctx, shard, pool, wants)
 	return reply, s.after("Claim", err)
+}
+
+func (s *spy) Source(ctx context.Context, id string) (*dispatch.Source, error) {
+	if err := s.before("Source"); err != nil {
+		return nil, err
+	}
+	source, err := s.Store.Source(ctx, id)
+	return source, s.after("Source", err)
 }
 
 func (s *spy) GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error) {
@@ -149,6 +157,14 @@ func (s *spy) Campaign(ctx context.Context, duty, holder string, ttl time.Durati
 func (s *spy) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
 	if err := s.before("EndSession"); err != nil {
 		return nil, err
+	}
+	s.mu.Lock()
+	part := s.failPart
+	s.mu.Unlock()
+	if part != nil {
+		if err := part(shard); err != nil {
+			return nil, err
+		}
 	}
 	return s.Store.EndSession(ctx, shard, collector, keep, limit)
 }
