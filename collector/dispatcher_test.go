@@ -36,6 +36,7 @@ type dispatcher struct {
 	onCall   func(n int, req *wagglev1.ReportTaskRequest) error
 	onSubmit func(n int, req *wagglev1.SubmitDiscoveredRequest) error
 
+	noisy bool          // each answer to a beat comes after news
 	lease time.Duration // of each grant and renewal; 30 s when zero
 	ready chan *wagglev1.Task
 	quit  chan struct{} // closed when the server stops
@@ -181,6 +182,11 @@ func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.Heartbea
 			}
 			if answer == nil {
 				continue
+			}
+			if d.noisy {
+				if err := stream.Send(&wagglev1.HeartbeatResponse{}); err != nil {
+					return err
+				}
 			}
 			if err := stream.Send(answer); err != nil {
 				return err

@@ -598,3 +598,48 @@ func TestCollector_BeatParts(t *testing.T) {
 		})
 	}
 }
+
+// TestCollector_BeatNews holds that news are not taken for answers.
+func TestCollector_BeatNews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.lease, d.noisy = 3*time.Second, true
+		d.put("1-a")
+		b := newBlocked()
+		r := start(t, d, b, nil)
+		pass(time.Minute)
+		if len(b.causes) != 0 {
+			t.Errorf("the handler was stopped: %v", <-b.causes)
+		}
+		close(b.let)
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTask_SetCursor_released holds that a cursor set just before a task is given back reaches the next attempt.
+func TestTask_SetCursor_released(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.put("1-a")
+		r := start(t, d, collector.HandlerFunc(func(_ context.Context, task *collector.Task) (collector.Succeeded, error) {
+			time.Sleep(time.Second)
+			return collector.Succeeded{}, errors.Join(task.SetCursor([]byte("page 3")), &collector.Released{})
+		}), nil)
+		pass(5 * time.Second)
+		beats := d.beatCalls()
+		last := beats[len(beats)-1]
+		if len(last.leases) != 1 || string(last.leases[0].GetCursor()) != "page 3" {
+			t.Fatalf("last beat names %v", last.leases)
+		}
+		if reports := d.reported(); len(reports) != 1 || reports[0].at.Before(last.at) || reports[0].GetOutcome().GetReleased() == nil {
+			t.Errorf("reports %v", reports)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

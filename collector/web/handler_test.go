@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
 )
@@ -360,9 +362,10 @@ func TestHandler_Network(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(hang) })
-	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // it logs the handshake that this test wants to fail
+	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	secure.Config.ErrorLog = nil
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -372,8 +375,9 @@ func TestHandler_Network(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	h := newHandler(t, web.Config{Timeout: 500 * time.Millisecond, IgnoreRobots: true})
-	withRobots := newHandler(t, web.Config{Timeout: 500 * time.Millisecond})
+	hasty := newHandler(t, web.Config{Timeout: 500 * time.Millisecond, IgnoreRobots: true})
+	patient := newHandler(t, web.Config{IgnoreRobots: true})
+	withRobots := newHandler(t, web.Config{})
 	for target, want := range map[string]collector.Reason{
 		s.URL + "/slow":      collector.ReasonTimeout,
 		s.URL + "/slow-body": collector.ReasonTimeout,
@@ -383,6 +387,10 @@ func TestHandler_Network(t *testing.T) {
 		refused:                          collector.ReasonConnect,
 		"http://does-not-exist.invalid/": collector.ReasonDNS,
 	} {
+		h := patient
+		if want == collector.ReasonTimeout {
+			h = hasty
+		}
 		_, err := handle(t, h, &collector.Task{URL: target})
 		if got := failedOf(t, err); got.Reason != want || got.Permanent {
 			t.Errorf("%s: %+v, want %s", target, got, want)

@@ -93,10 +93,10 @@ func TestHandler_MemoLinks(t *testing.T) {
 		sink   web.Sink
 		status int
 	}{
-		"sink has the body":        {&memorySink{}, 304},
-		"sink keeps nothing":       {nil, 200},
-		"sink has lost it":         {&forgetful{}, 200},
-		"sink loses it in between": {&forgetful{reads: 1}, 304},
+		"sink has the body":  {&memorySink{}, 304},
+		"sink keeps nothing": {nil, 200},
+		"sink has lost it":   {&forgetful{}, 200},
+		"sink reads it once": {&forgetful{reads: 1}, 304},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,6 +114,9 @@ func TestHandler_MemoLinks(t *testing.T) {
 			}
 			if second.HTTPStatus != test.status || second.Changed != collector.Unchanged {
 				t.Errorf("second crawl: status %d, changed %d", second.HTTPStatus, second.Changed)
+			}
+			if got := len(s.requests("/")); got != 2 {
+				t.Errorf("%d requests in two crawls", got)
 			}
 			if !slices.Equal(discovered(first), discovered(second)) || len(first.Discovered) != 1 {
 				t.Errorf("discovered %q, then %q", discovered(first), discovered(second))
