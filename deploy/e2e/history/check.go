@@ -1,0 +1,223 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// fenceSlack is how far a fence may lie behind the instant of its grant, in µs: a claim grants up to 100 tasks at
+	// one instant, with fences a microsecond apart.
+	fenceSlack = 100
+	// clockSlack is how much earlier than to the microsecond a lease may end, in µs: deadlines are kept to the millisecond.
+	clockSlack = 1000
+)
+
+// Violation says in words how a history breaks a promise.
+type Violation string
+
+func violationf(format string, args ...any) Violation { return Violation(fmt.Sprintf(format, args...)) }
+
+// NothingLost checks P1: every task that was acknowledged to its submitter has ended DONE, by a report that was
+// accepted, or by one whose answer a killed collector did not live to write down. states has the state in the store of
+// every such task. unanswered is how many tasks the second case was needed for.
+func (h *History) NothingLost(states map[string]string, killed map[string]bool) (found []Violation, unanswered int) {
+	for _, task := range slices.Sorted(maps.Keys(states)) {
+		leases := h.tasks[task]
+		accepted := slices.ContainsFunc(leases, func(l *lease) bool { return l.succeeded && l.accepted })
+		missed := slices.ContainsFunc(leases, func(l *lease) bool { return l.succeeded && killed[l.collector] })
+		switch {
+		case states[task] != "TASK_STATE_DONE":
+			found = append(found, violationf("P1: task %s ended as %s", task, states[task]))
+		case accepted:
+		case missed:
+			unanswered++
+		default:
+			found = append(found, violationf("P1: task %s is DONE, and no report that went out can have done it", task))
+		}
+	}
+	return found, unanswered
+}
+
+// OneHolder checks P2: no lease began while an earlier one of the same task stood for sure, that is, before the deadline
+// that its collector was told, and before it sent a report.
+func (h *History) OneHolder() []Violation {
+	var found []Violation
+	for _, task := range slices.Sorted(maps.Keys(h.tasks)) {
+		leases := h.tasks[task]
+		for i, next := range leases {
+			for _, held := range leases[:i] {
+				if left := held.certainEnd() - next.fence; left > clockSlack {
+					found = append(found, violationf("P2: task %s was granted to %s while %s held it for another %v: %s, %s",
+						task, next.collector, held.collector, duration(left), held.token, next.token))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// FencesRise checks P4: no two leases of a shard have one fence, and a lease that was fetched after the reply with another
+// one had come has the higher fence of the two. shard tells the shard of a task.
+func (h *History) FencesRise(shard func(task string) int) []Violation {
+	type fetched struct {
+		Event
+		shard int
+	}
+	var grants []fetched
+	first := map[string]bool{}
+	var found []Violation
+	for _, e := range h.Events { // by Time: a token's first event is the first that any collector got
+		if e.Kind == Granted && !first[e.Token] {
+			first[e.Token] = true
+			grants = append(grants, fetched{e, shard(e.Task)})
+		}
+	}
+	taken := map[[2]int64]string{}
+	for _, g := range grants {
+		key := [2]int64{int64(g.shard), g.Fence}
+		if other, is := taken[key]; is {
+			found = append(found, violationf("P4: fence %d of shard %d was given to %s and to %s", g.Fence, g.shard, other, g.Token))
+		}
+		taken[key] = g.Token
+	}
+	bySent := slices.Clone(grants)
+	slices.SortStableFunc(bySent, func(a, b fetched) int { return cmp.Compare(a.Sent, b.Sent) })
+	highest := map[int]Event{} // by shard, of the replies that had come
+	came := 0
+	for _, g := range bySent {
+		for ; came < len(grants) && grants[came].Time < g.Sent; came++ {
+			if c := grants[came]; c.Fence > highest[c.shard].Fence {
+				highest[c.shard] = c.Event
+			}
+		}
+		if before := highest[g.shard]; g.Fence <= before.Fence {
+			found = append(found, violationf("P4: %s was fetched after %s had come, and its fence is not higher", g.Token, before.Token))
+		}
+	}
+	return found
+}
+
+// Polite checks P6: in each queue, leases begin at least delay apart by the store's clock, and no more than limit stand
+// for sure at any moment.
+func (h *History) Polite(delay time.Duration, limit int) []Violation {
+	var found []Violation
+	queues := h.queues()
+	for _, queue := range slices.Sorted(maps.Keys(queues)) {
+		leases := queues[queue]
+		for i, l := range leases[1:] {
+			if gap := l.fence - leases[i].fence; gap < delay.Microseconds()-fenceSlack {
+				found = append(found, violationf("P6: queue %s began %s only %v after %s", queue, l.token, duration(gap), leases[i].token))
+			}
+		}
+		for i, l := range leases {
+			standing := 1
+			for _, held := range leases[:i] {
+				if held.certainEnd()-clockSlack > l.fence {
+					standing++
+				}
+			}
+			if standing > limit {
+				found = append(found, violationf("P6: queue %s had %d leases in flight with %s; its limit is %d", queue, standing, l.token, limit))
+			}
+		}
+	}
+	return found
+}
+
+// ReplayHarmless checks P7: a fetch repeated with its client token answers what it answered before or less, never more;
+// no report is accepted as new twice, and no task by two leases.
+func (h *History) ReplayHarmless() []Violation {
+	var found []Violation
+	granted := map[[2]string]map[string]bool{} // the lease tokens of a client token's first reply
+	firstSent := map[[2]string]int64{}
+	for _, e := range h.Events {
+		if e.Kind != Granted {
+			continue
+		}
+		key := [2]string{e.Collector, e.ClientToken}
+		if granted[key] == nil {
+			granted[key], firstSent[key] = map[string]bool{}, e.Sent
+		}
+		if e.Sent == firstSent[key] {
+			granted[key][e.Token] = true
+		} else if !granted[key][e.Token] {
+			found = append(found, violationf("P7: the client token %s of %s first answered %d leases, and later %s too",
+				e.ClientToken, e.Collector, len(granted[key]), e.Token))
+		}
+	}
+	for _, task := range slices.Sorted(maps.Keys(h.tasks)) {
+		settled := ""
+		for _, l := range h.tasks[task] {
+			if l.oks > 1 {
+				found = append(found, violationf("P7: the report of %s was accepted as new %d times", l.token, l.oks))
+			}
+			if !l.accepted || !l.succeeded {
+				continue
+			}
+			if settled != "" {
+				found = append(found, violationf("P7: task %s was settled by %s and by %s", task, settled, l.token))
+			}
+			settled = l.token
+		}
+	}
+	return found
+}
+
+// Summary is what a history holds, for people.
+type Summary struct {
+	Leases, Tasks      int
+	Accepted           int // leases with a report that was accepted
+	Refused            int // reports answered LEASE_LOST
+	Lost               int // leases that a beat was told to be lost
+	LeaseGap, StartGap time.Duration
+}
+
+// Summary counts. LeaseGap is the smallest distance between two leases of one queue by the store's clock, StartGap that
+// between two starts of the handler by the collectors'.
+func (h *History) Summary() Summary {
+	s := Summary{Leases: len(h.leases), Tasks: len(h.tasks), LeaseGap: math.MaxInt64, StartGap: math.MaxInt64}
+	for _, l := range h.leases {
+		if l.accepted {
+			s.Accepted++
+		}
+	}
+	starts := map[string]int64{} // the last by queue
+	for _, e := range h.Events {
+		switch {
+		case e.Kind == Reported && e.Code == LeaseLost:
+			s.Refused++
+		case e.Kind == Lost:
+			s.Lost++
+		case e.Kind == Started:
+			if last, is := starts[e.Queue]; is {
+				s.StartGap = min(s.StartGap, duration(e.Time-last))
+			}
+			starts[e.Queue] = e.Time
+		}
+	}
+	for _, leases := range h.queues() {
+		for i, l := range leases[1:] {
+			s.LeaseGap = min(s.LeaseGap, duration(l.fence-leases[i].fence))
+		}
+	}
+	return s
+}
+
+// queues is all leases by queue, each in the order of fences.
+func (h *History) queues() map[string][]*lease {
+	queues := map[string][]*lease{}
+	for _, l := range h.leases {
+		queues[l.queue] = append(queues[l.queue], l)
+	}
+	for _, leases := range queues {
+		slices.SortFunc(leases, func(a, b *lease) int { return cmp.Compare(a.fence, b.fence) })
+	}
+	return queues
+}
+
+func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }

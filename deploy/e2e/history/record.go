@@ -1,0 +1,174 @@
+package history
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// DialOptions make connections write down what goes over them: grants, beats and reports, as they are on the wire.
+func (l *Log) DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(l.unary),
+		grpc.WithChainStreamInterceptor(l.stream),
+	}
+}
+
+func (l *Log) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	switch r := req.(type) {
+	case *pb.FetchTaskRequest:
+		l.reportsGo(r.GetReports())
+	case *pb.ReportTaskRequest:
+		l.reportsGo(r.GetReports())
+	}
+	sent := Now()
+	if err := invoke(ctx, method, req, reply, conn, opts...); err != nil {
+		return err
+	}
+	switch r := req.(type) {
+	case *pb.FetchTaskRequest:
+		answer, ok := reply.(*pb.FetchTaskResponse)
+		if ok {
+			l.fetched(sent, r, answer)
+		}
+	case *pb.ReportTaskRequest:
+		answer, ok := reply.(*pb.ReportTaskResponse)
+		if ok {
+			l.reported(sent, r.GetReports(), answer.GetResults())
+		}
+	case *pb.RenewLeaseRequest:
+		answer, ok := reply.(*pb.RenewLeaseResponse)
+		if ok {
+			l.beaten(sent, r.GetLeases(), answer)
+		}
+	}
+	return nil
+}
+
+func (l *Log) fetched(sent int64, r *pb.FetchTaskRequest, answer *pb.FetchTaskResponse) {
+	l.reported(sent, r.GetReports(), answer.GetReportResults())
+	for _, leased := range answer.GetLeasedTasks() {
+		task, lease := leased.GetTask(), leased.GetLease()
+		l.Add(Event{
+			Kind: Granted, Sent: sent, Task: task.GetId(), Queue: task.GetQueue(), Attempt: task.GetAttempt(),
+			Token: lease.GetLeaseToken(), Fence: lease.GetFence(), Duration: micros(lease.GetDuration()),
+			Waited: micros(answer.GetWaited()), ClientToken: r.GetClientToken(),
+		})
+	}
+}
+
+func (l *Log) reportsGo(reports []*pb.TaskReport) {
+	for _, r := range reports {
+		l.Add(Event{Kind: ReportSent, Task: r.GetTaskId(), Token: r.GetLeaseToken(), Code: outcome(r.GetOutcome())})
+	}
+}
+
+func (l *Log) reported(sent int64, reports []*pb.TaskReport, results []*pb.ReportResult) {
+	for i, result := range results {
+		if i < len(reports) {
+			l.Add(Event{
+				Kind: Reported, Sent: sent, Task: result.GetTaskId(), Token: reports[i].GetLeaseToken(),
+				Code: result.GetCode().String(),
+			})
+		}
+	}
+}
+
+// renewal is an answer to a beat, of either call.
+type renewal interface {
+	GetLeaseDuration() *durationpb.Duration
+	GetLost() []*pb.LostLease
+	GetLimited() []*pb.LimitedLease
+}
+
+func (l *Log) beaten(sent int64, beats []*pb.LeaseBeat, answer renewal) {
+	lost := map[string]pb.LostReason{}
+	for _, one := range answer.GetLost() {
+		lost[one.GetLeaseToken()] = one.GetReason()
+	}
+	limited := map[string]int64{}
+	for _, one := range answer.GetLimited() {
+		limited[one.GetTaskId()] = micros(one.GetDuration())
+	}
+	for _, beat := range beats {
+		e := Event{Kind: Renewed, Sent: sent, Task: beat.GetTaskId(), Token: beat.GetLeaseToken(), Duration: micros(answer.GetLeaseDuration())}
+		if reason, is := lost[e.Token]; is {
+			e.Kind, e.Code, e.Duration = Lost, reason.String(), 0
+		} else if d, is := limited[e.Task]; is {
+			e.Duration = d
+		}
+		l.Add(e)
+	}
+}
+
+func (l *Log) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := open(ctx, desc, conn, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &recordedStream{ClientStream: stream, log: l}, nil
+}
+
+// recordedStream pairs beats with their answers, which come in order.
+type recordedStream struct {
+	grpc.ClientStream
+	log *Log
+
+	mu      sync.Mutex // guards what follows
+	pending []pendingBeat
+}
+
+// pendingBeat is a beat without its answer.
+type pendingBeat struct {
+	sent   int64
+	leases []*pb.LeaseBeat
+}
+
+// SendMsg notes a beat before it goes out.
+func (s *recordedStream) SendMsg(m any) error {
+	if beat, ok := m.(*pb.HeartbeatRequest); ok {
+		s.mu.Lock()
+		s.pending = append(s.pending, pendingBeat{sent: Now(), leases: beat.GetLeases()})
+		s.mu.Unlock()
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+// RecvMsg writes down what became of a beat. A message without next_heartbeat answers none.
+func (s *recordedStream) RecvMsg(m any) error {
+	if err := s.ClientStream.RecvMsg(m); err != nil {
+		return err
+	}
+	answer, ok := m.(*pb.HeartbeatResponse)
+	if !ok || answer.GetNextHeartbeat() == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) > 0 {
+		beat := s.pending[0]
+		s.pending = s.pending[1:]
+		s.log.beaten(beat.sent, beat.leases, answer)
+	}
+	return nil
+}
+
+func micros(d *durationpb.Duration) int64 { return int64(d.AsDuration() / time.Microsecond) }
+
+func outcome(o *pb.Outcome) string {
+	switch r := o.GetResult().(type) {
+	case *pb.Outcome_Succeeded:
+		return Succeeded
+	case *pb.Outcome_Failed:
+		return "failed " + r.Failed.GetReason().String()
+	case *pb.Outcome_Released:
+		return "released"
+	default:
+		return "none"
+	}
+}
