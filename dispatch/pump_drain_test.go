@@ -1,0 +1,92 @@
+package dispatch_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestPump_drain(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.submit("s", "", 1, 0)
+		held := w.mustFetch(ask("c", "", 0)).Tasks[0]
+		chans := w.park(100, dispatch.MaxWait)
+		w.d[0].Drain()
+		began := time.Now()
+		for _, ch := range chans {
+			if a := <-ch; a.err != nil || a.res.Empty != dispatch.EmptyDraining || a.at != began || a.res.RetryAfter > dispatch.MaxRetryAfter {
+				t.Fatalf("parked fetch: %+v, %v after %v; want DRAINING at once", a.res, a.err, a.at.Sub(began))
+			}
+		}
+		claims := w.spies[0].count("Claim")
+		w.submit("s", "", 1, 0)
+		res, err := w.d[0].Fetch(t.Context(), ask("late", "", dispatch.MaxWait))
+		if err != nil || res.Empty != dispatch.EmptyDraining || time.Since(began) != 0 {
+			t.Errorf("later fetch: %+v, %v", res, err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := w.spies[0].count("Claim") - claims; n != 0 {
+			t.Errorf("%d claims while draining", n)
+		}
+		w.succeed(held) // reports are taken to the last
+		if !w.d[0].Draining() {
+			t.Error("Draining() is false")
+		}
+	})
+}
+
+func TestPump_drainDuringClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		chans := w.park(3, dispatch.MaxWait)
+		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.submit("s", "", 1, 0)
+		synctest.Wait()
+		w.d[0].Drain()
+		tasks, draining := 0, 0
+		for _, ch := range chans {
+			a := <-ch
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			if tasks += len(a.res.Tasks); a.res.Empty == dispatch.EmptyDraining {
+				draining++
+			}
+		}
+		if back, _, _ := w.seen[0].read(); tasks != 1 || draining != 2 || back != 0 {
+			t.Errorf("%d tasks, %d told to go elsewhere, %d given back; want 1, 2, 0", tasks, draining, back)
+		}
+	})
+}
+
+func TestPump_drainDuringEmptyClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		chans := w.park(1, dispatch.MaxWait)
+		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.afterClaim()
+		w.d[0].Drain()
+		began := time.Now()
+		if a := <-chans[0]; a.err != nil || a.res.Empty != dispatch.EmptyDraining || a.at.Sub(began) > 50*time.Millisecond {
+			t.Errorf("%+v, %v after %v; want DRAINING when the claim is back", a.res, a.err, a.at.Sub(began))
+		}
+	})
+}
+
+func TestPump_stopped(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		chans := w.park(10, dispatch.MaxWait)
+		w.stops[0]()
+		for _, ch := range chans {
+			if a := <-ch; a.err != nil || a.res.Empty != dispatch.EmptyDraining {
+				t.Errorf("parked fetch of a dispatcher that stopped: %+v, %v", a.res, a.err)
+			}
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestPump_narrow(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is served at once beside work for others, and does not ask again and again", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+			w.source("mine", nil)
+			w.source("theirs", nil)
+			w.submit("theirs", "", 100, 0)
+			req := ask("c", "", dispatch.MaxWait)
+			req.Sources = []string{"mine"}
+			ch := w.fetch(t.Context(), 0, req)
+			synctest.Wait()
+			before := w.spies[0].count("Claim")
+			time.Sleep(10 * time.Second)
+			if n := w.spies[0].count("Claim") - before; n > 2*15 {
+				t.Errorf("%d claims in 10s for one fetch that cannot take what there is", n)
+			}
+			began := time.Now()
+			ids := w.submit("mine", "", 1, 0)
+			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != ids[0] || a.at.Sub(began) > 100*time.Millisecond {
+				t.Errorf("%+v, %v after %v", a.res, a.err, a.at.Sub(began))
+			}
+			// The next one comes when its task is there already.
+			w.submit("mine", "", 1, 0)
+			for range 2 {
+				req.ClientToken = ""
+				others := req
+				others.Collector, others.Sources, others.Queues = "others", nil, []string{"nowhere"}
+				parked := w.fetch(t.Context(), 0, others)
+				synctest.Wait()
+				began = time.Now()
+				w.mustFetch(req)
+				if took := time.Since(began); took > 0 {
+					t.Errorf("a task that was there was handed out after %v", took)
+				}
+				w.submit("mine", "nowhere", 1, 0)
+				<-parked
+				w.submit("mine", "", 1, 0)
+			}
+			req.Queues = []string{"elsewhere"}
+			req.Wait = 0
+			if res, err := w.d[0].Fetch(t.Context(), req); err != nil || len(res.Tasks) != 0 {
+				t.Errorf("fetch from a queue that does not exist: %+v, %v", res, err)
+			}
+		})
+	})
+
+	t.Run("without waiting finds what was just submitted", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+			w.spies[0].set(func(s *spy) { s.deaf = true })
+			w.source("s", nil)
+			for i := range 20 {
+				queue := fmt.Sprintf("narrow%d", i)
+				w.submit("s", queue, 1, 0)
+				w.submit("s", "", 1, 0)
+				req := ask("c", "", 0)
+				req.Queues = []string{queue}
+				if got := w.mustFetch(req).Tasks[0].Task.Queue; got != queue {
+					t.Fatalf("a task of queue %s, want %s", got, queue)
+				}
+			}
+		})
+	})
+
+	t.Run("wakes when the delay of its queue is over", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{minDelay: 2 * time.Second}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "q", 2, 0)
+			req := ask("c", "", dispatch.MaxWait)
+			req.Queues = []string{"q"}
+			began := time.Now()
+			w.succeed(w.mustFetch(req).Tasks[0])
+			w.mustFetch(req)
+			if took := time.Since(began); took < 2*time.Second || took > 2100*time.Millisecond {
+				t.Errorf("second task after %v, want 2s", took)
+			}
+		})
+	})
+
+	t.Run("many are each served", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 3}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.source("o", nil)
+			w.submit("o", "", 30, 0) // nobody's
+			var chans []<-chan answer
+			const n = 60
+			for i := range n {
+				req := ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait)
+				req.Queues = []string{fmt.Sprintf("many%d", i)}
+				chans = append(chans, w.fetch(t.Context(), 0, req))
+			}
+			synctest.Wait()
+			began := time.Now()
+			for i := range n {
+				w.submit("s", fmt.Sprintf("many%d", n-1-i), 1, 0)
+			}
+			for i, ch := range chans {
+				if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {
+					t.Errorf("fetch %d: %+v, %v after %v", i, a.res, a.err, a.at.Sub(began))
+				}
+			}
+		})
+	})
+}
