@@ -3,7 +3,6 @@ package memstore_test
 import (
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore"
@@ -31,24 +30,26 @@ func claimTasks(b *testing.B, s *memstore.Store, call, limit int) []dispatch.Gra
 	return reply.Grants[0]
 }
 
-// BenchmarkStore_ClaimApply grants and reports recurring work: 100,000 tasks in
-// 1,000 queues, each due again at once.
+// BenchmarkStore_ClaimApply grants and reports tasks that are due again at
+// once: 100,000 of them, by how many a call takes and in how many queues they
+// are.
 func BenchmarkStore_ClaimApply(b *testing.B) {
-	for _, batch := range []int{1, 10, 100} {
-		b.Run("batch"+strconv.Itoa(batch), func(b *testing.B) {
+	for _, c := range []struct {
+		name          string
+		batch, queues int
+	}{{"batch1", 1, 1000}, {"batch10", 10, 1000}, {"batch100", 100, 1000}, {"batch10_onequeue", 10, 1}} {
+		b.Run(c.name, func(b *testing.B) {
 			s := wallStore(b)
-			submitMany(b, s, 100_000, 1000)
+			submitMany(b, s, 100_000, c.queues)
 			b.ReportAllocs()
-			transitions := make([]dispatch.Transition, 0, batch)
-			call, tasks := 0, 0
+			tasks, calls := 0, 0
 			for b.Loop() {
-				call++
-				grants := claimTasks(b, s, call, batch)
-				transitions = transitions[:0]
+				calls++
+				grants := claimTasks(b, s, calls, c.batch)
+				transitions := make([]dispatch.Transition, len(grants))
 				for i := range grants {
-					t := done(&grants[i])
-					t.State, t.Shrink, t.Remember = dispatch.StateScheduled, false, 0
-					transitions = append(transitions, t)
+					transitions[i] = done(&grants[i])
+					transitions[i].State, transitions[i].Shrink, transitions[i].Remember = dispatch.StateScheduled, false, 0
 				}
 				if _, err := s.Apply(b.Context(), transitions); err != nil {
 					b.Fatal(err)
@@ -58,34 +59,6 @@ func BenchmarkStore_ClaimApply(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(max(tasks, 1)), "ns/task")
 		})
 	}
-}
-
-// BenchmarkStore_Claim grants from one queue, and over many with a delay.
-func BenchmarkStore_Claim(b *testing.B) {
-	b.Run("onequeue", func(b *testing.B) { benchmarkClaim(b, 1, 0) })
-	b.Run("manyqueues", func(b *testing.B) { benchmarkClaim(b, 100_000, 24*time.Hour) })
-}
-
-func benchmarkClaim(b *testing.B, queues int, delay time.Duration) {
-	const tasks = 100_000
-	var s *memstore.Store
-	left := 0
-	b.ReportAllocs()
-	granted := 0
-	for call := 0; b.Loop(); call++ {
-		if left < 10 {
-			b.StopTimer()
-			s = wallStore(b)
-			openQueues(b, s, delay)
-			submitMany(b, s, tasks, queues)
-			left = min(tasks, queues*1000)
-			b.StartTimer()
-		}
-		n := len(claimTasks(b, s, call, 10))
-		left -= max(n, 1)
-		granted += n
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(max(granted, 1)), "ns/grant")
 }
 
 // BenchmarkStore_Renew renews 1,000 leases at a time.

@@ -200,7 +200,9 @@ func (c *claim) turn(h *hand, qp *queuePool) bool {
 	if granted {
 		before := q.nextGrant
 		q.nextGrant = max(before, c.s.now+span(set.MinDelay))
-		h.note.moved = append(h.note.moved, movedGrant{queue: q.name, before: before, after: q.nextGrant})
+		h.note.moved = append(h.note.moved, movedGrant{
+			queue: q.name, before: before, after: q.nextGrant, first: begin, count: len(h.grants) - begin,
+		})
 	}
 	c.s.placeQueue(q, c.pool)
 	return granted
@@ -280,7 +282,7 @@ func (c *claim) take(h *hand, l *lane, limit int) int {
 			h.full = true
 			break
 		}
-		if ends, stands := c.s.lockStands(r.id); stands {
+		if ends, stands := c.s.strayUntil(r.id); stands {
 			c.s.leave(r)
 			c.s.enterLeases(r, ends)
 			c.s.orphaned++

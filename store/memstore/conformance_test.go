@@ -25,3 +25,8 @@ func TestStore_Conformance(t *testing.T) {
 		return newInstance(t, opts)
 	})
 }
+
+func TestStore_Model(t *testing.T) {
+	t.Parallel()
+	storetest.Model(t, newInstance, storetest.ModelConfig{})
+}

@@ -54,13 +54,13 @@ func (s *OrderedSet) Members() []string {
 // BandScore is the score of a band and since.
 func BandScore(band, since int64) int64 { return band<<bandShift + since }
 
-// Kept is how many records, locks, grants, queues and holders all shards
+// Kept is how many records, stray locks, grants, queues and holders all shards
 // keep.
 func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 	for _, sh := range s.shards {
 		sh.begin()
 		records += len(sh.records)
-		locks += len(sh.locks)
+		locks += len(sh.strays)
 		grants += len(sh.grants)
 		queues += len(sh.queues)
 		holders += len(sh.holders)

@@ -28,6 +28,8 @@ type grantNote struct {
 type movedGrant struct {
 	queue         string
 	before, after int64
+	// first of the turn's entries in the note, and how many there are.
+	first, count int
 }
 
 // grantEntry is one task of a grant.
@@ -70,6 +72,10 @@ func (s *shard) replaced(collector, session string) bool {
 	return h != nil && h.markedUntil > s.now && h.keep != session
 }
 
+// grantsAtFirst is for how many grants a want gets memory when it gets its
+// first.
+const grantsAtFirst = 16
+
 // grant leases the record, the head of its lane, to the want.
 func (c *claim) grant(h *hand, r *record) {
 	s, want := c.s, h.want
@@ -77,6 +83,8 @@ func (c *claim) grant(h *hand, r *record) {
 		h.note = &grantNote{key: grantKey{want.Collector, want.ClientToken}, call: want.Call}
 		h.holder = dispatch.HolderDigest(want.Collector, want.ClientToken)
 		h.held = s.holder(want.Collector)
+		h.grants = make([]dispatch.Grant, 0, min(h.room, grantsAtFirst))
+		h.note.entries = make([]grantEntry, 0, min(h.room, grantsAtFirst))
 	}
 	gate := &r.source.gate
 	maxHold := span(gate.MaxHold)
@@ -99,9 +107,9 @@ func (c *claim) grant(h *hand, r *record) {
 	r.revision++
 	r.lease = &lease{
 		digest: dispatch.LeaseDigest{Fence: token.Fence, Holder: h.holder}, token: token, session: want.Session,
-		granted: s.now, deadline: s.now + length, duration: length, maxHold: maxHold,
+		granted: s.now, deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
 	}
-	s.locks[r.id] = lock{token: token, until: r.lease.deadline}
+	s.dropStray(r.id)
 	s.enterLeases(r, r.lease.deadline)
 	s.count(r, dispatch.StateLeased)
 	s.queueOf(r.lane).inFlight++
@@ -224,17 +232,19 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 		return 0, nil
 	}
 	given := 0
-	for i := range note.entries {
-		if e := &note.entries[i]; e.stillHeld() {
-			sh.giveBack(e.record)
-			given++
-		}
-	}
 	for _, m := range note.moved {
-		if q := sh.queues[m.queue]; q != nil && q.nextGrant == m.after {
-			q.nextGrant = m.before
-			sh.touchQueue(q)
+		back := 0
+		for i := range note.entries[m.first : m.first+m.count] {
+			if e := &note.entries[m.first+i]; e.stillHeld() {
+				sh.giveBack(e.record)
+				back++
+			}
 		}
+		// Where a task of the turn was reported, a request was made.
+		if q := sh.queues[m.queue]; back == m.count && q.nextGrant == m.after {
+			q.nextGrant = m.before
+		}
+		given += back
 	}
 	sh.forgetGrant(note)
 	return given, nil
@@ -253,7 +263,6 @@ func (s *shard) giveBack(r *record) {
 // endLease takes the lease from a record: lock, lease index, the collector's
 // held leases, the queue's leases in flight. The record stands nowhere then.
 func (s *shard) endLease(r *record) {
-	delete(s.locks, r.id)
 	s.leave(r)
 	s.detach(r)
 }

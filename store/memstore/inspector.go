@@ -24,11 +24,11 @@ func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Durati
 	}
 	sh.begin()
 	defer sh.end()
-	ends, stands := sh.lockStands(id)
+	lock, stands := sh.lockOf(id)
 	if !stands {
 		return "", 0
 	}
-	return sh.locks[id].value(), duration(ends - sh.now)
+	return lock.value, duration(lock.until - sh.now)
 }
 
 // DeleteLock deletes the lock of the task.
@@ -36,7 +36,10 @@ func (i Inspector) DeleteLock(id dispatch.TaskID) {
 	if sh := i.store.shardOfTask(id); sh != nil {
 		sh.begin()
 		defer sh.end()
-		delete(sh.locks, id)
+		if r := sh.records[id]; r != nil && r.lease != nil {
+			r.lease.lockedUntil = 0
+		}
+		sh.dropStray(id)
 	}
 }
 
@@ -45,8 +48,11 @@ func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) 
 	if sh := i.store.shardOfTask(id); sh != nil {
 		sh.begin()
 		defer sh.end()
-		sh.locks[id] = lock{byHand: value, until: sh.now + span(ttl)}
-		sh.forgetLocks.insert(sh.locks[id].until, string(id), id)
+		if r := sh.records[id]; r != nil && r.lease != nil {
+			r.lease.byHand, r.lease.lockedUntil = value, sh.now+span(ttl)
+			return
+		}
+		sh.setStray(id, strayLock{value: value, until: sh.now + span(ttl)})
 	}
 }
 
@@ -60,6 +66,9 @@ func (i Inspector) DeleteRecord(id dispatch.TaskID) {
 	sh.begin()
 	defer sh.end()
 	if r := sh.records[id]; r != nil {
+		if lock, stands := sh.lockOf(id); stands && r.lease != nil {
+			sh.setStray(id, lock)
+		}
 		r.gone = true
 		delete(sh.records, id)
 		if r.stands != inNone {

@@ -55,13 +55,13 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	if end <= s.now {
 		return lost(dispatch.LostMaxHold)
 	}
-	if _, stands := s.lockStands(r.id); !stands && l.deadline > s.now {
+	if l.lockedUntil <= s.now && l.deadline > s.now {
 		l.lockDeleted = true
 		s.moveDeadline(r, s.now)
 		return lost(dispatch.LostLockDeleted)
 	}
 	s.moveDeadline(r, max(l.deadline, end))
-	s.locks[r.id] = lock{token: l.token, until: l.deadline}
+	l.lockedUntil, l.byHand = l.deadline, ""
 	if note := s.grants[grantKey{l.token.Collector, l.token.ClientToken}]; note != nil {
 		note.until = max(note.until, l.deadline+span(dispatch.GrantMemory))
 	}

@@ -19,8 +19,13 @@ type entry[V any] struct {
 // orderedSet holds members ordered by score, then by the bytes of the member,
 // as a Redis ZSET does. Whoever puts a member in keeps its score, to take it
 // out again. The zero value is empty.
+//
+// Most sets hold one member for a short while: it is kept here, and a tree is
+// made when a second one comes.
 type orderedSet[V any] struct {
 	tree *btree.BTreeG[entry[V]]
+	only entry[V]
+	one  bool // only is the one member; there is no tree
 }
 
 func entryLess[V any](a, b entry[V]) bool {
@@ -30,46 +35,63 @@ func entryLess[V any](a, b entry[V]) bool {
 	return a.member < b.member
 }
 
+func (e *entry[V]) is(score int64, member string) bool { return e.score == score && e.member == member }
+
 // insert adds the member, or replaces the value of the same score and member.
 func (s *orderedSet[V]) insert(score int64, member string, value V) {
-	if s.tree == nil {
-		s.tree = btree.NewBTreeGOptions(entryLess[V], btree.Options{NoLocks: true})
+	e := entry[V]{score: score, member: member, value: value}
+	if s.tree != nil {
+		s.tree.Set(e)
+		return
 	}
-	s.tree.Set(entry[V]{score: score, member: member, value: value})
+	if !s.one || s.only.is(score, member) {
+		s.only, s.one = e, true
+		return
+	}
+	s.tree = btree.NewBTreeGOptions(entryLess[V], btree.Options{NoLocks: true})
+	s.tree.Set(s.only)
+	s.tree.Set(e)
+	s.only, s.one = entry[V]{}, false
 }
 
 // remove takes the member with exactly that score out and reports whether it
 // was in.
 func (s *orderedSet[V]) remove(score int64, member string) bool {
 	if s.tree == nil {
-		return false
+		was := s.one && s.only.is(score, member)
+		if was {
+			s.only, s.one = entry[V]{}, false
+		}
+		return was
 	}
-	_, ok := s.tree.Delete(entry[V]{score: score, member: member})
+	_, was := s.tree.Delete(entry[V]{score: score, member: member})
 	if s.tree.Len() == 0 {
-		// Most sets hold one member for a short while; an empty tree is not
-		// worth its memory.
 		s.tree = nil
 	}
-	return ok
+	return was
 }
 
 func (s *orderedSet[V]) len() int {
-	if s.tree == nil {
+	switch {
+	case s.tree != nil:
+		return s.tree.Len()
+	case s.one:
+		return 1
+	default:
 		return 0
 	}
-	return s.tree.Len()
 }
 
 func (s *orderedSet[V]) first() (entry[V], bool) {
 	if s.tree == nil {
-		return entry[V]{}, false
+		return s.only, s.one
 	}
 	return s.tree.Min()
 }
 
 func (s *orderedSet[V]) last() (entry[V], bool) {
 	if s.tree == nil {
-		return entry[V]{}, false
+		return s.only, s.one
 	}
 	return s.tree.Max()
 }
@@ -85,8 +107,11 @@ func (s *orderedSet[V]) firstScore() int64 {
 // from calls yield for the members from (score, member) on, ascending, until
 // it returns false. The set must not be changed meanwhile.
 func (s *orderedSet[V]) from(score int64, member string, yield func(entry[V]) bool) {
+	begin := entry[V]{score: score, member: member}
 	if s.tree != nil {
-		s.tree.Ascend(entry[V]{score: score, member: member}, yield)
+		s.tree.Ascend(begin, yield)
+	} else if s.one && !entryLess(s.only, begin) {
+		yield(s.only)
 	}
 }
 

@@ -77,6 +77,10 @@ type lease struct {
 	deadline int64
 	duration int64
 	maxHold  int64
+	// lockedUntil is the end of the lock; 0 = it was deleted by hand. Its value
+	// is the token, unless byHand was set instead.
+	lockedUntil int64
+	byHand      string
 	// lockDeleted: the lock was found missing before the deadline; the lease
 	// cannot be renewed any more.
 	lockDeleted bool
@@ -84,21 +88,6 @@ type lease struct {
 	// The collector's held leases are a list in the order of their fences.
 	holder         *holder
 	earlier, later *record
-}
-
-// lock is the end of a lock, and its value: that of a lease unless it was set
-// by hand.
-type lock struct {
-	token  dispatch.LeaseToken
-	byHand string
-	until  int64
-}
-
-func (l lock) value() string {
-	if l.byHand != "" {
-		return l.byHand
-	}
-	return l.token.String()
 }
 
 func (r *record) waiting() bool { return r.state == dispatch.StateScheduled }

@@ -30,7 +30,7 @@ type shard struct {
 	lastFence uint64
 	lastLane  int64
 	records   map[dispatch.TaskID]*record
-	locks     map[dispatch.TaskID]lock
+	strays    map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
 	sources map[string]*source
@@ -55,7 +55,7 @@ type shard struct {
 	forgetGrants  orderedSet[*grantNote]
 	forgetSources orderedSet[*source]
 	forgetMarks   orderedSet[*holder]
-	forgetLocks   orderedSet[dispatch.TaskID] // of orphans that left the lease index
+	forgetStrays  orderedSet[dispatch.TaskID]
 	idleQueues    orderedSet[*queue]
 
 	sweptAt    int64
@@ -80,7 +80,7 @@ func newShard(store *Store, number int) *shard {
 		store: store, number: number,
 		soonest:  make(map[string]int64),
 		records:  make(map[dispatch.TaskID]*record),
-		locks:    make(map[dispatch.TaskID]lock),
+		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
 		sources:  make(map[string]*source),
 		queues:   make(map[string]*queue),
@@ -202,9 +202,6 @@ func (s *shard) leave(r *record) {
 		r.lane.later.remove(r.score, string(r.id))
 	case inLeases:
 		s.leases.remove(r.score, string(r.id))
-		if held, ok := s.locks[r.id]; ok && r.lease == nil {
-			s.forgetLocks.insert(held.until, string(r.id), r.id)
-		}
 	case inNone:
 	}
 	r.stands = inNone
@@ -275,24 +272,8 @@ func (s *shard) forget(r *record) {
 	delete(s.records, r.id)
 }
 
-// lockStands reports whether the record's lock stands, and until when.
-func (s *shard) lockStands(id dispatch.TaskID) (int64, bool) {
-	held, ok := s.locks[id]
-	return held.until, ok && held.until > s.now
-}
-
-// dropLock forgets a lock that has ended and is of no lease.
-func (s *shard) dropLock(id dispatch.TaskID) {
-	if r := s.records[id]; r != nil && (r.lease != nil || r.stands == inLeases) {
-		return
-	}
-	if held, ok := s.locks[id]; ok && held.until <= s.now {
-		delete(s.locks, id)
-	}
-}
-
 // dropGhost takes what is left of a record that was removed by hand out of the
-// sets, and counts it. Its lock stays.
+// sets, and counts it.
 func (s *shard) dropGhost(r *record) {
 	s.leave(r)
 	delete(s.ghosts, r.id)
@@ -301,9 +282,6 @@ func (s *shard) dropGhost(r *record) {
 	r.lane.unlist(r)
 	if r.lease != nil {
 		s.detach(r)
-		if held, ok := s.locks[r.id]; ok {
-			s.forgetLocks.insert(held.until, string(r.id), r.id)
-		}
 	}
 	s.dropped++
 }
@@ -326,14 +304,7 @@ func (s *shard) sweep(limit int) {
 		}
 		s.unmark(e.value)
 	}
-	for range limit {
-		e, ok := s.forgetLocks.first()
-		if !ok || e.score > s.now {
-			break
-		}
-		s.forgetLocks.remove(e.score, e.member)
-		s.dropLock(e.value)
-	}
+	s.forgetEndedStrays(limit)
 	for range limit {
 		e, ok := s.forgetSources.first()
 		if !ok || e.score > s.now {

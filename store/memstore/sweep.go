@@ -77,11 +77,11 @@ func (s *shard) mend(r *record) {
 		return
 	}
 	s.leave(r)
-	if ends, stands := s.lockStands(r.id); stands {
+	if ends, stands := s.strayUntil(r.id); stands {
 		s.enterLeases(r, ends)
 		return
 	}
-	delete(s.locks, r.id)
+	s.dropStray(r.id)
 	s.enterWaiting(r)
 }
 
@@ -93,23 +93,16 @@ func (s *shard) clampDeadlines() {
 		if !ok || e.score <= s.now+span(dispatch.MaxLeaseDuration) {
 			return
 		}
-		r := e.value
-		left := span(dispatch.MaxLeaseDuration)
-		if r.lease != nil {
-			left = min(left, r.lease.duration)
-		}
-		held, stands := s.locks[r.id]
-		if stands && held.until > s.now {
-			held.until = s.now + min(left, held.until-s.now)
-			s.locks[r.id] = held
+		if r := e.value; r.lease != nil {
+			l := r.lease
+			l.lockedUntil = min(max(l.lockedUntil, s.now), s.now+l.duration)
+			s.moveDeadline(r, l.lockedUntil)
 		} else {
-			held.until = s.now
-		}
-		if r.lease != nil {
-			s.moveDeadline(r, held.until)
-		} else {
+			lock, _ := s.lockOf(r.id)
+			lock.until = min(max(lock.until, s.now), s.now+span(dispatch.MaxLeaseDuration))
+			s.setStray(r.id, lock)
 			s.leave(r)
-			s.enterLeases(r, held.until)
+			s.enterLeases(r, lock.until)
 		}
 	}
 }

@@ -1,0 +1,70 @@
+package memstore
+
+import "github.com/waggle-crawl/waggle/dispatch"
+
+// The lock of a leased record is kept in its lease. A stray lock is one of a
+// task that is not leased: a failover, or someone's hand, has left it behind.
+
+// strayLock is a lock that no lease has.
+type strayLock struct {
+	value string
+	until int64
+}
+
+// lockValue is what stands in the lock of the lease.
+func (l *lease) lockValue() string {
+	if l.byHand != "" {
+		return l.byHand
+	}
+	return l.token.String()
+}
+
+// lockOf gives the lock of a task, by its id alone; ok is false when none
+// stands.
+func (s *shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
+	if r := s.records[id]; r != nil && r.lease != nil {
+		found = strayLock{value: r.lease.lockValue(), until: r.lease.lockedUntil}
+	} else {
+		found = s.strays[id]
+	}
+	return found, found.until > s.now
+}
+
+// strayUntil reports whether a lock of the task, which is not leased, stands,
+// and until when.
+func (s *shard) strayUntil(id dispatch.TaskID) (int64, bool) {
+	if len(s.strays) == 0 {
+		return 0, false
+	}
+	until := s.strays[id].until
+	return until, until > s.now
+}
+
+// setStray keeps a lock that no lease has, until it ends.
+func (s *shard) setStray(id dispatch.TaskID, lock strayLock) {
+	s.dropStray(id)
+	s.strays[id] = lock
+	s.forgetStrays.insert(lock.until, string(id), id)
+}
+
+// dropStray forgets the stray lock of the task, if there is one.
+func (s *shard) dropStray(id dispatch.TaskID) {
+	if len(s.strays) == 0 {
+		return
+	}
+	if old, ok := s.strays[id]; ok {
+		s.forgetStrays.remove(old.until, string(id))
+		delete(s.strays, id)
+	}
+}
+
+// forgetEndedStrays forgets at most limit stray locks that have ended.
+func (s *shard) forgetEndedStrays(limit int) {
+	for range limit {
+		e, ok := s.forgetStrays.first()
+		if !ok || e.score > s.now {
+			return
+		}
+		s.dropStray(e.value)
+	}
+}
