@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -199,13 +200,22 @@ func (c *claim) turn(h *hand, qp *queuePool) bool {
 	granted := len(h.grants) > begin
 	if granted {
 		before := q.nextGrant
-		q.nextGrant = max(before, c.s.now+span(set.MinDelay))
+		q.nextGrant = max(before, c.s.nextGrant(set.MinDelay))
 		h.note.moved = append(h.note.moved, movedGrant{
 			queue: q.name, before: before, after: q.nextGrant, first: begin, count: len(h.grants) - begin,
 		})
 	}
 	c.s.placeQueue(q, c.pool)
 	return granted
+}
+
+// nextGrant is a delay from now on, counted from the end of this millisecond so
+// that no two grants are less than the delay apart.
+func (s *shard) nextGrant(delay time.Duration) int64 {
+	if delay <= 0 {
+		return s.now
+	}
+	return int64((s.micros+999)/1000) + span(delay)
 }
 
 // takeFromLanes fills a turn's quota from the open lanes of the queue.
@@ -267,11 +277,11 @@ func (c *claim) take(h *hand, l *lane, limit int) int {
 			break
 		}
 		r := head.value
-		if p := l.priority(r); priority >= 0 && p != priority {
+		p := l.priority(r)
+		if priority >= 0 && p != priority {
 			break
-		} else {
-			priority = p
 		}
+		priority = p
 		if r.gone {
 			c.s.dropGhost(r)
 			c.misses++

@@ -160,23 +160,23 @@ func (w worker) finish(t *testing.T, g *dispatch.Grant) int {
 
 // readAlong reads what there is to read until ctx ends.
 func readAlong(ctx context.Context, t *testing.T, s *memstore.Store) {
+	fail := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
 	for ctx.Err() == nil {
-		if _, err := s.Stats(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if _, _, err := s.ListTasks(t.Context(), dispatch.TaskFilter{SourceUID: "u", States: []dispatch.State{dispatch.StateReady}}, "", 50); err != nil {
-			t.Error(err)
-		}
-		if _, _, err := s.ListLeases(t.Context(), "", 50); err != nil {
-			t.Error(err)
-		}
-		if _, err := s.ListQueues(t.Context(), "test", "", 50); err != nil {
-			t.Error(err)
-		}
+		_, err := s.Stats(ctx)
+		fail(err)
+		_, _, err = s.ListTasks(ctx, dispatch.TaskFilter{SourceUID: "u", States: []dispatch.State{dispatch.StateReady}}, "", 50)
+		fail(err)
+		_, _, err = s.ListLeases(ctx, "", 50)
+		fail(err)
+		_, err = s.ListQueues(ctx, "test", "", 50)
+		fail(err)
 		for shard := range s.Shards() {
-			if _, err := s.Expired(t.Context(), shard, 10); err != nil {
-				t.Error(err)
-			}
+			_, err = s.Expired(ctx, shard, 10)
+			fail(err)
 		}
 	}
 }
