@@ -163,7 +163,8 @@ local function take_turn(claim, w, q)
   end
   if total > 0 then
     local before = q.next_grant
-    raise_next_grant(q, now + s.delay)
+    -- Counted from the end of this millisecond, so that no two grants are less than the delay apart.
+    raise_next_grant(q, (s.delay > 0 and math.ceil(now_us / 1000) or now) + s.delay)
     for _, v in ipairs({ q.name, decimal(before), decimal(q.next_grant) }) do w.queues[#w.queues + 1] = v end
   end
   place_queue_everywhere(q, claim.pool)
