@@ -107,10 +107,11 @@ func TestPolicy_Report_success(t *testing.T) {
 
 func TestPolicy_Report_taskFailure(t *testing.T) {
 	t.Parallel()
-	for failures, want := range []time.Duration{7500, 15000, 30000} {
+	for failures, ms := range []int{7500, 15000, 30000} {
+		want := time.Duration(ms) * time.Millisecond
 		tr := middle.Report(leased(false, dispatch.Counters{Failures: uint16(failures)}), spec(nil), failed(taskReason), epoch)
-		if tr.State != dispatch.StateScheduled || tr.Delay != want*time.Millisecond || int(tr.Counters.Failures) != failures+1 {
-			t.Errorf("failure %d: %v in %v, want %v", failures+1, tr.State, tr.Delay, want*time.Millisecond)
+		if tr.State != dispatch.StateScheduled || tr.Delay != want || int(tr.Counters.Failures) != failures+1 {
+			t.Errorf("failure %d: %v in %v, want %v", failures+1, tr.State, tr.Delay, want)
 		}
 		if tr.Settled || tr.Counters.Cycle != 0 {
 			t.Errorf("failure %d settled the task: %+v", failures+1, tr)
@@ -183,11 +184,11 @@ func TestPolicy_Expire(t *testing.T) {
 func TestPolicy_givenUpCyclesDoubleTheGap(t *testing.T) {
 	t.Parallel()
 	hourly := spec(nil)
-	for givenUp, want := range []time.Duration{2, 4, 8, 16, 24, 24} {
+	for givenUp, want := range []int{2, 4, 8, 16, 24, 24} {
 		task := leased(true, dispatch.Counters{Failures: 3, GivenUp: uint8(givenUp), Cycle: 9})
 		task.FirstDue = epoch
 		tr := middle.Report(task, hourly, failed(taskReason), epoch)
-		if tr.State != dispatch.StateScheduled || tr.Due.Sub(epoch) != want*time.Hour {
+		if tr.State != dispatch.StateScheduled || tr.Due.Sub(epoch) != time.Duration(want)*time.Hour {
 			t.Errorf("cycle %d given up in a row: %v in %v, want %dh", givenUp+1, tr.State, tr.Due.Sub(epoch), want)
 		}
 		if tr.Counters.GivenUp != uint8(givenUp+1) || tr.Counters.Cycle != 10 || tr.Counters.Failures != 0 || tr.Counters.Attempt != 0 {

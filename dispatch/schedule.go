@@ -85,7 +85,8 @@ func (s Schedule) After(t, firstDue time.Time) (time.Time, error) {
 		if firstDue.After(t) {
 			return firstDue, nil
 		}
-		return firstDue.Add((t.Sub(firstDue)/s.Every + 1) * s.Every), nil
+		ticks := int64(t.Sub(firstDue)/s.Every) + 1
+		return firstDue.Add(time.Duration(ticks) * s.Every), nil
 	case s.Cron != "":
 		parsed, err := s.parseCron()
 		if err != nil {

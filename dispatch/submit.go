@@ -71,62 +71,72 @@ func submissionOf(source *Source, t *NewTask, book *ruleBook, now time.Time) (Su
 // rule. Depth is the parent's plus one; run and metadata are inherited.
 func (d *Dispatcher) discover(ctx context.Context, t *Task, items []DiscoveredItem) ([]DiscoverResult, error) {
 	results := make([]DiscoverResult, len(items))
-	refuse := func(i int, code DiscoverCode, why string) (*Source, Submission, error) {
-		results[i] = DiscoverResult{Code: code, Message: why}
-		return nil, Submission{}, nil
-	}
 	err := d.submitAll(ctx, len(items), func(i int, book *ruleBook) (*Source, Submission, error) {
 		source, follow, err := d.catalog.source(ctx, t.SourceID)
 		if errors.Is(err, ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != t.SourceUID) {
-			return refuse(i, DiscoverFiltered, "the source is deleted")
+			results[i] = DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
+			return nil, Submission{}, nil
 		}
 		if err != nil {
 			return nil, Submission{}, err
 		}
-		item := &items[i]
-		to, err := resolveTarget(source.Canonical, item.URL, item.Key, item.Queue, book)
-		if err != nil {
-			return refuse(i, DiscoverInvalid, err.Error())
+		item, refusal := follow.submission(source, t, &items[i], book)
+		if refusal != nil {
+			results[i] = *refusal
+			return nil, Submission{}, nil
 		}
-		if why := follow.refuses(to.canonical, t.Depth+1); why != "" {
-			return refuse(i, DiscoverFiltered, why)
-		}
-		if book.denies(to.queue) {
-			return refuse(i, DiscoverFiltered, fmt.Sprintf("queue %q is denied", to.queue))
-		}
-		metadata := t.Metadata
-		if len(item.Metadata) > 0 {
-			metadata = maps.Clone(item.Metadata)
-			for k, v := range t.Metadata {
-				if _, own := metadata[k]; !own {
-					metadata[k] = v
-				}
-			}
-			if n := mapBytes(metadata); n > MaxMetadataLength {
-				return refuse(i, DiscoverInvalid, fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, MaxMetadataLength))
-			}
-		}
-		return source, Submission{
-			ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
-			SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: item.URL, Key: to.key, Kind: item.Kind,
-			Depth: t.Depth + 1, Run: t.Run, Priority: item.Priority, Metadata: metadata, Payload: item.Payload,
-			RevisitAfter: source.Spec.RevisitAfter,
-		}, nil
+		return source, item, nil
 	}, func(i int, item *Submission, r SubmitResult) {
-		switch r.Code {
-		case SubmitCreated:
-			results[i] = DiscoverResult{Code: DiscoverCreated, ID: item.ID}
-		case SubmitRevisit:
-			results[i] = DiscoverResult{Code: DiscoverRevisit, ID: item.ID}
-		case SubmitLimited:
-			results[i] = DiscoverResult{Code: DiscoverLimited, Message: "the source has max_outstanding tasks in the shard"}
-		case SubmitSourceDeleted:
-			results[i] = DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
-		case SubmitExists, SubmitStaleSource, SubmitStaleRules:
-			results[i] = DiscoverResult{Code: DiscoverExists, ID: item.ID}
-		}
+		results[i] = discovered(item, r)
 	})
 	return results, err
+}
+
+// submission is the task that a discovered item of t's page makes, or why it
+// makes none.
+func (f *follower) submission(source *Source, t *Task, item *DiscoveredItem, book *ruleBook) (Submission, *DiscoverResult) {
+	to, err := resolveTarget(source.Canonical, item.URL, item.Key, item.Queue, book)
+	if err != nil {
+		return Submission{}, &DiscoverResult{Code: DiscoverInvalid, Message: err.Error()}
+	}
+	if why := f.refuses(to.canonical, t.Depth+1); why != "" {
+		return Submission{}, &DiscoverResult{Code: DiscoverFiltered, Message: why}
+	}
+	if book.denies(to.queue) {
+		return Submission{}, &DiscoverResult{Code: DiscoverFiltered, Message: fmt.Sprintf("queue %q is denied", to.queue)}
+	}
+	metadata := t.Metadata
+	if len(item.Metadata) > 0 {
+		metadata = make(map[string]string, len(t.Metadata)+len(item.Metadata))
+		maps.Copy(metadata, t.Metadata)
+		maps.Copy(metadata, item.Metadata)
+		if n := mapBytes(metadata); n > MaxMetadataLength {
+			why := fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, MaxMetadataLength)
+			return Submission{}, &DiscoverResult{Code: DiscoverInvalid, Message: why}
+		}
+	}
+	return Submission{
+		ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
+		SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: item.URL, Key: to.key, Kind: item.Kind,
+		Depth: t.Depth + 1, Run: t.Run, Priority: item.Priority, Metadata: metadata, Payload: item.Payload,
+		RevisitAfter: source.Spec.RevisitAfter,
+	}, nil
+}
+
+// discovered is what a store's answer means for a discovered item.
+func discovered(item *Submission, r SubmitResult) DiscoverResult {
+	switch r.Code {
+	case SubmitCreated:
+		return DiscoverResult{Code: DiscoverCreated, ID: item.ID}
+	case SubmitRevisit:
+		return DiscoverResult{Code: DiscoverRevisit, ID: item.ID}
+	case SubmitLimited:
+		return DiscoverResult{Code: DiscoverLimited, Message: "the source has max_outstanding tasks in the shard"}
+	case SubmitSourceDeleted:
+		return DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
+	case SubmitExists, SubmitStaleSource, SubmitStaleRules:
+	}
+	return DiscoverResult{Code: DiscoverExists, ID: item.ID}
 }
 
 func mapBytes(m map[string]string) int {
