@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// maxDrain bounds the rounds of a drain.
+const maxDrain = 5_000
+
+// drain lifts all gates and works until every task has settled: what was
+// acknowledged ends, and nothing is stuck (P1, T30).
+func (m *model) drain() error {
+	m.todo = nil
+	if err := m.applyAll(m.liftAll()); err != nil {
+		return err
+	}
+	for range maxDrain {
+		waiting, leased := m.waiting(), m.leased()
+		if len(waiting)+len(leased) == 0 {
+			return m.drained()
+		}
+		if err := m.applyAll(m.drainRound()); err != nil {
+			return err
+		}
+	}
+	left := m.waiting()
+	if len(left) > 0 {
+		t := left[0]
+		return broken("%d tasks still wait after %d rounds, such as %s of %s, due %v (P1)", len(left), maxDrain, t.Key, t.Queue, t.Due)
+	}
+	return broken("%d tasks are still leased after %d rounds (P1)", len(m.leased()), maxDrain)
+}
+
+func (m *model) applyAll(steps []step) error {
+	for _, s := range steps {
+		if err := m.apply(s); err != nil {
+			return err
+		}
+		for len(m.todo) > 0 {
+			next := m.todo[0]
+			m.todo = m.todo[1:]
+			if err := m.apply(next); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// liftAll opens every gate that someone set.
+func (m *model) liftAll() []step {
+	var steps []step
+	for _, pattern := range slices.Sorted(maps.Keys(m.world.rules.rules)) {
+		steps = append(steps, m.deleteRuleStep(pattern))
+	}
+	steps = append(steps, m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 1000)}))
+	steps = append(steps, m.syncSteps()...)
+	for _, name := range modelQueues() {
+		steps = append(steps, m.unblockStep(name, true))
+	}
+	for _, s := range m.sources {
+		s.gate.Version++
+		s.gate.PausedUntil = time.Time{}
+		steps = append(steps, m.pushSteps(s.gate)...)
+	}
+	return steps
+}
+
+// drainRound sweeps, drops what belongs to deleted sources, grants and settles
+// all that can be had, and moves the clock on.
+func (m *model) drainRound() []step {
+	var steps []step
+	for shard := range m.world.shards {
+		steps = append(steps, m.sweepStep(shard, 100))
+		for _, uid := range m.deleted {
+			if m.world.anyOf(shard, uid) {
+				steps = append(steps, m.dropStep(shard, uid))
+			}
+		}
+		for _, name := range []string{pool, "browser"} {
+			token, call := m.token()
+			want := dispatch.Want{
+				Poll: dispatch.Poll{Collector: "drain", Session: "s1", ClientToken: token, Call: call},
+				Max:  100, MaxBytes: manyBytes, Lease: time.Minute,
+			}
+			steps = append(steps, m.claimStep(shard, name, []dispatch.Want{want}, fmt.Sprintf("shard=%d pool=%s drain", shard, name)))
+		}
+	}
+	var transitions []dispatch.Transition
+	for _, t := range m.leased() {
+		task := t.Task
+		transitions = append(transitions, done(&task))
+	}
+	if len(transitions) > 0 {
+		steps = append(steps, m.applyStep(transitions))
+	}
+	step := 3 * time.Second
+	if m.chance(5) {
+		step = 2 * time.Hour
+	}
+	return append(steps, m.advanceStep(step))
+}
+
+// anyOf reports whether a source has tasks in a shard that do not settle by
+// themselves.
+func (w *world) anyOf(shard int, uid string) bool {
+	for _, t := range w.all() {
+		if t.shard == shard && t.SourceUID == uid && !t.State.Settled() {
+			return true
+		}
+	}
+	return false
+}
+
+// drained checks the empty store.
+func (m *model) drained() error {
+	if err := m.checkAll(); err != nil {
+		return err
+	}
+	for shard, p := range m.world.parts {
+		for name, q := range p.queues {
+			if q.leased != 0 {
+				return broken("queue %s of shard %d has %d in flight and no lease", name, shard, q.leased)
+			}
+		}
+	}
+	m.world.count("drained")
+	return nil
+}
+
+// required are the operations and outcomes that a long run must have met.
+func required() []string {
+	return []string{
+		"submit", "submit CREATED", "submit EXISTS", "submit EXISTS settled", "submit REVISIT", "submit LIMITED",
+		"submit LIMITED revisit", "submit STALE_SOURCE", "submit STALE_RULES", "submit SOURCE_DELETED",
+		"claim", "claim with grants", "claim without grants", "claim TOKEN_USED", "claim replay with grants",
+		"claim by a replaced session", "claim cut by MAX_HOLD", "claim THROTTLED", "claim PAUSED", "claim NO_TASKS",
+		"renew OK", "renew MAX_HOLD", "renew cut by MAX_HOLD", "renew TAKEN", "renew NOT_LEASED", "renew lost by its end",
+		"renew LOCK_DELETED", "renew LOCK_DELETED again", "renew after the lock ran out", "renew UNKNOWN_TASK",
+		"apply ALREADY", "apply CONFLICT", "apply LOST, stale", "apply LOST, no longer waiting", "apply LOST, renewed", "apply NOT_FOUND",
+		"apply succeeded", "apply failed", "apply released", "apply expired", "apply canceled", "apply revoked", "apply held too long",
+		"queue blocked", "sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
+		"give back", "give back too late", "poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED",
+		"session ended a lease", "cancel of a leased task", "delete lock", "set lock", "delete record",
+		"push", "push paused", "push deleted", "push of an older version", "drop of a task",
+		"set rule", "delete rule", "sync rules", "block queue", "unblock queue", "unblock NOT_FOUND",
+		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
+		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
+	}
+}

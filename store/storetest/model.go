@@ -1,0 +1,318 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// DefaultSteps of a model test.
+const DefaultSteps = 100_000
+
+// historyLength is how many operations a failed model test shows.
+const historyLength = 30
+
+// checkEvery so many steps everything in the store is read and compared.
+const checkEvery = 400
+
+// ModelConfig says what a model test does.
+type ModelConfig struct {
+	// Reference, when set, makes a second store that gets the same operations
+	// on the same clock, and must give the same answers.
+	Reference Factory
+	// Shards of the stores; 0 = 2.
+	Shards int
+	// Steps; 0 = DefaultSteps.
+	Steps int
+	// Seed of the random source; 0 = the environment's WAGGLE_SEED, else the
+	// time. It is always printed.
+	Seed uint64
+}
+
+// Model applies random operations to a store, and fails the test when an answer
+// breaks the contract or differs from the reference's. It also fails when the
+// run was too tame: when some operation or outcome never occurred. It prints
+// its seed and the number of steps.
+func Model(t *testing.T, store Factory, config ModelConfig) {
+	t.Helper()
+	config = config.withDefaults()
+	opts := Options{Shards: config.Shards}
+	instances := []Instance{store(t, opts)}
+	if config.Reference != nil {
+		instances = append(instances, config.Reference(t, opts))
+	}
+	if config.Seed == 0 {
+		config.Seed = modelSeed(t)
+	}
+	began := time.Now()
+	m := newModel(t, instances, config)
+	err := m.run()
+	t.Logf("model of %s: %d steps with WAGGLE_SEED=%d in %v",
+		instances[0].Store.Kind(), m.steps, config.Seed, time.Since(began).Round(time.Millisecond))
+	if err != nil {
+		t.Fatalf("step %d with WAGGLE_SEED=%d: %v\nthe last operations:\n%s",
+			m.steps, config.Seed, err, strings.Join(m.history, "\n"))
+	}
+	t.Log(m.tally())
+	if missing := m.missing(); config.Steps >= DefaultSteps && len(missing) > 0 {
+		t.Fatalf("in %d steps with WAGGLE_SEED=%d these never occurred: %s",
+			m.steps, config.Seed, strings.Join(missing, ", "))
+	}
+}
+
+func (c ModelConfig) withDefaults() ModelConfig {
+	if c.Steps == 0 {
+		c.Steps = DefaultSteps
+	}
+	if c.Shards == 0 {
+		c.Shards = 2
+	}
+	return c
+}
+
+// modelSeed is the seed of the environment, or one of the time.
+func modelSeed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("WAGGLE_SEED")
+	if text == "" {
+		return uint64(time.Now().UnixNano())
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("WAGGLE_SEED=%q is not a number: %v", text, err)
+	}
+	return seed
+}
+
+// step is one operation on the stores.
+type step struct {
+	name string // of the operation, for the tally
+	text string // for the history
+	// do runs it on one store and gives the complete answer.
+	do func(i *Instance) (any, error)
+	// see holds the first store's answer against what the world allows, and
+	// brings the world up to date.
+	see func(answer any) error
+}
+
+// model is one run.
+type model struct {
+	*testing.T
+	instances []Instance
+	config    ModelConfig
+	rand      *rand.Rand
+	world     *world
+	steps     int
+	history   []string
+	// todo are steps that belong to the one before them.
+	todo []step
+	// tokens counts client tokens and calls.
+	tokens int
+	// sources and collectors are what the generators choose from.
+	sources    []*modelSource
+	collectors []*modelCollector
+	recent     []spent
+	sessionOf  map[string]string // session by client token
+	limited    map[string]bool   // ids of sources that have a limit
+	deleted    []string          // uids of sources that were deleted
+	clockWas   time.Time         // before the step that moves it
+	jumped     int               // the step of the last jump of the clock
+	back       time.Duration     // to step the clock back by next
+}
+
+func newModel(t *testing.T, instances []Instance, config ModelConfig) *model {
+	t.Helper()
+	m := &model{
+		T: t, instances: instances, config: config,
+		rand: rand.New(rand.NewPCG(config.Seed, 1)),
+	}
+	for _, i := range instances {
+		i.Clock.Set(start)
+	}
+	m.world = newWorld(config.Shards, instances[0].Clock)
+	m.makeSources()
+	m.todo = append([]step{m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 4)})}, m.syncSteps()...)
+	return m
+}
+
+// run runs all steps, then drains the store: what was created must settle.
+func (m *model) run() error {
+	for m.steps = 1; m.steps <= m.config.Steps; m.steps++ {
+		next := m.pick()
+		if err := m.apply(next); err != nil {
+			return err
+		}
+		if m.steps%checkEvery == 0 {
+			if err := m.checkAll(); err != nil {
+				return fmt.Errorf("reading everything: %w", err)
+			}
+		}
+	}
+	m.steps--
+	if err := m.drain(); err != nil {
+		return fmt.Errorf("draining the store: %w", err)
+	}
+	return nil
+}
+
+// apply runs one step on all stores, compares, and lets the world see it.
+func (m *model) apply(s step) error {
+	m.note(s)
+	m.world.count(s.name)
+	var first any
+	for n := range m.instances {
+		answer, err := s.do(&m.instances[n])
+		if err != nil {
+			return fmt.Errorf("%s failed on the %s store: %w", s.name, m.instances[n].Store.Kind(), err)
+		}
+		if n == 0 {
+			first = answer
+			continue
+		}
+		if d := diff(reflect.ValueOf(first), reflect.ValueOf(answer), s.name); d != "" {
+			return fmt.Errorf("the answer is not the reference's (got, want): %s", d)
+		}
+	}
+	m.history[len(m.history)-1] += gist(first)
+	if s.see == nil {
+		return nil
+	}
+	return s.see(first)
+}
+
+// gist is the part of an answer that a reader of the history needs most.
+func gist(answer any) string {
+	switch got := answer.(type) {
+	case dispatch.ClaimReply:
+		text := " ->"
+		for _, grants := range got.Grants {
+			text += " ["
+			for _, g := range grants {
+				text += fmt.Sprintf(" %s/%s@%d", g.Task.Queue, g.Task.Key, g.Token.Fence%1e9)
+			}
+			text += " ]"
+		}
+		return text
+	case dispatch.Sweep:
+		return fmt.Sprintf(" -> %d grace=%v", len(got.Expired), got.Grace)
+	case int, bool, string, []dispatch.SubmitResult, []dispatch.RenewResult, []dispatch.ApplyResult:
+		return fmt.Sprintf(" -> %v", got)
+	}
+	return ""
+}
+
+// note keeps the last operations for a failure.
+func (m *model) note(s step) {
+	line := fmt.Sprintf("%7d %s %s %s", m.steps, m.world.now().Format("01-02 15:04:05.000"), s.name, s.text)
+	if len(m.history) == historyLength {
+		m.history = slices.Delete(m.history, 0, 1)
+	}
+	m.history = append(m.history, line)
+}
+
+// pick chooses the next operation.
+func (m *model) pick() step {
+	if len(m.todo) > 0 {
+		next := m.todo[0]
+		m.todo = m.todo[1:]
+		return next
+	}
+	if m.back > 0 {
+		d := m.back
+		m.back = 0
+		return m.stepBack(d)
+	}
+	if m.chance(18) {
+		return m.genAdvance()
+	}
+	total := 0
+	for _, g := range generators() {
+		total += g.weight
+	}
+	n := m.rand.IntN(total)
+	for _, g := range generators() {
+		if n -= g.weight; n < 0 {
+			return g.make(m)
+		}
+	}
+	return m.genAdvance()
+}
+
+// generator makes random operations of one kind.
+type generator struct {
+	weight int
+	make   func(m *model) step
+}
+
+func generators() []generator {
+	return []generator{
+		{220, (*model).genSubmit},
+		{260, (*model).genClaim},
+		{100, (*model).genRenew},
+		{220, (*model).genApply},
+		{60, (*model).genSweep},
+		{30, (*model).genPoll},
+		{20, (*model).genBeats},
+		{40, (*model).genGiveBack},
+		{5, (*model).genNewSession},
+		{15, (*model).genCancel},
+		{8, (*model).genDeleteLock},
+		{6, (*model).genSetLock},
+		{3, (*model).genDeleteRecord},
+		{25, (*model).genPush},
+		{1, (*model).genDeleteSource},
+		{12, (*model).genSourceRecord},
+		{14, (*model).genRule},
+		{14, (*model).genBlock},
+		{10, (*model).genClockBack},
+		{10, (*model).genReadTasks},
+		{6, (*model).genReadQueue},
+		{6, (*model).genList},
+		{3, (*model).genStats},
+		{6, (*model).genLeader},
+		{1, (*model).genForget},
+	}
+}
+
+// chance is true in percent of the calls.
+func (m *model) chance(percent int) bool { return m.rand.IntN(100) < percent }
+
+// one chooses one of the values.
+func one[T any](m *model, values ...T) T { return values[m.rand.IntN(len(values))] }
+
+// tally says how often each operation and outcome occurred.
+func (m *model) tally() string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(m.world.counts)) {
+		lines = append(lines, fmt.Sprintf("%s %d", name, m.world.counts[name]))
+	}
+	return "occurred: " + strings.Join(lines, ", ")
+}
+
+// missing names the outcomes that a run must have met and did not.
+func (m *model) missing() []string {
+	var missing []string
+	for _, name := range required() {
+		if m.world.counts[name] == 0 {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// errModel is the base of what a world finds wrong.
+var errModel = errors.New("the contract is broken")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errModel, fmt.Sprintf(format, args...))
+}

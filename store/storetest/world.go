@@ -1,0 +1,383 @@
+package storetest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// world is a naive account of what a store must hold, kept from its answers
+// alone. It knows of each task what a reader of the contract can know, and
+// checks with it what the store answers next: P1 (nothing lost), P2 (one
+// holder), P3 (stale is refused), P4 (fences rise), P6 (polite), P7 (replay is
+// harmless) and P9 (nothing waits that could be granted). It predicts no order.
+type world struct {
+	shards int
+	clock  Clock
+	counts map[string]int
+
+	tasks map[dispatch.TaskID]*modelTask
+	order []*modelTask // the tasks, in an order that a seed repeats
+	parts []*part      // by shard
+	rules ruleBook
+
+	sessions map[string]*modelSession // by collector
+	leaders  map[string]leadership    // by duty
+	sources  map[string]*dispatch.Source
+
+	highest time.Time // the latest time that the clock has shown
+}
+
+// part is what the world knows of one shard.
+type part struct {
+	gates      map[string]dispatch.SourceGate
+	queues     map[string]*modelQueue
+	notes      map[[2]string]*grantNote
+	keeps      map[string]keptSession // by collector
+	lastFence  uint64
+	lastSweep  time.Time
+	graceUntil time.Time
+	// unsynced: the rules changed and the queues were not placed anew yet.
+	unsynced bool
+	// unplaced are sources whose lanes were not placed anew yet.
+	unplaced map[string]bool
+	// ghosts: a record was deleted by hand here.
+	ghosts int
+}
+
+// modelTask is a record, and what only the store's insides know of it.
+type modelTask struct {
+	dispatch.Task
+	shard    int
+	forgetAt time.Time // zero = kept
+	// lockGone: the lock was deleted by hand; ended: a renewal has told so.
+	lockGone, ended bool
+	// orphanUntil: a lock that no lease set stands until then.
+	orphanUntil time.Time
+	// orphan: it may be in the lease index without a lease.
+	orphan bool
+	// vague: what DropTasks did to SettledAt is the store's own.
+	vague bool
+}
+
+// modelQueue is what the world knows of one queue.
+type modelQueue struct {
+	leased int
+	// low and high bound next_grant: the store may not grant before low, and
+	// nothing holds it after high.
+	low, high time.Time
+	// blockLow and blockHigh bound the automatic block.
+	blockLow, blockHigh time.Time
+	step                int
+	operator            *dispatch.Gate
+}
+
+// grantNote is what the store keeps of a grant, to replay it.
+type grantNote struct {
+	call   string
+	until  time.Time
+	grants []dispatch.Grant
+}
+
+// modelSession is what the world knows of a collector's sessions.
+type modelSession struct {
+	current  string
+	replaced map[string]bool
+	fresh    bool // the current one has replaced another, and not all was told
+	seen     time.Time
+}
+
+// keptSession is which session of a collector may claim, until when that is
+// remembered.
+type keptSession struct {
+	session string
+	until   time.Time
+}
+
+// leadership is who leads a duty, until when.
+type leadership struct {
+	holder string
+	until  time.Time
+}
+
+func newWorld(shards int, clock Clock) *world {
+	w := &world{
+		shards: shards, clock: clock, counts: map[string]int{},
+		tasks: map[dispatch.TaskID]*modelTask{}, rules: newRuleBook(),
+		sessions: map[string]*modelSession{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
+		highest: start,
+	}
+	for range shards {
+		w.parts = append(w.parts, &part{
+			gates: map[string]dispatch.SourceGate{}, queues: map[string]*modelQueue{},
+			notes: map[[2]string]*grantNote{}, keeps: map[string]keptSession{}, unplaced: map[string]bool{},
+		})
+	}
+	return w
+}
+
+func (w *world) now() time.Time { return w.clock.Now().Truncate(time.Millisecond).UTC() }
+
+func (w *world) count(name string) { w.counts[name]++ }
+
+func (w *world) shardOf(name string) int { return dispatch.ShardOf(dispatch.SlotOf(name), w.shards) }
+
+// task is the record of id; nil when there is none, or it was forgotten.
+func (w *world) task(id dispatch.TaskID) *modelTask {
+	t := w.tasks[id]
+	if t == nil {
+		return nil
+	}
+	if t.State.Settled() && !t.forgetAt.IsZero() && !t.forgetAt.After(w.now()) {
+		return nil
+	}
+	return t
+}
+
+// all lists the tasks, in an order that a seed repeats.
+func (w *world) all() []*modelTask { return w.order }
+
+// put adds a record, or replaces the one of its id.
+func (w *world) put(t *modelTask) {
+	w.remove(t.ID)
+	w.tasks[t.ID] = t
+	w.order = append(w.order, t)
+}
+
+// remove takes a record out.
+func (w *world) remove(id dispatch.TaskID) {
+	if old := w.tasks[id]; old != nil {
+		delete(w.tasks, id)
+		i := slices.Index(w.order, old)
+		w.order = slices.Delete(w.order, i, i+1)
+	}
+}
+
+func (w *world) queue(shard int, name string) *modelQueue {
+	q := w.parts[shard].queues[name]
+	if q == nil {
+		q = &modelQueue{}
+		w.parts[shard].queues[name] = q
+	}
+	return q
+}
+
+func (w *world) gate(t *modelTask) dispatch.SourceGate { return w.parts[t.shard].gates[t.SourceUID] }
+
+// visible is the state that a reader sees.
+func (w *world) visible(t *modelTask) dispatch.State {
+	if !t.State.Waiting() {
+		return t.State
+	}
+	if t.Due.After(w.now()) {
+		return dispatch.StateScheduled
+	}
+	return dispatch.StateReady
+}
+
+// compare holds a record as the store gave it against the world's.
+func (w *world) compare(what string, got *dispatch.Task, t *modelTask, details, history bool) error {
+	if got == nil || t == nil {
+		if got == nil && t == nil {
+			return nil
+		}
+		if t == nil {
+			return broken("%s: task %s of %s should not be there: %+v", what, got.Key, got.Queue, *got)
+		}
+		return broken("%s: task %s of %s is lost (P1); it should be %v", what, t.Key, t.Queue, w.visible(t))
+	}
+	want, have := t.Task, *got
+	want.State = w.visible(t)
+	gate := w.gate(t)
+	want.SourceID, want.Pool = gate.ID, gate.Pool
+	if gate.Deleted {
+		want.SourceID, have.SourceID, want.Pool, have.Pool = "", "", "", ""
+	}
+	if want.State.Settled() {
+		want.Due, have.Due = time.Time{}, time.Time{}
+	}
+	if t.vague {
+		want.SettledAt, have.SettledAt = time.Time{}, time.Time{}
+		want.CancelRequested, have.CancelRequested = 0, 0
+		want.AgainRequested, have.AgainRequested = false, false
+	}
+	if !details {
+		want.Cursor, want.Memo, have.Cursor, have.Memo = nil, nil, nil, nil
+	}
+	if !history {
+		want.LastError, want.History, have.LastError, have.History = nil, nil, nil, nil
+	}
+	if d := diff(reflect.ValueOf(have), reflect.ValueOf(want), "Task"); d != "" {
+		return broken("%s: task %s of %s: %s (got, want)", what, t.Key, t.Queue, d)
+	}
+	return nil
+}
+
+// ruleBook resolves settings the naive way.
+type ruleBook struct {
+	version int64
+	rules   map[string]dispatch.QueueRule
+	// filed are settings by name, with the pattern of the rule that filed them.
+	filed map[string]filedSettings
+}
+
+type filedSettings struct {
+	pattern  string
+	settings dispatch.QueueSettings
+}
+
+func newRuleBook() ruleBook {
+	return ruleBook{rules: map[string]dispatch.QueueRule{}, filed: map[string]filedSettings{}}
+}
+
+// set keeps a rule, as SetRule does.
+func (b *ruleBook) set(r dispatch.QueueRule) {
+	b.unfile(r.Pattern, r.SettingsName())
+	b.rules[r.Pattern] = r
+	b.filed[r.SettingsName()] = filedSettings{r.Pattern, r.Settings}
+}
+
+// remove removes a rule, as DeleteRule does.
+func (b *ruleBook) remove(pattern string) {
+	b.unfile(pattern, "")
+	delete(b.rules, pattern)
+}
+
+// unfile takes back the settings that a rule has filed, but under keep.
+func (b *ruleBook) unfile(pattern, keep string) {
+	old, ok := b.rules[pattern]
+	if !ok || old.SettingsName() == keep {
+		return
+	}
+	if b.filed[old.SettingsName()].pattern == pattern {
+		delete(b.filed, old.SettingsName())
+	}
+}
+
+// settings of a queue: the longest match, or the defaults.
+func (b *ruleBook) settings(queue string) dispatch.QueueSettings {
+	s := dispatch.DefaultQueueSettings()
+	for _, name := range settingsNames(queue) {
+		if f, ok := b.filed[name]; ok {
+			s = f.settings
+			break
+		}
+	}
+	if f, ok := b.filed["*"]; ok && f.settings.Paused {
+		s.Paused = true
+	}
+	return s
+}
+
+// settingsNames are the names to look under, longest first.
+func settingsNames(queue string) []string {
+	host, _, port := strings.Cut(queue, ":")
+	names := []string{queue}
+	if port {
+		names = append(names, host)
+	}
+	for rest := host; ; {
+		_, after, ok := strings.Cut(rest, ".")
+		if !ok {
+			return append(names, "*")
+		}
+		names = append(names, "*."+after)
+		rest = after
+	}
+}
+
+// held names the gate that holds a waiting task now, by the world's account;
+// empty when nothing does. strict takes the lower bounds (may the store grant
+// it?), else the upper ones (must it?).
+func (w *world) held(t *modelTask, pool string, strict bool) string {
+	now := w.now()
+	gate := w.gate(t)
+	q := w.queue(t.shard, t.Queue)
+	s := w.rules.settings(t.Queue)
+	next, block := q.high, q.blockHigh
+	if strict {
+		next, block = q.low, q.blockLow
+	}
+	switch {
+	case !t.State.Waiting():
+		return "it is " + t.State.String() + " (P2)"
+	case t.Due.After(now) && (!strict || t.Due.After(w.highest)): // what was due stays so over a step back
+		return fmt.Sprintf("it is due %v later", t.Due.Sub(now))
+	case t.orphanUntil.After(now) && strict, !strict && t.orphan:
+		return "a lock stands on it"
+	case gate.Deleted:
+		return "its source is deleted"
+	case gate.Pool != pool:
+		return "its source is in the pool " + gate.Pool
+	case gate.PausedUntil.After(now):
+		return "its source is paused"
+	case s.Paused || s.Deny:
+		return "its queue is paused or denied"
+	case q.leased >= s.MaxInFlight:
+		return fmt.Sprintf("its queue has %d in flight of %d (P6)", q.leased, s.MaxInFlight)
+	case next.After(now):
+		return fmt.Sprintf("its queue's delay lasts %v longer (P6)", next.Sub(now))
+	case block.After(now):
+		return fmt.Sprintf("its host is blocked %v longer (P6)", block.Sub(now))
+	case q.operator != nil && (q.operator.Until.IsZero() || q.operator.Until.After(now)):
+		return "its queue is blocked by an operator"
+	}
+	return ""
+}
+
+// moved follows a step of the clock.
+func (w *world) moved(from time.Time) {
+	now := w.now()
+	if !now.Before(from) {
+		if now.After(w.highest) {
+			w.highest = now
+		}
+		return
+	}
+	// After a step back a delay further ahead than the longest one is cut, and
+	// an end that had come may or may not be remembered.
+	for _, p := range w.parts {
+		for name, q := range p.queues {
+			s := w.rules.settings(name)
+			if !q.low.After(from) {
+				q.low = time.Time{}
+			}
+			if !q.blockLow.After(from) {
+				q.blockLow = time.Time{}
+			}
+			q.clamp(now, s)
+		}
+	}
+}
+
+// clamp lowers the lower bound to the longest delay that settings allow.
+func (q *modelQueue) clamp(now time.Time, s dispatch.QueueSettings) {
+	if limit := now.Add(longestDelay(s)); q.low.After(limit) {
+		q.low = limit
+	}
+}
+
+// longestDelay is the longest that next_grant may lie ahead.
+func longestDelay(s dispatch.QueueSettings) time.Duration {
+	switch {
+	case s.DelayFactor == 0:
+		return s.MinDelay
+	case s.MaxDelay == 0:
+		return dispatch.MaxMinDelay
+	}
+	return max(s.MinDelay, s.MaxDelay)
+}
+
+// raise raises next_grant to at least t.
+func (q *modelQueue) raise(t time.Time) {
+	if t.After(q.low) {
+		q.low = t
+	}
+	if t.After(q.high) {
+		q.high = t
+	}
+}

@@ -1,0 +1,249 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// claimed checks the answer to a claim and takes the grants in.
+func (w *world) claimed(shard int, pool string, wants []dispatch.Want, got dispatch.ClaimReply) error {
+	if !got.Now.Equal(w.now()) {
+		return broken("claim answered the time %v at %v", got.Now, w.now())
+	}
+	if len(got.Grants) != len(wants) || len(got.Used) != len(wants) {
+		return broken("claim of %d wants answered %d grants and %d used", len(wants), len(got.Grants), len(got.Used))
+	}
+	for i := range wants {
+		used, err := w.claimedBy(shard, pool, &wants[i], got.Grants[i])
+		if err != nil {
+			return err
+		}
+		if got.Used[i] != used {
+			return broken("claim of token %s answered used %v, want %v", wants[i].ClientToken, got.Used[i], used)
+		}
+	}
+	return w.checkIdle(shard, pool, got)
+}
+
+// claimedBy checks what one want got.
+func (w *world) claimedBy(shard int, pool string, want *dispatch.Want, got []dispatch.Grant) (used bool, err error) {
+	p := w.parts[shard]
+	key := [2]string{want.Collector, want.ClientToken}
+	if note := w.noted(shard, key); note != nil {
+		note.call = want.Call
+		w.count("claim TOKEN_USED")
+		if len(got) > 0 {
+			w.count("claim replay with grants")
+		}
+		return true, w.replayed("claim", note, got)
+	}
+	if keep := p.keeps[want.Collector]; keep.until.After(w.now()) && keep.session != want.Session {
+		if len(got) > 0 {
+			return false, broken("a want of the replaced session %s of %s got %d tasks (T3)", want.Session, want.Collector, len(got))
+		}
+		w.count("claim by a replaced session")
+		return false, nil
+	}
+	note := &grantNote{call: want.Call}
+	bytesLeft := want.MaxBytes
+	for i := range got {
+		if err := w.granted(shard, pool, want, &got[i]); err != nil {
+			return false, err
+		}
+		t := w.tasks[got[i].Task.ID]
+		bytesLeft -= w.size(t)
+		if i > 0 && bytesLeft < 0 {
+			return false, broken("a want of %d bytes got %d more", want.MaxBytes, -bytesLeft)
+		}
+		if end := t.Lease.Deadline.Add(dispatch.GrantMemory); end.After(note.until) {
+			note.until = end
+		}
+		note.grants = append(note.grants, got[i])
+	}
+	if len(got) > want.Max {
+		return false, broken("a want of %d tasks got %d", want.Max, len(got))
+	}
+	if len(got) > 0 {
+		p.notes[key] = note
+		w.count("claim with grants")
+	} else {
+		w.count("claim without grants")
+	}
+	return len(got) > 0, w.checkWorking(shard, pool, want, len(got))
+}
+
+// size is what a task counts against the limit on bytes.
+func (w *world) size(t *modelTask) int {
+	n := len(t.URL) + len(t.Key) + len(t.Kind) + len(t.Payload) + len(t.Cursor) + len(t.Memo) + w.gate(t).JoinedBytes
+	for k, v := range t.Metadata {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// noted is the note of a grant that is still remembered.
+func (w *world) noted(shard int, key [2]string) *grantNote {
+	note := w.parts[shard].notes[key]
+	if note == nil || !note.until.After(w.now()) {
+		return nil
+	}
+	return note
+}
+
+// replayed checks a replay: what is still held of the grant, and no more (P7).
+func (w *world) replayed(what string, note *grantNote, got []dispatch.Grant) error {
+	var want []dispatch.Grant
+	for _, g := range note.grants {
+		if t := w.task(g.Task.ID); t != nil && t.Lease != nil && t.Lease.Token == g.Token {
+			want = append(want, g)
+		}
+	}
+	if len(got) != len(want) {
+		return broken("%s: a replay of %v gave %v (P7)", what, keys(want), keys(got))
+	}
+	for i := range got {
+		t := w.tasks[want[i].Task.ID]
+		if got[i].Token != want[i].Token {
+			return broken("%s: a replay gave the token %v, want %v (P7)", what, got[i].Token, want[i].Token)
+		}
+		if left := max(t.Lease.Deadline.Sub(w.now()), 0); got[i].Remaining != left {
+			return broken("%s: a replay of %s gave %v of the lease, want %v", what, t.Key, got[i].Remaining, left)
+		}
+		if err := w.compare(what+" (replay)", &got[i].Task, t, true, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// granted checks one new grant and takes it in.
+func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch.Grant) error {
+	now, p := w.now(), w.parts[shard]
+	t := w.task(g.Task.ID)
+	if t == nil {
+		return broken("task %s of %s was granted and does not exist", g.Task.Key, g.Task.Queue)
+	}
+	if why := w.held(t, pool, true); why != "" || t.shard != shard {
+		return broken("task %s of %s was granted in shard %d, though %s", t.Key, t.Queue, shard, why)
+	}
+	if len(want.Queues) > 0 && !slices.Contains(want.Queues, t.Queue) ||
+		len(want.SourceUIDs) > 0 && !slices.Contains(want.SourceUIDs, t.SourceUID) {
+		return broken("task %s of source %s in %s was granted to a want of other sources or queues", t.Key, t.SourceUID, t.Queue)
+	}
+	fence := max(p.lastFence+1, uint64(w.clock.Now().UnixMicro()))
+	if g.Token != (dispatch.LeaseToken{Collector: want.Collector, ClientToken: want.ClientToken, Fence: fence}) {
+		return broken("task %s was granted as %v, want the fence %d after %d (P4)", t.Key, g.Token, fence, p.lastFence)
+	}
+	p.lastFence = fence
+	gate := w.gate(t)
+	lease := &dispatch.Lease{Digest: g.Token.Digest(), Token: g.Token, Granted: now, MaxHold: gate.MaxHold}
+	if lease.MaxHold == 0 {
+		lease.MaxHold = dispatch.DefaultMaxHold
+	}
+	switch {
+	case want.Lease > 0:
+		lease.Duration = want.Lease
+	case gate.LeaseDuration > 0:
+		lease.Duration = gate.LeaseDuration
+	default:
+		lease.Duration = dispatch.DefaultLeaseDuration
+	}
+	if lease.Duration > lease.MaxHold {
+		w.count("claim cut by MAX_HOLD")
+		lease.Duration = lease.MaxHold
+	}
+	lease.Deadline = now.Add(lease.Duration)
+	t.State, t.Lease = dispatch.StateLeased, lease
+	t.Counters.Attempt++
+	t.Revision++
+	t.lockGone, t.ended, t.orphan, t.orphanUntil = false, false, false, time.Time{}
+	q := w.queue(shard, t.Queue)
+	q.leased++
+	q.raise(now.Add(w.rules.settings(t.Queue).MinDelay))
+	w.count("grant")
+	if g.Remaining != lease.Duration || g.SourceVersion != gate.Version {
+		return broken("task %s was granted for %v by version %d, want %v by version %d",
+			t.Key, g.Remaining, g.SourceVersion, lease.Duration, gate.Version)
+	}
+	return w.compare("claim", &g.Task, t, true, false)
+}
+
+// checkWorking checks that a want which was not filled left nothing that it
+// could have had (P9).
+func (w *world) checkWorking(shard int, pool string, want *dispatch.Want, got int) error {
+	if got >= want.Max || want.MaxBytes < manyBytes && got > 0 || !w.settledDown(shard) {
+		return nil
+	}
+	for _, t := range w.all() {
+		if t.shard != shard || !t.State.Waiting() ||
+			len(want.Queues) > 0 && !slices.Contains(want.Queues, t.Queue) ||
+			len(want.SourceUIDs) > 0 && !slices.Contains(want.SourceUIDs, t.SourceUID) {
+			continue
+		}
+		if w.held(t, pool, false) == "" {
+			return broken("a want of %d got %d, though task %s of %s could be granted (P9)", want.Max, got, t.Key, t.Queue)
+		}
+	}
+	return nil
+}
+
+// settledDown reports whether the shard was told of all changes, and the clock
+// has shown no later time than now.
+func (w *world) settledDown(shard int) bool {
+	p := w.parts[shard]
+	return !p.unsynced && len(p.unplaced) == 0 && !w.now().Before(w.highest)
+}
+
+// checkIdle checks what a claim says of when to ask again: no task of the pool
+// can be granted before, if nothing changes (P9).
+func (w *world) checkIdle(shard int, pool string, got dispatch.ClaimReply) error {
+	if got.More {
+		w.count("claim MORE")
+		return nil
+	}
+	switch got.Wait {
+	case dispatch.WaitThrottled:
+		w.count("claim THROTTLED")
+	case dispatch.WaitPaused:
+		w.count("claim PAUSED")
+	case dispatch.WaitNoTasks:
+		w.count("claim NO_TASKS")
+	case dispatch.WaitNone:
+	}
+	if !w.settledDown(shard) {
+		return nil
+	}
+	for _, t := range w.all() {
+		if t.shard != shard || !t.State.Waiting() {
+			continue
+		}
+		if at, never := w.grantable(t, pool); !never && (got.Next.IsZero() || got.Next.After(at)) {
+			return broken("claim said to ask again at %v, though task %s of %s can be granted at %v (P9)", got.Next, t.Key, t.Queue, at)
+		}
+	}
+	return nil
+}
+
+// grantable is the latest instant from which a waiting task can be granted if
+// nothing changes; never when something must change first.
+func (w *world) grantable(t *modelTask, pool string) (at time.Time, never bool) {
+	gate, q, s := w.gate(t), w.queue(t.shard, t.Queue), w.rules.settings(t.Queue)
+	at = w.now()
+	later := []time.Time{t.Due, gate.PausedUntil, q.high, q.blockHigh}
+	if q.operator != nil {
+		if q.operator.Until.IsZero() {
+			return at, true
+		}
+		later = append(later, q.operator.Until)
+	}
+	for _, l := range later {
+		if l.After(at) {
+			at = l
+		}
+	}
+	never = t.orphan || gate.Deleted || gate.Pool != pool || !gate.PausedUntil.Before(dispatch.Forever) ||
+		s.Paused || s.Deny || q.leased >= s.MaxInFlight
+	return at, never
+}

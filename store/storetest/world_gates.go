@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// pushed follows a push that was paged to its end.
+func (w *world) pushed(shard int, gate dispatch.SourceGate) {
+	p := w.parts[shard]
+	if held, ok := p.gates[gate.UID]; ok && held.Version > gate.Version {
+		w.count("push of an older version")
+		return
+	}
+	p.gates[gate.UID] = gate
+	delete(p.unplaced, gate.UID)
+	switch {
+	case gate.Deleted:
+		w.count("push deleted")
+	case gate.PausedUntil.After(w.now()):
+		w.count("push paused")
+	default:
+		w.count("push")
+	}
+}
+
+// requestedCancel follows RequestCancel.
+func (w *world) requestedCancel(ids []dispatch.TaskID, reason dispatch.CancelReason) {
+	for _, id := range ids {
+		if t := w.task(id); t != nil && t.Lease != nil && t.CancelRequested != reason {
+			t.CancelRequested = reason
+			t.Revision++
+			w.count("cancel of a leased task")
+		}
+	}
+}
+
+// dropped checks what the drop of a source's tasks, repeated to its end, has
+// ended and which leased tasks it named.
+func (w *world) dropped(shard int, uid string, ended int, leased []dispatch.TaskID) error {
+	now := w.now()
+	want, held := 0, map[dispatch.TaskID]bool{}
+	more := w.parts[shard].ghosts // entries that the store may still find
+	for _, t := range w.all() {
+		if t.shard != shard || t.SourceUID != uid {
+			continue
+		}
+		if w.task(t.ID) == nil {
+			more++
+			continue
+		}
+		if t.Lease != nil {
+			if t.CancelRequested != dispatch.CancelSourceDeleted {
+				held[t.ID] = true
+			}
+			continue
+		}
+		limit := now.Add(dispatch.CanceledMemory)
+		if t.State == dispatch.StateDone && !t.forgetAt.IsZero() || t.State == dispatch.StateCanceled && !t.forgetAt.IsZero() && !t.forgetAt.After(limit) {
+			continue
+		}
+		want++
+		t.State, t.forgetAt, t.vague = dispatch.StateCanceled, limit, true
+		t.Revision++
+		w.count("drop of a task")
+	}
+	if ended < want || ended > want+more || len(leased) != len(held) {
+		return broken("the drop of source %s ended %d tasks and named %d leased ones, want %d and %d", uid, ended, len(leased), want, len(held))
+	}
+	for _, id := range leased {
+		if !held[id] {
+			return broken("the drop of source %s named task %s, which is not leased", uid, id)
+		}
+	}
+	w.requestedCancel(leased, dispatch.CancelSourceDeleted)
+	return nil
+}
+
+// ruled follows a change of the rules.
+func (w *world) ruled(version int64) error {
+	if version <= w.rules.version {
+		return broken("version %d of the rules does not rise above %d", version, w.rules.version)
+	}
+	w.rules.version = version
+	for _, p := range w.parts {
+		p.unsynced = true
+		for name, q := range p.queues {
+			q.clamp(w.now(), w.rules.settings(name))
+		}
+	}
+	return nil
+}
+
+// quiet reports whether nothing that lasts for a while has its end after the
+// time to and not after the highest time so far: only then is a step back
+// defined, since a store may have forgotten what has ended.
+func (w *world) quiet(to time.Time) bool {
+	for _, end := range w.ends() {
+		if end.After(to) && !end.After(w.highest) {
+			return false
+		}
+	}
+	return true
+}
+
+// ends lists the ends of all that stores forget by themselves.
+func (w *world) ends() []time.Time {
+	var ends []time.Time
+	waiting := map[string]bool{}
+	for _, t := range w.all() {
+		if t.Lease != nil {
+			ends = append(ends, t.Lease.Deadline)
+		}
+		if t.State.Waiting() {
+			waiting[t.Queue] = true
+		}
+		ends = append(ends, t.forgetAt, t.orphanUntil)
+	}
+	for _, p := range w.parts {
+		for _, note := range p.notes {
+			ends = append(ends, note.until)
+		}
+		for _, keep := range p.keeps {
+			ends = append(ends, keep.until)
+		}
+		for name, q := range p.queues {
+			if q.operator != nil {
+				ends = append(ends, q.operator.Until)
+			}
+			if !waiting[name] && q.leased == 0 {
+				ends = append(ends, q.low, q.high, q.blockLow, q.blockHigh)
+			}
+		}
+	}
+	for _, s := range w.sessions {
+		ends = append(ends, s.seen.Add(dispatch.CollectorMemory))
+	}
+	for _, l := range w.leaders {
+		ends = append(ends, l.until)
+	}
+	return ends
+}

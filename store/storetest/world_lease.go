@@ -1,0 +1,352 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// renewed checks the answers to renewals and takes them in.
+func (w *world) renewed(renewals []dispatch.Renewal, got []dispatch.RenewResult) error {
+	if len(got) != len(renewals) {
+		return broken("%d renewals answered %d results", len(renewals), len(got))
+	}
+	for i := range renewals {
+		if want := w.renew(&renewals[i]); got[i] != want {
+			return broken("renewal of %s with %v answered %+v, want %+v", renewals[i].ID, renewals[i].Token, got[i], want)
+		}
+	}
+	return nil
+}
+
+// renew predicts what one renewal is answered.
+func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
+	lost := func(reason dispatch.LostReason, name string) dispatch.RenewResult {
+		w.count("renew " + name)
+		return dispatch.RenewResult{Lost: reason}
+	}
+	t := w.task(r.ID)
+	switch {
+	case t == nil:
+		return lost(dispatch.LostUnknownTask, "UNKNOWN_TASK")
+	case t.Lease == nil || t.Lease.Token != r.Token:
+		if t.LastLease == r.Token.Digest() {
+			return lost(dispatch.LostBy(t.Result), "lost by its end")
+		}
+		if t.Lease != nil {
+			return lost(dispatch.LostTaken, "TAKEN")
+		}
+		return lost(dispatch.LostNotLeased, "NOT_LEASED")
+	}
+	now, l := w.now(), t.Lease
+	end := l.Granted.Add(l.MaxHold)
+	switch {
+	case t.ended:
+		return lost(dispatch.LostLockDeleted, "LOCK_DELETED again")
+	case !now.Before(end):
+		return lost(dispatch.LostMaxHold, "MAX_HOLD")
+	case t.lockGone && l.Deadline.After(now):
+		l.Deadline, t.ended = now, true
+		return lost(dispatch.LostLockDeleted, "LOCK_DELETED")
+	}
+	if !l.Deadline.After(now) {
+		w.count("renew after the lock ran out")
+	}
+	next := now.Add(l.Duration)
+	if next.After(end) {
+		w.count("renew cut by MAX_HOLD")
+		next = end
+	}
+	if next.After(l.Deadline) {
+		l.Deadline = next
+	}
+	t.lockGone = false
+	if r.Cursor != nil {
+		t.Cursor = slices.Clone(r.Cursor)
+	}
+	if note := w.parts[t.shard].notes[[2]string{r.Token.Collector, r.Token.ClientToken}]; note != nil {
+		if until := l.Deadline.Add(dispatch.GrantMemory); until.After(note.until) && note.until.After(now) {
+			note.until = until
+		}
+	}
+	w.count("renew OK")
+	return dispatch.RenewResult{Remaining: l.Deadline.Sub(now), Duration: l.Duration, Cancel: t.CancelRequested}
+}
+
+// applied checks the answers to transitions and takes them in.
+func (w *world) applied(transitions []dispatch.Transition, got []dispatch.ApplyResult) error {
+	if len(got) != len(transitions) {
+		return broken("%d transitions answered %d results", len(transitions), len(got))
+	}
+	for i := range transitions {
+		want := w.apply(&transitions[i])
+		have := got[i]
+		if want.Code != dispatch.Applied {
+			have.Due, want.Due = time.Time{}, time.Time{}
+		}
+		if have.Code != want.Code || have.Prior != want.Prior || have.State != want.State || !have.Due.Equal(want.Due) {
+			return broken("transition of %s by %v answered %+v, want %+v", transitions[i].ID, transitions[i].Token, have, want)
+		}
+	}
+	return nil
+}
+
+// apply predicts what one transition is answered.
+func (w *world) apply(tr *dispatch.Transition) dispatch.ApplyResult {
+	t := w.task(tr.ID)
+	if t == nil {
+		w.count("apply NOT_FOUND")
+		return dispatch.ApplyResult{Code: dispatch.ApplyNotFound}
+	}
+	refused := func(code dispatch.ApplyCode, prior dispatch.Result, name string) dispatch.ApplyResult {
+		w.count("apply " + name)
+		return dispatch.ApplyResult{Code: code, Prior: prior, State: w.visible(t)}
+	}
+	waits := tr.Token == dispatch.LeaseDigest{}
+	switch {
+	case waits && !t.State.Waiting():
+		return refused(dispatch.ApplyLost, 0, "LOST, no longer waiting")
+	case !waits && (t.Lease == nil || t.Lease.Digest != tr.Token):
+		if t.LastLease == tr.Token {
+			return refused(dispatch.ApplyAlready, t.Result, "ALREADY")
+		}
+		return refused(dispatch.ApplyLost, 0, "LOST, stale")
+	case tr.Expired && (t.Lease == nil || t.Lease.Deadline.After(w.now())):
+		return refused(dispatch.ApplyLost, 0, "LOST, renewed")
+	case t.Revision != tr.Revision:
+		return refused(dispatch.ApplyConflict, 0, "CONFLICT")
+	}
+	if !waits {
+		w.endLease(t, tr)
+	}
+	w.transition(t, tr)
+	w.count("apply " + tr.Result.String())
+	result := dispatch.ApplyResult{Code: dispatch.Applied, State: w.visible(t)}
+	if t.State.Waiting() {
+		result.Due = t.Due
+	}
+	return result
+}
+
+// endLease does what the end of a lease does to its queue.
+func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
+	now, q, s := w.now(), w.queue(t.shard, t.Queue), w.rules.settings(t.Queue)
+	q.leased--
+	fetch := tr.Queue.FetchDuration.Truncate(time.Millisecond)
+	switch tr.Queue.Kind {
+	case dispatch.QueueExpired:
+		next := t.Lease.Deadline.Add(s.MinDelay)
+		if limit := now.Add(longestDelay(s)); next.After(limit) {
+			next = limit // a lease that was ended before its deadline
+		}
+		q.raise(next)
+	case dispatch.QueueUntouched:
+	default:
+		q.raise(now.Add(s.MinDelay - fetch))
+		if fetch > 0 && s.DelayFactor > 0 {
+			delay, limit := time.Duration(s.DelayFactor*float64(fetch)).Truncate(time.Millisecond), s.MaxDelay
+			if limit == 0 {
+				limit = dispatch.MaxMinDelay
+			}
+			q.raise(now.Add(min(delay, limit)))
+		}
+	}
+	switch tr.Queue.Kind {
+	case dispatch.QueueSucceeded:
+		q.step = 0
+	case dispatch.QueueBlocked:
+		w.count("queue blocked")
+		q.block(now, tr.Queue.RetryAfter.Truncate(time.Millisecond), s)
+	default:
+	}
+	t.LastLease, t.Result, t.Lease = t.Lease.Digest, tr.Result, nil
+	t.lockGone, t.ended = false, false
+}
+
+// block begins or extends the automatic block. The store may have forgotten
+// the steps of a queue that was empty, so that the lower bound is a first
+// step's.
+func (q *modelQueue) block(now time.Time, retryAfter time.Duration, s dispatch.QueueSettings) {
+	asked := now.Add(min(retryAfter, s.MaxBlock))
+	first := retryAfter
+	if first <= 0 {
+		first = dispatch.FirstBlock
+	}
+	if q.blockLow.After(now) {
+		if asked.After(q.blockLow) {
+			q.blockLow = asked
+		}
+	} else {
+		q.blockLow = now.Add(min(first, s.MaxBlock))
+	}
+	if q.blockHigh.After(now) {
+		if asked.After(q.blockHigh) {
+			q.blockHigh = asked
+		}
+		return
+	}
+	q.step++
+	if retryAfter <= 0 {
+		first = dispatch.FirstBlock << min(q.step-1, 30)
+	}
+	q.blockHigh = now.Add(min(first, s.MaxBlock))
+}
+
+// transition changes the record.
+func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
+	now := w.now()
+	t.State, t.Counters, t.Run, t.FirstDue = tr.State, tr.Counters, tr.Run, tr.FirstDue
+	t.Revision++
+	t.forgetAt = time.Time{}
+	if tr.State.Waiting() {
+		t.State = dispatch.StateScheduled
+		if t.Due = tr.Due; t.Due.IsZero() {
+			t.Due = now.Add(tr.Delay.Truncate(time.Millisecond))
+		}
+	} else if tr.Remember > 0 {
+		t.forgetAt = now.Add(tr.Remember)
+	}
+	if tr.Settled {
+		t.SettledAt = now
+	}
+	if tr.ClearFlags {
+		t.CancelRequested, t.AgainRequested = dispatch.CancelNone, false
+	}
+	if tr.Memo != nil {
+		t.Memo = slices.Clone(tr.Memo)
+	}
+	if tr.Cursor != nil {
+		t.Cursor = slices.Clone(tr.Cursor)
+	}
+	if tr.ClearError {
+		t.LastError = nil
+	}
+	if tr.LastError != nil {
+		failure := *tr.LastError
+		t.LastError = &failure
+	}
+	if tr.Attempt != nil {
+		t.History = append(slices.Clone(t.History), *tr.Attempt)
+		t.History = t.History[max(0, len(t.History)-dispatch.MaxHistory):]
+	}
+	if tr.Shrink {
+		t.Payload, t.Metadata, t.Cursor, t.LastError, t.History = nil, nil, nil, nil, nil
+	}
+}
+
+// swept checks what a sweep found.
+func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
+	p, now := w.parts[shard], w.now()
+	if !got.Now.Equal(now) {
+		return broken("a sweep answered the time %v at %v", got.Now, now)
+	}
+	var due []*modelTask
+	stands, orphans := false, false
+	for _, t := range w.all() {
+		if t.shard != shard {
+			continue
+		}
+		orphans = orphans || t.orphan
+		if t.Lease == nil {
+			continue
+		}
+		stands = true
+		if t.Lease.Deadline.Sub(now) > dispatch.MaxLeaseDuration {
+			w.count("sweep cut a deadline after a step back")
+			t.Lease.Deadline = w.cutDeadline(t, now)
+		}
+		if !t.Lease.Deadline.After(now) {
+			due = append(due, t)
+		}
+	}
+	if stands && !p.lastSweep.IsZero() && now.Sub(p.lastSweep) > dispatch.OutageAfter {
+		w.count("sweep after an outage")
+		p.graceUntil = now.Add(dispatch.OutageGrace)
+	}
+	sure := !orphans && p.ghosts == 0 // else the index may hold more than leases
+	p.lastSweep = now
+	grace := now.Before(p.graceUntil)
+	if sure && stands && got.Grace != grace {
+		return broken("a sweep answered grace %v, want %v", got.Grace, grace)
+	}
+	if got.Grace {
+		w.count("sweep in grace")
+		if len(got.Expired) > 0 {
+			return broken("a sweep in grace returned %d leases", len(got.Expired))
+		}
+		return nil
+	}
+	slices.SortFunc(due, func(a, b *modelTask) int {
+		if c := a.Lease.Deadline.Compare(b.Lease.Deadline); c != 0 {
+			return c
+		}
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	want := due[:min(len(due), limit)]
+	if len(got.Expired) > len(want) || sure && len(got.Expired) < len(want) {
+		return broken("a sweep of %d returned %d leases, want %d", limit, len(got.Expired), len(want))
+	}
+	for i, task := range got.Expired {
+		if err := w.compare("sweep", task, want[i], false, false); err != nil {
+			return err
+		}
+		w.count("sweep found an expired lease")
+	}
+	if len(got.Expired) < limit && len(due) < limit/2 {
+		for _, t := range w.all() {
+			if t.shard == shard && t.orphan && !t.orphanUntil.After(now) {
+				t.orphan = false
+				w.count("orphan freed")
+			}
+		}
+	}
+	return nil
+}
+
+// cutDeadline is the deadline of a lease after the clock was stepped back.
+func (w *world) cutDeadline(t *modelTask, now time.Time) time.Time {
+	if t.lockGone {
+		return now
+	}
+	return now.Add(min(t.Lease.Deadline.Sub(now), t.Lease.Duration))
+}
+
+// gaveBack checks a give-back and takes it in.
+func (w *world) gaveBack(shard int, collector, token, call string, got int) error {
+	key := [2]string{collector, token}
+	note := w.noted(shard, key)
+	if note == nil || note.call != call {
+		w.count("give back too late")
+		if got != 0 {
+			return broken("%d tasks of another call's grant were given back", got)
+		}
+		return nil
+	}
+	n := 0
+	for _, g := range note.grants {
+		t := w.task(g.Task.ID)
+		if t == nil || t.Lease == nil || t.Lease.Token != g.Token {
+			continue
+		}
+		n++
+		t.State, t.Lease = dispatch.StateScheduled, nil
+		t.Counters.Attempt = max(t.Counters.Attempt, 1) - 1
+		t.Revision++
+		t.lockGone, t.ended = false, false
+		q := w.queue(shard, t.Queue)
+		q.leased--
+		q.low = time.Time{} // it may be what it was before the grant
+	}
+	delete(w.parts[shard].notes, key)
+	if got != n {
+		return broken("%d tasks were given back, want %d", got, n)
+	}
+	if n > 0 {
+		w.count("give back")
+	}
+	return nil
+}
