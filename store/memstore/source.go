@@ -221,12 +221,14 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int)
 // dropFrom ends at most limit tasks of a lane of a deleted source, and names at
 // most leasedLimit leased ones that were not told yet.
 func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []dispatch.TaskID) {
-	var drop, kept []*record
+	var drop, kept, over []*record
 	l.listed.from(0, "", func(e entry[*record]) bool {
 		r := e.value
 		switch {
 		case len(drop) >= limit || len(leased) >= leasedLimit:
 			return false
+		case r.forgetAt != 0 && r.forgetAt <= s.now:
+			over = append(over, r)
 		case r.state == dispatch.StateLeased:
 			if r.cancel != dispatch.CancelSourceDeleted {
 				leased = append(leased, r.id)
@@ -238,6 +240,9 @@ func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 		}
 		return true
 	})
+	for _, r := range over {
+		s.forget(r)
+	}
 	for _, r := range kept {
 		l.unlist(r)
 	}
