@@ -62,7 +62,7 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	}
 	s.moveDeadline(r, max(l.deadline, end))
 	l.lockedUntil, l.byHand = l.deadline, ""
-	if note := s.grants[grantKey{l.token.Collector, l.token.ClientToken}]; note != nil {
+	if note := s.grants[grantKey{l.token.Collector, l.token.ClientToken}]; note != nil && note.until > s.now {
 		note.until = max(note.until, l.deadline+span(dispatch.GrantMemory))
 	}
 	if renewal.Cursor != nil {
