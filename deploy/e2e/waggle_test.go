@@ -271,3 +271,13 @@ func reason(err error) string {
 	}
 	return ""
 }
+
+// retryDelay is how long an error of a call wants to be waited, 0 when it does not say.
+func retryDelay(err error) time.Duration {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay().AsDuration()
+		}
+	}
+	return 0
+}

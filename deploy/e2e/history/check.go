@@ -61,19 +61,26 @@ func (h *History) OneHolder() []Violation {
 	return found
 }
 
-// FencesRise checks P4: no two leases of a shard have one fence, and a lease that was fetched after the reply with another
-// one had come has the higher fence of the two. shard tells the shard of a task.
+// FencesRise checks P4: no two leases of a shard have one fence, and when a fetch went out after the reply with another
+// lease had come, its lease has the higher fence of the two. (Went out for the first time: a fetch that is repeated
+// answers what an earlier one was granted.) shard tells the shard of a task.
 func (h *History) FencesRise(shard func(task string) int) []Violation {
 	type fetched struct {
 		Event
 		shard int
 	}
 	var grants []fetched
-	first := map[string]bool{}
 	var found []Violation
-	for _, e := range h.Events { // by Time: a token's first event is the first that any collector got
-		if e.Kind == Granted && !first[e.Token] {
+	began := map[[2]string]int64{} // when a client token first went out
+	first := map[string]bool{}
+	for _, e := range h.Events { // by Time, so the first event of its kind comes first
+		key := [2]string{e.Collector, e.ClientToken}
+		switch {
+		case e.Kind == FetchSent && began[key] == 0:
+			began[key] = e.Time
+		case e.Kind == Granted && !first[e.Token]:
 			first[e.Token] = true
+			e.Sent = began[key]
 			grants = append(grants, fetched{e, shard(e.Task)})
 		}
 	}

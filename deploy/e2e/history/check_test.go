@@ -46,6 +46,9 @@ func TestHistory_Checks(t *testing.T) {
 	late.Time, late.Sent = 2000*ms, 1500*ms
 	stale := granted("b", "v", "r", "8", 900*ms)
 	stale.Time, stale.Sent = 3000*ms, 2500*ms
+	sent := func(at int64) history.Event {
+		return history.Event{Kind: history.FetchSent, Time: at, Collector: "b", ClientToken: "8"}
+	}
 	replayed := granted("a", "t", "q", "1", 1000*ms)
 	replayed.Sent, replayed.Time = 1500*ms, 1501*ms
 	more := granted("a", "u", "r", "1", 1200*ms)
@@ -68,7 +71,8 @@ func TestHistory_Checks(t *testing.T) {
 		{"fetch repeated", slices.Concat(done("a", "t", "q", "1", 1000*ms, 900*ms), []history.Event{replayed}), nil},
 		{"fetch repeated gives more", slices.Concat(done("a", "t", "q", "1", 1000*ms, 900*ms), []history.Event{replayed, more}, reported(more, 1300*ms, history.Succeeded, history.OK)), []string{"P7"}},
 		{"one fence twice", slices.Concat(done("a", "t", "q", "1", 1000*ms, 100*ms), done("b", "u", "r", "2", 1000*ms, 100*ms)), []string{"P4"}},
-		{"a fence that falls", []history.Event{late, stale}, []string{"P4"}},
+		{"a fence that falls", []history.Event{late, sent(2400 * ms), stale}, []string{"P4"}},
+		{"a lower fence of a fetch repeated", []history.Event{late, sent(800 * ms), sent(2400 * ms), stale}, nil},
 		{"too soon", slices.Concat(done("a", "t", "q", "1", 1000*ms, 100*ms), done("b", "u", "q", "2", 1049*ms, 100*ms)), []string{"P6"}},
 		{"too many", slices.Concat(done("a", "t", "q", "1", 1000*ms, 500*ms), done("b", "u", "q", "2", 1050*ms, 500*ms), done("b", "v", "q", "3", 1100*ms, 500*ms)), []string{"P6"}},
 	} {

@@ -24,6 +24,7 @@ type Kind string
 
 // The kinds of events.
 const (
+	FetchSent  Kind = "fetch_sent"  // a FetchTask goes out, for the first time or again
 	Granted    Kind = "granted"     // a reply of FetchTask held this lease; Duration from Sent + Waited on
 	Started    Kind = "started"     // the handler began
 	Ended      Kind = "ended"       // the handler returned; Code says how
@@ -48,7 +49,7 @@ type Event struct {
 	Sent      int64  `json:"sent,omitempty"` // when the call that it is the answer to was sent
 	Collector string `json:"collector"`
 
-	Task     string `json:"task"`
+	Task     string `json:"task,omitempty"`
 	Queue    string `json:"queue,omitempty"`
 	Token    string `json:"token,omitempty"` // the lease token; of Started and Ended only the Fence is known
 	Fence    int64  `json:"fence,omitempty"`
@@ -56,7 +57,7 @@ type Event struct {
 	Waited   int64  `json:"waited,omitempty"`   // of Granted, µs
 	Duration int64  `json:"duration,omitempty"` // of Granted and Renewed, µs
 
-	ClientToken string `json:"client_token,omitempty"` // of Granted
+	ClientToken string `json:"client_token,omitempty"` // of FetchSent and Granted
 	Code        string `json:"code,omitempty"`
 }
 
@@ -191,6 +192,6 @@ func (l *lease) note(e Event) {
 			l.oks++
 		}
 		l.accepted = l.accepted || e.Code == OK || e.Code == AlreadyReported
-	case Started, Ended, Lost:
+	case FetchSent, Started, Ended, Lost:
 	}
 }

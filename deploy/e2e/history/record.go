@@ -23,6 +23,7 @@ func (l *Log) unary(ctx context.Context, method string, req, reply any, conn *gr
 	switch r := req.(type) {
 	case *pb.FetchTaskRequest:
 		l.reportsGo(r.GetReports())
+		l.Add(Event{Kind: FetchSent, ClientToken: r.GetClientToken()})
 	case *pb.ReportTaskRequest:
 		l.reportsGo(r.GetReports())
 	}

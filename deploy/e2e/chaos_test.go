@@ -1,0 +1,210 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/deploy/e2e/history"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+const (
+	chaosTasks    = 10_000
+	chaosQueues   = 50
+	chaosDelay    = 50 * time.Millisecond
+	chaosInFlight = 2
+	chaosLease    = 3 * time.Second
+	// chaosBound is the least that the tasks can take: each queue's, one after the other, a delay apart.
+	chaosBound = chaosTasks / chaosQueues * chaosDelay
+	// chaosLimit is the most they may take, on a machine of two cores that is busy with other things too.
+	chaosLimit = 75 * time.Second
+
+	// Most tasks take chaosWork; each chaosSlowEvery-th, and so one in a queue now and then, takes longer than a lease, so
+	// that leases must be renewed.
+	chaosWork      = "60ms"
+	chaosSlowEvery = 501
+	chaosSlowWork  = "4s"
+)
+
+// TestChaos kills two of three dispatchers and three of ten collectors amid 10,000 tasks, and then checks from what the
+// collectors wrote down and from the store that no promise was broken. The seed decides who is killed, and when.
+func TestChaos(t *testing.T) {
+	random := seeded(t)
+	w := newChaos(t)
+	began := time.Now()
+	for _, kill := range w.plan(random) {
+		until(t, chaosLimit, fmt.Sprintf("%d tasks are settled", kill.at), func() bool {
+			return w.client.stats(t).GetCounters().GetSettled() >= kill.at
+		})
+		t.Logf("%v: %d tasks are settled: kill -9 %s", time.Since(began).Round(time.Millisecond), kill.at, kill.victim.name)
+		kill.victim.kill()
+	}
+	until(t, chaosLimit-time.Since(began), "all tasks are DONE", func() bool {
+		return w.client.stats(t).GetTasks().GetDone() == chaosTasks
+	})
+	took := time.Since(began)
+	for _, c := range w.collectors {
+		if !w.killed[c.name] {
+			c.stop(20 * time.Second)
+		}
+	}
+	t.Logf("%d tasks took %v; their queues' delays alone take %v", chaosTasks, took.Round(time.Millisecond), chaosBound)
+	w.checkStore(t)
+	w.checkHistory(t)
+}
+
+// seeded is a random source whose seed is printed: that of the environment's WAGGLE_E2E_SEED, else a new one.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano()) % 1_000_000
+	if text := os.Getenv("WAGGLE_E2E_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("WAGGLE_E2E_SEED: %v", err)
+		}
+	}
+	t.Logf("seed: WAGGLE_E2E_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// chaos is the world of TestChaos.
+type chaos struct {
+	server      *redistest.Server
+	dispatchers []*dispatcher
+	collectors  []*process
+	logs        []string
+	ids         []string // of all tasks
+	client      *client  // of a dispatcher that is not killed
+	killed      map[string]bool
+}
+
+// newChaos starts everything. The last dispatcher is the one that lives.
+func newChaos(t *testing.T) *chaos {
+	t.Helper()
+	w := &chaos{server: redistest.Start(t, redistest.WithAOF(redistest.FsyncEverySecond)), killed: map[string]bool{}}
+	var servers []string
+	for i := range 3 {
+		d := serve(t, fmt.Sprintf("dispatcher-%d", i), w.server.URL(), "waggle")
+		w.dispatchers, servers = append(w.dispatchers, d), append(servers, d.addr)
+	}
+	w.client = dial(t, servers[2])
+	w.client.setRule(t, "*", chaosDelay, chaosInFlight)
+	w.client.createSource(t, &pb.SourceSpec{Id: "chaos", LeaseDuration: durationpb.New(chaosLease)})
+	items := make([]*pb.SubmitItem, chaosTasks)
+	for i := range items {
+		work := chaosWork
+		if i%chaosSlowEvery == 0 {
+			work = chaosSlowWork
+		}
+		items[i] = &pb.SubmitItem{
+			SourceId: "chaos", Url: fmt.Sprintf("https://host-%02d.example/%d", i%chaosQueues, i), Metadata: map[string]string{"work": work},
+		}
+	}
+	for batch := range slices.Chunk(items, 1000) {
+		w.ids = append(w.ids, w.client.submit(t, batch...)...)
+	}
+	dir := t.TempDir()
+	for i := range 10 {
+		p, log := logCollector(t, fmt.Sprintf("collector-%d", i), dir, 12, servers)
+		w.collectors, w.logs = append(w.collectors, p), append(w.logs, log)
+	}
+	return w
+}
+
+// kill is who is killed, and after how many tasks.
+type kill struct {
+	victim *process
+	at     int64
+}
+
+// plan says who is to be killed and when, in order: somewhere between a tenth and eight tenths of the work.
+func (w *chaos) plan(random *rand.Rand) []kill {
+	victims := []*process{w.dispatchers[0].process, w.dispatchers[1].process}
+	for _, i := range random.Perm(len(w.collectors))[:3] {
+		victims = append(victims, w.collectors[i])
+		w.killed[w.collectors[i].name] = true
+	}
+	random.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
+	plan := make([]kill, len(victims))
+	for i, at := range random.Perm(chaosTasks * 7 / 10)[:len(victims)] {
+		plan[i] = kill{victims[i], int64(at + chaosTasks/10)}
+	}
+	slices.SortFunc(plan, func(a, b kill) int { return int(a.at - b.at) })
+	return plan
+}
+
+// checkStore looks at what the store has in the end.
+func (w *chaos) checkStore(t *testing.T) {
+	t.Helper()
+	stats := w.client.stats(t)
+	if n := stats.GetCounters().GetSettled(); n != chaosTasks {
+		t.Errorf("%d reports were accepted, of %d tasks", n, chaosTasks)
+	}
+	if n := stats.GetLeases(); n != 0 {
+		t.Errorf("%d leases stand", n)
+	}
+	if left := locks(t, w.server, "waggle"); len(left) > 0 {
+		t.Errorf("%d locks are left: %v", len(left), left[:min(5, len(left))])
+	}
+	t.Logf("leases: %d granted, %d ended by a report, %d ran out", stats.GetCounters().GetGranted(),
+		stats.GetCounters().GetSettled(), stats.GetCounters().GetExpired())
+}
+
+// checkHistory holds what the collectors wrote down against the promises.
+func (w *chaos) checkHistory(t *testing.T) {
+	t.Helper()
+	h, err := history.Read(w.logs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := w.tasks(t)
+	states := map[string]string{}
+	for _, task := range tasks {
+		states[task.GetId()] = task.GetState().String()
+	}
+	lost, unanswered := h.NothingLost(states, w.killed)
+	found := slices.Concat(lost, h.OneHolder(), h.FencesRise(func(string) int { return 0 }),
+		h.Polite(chaosDelay, chaosInFlight), h.ReplayHarmless())
+	for _, v := range found[:min(20, len(found))] {
+		t.Error(v)
+	}
+	s := h.Summary()
+	t.Logf("%d events of %d leases of %d tasks checked for P1, P2, P4, P6, P7: %d violations", len(h.Events), s.Leases, s.Tasks, len(found))
+	t.Logf("reports: %d accepted, %d whose answer a killed collector missed, %d refused as LEASE_LOST; leases told to be lost: %d",
+		s.Accepted, unanswered, s.Refused, s.Lost)
+	t.Logf("smallest gap of a queue: %v between grants by the store's clock, %v between starts as collectors saw them (delay %v)",
+		s.LeaseGap, s.StartGap, chaosDelay)
+}
+
+// tasks reads all tasks from the store.
+func (w *chaos) tasks(t *testing.T) []*pb.Task {
+	t.Helper()
+	const readers = 16
+	tasks := make([]*pb.Task, len(w.ids))
+	var g sync.WaitGroup
+	for r := range readers {
+		g.Go(func() {
+			for i := r; i < len(w.ids); i += readers {
+				reply, err := w.client.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: w.ids[i]})
+				if err != nil {
+					t.Errorf("get task %s: %v", w.ids[i], err)
+					return
+				}
+				tasks[i] = reply.GetTask()
+			}
+		})
+	}
+	g.Wait()
+	return tasks
+}
