@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// callError is a call that failed, with what its explanation needs.
+type callError struct {
+	err     error
+	servers []string
+	timeout time.Duration
+	tls     bool
+}
+
+func (e *callError) Error() string { return e.err.Error() }
+func (e *callError) Unwrap() error { return e.err }
+
+// reportError writes what went wrong and what to do about it, and returns the
+// code to exit with.
+func reportError(out io.Writer, err error) int {
+	var usage *usageError
+	var call *callError
+	var advised *advisedError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(out, "waggle: %s\n", plain(usage.Error()))
+		if usage.cmd != nil {
+			fmt.Fprintf(out, "  `%s --help` says how it is used\n", usage.cmd.CommandPath())
+		}
+		return exitUsage
+	case errors.Is(err, errReported):
+	case errors.As(err, &call):
+		call.explain(out)
+	case errors.As(err, &advised):
+		tell(out, advised.Error(), advised.advice...)
+	default:
+		tell(out, err.Error())
+	}
+	return exitFailed
+}
+
+// tell writes an error and what to do about it.
+func tell(out io.Writer, problem string, advice ...string) {
+	for i, line := range append(strings.Split(strings.TrimSpace(problem), "\n"), advice...) {
+		switch {
+		case i == 0:
+			fmt.Fprintf(out, "waggle: %s\n", plain(line))
+		case line != "":
+			fmt.Fprintf(out, "  %s\n", plain(line))
+		}
+	}
+}
+
+// advice is what to do about a refusal, by its reason.
+var advice = map[string]string{
+	"SOURCE_NOT_FOUND":     "`waggle source list` shows the sources",
+	"SOURCE_EXISTS":        "`waggle source update` changes it, `waggle source get` shows it",
+	"ETAG_MISMATCH":        "somebody changed it: `waggle source get` it again, then decide again",
+	"TASK_NOT_FOUND":       "it was never submitted, or settled so long ago that it is forgotten",
+	"QUEUE_NOT_FOUND":      "it holds no task and nothing blocks it; `waggle queue list` shows those that do",
+	"QUEUE_RULE_NOT_FOUND": "`waggle queue rule list` shows the rules; a pattern is given exactly as it was set",
+	"QUEUE_NOT_EMPTY":      "wait until its tasks are done, or block it and delete their sources",
+	"QUEUE_DENIED":         "`waggle queue rule list` shows the rule that denies it",
+	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
+	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, or a full disk",
+	"STORE_FULL":           "the store's memory is used up; what is in it still gets done",
+	"DRAINING":             "this dispatcher is about to stop; ask another one with --server",
+}
+
+// explain writes what a dispatcher refused, or why it could not be asked.
+func (e *callError) explain(out io.Writer) {
+	st, ok := status.FromError(unwrapStatus(e.err))
+	if !ok {
+		tell(out, e.err.Error())
+		return
+	}
+	var info *errdetails.ErrorInfo
+	var violations []string
+	retry := ""
+	for _, detail := range st.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			info = d
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				violations = append(violations, v.GetDescription())
+			}
+		case *errdetails.RetryInfo:
+			retry = fmt.Sprintf("try again in %s", span(d.GetRetryDelay().AsDuration()))
+		}
+	}
+	switch {
+	case info != nil && len(violations) > 1:
+		tell(out, "invalid request:", violations...)
+	case info != nil:
+		tell(out, st.Message(), advice[info.GetReason()], retry)
+	default:
+		e.explainTransport(out, st)
+	}
+}
+
+// explainTransport writes about failures that no dispatcher told of.
+func (e *callError) explainTransport(out io.Writer, st *status.Status) {
+	at := strings.Join(e.servers, ", ")
+	message := st.Message()
+	switch {
+	case st.Code() == codes.DeadlineExceeded:
+		tell(out, fmt.Sprintf("no answer from %s within %s", at, exact(e.timeout)), "--timeout waits longer")
+	case st.Code() == codes.Canceled:
+		tell(out, "interrupted")
+	case st.Code() == codes.Unimplemented:
+		tell(out, fmt.Sprintf("%s does not know this call: %s", at, message), "is it Waggle, and of this version? `waggle stats` shows its version")
+	case st.Code() != codes.Unavailable:
+		tell(out, fmt.Sprintf("%s: %s", at, message))
+	case strings.Contains(message, "connection refused"):
+		tell(out, fmt.Sprintf("nobody listens at %s", at), "is `waggle serve` running there? --server or WAGGLE_SERVER names another dispatcher")
+	case strings.Contains(message, "no such host"), strings.Contains(message, "produced zero addresses"):
+		tell(out, fmt.Sprintf("the name of %s is not known", at), "--server or WAGGLE_SERVER names another dispatcher")
+	case strings.Contains(message, "authentication handshake failed") && e.tls:
+		tell(out, fmt.Sprintf("no TLS with %s: %s", at, message), "does it serve TLS, under this name? --tls-ca names the authority to trust")
+	case strings.Contains(message, "error reading server preface") && !e.tls:
+		tell(out, fmt.Sprintf("%s does not speak gRPC in plain text", at), "if it serves TLS, add --tls; if it is the --http address, ask the --listen address")
+	default:
+		tell(out, fmt.Sprintf("cannot reach %s: %s", at, message))
+	}
+}
+
+// unwrapStatus is the error of gRPC within err, or err.
+func unwrapStatus(err error) error {
+	var withStatus interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &withStatus) {
+		return withStatus.GRPCStatus().Err()
+	}
+	return err
+}
+
+// trimProtoPrefix takes off what the protobuf library puts before its errors,
+// and the no-break space with which it keeps programs from reading them.
+func trimProtoPrefix(text string) string {
+	text = strings.ReplaceAll(text, "\u00a0", " ")
+	return strings.TrimPrefix(text, "proto: ")
+}
+
+// advisedError is an error with what to do about it.
+type advisedError struct {
+	err    error
+	advice []string
+}
+
+func (e *advisedError) Error() string { return e.err.Error() }
+func (e *advisedError) Unwrap() error { return e.err }
+
+// advise says what to do about err.
+func advise(err error, advice ...string) error { return &advisedError{err: err, advice: advice} }

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// none stands where there is nothing to show.
+const none = "-"
+
+const day = 24 * time.Hour
+
+// count writes n with its thousands apart: 12,345.
+func count[N ~int | ~int32 | ~int64 | ~uint64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "-", digits[1:]
+	}
+	var b strings.Builder
+	for i, digit := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(digit)
+	}
+	return sign + b.String()
+}
+
+// plural writes n things: "1 task", "2 tasks".
+func plural[N ~int | ~int32 | ~int64 | ~uint64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return count(n) + " " + thing + "s"
+}
+
+// bytesText writes a size for people: 1.5 MiB.
+func bytesText(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n)/1024, 0
+	for size >= 1024 && unit < 3 {
+		size /= 1024
+		unit++
+	}
+	return fmt.Sprintf("%.1f %s", size, [...]string{"KiB", "MiB", "GiB", "TiB"}[unit])
+}
+
+// span writes about how long d is, in one unit or two: 350ms, 4.2s, 12m, 3h20m, 5d.
+func span(d time.Duration) string {
+	if d < 0 {
+		return "-" + span(-d)
+	}
+	switch {
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	case d < 9950*time.Millisecond:
+		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + "s"
+	}
+	switch d = d.Round(time.Second); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < 10*time.Minute:
+		return twoUnits(d, time.Minute, "m", time.Second, "s")
+	}
+	switch d = d.Round(time.Minute); {
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 10*time.Hour:
+		return twoUnits(d, time.Hour, "h", time.Minute, "m")
+	}
+	if d = d.Round(time.Hour); d < 2*day {
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d.Round(day)/day)
+}
+
+func twoUnits(d, big time.Duration, bigName string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d%s", d/big, bigName)
+	if rest := d % big / small; rest > 0 {
+		text += fmt.Sprintf("%d%s", rest, smallName)
+	}
+	return text
+}
+
+// exact writes d so that it reads back as the same: 1h30m, 30d, 250ms.
+func exact(d time.Duration) string {
+	if d == 0 {
+		return "0s"
+	}
+	text := ""
+	if days := d / day; days > 0 {
+		text, d = fmt.Sprintf("%dd", days), d%day
+		if d == 0 {
+			return text
+		}
+	}
+	rest := d.String()
+	for _, zero := range []struct{ long, short string }{{"m0s", "m"}, {"h0m", "h"}} {
+		if strings.HasSuffix(rest, zero.long) {
+			rest = strings.TrimSuffix(rest, zero.long) + zero.short
+		}
+	}
+	return text + rest
+}
+
+// exactOr writes a duration of a message, or what stands for its absence.
+func exactOr(d *durationpb.Duration, absent string) string {
+	if d == nil {
+		return absent
+	}
+	return exact(d.AsDuration())
+}
+
+// parseSpan reads what exact writes: what time.ParseDuration takes, and whole
+// days before it.
+func parseSpan(text string) (time.Duration, error) {
+	days, rest, found := strings.Cut(text, "d")
+	if !found {
+		return time.ParseDuration(text)
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration; say 90s, 1h30m or 30d", text)
+	}
+	d := time.Duration(n) * day
+	if rest == "" {
+		return d, nil
+	}
+	more, err := time.ParseDuration(rest)
+	return d + more, err
+}
+
+// since writes when t was or will be, as seen from now: 12s ago, in 4m.
+func since(now time.Time, t *timestamppb.Timestamp) string {
+	if t == nil {
+		return none
+	}
+	d := t.AsTime().Sub(now)
+	switch {
+	case d.Abs() < time.Second:
+		return "now"
+	case d < 0:
+		return span(-d) + " ago"
+	default:
+		return "in " + span(d)
+	}
+}
+
+// instant writes t for people who compare it with a log.
+func instant(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return none
+	}
+	return t.AsTime().UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// both writes an instant with how far off it is.
+func both(now time.Time, t *timestamppb.Timestamp) string {
+	if t == nil {
+		return none
+	}
+	return fmt.Sprintf("%s (%s)", since(now, t), instant(t))
+}
+
+// word is the last part of an enum's name, in lower case where it is prose:
+// TASK_STATE_READY is READY.
+func word(value fmt.Stringer, prefix string) string {
+	text := value.String()
+	if text == prefix+"UNSPECIFIED" {
+		return none
+	}
+	return strings.TrimPrefix(text, prefix)
+}
+
+// plain makes text of others safe to print: no control characters, no bytes
+// that are not text.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+}
+
+// brief is plain text that is cut to width, visibly.
+func brief(text string, width int) string {
+	text = plain(text)
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
+
+// or is text, or what stands for its absence.
+func or(text, absent string) string {
+	if text == "" {
+		return absent
+	}
+	return text
+}

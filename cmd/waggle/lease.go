@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newLease(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{Use: "lease", Short: "Look at the leases that stand"}
+	o.register(cmd)
+	cmd.AddCommand(newLeaseList(o))
+	return cmd
+}
+
+func newLeaseList(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List leases with their holders, the nearest deadline first", Args: exactly()}
+	limit := limitFlag(cmd)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
+		if err := checkLimit(*limit); err != nil {
+			return err
+		}
+		all := &pb.ListLeasesResponse{}
+		more, err := readPages(*limit, func(size int32, token string) (*pb.ListLeasesResponse, error) {
+			return c.admin.ListLeases(ctx, &pb.ListLeasesRequest{PageSize: size, PageToken: token})
+		}, func(p *pb.ListLeasesResponse) int {
+			all.Leases = append(all.Leases, p.GetLeases()...)
+			return len(p.GetLeases())
+		})
+		if err != nil {
+			return err
+		}
+		c.noteMore(more, *limit)
+		return c.show(all, func() { writeLeases(c.out, all.GetLeases()) })
+	})
+	return cmd
+}
+
+func writeLeases(out io.Writer, leases []*pb.HeldLease) {
+	if len(leases) == 0 {
+		fmt.Fprintln(out, "no leases: nobody works on anything")
+		return
+	}
+	t := newTable("TASK", "SOURCE", "QUEUE", "HOLDER", ">HELD FOR", "ENDS", ">FENCE", "URL")
+	for _, l := range leases {
+		h := l.GetHolder()
+		left := h.GetRemaining().AsDuration()
+		ends := "in " + span(left)
+		if left < 0 {
+			ends = leftText(left)
+		}
+		t.row(l.GetTaskId(), l.GetSourceId(), l.GetQueue(), h.GetCollectorId(), span(h.GetAge().AsDuration()), ends,
+			fmt.Sprint(h.GetFence()), brief(l.GetUrl(), urlWidth))
+	}
+	t.write(out)
+}

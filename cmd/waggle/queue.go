@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newQueue(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{Use: "queue", Short: "Say how polite to be to which host"}
+	o.register(cmd)
+	cmd.AddCommand(newQueueList(o), newQueueGet(o), newQueueRule(o), newQueueBlock(o), newQueueUnblock(o))
+	return cmd
+}
+
+func newQueueList(o *clientOptions) *cobra.Command {
+	request := &pb.ListQueuesRequest{}
+	cmd := &cobra.Command{Use: "list", Short: "List the queues that hold tasks or are held", Args: exactly()}
+	cmd.Flags().StringVar(&request.Suffix, "suffix", "", "only this queue and those that end with .SUFFIX, as example.com")
+	limit := limitFlag(cmd)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
+		if err := checkLimit(*limit); err != nil {
+			return err
+		}
+		all := &pb.ListQueuesResponse{}
+		more, err := readPages(*limit, func(size int32, token string) (*pb.ListQueuesResponse, error) {
+			request.PageSize, request.PageToken = size, token
+			return c.queues.ListQueues(ctx, request)
+		}, func(p *pb.ListQueuesResponse) int {
+			all.Queues = append(all.Queues, p.GetQueues()...)
+			return len(p.GetQueues())
+		})
+		if err != nil {
+			return err
+		}
+		c.noteMore(more, *limit)
+		return c.show(all, func() { writeQueues(c.out, all.GetQueues()) })
+	})
+	return cmd
+}
+
+func writeQueues(out io.Writer, queues []*pb.Queue) {
+	if len(queues) == 0 {
+		fmt.Fprintln(out, "no queues: nothing waits, and nothing is blocked")
+		return
+	}
+	t := newTable("QUEUE", ">WAITING", ">LEASED", ">AT MOST", ">DELAY", ">NEXT", "HELD BY", "RULE")
+	for _, q := range queues {
+		next := "now"
+		if d := q.GetNextGrantDelay().AsDuration(); d > 0 {
+			next = "in " + span(d)
+		}
+		t.row(q.GetName(), count(q.GetWaiting()), count(q.GetLeased()), count(q.GetSettings().GetMaxInFlight()),
+			exact(q.GetSettings().GetMinDelay().AsDuration()), next, gateNames(q.GetGates()), or(q.GetRulePattern(), "default"))
+	}
+	t.write(out)
+}
+
+func gateNames(gates []*pb.Gate) string {
+	var names []string
+	for _, g := range gates {
+		names = append(names, word(g.GetKind(), "GATE_KIND_"))
+	}
+	return strings.Join(names, " ")
+}
+
+func newQueueGet(o *clientOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get NAME",
+		Short: "Show a queue with its settings and everything that holds it",
+		Args:  exactly("the queue's name"),
+		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
+			reply, err := c.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			return c.show(reply.GetQueue(), func() { writeQueue(c.out, c.now, reply.GetQueue()) })
+		}),
+	}
+}
+
+func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
+	var sh sheet
+	sh.linef("Queue", "%s (slot %d)", q.GetName(), q.GetSlot())
+	sh.linef("Tasks", "%s waiting, %s leased", count(q.GetWaiting()), count(q.GetLeased()))
+	sh.line("Pools", strings.Join(q.GetPools(), " "))
+	settings := q.GetSettings()
+	sh.linef("Settings", "%s (by %s)", settingsText(settings), or(q.GetRulePattern(), "default, no rule matches"))
+	next := "now"
+	if d := q.GetNextGrantDelay().AsDuration(); d > 0 {
+		next = "in " + span(d)
+	}
+	sh.line("Next grant", next)
+	if q.GetBlockStep() > 0 {
+		sh.linef("Block step", "%d failures of the host in a row", q.GetBlockStep())
+	}
+	for _, gate := range q.GetGates() {
+		sh.linef("Held by", "%s %s", word(gate.GetKind(), "GATE_KIND_"), gateText(now, gate))
+	}
+	sh.write(out)
+}
+
+// settingsText is politeness in a line.
+func settingsText(s *pb.QueueSettings) string {
+	text := fmt.Sprintf("%s apart, %s at a time", exact(s.GetMinDelay().AsDuration()), count(s.GetMaxInFlight()))
+	if s.GetDelayFactor() > 0 {
+		text += fmt.Sprintf(", %g times the fetch duration up to %s", s.GetDelayFactor(), exact(s.GetMaxDelay().AsDuration()))
+	}
+	text += ", blocked at most " + exact(s.GetMaxBlock().AsDuration())
+	if s.GetPaused() {
+		text += ", paused"
+	}
+	if s.GetDeny() {
+		text += ", denied"
+	}
+	return text
+}
+
+func newQueueBlock(o *clientOptions) *cobra.Command {
+	var record recordFlags
+	var until timeFlag
+	cmd := &cobra.Command{
+		Use:     "block NAME",
+		Short:   "Hand out nothing of a queue; leases that stand go on",
+		Example: "  waggle queue block example.com --until 2h --reason 'they asked'",
+		Args:    exactly("the queue's name"),
+	}
+	record.register(cmd, o.console)
+	cmd.Flags().Var(&until, "until", "open by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		request := &pb.BlockQueueRequest{Name: args[0], By: record.by, Reason: record.reason}
+		var err error
+		if request.Until, err = until.at(c.now); err != nil {
+			return err
+		}
+		reply, err := c.queues.BlockQueue(ctx, request)
+		if err != nil {
+			return err
+		}
+		return c.show(reply.GetQueue(), func() { writeQueue(c.out, c.now, reply.GetQueue()) })
+	})
+	return cmd
+}
+
+func newQueueUnblock(o *clientOptions) *cobra.Command {
+	request := &pb.UnblockQueueRequest{}
+	cmd := &cobra.Command{
+		Use:   "unblock NAME",
+		Short: "Open a queue that an operator blocked",
+		Args:  exactly("the queue's name"),
+	}
+	cmd.Flags().BoolVar(&request.IncludeAutomatic, "automatic", false, "open the block that failures of the host caused, too")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		request.Name = args[0]
+		reply, err := c.queues.UnblockQueue(ctx, request)
+		if err != nil {
+			return err
+		}
+		return c.show(reply.GetQueue(), func() { writeQueue(c.out, c.now, reply.GetQueue()) })
+	})
+	return cmd
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newQueueRule(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rule",
+		Short: "Set politeness by pattern",
+		Long: `Set politeness by pattern: an exact name (example.com, example.com:8080), a
+suffix (*.example.com: every name below it, not itself), or * for everything. The
+longest pattern that matches holds, and holds whole.`,
+	}
+	cmd.AddCommand(newRuleSet(o), newRuleList(o), newRuleDelete(o))
+	return cmd
+}
+
+func newRuleSet(o *clientOptions) *cobra.Command {
+	var record recordFlags
+	var minDelay, maxDelay, maxBlock spanFlag
+	var inFlight int32
+	var factor float64
+	var paused, deny bool
+	rule := &pb.QueueRule{}
+	cmd := &cobra.Command{
+		Use:   "set PATTERN",
+		Short: "Create a rule, or replace it whole: what is left out has its default",
+		Example: `  waggle queue rule set '*.example.com' --min-delay 200ms --max-in-flight 4
+  waggle queue rule set '*' --paused --reason 'emergency stop'`,
+		Args: exactly("the pattern"),
+	}
+	flags := cmd.Flags()
+	spanVar(flags, &minDelay, "min-delay", "least time between two request starts (default 1s)")
+	flags.Int32Var(&inFlight, "max-in-flight", 1, "most leases at a time")
+	flags.Float64Var(&factor, "delay-factor", 0, "after a report, wait this many times the fetch duration")
+	spanVar(flags, &maxDelay, "max-delay", "most that --delay-factor asks for (default 1d)")
+	spanVar(flags, &maxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
+	flags.BoolVar(&paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
+	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
+	flags.StringVar(&rule.Queue, "queue", "", "one queue for all hosts that match, by this name")
+	record.register(cmd, o.console)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		rule.Pattern = args[0]
+		for name, set := range map[string]func(){
+			"min-delay":     func() { rule.MinDelay = minDelay.message() },
+			"max-in-flight": func() { rule.MaxInFlight = &inFlight },
+			"delay-factor":  func() { rule.DelayFactor = &factor },
+			"max-delay":     func() { rule.MaxDelay = maxDelay.message() },
+			"max-block":     func() { rule.MaxBlock = maxBlock.message() },
+			"paused":        func() { rule.Paused = &paused },
+			"deny":          func() { rule.Deny = &deny },
+		} {
+			if flags.Changed(name) {
+				set()
+			}
+		}
+		reply, err := c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: rule, By: record.by, Reason: record.reason})
+		if err != nil {
+			return err
+		}
+		return c.show(reply.GetRule(), func() { writeRules(c.out, c.now, []*pb.QueueRule{reply.GetRule()}) })
+	})
+	return cmd
+}
+
+func newRuleList(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List the rules", Args: exactly()}
+	limit := limitFlag(cmd)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
+		if err := checkLimit(*limit); err != nil {
+			return err
+		}
+		all := &pb.ListQueueRulesResponse{}
+		more, err := readPages(*limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
+			return c.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
+		}, func(p *pb.ListQueueRulesResponse) int {
+			all.Rules = append(all.Rules, p.GetRules()...)
+			return len(p.GetRules())
+		})
+		if err != nil {
+			return err
+		}
+		c.noteMore(more, *limit)
+		return c.show(all, func() { writeRules(c.out, c.now, all.GetRules()) })
+	})
+	return cmd
+}
+
+func newRuleDelete(o *clientOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete PATTERN",
+		Short: "Remove a rule; what it matched falls to the next shorter pattern",
+		Args:  exactly("the pattern"),
+		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
+			reply, err := c.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: args[0]})
+			if err != nil {
+				return err
+			}
+			return c.show(reply.GetRule(), func() {
+				fmt.Fprintf(c.out, "deleted the rule %s: %s\n", plain(reply.GetRule().GetPattern()), plain(ruleText(reply.GetRule())))
+			})
+		}),
+	}
+}
+
+func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
+	if len(rules) == 0 {
+		fmt.Fprintln(out, "no rules: every queue has the defaults, 1s apart, 1 at a time")
+		return
+	}
+	t := newTable("PATTERN", "SETTINGS", "BY", "SET", "REASON")
+	for _, r := range rules {
+		t.row(r.GetPattern(), ruleText(r), r.GetBy(), since(now, r.GetUpdateTime()), brief(r.GetReason(), messageWidth))
+	}
+	t.write(out)
+}
+
+// ruleText is what a rule sets, in a line; what it leaves out has its default.
+func ruleText(r *pb.QueueRule) string {
+	delay, inFlight := time.Second, int32(1)
+	if r.GetMinDelay() != nil {
+		delay = r.GetMinDelay().AsDuration()
+	}
+	if r.MaxInFlight != nil {
+		inFlight = r.GetMaxInFlight()
+	}
+	parts := []string{exact(delay) + " apart", count(inFlight) + " at a time"}
+	if r.GetDelayFactor() > 0 {
+		parts = append(parts, fmt.Sprintf("%g times the fetch duration", r.GetDelayFactor()))
+	}
+	if r.GetMaxDelay() != nil {
+		parts = append(parts, "waits at most "+exact(r.GetMaxDelay().AsDuration()))
+	}
+	if r.GetMaxBlock() != nil {
+		parts = append(parts, "blocked at most "+exact(r.GetMaxBlock().AsDuration()))
+	}
+	if r.GetPaused() {
+		parts = append(parts, "PAUSED")
+	}
+	if r.GetDeny() {
+		parts = append(parts, "DENIED")
+	}
+	if r.GetQueue() != "" {
+		parts = append(parts, "queue "+r.GetQueue())
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+// serveOptions are the flags of a dispatcher.
+type serveOptions struct {
+	server server.Config
+	store  storeOptions
+	log    logOptions
+}
+
+func newServe(c console) *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Run a dispatcher",
+		GroupID: "run",
+		Long: `Run a dispatcher. Several on one Redis form a group of equals.
+
+SIGTERM or SIGINT drains: parked fetches are answered, reports taken to the last.
+A second signal ends the process at once; no lease is lost by that.
+
+Each flag can be set by the variable behind it. Passwords in --store are better
+off in WAGGLE_STORE, where other users of the machine do not see them.`,
+		Example: `  waggle serve
+  waggle serve --store redis://127.0.0.1:6379/0 --listen 0.0.0.0:7070`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := serve(cmd.Context(), o, cmd.ErrOrStderr())
+			var usage *usageError
+			if errors.As(err, &usage) && usage.cmd == nil {
+				usage.cmd = cmd
+			}
+			return err
+		},
+	}
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	flags.StringVar(&o.server.Listen, "listen", defaultServer, "address for gRPC; there is no authentication, so beware of 0.0.0.0")
+	flags.StringVar(&o.server.HTTP, "http", "127.0.0.1:7080", "address for /metrics, /healthz and /readyz; off: none")
+	o.store.register(flags)
+	flags.StringVar(&o.server.TLSCertFile, "tls-cert", "", "PEM file with the certificate to serve TLS with")
+	flags.StringVar(&o.server.TLSKeyFile, "tls-key", "", "PEM file with its key")
+	flags.BoolVar(&o.server.Reflection, "reflection", true, "let grpcurl work without .proto files")
+	flags.DurationVar(&o.server.DrainTimeout, "drain-timeout", 0, "how long calls may go on once it is to stop (default 20s)")
+	flags.IntVar(&o.server.MaxFetches, "max-fetches", 0, "most FetchTask calls parked at once (default 100,000)")
+	flags.IntVar(&o.server.MaxFetchesPerCollector, "max-fetches-per-collector", 0, "the same for one collector (default 100)")
+	flags.DurationVar(&o.server.MaxConnectionAge, "max-connection-age", 0, "age at which clients are asked to connect anew, and find new dispatchers (default 30m)")
+	flags.BoolVar(&o.server.LogCalls, "log-calls", false, "log calls that succeed, too")
+	o.log.register(flags)
+	fromEnv(cmd, c, flags)
+	cmd.Flags().AddFlagSet(flags)
+	return cmd
+}
+
+// serve runs a dispatcher until ctx ends.
+func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
+	log, err := o.log.logger(logTo)
+	if err != nil {
+		return err
+	}
+	store, err := o.store.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	n, err := newNode(o.server, store, log)
+	if err != nil {
+		return errors.Join(flagNames(err), store.Close())
+	}
+	if err := n.server.Listen(ctx); err != nil {
+		return errors.Join(listenAdvice(flagNames(err)), store.Close())
+	}
+	log.Info("waggle "+version(), zap.String("dispatcher", n.dispatcher.ID()),
+		zap.String("store", o.store.name()), zap.Int("shards", store.Shards()), zap.Bool("tls", o.server.TLSCertFile != ""))
+	if o.store.url == storeMemory {
+		log.Warn("the store is memory: nothing is kept over a restart, and other dispatchers do not share it; --store redis://... keeps")
+	}
+	return n.run(ctx)
+}
+
+// node is a dispatcher with its store and its server.
+type node struct {
+	store      dispatch.Store
+	dispatcher *dispatch.Dispatcher
+	server     *server.Server
+}
+
+// newNode makes a node that runs nothing yet. The caller closes the store until run is called.
+func newNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*node, error) {
+	cfg.Version = version()
+	cfg.Metrics = server.NewMetrics()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	d, err := dispatch.New(dispatch.Config{
+		Store: store, Logger: log, ID: hostname() + "-" + uuid.NewString()[:8], MaxWaiters: cfg.MaxFetches, Observer: cfg.Metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s, err := server.New(cfg, d, log)
+	if err != nil {
+		return nil, err
+	}
+	return &node{store: store, dispatcher: d, server: s}, nil
+}
+
+// run serves until ctx ends, then drains. The dispatcher runs until the server
+// has taken the last report; the store is closed when both have ended.
+func (n *node) run(ctx context.Context) error {
+	serving, stopServing := context.WithCancel(ctx)
+	defer stopServing()
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	var g errgroup.Group
+	g.Go(func() error {
+		defer stopServing()
+		return n.dispatcher.Run(loops)
+	})
+	g.Go(func() error {
+		defer stopLoops()
+		return n.server.Run(serving)
+	})
+	return errors.Join(g.Wait(), n.store.Close())
+}
+
+// flagNames writes flags where an error names fields of a Config.
+func flagNames(err error) error {
+	text := err.Error()
+	names := strings.NewReplacer(
+		"server: ", "", "Config.Listen", "--listen", "Config.HTTP", "--http", "Config.TLSCertFile", "--tls-cert", "TLSKeyFile", "--tls-key",
+		"Config.DrainTimeout", "--drain-timeout", "Config.MaxFetchesPerCollector", "--max-fetches-per-collector",
+		"Config.MaxFetches", "--max-fetches", "Config.MaxConnectionAge ", "--max-connection-age ",
+	)
+	return &renamed{text: names.Replace(text), err: err}
+}
+
+// renamed is an error told in other words.
+type renamed struct {
+	text string
+	err  error
+}
+
+func (e *renamed) Error() string { return e.text }
+func (e *renamed) Unwrap() error { return e.err }
+
+// listenAdvice says what to do about a port that cannot be had.
+func listenAdvice(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return advise(err, "another dispatcher? `waggle stats` asks it; --listen and --http choose other ports")
+	case errors.Is(err, syscall.EACCES):
+		return advise(err, "ports below 1024 are for root")
+	default:
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newSource(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{Use: "source", Short: "Register what is to be crawled, and steer it"}
+	o.register(cmd)
+	cmd.AddCommand(
+		newSourceCreate(o), newSourceGet(o), newSourceList(o), newSourceUpdate(o),
+		newSourceDelete(o), newSourcePause(o), newSourceResume(o), newSourceTrigger(o),
+	)
+	return cmd
+}
+
+func newSourceGet(o *clientOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get ID",
+		Short: "Show a source with its status",
+		Args:  exactly("the source's ID"),
+		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
+			reply, err := c.sources.GetSource(ctx, &pb.GetSourceRequest{Id: args[0]})
+			if err != nil {
+				return err
+			}
+			return c.show(reply.GetSource(), func() { writeSource(c.out, c.now, reply.GetSource()) })
+		}),
+	}
+}
+
+func newSourceList(o *clientOptions) *cobra.Command {
+	request := &pb.ListSourcesRequest{}
+	var health []string
+	cmd := &cobra.Command{Use: "list", Short: "List sources", Args: exactly()}
+	flags := cmd.Flags()
+	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this, as news.")
+	flags.StringVar(&request.Pool, "pool", "", "only sources of this pool")
+	flags.StringSliceVar(&health, "health", nil, "only this health: ok, late, failing, backed_off, paused")
+	pairsVar(flags, &request.Labels, "label", "only sources with this label, key=value")
+	limit := limitFlag(cmd)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
+		if err := checkLimit(*limit); err != nil {
+			return err
+		}
+		for _, name := range health {
+			value, err := enumValue("--health", name, "SOURCE_HEALTH_", pb.SourceHealth_value)
+			if err != nil {
+				return err
+			}
+			request.Health = append(request.Health, pb.SourceHealth(value))
+		}
+		all := &pb.ListSourcesResponse{}
+		more, err := readPages(*limit, func(size int32, token string) (*pb.ListSourcesResponse, error) {
+			request.PageSize, request.PageToken = size, token
+			return c.sources.ListSources(ctx, request)
+		}, func(p *pb.ListSourcesResponse) int {
+			all.Sources = append(all.Sources, p.GetSources()...)
+			return len(p.GetSources())
+		})
+		if err != nil {
+			return err
+		}
+		c.noteMore(more, *limit)
+		return c.show(all, func() { writeSources(c.out, c.now, all.GetSources()) })
+	})
+	return cmd
+}
+
+func writeSources(out io.Writer, now time.Time, sources []*pb.Source) {
+	if len(sources) == 0 {
+		fmt.Fprintln(out, "no sources; `waggle source create` makes one")
+		return
+	}
+	t := newTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", "NEXT DUE", "LAST SUCCESS")
+	for _, s := range sources {
+		tasks := s.GetStatus().GetTasks()
+		t.row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()),
+			word(s.GetStatus().GetHealth(), "SOURCE_HEALTH_"),
+			count(tasks.GetScheduled()), count(tasks.GetReady()), count(tasks.GetLeased()), count(tasks.GetDone()), count(tasks.GetDead()),
+			since(now, s.GetStatus().GetNextDueTime()), since(now, s.GetStatus().GetLastSuccessTime()))
+	}
+	t.write(out)
+}
+
+func writeSource(out io.Writer, now time.Time, s *pb.Source) {
+	var sh sheet
+	writeSpec(&sh, s)
+	writeStatus(&sh, now, s.GetStatus())
+	sh.line("Created", both(now, s.GetCreateTime()))
+	if s.GetVersion() > 1 {
+		sh.line("Changed", both(now, s.GetUpdateTime()))
+	}
+	sh.linef("Version", "%d, etag %s", s.GetVersion(), s.GetEtag())
+	sh.write(out)
+}
+
+func writeSpec(sh *sheet, s *pb.Source) {
+	spec := s.GetSpec()
+	sh.linef("Source", "%s (uid %s)", s.GetId(), s.GetUid())
+	sh.line("Name", spec.GetDisplayName())
+	sh.line("Labels", pairs(spec.GetLabels()))
+	sh.line("Scope", spec.GetScope())
+	sh.line("Pool", spec.GetPool())
+	priority := int32(5)
+	if spec.Priority != nil {
+		priority = spec.GetPriority()
+	}
+	sh.linef("Priority", "%d", priority)
+	sh.line("Schedule", scheduleText(spec.GetSchedule()))
+	sh.line("Follow", followText(spec.GetFollow()))
+	sh.line("Leases", leasesText(spec))
+	sh.line("Retry", retryText(spec.GetRetry()))
+	if d := spec.GetRemember(); d != nil {
+		sh.line("Remember", exact(d.AsDuration()))
+	}
+	if d := spec.GetRevisitAfter(); d != nil {
+		sh.line("Revisit after", exact(d.AsDuration()))
+	}
+	if spec.MaxOutstanding != nil {
+		sh.line("Outstanding", "at most "+count(spec.GetMaxOutstanding()))
+	}
+	sh.line("Metadata", pairs(spec.GetMetadata()))
+	if n := len(spec.GetPayload()); n > 0 {
+		sh.line("Payload", bytesText(int64(n)))
+	}
+	const shown = 10
+	for i, seed := range spec.GetSeeds() {
+		if i == shown {
+			sh.linef("", "... and %s more; --output json has all", count(len(spec.GetSeeds())-shown))
+			break
+		}
+		name := ""
+		if i == 0 {
+			name = "Seeds"
+		}
+		sh.line(name, seedText(seed))
+	}
+}
+
+func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus) {
+	sh.line("Health", word(status.GetHealth(), "SOURCE_HEALTH_"))
+	if gate := status.GetPaused(); gate != nil {
+		sh.line("Paused", gateText(now, gate))
+	}
+	if b := status.GetBreaker(); b != nil {
+		sh.linef("Breaker", "%s given up in a row, %s dead", plural(b.GetGivenUpCycles(), "cycle"), plural(b.GetDeadSeeds(), "seed"))
+	}
+	if n := status.GetPendingVersions(); n > 0 {
+		sh.linef("Pending", "%s not yet in force everywhere", plural(n, "change"))
+	}
+	sh.line("Tasks", countsText(status.GetTasks()))
+	if n := status.GetLimited(); n > 0 {
+		sh.linef("Limited", "%s refused for max_outstanding", plural(n, "item"))
+	}
+	if status.GetNextDueTime() != nil {
+		sh.line("Next due", both(now, status.GetNextDueTime()))
+	}
+	if lag := status.GetLag().AsDuration(); lag > 0 {
+		sh.line("Lag", span(lag))
+	}
+	sh.line("Last success", both(now, status.GetLastSuccessTime()))
+	if n := status.GetConsecutiveFailures(); n > 0 {
+		sh.linef("Failures", "%s of seeds since the last success", count(n))
+	}
+	if e := status.GetLastError(); e != nil {
+		sh.linef("Last error", "%s, %s", errorText(e), since(now, e.GetTime()))
+	}
+}
+
+// scheduleText is a schedule in a line.
+func scheduleText(s *pb.Schedule) string {
+	text := ""
+	switch rule := s.GetRule().(type) {
+	case *pb.Schedule_Every:
+		text = "every " + exact(rule.Every.AsDuration())
+	case *pb.Schedule_Cron:
+		text = "cron " + rule.Cron
+		if zone := s.GetTimeZone(); zone != "" && zone != "UTC" {
+			text += " " + zone
+		}
+	default:
+		return "when triggered"
+	}
+	if s.GetRevisit() {
+		text += ", revisit"
+	}
+	return text
+}
+
+func followText(f *pb.Follow) string {
+	if f == nil {
+		return "no links"
+	}
+	text := "hosts of the seeds"
+	if len(f.GetAllowHosts()) > 0 {
+		text = strings.Join(f.GetAllowHosts(), " ")
+	}
+	if f.MaxDepth != nil {
+		text += fmt.Sprintf(", to depth %d", f.GetMaxDepth())
+	}
+	if len(f.GetInclude()) > 0 {
+		text += ", only " + strings.Join(f.GetInclude(), " or ")
+	}
+	if len(f.GetExclude()) > 0 {
+		text += ", not " + strings.Join(f.GetExclude(), " or ")
+	}
+	return text
+}
+
+func leasesText(spec *pb.SourceSpec) string {
+	if spec.GetLeaseDuration() == nil && spec.GetMaxHold() == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, held at most %s", exactOr(spec.GetLeaseDuration(), "30s"), exactOr(spec.GetMaxHold(), "30m"))
+}
+
+func retryText(r *pb.RetryPolicy) string {
+	if r == nil {
+		return ""
+	}
+	var parts []string
+	for _, budget := range []struct {
+		value *int32
+		what  string
+	}{{r.MaxAttempts, "attempts"}, {r.MaxExpirations, "expirations"}, {r.MaxThrottled, "throttled"}} {
+		if budget.value != nil {
+			parts = append(parts, fmt.Sprintf("%d %s", *budget.value, budget.what))
+		}
+	}
+	if r.GetMinBackoff() != nil || r.GetMaxBackoff() != nil {
+		parts = append(parts, fmt.Sprintf("backoff %s to %s", exactOr(r.GetMinBackoff(), "10s"), exactOr(r.GetMaxBackoff(), "1h")))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func seedText(seed *pb.Seed) string {
+	text := seed.GetUrl()
+	if key := seed.GetKey(); key != "" && key != text {
+		text = strings.TrimSpace(text + " key " + key)
+	}
+	if queue := seed.GetQueue(); queue != "" {
+		text += " queue " + queue
+	}
+	if kind := seed.GetKind(); kind != "" {
+		text += " kind " + kind
+	}
+	return text
+}
+
+// gateText is a gate in a line: who closed it, when, why, until when.
+func gateText(now time.Time, g *pb.Gate) string {
+	var parts []string
+	if by := g.GetBy(); by != "" {
+		parts = append(parts, "by "+by)
+	}
+	if g.GetTime() != nil {
+		parts = append(parts, since(now, g.GetTime()))
+	}
+	if g.GetUntil() != nil {
+		parts = append(parts, "opens "+since(now, g.GetUntil()))
+	}
+	text := strings.Join(parts, ", ")
+	if reason := g.GetReason(); reason != "" {
+		text += ": " + reason
+	}
+	return strings.TrimPrefix(or(text, "yes"), ": ")
+}
+
+// countsText is tasks by state in a line, settled ones last.
+func countsText(c *pb.TaskCounts) string {
+	return fmt.Sprintf("%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
+		count(c.GetScheduled()), count(c.GetReady()), count(c.GetLeased()), count(c.GetDone()), count(c.GetDead()), count(c.GetCanceled()))
+}
+
+// errorText is what went wrong with a task, in a line.
+func errorText(e *pb.TaskError) string {
+	text := word(e.GetReason(), "FAILURE_REASON_")
+	if text == none {
+		text = word(e.GetResult(), "ATTEMPT_RESULT_")
+	}
+	if status := e.GetHttpStatus(); status != 0 {
+		text += fmt.Sprintf(" (HTTP %d)", status)
+	}
+	if message := e.GetMessage(); message != "" {
+		text += ": " + message
+	}
+	return text
+}
+
+// enumValue finds the value of an enum by the end of its name, in any case.
+func enumValue(flag, name, prefix string, values map[string]int32) (int32, error) {
+	full := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	if value, ok := values[full]; ok && value != 0 {
+		return value, nil
+	}
+	names := make([]string, len(values))
+	for text, n := range values {
+		names[n] = strings.ToLower(strings.TrimPrefix(text, prefix))
+	}
+	return 0, usagef(nil, "%s %q: say %s", flag, name, strings.Join(names[1:], ", "))
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newStats(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Show counts of the whole, and of the dispatcher that answers",
+		Args:  exactly(),
+		RunE: o.call(func(ctx context.Context, c *client, _ []string) error {
+			reply, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
+			if err != nil {
+				return err
+			}
+			return c.show(reply, func() { writeStats(c.out, reply) })
+		}),
+	}
+	o.register(cmd)
+	return cmd
+}
+
+func writeStats(out io.Writer, s *pb.GetStatsResponse) {
+	var sh sheet
+	sh.line("Tasks", countsText(s.GetTasks()))
+	sh.line("Queues", count(s.GetQueues()))
+	sh.line("Leases", count(s.GetLeases()))
+	if d := s.GetOldestOverdueLease().AsDuration(); d > 0 {
+		sh.linef("Overdue", "the oldest lease by %s", span(d))
+	}
+	sh.line("Collectors", count(s.GetCollectors()))
+	counters := s.GetCounters()
+	sh.linef("Ever", "%s granted, %s settled, %s expired", count(counters.GetGranted()), count(counters.GetSettled()), count(counters.GetExpired()))
+	if counters.GetOrphaned()+counters.GetDropped() > 0 {
+		sh.linef("Healed", "%s orphaned, %s dropped", count(counters.GetOrphaned()), count(counters.GetDropped()))
+	}
+	sh.linef("Store", "%s, %s", s.GetStore().GetKind(), plural(s.GetStore().GetShards(), "shard"))
+	sh.line("Store time", instant(s.GetStore().GetTime()))
+	d := s.GetDispatcher()
+	keeper := or(s.GetKeeperId(), "none elected at the moment")
+	if s.GetKeeperId() != "" && s.GetKeeperId() == d.GetId() {
+		keeper = "this dispatcher"
+	}
+	sh.line("Keeper", keeper)
+	state := "up " + span(d.GetUptime().AsDuration())
+	if d.GetDraining() {
+		state += ", draining"
+	}
+	sh.linef("Dispatcher", "%s, version %s, %s", d.GetId(), d.GetVersion(), state)
+	sh.linef("", "%s fetches parked, %s", count(d.GetParkedFetches()), plural(d.GetHeartbeatStreams(), "heartbeat stream"))
+	sh.write(out)
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+)
+
+// storeMemory is the store that needs nothing and keeps nothing.
+const storeMemory = "memory"
+
+// storeOptions are where a dispatcher keeps everything.
+type storeOptions struct {
+	url, prefix   string
+	shards        int
+	allowEviction bool
+}
+
+func (s *storeOptions) register(flags *pflag.FlagSet) {
+	flags.StringVar(&s.url, "store", storeMemory, "memory, redis://host:port/db, rediss://..., redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
+	flags.StringVar(&s.prefix, "prefix", "waggle", "begin of all keys in Redis; two prefixes are two Waggles")
+	flags.IntVar(&s.shards, "shards", 0, "parts that the store is cut into, fixed when it is first used; 0: as it was made, else 1, of a Cluster 64")
+	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
+}
+
+// open opens the store.
+func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
+	if s.url == storeMemory {
+		store, err := memstore.New(memstore.Config{Shards: s.shards})
+		if err != nil {
+			return nil, usagef(nil, "--shards %d: %w", s.shards, err)
+		}
+		return store, nil
+	}
+	store, err := redisstore.Open(ctx, redisstore.Config{
+		URL: s.url, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction,
+	})
+	switch {
+	case err == nil:
+		return store, nil
+	case ctx.Err() != nil:
+		return nil, errors.New("interrupted while opening the store")
+	case errors.Is(err, dispatch.ErrInvalid):
+		return nil, usagef(nil, "--store: %w", err)
+	case errors.Is(err, dispatch.ErrStoreUnavailable):
+		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), "is Redis running there? `--store memory` needs none, and keeps nothing over a restart")
+	case errors.Is(err, dispatch.ErrStoreReadOnly):
+		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), "this is a replica: name the primary, or use redis+sentinel://")
+	default:
+		return nil, fmt.Errorf("--store %s: %w", s.name(), err)
+	}
+}
+
+// name is the store's URL without its password.
+func (s *storeOptions) name() string {
+	u, err := url.Parse(s.url)
+	if err != nil {
+		return "(unreadable)"
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newTask(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{Use: "task", Short: "Submit tasks, and look at them"}
+	o.register(cmd)
+	cmd.AddCommand(newTaskSubmit(o), newTaskGet(o), newTaskList(o))
+	return cmd
+}
+
+func newTaskGet(o *clientOptions) *cobra.Command {
+	request := &pb.GetTaskRequest{}
+	cmd := &cobra.Command{
+		Use:   "get [ID]",
+		Short: "Show a task with its holder and its attempts",
+		Example: `  waggle task get 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
+  waggle task get --source news.example --url https://example.com/a`,
+		Args: atMost(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&request.SourceId, "source", "", "the task's source, instead of an ID")
+	flags.StringVar(&request.Url, "url", "", "with --source: the task's URL")
+	flags.StringVar(&request.Key, "key", "", "with --source: the task's key")
+	flags.StringVar(&request.Queue, "queue", "", "with --key: the task's queue")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		named := request.GetSourceId() != "" || request.GetUrl() != "" || request.GetKey() != "" || request.GetQueue() != ""
+		switch {
+		case len(args) == 1 && named:
+			return usagef(nil, "say the task's ID, or --source with --url or --key, not both")
+		case len(args) == 1:
+			request.TaskId = args[0]
+		case request.GetSourceId() == "" || request.GetUrl() == "" && request.GetKey() == "":
+			return usagef(nil, "which task? say its ID, or --source with --url or --key")
+		}
+		reply, err := c.tasks.GetTask(ctx, request)
+		if err != nil {
+			return err
+		}
+		return c.show(reply.GetTask(), func() { writeTask(c.out, c.now, reply.GetTask()) })
+	})
+	return cmd
+}
+
+func newTaskList(o *clientOptions) *cobra.Command {
+	request := &pb.ListTasksRequest{}
+	var states []string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List tasks of a source or a queue that are not DONE",
+		Example: `  waggle task list --source news.example
+  waggle task list --queue example.com --state dead`,
+		Args: exactly(),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&request.SourceId, "source", "", "tasks of this source")
+	flags.StringVar(&request.Queue, "queue", "", "tasks of this queue")
+	flags.StringSliceVar(&states, "state", nil, "only tasks in this state: scheduled, ready, leased, dead, canceled")
+	limit := limitFlag(cmd)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
+		if request.GetSourceId() == "" && request.GetQueue() == "" {
+			return usagef(nil, "tasks of what? say --source, --queue or both")
+		}
+		if err := checkLimit(*limit); err != nil {
+			return err
+		}
+		for _, name := range states {
+			value, err := enumValue("--state", name, "TASK_STATE_", pb.TaskState_value)
+			if err != nil {
+				return err
+			}
+			if pb.TaskState(value) == pb.TaskState_TASK_STATE_DONE {
+				return usagef(nil, "--state done: DONE tasks are not listed; `waggle task get --source ID --url URL` finds one")
+			}
+			request.States = append(request.States, pb.TaskState(value))
+		}
+		all := &pb.ListTasksResponse{}
+		more, err := readPages(*limit, func(size int32, token string) (*pb.ListTasksResponse, error) {
+			request.PageSize, request.PageToken = size, token
+			return c.tasks.ListTasks(ctx, request)
+		}, func(p *pb.ListTasksResponse) int {
+			all.Tasks = append(all.Tasks, p.GetTasks()...)
+			return len(p.GetTasks())
+		})
+		if err != nil {
+			return err
+		}
+		c.noteMore(more, *limit)
+		return c.show(all, func() { writeTasks(c.out, c.now, all.GetTasks()) })
+	})
+	return cmd
+}
+
+func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {
+	if len(tasks) == 0 {
+		fmt.Fprintln(out, "no tasks (DONE ones are not listed; `waggle task get` finds them)")
+		return
+	}
+	t := newTable("TASK", "STATE", "SOURCE", "DUE", ">DEPTH", "HELD BY", "URL", "LAST ERROR")
+	for _, task := range tasks {
+		problem := none
+		if e := task.GetLastError(); e != nil {
+			problem = brief(errorText(e), messageWidth)
+		}
+		t.row(task.GetId(), word(task.GetState(), "TASK_STATE_"), task.GetSourceId(), since(now, task.GetDueTime()), count(task.GetDepth()),
+			task.GetHolder().GetCollectorId(), brief(urlOrKey(task), urlWidth), problem)
+	}
+	t.write(out)
+}
+
+// urlOrKey is what people know a task by.
+func urlOrKey(task *pb.Task) string { return or(task.GetUrl(), task.GetKey()) }
+
+func writeTask(out io.Writer, now time.Time, task *pb.Task) {
+	var sh sheet
+	sh.line("Task", task.GetId())
+	sh.line("URL", task.GetUrl())
+	if task.GetKey() != task.GetUrl() {
+		sh.line("Key", task.GetKey())
+	}
+	sh.line("Source", task.GetSourceId())
+	sh.linef("Queue", "%s, pool %s", task.GetQueue(), or(task.GetPool(), "default"))
+	sh.line("State", stateText(task))
+	sh.line("Due", both(now, task.GetDueTime()))
+	sh.line("Place", placeText(task))
+	sh.linef("Cycle", "%d, attempt %d: %s, %s, %s", task.GetCycle(), task.GetAttempt(),
+		plural(task.GetFailures(), "failure"), plural(task.GetExpirations(), "expiration"), count(task.GetThrottled())+" throttled")
+	sh.line("Created", both(now, task.GetCreateTime()))
+	if task.GetSettleTime() != nil {
+		sh.line("Settled", both(now, task.GetSettleTime()))
+	}
+	if e := task.GetLastError(); e != nil {
+		sh.linef("Last error", "%s, %s", errorText(e), since(now, e.GetTime()))
+	}
+	sh.line("Metadata", pairs(task.GetMetadata()))
+	for _, part := range []struct {
+		name  string
+		bytes []byte
+	}{{"Payload", task.GetPayload()}, {"Memo", task.GetMemo()}, {"Cursor", task.GetCursor()}} {
+		if len(part.bytes) > 0 {
+			sh.line(part.name, bytesText(int64(len(part.bytes))))
+		}
+	}
+	sh.write(out)
+	if len(task.GetHistory()) > 0 {
+		fmt.Fprintln(out)
+		writeAttempts(out, now, task.GetHistory())
+	}
+}
+
+func stateText(task *pb.Task) string {
+	state := word(task.GetState(), "TASK_STATE_")
+	holder := task.GetHolder()
+	if holder == nil {
+		return state
+	}
+	return fmt.Sprintf("%s by %s for %s, %s (fence %d)", state, holder.GetCollectorId(), span(holder.GetAge().AsDuration()),
+		leftText(holder.GetRemaining().AsDuration()), holder.GetFence())
+}
+
+// leftText is the time left of a lease, or how long it is overdue.
+func leftText(left time.Duration) string {
+	if left < 0 {
+		return span(-left) + " overdue"
+	}
+	return span(left) + " left"
+}
+
+// placeText says where the task came from and how it counts.
+func placeText(task *pb.Task) string {
+	kind := "submitted"
+	switch {
+	case task.GetRecurring():
+		kind = "seed"
+	case task.GetDepth() > 0:
+		kind = fmt.Sprintf("discovered at depth %d", task.GetDepth())
+	}
+	text := fmt.Sprintf("%s, priority %d", kind, task.GetPriority())
+	if task.GetRun() != 0 {
+		text += ", in the pass of " + time.UnixMilli(task.GetRun()).UTC().Format("2006-01-02 15:04:05Z")
+	}
+	if task.GetKind() != "" {
+		text += ", kind " + task.GetKind()
+	}
+	return text
+}
+
+func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
+	t := newTable(">CYCLE", "COLLECTOR", "STARTED", ">TOOK", "RESULT", "DETAIL")
+	for _, a := range attempts {
+		took, result := none, "under way"
+		if a.GetEndTime() != nil {
+			took = span(a.GetEndTime().AsTime().Sub(a.GetStartTime().AsTime()))
+		}
+		if a.GetResult() != pb.AttemptResult_ATTEMPT_RESULT_UNSPECIFIED {
+			result = word(a.GetResult(), "ATTEMPT_RESULT_")
+		}
+		var detail []string
+		if a.GetReason() != pb.FailureReason_FAILURE_REASON_UNSPECIFIED {
+			detail = append(detail, word(a.GetReason(), "FAILURE_REASON_"))
+		}
+		if a.GetHttpStatus() != 0 {
+			detail = append(detail, fmt.Sprintf("HTTP %d", a.GetHttpStatus()))
+		}
+		if a.GetMessage() != "" {
+			detail = append(detail, brief(a.GetMessage(), messageWidth))
+		}
+		t.row(count(a.GetCycle()), a.GetCollectorId(), since(now, a.GetStartTime()), took, result, strings.Join(detail, ", "))
+	}
+	t.write(out)
+}
