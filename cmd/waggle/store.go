@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
@@ -40,6 +41,8 @@ func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 		}
 		return store, nil
 	}
+	// The client logs for its whole process, not per connection.
+	redis.SetLogger(redisLog{log})
 	store, err := redisstore.Open(ctx, redisstore.Config{
 		URL: s.url, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction,
 	})
