@@ -1,0 +1,90 @@
+package dispatch_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestDispatcher_SetQueueRule(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", nil)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
+		rule := dispatch.QueueRule{Pattern: "*.a.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
+		if _, err := o.SetQueueRule(ctx, rule); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+			t.Errorf("a mapping away from tasks: %v", err)
+		}
+		o.succeed(o.fetchOne())
+		if _, err := o.SetQueueRule(ctx, rule); err != nil {
+			t.Fatal(err)
+		}
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://x.a.example/1"}, dispatch.NewTask{SourceID: "s", URL: "http://y.a.example/2"})
+		queue, err := o.Queue(ctx, "a-group")
+		if err != nil || queue.Waiting != 2 || queue.SettingsName != "a-group" {
+			t.Errorf("%+v, %v", queue, err)
+		}
+		other := dispatch.QueueRule{Pattern: "b.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
+		other.Settings.MinDelay = time.Minute
+		if _, err := o.SetQueueRule(ctx, other); !errors.Is(err, dispatch.ErrInvalid) {
+			t.Errorf("two rules that contradict each other for one queue: %v", err)
+		}
+		if _, err := o.DeleteQueueRule(ctx, "*.a.example"); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+			t.Errorf("deleting a mapping of tasks: %v", err)
+		}
+		if _, err := o.DeleteQueueRule(ctx, "nowhere"); !errors.Is(err, dispatch.ErrRuleNotFound) {
+			t.Errorf("unknown rule: %v", err)
+		}
+	})
+}
+
+func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", nil)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		g := o.fetchOne()
+		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
+		rule.Settings.Deny = true
+		if _, err := o.SetQueueRule(t.Context(), rule); err != nil {
+			t.Fatal(err)
+		}
+		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+			t.Errorf("report after deny: %+v", r)
+		}
+		if r := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/2"}); !errors.Is(r[0].Err, dispatch.ErrQueueDenied) {
+			t.Errorf("submit to a denied queue: %+v", r)
+		}
+		if grants := o.fetch(1); len(grants) != 0 {
+			t.Error("fetched from a denied queue")
+		}
+		if _, err := o.DeleteQueueRule(t.Context(), "a.example"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		o.fetchOne()
+	})
+}
+
+func TestDispatcher_BlockQueue(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", nil)
+		queue, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ops", Reason: "they asked"})
+		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GateBlocked || queue.Gates[0].By != "ops" {
+			t.Fatalf("%+v, %v", queue, err)
+		}
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		if grants := o.fetch(1); len(grants) != 0 {
+			t.Error("fetched from a blocked queue")
+		}
+		if _, err := o.UnblockQueue(ctx, "a.example", false); err != nil {
+			t.Fatal(err)
+		}
+		o.fetchOne()
+		if _, err := o.UnblockQueue(ctx, "nowhere.example", false); !errors.Is(err, dispatch.ErrQueueNotFound) {
+			t.Errorf("unknown queue: %v", err)
+		}
+	})
+}

@@ -1,0 +1,231 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestDispatcher_CreateSource_makesSeedsDue(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		view := o.create("news.a", func(s *dispatch.SourceSpec) {
+			s.Seeds = seeds("http://a.example/feed")
+			s.Schedule.Every = time.Hour
+			s.Metadata = map[string]string{"lang": "en"}
+			s.Payload = []byte("p")
+		})
+		if view.Source.Version != 1 || view.Source.Applied != 1 || view.Status.Counts.Ready != 1 || view.Health != dispatch.HealthOK {
+			t.Errorf("%+v", view)
+		}
+		g := o.fetchOne()
+		if g.Task.URL != "http://a.example/feed" || !g.Task.Recurring || g.Task.Metadata["lang"] != "en" || string(g.Task.Payload) != "p" || g.Task.SourceID != "news.a" {
+			t.Errorf("granted %+v", g.Task)
+		}
+		r := o.succeed(g)
+		if r.Code != dispatch.ReportOK || r.State != dispatch.StateScheduled || time.Until(r.Due) != time.Hour {
+			t.Errorf("report: %+v, due in %v", r, time.Until(r.Due))
+		}
+		time.Sleep(time.Hour - time.Millisecond)
+		if early := o.fetch(1); len(early) != 0 {
+			t.Errorf("fetched %d tasks before their due time", len(early))
+		}
+		time.Sleep(time.Millisecond)
+		if again := o.fetchOne(); again.Task.Counters.Cycle != 1 || again.Token.Fence <= g.Token.Fence {
+			t.Errorf("second cycle: %+v", again)
+		}
+	})
+}
+
+func TestDispatcher_CreateSource_refuses(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("taken", nil)
+		if _, err := o.CreateSource(t.Context(), "taken", dispatch.SourceSpec{}); !errors.Is(err, dispatch.ErrSourceExists) {
+			t.Errorf("taken id: %v", err)
+		}
+		for field, change := range map[string]func(*dispatch.SourceSpec){
+			"schedule.cron":      func(s *dispatch.SourceSpec) { s.Schedule.Cron = "nonsense" },
+			"follow.include[1]":  func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{Include: []string{"ok", "("}} },
+			"seeds[1]":           func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example", "http://A.example:80/#x") },
+			"seeds[0].url":       func(s *dispatch.SourceSpec) { s.Seeds = seeds("no url") },
+			"lease_duration":     func(s *dispatch.SourceSpec) { s.LeaseDuration = time.Millisecond },
+			"max_hold":           func(s *dispatch.SourceSpec) { s.MaxHold = 25 * time.Hour },
+			"retry.max_backoff":  func(s *dispatch.SourceSpec) { s.Retry.MinBackoff, s.Retry.MaxBackoff = time.Hour, time.Minute },
+			"schedule.time_zone": func(s *dispatch.SourceSpec) { s.Schedule = dispatch.Schedule{Cron: "@daily", TimeZone: "X"} },
+			"schedule.every":     func(s *dispatch.SourceSpec) { s.Schedule.Every = 1 },
+			"follow.exclude[0]":  func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{Exclude: []string{"["}} },
+		} {
+			spec := dispatch.SourceSpec{}
+			change(&spec)
+			_, err := o.CreateSource(t.Context(), "bad", spec)
+			var got *dispatch.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+	})
+}
+
+func TestDispatcher_UpdateSource(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds = seeds("http://a.example/1", "http://a.example/2")
+			s.Schedule.Every = 24 * time.Hour
+		})
+		for _, g := range o.fetch(10) {
+			o.succeed(g)
+		}
+		view, err := o.UpdateSource(t.Context(), "s", 1, func(s *dispatch.SourceSpec) error {
+			s.Seeds = seeds("http://a.example/2", "http://a.example/3")
+			s.Schedule.Every = time.Hour
+			s.Pool = "browser"
+			return nil
+		})
+		if err != nil || view.Source.Version != 2 || view.Source.Applied != 2 || len(view.Source.AppliedSeeds) != 2 {
+			t.Fatalf("%+v, %v", view, err)
+		}
+		if view.Status.Counts.Canceled != 1 {
+			t.Errorf("counts after a seed went: %+v", view.Status.Counts)
+		}
+		if grants := o.fetch(10); len(grants) != 0 {
+			t.Errorf("the default pool still gets %d tasks", len(grants))
+		}
+		fetch := func() (urls []string) {
+			o.calls++
+			result, err := o.Fetch(t.Context(), dispatch.FetchRequest{
+				Collector: "c1", Session: "s1", ClientToken: fmt.Sprintf("b%d", o.calls), Pools: []string{"browser"}, MaxTasks: 10, MaxBytes: 1 << 20,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range result.Tasks {
+				urls = append(urls, g.Task.URL)
+				o.succeed(g)
+			}
+			slices.Sort(urls)
+			return urls
+		}
+		if got := fetch(); !slices.Equal(got, []string{"http://a.example/3"}) {
+			t.Errorf("due at once: %q, want the new seed", got)
+		}
+		time.Sleep(time.Hour)
+		if got := fetch(); !slices.Equal(got, []string{"http://a.example/2", "http://a.example/3"}) {
+			t.Errorf("an hour later: %q, want both", got)
+		}
+		if _, err := o.UpdateSource(t.Context(), "s", 1, func(*dispatch.SourceSpec) error { return nil }); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("stale etag: %v", err)
+		}
+		same, err := o.UpdateSource(t.Context(), "s", 0, func(*dispatch.SourceSpec) error { return nil })
+		if err != nil || same.Source.Version != 2 {
+			t.Errorf("an update without a change: version %d, %v", same.Source.Version, err)
+		}
+		_, err = o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { s.Scope = "other"; return nil })
+		if !errors.Is(err, dispatch.ErrInvalid) {
+			t.Errorf("a change of scope: %v", err)
+		}
+	})
+}
+
+func TestDispatcher_DeleteSource(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		view := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/seed") })
+		ids := o.submit(
+			dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"},
+			dispatch.NewTask{SourceID: "s", URL: "http://b.example/2", Due: time.Now().Add(time.Hour)},
+		)
+		held := o.fetchOne()
+		if err := o.DeleteSource(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.DeleteSource(t.Context(), "s"); !errors.Is(err, dispatch.ErrSourceNotFound) {
+			t.Errorf("deleted twice: %v", err)
+		}
+		if grants := o.fetch(10); len(grants) != 0 {
+			t.Errorf("fetched %d tasks of a deleted source", len(grants))
+		}
+		beat, err := o.Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s1"}, []dispatch.LeaseBeat{{ID: held.Task.ID, Token: held.Token.String()}})
+		if err != nil || len(beat.Cancel) != 1 || beat.Cancel[0].Reason != dispatch.CancelSourceDeleted {
+			t.Errorf("beat of its holder: %+v, %v", beat, err)
+		}
+		if r := o.succeed(held); r.State != dispatch.StateCanceled {
+			t.Errorf("report of its holder: %+v", r)
+		}
+		for _, id := range []dispatch.TaskID{held.Task.ID, ids[0].ID, ids[1].ID} {
+			if task := o.task(id); task.State != dispatch.StateCanceled {
+				t.Errorf("task %s is %v", id, task.State)
+			}
+		}
+		if r := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"}); !errors.Is(r[0].Err, dispatch.ErrSourceNotFound) {
+			t.Errorf("submit to a deleted source: %+v", r)
+		}
+		again := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/seed") })
+		if again.Source.UID == view.Source.UID {
+			t.Error("the source made again has the old uid")
+		}
+		if g := o.fetchOne(); g.Task.SourceUID != again.Source.UID {
+			t.Errorf("fetched %+v", g.Task)
+		}
+	})
+}
+
+func TestDispatcher_PauseSource(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", nil)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		changed, err := o.PauseSource(t.Context(), "s", dispatch.Gate{By: "ops", Reason: "why", Until: time.Now().Add(time.Minute)})
+		if err != nil || !changed {
+			t.Fatal(changed, err)
+		}
+		view, err := o.Source(t.Context(), "s")
+		if err != nil || view.Health != dispatch.HealthPaused || view.Source.Paused.By != "ops" || view.Source.Paused.Time.IsZero() {
+			t.Errorf("%+v, %v", view, err)
+		}
+		if grants := o.fetch(1); len(grants) != 0 {
+			t.Error("fetched a task of a paused source")
+		}
+		time.Sleep(time.Minute)
+		o.succeed(o.fetchOne())
+		if changed, err := o.ResumeSource(t.Context(), "s"); err != nil || !changed {
+			t.Errorf("resume: %v, %v", changed, err)
+		}
+		if changed, err := o.ResumeSource(t.Context(), "s"); err != nil || changed {
+			t.Errorf("resume again: %v, %v", changed, err)
+		}
+		if _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{Until: time.Now()}); !errors.Is(err, dispatch.ErrInvalid) {
+			t.Errorf("a pause until now: %v", err)
+		}
+		if _, err := o.PauseSource(t.Context(), "nowhere", dispatch.Gate{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
+			t.Errorf("unknown source: %v", err)
+		}
+	})
+}
+
+func TestDispatcher_TriggerSource(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Schedule.Every = time.Hour })
+		g := o.fetchOne()
+		for range 3 { // while leased, however often: once more
+			if changed, err := o.TriggerSource(t.Context(), "s", false); err != nil || !changed {
+				t.Fatal(changed, err)
+			}
+		}
+		o.succeed(g)
+		o.succeed(o.fetchOne())
+		if grants := o.fetch(1); len(grants) != 0 {
+			t.Fatalf("due once more: %+v", grants[0].Task)
+		}
+		if _, err := o.TriggerSource(t.Context(), "s", true); err != nil {
+			t.Fatal(err)
+		}
+		if g := o.fetchOne(); g.Task.Run.IsZero() {
+			t.Error("a trigger with revisit began no pass")
+		}
+	})
+}
