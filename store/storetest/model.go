@@ -175,12 +175,13 @@ func (m *model) apply(s step) error {
 		if err != nil {
 			return fmt.Errorf("%s failed on the %s store: %w", s.name, m.instances[n].Store.Kind(), err)
 		}
+		m.blur(answer)
 		if n == 0 {
 			first = answer
 			continue
 		}
 		if d := diff(reflect.ValueOf(first), reflect.ValueOf(answer), s.name); d != "" {
-			return fmt.Errorf("the answer is not the reference's (got, want): %s", d)
+			return fmt.Errorf("the answer is not the reference's (got, want): %s%s", d, m.differences())
 		}
 	}
 	m.history[len(m.history)-1] += gist(first)
@@ -188,6 +189,40 @@ func (m *model) apply(s step) error {
 		return nil
 	}
 	return s.see(first)
+}
+
+// blur takes out of an answer what a store may forget when it likes: the id and
+// pool of a source that was deleted.
+func (m *model) blur(answer any) {
+	tasks, _ := answer.([]*dispatch.Task)
+	if sweep, ok := answer.(dispatch.Sweep); ok {
+		tasks = sweep.Expired
+	}
+	for _, t := range tasks {
+		if t != nil && slices.Contains(m.deleted, t.SourceUID) {
+			t.SourceID, t.Pool = "", ""
+		}
+	}
+}
+
+// differences names the queues that the stores know differently, for whoever
+// reads a failure.
+func (m *model) differences() string {
+	text := ""
+	for _, name := range modelQueues() {
+		var known [2]*dispatch.Queue
+		for n := range known {
+			q, err := m.instances[n].Store.Queue(m.Context(), name)
+			if err != nil {
+				q = &dispatch.Queue{Name: err.Error()}
+			}
+			known[n] = q
+		}
+		if d := diff(reflect.ValueOf(known[0]), reflect.ValueOf(known[1]), "queue "+name); d != "" {
+			text += "\nalso " + d
+		}
+	}
+	return text
 }
 
 // gist is the part of an answer that a reader of the history needs most.

@@ -122,6 +122,16 @@ func newWorld(shards int, clock Clock) *world {
 
 func (w *world) now() time.Time { return w.clock.Now().Truncate(time.Millisecond).UTC() }
 
+// millisecondEnd is the end of the present millisecond, from which the delay
+// after a grant counts.
+func (w *world) millisecondEnd() time.Time {
+	now := w.clock.Now().UTC()
+	if end := now.Truncate(time.Millisecond); end.Before(now) {
+		return end.Add(time.Millisecond)
+	}
+	return now
+}
+
 func (w *world) count(name string) { w.counts[name]++ }
 
 func (w *world) shardOf(name string) int { return dispatch.ShardOf(dispatch.SlotOf(name), w.shards) }

@@ -161,7 +161,9 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 	t.lockGone, t.ended, t.orphan, t.orphanUntil = false, false, false, time.Time{}
 	q := w.queue(shard, t.Queue)
 	q.leased++
-	q.raise(now.Add(w.rules.settings(t.Queue).MinDelay))
+	if delay := w.rules.settings(t.Queue).MinDelay; delay > 0 {
+		q.raise(w.millisecondEnd().Add(delay))
+	}
 	w.count("grant")
 	if g.Remaining != lease.Duration || g.SourceVersion != gate.Version {
 		return broken("task %s was granted for %v by version %d, want %v by version %d",

@@ -137,7 +137,7 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 	switch tr.Queue.Kind {
 	case dispatch.QueueExpired:
 		next := t.Lease.Deadline.Add(s.MinDelay)
-		if limit := now.Add(longestDelay(s)); next.After(limit) {
+		if limit := w.millisecondEnd().Add(longestDelay(s)); next.After(limit) {
 			next = limit // a lease that was ended before its deadline
 		}
 		q.raise(next)
@@ -165,15 +165,15 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 }
 
 // block begins or extends the automatic block. The store may have forgotten
-// the steps of a queue that was empty, so that the lower bound is a first
-// step's.
+// the steps of a queue that was empty, and after a step of the clock the block
+// itself may stand again or not: the lower bound takes the least of it.
 func (q *modelQueue) block(now time.Time, retryAfter time.Duration, s dispatch.QueueSettings) {
 	asked := now.Add(min(retryAfter, s.MaxBlock))
 	first := retryAfter
 	if first <= 0 {
 		first = dispatch.FirstBlock
 	}
-	if q.blockLow.After(now) {
+	if q.blockHigh.After(now) {
 		if asked.After(q.blockLow) {
 			q.blockLow = asked
 		}
@@ -252,7 +252,7 @@ func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
 			continue
 		}
 		stands = true
-		if t.Lease.Deadline.Sub(now) > dispatch.MaxLeaseDuration {
+		if !got.Grace && t.Lease.Deadline.Sub(now) > dispatch.MaxLeaseDuration {
 			w.count("sweep cut a deadline after a step back")
 			t.Lease.Deadline = w.cutDeadline(t, now)
 		}
