@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -200,22 +199,16 @@ func (c *claim) turn(h *hand, qp *queuePool) bool {
 	granted := len(h.grants) > begin
 	if granted {
 		before := q.nextGrant
-		q.nextGrant = max(before, c.s.nextGrant(set.MinDelay))
+		q.nextGrant = max(before, c.s.now)
+		if set.MinDelay > 0 {
+			q.nextGrant = max(before, c.s.nowEnd+span(set.MinDelay))
+		}
 		h.note.moved = append(h.note.moved, movedGrant{
 			queue: q.name, before: before, after: q.nextGrant, first: begin, count: len(h.grants) - begin,
 		})
 	}
 	c.s.placeQueue(q, c.pool)
 	return granted
-}
-
-// nextGrant is a delay from now on, counted from the end of this millisecond so
-// that no two grants are less than the delay apart.
-func (s *shard) nextGrant(delay time.Duration) int64 {
-	if delay <= 0 {
-		return s.now
-	}
-	return int64((s.micros+999)/1000) + span(delay)
 }
 
 // takeFromLanes fills a turn's quota from the open lanes of the queue.

@@ -71,10 +71,6 @@ func (i Inspector) DeleteRecord(id dispatch.TaskID) {
 		}
 		r.gone = true
 		delete(sh.records, id)
-		if r.stands != inNone {
-			sh.ghosts[id] = r
-			return
-		}
-		sh.forget(r)
+		sh.ghosts[id] = r
 	}
 }

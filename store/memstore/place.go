@@ -199,13 +199,8 @@ func (s *shard) promoteLane(l *lane) {
 		if !ok || head.score>>5 > s.now {
 			return
 		}
-		r := head.value
-		if r.gone {
-			s.dropGhost(r)
-			continue
-		}
-		s.leave(r)
-		s.enterWaiting(r)
+		s.leave(head.value)
+		s.enterWaiting(head.value)
 	}
 }
 

@@ -83,7 +83,7 @@ func (q *queue) operatorUntil() int64 {
 func (s *shard) queueGate(q *queue) int64 {
 	set := s.settingsOf(q)
 	// Further ahead, the clock was stepped back.
-	q.nextGrant = min(q.nextGrant, int64((s.micros+999)/1000)+set.longestDelay)
+	q.nextGrant = min(q.nextGrant, s.nowEnd+set.longestDelay)
 	if set.Paused || set.Deny || q.inFlight >= int64(set.MaxInFlight) {
 		return infinite
 	}

@@ -19,6 +19,9 @@ type shard struct {
 	// once per call.
 	now    int64
 	micros uint64
+	// nowEnd is the end of this millisecond: from there a delay counts after a
+	// grant, so that no two grants are less than the delay apart.
+	nowEnd int64
 	// touched are lanes, and touchedQueues queues, that the call has changed
 	// and that are placed at its end.
 	touched       []*lane
@@ -97,6 +100,7 @@ func (s *shard) begin() {
 	s.mu.Lock()
 	now := s.store.now()
 	s.now, s.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
+	s.nowEnd = int64((s.micros + 999) / 1000)
 }
 
 // end ends a call: it puts what was touched where it belongs, and tells what
@@ -269,13 +273,21 @@ func (s *shard) forget(r *record) {
 		s.count(r, dispatch.StateUnknown)
 	}
 	r.lane.unlist(r)
-	delete(s.records, r.id)
+	if r.gone {
+		delete(s.ghosts, r.id)
+	} else {
+		delete(s.records, r.id)
+	}
 }
 
-// dropGhost takes what is left of a record that was removed by hand out of the
-// sets, and counts it.
+// dropGhost takes what is left of a record that was removed by hand out of all
+// sets, and counts that an index named it.
 func (s *shard) dropGhost(r *record) {
+	if r.stands != inNone {
+		s.dropped++
+	}
 	s.leave(r)
+	s.keep(r)
 	delete(s.ghosts, r.id)
 	s.touch(r.lane)
 	s.count(r, dispatch.StateUnknown)
@@ -283,7 +295,6 @@ func (s *shard) dropGhost(r *record) {
 	if r.lease != nil {
 		s.detach(r)
 	}
-	s.dropped++
 }
 
 // sweep removes at most limit of each kind of what has ended with time. Each

@@ -230,7 +230,7 @@ func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 		case r.forgetAt != 0 && r.forgetAt <= s.now:
 			over = append(over, r)
 		case r.state == dispatch.StateLeased:
-			if r.cancel != dispatch.CancelSourceDeleted {
+			if !r.gone && r.cancel != dispatch.CancelSourceDeleted {
 				leased = append(leased, r.id)
 			}
 		case r.state == dispatch.StateCanceled && r.forgetAt != 0 && r.forgetAt <= s.now+span(dispatch.CanceledMemory):
@@ -247,17 +247,18 @@ func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 		l.unlist(r)
 	}
 	for _, r := range drop {
+		if r.gone {
+			s.dropGhost(r)
+			continue
+		}
 		s.drop(r)
+		ended++
 	}
-	return len(drop), leased
+	return ended, leased
 }
 
 // drop ends a task of a deleted source that waits or has settled.
 func (s *shard) drop(r *record) {
-	if r.gone {
-		s.dropGhost(r)
-		return
-	}
 	if r.waiting() {
 		r.settledAt = s.now
 	}
