@@ -70,6 +70,7 @@ no host was asked more often than its delay allows.`,
 type demo struct {
 	out      *demoScreen
 	site     *demoSite
+	dir      string // where the collectors keep the pages
 	children []*demoChild
 	began    time.Time
 
@@ -79,7 +80,7 @@ type demo struct {
 	admin   pb.AdminServiceClient
 
 	killing  sync.Once
-	armed    atomic.Bool // the victim is to die at its next request
+	armed    atomic.Int32 // the victim is to die when so many of its requests are under way; 0: not yet
 	killedAt chan demoVisit
 	killErr  error // read after killedAt
 
@@ -91,6 +92,10 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the crawl did not end within %s", exact(demoLimit)))
 	defer cancel()
 	d := &demo{out: newDemoScreen(out), began: time.Now(), killedAt: make(chan demoVisit, 1)}
+	if d.dir, err = os.MkdirTemp("", "waggle-demo-"); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
 	if d.site, err = newDemoSite(ctx, pages, demoDelays()); err != nil {
 		return err
 	}
@@ -152,7 +157,7 @@ func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err erro
 	d.out.line("web site     %d pages on %d hosts, which all link to one another", d.site.pages(), len(d.site.hosts))
 	d.out.line("dispatcher   %s, store in memory", n.server.Address())
 	for i := range 3 {
-		d.children = append(d.children, &demoChild{id: fmt.Sprintf("demo-%d", i+1), server: n.server.Address()})
+		d.children = append(d.children, &demoChild{id: fmt.Sprintf("demo-%d", i+1), server: n.server.Address(), out: d.dir})
 	}
 	return func() error {
 		err := conn.Close()
@@ -239,7 +244,12 @@ func (d *demo) look(ctx context.Context) (settled bool, err error) {
 	for _, n := range answered {
 		pages += n
 	}
-	d.armed.Store(pages >= d.site.pages()/2)
+	switch half := d.site.pages() / 2; {
+	case pages >= half+half/4:
+		d.armed.Store(1)
+	case pages >= half:
+		d.armed.Store(2) // better in the middle of two
+	}
 	if err := d.lostChild(); err != nil {
 		return false, err
 	}
@@ -266,7 +276,7 @@ func (d *demo) findHeld(ctx context.Context) error {
 // maybeKill kills the victim in the middle of a request, once it is time.
 func (d *demo) maybeKill(v demoVisit) {
 	victim := d.children[demoVictim]
-	if v.agent != victim.id || !d.armed.Load() {
+	if armed := d.armed.Load(); v.agent != victim.id || armed == 0 || v.under < int(armed) {
 		return
 	}
 	d.killing.Do(func() {

@@ -2,19 +2,25 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/waggle-crawl/waggle/collector/web"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// demoGap is the politeness of one host, as its web server saw it.
+// demoGap is the politeness of one host: the smallest time between the starts
+// of two requests for pages, by whichever collectors.
 type demoGap struct {
 	host     *demoHost
 	requests int
@@ -42,6 +48,9 @@ type demoResult struct {
 func (d *demo) result(ctx context.Context, took time.Duration) (*demoResult, error) {
 	r := &demoResult{took: took, pages: d.site.pages(), requeued: len(d.held), victim: d.children[demoVictim].id}
 	visits := d.site.log()
+	if err := noteStarts(d.dir, visits); err != nil {
+		return nil, err
+	}
 	r.requests = len(visits)
 	byPage := map[string][]demoVisit{}
 	for _, v := range visits {
@@ -95,6 +104,43 @@ func (r *demoResult) count(task *pb.Task, visits []demoVisit, held bool) (unexpl
 // otherwise is how many leases ran out that the kill does not explain.
 func (r *demoResult) otherwise() int { return max(0, int(r.expired)-r.requeued) }
 
+// noteStarts gives each request the time at which its collector noted to have
+// sent it. How much later it arrives depends on how busy the machine is, and
+// tells nothing of the dispatcher. A request without a note, as that which the
+// kill cut off, keeps the time of its arrival.
+func noteStarts(dir string, visits []demoVisit) error {
+	files, err := filepath.Glob(filepath.Join(dir, "pages-*.jsonl"))
+	if err != nil {
+		return err
+	}
+	type request struct{ agent, url string }
+	notes := map[request][]time.Time{}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		agent := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "pages-"), ".jsonl")
+		for line := range strings.Lines(string(text)) {
+			var page web.Page
+			if err := json.Unmarshal([]byte(line), &page); err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			key := request{agent, page.URL}
+			notes[key] = append(notes[key], page.FetchTime)
+		}
+	}
+	for i, v := range visits {
+		for _, sent := range notes[request{v.agent, v.url}] {
+			if !sent.After(v.began) {
+				visits[i].sent = sent // the last one before the arrival
+			}
+		}
+	}
+	slices.SortFunc(visits, func(a, b demoVisit) int { return a.start().Compare(b.start()) })
+	return nil
+}
+
 // gapOf finds the smallest time between the starts of two requests.
 func gapOf(host *demoHost, visits []demoVisit) demoGap {
 	gap := demoGap{host: host}
@@ -104,11 +150,11 @@ func gapOf(host *demoHost, visits []demoVisit) demoGap {
 			continue
 		}
 		if gap.requests++; gap.requests > 1 {
-			if d := v.began.Sub(last); gap.requests == 2 || d < gap.smallest {
+			if d := v.start().Sub(last); gap.requests == 2 || d < gap.smallest {
 				gap.smallest = d
 			}
 		}
-		last = v.began
+		last = v.start()
 	}
 	return gap
 }
@@ -151,21 +197,20 @@ func (r *demoResult) verdict() error {
 
 // write writes the closing table.
 func (r *demoResult) write(out io.Writer) {
-	fmt.Fprintln(out)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(name, value, note string) { fmt.Fprintf(w, "%s\t%s\t%s\n", name, value, note) }
-	line("pages on the site", count(r.pages), "")
-	line("crawled once", count(r.crawled), fmt.Sprintf("%s reports accepted", count(r.settled)))
-	line("duplicates", count(r.duplicates), "")
-	line("lost", count(r.lost), "")
-	line("requeued after the kill", count(r.requeued), "whose leases ran out, "+r.victim+" being dead")
-	line("finished by others", count(r.finished), "")
+	var sh sheet
+	sh.line("pages on the site", count(r.pages))
+	sh.linef("crawled once", "%s, by %s accepted", count(r.crawled), plural(r.settled, "report"))
+	sh.line("duplicates", count(r.duplicates))
+	sh.line("lost", count(r.lost))
+	sh.linef("requeued after the kill", "%s, the leases that %s left behind", count(r.requeued), r.victim)
+	sh.line("finished by others", count(r.finished))
 	if other := r.otherwise(); other > 0 {
-		line("requeued otherwise", count(other), "a collector that lives was too slow to renew")
+		sh.linef("requeued otherwise", "%s, by a collector that lives and was too slow to renew", count(other))
 	}
-	line("requests for pages", count(r.requests), "robots.txt, asked once per host and collector, not counted")
-	line("time", span(r.took), "")
-	w.Flush()
+	sh.linef("requests for pages", "%s, beside one for robots.txt by each collector on each host", count(r.requests))
+	sh.line("time", span(r.took))
+	fmt.Fprintln(out)
+	sh.write(out)
 	fmt.Fprintln(out)
 	t := newTable("HOST", ">REQUESTS", ">DELAY", ">SMALLEST GAP")
 	for _, g := range r.gaps {

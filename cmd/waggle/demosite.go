@@ -31,8 +31,18 @@ func (h *demoHost) url(page int) string {
 type demoVisit struct {
 	host, url string
 	agent     string // which collector asked
+	under     int    // how many requests of that collector are under way, with this one
 	began     time.Time
+	sent      time.Time // when its collector says to have sent it; zero: it does not say
 	answered  bool
+}
+
+// start is when the request was sent, as far as it is known.
+func (v *demoVisit) start() time.Time {
+	if v.sent.IsZero() {
+		return v.began
+	}
+	return v.sent
 }
 
 // demoSite is a small web site on several hosts of loopback. Every page links
@@ -43,14 +53,15 @@ type demoSite struct {
 	// onPage is called when the request for a page has come, before it is answered.
 	onPage func(v demoVisit)
 
-	mu     sync.Mutex // guards visits
+	mu     sync.Mutex // guards the rest
 	visits []*demoVisit
+	under  map[string]int // requests under way, by agent
 }
 
 // newDemoSite opens the hosts. On systems where 127.0.0.2 is not loopback they
 // are ports of 127.0.0.1.
 func newDemoSite(ctx context.Context, pages int, delays []time.Duration) (*demoSite, error) {
-	s := &demoSite{}
+	s := &demoSite{under: map[string]int{}}
 	for i, delay := range delays {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
 		if err != nil {
@@ -111,12 +122,19 @@ func (s *demoSite) serve(w http.ResponseWriter, r *http.Request, index, page int
 	agent, _, _ := strings.Cut(r.UserAgent(), " ")
 	v := &demoVisit{host: host.name, url: host.url(page), agent: agent, began: began}
 	s.mu.Lock()
+	s.under[agent]++
+	v.under = s.under[agent]
 	s.visits = append(s.visits, v)
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.under[agent]--
+	}()
 	if s.onPage != nil {
 		s.onPage(*v)
 	}
-	moment := time.NewTimer(time.Duration(20+page*7%5*10) * time.Millisecond)
+	moment := time.NewTimer(time.Duration(50+page*7%5*10) * time.Millisecond)
 	defer moment.Stop()
 	select {
 	case <-moment.C:
