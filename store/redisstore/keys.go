@@ -75,11 +75,12 @@ func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }
 // of the lane.
 func (p shardKeys) SourceLanes(uid string) string { return p.key("lanes:" + uid) }
 
-// Lane is a HASH: "uid", "queue", "slot", and the "pool" in whose sets it stands.
+// Lane is a HASH: "uid", "queue", "slot", the "pool" in whose sets it stands, and
+// whether a task of it was ever dead or canceled ("settled").
 func (p shardKeys) Lane(n int64) string { return p.key("lane:" + strconv.FormatInt(n, 10)) }
 
 // LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is
-// ready, later, leased, dead or canceled.
+// ready; what is later, leased or an orphan; what is dead; what is canceled.
 func (p shardKeys) LaneSet(set laneSet, n int64) string { return p.key(set.name(n)) }
 
 // laneSet is one of the sets of a lane.
@@ -88,7 +89,6 @@ type laneSet string
 const (
 	laneReady    laneSet = "lr"
 	laneLater    laneSet = "ll"
-	laneLeased   laneSet = "lx"
 	laneDead     laneSet = "ld"
 	laneCanceled laneSet = "lc"
 )
@@ -97,7 +97,8 @@ func (s laneSet) name(n int64) string { return string(s) + ":" + strconv.FormatI
 
 // Queue is a HASH: "next" grant, automatic "block" until and its "step",
 // "operator" block until and its "gate" (JSON), leases in "flight", tasks
-// "waiting", "pools", and "picks:<pool>".
+// "waiting", its "parts" (of each pool how many picks, and whether it has lanes
+// with waiting tasks there), and its "settings" as of a version of the rules.
 func (p shardKeys) Queue(name string) string { return p.key("queue:" + name) }
 
 // QueueLanes is a ZSET of the lanes of a queue by number.

@@ -98,17 +98,27 @@ func parsePosition(cursor string) (p position, err error) {
 	return p, nil
 }
 
-// listSets are the sets of a lane in the order in which they are listed, with the
-// states that they hold.
+// Where lane later holds what is leased, and behind that the orphans
+// (lua/prelude/lane.lua).
+const (
+	leasedFrom = "1125899906842624"
+	orphanFrom = "2251799813685248"
+)
+
+// listSets are the parts of a lane in the order in which they are listed, with
+// the states that they hold. "due" is where what is due by now ends.
 var listSets = [...]struct {
-	set    laneSet
-	states []dispatch.State
+	set       laneSet
+	low, high string
+	states    []dispatch.State
 }{
-	{laneReady, []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{laneLater, []dispatch.State{dispatch.StateScheduled, dispatch.StateReady}},
-	{laneLeased, []dispatch.State{dispatch.StateLeased}},
-	{laneDead, []dispatch.State{dispatch.StateDead}},
-	{laneCanceled, []dispatch.State{dispatch.StateCanceled}},
+	{laneReady, "-inf", "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{laneLater, "-inf", "due", []dispatch.State{dispatch.StateReady}},
+	{laneLater, "due", "(" + leasedFrom, []dispatch.State{dispatch.StateScheduled}},
+	{laneLater, orphanFrom, "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{laneLater, leasedFrom, "(" + orphanFrom, []dispatch.State{dispatch.StateLeased}},
+	{laneDead, "-inf", "+inf", []dispatch.State{dispatch.StateDead}},
+	{laneCanceled, "-inf", "+inf", []dispatch.State{dispatch.StateCanceled}},
 }
 
 // ListTasks implements [dispatch.TaskReads].
@@ -162,16 +172,8 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 	if p.set >= len(listSets) {
 		return nil, position{shard: p.shard, after: p.lane}, nil
 	}
-	low, high := "-inf", "+inf"
-	if listSets[p.set].set == laneLater {
-		if !slices.Contains(filter.States, dispatch.StateReady) {
-			low = "due"
-		}
-		if !slices.Contains(filter.States, dispatch.StateScheduled) {
-			high = "due"
-		}
-	}
-	tasks, score, member, err := s.listSet(ctx, p.shard, listSets[p.set].set.name(p.lane), low, high, p.score, p.member, min(limit, maxReads))
+	part := &listSets[p.set]
+	tasks, score, member, err := s.listSet(ctx, p.shard, part.set.name(p.lane), part.low, part.high, p.score, p.member, min(limit, maxReads))
 	if err != nil {
 		return nil, p, err
 	}

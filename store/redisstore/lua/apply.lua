@@ -110,7 +110,6 @@ local function apply(t, r)
   if t.state >= DONE then
     r.state = t.state
     if t.shrink then shrink(t, r) end
-    write_record(t.id, r)
     enter_settled(l, t.id, r, t.remember)
     outstanding(l.uid, r, -1)
     return

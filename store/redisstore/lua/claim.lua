@@ -30,7 +30,7 @@ local function read_want(i)
   return w, i
 end
 
-local function bound() return CLAIM.looks >= 300 or CLAIM.granted >= 100 end
+local function bound() return CLAIM.looks >= 300 or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
 
 -- The queues that a want narrows to, ascending, at most 300: those it names, or
 -- those in which its sources have lanes.
@@ -60,7 +60,8 @@ local function serve_named(w)
         CLAIM.left = true
         return
       end
-      if not q.pools[pool] or take_turn(CLAIM, w, q) == 0 then break end
+      local a = q.parts[pool]
+      if not a or not a.held or take_turn(CLAIM, w, q) == 0 then break end
     end
   end
 end
@@ -71,9 +72,9 @@ local function serve(w)
       CLAIM.stopped = true
       return
     end
-    if call('ZCARD', CLAIM.open) == 0 then return end
-    local name = pick(CLAIM.open, CLAIM.next_pick)
-    take_turn(CLAIM, w, get_queue(name))
+    local q = pick_queue(CLAIM)
+    if not q then return end
+    take_turn(CLAIM, w, q)
   end
 end
 

@@ -6,7 +6,7 @@
 --          left, and the leased tasks that were met
 -- Cost     O(log n) a task; at most 100 tasks and 50 lanes
 --
--- uses: base drain keys record counts settings lane queue task finish
+-- uses: base drain keys record counts settings lane queue task forget finish
 local CANCELED_MEMORY, SOURCE_DELETED = 86400000, 2
 local uid, last, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local ended, leased = 0, {}
@@ -19,7 +19,7 @@ local function cancel(l, suffix, was_settled)
       if call('ZREM', dead_key(l.n), suffix) == 1 then count(uid, 'dead', -1) end
       if call('ZREM', canceled_key(l.n), suffix) == 1 then count(uid, 'canceled', -1) end
     else
-      leave_waiting(l, id)
+      drop_entry(l, id)
     end
     return
   end
@@ -27,7 +27,6 @@ local function cancel(l, suffix, was_settled)
   local before = { state = state, details = r.details, history = r.history }
   r.state, r.cancel, r.again, r.revision = CANCELED, 0, false, r.revision + 1
   if not was_settled then r.settled_at = now end
-  write_record(id, r)
   if was_settled then
     leave_settled(l, id, before)
   else
@@ -39,16 +38,16 @@ local function cancel(l, suffix, was_settled)
 end
 
 -- Ends what a set names; says whether all of it is done.
-local function end_all(l, set, from, was_settled)
-  if ended >= limit then return call('ZCOUNT', set, from, '+inf') == 0 end
+local function end_all(l, set, from, to, was_settled)
+  if ended >= limit then return call('ZCOUNT', set, from, to) == 0 end
   local left = limit - ended
-  local found = call('ZRANGEBYSCORE', set, from, '+inf', 'LIMIT', 0, left)
+  local found = call('ZRANGEBYSCORE', set, from, to, 'LIMIT', 0, left)
   for _, suffix in ipairs(found) do cancel(l, suffix, was_settled) end
   return #found < left
 end
 
 local function meet_leased(l)
-  for _, suffix in ipairs(call('ZRANGE', leased_key(l.n), 0, -1)) do
+  for _, suffix in ipairs(call('ZRANGEBYSCORE', later_key(l.n), LEASED_FROM, '(' .. decimal(ORPHAN_FROM))) do
     if #leased >= limit then return end
     local id = id_of(l, suffix)
     local cancel_reason = call('GETRANGE', task_key(id), AT_CANCEL - 1, AT_CANCEL - 1)
@@ -62,8 +61,12 @@ local all = true
 for i = 2, #found, 2 do
   local l = get_lane(found[i])
   local beyond = '(' .. decimal(now + CANCELED_MEMORY)
-  all = end_all(l, ready_key(l.n), '-inf', false) and end_all(l, later_key(l.n), '-inf', false)
-    and end_all(l, dead_key(l.n), '-inf', true) and end_all(l, canceled_key(l.n), beyond, true)
+  trim_settled(dead_key(l.n), FORGET_LIMIT)
+  trim_settled(canceled_key(l.n), FORGET_LIMIT)
+  local later = later_key(l.n)
+  all = end_all(l, ready_key(l.n), '-inf', '+inf', false) and end_all(l, later, '-inf', '(' .. decimal(LEASED_FROM), false)
+    and end_all(l, later, ORPHAN_FROM, '+inf', false) and end_all(l, dead_key(l.n), '-inf', '+inf', true)
+    and end_all(l, canceled_key(l.n), beyond, '+inf', true)
   meet_leased(l)
   if not all or #leased >= limit then
     all = false

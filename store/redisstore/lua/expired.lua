@@ -14,38 +14,19 @@ local function entry(member)
   return id, get_lane(n)
 end
 
--- A lease whose record is missing, or waits: it no longer counts anywhere.
-local function drop_lease(l, id)
-  local q = get_queue(l.queue)
-  if call('ZREM', leased_key(l.n), suffix_of(id)) == 1 then
-    q.in_flight = q.in_flight - 1
-    count(l.uid, 'leased', -1)
-  else
-    q.waiting = q.waiting - 1
-    count(l.uid, 'ready', -1)
-  end
-  q.dirty = true
-  touch(l)
-  tally('dropped', 1)
-end
-
 -- Looks at a waiting record in the index: an orphan becomes grantable when its
 -- lock has ended.
 local function look_at_orphan(l, id, r, member)
+  if not is_orphan(l, id) then
+    call('ZREM', LEASES, member)
+    return
+  end
   local ttl = call('PTTL', lock_key(id))
   if ttl > 0 then
     call('ZADD', LEASES, now + ttl, member)
     return
   end
-  call('ZREM', LEASES, member)
-  if call('ZSCORE', leased_key(l.n), suffix_of(id)) then
-    -- The lease of a record that was deleted and made anew.
-    drop_lease(l, id)
-    return
-  end
-  local q = get_queue(l.queue)
-  q.waiting = q.waiting - 1
-  count(l.uid, 'ready', -1)
+  leave_lane(l, id, 'orphan')
   enter_waiting(l, id, r)
 end
 
@@ -78,7 +59,7 @@ local function collect(limit)
       look_at_orphan(l, id, r, member)
     else
       call('ZREM', LEASES, member)
-      drop_lease(l, id)
+      drop_entry(l, id)
     end
   end
   return tasks

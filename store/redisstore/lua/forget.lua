@@ -6,6 +6,8 @@
 -- Cost     O(log n) a collector
 --
 -- uses: base drain collector
+-- Those that were silent for a day count as gone already.
+for _, id in ipairs(call('ZRANGEBYSCORE', SEEN, '-inf', decimal(now - DAY), 'LIMIT', 0, 1000)) do forget_collector(id) end
 local ids = call('ZRANGEBYSCORE', SEEN, '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])
 for _, id in ipairs(ids) do forget_collector(id) end
 return #ids

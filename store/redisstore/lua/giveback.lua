@@ -8,8 +8,8 @@
 -- uses: base drain keys record counts settings lane queue task grant finish
 local note = read_grant(ARGV[1], ARGV[2])
 if not note or note[1] ~= ARGV[4] then return 0 end
-local given = 0
-each_held(note, ARGV[3], function(id, r)
+local given, back = 0, {}
+each_held(note, ARGV[3], function(id, r, _, i)
   local l = get_lane(r.lane)
   local q = get_queue(l.queue)
   leave_leased(l, id, r)
@@ -19,12 +19,16 @@ each_held(note, ARGV[3], function(id, r)
   write_record(id, r)
   enter_waiting(l, id, r)
   q.in_flight = q.in_flight - 1
-  given = given + 1
+  given, back[i] = given + 1, true
 end)
+
+-- A turn's delay is taken back with all its tasks: where one of them was
+-- reported, a request was made.
 local moved = note[4]
-for i = 1, #moved, 3 do
-  local q = get_queue(moved[i])
-  if q.exists and q.next_grant == tonumber(moved[i + 2]) then
+for i = 1, #moved, 5 do
+  local q, all = get_queue(moved[i]), true
+  for k = moved[i + 3], moved[i + 3] + moved[i + 4] - 1 do all = all and back[k] end
+  if all and q.next_grant == tonumber(moved[i + 2]) then
     q.next_grant, q.dirty, q.touched = tonumber(moved[i + 1]), true, true
   end
 end

@@ -1,7 +1,7 @@
 -- Reads a page of an index: of a set of a lane, or of the leases.
 --
 -- KEYS[1]  the shard key
--- ARGV     set: 'leases', or 'lr', 'll', 'lx', 'ld', 'lc' and ':' and the lane's
+-- ARGV     set: 'leases', or 'lr', 'll', 'ld', 'lc' and ':' and the lane's
 --          number; min and max score ('due': of lane later, from or up
 --          to what is due now); the score and the member to begin after
 --          ('' = the first); limit
@@ -28,11 +28,14 @@ local function first_rank()
   end
 end
 
+local open = string.sub(high, 1, 1) == '('
+local top = tonumber(open and string.sub(high, 2) or high)
 local rank = low == '-inf' and score == '' and 0 or first_rank()
 local found = call('ZRANGE', set, rank, rank + limit - 1, 'WITHSCORES')
 local out, last_score, last_member = {}, '', ''
 for i = 1, #found, 2 do
-  if tonumber(found[i + 1]) > tonumber(high) then
+  local score_i = tonumber(found[i + 1])
+  if score_i > top or (open and score_i == top) then
     last_score, last_member, limit = '', '', 0
     break
   end

@@ -19,7 +19,9 @@ local function describe(name)
   if not q.exists then return nil end
   queue_gate(q)
   local pools, s = {}, settings_of(q)
-  for pool in pairs(q.pools) do pools[#pools + 1] = pool end
+  for pool, a in pairs(q.parts) do
+    if a.held then pools[#pools + 1] = pool end
+  end
   table.sort(pools)
   return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(q.operator)),
     call('HGET', queue_key(name), 'gate') or '', q.in_flight, q.waiting, table.concat(pools, ','),

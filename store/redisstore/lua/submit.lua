@@ -18,7 +18,7 @@ for i = 1, tonumber(ARGV[2]) do
   gates[i] = read_gate(at)
   at = at + 11
 end
-local stale_rules = tonumber(call('HGET', SHARD, 'rules') or '0') > tonumber(ARGV[1])
+local stale_rules = get_rules_version() > tonumber(ARGV[1])
 
 local function read_item(i)
   local item = {
@@ -40,7 +40,9 @@ local function lane_for(uid, item)
   call('HSET', lane_key(n), 'uid', uid, 'queue', item.queue, 'slot', string.sub(item.id, 1, -28))
   call('ZADD', lanes_key(uid), n, item.queue)
   call('ZADD', queue_lanes_key(item.queue), n, n)
-  return get_lane(n)
+  local l = { n = n, uid = uid, queue = item.queue, slot = string.sub(item.id, 1, -28), pool = '', settled = false, fresh = true }
+  lanes[n] = l
+  return l
 end
 
 local function limited(s)
@@ -52,9 +54,10 @@ local function limited(s)
   return true
 end
 
--- A forgotten record of that id may still stand among the dead.
-local function clear_forgotten(l, id)
-  if l.settled == nil then l.settled = call('EXISTS', dead_key(l.n), canceled_key(l.n)) > 0 end
+-- What indexes still say of a record of that id that was forgotten, or lost.
+local function clear_traces(l, id)
+  if l.fresh then return end
+  drop_entry(l, id)
   if not l.settled then return end
   if call('ZREM', dead_key(l.n), suffix_of(id)) == 1 then count(l.uid, 'dead', -1) end
   if call('ZREM', canceled_key(l.n), suffix_of(id)) == 1 then count(l.uid, 'canceled', -1) end
@@ -80,7 +83,7 @@ local function create(s, item, old)
     leave_settled(get_lane(old.lane), item.id, old)
     call('DEL', details_key(item.id), history_key(item.id))
   else
-    clear_forgotten(l, item.id)
+    clear_traces(l, item.id)
   end
   enter_waiting(l, item.id, r)
   outstanding(s.uid, r, 1)

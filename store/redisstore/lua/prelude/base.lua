@@ -16,6 +16,8 @@ local DAY = 86400000
 local clock = call('TIME')
 local now = clock[1] * 1000 + floor(clock[2] / 1000)
 local now_us = clock[1] * 1000000 + clock[2]
+-- The end of this millisecond, from which the delay after a grant counts.
+local now_end = floor((now_us + 999) / 1000)
 
 -- Instants and fences are exact in a number up to 2^53, but tostring rounds to
 -- 14 digits.

@@ -9,19 +9,21 @@ local function note_grant(w)
   expire_at(key, w.deadline + GRANT_MEMORY)
 end
 
--- Reads the note: the call, ids, fences, and queue, before, after, flat.
+-- Reads the note: the call, ids, fences, and of each turn, flat: its queue, the
+-- queue's next grant before and after, its first id and how many.
 local function read_grant(collector, token)
   local packed = call('GET', grant_key(collector, token))
   if not packed then return nil end
   return cmsgpack.unpack(packed)
 end
 
--- Calls each with the id, lane and record of what is still held of the grant.
+-- Calls each with the id, the record and its place in the note of what is still
+-- held of the grant.
 local function each_held(note, holder, each)
   for i, id in ipairs(note[2]) do
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
-    if r and r.state == LEASED and r.digest == digest_of(tonumber(note[3][i]), holder) then each(id, r, raw) end
+    if r and r.state == LEASED and r.digest == digest_of(tonumber(note[3][i]), holder) then each(id, r, raw, i) end
   end
 end
 

@@ -11,7 +11,6 @@ local function lanes_key(uid) return P .. 'lanes:' .. uid end
 local function lane_key(n) return P .. 'lane:' .. n end
 local function ready_key(n) return P .. 'lr:' .. n end
 local function later_key(n) return P .. 'll:' .. n end
-local function leased_key(n) return P .. 'lx:' .. n end
 local function dead_key(n) return P .. 'ld:' .. n end
 local function canceled_key(n) return P .. 'lc:' .. n end
 local function queue_key(name) return P .. 'queue:' .. name end

@@ -1,12 +1,8 @@
 -- How a claim picks from an open set, and what it knows of its pool.
 
--- The first; every eighth time, over the first members of all priority bands,
--- the one that waits longest. next_pick counts the pick.
-local function pick(set, next_pick)
-  local head = call('ZRANGE', set, 0, 0, 'WITHSCORES')
-  if not head[1] then return nil end
-  local name, score = head[1], tonumber(head[2])
-  if next_pick() % 8 ~= 0 then return name, score end
+-- Over the first members of all priority bands, the one that waits longest,
+-- given the first of all.
+local function oldest(set, name, score)
   local band = floor(score / BAND)
   while true do
     local m = call('ZRANGEBYSCORE', set, (band + 1) * BAND, '+inf', 'LIMIT', 0, 1, 'WITHSCORES')
@@ -30,11 +26,31 @@ local function new_claim(pool)
     looks = 0, granted = 0, misses = 0, fence = tonumber(shard[1] or '0'), picks = tonumber(shard[2] or '0'),
     orphaned = 0, dropped = 0, leases = {}, held = {},
   }
-  claim.next_pick = function()
-    claim.picks, claim.picked = claim.picks + 1, true
-    return claim.picks
-  end
   return claim
+end
+
+-- Picks a queue of the pool: the first, every eighth time the one that waits
+-- longest; nil when there is none.
+local function pick_queue(claim)
+  local head = call('ZRANGE', claim.open, 0, 0, 'WITHSCORES')
+  if not head[1] then return nil end
+  local name, score = head[1], tonumber(head[2])
+  claim.picks, claim.picked = claim.picks + 1, true
+  if claim.picks % 8 == 0 then name, score = oldest(claim.open, name, score) end
+  local q = get_queue(name)
+  local a = part(q, claim.pool)
+  a.open, a.wait = score, false
+  return q
+end
+
+-- Picks a lane of the queue in the same way.
+local function pick_open_lane(q, a)
+  local score = first_open(a)
+  if not score then return nil end
+  local n = a.head_lane
+  a.picks, q.dirty = a.picks + 1, true
+  if a.picks % 8 == 0 then n, score = oldest(a.open_key, n, score) end
+  return n, score
 end
 
 -- Places the queues that can be granted from by now.
@@ -42,7 +58,8 @@ local function promote_pool(claim)
   local due = call('ZRANGEBYSCORE', claim.wait, '-inf', now, 'LIMIT', 0, 300)
   for _, name in ipairs(due) do
     claim.looks = claim.looks + 1
-    place_queue(get_queue(name), claim.pool, false)
+    local q = get_queue(name)
+    place_queue(q, part(q, claim.pool), false)
   end
 end
 

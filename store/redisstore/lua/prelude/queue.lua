@@ -22,22 +22,54 @@ local function delete_queue(q)
 end
 
 local function new_queue(name)
-  return { name = name, next_grant = 0, block = 0, step = 0, operator = 0, in_flight = 0, waiting = 0, pools = {} }
+  return { name = name, next_grant = 0, block = 0, step = 0, operator = 0, in_flight = 0, waiting = 0, parts = {} }
 end
 
 -- Until when an empty queue is remembered.
 local function queue_end(q) return max(q.next_grant, q.block, q.operator) end
 
+-- The queue in one pool. held: it has lanes with waiting tasks there. Its scores
+-- in the pool's sets are open and wait, those of its first lanes are head and
+-- first: false = none, nil = not known yet.
+function part(q, pool)
+  local a = q.parts[pool]
+  if not a then
+    a = {
+      pool = pool, picks = 0, open_key = queue_open_key(pool, q.name), wait_key = queue_wait_key(pool, q.name),
+      pool_open = pool_open_key(pool), pool_wait = pool_wait_key(pool),
+    }
+    q.parts[pool] = a
+  end
+  return a
+end
+
+-- "parts" has "<pool>:<picks>:<held>" of each pool.
+local function read_parts(q, packed)
+  for pool, picks, held in string.gmatch(packed, '([^,:]*):(%d+):(%d)') do
+    local a = part(q, pool)
+    a.picks, a.held = tonumber(picks), held == '1'
+  end
+end
+
+local function pack_parts(q)
+  local out = {}
+  for pool, a in pairs(q.parts) do
+    if a.held or a.picks > 0 then out[#out + 1] = pool .. ':' .. a.picks .. ':' .. (a.held and 1 or 0) end
+  end
+  table.sort(out)
+  return table.concat(out, ',')
+end
+
 function get_queue(name)
   local q = queues[name]
   if q then return q end
-  local f = call('HMGET', queue_key(name), 'next', 'block', 'step', 'operator', 'flight', 'waiting', 'pools')
+  local f = call('HMGET', queue_key(name), 'next', 'block', 'step', 'operator', 'flight', 'waiting', 'parts', 'settings')
   q = new_queue(name)
   if f[1] then
     q.exists = true
     q.next_grant, q.block, q.step, q.operator = tonumber(f[1]), tonumber(f[2]), tonumber(f[3]), until_(f[4])
-    q.in_flight, q.waiting = tonumber(f[5]), tonumber(f[6])
-    for pool in string.gmatch(f[7], '[^,]+') do q.pools[pool] = true end
+    q.in_flight, q.waiting, q.cached = tonumber(f[5]), tonumber(f[6]), f[8]
+    read_parts(q, f[7])
     q.idle = q.in_flight <= 0 and q.waiting <= 0
     if q.idle and queue_end(q) <= now then
       delete_queue(q)
@@ -49,15 +81,14 @@ function get_queue(name)
   return q
 end
 
-function hold_pool(q, pool)
-  if not q.pools[pool] then
-    q.pools[pool] = true
-    q.dirty = true
-  end
-end
-
+-- The settings, resolved once for each version of the rules.
 local function settings_of(q)
-  if not q.settings then q.settings = resolve_settings(q.name) end
+  if q.settings then return q.settings end
+  q.settings = cached_settings(q.cached)
+  if not q.settings then
+    q.settings = resolve_settings(q.name)
+    q.resolved = true
+  end
   return q.settings
 end
 
@@ -67,7 +98,7 @@ end
 
 local function queue_gate(q)
   local s = settings_of(q)
-  local bound = now + longest_delay(s)
+  local bound = now_end + longest_delay(s)
   if q.next_grant > bound then q.next_grant, q.dirty = bound, true end
   if s.paused or s.deny or q.in_flight >= s.in_flight then return INF end
   return max(q.next_grant, q.block, q.operator)
@@ -78,67 +109,90 @@ local function sooner(pool, at)
   if at < (hints[pool] or INF) then hints[pool] = at end
 end
 
--- Places the queue in one pool and gives its score in pool open, or nil.
-local function place_queue(q, pool, turn_end)
-  local open, wait = queue_open_key(pool, q.name), queue_wait_key(pool, q.name)
-  local first = call('ZRANGE', wait, 0, 0, 'WITHSCORES')
-  if first[1] and tonumber(first[2]) <= now then
-    for _, n in ipairs(call('ZRANGEBYSCORE', wait, '-inf', now, 'LIMIT', 0, 100)) do place_lane(get_lane(n), false) end
-    first = call('ZRANGE', wait, 0, 0, 'WITHSCORES')
+-- The first of the lanes that can be picked: its score, or false.
+local function first_open(a)
+  if a.head == nil then
+    local head = call('ZRANGE', a.open_key, 0, 0, 'WITHSCORES')
+    a.head, a.head_lane = tonumber(head[2]) or false, head[1]
   end
-  local pool_open, pool_wait = pool_open_key(pool), pool_wait_key(pool)
-  local head = call('ZRANGE', open, 0, 0, 'WITHSCORES')
-  if not head[1] and not first[1] then
-    call('ZREM', pool_open, q.name)
-    call('ZREM', pool_wait, q.name)
-    if q.pools[pool] then q.pools[pool], q.dirty = nil, true end
-    return nil
+  return a.head
+end
+
+-- When the first of the lanes that wait can be picked, or false.
+local function first_waiting(a)
+  if a.first == nil then a.first = tonumber(call('ZRANGE', a.wait_key, 0, 0, 'WITHSCORES')[2]) or false end
+  return a.first
+end
+
+-- Puts the queue among those of the pool that wait until `at`.
+local function queue_waits(q, a, at)
+  local was_open = a.open
+  if a.open ~= false then
+    was_open = call('ZREM', a.pool_open, q.name) == 1
+    a.open = false
   end
-  local at = max(queue_gate(q), head[1] and 0 or tonumber(first[2]))
-  local old = tonumber(call('ZSCORE', pool_open, q.name) or nil)
-  if at <= now and head[1] then
-    local waited
-    if not old then
-      waited = tonumber(call('ZSCORE', pool_wait, q.name) or nil)
-      if waited then call('ZREM', pool_wait, q.name) end
-      if not waited then call('SADD', POOLS, pool) end
-      sooner(pool, now)
-    end
-    local score = floor(head[2] / BAND) * BAND + since_of(old, waited, turn_end)
-    if score ~= old then call('ZADD', pool_open, score, q.name) end
-    return score
+  if was_open then a.wait = false end
+  if a.wait == nil then a.wait = tonumber(call('ZSCORE', a.pool_wait, q.name) or nil) or false end
+  local before = a.wait
+  if before == at then return end
+  call('ZADD', a.pool_wait, at, q.name)
+  a.wait = at
+  if was_open then return end
+  if not before then call('SADD', POOLS, a.pool) end
+  -- A queue that is not the first to come changes nothing for who waits.
+  if at < (before or INF) and call('ZRANK', a.pool_wait, q.name) == 0 then sooner(a.pool, at) end
+end
+
+-- Puts the queue among those of the pool that can be granted from.
+local function queue_opens(q, a, turn_end)
+  if a.open == nil then a.open = tonumber(call('ZSCORE', a.pool_open, q.name) or nil) or false end
+  if a.open then a.wait = false end
+  if a.wait == nil then a.wait = tonumber(call('ZSCORE', a.pool_wait, q.name) or nil) or false end
+  local score = floor(a.head / BAND) * BAND + since_of(a.open, a.wait, turn_end)
+  if a.wait then call('ZREM', a.pool_wait, q.name)
+  elseif not a.open then call('SADD', POOLS, a.pool) end
+  if not a.open then sooner(a.pool, now) end
+  if score ~= a.open then call('ZADD', a.pool_open, score, q.name) end
+  a.open, a.wait = score, false
+end
+
+-- Places the queue in one pool; it is in pool open then if a.open says so.
+local function place_queue(q, a, turn_end)
+  a.placed = true
+  if (first_waiting(a) or INF) <= now then
+    for _, n in ipairs(call('ZRANGEBYSCORE', a.wait_key, '-inf', now, 'LIMIT', 0, 100)) do place_lane(get_lane(n), false) end
+    a.placed = true
   end
-  if old then call('ZREM', pool_open, q.name) end
-  local waited = not old and tonumber(call('ZSCORE', pool_wait, q.name) or nil)
-  if at ~= waited then
-    call('ZADD', pool_wait, at, q.name)
-    if not old and not waited then call('SADD', POOLS, pool) end
-    -- A queue that is not the first to come changes nothing for who waits.
-    if not old and at < (waited or INF) and call('ZRANK', pool_wait, q.name) == 0 then sooner(pool, at) end
+  if not first_open(a) and not first_waiting(a) then
+    if a.open ~= false then call('ZREM', a.pool_open, q.name) end
+    if a.wait ~= false then call('ZREM', a.pool_wait, q.name) end
+    a.open, a.wait = false, false
+    if a.held then a.held, q.dirty = false, true end
+    return
   end
-  return nil
+  local at = max(queue_gate(q), a.head and 0 or a.first)
+  if at <= now and a.head then queue_opens(q, a, turn_end) else queue_waits(q, a, at) end
 end
 
 -- Places the queue in all its pools. turn is the pool in which it had a turn
--- just now, nil for none. Placing moves lanes to other pools at most once.
+-- just now, nil for none. Placing can move lanes to another pool, whose source
+-- was moved: then that one is placed (again).
 local function place_queue_everywhere(q, turn)
-  for _ = 1, 2 do
+  for _, a in pairs(q.parts) do a.placed = nil end
+  for _ = 1, 3 do
     local todo = {}
-    for pool in pairs(q.pools) do
-      if not (q.placed and q.placed[pool]) then todo[#todo + 1] = pool end
+    for pool, a in pairs(q.parts) do
+      if a.held and not a.placed then todo[#todo + 1] = pool end
     end
+    if #todo == 0 then return end
     table.sort(todo)
-    q.placed = q.placed or {}
-    for _, pool in ipairs(todo) do
-      q.placed[pool] = true
-      place_queue(q, pool, pool == turn)
-    end
+    for _, pool in ipairs(todo) do place_queue(q, q.parts[pool], pool == turn) end
+    turn = nil
   end
-  q.placed = nil
 end
 
 -- What the end of a lease does to its queue: kinds as dispatch.QueueEffectKind.
-local REPORTED, SUCCEEDED, BLOCKED, EXPIRED = 0, 1, 2, 3
+local SUCCEEDED, BLOCKED, EXPIRED = 1, 2, 3
 
 local function block_queue(q, s, retry_after)
   if q.block > now then
@@ -177,15 +231,14 @@ local function save_queue(q)
   q.dirty = false
   local idle, gone = q.in_flight <= 0 and q.waiting <= 0, queue_end(q)
   if idle and gone <= now then
-    if q.exists then delete_queue(q) else call('DEL', queue_key(q.name)) end
+    if q.exists then delete_queue(q) end
     queues[q.name] = nil
     return
   end
-  local pools = {}
-  for pool in pairs(q.pools) do pools[#pools + 1] = pool end
-  table.sort(pools)
+  local packed = q.resolved and pack_settings(q.settings) or q.cached or ''
   call('HSET', queue_key(q.name), 'next', decimal(q.next_grant), 'block', decimal(q.block), 'step', q.step,
-    'operator', decimal(finite(q.operator)), 'flight', q.in_flight, 'waiting', q.waiting, 'pools', table.concat(pools, ','))
+    'operator', decimal(finite(q.operator)), 'flight', q.in_flight, 'waiting', q.waiting, 'parts', pack_parts(q),
+    'settings', packed)
   if not q.exists then call('ZADD', QUEUES, 0, reversed(q.name)) end
   if idle and gone < INF then call('ZADD', IDLE, gone, q.name)
   elseif q.idle then call('ZREM', IDLE, q.name) end

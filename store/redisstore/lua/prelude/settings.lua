@@ -1,14 +1,40 @@
 -- The settings of a queue: those filed under the most specific name, in the
 -- order of dispatch.SettingsNames, and a paused "*" whatever else holds.
-local DEFAULT_SETTINGS = { delay = 1000, in_flight = 1, factor = 0, max_delay = 0, max_block = DAY, name = '', pattern = '', paused_by = '' }
-local settings_read, any_settings = {}, nil
+local DEFAULT_SETTINGS = { delay = 1000, in_flight = 1, factor = 0, max_delay = 0, max_block = DAY, paused = false, deny = false,
+  name = '', pattern = '', paused_by = '' }
+local settings_read, rules_version = {}, nil
+
+local function get_rules_version()
+  if not rules_version then rules_version = tonumber(call('HGET', SHARD, 'rules') or '0') end
+  return rules_version
+end
+
+-- What a queue keeps of its settings, so that they are looked up only after the
+-- rules have changed.
+local SETTINGS_FIELDS = { 'delay', 'in_flight', 'factor', 'max_delay', 'max_block', 'paused', 'deny', 'name', 'pattern', 'paused_by' }
+
+local function pack_settings(s)
+  local packed = { get_rules_version() }
+  for i, field in ipairs(SETTINGS_FIELDS) do packed[i + 1] = s[field] end
+  return cmsgpack.pack(packed)
+end
+
+local function cached_settings(packed)
+  if get_rules_version() == 0 then return DEFAULT_SETTINGS end
+  if not packed or packed == '' then return nil end
+  local p = cmsgpack.unpack(packed)
+  if p[1] ~= get_rules_version() then return nil end
+  local s = {}
+  for i, field in ipairs(SETTINGS_FIELDS) do s[field] = p[i + 1] end
+  return s
+end
 
 -- Reads "<delay> <in flight> <factor> <max delay> <max block> <paused> <deny> <pattern>".
 local function read_settings(packed, name)
   local s = settings_read[name]
   if s then return s end
   local delay, in_flight, factor, max_delay, max_block, paused, deny, pattern =
-    string.match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
+    string.match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)')
   s = {
     delay = tonumber(delay), in_flight = tonumber(in_flight), factor = tonumber(factor),
     max_delay = tonumber(max_delay), max_block = tonumber(max_block),
@@ -36,8 +62,6 @@ local function settings_names(queue)
 end
 
 local function resolve_settings(queue)
-  if any_settings == nil then any_settings = call('EXISTS', SETTINGS) == 1 end
-  if not any_settings then return DEFAULT_SETTINGS end
   local names = settings_names(queue)
   local filed = call('HMGET', SETTINGS, unpack(names))
   local found = DEFAULT_SETTINGS

@@ -1,0 +1,78 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+const (
+	memoryURL     = 90  // bytes of each URL
+	memoryPayload = 200 // bytes of each payload
+	memoryLimit   = 450 // bytes beyond those
+)
+
+// TestMemoryPerTask measures what a queued task costs with default Redis
+// settings, beyond its URL and payload. WAGGLE_MEMORY_TASKS=1000000 measures a
+// million.
+func TestMemoryPerTask(t *testing.T) {
+	tasks := 100_000
+	if text := os.Getenv("WAGGLE_MEMORY_TASKS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1000 {
+			t.Fatalf("WAGGLE_MEMORY_TASKS=%q is not a number of at least 1000", text)
+		}
+		tasks = n
+	}
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	before := usedMemory(t, client)
+	gate := sourceGate("source")
+	for done := 0; done < tasks; done += 1000 {
+		items := make([]dispatch.Submission, min(1000, tasks-done))
+		for i := range items {
+			items[i] = memoryItem(&gate, done+i)
+		}
+		submit(t, s, gate, items...)
+	}
+	each := float64(usedMemory(t, client)-before)/float64(tasks) - memoryURL - memoryPayload
+	t.Logf("%d queued tasks: %.0f bytes each beyond a URL of %d and a payload of %d bytes", tasks, each, memoryURL, memoryPayload)
+	if each > memoryLimit {
+		t.Errorf("a queued task costs %.0f bytes beyond URL and payload, the limit is %d", each, memoryLimit)
+	}
+}
+
+// memoryItem is a task in one of a thousand queues.
+func memoryItem(gate *dispatch.SourceGate, n int) dispatch.Submission {
+	queue := fmt.Sprintf("host-%04d.example", n%1000)
+	url := fmt.Sprintf("https://%s/%d/", queue, n)
+	url += strings.Repeat("x", memoryURL-len(url))
+	item := submission(gate, queue, url)
+	item.Payload = []byte(strings.Repeat("p", memoryPayload))
+	return item
+}
+
+// usedMemory is what Redis has allocated.
+func usedMemory(t *testing.T, client *redis.Client) int64 {
+	t.Helper()
+	text, err := client.Info(t.Context(), "memory").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(text, "used_memory:")
+	number, _, _ := strings.Cut(rest, "\r\n")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		t.Fatalf("used_memory: %v", err)
+	}
+	return n
+}
