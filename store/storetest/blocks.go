@@ -26,9 +26,9 @@ func (e *env) block(name string, until time.Time) {
 	}))
 }
 
-func (e *env) unblock(name string, automatic bool) {
+func (e *env) unblock(automatic bool) {
 	e.Helper()
-	e.ok("unblock queue", e.Store.UnblockQueue(e.ctx, name, automatic))
+	e.ok("unblock queue", e.Store.UnblockQueue(e.ctx, queue, automatic))
 }
 
 func blockUntil(e *env) {
@@ -55,7 +55,7 @@ func blockForever(e *env) {
 	is(e, "gate", e.info(queue).Gates[0], dispatch.Gate{
 		Kind: dispatch.GateBlocked, By: "ops", Reason: "asked to", Time: start,
 	})
-	e.unblock(queue, false)
+	e.unblock(false)
 	is(e, "gates", len(e.info(queue).Gates), 0)
 	e.takeOne()
 }
@@ -86,7 +86,7 @@ func blockUnknown(e *env) {
 func blockUnblockUnknown(e *env) {
 	e.fails("unblock", e.Store.UnblockQueue(e.ctx, "unknown.test", true), dispatch.ErrQueueNotFound)
 	e.block(queue, start.Add(time.Minute))
-	e.unblock(queue, false)
+	e.unblock(false)
 	_, err := e.Store.Queue(e.ctx, queue)
 	e.fails("queue after its block", err, dispatch.ErrQueueNotFound)
 }
@@ -97,10 +97,10 @@ func blockAutomatic(e *env) {
 	e.create(g, numbered(g, queue, 2)...)
 	e.settle(blocked(e.takeTask(), time.Minute))
 	e.block(queue, start.Add(time.Second))
-	e.unblock(queue, false)
+	e.unblock(false)
 	is(e, "next", e.takeNone().Next, start.Add(time.Minute))
 	is(e, "gates", e.info(queue).Gates[0].Kind, dispatch.GateHostBlocked)
-	e.unblock(queue, true)
+	e.unblock(true)
 	is(e, "step", e.info(queue).BlockStep, 0)
 	e.takeOne()
 }

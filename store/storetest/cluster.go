@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -19,9 +20,9 @@ func clusterCases() []testCase {
 	}
 }
 
-func (e *env) campaign(duty, holder string, ttl time.Duration) bool {
+func (e *env) campaign(duty, holder string) bool {
 	e.Helper()
-	leads, err := e.Store.Campaign(e.ctx, duty, holder, ttl)
+	leads, err := e.Store.Campaign(e.ctx, duty, holder, 10*time.Second)
 	e.ok("campaign", err)
 	return leads
 }
@@ -35,32 +36,32 @@ func (e *env) leader(duty string) string {
 
 func clusterLeader(e *env) {
 	is(e, "leader before", e.leader("keeper"), "")
-	is(e, "first", e.campaign("keeper", "d1", 10*time.Second), true)
-	is(e, "second", e.campaign("keeper", "d2", 10*time.Second), false)
+	is(e, "first", e.campaign("keeper", "d1"), true)
+	is(e, "second", e.campaign("keeper", "d2"), false)
 	is(e, "leader", e.leader("keeper"), "d1")
 	e.advance(8 * time.Second)
-	is(e, "first renews", e.campaign("keeper", "d1", 10*time.Second), true)
+	is(e, "first renews", e.campaign("keeper", "d1"), true)
 	e.advance(8 * time.Second)
-	is(e, "second still", e.campaign("keeper", "d2", 10*time.Second), false)
+	is(e, "second still", e.campaign("keeper", "d2"), false)
 	e.advance(2*time.Second + time.Millisecond)
 	is(e, "leader after its time", e.leader("keeper"), "")
-	is(e, "second then", e.campaign("keeper", "d2", 10*time.Second), true)
-	is(e, "first then", e.campaign("keeper", "d1", 10*time.Second), false)
+	is(e, "second then", e.campaign("keeper", "d2"), true)
+	is(e, "first then", e.campaign("keeper", "d1"), false)
 }
 
 func clusterResign(e *env) {
-	e.campaign("keeper", "d1", 10*time.Second)
+	e.campaign("keeper", "d1")
 	e.ok("resign of another", e.Store.Resign(e.ctx, "keeper", "d2"))
 	is(e, "leader", e.leader("keeper"), "d1")
 	e.ok("resign", e.Store.Resign(e.ctx, "keeper", "d1"))
 	e.ok("resign again", e.Store.Resign(e.ctx, "keeper", "d1"))
 	is(e, "leader then", e.leader("keeper"), "")
-	is(e, "second", e.campaign("keeper", "d2", 10*time.Second), true)
+	is(e, "second", e.campaign("keeper", "d2"), true)
 }
 
 func clusterDuties(e *env) {
-	is(e, "keeper", e.campaign("keeper", "d1", 10*time.Second), true)
-	is(e, "other", e.campaign("other", "d2", 10*time.Second), true)
+	is(e, "keeper", e.campaign("keeper", "d1"), true)
+	is(e, "other", e.campaign("other", "d2"), true)
 	is(e, "leader of the other", e.leader("other"), "d2")
 }
 
@@ -68,15 +69,18 @@ func clusterDuties(e *env) {
 func (e *env) hints() (delivered chan dispatch.Hint, end func()) {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.ctx)
-	delivered = make(chan dispatch.Hint, 10_000)
+	hints := make(chan dispatch.Hint, 10_000)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- e.Store.Subscribe(ctx, func(h dispatch.Hint) { delivered <- h })
+		ended <- e.Store.Subscribe(ctx, func(h dispatch.Hint) { hints <- h })
 	}()
-	return delivered, func() {
+	return hints, func() {
 		cancel()
 		select {
-		case <-ended:
+		case err := <-ended:
+			if err != nil && !errors.Is(err, context.Canceled) {
+				e.Errorf("subscribe: %v", err)
+			}
 		case <-time.After(10 * time.Second):
 			e.Error("subscribe did not return 10 s after its context ended")
 		}
@@ -146,7 +150,7 @@ func clusterHints(e *env) {
 		}
 	}
 	g := source("a")
-	e.create(g, item(g, queue, "later", prioritised(5, start.Add(time.Minute))))
+	e.create(g, item(g, queue, "later", withPriority(5, start.Add(time.Minute))))
 	ready("a task due later", pool, time.Minute)
 	e.create(g, item(g, queue, "now"))
 	ready("a task due now", pool, 0)
@@ -155,7 +159,7 @@ func clusterHints(e *env) {
 	e.settle(done(&grant.Task))
 	ready("a lease that freed its queue", pool, 0)
 	e.block(queue, time.Time{})
-	e.unblock(queue, false)
+	e.unblock(false)
 	ready("a block that was lifted", pool, 0)
 	g = paused(g)
 	e.push(g)

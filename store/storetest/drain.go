@@ -15,7 +15,7 @@ const maxDrain = 5_000
 // drain lifts all gates and works until every task has settled: what was
 // acknowledged ends, and nothing is stuck (P1, T30).
 func (m *model) drain() error {
-	m.todo = nil
+	m.queued = nil
 	if err := m.applyAll(m.liftAll()); err != nil {
 		return err
 	}
@@ -41,9 +41,9 @@ func (m *model) applyAll(steps []step) error {
 		if err := m.apply(s); err != nil {
 			return err
 		}
-		for len(m.todo) > 0 {
-			next := m.todo[0]
-			m.todo = m.todo[1:]
+		for len(m.queued) > 0 {
+			next := m.queued[0]
+			m.queued = m.queued[1:]
 			if err := m.apply(next); err != nil {
 				return err
 			}

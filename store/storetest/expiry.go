@@ -64,10 +64,12 @@ func expiryOrder(e *env) {
 	e.create(g, numbered(g, queue, 3)...)
 	e.sweep(1)
 	var ids []dispatch.TaskID
-	for i, lease := range []time.Duration{30 * time.Second, 10 * time.Second, 20 * time.Second} {
-		grant := e.takeOne(func(w *dispatch.Want) { w.Lease = lease })
+	for _, c := range []struct{ lease, next time.Duration }{
+		{30 * time.Second, 30 * time.Second}, {10 * time.Second, 10 * time.Second}, {20 * time.Second, 10 * time.Second},
+	} {
+		grant := e.takeOne(func(w *dispatch.Want) { w.Lease = c.lease })
 		ids = append(ids, grant.Task.ID)
-		is(e, fmt.Sprintf("next after lease %d", i), e.sweep(1).Next, start.Add([]time.Duration{30, 10, 10}[i]*time.Second))
+		is(e, fmt.Sprintf("next after a lease of %v", c.lease), e.sweep(1).Next, start.Add(c.next))
 	}
 	e.keepSwept(25 * time.Second)
 	s := e.sweep(10)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,19 +56,38 @@ func Model(t *testing.T, store Factory, config ModelConfig) {
 		config.Seed = modelSeed(t)
 	}
 	began := time.Now()
-	m := newModel(t, instances, config)
-	err := m.run()
+	run, err := Explore(t.Context(), instances, config)
 	t.Logf("model of %s: %d steps with WAGGLE_SEED=%d in %v",
-		instances[0].Store.Kind(), m.steps, config.Seed, time.Since(began).Round(time.Millisecond))
+		instances[0].Store.Kind(), run.Steps, config.Seed, time.Since(began).Round(time.Millisecond))
 	if err != nil {
 		t.Fatalf("step %d with WAGGLE_SEED=%d: %v\nthe last operations:\n%s",
-			m.steps, config.Seed, err, strings.Join(m.history, "\n"))
+			run.Steps, config.Seed, err, strings.Join(run.History, "\n"))
 	}
-	t.Log(m.tally())
-	if missing := m.missing(); config.Steps >= DefaultSteps && len(missing) > 0 {
+	t.Log(run.tally())
+	if missing := run.missing(); config.Steps >= DefaultSteps && len(missing) > 0 {
 		t.Fatalf("in %d steps with WAGGLE_SEED=%d these never occurred: %s",
-			m.steps, config.Seed, strings.Join(missing, ", "))
+			run.Steps, config.Seed, strings.Join(missing, ", "))
 	}
+}
+
+// ModelRun is what a model test did.
+type ModelRun struct {
+	// Steps that were made.
+	Steps int
+	// Counts of operations and outcomes, by name.
+	Counts map[string]int
+	// History has the last operations.
+	History []string
+}
+
+// Explore is [Model] without a test: it applies random operations to the first
+// store, and to the second, the reference, when there is one. The error is what
+// the first store did wrong. A gate of mutants uses it: of a store with a guard
+// taken out it must return an error.
+func Explore(ctx context.Context, stores []Instance, config ModelConfig) (ModelRun, error) {
+	m := newModel(ctx, stores, config.withDefaults())
+	err := m.run()
+	return ModelRun{Steps: m.steps, Counts: m.world.counts, History: m.history}, err
 }
 
 func (c ModelConfig) withDefaults() ModelConfig {
@@ -107,15 +127,15 @@ type step struct {
 
 // model is one run.
 type model struct {
-	*testing.T
+	ctx       context.Context //nolint:containedctx // one run has one context, as a test has
 	instances []Instance
 	config    ModelConfig
 	rand      *rand.Rand
 	world     *world
 	steps     int
 	history   []string
-	// todo are steps that belong to the one before them.
-	todo []step
+	// queued are steps that belong to the one before them.
+	queued []step
 	// tokens counts client tokens and calls.
 	tokens int
 	// sources and collectors are what the generators choose from.
@@ -130,10 +150,9 @@ type model struct {
 	back       time.Duration     // to step the clock back by next
 }
 
-func newModel(t *testing.T, instances []Instance, config ModelConfig) *model {
-	t.Helper()
+func newModel(ctx context.Context, instances []Instance, config ModelConfig) *model {
 	m := &model{
-		T: t, instances: instances, config: config,
+		ctx: ctx, instances: instances, config: config,
 		rand: rand.New(rand.NewPCG(config.Seed, 1)),
 	}
 	for _, i := range instances {
@@ -141,7 +160,7 @@ func newModel(t *testing.T, instances []Instance, config ModelConfig) *model {
 	}
 	m.world = newWorld(config.Shards, instances[0].Clock)
 	m.makeSources()
-	m.todo = append([]step{m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 4)})}, m.syncSteps()...)
+	m.queued = append([]step{m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 4)})}, m.syncSteps()...)
 	return m
 }
 
@@ -192,8 +211,13 @@ func (m *model) apply(s step) error {
 }
 
 // blur takes out of an answer what a store may forget when it likes: the id and
-// pool of a source that was deleted.
+// pool of a source that was deleted, and how many settled records are left.
 func (m *model) blur(answer any) {
+	if got, ok := answer.(totals); ok {
+		for i := range got.Statuses {
+			got.Statuses[i].Counts.Dead, got.Statuses[i].Counts.Canceled = 0, 0
+		}
+	}
 	tasks, _ := answer.([]*dispatch.Task)
 	if sweep, ok := answer.(dispatch.Sweep); ok {
 		tasks = sweep.Expired
@@ -212,7 +236,7 @@ func (m *model) differences() string {
 	for _, name := range modelQueues() {
 		var known [2]*dispatch.Queue
 		for n := range known {
-			q, err := m.instances[n].Store.Queue(m.Context(), name)
+			q, err := m.instances[n].Store.Queue(m.ctx, name)
 			if err != nil {
 				q = &dispatch.Queue{Name: err.Error()}
 			}
@@ -257,9 +281,9 @@ func (m *model) note(s step) {
 
 // pick chooses the next operation.
 func (m *model) pick() step {
-	if len(m.todo) > 0 {
-		next := m.todo[0]
-		m.todo = m.todo[1:]
+	if len(m.queued) > 0 {
+		next := m.queued[0]
+		m.queued = m.queued[1:]
 		return next
 	}
 	if m.back > 0 {
@@ -326,19 +350,19 @@ func (m *model) chance(percent int) bool { return m.rand.IntN(100) < percent }
 func one[T any](m *model, values ...T) T { return values[m.rand.IntN(len(values))] }
 
 // tally says how often each operation and outcome occurred.
-func (m *model) tally() string {
+func (r ModelRun) tally() string {
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(m.world.counts)) {
-		lines = append(lines, fmt.Sprintf("%s %d", name, m.world.counts[name]))
+	for _, name := range slices.Sorted(maps.Keys(r.Counts)) {
+		lines = append(lines, fmt.Sprintf("%s %d", name, r.Counts[name]))
 	}
 	return "occurred: " + strings.Join(lines, ", ")
 }
 
 // missing names the outcomes that a run must have met and did not.
-func (m *model) missing() []string {
+func (r ModelRun) missing() []string {
 	var missing []string
 	for _, name := range required() {
-		if m.world.counts[name] == 0 {
+		if r.Counts[name] == 0 {
 			missing = append(missing, name)
 		}
 	}

@@ -49,7 +49,7 @@ func (m *model) applyStep(transitions []dispatch.Transition) step {
 	}
 	return step{
 		name: "apply", text: text,
-		do:  func(i *Instance) (any, error) { return i.Store.Apply(m.Context(), transitions) },
+		do:  func(i *Instance) (any, error) { return i.Store.Apply(m.ctx, transitions) },
 		see: func(answer any) error { return m.world.applied(transitions, as[[]dispatch.ApplyResult](answer)) },
 	}
 }
@@ -153,7 +153,7 @@ func (m *model) sweepStep(shard, percent int) step {
 	limit := one(m, 3, 50, 1000)
 	return step{
 		name: "sweep", text: fmt.Sprintf("shard=%d limit=%d", shard, limit),
-		do: func(i *Instance) (any, error) { return i.Store.Expired(m.Context(), shard, limit) },
+		do: func(i *Instance) (any, error) { return i.Store.Expired(m.ctx, shard, limit) },
 		see: func(answer any) error {
 			sweep := as[dispatch.Sweep](answer)
 			if err := m.world.swept(shard, min(limit, dispatch.MaxExpired), sweep); err != nil {
@@ -166,7 +166,7 @@ func (m *model) sweepStep(shard, percent int) step {
 				}
 			}
 			if len(transitions) > 0 {
-				m.todo = append([]step{m.applyStep(transitions)}, m.todo...)
+				m.queued = append([]step{m.applyStep(transitions)}, m.queued...)
 			}
 			return nil
 		},
@@ -189,7 +189,7 @@ func (m *model) genCancel() step {
 func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason) step {
 	return step{
 		name: "request cancel", text: fmt.Sprint(ids, reason),
-		do: func(i *Instance) (any, error) { return nil, i.Store.RequestCancel(m.Context(), ids, reason) },
+		do: func(i *Instance) (any, error) { return nil, i.Store.RequestCancel(m.ctx, ids, reason) },
 		see: func(any) error {
 			m.world.requestedCancel(ids, reason)
 			return nil
@@ -314,7 +314,7 @@ func (m *model) sweptAdvance(d time.Duration) step {
 		since += part
 		d -= part
 	}
-	m.todo = append(m.todo, steps[1:]...)
+	m.queued = append(m.queued, steps[1:]...)
 	return steps[0]
 }
 

@@ -71,7 +71,7 @@ func (m *model) pushStep(shard int, gate dispatch.SourceGate) step {
 		name: "push", text: fmt.Sprintf("shard=%d %+v", shard, gate),
 		do: func(i *Instance) (any, error) {
 			for page := ""; ; {
-				next, err := i.Store.PushSource(m.Context(), shard, gate, page)
+				next, err := i.Store.PushSource(m.ctx, shard, gate, page)
 				if page = next; err != nil || page == "" {
 					return nil, err
 				}
@@ -114,7 +114,7 @@ func (m *model) genPush() step {
 	}
 	steps := m.pushSteps(s.gate)
 	if m.chance(85) {
-		m.todo = append(m.todo, steps[1:]...)
+		m.queued = append(m.queued, steps[1:]...)
 	}
 	return steps[0]
 }
@@ -134,7 +134,7 @@ func (m *model) genDeleteSource() step {
 	}
 	s.gate.Version++
 	m.rename(s)
-	m.todo = append(m.todo, steps[1:]...)
+	m.queued = append(m.queued, steps[1:]...)
 	return steps[0]
 }
 
@@ -151,7 +151,7 @@ func (m *model) dropStep(shard int, uid string) step {
 		do: func(i *Instance) (any, error) {
 			var all drops
 			for range 10_000 {
-				ended, leased, err := i.Store.DropTasks(m.Context(), shard, uid, limit)
+				ended, leased, err := i.Store.DropTasks(m.ctx, shard, uid, limit)
 				if err != nil || ended == 0 && len(leased) == 0 {
 					return all, err
 				}
@@ -160,7 +160,7 @@ func (m *model) dropStep(shard int, uid string) step {
 				}
 				all.ended += ended
 				all.leased = append(all.leased, leased...)
-				if err := i.Store.RequestCancel(m.Context(), leased, dispatch.CancelSourceDeleted); err != nil {
+				if err := i.Store.RequestCancel(m.ctx, leased, dispatch.CancelSourceDeleted); err != nil {
 					return nil, err
 				}
 			}
@@ -198,7 +198,7 @@ func (m *model) genRule() step {
 		change = m.deleteRuleStep(r.Pattern)
 	}
 	if m.chance(90) {
-		m.todo = append(m.todo, m.syncSteps()...)
+		m.queued = append(m.queued, m.syncSteps()...)
 	}
 	return change
 }
@@ -206,7 +206,7 @@ func (m *model) genRule() step {
 func (m *model) ruleStep(r dispatch.QueueRule) step {
 	return step{
 		name: "set rule", text: fmt.Sprintf("%+v", r),
-		do: func(i *Instance) (any, error) { return i.Store.SetRule(m.Context(), r) },
+		do: func(i *Instance) (any, error) { return i.Store.SetRule(m.ctx, r) },
 		see: func(answer any) error {
 			m.world.rules.set(r)
 			return m.world.ruled(as[int64](answer))
@@ -217,7 +217,7 @@ func (m *model) ruleStep(r dispatch.QueueRule) step {
 func (m *model) deleteRuleStep(pattern string) step {
 	return step{
 		name: "delete rule", text: pattern,
-		do: func(i *Instance) (any, error) { return i.Store.DeleteRule(m.Context(), pattern) },
+		do: func(i *Instance) (any, error) { return i.Store.DeleteRule(m.ctx, pattern) },
 		see: func(answer any) error {
 			m.world.rules.remove(pattern)
 			return m.world.ruled(as[int64](answer))
@@ -233,7 +233,7 @@ func (m *model) syncSteps() []step {
 			name: "sync rules", text: fmt.Sprintf("shard=%d limit=%d", shard, limit),
 			do: func(i *Instance) (any, error) {
 				for page := ""; ; {
-					next, err := i.Store.SyncRules(m.Context(), shard, page, limit)
+					next, err := i.Store.SyncRules(m.ctx, shard, page, limit)
 					if page = next; err != nil || page == "" {
 						return nil, err
 					}
@@ -262,7 +262,7 @@ func (m *model) genBlock() step {
 	}
 	return step{
 		name: "block queue", text: fmt.Sprint(name, " ", clockText(gate.Until)),
-		do: func(i *Instance) (any, error) { return nil, i.Store.BlockQueue(m.Context(), name, gate) },
+		do: func(i *Instance) (any, error) { return nil, i.Store.BlockQueue(m.ctx, name, gate) },
 		see: func(any) error {
 			m.world.queue(m.world.shardOf(name), name).operator = &gate
 			return nil
@@ -274,7 +274,7 @@ func (m *model) unblockStep(name string, automatic bool) step {
 	return step{
 		name: "unblock queue", text: fmt.Sprint(name, automatic),
 		do: func(i *Instance) (any, error) {
-			err := i.Store.UnblockQueue(m.Context(), name, automatic)
+			err := i.Store.UnblockQueue(m.ctx, name, automatic)
 			if errors.Is(err, dispatch.ErrQueueNotFound) {
 				return true, nil
 			}

@@ -109,7 +109,7 @@ func (m *model) submitStep(rules int64, gates []dispatch.SourceGate, byUID map[s
 	return step{
 		name: "submit", text: text,
 		do: func(i *Instance) (any, error) {
-			return i.Store.Submit(m.Context(), rules, gates, items)
+			return i.Store.Submit(m.ctx, rules, gates, items)
 		},
 		see: func(answer any) error {
 			return m.world.submitted(byUID, rules, items, as[[]dispatch.SubmitResult](answer))
@@ -189,7 +189,7 @@ func (m *model) repeated(shard int) *spent {
 func (m *model) claimStep(shard int, pool string, wants []dispatch.Want, text string) step {
 	return step{
 		name: "claim", text: text,
-		do: func(i *Instance) (any, error) { return i.Store.Claim(m.Context(), shard, pool, wants) },
+		do: func(i *Instance) (any, error) { return i.Store.Claim(m.ctx, shard, pool, wants) },
 		see: func(answer any) error {
 			reply := as[dispatch.ClaimReply](answer)
 			if err := m.world.claimed(shard, pool, wants, reply); err != nil {
@@ -267,7 +267,7 @@ func (m *model) genRenew() step {
 	}
 	return step{
 		name: "renew", text: fmt.Sprint(renewals),
-		do:  func(i *Instance) (any, error) { return i.Store.Renew(m.Context(), renewals) },
+		do:  func(i *Instance) (any, error) { return i.Store.Renew(m.ctx, renewals) },
 		see: func(answer any) error { return m.world.renewed(renewals, as[[]dispatch.RenewResult](answer)) },
 	}
 }
@@ -286,7 +286,7 @@ func (m *model) genGiveBack() step {
 	return step{
 		name: "give back", text: fmt.Sprintf("shard=%d %s/%s call=%s", s.shard, s.collector, s.token, s.call),
 		do: func(i *Instance) (any, error) {
-			return i.Store.GiveBack(m.Context(), s.shard, s.collector, s.token, s.call)
+			return i.Store.GiveBack(m.ctx, s.shard, s.collector, s.token, s.call)
 		},
 		see: func(answer any) error {
 			return m.world.gaveBack(s.shard, s.collector, s.token, s.call, as[int](answer))

@@ -21,8 +21,8 @@ func orderCases() []testCase {
 	}
 }
 
-// prioritised changes a submission's priority and due time.
-func prioritised(priority int, due time.Time) func(*dispatch.Submission) {
+// withPriority changes a submission's priority and due time.
+func withPriority(priority int, due time.Time) func(*dispatch.Submission) {
 	return func(s *dispatch.Submission) { s.Priority, s.Due = priority, due }
 }
 
@@ -32,11 +32,11 @@ func orderLane(e *env) {
 	ago := func(d time.Duration) time.Time { return start.Add(-d) }
 	seed := func(s *dispatch.Submission) { s.Recurring = true }
 	e.create(g,
-		item(g, queue, "low", prioritised(1, ago(time.Hour))),
-		item(g, queue, "newer", prioritised(5, ago(time.Minute))),
-		item(g, queue, "older", prioritised(5, ago(time.Hour))),
-		item(g, queue, "seed", prioritised(5, ago(time.Second)), seed),
-		item(g, queue, "high", prioritised(9, start)),
+		item(g, queue, "low", withPriority(1, ago(time.Hour))),
+		item(g, queue, "newer", withPriority(5, ago(time.Minute))),
+		item(g, queue, "older", withPriority(5, ago(time.Hour))),
+		item(g, queue, "seed", withPriority(5, ago(time.Second)), seed),
+		item(g, queue, "high", withPriority(9, start)),
 	)
 	is(e, "order", keys(e.take(5)), []string{"high", "seed", "older", "newer", "low"})
 }
@@ -51,7 +51,7 @@ func orderLanes(e *env) {
 	e.advance(time.Second)
 	// A head of priority 9 lifts its lane by four above the source's priority.
 	mid := source("mid", func(g *dispatch.SourceGate) { g.Priority = 4 })
-	e.create(mid, item(mid, queue, "lifted", prioritised(9, start)))
+	e.create(mid, item(mid, queue, "lifted", withPriority(9, start)))
 	got := []string{}
 	for range 3 {
 		got = append(got, e.takeOne().Task.Key)
@@ -162,7 +162,7 @@ func orderWaitFromDue(e *env) {
 	names := e.queues(3)
 	g := source("a")
 	for i, due := range []time.Duration{30 * time.Second, 10 * time.Second, 20 * time.Second} {
-		e.create(g, item(g, names[i], fmt.Sprint(due), prioritised(5, start.Add(due))))
+		e.create(g, item(g, names[i], fmt.Sprint(due), withPriority(5, start.Add(due))))
 	}
 	e.advance(time.Minute)
 	got := []string{}

@@ -18,7 +18,7 @@ func orphanCases() []testCase {
 func orphanLocked(e *env) {
 	e.open()
 	g := source("a")
-	e.create(g, item(g, queue, "locked", prioritised(9, start)), item(g, queue, "free"))
+	e.create(g, item(g, queue, "locked", withPriority(9, start)), item(g, queue, "free"))
 	id := item(g, queue, "locked").ID
 	e.SetLock(id, "other/token/1", 20*time.Second)
 	is(e, "granted", keys(e.take(1, func(w *dispatch.Want) { w.Max = 9 })), []string{"free"})
@@ -54,7 +54,7 @@ func orphanFreed(e *env) {
 func orphanNoRecord(e *env) {
 	e.open()
 	g := source("a")
-	e.create(g, item(g, queue, "gone", prioritised(9, start)), item(g, queue, "here"))
+	e.create(g, item(g, queue, "gone", withPriority(9, start)), item(g, queue, "here"))
 	e.DeleteRecord(item(g, queue, "gone").ID)
 	is(e, "granted", keys(e.take(1, func(w *dispatch.Want) { w.Max = 9 })), []string{"here"})
 	stats, err := e.Store.Stats(e.ctx)

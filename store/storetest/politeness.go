@@ -48,8 +48,11 @@ func politeInFlight(e *env) {
 		name string
 		end  func(*dispatch.Task) dispatch.Transition
 	}{
-		{"done", done}, {"dead", dead}, {"released", func(t *dispatch.Task) dispatch.Transition { return released(t, time.Hour) }},
-		{"canceled", canceled}, {"retry", func(t *dispatch.Task) dispatch.Transition { return retry(t, time.Hour) }},
+		{"done", done},
+		{"dead", dead},
+		{"released", func(t *dispatch.Task) dispatch.Transition { return released(t, time.Hour) }},
+		{"canceled", canceled},
+		{"retry", func(t *dispatch.Task) dispatch.Transition { return retry(t, time.Hour) }},
 	}
 	is(e, "granted", len(e.claim(e.want(9)).Grants[0]), 2)
 	for _, end := range ends {

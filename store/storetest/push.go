@@ -96,7 +96,7 @@ func pushFirstPage(e *env) {
 func pushPool(e *env) {
 	e.open()
 	g := source("a")
-	e.create(g, item(g, queue, "ready"), item(g, queue, "later", prioritised(5, start.Add(time.Minute))))
+	e.create(g, item(g, queue, "ready"), item(g, queue, "later", withPriority(5, start.Add(time.Minute))))
 	g.Version, g.Pool = 2, "browser"
 	e.push(g)
 	is(e, "wait in the old pool", e.takeNone().Wait, dispatch.WaitNoTasks)
@@ -228,7 +228,7 @@ func pushStatus(e *env) {
 		items = append(items, item(g, fmt.Sprintf("host%d.test", i), "k"))
 	}
 	e.create(g, items...)
-	e.create(g, item(g, "host0.test", "later", prioritised(5, start.Add(time.Hour))))
+	e.create(g, item(g, "host0.test", "later", withPriority(5, start.Add(time.Hour))))
 	is(e, "counts", e.status(g.UID).Counts.Ready+e.status(g.UID).Counts.Scheduled, 25)
 	ends := []func(*dispatch.Task) dispatch.Transition{done, dead, canceled}
 	n := 0

@@ -22,7 +22,7 @@ func queueRead(e *env) {
 	a := source("a")
 	b := source("b", func(g *dispatch.SourceGate) { g.Pool = "browser" })
 	e.create(a, numbered(a, queue, 3)...)
-	e.create(b, item(b, queue, "later", prioritised(5, start.Add(time.Hour))))
+	e.create(b, item(b, queue, "later", withPriority(5, start.Add(time.Hour))))
 	e.takeOne()
 	is(e, "queue", *e.info(queue), dispatch.Queue{
 		Name: queue, Settings: delayed(time.Second, 9), SettingsName: "*", Pools: []string{"browser", pool},

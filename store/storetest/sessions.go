@@ -45,9 +45,9 @@ func sessionBeats(e *env) {
 	is(e, "second again", beat("s2").Replaced, true)
 }
 
-func (e *env) endSession(collector, keep string, limit int) []*dispatch.Task {
+func (e *env) endSession(keep string) []*dispatch.Task {
 	e.Helper()
-	tasks, err := e.Store.EndSession(e.ctx, e.shard(queue), collector, keep, limit)
+	tasks, err := e.Store.EndSession(e.ctx, e.shard(queue), "c1", keep, 10)
 	e.ok("end session", err)
 	return tasks
 }
@@ -67,7 +67,7 @@ func sessionEnd(e *env) {
 	}
 	mine := e.takeOne(in("c1", "s2"))
 	other := e.takeOne(in("c2", "s1"))
-	tasks := e.endSession("c1", "s2", 10)
+	tasks := e.endSession("s2")
 	is(e, "tasks of the replaced session", len(tasks), 2)
 	for _, task := range tasks {
 		if !held[task.ID] {
@@ -76,7 +76,7 @@ func sessionEnd(e *env) {
 		is(e, "state", task.State, dispatch.StateLeased)
 		e.settle(ending(task, dispatch.ResultExpired, dispatch.StateScheduled))
 	}
-	is(e, "tasks then", len(e.endSession("c1", "s2", 10)), 0)
+	is(e, "tasks then", len(e.endSession("s2")), 0)
 	is(e, "renewal by the new session", e.renew(mine).Lost, dispatch.LostNone)
 	is(e, "renewal by another collector", e.renew(other).Lost, dispatch.LostNone)
 	is(e, "granted again", len(e.take(4, in("c2", "s1"))), 4)
@@ -86,7 +86,7 @@ func sessionZombie(e *env) {
 	e.open()
 	g := source("a")
 	e.create(g, numbered(g, queue, 3)...)
-	e.endSession("c1", "s2", 10)
+	e.endSession("s2")
 	reply := e.claim(e.want(1, in("c1", "s1")), e.want(1, in("c1", "s2")), e.want(1, in("c2", "s1")))
 	is(e, "grants of the replaced session", len(reply.Grants[0]), 0)
 	is(e, "grants of the new session", len(reply.Grants[1]), 1)
@@ -100,7 +100,7 @@ func sessionPages(e *env) {
 	e.take(25, in("c1", "s1"))
 	ended, last := 0, dispatch.TaskID("")
 	for {
-		tasks := e.endSession("c1", "s2", 10)
+		tasks := e.endSession("s2")
 		if len(tasks) == 0 {
 			break
 		}
@@ -123,7 +123,7 @@ func sessionSame(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
 	grant := e.takeOne(in("c1", "s1"))
-	is(e, "tasks", len(e.endSession("c1", "s1", 10)), 0)
+	is(e, "tasks", len(e.endSession("s1")), 0)
 	e.advance(time.Second)
 	is(e, "renewal", e.renew(grant).Lost, dispatch.LostNone)
 }

@@ -90,9 +90,9 @@ func (e *env) pending() []string {
 	return ids
 }
 
-func (e *env) mark(id, uid string, version int64, seeds ...dispatch.TaskID) bool {
+func (e *env) mark(uid string, version int64, seeds ...dispatch.TaskID) bool {
 	e.Helper()
-	applied, err := e.Store.MarkApplied(e.ctx, id, uid, version, seeds)
+	applied, err := e.Store.MarkApplied(e.ctx, "a", uid, version, seeds)
 	e.ok("mark applied", err)
 	return applied
 }
@@ -102,7 +102,7 @@ func sourceApplied(e *env) {
 	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
 	is(e, "pending", e.pending(), []string{"a"})
 	seeds := []dispatch.TaskID{item(source("a"), queue, "1").ID, item(source("a"), queue, "2").ID}
-	is(e, "applied", e.mark("a", "uid-a", 1, seeds...), true)
+	is(e, "applied", e.mark("uid-a", 1, seeds...), true)
 	is(e, "pending then", e.pending(), nil)
 	is(e, "applied version", e.source("a").Applied, 1)
 	is(e, "seeds", e.source("a").AppliedSeeds, seeds)
@@ -111,10 +111,10 @@ func sourceApplied(e *env) {
 	next.Version = 2
 	e.ok("update", e.Store.UpdateSource(e.ctx, next, 1))
 	is(e, "pending after an update", e.pending(), []string{"a"})
-	is(e, "applied of the older", e.mark("a", "uid-a", 1, seeds...), false)
-	is(e, "applied of another source", e.mark("a", "uid-other", 2, seeds...), false)
+	is(e, "applied of the older", e.mark("uid-a", 1, seeds...), false)
+	is(e, "applied of another source", e.mark("uid-other", 2, seeds...), false)
 	is(e, "pending still", e.pending(), []string{"a"})
-	is(e, "applied of the newest", e.mark("a", "uid-a", 2, seeds[0]), true)
+	is(e, "applied of the newest", e.mark("uid-a", 2, seeds[0]), true)
 	is(e, "seeds then", e.source("a").AppliedSeeds, seeds[:1])
 }
 
@@ -125,12 +125,12 @@ func sourceRemoved(e *env) {
 	e.ok("delete", e.Store.UpdateSource(e.ctx, gone, 1))
 	is(e, "deleted", e.source("a").Deleted, true)
 	is(e, "pending", e.pending(), []string{"a"})
-	is(e, "applied of the older", e.mark("a", "uid-a", 1), false)
-	is(e, "applied", e.mark("a", "uid-a", 2), true)
+	is(e, "applied of the older", e.mark("uid-a", 1), false)
+	is(e, "applied", e.mark("uid-a", 2), true)
 	_, err := e.Store.Source(e.ctx, "a")
 	e.fails("read", err, dispatch.ErrSourceNotFound)
 	is(e, "pending then", e.pending(), nil)
-	is(e, "applied again", e.mark("a", "uid-a", 2), true)
+	is(e, "applied again", e.mark("uid-a", 2), true)
 	again := registered("a")
 	again.UID = "uid-second"
 	e.ok("create anew", e.Store.CreateSource(e.ctx, again))

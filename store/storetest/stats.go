@@ -33,7 +33,7 @@ func statsCounts(e *env) {
 	for i := range 24 {
 		e.create(g, item(g, fmt.Sprintf("host%d.test", i), "k"))
 	}
-	e.create(g, item(g, "host0.test", "later", prioritised(5, start.Add(time.Hour))))
+	e.create(g, item(g, "host0.test", "later", withPriority(5, start.Add(time.Hour))))
 	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s"}, dispatch.CollectorInfo{ID: "c2", Session: "s"})
 	stats := e.stats()
 	is(e, "waiting", stats.Counts.Ready+stats.Counts.Scheduled, 25)

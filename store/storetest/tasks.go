@@ -54,7 +54,7 @@ func tasksByState(e *env) {
 	e.settle(canceled(e.task(item(g, names[1], "canceled").ID)))
 	e.create(g, item(g, names[2], "leased"))
 	e.takeOne(func(w *dispatch.Want) { w.SourceUIDs = []string{g.UID} })
-	e.create(g, item(g, names[0], "ready"), item(g, names[2], "scheduled", prioritised(5, start.Add(time.Hour))))
+	e.create(g, item(g, names[0], "ready"), item(g, names[2], "scheduled", withPriority(5, start.Add(time.Hour))))
 
 	by := func(states ...dispatch.State) []string {
 		return e.list(dispatch.TaskFilter{SourceUID: g.UID, States: states}, 10)
@@ -108,7 +108,7 @@ func tasksPages(e *env) {
 		for j := range 20 {
 			key := fmt.Sprintf("%d-%02d", i, j)
 			want = append(want, key)
-			e.create(g, item(g, name, key, prioritised(j%10, start.Add(time.Duration(j%3)*time.Hour))))
+			e.create(g, item(g, name, key, withPriority(j%10, start.Add(time.Duration(j%3)*time.Hour))))
 		}
 	}
 	states := []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}

@@ -1,0 +1,187 @@
+package storetest_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/storetest"
+)
+
+// mutants each break one promise.
+func mutants(ctx context.Context) map[string]*mutant {
+	calls := 0
+	return map[string]*mutant{
+		"P1 every hundredth submit is acknowledged and forgotten": {
+			submit: func(s dispatch.Store, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
+				if calls++; calls%100 != 0 || len(items) != 1 {
+					return s.Submit(ctx, rules, gates, items)
+				}
+				return []dispatch.SubmitResult{{Code: dispatch.SubmitCreated, State: dispatch.StateReady}}, nil
+			},
+		},
+		"P3 the token of a report is not compared": {
+			apply: func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+				transitions = slices.Clone(transitions)
+				for i := range transitions {
+					tasks, err := s.Tasks(ctx, []dispatch.TaskID{transitions[i].ID}, false)
+					if err != nil {
+						return nil, err
+					}
+					if tasks[0] != nil && tasks[0].Lease != nil {
+						transitions[i].Token = tasks[0].Lease.Digest
+					}
+				}
+				return s.Apply(ctx, transitions)
+			},
+		},
+		"P2 an expiry is not checked again": {
+			apply: func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+				transitions = slices.Clone(transitions)
+				for i := range transitions {
+					transitions[i].Expired = false
+				}
+				return s.Apply(ctx, transitions)
+			},
+		},
+		"a revision is not compared": {
+			apply: func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+				transitions = slices.Clone(transitions)
+				for i := range transitions {
+					tasks, err := s.Tasks(ctx, []dispatch.TaskID{transitions[i].ID}, false)
+					if err != nil {
+						return nil, err
+					}
+					if tasks[0] != nil {
+						transitions[i].Revision = tasks[0].Revision
+					}
+				}
+				return s.Apply(ctx, transitions)
+			},
+		},
+		"P4 fences repeat": {
+			claim: func(s dispatch.Store, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+				reply, err := s.Claim(ctx, shard, pool, wants)
+				for _, grants := range reply.Grants {
+					for i := range grants {
+						grants[i].Token.Fence -= grants[i].Token.Fence % 2
+					}
+				}
+				return reply, err
+			},
+		},
+		"P6 delays are not kept": {
+			rule: func(s dispatch.Store, r dispatch.QueueRule) (int64, error) {
+				r.Settings.MinDelay = 0
+				return s.SetRule(ctx, r)
+			},
+		},
+		"P6 a limit in flight is not kept": {
+			rule: func(s dispatch.Store, r dispatch.QueueRule) (int64, error) {
+				r.Settings.MaxInFlight++
+				return s.SetRule(ctx, r)
+			},
+		},
+		"P6 a pause is not kept": {
+			rule: func(s dispatch.Store, r dispatch.QueueRule) (int64, error) {
+				r.Settings.Paused, r.Settings.Deny = false, false
+				return s.SetRule(ctx, r)
+			},
+		},
+		"P7 a repeated fetch is a new one": {
+			claim: func(s dispatch.Store, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+				renamed := make([]dispatch.Want, len(wants))
+				for i, w := range wants {
+					calls++
+					w.ClientToken = "mutant-" + strconv.Itoa(calls)
+					renamed[i] = w
+				}
+				reply, err := s.Claim(ctx, shard, pool, renamed)
+				for i := range reply.Grants {
+					for k := range reply.Grants[i] {
+						reply.Grants[i][k].Token.ClientToken = wants[i].ClientToken
+					}
+				}
+				return reply, err
+			},
+		},
+		"P9 what a paused source holds stays held": {
+			push: func(s dispatch.Store, shard int, g dispatch.SourceGate, page string) (string, error) {
+				if calls++; calls%3 == 0 && g.PausedUntil.IsZero() {
+					g.PausedUntil = dispatch.Forever
+				}
+				return s.PushSource(ctx, shard, g, page)
+			},
+		},
+		"T15 a renewal gives more than was asked for": {
+			renew: func(s dispatch.Store, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
+				results, err := s.Renew(ctx, renewals)
+				for i := range results {
+					results[i].Remaining = max(results[i].Remaining, results[i].Duration)
+				}
+				return results, err
+			},
+		},
+		"T20 an expired lease is overlooked": {
+			expired: func(s dispatch.Store, shard, limit int) (dispatch.Sweep, error) {
+				sweep, err := s.Expired(ctx, shard, limit)
+				sweep.Expired = sweep.Expired[:len(sweep.Expired)/2]
+				return sweep, err
+			},
+		},
+		"T3 a replaced session keeps its leases": {
+			end: func(s dispatch.Store, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
+				_, err := s.EndSession(ctx, shard, collector, keep, limit)
+				return nil, err
+			},
+		},
+	}
+}
+
+// TestExplore_CatchesMutants holds the model's checker against stores with one
+// guard taken out: each must be found out.
+func TestExplore_CatchesMutants(t *testing.T) {
+	t.Parallel()
+	for name, m := range mutants(t.Context()) {
+		t.Run(name, func(t *testing.T) {
+			instance := newInstance(t, func(s dispatch.Store) dispatch.Store {
+				m.Store = s
+				return m
+			})
+			run, err := storetest.Explore(t.Context(), []storetest.Instance{instance}, storetest.ModelConfig{Seed: 7, Steps: 20_000})
+			if err == nil {
+				t.Fatalf("%d steps found nothing wrong", run.Steps)
+			}
+			t.Logf("found in step %d: %v", run.Steps, err)
+		})
+	}
+}
+
+// TestExplore_PassesASoundStore shows that it is the mutation that is found.
+func TestExplore_PassesASoundStore(t *testing.T) {
+	t.Parallel()
+	instance := newInstance(t, func(s dispatch.Store) dispatch.Store { return &mutant{Store: s} })
+	run, err := storetest.Explore(t.Context(), []storetest.Instance{instance}, storetest.ModelConfig{Seed: 7, Steps: 20_000})
+	if err != nil {
+		t.Fatalf("step %d: %v", run.Steps, err)
+	}
+}
+
+// TestExplore_ComparesWithTheReference gives the reference another answer.
+func TestExplore_ComparesWithTheReference(t *testing.T) {
+	t.Parallel()
+	instance := newInstance(t, func(s dispatch.Store) dispatch.Store { return s })
+	reference := newInstance(t, func(s dispatch.Store) dispatch.Store {
+		return &mutant{Store: s, claim: func(s dispatch.Store, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+			reply, err := s.Claim(t.Context(), shard, pool, wants)
+			reply.More = len(reply.Grants[0]) > 1
+			return reply, err
+		}}
+	})
+	run, err := storetest.Explore(t.Context(), []storetest.Instance{instance, reference}, storetest.ModelConfig{Seed: 7, Steps: 20_000})
+	if err == nil {
+		t.Fatalf("%d steps found no difference", run.Steps)
+	}
+}
