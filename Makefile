@@ -8,7 +8,7 @@ BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
 GO_TEST := CGO_ENABLED=1 go test -race -count=1 -timeout 10m
 
 # What the tests need from Debian, as command:packages.
-NEEDS := redis-server:redis-server cc:gcc,libc6-dev
+NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,7 +26,7 @@ test: setup build vet lint buf-lint generate-check unit e2e ## Everything that m
 
 # RUNLEVEL=1 keeps Debian's package from starting a server of its own.
 .PHONY: setup
-setup: ## Install redis-server and a C compiler when missing (apt-get, as root)
+setup: ## Install redis-server, a C compiler and wget when missing (apt-get, as root)
 	@missing=; \
 	for need in $(NEEDS); do \
 		if ! command -v "$${need%%:*}" >/dev/null; then \
@@ -36,7 +36,7 @@ setup: ## Install redis-server and a C compiler when missing (apt-get, as root)
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
-			"(elsewhere: Redis 7.0 or newer, and a C compiler)" >&2; \
+			"(elsewhere: Redis 7.0 or newer, a C compiler, wget)" >&2; \
 		exit 1; \
 	fi; \
 	apt-get update -q; \
@@ -90,8 +90,8 @@ integration: ## Run only the server, the collector and the command against each 
 	$(GO_TEST) ./server/... ./collector/... ./cmd/...
 
 .PHONY: e2e
-e2e: ## Run real processes against a real Redis, with kill -9
-	$(GO_TEST) -tags e2e ./deploy/e2e/...
+e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
+	$(GO_TEST) -v -tags e2e ./deploy/e2e/...
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

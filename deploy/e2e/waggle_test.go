@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -229,21 +227,6 @@ func success() *pb.Outcome {
 	return &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: &pb.Succeeded{
 		HttpStatus: 200, FetchDuration: durationpb.New(time.Millisecond),
 	}}}
-}
-
-// redisClient connects to a Redis until the test ends.
-func redisClient(t *testing.T, server *redistest.Server) *redis.Client {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{
-		Network: "unix", Addr: server.Socket(), DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
 }
 
 // redisCLI runs redis-cli as an operator would.

@@ -49,6 +49,7 @@ type Event struct {
 	Sent      int64  `json:"sent,omitempty"` // when the call that it is the answer to was sent
 	Collector string `json:"collector"`
 
+	// The task and its lease, as far as the kind has them.
 	Task     string `json:"task,omitempty"`
 	Queue    string `json:"queue,omitempty"`
 	Token    string `json:"token,omitempty"` // the lease token; of Started and Ended only the Fence is known
