@@ -246,7 +246,9 @@ func (m *model) genSetLock() step {
 func (m *model) genDeleteRecord() step {
 	var free []*modelTask
 	for _, t := range m.waiting() {
-		if !m.limited[m.world.gate(t).ID] && !t.orphan {
+		// A source with a limit would count the record on, and in a shared scope
+		// another source might make it anew.
+		if !m.limited[m.world.gate(t).ID] && !m.shares(t) && !t.orphan {
 			free = append(free, t)
 		}
 	}

@@ -52,10 +52,15 @@ func (m *model) rename(s *modelSource) {
 	s.number++
 	s.gate.UID = fmt.Sprintf("uid-%s-%d", s.gate.ID, s.number)
 	s.scope = s.gate.UID
-	if s.gate.ID == "s4" || s.gate.ID == "s5" {
+	if sharesScope(s.gate.ID) {
 		s.scope = "scope:shared"
 	}
 }
+
+func sharesScope(id string) bool { return id == "s4" || id == "s5" }
+
+// shares reports whether the task's key could belong to another source too.
+func (m *model) shares(t *modelTask) bool { return sharesScope(m.world.gate(t).ID) }
 
 // pushSteps tell all shards of a gate; some are told later.
 func (m *model) pushSteps(gate dispatch.SourceGate) []step {
