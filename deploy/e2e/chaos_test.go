@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,10 +39,11 @@ const (
 )
 
 // TestChaos kills two of three dispatchers and three of ten collectors amid 10,000 tasks, and then checks from what the
-// collectors wrote down and from the store that no promise was broken. The seed decides who is killed, and when.
+// collectors wrote down and from the store that no promise was broken. The seed decides who is killed and when, and
+// whether there is one shard or four.
 func TestChaos(t *testing.T) {
 	random := seeded(t)
-	w := newChaos(t)
+	w := newChaos(t, 1+3*random.IntN(2))
 	began := time.Now()
 	for _, kill := range w.plan(random) {
 		until(t, chaosLimit, fmt.Sprintf("%d tasks are settled", kill.at), func() bool {
@@ -81,6 +83,7 @@ func seeded(t *testing.T) *rand.Rand {
 // chaos is the world of TestChaos.
 type chaos struct {
 	server      *redistest.Server
+	shards      int
 	dispatchers []*dispatcher
 	collectors  []*process
 	logs        []string
@@ -90,12 +93,15 @@ type chaos struct {
 }
 
 // newChaos starts everything. The last dispatcher is the one that lives.
-func newChaos(t *testing.T) *chaos {
+func newChaos(t *testing.T, shards int) *chaos {
 	t.Helper()
-	w := &chaos{server: redistest.Start(t, redistest.WithAOF(redistest.FsyncEverySecond)), killed: map[string]bool{}}
+	t.Logf("shards: %d", shards)
+	w := &chaos{
+		server: redistest.Start(t, redistest.WithAOF(redistest.FsyncEverySecond)), shards: shards, killed: map[string]bool{},
+	}
 	var servers []string
 	for i := range 3 {
-		d := serve(t, fmt.Sprintf("dispatcher-%d", i), w.server.URL(), "waggle")
+		d := serve(t, fmt.Sprintf("dispatcher-%d", i), w.server.URL(), "waggle", "--shards", strconv.Itoa(shards))
 		w.dispatchers, servers = append(w.dispatchers, d), append(servers, d.addr)
 	}
 	w.client = dial(t, servers[2])
@@ -174,7 +180,7 @@ func (w *chaos) checkHistory(t *testing.T) {
 		states[task.GetId()] = task.GetState().String()
 	}
 	lost, unanswered := h.NothingLost(states, w.killed)
-	found := slices.Concat(lost, h.OneHolder(), h.FencesRise(func(string) int { return 0 }),
+	found := slices.Concat(lost, h.OneHolder(), h.FencesRise(w.shard),
 		h.Polite(chaosDelay, chaosInFlight), h.ReplayHarmless())
 	for _, v := range found[:min(20, len(found))] {
 		t.Error(v)
@@ -185,6 +191,16 @@ func (w *chaos) checkHistory(t *testing.T) {
 		s.Accepted, unanswered, s.Refused, s.Lost)
 	t.Logf("smallest gap of a queue: %v between grants by the store's clock, %v between starts as collectors saw them (delay %v)",
 		s.LeaseGap, s.StartGap, chaosDelay)
+}
+
+// shard is the shard of a task: its id begins with its slot, and each shard has an equal range of the 4,096 slots.
+func (w *chaos) shard(task string) int {
+	slot, _, _ := strings.Cut(task, "-")
+	n, err := strconv.Atoi(slot)
+	if err != nil {
+		return -1
+	}
+	return n * w.shards / 4096
 }
 
 // tasks reads all tasks from the store.
