@@ -41,7 +41,7 @@ func main() {
 
 // run runs the command that args name, and returns the code to exit with.
 func run(ctx context.Context, args []string, c console) int {
-	root := newRoot(c)
+	root := newRoot(c) //nolint:contextcheck // the commands get the context from ExecuteContext
 	root.SetArgs(args)
 	root.SetIn(c.in)
 	root.SetOut(c.out)

@@ -86,7 +86,7 @@ func missingSubcommand(cmd *cobra.Command, args []string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	problem := fmt.Errorf("there is no command %q", cmd.CommandPath()+" "+args[0])
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		problem = fmt.Errorf("%w; did you mean %q?", problem, near[0])
+		problem = fmt.Errorf("%w; did you mean %s?", problem, strings.Join(near, " or "))
 	}
 	return &usageError{cmd: cmd, err: problem}
 }

@@ -74,6 +74,9 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := o.server.Validate(); err != nil {
+		return usagef(nil, "%w", flagNames(err))
+	}
 	store, err := o.store.open(ctx, log)
 	if err != nil {
 		return err
@@ -104,9 +107,6 @@ type node struct {
 func newNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*node, error) {
 	cfg.Version = version()
 	cfg.Metrics = server.NewMetrics()
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	d, err := dispatch.New(dispatch.Config{
 		Store: store, Logger: log, ID: hostname() + "-" + uuid.NewString()[:8], MaxWaiters: cfg.MaxFetches, Observer: cfg.Metrics,
 	})

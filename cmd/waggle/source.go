@@ -178,7 +178,7 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus) {
 
 // scheduleText is a schedule in a line.
 func scheduleText(s *pb.Schedule) string {
-	text := ""
+	var text string
 	switch rule := s.GetRule().(type) {
 	case *pb.Schedule_Every:
 		text = "every " + exact(rule.Every.AsDuration())

@@ -15,12 +15,9 @@ import (
 type choice struct {
 	filter pb.Filter
 	dryRun bool
-	count  int // flags that make the filter
-	cmd    *cobra.Command
 }
 
 func (s *choice) register(cmd *cobra.Command) {
-	s.cmd = cmd
 	cmd.Args = cobra.ArbitraryArgs
 	flags := cmd.Flags()
 	flags.StringVar(&s.filter.SourceIdPrefix, "prefix", "", "sources whose id begins with this, as news.")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
@@ -58,7 +59,22 @@ func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	case errors.Is(err, dispatch.ErrStoreReadOnly):
 		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), "this is a replica: name the primary, or use redis+sentinel://")
 	default:
-		return nil, fmt.Errorf("--store %s: %w", s.name(), err)
+		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), mismatchAdvice(err))
+	}
+}
+
+// mismatchAdvice is what to do about a Redis that does not fit; empty when its
+// error says it all.
+func mismatchAdvice(err error) string {
+	switch text := err.Error(); {
+	case !errors.Is(err, dispatch.ErrStoreMismatch):
+		return ""
+	case strings.Contains(text, "maxmemory-policy"):
+		return "`redis-cli config set maxmemory-policy noeviction` sets it; --allow-eviction takes it as it is, and may lose tasks"
+	case strings.Contains(text, "shards"):
+		return "leave --shards out; or make another Waggle under another --prefix"
+	default:
+		return ""
 	}
 }
 

@@ -1,0 +1,114 @@
+package main_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// holdOne lets a collector hold a task of source tour, and fail another one.
+func holdOne(t *testing.T, env map[string]string) {
+	t.Helper()
+	conn := connect(t, env)
+	command(t, env, "source", "create", "tour", "--scope", "tour", "--seed", "https://news.example/")
+	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "9")
+	command(t, env, "task", "submit", "--source", "tour", "https://news.example/today")
+	collectors := pb.NewDispatchServiceClient(conn)
+	fetch := func() *pb.LeasedTask {
+		t.Helper()
+		reply, err := collectors.FetchTask(t.Context(), &pb.FetchTaskRequest{
+			CollectorId: "paris-1", Session: "s1", LeaseDuration: durationpb.New(90 * time.Second),
+		})
+		if err != nil || len(reply.GetLeasedTasks()) != 1 {
+			t.Fatalf("fetched %v: %v", reply, err)
+		}
+		return reply.GetLeasedTasks()[0]
+	}
+	first := fetch()
+	if _, err := collectors.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "paris-1", Session: "s1", Reports: []*pb.TaskReport{{
+		TaskId: first.GetTask().GetId(), LeaseToken: first.GetLease().GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Failed{Failed: &pb.Failed{
+			Reason: pb.FailureReason_FAILURE_REASON_NOT_FOUND, HttpStatus: 404, Message: "nothing here",
+		}}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	held := fetch()
+	if _, err := collectors.RenewLease(t.Context(), &pb.RenewLeaseRequest{
+		Collector: &pb.CollectorInfo{Id: "paris-1", Session: "s1", Hostname: "paris", Version: "v1", Pools: []string{"default"}, Slots: 4},
+		Leases:    []*pb.LeaseBeat{{TaskId: held.GetTask().GetId(), LeaseToken: held.GetLease().GetLeaseToken()}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAdmin_Tables(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	wantOutput(t, command(t, env, "collector", "list"), "no collectors; `waggle collect` starts one\n")
+	wantOutput(t, command(t, env, "lease", "list"), "no leases: nobody works on anything\n")
+	holdOne(t, env)
+	leases := command(t, env, "lease", "list")
+	leases.out = regexp.MustCompile(`(paris-1 +)\S+`).ReplaceAllString(leases.out, "${1}SOON")
+	wantOutput(t, leases, `
+TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS      FENCE  URL
+2239-4bltnyzhotfdv53si3p3mp2jza  tour    news.example  paris-1  SOON      in 1m30s  FENCE  https://news.example/today
+`)
+	wantOutput(t, command(t, env, "collector", "list"), `
+COLLECTOR  STATE   LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  HELD BY
+paris-1    ACTIVE       1      4  default    AGO  AGO      paris  v1       -
+`)
+	got := command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/")
+	for _, part := range []string{
+		"State       SCHEDULED\n", "Last error  NOT_FOUND (HTTP 404): nothing here, ", "seed, priority 5",
+		"CYCLE  COLLECTOR", "FAILED  NOT_FOUND, HTTP 404, nothing here\n",
+	} {
+		if !strings.Contains(got.out, part) {
+			t.Errorf("lacks %q:\n%s", part, got.out)
+		}
+	}
+	got = command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/today")
+	if !strings.Contains(got.out, "State    LEASED by paris-1 for ") || !strings.Contains(got.out, ", 1m30s left (fence ") {
+		t.Errorf("does not say who holds it:\n%s", got.out)
+	}
+	got = command(t, env, "stats")
+	for _, line := range []string{
+		"Tasks       1 scheduled, 0 ready, 1 leased; 0 done, 0 dead, 0 canceled\n", "Leases      1\n", "Collectors  1\n",
+		"Ever        2 granted, 1 settled, 0 expired\n", "Store       memory, 1 shard\n",
+	} {
+		if !strings.Contains(got.out, line) {
+			t.Errorf("lacks %q:\n%s", line, got.out)
+		}
+	}
+}
+
+func TestAdmin_JSON(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	holdOne(t, env)
+	for _, args := range [][]string{
+		{"stats"},
+		{"lease", "list"},
+		{"collector", "list"},
+		{"queue", "list"},
+		{"queue", "rule", "list"},
+		{"queue", "get", "news.example"},
+		{"task", "list", "--source", "tour"},
+		{"task", "get", "--source", "tour", "--url", "https://news.example/"},
+	} {
+		got := command(t, env, append(args, "--output", "json")...)
+		var whole map[string]any
+		if err := json.Unmarshal([]byte(got.out), &whole); err != nil || got.code != waggle.ExitOK || len(whole) == 0 {
+			t.Errorf("%s: exit code %d, %v:\n%s%s", strings.Join(args, " "), got.code, err, got.out, got.err)
+		}
+		if again := command(t, env, append(args, "--output", "json")...); args[0] == "queue" && again.out != got.out {
+			t.Errorf("%s prints the same in two ways:\n%s%s", strings.Join(args, " "), got.out, again.out)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package main_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	"github.com/waggle-crawl/waggle/collector/web"
+)
+
+func TestCollect_Crawl(t *testing.T) {
+	t.Parallel()
+	agents := make(chan string, 100)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/robots.txt", "/gone":
+			http.NotFound(w, r)
+		default:
+			agents <- r.UserAgent()
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, `<a href="/a">a</a> <a href="/b">b</a> <a href="/gone">gone</a> <a href="https://elsewhere.example/">out</a>`)
+		}
+	}))
+	t.Cleanup(site.Close)
+	env, _ := served(t)
+	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "4")
+	command(t, env, "source", "create", "site", "--seed", site.URL+"/", "--follow")
+	dir := t.TempDir()
+	k := start(t, env, "collect", "--id", "paris-1", "--out", dir, "--contact", "me@example.com", "--status", "10ms", "--log-level", "warn")
+	k.out.line(t, `collector paris-1 takes tasks of default from 127\.0\.0\.1:\d+, 8 slots`)
+	k.out.line(t, `3 pages  \d+ B  1 failed  0 lost  0 of 8 slots busy`)
+	if got := command(t, env, "collector", "list"); !strings.Contains(got.out, "paris-1    ACTIVE") {
+		t.Errorf("printed\n%s", got.out)
+	}
+	if code := k.end(); code != waggle.ExitOK {
+		t.Errorf("exit code %d after a drain:\n%s", code, k.err.text())
+	}
+	k.out.line(t, `draining: 0 tasks to finish`)
+	k.out.line(t, `3 pages .* ended after `)
+	if agent := <-agents; agent != "waggle (+me@example.com)" {
+		t.Errorf("user agent %q", agent)
+	}
+	if got := pages(t, filepath.Join(dir, "pages-paris-1.jsonl")); len(got) != 3 || !got[site.URL+"/a"] || !got[site.URL+"/b"] {
+		t.Errorf("kept %v", got)
+	}
+}
+
+// pages are the URLs of the records that a collector kept.
+func pages(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	found := map[string]bool{}
+	for scanner := bufio.NewScanner(file); scanner.Scan(); {
+		var page web.Page
+		if err := json.Unmarshal(scanner.Bytes(), &page); err != nil {
+			t.Fatal(err)
+		}
+		found[page.URL] = true
+	}
+	return found
+}
+
+func TestCollect_NoDispatcher(t *testing.T) {
+	t.Parallel()
+	k := start(t, nil, "collect", "--server", "127.0.0.1:1", "--status", "10ms", "--log-level", "error")
+	k.out.line(t, "no dispatcher answers at 127.0.0.1:1; is `waggle serve` running there\\?")
+	if code := k.end(); code != waggle.ExitOK {
+		t.Errorf("exit code %d:\n%s", code, k.err.text())
+	}
+}
+
+// TestCollect_Replaced stops the collector whose id another process has taken.
+func TestCollect_Replaced(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	first := start(t, env, "collect", "--id", "twin", "--status", "0", "--wait", "1s", "--log-level", "error")
+	limit := time.Now().Add(waitLimit)
+	for !strings.Contains(command(t, env, "collector", "list").out, "ACTIVE") {
+		if time.Now().After(limit) {
+			t.Fatal("the first one is never heard of")
+		}
+	}
+	second := start(t, env, "collect", "--id", "twin", "--status", "0", "--log-level", "error")
+	if code := first.wait(); code != waggle.ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	first.err.line(t, "give each its own with --id")
+	if code := second.end(); code != waggle.ExitOK {
+		t.Errorf("the newer one: exit code %d:\n%s", code, second.err.text())
+	}
+}
+
+func TestCollect_Out(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantFailure(t, command(t, nil, "collect", "--out", file), waggle.ExitFailed, "--out", "not a directory")
+}

@@ -1,0 +1,64 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+func TestQueue_Rules(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	wantOutput(t, command(t, env, "queue", "rule", "list"), "no rules: every queue has the defaults, 1s apart, 1 at a time\n")
+	wantOutput(t, command(t, env, "queue", "rule", "set", "*.example.com", "--min-delay", "200ms", "--max-in-flight", "4", "--reason", "agreed"), `
+PATTERN        SETTINGS                                                        BY   SET  REASON
+*.example.com  200ms apart, 4 at a time, waits at most 1d, blocked at most 1d  ada  AGO  agreed
+`)
+	command(t, env, "queue", "rule", "set", "shop.test", "--deny", "--by", "eve", "--max-block", "1h")
+	wantOutput(t, command(t, env, "queue", "rule", "list"), `
+PATTERN        SETTINGS                                                             BY   SET  REASON
+*.example.com  200ms apart, 4 at a time, waits at most 1d, blocked at most 1d       ada  AGO  agreed
+shop.test      1s apart, 1 at a time, waits at most 1d, blocked at most 1h, DENIED  eve  AGO  -
+`)
+	command(t, env, "source", "create", "a")
+	got := command(t, env, "task", "submit", "--source", "a", "https://shop.test/")
+	wantFailure(t, got, waggle.ExitFailed, "1 task not submitted")
+	if !strings.Contains(got.out, "denie") {
+		t.Errorf("does not say that the queue is denied:\n%s", got.out)
+	}
+	wantOutput(t, command(t, env, "queue", "rule", "delete", "shop.test"),
+		"deleted the rule shop.test: 1s apart, 1 at a time, waits at most 1d, blocked at most 1h, DENIED\n")
+	wantFailure(t, command(t, env, "queue", "rule", "delete", "shop.test"), waggle.ExitFailed, "queue rule not found", "queue rule list")
+	wantFailure(t, command(t, env, "queue", "rule", "set", "Bad Host", "--max-in-flight", "0"), waggle.ExitFailed, "rule.pattern", "rule.max_in_flight")
+}
+
+func TestQueue_Block(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	wantOutput(t, command(t, env, "queue", "list"), "no queues: nothing waits, and nothing is blocked\n")
+	wantFailure(t, command(t, env, "queue", "get", "a.example"), waggle.ExitFailed, "queue not found", "queue list")
+	command(t, env, "source", "create", "s")
+	command(t, env, "task", "submit", "--source", "s", "https://a.example/1", "https://a.example/2", "https://b.test/")
+	wantOutput(t, command(t, env, "queue", "list"), `
+QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY  RULE
+a.example        2       0        1     1s   AGO  -        default
+b.test           1       0        1     1s   AGO  -        default
+`)
+	wantOutput(t, command(t, env, "queue", "block", "a.example", "--until", "2h", "--reason", "they asked"), `
+Queue       a.example (slot 1331)
+Tasks       2 waiting, 0 leased
+Pools       default
+Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
+Next grant  in 2h
+Held by     BLOCKED by ada, now, opens in 2h: they asked
+`)
+	wantOutput(t, command(t, env, "queue", "list", "--suffix", "example"), `
+QUEUE      WAITING  LEASED  AT MOST  DELAY   NEXT  HELD BY  RULE
+a.example        2       0        1     1s  in 2h  BLOCKED  default
+`)
+	got := command(t, env, "queue", "unblock", "a.example")
+	if got.code != waggle.ExitOK || !strings.Contains(got.out, "Next grant  now\n") || strings.Contains(got.out, "Held by") {
+		t.Errorf("exit code %d, still held:\n%s%s", got.code, got.out, got.err)
+	}
+}

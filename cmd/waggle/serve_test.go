@@ -1,0 +1,137 @@
+package main_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+func TestServe_Memory(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"WAGGLE_LISTEN": "127.0.0.1:0", "WAGGLE_HTTP": "127.0.0.1:0", "WAGGLE_LOG_FORMAT": "json"}
+	d := start(t, env, "serve", "--drain-timeout", "5s")
+	addr := address(t, d)
+	d.err.line(t, `"store":"memory"`)
+	d.err.line(t, `the store is memory: nothing is kept over a restart`)
+	metrics := d.err.line(t, `"listening".*"http":"([^"]+)"`)[1]
+	reply, err := http.Get("http://" + metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || !strings.Contains(string(text), "waggle_") {
+		t.Errorf("metrics: %v\n%s", err, text)
+	}
+	reply.Body.Close()
+
+	wantFailure(t, command(t, nil, "serve", "--listen", addr, "--http", "off"), waggle.ExitFailed,
+		"--listen: "+addr+" is in use by another program", "--listen and --http choose other ports")
+	wantFailure(t, command(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", metrics), waggle.ExitFailed, "--http: "+metrics+" is in use")
+	wantFailure(t, command(t, nil, "serve", "--listen", "256.0.0.1:1", "--http", "off"), waggle.ExitFailed, "cannot listen", "256.0.0.1")
+	if code := d.end(); code != waggle.ExitOK {
+		t.Errorf("exit code %d after a drain:\n%s", code, d.err.text())
+	}
+	d.err.line(t, `"drained"`)
+	wantFailure(t, command(t, nil, "stats", "--server", addr), waggle.ExitFailed, "nobody listens")
+}
+
+func TestServe_Redis(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	d := start(t, map[string]string{"WAGGLE_STORE": redis.URL()}, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--shards", "3")
+	env := map[string]string{"WAGGLE_SERVER": address(t, d)}
+	command(t, env, "source", "create", "a", "--seed", "https://a.example/")
+	if got := command(t, env, "stats"); !strings.Contains(got.out, "Store       redis, 3 shards\n") || !strings.Contains(got.out, "Tasks       0 scheduled, 1 ready") {
+		t.Errorf("printed\n%s%s", got.out, got.err)
+	}
+	wantFailure(t, command(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", redis.URL(), "--shards", "4"), waggle.ExitFailed,
+		"was made with 3 shards, this program was told 4", "leave --shards out")
+	if code := d.end(); code != waggle.ExitOK {
+		t.Errorf("exit code %d after a drain:\n%s", code, d.err.text())
+	}
+	// What was registered is there at the next start.
+	d = start(t, nil, "serve", "--store", redis.URL(), "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json")
+	env = map[string]string{"WAGGLE_SERVER": address(t, d)}
+	if got := command(t, env, "source", "list"); !strings.Contains(got.out, "a       default") {
+		t.Errorf("printed\n%s%s", got.out, got.err)
+	}
+}
+
+func TestServe_RedisThatWillNotDo(t *testing.T) {
+	t.Parallel()
+	evicts := redistest.Start(t, redistest.WithMaxMemory(100<<20), redistest.WithConfig("maxmemory-policy", "allkeys-lru"))
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--store", evicts.URL()}
+	wantFailure(t, command(t, nil, args...), waggle.ExitFailed, "maxmemory-policy allkeys-lru", "config set maxmemory-policy noeviction", "--allow-eviction")
+	address(t, start(t, nil, append(args, "--allow-eviction")...))
+
+	gone := redistest.Start(t)
+	url := strings.Replace(gone.URL(), "redis://", "redis://user:secret@", 1)
+	gone.Kill()
+	got := command(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", url)
+	wantFailure(t, got, waggle.ExitFailed, "--store redis://user:xxxxx@127.0.0.1:", "refused", "is Redis running there?")
+	if strings.Contains(got.err, "secret") {
+		t.Errorf("tells the password: %s", got.err)
+	}
+}
+
+// certificate makes a certificate for 127.0.0.1 that is its own authority.
+func certificate(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		var text bytes.Buffer
+		if err := pem.Encode(&text, &pem.Block{Type: kind, Bytes: der}); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", secret)
+}
+
+func TestServe_TLS(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t)
+	d := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json", "--tls-cert", cert, "--tls-key", key)
+	addr := address(t, d)
+	if got := command(t, nil, "stats", "--server", addr, "--tls-ca", cert); got.code != waggle.ExitOK {
+		t.Errorf("exit code %d: %s", got.code, got.err)
+	}
+	wantFailure(t, command(t, nil, "stats", "--server", addr, "--tls"), waggle.ExitFailed, "no TLS with "+addr, "certificate", "--tls-ca")
+	wantFailure(t, command(t, nil, "stats", "--server", addr), waggle.ExitFailed, addr)
+	wantFailure(t, command(t, nil, "stats", "--server", addr, "--tls-ca", key), waggle.ExitFailed, "holds no PEM certificate")
+	wantFailure(t, command(t, nil, "serve", "--listen", "127.0.0.1:0", "--http", "off", "--tls-cert", "nope.pem", "--tls-key", key), waggle.ExitFailed, "nope.pem")
+}

@@ -1,0 +1,181 @@
+package main_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+func TestSource_Tables(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	wantOutput(t, command(t, env, "source", "list"), `
+no sources; `+"`waggle source create`"+` makes one
+`)
+	wantOutput(t, command(t, env, "source", "create", "news.example", "--seed", "https://example.com/news", "--every", "10m",
+		"--follow", "--max-depth", "1", "--label", "team=a", "--lease", "1m"), `
+created source news.example: 1 seed, every 10m, follow hosts of the seeds, to depth 1
+`)
+	wantOutput(t, command(t, env, "source", "create", "api", "--cron", "0 6 * * *", "--time-zone", "Europe/Berlin", "--pool", "eu"), `
+created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow no links
+`)
+	wantOutput(t, command(t, env, "source", "list"), `
+SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  NEXT DUE  LAST SUCCESS
+api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0  -         -
+news.example  default  every 10m                     OK              0      1       0     0     0  AGO       -
+`)
+	wantOutput(t, command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), `
+no sources; `+"`waggle source create`"+` makes one
+`)
+	wantOutput(t, withoutLag(command(t, env, "source", "get", "news.example")), `
+Source        news.example (uid UUID)
+Labels        team=a
+Pool          default
+Priority      5
+Schedule      every 10m
+Follow        hosts of the seeds, to depth 1
+Leases        1m, held at most 30m
+Retry         4 attempts, 5 expirations, 20 throttled, backoff 10s to 1h
+Remember      30d
+Seeds         https://example.com/news
+Health        OK
+Tasks         0 scheduled, 1 ready, 0 leased; 0 done, 0 dead, 0 canceled
+Next due      AGO (TIME)
+Last success  -
+Created       AGO (TIME)
+Version       1, etag "1-TAG"
+`)
+}
+
+// withoutLag leaves out the line of how long a task has waited: whether there is one depends on the millisecond.
+func withoutLag(a answer) answer {
+	var kept []string
+	for line := range strings.Lines(a.out) {
+		if !strings.HasPrefix(line, "Lag ") {
+			kept = append(kept, line)
+		}
+	}
+	a.out = strings.Join(kept, "")
+	return a
+}
+
+func TestSource_JSON(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	env = with(env, "WAGGLE_OUTPUT", "json")
+	created := command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--follow-host", "*.example,b.test", "--priority", "0")
+	var source struct {
+		ID, Etag string
+		Version  string
+		Spec     struct {
+			Priority int
+			Follow   struct {
+				AllowHosts []string `json:"allow_hosts"`
+			}
+		}
+		Status struct {
+			Health string
+			Tasks  map[string]string
+		}
+	}
+	if err := json.Unmarshal([]byte(created.out), &source); err != nil || created.code != waggle.ExitOK {
+		t.Fatalf("%v: %s%s", err, created.out, created.err)
+	}
+	if source.ID != "a" || source.Version != "1" || source.Spec.Priority != 0 || len(source.Spec.Follow.AllowHosts) != 2 ||
+		source.Status.Health != "SOURCE_HEALTH_OK" || source.Status.Tasks["ready"] != "1" || source.Status.Tasks["dead"] != "0" {
+		t.Errorf("created %s", created.out)
+	}
+	wantOutput(t, command(t, env, "source", "pause", "a", "--until", "2h", "--dry-run"), `
+{
+  "matched": 1,
+  "changed": 1,
+  "next_page_token": "",
+  "missing_ids": []
+}
+`)
+	list := command(t, env, "source", "list")
+	var all struct{ Sources []struct{ ID string } }
+	if err := json.Unmarshal([]byte(list.out), &all); err != nil || len(all.Sources) != 1 || all.Sources[0].ID != "a" {
+		t.Errorf("%v: %s", err, list.out)
+	}
+}
+
+func TestSource_Update(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--every", "1h", "--revisit-after", "30d", "--follow", "--exclude", "x")
+	wantOutput(t, command(t, env, "source", "update", "a", "--cron", "@daily", "--max-depth", "3", "--unset", "revisit_after"), `
+source a is at version 2
+`)
+	got := command(t, env, "source", "get", "a")
+	for _, line := range []string{"Schedule      cron @daily\n", "Follow        hosts of the seeds, to depth 3, not x\n"} {
+		if !strings.Contains(got.out, line) {
+			t.Errorf("lacks %q:\n%s", line, got.out)
+		}
+	}
+	if strings.Contains(got.out, "Revisit") {
+		t.Errorf("revisit_after is still there:\n%s", got.out)
+	}
+
+	// The whole source as `get` writes it, changed by hand.
+	file := filepath.Join(t.TempDir(), "a.json")
+	whole := command(t, env, "source", "get", "a", "-o", "json").out
+	changed := strings.Replace(whole, `"pool": "default"`, `"pool": "eu"`, 1)
+	if changed == whole {
+		t.Fatalf("names no pool: %s", whole)
+	}
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, command(t, env, "source", "update", "--file", file), "source a is at version 3\n")
+	// Its etag is now that of an older version.
+	wantFailure(t, command(t, env, "source", "update", "--file", file), waggle.ExitFailed, "etag does not match", "source get")
+	wantOutput(t, commandWith(t, env, `{"id": "a", "seeds": [{"url": "https://a.example/2"}]}`, "source", "update", "a", "-f", "-", "--priority", "9"),
+		"source a is at version 4\n")
+	got = command(t, env, "source", "get", "a")
+	if !strings.Contains(got.out, "Schedule      when triggered\n") || !strings.Contains(got.out, "Priority      9\n") {
+		t.Errorf("the file and the flag are not what holds:\n%s", got.out)
+	}
+}
+
+func TestSource_Bulk(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	for _, id := range []string{"news.a", "news.b", "shop.a"} {
+		command(t, env, "source", "create", id, "--seed", "https://"+id+".example/")
+	}
+	wantOutput(t, command(t, env, "source", "pause", "--prefix", "news.", "--reason", "site moves"), "2 sources paused\n")
+	got := command(t, env, "source", "get", "news.b")
+	if !strings.Contains(settle(got.out), "Paused  by ada, AGO: site moves\n") {
+		t.Errorf("does not say who paused it and why:\n%s", got.out)
+	}
+	wantOutput(t, command(t, env, "source", "trigger", "news.a", "--revisit"), "1 source triggered\n")
+	wantOutput(t, command(t, env, "source", "resume", "news.a", "shop.a"), "1 source resumed; 1 as it was\n")
+	missing := command(t, env, "source", "pause", "nope", "shop.a")
+	wantFailure(t, missing, waggle.ExitFailed, "source not found: nope")
+	if missing.out != "1 source paused\n" {
+		t.Errorf("printed %q", missing.out)
+	}
+	wantFailure(t, command(t, env, "source", "delete", "--prefix", "news."), waggle.ExitUsage, "--dry-run", "--yes")
+	wantOutput(t, command(t, env, "source", "delete", "--prefix", "news.", "--dry-run"), "2 sources would be deleted\n")
+	wantOutput(t, command(t, env, "source", "delete", "--prefix", "news.", "--yes"), "2 sources deleted\n")
+	wantOutput(t, command(t, env, "source", "delete", "shop.a"), "1 source deleted\n")
+}
+
+func TestSource_Refused(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	wantFailure(t, command(t, env, "source", "create", "a"), waggle.ExitFailed, `source exists: source_id "a"`, "`waggle source update`")
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "foo://x", "--every", "1ms", "--priority", "12"), waggle.ExitFailed,
+		"spec.seeds[0].url", "spec.schedule.every", "spec.priority is \"12\"; it must be 0 to 9")
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--cron", "bogus"), waggle.ExitFailed, `spec.schedule.cron is "bogus"`)
+	wantFailure(t, command(t, env, "source", "get", "nope"), waggle.ExitFailed, "source not found", "`waggle source list`")
+	wantFailure(t, commandWith(t, env, `{"id": "c", "sedes": []}`, "source", "create", "-f", "-"), waggle.ExitFailed, "no SourceSpec", "sedes")
+	wantFailure(t, commandWith(t, env, `not JSON`, "source", "create", "-f", "-"), waggle.ExitFailed, "no JSON object")
+	wantFailure(t, command(t, env, "source", "create", "-f", filepath.Join(t.TempDir(), "nope.json")), waggle.ExitFailed, "nope.json", "no such file")
+}

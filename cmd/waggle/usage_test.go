@@ -1,0 +1,154 @@
+package main_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for args, part := range map[string]string{
+		"surce":                       `there is no command "waggle surce"; did you mean serve or source?`,
+		"source":                      "which one? waggle source create|delete|get",
+		"queue rule":                  "which one? waggle queue rule delete|list|set",
+		"source lst":                  `there is no command "waggle source lst"; did you mean get or list?`,
+		"source get":                  "the source's ID is missing",
+		"source get a b":              `unexpected argument "b"`,
+		"source get a --nope":         "unknown flag: --nope",
+		"stats x":                     `unexpected argument "x"`,
+		"stats --output xml":          `--output "xml": say table or json`,
+		"stats --timeout 0s":          "--timeout 0s: say how long",
+		"stats --timeout soon":        `invalid argument "soon"`,
+		"stats --server=":             "--server is empty",
+		"stats --server a,,b":         "--server has an empty address",
+		"source list --limit -1":      "--limit -1",
+		"source list --health good":   `--health "good": say ok, late, failing, backed_off, paused`,
+		"source create":               "the source's ID is missing",
+		"source create a --every 1x":  `"1x" is no duration; say 90s, 1h30m or 30d`,
+		"source create a --every -1s": `"-1s" is less than 0`,
+		"source create a --every 1h --cron @daily":    "--every and --cron: say one of them",
+		"source create a --first-crawl later":         `--first-crawl "later": say now, spread`,
+		"source update a":                             "nothing to change",
+		"source update a --unset nope":                "--unset nope: a spec has no such field",
+		"source pause":                                "which sources?",
+		"source pause a --all":                        "not both",
+		"source pause a --until later":                `"later" is no time`,
+		"source delete --all":                         "--yes",
+		"task get":                                    "which task?",
+		"task get --source a":                         "which task?",
+		"task get id --source a":                      "not both",
+		"task list":                                   "tasks of what?",
+		"task list --source a --state done":           "DONE tasks are not listed",
+		"task submit https://a.example":               "--source is missing",
+		"task submit --source a":                      "which tasks?",
+		"task submit --source a --key k u1 u2":        "--key names one task; 2 URLs were given",
+		"task submit --source a --file f u1":          "not both",
+		"task submit --source a u1 --if-exists maybe": `--if-exists "maybe": say keep, sooner, again`,
+		"queue block":                                 "the queue's name is missing",
+		"collector list --state dead":                 `--state "dead": say active, draining, gone`,
+		"serve --log-level loud":                      `--log-level "loud": say debug, info, warn or error`,
+		"serve --log-format xml":                      `--log-format "xml": say auto, console or json`,
+		"serve --store mysql://x":                     "--store: invalid: store URL scheme \"mysql\" is unknown; it is one of redis://",
+		"serve --store redis://":                      "names no host",
+		"serve --shards 5000":                         "--shards 5000",
+		"serve --drain-timeout 2h":                    "--drain-timeout is 2h0m0s; it must be",
+		"serve --max-fetches -1":                      "--max-fetches is -1",
+		"serve --max-connection-age 1ms":              "--max-connection-age is 1ms",
+		"serve --tls-cert a.pem":                      `--tls-cert is "a.pem" and --tls-key ""; both or neither must be set`,
+		"serve here":                                  `unexpected argument "here"`,
+		"collect --id Paris":                          `--id: "Paris": want 1 to 128 of [a-z0-9._-]`,
+		"collect --slots 2000":                        "--slots: 2000: want 1 to 1000",
+		"collect --lease 1ms":                         "--lease: 1ms",
+		"collect --contact täst":                      "--contact",
+		"demo --pages 1":                              "--pages 1: say 2 to 1000",
+		"version now":                                 `unexpected argument "now"`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			got := command(t, nil, strings.Fields(args)...)
+			wantFailure(t, got, waggle.ExitUsage, part, "--help` says how it is used")
+			if got.out != "" {
+				t.Errorf("printed %q", got.out)
+			}
+		})
+	}
+}
+
+func TestUsage_Environment(t *testing.T) {
+	t.Parallel()
+	got := command(t, map[string]string{"WAGGLE_TIMEOUT": "soon"}, "stats")
+	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_TIMEOUT="soon"`)
+	got = command(t, map[string]string{"WAGGLE_TIMEOUT": "soon", "WAGGLE_SERVER": "127.0.0.1:1"}, "stats", "--timeout", "5s")
+	wantFailure(t, got, waggle.ExitFailed, "nobody listens at 127.0.0.1:1")
+	got = command(t, map[string]string{"WAGGLE_DRAIN_TIMEOUT": "soon"}, "serve")
+	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_DRAIN_TIMEOUT="soon"`)
+	// What belongs to one call is not taken from the environment.
+	got = command(t, map[string]string{"WAGGLE_ALL": "true"}, "source", "trigger")
+	wantFailure(t, got, waggle.ExitUsage, "which sources?")
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"serve", "--help"}, {"help", "source", "create"}} {
+		got := command(t, nil, args...)
+		if got.code != waggle.ExitOK || got.err != "" || !strings.Contains(got.out, "Usage:") {
+			t.Errorf("%v: exit code %d, %s%s", args, got.code, got.out, got.err)
+		}
+	}
+	if got := command(t, nil, "serve", "--help"); !strings.Contains(got.out, "[WAGGLE_DRAIN_TIMEOUT]") {
+		t.Errorf("does not name the variables:\n%s", got.out)
+	}
+	if got := command(t, nil, "version"); got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "waggle ") {
+		t.Errorf("version: exit code %d, %s%s", got.code, got.out, got.err)
+	}
+}
+
+// silent accepts connections and says nothing.
+func silent(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener.Addr().String()
+}
+
+func TestErrors_Transport(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	plain, _ := served(t)
+	for name, test := range map[string]struct {
+		args  []string
+		parts []string
+	}{
+		"refused":      {[]string{"--server", "127.0.0.1:1"}, []string{"nobody listens at 127.0.0.1:1", "is `waggle serve` running there?"}},
+		"all refused":  {[]string{"--server", "127.0.0.1:1,127.0.0.1:2"}, []string{"nobody listens at 127.0.0.1:1, 127.0.0.1:2"}},
+		"unknown name": {[]string{"--server", "nobody.invalid:7070"}, []string{"nobody.invalid:7070"}},
+		"silent":       {[]string{"--server", silent(t), "--timeout", "100ms"}, []string{"no answer from 127.0.0.1:", "within 100ms", "--timeout waits longer"}},
+		"not gRPC":     {[]string{"--server", web.Listener.Addr().String()}, []string{"does not speak gRPC in plain text", "--listen"}},
+		"no TLS there": {[]string{"--server", plain["WAGGLE_SERVER"], "--tls"}, []string{"no TLS with 127.0.0.1:", "--tls-ca"}},
+		"no such CA":   {[]string{"--tls-ca", "nope.pem"}, []string{"--tls-ca", "nope.pem"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantFailure(t, command(t, nil, append([]string{"stats"}, test.args...)...), waggle.ExitFailed, test.parts...)
+		})
+	}
+}
+
+// TestErrors_SecondServer asks the next of several dispatchers when the first one is away.
+func TestErrors_SecondServer(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	got := command(t, nil, "stats", "--server", "127.0.0.1:1,"+env["WAGGLE_SERVER"])
+	if got.code != waggle.ExitOK {
+		t.Errorf("exit code %d: %s", got.code, got.err)
+	}
+}
