@@ -290,7 +290,11 @@ func (r *run) lose(lost *wagglev1.LostLease) {
 	if l == nil {
 		return
 	}
-	r.log.Info("lease lost", zap.String("task_id", lost.GetTaskId()), zap.Stringer("reason", lost.GetReason()))
+	level := zap.InfoLevel
+	if lost.GetReason() == wagglev1.LostReason_LOST_REASON_SETTLED {
+		level = zap.DebugLevel // the beat crossed this collector's own report: all is well
+	}
+	r.log.Log(level, "lease lost", zap.String("task_id", lost.GetTaskId()), zap.Stringer("reason", lost.GetReason()))
 	l.lose(lost.GetReason())
 }
 

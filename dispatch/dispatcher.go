@@ -32,7 +32,7 @@ type Config struct {
 	Fallback time.Duration
 	// KeeperTTL is how long a keeper that has died keeps others from taking
 	// over. Shorter hands over sooner and costs more idle commands. Default
-	// 3 s; at most OutageAfter, or its death would look like an outage.
+	// 2.5 s; well below OutageAfter, or its death would look like an outage.
 	KeeperTTL time.Duration
 	// Rand gives numbers in [0, 1) for jitter. Default math/rand/v2.
 	Rand func() float64
@@ -65,7 +65,7 @@ func (c *Config) Validate() error {
 		c.Fallback = time.Second
 	}
 	if c.KeeperTTL == 0 {
-		c.KeeperTTL = 3 * time.Second
+		c.KeeperTTL = 2500 * time.Millisecond
 	}
 	switch {
 	case c.MaxWaiters < 0:
