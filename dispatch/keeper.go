@@ -10,15 +10,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// keeperDuty is what dispatchers of one store campaign for.
-const keeperDuty = "keeper"
-
 const (
 	// peek is the longest that the keeper goes without looking at the leases
 	// of a shard. No lease is shorter than MinLeaseDuration, so with the jitter
 	// on top each is seen before it runs out.
-	peek       = 750 * time.Millisecond
-	peekJitter = 100 * time.Millisecond
+	peek       = 900 * time.Millisecond
+	peekJitter = 50 * time.Millisecond
 
 	// How often the keeper looks for what interrupted calls have left.
 	finishInterval = 10 * time.Second
@@ -75,7 +72,7 @@ func (k *keeper) interval() time.Duration {
 func (k *keeper) campaign(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.ttl)
 	defer cancel()
-	return k.d.store.Campaign(ctx, keeperDuty, k.d.cfg.ID, k.ttl)
+	return k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, k.ttl)
 }
 
 // lead keeps until another one leads, or leadership could not be renewed for
@@ -125,7 +122,7 @@ func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 func (k *keeper) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := k.d.store.Resign(ctx, keeperDuty, k.d.cfg.ID); err != nil {
+	if err := k.d.store.Resign(ctx, DutyKeeper, k.d.cfg.ID); err != nil {
 		k.d.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", k.ttl), zap.Error(err))
 	}
 }

@@ -9,9 +9,9 @@
 -- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
 -- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
 --
--- uses: base drain keys record counts settings lane queue task grant pick turn finish
+-- uses: base keys record counts settings lane queue task grant pick turn finish
 local pool, at = ARGV[1], 3
-local CLAIM = new_claim(pool)
+local CLAIM
 
 local function list(i)
   local values = {}
@@ -78,23 +78,36 @@ local function serve(w)
   end
 end
 
-promote_pool(CLAIM)
+-- Answers a want with what it was granted before, or by grant.
+local function answer(w, grant)
+  local replay = replay_grant(w.collector, w.token, w.holder, w.call)
+  if replay then return { 1, replay } end
+  if grant then
+    local keep = call('GET', keep_key(w.collector))
+    if not keep or keep == w.session then grant(w) end
+    if #w.ids > 0 then note_grant(w) end
+  end
+  return { #w.ids > 0 and 1 or 0, w.tasks }
+end
+
+local function grant(w)
+  if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
+end
+
+-- An empty pool is what an idle dispatcher meets each second.
+local empty = call('ZCARD', pool_open_key(pool)) + call('ZCARD', pool_wait_key(pool)) == 0
+if not empty then
+  run_when_full()
+  CLAIM = new_claim(pool)
+  promote_pool(CLAIM)
+end
 local replies = {}
 for i = 1, tonumber(ARGV[2]) do
   local w
   w, at = read_want(at)
-  local replay = replay_grant(w.collector, w.token, w.holder, w.call)
-  if replay then
-    replies[i] = { 1, replay }
-  else
-    local keep = call('GET', keep_key(w.collector))
-    if not keep or keep == w.session then
-      if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
-    end
-    if #w.ids > 0 then note_grant(w) end
-    replies[i] = { #w.ids > 0 and 1 or 0, w.tasks }
-  end
+  replies[i] = answer(w, not empty and grant)
 end
+if empty then return { now, 0, 1, 0, replies } end
 finish_claim(CLAIM)
 finish(false)
 local next_at, wait, more = outlook(CLAIM)

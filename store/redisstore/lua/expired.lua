@@ -6,7 +6,7 @@
 -- Returns  now, next deadline (0 = none), grace, tasks
 -- Cost     O(log n) an entry; at most 200 leases, and 100 of each kind to forget
 --
--- uses: base drain keys record counts settings lane queue task forget finish
+-- uses: base keys record counts settings lane queue task forget finish
 local OUTAGE_AFTER, OUTAGE_GRACE, MAX_LEASE = 5000, 30000, 3600000
 
 local function entry(member)
@@ -73,6 +73,7 @@ end
 local f = call('HMGET', SHARD, 'swept', 'grace')
 local swept, grace = tonumber(f[1] or '0'), tonumber(f[2] or '0')
 local standing = call('ZCARD', LEASES)
+run_when_full()
 if swept > 0 and now - swept > OUTAGE_AFTER and standing > 0 then
   grace = now + OUTAGE_GRACE
   call('HSET', SHARD, 'grace', decimal(grace))
@@ -82,9 +83,13 @@ if grace > now and standing > 0 then
   local first = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')
   return { now, max(grace, tonumber(first[2])), 1, {} }
 end
-clamp_deadlines()
-local tasks = collect(tonumber(ARGV[1]))
+local tasks, next_at = {}, 0
+if standing > 0 then
+  clamp_deadlines()
+  tasks = collect(tonumber(ARGV[1]))
+end
 forget_settled()
 forget_idle_queues()
 finish(true)
-return { now, first_after(now), 0, tasks }
+if standing > 0 then next_at = first_after(now) end
+return { now, next_at, 0, tasks }

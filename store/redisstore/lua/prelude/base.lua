@@ -39,5 +39,11 @@ local function optional(arg)
   return nil
 end
 
+-- The first write of a script decides whether Redis runs it when its memory is
+-- full. HDEL is always allowed, and then so is the rest: work under way is
+-- finished and handed out, and only submits are refused. prelude/drain.lua does
+-- it at once; a script that often writes nothing, when it comes to writing.
+local function run_when_full() call('HDEL', SHARD, '-') end
+
 -- Sources as this script has read them, by uid.
 local sources = {}
