@@ -44,7 +44,7 @@ type tlsOptions struct {
 
 func (t *tlsOptions) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&t.on, "tls", false, "connect by TLS")
-	flags.StringVar(&t.ca, "tls-ca", "", "PEM file with the authorities to trust, instead of the system's; turns --tls on")
+	flags.StringVar(&t.ca, "tls-ca", "", "PEM `file` with the authorities to trust, instead of the system's; turns --tls on")
 }
 
 func (t *tlsOptions) credentials() (credentials.TransportCredentials, error) {
@@ -79,8 +79,8 @@ func newClientOptions(c console) *clientOptions { return &clientOptions{console:
 // register adds the shared flags to a group of client commands.
 func (o *clientOptions) register(cmd *cobra.Command) {
 	flags := pflag.NewFlagSet("client", pflag.ContinueOnError)
-	flags.StringSliceVar(&o.servers, "server", []string{defaultServer}, "dispatcher to ask, host:port; several: the first that answers")
-	flags.StringVarP(&o.output, "output", "o", "table", "table for people, json for programs")
+	flags.StringSliceVar(&o.servers, "server", []string{defaultServer}, "dispatcher to ask, `host:port`; several: the first that answers")
+	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table for people, json for programs")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for an answer")
 	o.tls.register(flags)
 	fromEnv(cmd, o.console, flags)
@@ -233,7 +233,7 @@ func readPages[P page](limit int, ask func(size int32, token string) (P, error),
 
 // limitFlag adds --limit to a list command.
 func limitFlag(cmd *cobra.Command) *int {
-	return cmd.Flags().Int("limit", 200, "most to list; 0: all")
+	return cmd.Flags().Int("limit", 200, "`number` to list at most; 0: all")
 }
 
 // checkLimit refuses a limit that means nothing.

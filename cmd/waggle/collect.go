@@ -56,21 +56,21 @@ Each flag can be set by the variable behind it.`,
 		},
 	}
 	flags := pflag.NewFlagSet("collect", pflag.ContinueOnError)
-	flags.StringSliceVar(&o.collector.Targets, "server", []string{defaultServer}, "dispatchers, each host:port")
-	flags.StringVar(&o.collector.ID, "id", hostname(), "its name, the same over restarts, another one for each process")
-	flags.StringSliceVar(&o.collector.Pools, "pools", []string{"default"}, "pools to take tasks from")
-	flags.StringSliceVar(&o.collector.Sources, "sources", nil, "only tasks of these sources")
-	flags.StringSliceVar(&o.collector.Queues, "queues", nil, "only tasks of these queues")
-	flags.StringToStringVar(&o.collector.Labels, "labels", nil, "labels for operators, key=value")
-	flags.IntVar(&o.collector.Slots, "slots", 8, "how many tasks to work on at once")
-	flags.StringVar(&o.out, "out", "", "directory for the pages; without it they are only followed")
-	flags.StringVar(&o.web.Contact, "contact", "", "URL or mail address that the user agent names: how to reach you")
-	flags.StringVar(&o.web.UserAgent, "user-agent", "", "what to send instead of \"waggle (+CONTACT)\"")
+	flags.StringSliceVar(&o.collector.Targets, "server", []string{defaultServer}, "dispatchers, each `host:port`")
+	flags.StringVar(&o.collector.ID, "id", hostname(), "its `name`, the same over restarts, another one for each process")
+	flags.StringSliceVar(&o.collector.Pools, "pools", []string{"default"}, "`pools` to take tasks from")
+	flags.StringSliceVar(&o.collector.Sources, "sources", nil, "only tasks of these `sources`")
+	flags.StringSliceVar(&o.collector.Queues, "queues", nil, "only tasks of these `queues`")
+	pairsVar(flags, &o.collector.Labels, "labels", "labels for operators")
+	flags.IntVar(&o.collector.Slots, "slots", 8, "`number` of tasks to work on at once")
+	flags.StringVar(&o.out, "out", "", "`directory` for the pages; without it they are only followed")
+	flags.StringVar(&o.web.Contact, "contact", "", "`address`, URL or mail, that the user agent names: how to reach you")
+	flags.StringVar(&o.web.UserAgent, "user-agent", "", "`text` to send instead of \"waggle (+CONTACT)\"")
 	flags.BoolVar(&o.web.Resources, "resources", false, "report images, scripts and style sheets as links, too")
 	flags.BoolVar(&o.web.IgnoreRobots, "ignore-robots", false, "do not ask robots.txt: for hosts of your own")
 	flags.DurationVar(&o.web.Timeout, "fetch-timeout", 0, "longest fetch, redirects included (default 30s)")
-	flags.Int64Var(&o.web.MaxBytes, "max-bytes", 0, "largest page (default 10 MiB)")
-	flags.IntVar(&o.web.MaxLinks, "max-links", 0, "most links of a page (default 20,000)")
+	flags.Int64Var(&o.web.MaxBytes, "max-bytes", 0, "largest page in `bytes` (default 10 MiB)")
+	flags.IntVar(&o.web.MaxLinks, "max-links", 0, "`number` of links that one page may have (default 20,000)")
 	flags.DurationVar(&o.collector.Wait, "wait", 0, "how long a fetch waits at the dispatcher (default 10s)")
 	spanVar(flags, &o.lease, "lease", "how long leases run between renewals (default the source's)")
 	flags.DurationVar(&o.collector.DrainTimeout, "drain-timeout", 0, "how long running fetches may go on once it is to stop (default 20s)")
@@ -151,9 +151,13 @@ type progress struct {
 	began     time.Time
 	bytes     atomic.Int64
 
-	last   collector.Stats
-	lastAt time.Time
+	last     collector.Stats
+	lastAt   time.Time
+	warnedAt time.Time
 }
+
+// warnEvery is how often people are told of what is not their collector's doing.
+const warnEvery = 30 * time.Second
 
 // counting counts the bytes of what a handler fetches.
 func (p *progress) counting(h collector.Handler) collector.Handler {
@@ -193,9 +197,18 @@ func (p *progress) watch(ctx context.Context, every time.Duration, run func(cont
 // tick prints a line if there is news.
 func (p *progress) tick(now time.Time) {
 	stats := p.collector.Stats()
+	unhealthy := p.collector.Health()
 	switch {
-	case stats.LastAnswer.IsZero():
-		fmt.Fprintf(p.out, "%s  no dispatcher answers at %s; is `waggle serve` running there?\n", clock(now), p.servers)
+	case stats.LastAnswer.IsZero(), unhealthy != nil:
+		if now.Sub(p.warnedAt) < warnEvery {
+			return
+		}
+		p.warnedAt = now
+		if stats.LastAnswer.IsZero() {
+			fmt.Fprintf(p.out, "%s  no dispatcher answers at %s; is `waggle serve` running there?\n", clock(now), p.servers)
+			return
+		}
+		fmt.Fprintf(p.out, "%s  %v\n", clock(now), unhealthy)
 	case stats.Succeeded != p.last.Succeeded || stats.Failed != p.last.Failed || stats.Lost != p.last.Lost || stats.Running != p.last.Running:
 		p.line(now, "")
 	}

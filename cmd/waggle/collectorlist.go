@@ -23,7 +23,7 @@ func newCollectorList(o *clientOptions) *cobra.Command {
 	request := &pb.ListCollectorsRequest{}
 	var states []string
 	cmd := &cobra.Command{Use: "list", Short: "List the collectors heard from in the last 24 h", Args: exactly()}
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this state: active, draining, gone")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone")
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if err := checkLimit(*limit); err != nil {

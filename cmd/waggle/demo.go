@@ -62,7 +62,7 @@ no host was asked more often than its delay allows.`,
 			return runDemo(cmd.Context(), cmd.OutOrStdout(), pages)
 		},
 	}
-	cmd.Flags().IntVar(&pages, "pages", pages, "pages of each host")
+	cmd.Flags().IntVar(&pages, "pages", pages, "`number` of pages of each host")
 	return cmd
 }
 
@@ -226,7 +226,10 @@ func (d *demo) crawl(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("demo: %w", err)
 			}
-			if settled && d.held != nil {
+			switch {
+			case settled && killed.IsZero():
+				return fmt.Errorf("the crawl ended before %s could be killed; --pages gives it more to do", d.children[demoVictim].id)
+			case settled && d.held != nil:
 				return nil
 			}
 		}

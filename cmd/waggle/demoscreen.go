@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ func (s *demoScreen) progress(d *demo, answered map[string]int, pages int, stats
 	s.last = now
 	var hosts []string
 	for _, host := range d.site.hosts {
-		hosts = append(hosts, fmt.Sprintf("%d/%d", answered[host.name], host.pages))
+		hosts = append(hosts, strconv.Itoa(answered[host.name]))
 	}
 	living := 0
 	for _, child := range d.children {

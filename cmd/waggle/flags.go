@@ -83,9 +83,41 @@ func (f *timeFlag) at(now time.Time) (*timestamppb.Timestamp, error) {
 	return nil, fmt.Errorf("%q is no time; say 2h (from now) or 2026-01-31T18:00:00Z", f.text)
 }
 
+// pairsFlag is a flag that takes key=value, may be repeated, and may hold
+// several with commas between them.
+type pairsFlag struct{ into *map[string]string }
+
+var _ pflag.Value = pairsFlag{}
+
+// Set adds pairs.
+func (f pairsFlag) Set(text string) error {
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return fmt.Errorf("%q is not key=value", pair)
+		}
+		if *f.into == nil {
+			*f.into = map[string]string{}
+		}
+		(*f.into)[key] = value
+	}
+	return nil
+}
+
+// String is what Set reads.
+func (f pairsFlag) String() string {
+	if f.into == nil {
+		return ""
+	}
+	return strings.ReplaceAll(pairs(*f.into), " ", ",")
+}
+
+// Type is what help calls it.
+func (f pairsFlag) Type() string { return "key=value" }
+
 // pairsVar adds a flag that takes key=value and may be repeated.
 func pairsVar(flags *pflag.FlagSet, p *map[string]string, name, usage string) {
-	flags.StringToStringVar(p, name, nil, usage)
+	flags.Var(pairsFlag{p}, name, usage)
 }
 
 // pairs writes what pairsVar reads, sorted.
@@ -109,6 +141,6 @@ func (r *recordFlags) register(cmd *cobra.Command, c console) {
 			break
 		}
 	}
-	cmd.Flags().StringVar(&r.by, "by", user, "who does it, for the record ["+envName("by")+"]")
-	cmd.Flags().StringVar(&r.reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&r.by, "by", user, "`who` does it, for the record ["+envName("by")+"]")
+	cmd.Flags().StringVar(&r.reason, "reason", "", "`why`, for the record")
 }

@@ -15,8 +15,8 @@ import (
 type logOptions struct{ level, format string }
 
 func (l *logOptions) register(flags *pflag.FlagSet) {
-	flags.StringVar(&l.level, "log-level", "info", "least level to log: debug, info, warn, error")
-	flags.StringVar(&l.format, "log-format", "auto", "console for people, json for programs; auto: console on a terminal")
+	flags.StringVar(&l.level, "log-level", "info", "least `level` to log: debug, info, warn, error")
+	flags.StringVar(&l.format, "log-format", "auto", "`format`: console for people, json for programs; auto: console on a terminal")
 }
 
 // logger writes to out.

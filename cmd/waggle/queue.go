@@ -22,7 +22,7 @@ func newQueue(o *clientOptions) *cobra.Command {
 func newQueueList(o *clientOptions) *cobra.Command {
 	request := &pb.ListQueuesRequest{}
 	cmd := &cobra.Command{Use: "list", Short: "List the queues that hold tasks or are held", Args: exactly()}
-	cmd.Flags().StringVar(&request.Suffix, "suffix", "", "only this queue and those that end with .SUFFIX, as example.com")
+	cmd.Flags().StringVar(&request.Suffix, "suffix", "", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if err := checkLimit(*limit); err != nil {

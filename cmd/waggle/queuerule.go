@@ -40,13 +40,13 @@ func newRuleSet(o *clientOptions) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	spanVar(flags, &minDelay, "min-delay", "least time between two request starts (default 1s)")
-	flags.Int32Var(&inFlight, "max-in-flight", 1, "most leases at a time")
-	flags.Float64Var(&factor, "delay-factor", 0, "after a report, wait this many times the fetch duration")
+	flags.Int32Var(&inFlight, "max-in-flight", 1, "`number` of leases at a time")
+	flags.Float64Var(&factor, "delay-factor", 0, "after a report, wait this many `times` the fetch duration")
 	spanVar(flags, &maxDelay, "max-delay", "most that --delay-factor asks for (default 1d)")
 	spanVar(flags, &maxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
 	flags.BoolVar(&paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
 	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
-	flags.StringVar(&rule.Queue, "queue", "", "one queue for all hosts that match, by this name")
+	flags.StringVar(&rule.Queue, "queue", "", "one queue for all hosts that match, by this `name`")
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		rule.Pattern = args[0]

@@ -17,7 +17,7 @@ func newRoot(c console) *cobra.Command {
 handed out to collectors under leases, renewed, reported, and handed out again
 when a collector dies.
 
-  waggle demo      see it work, in one process, in half a minute
+  waggle demo      see it work, in a quarter of a minute
   waggle serve     run a dispatcher
   waggle collect   run a web collector
 
@@ -37,6 +37,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		newCollector(client), newLease(client), newStats(client), newVersion(),
 	)
 	finishUsage(root)
+	// A group is no command of its own, though it says so when it is called.
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1))
 	return root
 }
 

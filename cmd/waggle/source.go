@@ -42,10 +42,10 @@ func newSourceList(o *clientOptions) *cobra.Command {
 	var health []string
 	cmd := &cobra.Command{Use: "list", Short: "List sources", Args: exactly()}
 	flags := cmd.Flags()
-	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this, as news.")
-	flags.StringVar(&request.Pool, "pool", "", "only sources of this pool")
-	flags.StringSliceVar(&health, "health", nil, "only this health: ok, late, failing, backed_off, paused")
-	pairsVar(flags, &request.Labels, "label", "only sources with this label, key=value")
+	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
+	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
+	flags.StringSliceVar(&health, "health", nil, "only this `health`: ok, late, failing, backed_off, paused")
+	pairsVar(flags, &request.Labels, "label", "only sources with this label")
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if err := checkLimit(*limit); err != nil {

@@ -20,9 +20,9 @@ type choice struct {
 func (s *choice) register(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	flags := cmd.Flags()
-	flags.StringVar(&s.filter.SourceIdPrefix, "prefix", "", "sources whose id begins with this, as news.")
-	flags.StringVar(&s.filter.Pool, "pool", "", "sources of this pool")
-	pairsVar(flags, &s.filter.Labels, "label", "sources with this label, key=value")
+	flags.StringVar(&s.filter.SourceIdPrefix, "prefix", "", "sources whose id begins with this `prefix`, as news.")
+	flags.StringVar(&s.filter.Pool, "pool", "", "sources of this `pool`")
+	pairsVar(flags, &s.filter.Labels, "label", "sources with this label")
 	flags.BoolVar(&s.filter.All, "all", false, "all sources")
 	flags.BoolVar(&s.dryRun, "dry-run", false, "change nothing; say what would be")
 }

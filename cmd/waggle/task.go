@@ -29,10 +29,10 @@ func newTaskGet(o *clientOptions) *cobra.Command {
 		Args: atMost(1),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.SourceId, "source", "", "the task's source, instead of an ID")
-	flags.StringVar(&request.Url, "url", "", "with --source: the task's URL")
-	flags.StringVar(&request.Key, "key", "", "with --source: the task's key")
-	flags.StringVar(&request.Queue, "queue", "", "with --key: the task's queue")
+	flags.StringVar(&request.SourceId, "source", "", "the task's `source`, instead of an ID")
+	flags.StringVar(&request.Url, "url", "", "with --source: the task's `URL`")
+	flags.StringVar(&request.Key, "key", "", "with --source: the task's `key`")
+	flags.StringVar(&request.Queue, "queue", "", "with --key: the task's `queue`")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		named := request.GetSourceId() != "" || request.GetUrl() != "" || request.GetKey() != "" || request.GetQueue() != ""
 		switch {
@@ -63,9 +63,9 @@ func newTaskList(o *clientOptions) *cobra.Command {
 		Args: exactly(),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.SourceId, "source", "", "tasks of this source")
-	flags.StringVar(&request.Queue, "queue", "", "tasks of this queue")
-	flags.StringSliceVar(&states, "state", nil, "only tasks in this state: scheduled, ready, leased, dead, canceled")
+	flags.StringVar(&request.SourceId, "source", "", "tasks of this `source`")
+	flags.StringVar(&request.Queue, "queue", "", "tasks of this `queue`")
+	flags.StringSliceVar(&states, "state", nil, "only tasks in this `state`: scheduled, ready, leased, dead, canceled")
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if request.GetSourceId() == "" && request.GetQueue() == "" {

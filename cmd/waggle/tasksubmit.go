@@ -48,16 +48,16 @@ which the flags are laid.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.source, "source", "", "the source that the tasks belong to")
-	flags.StringVar(&f.key, "key", "", "what identifies the task (default its canonical URL); for one task only")
-	flags.StringVar(&f.queue, "queue", "", "the queue (default by the queue rules, from the URL's host)")
-	flags.StringVar(&f.kind, "kind", "", "what kind of task it is, for the collector")
-	flags.Int32Var(&f.priority, "priority", 5, "0 to 9, higher first")
-	flags.Var(&f.due, "due", "when: 2h (from now) or 2026-01-31T18:00:00Z (default now)")
-	flags.StringVar(&f.ifExists, "if-exists", "keep", "when it is known already: keep, sooner or again")
-	pairsVar(flags, &f.metadata, "metadata", "laid over the source's metadata, key=value; may be repeated")
-	flags.StringVar(&f.payloadFile, "payload-file", "", "file with the payload, instead of the source's")
-	flags.StringVarP(&f.file, "file", "f", "", "file with one task a line; - for standard input")
+	flags.StringVar(&f.source, "source", "", "the `source` that the tasks belong to")
+	flags.StringVar(&f.key, "key", "", "`key` that identifies the task (default its canonical URL); for one task only")
+	flags.StringVar(&f.queue, "queue", "", "its `queue` (default by the queue rules, from the URL's host)")
+	flags.StringVar(&f.kind, "kind", "", "what `kind` of task it is, for the collector")
+	flags.Int32Var(&f.priority, "priority", 5, "`0 to 9`, higher first")
+	flags.Var(&f.due, "due", "`when`: 2h (from now) or 2026-01-31T18:00:00Z (default now)")
+	flags.StringVar(&f.ifExists, "if-exists", "keep", "`what` to do when it is known already: keep, sooner or again")
+	pairsVar(flags, &f.metadata, "metadata", "laid over the source's metadata; may be repeated")
+	flags.StringVar(&f.payloadFile, "payload-file", "", "`file` with the payload, instead of the source's")
+	flags.StringVarP(&f.file, "file", "f", "", "`file` with one task a line; - for standard input")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, urls []string) error {
 		items, closeItems, err := f.items(cmd, c, urls)
 		if err != nil {
