@@ -95,7 +95,7 @@ local function grant(w)
 end
 
 -- An empty pool is what an idle dispatcher meets each second.
-local empty = call('ZCARD', pool_open_key(pool)) + call('ZCARD', pool_wait_key(pool)) == 0
+local empty = call('EXISTS', pool_open_key(pool), pool_wait_key(pool)) == 0
 if not empty then
   run_when_full()
   CLAIM = new_claim(pool)

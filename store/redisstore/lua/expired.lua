@@ -72,7 +72,8 @@ end
 
 local f = call('HMGET', SHARD, 'swept', 'grace')
 local swept, grace = tonumber(f[1] or '0'), tonumber(f[2] or '0')
-local standing = call('ZCARD', LEASES)
+local anything = call('EXISTS', LEASES, FORGET, IDLE) > 0
+local standing = anything and call('ZCARD', LEASES) or 0
 run_when_full()
 if swept > 0 and now - swept > OUTAGE_AFTER and standing > 0 then
   grace = now + OUTAGE_GRACE
@@ -83,6 +84,7 @@ if grace > now and standing > 0 then
   local first = call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')
   return { now, max(grace, tonumber(first[2])), 1, {} }
 end
+if not anything then return { now, 0, 0, {} } end
 local tasks, next_at = {}, 0
 if standing > 0 then
   clamp_deadlines()
