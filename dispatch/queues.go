@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,10 +79,8 @@ func (d *Dispatcher) DeleteQueueRule(ctx context.Context, pattern string) (Queue
 	if !ok {
 		return QueueRule{}, fmt.Errorf("pattern %q: %w", pattern, ErrRuleNotFound)
 	}
-	if rule.Queue != "" {
-		if err := d.checkMapping(ctx, book, QueueRule{Pattern: pattern}); err != nil {
-			return rule, err
-		}
+	if err := d.checkMapping(ctx, book, pattern, rule.Queue, book.above(pattern)); err != nil {
+		return rule, err
 	}
 	if _, err := d.store.DeleteRule(ctx, pattern); err != nil {
 		return rule, fmt.Errorf("delete queue rule %q: %w", pattern, err)
@@ -182,29 +181,35 @@ func (d *Dispatcher) checkRule(ctx context.Context, book *ruleBook, rule QueueRu
 			return Invalid("queue", rule.Queue, fmt.Sprintf("has other settings by the rule %q: rules for one queue must agree", other.Pattern))
 		}
 	}
-	if old.Queue == rule.Queue {
-		return nil
+	was := old.Queue
+	if !replaces {
+		was = book.above(rule.Pattern)
 	}
-	return d.checkMapping(ctx, book, rule)
+	return d.checkMapping(ctx, book, rule.Pattern, was, rule.Queue)
 }
 
-// checkMapping refuses a mapping by rule while a queue that it would take hosts
-// away from holds tasks.
-func (d *Dispatcher) checkMapping(ctx context.Context, book *ruleBook, rule QueueRule) error {
-	if old := book.byPattern[rule.Pattern]; old.Queue != "" {
-		return d.checkEmpty(ctx, old.Queue)
+// checkMapping refuses to send the hosts of pattern to the queue will instead of
+// was ("" = each to the queue of its own name) while a queue that they would
+// leave holds tasks: those would be crawled beside the new ones, at the pace of
+// two queues.
+func (d *Dispatcher) checkMapping(ctx context.Context, book *ruleBook, pattern, was, will string) error {
+	if !strings.HasPrefix(pattern, "*") {
+		was, will = cmp.Or(was, pattern), cmp.Or(will, pattern)
 	}
-	if !strings.HasPrefix(rule.Pattern, "*") {
-		return d.checkEmpty(ctx, rule.Pattern)
+	if was == will {
+		return nil
 	}
-	suffix := strings.TrimPrefix(strings.TrimPrefix(rule.Pattern, "*"), ".")
+	if was != "" {
+		return d.checkEmpty(ctx, was)
+	}
+	suffix := strings.TrimPrefix(strings.TrimPrefix(pattern, "*"), ".")
 	for after := ""; ; {
 		queues, next, err := d.ListQueues(ctx, suffix, after, queuePage)
 		if err != nil {
 			return err
 		}
 		for _, queue := range queues {
-			if queue.Name != rule.Queue && queue.Waiting+queue.Leased > 0 && book.matchedBy(queue.Name, rule.Pattern) {
+			if queue.Name != will && queue.Waiting+queue.Leased > 0 && book.matchedBy(queue.Name, pattern) {
 				return fmt.Errorf("queue %q holds %d tasks: %w", queue.Name, queue.Waiting+queue.Leased, ErrQueueNotEmpty)
 			}
 		}
@@ -238,6 +243,17 @@ func (b *ruleBook) matchedBy(host, pattern string) bool {
 		}
 	}
 	return false
+}
+
+// above is the queue that the hosts of pattern go to by the longest shorter
+// rule that matches them; "" = each to the queue of its own name.
+func (b *ruleBook) above(pattern string) string {
+	for _, name := range SettingsNames(pattern) {
+		if rule, ok := b.byPattern[name]; ok && name != pattern {
+			return rule.Queue
+		}
+	}
+	return ""
 }
 
 // rulesChanged brings every shard to the rules and tells every dispatcher.

@@ -40,6 +40,42 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 	})
 }
 
+// A rule moves hosts also where it maps them to no queue, or stands between them
+// and a shorter rule that does.
+func TestDispatcher_SetQueueRule_movesHosts(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		set := func(pattern, queue string) error {
+			_, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()})
+			return err
+		}
+		o.create("s", nil)
+		if err := set("*.example", "group"); err != nil {
+			t.Fatal(err)
+		}
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
+		for _, rule := range [][2]string{{"www.a.example", ""}, {"www.a.example", "other"}, {"*.a.example", ""}, {"*.a.example", "other"}} {
+			if err := set(rule[0], rule[1]); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+				t.Errorf("a rule that takes %s from a queue with tasks to %q: %v", rule[0], rule[1], err)
+			}
+		}
+		if err := set("*.a.example", "group"); err != nil {
+			t.Errorf("a rule that moves nothing: %v", err)
+		}
+		if err := set("group", ""); err != nil {
+			t.Errorf("a rule for the queue itself: %v", err)
+		}
+		o.succeed(o.fetchOne())
+		if err := set("www.a.example", ""); err != nil {
+			t.Fatalf("a rule for a host of an empty queue: %v", err)
+		}
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/2"})
+		if _, err := o.DeleteQueueRule(ctx, "www.a.example"); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+			t.Errorf("deleting what keeps a host with tasks from a shorter rule: %v", err)
+		}
+	})
+}
+
 func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
