@@ -33,8 +33,11 @@ type Source struct {
 	// Applied is the version that all shards, and the seeds, have. The keeper
 	// finishes what an interrupted call left below Version.
 	Applied int64 `json:"applied"`
-	// AppliedSeeds are the ids of the recurring tasks that exist.
+	// AppliedSeeds are the ids of the recurring tasks that exist, and
+	// PendingSeeds those that versions below this one may have made beside them
+	// before all shards had this one.
 	AppliedSeeds []TaskID  `json:"applied_seeds,omitempty"`
+	PendingSeeds []TaskID  `json:"pending_seeds,omitempty"`
 	Paused       *Gate     `json:"paused,omitempty"`
 	Deleted      bool      `json:"deleted,omitempty"`
 	Canonical    int       `json:"canonical"` // number of the canonicalisation rules

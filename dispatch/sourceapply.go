@@ -87,8 +87,8 @@ func (d *Dispatcher) dropSource(ctx context.Context, source *Source) (bool, erro
 					return false, fmt.Errorf("cancel leases in shard %d: %w", shard, err)
 				}
 			}
-			if ended == 0 {
-				break
+			if ended == 0 && len(leased) == 0 {
+				break // a lease met above may have ended before it was marked
 			}
 			if pages++; pages >= dropPages {
 				return false, nil
@@ -106,9 +106,7 @@ func (d *Dispatcher) applySeeds(ctx context.Context, source *Source) ([]TaskID, 
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
 	first := source.FirstDue(now)
-	var ids []TaskID
-	err = d.submitSeeds(ctx, source, func(t *Task, item *Submission) bool {
-		ids = append(ids, item.ID)
+	ids, err := d.submitSeeds(ctx, source, func(t *Task, item *Submission) bool {
 		item.IfExists, item.Due, item.FirstDue = IfExistsReseed, first, first
 		if t != nil && slices.Contains(source.AppliedSeeds, item.ID) {
 			due, ok := reseed(t, &source.Spec, now)
@@ -125,8 +123,29 @@ func (d *Dispatcher) applySeeds(ctx context.Context, source *Source) ([]TaskID, 
 	if err != nil {
 		return nil, err
 	}
-	gone := slices.DeleteFunc(slices.Clone(source.AppliedSeeds), func(id TaskID) bool { return slices.Contains(ids, id) })
-	return ids, d.cancelTasks(ctx, gone, &source.Spec)
+	gone := slices.DeleteFunc(slices.Concat(source.AppliedSeeds, source.PendingSeeds), func(id TaskID) bool { return slices.Contains(ids, id) })
+	return ids, d.cancelSeeds(ctx, gone, &source.Spec)
+}
+
+// pendingSeeds are the seeds that the source's versions may have made though
+// they are not among AppliedSeeds: of the version that not all shards have, and
+// of those before it. The version that replaces it cancels them, or they would
+// recur under no source.
+func (d *Dispatcher) pendingSeeds(ctx context.Context, source *Source) ([]TaskID, error) {
+	if source.Applied >= source.Version {
+		return nil, nil
+	}
+	book, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	_, ids, err := seedSubmissions(source, book)
+	if err != nil {
+		return nil, err
+	}
+	ids = append(ids, source.PendingSeeds...)
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
 }
 
 // reseed says when a seed that was there before is due under a spec that may
@@ -151,28 +170,36 @@ func reseed(t *Task, spec *SourceSpec, now time.Time) (due time.Time, ok bool) {
 	return next, true
 }
 
-// submitSeeds submits the seeds of a source as choose completes them; it leaves
-// out those for which choose returns false. choose is given the seed's record,
-// nil when there is none.
-func (d *Dispatcher) submitSeeds(ctx context.Context, source *Source, choose func(t *Task, item *Submission) bool) error {
+// submitSeeds submits the seeds of a source as choose completes them, and
+// returns the ids of all; it leaves out those for which choose returns false.
+// choose is given the seed's record, nil when there is none. ErrStaleSource:
+// the source has a newer version.
+func (d *Dispatcher) submitSeeds(ctx context.Context, source *Source, choose func(t *Task, item *Submission) bool) ([]TaskID, error) {
+	for range staleTries {
+		ids, err := d.submitSeedsOnce(ctx, source, choose)
+		if !errors.Is(err, ErrStaleRules) {
+			return ids, err
+		}
+		d.catalog.dropRules()
+	}
+	return nil, fmt.Errorf("submit seeds: queue rules changed %d times in between: %w", staleTries, ErrStoreUnavailable)
+}
+
+func (d *Dispatcher) submitSeedsOnce(ctx context.Context, source *Source, choose func(t *Task, item *Submission) bool) ([]TaskID, error) {
 	if len(source.Spec.Seeds) == 0 {
-		return nil
+		return nil, nil
 	}
 	book, err := d.catalog.ruleBook(ctx)
 	if err != nil {
-		return fmt.Errorf("read queue rules: %w", err)
+		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
-	items := make([]Submission, len(source.Spec.Seeds))
-	ids := make([]TaskID, len(items))
-	for i, seed := range source.Spec.Seeds {
-		if items[i], err = seedSubmission(source, &seed, book); err != nil {
-			return prefixField(fmt.Sprintf("seeds[%d]", i), err)
-		}
-		ids[i] = items[i].ID
+	items, ids, err := seedSubmissions(source, book)
+	if err != nil {
+		return nil, err
 	}
 	tasks, err := d.store.Tasks(ctx, ids, false)
 	if err != nil {
-		return fmt.Errorf("read seeds: %w", err)
+		return nil, fmt.Errorf("read seeds: %w", err)
 	}
 	chosen := items[:0]
 	for i, item := range items {
@@ -181,24 +208,34 @@ func (d *Dispatcher) submitSeeds(ctx context.Context, source *Source, choose fun
 		}
 	}
 	if len(chosen) == 0 {
-		return nil
+		return ids, nil
 	}
 	answers, err := d.store.Submit(ctx, book.version, []SourceGate{source.Gate()}, chosen)
 	if err != nil {
-		return fmt.Errorf("submit seeds: %w", err)
+		return nil, fmt.Errorf("submit seeds: %w", err)
 	}
 	for _, answer := range answers {
 		switch answer.Code {
 		case SubmitStaleSource:
-			return ErrStaleSource
+			return nil, ErrStaleSource
 		case SubmitStaleRules:
-			// The rules were read a moment ago: read them anew, once more.
-			d.catalog.dropRules()
-			return fmt.Errorf("submit seeds: %w", ErrStaleRules)
+			return nil, ErrStaleRules
 		case SubmitCreated, SubmitExists, SubmitRevisit, SubmitLimited, SubmitSourceDeleted:
 		}
 	}
-	return nil
+	return ids, nil
+}
+
+// seedSubmissions are the tasks that the seeds of a source stand for.
+func seedSubmissions(source *Source, book *ruleBook) (items []Submission, ids []TaskID, err error) {
+	items, ids = make([]Submission, len(source.Spec.Seeds)), make([]TaskID, len(source.Spec.Seeds))
+	for i, seed := range source.Spec.Seeds {
+		if items[i], err = seedSubmission(source, &seed, book); err != nil {
+			return nil, nil, prefixField(fmt.Sprintf("seeds[%d]", i), err)
+		}
+		ids[i] = items[i].ID
+	}
+	return items, ids, nil
 }
 
 func seedSubmission(source *Source, seed *Seed, book *ruleBook) (Submission, error) {
@@ -213,46 +250,45 @@ func seedSubmission(source *Source, seed *Seed, book *ruleBook) (Submission, err
 	}, nil
 }
 
-// cancelTasks takes tasks out: waiting ones at once, leased ones when their
-// lease ends.
-func (d *Dispatcher) cancelTasks(ctx context.Context, ids []TaskID, spec *SourceSpec) error {
+// cancelSeeds takes seeds out: waiting ones at once, leased ones when their
+// lease ends. It looks again until it finds nothing to do, since a lease may end
+// before it is marked, and a seed be granted before it is canceled. Tasks that
+// are no seeds are left alone.
+func (d *Dispatcher) cancelSeeds(ctx context.Context, ids []TaskID, spec *SourceSpec) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	tasks, err := d.store.Tasks(ctx, ids, false)
-	if err != nil {
-		return fmt.Errorf("read tasks to cancel: %w", err)
-	}
-	var waiting []Transition
-	var leased []TaskID
-	for _, t := range tasks {
-		switch {
-		case t == nil:
-		case t.State == StateLeased:
-			leased = append(leased, t.ID)
-		case t.State.Waiting():
-			waiting = append(waiting, d.policy.Cancel(t, spec))
+	for range settleTries {
+		tasks, err := d.store.Tasks(ctx, ids, false)
+		if err != nil {
+			return fmt.Errorf("read seeds to cancel: %w", err)
+		}
+		var waiting []Transition
+		var leased []TaskID
+		for _, t := range tasks {
+			switch {
+			case t == nil || !t.Recurring:
+			case t.State.Waiting():
+				waiting = append(waiting, d.policy.Cancel(t, spec))
+			case t.State == StateLeased && t.CancelRequested == CancelNone:
+				leased = append(leased, t.ID)
+			}
+		}
+		if len(waiting)+len(leased) == 0 {
+			return nil
+		}
+		if len(leased) > 0 {
+			if err := d.store.RequestCancel(ctx, leased, CancelTask); err != nil {
+				return fmt.Errorf("cancel leased seeds: %w", err)
+			}
+		}
+		if len(waiting) > 0 {
+			if _, err := d.store.Apply(ctx, waiting); err != nil {
+				return fmt.Errorf("cancel waiting seeds: %w", err)
+			}
 		}
 	}
-	if len(leased) > 0 {
-		if err := d.store.RequestCancel(ctx, leased, CancelTask); err != nil {
-			return fmt.Errorf("cancel leased tasks: %w", err)
-		}
-	}
-	if len(waiting) == 0 {
-		return nil
-	}
-	applied, err := d.store.Apply(ctx, waiting)
-	if err != nil {
-		return fmt.Errorf("cancel waiting tasks: %w", err)
-	}
-	for _, a := range applied {
-		if a.Code == ApplyConflict || a.Code == ApplyLost {
-			// Granted or changed in between: the keeper comes back to it.
-			return fmt.Errorf("cancel waiting tasks: they changed in between: %w", ErrStaleSource)
-		}
-	}
-	return nil
+	return fmt.Errorf("cancel %d seeds: they were changed %d times in between: %w", len(ids), settleTries, ErrStoreUnavailable)
 }
 
 // finishSources applies what interrupted calls left, and ends the rest of

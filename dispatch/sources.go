@@ -176,6 +176,9 @@ func (d *Dispatcher) mutateSource(ctx context.Context, id string, ifVersion int6
 		if after.Updated, err = d.store.Now(ctx); err != nil {
 			return false, fmt.Errorf("read the store's clock: %w", err)
 		}
+		if after.PendingSeeds, err = d.pendingSeeds(ctx, before); err != nil {
+			return false, fmt.Errorf("source %q: %w", id, err)
+		}
 		after.Version++
 		err = d.store.UpdateSource(ctx, &after, before.Version)
 		if errors.Is(err, ErrEtagMismatch) && ifVersion == 0 {
@@ -193,6 +196,15 @@ func (d *Dispatcher) mutateSource(ctx context.Context, id string, ifVersion int6
 // leased one is due again once after it settles. With revisit that begins a
 // pass. It reports whether there was a seed to trigger.
 func (d *Dispatcher) TriggerSource(ctx context.Context, id string, revisit bool) (changed bool, err error) {
+	for range mutateTries {
+		if changed, err = d.triggerOnce(ctx, id, revisit); !errors.Is(err, ErrStaleSource) {
+			return changed, err
+		}
+	}
+	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, mutateTries, ErrEtagMismatch)
+}
+
+func (d *Dispatcher) triggerOnce(ctx context.Context, id string, revisit bool) (changed bool, err error) {
 	source, err := d.liveSource(ctx, id)
 	if err != nil {
 		return false, err
@@ -201,7 +213,7 @@ func (d *Dispatcher) TriggerSource(ctx context.Context, id string, revisit bool)
 	if err != nil {
 		return false, fmt.Errorf("read the store's clock: %w", err)
 	}
-	err = d.submitSeeds(ctx, source, func(t *Task, item *Submission) bool {
+	_, err = d.submitSeeds(ctx, source, func(t *Task, item *Submission) bool {
 		if t != nil && t.State == StateCanceled {
 			return false
 		}
