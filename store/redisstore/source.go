@@ -276,7 +276,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int)
 	ended, last := 0, int64(0)
 	var leased []dispatch.TaskID
 	for {
-		args := []any{uid, last, limit - max(ended, len(leased))}
+		args := []any{uid, last, limit - ended, limit - len(leased)}
 		v, err := s.run(ctx, "drop tasks", s.scripts.drop, call{shard: shard, args: args})
 		if err != nil {
 			return ended, leased, err

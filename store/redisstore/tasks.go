@@ -87,7 +87,7 @@ func parsePosition(cursor string) (p position, err error) {
 		}
 	}
 	p = position{shard: int(numbers[0]), after: numbers[1], lane: numbers[2], set: int(numbers[3]), score: parts[4], member: parts[5]}
-	if p.set >= len(listSets) {
+	if p.set > len(listSets) {
 		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
 	}
 	if p.score != "" {
@@ -169,7 +169,7 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 	}) {
 		p.set, p.score, p.member = p.set+1, "", ""
 	}
-	if p.set >= len(listSets) {
+	if p.set == len(listSets) {
 		return nil, position{shard: p.shard, after: p.lane}, nil
 	}
 	part := &listSets[p.set]

@@ -1,14 +1,15 @@
 -- Ends tasks of a deleted source in some of its lanes (dispatch.Sources.DropTasks).
 --
 -- KEYS[1]  the shard key
--- ARGV     uid, the number of the last lane that is done, limit
+-- ARGV     uid, the number of the last lane that is done, limit of tasks to end,
+--          limit of leased ones
 -- Returns  ended, the number of the last lane that is done, whether lanes are
 --          left, and the leased tasks that were met
 -- Cost     O(log n) a task; at most 100 tasks and 50 lanes
 --
 -- uses: base drain keys record counts settings lane queue task forget finish
 local CANCELED_MEMORY, SOURCE_DELETED = 86400000, 2
-local uid, last, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local uid, last, limit, leased_limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local ended, leased = 0, {}
 
 local function cancel(l, suffix, was_settled)
@@ -48,7 +49,7 @@ end
 
 local function meet_leased(l)
   for _, suffix in ipairs(call('ZRANGEBYSCORE', later_key(l.n), LEASED_FROM, '(' .. decimal(ORPHAN_FROM))) do
-    if #leased >= limit then return end
+    if #leased >= leased_limit then return end
     local id = id_of(l, suffix)
     local cancel_reason = call('GETRANGE', task_key(id), AT_CANCEL - 1, AT_CANCEL - 1)
     if #cancel_reason == 1 and string.byte(cancel_reason) ~= SOURCE_DELETED then leased[#leased + 1] = id end
@@ -68,7 +69,7 @@ for i = 2, #found, 2 do
     and end_all(l, later, ORPHAN_FROM, '+inf', false) and end_all(l, dead_key(l.n), '-inf', '+inf', true)
     and end_all(l, canceled_key(l.n), beyond, '+inf', true)
   meet_leased(l)
-  if not all or #leased >= limit then
+  if not all or #leased >= leased_limit then
     all = false
     break
   end
