@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // readme is the file whose tour is run, seen from this package.
@@ -20,6 +22,9 @@ const readme = "../../README.md"
 
 // updateReadme, when set in the environment, writes what the commands print into the README instead of comparing.
 const updateReadme = "WAGGLE_UPDATE_README"
+
+// tourLimit is when a tour that waits for something is given up. Installing its programs is what takes long.
+const tourLimit = 5 * time.Minute
 
 // step is one command of a tour, with what the README says it prints.
 type step struct {
@@ -90,7 +95,9 @@ func runSteps(t *testing.T, steps []step) []string {
 		fmt.Fprintf(&script, "%s\nprintf '%%s\\n' %q\n", s.command, mark)
 	}
 	ports := freePorts(t, script.String())
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", ports.Replace(script.String()))
+	ctx, cancel := context.WithTimeout(t.Context(), tourLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", ports.Replace(script.String()))
 	cmd.Dir = filepath.Dir(readme)
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
