@@ -34,8 +34,8 @@ type SourceHealth uint8
 // The healths of a source, the worst last but one.
 const (
 	HealthOK SourceHealth = iota + 1
-	// HealthLate: a seed has been due for longer than a quarter of its
-	// interval, and at least a minute.
+	// HealthLate: a seed has been due for longer than its interval, or for an
+	// hour without a schedule.
 	HealthLate
 	// HealthFailing: seeds have failed since the last success.
 	HealthFailing

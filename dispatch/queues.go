@@ -285,39 +285,44 @@ func (d *Dispatcher) syncRules(ctx context.Context) error {
 	return nil
 }
 
-// endDenied ends the leases of all queues that rules deny.
+// endDenied ends the leases of all queues that rules deny. It looks again while
+// leases change under it.
 func (d *Dispatcher) endDenied(ctx context.Context) error {
-	book, err := d.catalog.ruleBook(ctx)
+	rules, version, err := d.store.Rules(ctx)
 	if err != nil {
 		return fmt.Errorf("read queue rules: %w", err)
 	}
+	book := newRuleBook(rules, version)
+	for range settleTries {
+		again, err := d.endDeniedOnce(ctx, book)
+		if err != nil || !again {
+			return err
+		}
+	}
+	return fmt.Errorf("end leases of denied queues: they were changed %d times in between: %w", settleTries, ErrStoreUnavailable)
+}
+
+// endDeniedOnce reports whether a lease was changed before it could be ended.
+func (d *Dispatcher) endDeniedOnce(ctx context.Context, book *ruleBook) (again bool, err error) {
 	for cursor := ""; ; {
 		leased, next, err := d.store.ListLeases(ctx, cursor, queuePage)
 		if err != nil {
-			return fmt.Errorf("list leases: %w", err)
+			return false, fmt.Errorf("list leases: %w", err)
 		}
-		now, err := d.store.Now(ctx)
-		if err != nil {
-			return fmt.Errorf("read the store's clock: %w", err)
-		}
-		var ends []Transition
-		for _, t := range leased {
-			if !book.denies(t.Queue) {
-				continue
-			}
-			spec, err := d.catalog.specOr(ctx, t)
+		denied := slices.DeleteFunc(leased, func(t *Task) bool { return !book.denies(t.Queue) })
+		if len(denied) > 0 {
+			now, err := d.store.Now(ctx)
 			if err != nil {
-				return err
+				return false, fmt.Errorf("read the store's clock: %w", err)
 			}
-			ends = append(ends, d.policy.Revoke(t, spec, now))
-		}
-		if len(ends) > 0 {
-			if _, err := d.store.Apply(ctx, ends); err != nil {
-				return fmt.Errorf("end leases of denied queues: %w", err)
+			applied, err := d.endLeases(ctx, denied, now, d.policy.Revoke)
+			if err != nil {
+				return false, fmt.Errorf("end leases of denied queues: %w", err)
 			}
+			again = again || countEnded(applied) < len(applied)
 		}
 		if cursor = next; cursor == "" {
-			return nil
+			return again, nil
 		}
 	}
 }

@@ -103,6 +103,27 @@ func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
 	})
 }
 
+// A lease that is marked between the look and its end is ended all the same.
+func TestDispatcher_SetQueueRule_denyWhileALeaseChanges(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		g := o.fetchOne()
+		d := o.second(&between{apply: func() {
+			if _, err := o.TriggerSource(t.Context(), "s", false); err != nil {
+				t.Error(err)
+			}
+		}})
+		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
+		rule.Settings.Deny = true
+		if _, err := d.SetQueueRule(t.Context(), rule); err != nil {
+			t.Fatal(err)
+		}
+		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+			t.Errorf("report after deny: %+v", r)
+		}
+	})
+}
+
 func TestDispatcher_BlockQueue(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()

@@ -15,6 +15,7 @@ type between struct {
 	dispatch.Store
 
 	requestCancel func()
+	apply         func()
 	markApplied   func() error // instead of it when it returns an error
 }
 
@@ -24,6 +25,14 @@ func (b *between) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reas
 		do()
 	}
 	return b.Store.RequestCancel(ctx, ids, reason)
+}
+
+func (b *between) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	if do := b.apply; do != nil {
+		b.apply = nil
+		do()
+	}
+	return b.Store.Apply(ctx, transitions)
 }
 
 func (b *between) MarkApplied(ctx context.Context, id, uid string, version int64, seeds []dispatch.TaskID) (bool, error) {

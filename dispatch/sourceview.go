@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// How late a seed may be before its source is late: one interval, or so long
-// without a schedule.
+// lateWithoutSchedule is how late a seed may be before its source is late; one
+// interval where there is one.
 const lateWithoutSchedule = time.Hour
 
 // seedsPerRead bounds one read of seed records.
