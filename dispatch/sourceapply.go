@@ -124,7 +124,7 @@ func (d *Dispatcher) applySeeds(ctx context.Context, source *Source) ([]TaskID, 
 		return nil, err
 	}
 	gone := slices.DeleteFunc(slices.Concat(source.AppliedSeeds, source.PendingSeeds), func(id TaskID) bool { return slices.Contains(ids, id) })
-	return ids, d.cancelSeeds(ctx, gone, &source.Spec)
+	return ids, d.cancelSeeds(ctx, source, gone)
 }
 
 // pendingSeeds are the seeds that the source's versions may have made though
@@ -253,8 +253,8 @@ func seedSubmission(source *Source, seed *Seed, book *ruleBook) (Submission, err
 // cancelSeeds takes seeds out: waiting ones at once, leased ones when their
 // lease ends. It looks again until it finds nothing to do, since a lease may end
 // before it is marked, and a seed be granted before it is canceled. Tasks that
-// are no seeds are left alone.
-func (d *Dispatcher) cancelSeeds(ctx context.Context, ids []TaskID, spec *SourceSpec) error {
+// are no seeds, or another source's in a shared scope, are left alone.
+func (d *Dispatcher) cancelSeeds(ctx context.Context, source *Source, ids []TaskID) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -267,9 +267,9 @@ func (d *Dispatcher) cancelSeeds(ctx context.Context, ids []TaskID, spec *Source
 		var leased []TaskID
 		for _, t := range tasks {
 			switch {
-			case t == nil || !t.Recurring:
+			case t == nil || !t.Recurring || t.SourceUID != source.UID:
 			case t.State.Waiting():
-				waiting = append(waiting, d.policy.Cancel(t, spec))
+				waiting = append(waiting, d.policy.Cancel(t, &source.Spec))
 			case t.State == StateLeased && t.CancelRequested == CancelNone:
 				leased = append(leased, t.ID)
 			}

@@ -129,6 +129,26 @@ func TestDispatcher_UpdateSource_replacesAPendingOne(t *testing.T) {
 	})
 }
 
+func TestDispatcher_UpdateSource_leavesOtherSourcesSeeds(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		for _, id := range []string{"first", "second"} {
+			o.create(id, func(s *dispatch.SourceSpec) {
+				s.Scope, s.Seeds, s.Schedule.Every = "shared", seeds("http://a.example/"), time.Hour
+			})
+		}
+		_, err := o.UpdateSource(t.Context(), "second", 0, func(s *dispatch.SourceSpec) error {
+			s.Seeds = nil
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := o.fetchOne(); g.Task.SourceID != "first" {
+			t.Errorf("fetched %+v", g.Task)
+		}
+	})
+}
+
 func TestDispatcher_seedsUnderNewRules(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("old", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
