@@ -10,7 +10,7 @@ import (
 
 // follower is a compiled [Follow] of a source.
 type follower struct {
-	maxDepth         int // -1: no limit
+	maxDepth         int
 	hosts            []string
 	include, exclude []*regexp.Regexp
 }
@@ -22,7 +22,7 @@ func newFollower(spec *SourceSpec) (*follower, error) {
 	if rule == nil {
 		return nil, nil
 	}
-	f := &follower{maxDepth: -1, hosts: slices.Clone(rule.AllowHosts)}
+	f := &follower{maxDepth: MaxDepth, hosts: slices.Clone(rule.AllowHosts)}
 	if rule.MaxDepth != nil {
 		f.maxDepth = *rule.MaxDepth
 	}
@@ -59,10 +59,8 @@ func (f *follower) refuses(canonical string, depth int) string {
 	switch {
 	case f == nil:
 		return "the source has no follow rule"
-	case f.maxDepth >= 0 && depth > f.maxDepth:
+	case depth > f.maxDepth:
 		return fmt.Sprintf("depth %d is over follow.max_depth %d", depth, f.maxDepth)
-	case depth > MaxDepth:
-		return fmt.Sprintf("depth %d is over the limit of %d", depth, MaxDepth)
 	}
 	if canonical == "" {
 		return ""

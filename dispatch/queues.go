@@ -40,7 +40,9 @@ func (d *Dispatcher) ListQueues(ctx context.Context, suffix, after string, limit
 // SetQueueRule sets the rule of a pattern, replacing an earlier one; grants
 // after it follow it, in every shard. Errors: ErrInvalid, and ErrQueueNotEmpty
 // for a mapping that would move hosts away from a queue that holds their tasks.
-// A rule that denies also ends the leases of the queues it matches.
+// A rule that denies also ends the leases of the queues it matches. Other rules
+// that map to the same queue take the settings of one that is replaced; a new one
+// must agree with them.
 func (d *Dispatcher) SetQueueRule(ctx context.Context, rule QueueRule) (QueueRule, error) {
 	if err := rule.Validate(); err != nil {
 		return rule, err
@@ -49,14 +51,17 @@ func (d *Dispatcher) SetQueueRule(ctx context.Context, rule QueueRule) (QueueRul
 	if err != nil {
 		return rule, fmt.Errorf("read queue rules: %w", err)
 	}
-	if err := d.checkRule(ctx, newRuleBook(rules, version), rule); err != nil {
+	book := newRuleBook(rules, version)
+	if err := d.checkRule(ctx, book, rule); err != nil {
 		return rule, err
 	}
 	if rule.Time, err = d.store.Now(ctx); err != nil {
 		return rule, fmt.Errorf("read the store's clock: %w", err)
 	}
-	if _, err := d.store.SetRule(ctx, rule); err != nil {
-		return rule, fmt.Errorf("set queue rule %q: %w", rule.Pattern, err)
+	for _, changed := range append(book.beside(rule), rule) {
+		if _, err := d.store.SetRule(ctx, changed); err != nil {
+			return rule, fmt.Errorf("set queue rule %q: %w", changed.Pattern, err)
+		}
 	}
 	if err := d.rulesChanged(ctx); err != nil {
 		return rule, err
@@ -176,16 +181,28 @@ func (d *Dispatcher) checkRule(ctx context.Context, book *ruleBook, rule QueueRu
 	if !replaces && len(book.byPattern) >= MaxQueueRules {
 		return Invalid("rule", rule.Pattern, fmt.Sprintf("would be one more than the limit of %d rules", MaxQueueRules))
 	}
-	for _, other := range book.byPattern {
-		if other.Pattern != rule.Pattern && other.SettingsName() == rule.SettingsName() && other.Settings != rule.Settings {
-			return Invalid("queue", rule.Queue, fmt.Sprintf("has other settings by the rule %q: rules for one queue must agree", other.Pattern))
-		}
+	if others := book.beside(rule); len(others) > 0 && (!replaces || old.SettingsName() != rule.SettingsName()) {
+		return Invalid("queue", rule.SettingsName(), fmt.Sprintf("has other settings by the rule %q: rules for one queue must agree", others[0].Pattern))
 	}
 	was := old.Queue
 	if !replaces {
 		was = book.above(rule.Pattern)
 	}
 	return d.checkMapping(ctx, book, rule.Pattern, was, rule.Queue)
+}
+
+// beside are the other rules for the queue that rule is for, by pattern, with
+// rule's settings in place of the different ones that they have.
+func (b *ruleBook) beside(rule QueueRule) []QueueRule {
+	var others []QueueRule
+	for _, other := range b.byPattern {
+		if other.Pattern != rule.Pattern && other.SettingsName() == rule.SettingsName() && other.Settings != rule.Settings {
+			other.Settings, other.By, other.Reason, other.Time = rule.Settings, rule.By, rule.Reason, rule.Time
+			others = append(others, other)
+		}
+	}
+	slices.SortFunc(others, func(a, b QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
+	return others
 }
 
 // checkMapping refuses to send the hosts of pattern to the queue will instead of

@@ -31,6 +31,18 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 		if _, err := o.SetQueueRule(ctx, other); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("two rules that contradict each other for one queue: %v", err)
 		}
+		other.Settings = rule.Settings
+		if _, err := o.SetQueueRule(ctx, other); err != nil {
+			t.Errorf("a second rule that agrees: %v", err)
+		}
+		rule.Settings.Paused, rule.By = true, "ops"
+		if _, err := o.SetQueueRule(ctx, rule); err != nil {
+			t.Errorf("pausing a queue of two rules: %v", err)
+		}
+		rules, _, err := o.QueueRules(ctx, "", 10)
+		if err != nil || len(rules) != 2 || rules[0].Settings != rules[1].Settings || !rules[1].Settings.Paused || rules[1].By != "ops" || rules[1].Time.IsZero() {
+			t.Errorf("%+v, %v", rules, err)
+		}
 		if _, err := o.DeleteQueueRule(ctx, "*.a.example"); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
 			t.Errorf("deleting a mapping of tasks: %v", err)
 		}

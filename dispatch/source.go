@@ -123,7 +123,7 @@ type Retry struct {
 
 // Follow says which discovered items become tasks.
 type Follow struct {
-	MaxDepth   *int     `json:"max_depth,omitempty"`   // links from the seed; nil = no limit
+	MaxDepth   *int     `json:"max_depth,omitempty"`   // links from the seed; nil = MaxDepth
 	AllowHosts []string `json:"allow_hosts,omitempty"` // exact or "*.suffix"; empty = the hosts of the seeds
 	Include    []string `json:"include,omitempty"`     // RE2; one must match the URL; empty = all
 	Exclude    []string `json:"exclude,omitempty"`     // RE2; none may match

@@ -12,7 +12,6 @@ import (
 
 const (
 	maxDisplayName = 256
-	maxFollowDepth = 65_535
 	maxHosts       = 1000 // of follow.allow_hosts
 	maxExpression  = 1 << 10
 	maxCron        = 256
@@ -105,7 +104,7 @@ func (c *checks) follow(follow *pb.Follow) {
 		return
 	}
 	if follow.MaxDepth != nil {
-		c.number("spec.follow.max_depth", int64(follow.GetMaxDepth()), 0, maxFollowDepth)
+		c.number("spec.follow.max_depth", int64(follow.GetMaxDepth()), 0, dispatch.MaxDepth)
 	}
 	c.ids("spec.follow.allow_hosts", follow.GetAllowHosts(), maxHosts, c.pattern)
 	expression := func(field, value string) {

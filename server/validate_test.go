@@ -204,6 +204,7 @@ func badSpecs() []badRequest {
 		spec("negative backoff", "retry.min_backoff", func(s *pb.SourceSpec) { s.Retry = &pb.RetryPolicy{MinBackoff: durationpb.New(-1)} }),
 		spec("remember", "remember", func(s *pb.SourceSpec) { s.Remember = durationpb.New(time.Second) }),
 		spec("expression", "follow.include[0]", func(s *pb.SourceSpec) { s.Follow = &pb.Follow{Include: []string{"("}} }),
+		spec("max_depth", "follow.max_depth", func(s *pb.SourceSpec) { s.Follow = &pb.Follow{MaxDepth: proto.Int32(10_001)} }),
 		spec("host", "follow.allow_hosts[0]", func(s *pb.SourceSpec) { s.Follow = &pb.Follow{AllowHosts: []string{"*."}} }),
 		spec("metadata", "metadata", func(s *pb.SourceSpec) { s.Metadata = map[string]string{"k": strings.Repeat("v", 8<<10)} }),
 		spec("payload", "payload", func(s *pb.SourceSpec) { s.Payload = make([]byte, 256<<10+1) }),

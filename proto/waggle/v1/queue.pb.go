@@ -267,12 +267,14 @@ type QueueRule struct {
 	// rule's identity.
 	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	// The queue that matching hosts share, for sites served under several names. Empty: each host its own.
-	// Applied when a task is submitted. Changing it for a queue that holds tasks is refused with
-	// QUEUE_NOT_EMPTY.
+	// Applied when a task is submitted. What would send hosts away from a queue that holds tasks is refused
+	// with QUEUE_NOT_EMPTY: a change of this, and a rule, or the end of one, that stands before a shorter
+	// one which maps. Rules for one queue have the same settings: the others follow one that is replaced, a
+	// new one must agree with them.
 	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Least time between two request starts, 0 to 24 h; absent: 1 s.
 	MinDelay *durationpb.Duration `protobuf:"bytes,3,opt,name=min_delay,json=minDelay,proto3" json:"min_delay,omitempty"`
-	// Most leases at a time, 1 to 10000; absent: 1.
+	// Most leases at a time, 1 to 100000; absent: 1.
 	MaxInFlight *int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
 	// Wait this many times the fetch duration after each report, 0 to 100; absent: 0.
 	DelayFactor *float64 `protobuf:"fixed64,5,opt,name=delay_factor,json=delayFactor,proto3,oneof" json:"delay_factor,omitempty"`

@@ -737,7 +737,7 @@ func (x *RetryPolicy) GetMaxBackoff() *durationpb.Duration {
 // know it. An item must pass every part.
 type Follow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Deepest depth that is followed; seeds have depth 0. 0 to 65535; absent: no limit.
+	// Deepest depth that is followed; seeds have depth 0. 0 to 10000; absent: 10000.
 	MaxDepth *int32 `protobuf:"varint,1,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
 	// Hosts that are followed, each exact ("example.com", "example.com:8080") or a suffix
 	// ("*.example.com": every name below it, not itself) or "*". At most 1000 of at most 253 bytes. Empty:
