@@ -9,7 +9,7 @@ import (
 type leaseTable struct {
 	slots int
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards everything below
 	byToken map[string]*lease
 	working int // handlers that have not returned
 }
