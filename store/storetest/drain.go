@@ -77,7 +77,7 @@ func (m *model) drainRound() []step {
 	var steps []step
 	for shard := range m.world.shards {
 		steps = append(steps, m.sweepStep(shard, 100))
-		for _, uid := range m.deleted {
+		for _, uid := range slices.Sorted(maps.Keys(m.world.gone)) {
 			if m.world.anyOf(shard, uid) {
 				steps = append(steps, m.dropStep(shard, uid))
 			}

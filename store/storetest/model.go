@@ -144,7 +144,6 @@ type model struct {
 	recent     []spent
 	sessionOf  map[string]string // session by client token
 	limited    map[string]bool   // ids of sources that have a limit
-	deleted    []string          // uids of sources that were deleted
 	clockWas   time.Time         // before the step that moves it
 	jumped     int               // the step of the last jump of the clock
 	back       time.Duration     // to step the clock back by next
@@ -223,16 +222,29 @@ func (m *model) blur(answer any) {
 		tasks = sweep.Expired
 	}
 	for _, t := range tasks {
-		if t != nil && slices.Contains(m.deleted, t.SourceUID) {
+		if t != nil && m.world.gone[t.SourceUID] {
 			t.SourceID, t.Pool = "", ""
 		}
 	}
 }
 
-// differences names the queues that the stores know differently, for whoever
-// reads a failure.
+// differences names the sources and queues that the stores know differently, for
+// whoever reads a failure.
 func (m *model) differences() string {
 	text := ""
+	for uid := range m.world.uids() {
+		var known [2][]dispatch.SourceStatus
+		for n := range known {
+			statuses, err := m.instances[n].Store.SourceStatuses(m.ctx, []string{uid})
+			if err != nil {
+				return text + "\nalso " + err.Error()
+			}
+			known[n] = statuses
+		}
+		if d := diff(reflect.ValueOf(known[0]), reflect.ValueOf(known[1]), "source "+uid); d != "" {
+			text += "\nalso " + d
+		}
+	}
 	for _, name := range modelQueues() {
 		var known [2]*dispatch.Queue
 		for n := range known {

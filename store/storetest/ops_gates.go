@@ -132,7 +132,7 @@ func (m *model) genDeleteSource() step {
 	gone.Version++
 	gone.Deleted = true
 	s.before = gone
-	m.deleted = append(m.deleted, gone.UID)
+	m.world.gone[gone.UID] = true
 	steps := m.pushSteps(gone)
 	for shard := range m.world.shards {
 		steps = append(steps, m.dropStep(shard, gone.UID))

@@ -116,7 +116,7 @@ func (m *model) listTasks() step {
 				if cursor = next; err != nil || cursor == "" {
 					// What was ended with its source may be listed or not.
 					all = slices.DeleteFunc(all, func(t *dispatch.Task) bool {
-						return t.State.Settled() && slices.Contains(m.deleted, t.SourceUID)
+						return t.State.Settled() && m.world.gone[t.SourceUID]
 					})
 					slices.SortFunc(all, byID)
 					return all, err

@@ -28,6 +28,7 @@ type world struct {
 	sessions map[string]*modelSession // by collector
 	leaders  map[string]leadership    // by duty
 	sources  map[string]*dispatch.Source
+	gone     map[string]bool // uids of sources that were deleted
 
 	highest time.Time // the latest time that the clock has shown
 }
@@ -109,6 +110,7 @@ func newWorld(shards int, clock Clock) *world {
 		shards: shards, clock: clock, counts: map[string]int{},
 		tasks: map[dispatch.TaskID]*modelTask{}, rules: newRuleBook(),
 		sessions: map[string]*modelSession{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
+		gone:    map[string]bool{},
 		highest: start,
 	}
 	for range shards {
@@ -150,6 +152,15 @@ func (w *world) task(id dispatch.TaskID) *modelTask {
 
 // all lists the tasks, in an order that a seed repeats.
 func (w *world) all() []*modelTask { return w.order }
+
+// uids are those of all sources that have tasks.
+func (w *world) uids() map[string]bool {
+	uids := map[string]bool{}
+	for _, t := range w.order {
+		uids[t.SourceUID] = true
+	}
+	return uids
+}
 
 // put adds a record, or replaces the one of its id.
 func (w *world) put(t *modelTask) {
@@ -204,7 +215,7 @@ func (w *world) compare(what string, got *dispatch.Task, t *modelTask, details, 
 	want.State = w.visible(t)
 	gate := w.gate(t)
 	want.SourceID, want.Pool = gate.ID, gate.Pool
-	if gate.Deleted {
+	if w.gone[t.SourceUID] {
 		want.SourceID, have.SourceID, want.Pool, have.Pool = "", "", "", ""
 	}
 	if want.State.Settled() {
