@@ -192,7 +192,8 @@ func (s *shard) laneTime(l *lane) int64 {
 	return max(gate, head.value.due)
 }
 
-// promoteLane moves tasks of lane later that are due to lane ready.
+// promoteLane moves tasks of lane later that are due to lane ready. It is part of
+// placing the lane, and so touches it not.
 func (s *shard) promoteLane(l *lane) {
 	for range promotions {
 		head, ok := l.later.first()
@@ -200,7 +201,7 @@ func (s *shard) promoteLane(l *lane) {
 			return
 		}
 		s.leave(head.value)
-		s.enterWaiting(head.value)
+		s.enterLane(head.value)
 	}
 }
 

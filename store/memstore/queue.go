@@ -202,10 +202,12 @@ func (s *shard) describe(q *queue) *dispatch.Queue {
 		}
 	}
 	slices.Sort(d.Pools)
+	kept := q.nextGrant // only placing the queue cuts it
 	if gate := s.queueGate(q); gate > s.now && gate != infinite {
 		d.NextGrant = instant(gate)
 	}
 	d.Gates = s.gatesOf(q, set)
+	q.nextGrant = kept
 	return d
 }
 

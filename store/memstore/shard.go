@@ -211,10 +211,16 @@ func (s *shard) leave(r *record) {
 	r.stands = inNone
 }
 
-// enterWaiting puts a waiting record, standing nowhere, into its lane: into
-// lane ready when it is due, else into lane later.
+// enterWaiting puts a waiting record, standing nowhere, into its lane, which is
+// placed at the end of the call.
 func (s *shard) enterWaiting(r *record) {
 	s.touch(r.lane)
+	s.enterLane(r)
+}
+
+// enterLane puts a waiting record, standing nowhere, into lane ready when it is
+// due, else into lane later.
+func (s *shard) enterLane(r *record) {
 	r.state = dispatch.StateScheduled
 	if r.due <= s.now {
 		r.stands, r.score = inReady, r.rank()<<bandShift+max(r.due, 0)

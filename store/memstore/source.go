@@ -122,10 +122,10 @@ func (s *shard) forgetSource(src *source) {
 	delete(s.sources, src.gate.UID)
 }
 
-// dropLane removes a lane of a deleted source that holds nothing.
+// dropLane removes a lane of a deleted source that holds nothing, and so stands
+// in no set of its queue.
 func (s *shard) dropLane(l *lane) {
 	l.leaveQueue()
-	s.touch(l)
 	byNumber := func(l *lane, number int64) int { return cmp.Compare(l.number, number) }
 	src := l.source
 	src.sorted = nil
