@@ -68,7 +68,10 @@ for i = 2, #found, 2 do
   all = end_all(l, ready_key(l.n), '-inf', '+inf', false) and end_all(l, later, '-inf', '(' .. decimal(LEASED_FROM), false)
     and end_all(l, later, ORPHAN_FROM, '+inf', false) and end_all(l, dead_key(l.n), '-inf', '+inf', true)
     and end_all(l, canceled_key(l.n), beyond, '+inf', true)
-  meet_leased(l)
+  if all then
+    meet_leased(l)
+    drop_lane(l)
+  end
   if not all or #leased >= leased_limit then
     all = false
     break

@@ -1,5 +1,17 @@
 -- What ends with time, removed a little with each sweep.
 local FORGET_LIMIT = 100
+local MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
+
+-- Takes a lane of a deleted source that holds nothing off the indexes. DONE
+-- records may still name it, and it its source: those end after the last of them.
+local function drop_lane(l)
+  if not get_source(l.uid).deleted then return end
+  if call('EXISTS', ready_key(l.n), later_key(l.n), dead_key(l.n), canceled_key(l.n)) > 0 then return end
+  call('ZREM', lanes_key(l.uid), l.queue)
+  call('ZREM', queue_lanes_key(l.queue), l.n)
+  call('PEXPIRE', lane_key(l.n), MAX_REMEMBER)
+  if call('EXISTS', lanes_key(l.uid)) == 0 then call('PEXPIRE', source_key(l.uid), MAX_REMEMBER) end
+end
 
 -- Trims at most limit of a set of dead or canceled tasks whose time is over. The
 -- bodies are gone by then: they were given the same end.
@@ -9,6 +21,7 @@ local function trim_settled(set, limit)
   if #over > 0 then
     call('ZREM', set, unpack(over))
     count(get_lane(n).uid, kind == 'ld' and 'dead' or 'canceled', -#over)
+    drop_lane(get_lane(n))
   end
   return #over
 end

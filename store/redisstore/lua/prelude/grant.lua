@@ -33,6 +33,7 @@ local function replay_grant(collector, token, holder, by)
   local note = read_grant(collector, token)
   if not note then return nil end
   if note[1] ~= by then
+    run_when_full()
     note[1] = by
     call('SET', grant_key(collector, token), cmsgpack.pack(note), 'KEEPTTL')
   end
