@@ -47,9 +47,11 @@ type Instance struct {
 
 // Clock is a clock that stands still unless it is moved.
 type Clock interface {
+	// Now is what the clock shows, to the microsecond.
 	Now() time.Time
 	// Advance moves the clock, back when d is negative.
 	Advance(d time.Duration)
+	// Set moves the clock to now, which may be earlier than what it shows.
 	Set(now time.Time)
 }
 
