@@ -29,21 +29,25 @@ type batches struct {
 }
 
 func newBatches(store Store) *batches {
+	shards := max(store.Shards(), 1)
+	home := func(name string) int { return ShardOf(SlotOf(name), shards) }
+	of := func(id TaskID) int { return shardOfTask(id, shards) }
+	readAll := func(ctx context.Context, ids []TaskID) ([]*Task, error) { return store.Tasks(ctx, ids, false) }
 	b := &batches{
-		shards:   max(store.Shards(), 1),
-		polls:    newMerger("note polls", MaxRenewals, store.BeginPolls),
-		presence: newMerger("record beats", MaxRenewals, store.Beats),
-		settling: newMerger("settle leases", MaxTransitions, store.Apply),
-		submits:  newMerger("submit tasks", MaxSubmissions, submitter(store)),
-		reads: newMerger("read tasks", MaxRenewals, func(ctx context.Context, ids []TaskID) ([]*Task, error) {
-			return store.Tasks(ctx, ids, false)
-		}),
+		shards:   shards,
+		polls:    newMerger("note polls", MaxRenewals, store.BeginPolls, func(p Poll) int { return home(p.Collector) }),
+		presence: newMerger("record beats", MaxRenewals, store.Beats, func(c CollectorInfo) int { return home(c.ID) }),
+		settling: newMerger("settle leases", MaxTransitions, store.Apply, func(t Transition) int { return of(t.ID) }),
+		submits:  newMerger("submit tasks", MaxSubmissions, submitter(store), func(i submitItem) int { return of(i.item.ID) }),
+		reads:    newMerger("read tasks", MaxRenewals, readAll, of),
 	}
 	for range b.shards {
-		b.renewals = append(b.renewals, newMerger("renew leases", MaxRenewals, store.Renew))
+		b.renewals = append(b.renewals, newMerger("renew leases", MaxRenewals, store.Renew, func(r Renewal) int { return of(r.ID) }))
 	}
 	return b
 }
+
+func shardOfTask(id TaskID, shards int) int { return ShardOf(max(id.Slot(), 0), shards) }
 
 func (b *batches) beginPolls(ctx context.Context, polls []Poll) ([]PollState, error) {
 	return b.polls.do(ctx, polls)
@@ -76,7 +80,7 @@ func (b *batches) renew(ctx context.Context, renewals []Renewal) (results []Rene
 	results, errs = make([]RenewResult, len(renewals)), make([]error, len(renewals))
 	byShard := make(map[int][]int)
 	for i, r := range renewals {
-		shard := ShardOf(max(r.ID.Slot(), 0), b.shards)
+		shard := shardOfTask(r.ID, b.shards)
 		byShard[shard] = append(byShard[shard], i)
 	}
 	var wg sync.WaitGroup
@@ -163,6 +167,8 @@ type merger[In, Out any] struct {
 	name  string
 	limit int // items in one flight, unless a single caller brings more
 	call  func(context.Context, []In) ([]Out, error)
+	// shardOf is where an item is.
+	shardOf func(In) int
 
 	mu      sync.Mutex // guards flights and waiting
 	flights int
@@ -176,8 +182,8 @@ type mergedCall[In, Out any] struct {
 	done  chan struct{} // closed once out and err are set
 }
 
-func newMerger[In, Out any](name string, limit int, call func(context.Context, []In) ([]Out, error)) *merger[In, Out] {
-	return &merger[In, Out]{name: name, limit: limit, call: call}
+func newMerger[In, Out any](name string, limit int, call func(context.Context, []In) ([]Out, error), shardOf func(In) int) *merger[In, Out] {
+	return &merger[In, Out]{name: name, limit: limit, call: call, shardOf: shardOf}
 }
 
 // do returns one result for each item, in order.
@@ -234,25 +240,59 @@ func (m *merger[In, Out]) take() []*mergedCall[In, Out] {
 	return calls
 }
 
-// answer makes one store call for all, and one for each where an item of one
-// caller made the store refuse them all.
+// answer makes one store call for all. Where that fails, it makes one for each
+// shard, so that one that is away or full fails no other; or one for each caller,
+// where an item of one made the store refuse them all.
 func (m *merger[In, Out]) answer(ctx context.Context, calls []*mergedCall[In, Out]) {
-	var items []In
-	for _, c := range calls {
-		items = append(items, c.items...)
+	err := m.together(ctx, calls)
+	if err == nil || len(calls) == 1 {
+		return
 	}
-	out, err := m.once(ctx, items)
-	if err != nil && len(calls) > 1 && !storeTrouble(err) {
+	if !storeTrouble(err) {
 		for _, c := range calls {
 			c.out, c.err = m.once(ctx, c.items)
 		}
 		return
 	}
+	groups := m.byShard(calls)
+	if len(groups) == 1 {
+		return
+	}
+	var wg sync.WaitGroup
+	for _, group := range groups {
+		wg.Go(func() { _ = m.together(ctx, group) }) // each call has the error
+	}
+	wg.Wait()
+}
+
+// together makes one store call for all; its error is that of each.
+func (m *merger[In, Out]) together(ctx context.Context, calls []*mergedCall[In, Out]) error {
+	var items []In
+	for _, c := range calls {
+		items = append(items, c.items...)
+	}
+	out, err := m.once(ctx, items)
 	for _, c := range calls {
 		if c.err = err; err == nil {
 			c.out, out = out[:len(c.items):len(c.items)], out[len(c.items):]
 		}
 	}
+	return err
+}
+
+// byShard groups calls by the shard that all their items are in; those with
+// items in several are one group.
+func (m *merger[In, Out]) byShard(calls []*mergedCall[In, Out]) map[int][]*mergedCall[In, Out] {
+	const several = -1
+	groups := make(map[int][]*mergedCall[In, Out])
+	for _, c := range calls {
+		shard := m.shardOf(c.items[0])
+		if slices.ContainsFunc(c.items[1:], func(item In) bool { return m.shardOf(item) != shard }) {
+			shard = several
+		}
+		groups[shard] = append(groups[shard], c)
+	}
+	return groups
 }
 
 func (m *merger[In, Out]) once(ctx context.Context, items []In) ([]Out, error) {

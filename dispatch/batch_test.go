@@ -225,3 +225,41 @@ func TestBatches_submit(t *testing.T) {
 		}
 	})
 }
+
+// shardAway is a store of two shards, of which the second does not answer.
+type shardAway struct{ dispatch.Store }
+
+func (shardAway) Shards() int { return 2 }
+
+func (shardAway) Beats(_ context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+	time.Sleep(10 * time.Millisecond)
+	for _, b := range beats {
+		if inSecond(b.ID) {
+			return nil, dispatch.ErrStoreUnavailable
+		}
+	}
+	return make([]dispatch.PollState, len(beats)), nil
+}
+
+func inSecond(collector string) bool { return dispatch.ShardOf(dispatch.SlotOf(collector), 2) == 1 }
+
+func TestBatches_aShardThatIsAwayFailsNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, err := dispatch.New(dispatch.Config{Store: shardAway{}, ID: "d"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for n := range 100 {
+			id := fmt.Sprintf("c%d", n)
+			wg.Go(func() {
+				_, err := d.Beat(t.Context(), dispatch.CollectorInfo{ID: id, Session: "s"}, nil)
+				if errors.Is(err, dispatch.ErrStoreUnavailable) != inSecond(id) {
+					t.Errorf("collector %s, of the second shard: %v; its beat: %v", id, inSecond(id), err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
