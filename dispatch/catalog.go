@@ -178,12 +178,19 @@ func (b *ruleBook) queueOf(host string) string {
 
 // denies reports whether the settings of queue refuse submits.
 func (b *ruleBook) denies(queue string) bool {
+	settings, _ := b.settings(queue)
+	return settings.Deny
+}
+
+// settings are what holds for a queue, and the name under which they are filed;
+// empty when they are the defaults.
+func (b *ruleBook) settings(queue string) (QueueSettings, string) {
 	for _, name := range SettingsNames(queue) {
 		if settings, ok := b.bySettings[name]; ok {
-			return settings.Deny
+			return settings, name
 		}
 	}
-	return false
+	return DefaultQueueSettings(), ""
 }
 
 // join completes grants with what their tasks share with their source: the spec

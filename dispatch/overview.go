@@ -66,7 +66,25 @@ func (d *Dispatcher) ListTasks(ctx context.Context, sourceID, queue string, stat
 	if err != nil {
 		return nil, "", fmt.Errorf("list tasks: %w", err)
 	}
-	return tasks, next, nil
+	return tasks, next, d.addLastErrors(ctx, tasks)
+}
+
+// addLastErrors tells of each listed task what last went wrong with it.
+func (d *Dispatcher) addLastErrors(ctx context.Context, tasks []*Task) error {
+	ids := make([]TaskID, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.ID
+	}
+	detailed, err := d.store.Tasks(ctx, ids, true)
+	if err != nil {
+		return fmt.Errorf("read the last errors of listed tasks: %w", err)
+	}
+	for i, t := range detailed {
+		if t != nil {
+			tasks[i].LastError = t.LastError
+		}
+	}
+	return nil
 }
 
 // ListLeases lists leased tasks by deadline, with the store's time of the look.

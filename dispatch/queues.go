@@ -131,17 +131,22 @@ func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Q
 }
 
 // UnblockQueue lifts an operator's block, and with automatic the one that
-// failures of the host caused. What it returns is the queue as it was left, nil
-// when nothing was left of it.
+// failures of the host caused. What it returns is the queue as it was left, or
+// as it would be made again when nothing was left of it.
 func (d *Dispatcher) UnblockQueue(ctx context.Context, name string, automatic bool) (*Queue, error) {
 	if err := d.store.UnblockQueue(ctx, name, automatic); err != nil {
 		return nil, fmt.Errorf("unblock queue %q: %w", name, err)
 	}
 	queue, err := d.Queue(ctx, name)
-	if errors.Is(err, ErrQueueNotFound) {
-		return nil, nil
+	if !errors.Is(err, ErrQueueNotFound) {
+		return queue, err
 	}
-	return queue, err
+	book, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	settings, by := book.settings(name)
+	return &Queue{Name: name, Settings: settings, SettingsName: by}, nil
 }
 
 // Validate reports, as a [FieldError], the first setting out of its range.

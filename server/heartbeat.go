@@ -67,6 +67,9 @@ func (h *heartbeatStream) run(ctx context.Context) error {
 				return err
 			}
 			silent.Reset(h.silence)
+		case <-ctx.Done():
+			// The end may have been received and not passed on.
+			return context.Cause(ctx)
 		case <-draining:
 			if err := h.stream.Send(&pb.HeartbeatResponse{Reconnect: true}); err != nil {
 				return err
