@@ -1,6 +1,12 @@
 package redisstore
 
-import "github.com/waggle-crawl/waggle/dispatch"
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
 
 // LockKey names the lock of a task for tests that look at it.
 func LockKey(s *Store, prefix string, id dispatch.TaskID) string {
@@ -12,4 +18,41 @@ func LockKey(s *Store, prefix string, id dispatch.TaskID) string {
 func TaskKey(s *Store, prefix string, id dispatch.TaskID) string {
 	shard, _ := s.shardOfTask(id)
 	return keys{prefix}.shard(shard).Task(id)
+}
+
+// ShardKeys names the keys of a shard.
+func ShardKeys(prefix string, shard int) shardKeys { return keys{prefix}.shard(shard) }
+
+// MetaKey names what is fixed of a store.
+func MetaKey(prefix string) string { return keys{prefix}.Meta() }
+
+// CheckInfo judges a server by the text of INFO.
+func CheckInfo(text string, allowEviction bool, log *zap.Logger) error {
+	return (&Store{log: log}).checkServer(parseInfo(text), allowEviction)
+}
+
+// DecodeRecord reads a record.
+func DecodeRecord(id dispatch.TaskID, raw string, now time.Time) (dispatch.Task, error) {
+	s, err := decodeRecord(id, raw, now)
+	if err != nil {
+		return dispatch.Task{}, err
+	}
+	return s.task, nil
+}
+
+// EncodeBody packs the body of a record.
+func EncodeBody(s *dispatch.Submission) (body []byte, core, size int) { return encodeBody(s) }
+
+// DecodeBody reads the body of a record.
+func DecodeBody(body []byte) (dispatch.Task, error) {
+	var t dispatch.Task
+	err := decodeBody(body, &t)
+	return t, err
+}
+
+// Hints reads the hints of a message.
+func Hints(message string) []dispatch.Hint {
+	var hints []dispatch.Hint
+	deliverAll(message, func(h dispatch.Hint) { hints = append(hints, h) })
+	return hints
 }

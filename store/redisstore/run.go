@@ -71,11 +71,13 @@ func (s *Store) runAll(ctx context.Context, op string, sc *script, calls []call)
 func (s *Store) attempt(ctx context.Context, sc *script, c call, last error) (any, error) {
 	keys := []string{s.keys.shard(c.shard).Shard()}
 	return again(ctx, last, func(last error) (any, error) {
-		send := s.client.EvalSha(ctx, sc.sha, keys, c.args...)
+		var cmd *redis.Cmd
 		if last != nil && faultOf(ctx, last) == faultNoScript {
-			send = s.client.Eval(ctx, sc.source, keys, c.args...)
+			cmd = s.client.Eval(ctx, sc.source, keys, c.args...)
+		} else {
+			cmd = s.client.EvalSha(ctx, sc.sha, keys, c.args...)
 		}
-		v, err := send.Result()
+		v, err := cmd.Result()
 		if errors.Is(err, redis.Nil) {
 			return nil, nil //nolint:nilnil // nil is an answer of a script
 		}

@@ -124,7 +124,13 @@ func loadInto(all []*script) func(ctx context.Context, cn *redis.Conn) error {
 	}
 	return func(ctx context.Context, cn *redis.Conn) error {
 		known, err := cn.ScriptExists(ctx, hashes...).Result()
-		if err != nil {
+		switch {
+		case err == nil:
+		case isDenied(err):
+			// A Sentinel, which runs no scripts, or a user who may not load them:
+			// they are sent as a whole then, when they are first run.
+			return nil
+		default:
 			return err
 		}
 		pipe := cn.Pipeline()

@@ -1,0 +1,170 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+func TestOpen_BadConfig(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		config redisstore.Config
+		says   string
+	}{
+		{"empty", redisstore.Config{}, `scheme "" is unknown`},
+		{"no scheme", redisstore.Config{URL: "localhost:6379"}, "is unknown; it is one of redis://"},
+		{"other scheme", redisstore.Config{URL: "postgres://localhost/x"}, `scheme "postgres" is unknown`},
+		{"no host", redisstore.Config{URL: "redis:///0"}, "names no host"},
+		{"bad port", redisstore.Config{URL: "redis://localhost:port"}, "does not parse"},
+		{"bad database", redisstore.Config{URL: "redis://localhost/x"}, "database"},
+		{"unknown option", redisstore.Config{URL: "redis://localhost?tint=blue"}, "tint"},
+		{"sentinel without master", redisstore.Config{URL: "redis+sentinel://a:1,b:2"}, "/<master>"},
+		{"sentinel with an empty host", redisstore.Config{URL: "redis+sentinel://a:1,,b:2/main"}, "empty host"},
+		{"cluster with a database", redisstore.Config{URL: "redis+cluster://a:1/3"}, "database"},
+		{"unix without path", redisstore.Config{URL: "unix://"}, "socket"},
+		{"prefix with a brace", redisstore.Config{URL: "redis://localhost", Prefix: "a{b}"}, `prefix "a{b}"`},
+		{"prefix too long", redisstore.Config{URL: "redis://localhost", Prefix: strings.Repeat("p", 65)}, "at most 64"},
+		{"shards", redisstore.Config{URL: "redis://localhost", Shards: 5000}, "shards 5000 is not 0 to 4096"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := redisstore.Open(t.Context(), c.config)
+			if !errors.Is(err, dispatch.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.says) {
+				t.Errorf("Open: %v, want ErrInvalid that says %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestOpen_PasswordIsNotTold(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis://user:secret@localhost:port", "redis://user:secret@localhost/x", "redis+sentinel://user:secret@a:1",
+		"redis+cluster://:secret@127.0.0.1:1", "redis://:secret@127.0.0.1:1",
+	} {
+		if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Open(%s): %v", url, err)
+		}
+	}
+}
+
+func TestOpen_Away(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis://127.0.0.1:1/0", "rediss://127.0.0.1:1/0", "unix:///nowhere/redis.sock",
+		"redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", "redis+cluster://127.0.0.1:1,127.0.0.1:2",
+	} {
+		if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: url}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Errorf("Open(%s): %v, want ErrStoreUnavailable", url, err)
+		}
+	}
+}
+
+func TestOpen_ShardsAreFixed(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	open(t, redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: 4})
+	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: 8})
+	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), "made with 4 shards, this program was told 8") {
+		t.Errorf("Open with 8 shards: %v", err)
+	}
+	if n := open(t, redisstore.Config{URL: server.URL(), Prefix: prefix}).Shards(); n != 4 {
+		t.Errorf("Open without a number of shards found %d, not 4", n)
+	}
+	if n := open(t, redisstore.Config{URL: server.SocketURL(), Prefix: prefix + "x"}).Shards(); n != 1 {
+		t.Errorf("a new store has %d shards, not 1", n)
+	}
+}
+
+func TestOpen_OtherFormat(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	client := redisClient(t, server.URL())
+	if err := client.HSet(t.Context(), redisstore.MetaKey(prefix), "shards", "1", "format", "99").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix})
+	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), "format 99") {
+		t.Errorf("Open: %v", err)
+	}
+}
+
+func TestOpen_Evicting(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithMaxMemory(50<<20), redistest.WithConfig("maxmemory-policy", "allkeys-lru"))
+	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL()})
+	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), "allkeys-lru") {
+		t.Errorf("Open: %v, want ErrStoreMismatch that names the policy", err)
+	}
+	open(t, redisstore.Config{URL: server.URL(), AllowEviction: true})
+}
+
+func TestOpen_Replica(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	host, port, _ := strings.Cut(primary.Addr(), ":")
+	replica := redistest.Start(t, redistest.WithConfig("replicaof", host+" "+port))
+	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: replica.URL()})
+	if !errors.Is(err, dispatch.ErrStoreReadOnly) || !strings.Contains(fmt.Sprint(err), port) {
+		t.Errorf("Open of a replica: %v, want ErrStoreReadOnly that names the primary", err)
+	}
+}
+
+func TestOpen_InfoDenied(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	if err := client.Do(t.Context(), "ACL", "SETUSER", "waggle", "on", ">pw", "~*", "&*", "+@all", "-info").Err(); err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	open(t, redisstore.Config{URL: "redis://waggle:pw@" + server.Addr(), Logger: zap.New(core)})
+	if logs.FilterMessageSnippet("does not say how it is set up").Len() != 1 {
+		t.Errorf("no warning; log: %v", logs.All())
+	}
+	if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: "redis://waggle:wrong@" + server.Addr()}); err == nil {
+		t.Error("Open with a wrong password succeeds")
+	}
+}
+
+func TestCheckServer(t *testing.T) {
+	t.Parallel()
+	good := "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nconnected_slaves:0\r\n"
+	for _, c := range []struct {
+		name, old, new string
+		want           error
+		warns          string
+	}{
+		{name: "good", old: "x", new: "x"},
+		{name: "too old", old: "7.0.15", new: "6.2.14", want: dispatch.ErrStoreMismatch},
+		{name: "newer", old: "7.0.15", new: "8.4.0"},
+		{name: "would evict", old: "noeviction", new: "allkeys-lru", warns: "would evict"},
+		{name: "policy hidden", old: "maxmemory_policy:noeviction\r\n", new: "", warns: "memory is full"},
+		{name: "no append-only file", old: "aof_enabled:1", new: "aof_enabled:0", warns: "appendonly yes"},
+		{name: "append-only file hidden", old: "aof_enabled:1\r\n", new: "", warns: "append-only file"},
+		{name: "replicas may lag", old: "connected_slaves:0", new: "connected_slaves:2", warns: "min-replicas-to-write"},
+		{name: "replicas are waited for", old: "connected_slaves:0", new: "connected_slaves:2\r\nmin_slaves_good_slaves:2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			core, logs := observer.New(zap.WarnLevel)
+			err := redisstore.CheckInfo(strings.ReplaceAll(good, c.old, c.new), false, zap.New(core))
+			if !errors.Is(err, c.want) || (c.want == nil && err != nil) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+			if (c.warns == "") != (logs.Len() == 0) || logs.FilterMessageSnippet(c.warns).Len() != logs.Len() {
+				t.Errorf("warnings %v, want one that says %q", logs.All(), c.warns)
+			}
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package redisstore_test
+
+import (
+	"encoding/hex"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+// goldenRecord is the record of a new task, as lua/submit.lua writes it. Changing
+// it means that data in existing stores cannot be read: raise the format.
+const goldenRecord = "01" + "01" + "00" + "05" + "00" + "00" + // version state flags priority result cancel
+	"00000001" + "0002" + "00000001" + "001d" + "000029" + // lane depth revision core size
+	"00000000" + "00000000" + "0000" + "0000" + "0000" + "00" + "00" + "00" + // counters
+	"019cadfdb200" + "019cadfdc588" + "000000000000" + "019cadfdba50" + "000000000000" + // run due first-due created settled
+	"00000000000000000000000000000000" + "00000000000000000000000000000000" + // last lease, lease
+	"000000000000" + "000000000000" + "00000000" + "00000000" + "0000" + // granted deadline duration hold tail
+	"0a0b" + "687474703a2f2f612e622f" + "120a" + "6b3132333435363738" + "39" + "1a02" + "6464" + // URL key kind
+	"220c" + "0a036c616e" + "120567726561" + "74" + "2a0a" + "7061796c6f6164212121" // metadata payload
+
+func goldenSubmission() dispatch.Submission {
+	return dispatch.Submission{
+		SourceUID: "uid", Scope: "uid", Queue: "a.b", URL: "http://a.b/", Key: "k123456789", Kind: "dd", Depth: 2,
+		Run: time.UnixMilli(1772445610496), Priority: 5, Due: time.UnixMilli(1772445615496),
+		Metadata: map[string]string{"lan": "great"}, Payload: []byte("payload!!!"),
+	}
+}
+
+func TestRecord_Golden(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithClock())
+	server.Clock().Set(time.UnixMilli(1772445612624))
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	gate := sourceGate("uid")
+	item := goldenSubmission()
+	item.ID = dispatch.NewTaskID(dispatch.Identity{Scope: item.Scope, Queue: item.Queue, Key: item.Key})
+	submit(t, s, gate, item)
+	raw, err := client.Get(t.Context(), redisstore.TaskKey(s, "waggle", item.ID)).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString([]byte(raw)); got != goldenRecord {
+		t.Errorf("record\n%s, want\n%s", got, goldenRecord)
+	}
+	task, err := redisstore.DecodeRecord(item.ID, raw, time.UnixMilli(1772445612624))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := dispatch.Task{
+		ID: item.ID, URL: item.URL, Key: item.Key, Kind: "dd", Depth: 2, Run: item.Run.UTC(), Priority: 5,
+		State: dispatch.StateScheduled, Due: item.Due.UTC(), Created: time.UnixMilli(1772445612624).UTC(),
+		Metadata: item.Metadata, Payload: item.Payload, Revision: 1,
+	}
+	if !reflect.DeepEqual(task, want) {
+		t.Errorf("task\n%+v, want\n%+v", task, want)
+	}
+}
+
+func TestRecord_Damaged(t *testing.T) {
+	t.Parallel()
+	raw, err := hex.DecodeString(goldenRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range raw {
+		if n > 122+33 && n != 122+34 {
+			continue // a whole field may be missing at the end
+		}
+		if _, err := redisstore.DecodeRecord("id", string(raw[:n]), time.Time{}); err == nil && n < 122 {
+			t.Errorf("the first %d bytes of a record are read without an error", n)
+		}
+	}
+	other := append([]byte{9}, raw[1:]...)
+	if _, err := redisstore.DecodeRecord("id", string(other), time.Time{}); err == nil {
+		t.Error("a record of another version is read without an error")
+	}
+	leased := append([]byte(nil), raw...)
+	leased[1] = byte(dispatch.StateLeased)
+	if _, err := redisstore.DecodeRecord("id", string(leased), time.Time{}); err == nil {
+		t.Error("a leased record without a lease token is read without an error")
+	}
+}
+
+func FuzzBody(f *testing.F) {
+	f.Add("http://a.b/", "", "feed", "k", "v", []byte("p"))
+	f.Add("", "key", "", "", "", []byte(nil))
+	f.Fuzz(func(t *testing.T, url, key, kind, name, value string, payload []byte) {
+		if key == "" {
+			key = url
+		}
+		in := dispatch.Submission{URL: url, Key: key, Kind: kind, Payload: payload}
+		if name != "" {
+			in.Metadata = map[string]string{name: value}
+		}
+		body, core, size := redisstore.EncodeBody(&in)
+		out, err := redisstore.DecodeBody(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.URL != url || out.Key != key || out.Kind != kind || string(out.Payload) != string(payload) || !reflect.DeepEqual(out.Metadata, in.Metadata) {
+			t.Errorf("%+v came back as %+v", in, out)
+		}
+		kept, err := redisstore.DecodeBody(body[:core])
+		if err != nil || kept.URL != url || kept.Key != key || kept.Kind != kind || kept.Payload != nil || kept.Metadata != nil {
+			t.Errorf("the core of %+v came back as %+v, %v", in, kept, err)
+		}
+		if size < len(url)+len(key)+len(kind)+len(payload) {
+			t.Errorf("size %d of %+v", size, in)
+		}
+	})
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	raw, err := hex.DecodeString(goldenRecord)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		task, err := redisstore.DecodeRecord("id", string(raw), time.Time{})
+		if err == nil && task.ID != "id" {
+			t.Errorf("record without id: %+v", task)
+		}
+	})
+}
+
+func FuzzHints(f *testing.F) {
+	f.Add("ready 0 default 250\nsource a.b\nrules\nsession c s")
+	f.Fuzz(func(t *testing.T, message string) {
+		for _, h := range redisstore.Hints(message) {
+			if h.Kind < dispatch.HintReady || h.Kind > dispatch.HintResync {
+				t.Errorf("hint %+v of %q", h, message)
+			}
+		}
+	})
+}
