@@ -1,8 +1,10 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -48,8 +50,9 @@ type Config struct {
 	// MaxBytes bounds a body, over the wire and decompressed. Default 10 MiB. Each slot may hold one in memory.
 	MaxBytes int64
 
-	// MaxRedirects bounds the redirects of a fetch. Default 10; negative: none is followed. They are followed to any
-	// host, each asked for its robots.txt; a queue's delay does not count them.
+	// MaxRedirects bounds the redirects of a fetch. Default 10; negative: none is followed. Each hop is checked, by
+	// robots.txt too; a queue's delay does not count them. One that leads into another queue (another host or port) is not
+	// followed: its target is reported as discovered.
 	MaxRedirects int
 
 	// MaxLinks bounds what one page may report. Default 20,000; the rest is counted in the log.
@@ -61,7 +64,18 @@ type Config struct {
 	// Sink gets the pages. Default: none, pages are only followed.
 	Sink Sink
 
-	// Transport sends the requests. Default: one of its own with the environment's proxy, closed by Handler.Close.
+	// AllowPrivate lets pages be on private, loopback, link-local, shared, multicast and reserved addresses: for sites of
+	// your own. Without it they are refused, as they are written, after DNS and in each hop of a redirect, so that no page
+	// leads the crawler to what only its own network can reach. A proxy may be on any address; what names mean to it, it
+	// has to check itself.
+	AllowPrivate bool
+
+	// Proxy takes the requests: http, https, socks5 or socks5h, with user and password if it wants them. Default: that of
+	// the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY).
+	Proxy *url.URL
+
+	// Transport sends the requests in place of the Handler's own; then Proxy must be nil, and its dialer refuses private
+	// networks only if told to (see RefusePrivate). Default: one of its own, closed by Handler.Close.
 	Transport http.RoundTripper
 
 	// Logger gets what is odd about pages. Default: none.
@@ -115,6 +129,9 @@ func (c *Config) Validate() error {
 	if c.UserAgent != "" && c.RobotsAgent == "" && productToken(c.UserAgent) == "" {
 		return fmt.Errorf("field UserAgent: %q: want it to begin with a name, or RobotsAgent set", c.UserAgent)
 	}
+	if err := c.validateProxy(); err != nil {
+		return err
+	}
 	if c.RobotsTTL < 0 || c.RobotsTTL > maxRobotsTTL {
 		return fmt.Errorf("field RobotsTTL: %s: want 0 to %s", c.RobotsTTL, maxRobotsTTL)
 	}
@@ -126,6 +143,24 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxLinks < 0 {
 		return fmt.Errorf("field MaxLinks: %d: want more than 0", c.MaxLinks)
+	}
+	return nil
+}
+
+func (c *Config) validateProxy() error {
+	if c.Proxy == nil {
+		return nil
+	}
+	switch c.Proxy.Scheme {
+	case "http", "https", "socks5", "socks5h":
+	default:
+		return fmt.Errorf("field Proxy: scheme %q: want http, https, socks5 or socks5h", c.Proxy.Scheme)
+	}
+	if c.Proxy.Hostname() == "" {
+		return fmt.Errorf("field Proxy: %q: want a host", c.Proxy.Redacted())
+	}
+	if c.Transport != nil {
+		return errors.New("field Proxy: want none with a Transport of its own")
 	}
 	return nil
 }

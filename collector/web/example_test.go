@@ -61,7 +61,7 @@ func ExampleHandler_Handle() {
 		return
 	}
 	defer func() { _ = sink.Close() }()
-	handler, err := web.New(web.Config{Sink: sink})
+	handler, err := web.New(web.Config{Sink: sink, AllowPrivate: true}) // the server is on loopback
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -23,12 +23,14 @@ func failureOf(err error, took time.Duration) *collector.Failed {
 		failed.Reason, failed.Permanent = collector.ReasonRobotsDenied, true
 	case errors.As(err, &unavailable):
 		return robotsFailure(unavailable, took)
+	case errors.Is(err, errRedirects), errors.Is(err, errBadRedirect):
+		failed.Reason = collector.ReasonRedirect
+	case errors.Is(err, errPrivate): // a name; what DNS says may change
+		failed.Reason = collector.ReasonBadRequest
 	case errors.Is(err, errInvalidAddress):
 		failed.Reason, failed.Permanent = collector.ReasonBadRequest, true
 	case errors.Is(err, errTooLarge):
 		failed.Reason, failed.Permanent = collector.ReasonTooLarge, true
-	case errors.Is(err, errRedirects), errors.Is(err, errBadRedirect):
-		failed.Reason = collector.ReasonRedirect
 	case errors.Is(err, errContentCoding):
 		failed.Reason = collector.ReasonUnsupportedContent
 	default:
@@ -44,6 +46,8 @@ func robotsFailure(err *robotsUnavailable, took time.Duration) *collector.Failed
 		RetryAfter: err.retryAfter, FetchDuration: took,
 	}
 	switch {
+	case errors.Is(err.cause, errPrivate): // the task leads there: no fault of a host of the web
+		failed.Reason = collector.ReasonBadRequest
 	case err.cause != nil:
 		failed.Reason = networkReason(err.cause)
 	case isThrottled(err.status, err.retryAfter):

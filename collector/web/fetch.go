@@ -17,10 +17,11 @@ import (
 // maxRetryAfter bounds what a host can ask for; the queue's own limit is the dispatcher's to apply.
 const maxRetryAfter = 24 * time.Hour
 
+// maxDrain is how much of a body that nobody needs is read to keep its connection.
+const maxDrain = 2 << 10
+
 var (
 	errTooLarge       = errors.New("body too large")
-	errRedirects      = errors.New("too many redirects")
-	errBadRedirect    = errors.New("bad redirect")
 	errContentCoding  = errors.New("content coding")
 	errInvalidAddress = errors.New("not an http or https URL with a host")
 )
@@ -29,7 +30,7 @@ var (
 type fetcher struct {
 	transport    http.RoundTripper
 	userAgent    string
-	maxRedirects int
+	allowPrivate bool
 }
 
 // fetchRequest says what to get.
@@ -43,6 +44,11 @@ type fetchRequest struct {
 	conditions    http.Header
 	conditionsFor string
 
+	// maxRedirects bounds the redirects that are followed. leaves tells of one that is not to be followed: then the
+	// redirect itself is the answer. nil: all are followed.
+	maxRedirects int
+	leaves       func(next *url.URL) bool
+
 	// visit is asked before each hop; an error ends the fetch.
 	visit func(context.Context, *url.URL) error
 }
@@ -53,29 +59,17 @@ type fetched struct {
 	status int
 	header http.Header
 	body   []byte // decompressed
+
+	// location is where the answer leads to, if it is a redirect; it has no body then.
+	location *url.URL
 }
 
-// get follows redirects to an answer and reads it.
-func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
-	target := req.url
-	for hop := 0; ; hop++ {
-		if err := checkAddress(target); err != nil {
-			return nil, err
-		}
-		if req.visit != nil {
-			if err := req.visit(ctx, target); err != nil {
-				return nil, err
-			}
-		}
-		answer, next, err := f.hop(ctx, req, target)
-		if err != nil || next == nil {
-			return answer, err
-		}
-		if hop >= f.maxRedirects {
-			return nil, fmt.Errorf("%w: more than %d, the last to %s", errRedirects, f.maxRedirects, next)
-		}
-		target = next
+// checkAddress tells whether a URL, as it is written, may be fetched.
+func (f *fetcher) checkAddress(u *url.URL) error {
+	if err := checkAddress(u); err != nil || f.allowPrivate {
+		return err
 	}
+	return checkLiteral(u)
 }
 
 func checkAddress(u *url.URL) error {
@@ -85,11 +79,11 @@ func checkAddress(u *url.URL) error {
 	return nil
 }
 
-// hop sends one request. It returns the answer, or the URL that the answer points to.
-func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_ *fetched, next *url.URL, err error) {
+// hop sends one request and reads the answer.
+func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_ *fetched, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errInvalidAddress, err)
+		return nil, fmt.Errorf("%w: %w", errInvalidAddress, err)
 	}
 	if req.conditionsFor == target.String() {
 		for name, values := range req.conditions {
@@ -102,48 +96,24 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 
 	response, err := f.transport.RoundTrip(request)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() {
 		if closeErr := response.Body.Close(); err == nil && closeErr != nil {
 			err = fmt.Errorf("close body: %w", closeErr)
 		}
 	}()
+	answer := &fetched{url: target, status: response.StatusCode, header: response.Header, body: []byte{}}
 	if isRedirect(response.StatusCode) {
-		next, err := redirectTarget(target, response.Header.Get("Location"))
-		return nil, next, err
+		if response.ContentLength <= maxDrain {
+			_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // so that the connection can be used again
+		}
+		answer.location, err = redirectTarget(target, response.Header.Get("Location"))
+		return answer, err
 	}
 	lenient := req.truncate || response.StatusCode >= 400 // the body of an error is of no use
-	body, err := readBody(response, req.maxBytes, lenient)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &fetched{url: target, status: response.StatusCode, header: response.Header, body: body}, nil, nil
-}
-
-func isRedirect(status int) bool {
-	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	}
-	return false
-}
-
-func redirectTarget(from *url.URL, location string) (*url.URL, error) {
-	if location == "" {
-		return nil, fmt.Errorf("%w: no Location", errBadRedirect)
-	}
-	u, err := parseReference(location)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadRedirect, err)
-	}
-	u = from.ResolveReference(u)
-	u.Fragment, u.RawFragment = "", ""
-	if checkAddress(u) != nil {
-		return nil, fmt.Errorf("%w: to %q", errBadRedirect, u)
-	}
-	return u, nil
+	answer.body, err = readBody(response, req.maxBytes, lenient)
+	return answer, err
 }
 
 // readBody reads and decompresses a body. The limit holds for what comes over the wire and for what it becomes. When

@@ -3,9 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/waggle-crawl/waggle/collector"
 )
@@ -28,28 +26,16 @@ func New(cfg Config) (*Handler, error) {
 	cfg = cfg.withDefaults()
 	h := &Handler{cfg: cfg, close: func() {}}
 	if cfg.Transport == nil {
-		transport := newTransport()
-		cfg.Transport, h.close = transport, transport.CloseIdleConnections
+		transport := newTransport(cfg.Proxy, cfg.AllowPrivate)
+		cfg.Transport, h.close = transport, transport.closeIdle
 	}
-	h.fetcher = &fetcher{transport: cfg.Transport, userAgent: cfg.UserAgent, maxRedirects: max(cfg.MaxRedirects, 0)}
+	h.fetcher = &fetcher{
+		transport: cfg.Transport, userAgent: cfg.UserAgent, allowPrivate: cfg.AllowPrivate,
+	}
 	if !cfg.IgnoreRobots {
 		h.robots = newRobots(h.fetcher, cfg.RobotsAgent, cfg.RobotsTTL, cfg.Timeout/2)
 	}
 	return h, nil
-}
-
-// newTransport is the default transport without its own decompression, so that sizes are limited before and after.
-func newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DisableCompression:     true,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           200,
-		MaxIdleConnsPerHost:    4,
-		IdleConnTimeout:        30 * time.Second,
-		TLSHandshakeTimeout:    10 * time.Second,
-		MaxResponseHeaderBytes: 256 << 10,
-	}
 }
 
 // Close closes idle connections of the default transport.
@@ -58,6 +44,9 @@ func (h *Handler) Close() { h.close() }
 // Handle fetches the task's URL, stores the page and reports its links.
 func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
 	target, err := taskURL(t)
+	if err == nil {
+		err = h.fetcher.checkAddress(target)
+	}
 	if err != nil {
 		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
 	}
@@ -82,5 +71,5 @@ func taskURL(t *collector.Task) (*url.URL, error) {
 		return nil, err
 	}
 	u.Fragment, u.RawFragment = "", ""
-	return u, checkAddress(u)
+	return u, nil
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -70,7 +71,15 @@ func (s *site) requests(path string) []*http.Request {
 	return found
 }
 
+// newHandler makes a handler that may fetch from the test's own servers.
 func newHandler(t *testing.T, cfg web.Config) *web.Handler {
+	t.Helper()
+	cfg.AllowPrivate = true
+	return strictHandler(t, cfg)
+}
+
+// strictHandler makes a handler of exactly this configuration.
+func strictHandler(t *testing.T, cfg web.Config) *web.Handler {
 	t.Helper()
 	h, err := web.New(cfg)
 	if err != nil {
@@ -222,48 +231,6 @@ func TestHandler_BadURL(t *testing.T) {
 		if got := failedOf(t, err); got.Reason != collector.ReasonBadRequest || !got.Permanent {
 			t.Errorf("%q: %+v", text, got)
 		}
-	}
-}
-
-func TestHandler_Redirects(t *testing.T) {
-	t.Parallel()
-	s, other := newSite(t), newSite(t)
-	s.page("/a", map[string]string{"Location": "b"}, 301, "")
-	s.page("/b", map[string]string{"Location": other.URL + "/dir/c#frag"}, 308, "")
-	other.page("/dir/c", map[string]string{"Content-Type": "text/html"}, 200, `<a href="d">d</a>`)
-	s.page("/loop", map[string]string{"Location": "/loop"}, 302, "")
-	s.page("/ftp", map[string]string{"Location": "ftp://example.com/"}, 302, "")
-	s.page("/denied", map[string]string{"Location": other.URL + "/private/x"}, 302, "")
-	other.page("/robots.txt", nil, 200, "User-agent: *\nDisallow: /private/")
-
-	sink := &memorySink{}
-	h := newHandler(t, web.Config{MaxRedirects: 3, Sink: sink})
-	done, err := handle(t, h, &collector.Task{URL: s.URL + "/a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := sink.pages[0]; got.URL != s.URL+"/a" || got.FinalURL != other.URL+"/dir/c" {
-		t.Errorf("page %+v", got)
-	}
-	if want := []string{other.URL + "/dir/d"}; !slices.Equal(discovered(done), want) {
-		t.Errorf("discovered %q, want %q", discovered(done), want)
-	}
-	_, err = handle(t, h, &collector.Task{URL: s.URL + "/loop"})
-	if got := failedOf(t, err); got.Reason != collector.ReasonRedirect || len(s.requests("/loop")) != 4 {
-		t.Errorf("loop: %+v after %d requests", got, len(s.requests("/loop")))
-	}
-	_, err = handle(t, h, &collector.Task{URL: s.URL + "/ftp"})
-	if got := failedOf(t, err); got.Reason != collector.ReasonRedirect {
-		t.Errorf("ftp: %+v", got)
-	}
-	_, err = handle(t, h, &collector.Task{URL: s.URL + "/denied"})
-	if got := failedOf(t, err); got.Reason != collector.ReasonRobotsDenied || len(other.requests("/private/x")) != 0 {
-		t.Errorf("denied: %+v", got)
-	}
-	none := newHandler(t, web.Config{MaxRedirects: -1})
-	_, err = handle(t, none, &collector.Task{URL: s.URL + "/a"})
-	if got := failedOf(t, err); got.Reason != collector.ReasonRedirect {
-		t.Errorf("none allowed: %+v", got)
 	}
 }
 
@@ -468,6 +435,9 @@ func TestConfig_Validate(t *testing.T) {
 		"Timeout":     {Timeout: -1},
 		"MaxBytes":    {MaxBytes: -1},
 		"MaxLinks":    {MaxLinks: -1},
+		"Proxy":       {Proxy: &url.URL{Scheme: "ftp", Host: "proxy"}},
+		"Proxy: \"":   {Proxy: &url.URL{Scheme: "http"}},
+		"Proxy: want": {Proxy: &url.URL{Scheme: "http", Host: "proxy"}, Transport: http.DefaultTransport},
 	} {
 		if _, err := web.New(cfg); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)

@@ -14,6 +14,9 @@ const (
 	// robotsMaxBytes is how much of a robots.txt counts; RFC 9309 asks for at least 500 KiB and lets the rest be ignored.
 	robotsMaxBytes = 512 << 10
 
+	// robotsMaxRedirects is how far RFC 9309 asks to follow a robots.txt, to other hosts too.
+	robotsMaxRedirects = 5
+
 	// robotsMaxHosts bounds the cache.
 	robotsMaxHosts = 10_000
 
@@ -156,6 +159,7 @@ func (r *robots) load(ctx context.Context, u *url.URL, entry *robotsEntry) {
 	target := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
 	answer, err := r.fetcher.get(fetchCtx, fetchRequest{
 		url: target, accept: "text/plain,*/*;q=0.5", maxBytes: robotsMaxBytes, truncate: true,
+		maxRedirects: robotsMaxRedirects,
 	})
 	now := time.Now()
 	if ctx.Err() != nil && err != nil {

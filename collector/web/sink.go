@@ -18,11 +18,13 @@ import (
 // Page is what a Sink records of one fetch. A consumer of several collectors' records keeps one Page per
 // (TaskID, Cycle): the one with the highest Fence.
 type Page struct {
-	// URL is the task's URL; FinalURL the one that answered, after redirects.
+	// URL is the task's URL; FinalURL the one that answered, after redirects, or the one in another queue that the last
+	// redirect leads to.
 	URL      string `json:"url"`
 	FinalURL string `json:"final_url"`
 
-	// Status is the HTTP status: 2xx, or 304 when the server said that nothing changed.
+	// Status is the HTTP status: 2xx, 304 when the server said that nothing changed, or that of a redirect into another
+	// queue, which is kept with an empty body.
 	Status int `json:"status"`
 
 	// ContentType is the answer's Content-Type header; empty when the answer was a 304.

@@ -52,7 +52,10 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	request := fetchRequest{
 		url: v.url, accept: accept, maxBytes: h.cfg.MaxBytes,
 		conditions: conditions, conditionsFor: v.before.URL,
+		maxRedirects: max(h.cfg.MaxRedirects, 0),
 	}
+	own := hostQueue(v.url)
+	request.leaves = func(next *url.URL) bool { return hostQueue(next) != own }
 	v.start = time.Now()
 	first := true
 	request.visit = func(ctx context.Context, u *url.URL) error {
@@ -106,6 +109,10 @@ func (v *visit) recall(ctx context.Context) bool {
 // judge decides what the answer is worth, and finds the page's links.
 func (v *visit) judge(ctx context.Context) error {
 	answer := v.answer
+	if answer.location != nil {
+		v.passOn()
+		return nil
+	}
 	if answer.status == http.StatusNotModified && v.before.Digest != "" {
 		v.after = v.before
 		v.keepValidators()
@@ -114,9 +121,8 @@ func (v *visit) judge(ctx context.Context) error {
 			return failed
 		}
 		v.body = answer.body
-		sum := sha256.Sum256(v.body)
 		v.after = memo{
-			URL: answer.url.String(), Digest: hex.EncodeToString(sum[:]), Bytes: int64(len(v.body)),
+			URL: answer.url.String(), Digest: digestOf(v.body), Bytes: int64(len(v.body)),
 			ContentType: contentType(answer.header, v.body),
 		}
 		v.keepValidators()
@@ -127,6 +133,28 @@ func (v *visit) judge(ctx context.Context) error {
 	v.findLinks()
 	v.after.HasLinks = len(v.links.URLs) > 0
 	return nil
+}
+
+// passOn makes a link of a redirect into another queue: whoever gets it waits for that queue's turn.
+func (v *visit) passOn() {
+	target := v.answer.location.String()
+	v.body = v.answer.body
+	v.after = memo{URL: target, Digest: digestOf(v.body)}
+	v.links = Links{URLs: []string{target}}
+	if v.task.Recurring {
+		v.handler.cfg.Logger.Warn("seed redirects into another queue, which is crawled as a page that it leads to",
+			zap.String("url", v.url.String()), zap.String("to", target))
+	}
+}
+
+// isChanged tells whether the page, or what it redirects to, is another one than last time.
+func (v *visit) isChanged() bool {
+	return v.after.Digest != v.before.Digest || v.answer.location != nil && v.after.URL != v.before.URL
+}
+
+func digestOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
 }
 
 // keepValidators takes over what the answer says; a 304 may leave out what has not changed.
@@ -173,7 +201,7 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	if deadline := v.task.Deadline(); !deadline.IsZero() && !time.Now().Before(deadline) {
 		return collector.Succeeded{}, collector.ErrLeaseLost // the process was frozen, and so was what ends ctx
 	}
-	changed := v.after.Digest != v.before.Digest
+	changed := v.isChanged()
 	page := v.page(changed)
 	body := v.body
 	if !changed && v.answer.status == http.StatusNotModified {
@@ -202,10 +230,18 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	return done, nil
 }
 
+// finalURL is the one that answered, or the one that a redirect into another queue leads to.
+func (v *visit) finalURL() string {
+	if v.answer.location != nil {
+		return v.answer.location.String()
+	}
+	return v.answer.url.String()
+}
+
 func (v *visit) page(changed bool) Page {
 	t := v.task
 	return Page{
-		URL: v.url.String(), FinalURL: v.answer.url.String(), Status: v.answer.status,
+		URL: v.url.String(), FinalURL: v.finalURL(), Status: v.answer.status,
 		ContentType: v.after.ContentType,
 		FetchTime:   v.start.UTC(), FetchMillis: v.took.Milliseconds(),
 		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.links.URLs),

@@ -1,0 +1,161 @@
+package web_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/waggle-crawl/waggle/collector"
+	"github.com/waggle-crawl/waggle/collector/web"
+)
+
+func TestRefusePrivate(t *testing.T) {
+	t.Parallel()
+	for _, ip := range []string{
+		"0.0.0.0", "0.1.2.3", "10.1.2.3", "100.64.0.1", "100.127.255.255", "127.0.0.1", "127.255.0.1", "169.254.169.254",
+		"172.16.0.1", "172.31.255.255", "192.0.0.8", "192.0.2.1", "192.168.1.1", "198.18.0.1", "198.51.100.7", "203.0.113.9",
+		"224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255",
+		"[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:10.0.0.1]", "[::127.0.0.1]", "[64:ff9b::10.0.0.1]", "[64:ff9b:1::1]",
+		"[100::1]", "[2001::1]", "[2001:db8::1]", "[2002:7f00:1::]", "[3fff::1]", "[fc00::1]", "[fd12::1]", "[fe80::1]",
+		"[fe80::1%eth0]", "[fec0::1]", "[ff02::1]", "[5f00::1]", "[2606:4700::1%eth0]", "localhost",
+	} {
+		if err := web.RefusePrivate("tcp", ip+":80", nil); err == nil {
+			t.Errorf("%s was taken", ip)
+		}
+	}
+	for _, ip := range []string{
+		"1.1.1.1", "9.255.255.255", "11.0.0.1", "100.63.0.1", "100.128.0.1", "172.15.0.1", "172.32.0.1", "192.0.1.1",
+		"192.167.1.1", "223.255.255.255", "[2606:4700::1111]", "[2a00:1450::1]", "[::ffff:8.8.8.8]", "[64:ff9b::8.8.8.8]",
+	} {
+		if err := web.RefusePrivate("tcp", ip+":443", nil); err != nil {
+			t.Errorf("%s: %v", ip, err)
+		}
+	}
+}
+
+// TestHandler_PrivateNetwork holds that no spelling of a private address leads to a request.
+func TestHandler_PrivateNetwork(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.page("/", nil, 200, "secret")
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []web.Config{{}, {IgnoreRobots: true}} {
+		h := strictHandler(t, cfg)
+		for _, test := range []struct {
+			host      string
+			permanent bool
+		}{
+			{"127.0.0.1", true}, {"[::1]", true}, {"[::ffff:127.0.0.1]", true}, {"[::ffff:7f00:1]", true}, {"0.0.0.0", true},
+			{"169.254.169.254", true}, {"localhost", false}, // a name is known only by what DNS says
+		} {
+			_, err := handle(t, h, &collector.Task{URL: "http://" + test.host + ":" + port + "/"})
+			if got := failedOf(t, err); got.Reason != collector.ReasonBadRequest || got.Permanent != test.permanent {
+				t.Errorf("%s: %+v", test.host, got)
+			}
+		}
+		for _, host := range []string{"127.1", "2130706433", "0x7f.1", "0177.0.0.1"} { // some resolvers know them
+			if _, err := handle(t, h, &collector.Task{URL: "http://" + host + ":" + port + "/"}); err == nil {
+				t.Errorf("%s was fetched", host)
+			}
+		}
+	}
+	if len(s.seen) != 0 {
+		t.Errorf("%d requests went out", len(s.seen))
+	}
+	allowed := strictHandler(t, web.Config{AllowPrivate: true})
+	if done, err := handle(t, allowed, &collector.Task{URL: "http://localhost:" + port + "/"}); err != nil || done.Bytes != 6 {
+		t.Errorf("allowed: %+v, %v", done, err)
+	}
+}
+
+// TestHandler_RedirectToPrivate lets names of public hosts lead to a test's server, as a hostile DNS and a hostile server
+// may: the first by a redirect to an address, the second by a name that resolves to one.
+func TestHandler_RedirectToPrivate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.page("/metadata", map[string]string{"Location": "http://169.254.169.254/latest/"}, 302, "")
+	s.page("/loopback", map[string]string{"Location": s.URL + "/secret"}, 307, "")
+	s.page("/six", map[string]string{"Location": "https://[::ffff:10.0.0.1]/"}, 308, "")
+	s.page("/again", map[string]string{"Location": "/secret"}, 302, "")
+	s.page("/secret", nil, 200, "secret")
+	var dials atomic.Int32
+	transport := &http.Transport{DisableKeepAlives: true}
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialer := net.Dialer{}
+		if strings.HasPrefix(address, "private.") || strings.HasPrefix(address, "rebound.") && dials.Add(1) > 1 {
+			dialer.Control = web.RefusePrivate // as for a name that resolves to a private address now
+		}
+		return dialer.DialContext(ctx, network, strings.TrimPrefix(s.URL, "http://"))
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	h := strictHandler(t, web.Config{Transport: transport, IgnoreRobots: true})
+	for target, want := range map[string]collector.Reason{
+		"http://public.example/metadata": collector.ReasonRedirect,
+		"http://public.example/loopback": collector.ReasonRedirect,
+		"http://public.example/six":      collector.ReasonRedirect,
+		"http://rebound.example/again":   collector.ReasonBadRequest,
+		"http://private.example/":        collector.ReasonBadRequest,
+	} {
+		_, err := handle(t, h, &collector.Task{URL: target})
+		if got := failedOf(t, err); got.Reason != want {
+			t.Errorf("%s: %+v, want %s", target, got, want)
+		}
+	}
+	if got := len(s.requests("/secret")); got != 0 {
+		t.Errorf("the secret was fetched %d times", got)
+	}
+}
+
+// TestHandler_RobotsToPrivate holds that robots.txt is no way into a private network either.
+func TestHandler_RobotsToPrivate(t *testing.T) {
+	t.Parallel()
+	var secrets atomic.Int32
+	h := strictHandler(t, web.Config{Transport: roundTripper(func(r *http.Request) *http.Response {
+		w := httptest.NewRecorder()
+		switch {
+		case r.URL.Hostname() != "public.example":
+			secrets.Add(1)
+		case r.URL.Path == "/robots.txt":
+			w.Header().Set("Location", "http://192.168.0.1/")
+			w.WriteHeader(http.StatusFound)
+		}
+		return w.Result()
+	})})
+	if _, err := handle(t, h, &collector.Task{URL: "http://public.example/"}); err != nil {
+		t.Errorf("%v, want it taken as no robots.txt at all", err)
+	}
+	if secrets.Load() != 0 {
+		t.Error("the private address was fetched")
+	}
+}
+
+// TestHandler_ProxyOnPrivateNetwork holds that a proxy may be on a private address, and that it is not asked for one.
+func TestHandler_ProxyOnPrivateNetwork(t *testing.T) {
+	t.Parallel()
+	proxy := newSite(t)
+	proxy.mux.HandleFunc("public.example/", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, "by proxy")
+	})
+	h := strictHandler(t, web.Config{Proxy: parse(t, proxy.URL)})
+	done, err := handle(t, h, &collector.Task{URL: "http://public.example/page"})
+	if err != nil || done.Bytes != 8 {
+		t.Fatalf("got %+v, %v", done, err)
+	}
+	before := len(proxy.seen)
+	_, err = handle(t, h, &collector.Task{URL: "http://10.0.0.1/page"})
+	if got := failedOf(t, err); got.Reason != collector.ReasonBadRequest || len(proxy.seen) != before {
+		t.Errorf("got %+v after %d requests", got, len(proxy.seen)-before)
+	}
+}

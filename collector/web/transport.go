@@ -1,0 +1,78 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	dialTimeout      = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 30 * time.Second
+
+	// maxHeaderBytes bounds the head of an answer.
+	maxHeaderBytes = 256 << 10
+
+	// maxIdlePerHost is how many connections to a host wait for its next page; most queues have one lease at a time.
+	maxIdlePerHost = 4
+	maxIdle        = 200
+)
+
+// transport is the Handler's own: HTTP/1.1 and 2, connections kept for the next request to their host. What goes
+// through a proxy has connections apart, since a proxy may stand in a private network and a page's host may not.
+type transport struct {
+	proxy   func(*http.Request) (*url.URL, error)
+	direct  *http.Transport
+	proxied *http.Transport
+}
+
+// newTransport makes a transport. proxy nil means the environment's.
+func newTransport(proxy *url.URL, allowPrivate bool) *transport {
+	t := &transport{proxy: http.ProxyFromEnvironment}
+	if proxy != nil {
+		t.proxy = http.ProxyURL(proxy)
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	t.proxied = baseTransport(dialer)
+	t.proxied.Proxy = t.proxy
+	guarded := &net.Dialer{Timeout: dialTimeout}
+	if !allowPrivate {
+		guarded.Control = RefusePrivate
+	}
+	t.direct = baseTransport(guarded)
+	return t
+}
+
+// baseTransport does not decompress, so that sizes are limited before and after.
+func baseTransport(dialer *net.Dialer) *http.Transport {
+	return &http.Transport{
+		DialContext:            dialer.DialContext,
+		DisableCompression:     true,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        idleTimeout,
+		TLSHandshakeTimeout:    handshakeTimeout,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+}
+
+// RoundTrip sends a request through the proxy that is meant for it, or directly.
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	proxy, err := t.proxy(request)
+	if err != nil {
+		return nil, &net.OpError{Op: "proxyconnect", Net: "tcp", Err: err}
+	}
+	if proxy != nil {
+		return t.proxied.RoundTrip(request)
+	}
+	return t.direct.RoundTrip(request)
+}
+
+// closeIdle closes the connections that wait for a next request.
+func (t *transport) closeIdle() {
+	t.direct.CloseIdleConnections()
+	t.proxied.CloseIdleConnections()
+}
