@@ -15,6 +15,7 @@ import (
 const (
 	defaultTimeout      = 30 * time.Second
 	defaultMaxBytes     = 10 << 20
+	defaultMaxRatio     = 200
 	defaultMaxRedirects = 10
 	defaultMaxLinks     = 20_000
 	defaultRobotsTTL    = time.Hour
@@ -49,6 +50,9 @@ type Config struct {
 
 	// MaxBytes bounds a body, over the wire and decompressed. Default 10 MiB. Each slot may hold one in memory.
 	MaxBytes int64
+
+	// MaxRatio bounds how many times its compressed bytes a body of over 1 MiB may become. Default 200.
+	MaxRatio int
 
 	// MaxRedirects bounds the redirects of a fetch. Default 10; negative: none is followed. Each hop is checked, by
 	// robots.txt too; a queue's delay does not count them. One that leads into another queue (another host or port) is not
@@ -101,6 +105,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = defaultMaxBytes
 	}
+	if c.MaxRatio == 0 {
+		c.MaxRatio = defaultMaxRatio
+	}
 	if c.MaxRedirects == 0 {
 		c.MaxRedirects = defaultMaxRedirects
 	}
@@ -140,6 +147,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxBytes < 0 {
 		return fmt.Errorf("field MaxBytes: %d: want more than 0", c.MaxBytes)
+	}
+	if c.MaxRatio < 0 {
+		return fmt.Errorf("field MaxRatio: %d: want more than 0", c.MaxRatio)
 	}
 	if c.MaxLinks < 0 {
 		return fmt.Errorf("field MaxLinks: %d: want more than 0", c.MaxLinks)

@@ -1,8 +1,6 @@
 package web
 
 import (
-	"compress/flate"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -20,16 +18,13 @@ const maxRetryAfter = 24 * time.Hour
 // maxDrain is how much of a body that nobody needs is read to keep its connection.
 const maxDrain = 2 << 10
 
-var (
-	errTooLarge       = errors.New("body too large")
-	errContentCoding  = errors.New("content coding")
-	errInvalidAddress = errors.New("not an http or https URL with a host")
-)
+var errInvalidAddress = errors.New("not an http or https URL with a host")
 
 // fetcher sends requests with limits on redirects and size. The limit on time is the caller's context.
 type fetcher struct {
 	transport    http.RoundTripper
 	userAgent    string
+	maxRatio     int64
 	allowPrivate bool
 }
 
@@ -92,7 +87,7 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 	}
 	request.Header.Set("User-Agent", f.userAgent)
 	request.Header.Set("Accept", req.accept)
-	request.Header.Set("Accept-Encoding", "gzip")
+	request.Header.Set("Accept-Encoding", acceptEncoding)
 
 	response, err := f.transport.RoundTrip(request)
 	if err != nil {
@@ -112,78 +107,8 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 		return answer, err
 	}
 	lenient := req.truncate || response.StatusCode >= 400 // the body of an error is of no use
-	answer.body, err = readBody(response, req.maxBytes, lenient)
+	answer.body, err = readBody(response, bodyLimits{bytes: req.maxBytes, ratio: f.maxRatio}, lenient)
 	return answer, err
-}
-
-// readBody reads and decompresses a body. The limit holds for what comes over the wire and for what it becomes. When
-// lenient, what can be read within the limit is the body; else anything wrong is an error.
-func readBody(response *http.Response, limit int64, lenient bool) ([]byte, error) {
-	if response.StatusCode == http.StatusNotModified || response.StatusCode == http.StatusNoContent {
-		return []byte{}, nil
-	}
-	if response.ContentLength > limit && !lenient {
-		return nil, fmt.Errorf("%w: %d bytes, limit %d", errTooLarge, response.ContentLength, limit)
-	}
-	reader, err := decoded(response, limit)
-	if err == nil {
-		var body []byte
-		if body, err = io.ReadAll(reader); err == nil || lenient {
-			return body, nil
-		}
-	}
-	var corrupt flate.CorruptInputError
-	switch {
-	case lenient || errors.Is(err, errNoBody):
-		return []byte{}, nil
-	case errors.Is(err, errTooLarge) || errors.Is(err, errContentCoding):
-		return nil, err
-	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, &corrupt):
-		return nil, fmt.Errorf("%w: %w", errContentCoding, err)
-	}
-	return nil, fmt.Errorf("read body: %w", err)
-}
-
-var errNoBody = errors.New("no body")
-
-// decoded wraps the body in what undoes its content coding.
-func decoded(response *http.Response, limit int64) (io.Reader, error) {
-	wire := &limitedReader{r: response.Body, left: limit, limit: limit}
-	switch coding := strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding"))); coding {
-	case "", "identity":
-		return wire, nil
-	case "gzip", "x-gzip":
-		unzip, err := gzip.NewReader(wire)
-		if errors.Is(err, io.EOF) {
-			return nil, errNoBody
-		}
-		if err != nil {
-			return nil, err
-		}
-		return &limitedReader{r: unzip, left: limit, limit: limit}, nil
-	default:
-		return nil, fmt.Errorf("%w %q: asked for gzip or none", errContentCoding, coding)
-	}
-}
-
-// limitedReader fails, where io.LimitedReader ends, when there is more to read than the limit.
-type limitedReader struct {
-	r           io.Reader
-	left, limit int64
-}
-
-func (l *limitedReader) Read(p []byte) (int, error) {
-	if l.left < 0 {
-		return 0, fmt.Errorf("%w: limit %d bytes", errTooLarge, l.limit)
-	}
-	if int64(len(p)) > l.left+1 {
-		p = p[:l.left+1]
-	}
-	n, err := l.r.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		return n - 1, fmt.Errorf("%w: limit %d bytes", errTooLarge, l.limit)
-	}
-	return n, err
 }
 
 // retryAfter reads a Retry-After header in both its forms: seconds, or a date, which is taken relative to now.

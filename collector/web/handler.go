@@ -30,7 +30,7 @@ func New(cfg Config) (*Handler, error) {
 		cfg.Transport, h.close = transport, transport.closeIdle
 	}
 	h.fetcher = &fetcher{
-		transport: cfg.Transport, userAgent: cfg.UserAgent, allowPrivate: cfg.AllowPrivate,
+		transport: cfg.Transport, userAgent: cfg.UserAgent, allowPrivate: cfg.AllowPrivate, maxRatio: int64(cfg.MaxRatio),
 	}
 	if !cfg.IgnoreRobots {
 		h.robots = newRobots(h.fetcher, cfg.RobotsAgent, cfg.RobotsTTL, cfg.Timeout/2)

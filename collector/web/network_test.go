@@ -53,8 +53,13 @@ func TestHandler_PrivateNetwork(t *testing.T) {
 			host      string
 			permanent bool
 		}{
-			{"127.0.0.1", true}, {"[::1]", true}, {"[::ffff:127.0.0.1]", true}, {"[::ffff:7f00:1]", true}, {"0.0.0.0", true},
-			{"169.254.169.254", true}, {"localhost", false}, // a name is known only by what DNS says
+			{"127.0.0.1", true},
+			{"[::1]", true},
+			{"[::ffff:127.0.0.1]", true},
+			{"[::ffff:7f00:1]", true},
+			{"0.0.0.0", true},
+			{"169.254.169.254", true},
+			{"localhost", false}, // a name is known only by what DNS says
 		} {
 			_, err := handle(t, h, &collector.Task{URL: "http://" + test.host + ":" + port + "/"})
 			if got := failedOf(t, err); got.Reason != collector.ReasonBadRequest || got.Permanent != test.permanent {
