@@ -18,6 +18,8 @@ const (
 	defaultMaxRatio     = 200
 	defaultMaxRedirects = 10
 	defaultMaxLinks     = 20_000
+	defaultMaxSegments  = 30
+	defaultMaxRepeats   = 3
 	defaultRobotsTTL    = time.Hour
 
 	defaultProduct = "waggle"
@@ -61,6 +63,18 @@ type Config struct {
 
 	// MaxLinks bounds what one page may report. Default 20,000; the rest is counted in the log.
 	MaxLinks int
+
+	// MaxDepth is the depth from which on pages report no links; a seed's depth is 0. A source's follow rule may ask for
+	// less. 0: no limit. Redirects are passed on at any depth.
+	MaxDepth int
+
+	// MaxURLBytes, MaxPathSegments and MaxPathRepeats keep out links of the looks that traps have: URLs over so many bytes
+	// (default 2048, the most), paths of more segments (default 30), and paths that have the same one to eight segments
+	// more than so often in a row (default 3). Negative: no limit of the kind. What is left out is counted in the log.
+	MaxURLBytes, MaxPathSegments, MaxPathRepeats int
+
+	// FollowNofollow reports links that say nofollow, and those of pages that say so, in markup or by X-Robots-Tag.
+	FollowNofollow bool
 
 	// Resources reports images, scripts, style sheets, media and what style sheets point at too.
 	Resources bool
@@ -114,6 +128,12 @@ func (c Config) withDefaults() Config {
 	if c.MaxLinks == 0 {
 		c.MaxLinks = defaultMaxLinks
 	}
+	if c.MaxPathSegments == 0 {
+		c.MaxPathSegments = defaultMaxSegments
+	}
+	if c.MaxPathRepeats == 0 {
+		c.MaxPathRepeats = defaultMaxRepeats
+	}
 	if c.Sink == nil {
 		c.Sink = discard{}
 	}
@@ -150,6 +170,12 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxRatio < 0 {
 		return fmt.Errorf("field MaxRatio: %d: want more than 0", c.MaxRatio)
+	}
+	if c.MaxDepth < 0 {
+		return fmt.Errorf("field MaxDepth: %d: want 0 or more", c.MaxDepth)
+	}
+	if c.MaxURLBytes > maxURLLength {
+		return fmt.Errorf("field MaxURLBytes: %d: want at most %d", c.MaxURLBytes, maxURLLength)
 	}
 	if c.MaxLinks < 0 {
 		return fmt.Errorf("field MaxLinks: %d: want more than 0", c.MaxLinks)

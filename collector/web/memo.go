@@ -15,11 +15,12 @@ type memo struct {
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"last_modified,omitempty"`
 
-	// Digest and Bytes of the body, its ContentType, and whether it had links.
+	// Digest and Bytes of the body, its ContentType, whether it had links, and whether it asked not to be indexed.
 	Digest      string `json:"digest"`
 	Bytes       int64  `json:"bytes,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
 	HasLinks    bool   `json:"has_links,omitempty"`
+	NoIndex     bool   `json:"no_index,omitempty"`
 }
 
 // readMemo reads what an earlier crawl left. What cannot be read is as good as nothing.
@@ -37,7 +38,7 @@ func (m memo) encode() ([]byte, error) {
 	if err != nil || len(text) <= maxMemo {
 		return text, err
 	}
-	return json.Marshal(memo{Digest: m.Digest, Bytes: m.Bytes, HasLinks: m.HasLinks})
+	return json.Marshal(memo{Digest: m.Digest, Bytes: m.Bytes, HasLinks: m.HasLinks, NoIndex: m.NoIndex})
 }
 
 // conditions are the headers that ask for the page only if it has changed.

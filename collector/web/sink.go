@@ -44,6 +44,11 @@ type Page struct {
 	// Links is how many links were reported as discovered.
 	Links int `json:"links"`
 
+	// Canonical is the URL that an HTML page says is its own. NoIndex says that the page asks not to be indexed, by its
+	// markup or an X-Robots-Tag: whoever builds an index of the pages leaves it out.
+	Canonical string `json:"canonical,omitempty"`
+	NoIndex   bool   `json:"no_index,omitempty"`
+
 	// SourceID, TaskID, Cycle, Run, Attempt and Fence say which hand-out of which task this was.
 	SourceID string `json:"source_id"`
 	TaskID   string `json:"task_id"`

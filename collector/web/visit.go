@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -131,6 +129,7 @@ func (v *visit) judge(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	v.findLinks()
+	v.after.NoIndex = v.noIndex()
 	v.after.HasLinks = len(v.links.URLs) > 0
 	return nil
 }
@@ -173,27 +172,6 @@ func contentType(header http.Header, body []byte) string {
 		return declared
 	}
 	return http.DetectContentType(body)
-}
-
-func (v *visit) findLinks() {
-	cfg := &v.handler.cfg
-	opts := ExtractOptions{ContentType: v.after.ContentType, Resources: cfg.Resources, Limit: cfg.MaxLinks}
-	base, err := url.Parse(v.after.URL)
-	if err != nil || len(v.body) == 0 || slices.ContainsFunc(v.answer.header.Values("X-Robots-Tag"), forbidsFollowing) {
-		return
-	}
-	switch mediaType, _, _ := mime.ParseMediaType(v.after.ContentType); mediaType {
-	case "text/html", "application/xhtml+xml":
-		v.links = ExtractLinks(base, v.body, opts)
-	case "text/css":
-		if cfg.Resources {
-			v.links = ExtractStyleSheetLinks(base, v.body, opts)
-		}
-	}
-	if len(v.links.URLs) == cfg.MaxLinks && v.links.Skipped > 0 {
-		cfg.Logger.Warn("page has more links than are reported", zap.String("url", v.after.URL),
-			zap.Int("reported", cfg.MaxLinks), zap.Int("skipped", v.links.Skipped))
-	}
 }
 
 // store gives the page to the sink and makes the report.
@@ -245,6 +223,7 @@ func (v *visit) page(changed bool) Page {
 		ContentType: v.after.ContentType,
 		FetchTime:   v.start.UTC(), FetchMillis: v.took.Milliseconds(),
 		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.links.URLs),
+		Canonical: v.links.Canonical, NoIndex: v.after.NoIndex,
 		SourceID: t.SourceID, TaskID: t.ID, Cycle: t.Cycle, Run: t.Run, Attempt: t.Attempt, Fence: t.Fence,
 	}
 }
