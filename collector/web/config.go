@@ -18,6 +18,7 @@ const (
 	defaultMaxRatio     = 200
 	defaultMaxRedirects = 10
 	defaultMaxLinks     = 20_000
+	defaultMaxListed    = maxSitemapEntries
 	defaultMaxSegments  = 30
 	defaultMaxRepeats   = 3
 	defaultRobotsTTL    = time.Hour
@@ -63,6 +64,9 @@ type Config struct {
 
 	// MaxLinks bounds what one page may report. Default 20,000; the rest is counted in the log.
 	MaxLinks int
+
+	// MaxListed bounds what one feed, sitemap or list may report. Default 50,000; the rest is counted in the log.
+	MaxListed int
 
 	// MaxDepth is the depth from which on pages report no links; a seed's depth is 0. A source's follow rule may ask for
 	// less. 0: no limit. Redirects are passed on at any depth.
@@ -128,6 +132,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxLinks == 0 {
 		c.MaxLinks = defaultMaxLinks
 	}
+	if c.MaxListed == 0 {
+		c.MaxListed = defaultMaxListed
+	}
 	if c.MaxPathSegments == 0 {
 		c.MaxPathSegments = defaultMaxSegments
 	}
@@ -170,6 +177,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxRatio < 0 {
 		return fmt.Errorf("field MaxRatio: %d: want more than 0", c.MaxRatio)
+	}
+	if c.MaxListed < 0 {
+		return fmt.Errorf("field MaxListed: %d: want more than 0", c.MaxListed)
 	}
 	if c.MaxDepth < 0 {
 		return fmt.Errorf("field MaxDepth: %d: want 0 or more", c.MaxDepth)

@@ -362,6 +362,7 @@ func TestConfig_Validate(t *testing.T) {
 		"MaxBytes":    {MaxBytes: -1},
 		"MaxRatio":    {MaxRatio: -1},
 		"MaxLinks":    {MaxLinks: -1},
+		"MaxListed":   {MaxListed: -1},
 		"MaxDepth":    {MaxDepth: -1},
 		"MaxURLBytes": {MaxURLBytes: 2049},
 		"Proxy":       {Proxy: &url.URL{Scheme: "ftp", Host: "proxy"}},

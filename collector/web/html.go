@@ -100,8 +100,9 @@ func hasPageLinks(element atom.Atom) bool {
 	switch element {
 	case atom.A, atom.Area, atom.Frame, atom.Iframe, atom.Link, atom.Meta, atom.Base:
 		return true
+	default: // links to no page
+		return false
 	}
-	return false
 }
 
 // element reports the links of one start tag.

@@ -17,6 +17,9 @@ type Links struct {
 	// URLs over 2 KiB, those not to be followed, and those beyond the limit that ExtractLinks was given.
 	Skipped int
 
+	// Kind is what the URLs are known to be: KindSitemap for those of a sitemap index, else empty.
+	Kind string
+
 	// Canonical is the URL that an HTML document says is its own; empty when it says none. It is among the URLs too.
 	Canonical string
 

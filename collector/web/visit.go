@@ -128,7 +128,9 @@ func (v *visit) judge(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	v.findLinks()
+	if err := v.findLinks(ctx); err != nil {
+		return v.unreadable(ctx, err)
+	}
 	v.after.NoIndex = v.noIndex()
 	v.after.HasLinks = len(v.links.URLs) > 0
 	return nil
@@ -203,7 +205,7 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 		done.Changed = collector.Unchanged
 	}
 	for _, link := range v.links.URLs {
-		done.Discovered = append(done.Discovered, collector.Discovered{URL: link})
+		done.Discovered = append(done.Discovered, collector.Discovered{URL: link, Kind: v.links.Kind})
 	}
 	return done, nil
 }

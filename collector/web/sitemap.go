@@ -1,0 +1,156 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxSitemapEntries is how many the protocol of sitemaps.org lets one sitemap have.
+const maxSitemapEntries = 50_000
+
+// sitemapEntry is a url or sitemap element.
+type sitemapEntry struct {
+	location     string
+	alternates   []string // the page in other languages
+	lastModified time.Time
+}
+
+// ExtractSitemapLinks finds what a sitemap or a sitemap index that was fetched from base lists, the last modified first,
+// then what has no lastmod in its order, up to 50,000 entries. Links.Kind tells an index. A sitemap may also be a list,
+// one URL a line. It fails for what is neither, and for one that breaks off before its first entry.
+func ExtractSitemapLinks(base *url.URL, body []byte, opts ExtractOptions) (Links, error) {
+	text := utf8XML(body, opts.ContentType)
+	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '<' {
+		return ExtractListLinks(base, text, opts), nil
+	}
+	root := rootElement(text)
+	if root != "urlset" && root != "sitemapindex" {
+		return Links{}, fmt.Errorf("sitemap %w: its root element is %q", errParse, root)
+	}
+	if err := checkXML(text, 0); err != nil {
+		return Links{}, fmt.Errorf("sitemap %w", err)
+	}
+	entries, surplus, err := readSitemap(text)
+	if err != nil && len(entries) == 0 {
+		return Links{}, fmt.Errorf("sitemap %w: %w", errParse, err)
+	}
+	slices.SortStableFunc(entries, func(a, b sitemapEntry) int {
+		return cmp.Compare(b.lastModified.Unix(), a.lastModified.Unix())
+	})
+	x := newExtraction(base, opts)
+	for _, entry := range entries {
+		x.add(entry.location)
+		x.addAll(entry.alternates)
+	}
+	x.links.Skipped += surplus
+	if root == "sitemapindex" {
+		x.links.Kind = KindSitemap
+	}
+	return x.links, nil
+}
+
+// readSitemap reads the entries in their order, and counts those beyond the limit. Beside an error it returns what came
+// before.
+func readSitemap(text []byte) (entries []sitemapEntry, surplus int, err error) {
+	decoder := xml.NewDecoder(bytes.NewReader(text))
+	decoder.Strict = false
+	var entry sitemapEntry
+	var path []string // names of the open elements
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return entries, surplus, err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			path = append(path, t.Name.Local)
+			if len(path) == 2 {
+				entry = sitemapEntry{}
+			}
+			entry.alternate(t)
+		case xml.CharData:
+			entry.text(path, string(t))
+		case xml.EndElement:
+			path = path[:max(len(path)-1, 0)]
+			switch {
+			case len(path) != 1 || strings.TrimSpace(entry.location) == "":
+			case len(entries) >= maxSitemapEntries:
+				surplus++
+			default:
+				entries = append(entries, entry)
+			}
+			if len(path) == 1 {
+				entry = sitemapEntry{}
+			}
+		}
+	}
+}
+
+// alternate takes <xhtml:link rel="alternate" href="...">.
+func (e *sitemapEntry) alternate(start xml.StartElement) {
+	if start.Name.Local != "link" {
+		return
+	}
+	for _, attr := range start.Attr {
+		if attr.Name.Local == "href" && len(e.alternates) < maxAttributes {
+			e.alternates = append(e.alternates, attr.Value)
+		}
+	}
+}
+
+// text takes the content of an entry's own elements; images and videos have some of the same names further down.
+func (e *sitemapEntry) text(path []string, content string) {
+	if len(path) != 3 || (path[1] != "url" && path[1] != "sitemap") || len(e.location) > maxURLLength {
+		return
+	}
+	switch path[2] {
+	case "loc":
+		e.location += content
+	case "lastmod":
+		if modified, ok := parseLastModified(content); ok {
+			e.lastModified = modified
+		}
+	}
+}
+
+// parseLastModified reads W3C's profile of ISO 8601, in each of its lengths.
+func parseLastModified(text string) (time.Time, bool) {
+	text = strings.TrimSpace(text)
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", time.DateTime, time.DateOnly, "2006-01", "2006",
+	} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// ExtractListLinks finds the URLs of a plain list that was fetched from base: one a line, in their order. Empty lines and
+// those that begin with # are left out.
+func ExtractListLinks(base *url.URL, body []byte, opts ExtractOptions) Links {
+	x := newExtraction(base, opts)
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
+	for line := range bytes.FieldsFuncSeq(body, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		line = bytes.TrimSpace(line)
+		switch {
+		case len(line) == 0 || line[0] == '#':
+		case len(line) > maxURLLength:
+			x.links.Skipped++
+		default:
+			x.add(string(line))
+		}
+	}
+	return x.links
+}

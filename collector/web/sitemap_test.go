@@ -1,0 +1,119 @@
+package web_test
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/waggle-crawl/waggle/collector/web"
+)
+
+const sitemapHead = `<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="http://www.google.com/schemas/sitemap-image/1.1" xmlns:xhtml="http://www.w3.org/1999/xhtml">`
+
+func TestExtractSitemapLinks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		body    string
+		opts    web.ExtractOptions
+		want    []string
+		skipped int
+		kind    string
+	}{
+		"urlset": {
+			body: sitemapHead + `<!-- x --><url><loc>
+				http://a/1?x=1&amp;y=2 </loc><priority>0.5</priority></url><url><loc><![CDATA[http://a/2]]></loc></url>
+				<url><loc>mailto:x</loc></url><url><lastmod>2020</lastmod></url></urlset>`,
+			want: []string{"http://a/1?x=1&y=2", "http://a/2"}, skipped: 1,
+		},
+		"lastmod": {
+			body: sitemapHead + `<url><loc>/none</loc></url><url><loc>/year</loc><lastmod>2019</lastmod></url>
+				<url><loc>/month</loc><lastmod>2021-03</lastmod></url><url><loc>/day</loc><lastmod>2021-03-02</lastmod></url>
+				<url><loc>/zone</loc><lastmod> 2021-03-02T23:30+00:00 </lastmod></url><url><loc>/broken</loc><lastmod>yesterday</lastmod></url>
+				<url><loc>/second</loc><lastmod>2021-03-02T23:30:01.5Z</lastmod></url></urlset>`,
+			want: []string{"http://a/second", "http://a/zone", "http://a/day", "http://a/month", "http://a/year", "http://a/none", "http://a/broken"},
+		},
+		"newest within the limit": {
+			body: sitemapHead + `<url><loc>/1</loc><lastmod>2019</lastmod></url><url><loc>/2</loc><lastmod>2020</lastmod></url></urlset>`,
+			opts: web.ExtractOptions{Limit: 1}, want: []string{"http://a/2"}, skipped: 1,
+		},
+		"images and languages": {
+			body: sitemapHead + `<url><loc>/1</loc><image:image><image:loc>/1.png</image:loc></image:image>
+				<xhtml:link rel="alternate" hreflang="de" href="/de"/></url></urlset>`,
+			want: []string{"http://a/1", "http://a/de"},
+		},
+		"index": {
+			body: `<sitemapindex><sitemap><loc>http://a/s1.xml.gz</loc><lastmod>2020-01-01</lastmod></sitemap>
+				<sitemap><loc>http://a/s2.xml</loc><lastmod>2020-01-02</lastmod></sitemap></sitemapindex>`,
+			want: []string{"http://a/s2.xml", "http://a/s1.xml.gz"}, kind: web.KindSitemap,
+		},
+		"cut": {
+			body: sitemapHead + `<url><loc>http://a/1</loc></url><url><loc>http://a/2</loc`, want: []string{"http://a/1"},
+		},
+		"text":  {body: "http://a/1\nhttp://a/2\n", want: []string{"http://a/1", "http://a/2"}},
+		"empty": {body: `<urlset/>`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := web.ExtractSitemapLinks(parse(t, "http://a/sitemap.xml"), []byte(test.body), test.opts)
+			if err != nil || !slices.Equal(got.URLs, test.want) || got.Skipped != test.skipped || got.Kind != test.kind {
+				t.Errorf("got %+v, %v; want %q, %d skipped", got, err, test.want, test.skipped)
+			}
+		})
+	}
+	for name, body := range map[string]string{
+		"a page":         "<!doctype html><html><a href=x>x</a></html>",
+		"cut":            sitemapHead + `<url><loc>http://a/1`,
+		"no element":     "<!-- -->",
+		"nested":         "<urlset>" + strings.Repeat("<url>", 1<<20),
+		"tag":            "<urlset><url " + strings.Repeat(`a="" `, 1<<20) + "/>",
+		"mismatched":     "<urlset></url>",
+		"UTF-16 no mark": strings.TrimPrefix(utf16Text("<urlset/>"), "\xff\xfe"),
+	} {
+		if got, err := web.ExtractSitemapLinks(parse(t, "http://a/"), []byte(body), web.ExtractOptions{}); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestExtractSitemapLinks_limit holds that a sitemap's own limit counts what it leaves out.
+func TestExtractSitemapLinks_limit(t *testing.T) {
+	t.Parallel()
+	var body strings.Builder
+	body.WriteString("<urlset>")
+	for i := range 50_010 {
+		fmt.Fprintf(&body, "<url><loc>http://a/%d</loc></url>", i)
+	}
+	got, err := web.ExtractSitemapLinks(parse(t, "http://a/"), []byte(body.String()+"</urlset>"), web.ExtractOptions{})
+	if err != nil || len(got.URLs) != 50_000 || got.Skipped != 10 {
+		t.Errorf("%d URLs, %d skipped, %v", len(got.URLs), got.Skipped, err)
+	}
+}
+
+func TestExtractListLinks(t *testing.T) {
+	t.Parallel()
+	list := "\ufeffhttp://a/1\r\n\n# a comment\n  http://a/2  \nftp://a/3\rhttp://a/1\n" + strings.Repeat("x", 3000) + "\n/4"
+	got := web.ExtractListLinks(parse(t, "http://a/list.txt"), []byte(list), web.ExtractOptions{})
+	if want := []string{"http://a/1", "http://a/2", "http://a/4"}; !slices.Equal(got.URLs, want) || got.Skipped != 2 {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+}
+
+func FuzzExtractSitemapLinks(f *testing.F) {
+	f.Add(sitemapHead + `<url><loc>/1</loc><lastmod>2020-01-01</lastmod></url></urlset>`)
+	f.Add(`<sitemapindex><sitemap><loc>http://a/s1.xml.gz</loc></sitemap>`)
+	f.Add("http://a/1\n#\n")
+	f.Fuzz(func(t *testing.T, body string) {
+		got, err := web.ExtractSitemapLinks(parse(t, "http://a/"), []byte(body), web.ExtractOptions{Limit: 10})
+		if err != nil && len(got.URLs) > 0 || len(got.URLs) > 10 {
+			t.Errorf("%d links, %v", len(got.URLs), err)
+		}
+		for _, link := range got.URLs {
+			if u, err := url.Parse(link); err != nil || u.Host == "" {
+				t.Errorf("link %q: %v", link, err)
+			}
+		}
+	})
+}
