@@ -37,24 +37,25 @@ var (
 type bodyLimits struct {
 	bytes int64
 	ratio int64
+
+	truncate bool // cut what is over a limit instead of failing
 }
 
-// readBody reads and decompresses a body. When lenient, what can be read within the limits is the body; else anything
-// wrong is an error.
-func readBody(response *http.Response, limits bodyLimits, lenient bool) ([]byte, error) {
+// readBody reads and decompresses a body.
+func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 	if response.StatusCode == http.StatusNotModified || response.StatusCode == http.StatusNoContent {
 		return []byte{}, nil
 	}
-	if response.ContentLength > limits.bytes && !lenient {
+	if response.ContentLength > limits.bytes && !limits.truncate {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", errTooLarge, response.ContentLength, limits.bytes)
 	}
 	wire := &limitedReader{r: response.Body, left: limits.bytes, limit: limits.bytes}
 	body, err := readDecoded(wire, codings(response.Header), limits)
 	switch {
-	case err == nil || (lenient && body != nil):
+	case err == nil:
 		return body, nil
-	case lenient:
-		return []byte{}, nil
+	case errors.Is(err, errTooLarge) && limits.truncate:
+		return body, nil
 	case errors.Is(err, errTooLarge) || errors.Is(err, errContentCoding):
 		return nil, err
 	case wire.err != nil || errors.Is(err, io.ErrUnexpectedEOF): // broken off, or ended before what it packs did

@@ -16,7 +16,7 @@ import (
 const maxRetryAfter = 24 * time.Hour
 
 // maxDrain is how much of a body that nobody needs is read to keep its connection.
-const maxDrain = 2 << 10
+const maxDrain = 64 << 10
 
 var errInvalidAddress = errors.New("not an http or https URL with a host")
 
@@ -99,16 +99,24 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 		}
 	}()
 	answer := &fetched{url: target, status: response.StatusCode, header: response.Header, body: []byte{}}
-	if isRedirect(response.StatusCode) {
-		if response.ContentLength <= maxDrain {
-			_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // so that the connection can be used again
-		}
+	switch {
+	case isRedirect(response.StatusCode):
+		drain(response)
 		answer.location, err = redirectTarget(target, response.Header.Get("Location"))
-		return answer, err
+	case response.StatusCode >= 400:
+		drain(response)
+	default:
+		limits := bodyLimits{bytes: req.maxBytes, ratio: f.maxRatio, truncate: req.truncate}
+		answer.body, err = readBody(response, limits)
 	}
-	lenient := req.truncate || response.StatusCode >= 400 // the body of an error is of no use
-	answer.body, err = readBody(response, bodyLimits{bytes: req.maxBytes, ratio: f.maxRatio}, lenient)
 	return answer, err
+}
+
+// drain reads a body that is of no use, if it is short, so that its connection can be used again.
+func drain(response *http.Response) {
+	if response.ContentLength <= maxDrain {
+		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // what breaks here breaks nothing but the connection
+	}
 }
 
 // retryAfter reads a Retry-After header in both its forms: seconds, or a date, which is taken relative to now.

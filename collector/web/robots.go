@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,9 @@ const (
 	// robotsMaxRedirects is how far RFC 9309 asks to follow a robots.txt, to other hosts too.
 	robotsMaxRedirects = 5
 
-	// robotsMaxHosts bounds the cache.
-	robotsMaxHosts = 10_000
+	// robotsMaxHosts and robotsCacheBytes bound the cache.
+	robotsMaxHosts   = 10_000
+	robotsCacheBytes = 64 << 20
 
 	// robotsErrorTTL is how long a robots.txt that could not be had keeps its host closed before it is asked again.
 	robotsErrorTTL = time.Minute
@@ -59,16 +61,19 @@ type robots struct {
 	ttl     time.Duration
 	timeout time.Duration
 
-	mu    sync.Mutex // guards hosts
+	mu    sync.Mutex // guards hosts and bytes
 	hosts map[string]*robotsEntry
+	bytes int // what the rules in hosts cost
 }
 
-// robotsEntry is one host's robots.txt. Its fields below done are set before done is closed, and not changed after.
+// robotsEntry is one host's robots.txt. rules, err and expires are set before done is closed, and not changed after.
 type robotsEntry struct {
 	done    chan struct{}
 	rules   robotsRules
 	err     error
 	expires time.Time
+
+	bytes int // what rules cost; guarded by the cache's mu
 }
 
 func newRobots(f *fetcher, agent string, ttl, timeout time.Duration) *robots {
@@ -117,9 +122,37 @@ func (r *robots) entry(origin string, now time.Time) (entry *robotsEntry, mine b
 	if len(r.hosts) >= robotsMaxHosts {
 		r.evict(now)
 	}
+	r.drop(origin)
 	entry = &robotsEntry{done: make(chan struct{})}
 	r.hosts[origin] = entry
 	return entry, true
+}
+
+// drop forgets a host. Called with mu held.
+func (r *robots) drop(origin string) {
+	if entry := r.hosts[origin]; entry != nil {
+		r.bytes -= entry.bytes
+		delete(r.hosts, origin)
+	}
+}
+
+// account notes what an entry's rules cost, and makes room when that is too much for the cache.
+func (r *robots) account(origin string, entry *robotsEntry, bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hosts[origin] != entry {
+		return // made room for meanwhile
+	}
+	entry.bytes = bytes
+	r.bytes += bytes
+	for other := range r.hosts {
+		if r.bytes <= robotsCacheBytes {
+			return
+		}
+		if other != origin {
+			r.drop(other)
+		}
+	}
 }
 
 func (e *robotsEntry) expired(now time.Time) bool {
@@ -136,7 +169,7 @@ func (r *robots) evict(now time.Time) {
 	before := len(r.hosts)
 	for origin, entry := range r.hosts {
 		if entry.expired(now) {
-			delete(r.hosts, origin)
+			r.drop(origin)
 		}
 	}
 	if len(r.hosts) < before {
@@ -147,7 +180,7 @@ func (r *robots) evict(now time.Time) {
 		if surplus--; surplus < 0 {
 			return
 		}
-		delete(r.hosts, origin)
+		r.drop(origin)
 	}
 }
 
@@ -171,25 +204,26 @@ func (r *robots) load(ctx context.Context, u *url.URL, entry *robotsEntry) {
 	if entry.err != nil {
 		entry.expires = now.Add(min(r.ttl, robotsErrorTTL))
 	}
+	r.account(u.Scheme+"://"+u.Host, entry, entry.rules.bytes())
 }
 
 // judge turns an answer into rules. 4xx means that there is no robots.txt, except for 429, which means what it says.
 func (r *robots) judge(target *url.URL, answer *fetched, err error, now time.Time) (robotsRules, error) {
 	switch {
 	case errors.Is(err, errRedirects) || errors.Is(err, errBadRedirect):
-		return robotsRules{}, nil // RFC 9309: as if there were none
+		return nil, nil // RFC 9309: as if there were none
 	case err != nil:
-		return robotsRules{}, &robotsUnavailable{url: target.String(), cause: err}
+		return nil, &robotsUnavailable{url: target.String(), cause: err}
 	case answer.status == http.StatusTooManyRequests || answer.status >= 500:
-		return robotsRules{}, &robotsUnavailable{
+		return nil, &robotsUnavailable{
 			url: target.String(), status: answer.status, retryAfter: retryAfter(answer.header, now),
 		}
 	case answer.status >= 400:
-		return robotsRules{}, nil
+		return nil, nil
 	}
-	rules, err := parseRobots(answer.body, r.agent)
-	if err != nil {
-		return robotsRules{}, &robotsUnavailable{url: target.String(), cause: err}
+	body := answer.body
+	if len(body) >= robotsMaxBytes { // the last line may be cut, and say more than it should
+		body = body[:bytes.LastIndexByte(body, '\n')+1]
 	}
-	return rules, nil
+	return parseRobots(body, r.agent), nil
 }

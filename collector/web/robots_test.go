@@ -275,3 +275,50 @@ func TestRobots_Hosts(t *testing.T) {
 		}
 	})
 }
+
+// TestRobots_Cut holds that what is cut off at the limit says nothing, rather than something else.
+func TestRobots_Cut(t *testing.T) {
+	t.Parallel()
+	const limit = 512 << 10
+	head := "User-agent: *\nDisallow: /secret\n#"
+	filler := strings.Repeat("x", limit-len(head)-len("\nDisallow: /"))
+	allowed(t, web.Config{}, head+filler+"\nDisallow: /private\n", map[string]bool{"/": true, "/secret": false, "/private": true})
+	allowed(t, web.Config{}, head+filler[:len(filler)-8]+"\nDisallow: /private\n", map[string]bool{"/": true, "/private": false})
+	allowed(t, web.Config{}, strings.Repeat("x", limit+1), map[string]bool{"/": true})
+}
+
+// TestRobots_Broken holds that half of a robots.txt is as good as none that can be reached.
+func TestRobots_Broken(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.mux.HandleFunc("/robots.txt", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "User-agent: *\n")
+	})
+	s.page("/", nil, 200, "x")
+	_, err := handle(t, newHandler(t, web.Config{}), &collector.Task{URL: s.URL + "/"})
+	if got := failedOf(t, err); got.Reason != collector.ReasonConnectionLost || len(s.requests("/")) != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestRobots_Wildcards holds the rules that are easily taken for others.
+func TestRobots_Wildcards(t *testing.T) {
+	t.Parallel()
+	for rule, paths := range map[string]map[string]bool{
+		"/a*b":        {"/ab": false, "/axxb": false, "/axxbyy": false, "/ba": true, "/a": true},
+		"/a*b$":       {"/ab": false, "/abxb": false, "/abx": true, "/a/b/": true},
+		"*.php$":      {"/x.php": false, "/x.php?y": true, "/.phpx.php": false, "/php": true},
+		"/*?":         {"/x": true, "/x?y": false},
+		"/a*":         {"/a": false, "/b": true},
+		"/a*$":        {"/a": false, "/abc": false, "/b": true},
+		"/a*bc*bc$":   {"/abc": true, "/abcbc": false, "/abcxbc": false, "/abcbcx": true},
+		"/$":          {"/": false, "/x": true},
+		"/a$b":        {"/a$b": false, "/a": true},
+		"/%2a*x":      {"/*yx": false, "/%2Ax": false, "/ayx": true},
+		"/aa*aaa":     {"/aaaa": true, "/aaaaa": false},
+		"/a*b*c*d*e$": {"/abcde": false, "/aXbXcXdXe": false, "/abcdeX": true, "/abced": true},
+	} {
+		allowed(t, web.Config{}, "User-agent: *\nDisallow: "+rule+"\n", paths)
+	}
+}

@@ -2,73 +2,21 @@ package web
 
 import (
 	"bytes"
-	"fmt"
-	"net/url"
 	"strings"
-
-	"github.com/temoto/robotstxt"
 )
 
-// robotsAnchor is put before every rule and every tested path. The library looks for a rule with a wildcard anywhere
-// in the path; a mark that no path has further on makes it look from the start, as RFC 9309 wants.
-const robotsAnchor = "/\u00a6"
-
-// robotsRules is what a robots.txt says to one crawler.
-type robotsRules struct {
-	group *robotstxt.Group // nil: everything is allowed
-}
-
-// allows tells whether the crawler may fetch u.
-func (r robotsRules) allows(u *url.URL) bool {
-	if r.group == nil || u.EscapedPath() == "/robots.txt" {
-		return true
-	}
-	path := u.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
-	if u.RawQuery != "" {
-		path += "?" + u.RawQuery
-	}
-	literal := strings.NewReplacer("*", "%2A", "$", "%24").Replace(normalizeRobotsPath(path))
-	return r.group.Test(robotsAnchor + literal)
-}
-
-// parseRobots reads a robots.txt for the crawler with the given product token.
-//
-// RFC 9309 asks to use every line that can be read. The library gives up at the first that cannot, so the file is
-// first reduced to the lines that matter here, in a form that the library reads exactly: the group of this agent, else
-// of "*", with Allow before Disallow (at equal length Allow wins) and paths in one spelling.
-func parseRobots(body []byte, agent string) (robotsRules, error) {
-	own, found := robotsGroup(body, agent)
+// parseRobots reads a robots.txt for the crawler with the given product token: the rules of its own groups, else those of
+// "*". Every line that can be read counts, as RFC 9309 wants.
+func parseRobots(body []byte, agent string) robotsRules {
+	rules, found := robotsGroup(body, agent)
 	if !found {
-		own, _ = robotsGroup(body, "*")
+		rules, _ = robotsGroup(body, "*")
 	}
-	if len(own.allow)+len(own.disallow) == 0 {
-		return robotsRules{}, nil
-	}
-	var clean bytes.Buffer
-	clean.WriteString("User-agent: *\n")
-	for _, path := range own.allow {
-		clean.WriteString("Allow: " + robotsAnchor + path + "\n")
-	}
-	for _, path := range own.disallow {
-		clean.WriteString("Disallow: " + robotsAnchor + path + "\n")
-	}
-	data, err := robotstxt.FromBytes(clean.Bytes())
-	if err != nil {
-		return robotsRules{}, fmt.Errorf("parse robots.txt: %w", err)
-	}
-	return robotsRules{group: data.FindGroup("*")}, nil
-}
-
-// robotsPaths are the rules of one group.
-type robotsPaths struct {
-	allow, disallow []string
+	return newRobotsRules(rules)
 }
 
 // robotsGroup collects the rules of every group that names the agent; found is true when there is one.
-func robotsGroup(body []byte, agent string) (rules robotsPaths, found bool) {
+func robotsGroup(body []byte, agent string) (rules []robotsRule, found bool) {
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	named, inAgents := false, false // whether the group names the agent; whether its user-agent lines go on
 	for line := range strings.FieldsFuncSeq(string(body), func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -89,25 +37,20 @@ func robotsGroup(body []byte, agent string) (rules robotsPaths, found bool) {
 			if !named || value == "" {
 				continue
 			}
-			path, ok := robotsPattern(value)
-			if !ok {
-				continue
-			}
-			if field == "allow" {
-				rules.allow = append(rules.allow, path)
-			} else {
-				rules.disallow = append(rules.disallow, path)
+			if rule, ok := newRobotsRule(value); ok {
+				rule.allow = field == "allow"
+				rules = append(rules, rule)
 			}
 		}
 	}
 	return rules, found
 }
 
-// robotsPattern brings a rule's path into the form that the library reads exactly: "$" is special only at the end,
-// and wildcards in a row are one. Rules longer than any URL that Waggle takes are left out.
-func robotsPattern(value string) (pattern string, ok bool) {
+// newRobotsRule brings a rule's path into its pattern: "$" is special only at the end, and wildcards in a row are one.
+// Rules longer than any URL that Waggle takes are left out.
+func newRobotsRule(value string) (rule robotsRule, ok bool) {
 	if len(value) > maxURLLength {
-		return "", false
+		return robotsRule{}, false
 	}
 	path, atEnd := strings.CutSuffix(normalizeRobotsPath(value), "$")
 	path = strings.ReplaceAll(path, "$", "%24")
@@ -117,10 +60,7 @@ func robotsPattern(value string) (pattern string, ok bool) {
 	if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "*") {
 		path = "/" + path
 	}
-	if atEnd {
-		path += "$"
-	}
-	return path, true
+	return robotsRule{pattern: path, atEnd: atEnd}, true
 }
 
 // robotsLine splits `Field: value # comment`.
