@@ -22,6 +22,7 @@ const (
 	defaultMaxSegments  = 30
 	defaultMaxRepeats   = 3
 	defaultRobotsTTL    = time.Hour
+	defaultCrawlDelay   = 10 * time.Second
 
 	defaultProduct = "waggle"
 	defaultContact = "https://github.com/waggle-crawl/waggle"
@@ -47,6 +48,12 @@ type Config struct {
 
 	// RobotsTTL is how long a robots.txt is kept, up to 24 h. Default 1 h.
 	RobotsTTL time.Duration
+
+	// MaxCrawlDelay is how much of a robots.txt's Crawl-delay is honored, by keeping the task, and its slot, until the delay
+	// has passed since its last request: its queue has no other request meanwhile, unless a rule gives it more than one
+	// lease in flight. Where hosts with long delays would take all slots, set the delay of their queues by a rule instead.
+	// Default 10 s; negative: Crawl-delay is not honored.
+	MaxCrawlDelay time.Duration
 
 	// Timeout bounds a fetch, redirects and body included. Default 30 s.
 	Timeout time.Duration
@@ -116,6 +123,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RobotsTTL == 0 {
 		c.RobotsTTL = defaultRobotsTTL
+	}
+	if c.MaxCrawlDelay == 0 {
+		c.MaxCrawlDelay = defaultCrawlDelay
 	}
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout

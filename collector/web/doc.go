@@ -1,7 +1,15 @@
 // Package web is the collector that ships with Waggle: a collector.Handler that fetches a task's URL over HTTP, obeys
-// robots.txt, reports the links it finds as discovered, and gives the page to a Sink.
+// robots.txt, reports what it leads to as discovered, and gives the page to a Sink.
 //
 // It fetches again only what has changed: what a server says of a page (ETag, Last-Modified) and the body's digest are
 // left in the task's memo for the next crawl. It tells the dispatcher whose fault a failure is, and passes on what a
 // site asks for by Retry-After.
+//
+// Links come from HTML, RSS, Atom and JSON feeds, sitemaps and their indexes, plain lists, and, on request, what pages
+// need to be shown; by the task's kind (KindFeed, KindSitemap, KindList), else by content type. A redirect into another
+// queue is a link too: it is followed when its queue has its turn.
+//
+// A server cannot harm it: bodies are bounded in bytes, time and the ratio of their compression, documents in depth and
+// elements, addresses of private networks are refused unless Config.AllowPrivate is set, and links that look like a trap
+// are left out.
 package web

@@ -51,13 +51,9 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
 	}
 	v := &visit{handler: h, task: t, url: target, before: readMemo(t.Memo)}
-	if err := v.fetch(ctx); err != nil {
-		return collector.Succeeded{}, err
-	}
-	if err := v.judge(ctx); err != nil {
-		return collector.Succeeded{}, err
-	}
-	return v.store(ctx)
+	done, err := v.run(ctx)
+	v.holdCrawlDelay(ctx)
+	return done, err
 }
 
 // taskURL is what to fetch: the URL, or the key of a task that has none.

@@ -109,6 +109,22 @@ func (r *robots) check(ctx context.Context, u *url.URL) error {
 	}
 }
 
+// delay is what the robots.txt of u's host asks to leave between requests; 0 when it asks for none or is not known.
+func (r *robots) delay(u *url.URL) time.Duration {
+	r.mu.Lock()
+	entry := r.hosts[u.Scheme+"://"+u.Host]
+	r.mu.Unlock()
+	if entry == nil {
+		return 0
+	}
+	select {
+	case <-entry.done:
+		return entry.rules.delay
+	default:
+		return 0
+	}
+}
+
 // errLoaderGone marks an entry whose fetch ended because the context of its asker did.
 var errLoaderGone = errors.New("robots.txt: asker has gone")
 
@@ -211,15 +227,15 @@ func (r *robots) load(ctx context.Context, u *url.URL, entry *robotsEntry) {
 func (r *robots) judge(target *url.URL, answer *fetched, err error, now time.Time) (robotsRules, error) {
 	switch {
 	case errors.Is(err, errRedirects) || errors.Is(err, errBadRedirect):
-		return nil, nil // RFC 9309: as if there were none
+		return robotsRules{}, nil // RFC 9309: as if there were none
 	case err != nil:
-		return nil, &robotsUnavailable{url: target.String(), cause: err}
+		return robotsRules{}, &robotsUnavailable{url: target.String(), cause: err}
 	case answer.status == http.StatusTooManyRequests || answer.status >= 500:
-		return nil, &robotsUnavailable{
+		return robotsRules{}, &robotsUnavailable{
 			url: target.String(), status: answer.status, retryAfter: retryAfter(answer.header, now),
 		}
 	case answer.status >= 400:
-		return nil, nil
+		return robotsRules{}, nil
 	}
 	body := answer.body
 	if len(body) >= robotsMaxBytes { // the last line may be cut, and say more than it should

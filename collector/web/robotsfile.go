@@ -12,11 +12,12 @@ func parseRobots(body []byte, agent string) robotsRules {
 	if !found {
 		rules, _ = robotsGroup(body, "*")
 	}
-	return newRobotsRules(rules)
+	rules.rules = sortRules(rules.rules)
+	return rules
 }
 
 // robotsGroup collects the rules of every group that names the agent; found is true when there is one.
-func robotsGroup(body []byte, agent string) (rules []robotsRule, found bool) {
+func robotsGroup(body []byte, agent string) (rules robotsRules, found bool) {
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	named, inAgents := false, false // whether the group names the agent; whether its user-agent lines go on
 	for line := range strings.FieldsFuncSeq(string(body), func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -32,6 +33,11 @@ func robotsGroup(body []byte, agent string) (rules []robotsRule, found bool) {
 			if strings.EqualFold(productToken(value), agent) {
 				named, found = true, true
 			}
+		case "crawl-delay":
+			inAgents = false
+			if delay, ok := parseCrawlDelay(value); ok && named {
+				rules.delay = max(rules.delay, delay)
+			}
 		case "allow", "disallow":
 			inAgents = false
 			if !named || value == "" {
@@ -39,7 +45,7 @@ func robotsGroup(body []byte, agent string) (rules []robotsRule, found bool) {
 			}
 			if rule, ok := newRobotsRule(value); ok {
 				rule.allow = field == "allow"
-				rules = append(rules, rule)
+				rules.rules = append(rules.rules, rule)
 			}
 		}
 	}

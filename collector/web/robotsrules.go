@@ -5,14 +5,17 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ruleOverhead is what a rule costs in memory beside its pattern, in bytes.
 const ruleOverhead = 48
 
-// robotsRules is what a robots.txt says to one crawler: the rule that decides first, so the longest pattern, and Allow
-// before Disallow at equal length. The zero value allows everything.
-type robotsRules []robotsRule
+// robotsRules is what a robots.txt says to one crawler. The zero value allows everything.
+type robotsRules struct {
+	rules []robotsRule  // the one that decides first: the longest pattern, and Allow before Disallow at equal length
+	delay time.Duration // between requests; 0: none is asked for
+}
 
 // robotsRule matches the begin of a path, or all of it when atEnd. "*" in the pattern stands for anything; the pattern and
 // the path are in the spelling of normalizeRobotsPath.
@@ -22,8 +25,8 @@ type robotsRule struct {
 	allow   bool
 }
 
-// newRobotsRules sorts the rules of a group.
-func newRobotsRules(rules []robotsRule) robotsRules {
+// sortRules brings the rules of a group into the order in which they decide.
+func sortRules(rules []robotsRule) []robotsRule {
 	slices.SortStableFunc(rules, func(a, b robotsRule) int {
 		if a.allow != b.allow && a.length() == b.length() {
 			if a.allow {
@@ -46,7 +49,7 @@ func (r robotsRule) length() int {
 // bytes is about what the rules cost in memory.
 func (r robotsRules) bytes() int {
 	total := 0
-	for _, rule := range r {
+	for _, rule := range r.rules {
 		total += len(rule.pattern) + ruleOverhead
 	}
 	return total
@@ -54,7 +57,7 @@ func (r robotsRules) bytes() int {
 
 // allows tells whether the crawler may fetch u.
 func (r robotsRules) allows(u *url.URL) bool {
-	if len(r) == 0 || u.EscapedPath() == "/robots.txt" {
+	if len(r.rules) == 0 || u.EscapedPath() == "/robots.txt" {
 		return true
 	}
 	path := u.EscapedPath()
@@ -65,7 +68,7 @@ func (r robotsRules) allows(u *url.URL) bool {
 		path += "?" + u.RawQuery
 	}
 	path = strings.NewReplacer("*", "%2A", "$", "%24").Replace(normalizeRobotsPath(path))
-	for _, rule := range r {
+	for _, rule := range r.rules {
 		if rule.matches(path) {
 			return rule.allow
 		}

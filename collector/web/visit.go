@@ -26,12 +26,24 @@ type visit struct {
 	url     *url.URL
 	before  memo
 
-	start  time.Time
+	start  time.Time // of the page's first request
+	last   time.Time // of the last request; zero: none was sent
 	took   time.Duration
 	answer *fetched
 	body   []byte // the page's; the sink's copy when the server said 304
 	after  memo
 	links  Links
+}
+
+// run does it all.
+func (v *visit) run(ctx context.Context) (collector.Succeeded, error) {
+	if err := v.fetch(ctx); err != nil {
+		return collector.Succeeded{}, err
+	}
+	if err := v.judge(ctx); err != nil {
+		return collector.Succeeded{}, err
+	}
+	return v.store(ctx)
 }
 
 // fetch gets the page, asking only for changes where that does no harm.
@@ -65,6 +77,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		if first { // the queue's delay is counted from the page's own request, not from that for robots.txt
 			v.start, first = time.Now(), false
 		}
+		v.last = time.Now()
 		return nil
 	}
 	answer, err := h.fetcher.get(fetchCtx, request)
