@@ -178,8 +178,8 @@ func relKind(rel string) linkKind {
 func (x *extraction) link(attrs map[string]string) {
 	rel := attrs["rel"]
 	if x.links.Canonical == "" && hasRel(rel, "canonical") {
-		if u, ok := x.resolve(attrs["href"]); ok {
-			x.links.Canonical = u.String()
+		if _, absolute, ok := x.resolve(attrs["href"]); ok {
+			x.links.Canonical = absolute
 		}
 	}
 	switch relKind(rel) {

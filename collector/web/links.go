@@ -78,12 +78,11 @@ func (x *extraction) addAll(refs []string) {
 
 // add resolves a reference and reports it unless it was seen.
 func (x *extraction) add(ref string) {
-	u, ok := x.resolve(ref)
+	u, absolute, ok := x.resolve(ref)
 	if !ok {
 		x.links.Skipped++
 		return
 	}
-	absolute := u.String()
 	if x.seen[absolute] {
 		return
 	}
@@ -96,23 +95,24 @@ func (x *extraction) add(ref string) {
 }
 
 // resolve makes a reference absolute. It fails for what cannot be a task.
-func (x *extraction) resolve(ref string) (*url.URL, bool) {
+func (x *extraction) resolve(ref string) (u *url.URL, absolute string, ok bool) {
 	if len(ref) > 2*maxURLLength {
-		return nil, false
+		return nil, "", false
 	}
 	u, err := parseReference(ref)
 	if err != nil {
-		return nil, false
+		return nil, "", false
 	}
 	u = x.base.ResolveReference(u)
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, false
+		return nil, "", false
 	}
 	u.Fragment, u.RawFragment, u.User = "", "", nil
 	if u.Path == "" {
 		u.Path = "/"
 	}
-	return u, len(u.String()) <= maxURLLength
+	absolute = u.String()
+	return u, absolute, len(absolute) <= maxURLLength
 }
 
 // parseReference parses a reference the way browsers forgive: white space around it, line breaks within, a percent

@@ -3,10 +3,13 @@ package web_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,5 +323,41 @@ func TestRobots_Wildcards(t *testing.T) {
 		"/a*b*c*d*e$": {"/abcde": false, "/aXbXcXdXe": false, "/abcdeX": true, "/abced": true},
 	} {
 		allowed(t, web.Config{}, "User-agent: *\nDisallow: "+rule+"\n", paths)
+	}
+}
+
+// TestRobots_CacheBytes holds that the cache is bounded in bytes: of many hosts with large files the later ones push
+// earlier ones out, and those are asked again.
+func TestRobots_CacheBytes(t *testing.T) {
+	t.Parallel()
+	const hosts = 200 // of half a MiB; 64 MiB are kept
+	var large strings.Builder
+	large.WriteString("User-agent: *\n")
+	for i := range 256 {
+		fmt.Fprintf(&large, "Disallow: /%d%s\n", i, strings.Repeat("x", 2000))
+	}
+	var asked atomic.Int32
+	h := strictHandler(t, web.Config{Transport: roundTripper(func(r *http.Request) *http.Response {
+		w := httptest.NewRecorder()
+		if r.URL.Path == "/robots.txt" {
+			asked.Add(1)
+			_, _ = io.WriteString(w, large.String())
+		}
+		return w.Result()
+	})})
+	for _, want := range []struct{ least, most int32 }{{hosts, hosts}, {hosts - 140, hosts}} {
+		asked.Store(0)
+		for i := range hosts {
+			if _, err := handle(t, h, &collector.Task{URL: fmt.Sprintf("http://%d.example.com/", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := asked.Load(); got < want.least || got > want.most {
+			t.Errorf("robots.txt was asked for %d times, want %d to %d", got, want.least, want.most)
+		}
+	}
+	asked.Store(0)
+	if _, err := handle(t, h, &collector.Task{URL: fmt.Sprintf("http://%d.example.com/", hosts-1)}); err != nil || asked.Load() != 0 {
+		t.Errorf("the last host was asked %d times again, %v", asked.Load(), err)
 	}
 }

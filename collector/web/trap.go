@@ -21,7 +21,11 @@ func (g trapGuard) allows(u *url.URL) bool {
 	if g.maxURLBytes > 0 && len(u.String()) > g.maxURLBytes {
 		return false
 	}
-	segments := strings.FieldsFunc(u.EscapedPath(), func(r rune) bool { return r == '/' })
+	path := u.EscapedPath()
+	if slashes := strings.Count(path, "/"); slashes <= g.maxRepeats && slashes < g.maxSegments {
+		return true // too short for either
+	}
+	segments := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	if g.maxSegments > 0 && len(segments) > g.maxSegments {
 		return false
 	}
