@@ -95,6 +95,9 @@ func productToken(agent string) string {
 // capitals, and none for characters that need none.
 func normalizeRobotsPath(path string) string {
 	const upperHex = "0123456789ABCDEF"
+	if !strings.ContainsFunc(path, func(r rune) bool { return r == '%' || r <= ' ' || r >= 0x7f }) {
+		return strings.Clone(path) // so that a rule does not keep the whole file
+	}
 	var b strings.Builder
 	for i := 0; i < len(path); i++ {
 		c := path[i]
