@@ -115,13 +115,14 @@ func TestHandler_NoIndex(t *testing.T) {
 	}
 }
 
-// TestExtractLinks_longToken holds that a script of any length hides no link behind it.
+// TestExtractLinks_longToken holds that nothing of any length is held, nor hides a link behind it.
 func TestExtractLinks_longToken(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 3<<20)
 	for name, html := range map[string]string{
 		"script":     `<a href="1"></a><script>` + long + `</script><a href="2"></a>`,
 		"comment":    `<a href="1"></a><!--` + long + `--><a href="2"></a>`,
+		"lost":       `<a href="1"></a><a class="` + long + `" href="lost"></a><a href="2"></a>`,
 		"attribute":  `<a href="1"></a><p class="` + long + `"><a href="2"></a>`,
 		"attributes": `<a href="1"></a><p ` + strings.Repeat("a ", 2<<20) + `><a href="2"></a>`,
 		"text":       `<a href="1"></a>` + long + `<a href="2"></a>`,
