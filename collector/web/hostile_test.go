@@ -291,7 +291,7 @@ func TestHandler_Hostile(t *testing.T) { //nolint:paralleltest // see above
 	if grown := int64(peak) - int64(before); grown > hostileMemory {
 		t.Errorf("memory grew by %d MiB, limit %d MiB", grown>>20, hostileMemory>>20)
 	}
-	if visits < 100 {
+	if visits < 20 { // thousands, on an idle machine
 		t.Errorf("the good host was visited only %d times meanwhile", visits)
 	}
 	t.Logf("memory grew by at most %d MiB; the good host was visited %d times", (int64(peak)-int64(before))>>20, visits)
