@@ -103,6 +103,10 @@ type Config struct {
 	// the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY).
 	Proxy *url.URL
 
+	// Exchanges gives the Sink the requests and answers as they went over the wire, beside the pages: for sinks that
+	// archive them, as package warc's does. It costs a second copy of a compressed body while a page is worked on.
+	Exchanges bool
+
 	// Transport sends the requests in place of the Handler's own; then Proxy must be nil, and its dialer refuses private
 	// networks only if told to (see RefusePrivate). Default: one of its own, closed by Handler.Close.
 	Transport http.RoundTripper

@@ -44,6 +44,9 @@ type fetchRequest struct {
 	maxRedirects int
 	leaves       func(next *url.URL) bool
 
+	// record notes the exchanges, unless it is nil.
+	record *recording
+
 	// visit is asked before each hop; an error ends the fetch.
 	visit func(context.Context, *url.URL) error
 }
@@ -89,7 +92,7 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 	request.Header.Set("Accept", req.accept)
 	request.Header.Set("Accept-Encoding", acceptEncoding)
 
-	response, err := f.transport.RoundTrip(request)
+	response, err := req.record.roundTrip(f.transport, request)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,10 @@ func New(cfg Config) (*Handler, error) {
 	h := &Handler{cfg: cfg, close: func() {}}
 	if cfg.Transport == nil {
 		transport := newTransport(cfg.Proxy, cfg.AllowPrivate)
+		if cfg.Exchanges {
+			keepHeads(transport.direct)
+			keepHeads(transport.proxied)
+		}
 		cfg.Transport, h.close = transport, transport.closeIdle
 	}
 	h.fetcher = &fetcher{

@@ -63,10 +63,9 @@ type Page struct {
 
 // Sink keeps what was fetched. It is called by several handlers at once.
 type Sink interface {
-	// Put stores the record of a page and its body, and is safe to repeat: a task may be handed out again after Put
-	// and before its report. body is nil when the body is the one with page.Digest that the Sink has (see Body); it is
-	// not kept by the caller and not changed by the Sink. When Put returns nil, both are stored.
-	Put(ctx context.Context, page Page, body []byte) error
+	// Put stores the record of a page and its content, and is safe to repeat: a task may be handed out again after Put
+	// and before its report. When Put returns nil, both are stored.
+	Put(ctx context.Context, page Page, content Content) error
 
 	// Body reads back the body with the given digest. It returns an error that wraps fs.ErrNotExist when the Sink does
 	// not have it or cannot read back.
@@ -128,7 +127,7 @@ func (s *DirSink) Close() error {
 
 // Put stores the body in a file of its own, then appends the record in one write, so that a record never names a body
 // that is not there.
-func (s *DirSink) Put(ctx context.Context, page Page, body []byte) error {
+func (s *DirSink) Put(ctx context.Context, page Page, content Content) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -137,8 +136,8 @@ func (s *DirSink) Put(ctx context.Context, page Page, body []byte) error {
 		return fmt.Errorf("store page %s: %w", page.URL, err)
 	}
 	page.File = file
-	if body != nil {
-		if err := s.writeBody(page.File, body); err != nil {
+	if content.Body != nil {
+		if err := s.writeBody(page.File, content.Body); err != nil {
 			return fmt.Errorf("store body of %s: %w", page.URL, err)
 		}
 	}
@@ -210,7 +209,7 @@ func bodyFile(digest string) (string, error) {
 type discard struct{}
 
 // Put keeps nothing.
-func (discard) Put(context.Context, Page, []byte) error { return nil }
+func (discard) Put(context.Context, Page, Content) error { return nil }
 
 // Body has nothing.
 func (discard) Body(context.Context, string) ([]byte, error) { return nil, fs.ErrNotExist }

@@ -23,24 +23,26 @@ import (
 type memorySink struct {
 	err error // of each Put
 
-	mu     sync.Mutex
-	pages  []web.Page
-	bodies map[string][]byte
+	mu        sync.Mutex
+	pages     []web.Page
+	exchanges [][]web.Exchange
+	bodies    map[string][]byte
 }
 
 // Put keeps a page.
-func (s *memorySink) Put(_ context.Context, page web.Page, body []byte) error {
+func (s *memorySink) Put(_ context.Context, page web.Page, content web.Content) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return s.err
 	}
 	s.pages = append(s.pages, page)
+	s.exchanges = append(s.exchanges, content.Exchanges)
 	if s.bodies == nil {
 		s.bodies = make(map[string][]byte)
 	}
-	if body != nil {
-		s.bodies[page.Digest] = body
+	if content.Body != nil {
+		s.bodies[page.Digest] = content.Body
 	}
 	return nil
 }
@@ -100,18 +102,18 @@ func TestDirSink_Put(t *testing.T) {
 		URL: "http://a/", FinalURL: "http://a/b", Status: 200, Digest: digest("body"), TaskID: "1-a", Cycle: 2, Fence: 3, Changed: true,
 	}
 	for range 2 { // also when repeated
-		if err := sink.Put(t.Context(), page, []byte("body")); err != nil {
+		if err := sink.Put(t.Context(), page, web.Content{Body: []byte("body")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	empty := page
 	empty.Digest = digest("")
-	if err := sink.Put(t.Context(), empty, []byte{}); err != nil {
+	if err := sink.Put(t.Context(), empty, web.Content{Body: []byte{}}); err != nil {
 		t.Fatal(err)
 	}
 	unchanged := page
 	unchanged.Status = 304
-	if err := sink.Put(t.Context(), unchanged, nil); err != nil {
+	if err := sink.Put(t.Context(), unchanged, web.Content{}); err != nil {
 		t.Fatal(err)
 	}
 	got := records(t, dir, "c-1")
@@ -155,7 +157,7 @@ func TestDirSink_Bad(t *testing.T) {
 		if _, err := sink.Body(t.Context(), bad); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("body %q: %v", bad, err)
 		}
-		if err := sink.Put(t.Context(), web.Page{Digest: bad}, []byte("x")); err == nil {
+		if err := sink.Put(t.Context(), web.Page{Digest: bad}, web.Content{Body: []byte("x")}); err == nil {
 			t.Errorf("digest %q was taken", bad)
 		}
 	}
@@ -164,7 +166,7 @@ func TestDirSink_Bad(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(collector.ErrLeaseLost)
-	if err := sink.Put(ctx, web.Page{Digest: digest("x")}, []byte("x")); !errors.Is(err, collector.ErrLeaseLost) {
+	if err := sink.Put(ctx, web.Page{Digest: digest("x")}, web.Content{Body: []byte("x")}); !errors.Is(err, collector.ErrLeaseLost) {
 		t.Errorf("Put after the lease: %v", err)
 	}
 	if got := records(t, dir, "a"); len(got) != 0 {
@@ -190,7 +192,7 @@ func TestDirSink_Shared(t *testing.T) {
 				for i := range 20 {
 					body := fmt.Sprintf("body %d", i) // the same for all
 					page := web.Page{URL: fmt.Sprintf("http://a/%d/%d", w, i), Digest: digest(body)}
-					if err := sink.Put(t.Context(), page, []byte(body)); err != nil {
+					if err := sink.Put(t.Context(), page, web.Content{Body: []byte(body)}); err != nil {
 						t.Error(err)
 					}
 				}

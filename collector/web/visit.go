@@ -29,6 +29,7 @@ type visit struct {
 	start  time.Time // of the page's first request
 	last   time.Time // of the last request; zero: none was sent
 	took   time.Duration
+	record *recording
 	answer *fetched
 	body   []byte // the page's; the sink's copy when the server said 304
 	after  memo
@@ -59,10 +60,11 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	h := v.handler
 	fetchCtx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
+	v.record = newRecording(&h.cfg)
 	request := fetchRequest{
 		url: v.url, accept: accept, maxBytes: h.cfg.MaxBytes,
 		conditions: conditions, conditionsFor: v.before.URL,
-		maxRedirects: max(h.cfg.MaxRedirects, 0),
+		maxRedirects: max(h.cfg.MaxRedirects, 0), record: v.record,
 	}
 	own := hostQueue(v.url)
 	request.leaves = func(next *url.URL) bool { return hostQueue(next) != own }
@@ -200,7 +202,7 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	if !changed && v.answer.status == http.StatusNotModified {
 		body = nil // the sink has it, or never kept it
 	}
-	if err := v.handler.cfg.Sink.Put(ctx, page, body); err != nil {
+	if err := v.handler.cfg.Sink.Put(ctx, page, v.record.content(body)); err != nil {
 		if ctx.Err() != nil {
 			return collector.Succeeded{}, context.Cause(ctx)
 		}

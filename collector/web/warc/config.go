@@ -1,0 +1,60 @@
+package warc
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	defaultMaxFileBytes = 1 << 30
+	minFileBytes        = 64 << 10
+	maxCollectorID      = 128
+)
+
+// Config says where a Sink writes, and what it says of itself.
+type Config struct {
+	// Dir is the directory; it is made when missing. Sinks of different collector ids may share it.
+	Dir string
+
+	// CollectorID names the files: waggle-<CollectorID>-<time>-<number>.warc.gz. 1 to 128 of a-z, 0-9, '.', '_', '-'.
+	CollectorID string
+
+	// MaxFileBytes is the size from which a file gets no more pages. 64 KiB or more; default 1 GiB, as archives like it.
+	// A page that is larger gets a file of its own.
+	MaxFileBytes int64
+
+	// Software and Operator stand in the warcinfo records: the crawler with its version, and how to reach who runs it.
+	// Defaults: "waggle", and none.
+	Software string
+	Operator string
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxFileBytes == 0 {
+		c.MaxFileBytes = defaultMaxFileBytes
+	}
+	if c.Software == "" {
+		c.Software = "waggle"
+	}
+	return c
+}
+
+// Validate checks the configuration; its error names the field, the value and the limit.
+func (c *Config) Validate() error {
+	if c.Dir == "" {
+		return fmt.Errorf("field Dir: want a directory")
+	}
+	if c.CollectorID == "" || len(c.CollectorID) > maxCollectorID ||
+		strings.Trim(c.CollectorID, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
+		return fmt.Errorf("field CollectorID: %q: want 1 to %d of a-z, 0-9, '.', '_', '-'", c.CollectorID, maxCollectorID)
+	}
+	if c.MaxFileBytes != 0 && c.MaxFileBytes < minFileBytes {
+		return fmt.Errorf("field MaxFileBytes: %d: want %d or more", c.MaxFileBytes, minFileBytes)
+	}
+	for _, text := range []struct{ name, value string }{{"Software", c.Software}, {"Operator", c.Operator}} {
+		if strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return fmt.Errorf("field %s: %q: want one line of text", text.name, text.value)
+		}
+	}
+	return nil
+}

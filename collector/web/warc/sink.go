@@ -1,0 +1,193 @@
+package warc
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/waggle-crawl/waggle/collector/web"
+)
+
+// Sink is a web.Sink of WARC files. It may be used by any number of goroutines.
+type Sink struct {
+	cfg     Config
+	digests *digests
+	zips    sync.Pool // of *gzip.Writer
+
+	mu     sync.Mutex // guards what follows: one group is appended at a time
+	out    *output    // nil: the next Put makes one
+	number int        // of the next file
+	closed bool
+}
+
+var _ web.Sink = (*Sink)(nil)
+
+// New opens a sink, and finishes the files that a dead process of the same collector id has left: each is read once from
+// end to end. Set Config.Exchanges of the web.Handler that fills it. Close it when the collector has stopped.
+func New(cfg Config) (*Sink, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("warc config: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	s := &Sink{cfg: cfg, digests: &digests{dir: filepath.Join(cfg.Dir, "digests")}}
+	if err := os.MkdirAll(s.digests.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("open warc sink: %w", err)
+	}
+	if err := recoverAll(&cfg, s.digests); err != nil {
+		return nil, fmt.Errorf("open warc sink: %w", err)
+	}
+	return s, nil
+}
+
+// Close finishes the file that is written. Put fails with os.ErrClosed from then on.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.finish()
+}
+
+// finish gives the current file its name.
+func (s *Sink) finish() error {
+	if s.out == nil {
+		return nil
+	}
+	out := s.out
+	s.out = nil
+	if err := out.finish(); err != nil {
+		return fmt.Errorf("finish %s: %w", out.name, err)
+	}
+	return nil
+}
+
+// Put appends the records of a page in one write. It fails when content has no exchanges.
+func (s *Sink) Put(ctx context.Context, page web.Page, content web.Content) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if len(content.Exchanges) == 0 {
+		return fmt.Errorf("store page %s: it came without exchanges: the handler's Config.Exchanges must be set", page.URL)
+	}
+	known, err := s.digests.find(page.Digest)
+	if err != nil {
+		return fmt.Errorf("store page %s: %w", page.URL, err)
+	}
+	zip, ok := s.zips.Get().(*gzip.Writer)
+	if !ok {
+		zip = gzip.NewWriter(nil)
+	}
+	defer s.zips.Put(zip)
+	group, err := newGroup(zip, page, content.Exchanges, known)
+	if err != nil {
+		return fmt.Errorf("store page %s: %w", page.URL, err)
+	}
+	if err := s.append(group); err != nil {
+		return fmt.Errorf("store page %s: %w", page.URL, err)
+	}
+	if group.entry.whole {
+		if err := s.digests.add(locationOf(&group.entry)); err != nil {
+			return fmt.Errorf("store page %s: %w", page.URL, err)
+		}
+	}
+	return nil
+}
+
+// append gives a group its place.
+func (s *Sink) append(g *group) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return os.ErrClosed
+	}
+	if s.out != nil && s.out.groups > 0 && s.out.size+int64(g.data.Len()) > s.cfg.MaxFileBytes {
+		if err := s.finish(); err != nil {
+			return err
+		}
+	}
+	if s.out == nil {
+		out, err := create(&s.cfg, time.Now(), s.number)
+		if err != nil {
+			return err
+		}
+		s.out = out
+		s.number = (s.number + 1) % 100_000
+	}
+	g.entry.File = s.out.name + archiveSuffix
+	g.entry.Offset += s.out.size
+	line, err := g.entry.line()
+	if err != nil {
+		return err
+	}
+	if err := s.out.append(g.data.Bytes(), line); err != nil {
+		if s.out.broken { // the next sink repairs it
+			err = errors.Join(err, s.out.leave())
+			s.out = nil
+		}
+		return err
+	}
+	s.out.groups++
+	return nil
+}
+
+// Body reads a payload back and undoes its content coding.
+func (s *Sink) Body(ctx context.Context, digest string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	known, err := s.digests.find(digest)
+	if err != nil {
+		return nil, err
+	}
+	err = fs.ErrNotExist
+	for i := range known {
+		body, readErr := s.read(&known[i])
+		if readErr == nil {
+			return body, nil
+		}
+		if !errors.Is(readErr, fs.ErrNotExist) {
+			err = readErr
+		}
+	}
+	return nil, fmt.Errorf("read body %s: %w", digest, err)
+}
+
+// read reads the body of a place, and checks that it is the one.
+func (s *Sink) read(l *location) ([]byte, error) {
+	file, err := s.openArchive(l.file)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // nothing was written
+	payload, codings, err := readPayload(io.NewSectionReader(file, l.offset, l.length))
+	if err != nil {
+		return nil, err
+	}
+	body, err := web.DecodeBody(codings, payload, max(l.bytes, l.length<<10)) // gzip packs no tighter than that
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != l.digest {
+		return nil, fmt.Errorf("record at %d of %s has another body", l.offset, l.file)
+	}
+	return body, nil
+}
+
+// openArchive opens an archive, finished or not; it may be finished between the first look and the second.
+func (s *Sink) openArchive(name string) (file *os.File, err error) {
+	path := filepath.Join(s.cfg.Dir, name)
+	for _, candidate := range []string{path, path + openSuffix, path} {
+		if file, err = os.Open(candidate); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return file, err
+		}
+	}
+	return nil, err
+}
