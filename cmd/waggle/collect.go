@@ -22,7 +22,7 @@ type collectOptions struct {
 	web       web.Config
 	tls       tlsOptions
 	log       logOptions
-	out       string
+	sink      sinkOptions
 	lease     spanFlag
 	status    time.Duration
 	untilEOF  bool
@@ -35,8 +35,11 @@ func newCollect(c console) *cobra.Command {
 		Short:   "Run a web collector",
 		GroupID: "run",
 		Long: `Run a web collector: it fetches tasks from dispatchers and their pages from the
-web, obeys robots.txt, reports the links it finds, and keeps the pages in --out:
-one JSON line a page in pages-ID.jsonl, bodies beside it under bodies/.
+web, obeys robots.txt, reports the links it finds, and keeps the pages: in --out
+with one JSON line a page in pages-ID.jsonl and bodies beside it under bodies/,
+or in --warc as WARC/1.1 files of requests and responses, with an index beside
+each file. A WARC file that a killed collector left open (.open) is finished
+when the collector with the same --id starts again.
 
 SIGTERM or SIGINT drains: nothing more is fetched, what runs is finished and
 reported. A second signal ends the process at once; its tasks go to others when
@@ -63,9 +66,10 @@ Each flag can be set by the variable behind it.`,
 	flags.StringSliceVar(&o.collector.Queues, "queues", nil, "only tasks of these `queues`")
 	pairsVar(flags, &o.collector.Labels, "labels", "labels for operators")
 	flags.IntVar(&o.collector.Slots, "slots", 8, "`number` of tasks to work on at once")
-	flags.StringVar(&o.out, "out", "", "`directory` for the pages; without it they are only followed")
+	o.sink.register(flags)
 	flags.StringVar(&o.web.Contact, "contact", "", "`address`, URL or mail, that the user agent names: how to reach you")
 	flags.StringVar(&o.web.UserAgent, "user-agent", "", "`text` to send instead of \"waggle (+CONTACT)\"")
+	flags.BoolVar(&o.web.AllowPrivate, "allow-private", false, "fetch from private and loopback addresses, too: for sites of your own")
 	flags.BoolVar(&o.web.Resources, "resources", false, "report images, scripts and style sheets as links, too")
 	flags.BoolVar(&o.web.IgnoreRobots, "ignore-robots", false, "do not ask robots.txt: for hosts of your own")
 	flags.DurationVar(&o.web.Timeout, "fetch-timeout", 0, "longest fetch, redirects included (default 30s)")
@@ -101,14 +105,11 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return usagef(cmd, "%w", fieldsAsFlags(err))
 	}
-	if o.out != "" {
-		sink, err := web.NewDirSink(o.out, o.collector.ID)
-		if err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		defer func() { err = errors.Join(err, sink.Close()) }()
-		o.web.Sink = sink
+	sink, err := o.sink.open(cmd, o.collector.ID, &o.web)
+	if err != nil {
+		return err
 	}
+	defer func() { closeSink(sink, &err) }()
 	pages, err := web.New(o.web)
 	if err != nil {
 		return usagef(cmd, "%w", fieldsAsFlags(err))
@@ -133,13 +134,13 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 // fieldsAsFlags writes flags where an error names fields of a Config.
 func fieldsAsFlags(err error) error {
 	text := err.Error()
-	for _, prefix := range []string{"collector config: ", "web config: "} {
+	for _, prefix := range []string{"collector config: ", "web config: ", "warc config: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	names := strings.NewReplacer("field Targets", "--server", "field ID", "--id", "field Pools", "--pools", "field Sources", "--sources",
 		"field Queues", "--queues", "field Slots", "--slots", "field Wait", "--wait", "field LeaseDuration", "--lease",
 		"field UserAgent", "--user-agent", "field Contact", "--contact", "field Timeout", "--fetch-timeout",
-		"field MaxBytes", "--max-bytes", "field MaxLinks", "--max-links")
+		"field MaxBytes", "--max-bytes", "field MaxFileBytes", "--warc-size", "field CollectorID", "--id", "field MaxLinks", "--max-links")
 	return &renamed{text: names.Replace(text), err: err}
 }
 

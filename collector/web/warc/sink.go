@@ -17,6 +17,9 @@ import (
 	"github.com/waggle-crawl/waggle/collector/web"
 )
 
+// maxOverhead is how much longer than its body a payload may be whose coding made nothing smaller, in bytes.
+const maxOverhead = 64 << 10
+
 // Sink is a web.Sink of WARC files. It may be used by any number of goroutines.
 type Sink struct {
 	cfg     Config
@@ -171,7 +174,7 @@ func (s *Sink) read(l *location) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := web.DecodeBody(codings, payload, max(l.bytes, l.length<<10)) // gzip packs no tighter than that
+	body, err := web.DecodeBody(codings, payload, l.bytes+l.length+maxOverhead)
 	if err != nil {
 		return nil, err
 	}
