@@ -203,7 +203,7 @@ func fieldsOf(p *web.Page) []pageField {
 func pageFields(page *web.Page) []byte {
 	var block bytes.Buffer
 	for _, f := range fieldsOf(page) {
-		fmt.Fprintf(&block, "%s: %s\r\n", f.name, oneLine(f.text()))
+		writeFields(&block, []field{{f.name, f.text()}})
 	}
 	return block.Bytes()
 }

@@ -42,11 +42,13 @@ type Entry struct {
 
 // line is the entry as the index has it.
 func (e *Entry) line() ([]byte, error) {
-	text, err := json.Marshal(e)
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text) // it ends the line
+	encoder.SetEscapeHTML(false)      // so that a record id can be searched for as it is
+	if err := encoder.Encode(e); err != nil {
 		return nil, fmt.Errorf("encode index entry: %w", err)
 	}
-	return append(text, '\n'), nil
+	return text.Bytes(), nil
 }
 
 // ReadIndex goes through the indexes of a directory: the files by name, the entries of a file as they were written. A

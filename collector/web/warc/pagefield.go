@@ -31,8 +31,11 @@ func (f pageField) text() string {
 	return ""
 }
 
-// parse reads the value.
+// parse reads the value. A field that is missing, as one that is newer than the archive, stays as it is.
 func (f pageField) parse(text string) (err error) {
+	if text == "" {
+		return nil
+	}
 	switch v := f.value.(type) {
 	case *string:
 		*v = text

@@ -25,7 +25,7 @@ func TestSink_RoundTrip(t *testing.T) {
 		round++
 		sink := openSink(t, warc.Config{Dir: dir, CollectorID: "a"})
 		var contents []web.Content
-		for i := range rapid.IntRange(1, 6).Draw(rt, "pages") {
+		for i := range rapid.IntRange(1, 3).Draw(rt, "pages") {
 			page, content := pageOf("http://a.example/", "")
 			// The number keeps bodies apart: equal ones would become revisits.
 			content.Body = append(fmt.Appendf(nil, "%d", i), rapid.SliceOf(rapid.Byte()).Draw(rt, "body")...)
