@@ -214,6 +214,8 @@ func TestArchitecture_Violations(t *testing.T) {
 		{"collector", module + "/collector/web", "depends on collector/web"},
 		{"collector", "github.com/redis/go-redis/v9/internal", "pulls in"},
 		{"collector/web", module + "/collector", ""},
+		{"collector/web/warc", module + "/collector/web", ""},
+		{"collector/web/warc", "github.com/redis/go-redis/v9", "pulls in"},
 		{"collector/web", "golang.org/x/net/html", ""},
 		{"cmd/waggle", module + "/store/redisstore", ""},
 		{"cmd/waggle", module + "/store/storetest", "for tests only"},

@@ -3,8 +3,12 @@ package warc_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,13 +16,21 @@ import (
 	"github.com/waggle-crawl/waggle/collector/web/warc"
 )
 
-// writerVariable makes the test's own program a writer of pages in the directory that it names, until it is killed.
-const writerVariable = "WARC_TEST_WRITER"
+const (
+	// writerVariable makes the test's own program a writer of pages in the directory that it names, until it is killed.
+	writerVariable = "WARC_TEST_WRITER"
+
+	// fullVariable lets the writer's files grow to so many bytes, as on a full disk. It ends when one has.
+	fullVariable = "WARC_TEST_FULL"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(writerVariable); dir != "" {
-		fmt.Fprintln(os.Stderr, write(dir))
-		os.Exit(1) //nolint:forbidigo // this is a main
+		if err := write(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1) //nolint:forbidigo // this is a main
+		}
+		return
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -26,14 +38,24 @@ func TestMain(m *testing.M) {
 // write puts pages, and says the fence of each one that is stored.
 func write(dir string) error {
 	ctx := context.Background() //nolint:forbidigo // a program of its own, until it is killed
-	sink, err := warc.New(warc.Config{Dir: dir, CollectorID: "killed", MaxFileBytes: 256 << 10})
+	cfg := warc.Config{Dir: dir, CollectorID: "killed", MaxFileBytes: 256 << 10}
+	full, err := fileLimit()
+	if err != nil {
+		return err
+	}
+	if full {
+		cfg.MaxFileBytes = 0 // the limit comes first
+	}
+	sink, err := warc.New(cfg)
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriter(os.Stdout)
 	for fence := int64(1); ; fence++ {
 		page, content := noisePage(fence)
-		if err := sink.Put(ctx, page, content); err != nil {
+		if err := sink.Put(ctx, page, content); err != nil && full && errors.Is(err, syscall.EFBIG) {
+			return sink.Close()
+		} else if err != nil {
 			return err
 		}
 		fmt.Fprintln(out, fence)
@@ -41,4 +63,18 @@ func write(dir string) error {
 			return err
 		}
 	}
+}
+
+// fileLimit sets the limit of fullVariable, and tells whether there is one.
+func fileLimit() (bool, error) {
+	text := os.Getenv(fullVariable)
+	if text == "" {
+		return false, nil
+	}
+	limit, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return false, err
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	return true, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit})
 }

@@ -228,3 +228,31 @@ func killed(t *testing.T, dir string, pages int) (stored []int) {
 	}
 	return stored
 }
+
+// TestSink_Full writes until files can grow no more, as on a full disk: the Put that fails leaves
+// nothing, the file is finished as it was before, and the pages that were stored are there.
+func TestSink_Full(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{4_500, 70_000, 200_000} {
+		dir := t.TempDir()
+		program, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Env = append(os.Environ(), writerVariable+"="+dir, fmt.Sprintf("%s=%d", fullVariable, limit))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("limit %d: %v", limit, err)
+		}
+		stored := bytes.Count(out, []byte("\n"))
+		if metadata := only(readAll(t, dir), "metadata"); len(metadata) != stored || stored == 0 {
+			t.Errorf("limit %d: %d pages, stored were %d", limit, len(metadata), stored)
+		}
+		if open := ls(t, dir, ".open"); len(open) != 0 {
+			t.Errorf("limit %d: left open: %v", limit, open)
+		}
+		checkIndex(t, dir, stored)
+	}
+}
