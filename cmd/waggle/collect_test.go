@@ -34,7 +34,7 @@ func TestCollect_Crawl(t *testing.T) {
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "4")
 	command(t, env, "source", "create", "site", "--seed", site.URL+"/", "--follow")
 	dir := t.TempDir()
-	k := start(t, env, "collect", "--id", "paris-1", "--out", dir, "--contact", "me@example.com", "--status", "10ms", "--log-level", "warn")
+	k := start(t, env, "collect", "--id", "paris-1", "--out", dir, "--contact", "me@example.com", "--allow-private", "--status", "10ms", "--log-level", "warn")
 	k.out.line(t, `collector paris-1 takes tasks of default from 127\.0\.0\.1:\d+, 8 slots`)
 	k.out.line(t, `3 pages  \d+ B  1 failed  0 lost  0 of 8 slots busy`)
 	if got := command(t, env, "collector", "list"); !strings.Contains(got.out, "paris-1    ACTIVE") {

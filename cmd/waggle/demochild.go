@@ -31,7 +31,7 @@ type demoChild struct {
 func (k *demoChild) start(program string, slots int) error {
 	k.ended = make(chan struct{})
 	k.cmd = exec.Command(program, "collect", "--id", k.id, "--server", k.server, "--slots", strconv.Itoa(slots), //nolint:noctx // it is ended by its standard input, or killed
-		"--user-agent", k.id+" (waggle demo)", "--out", k.out, "--status", "0", "--log-level", "warn", "--drain-timeout", "5s", "--until-eof")
+		"--user-agent", k.id+" (waggle demo)", "--out", k.out, "--allow-private", "--status", "0", "--log-level", "warn", "--drain-timeout", "5s", "--until-eof")
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, envPrefix) {
 			k.cmd.Env = append(k.cmd.Env, variable)

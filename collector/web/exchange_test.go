@@ -82,7 +82,7 @@ func TestHandler_ExchangeHeads(t *testing.T) {
 		"/loose": loose + "page", "/early": "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + plain + "page", "/long": long,
 	})
 	sink := &memorySink{}
-	h := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true})
+	h := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true, AllowPrivate: true})
 	for _, test := range []struct {
 		path string
 		want []web.Exchange
@@ -139,7 +139,7 @@ func TestHandler_ExchangeTLS(t *testing.T) {
 			transport := web.NewTransportForTest(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
 			t.Cleanup(transport.CloseIdleConnections)
 			sink := &memorySink{}
-			h := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true, Transport: transport})
+			h := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true, AllowPrivate: true, Transport: transport})
 			for range 2 { // the second on the same connection
 				got := exchanges(t, h, sink, server.URL+"/?q")
 				if len(got) != 1 {
@@ -167,13 +167,13 @@ func TestHandler_ExchangeTransport(t *testing.T) {
 	s.page("/robots.txt", nil, 200, "User-agent: *\nAllow: /")
 	s.page("/page", map[string]string{"Content-Type": "text/plain"}, 200, "page")
 	sink := &memorySink{}
-	own := newHandler(t, web.Config{Sink: sink, Exchanges: true, Transport: http.DefaultTransport.(*http.Transport).Clone()})
+	own := newHandler(t, web.Config{Sink: sink, AllowPrivate: true, Exchanges: true, Transport: http.DefaultTransport.(*http.Transport).Clone()})
 	got := exchanges(t, own, sink, s.URL+"/page")
 	if len(got) != 1 || !got[0].Rebuilt || string(got[0].Body) != "page" ||
 		!bytes.HasPrefix(got[0].Response, []byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n")) {
 		t.Errorf("exchanges %+v", got)
 	}
-	none := newHandler(t, web.Config{Sink: sink})
+	none := newHandler(t, web.Config{Sink: sink, AllowPrivate: true})
 	if got := exchanges(t, none, sink, s.URL+"/page"); len(got) != 0 {
 		t.Errorf("without Config.Exchanges: %+v", got)
 	}
@@ -186,7 +186,7 @@ func TestHandler_ExchangeTransport(t *testing.T) {
 	transport := web.NewTransportForTest(nil)
 	transport.Proxy = http.ProxyURL(proxy)
 	t.Cleanup(transport.CloseIdleConnections)
-	proxied := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true, Transport: transport})
+	proxied := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true, AllowPrivate: true, Transport: transport})
 	got = exchanges(t, proxied, sink, "http://far.example/page")
 	if seen := s.requests("/page"); seen[len(seen)-1].Header.Get("Proxy-Authorization") == "" {
 		t.Error("the proxy got no password")
@@ -204,7 +204,7 @@ func TestHandler_ExchangeTruncated(t *testing.T) {
 	s.page("/moved", map[string]string{"Location": "/page"}, 302, strings.Repeat("x", 1<<20))
 	s.page("/page", nil, 200, "page")
 	sink := &memorySink{}
-	h := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true})
+	h := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true, AllowPrivate: true})
 	got := exchanges(t, h, sink, s.URL+"/moved")
 	if len(got) != 2 || got[0].Truncated != "length" || len(got[0].Body) < 4<<10 || len(got[0].Body) > 8<<10 || got[1].Truncated != "" {
 		t.Errorf("%d exchanges, the first of %d bytes, truncated %q", len(got), len(got[0].Body), got[0].Truncated)

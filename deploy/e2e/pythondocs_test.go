@@ -55,7 +55,7 @@ func TestPythonDocs(t *testing.T) {
 	var collectors []*process
 	for i := range 4 {
 		id := fmt.Sprintf("docs-%d", i)
-		collectors = append(collectors, launch(t, id, programs.path("waggle"), "collect", "--server", d.addr, "--id", id,
+		collectors = append(collectors, launch(t, id, programs.path("waggle"), "collect", "--server", d.addr, "--id", id, "--allow-private",
 			"--slots", fmt.Sprint(docsSlots), "--resources", "--out", out, "--contact", "https://crawler.example"))
 	}
 	c := dial(t, d.addr)

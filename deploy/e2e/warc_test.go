@@ -74,7 +74,7 @@ func TestWARC(t *testing.T) {
 	c.setRule(t, "*", time.Millisecond, 8)
 	dir := t.TempDir()
 	collect := func(id string) *process {
-		return launch(t, id, programs.path("waggle"), "collect", "--server", d.addr, "--id", id, "--slots", "4",
+		return launch(t, id, programs.path("waggle"), "collect", "--server", d.addr, "--id", id, "--allow-private", "--slots", "4",
 			"--warc", dir, "--warc-size", "70000", "--contact", "https://crawler.example")
 	}
 	depth := int32(50)

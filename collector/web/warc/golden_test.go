@@ -70,7 +70,7 @@ WARC-Target-URI: http://a.example/p
 WARC-Concurrent-To: <urn:uuid:2>
 WARC-Block-Digest: DIGEST
 Content-Type: application/warc-fields
-Content-Length: 445
+Content-Length: 514
 
 fetchTimeMs: 12
 waggle-task-id: 17-abc
@@ -88,6 +88,8 @@ waggle-digest: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824
 waggle-bytes: 5
 waggle-changed: true
 waggle-links: 1
+waggle-canonical: http://a.example/canonical
+waggle-no-index: true
 
 
 `

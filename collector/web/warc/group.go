@@ -196,6 +196,8 @@ func fieldsOf(p *web.Page) []pageField {
 		{"waggle-bytes", &p.Bytes},
 		{"waggle-changed", &p.Changed},
 		{"waggle-links", &p.Links},
+		{"waggle-canonical", &p.Canonical},
+		{"waggle-no-index", &p.NoIndex},
 	}
 }
 

@@ -34,7 +34,7 @@ func TestSink_Handler(t *testing.T) {
 	t.Cleanup(site.Close)
 	dir := t.TempDir()
 	sink := openSink(t, warc.Config{Dir: dir, CollectorID: "a"})
-	h, err := web.New(web.Config{Sink: sink, Exchanges: true})
+	h, err := web.New(web.Config{Sink: sink, Exchanges: true, AllowPrivate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)
 func pageOf(url, body string) (web.Page, web.Content) {
 	page := web.Page{
 		URL: url, FinalURL: url, Status: 200, ContentType: "text/plain", FetchTime: noon, FetchMillis: 12,
-		Digest: sha([]byte(body)), Bytes: int64(len(body)), Changed: true, Links: 1,
+		Digest: sha([]byte(body)), Bytes: int64(len(body)), Changed: true, Links: 1, Canonical: "http://a.example/canonical", NoIndex: true,
 		SourceID: "news.a", TaskID: "17-abc", Cycle: 3, Run: 9, Attempt: 2, Fence: 1234567,
 	}
 	return page, web.Content{Body: []byte(body), Exchanges: []web.Exchange{{
