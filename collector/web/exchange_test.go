@@ -206,7 +206,7 @@ func TestHandler_ExchangeTruncated(t *testing.T) {
 	sink := &memorySink{}
 	h := newHandler(t, web.Config{Sink: sink, Exchanges: true, IgnoreRobots: true, AllowPrivate: true})
 	got := exchanges(t, h, sink, s.URL+"/moved")
-	if len(got) != 2 || got[0].Truncated != "length" || len(got[0].Body) < 4<<10 || len(got[0].Body) > 8<<10 || got[1].Truncated != "" {
+	if len(got) != 2 || got[0].Truncated != "length" || len(got[0].Body) < 4<<10 || len(got[0].Body) > 128<<10 || got[1].Truncated != "" {
 		t.Errorf("%d exchanges, the first of %d bytes, truncated %q", len(got), len(got[0].Body), got[0].Truncated)
 	}
 }
