@@ -20,6 +20,7 @@ when a collector dies.
   waggle demo      see it work, in a quarter of a minute
   waggle serve     run a dispatcher
   waggle collect   run a web collector
+  waggle bench     measure it on this machine
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		SilenceErrors: true,
@@ -30,7 +31,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a running dispatcher:"},
 	)
-	root.AddCommand(newDemo(c), newServe(c), newCollect(c))
+	root.AddCommand(newDemo(c), newServe(c), newCollect(c), newBench(c), newBenchLoad(c))
 	client := newClientOptions(c)
 	root.AddCommand(
 		newSource(client), newTask(client), newQueue(client),

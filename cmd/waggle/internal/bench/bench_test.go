@@ -1,0 +1,163 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/bench"
+)
+
+// program builds the command, whose own processes a bench starts.
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "waggle")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/waggle-crawl/waggle/cmd/waggle")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	path := program(t)
+	t.Run("Quick", func(t *testing.T) {
+		t.Parallel()
+		testQuick(t, path)
+	})
+	t.Run("Interrupted", func(t *testing.T) {
+		t.Parallel()
+		testInterrupted(t, path)
+	})
+}
+
+// testQuick runs every part once. What is measured is not compared with
+// anything: the machine may be busy.
+func testQuick(t *testing.T, path string) {
+	pictures, temp := t.TempDir(), t.TempDir()
+	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--duration", "50ms", "--workload", "B", "--backlog", "1000", "--queues", "10", "--output", "json", "--svg", pictures)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	var out, progress bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &progress
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("waggle bench --quick: %v\n%s", err, progress.String())
+	}
+	var result bench.Result
+	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+		t.Fatalf("its output is not the result: %v\n%s", err, out.String())
+	}
+	checkResult(t, &result)
+	for _, name := range []string{"throughput.svg", "latency.svg"} {
+		if picture, err := os.ReadFile(filepath.Join(pictures, name)); err != nil || !bytes.Contains(picture, []byte("<polyline")) {
+			t.Errorf("%s: %v, %d bytes; want a picture with lines", name, err, len(picture))
+		}
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("the bench left %v (%v)", left, err)
+	}
+	var table bytes.Buffer
+	result.WriteTable(&table)
+	for _, title := range []string{"Throughput", "Cost", "The floor", "Latency", "Flatness", "Requeue", "Renewal", "Idle"} {
+		if !strings.Contains(table.String(), "\n"+title) {
+			t.Errorf("the table has no section %q:\n%s", title, table.String())
+		}
+	}
+}
+
+func checkResult(t *testing.T, r *bench.Result) {
+	t.Helper()
+	rows := map[string]int{
+		"throughput": len(r.Throughput), "floor": len(r.Floor), "latency": len(r.Latency), "wake": len(r.Wake),
+		"flat": len(r.Flat), "requeue": len(r.Requeue), "renew": len(r.Renew), "idle": len(r.Idle),
+	}
+	want := map[string]int{"throughput": 4, "floor": 2, "latency": 10, "wake": 2, "flat": 4, "requeue": 2, "renew": 2, "idle": 2}
+	for part, n := range want {
+		if rows[part] != n {
+			t.Errorf("part %s has %d rows, want %d", part, rows[part], n)
+		}
+	}
+	for i := range r.Throughput {
+		row := &r.Throughput[i]
+		if row.Submit.Median <= 0 || row.Work.Median <= 0 || row.Carried.Median <= 0 || row.Life.Median <= 0 {
+			t.Errorf("a rate is missing: %+v", row)
+		}
+		if hasRedis := row.Store == bench.StoreRedis; hasRedis != (row.WorkCost.RedisCalls > 0) {
+			t.Errorf("Redis calls of the %s store: %+v", row.Store, row.WorkCost)
+		}
+	}
+	for i := range r.Requeue {
+		if row := &r.Requeue[i]; row.Lag.Count != row.Leases {
+			t.Errorf("%d of %d leases that ran out were timed", row.Lag.Count, row.Leases)
+		}
+	}
+}
+
+// testInterrupted ends a bench half-way: it still tells what it has, and
+// leaves nothing.
+func testInterrupted(t *testing.T, path string) {
+	temp := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "bench", "--store", "redis", "--only", "throughput", "--workload", "A", "--collectors", "16", "--duration", "50ms", "--repeats", "1")
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	progress, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The first row is done when its line comes.
+	line := make([]byte, 256)
+	if _, err := progress.Read(line); err != nil {
+		t.Fatalf("the bench told no progress: %v", err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("an interrupted bench exits 0")
+	}
+	if !strings.Contains(out.String(), "Throughput") {
+		t.Errorf("an interrupted bench does not tell what it has:\n%s", out.String())
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("the bench left %v (%v)", left, err)
+	}
+}
+
+func TestConfig_Validate(t *testing.T) {
+	t.Parallel()
+	cfg := bench.Config{}
+	if err := cfg.Validate(); err != nil {
+		t.Fatalf("the defaults are refused: %v", err)
+	}
+	if !slices.Equal(cfg.Only, bench.Parts()) || len(cfg.Batches) != 4 {
+		t.Errorf("defaults: %+v", cfg)
+	}
+	for _, c := range []struct {
+		want string
+		cfg  bench.Config
+	}{
+		{"Only", bench.Config{Only: []string{"speed"}}},
+		{"Stores", bench.Config{Stores: []string{"disk"}}},
+		{"Workloads", bench.Config{Workloads: []string{"D"}}},
+		{"Batches", bench.Config{Batches: []int{1001}}},
+		{"Collectors", bench.Config{Collectors: []int{0}}},
+		{"Duration", bench.Config{Duration: time.Hour}},
+	} {
+		if err := c.cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want an error about %s", c.cfg, err, c.want)
+		}
+	}
+}

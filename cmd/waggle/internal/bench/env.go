@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// env is what one store is measured in: a Redis of its own when the store needs
+// one, dispatchers, a load generator.
+type env struct {
+	cfg         *Config
+	store       string
+	dir         string
+	redis       *process
+	redisURL    string
+	client      *redis.Client
+	dispatchers []*dispatcher
+	load        *generator
+	series      int
+}
+
+// newEnv starts what measuring the store takes. close ends it.
+func newEnv(ctx context.Context, cfg *Config, store string) (*env, error) {
+	e := &env{cfg: cfg, store: store}
+	if err := e.start(ctx); err != nil {
+		e.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *env) start(ctx context.Context) (err error) {
+	if e.load, err = startGenerator(ctx, e.cfg.Program, e.cfg.LoadArgs); err != nil {
+		return err
+	}
+	if e.cfg.Server != "" {
+		return nil
+	}
+	if e.store == StoreRedis {
+		if e.dir, err = os.MkdirTemp("", "waggle-bench-"); err != nil {
+			return fmt.Errorf("make a directory for redis-server: %w", err)
+		}
+		if e.redis, e.redisURL, err = startRedis(ctx, e.dir); err != nil {
+			return err
+		}
+		if e.client, err = newRedis(e.redisURL); err != nil {
+			return err
+		}
+	}
+	return e.startDispatchers(ctx)
+}
+
+func (e *env) startDispatchers(ctx context.Context) error {
+	url, count := "memory", 1
+	if e.store == StoreRedis {
+		url, count = e.redisURL, e.cfg.Dispatchers
+	}
+	for range count {
+		d, err := startDispatcher(ctx, e.cfg.Program, url)
+		if err != nil {
+			return err
+		}
+		e.dispatchers = append(e.dispatchers, d)
+	}
+	return nil
+}
+
+// fresh forgets all tasks: what one row left does not weigh on the next.
+func (e *env) fresh(ctx context.Context) error {
+	if e.cfg.Server != "" {
+		return nil
+	}
+	e.stopDispatchers()
+	if e.client != nil {
+		if err := e.client.FlushAll(ctx).Err(); err != nil {
+			return fmt.Errorf("empty Redis: %w", err)
+		}
+		if err := e.client.ConfigResetStat(ctx).Err(); err != nil {
+			return fmt.Errorf("reset the statistics of Redis: %w", err)
+		}
+	}
+	return e.startDispatchers(ctx)
+}
+
+func (e *env) stopDispatchers() {
+	for _, d := range e.dispatchers {
+		d.kill()
+	}
+	e.dispatchers = nil
+}
+
+// close ends everything that was started.
+func (e *env) close() {
+	if e.load != nil {
+		e.load.kill()
+	}
+	e.stopDispatchers()
+	if e.client != nil {
+		_ = e.client.Close() // nothing is pending
+	}
+	e.redis.kill()
+	if e.dir != "" {
+		_ = os.RemoveAll(e.dir) // what is left is in the system's temporary directory
+	}
+}
+
+func (e *env) servers() []string {
+	if e.cfg.Server != "" {
+		return []string{e.cfg.Server}
+	}
+	var addresses []string
+	for _, d := range e.dispatchers {
+		addresses = append(addresses, d.grpc)
+	}
+	return addresses
+}
+
+// newSeries begins a series: a source, a pool and queues of its own.
+func (e *env) newSeries(w workload) (*job, error) {
+	e.series++
+	j := &job{Op: opCreate, Servers: e.servers(), Redis: e.redisURL, Series: fmt.Sprintf("r%d-%d", os.Getpid(), e.series), Workload: w, Limit: time.Minute, Collectors: 1, Batch: 1000}
+	_, err := e.load.do(j)
+	return j, err
+}
+
+// endSeries deletes what a series left in a dispatcher that goes on.
+func (e *env) endSeries(j *job) error {
+	if e.cfg.Server == "" {
+		return nil
+	}
+	last := *j
+	last.Op = opDelete
+	_, err := e.load.do(&last)
+	return err
+}
+
+// do has the load generator do the job's op.
+func (e *env) do(j *job, op string) (*outcome, error) {
+	j.Op = op
+	return e.load.do(j)
+}
+
+// fill submits the tasks of the job as fast as it goes.
+func (e *env) fill(j *job) error {
+	all := *j
+	all.Collectors, all.Batch, all.Limit = 4, 1000, 10*time.Minute
+	_, err := e.do(&all, opSubmit)
+	return err
+}
+
+// read reads all meters.
+func (e *env) read(ctx context.Context) (*reading, error) {
+	r := &reading{at: time.Now()}
+	if e.client != nil {
+		if err := readRedis(ctx, e.client, r); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range e.dispatchers {
+		cpu, resident := processCPU(d.pid())
+		r.dispatcherCPU += cpu
+		r.dispatcherRSS += resident
+	}
+	return r, nil
+}
+
+// claims is how many claims all dispatchers made.
+func (e *env) claims(ctx context.Context) (total float64, err error) {
+	for _, d := range e.dispatchers {
+		n, failed := claimsOf(ctx, d.http)
+		total, err = total+n, errors.Join(err, failed)
+	}
+	return total, err
+}

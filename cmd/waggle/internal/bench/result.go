@@ -1,0 +1,126 @@
+package bench
+
+// Result is everything that a bench found. Rates are per second, times in
+// seconds.
+type Result struct {
+	Machine    Machine         `json:"machine"`
+	Throughput []ThroughputRow `json:"throughput,omitempty"`
+	Floor      []FloorRow      `json:"floor,omitempty"`
+	Latency    []LatencyRow    `json:"latency,omitempty"`
+	Wake       []WakeRow       `json:"wake,omitempty"`
+	Flat       []FlatRow       `json:"flat,omitempty"`
+	Requeue    []RequeueRow    `json:"requeue,omitempty"`
+	Renew      []RenewRow      `json:"renew,omitempty"`
+	Idle       []IdleRow       `json:"idle,omitempty"`
+}
+
+// Machine is what the bench ran on.
+type Machine struct {
+	Time   string `json:"time"`
+	System string `json:"system"`
+	Cores  int    `json:"cores"`
+	Go     string `json:"go"`
+	Redis  string `json:"redis,omitempty"`
+	// LoadBefore is the load average of the last minute when the bench began: above 0, others used the machine.
+	LoadBefore string `json:"load_before,omitempty"`
+	Server     string `json:"server,omitempty"`
+	Repeats    int    `json:"repeats"`
+}
+
+// ThroughputRow is one store, workload, batch and number of collectors.
+type ThroughputRow struct {
+	Store      string `json:"store"`
+	Workload   string `json:"workload"`
+	Batch      int    `json:"batch"`
+	Collectors int    `json:"collectors"`
+	Tasks      int    `json:"tasks"`
+	// Submit, Work, Carried and Life are tasks a second: submitted; fetched and
+	// reported; the same with reports carried in FetchTask; submitted, fetched
+	// and reported at once.
+	Submit  Sample `json:"submit"`
+	Work    Sample `json:"fetch_report"`
+	Carried Sample `json:"fetch_report_carried"`
+	Life    Sample `json:"whole_life"`
+	// SubmitCost and WorkCost are of the median repeat by Redis CPU.
+	SubmitCost Cost `json:"submit_cost"`
+	WorkCost   Cost `json:"fetch_report_cost"`
+	// Retries are calls that a dispatcher refused for load.
+	Retries int `json:"retries"`
+}
+
+// FloorRow is what the least that a task needs of Redis costs, pipelined.
+type FloorRow struct {
+	Batch    int    `json:"batch"`
+	Submit   Sample `json:"submit"`
+	Work     Sample `json:"fetch_report"`
+	WorkCPU  Sample `json:"fetch_report_redis_cpu_seconds"`
+	Commands int    `json:"fetch_report_commands"`
+	// SubmitCPU is processor time of Redis for each task.
+	SubmitCPU Sample `json:"submit_redis_cpu_seconds"`
+}
+
+// LatencyRow is how long single calls took.
+type LatencyRow struct {
+	Store      string  `json:"store"`
+	Call       string  `json:"call"`
+	Collectors int     `json:"collectors"`
+	Batch      int     `json:"batch"`
+	Latency    Latency `json:"latency"`
+}
+
+// WakeRow is the time from a submit to the delivery at a parked collector.
+type WakeRow struct {
+	Store   string  `json:"store"`
+	Parked  int     `json:"parked"`
+	Latency Latency `json:"latency"`
+	// Claims are those of all dispatchers for each task.
+	Claims float64 `json:"claims_per_task"`
+}
+
+// FlatRow is what fetches cost with so many tasks in so many queues.
+type FlatRow struct {
+	Store   string  `json:"store"`
+	Backlog int     `json:"backlog"`
+	Queues  int     `json:"queues"`
+	Fetch   Latency `json:"fetch"`
+	Report  Latency `json:"report"`
+	// ScriptSeconds is the time of the scripts of a fetch, for each call.
+	ScriptSeconds float64 `json:"fetch_script_seconds"`
+	FetchCost     Cost    `json:"fetch_cost"`
+	// TaskBytes of Redis memory for each queued task.
+	TaskBytes float64 `json:"task_bytes"`
+	// Slow are scripts of 5 ms and more, Slowest is the longest, in seconds,
+	// while the tasks were fetched and reported.
+	Slow    int     `json:"slow_scripts"`
+	Slowest float64 `json:"slowest_script_seconds"`
+}
+
+// RequeueRow is how late leases that ran out were handed out again.
+type RequeueRow struct {
+	Store  string  `json:"store"`
+	Leases int     `json:"leases"`
+	Lag    Latency `json:"lag"`
+}
+
+// RenewRow is what it costs to keep leases.
+type RenewRow struct {
+	Store      string  `json:"store"`
+	Leases     int     `json:"leases"`
+	Collectors int     `json:"collectors"`
+	Renewal    Latency `json:"renewal"`
+	Cost       Cost    `json:"cost_per_lease"`
+	// RedisShare is the part of a core that renewing all of them each 10 s takes.
+	RedisShare float64 `json:"redis_core_share"`
+}
+
+// IdleRow is what parked fetches cost while nothing happens.
+type IdleRow struct {
+	Store  string `json:"store"`
+	Parked int    `json:"parked"`
+	// Calls are Redis scripts a second; the shares are parts of a core.
+	Calls           float64 `json:"redis_calls_per_second"`
+	RedisShare      float64 `json:"redis_core_share"`
+	DispatcherShare float64 `json:"dispatcher_core_share"`
+	// Bytes of the dispatcher's memory for each parked fetch, at most.
+	Bytes float64 `json:"bytes_per_fetch"`
+}

@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How many tasks one measurement has at most, to bound time and memory.
+const (
+	mostTasks      = 200_000
+	mostQuickTasks = 10_000
+)
+
+// throughput measures every batch with the reference number of collectors, and
+// every number of collectors with the reference batch.
+func (b *bencher) throughput(ctx context.Context, e *env) error {
+	for _, name := range b.cfg.Workloads {
+		for _, pair := range pairs(b.cfg.Batches, b.cfg.Collectors) {
+			row := ThroughputRow{Store: e.store, Workload: name, Batch: pair[0], Collectors: pair[1]}
+			if err := b.throughputRow(ctx, e, &row); err != nil {
+				return fmt.Errorf("workload %s, batch %d, %d collectors: %w", name, row.Batch, row.Collectors, err)
+			}
+			b.result.Throughput = append(b.result.Throughput, row)
+			b.tell("throughput  %-6s %s  batch %4d  %3d collectors  submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s",
+				row.Store, row.Workload, row.Batch, row.Collectors, row.Submit.Median, row.Work.Median, row.Life.Median)
+		}
+	}
+	return nil
+}
+
+// pairs crosses the lists at 100 tasks a call and 16 collectors, or what is
+// nearest to the middle of the list.
+func pairs(batches, collectors []int) [][2]int {
+	batch, collector := reference(batches, 100), reference(collectors, 16)
+	var all [][2]int
+	for _, n := range batches {
+		all = append(all, [2]int{n, collector})
+	}
+	for _, n := range collectors {
+		if n != collector {
+			all = append(all, [2]int{batch, n})
+		}
+	}
+	// One task a call is what most clients do: it is shown with many collectors, too.
+	if many := slices.Max(collectors); slices.Contains(batches, 1) && batch != 1 && many != collector {
+		all = append(all, [2]int{1, reference(collectors, 64)})
+	}
+	return slices.Compact(all)
+}
+
+func reference(list []int, wanted int) int {
+	if slices.Contains(list, wanted) {
+		return wanted
+	}
+	return list[len(list)/2]
+}
+
+// throughputRow sizes the measurement by a warm-up, then repeats it.
+func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow) error {
+	var submits, works, carries, lives []float64
+	var submitCosts, workCosts []Cost
+	w := workloadOf(row.Workload)
+	err := b.series(ctx, e, w, func(j *job) error {
+		j.Batch, j.Collectors = row.Batch, row.Collectors
+		j.Tasks = min(b.most(), max(500, 4*row.Batch))
+		warm, err := e.do(j, opLife)
+		if err != nil {
+			return err
+		}
+		row.Tasks = min(b.most(), max(j.Tasks, int(rate(warm)*b.cfg.Duration.Seconds())))
+		j.First, j.Tasks = j.Tasks, row.Tasks
+		for range b.cfg.Repeats {
+			submit, work, err := b.inTurn(ctx, e, j, &submitCosts, &workCosts)
+			if err != nil {
+				return err
+			}
+			if err := e.fill(j); err != nil {
+				return err
+			}
+			j.Carry = true
+			carried, err := e.do(j, opDrain)
+			if err != nil {
+				return err
+			}
+			j.Carry = false
+			j.First += j.Tasks
+			life, err := e.do(j, opLife)
+			if err != nil {
+				return err
+			}
+			j.First += j.Tasks
+			submits, works = append(submits, rate(submit)), append(works, rate(work))
+			carries, lives = append(carries, rate(carried)), append(lives, rate(life))
+			row.Retries += submit.Retries + work.Retries + carried.Retries + life.Retries
+		}
+		return nil
+	})
+	row.Submit, row.Work, row.Carried, row.Life = sampleOf(submits), sampleOf(works), sampleOf(carries), sampleOf(lives)
+	row.SubmitCost, row.WorkCost = medianCost(submitCosts), medianCost(workCosts)
+	return err
+}
+
+// inTurn submits, then fetches and reports, and reads what each took.
+func (b *bencher) inTurn(ctx context.Context, e *env, j *job, submitCosts, workCosts *[]Cost) (submit, work *outcome, err error) {
+	before, err := e.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if submit, err = e.do(j, opSubmit); err != nil {
+		return nil, nil, err
+	}
+	between, err := e.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if work, err = e.do(j, opDrain); err != nil {
+		return nil, nil, err
+	}
+	after, err := e.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	j.First += j.Tasks
+	*submitCosts = append(*submitCosts, costs(before, between, j.Tasks))
+	*workCosts = append(*workCosts, costs(between, after, j.Tasks))
+	return submit, work, nil
+}
+
+func (b *bencher) most() int {
+	if b.cfg.Quick {
+		return mostQuickTasks
+	}
+	return mostTasks
+}
+
+func rate(o *outcome) float64 {
+	if o.Took <= 0 {
+		return 0
+	}
+	return float64(o.Count) / o.Took.Seconds()
+}
+
+// medianCost is the cost of the repeat that is in the middle by Redis CPU, or
+// by the dispatcher's where there is no Redis.
+func medianCost(all []Cost) Cost {
+	if len(all) == 0 {
+		return Cost{}
+	}
+	slices.SortFunc(all, func(a, b Cost) int {
+		switch x, y := a.RedisCPU+a.DispatcherCPU/1e6, b.RedisCPU+b.DispatcherCPU/1e6; {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	return all[len(all)/2]
+}
+
+// floor measures the least that Redis has to do.
+func (b *bencher) floor(ctx context.Context, e *env) error {
+	if e.client == nil {
+		return nil
+	}
+	for _, batch := range b.cfg.Batches {
+		var submits, works, submitCPU, workCPU []float64
+		for range b.cfg.Repeats {
+			if err := e.fresh(ctx); err != nil {
+				return err
+			}
+			j := &job{Redis: e.redisURL, Batch: batch, Tasks: min(b.most()/2, 20_000*max(1, batch/10)), Limit: time.Minute}
+			var took [3]time.Duration
+			var cpu [3]float64
+			for phase := range took {
+				j.First = phase
+				before, err := e.read(ctx)
+				if err != nil {
+					return err
+				}
+				o, err := e.do(j, opFloor)
+				if err != nil {
+					return err
+				}
+				after, err := e.read(ctx)
+				if err != nil {
+					return err
+				}
+				took[phase], cpu[phase] = o.Took, (after.redisCPU-before.redisCPU)/float64(j.Tasks)
+			}
+			n := float64(j.Tasks)
+			submits, works = append(submits, n/took[phaseSubmit].Seconds()), append(works, n/(took[phaseFetch]+took[phaseReport]).Seconds())
+			submitCPU, workCPU = append(submitCPU, cpu[phaseSubmit]), append(workCPU, cpu[phaseFetch]+cpu[phaseReport])
+		}
+		row := FloorRow{
+			Batch: batch, Submit: sampleOf(submits), Work: sampleOf(works), SubmitCPU: sampleOf(submitCPU),
+			WorkCPU: sampleOf(workCPU), Commands: floorFetch + floorReport,
+		}
+		b.result.Floor = append(b.result.Floor, row)
+		b.tell("floor       batch %4d  submit %7.0f/s  fetch and report %7.0f/s, %s of Redis CPU a task", batch, row.Submit.Median, row.Work.Median, micros(row.WorkCPU.Median))
+	}
+	return nil
+}
