@@ -32,7 +32,9 @@ func withRedis(ctx context.Context, f func(socket string) (rate, error)) (rate, 
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(10 * time.Second); ; <-look.C {
 		conn, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = conn.Close() // nothing was sent

@@ -33,17 +33,21 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		testQuick(t, path)
 	})
+	t.Run("Memory", func(t *testing.T) {
+		t.Parallel()
+		testMemory(t, path)
+	})
 	t.Run("Interrupted", func(t *testing.T) {
 		t.Parallel()
 		testInterrupted(t, path)
 	})
 }
 
-// testQuick runs every part once. What is measured is not compared with
+// testQuick runs every part once, on Redis. What is measured is not compared with
 // anything: the machine may be busy.
 func testQuick(t *testing.T, path string) {
 	pictures, temp := t.TempDir(), t.TempDir()
-	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--duration", "50ms", "--workload", "B", "--backlog", "1000", "--queues", "10", "--output", "json", "--svg", pictures)
+	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--store", "redis", "--duration", "50ms", "--workload", "B", "--backlog", "1000", "--queues", "10", "--output", "json", "--svg", pictures)
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress
@@ -78,7 +82,7 @@ func checkResult(t *testing.T, r *bench.Result) {
 		"throughput": len(r.Throughput), "floor": len(r.Floor), "latency": len(r.Latency), "wake": len(r.Wake),
 		"flat": len(r.Flat), "requeue": len(r.Requeue), "renew": len(r.Renew), "idle": len(r.Idle),
 	}
-	want := map[string]int{"throughput": 4, "floor": 2, "latency": 10, "wake": 2, "flat": 4, "requeue": 2, "renew": 2, "idle": 2}
+	want := map[string]int{"throughput": 2, "floor": 2, "latency": 5, "wake": 1, "flat": 2, "requeue": 1, "renew": 1, "idle": 1}
 	for part, n := range want {
 		if rows[part] != n {
 			t.Errorf("part %s has %d rows, want %d", part, rows[part], n)
@@ -86,16 +90,44 @@ func checkResult(t *testing.T, r *bench.Result) {
 	}
 	for i := range r.Throughput {
 		row := &r.Throughput[i]
-		if row.Submit.Median <= 0 || row.Work.Median <= 0 || row.Carried.Median <= 0 || row.Life.Median <= 0 {
-			t.Errorf("a rate is missing: %+v", row)
-		}
-		if hasRedis := row.Store == bench.StoreRedis; hasRedis != (row.WorkCost.RedisCalls > 0) {
-			t.Errorf("Redis calls of the %s store: %+v", row.Store, row.WorkCost)
+		checkRates(t, row)
+		if row.WorkCost.RedisCalls <= 0 || row.WorkCost.RedisCPU < 0 {
+			t.Errorf("what a task cost Redis: %+v", row.WorkCost)
 		}
 	}
 	for i := range r.Requeue {
 		if row := &r.Requeue[i]; row.Lag.Count != row.Leases {
 			t.Errorf("%d of %d leases that ran out were timed", row.Lag.Count, row.Leases)
+		}
+	}
+}
+
+func checkRates(t *testing.T, row *bench.ThroughputRow) {
+	t.Helper()
+	if row.Submit.Median <= 0 || row.Work.Median <= 0 || row.Carried.Median <= 0 || row.Life.Median <= 0 {
+		t.Errorf("a rate is missing: %+v", row)
+	}
+}
+
+// testMemory measures the store that needs no Redis.
+func testMemory(t *testing.T, path string) {
+	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--store", "memory", "--only", "throughput,wake", "--duration", "50ms", "--workload", "B", "--output", "json")
+	var out, progress bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &progress
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("waggle bench --store memory: %v\n%s", err, progress.String())
+	}
+	var result bench.Result
+	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+		t.Fatalf("its output is not the result: %v\n%s", err, out.String())
+	}
+	if len(result.Throughput) != 2 || len(result.Wake) != 1 {
+		t.Fatalf("%d rows of throughput, %d of wake, want 2 and 1", len(result.Throughput), len(result.Wake))
+	}
+	for i := range result.Throughput {
+		checkRates(t, &result.Throughput[i])
+		if cost := result.Throughput[i].WorkCost; cost.RedisCalls != 0 || cost.RedisCPU != 0 {
+			t.Errorf("a store without Redis cost Redis %+v", cost)
 		}
 	}
 }

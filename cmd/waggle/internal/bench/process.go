@@ -73,7 +73,7 @@ func startRedis(ctx context.Context, dir string) (p *process, url string, err er
 			p.kill()
 			return nil, "", fmt.Errorf("redis-server does not answer: %w\n%s", err, p.stderr.String())
 		}
-		time.Sleep(10 * time.Millisecond)
+		wait(ctx, 10*time.Millisecond)
 	}
 }
 
