@@ -68,7 +68,8 @@ func (p shardKeys) Leases() string { return p.key("leases") }
 
 // SourceGate is a HASH: the "gate" of a source (packed), counts of its tasks,
 // "out" (one-shot tasks waiting or leased), "limited", "row" (failures in a row),
-// "success" and "failure" (when last).
+// "success" and "failure" (when last), and of a deleted one the last lane whose
+// tasks were "dropped".
 func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }
 
 // SourceLanes is a ZSET of the queues in which a source has a lane, by the number

@@ -267,13 +267,13 @@ func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceG
 }
 
 // DropTasks implements [dispatch.Sources]. It walks the lanes of the source from
-// the first until something was ended.
+// where the last call came to, and from the first once that finds nothing more.
 func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int) (int, []dispatch.TaskID, error) {
 	if err := s.checkShard(shard); err != nil {
 		return 0, nil, err
 	}
 	limit = max(min(limit, dispatch.MaxTransitions), 1)
-	ended, last := 0, int64(0)
+	ended, last, again := 0, int64(-1), true
 	var leased []dispatch.TaskID
 	for {
 		args := []any{uid, last, limit - ended, limit - len(leased)}
@@ -290,7 +290,13 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int)
 			return ended, leased, err
 		}
 		leased = append(leased, ids...)
-		if !more || ended >= limit || len(leased) >= limit {
+		switch {
+		case ended >= limit || len(leased) >= limit:
+			return ended, leased, nil
+		case more:
+		case again && ended == 0 && len(leased) == 0:
+			again, last = false, 0
+		default:
 			return ended, leased, nil
 		}
 	}

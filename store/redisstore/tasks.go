@@ -133,7 +133,9 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 	only := -1
 	if filter.Queue != "" {
 		only = s.shardOfName(filter.Queue)
-		p.shard = only
+		if cursor == "" {
+			p.shard = only
+		}
 	}
 	var tasks []*dispatch.Task
 	for range maxListSteps {

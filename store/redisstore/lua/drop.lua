@@ -1,8 +1,8 @@
 -- Ends tasks of a deleted source in some of its lanes (dispatch.Sources.DropTasks).
 --
 -- KEYS[1]  the shard key
--- ARGV     uid, the number of the last lane that is done, limit of tasks to end,
---          limit of leased ones
+-- ARGV     uid, the number of the last lane that is done (-1 = where an earlier
+--          call came to), limit of tasks to end, limit of leased ones
 -- Returns  ended, the number of the last lane that is done, whether lanes are
 --          left, and the leased tasks that were met
 -- Cost     O(log n) a task; at most 100 tasks and 50 lanes
@@ -57,6 +57,7 @@ local function meet_leased(l)
 end
 
 if not get_source(uid).known or not get_source(uid).deleted then return { 0, last, 0, {} } end
+if last < 0 then last = tonumber(call('HGET', source_key(uid), 'dropped') or '0') end
 local found = call('ZRANGEBYSCORE', lanes_key(uid), '(' .. decimal(last), '+inf', 'LIMIT', 0, 50, 'WITHSCORES')
 local all = true
 for i = 2, #found, 2 do
@@ -78,5 +79,6 @@ for i = 2, #found, 2 do
   end
   last = l.n
 end
+call('HSET', source_key(uid), 'dropped', decimal(last))
 finish(true)
 return { ended, last, (not all or #found == 100) and 1 or 0, leased }
