@@ -5,7 +5,7 @@ GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
 
 # The race detector needs cgo. Results are never taken from the cache: the tests start servers that Go does not know of.
-GO_TEST := CGO_ENABLED=1 go test -race -count=1 -timeout 10m
+GO_TEST := CGO_ENABLED=1 go test -race -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
 NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget
