@@ -74,6 +74,15 @@ var layers = []layer{
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{
+		path: "collector/collectortest", core: true,
+		ours: []string{"collector", "dispatch/...", "proto/...", "server/...", "store/memstore"},
+	},
+	{
+		path:   "collector/examples/...",
+		ours:   []string{"collector", "proto/..."},
+		avoids: []string{redisLibrary, htmlLibrary, cobraLibrary},
+	},
+	{
 		path: "collector", core: true,
 		ours:   []string{"proto/..."},
 		avoids: []string{redisLibrary, htmlLibrary, cobraLibrary},
@@ -89,7 +98,7 @@ var layers = []layer{
 }
 
 // testOnly lists the packages that nothing but tests may import.
-var testOnly = []string{"store/storetest/...", "store/redistest"}
+var testOnly = []string{"store/storetest/...", "store/redistest", "collector/collectortest"}
 
 // listed is what the go command says of a package.
 type listed struct {
@@ -217,6 +226,7 @@ func TestArchitecture_Violations(t *testing.T) {
 		{"collector/web/warc", module + "/collector/web", ""},
 		{"collector/web/warc", "github.com/redis/go-redis/v9", "pulls in"},
 		{"collector/web", "golang.org/x/net/html", ""},
+		{"collector/examples/pagedapi", module + "/collector/collectortest", "for tests only"},
 		{"cmd/waggle", module + "/store/redisstore", ""},
 		{"cmd/waggle", module + "/store/storetest", "for tests only"},
 		{"util", "fmt", "is in no layer"},

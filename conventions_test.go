@@ -31,9 +31,10 @@ func files(t *testing.T, suffixes ...string) []string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (path == ".git" || path == "bin" || path == "out"):
+		// What is not of the repository: what npm installed among it; in a worktree .git is a file.
+		case d.IsDir() && (path == ".git" || path == "bin" || path == "out" || d.Name() == "node_modules"):
 			return filepath.SkipDir
-		case d.IsDir() || !d.Type().IsRegular():
+		case path == ".git" || d.IsDir() || !d.Type().IsRegular():
 			return nil
 		}
 		if len(suffixes) == 0 || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(path, s) }) {

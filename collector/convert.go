@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -22,6 +23,8 @@ const (
 	maxFetch      = 24 * time.Hour
 	maxRetryAfter = 366 * 24 * time.Hour
 	maxDelay      = 24 * time.Hour
+	maxQueueDelay = time.Hour
+	maxNextCrawl  = 366 * 24 * time.Hour
 
 	// maxItemBytes bounds the items of one call, so that it fits the 4 MiB that a server takes.
 	maxItemBytes = 1 << 20
@@ -52,6 +55,7 @@ func succeeded(s Succeeded) (*wagglev1.Outcome, []*wagglev1.DiscoveredItem, erro
 	pb := &wagglev1.Succeeded{
 		HttpStatus: httpStatus(s.HTTPStatus), Bytes: max(s.Bytes, 0),
 		FetchDuration: duration(s.FetchDuration, maxFetch), Memo: s.Memo, Discovered: carried,
+		QueueDelay: queueDelay(s.QueueDelay), NextCrawlDelay: duration(s.NextCrawlDelay, maxNextCrawl),
 	}
 	switch s.Changed {
 	case Changed:
@@ -67,6 +71,7 @@ func failed(f *Failed) *wagglev1.Outcome {
 	pb := &wagglev1.Failed{
 		Reason: f.Reason, Message: message(f.Message), HttpStatus: httpStatus(f.HTTPStatus),
 		RetryAfter: duration(f.RetryAfter, maxRetryAfter), FetchDuration: duration(f.FetchDuration, maxFetch),
+		QueueDelay: queueDelay(f.QueueDelay),
 	}
 	if pb.Reason == wagglev1.FailureReason_FAILURE_REASON_UNSPECIFIED {
 		pb.Reason = ReasonOther
@@ -89,6 +94,11 @@ func discovered(d *Discovered) (*wagglev1.DiscoveredItem, error) {
 	}
 	item := &wagglev1.DiscoveredItem{
 		Url: valid(d.URL), Key: valid(d.Key), Queue: valid(d.Queue), Kind: valid(d.Kind), Payload: d.Payload,
+		SameDepth: d.SameDepth,
+	}
+	// A year that the protocol has no form for says nothing.
+	if modified := timestamppb.New(d.Modified); !d.Modified.IsZero() && modified.IsValid() {
+		item.ModifiedTime = modified
 	}
 	if d.Priority != nil {
 		item.Priority = proto.Int32(int32(min(max(*d.Priority, 0), 9)))
@@ -139,6 +149,14 @@ func duration(d, limit time.Duration) *durationpb.Duration {
 		return nil
 	}
 	return durationpb.New(min(d, limit))
+}
+
+// queueDelay brings d into 0 to an hour; a zero is said.
+func queueDelay(d *time.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(min(max(*d, 0), maxQueueDelay))
 }
 
 // message is text that fits the protocol; a cut is marked.

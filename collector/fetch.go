@@ -27,11 +27,15 @@ const (
 	emptyPause = time.Second
 )
 
-// fetchLoop fetches what can be started at once, one call at a time, until fetching ends.
+// fetchLoop fetches what can be started at once, one call at a time, until fetching ends. A fetch carries the reports
+// that wait; while it is under way outcomes and free slots gather for the next one.
 func (r *run) fetchLoop() {
-	for r.awaitFree() {
-		reports := r.outbox.carry(r.cfg.Slots)
-		answer, err := r.fetch(r.leases.free(r.outbox.size()-len(reports)), reports)
+	for {
+		free := r.awaitFree()
+		if free == 0 {
+			return
+		}
+		answer, err := r.fetch(free, r.outbox.carry())
 		if err != nil {
 			if r.fetching.ctx.Err() == nil {
 				r.log.Error("collector stops: dispatchers refuse its fetches", zap.Error(err))
@@ -40,26 +44,33 @@ func (r *run) fetchLoop() {
 			return
 		}
 		r.start(answer)
-		if !sleep(r.fetching.ctx, answer.pause()) {
+		pause := answer.pause()
+		r.awaitFetch(pause == 0 && !answer.parking)
+		if !sleep(r.fetching.ctx, pause) {
 			return
 		}
 	}
 }
 
-// awaitFree waits until a task could be started; it returns false when fetching has ended.
-func (r *run) awaitFree() bool {
+// awaitFetch tells the outbox whether the next fetch is a matter of moments. A collector with one slot has nothing else
+// to do than to fetch, and leaves all its reports to that.
+func (r *run) awaitFetch(soon bool) { r.outbox.awaitFetch(soon || r.cfg.Slots <= 1) }
+
+// awaitFree waits until tasks could be started and says how many; 0 when fetching has ended.
+func (r *run) awaitFree() int {
 	for {
 		if r.fetching.ctx.Err() != nil {
-			return false
+			return 0
 		}
-		// A report that the next fetch carries is as good as answered.
-		if r.leases.free(r.outbox.size()) > 0 && !r.stats.snapshot().Drained {
-			return true
+		if free := r.leases.free(); free > 0 && !r.stats.snapshot().Drained {
+			return free
 		}
+		// Whoever frees the first slot reports before that. Where reports are what fetching waits for, nothing carries them.
+		r.awaitFetch(r.leases.full())
 		select {
 		case <-r.slotFree:
 		case <-r.fetching.ctx.Done():
-			return false
+			return 0
 		}
 	}
 }
@@ -69,12 +80,14 @@ type fetchAnswer struct {
 	*wagglev1.FetchTaskResponse
 	sent     time.Time
 	took     time.Duration
+	parking  bool // the dispatcher was to wait for tasks
 	repeated bool // earlier calls with the same client token got no answer
 }
 
-// pause is how long to wait before the next fetch.
+// pause is how long to wait before the next fetch. After one that was not to park there is none: the next does, or carries
+// what was reported since.
 func (a *fetchAnswer) pause() time.Duration {
-	if len(a.GetLeasedTasks()) > 0 || a.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_TOKEN_USED {
+	if len(a.GetLeasedTasks()) > 0 || !a.parking || a.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_TOKEN_USED {
 		return 0
 	}
 	asked := min(max(a.GetRetryAfter().AsDuration(), 0), time.Minute)
@@ -91,6 +104,7 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.awaitFetch(request.GetWait().AsDuration() == 0)
 	var delay retryDelay
 	for repeated := false; ; repeated = true {
 		answer, err := r.fetchOnce(r.fetching.ctx, request)
@@ -109,6 +123,7 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 			r.outbox.putBack(reports)
 			return nil, fatal
 		}
+		r.awaitFetch(false)
 		wait := delay.next(err)
 		r.log.Warn("fetch failed, will be repeated", zap.Duration("wait", wait), zap.Error(err))
 		if !sleep(r.fetching.ctx, wait) {
@@ -125,6 +140,9 @@ func (r *run) fetchRequest(tasks int, reports []*report) (*wagglev1.FetchTaskReq
 		return nil, fmt.Errorf("make client token: %w", err)
 	}
 	wait := r.cfg.Wait - jitter(r.cfg.Wait/5) // collectors that started together do not poll together for ever
+	if len(reports) > 0 && r.cfg.Slots > 1 {
+		wait = 0 // what is to be answered soon is not parked; with nothing to do, the next fetch is
+	}
 	request := &wagglev1.FetchTaskRequest{
 		CollectorId: r.cfg.ID, Session: r.session, ClientToken: token.String(),
 		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues,
@@ -144,7 +162,7 @@ func (r *run) fetchOnce(ctx context.Context, request *wagglev1.FetchTaskRequest)
 	if err != nil {
 		return nil, err
 	}
-	return &fetchAnswer{FetchTaskResponse: response, sent: sent, took: time.Since(sent)}, nil
+	return &fetchAnswer{FetchTaskResponse: response, sent: sent, took: time.Since(sent), parking: request.GetWait().AsDuration() > 0}, nil
 }
 
 // judgeFetchError returns the error when repeating the call is of no use. It mends the request where that helps.
@@ -152,8 +170,9 @@ func (r *run) judgeFetchError(err error, request *wagglev1.FetchTaskRequest, rep
 	switch {
 	case isReplaced(err):
 		return fmt.Errorf("%w: %w", ErrReplaced, err)
-	case status.Code(err) == codes.InvalidArgument && len(*reports) > 0:
-		// Perhaps a carried report is what is refused. Let the report loop find out.
+	case len(*reports) > 0 && (status.Code(err) == codes.InvalidArgument || r.cfg.Slots > 1):
+		// Perhaps a carried report is what is refused: let the report loop find out. Nor shall fetches and reports that
+		// fail for reasons of their own hold each other up.
 		r.outbox.sendDirectly(*reports)
 		request.Reports, *reports = nil, nil
 		return nil

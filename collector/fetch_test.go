@@ -219,6 +219,37 @@ func TestCollector_FetchCarriesReport(t *testing.T) {
 	})
 }
 
+// TestCollector_FetchGathers holds that with several slots a fetch that goes out anyway carries the reports, without being
+// parked, and that a report does not wait for a fetch that is.
+func TestCollector_FetchGathers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.put("1-a", "1-b", "1-c", "1-d", "1-e")
+		b := newBlocked()
+		r := start(t, d, b, func(c *collector.Config) { c.Slots = 2 })
+		pass(time.Second)
+		for want := 1; want <= 5; want++ {
+			b.let <- struct{}{}
+			pass(time.Second)
+			reports := d.reported()
+			if len(reports) != want {
+				t.Fatalf("%d reports of %d tasks a second later", len(reports), want)
+			}
+			// The fetch for the place of the fourth finds nothing and is followed by one that parks.
+			if carried := reports[want-1].carried; carried != (want <= 4) {
+				t.Errorf("report %d went with a fetch: %v", want, carried)
+			}
+			if stats := r.collector.Stats(); stats.Reports != 0 {
+				t.Errorf("%d reports have no answer a second later", stats.Reports)
+			}
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestCollector_FetchRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -10,8 +10,8 @@ type leaseTable struct {
 	slots int
 
 	mu      sync.Mutex // guards everything below
-	byToken map[string]*lease
-	working int // handlers that have not returned
+	byToken map[string]*lease // until the report is answered
+	working int               // handlers that have not returned
 }
 
 func newLeaseTable(slots int) *leaseTable {
@@ -87,12 +87,20 @@ func (t *leaseTable) running() (working, stuck int) {
 	return t.working, stuck
 }
 
-// free is how many tasks can be started at once: the free slots, but no more than keeps leases within twice the slots,
-// so that reports nobody takes stop the fetching.
-func (t *leaseTable) free(reports int) int {
+// free is how many tasks can be started at once: the free slots, but no more than keeps the leases held within twice the
+// slots, so that reports nobody takes stop the fetching. A lease is held until its report is answered, also by a fetch
+// that carries the report: the fetch may be granted tasks and the report not be taken.
+func (t *leaseTable) free() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return min(t.slots-t.working, 2*t.slots-t.working-reports)
+	return min(t.slots-t.working, 2*t.slots-len(t.byToken))
+}
+
+// full tells whether each slot has a handler that has not returned.
+func (t *leaseTable) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.working >= t.slots
 }
 
 // find finds a lease by its token, or, when that is empty, the one of a task that still stands.

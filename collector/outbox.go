@@ -40,6 +40,7 @@ type outbox struct {
 	mu      sync.Mutex // guards everything below
 	waiting []*report
 	taken   int
+	awaited bool            // a fetch is to go out soon that carries reports: the report loop leaves them to it
 	direct  bool            // the report loop sends everything, for good
 	held    bool            // the report loop sends everything, while nothing is fetched
 	empty   []chan struct{} // closed when nothing is left
@@ -62,21 +63,28 @@ func (o *outbox) size() int {
 	return len(o.waiting) + o.taken
 }
 
-// carry takes what a fetch should carry. Only a collector with one slot lets fetches carry its reports: it has nothing
-// else to do meanwhile, and saves a call per task. With more, a report would wait for a parked fetch.
-func (o *outbox) carry(slots int) []*report {
-	if slots > 1 {
-		return nil
+// awaitFetch says whether a fetch goes out soon, or once a report frees a slot for one, and is not parked: then it
+// carries the reports that gather until then.
+func (o *outbox) awaitFetch(soon bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.awaited = soon
+	if !soon && len(o.waiting) > 0 {
+		signal(o.wake)
 	}
+}
+
+// carry takes what a fetch that is about to go out carries.
+func (o *outbox) carry() []*report {
 	return o.take(func(r *report, now time.Time) bool {
 		return !o.direct && !o.held && !r.direct && !r.notBefore.After(now)
 	})
 }
 
 // due takes what the report loop should send now; next is when there will be more, zero when nothing waits for a time.
-func (o *outbox) due(slots int) (batch []*report, next time.Time) {
+func (o *outbox) due() (batch []*report, next time.Time) {
 	batch = o.take(func(r *report, now time.Time) bool {
-		if !o.direct && !o.held && !r.direct && slots <= 1 {
+		if o.awaited && !o.direct && !o.held && !r.direct {
 			return false
 		}
 		if r.notBefore.After(now) {

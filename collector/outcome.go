@@ -44,8 +44,8 @@ type Succeeded struct {
 	// Bytes fetched.
 	Bytes int64
 
-	// FetchDuration is from request start to the end of the response. The queue's delay counts from request start;
-	// without it, from the report.
+	// FetchDuration is from when the last request was written to the end of its response. The queue's delay counts from
+	// there; without it, from the report.
 	FetchDuration time.Duration
 
 	// Changed says whether the content differs from the last crawl's.
@@ -56,8 +56,18 @@ type Succeeded struct {
 	Memo []byte
 
 	// Discovered is what the page leads to; the dispatcher applies the source's follow rule. There is no limit on their
-	// number here: what does not fit a report is submitted before it.
+	// number here: what does not fit a report is submitted before it. A link, an item that is but a URL and a kind, is not
+	// sent when a dispatcher took it within the last minute from a page of the same source and run that was no deeper.
 	Discovered []Discovered
+
+	// QueueDelay is the delay between request starts that the host itself asks for (Crawl-delay of robots.txt), at most
+	// 1 h: the queue then grants no sooner, with any number of collectors, until another report says another. Zero: the
+	// host asks for nothing, or no longer. Nil: not said; the queue keeps what it knows.
+	QueueDelay *time.Duration
+
+	// NextCrawlDelay is how long the page itself says that it stays as it is: ttl of a feed, max-age of Cache-Control. At
+	// most 366 days. A seed on an adaptive schedule is due no sooner, as far as its longest interval allows.
+	NextCrawlDelay time.Duration
 }
 
 // Discovered is something a page leads to.
@@ -82,6 +92,15 @@ type Discovered struct {
 
 	// Payload is handed to whoever gets the task. At most 256 KiB.
 	Payload []byte
+
+	// SameDepth says that the task's own page went here, by a redirect into another queue: the item takes the task's
+	// depth, not one more. The follow rule applies all the same. Where the task is a seed, each of its cycles makes the
+	// item due again.
+	SameDepth bool
+
+	// Modified is when the page last changed, by whoever lists it: lastmod of a sitemap, updated of a feed's entry. A
+	// page crawled before that is due again, with its memo. A time in the future says nothing. Zero: not known.
+	Modified time.Time
 }
 
 // Reason says what went wrong; by its scope, what it costs. See the protocol manual for each.
@@ -142,6 +161,9 @@ type Failed struct {
 
 	// Permanent says that another attempt would fail the same way. It counts with reasons of scope TASK only.
 	Permanent bool
+
+	// QueueDelay is the delay that the host asks for, as in Succeeded.
+	QueueDelay *time.Duration
 }
 
 // Error describes the failure.

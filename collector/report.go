@@ -23,11 +23,11 @@ func (r *run) report(l *lease, outcome *wagglev1.Outcome) {
 	}})
 }
 
-// reportLoop sends reports, many in one call, one call at a time.
+// reportLoop sends the reports that no fetch is to carry soon, many in one call, one call at a time.
 func (r *run) reportLoop() {
 	var delay retryDelay
 	for r.calling.ctx.Err() == nil {
-		batch, next := r.outbox.due(r.cfg.Slots)
+		batch, next := r.outbox.due()
 		if len(batch) == 0 {
 			r.awaitReports(next)
 			continue
@@ -121,6 +121,7 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 		switch code := result.GetCode(); code {
 		case wagglev1.ReportCode_REPORT_CODE_OK, wagglev1.ReportCode_REPORT_CODE_ALREADY_REPORTED:
 			r.stats.reported(one.message.GetOutcome())
+			r.known.note(one.lease.task, one.message.GetOutcome().GetSucceeded().GetDiscovered(), result.GetDiscovered(), time.Now())
 			r.drop(one)
 		case wagglev1.ReportCode_REPORT_CODE_STORE_FULL:
 			wait := max(one.delay.next(nil), min(result.GetRetryAfter().AsDuration(), time.Minute))

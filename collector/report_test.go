@@ -143,6 +143,12 @@ func TestCollector_ReportRepeated(t *testing.T) {
 		d.onReport = func(_ int, r *wagglev1.TaskReport) *wagglev1.ReportResult {
 			return &wagglev1.ReportResult{TaskId: r.GetTaskId(), Code: wagglev1.ReportCode_REPORT_CODE_ALREADY_REPORTED}
 		}
+		d.onFetch = func(_ context.Context, _ int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+			if len(req.GetReports()) > 0 && time.Since(begin) < time.Minute {
+				return nil, unavailable()
+			}
+			return nil, nil
+		}
 		r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Slots = 2 })
 		pass(30 * time.Second)
 		if stats := r.collector.Stats(); stats.Reports != 1 || stats.Running != 0 {
@@ -182,6 +188,12 @@ func TestCollector_ReportsStopFetching(t *testing.T) {
 				return nil
 			}
 			return unavailable()
+		}
+		d.onFetch = func(_ context.Context, _ int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+			if len(req.GetReports()) > 0 && !open.Load() {
+				return nil, unavailable()
+			}
+			return nil, nil
 		}
 		r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Slots = 5 })
 		pass(time.Minute)
@@ -436,4 +448,35 @@ func TestCollector_ReportResultsMissing(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What a handler says beside how the task ended is reported, in the bounds of the protocol.
+func TestHandler_SaysMore(t *testing.T) {
+	t.Parallel()
+	changed := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	long, none, negative := 2*time.Hour, time.Duration(0), -time.Second
+	done := reportOf(t, func(context.Context, *collector.Task) (collector.Succeeded, error) {
+		return collector.Succeeded{QueueDelay: &long, NextCrawlDelay: 400 * 24 * time.Hour, Discovered: []collector.Discovered{
+			{URL: "http://www.a/", SameDepth: true, Modified: changed},
+			{URL: "http://a/1", Modified: time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		}}, nil
+	}).GetSucceeded()
+	if got := done.GetQueueDelay().AsDuration(); got != time.Hour {
+		t.Errorf("queue delay %v, want the most there is", got)
+	}
+	if got := done.GetNextCrawlDelay().AsDuration(); got != 366*24*time.Hour {
+		t.Errorf("next crawl delay %v, want the most there is", got)
+	}
+	items := done.GetDiscovered()
+	if !items[0].GetSameDepth() || !items[0].GetModifiedTime().AsTime().Equal(changed) || items[1].GetSameDepth() || items[1].GetModifiedTime() != nil {
+		t.Errorf("discovered %v", items)
+	}
+	for _, delay := range []*time.Duration{&none, &negative, nil} {
+		got := reportOf(t, func(context.Context, *collector.Task) (collector.Succeeded, error) {
+			return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonNotFound, QueueDelay: delay}
+		}).GetFailed().QueueDelay
+		if said := delay != nil; (got != nil) != said || got.AsDuration() != 0 {
+			t.Errorf("queue delay %v is reported as %v", delay, got)
+		}
+	}
 }

@@ -38,6 +38,7 @@ type run struct {
 	leases *leaseTable
 	outbox *outbox
 	stats  *counters
+	known  *knownLinks
 
 	handlers sync.WaitGroup
 
@@ -76,6 +77,7 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 		leases:  newLeaseTable(cfg.Slots),
 		outbox:  newOutbox(),
 		stats:   newCounters(time.Now()),
+		known:   newKnownLinks(time.Now()),
 
 		beatNow:       make(chan struct{}, 1),
 		leasesChanged: make(chan struct{}, 1),

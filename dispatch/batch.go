@@ -13,7 +13,7 @@ import (
 // bounds, because it is made for several, or must not be cut off half-way.
 const storeTimeout = 5 * time.Second
 
-// flightsPerMerger is how many store calls one merger has under way.
+// flightsPerMerger is how many store calls one merger has under way, at most.
 const flightsPerMerger = 2
 
 // batches merge what many callers ask of the store at the same time into few
@@ -24,28 +24,33 @@ type batches struct {
 	presence *merger[CollectorInfo, PollState]
 	renewals []*merger[Renewal, RenewResult] // by shard: a failing one fails no other
 	settling *merger[Transition, ApplyResult]
-	reads    *merger[TaskID, *Task]
-	submits  *merger[submitItem, SubmitResult]
+	done     *merger[Success, ApplyResult]
+	reads    *merger[TaskID, reading]
+	submits  *merger[submitCall, []SubmitResult]
 }
 
 func newBatches(store Store) *batches {
 	shards := max(store.Shards(), 1)
 	home := func(name string) int { return ShardOf(SlotOf(name), shards) }
 	of := func(id TaskID) int { return shardOfTask(id, shards) }
-	readAll := func(ctx context.Context, ids []TaskID) ([]*Task, error) { return store.Tasks(ctx, ids, false) }
 	b := &batches{
 		shards:   shards,
 		polls:    newMerger("note polls", MaxRenewals, store.BeginPolls, func(p Poll) int { return home(p.Collector) }),
 		presence: newMerger("record beats", MaxRenewals, store.Beats, func(c CollectorInfo) int { return home(c.ID) }),
 		settling: newMerger("settle leases", MaxTransitions, store.Apply, func(t Transition) int { return of(t.ID) }),
-		submits:  newMerger("submit tasks", MaxSubmissions, submitter(store), func(i submitItem) int { return of(i.item.ID) }),
-		reads:    newMerger("read tasks", MaxRenewals, readAll, of),
+		done:     newMerger("settle tasks", MaxTransitions, store.Succeed, func(s Success) int { return of(s.ID) }),
+		submits:  newMerger("submit tasks", MaxSubmissions, submitter(store), func(c submitCall) int { return c.shard(shards) }),
+		reads:    newMerger("read tasks", MaxRenewals, reader(store), of),
 	}
+	b.submits.sizeOf = func(c submitCall) int { return len(c.items) }
 	for range b.shards {
 		b.renewals = append(b.renewals, newMerger("renew leases", MaxRenewals, store.Renew, func(r Renewal) int { return of(r.ID) }))
 	}
 	return b
 }
+
+// severalShards is the shard of what is in more than one.
+const severalShards = -1
 
 func shardOfTask(id TaskID, shards int) int { return ShardOf(max(id.Slot(), 0), shards) }
 
@@ -61,17 +66,39 @@ func (b *batches) apply(ctx context.Context, transitions []Transition) ([]ApplyR
 	return b.settling.do(ctx, transitions)
 }
 
-// tasks reads records without their details.
-func (b *batches) tasks(ctx context.Context, ids []TaskID) ([]*Task, error) {
+func (b *batches) succeed(ctx context.Context, successes []Success) ([]ApplyResult, error) {
+	return b.done.do(ctx, successes)
+}
+
+// reading is a record without its details, and when it was read by the store's
+// clock.
+type reading struct {
+	task *Task // nil for none
+	now  time.Time
+}
+
+func (b *batches) tasks(ctx context.Context, ids []TaskID) ([]reading, error) {
 	return b.reads.do(ctx, ids)
 }
 
-func (b *batches) submit(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission) ([]SubmitResult, error) {
-	merged := make([]submitItem, len(items))
-	for i := range items {
-		merged[i] = submitItem{rules: rulesVersion, gates: gates, item: &items[i]}
+func reader(store Store) func(context.Context, []TaskID) ([]reading, error) {
+	return func(ctx context.Context, ids []TaskID) ([]reading, error) {
+		tasks, now, err := store.Tasks(ctx, ids, false)
+		readings := make([]reading, len(tasks))
+		for i, t := range tasks {
+			readings[i] = reading{t, now}
+		}
+		return readings, err
 	}
-	return b.submits.do(ctx, merged)
+}
+
+// submit submits items that were prepared from these rules and gates.
+func (b *batches) submit(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission) ([]SubmitResult, error) {
+	answers, err := b.submits.do(ctx, []submitCall{{rules: rulesVersion, gates: gates, items: items}})
+	if err != nil {
+		return nil, err
+	}
+	return answers[0], nil
 }
 
 // renew renews leases of any shards. A shard that cannot be reached fails none
@@ -102,77 +129,91 @@ func (b *batches) renew(ctx context.Context, renewals []Renewal) (results []Rene
 	return results, errs
 }
 
-// submitItem is one submission with what its submit was prepared from.
-type submitItem struct {
+// submitCall is what one caller submits, with what it was prepared from.
+type submitCall struct {
 	rules int64
 	gates []SourceGate
-	item  *Submission
+	items []Submission
 }
 
-// submitter submits items of several callers, those together that were prepared
-// from the same rules and the same versions of their sources.
-func submitter(store Store) func(context.Context, []submitItem) ([]SubmitResult, error) {
-	return func(ctx context.Context, items []submitItem) ([]SubmitResult, error) {
-		results := make([]SubmitResult, 0, len(items))
-		for len(items) > 0 {
-			n, gates := agreeing(items)
-			batch := make([]Submission, n)
-			for i := range batch {
-				batch[i] = *items[i].item
-			}
-			answers, err := store.Submit(ctx, items[0].rules, gates, batch)
+// shard is where all items of the call are.
+func (c submitCall) shard(shards int) int {
+	shard := shardOfTask(c.items[0].ID, shards)
+	for i := range c.items {
+		if shardOfTask(c.items[i].ID, shards) != shard {
+			return severalShards
+		}
+	}
+	return shard
+}
+
+// submitter submits for several callers, together for those who have prepared
+// theirs from the same rules and the same versions of their sources.
+func submitter(store Store) func(context.Context, []submitCall) ([][]SubmitResult, error) {
+	return func(ctx context.Context, calls []submitCall) ([][]SubmitResult, error) {
+		results := make([][]SubmitResult, 0, len(calls))
+		for len(calls) > 0 {
+			n, all := agreeing(calls)
+			answers, err := store.Submit(ctx, all.rules, all.gates, all.items)
 			if err != nil {
 				return nil, err
 			}
-			results = append(results, answers...)
-			items = items[n:]
+			if len(answers) != len(all.items) {
+				return nil, fmt.Errorf("the store gave %d answers to %d items", len(answers), len(all.items))
+			}
+			for _, c := range calls[:n] {
+				results = append(results, answers[:len(c.items):len(c.items)])
+				answers = answers[len(c.items):]
+			}
+			calls = calls[n:]
 		}
 		return results, nil
 	}
 }
 
-// agreeing counts how many of the first items can go in one call, and joins
-// their gates.
-func agreeing(items []submitItem) (int, []SourceGate) {
+// agreeing counts how many of the first calls can go as one, and joins them.
+func agreeing(calls []submitCall) (int, submitCall) {
+	joined := calls[0]
+	if len(calls) == 1 {
+		return 1, joined
+	}
 	versions := make(map[string]int64)
-	var gates []SourceGate
-	var last *SourceGate
-	for i := range items {
-		if items[i].rules != items[0].rules {
-			return i, gates
+	joined.gates, joined.items = nil, nil
+	for n := range calls {
+		c := &calls[n]
+		disagree := func(g SourceGate) bool { v, ok := versions[g.UID]; return ok && v != g.Version }
+		if c.rules != joined.rules || slices.ContainsFunc(c.gates, disagree) {
+			return n, joined
 		}
-		if len(items[i].gates) == 0 || &items[i].gates[0] == last {
-			continue // of the same caller as the item before
-		}
-		for _, g := range items[i].gates {
-			if v, ok := versions[g.UID]; ok && v != g.Version {
-				return i, gates
-			}
-		}
-		for _, g := range items[i].gates {
+		for _, g := range c.gates {
 			if _, ok := versions[g.UID]; !ok {
 				versions[g.UID] = g.Version
-				gates = append(gates, g)
+				joined.gates = append(joined.gates, g)
 			}
 		}
-		last = &items[i].gates[0]
+		joined.items = append(joined.items, c.items...)
 	}
-	return len(items), gates
+	return len(calls), joined
 }
 
-// merger merges calls of one kind. A call starts at once while fewer than
-// flightsPerMerger are under way; others gather until one is back, and go
-// together then. A caller whose ctx ends stops waiting, but its items still go.
+// merger merges calls of one kind. A call that comes while no flight is under
+// way starts one at once. Others gather until it is back, and go together then;
+// when they fill a flight before, that goes beside it. So a store that is busy
+// is asked seldom, for many at a time, and one that is far away is kept busy. A
+// caller whose ctx ends stops waiting, but its items still go.
 type merger[In, Out any] struct {
 	name  string
 	limit int // items in one flight, unless a single caller brings more
 	call  func(context.Context, []In) ([]Out, error)
-	// shardOf is where an item is.
+	// shardOf is where an item is; severalShards for one that is in many.
 	shardOf func(In) int
+	// sizeOf is for how many of the limit an item counts; nil: each for one.
+	sizeOf func(In) int
 
-	mu      sync.Mutex // guards flights and waiting
+	mu      sync.Mutex // guards what follows
 	flights int
 	waiting []*mergedCall[In, Out]
+	items   int // of those that wait, by sizeOf
 }
 
 type mergedCall[In, Out any] struct {
@@ -194,7 +235,8 @@ func (m *merger[In, Out]) do(ctx context.Context, items []In) ([]Out, error) {
 	c := &mergedCall[In, Out]{items: items, done: make(chan struct{})}
 	m.mu.Lock()
 	m.waiting = append(m.waiting, c)
-	if m.flights < flightsPerMerger {
+	m.items += m.size(c)
+	if m.due(m.flights) {
 		m.flights++
 		go m.fly(context.WithoutCancel(ctx))
 	}
@@ -221,14 +263,24 @@ func (m *merger[In, Out]) fly(ctx context.Context) {
 	}
 }
 
+// due reports whether those that wait are to go while so many flights are under
+// way.
+func (m *merger[In, Out]) due(flights int) bool {
+	return flights == 0 || flights < flightsPerMerger && m.items >= m.limit
+}
+
 // take removes the calls of one flight from those that wait; none ends the
 // flight.
 func (m *merger[In, Out]) take() []*mergedCall[In, Out] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, items := 0, 0
-	for n < len(m.waiting) && (n == 0 || items+len(m.waiting[n].items) <= m.limit) {
-		items += len(m.waiting[n].items)
+	for m.due(m.flights-1) && n < len(m.waiting) {
+		size := m.size(m.waiting[n])
+		if n > 0 && items+size > m.limit {
+			break
+		}
+		items += size
 		n++
 	}
 	if n == 0 {
@@ -237,7 +289,20 @@ func (m *merger[In, Out]) take() []*mergedCall[In, Out] {
 	}
 	calls := slices.Clone(m.waiting[:n])
 	m.waiting = slices.Delete(m.waiting, 0, n)
+	m.items -= items
 	return calls
+}
+
+// size is for how many of the limit a call counts.
+func (m *merger[In, Out]) size(c *mergedCall[In, Out]) int {
+	if m.sizeOf == nil {
+		return len(c.items)
+	}
+	n := 0
+	for _, item := range c.items {
+		n += m.sizeOf(item)
+	}
+	return n
 }
 
 // answer makes one store call for all. Where that fails, it makes one for each
@@ -267,9 +332,12 @@ func (m *merger[In, Out]) answer(ctx context.Context, calls []*mergedCall[In, Ou
 
 // together makes one store call for all; its error is that of each.
 func (m *merger[In, Out]) together(ctx context.Context, calls []*mergedCall[In, Out]) error {
-	var items []In
-	for _, c := range calls {
-		items = append(items, c.items...)
+	items := calls[0].items
+	if len(calls) > 1 {
+		items = nil
+		for _, c := range calls {
+			items = append(items, c.items...)
+		}
 	}
 	out, err := m.once(ctx, items)
 	for _, c := range calls {
@@ -283,12 +351,11 @@ func (m *merger[In, Out]) together(ctx context.Context, calls []*mergedCall[In, 
 // byShard groups calls by the shard that all their items are in; those with
 // items in several are one group.
 func (m *merger[In, Out]) byShard(calls []*mergedCall[In, Out]) map[int][]*mergedCall[In, Out] {
-	const several = -1
 	groups := make(map[int][]*mergedCall[In, Out])
 	for _, c := range calls {
 		shard := m.shardOf(c.items[0])
 		if slices.ContainsFunc(c.items[1:], func(item In) bool { return m.shardOf(item) != shard }) {
-			shard = several
+			shard = severalShards
 		}
 		groups[shard] = append(groups[shard], c)
 	}

@@ -2,131 +2,114 @@ package dispatch
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
-	"unicode/utf8"
-
-	"golang.org/x/net/idna"
 )
 
-// Canonicalize turns a URL into the form that identifies it, by the numbered
-// rules. Rules never change once released: a source keeps the number it was
-// made with, because its keys were made by them.
+// Numbers of the canonicalisation rules. A source keeps the number it was made
+// with, because its keys were made by them: the rules of a number never change
+// once released. New rules get a new number.
+const (
+	// CanonicalPlain are the rules that do not change which document a URL
+	// stands for.
+	CanonicalPlain = 1
+	// CanonicalSorted are those of CanonicalPlain, and those that hardly ever
+	// do: the query in order, what only follows visitors left out.
+	CanonicalSorted = 2
+)
+
+// Canonicalize turns a URL into the form that identifies it, by the rules of
+// the given number. The form makes the key of a task and is what follow
+// patterns are matched with; what is fetched is the URL as it was submitted.
 //
-// Rules 1, after RFC 3986 section 6.2.2 and 6.2.3: only http and https; scheme
-// and host in lower case, the host in punycode, without the scheme's default
-// port and without a trailing dot; percent-encodings in upper case, those of
-// unreserved characters decoded, what must be encoded encoded; dot segments
-// removed; an empty path is "/"; no fragment; no empty query. Query, user
-// information, trailing slashes and letter case of the path are kept.
+// Rules 1 ([CanonicalPlain]), after RFC 3986 section 6.2.2 and 6.2.3, and after
+// what crawlers do:
+//   - white space around the URL goes; only http and https are taken;
+//   - the scheme and the host are in lower case, the host in punycode (IDNA 2008
+//     as UTS 46 looks names up), without a trailing dot; IP addresses are in
+//     their shortest form;
+//   - no port that is the scheme's, no leading zeros in another, no ":" without
+//     a port, no user information that is empty;
+//   - percent-encodings are in upper case, those of unreserved characters are
+//     decoded, and bytes that may not stand in a URL are encoded; "+" stays, and
+//     so does an encoded "/";
+//   - dot segments are removed; an empty path is "/"; empty segments stay;
+//   - no fragment, no query that is empty;
+//   - no session ids (see withoutSessions).
 //
-// The error is a [FieldError] for "url".
+// Everything else is kept: user information, letter case and trailing slash of
+// the path, the order of the query.
+//
+// Rules 2 ([CanonicalSorted]) are rules 1, then:
+//   - parameters of the query that only follow visitors are left out (see
+//     isTracking), and so are empty ones;
+//   - the others are ordered by their names; those of one name stay in their
+//     order, which lists are made of.
+//
+// The error is a [FieldError] for "url", or for "canonical_rules" if there are
+// none of that number.
 func Canonicalize(rules int, raw string) (string, error) {
-	if rules != 1 {
-		return "", Invalid("canonical_rules", rules, "must be 1")
+	canonical, _, err := canonicalize(rules, raw)
+	return canonical, err
+}
+
+// canonicalize gives the canonical form of a URL, and its [HostQueue].
+func canonicalize(rules int, raw string) (canonical, queue string, err error) {
+	if err := checkCanonicalRules(rules); err != nil {
+		return "", "", err
+	}
+	if host, ok := plainHost(raw); ok {
+		return raw, host, nil
 	}
 	u, err := parseURL(raw)
 	if err != nil {
-		return "", err
+		return "", "", err
+	}
+	path := removeDotSegments(withoutPathSession(normalizeEscapes(rawPath(u))))
+	query := withoutQuerySession(normalizeEscapes(u.RawQuery))
+	if rules == CanonicalSorted {
+		query = sortedQuery(query)
 	}
 	var b strings.Builder
-	b.WriteString(u.Scheme + "://")
-	if u.User != nil {
-		b.WriteString(u.User.String() + "@")
+	b.WriteString(u.Scheme + "://" + userInfo(u) + u.Host + path)
+	if query != "" {
+		b.WriteString("?" + query)
 	}
-	b.WriteString(u.Host)
-	b.WriteString(normalizeEscapes(removeDotSegments(u.EscapedPath())))
-	if u.RawQuery != "" {
-		b.WriteString("?" + normalizeEscapes(u.RawQuery))
-	}
-	return b.String(), nil
+	return b.String(), u.Host, nil
 }
 
-// HostQueue is the default queue of a URL: its host in lower case and punycode,
-// with ":port" when the port is not the scheme's, so that http and https share
-// it. The error is a [FieldError] for "url".
-func HostQueue(raw string) (string, error) {
-	u, err := parseURL(raw)
-	if err != nil {
-		return "", err
+func checkCanonicalRules(rules int) error {
+	if rules < CanonicalPlain || rules > CanonicalSorted {
+		return Invalid("canonical_rules", rules, fmt.Sprintf("must be %d or %d", CanonicalPlain, CanonicalSorted))
 	}
-	return u.Host, nil
+	return nil
 }
 
-// parseURL parses an absolute http or https URL and brings scheme and host into
-// canonical form.
-func parseURL(raw string) (*url.URL, error) {
-	bad := func(limit string) error { return Invalid("url", raw, limit) }
+// rawPath is the path as it was written. The one that [url.URL.EscapedPath]
+// makes of a path with characters that should be encoded has lost which of its
+// slashes were.
+func rawPath(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
+}
+
+// userInfo is what stands before the host, with its "@"; empty when it says
+// nothing.
+func userInfo(u *url.URL) string {
+	password, _ := u.User.Password()
 	switch {
-	case len(raw) > MaxURLLength:
-		return nil, bad(fmt.Sprintf("is %d bytes long; the limit is %d", len(raw), MaxURLLength))
-	case !utf8.ValidString(raw):
-		return nil, bad("must be UTF-8")
+	case u.User.Username() == "" && password == "":
+		return ""
+	case password == "":
+		return url.User(u.User.Username()).String() + "@"
 	}
-	u, err := url.Parse(strings.TrimSpace(raw))
-	if err != nil {
-		return nil, bad("does not parse as a URL")
-	}
-	u.Scheme = strings.ToLower(u.Scheme)
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return nil, bad("must begin with http:// or https://")
-	}
-	host, err := canonicalHost(u.Hostname())
-	if err != nil {
-		return nil, bad(err.Error())
-	}
-	port := u.Port()
-	if port == "" && strings.HasSuffix(u.Host, ":") || port == defaultPort(u.Scheme) {
-		port = ""
-	}
-	if port != "" {
-		host = net.JoinHostPort(strings.Trim(host, "[]"), port)
-	}
-	u.Host = host
-	return u, nil
+	return u.User.String() + "@"
 }
 
-func defaultPort(scheme string) string {
-	if scheme == "https" {
-		return "443"
-	}
-	return "80"
-}
-
-// canonicalHost gives a host name in lower case and punycode, or an IP address
-// in its shortest form, IPv6 in brackets.
-func canonicalHost(host string) (string, error) {
-	if host == "" {
-		return "", fmt.Errorf("must have a host")
-	}
-	if ip := net.ParseIP(host); ip != nil {
-		if ip.To4() == nil {
-			return "[" + ip.String() + "]", nil
-		}
-		return ip.String(), nil
-	}
-	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, "."))
-	if err != nil {
-		// Lookup refuses names that DNS has all the same, such as those with
-		// underscores; plain ASCII is taken as it is.
-		ascii = strings.ToLower(strings.TrimSuffix(host, "."))
-	}
-	if ascii == "" || len(ascii) > 253 {
-		return "", fmt.Errorf("must have a host of 1 to 253 bytes")
-	}
-	if strings.Contains("."+ascii+".", "..") {
-		return "", fmt.Errorf("has a host with an empty label")
-	}
-	for _, c := range []byte(ascii) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`/\?#@:[]{}<>"|^%`+"`", c) >= 0 {
-			return "", fmt.Errorf("has a host with the character %q", c)
-		}
-	}
-	return ascii, nil
-}
-
-// removeDotSegments is RFC 3986 section 5.2.4 for an absolute path.
+// removeDotSegments is RFC 3986 section 5.2.4 for an absolute path whose
+// percent-encodings are normalized.
 func removeDotSegments(path string) string {
 	if path == "" {
 		return "/"
@@ -135,7 +118,7 @@ func removeDotSegments(path string) string {
 	segments := strings.Split(path[1:], "/")
 	for i, segment := range segments {
 		last := i == len(segments)-1
-		switch strings.ReplaceAll(strings.ReplaceAll(segment, "%2e", "."), "%2E", ".") {
+		switch segment {
 		case ".":
 			if last {
 				out = append(out, "")

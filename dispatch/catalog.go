@@ -128,7 +128,13 @@ func (c *catalog) dropAll() {
 type ruleBook struct {
 	version    int64
 	byPattern  map[string]QueueRule
-	bySettings map[string]QueueSettings // by QueueRule.SettingsName
+	bySettings map[string]filedSettings // by QueueRule.SettingsName
+}
+
+// filedSettings are settings with the name under which they are filed.
+type filedSettings struct {
+	QueueSettings
+	name string
 }
 
 func (c *catalog) ruleBook(ctx context.Context) (*ruleBook, error) {
@@ -153,11 +159,11 @@ func newRuleBook(rules []QueueRule, version int64) *ruleBook {
 	b := &ruleBook{
 		version:    version,
 		byPattern:  make(map[string]QueueRule, len(rules)),
-		bySettings: make(map[string]QueueSettings, len(rules)),
+		bySettings: make(map[string]filedSettings, len(rules)),
 	}
 	for _, rule := range rules {
 		b.byPattern[rule.Pattern] = rule
-		b.bySettings[rule.SettingsName()] = rule.Settings
+		b.bySettings[rule.SettingsName()] = filedSettings{rule.Settings, rule.SettingsName()}
 	}
 	return b
 }
@@ -165,30 +171,23 @@ func newRuleBook(rules []QueueRule, version int64) *ruleBook {
 // queueOf is the queue that tasks of host go to, by the longest rule that
 // matches it.
 func (b *ruleBook) queueOf(host string) string {
-	for _, pattern := range SettingsNames(host) {
-		if rule, ok := b.byPattern[pattern]; ok {
-			if rule.Queue != "" {
-				return rule.Queue
-			}
-			return host
-		}
+	if rule, _ := longestMatch(b.byPattern, host); rule.Queue != "" {
+		return rule.Queue
 	}
 	return host
 }
 
 // denies reports whether the settings of queue refuse submits.
 func (b *ruleBook) denies(queue string) bool {
-	settings, _ := b.settings(queue)
+	settings, _ := longestMatch(b.bySettings, queue)
 	return settings.Deny
 }
 
 // settings are what holds for a queue, and the name under which they are filed;
 // empty when they are the defaults.
 func (b *ruleBook) settings(queue string) (QueueSettings, string) {
-	for _, name := range SettingsNames(queue) {
-		if settings, ok := b.bySettings[name]; ok {
-			return settings, name
-		}
+	if filed, ok := longestMatch(b.bySettings, queue); ok {
+		return filed.QueueSettings, filed.name
 	}
 	return DefaultQueueSettings(), ""
 }

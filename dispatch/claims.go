@@ -16,11 +16,17 @@ const (
 	MaxRenewals    = 500
 	MaxTransitions = 100
 	MaxSubmissions = 100
-	// MaxExpired leases that one Expired returns.
-	MaxExpired = 200
+	// MaxExpired leases that one Expired returns, and MaxSweepLooks that it
+	// looks at.
+	MaxExpired    = 200
+	MaxSweepLooks = 500
 	// TurnsPerOldest: every eighth pick of a queue in a pool, and of a lane in
 	// a queue, goes to the longest wait whatever its priority.
 	TurnsPerOldest = 8
+	// TurnsPerWant: a want of many tasks is spread over the queues that have no
+	// delay, but in turns of at least this part of it: what a turn costs is
+	// then shared by several tasks.
+	TurnsPerWant = 10
 )
 
 // Claims hands out leases. The order in which it picks, and the gates it
@@ -48,9 +54,12 @@ type Claims interface {
 
 	// GiveBack returns what is still held of the grant of (collector, client
 	// token) in shard as if it had never been granted: no attempt spent, the
-	// queues' next_grant restored where no other grant has moved it since. It
-	// does nothing when another call than call has answered from the grant.
-	// It returns how many tasks it gave back.
+	// queues' next_grant restored where no other grant has moved it since. A
+	// task whose cancel was requested meanwhile does not wait again: it ends
+	// CANCELED with its flags lifted, settled now, and is kept for its source's
+	// Remember, or for CanceledMemory when its source is deleted.
+	// GiveBack does nothing when another call than call has answered from the
+	// grant. It returns how many tasks it gave back, those that ended included.
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
 
@@ -120,10 +129,14 @@ type Leases interface {
 	// Renew extends leases to now + the lease's duration, but not beyond
 	// Granted + MaxHold, and never shortens one (T15). It succeeds while the
 	// record is LEASED under the token, also when the lock has run out and
-	// nobody took the task; then it sets the lock again. A lock that is missing
-	// before its deadline was deleted by hand: LostLockDeleted, and the lease
-	// ends at once (its deadline becomes now). A token that is the record's
-	// LastLease is answered with [LostBy] of its Result.
+	// nobody took the task; then it sets the lock again, and else it moves the
+	// end of the lock that stands. A lock that is missing before its deadline was
+	// deleted by hand: LostLockDeleted, and the lease ends at once (its deadline
+	// becomes now). A token that is the record's LastLease is answered with
+	// [LostBy] of its Result.
+	//
+	// The lease index may keep the deadline from before; Expired brings it up to
+	// date. Records always have the deadline that holds.
 	Renew(ctx context.Context, renewals []Renewal) ([]RenewResult, error)
 
 	// Apply applies each transition if the record still is LEASED under its
@@ -132,10 +145,30 @@ type Leases interface {
 	// leases, the queue's leases in flight.
 	Apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error)
 
-	// Expired returns leased records whose deadline has passed, oldest first,
-	// at most limit and MaxExpired, and the next deadline. Records found READY
-	// under a lock that has ended by now become grantable again, index entries
-	// without a record are dropped and counted, both inside the call.
+	// Succeed settles leased tasks whose success needs no policy, in one step
+	// and without a read before it: what [Policy.Report] makes of a success of
+	// a one-shot task that nobody has asked anything of, and Apply would do
+	// then. The record is DONE and shrinks, and is kept for the Remember of the
+	// shard's gate of its source.
+	//
+	// Each success is atomic and answered as by Apply, or with ApplyPolicy:
+	// nothing has changed, and the task has to be read, its transition
+	// computed, and applied. That is so for a recurring task, one whose
+	// CancelRequested or AgainRequested is set, and one whose source the shard
+	// does not know, has deleted, or holds without a Remember. A lease that is
+	// not the task's current one is answered before that: ApplyAlready or
+	// ApplyLost. Repeated, it answers ApplyAlready (P7).
+	Succeed(ctx context.Context, successes []Success) ([]ApplyResult, error)
+
+	// Expired returns leased records whose deadline has passed, in the order of
+	// the index, at most limit and MaxExpired, and when to look next. Records
+	// found READY under a lock that has ended by now become grantable again,
+	// index entries without a record are dropped and counted, and those of
+	// leases that were renewed get their deadline, all inside the call.
+	//
+	// It goes through the index from its begin to now, and then to SweepAhead
+	// from now for renewed leases alone, but looks at no more than
+	// MaxSweepLooks.
 	//
 	// It notes when it ran. When it last ran more than OutageAfter ago and
 	// leases stand, it returns nothing for OutageGrace from then on, and Grace
@@ -144,16 +177,19 @@ type Leases interface {
 	Expired(ctx context.Context, shard, limit int) (Sweep, error)
 
 	// EndSession marks all sessions of the collector but keep as replaced in
-	// the shard and returns the tasks they hold there, at most limit, for the
-	// caller to end. Repeat until it returns none.
+	// the shard and returns tasks that they hold there, at most limit (at least
+	// 1) and in no order, for the caller to end. Repeat until it returns none:
+	// then, in the collector's home shard, keep is no longer a new session.
 	EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*Task, error)
 
 	// RequestCancel marks leased tasks so that their holders are told to stop
 	// and they end CANCELED; it raises Revision. Others are left alone.
 	RequestCancel(ctx context.Context, ids []TaskID, reason CancelReason) error
 
-	// ListLeases lists leased tasks of all shards by their deadline, which is
-	// the order of the index. The end is an empty next.
+	// ListLeases lists leased tasks of all shards in the order of the index: by
+	// their deadlines, as they were when the index was last brought up to date.
+	// One that is renewed meanwhile may be listed twice. The end is an empty
+	// next.
 	ListLeases(ctx context.Context, cursor string, limit int) (leased []*Task, next string, err error)
 }
 
@@ -182,7 +218,8 @@ type RenewResult struct {
 type Sweep struct {
 	Expired []*Task
 	Now     time.Time
-	// Next deadline after now; zero = none.
+	// Next is when to look again: no lease that this look has not returned ends
+	// before. Now when a bound ended the look; zero = no lease stands.
 	Next  time.Time
 	Grace bool
 }
@@ -231,8 +268,21 @@ type Transition struct {
 	SourceSuccess, SourceFailure bool
 }
 
+// Success reports that work on a leased task has succeeded.
+type Success struct {
+	ID    TaskID
+	Token LeaseToken
+	// Memo replaces the memo when not nil; empty clears it.
+	Memo []byte
+	// FetchDuration and QueueDelay are the queue effect's; 0 = unknown, nil =
+	// not said.
+	FetchDuration time.Duration
+	QueueDelay    *time.Duration
+}
+
 // QueueEffect is what the end of a lease does to its queue beside freeing a
-// lease in flight. The arithmetic is [NextGrantAfterReport] and [BlockAfter].
+// lease in flight. The arithmetic is [QueueSettings.Paced], with a new QueueDelay
+// already, [NextGrantAfterReport] and [BlockAfter].
 type QueueEffect struct {
 	// Kind of the end.
 	Kind QueueEffectKind
@@ -240,6 +290,9 @@ type QueueEffect struct {
 	FetchDuration time.Duration
 	// RetryAfter that the host asked for, for QueueBlocked; 0 = none.
 	RetryAfter time.Duration
+	// QueueDelay, when not nil, is what the host asks for between request
+	// starts from now on, whatever the Kind; zero = nothing.
+	QueueDelay *time.Duration
 }
 
 // QueueEffectKind says how a lease ended, for its queue.
@@ -276,6 +329,8 @@ const (
 	ApplyLost
 	// ApplyNotFound: no record.
 	ApplyNotFound
+	// ApplyPolicy: what Succeed cannot decide. Read, compute and apply.
+	ApplyPolicy
 )
 
 // ApplyResult answers one transition.

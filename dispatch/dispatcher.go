@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 )
@@ -92,6 +95,11 @@ type Dispatcher struct {
 	batches *batches
 	catalog *catalog
 	slowed  *slowdown
+
+	// Runs of FetchTask are told apart by callPrefix, which no other
+	// dispatcher has, and their number here.
+	callPrefix string
+	calls      atomic.Uint64
 }
 
 // New makes a dispatcher. It does nothing until [Dispatcher.Run].
@@ -103,6 +111,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.batches = newBatches(cfg.Store)
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
+	d.callPrefix = uuid.NewString() + "-"
 	d.pump = newPump(cfg)
 	d.keeper = newKeeper(d)
 	return d, nil
@@ -132,6 +141,11 @@ func (d *Dispatcher) Draining() bool { return d.pump.draining() }
 
 // Parked is the number of fetches that wait.
 func (d *Dispatcher) Parked() int { return d.pump.parked() }
+
+// nextCall names a run of FetchTask; see [Poll].
+func (d *Dispatcher) nextCall() string {
+	return d.callPrefix + strconv.FormatUint(d.calls.Add(1), 36)
+}
 
 // ID names the dispatcher.
 func (d *Dispatcher) ID() string { return d.cfg.ID }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,19 +127,20 @@ func (f *fetch) normalise() error {
 	}
 	r.Pools = distinct(r.Pools)
 	f.want = Want{
-		Poll: Poll{Collector: r.Collector, Session: r.Session, ClientToken: r.ClientToken, Call: uuid.NewString()},
+		Poll: Poll{Collector: r.Collector, Session: r.Session, ClientToken: r.ClientToken, Call: f.d.nextCall()},
 		Max:  r.MaxTasks, MaxBytes: r.MaxBytes, Lease: r.Lease, Queues: distinct(r.Queues),
 	}
 	return nil
 }
 
-// distinct keeps the first of equal names.
+// distinct keeps the first of equal names, of which there are few.
 func distinct(names []string) []string {
+	if len(names) < 2 {
+		return names
+	}
 	kept := make([]string, 0, len(names))
-	seen := make(map[string]bool, len(names))
 	for _, name := range names {
-		if !seen[name] {
-			seen[name] = true
+		if !slices.Contains(kept, name) {
 			kept = append(kept, name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 type follower struct {
 	maxDepth         int
 	hosts            []string
+	named            bool // the rule names the hosts; else they are the seeds'
 	include, exclude []*regexp.Regexp
 }
 
@@ -22,7 +23,7 @@ func newFollower(spec *SourceSpec) (*follower, error) {
 	if rule == nil {
 		return nil, nil
 	}
-	f := &follower{maxDepth: MaxDepth, hosts: slices.Clone(rule.AllowHosts)}
+	f := &follower{maxDepth: MaxDepth, hosts: slices.Clone(rule.AllowHosts), named: len(rule.AllowHosts) > 0}
 	if rule.MaxDepth != nil {
 		f.maxDepth = *rule.MaxDepth
 	}
@@ -72,10 +73,30 @@ func (f *follower) refuses(canonical string, depth int) string {
 	if len(f.include) > 0 && !slices.ContainsFunc(f.include, matches) {
 		return "no follow.include matches"
 	}
-	if i := slices.IndexFunc(f.exclude, matches); i >= 0 {
-		return fmt.Sprintf("follow.exclude[%d] matches", i)
+	return f.excludes(canonical)
+}
+
+// refusesMove says why a seed's page is not crawled where the seed redirects to;
+// empty when it is. A seed is crawled whatever the rule says, and so is its page
+// in its new place, unless the rule names hosts that this is none of, or
+// excludes it.
+func (f *follower) refusesMove(canonical string) string {
+	if f == nil || canonical == "" {
+		return ""
 	}
-	return ""
+	if host, err := HostQueue(canonical); f.named && (err != nil || !f.allows(host)) {
+		return fmt.Sprintf("host %q is not among follow.allow_hosts", host)
+	}
+	return f.excludes(canonical)
+}
+
+// excludes says which exclude pattern matches; empty: none.
+func (f *follower) excludes(canonical string) string {
+	i := slices.IndexFunc(f.exclude, func(re *regexp.Regexp) bool { return re.MatchString(canonical) })
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("follow.exclude[%d] matches", i)
 }
 
 // allows matches a host, with its port if it has one, as queue rules match a

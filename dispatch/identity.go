@@ -36,41 +36,59 @@ var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadd
 
 // NewTaskID derives the id of a task from its identity.
 func NewTaskID(id Identity) TaskID {
-	h := sha256.New()
-	for _, part := range []string{id.Scope, id.Queue, id.Key} {
+	hashed := make([]byte, 0, 512)
+	for _, part := range [...]string{id.Scope, id.Queue, id.Key} {
 		// Length prefixes keep ("ab", "c") and ("a", "bc") apart.
-		var n [4]byte
-		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
-		h.Write(n[:])
-		h.Write([]byte(part))
+		hashed = binary.BigEndian.AppendUint32(hashed, uint32(len(part)))
+		hashed = append(hashed, part...)
 	}
-	sum := h.Sum(nil)
-	return TaskID(strconv.Itoa(SlotOf(id.Queue)) + "-" + idEncoding.EncodeToString(sum[:16]))
+	sum := sha256.Sum256(hashed)
+	var text [maxTaskID]byte
+	return TaskID(idEncoding.AppendEncode(append(strconv.AppendInt(text[:0], int64(SlotOf(id.Queue)), 10), '-'), sum[:16]))
 }
+
+// A task id has hashLength characters behind its slot, and at most maxTaskID.
+const (
+	hashLength = 26
+	maxTaskID  = 4 + 1 + hashLength
+)
 
 // ParseTaskID checks the form of a task id that came from outside. The error
 // wraps [ErrInvalid].
 func ParseTaskID(s string) (TaskID, error) {
-	slot, rest, ok := strings.Cut(s, "-")
-	n, err := strconv.Atoi(slot)
-	if !ok || err != nil || n < 0 || n >= Slots || strconv.Itoa(n) != slot {
-		return "", fmt.Errorf("%w: task id %.64q is not \"<slot>-<26 characters>\" with a slot of 0 to %d", ErrInvalid, s, Slots-1)
+	slot, hash, ok := strings.Cut(s, "-")
+	if n := slotOf(slot); !ok || n < 0 || len(slot) > 1 && slot[0] == '0' {
+		return "", fmt.Errorf("%w: task id %.64q is not \"<slot>-<%d characters>\" with a slot of 0 to %d", ErrInvalid, s, hashLength, Slots-1)
 	}
-	if raw, err := idEncoding.DecodeString(rest); err != nil || len(raw) != 16 || len(rest) != 26 {
-		return "", fmt.Errorf("%w: task id %.64q does not end in 26 characters of a-z and 2-7", ErrInvalid, s)
+	if len(hash) != hashLength || strings.ContainsFunc(hash, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '2' || c > '7') }) {
+		return "", fmt.Errorf("%w: task id %.64q does not end in %d characters of a-z and 2-7", ErrInvalid, s, hashLength)
 	}
 	return TaskID(s), nil
+}
+
+// slotOf reads a slot in decimal; -1 when it is none.
+func slotOf(digits string) int {
+	if digits == "" || len(digits) > 4 {
+		return -1
+	}
+	n := 0
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = 10*n + int(c-'0')
+	}
+	if n >= Slots {
+		return -1
+	}
+	return n
 }
 
 // Slot is the slot of the task's queue, 0 to [Slots]-1; -1 when the id was not
 // made by [NewTaskID] or [ParseTaskID].
 func (id TaskID) Slot() int {
 	slot, _, _ := strings.Cut(string(id), "-")
-	n, err := strconv.Atoi(slot)
-	if err != nil || n < 0 || n >= Slots {
-		return -1
-	}
-	return n
+	return slotOf(slot)
 }
 
 // SlotOf is the slot of a queue, a source id or a collector id: hash mod

@@ -46,6 +46,7 @@ func TestKeeper_promptRequeue(t *testing.T) {
 				got++
 			}
 		}
+		synctest.Wait() // a requeue is told after the task can be fetched
 		if _, lags, _ := w.seen[0].read(); len(lags) != n || slices.Max(lags) > 100*time.Millisecond {
 			t.Errorf("%d leases requeued, the last %v after its deadline; want %d within 100ms", len(lags), slices.Max(lags), n)
 		}
@@ -88,7 +89,7 @@ func TestKeeper_lateReport(t *testing.T) {
 		w.submit("s", "", 1, 0)
 		stale := w.mustFetch(ask("late", "", 0)).Tasks[0]
 		current := w.mustFetch(ask("next", "", dispatch.MaxWait)).Tasks[0]
-		results, err := w.d[0].Report(t.Context(), "late", "s1", []dispatch.Report{{ID: stale.Task.ID, Token: stale.Token, Succeeded: &dispatch.Succeeded{}}})
+		results, err := w.d[0].Report(t.Context(), "late", []dispatch.Report{{ID: stale.Task.ID, Token: stale.Token, Succeeded: &dispatch.Succeeded{}}})
 		if err != nil || results[0].Code != dispatch.ReportLeaseLost {
 			t.Errorf("late report: %+v, %v; want LEASE_LOST", results, err)
 		}
@@ -135,13 +136,90 @@ func TestKeeper_holderComesBack(t *testing.T) {
 				}
 				back(t, w, g)
 				time.Sleep(5 * time.Second)
-				tasks, err := w.store.Tasks(t.Context(), []dispatch.TaskID{g.Task.ID}, false)
+				tasks, _, err := w.store.Tasks(t.Context(), []dispatch.TaskID{g.Task.ID}, false)
 				if err != nil || tasks[0].State != dispatch.StateDone || tasks[0].Counters.Expirations != 0 {
 					t.Errorf("%+v, %v; want it DONE without an expiration", tasks[0], err)
 				}
 			})
 		})
 	}
+}
+
+// The home shard of one source is away: the leases of the others end in time, and
+// its own tasks are requeued too, their budgets judged later.
+func TestKeeper_aSourceIsAway(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+		budget := func(n int) func(*dispatch.SourceSpec) {
+			return func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = 2*time.Second, n }
+		}
+		w.source("away", budget(1))
+		near := "near"
+		for dispatch.ShardOf(dispatch.SlotOf(near), 4) == dispatch.ShardOf(dispatch.SlotOf("away"), 4) {
+			near += "r"
+		}
+		w.source(near, budget(9))
+		ids := append(w.submit("away", "one-queue", 1, 0), w.submit(near, "one-queue", 1, 0)...)
+		req := ask("dead", "", 0)
+		req.MaxTasks = 2
+		if got := w.mustFetch(req).Tasks; len(got) != 2 {
+			t.Fatalf("%d tasks fetched, want 2", len(got))
+		}
+		w.spies[0].set(func(s *spy) {
+			s.failID = func(id string) error {
+				if id == "away" {
+					return dispatch.ErrStoreUnavailable
+				}
+				return nil
+			}
+		})
+		time.Sleep(2*time.Second + 500*time.Millisecond)
+		tasks, _, err := w.store.Tasks(t.Context(), ids, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			if !task.State.Waiting() || task.Counters.Expirations != 1 {
+				t.Errorf("task of %s is %v with %d expirations, want it to wait with 1", task.SourceID, task.State, task.Counters.Expirations)
+			}
+		}
+		// Once its source is back, the budget counts.
+		w.spies[0].set(func(s *spy) { s.failID = nil })
+		for range 2 {
+			w.mustFetch(ask("dead", "", dispatch.MaxWait))
+		}
+		time.Sleep(2*time.Second + 500*time.Millisecond)
+		task, err := w.d[0].Task(t.Context(), ids[0])
+		if err != nil || task.State != dispatch.StateDead {
+			t.Errorf("%+v, %v; want it DEAD by its budget of expirations", task, err)
+		}
+	})
+}
+
+// One source cannot be finished: the keeper finishes the others.
+func TestKeeper_finishesTheOthers(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.spies[0].set(func(s *spy) {
+			s.failID = func(id string) error {
+				if id == "a" {
+					return dispatch.ErrStoreUnavailable
+				}
+				return nil
+			}
+		})
+		for _, id := range []string{"a", "b"} { // as a call that was cut off leaves them
+			source := &dispatch.Source{ID: id, UID: "uid-" + id, Spec: *dispatch.DefaultSpec(), Version: 1}
+			if err := w.store.CreateSource(t.Context(), source); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(15 * time.Second)
+		pending, err := w.store.PendingSources(t.Context(), 10)
+		if err != nil || !slices.Equal(pending, []string{"a"}) {
+			t.Errorf("unfinished sources %v, %v; want a alone", pending, err)
+		}
+	})
 }
 
 func TestKeeper_poison(t *testing.T) {

@@ -19,6 +19,9 @@ const (
 	DefaultMaxHold = 30 * time.Minute
 	// GrantMemory is how long a grant can be replayed beyond its last lease.
 	GrantMemory = 10 * time.Minute
+	// SweepAhead is how far ahead a sweep looks for leases that were renewed, so
+	// that renewals do not bring the next one forward.
+	SweepAhead = 500 * time.Millisecond
 	// OutageAfter is how old the last sweep must be for the next one to take
 	// it for an outage of the store, or of all keepers.
 	OutageAfter = 5 * time.Second
@@ -37,20 +40,24 @@ type LeaseToken struct {
 
 // String gives the token as it is sent and as it stands in the lock.
 func (t LeaseToken) String() string {
-	return t.Collector + "/" + t.ClientToken + "/" + strconv.FormatUint(t.Fence, 10)
+	text := make([]byte, 0, 2*MaxIDLength+2+20) // which the longest one takes
+	text = append(append(text, t.Collector...), '/')
+	text = append(append(text, t.ClientToken...), '/')
+	return string(strconv.AppendUint(text, t.Fence, 10))
 }
 
 // ParseLeaseToken reads what String wrote. The error wraps [ErrInvalid].
 func ParseLeaseToken(s string) (LeaseToken, error) {
-	parts := strings.Split(s, "/")
-	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
+	collector, rest, _ := strings.Cut(s, "/")
+	clientToken, digits, ok := strings.Cut(rest, "/")
+	if !ok || collector == "" || clientToken == "" || strings.Contains(digits, "/") {
 		return LeaseToken{}, fmt.Errorf("%w: lease token %.64q is not \"<collector_id>/<client_token>/<fence>\"", ErrInvalid, s)
 	}
-	fence, err := strconv.ParseUint(parts[2], 10, 64)
-	if err != nil || fence == 0 || strconv.FormatUint(fence, 10) != parts[2] {
+	fence, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || digits[0] < '1' || digits[0] > '9' { // no sign, no leading zero: what String writes
 		return LeaseToken{}, fmt.Errorf("%w: lease token %.64q does not end in a fence", ErrInvalid, s)
 	}
-	return LeaseToken{Collector: parts[0], ClientToken: parts[1], Fence: fence}, nil
+	return LeaseToken{Collector: collector, ClientToken: clientToken, Fence: fence}, nil
 }
 
 // LeaseDigest names a lease token in 16 bytes: its fence and 64 bits of the
@@ -69,7 +76,9 @@ func (t LeaseToken) Digest() LeaseDigest {
 // HolderDigest is the part of a [LeaseDigest] that does not depend on the
 // fence: 64 bits of the SHA-256 of "<collector_id>/<client token>".
 func HolderDigest(collector, clientToken string) uint64 {
-	sum := sha256.Sum256([]byte(collector + "/" + clientToken))
+	hashed := make([]byte, 0, 2*MaxIDLength+1)
+	hashed = append(append(hashed, collector...), '/')
+	sum := sha256.Sum256(append(hashed, clientToken...))
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
@@ -120,10 +129,8 @@ const (
 	LostReported
 	// LostExpired: its deadline passed and the task was requeued.
 	LostExpired
-	// LostRevoked: an operator ended it.
+	// LostRevoked: an operator ended it, or a rule that denies its queue.
 	LostRevoked
-	// LostCanceled: the task was canceled and did not wait for its holder.
-	LostCanceled
 	// LostMalformed: the token is none, or not this collector's.
 	LostMalformed
 )
@@ -140,8 +147,6 @@ func LostBy(result Result) LostReason {
 		return LostMaxHold
 	case ResultRevoked:
 		return LostRevoked
-	case ResultCanceled:
-		return LostCanceled
 	case ResultNone:
 	}
 	return LostNotLeased

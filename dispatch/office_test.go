@@ -97,7 +97,7 @@ func (o *office) fetchOne() dispatch.Grant {
 
 func (o *office) report(reports ...dispatch.Report) []dispatch.ReportResult {
 	o.t.Helper()
-	results, err := o.Report(o.t.Context(), "c1", "s1", reports)
+	results, err := o.Report(o.t.Context(), "c1", reports)
 	if err != nil {
 		o.t.Fatalf("report: %v", err)
 	}

@@ -18,7 +18,7 @@ func (d *Dispatcher) Ping(ctx context.Context) error { return d.store.Ping(ctx) 
 // Task reads a task with all its details, completed by its source.
 // ErrTaskNotFound.
 func (d *Dispatcher) Task(ctx context.Context, id TaskID) (*Task, error) {
-	tasks, err := d.store.Tasks(ctx, []TaskID{id}, true)
+	tasks, _, err := d.store.Tasks(ctx, []TaskID{id}, true)
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", id, err)
 	}
@@ -43,7 +43,7 @@ func (d *Dispatcher) FindTaskID(ctx context.Context, sourceID, url, key, queue s
 	if err != nil {
 		return "", fmt.Errorf("read queue rules: %w", err)
 	}
-	to, err := resolveTarget(source.Canonical, url, key, queue, book)
+	to, err := resolveTarget(source.Spec.CanonicalRules, url, key, queue, book)
 	if err != nil {
 		return "", err
 	}
@@ -75,7 +75,7 @@ func (d *Dispatcher) addLastErrors(ctx context.Context, tasks []*Task) error {
 	for i, t := range tasks {
 		ids[i] = t.ID
 	}
-	detailed, err := d.store.Tasks(ctx, ids, true)
+	detailed, _, err := d.store.Tasks(ctx, ids, true)
 	if err != nil {
 		return fmt.Errorf("read the last errors of listed tasks: %w", err)
 	}

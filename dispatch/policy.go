@@ -38,9 +38,18 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 	}
 }
 
+// plan notes when an adaptive schedule wants the next crawl of a seed whose cycle
+// settles now; what is due sooner or later than that leaves the interval as it
+// is.
+func plan(tr *Transition, t *Task, spec *SourceSpec, interval time.Duration, now time.Time) {
+	if t.Recurring && spec.Schedule.adaptive() {
+		tr.FirstDue = now.Add(interval)
+	}
+}
+
 func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time) Transition {
 	tr := begin(t, ResultSucceeded)
-	tr.Queue = QueueEffect{Kind: QueueSucceeded, FetchDuration: s.FetchDuration}
+	tr.Queue = QueueEffect{Kind: QueueSucceeded, FetchDuration: s.FetchDuration, QueueDelay: s.QueueDelay}
 	tr.SourceSuccess = true
 	tr.Memo = s.Memo
 	tr.Cursor = []byte{}
@@ -50,10 +59,15 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 	if t.Recurring {
 		tr.Attempt = attempt(t, ResultSucceeded, nil, now)
 	}
+	interval := spec.Schedule.Adaptive.Next(t, s.Changed)
+	plan(&tr, t, spec, interval, now)
 	switch {
 	case p.canceled(&tr, t, spec):
 	case t.AgainRequested:
 		tr.State, tr.Due = StateScheduled, now
+	case t.Recurring && spec.Schedule.adaptive():
+		wait := max(interval, min(s.NextCrawlDelay.Truncate(time.Millisecond), spec.Schedule.Adaptive.Max))
+		tr.cycleAt(now.Add(wait), spec)
 	case t.Recurring && !spec.Schedule.Once():
 		p.nextCycle(&tr, t, spec, now, 0)
 	default:
@@ -73,7 +87,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	tr.LastError = failure
 	tr.Attempt = attempt(t, ResultFailed, failure, now)
 	tr.SourceFailure = t.Recurring
-	tr.Queue = QueueEffect{Kind: QueueReported, FetchDuration: f.FetchDuration}
+	tr.Queue = QueueEffect{Kind: QueueReported, FetchDuration: f.FetchDuration, QueueDelay: f.QueueDelay}
 	tr.State = StateScheduled
 
 	switch f.Reason.Scope() {
@@ -85,7 +99,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 		}
 		tr.Delay = max(p.backoff(spec, int(tr.Counters.Failures)), f.RetryAfter)
 	case ScopeHost:
-		tr.Queue = QueueEffect{Kind: QueueBlocked, FetchDuration: f.FetchDuration, RetryAfter: f.RetryAfter}
+		tr.Queue.Kind, tr.Queue.RetryAfter = QueueBlocked, f.RetryAfter
 		tr.Counters.Throttled++
 		if int(tr.Counters.Throttled) >= spec.Retry.MaxThrottled {
 			p.giveUp(&tr, t, spec, now, gaveUp{})
@@ -182,7 +196,7 @@ func begin(t *Task, result Result) Transition {
 // canceled ends the transition CANCELED when someone asked for that while the
 // task was leased.
 func (p Policy) canceled(tr *Transition, t *Task, spec *SourceSpec) bool {
-	if t.CancelRequested != CancelTask && t.CancelRequested != CancelSourceDeleted {
+	if t.CancelRequested == CancelNone {
 		return false
 	}
 	tr.State, tr.Due, tr.Delay = StateCanceled, time.Time{}, 0
@@ -214,6 +228,7 @@ func (p Policy) giveUp(tr *Transition, t *Task, spec *SourceSpec, now time.Time,
 	tr.Settled = true
 	tr.Delay = 0
 	tr.Cursor = []byte{}
+	plan(tr, t, spec, spec.Schedule.Adaptive.Interval(t), now)
 	c := Counters{Cycle: t.Counters.Cycle + 1}
 	if t.Recurring {
 		c.GivenUp = min(t.Counters.GivenUp+1, 255-1)
@@ -242,19 +257,32 @@ func (p Policy) giveUp(tr *Transition, t *Task, spec *SourceSpec, now time.Time,
 // cycles given up in a row the first one after a gap that doubles with each.
 func (p Policy) nextCycle(tr *Transition, t *Task, spec *SourceSpec, now time.Time, givenUp int) {
 	from := now
-	if interval := spec.Schedule.Interval(now); givenUp > 0 && interval > 0 {
+	interval := spec.Schedule.Interval(now)
+	if spec.Schedule.adaptive() {
+		interval = spec.Schedule.Adaptive.Interval(t)
+	}
+	if givenUp > 0 && interval > 0 {
 		gap := max(maxGapIntervals*interval, maxGap)
 		if doubled := interval << min(givenUp, 20); doubled > 0 && doubled < gap {
 			gap = doubled
 		}
 		from = now.Add(gap - interval)
 	}
-	due, err := spec.Schedule.After(from, t.FirstDue)
+	if spec.Schedule.adaptive() {
+		tr.cycleAt(from.Add(interval), spec)
+		return
+	}
+	due, err := spec.Schedule.dueAfter(from, t)
 	if err != nil {
 		// A cron line without a further tick: nothing is left to do.
 		tr.State, tr.Remember = StateDone, spec.Remember
 		return
 	}
+	tr.cycleAt(due, spec)
+}
+
+// cycleAt lets the next cycle of a seed begin at due.
+func (tr *Transition) cycleAt(due time.Time, spec *SourceSpec) {
 	tr.State, tr.Due, tr.Delay = StateScheduled, due, 0
 	tr.Run = time.Time{}
 	if spec.Schedule.Revisit {

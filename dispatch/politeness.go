@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -37,6 +38,39 @@ func SettingsNames(queue string) []string {
 	return append(names, "*")
 }
 
+// longestMatch finds what is filed for queue under the most specific of its
+// [SettingsNames].
+func longestMatch[V any](filed map[string]V, queue string) (found V, ok bool) {
+	if len(filed) == 0 {
+		return found, false
+	}
+	if found, ok = filed[queue]; ok {
+		return found, true
+	}
+	host := queue
+	if strings.Contains(queue, ":") {
+		if h, _, err := net.SplitHostPort(queue); err == nil {
+			host = h
+			if found, ok = filed[host]; ok {
+				return found, true
+			}
+		}
+	}
+	var name [MaxQueueLength + 2]byte
+	for {
+		_, rest, more := strings.Cut(host, ".")
+		if !more {
+			break
+		}
+		if found, ok = filed[string(append(append(name[:0], "*."...), rest...))]; ok {
+			return found, true
+		}
+		host = rest
+	}
+	found, ok = filed["*"]
+	return found, ok
+}
+
 // NextGrantAfterReport is the earliest next grant of a queue after a report:
 // min_delay from the start of the request (from now when its duration is
 // unknown, 0), and delay_factor times its duration from now, never before prev
@@ -65,6 +99,33 @@ func BlockAfter(now, until time.Time, step int, s QueueSettings, retryAfter time
 		length = FirstBlock << min(step-1, 30)
 	}
 	return now.Add(min(length, s.MaxBlock)), step
+}
+
+// Paced are the settings of a queue whose host asks for a delay of its own: its
+// MinDelay is the longer of the rule's and asked, of which MaxDelay
+// (HostDelayLimit where the rule sets none) counts at most. All that grants and
+// reports do goes by it.
+func (s QueueSettings) Paced(asked time.Duration) QueueSettings {
+	limit := s.MaxDelay
+	if limit == 0 {
+		limit = HostDelayLimit
+	}
+	s.MinDelay = max(s.MinDelay, min(asked, limit))
+	return s
+}
+
+// MinDelayGate is the gate of a queue whose next request start is not due yet:
+// where its host asks for the longer delay, Reason says so.
+func (s QueueSettings) MinDelayGate(until time.Time, asked time.Duration) Gate {
+	gate := Gate{Kind: GateMinDelay, Until: until}
+	switch paced := s.Paced(asked).MinDelay; {
+	case paced <= s.MinDelay:
+	case paced < asked:
+		gate.Reason = fmt.Sprintf("the host asks for %v between requests, of which max_delay lets %v count", asked, paced)
+	default:
+		gate.Reason = fmt.Sprintf("the host asks for %v between requests", asked)
+	}
+	return gate
 }
 
 // LongestDelay is the longest that next_grant can lie ahead by these settings.

@@ -12,6 +12,10 @@ const (
 	FirstBlock = 10 * time.Second
 	// MaxMinDelay bounds min_delay and max_delay.
 	MaxMinDelay = 24 * time.Hour
+	// MaxQueueDelay bounds what a host can be reported to ask for, and
+	// HostDelayLimit is how much of it counts where no rule sets max_delay.
+	MaxQueueDelay  = time.Hour
+	HostDelayLimit = time.Minute
 	// MaxDelayFactor bounds delay_factor, LongestMaxBlock max_block.
 	MaxDelayFactor  = 100
 	LongestMaxBlock = 30 * 24 * time.Hour
@@ -28,9 +32,11 @@ type QueueSettings struct {
 	// MaxInFlight leases at once.
 	MaxInFlight int
 	// DelayFactor of the last fetch's duration is waited after a report, up
-	// to MaxDelay (0 = MaxMinDelay). 0 = off.
+	// to MaxDelay. 0 = off.
 	DelayFactor float64
-	MaxDelay    time.Duration
+	// MaxDelay bounds what DelayFactor and the host itself can ask for; 0 =
+	// MaxMinDelay for the one, HostDelayLimit for the other.
+	MaxDelay time.Duration
 	// MaxBlock bounds automatic blocks.
 	MaxBlock time.Duration
 	// Paused queues grant nothing; a paused rule "*" holds every queue,
@@ -83,6 +89,7 @@ const (
 	GateQueueDenied   GateKind = "QUEUE_DENIED"   // a rule's
 	GateSourcePaused  GateKind = "SOURCE_PAUSED"  // an operator's
 	GateSourceDeleted GateKind = "SOURCE_DELETED" //
+	GateBreaker       GateKind = "BREAKER"        // a seed that keeps failing
 )
 
 // Gate is anything that can hold a grant.
@@ -101,8 +108,11 @@ type Queue struct {
 	// SettingsName is the rule name that gave the settings; empty = defaults.
 	SettingsName string
 	Pools        []string
-	Waiting      int64 // tasks scheduled or ready
-	Leased       int64
+	// QueueDelay is what the host asks for between request starts, as
+	// collectors last reported; 0 = nothing. See [QueueSettings.Paced].
+	QueueDelay time.Duration
+	Waiting    int64 // tasks scheduled or ready
+	Leased     int64
 	// NextGrant is the earliest instant at which the queue can be granted
 	// from, the maximum over its gates; zero = now, or never when a gate
 	// without an end holds it.

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,11 +131,31 @@ func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Q
 
 // UnblockQueue lifts an operator's block, and with automatic the one that
 // failures of the host caused. What it returns is the queue as it was left, or
-// as it would be made again when nothing was left of it.
-func (d *Dispatcher) UnblockQueue(ctx context.Context, name string, automatic bool) (*Queue, error) {
-	if err := d.store.UnblockQueue(ctx, name, automatic); err != nil {
-		return nil, fmt.Errorf("unblock queue %q: %w", name, err)
+// as it would be made again when nothing was left of it, and whether there was a
+// block to lift: unblocking a queue that is not blocked, or is not there, changes
+// nothing.
+func (d *Dispatcher) UnblockQueue(ctx context.Context, name string, automatic bool) (queue *Queue, changed bool, err error) {
+	before, err := d.queueOrNew(ctx, name)
+	if err != nil {
+		return nil, false, err
 	}
+	blocked := slices.ContainsFunc(before.Gates, func(g Gate) bool {
+		return g.Kind == GateBlocked || automatic && g.Kind == GateHostBlocked
+	})
+	// A block that has ended can still have a step to set back.
+	if !blocked && (!automatic || before.BlockStep == 0) {
+		return before, false, nil
+	}
+	err = d.store.UnblockQueue(ctx, name, automatic)
+	if err != nil && !errors.Is(err, ErrQueueNotFound) { // gone since the look
+		return nil, false, fmt.Errorf("unblock queue %q: %w", name, err)
+	}
+	queue, err = d.queueOrNew(ctx, name)
+	return queue, true, err
+}
+
+// queueOrNew reads a queue; one that is not there comes as it would be made.
+func (d *Dispatcher) queueOrNew(ctx context.Context, name string) (*Queue, error) {
 	queue, err := d.Queue(ctx, name)
 	if !errors.Is(err, ErrQueueNotFound) {
 		return queue, err
@@ -208,74 +227,6 @@ func (b *ruleBook) beside(rule QueueRule) []QueueRule {
 	}
 	slices.SortFunc(others, func(a, b QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
 	return others
-}
-
-// checkMapping refuses to send the hosts of pattern to the queue will instead of
-// was ("" = each to the queue of its own name) while a queue that they would
-// leave holds tasks: those would be crawled beside the new ones, at the pace of
-// two queues.
-func (d *Dispatcher) checkMapping(ctx context.Context, book *ruleBook, pattern, was, will string) error {
-	if !strings.HasPrefix(pattern, "*") {
-		was, will = cmp.Or(was, pattern), cmp.Or(will, pattern)
-	}
-	if was == will {
-		return nil
-	}
-	if was != "" {
-		return d.checkEmpty(ctx, was)
-	}
-	suffix := strings.TrimPrefix(strings.TrimPrefix(pattern, "*"), ".")
-	for after := ""; ; {
-		queues, next, err := d.ListQueues(ctx, suffix, after, queuePage)
-		if err != nil {
-			return err
-		}
-		for _, queue := range queues {
-			if queue.Name != will && queue.Waiting+queue.Leased > 0 && book.matchedBy(queue.Name, pattern) {
-				return fmt.Errorf("queue %q holds %d tasks: %w", queue.Name, queue.Waiting+queue.Leased, ErrQueueNotEmpty)
-			}
-		}
-		if after = next; after == "" {
-			return nil
-		}
-	}
-}
-
-func (d *Dispatcher) checkEmpty(ctx context.Context, name string) error {
-	queue, err := d.store.Queue(ctx, name)
-	switch {
-	case errors.Is(err, ErrQueueNotFound):
-		return nil
-	case err != nil:
-		return fmt.Errorf("queue %q: %w", name, err)
-	case queue.Waiting+queue.Leased > 0:
-		return fmt.Errorf("queue %q holds %d tasks: %w", name, queue.Waiting+queue.Leased, ErrQueueNotEmpty)
-	}
-	return nil
-}
-
-// matchedBy reports whether pattern is the longest that would match host.
-func (b *ruleBook) matchedBy(host, pattern string) bool {
-	for _, name := range SettingsNames(host) {
-		if name == pattern {
-			return true
-		}
-		if _, ok := b.byPattern[name]; ok {
-			return false
-		}
-	}
-	return false
-}
-
-// above is the queue that the hosts of pattern go to by the longest shorter
-// rule that matches them; "" = each to the queue of its own name.
-func (b *ruleBook) above(pattern string) string {
-	for _, name := range SettingsNames(pattern) {
-		if rule, ok := b.byPattern[name]; ok && name != pattern {
-			return rule.Queue
-		}
-	}
-	return ""
 }
 
 // rulesChanged brings every shard to the rules and tells every dispatcher.

@@ -88,6 +88,33 @@ func TestDispatcher_SetQueueRule_movesHosts(t *testing.T) {
 	})
 }
 
+// A rule for a host, or below a suffix, is also the rule of the same hosts with a
+// port, whose queues have names of their own.
+func TestDispatcher_SetQueueRule_movesPorts(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		set := func(pattern, queue string) error {
+			_, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()})
+			return err
+		}
+		o.create("s", nil)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example:81/1"})
+		for _, rule := range [][2]string{{"a.example", "other"}, {"a.example", "a.example"}, {"*.example", "other"}, {"*", "other"}, {"a.example:81", "other"}} {
+			if err := set(rule[0], rule[1]); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+				t.Errorf("a rule for %s that takes a.example:81 away from its tasks to %q: %v", rule[0], rule[1], err)
+			}
+		}
+		for _, rule := range [][2]string{{"b.example", "other"}, {"*.a.example", "other"}, {"a.example:82", "other"}, {"a.example:81", "a.example:81"}} {
+			if err := set(rule[0], rule[1]); err != nil {
+				t.Errorf("a rule for %s, which moves no task: %v", rule[0], err)
+			}
+		}
+		if err := set("a.example", "other"); err != nil {
+			t.Errorf("a rule for a.example, whose port has a rule of its own: %v", err)
+		}
+	})
+}
+
 func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
@@ -148,12 +175,15 @@ func TestDispatcher_BlockQueue(t *testing.T) {
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Error("fetched from a blocked queue")
 		}
-		if _, err := o.UnblockQueue(ctx, "a.example", false); err != nil {
-			t.Fatal(err)
+		if _, changed, err := o.UnblockQueue(ctx, "a.example", false); err != nil || !changed {
+			t.Fatal(changed, err)
 		}
-		o.fetchOne()
-		if _, err := o.UnblockQueue(ctx, "nowhere.example", false); !errors.Is(err, dispatch.ErrQueueNotFound) {
-			t.Errorf("unknown queue: %v", err)
+		o.succeed(o.fetchOne())
+		for _, name := range []string{"a.example", "nowhere.example"} { // again; never there
+			queue, changed, err := o.UnblockQueue(ctx, name, true)
+			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
+				t.Errorf("unblocking %s, which is not blocked: %+v, %v, %v; want no change", name, queue, changed, err)
+			}
 		}
 	})
 }

@@ -21,11 +21,12 @@ const settleTries = 5
 // Report settles leases by their holders' reports. The results are in the
 // order of the reports, and a stale report fails no other. For each report:
 // check the lease token, submit what was discovered, settle; so a crash between
-// repeats and never loses.
+// repeats and never loses. Of two reports of one lease one counts. The lease
+// tokens alone prove the right to report.
 //
 // The error is the whole call's: some reports may be settled; repeat all, and
 // those answer [ReportAlready].
-func (d *Dispatcher) Report(ctx context.Context, collector, session string, reports []Report) ([]ReportResult, error) {
+func (d *Dispatcher) Report(ctx context.Context, collector string, reports []Report) ([]ReportResult, error) {
 	results := make([]ReportResult, len(reports))
 	open := make([]int, 0, len(reports)) // indexes not answered yet
 	for i := range reports {
@@ -36,16 +37,50 @@ func (d *Dispatcher) Report(ctx context.Context, collector, session string, repo
 		}
 		open = append(open, i)
 	}
+	open, err := d.succeed(ctx, reports, results, open)
+	if err != nil {
+		return nil, err
+	}
 	for range settleTries {
 		if len(open) == 0 {
 			return results, nil
 		}
-		var err error
 		if open, err = d.settle(ctx, reports, results, open); err != nil {
 			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("settle task %s: it was changed %d times in between: %w", reports[open[0]].ID, settleTries, ErrStoreUnavailable)
+}
+
+// succeed settles those of the open reports that only say that the work is done,
+// where the store needs no policy for that; it returns the indexes of the others.
+func (d *Dispatcher) succeed(ctx context.Context, reports []Report, results []ReportResult, open []int) ([]int, error) {
+	successes := make([]Success, 0, len(open))
+	settling := make([]int, 0, len(open))
+	var rest []int
+	for _, i := range open {
+		r := &reports[i]
+		if r.Succeeded == nil || len(r.Succeeded.Discovered) > 0 {
+			rest = append(rest, i)
+			continue
+		}
+		settling = append(settling, i)
+		successes = append(successes, Success{
+			ID: r.ID, Token: r.Token, Memo: r.Succeeded.Memo, FetchDuration: r.Succeeded.FetchDuration, QueueDelay: r.Succeeded.QueueDelay,
+		})
+	}
+	applied, err := d.batches.succeed(ctx, successes)
+	if err != nil {
+		return nil, fmt.Errorf("settle tasks: %w", err)
+	}
+	for n, i := range settling {
+		if applied[n].Code == ApplyPolicy {
+			rest = append(rest, i)
+			continue
+		}
+		d.answer(&results[i], &reports[i], ResultSucceeded, applied[n])
+	}
+	return rest, nil
 }
 
 // settle tries to settle the reports at the open indexes, and returns those
@@ -55,18 +90,14 @@ func (d *Dispatcher) settle(ctx context.Context, reports []Report, results []Rep
 	for n, i := range open {
 		ids[n] = reports[i].ID
 	}
-	tasks, err := d.batches.tasks(ctx, ids)
+	read, err := d.batches.tasks(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read reported tasks: %w", err)
-	}
-	now, err := d.store.Now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
 	var transitions []Transition
 	var settling []int
 	for n, i := range open {
-		tr, ok, err := d.prepare(ctx, tasks[n], &reports[i], &results[i], now)
+		tr, ok, err := d.prepare(ctx, read[n].task, &reports[i], &results[i], read[n].now)
 		if err != nil {
 			return nil, err
 		}
@@ -130,16 +161,29 @@ func checkHolder(t *Task, token LeaseToken, result *ReportResult) bool {
 		result.Code = ReportNotFound
 	case t.State == StateLeased && t.Lease != nil && t.Lease.Digest == digest:
 		return true
-	case t.LastLease == digest && (LostBy(t.Result) == LostReported || t.Result == ResultCanceled):
-		result.Code, result.Result, result.State, result.Due = ReportAlready, t.Result, t.State, dueOf(t)
 	case t.LastLease == digest:
-		result.Code, result.Lost = ReportLeaseLost, LostBy(t.Result)
-	case t.State == StateLeased:
-		result.Code, result.Lost = ReportLeaseLost, LostTaken
+		result.endedBefore(ApplyResult{Prior: t.Result, State: t.State, Due: dueOf(t)})
 	default:
-		result.Code, result.Lost = ReportLeaseLost, LostNotLeased
+		result.lost(t.State)
 	}
 	return false
+}
+
+// endedBefore answers a report whose lease has ended already.
+func (r *ReportResult) endedBefore(how ApplyResult) {
+	if lost := LostBy(how.Prior); lost != LostReported {
+		r.Code, r.Lost = ReportLeaseLost, lost
+		return
+	}
+	r.Code, r.Result, r.State, r.Due = ReportAlready, how.Prior, how.State, how.Due
+}
+
+// lost answers a report whose lease is not the task's, which has that state.
+func (r *ReportResult) lost(state State) {
+	r.Code, r.Lost = ReportLeaseLost, LostNotLeased
+	if state == StateLeased {
+		r.Lost = LostTaken
+	}
 }
 
 func dueOf(t *Task) time.Time {
@@ -150,21 +194,16 @@ func dueOf(t *Task) time.Time {
 }
 
 func (d *Dispatcher) answer(result *ReportResult, r *Report, how Result, applied ApplyResult) {
-	result.State, result.Due = applied.State, applied.Due
 	switch applied.Code {
 	case Applied:
-		result.Code, result.Result = ReportOK, how
+		result.Code, result.Result, result.State, result.Due = ReportOK, how, applied.State, applied.Due
 		d.slowed.note(r.Token.Collector, r.Failed == nil || r.Failed.Reason.Scope() != ScopeCollector)
 	case ApplyAlready:
-		if lost := LostBy(applied.Prior); lost != LostReported {
-			result.Code, result.Lost = ReportLeaseLost, lost
-			return
-		}
-		result.Code, result.Result = ReportAlready, applied.Prior
+		result.endedBefore(applied)
 	case ApplyNotFound:
 		result.Code = ReportNotFound
-	case ApplyLost, ApplyConflict:
-		result.Code, result.Lost = ReportLeaseLost, LostTaken
+	case ApplyLost, ApplyConflict, ApplyPolicy:
+		result.lost(applied.State)
 	}
 }
 
@@ -172,16 +211,16 @@ func (d *Dispatcher) answer(result *ReportResult, r *Report, how Result, applied
 // ErrTaskNotFound and ErrLeaseLost are the call's own errors; what becomes of
 // an item is its result's.
 func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id TaskID, token LeaseToken, items []DiscoveredItem) ([]DiscoverResult, error) {
-	tasks, err := d.batches.tasks(ctx, []TaskID{id})
+	read, err := d.batches.tasks(ctx, []TaskID{id})
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", id, err)
 	}
 	var result ReportResult
-	if !checkHolder(tasks[0], token, &result) {
+	if !checkHolder(read[0].task, token, &result) {
 		if result.Code == ReportNotFound {
 			return nil, fmt.Errorf("task %s: %w", id, ErrTaskNotFound)
 		}
 		return nil, fmt.Errorf("task %s: %w", id, ErrLeaseLost)
 	}
-	return d.discover(ctx, tasks[0], items)
+	return d.discover(ctx, read[0].task, items)
 }

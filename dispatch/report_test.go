@@ -82,6 +82,62 @@ func TestDispatcher_Report_repeatedAndStale(t *testing.T) {
 	})
 }
 
+// A plain success is one call of the store; what is left to decide takes a read
+// more, which brings the clock along.
+func TestDispatcher_Report_storeCalls(t *testing.T) {
+	t.Parallel()
+	calls := []string{"Succeed", "Tasks", "Now", "Apply"}
+	for _, c := range []struct {
+		name   string
+		before func(w *world, id dispatch.TaskID)
+		report dispatch.Report
+		want   [4]int
+		state  dispatch.State
+	}{
+		{"a plain success", nil, dispatch.Report{Succeeded: &dispatch.Succeeded{Memo: []byte("m")}}, [4]int{1, 0, 0, 0}, dispatch.StateDone},
+		{"canceled", func(w *world, id dispatch.TaskID) {
+			if err := w.store.RequestCancel(w.t.Context(), []dispatch.TaskID{id}, dispatch.CancelTask); err != nil {
+				w.t.Fatal(err)
+			}
+		}, dispatch.Report{Succeeded: &dispatch.Succeeded{}}, [4]int{1, 1, 0, 1}, dispatch.StateCanceled},
+		{"discovered", nil, dispatch.Report{
+			Succeeded: &dispatch.Succeeded{Discovered: []dispatch.DiscoveredItem{{URL: "mailto:nobody@a.example"}}},
+		}, [4]int{0, 1, 0, 1}, dispatch.StateDone},
+		{"a failure", nil, dispatch.Report{Failed: &dispatch.Failed{Reason: 1}}, [4]int{0, 1, 0, 1}, dispatch.StateScheduled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				w.submit("s", "", 1, 0)
+				g := w.mustFetch(ask("c1", "t1", 0)).Tasks[0]
+				if c.before != nil {
+					c.before(w, g.Task.ID)
+				}
+				var before [4]int
+				for i, call := range calls {
+					before[i] = w.spies[0].count(call)
+				}
+				r := c.report
+				r.ID, r.Token = g.Task.ID, g.Token
+				w.report(r)
+				for i, call := range calls {
+					if n := w.spies[0].count(call) - before[i]; n != c.want[i] {
+						t.Errorf("%d calls of %s, want %d", n, call, c.want[i])
+					}
+				}
+				tasks, _, err := w.store.Tasks(t.Context(), []dispatch.TaskID{g.Task.ID}, true)
+				if err != nil || tasks[0].State != c.state {
+					t.Fatalf("ended as %+v, %v, want %v", tasks, err, c.state)
+				}
+				if s := r.Succeeded; s != nil && string(tasks[0].Memo) != string(s.Memo) {
+					t.Errorf("memo %q, want %q", tasks[0].Memo, s.Memo)
+				}
+			})
+		})
+	}
+}
+
 // A pass crawls what earlier passes settled once more, and each page once.
 func TestDispatcher_passes(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
@@ -112,6 +168,146 @@ func TestDispatcher_passes(t *testing.T) {
 				t.Errorf("pass %d fetched %q, want %q", pass, fetched, want)
 			}
 			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// A seed that redirects to another queue is crawled there in each of its cycles;
+// two pages that redirect to each other are crawled once.
+func TestDispatcher_discover_sameDepth(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		depth := 0
+		o.create("site", func(s *dispatch.SourceSpec) {
+			s.Seeds = seeds("http://a.example/")
+			s.Schedule = dispatch.Schedule{Every: time.Hour}
+			s.Follow = &dispatch.Follow{MaxDepth: &depth, AllowHosts: []string{"*.example"}}
+		})
+		to := func(url string) dispatch.DiscoveredItem { return dispatch.DiscoveredItem{URL: url, SameDepth: true} }
+		for cycle, want := range []dispatch.DiscoverCode{dispatch.DiscoverCreated, dispatch.DiscoverRevisit, dispatch.DiscoverRevisit} {
+			moved := o.succeed(o.fetchOne(), to("http://www.example/"), to("http://elsewhere.test/"), dispatch.DiscoveredItem{URL: "http://b.example/"})
+			codes := []dispatch.DiscoverCode{moved.Discovered[0].Code, moved.Discovered[1].Code, moved.Discovered[2].Code}
+			if !slices.Equal(codes, []dispatch.DiscoverCode{want, dispatch.DiscoverFiltered, dispatch.DiscoverFiltered}) {
+				t.Fatalf("cycle %d: %+v", cycle, moved.Discovered)
+			}
+			page := o.fetchOne()
+			if page.Task.URL != "http://www.example/" || page.Task.Depth != 0 || page.Task.Recurring {
+				t.Errorf("cycle %d: %+v", cycle, page.Task)
+			}
+			back := o.succeed(page, to("http://a.example/"), to("http://third.example/"))
+			if back.Discovered[0].Code != dispatch.DiscoverExists {
+				t.Errorf("cycle %d: a redirect back is %+v", cycle, back.Discovered)
+			}
+			for _, g := range o.fetch(9) { // the third page, once
+				if again := o.succeed(g, to("http://www.example/")); cycle > 0 || again.Discovered[0].Code != dispatch.DiscoverExists {
+					t.Errorf("cycle %d: %s leads to %+v", cycle, g.Task.URL, again.Discovered)
+				}
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// A seed's page is crawled where the seed redirects to, though nothing else is
+// followed, unless the rule names hosts or excludes it.
+func TestDispatcher_discover_movedSeed(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		for name, test := range map[string]struct {
+			follow *dispatch.Follow
+			want   dispatch.DiscoverCode
+		}{
+			"none":     {nil, dispatch.DiscoverCreated},
+			"default":  {&dispatch.Follow{Include: []string{"/deep/"}}, dispatch.DiscoverCreated},
+			"named":    {&dispatch.Follow{AllowHosts: []string{"new.example"}}, dispatch.DiscoverCreated},
+			"others":   {&dispatch.Follow{AllowHosts: []string{"old.example"}}, dispatch.DiscoverFiltered},
+			"excluded": {&dispatch.Follow{Exclude: []string{"new"}}, dispatch.DiscoverFiltered},
+		} {
+			o.create(name, func(s *dispatch.SourceSpec) {
+				s.Seeds = seeds("http://old.example/")
+				s.Follow = test.follow
+			})
+			seed := o.fetchOne()
+			moved := o.succeed(seed, dispatch.DiscoveredItem{URL: "http://new.example/", SameDepth: true}, dispatch.DiscoveredItem{URL: "http://new.example/link"})
+			if moved.Discovered[0].Code != test.want {
+				t.Errorf("%s: %+v, want code %d", name, moved.Discovered[0], test.want)
+			}
+			if follows := name == "named"; (moved.Discovered[1].Code == dispatch.DiscoverCreated) != follows {
+				t.Errorf("%s: a link: %+v", name, moved.Discovered[1])
+			}
+			for _, g := range o.fetch(9) {
+				further := o.succeed(g, dispatch.DiscoveredItem{URL: "http://third.example/", SameDepth: true})
+				if further.Discovered[0].Code != dispatch.DiscoverFiltered {
+					t.Errorf("%s: what is no seed moves: %+v", name, further.Discovered)
+				}
+			}
+		}
+	})
+}
+
+// What a list says has changed since it was crawled is crawled again, with its
+// memo.
+func TestDispatcher_discover_modified(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("site", func(s *dispatch.SourceSpec) {
+			s.Seeds = seeds("http://a.example/sitemap.xml")
+			s.Schedule = dispatch.Schedule{Every: time.Hour}
+			s.Follow = &dispatch.Follow{}
+		})
+		var crawled time.Time
+		for cycle, test := range []struct {
+			modified time.Duration // after the last crawl
+			want     dispatch.DiscoverCode
+		}{
+			{0, dispatch.DiscoverCreated},
+			{-time.Minute, dispatch.DiscoverExists},
+			{time.Minute, dispatch.DiscoverRevisit},
+			{365 * 24 * time.Hour, dispatch.DiscoverExists}, // a wrong clock
+		} {
+			item := dispatch.DiscoveredItem{URL: "http://a.example/page", Modified: crawled.Add(test.modified)}
+			r := o.succeed(o.fetchOne(), item)
+			if r.Discovered[0].Code != test.want {
+				t.Fatalf("cycle %d: %+v, want code %d", cycle, r.Discovered, test.want)
+			}
+			for _, g := range o.fetch(9) {
+				if cycle > 0 && string(g.Task.Memo) != "etag" {
+					t.Errorf("cycle %d: memo %q", cycle, g.Task.Memo)
+				}
+				o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{Memo: []byte("etag")}})
+				crawled = time.Now()
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// What a host asks for holds from the report on that tells of it, for a success
+// and for a failure.
+func TestDispatcher_Report_queueDelay(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", nil)
+		for _, n := range []string{"1", "2", "3", "4"} {
+			o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/" + n})
+		}
+		five, none := 5*time.Second, time.Duration(0)
+		g := o.fetchOne()
+		o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{QueueDelay: &five}})
+		for range 2 {
+			if early := o.fetch(9); len(early) > 0 {
+				t.Fatalf("granted %d tasks within the host's delay", len(early))
+			}
+			queue, err := o.Queue(t.Context(), "a.example")
+			if err != nil || queue.QueueDelay != five || len(queue.Gates) != 1 || !strings.Contains(queue.Gates[0].Reason, "5s") {
+				t.Fatalf("queue %+v, %v", queue, err)
+			}
+			time.Sleep(five)
+			g = o.fetchOne()
+		}
+		o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true, QueueDelay: &none}})
+		if rest := o.fetch(9); len(rest) != 1 {
+			t.Errorf("granted %d tasks once the host asks for nothing, want 1", len(rest))
 		}
 	})
 }

@@ -20,6 +20,12 @@ type Succeeded struct {
 	Changed       *bool
 	Memo          []byte // nil: keep; empty: clear
 	Discovered    []DiscoveredItem
+	// QueueDelay is what the host asks for between request starts, 0 to
+	// MaxQueueDelay; nil: not said.
+	QueueDelay *time.Duration
+	// NextCrawlDelay is how long the page says that it stays as it is; 0: not
+	// said. An adaptive schedule waits so long, up to its longest interval.
+	NextCrawlDelay time.Duration
 }
 
 // Failed is the outcome of a task that could not be done.
@@ -30,6 +36,7 @@ type Failed struct {
 	RetryAfter    time.Duration
 	FetchDuration time.Duration
 	Permanent     bool // ScopeTask only
+	QueueDelay    *time.Duration
 }
 
 // Released is the outcome of a task that was not worked on.
@@ -68,6 +75,11 @@ type DiscoveredItem struct {
 	Priority              int
 	Metadata              map[string]string
 	Payload               []byte
+	// SameDepth: the page of the task itself went there, by a redirect.
+	SameDepth bool
+	// Modified is when the page last changed, by whoever lists it; zero: not
+	// known.
+	Modified time.Time
 }
 
 // DiscoverCode is what became of a discovered item.

@@ -18,7 +18,9 @@ const (
 )
 
 // Once reports whether seeds of this schedule are due only when triggered.
-func (s Schedule) Once() bool { return s.Every == 0 && s.Cron == "" }
+func (s Schedule) Once() bool { return s.Every == 0 && s.Cron == "" && !s.adaptive() }
+
+func (s Schedule) adaptive() bool { return s.Adaptive != Adaptive{} }
 
 // Validate reports the first field that makes no schedule, as a [FieldError].
 func (s Schedule) Validate() error {
@@ -29,11 +31,54 @@ func (s Schedule) Validate() error {
 		return Invalid("schedule.every", s.Every, fmt.Sprintf("must be %v to %v, in whole milliseconds", MinEvery, MaxEvery))
 	case s.TimeZone != "" && s.Cron == "":
 		return Invalid("schedule.time_zone", s.TimeZone, "must be empty without cron")
-	case s.Cron == "":
-		return nil
+	case s.adaptive() && (s.Every != 0 || s.Cron != ""):
+		return Invalid("schedule.adaptive", fmt.Sprintf("%v to %v", s.Adaptive.Min, s.Adaptive.Max), "must be absent when every or cron is set")
+	case s.adaptive():
+		if err := s.Adaptive.validate(); err != nil {
+			return err
+		}
+	case s.Cron != "":
+		if _, err := s.parseCron(); err != nil {
+			return err
+		}
 	}
-	_, err := s.parseCron()
-	return err
+	return s.validateJitter()
+}
+
+// jitterTicks is how many ticks of a cron line its shortest gap is looked for in.
+const jitterTicks = 200
+
+// validateJitter keeps due times in the interval that they belong to.
+func (s Schedule) validateJitter() error {
+	if s.Jitter < 0 || s.Jitter > MaxEvery || s.Jitter%time.Millisecond != 0 {
+		return Invalid("schedule.jitter", s.Jitter, fmt.Sprintf("must be 0 to %v, in whole milliseconds", MaxEvery))
+	}
+	interval := s.Every
+	switch {
+	case s.Jitter == 0 || s.Once():
+		return nil
+	case s.adaptive():
+		interval = s.Adaptive.Min
+	case s.Cron != "":
+		parsed, err := s.parseCron()
+		if err != nil {
+			return err
+		}
+		interval = MaxEvery
+		tick := parsed.Next(time.Unix(0, 0))
+		for range jitterTicks {
+			next := parsed.Next(tick)
+			if next.IsZero() {
+				break
+			}
+			interval = min(interval, next.Sub(tick))
+			tick = next
+		}
+	}
+	if s.Jitter >= interval {
+		return Invalid("schedule.jitter", s.Jitter, fmt.Sprintf("must be less than the shortest interval, %v", interval))
+	}
+	return nil
 }
 
 // parseCron reads Cron by the rules of crontab(5): five fields, or a
@@ -77,13 +122,16 @@ func (s Schedule) zone() string {
 
 var errNoSchedule = errors.New("no schedule")
 
-// After is the first due time after t: of every, firstDue + k x every; of cron,
-// the next tick. However many were missed, it is one.
+// After is the first due time after t, before jitter: of every, firstDue + k x
+// every; of cron, the next tick. However many were missed, it is one. An adaptive
+// schedule has none: its intervals are the seeds' own.
 func (s Schedule) After(t, firstDue time.Time) (time.Time, error) {
 	switch {
 	case s.Every > 0:
 		if firstDue.After(t) {
-			return firstDue, nil
+			// Under another schedule it may have been planned for far ahead.
+			ticks := int64((firstDue.Sub(t) - 1) / s.Every)
+			return firstDue.Add(-time.Duration(ticks) * s.Every), nil
 		}
 		ticks := int64(t.Sub(firstDue)/s.Every) + 1
 		return firstDue.Add(time.Duration(ticks) * s.Every), nil
@@ -102,10 +150,30 @@ func (s Schedule) After(t, firstDue time.Time) (time.Time, error) {
 	}
 }
 
-// Interval is the gap between two due times around t; 0 without a schedule.
+// Offset is by how much jitter shifts the due times of a task: 0 to less than
+// Jitter, always the same.
+func (s Schedule) Offset(id TaskID) time.Duration {
+	if s.Jitter < time.Millisecond {
+		return 0
+	}
+	return hashWithin(string(id), s.Jitter)
+}
+
+// dueAfter is the first due time of a seed after t.
+func (s Schedule) dueAfter(t time.Time, seed *Task) (time.Time, error) {
+	offset := s.Offset(seed.ID)
+	due, err := s.After(t.Add(-offset), seed.FirstDue)
+	return due.Add(offset), err
+}
+
+// Interval is the gap between two due times around t, of an adaptive schedule the
+// one it starts with; 0 without a schedule.
 func (s Schedule) Interval(t time.Time) time.Duration {
-	if s.Every > 0 {
+	switch {
+	case s.Every > 0:
 		return s.Every
+	case s.adaptive():
+		return s.Adaptive.Start()
 	}
 	first, err := s.After(t, t)
 	if err != nil {
@@ -118,14 +186,20 @@ func (s Schedule) Interval(t time.Time) time.Duration {
 	return second.Sub(first)
 }
 
-// FirstDue is when the seeds of a source made at now are due first.
+// FirstDue is when the seeds of a source made at now are due first, before
+// jitter.
 func (s *Source) FirstDue(now time.Time) time.Time {
 	interval := s.Spec.Schedule.Interval(now)
 	if s.Spec.FirstCrawl != FirstCrawlSpread || interval < time.Millisecond {
 		return now
 	}
+	return now.Add(hashWithin(s.ID, interval))
+}
+
+// hashWithin is a point from 0 to less than d that the hash of a name gives, in
+// whole milliseconds.
+func hashWithin(name string, d time.Duration) time.Duration {
 	h := fnv.New64a()
-	h.Write([]byte(s.ID))
-	offset := h.Sum64() % uint64(interval/time.Millisecond)
-	return now.Add(time.Duration(offset) * time.Millisecond)
+	h.Write([]byte(name))
+	return time.Duration(h.Sum64()%uint64(d/time.Millisecond)) * time.Millisecond
 }

@@ -2,6 +2,8 @@ package dispatch_test
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +92,18 @@ func TestSchedule_After_cronRepeatedHourIsDueTwice(t *testing.T) {
 
 func TestSchedule_Validate_names(t *testing.T) {
 	t.Parallel()
+	for _, fine := range []dispatch.Schedule{
+		{},
+		{Jitter: time.Hour},
+		{Every: time.Hour, Jitter: 59 * time.Minute},
+		{Cron: "0 6,7 * * *", Jitter: 59 * time.Minute},
+		{Adaptive: dispatch.Adaptive{Min: time.Second, Max: time.Second}},
+		{Cron: "@yearly", Jitter: 300 * 24 * time.Hour},
+	} {
+		if err := fine.Validate(); err != nil {
+			t.Errorf("%+v: %v", fine, err)
+		}
+	}
 	for _, test := range []struct {
 		schedule dispatch.Schedule
 		field    string
@@ -107,6 +121,16 @@ func TestSchedule_Validate_names(t *testing.T) {
 		{dispatch.Schedule{Cron: strings.Repeat("1,", 200) + "1 * * * *"}, "schedule.cron"},
 		{dispatch.Schedule{Cron: "@daily", TimeZone: "Mars/Olympus"}, "schedule.time_zone"},
 		{dispatch.Schedule{Cron: "@daily", TimeZone: "Local"}, "schedule.time_zone"},
+		{dispatch.Schedule{Every: time.Hour, Adaptive: dispatch.Adaptive{Min: time.Hour, Max: time.Hour}}, "schedule.adaptive"},
+		{dispatch.Schedule{Adaptive: dispatch.Adaptive{Max: time.Hour}}, "schedule.adaptive.min_interval"},
+		{dispatch.Schedule{Adaptive: dispatch.Adaptive{Min: 1500 * time.Millisecond, Max: time.Hour}}, "schedule.adaptive.min_interval"},
+		{dispatch.Schedule{Adaptive: dispatch.Adaptive{Min: time.Hour, Max: time.Minute}}, "schedule.adaptive.max_interval"},
+		{dispatch.Schedule{Adaptive: dispatch.Adaptive{Min: time.Hour, Max: 367 * 24 * time.Hour}}, "schedule.adaptive.max_interval"},
+		{dispatch.Schedule{Every: time.Hour, Jitter: time.Hour}, "schedule.jitter"},
+		{dispatch.Schedule{Every: time.Hour, Jitter: -1}, "schedule.jitter"},
+		{dispatch.Schedule{Cron: "0 6,7 * * *", Jitter: time.Hour}, "schedule.jitter"},
+		{dispatch.Schedule{Adaptive: dispatch.Adaptive{Min: time.Hour, Max: 9 * time.Hour}, Jitter: time.Hour}, "schedule.jitter"},
+		{dispatch.Schedule{Jitter: 367 * 24 * time.Hour}, "schedule.jitter"},
 	} {
 		err := test.schedule.Validate()
 		var field *dispatch.FieldError
@@ -141,4 +165,116 @@ func TestSource_FirstDue_spreads(t *testing.T) {
 			t.Errorf("quarter %d of the hour has %d of 400 first crawls: %v", i, n, quarters)
 		}
 	}
+}
+
+// jittered is a task's id with its offset.
+func jittered(t *testing.T, s dispatch.Schedule, n int) (dispatch.TaskID, time.Duration) {
+	t.Helper()
+	id := dispatch.NewTaskID(dispatch.Identity{Scope: "s", Queue: "q", Key: strconv.Itoa(n)})
+	offset := s.Offset(id)
+	if offset < 0 || offset >= s.Jitter || offset%time.Millisecond != 0 || s.Offset(id) != offset {
+		t.Fatalf("offset %v, want a stable one of whole milliseconds below %v", offset, s.Jitter)
+	}
+	return id, offset
+}
+
+// Jitter shifts each tick of a seed by the same amount, over the changes of
+// daylight saving too.
+func TestPolicy_jitter_cron(t *testing.T) {
+	t.Parallel()
+	s := dispatch.Schedule{Cron: "30 2 * * *", TimeZone: "Europe/Berlin", Jitter: 3 * time.Hour}
+	source := spec(func(spec *dispatch.SourceSpec) { spec.Schedule = s })
+	plain := s
+	plain.Jitter = 0
+	for n := range 50 {
+		task := leased(true, dispatch.Counters{})
+		var offset time.Duration
+		task.ID, offset = jittered(t, s, n)
+		for _, from := range []string{"2026-03-27T12:00:00Z", "2026-10-23T12:00:00Z"} {
+			now, err := time.Parse(time.RFC3339, from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tick := now
+			for range 5 {
+				if tick, err = plain.After(tick, now); err != nil {
+					t.Fatal(err)
+				}
+				tr := middle.Report(task, source, succeeded(), now)
+				if !tr.Due.Equal(tick.Add(offset)) {
+					t.Fatalf("due %v, want %v after the tick %v", tr.Due, offset, tick)
+				}
+				now = tr.Due.Add(time.Second)
+			}
+		}
+	}
+}
+
+func TestPolicy_jitter_everyKeepsItsPhase(t *testing.T) {
+	t.Parallel()
+	source := spec(func(s *dispatch.SourceSpec) { s.Schedule.Jitter = 40 * time.Minute })
+	quarters := [4]int{}
+	for n := range 200 {
+		task := leased(true, dispatch.Counters{})
+		var offset time.Duration
+		task.ID, offset = jittered(t, source.Schedule, n)
+		quarters[offset/(10*time.Minute)]++
+		phase := task.FirstDue.Add(offset)
+		for _, now := range []time.Duration{0, 45 * time.Minute, 7 * time.Hour} {
+			tr := middle.Report(task, source, succeeded(), epoch.Add(now))
+			if wait := tr.Due.Sub(epoch.Add(now)); wait <= 0 || wait > time.Hour || tr.Due.Sub(phase)%time.Hour != 0 {
+				t.Fatalf("at %v: due in %v, %v out of phase", now, wait, tr.Due.Sub(phase)%time.Hour)
+			}
+		}
+	}
+	for i, n := range quarters {
+		if n < 25 {
+			t.Errorf("quarter %d of the jitter has %d of 200 seeds: %v", i, n, quarters)
+		}
+	}
+}
+
+// Sources made together, to be crawled now, are not due together.
+func TestDispatcher_jitter_firstCrawl(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		for i, schedule := range []dispatch.Schedule{
+			{Every: time.Hour, Jitter: 30 * time.Minute},
+			{Jitter: 30 * time.Minute},
+			{Adaptive: dispatch.Adaptive{Min: time.Hour, Max: time.Hour}, Jitter: 30 * time.Minute},
+		} {
+			var batch []dispatch.NamedSpec // one call that creates several, beside calls for each
+			for n := range 10 {
+				made := wanted(fmt.Sprintf("s%d-%d", i, n), fmt.Sprintf("http://%d-%d.example/", i, n))
+				made.Spec.Schedule = schedule
+				if n%2 == 0 {
+					batch = append(batch, made)
+					continue
+				}
+				o.create(made.ID, func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule = made.Spec.Seeds, schedule })
+			}
+			for _, result := range o.apply(false, batch...) {
+				if result.Code != dispatch.SpecCreated {
+					t.Errorf("a source of a batch: %+v", result)
+				}
+			}
+		}
+		total := 0
+		for minute := range 31 {
+			count := 0
+			for due := o.fetch(30); len(due) > 0; due = o.fetch(30) { // each is of one shard
+				count += len(due)
+				for _, g := range due {
+					o.succeed(g)
+				}
+			}
+			if total += count; count > 8 {
+				t.Errorf("%d of 30 seeds are due in minute %d", count, minute)
+			}
+			time.Sleep(time.Minute)
+		}
+		if total != 30 {
+			t.Errorf("%d seeds due within the jitter, want 30", total)
+		}
+	})
 }

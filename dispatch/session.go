@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -92,29 +91,4 @@ func (d *Dispatcher) endHeld(ctx context.Context, shard int, collector, keep str
 			return fmt.Errorf("none of %d leases could be ended; they change all the time", len(held))
 		}
 	}
-}
-
-// endLeases computes what becomes of leased tasks and applies it. The results
-// are in the order of the tasks.
-func (d *Dispatcher) endLeases(ctx context.Context, tasks []*Task, now time.Time, become func(*Task, *SourceSpec, time.Time) Transition) ([]ApplyResult, error) {
-	transitions := make([]Transition, len(tasks))
-	for i, t := range tasks {
-		spec, err := d.catalog.specOr(ctx, t)
-		if err != nil {
-			return nil, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, err)
-		}
-		transitions[i] = become(t, spec, now)
-	}
-	return d.batches.apply(ctx, transitions)
-}
-
-// countEnded counts the leases that are no more, whoever ended them.
-func countEnded(results []ApplyResult) int {
-	n := 0
-	for _, r := range results {
-		if r.Code != ApplyConflict {
-			n++
-		}
-	}
-	return n
 }

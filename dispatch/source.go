@@ -16,9 +16,6 @@ const (
 	DefaultMaxThrottle = 20
 	DefaultMinBackoff  = 10 * time.Second
 	DefaultMaxBackoff  = time.Hour
-	// CanonicalRules is the number of the newest canonicalisation rules. A
-	// source keeps the number it was made with.
-	CanonicalRules = 1
 )
 
 // Source is a registered crawl target: what people wrote, and what Waggle
@@ -40,7 +37,6 @@ type Source struct {
 	PendingSeeds []TaskID  `json:"pending_seeds,omitempty"`
 	Paused       *Gate     `json:"paused,omitempty"`
 	Deleted      bool      `json:"deleted,omitempty"`
-	Canonical    int       `json:"canonical"` // number of the canonicalisation rules
 	Created      time.Time `json:"created"`
 	Updated      time.Time `json:"updated"`
 }
@@ -57,20 +53,23 @@ func (s *Source) Scope() string {
 // SourceSpec is what people write of a source. Zero durations and counts mean
 // the default.
 type SourceSpec struct {
-	DisplayName   string            `json:"display_name,omitempty"`
-	Labels        map[string]string `json:"labels,omitempty"`
-	Scope         string            `json:"scope,omitempty"` // fixed at creation
-	Seeds         []Seed            `json:"seeds,omitempty"`
-	Pool          string            `json:"pool"`
-	Schedule      Schedule          `json:"schedule"`
-	FirstCrawl    FirstCrawl        `json:"first_crawl,omitempty"`
-	Priority      int               `json:"priority"`
-	LeaseDuration time.Duration     `json:"lease_duration"`
-	MaxHold       time.Duration     `json:"max_hold"`
-	Retry         Retry             `json:"retry"`
-	Remember      time.Duration     `json:"remember"`
-	RevisitAfter  time.Duration     `json:"revisit_after,omitempty"` // 0 = never
-	Follow        *Follow           `json:"follow,omitempty"`        // nil = discovered items are all filtered
+	DisplayName string            `json:"display_name,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Scope       string            `json:"scope,omitempty"` // fixed at creation
+	// CanonicalRules is the number of the rules by which URLs become keys,
+	// fixed at creation; see Canonicalize.
+	CanonicalRules int           `json:"canonical_rules"`
+	Seeds          []Seed        `json:"seeds,omitempty"`
+	Pool           string        `json:"pool"`
+	Schedule       Schedule      `json:"schedule"`
+	FirstCrawl     FirstCrawl    `json:"first_crawl,omitempty"`
+	Priority       int           `json:"priority"`
+	LeaseDuration  time.Duration `json:"lease_duration"`
+	MaxHold        time.Duration `json:"max_hold"`
+	Retry          Retry         `json:"retry"`
+	Remember       time.Duration `json:"remember"`
+	RevisitAfter   time.Duration `json:"revisit_after,omitempty"` // 0 = never
+	Follow         *Follow       `json:"follow,omitempty"`        // nil = discovered items are all filtered
 	// MaxOutstanding one-shot tasks, waiting or leased, per shard. 0 = no
 	// limit.
 	MaxOutstanding int64             `json:"max_outstanding,omitempty"`
@@ -101,12 +100,16 @@ const (
 	FirstCrawlSpread
 )
 
-// Schedule says when a settled seed is due again. At most one of Every and
-// Cron is set; with neither, seeds are crawled once per trigger.
+// Schedule says when a settled seed is due again. At most one of Every, Cron and
+// Adaptive is set; with none, seeds are crawled once per trigger.
 type Schedule struct {
 	Every    time.Duration `json:"every,omitempty"`     // keeps its phase
 	Cron     string        `json:"cron,omitempty"`      // five fields, or a descriptor such as @daily
 	TimeZone string        `json:"time_zone,omitempty"` // of Cron, an IANA name; default UTC
+	Adaptive Adaptive      `json:"adaptive,omitzero"`   // an interval that follows the page
+	// Jitter shifts the due times of each seed by a stable part of it (see
+	// [Schedule.Offset]), of an adaptive schedule the first one only.
+	Jitter time.Duration `json:"jitter,omitempty"`
 	// Revisit makes each cycle of a seed a pass: what is discovered in it is
 	// crawled again even when it was settled in an earlier pass.
 	Revisit bool `json:"revisit,omitempty"`
@@ -134,16 +137,26 @@ type SourceStatus struct {
 	Counts StateCounts
 	// LastSuccess of any of its tasks, and the failures of seeds in a row
 	// since the last success.
-	LastSuccess     time.Time
-	FailuresInARow  int64
-	LastFailure     time.Time
-	Limited         int64 // submits refused for MaxOutstanding
-	DeadSeeds       int64 // seeds that the breaker took out
-	GivenUpCycles   int   // in a row, of the seed with the most
+	LastSuccess    time.Time
+	FailuresInARow int64
+	LastFailure    time.Time
+	Limited        int64 // submits refused for MaxOutstanding
+	DeadSeeds      int64 // seeds that the breaker took out
+	GivenUpCycles  int   // in a row, of the seed with the most
+	// LastError of its seeds; where details are read, also one that a success
+	// has followed.
 	LastError       *Failure
 	NextDue         time.Time // of the seeds; zero = none waits
 	Lag             time.Duration
 	PendingVersions int64 // versions that not all shards have yet
+	// Outstanding tasks have not settled; seeds that rest until their next
+	// cycle are not counted. Like Counts, not of one instant.
+	Outstanding int64
+	// Gates hold the seed that is due next; only [Dispatcher.Source] looks.
+	Gates []Gate
+	// ShortestInterval and LongestInterval of the seeds, of an adaptive
+	// schedule.
+	ShortestInterval, LongestInterval time.Duration
 }
 
 // StateCounts counts tasks by state. A due task counts as ready from when a
@@ -173,6 +186,9 @@ type SourceGate struct {
 	MaxOutstanding int64
 	LeaseDuration  time.Duration
 	MaxHold        time.Duration
+	// Remember is how long a task that GiveBack or Succeed ends is kept; 0 =
+	// with its source, for GiveBack, and for Succeed that it is not known.
+	Remember time.Duration
 	// JoinedBytes is the size of what the dispatcher adds to each of its
 	// tasks at hand-out, for the limit on bytes of a claim.
 	JoinedBytes int
@@ -186,7 +202,7 @@ func (s *Source) Gate() SourceGate {
 	g := SourceGate{
 		UID: s.UID, ID: s.ID, Version: s.Version, Pool: s.Spec.Pool, Priority: s.Spec.Priority,
 		Deleted: s.Deleted, MaxOutstanding: s.Spec.MaxOutstanding,
-		LeaseDuration: s.Spec.LeaseDuration, MaxHold: s.Spec.MaxHold,
+		LeaseDuration: s.Spec.LeaseDuration, MaxHold: s.Spec.MaxHold, Remember: s.Spec.Remember,
 		JoinedBytes: len(s.Spec.Payload),
 	}
 	for k, v := range s.Spec.Metadata {

@@ -105,18 +105,15 @@ func (d *Dispatcher) applySeeds(ctx context.Context, source *Source) ([]TaskID, 
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	first := source.FirstDue(now)
 	ids, err := d.submitSeeds(ctx, source, func(t *Task, item *Submission) bool {
-		item.IfExists, item.Due, item.FirstDue = IfExistsReseed, first, first
+		source.makeDue(item, now)
 		if t != nil && slices.Contains(source.AppliedSeeds, item.ID) {
 			due, ok := reseed(t, &source.Spec, now)
 			if !ok {
 				return false
 			}
 			item.Due, item.FirstDue = due, t.FirstDue
-		}
-		if source.Spec.Schedule.Revisit {
-			item.Run = item.Due
+			source.beginPass(item)
 		}
 		return true
 	})
@@ -125,6 +122,20 @@ func (d *Dispatcher) applySeeds(ctx context.Context, source *Source) ([]TaskID, 
 	}
 	gone := slices.DeleteFunc(slices.Concat(source.AppliedSeeds, source.PendingSeeds), func(id TaskID) bool { return slices.Contains(ids, id) })
 	return ids, d.cancelSeeds(ctx, source, gone)
+}
+
+// makeDue makes a seed due for the first time, as the source says at now.
+func (s *Source) makeDue(item *Submission, now time.Time) {
+	first := s.FirstDue(now)
+	item.IfExists, item.Due, item.FirstDue = IfExistsReseed, first.Add(s.Spec.Schedule.Offset(item.ID)), first
+	s.beginPass(item)
+}
+
+// beginPass gives a seed the run of the pass that its cycle begins, if any.
+func (s *Source) beginPass(item *Submission) {
+	if s.Spec.Schedule.Revisit {
+		item.Run = item.Due
+	}
 }
 
 // pendingSeeds are the seeds that the source's versions may have made though
@@ -159,11 +170,19 @@ func reseed(t *Task, spec *SourceSpec, now time.Time) (due time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	midCycle := t.Counters.Attempt > 0 || t.Counters.GivenUp > 0 || !t.Due.After(now)
-	next, err := spec.Schedule.After(now, t.FirstDue)
+	if spec.Schedule.adaptive() {
+		switch {
+		case t.SettledAt.IsZero() || !revived && midCycle:
+			return t.Due, true
+		default:
+			return latest(now, t.SettledAt.Add(spec.Schedule.Adaptive.Interval(t))), true
+		}
+	}
+	next, err := spec.Schedule.dueAfter(now, t)
 	if err != nil || !revived && midCycle {
 		return t.Due, !revived
 	}
-	tick, err := spec.Schedule.After(t.Due.Add(-time.Millisecond), t.FirstDue)
+	tick, err := spec.Schedule.dueAfter(t.Due.Add(-time.Millisecond), t)
 	if !revived && err == nil && tick.Equal(t.Due) && !t.Due.After(next) {
 		return t.Due, true
 	}
@@ -197,7 +216,7 @@ func (d *Dispatcher) submitSeedsOnce(ctx context.Context, source *Source, choose
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := d.store.Tasks(ctx, ids, false)
+	tasks, _, err := d.store.Tasks(ctx, ids, false)
 	if err != nil {
 		return nil, fmt.Errorf("read seeds: %w", err)
 	}
@@ -239,7 +258,7 @@ func seedSubmissions(source *Source, book *ruleBook) (items []Submission, ids []
 }
 
 func seedSubmission(source *Source, seed *Seed, book *ruleBook) (Submission, error) {
-	to, err := resolveTarget(source.Canonical, seed.URL, seed.Key, seed.Queue, book)
+	to, err := resolveTarget(source.Spec.CanonicalRules, seed.URL, seed.Key, seed.Queue, book)
 	if err != nil {
 		return Submission{}, err
 	}
@@ -259,7 +278,7 @@ func (d *Dispatcher) cancelSeeds(ctx context.Context, source *Source, ids []Task
 		return nil
 	}
 	for range settleTries {
-		tasks, err := d.store.Tasks(ctx, ids, false)
+		tasks, _, err := d.store.Tasks(ctx, ids, false)
 		if err != nil {
 			return fmt.Errorf("read seeds to cancel: %w", err)
 		}
@@ -292,24 +311,31 @@ func (d *Dispatcher) cancelSeeds(ctx context.Context, source *Source, ids []Task
 }
 
 // finishSources applies what interrupted calls left, and ends the rest of
-// deleted sources' tasks; more reports whether there is more to do now.
+// deleted sources' tasks; more reports whether there is more to do now. A source
+// that cannot be finished holds up no other; the error joins those of all.
 func (d *Dispatcher) finishSources(ctx context.Context) (more bool, err error) {
 	ids, err := d.store.PendingSources(ctx, finishPage)
 	if err != nil {
 		return false, fmt.Errorf("list unfinished sources: %w", err)
 	}
+	var failed []error
 	for _, id := range ids {
+		if ctx.Err() != nil {
+			return false, errors.Join(append(failed, context.Cause(ctx))...)
+		}
 		source, err := d.store.Source(ctx, id)
-		if errors.Is(err, ErrSourceNotFound) {
+		switch {
+		case errors.Is(err, ErrSourceNotFound):
 			continue
+		case err != nil:
+			err = fmt.Errorf("source %q: %w", id, err)
+		default:
+			err = d.applySource(ctx, source)
+			more = more || source.Deleted
 		}
 		if err != nil {
-			return false, fmt.Errorf("source %q: %w", id, err)
+			failed = append(failed, err)
 		}
-		if err := d.applySource(ctx, source); err != nil {
-			return false, err
-		}
-		more = more || source.Deleted
 	}
-	return more || len(ids) == finishPage, nil
+	return more || len(ids) == finishPage, errors.Join(failed...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,22 +130,47 @@ func TestDispatcher_UpdateSource_replacesAPendingOne(t *testing.T) {
 	})
 }
 
-func TestDispatcher_UpdateSource_leavesOtherSourcesSeeds(t *testing.T) {
+// Two sources of one scope cannot have one seed: it would be one task, and end
+// with either.
+func TestDispatcher_SharedScope_oneSeedOneSource(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
-		for _, id := range []string{"first", "second"} {
-			o.create(id, func(s *dispatch.SourceSpec) {
-				s.Scope, s.Seeds, s.Schedule.Every = "shared", seeds("http://a.example/"), time.Hour
-			})
+		spec := func(urls ...string) dispatch.SourceSpec {
+			s := dispatch.SourceSpec{Scope: "shared", Seeds: seeds(urls...)}
+			s.Schedule.Every = time.Hour
+			return s
 		}
-		_, err := o.UpdateSource(t.Context(), "second", 0, func(s *dispatch.SourceSpec) error {
-			s.Seeds = nil
-			return nil
-		})
-		if err != nil {
+		refused := func(what string, err error) {
+			t.Helper()
+			var field *dispatch.FieldError
+			if !errors.As(err, &field) || !strings.HasPrefix(field.Field, "seeds[") ||
+				!strings.Contains(err.Error(), `"first"`) || !strings.Contains(err.Error(), `"second"`) {
+				t.Errorf("%s: %v, want an error that names the seed and both sources", what, err)
+			}
+		}
+		ctx := t.Context()
+		if _, err := o.CreateSource(ctx, "first", spec("http://a.example/")); err != nil {
 			t.Fatal(err)
 		}
-		if g := o.fetchOne(); g.Task.SourceID != "first" {
-			t.Errorf("fetched %+v", g.Task)
+		_, err := o.CreateSource(ctx, "second", spec("http://b.example/", "http://a.example/"))
+		refused("create", err)
+		if _, err := o.CreateSource(ctx, "second", spec("http://b.example/")); err != nil {
+			t.Fatalf("another seed: %v", err)
+		}
+		_, err = o.UpdateSource(ctx, "second", 0, func(s *dispatch.SourceSpec) error {
+			s.Seeds = seeds("http://b.example/", "http://a.example/")
+			return nil
+		})
+		refused("update", err)
+		if _, err := o.UpdateSource(ctx, "first", 0, func(s *dispatch.SourceSpec) error { s.Priority = 7; return nil }); err != nil {
+			t.Errorf("an update of the source that has the seed: %v", err)
+		}
+		o.create("elsewhere", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		// Once its source is gone, another one may have it.
+		if err := o.DeleteSource(ctx, "first"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.CreateSource(ctx, "third", spec("http://a.example/")); err != nil {
+			t.Errorf("a seed of a source that was deleted: %v", err)
 		}
 	})
 }
@@ -167,7 +193,7 @@ func TestDispatcher_seedsUnderNewRules(t *testing.T) {
 		if _, err := o.DeleteQueueRule(t.Context(), "*"); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := deaf.TriggerSource(t.Context(), "old", false); err != nil || !changed {
+		if changed, err := deaf.TriggerSource(t.Context(), "old", true); err != nil || !changed {
 			t.Errorf("trigger after rules changed elsewhere: %v, %v", changed, err)
 		}
 	})

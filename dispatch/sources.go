@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // CreateSource registers a source and makes its seeds. Errors: ErrInvalid,
@@ -17,24 +15,29 @@ func (d *Dispatcher) CreateSource(ctx context.Context, id string, spec SourceSpe
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	now, err := d.store.Now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
-	}
-	uid, err := uuid.NewRandom()
-	if err != nil {
-		return nil, fmt.Errorf("make a uid: %w", err)
-	}
-	source := &Source{
-		ID: id, UID: uid.String(), Spec: spec, Version: 1, Canonical: CanonicalRules, Created: now, Updated: now,
-	}
-	if err := d.store.CreateSource(ctx, source); err != nil {
-		return nil, fmt.Errorf("create source %q: %w", id, err)
-	}
-	if err := d.applySource(ctx, source); err != nil {
+	if err := d.createSource(ctx, id, &spec); err != nil {
 		return nil, err
 	}
 	return d.Source(ctx, id)
+}
+
+// createSource keeps a source with a spec that was checked, and makes its seeds.
+func (d *Dispatcher) createSource(ctx context.Context, id string, spec *SourceSpec) error {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return fmt.Errorf("read the store's clock: %w", err)
+	}
+	source, err := newSource(id, spec, now)
+	if err != nil {
+		return err
+	}
+	if err := d.checkSeeds(ctx, source); err != nil {
+		return err
+	}
+	if err := d.store.CreateSource(ctx, source); err != nil {
+		return fmt.Errorf("create source %q: %w", id, err)
+	}
+	return d.applySource(ctx, source)
 }
 
 // Source reads a source and what is known of it, its last error included.
@@ -95,21 +98,32 @@ func (d *Dispatcher) ListSources(ctx context.Context, q SourceQuery, after strin
 // Without a change the version stays. Errors: ErrInvalid, ErrSourceNotFound,
 // ErrEtagMismatch.
 func (d *Dispatcher) UpdateSource(ctx context.Context, id string, ifVersion int64, change func(*SourceSpec) error) (*SourceView, error) {
-	_, err := d.mutateSource(ctx, id, ifVersion, func(s *Source) error {
+	if _, err := d.mutateSource(ctx, id, ifVersion, d.respec(ctx, change)); err != nil {
+		return nil, err
+	}
+	return d.Source(ctx, id)
+}
+
+// respec changes the spec of a source by change, and checks what comes of it.
+func (d *Dispatcher) respec(ctx context.Context, change func(*SourceSpec) error) func(*Source) error {
+	return func(s *Source) error {
 		before := s.Spec
 		if err := change(&s.Spec); err != nil {
 			return err
 		}
+		setDefault(&s.Spec.CanonicalRules, before.CanonicalRules)
 		s.Spec.FillDefaults()
 		if s.Spec.Scope != before.Scope {
 			return Invalid("scope", s.Spec.Scope, fmt.Sprintf("is fixed at creation to %q", before.Scope))
 		}
-		return s.Spec.Validate()
-	})
-	if err != nil {
-		return nil, err
+		if s.Spec.CanonicalRules != before.CanonicalRules {
+			return Invalid("canonical_rules", s.Spec.CanonicalRules, fmt.Sprintf("is fixed at creation to %d", before.CanonicalRules))
+		}
+		if err := s.Spec.Validate(); err != nil {
+			return err
+		}
+		return d.checkSeeds(ctx, s)
 	}
-	return d.Source(ctx, id)
 }
 
 // DeleteSource ends a source: no more grants of its tasks at once, then all its
@@ -194,17 +208,23 @@ func (d *Dispatcher) mutateSource(ctx context.Context, id string, ifVersion int6
 
 // TriggerSource makes the source's seeds due now, canceled ones excepted; a
 // leased one is due again once after it settles. With revisit that begins a
-// pass. It reports whether there was a seed to trigger.
+// pass. It reports whether that changed a seed: one that is READY, or is due
+// again already after its lease, is left alone, unless a pass begins.
 func (d *Dispatcher) TriggerSource(ctx context.Context, id string, revisit bool) (changed bool, err error) {
 	for range mutateTries {
-		if changed, err = d.triggerOnce(ctx, id, revisit); !errors.Is(err, ErrStaleSource) {
+		if changed, err = d.triggerOnce(ctx, id, revisit, true); !errors.Is(err, ErrStaleSource) {
 			return changed, err
 		}
 	}
 	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, mutateTries, ErrEtagMismatch)
 }
 
-func (d *Dispatcher) triggerOnce(ctx context.Context, id string, revisit bool) (changed bool, err error) {
+// WouldTrigger reports whether TriggerSource would change a seed.
+func (d *Dispatcher) WouldTrigger(ctx context.Context, id string, revisit bool) (bool, error) {
+	return d.triggerOnce(ctx, id, revisit, false)
+}
+
+func (d *Dispatcher) triggerOnce(ctx context.Context, id string, revisit, really bool) (changed bool, err error) {
 	source, err := d.liveSource(ctx, id)
 	if err != nil {
 		return false, err
@@ -214,9 +234,10 @@ func (d *Dispatcher) triggerOnce(ctx context.Context, id string, revisit bool) (
 		return false, fmt.Errorf("read the store's clock: %w", err)
 	}
 	_, err = d.submitSeeds(ctx, source, func(t *Task, item *Submission) bool {
-		if t != nil && t.State == StateCanceled {
+		if !triggers(t, now, revisit) {
 			return false
 		}
+		changed = true
 		item.IfExists, item.Due, item.FirstDue = IfExistsAgain, now, now
 		if t != nil && !t.FirstDue.IsZero() {
 			item.FirstDue = t.FirstDue
@@ -224,8 +245,24 @@ func (d *Dispatcher) triggerOnce(ctx context.Context, id string, revisit bool) (
 		if item.Run = (time.Time{}); revisit {
 			item.Run = now
 		}
-		changed = true
-		return true
+		return really
 	})
 	return changed, err
+}
+
+// triggers reports whether a trigger changes a seed; t is nil for one without a
+// record.
+func triggers(t *Task, now time.Time, revisit bool) bool {
+	switch {
+	case t == nil:
+		return true
+	case t.State == StateCanceled:
+		return false
+	case revisit, t.State.Settled():
+		return true
+	case t.State == StateLeased:
+		return !t.AgainRequested
+	default:
+		return t.Due.After(now)
+	}
 }

@@ -56,6 +56,7 @@ func TestDispatcher_CreateSource_refuses(t *testing.T) {
 			"retry.max_backoff":  func(s *dispatch.SourceSpec) { s.Retry.MinBackoff, s.Retry.MaxBackoff = time.Hour, time.Minute },
 			"schedule.time_zone": func(s *dispatch.SourceSpec) { s.Schedule = dispatch.Schedule{Cron: "@daily", TimeZone: "X"} },
 			"schedule.every":     func(s *dispatch.SourceSpec) { s.Schedule.Every = 1 },
+			"canonical_rules":    func(s *dispatch.SourceSpec) { s.CanonicalRules = 3 },
 			"follow.exclude[0]":  func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{Exclude: []string{"["}} },
 		} {
 			spec := dispatch.SourceSpec{}
@@ -126,6 +127,29 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 		_, err = o.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error { s.Scope = "other"; return nil })
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("a change of scope: %v", err)
+		}
+	})
+}
+
+// TestDispatcher_CanonicalRules wants keys made by the source's own rules, for good.
+func TestDispatcher_CanonicalRules(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("plain", nil)
+		o.create("sorted", func(s *dispatch.SourceSpec) { s.CanonicalRules = dispatch.CanonicalSorted })
+		for source, want := range map[string]dispatch.SubmitCode{"plain": dispatch.SubmitCreated, "sorted": dispatch.SubmitExists} {
+			results, err := o.SubmitTasks(t.Context(), []dispatch.NewTask{
+				{SourceID: source, URL: "http://a.example/?a=1&b=2"},
+				{SourceID: source, URL: "http://a.example/?b=2&a=1&utm_source=x"},
+			})
+			if err != nil || results[1].Code != want {
+				t.Errorf("%s: %+v, %v", source, results, err)
+			}
+		}
+		for rules, want := range map[int]bool{0: true, 2: true, 1: false, 3: false} {
+			view, err := o.UpdateSource(t.Context(), "sorted", 0, func(s *dispatch.SourceSpec) error { s.CanonicalRules = rules; return nil })
+			if ok := err == nil && view.Source.Spec.CanonicalRules == 2; ok != want || err != nil && !errors.Is(err, dispatch.ErrInvalid) {
+				t.Errorf("update to %d: %+v, %v", rules, view, err)
+			}
 		}
 	})
 }
@@ -211,9 +235,13 @@ func TestDispatcher_TriggerSource(t *testing.T) {
 		o.unhurried()
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Schedule.Every = time.Hour })
 		g := o.fetchOne()
-		for range 3 { // while leased, however often: once more
-			if changed, err := o.TriggerSource(t.Context(), "s", false); err != nil || !changed {
-				t.Fatal(changed, err)
+		for n := range 3 { // while leased, however often: once more
+			would, err := o.WouldTrigger(t.Context(), "s", false)
+			if err != nil || would != (n == 0) {
+				t.Fatal(n, would, err)
+			}
+			if changed, err := o.TriggerSource(t.Context(), "s", false); err != nil || changed != would {
+				t.Fatal(n, changed, err)
 			}
 		}
 		o.succeed(g)
@@ -221,8 +249,10 @@ func TestDispatcher_TriggerSource(t *testing.T) {
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Fatalf("due once more: %+v", grants[0].Task)
 		}
-		if _, err := o.TriggerSource(t.Context(), "s", true); err != nil {
-			t.Fatal(err)
+		for n, trigger := range []struct{ revisit, changed bool }{{false, true}, {false, false}, {true, true}} { // READY from the first on
+			if changed, err := o.TriggerSource(t.Context(), "s", trigger.revisit); err != nil || changed != trigger.changed {
+				t.Fatal(n, changed, err)
+			}
 		}
 		if g := o.fetchOne(); g.Task.Run.IsZero() {
 			t.Error("a trigger with revisit began no pass")

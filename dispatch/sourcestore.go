@@ -37,7 +37,7 @@ type Sources interface {
 	// DropTasks ends up to limit tasks of a deleted source in the shard:
 	// waiting, dead and canceled ones become CANCELED records that are kept
 	// for CanceledMemory; it returns how many it ended and the leased ones it
-	// met, which the caller cancels. Zero and none means that nothing is left
+	// met, in no order, which the caller cancels. Zero and none means that nothing is left
 	// to end but leases.
 	DropTasks(ctx context.Context, shard int, uid string, limit int) (ended int, leased []TaskID, err error)
 	// SourceStatuses sums what all shards know of sources, by uid: Counts,

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ const lateWithoutSchedule = time.Hour
 const seedsPerRead = 1000
 
 // views completes sources with what is known of them. Details costs one more
-// read a seed, for the last error.
+// read a seed, for the last error, and one of a queue a source, for its gates.
 func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool) ([]*SourceView, error) {
 	if len(sources) == 0 {
 		return nil, nil
@@ -37,7 +38,7 @@ func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool)
 	}
 	tasks := make([]*Task, 0, len(seeds))
 	for page := range slices.Chunk(seeds, seedsPerRead) {
-		read, err := d.store.Tasks(ctx, page, details)
+		read, _, err := d.store.Tasks(ctx, page, details)
 		if err != nil {
 			return nil, fmt.Errorf("read seeds: %w", err)
 		}
@@ -47,6 +48,11 @@ func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool)
 	for i, source := range sources {
 		n := len(source.AppliedSeeds)
 		views[i] = newSourceView(source, statuses[i], tasks[:n], now)
+		if details {
+			if views[i].Status.Gates, err = d.seedGates(ctx, source, tasks[:n], now); err != nil {
+				return nil, err
+			}
+		}
 		tasks = tasks[n:]
 	}
 	return views, nil
@@ -54,6 +60,7 @@ func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool)
 
 func newSourceView(source *Source, status SourceStatus, seeds []*Task, now time.Time) *SourceView {
 	status.PendingVersions = source.Version - source.Applied
+	status.Outstanding = status.Counts.Scheduled + status.Counts.Ready + status.Counts.Leased
 	for _, t := range seeds {
 		if t == nil {
 			continue
@@ -62,22 +69,92 @@ func newSourceView(source *Source, status SourceStatus, seeds []*Task, now time.
 			status.DeadSeeds++
 		}
 		status.GivenUpCycles = max(status.GivenUpCycles, int(t.Counters.GivenUp))
-		if e := t.LastError; e != nil && (status.LastError == nil || e.Time.After(status.LastError.Time)) {
+		if e := t.lastFailure(); e != nil && (status.LastError == nil || e.Time.After(status.LastError.Time)) {
 			status.LastError = e
+		}
+		if a := source.Spec.Schedule.Adaptive; source.Spec.Schedule.adaptive() {
+			interval := a.Interval(t)
+			status.LongestInterval = max(status.LongestInterval, interval)
+			if status.ShortestInterval == 0 || interval < status.ShortestInterval {
+				status.ShortestInterval = interval
+			}
 		}
 		if !t.State.Waiting() {
 			continue
+		}
+		if t.resting(now) && t.SourceUID == source.UID {
+			status.Outstanding--
 		}
 		if status.NextDue.IsZero() || t.Due.Before(status.NextDue) {
 			status.NextDue = t.Due
 		}
 		status.Lag = max(status.Lag, now.Sub(t.Due))
 	}
+	status.Outstanding = max(status.Outstanding, 0)
 	return &SourceView{Source: *source, Status: status, Health: healthOf(source, &status, now)}
 }
 
+// resting reports whether a seed waits for its next cycle, and not for the next
+// attempt in one that has begun.
+func (t *Task) resting(now time.Time) bool { return t.Due.After(now) && t.Counters.Attempt == 0 }
+
+// lastFailure is the last thing that went wrong with a task, of what was read
+// of it: its history knows failures that a success has followed.
+func (t *Task) lastFailure() *Failure {
+	last := t.LastError
+	for i := range t.History {
+		if e := t.History[i].Failure; e != nil && (last == nil || e.Time.After(last.Time)) {
+			last = e
+		}
+	}
+	return last
+}
+
+// seedGates are what holds the seed of a source that is due next, from the
+// source to its queue.
+func (d *Dispatcher) seedGates(ctx context.Context, source *Source, seeds []*Task, now time.Time) ([]Gate, error) {
+	var gates []Gate
+	if p := source.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
+		gates = append(gates, *p)
+	}
+	var next *Task
+	for _, t := range seeds {
+		if t != nil && t.State.Waiting() && (next == nil || t.Due.Before(next.Due)) {
+			next = t
+		}
+	}
+	if next == nil {
+		return gates, nil
+	}
+	if next.Due.After(now) {
+		gates = append(gates, next.dueGate(source.Spec.Schedule.Once()))
+	}
+	queue, err := d.store.Queue(ctx, next.Queue)
+	if errors.Is(err, ErrQueueNotFound) {
+		return gates, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read queue %q of a seed: %w", next.Queue, err)
+	}
+	return append(gates, queue.Gates...), nil
+}
+
+// dueGate is why a seed is not due, and until when.
+func (t *Task) dueGate(once bool) Gate {
+	gate := Gate{Kind: GateNotDue, Until: t.Due, By: "waggle", Reason: "its next cycle has not come"}
+	switch {
+	case t.Counters.Attempt > 0:
+		gate.Reason = "it waits for its next attempt"
+	case t.Counters.GivenUp > 0:
+		gate.Kind, gate.Reason = GateBreaker, fmt.Sprintf("%d cycles in a row were given up", t.Counters.GivenUp)
+	case once:
+		gate.Reason = "it is due at a time that was asked for"
+	}
+	return gate
+}
+
 func healthOf(source *Source, status *SourceStatus, now time.Time) SourceHealth {
-	late := source.Spec.Schedule.Interval(now)
+	late := max(source.Spec.Schedule.Interval(now), status.LongestInterval)
 	if late == 0 {
 		late = lateWithoutSchedule
 	}

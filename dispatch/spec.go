@@ -8,6 +8,7 @@ import (
 // FillDefaults sets what was left out. It changes nothing that was set.
 func (s *SourceSpec) FillDefaults() {
 	setDefault(&s.Pool, DefaultPool)
+	setDefault(&s.CanonicalRules, CanonicalPlain)
 	setDefault(&s.LeaseDuration, DefaultLeaseDuration)
 	setDefault(&s.MaxHold, max(DefaultMaxHold, s.LeaseDuration))
 	setDefault(&s.Remember, DefaultRemember)
@@ -33,6 +34,9 @@ func (s *SourceSpec) Validate() error {
 	if err := s.Schedule.Validate(); err != nil {
 		return err
 	}
+	if err := checkCanonicalRules(s.CanonicalRules); err != nil {
+		return err
+	}
 	if _, err := newFollower(s); err != nil {
 		return err
 	}
@@ -56,7 +60,7 @@ func (s *SourceSpec) validateSeeds() error {
 	seen := make(map[name]int, len(s.Seeds))
 	for i, seed := range s.Seeds {
 		field := fmt.Sprintf("seeds[%d]", i)
-		target, err := resolveTarget(CanonicalRules, seed.URL, seed.Key, seed.Queue, nil)
+		target, err := resolveTarget(s.CanonicalRules, seed.URL, seed.Key, seed.Queue, nil)
 		if err != nil {
 			return prefixField(field, err)
 		}
@@ -82,7 +86,7 @@ func resolveTarget(rules int, rawURL, key, queue string, book *ruleBook) (target
 		}
 		return t, nil
 	}
-	canonical, err := Canonicalize(rules, rawURL)
+	canonical, host, err := canonicalize(rules, rawURL)
 	if err != nil {
 		return t, err
 	}
@@ -93,10 +97,6 @@ func resolveTarget(rules int, rawURL, key, queue string, book *ruleBook) (target
 		}
 	}
 	if t.queue == "" {
-		host, err := HostQueue(rawURL)
-		if err != nil {
-			return t, err
-		}
 		if t.queue = host; book != nil {
 			t.queue = book.queueOf(host)
 		}

@@ -23,6 +23,7 @@ type spy struct {
 	spoil     func(call string) error // after it took effect
 	everLeads bool                    // whatever the store says of it
 	failPart  func(shard int) error   // of Renew and EndSession
+	failID    func(id string) error   // of Source
 }
 
 func newSpy(store dispatch.Store) *spy { return &spy{Store: store, counts: make(map[string]int)} }
@@ -88,6 +89,14 @@ func (s *spy) Source(ctx context.Context, id string) (*dispatch.Source, error) {
 	if err := s.before("Source"); err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	one := s.failID
+	s.mu.Unlock()
+	if one != nil {
+		if err := one(id); err != nil {
+			return nil, err
+		}
+	}
 	source, err := s.Store.Source(ctx, id)
 	return source, s.after("Source", err)
 }
@@ -134,6 +143,28 @@ func (s *spy) Apply(ctx context.Context, transitions []dispatch.Transition) ([]d
 	}
 	results, err := s.Store.Apply(ctx, transitions)
 	return results, s.after("Apply", err)
+}
+
+func (s *spy) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
+	if err := s.before("Succeed"); err != nil {
+		return nil, err
+	}
+	results, err := s.Store.Succeed(ctx, successes)
+	return results, s.after("Succeed", err)
+}
+
+func (s *spy) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {
+	if err := s.before("Tasks"); err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.Store.Tasks(ctx, ids, details)
+}
+
+func (s *spy) Now(ctx context.Context) (time.Time, error) {
+	if err := s.before("Now"); err != nil {
+		return time.Time{}, err
+	}
+	return s.Store.Now(ctx)
 }
 
 func (s *spy) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {

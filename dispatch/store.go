@@ -38,7 +38,9 @@ type Store interface {
 	Shards() int
 	// Kind names the implementation, such as "memory" or "redis".
 	Kind() string
-	// Ping answers whether the store can be worked with now: nil, or why not.
+	// Ping answers whether the store can be worked with now: nil, or why not;
+	// ErrStoreMismatch when it is no longer the one that was opened. Called
+	// about each second.
 	Ping(ctx context.Context) error
 	// Now is the store's clock, in whole milliseconds.
 	Now(ctx context.Context) (time.Time, error)
@@ -86,7 +88,8 @@ type Submits interface {
 	//     IfExistsReseed it becomes (or stays) recurring, its Due, FirstDue,
 	//     Kind and Priority are replaced, and CancelRequested is lifted.
 	//   - Settled: when Item.Run is later than the record's, or the record is
-	//     DONE and RevisitAfter > 0 and that long ago, or IfExists is
+	//     DONE and RevisitAfter > 0 and that long ago, or DONE and settled
+	//     before Modified and Modified is not after now, or IfExists is
 	//     IfExistsAgain or IfExistsReseed: the record is due at Due with the
 	//     item's body, its memo kept, its counters but Cycle reset: REVISIT.
 	//     Else EXISTS.
@@ -128,6 +131,8 @@ type Submission struct {
 	Payload      []byte
 	IfExists     IfExists
 	RevisitAfter time.Duration
+	// Modified is when the page last changed; zero: not known.
+	Modified time.Time
 }
 
 // SubmitCode is what became of a submission.
@@ -152,9 +157,11 @@ type SubmitResult struct {
 
 // TaskReads reads records. Reads see all writes acknowledged before them.
 type TaskReads interface {
-	// Tasks reads records by id, nil for those that do not exist. Details
-	// (cursor, memo, last error, history) are read when details is true.
-	Tasks(ctx context.Context, ids []TaskID, details bool) ([]*Task, error)
+	// Tasks reads records by id, nil for those that do not exist, and tells the
+	// store's clock as of then: where several shards were asked, the latest of
+	// theirs; zero when none was, since no id has a slot. Details (cursor,
+	// memo, last error, history) are read when details is true.
+	Tasks(ctx context.Context, ids []TaskID, details bool) (tasks []*Task, now time.Time, err error)
 	// ListTasks lists the tasks of a source or a queue in one or more states
 	// other than done, in an order of the store's own that is stable while the
 	// tasks do not move. It may return fewer than limit, even none, with a next

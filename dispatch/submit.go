@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -17,13 +18,13 @@ const staleTries = 5
 // error is the whole call's: some may be taken; repeat all, and those answer
 // SubmitExists.
 func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTaskResult, error) {
-	now, err := d.store.Now(ctx)
+	now, err := d.nowFor(ctx, tasks)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
+		return nil, err
 	}
 	results := make([]NewTaskResult, len(tasks))
-	err = d.submitAll(ctx, len(tasks), func(i int, book *ruleBook) (*Source, Submission, error) {
-		source, _, err := d.catalog.source(ctx, tasks[i].SourceID)
+	err = d.submitAll(ctx, len(tasks), func(i int, known *knowledge) (*Source, Submission, error) {
+		source, _, err := known.source(ctx, tasks[i].SourceID)
 		if err != nil || source.Deleted {
 			if err == nil || errors.Is(err, ErrSourceNotFound) {
 				results[i].Err = fmt.Errorf("source_id %q: %w", tasks[i].SourceID, ErrSourceNotFound)
@@ -31,7 +32,7 @@ func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTas
 			}
 			return nil, Submission{}, err
 		}
-		item, err := submissionOf(source, &tasks[i], book, now)
+		item, err := submissionOf(source, &tasks[i], known.rules, now)
 		if err != nil {
 			results[i].Err = err
 			return nil, Submission{}, nil
@@ -47,8 +48,43 @@ func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTas
 	return results, err
 }
 
+// nowFor reads the store's clock if one of the tasks has a due time, which must
+// not be in the past. Tasks without one are due when the store takes them in.
+func (d *Dispatcher) nowFor(ctx context.Context, tasks []NewTask) (time.Time, error) {
+	if !slices.ContainsFunc(tasks, func(t NewTask) bool { return !t.Due.IsZero() }) {
+		return time.Time{}, nil
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return now, fmt.Errorf("read the store's clock: %w", err)
+	}
+	return now, nil
+}
+
+// knowledge is what the items of one submit are prepared from.
+type knowledge struct {
+	catalog *catalog
+	rules   *ruleBook
+	// id has been looked up last.
+	id     string
+	found  *Source
+	follow *follower
+}
+
+// source looks a source up; most items of a submit are of one.
+func (k *knowledge) source(ctx context.Context, id string) (*Source, *follower, error) {
+	if k.found == nil || k.id != id {
+		source, follow, err := k.catalog.source(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		k.id, k.found, k.follow = id, source, follow
+	}
+	return k.found, k.follow, nil
+}
+
 func submissionOf(source *Source, t *NewTask, book *ruleBook, now time.Time) (Submission, error) {
-	to, err := resolveTarget(source.Canonical, t.URL, t.Key, t.Queue, book)
+	to, err := resolveTarget(source.Spec.CanonicalRules, t.URL, t.Key, t.Queue, book)
 	if err != nil {
 		return Submission{}, err
 	}
@@ -56,8 +92,8 @@ func submissionOf(source *Source, t *NewTask, book *ruleBook, now time.Time) (Su
 		return Submission{}, fmt.Errorf("queue %q: %w", to.queue, ErrQueueDenied)
 	}
 	due := t.Due
-	if due.Before(now) {
-		due = now
+	if !due.IsZero() {
+		due = latest(due, now)
 	}
 	return Submission{
 		ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
@@ -68,11 +104,12 @@ func submissionOf(source *Source, t *NewTask, book *ruleBook, now time.Time) (Su
 }
 
 // discover submits what the page of task t leads to, by its source's follow
-// rule. Depth is the parent's plus one; run and metadata are inherited.
+// rule. Depth is the parent's plus one, or the parent's where its own page went
+// by a redirect; run and metadata are inherited.
 func (d *Dispatcher) discover(ctx context.Context, t *Task, items []DiscoveredItem) ([]DiscoverResult, error) {
 	results := make([]DiscoverResult, len(items))
-	err := d.submitAll(ctx, len(items), func(i int, book *ruleBook) (*Source, Submission, error) {
-		source, follow, err := d.catalog.source(ctx, t.SourceID)
+	err := d.submitAll(ctx, len(items), func(i int, known *knowledge) (*Source, Submission, error) {
+		source, follow, err := known.source(ctx, t.SourceID)
 		if errors.Is(err, ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != t.SourceUID) {
 			results[i] = DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
 			return nil, Submission{}, nil
@@ -80,7 +117,7 @@ func (d *Dispatcher) discover(ctx context.Context, t *Task, items []DiscoveredIt
 		if err != nil {
 			return nil, Submission{}, err
 		}
-		item, refusal := follow.submission(source, t, &items[i], book)
+		item, refusal := follow.submission(source, t, &items[i], known.rules)
 		if refusal != nil {
 			results[i] = *refusal
 			return nil, Submission{}, nil
@@ -95,11 +132,25 @@ func (d *Dispatcher) discover(ctx context.Context, t *Task, items []DiscoveredIt
 // submission is the task that a discovered item of t's page makes, or why it
 // makes none.
 func (f *follower) submission(source *Source, t *Task, item *DiscoveredItem, book *ruleBook) (Submission, *DiscoverResult) {
-	to, err := resolveTarget(source.Canonical, item.URL, item.Key, item.Queue, book)
+	to, err := resolveTarget(source.Spec.CanonicalRules, item.URL, item.Key, item.Queue, book)
 	if err != nil {
 		return Submission{}, &DiscoverResult{Code: DiscoverInvalid, Message: err.Error()}
 	}
-	if why := f.refuses(to.canonical, t.Depth+1); why != "" {
+	depth, ifExists := t.Depth+1, IfExistsKeep
+	if item.SameDepth {
+		depth = t.Depth
+	}
+	var why string
+	if item.SameDepth && t.Recurring {
+		// The seed's content is there: each cycle of the seed crawls it. Not so
+		// of other tasks, or two pages that redirect to each other would be
+		// crawled for ever.
+		ifExists = IfExistsAgain
+		why = f.refusesMove(to.canonical)
+	} else {
+		why = f.refuses(to.canonical, depth)
+	}
+	if why != "" {
 		return Submission{}, &DiscoverResult{Code: DiscoverFiltered, Message: why}
 	}
 	if book.denies(to.queue) {
@@ -118,8 +169,8 @@ func (f *follower) submission(source *Source, t *Task, item *DiscoveredItem, boo
 	return Submission{
 		ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
 		SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: item.URL, Key: to.key, Kind: item.Kind,
-		Depth: t.Depth + 1, Run: t.Run, Priority: item.Priority, Metadata: metadata, Payload: item.Payload,
-		RevisitAfter: source.Spec.RevisitAfter,
+		Depth: depth, Run: t.Run, Priority: item.Priority, Metadata: metadata, Payload: item.Payload,
+		IfExists: ifExists, RevisitAfter: source.Spec.RevisitAfter, Modified: item.Modified,
 	}, nil
 }
 
@@ -151,7 +202,7 @@ func mapBytes(m map[string]string) int {
 // nil source leaves the item out), done has its answer. Items that the store
 // refuses as prepared from stale knowledge are prepared again from fresh.
 func (d *Dispatcher) submitAll(ctx context.Context, n int,
-	prepare func(i int, book *ruleBook) (*Source, Submission, error),
+	prepare func(i int, known *knowledge) (*Source, Submission, error),
 	done func(i int, item *Submission, r SubmitResult),
 ) error {
 	open := make([]int, n)
@@ -166,22 +217,24 @@ func (d *Dispatcher) submitAll(ctx context.Context, n int,
 		if err != nil {
 			return fmt.Errorf("read queue rules: %w", err)
 		}
-		var items []Submission
-		var from []int
+		known := knowledge{catalog: d.catalog, rules: book}
+		items, from := make([]Submission, 0, len(open)), make([]int, 0, len(open))
 		var gates []SourceGate
-		known := make(map[string]bool)
+		gated := make(map[string]bool)
+		var last *Source
 		for _, i := range open {
-			source, item, err := prepare(i, book)
+			source, item, err := prepare(i, &known)
 			if err != nil {
 				return err
 			}
 			if source == nil {
 				continue
 			}
-			if !known[source.UID] {
-				known[source.UID] = true
+			if source != last && !gated[source.UID] {
+				gated[source.UID] = true
 				gates = append(gates, source.Gate())
 			}
+			last = source
 			items, from = append(items, item), append(from, i)
 		}
 		if open, err = d.submitOnce(ctx, book.version, gates, items, from, done); err != nil {

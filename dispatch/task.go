@@ -102,7 +102,9 @@ type Task struct {
 	State     State
 	Counters  Counters
 	Due       time.Time
-	FirstDue  time.Time // phase of "every" schedules; recurring tasks only
+	// FirstDue, of recurring tasks only, is the phase of "every" schedules; of
+	// adaptive ones, when the last settlement planned the next crawl.
+	FirstDue  time.Time
 	Created   time.Time
 	SettledAt time.Time // of the last settlement; zero before the first
 	Metadata  map[string]string
@@ -115,7 +117,8 @@ type Task struct {
 	LastLease LeaseDigest
 	Result    Result
 
-	// CancelRequested: however the lease ends, the task ends CANCELED.
+	// CancelRequested: however the lease ends, the task ends CANCELED;
+	// CancelNone when nobody asked.
 	CancelRequested CancelReason
 	// AgainRequested: due again at once after the lease settles, once.
 	AgainRequested bool
@@ -160,7 +163,6 @@ const (
 	ResultFailed
 	ResultReleased
 	ResultExpired
-	ResultCanceled
 	ResultGivenBack
 	ResultRevoked
 	ResultMaxHold
@@ -168,7 +170,7 @@ const (
 
 // String gives the result in lower case, such as "succeeded".
 func (r Result) String() string {
-	names := [...]string{"none", "succeeded", "failed", "released", "expired", "canceled", "given back", "revoked", "held too long"}
+	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -183,7 +185,6 @@ const (
 	CancelNone CancelReason = iota
 	CancelTask
 	CancelSourceDeleted
-	CancelQueueDenied
 )
 
 // Attempt is one line of a task's history.

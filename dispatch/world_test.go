@@ -207,7 +207,7 @@ func (w *world) succeed(g dispatch.Grant) {
 
 func (w *world) report(r dispatch.Report) {
 	w.t.Helper()
-	results, err := w.d[0].Report(w.t.Context(), r.Token.Collector, "s1", []dispatch.Report{r})
+	results, err := w.d[0].Report(w.t.Context(), r.Token.Collector, []dispatch.Report{r})
 	if err != nil || results[0].Code != dispatch.ReportOK {
 		w.t.Fatalf("Report: %+v, %v", results, err)
 	}

@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/google/uuid"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
@@ -25,19 +25,19 @@ import (
 //  6. recovery is last, so that a panic of a handler is an error to all of the
 //     above, and none of them is skipped.
 func (s *Server) chain() []grpc.ServerOption {
-	logger, options := callLogger(s.log, s.cfg.LogBurst), callLogOptions(s.cfg.LogCalls)
+	calls := newCallLog(s.log, s.cfg.LogBurst, s.cfg.LogCalls)
 	onPanic := recovery.WithRecoveryHandlerContext(recovered)
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(
 			s.metrics.calls.UnaryServerInterceptor(),
-			logging.UnaryServerInterceptor(logger, options...),
+			calls.unary,
 			unaryStatuses,
 			s.limits.unary,
 			recovery.UnaryServerInterceptor(onPanic),
 		),
 		grpc.ChainStreamInterceptor(
 			s.metrics.calls.StreamServerInterceptor(),
-			logging.StreamServerInterceptor(logger, options...),
+			calls.stream,
 			streamStatuses,
 			s.limits.stream,
 			s.drains,
@@ -82,14 +82,13 @@ func told(ctx context.Context, err error) error {
 	kind := kindOf(err)
 	switch {
 	case !known:
-		fields := logging.Fields{"error_id", errorID, "cause", err.Error()}
+		addFields(ctx, zap.String("error_id", errorID), zap.String("cause", err.Error()))
 		var p *panicError
 		if errors.As(err, &p) {
-			fields = append(fields, "stack", p.stack)
+			addFields(ctx, zap.String("stack", p.stack))
 		}
-		logging.AddFields(ctx, fields)
 	case kind != nil && kind.retry > 0:
-		logging.AddFields(ctx, logging.Fields{"cause", err.Error()})
+		addFields(ctx, zap.String("cause", err.Error()))
 	}
 	return st.Err()
 }

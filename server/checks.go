@@ -37,6 +37,19 @@ func (c *checks) fail(field string, value any, limit string, args ...any) {
 	c.broken = append(c.broken, &dispatch.FieldError{Field: field, Value: fmt.Sprint(value), Limit: limit})
 }
 
+// within puts the path of a list's element before the fields that have been
+// found wrong in it: those from the n-th on. Elements are many and wrong ones
+// few, so paths are made for those only.
+func (c *checks) within(n int, list string, i int) {
+	for _, field := range c.broken[n:] {
+		at := fmt.Sprintf("%s[%d]", list, i)
+		if field.Field != "" {
+			at += "." + field.Field
+		}
+		field.Field = at
+	}
+}
+
 func (c *checks) err() error {
 	if len(c.broken) == 0 {
 		return nil
@@ -102,7 +115,9 @@ func (c *checks) optionalQueue(field, value string) {
 func (c *checks) ids(field string, values []string, most int, check func(field, value string)) {
 	c.count(field, len(values), 0, most)
 	for i, value := range values[:min(len(values), most)] {
-		check(fmt.Sprintf("%s[%d]", field, i), value)
+		n := len(c.broken)
+		check("", value)
+		c.within(n, field, i)
 	}
 }
 
@@ -232,7 +247,7 @@ func (c *checks) url(field, value string) {
 	if value == "" {
 		return
 	}
-	if _, err := dispatch.Canonicalize(dispatch.CanonicalRules, value); err != nil {
+	if _, err := dispatch.Canonicalize(dispatch.CanonicalPlain, value); err != nil {
 		c.from(field, err)
 	}
 }
@@ -248,13 +263,19 @@ func (c *checks) from(field string, err error) {
 }
 
 // target checks what names a task: a URL, or a key and a queue.
-func (c *checks) target(prefix, url, key, queue string) {
+func (c *checks) target(url, key, queue string) {
+	c.url("url", url)
+	c.identity(url, key, queue)
+}
+
+// identity is target without a look at the URL, for what the domain answers
+// item by item: it parses each URL, and once is enough.
+func (c *checks) identity(url, key, queue string) {
 	if url == "" && (key == "" || queue == "") {
-		c.fail(prefix+"url", url, "must be set, unless key and queue are")
+		c.fail("url", url, "must be set, unless key and queue are")
 	}
-	c.url(prefix+"url", url)
-	c.text(prefix+"key", key, dispatch.MaxURLLength)
-	c.optionalQueue(prefix+"queue", queue)
+	c.text("key", key, dispatch.MaxURLLength)
+	c.optionalQueue("queue", queue)
 }
 
 func (c *checks) taskID(field, value string) {

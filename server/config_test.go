@@ -1,9 +1,12 @@
 package server_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server"
@@ -62,9 +65,17 @@ func TestNew_errors(t *testing.T) {
 		t.Errorf("no certificate: %v", err)
 	}
 	shared := server.NewMetrics()
-	if _, err := server.New(server.Config{Metrics: shared}, d, nil); err != nil {
-		t.Error(err)
+	first, err := server.New(server.Config{Metrics: shared}, d, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	defer func() {
+		if err := first.RunOn(ended, bufconn.Listen(1), nil); err != nil {
+			t.Errorf("a server that is not to run: %v", err)
+		}
+	}()
 	if _, err := server.New(server.Config{Metrics: shared}, d, nil); err == nil || !strings.Contains(err.Error(), "Metrics") {
 		t.Errorf("metrics of another server: %v", err)
 	}

@@ -18,6 +18,15 @@ func toTime(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
+// fillTime is toTime into memory that is there.
+func fillTime(out *timestamppb.Timestamp, t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	out.Seconds, out.Nanos = t.Unix(), int32(t.Nanosecond())
+	return out
+}
+
 // fromTime gives instants as stores have them, in whole milliseconds; zero when
 // absent.
 func fromTime(t *timestamppb.Timestamp) time.Time {
@@ -84,6 +93,16 @@ func each[From, To any](in []From, convert func(From) To) []To {
 	out := make([]To, len(in))
 	for i := range in {
 		out[i] = convert(in[i])
+	}
+	return out
+}
+
+// pointers points to the elements of a list of messages: as the field of a
+// message wants them, with the memory of all got at once.
+func pointers[T any](list []T) []*T {
+	out := make([]*T, len(list))
+	for i := range list {
+		out[i] = &list[i]
 	}
 	return out
 }

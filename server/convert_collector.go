@@ -99,8 +99,6 @@ func toLost(reason dispatch.LostReason) pb.LostReason {
 		return pb.LostReason_LOST_REASON_EXPIRED
 	case dispatch.LostRevoked:
 		return pb.LostReason_LOST_REASON_REVOKED
-	case dispatch.LostCanceled:
-		return pb.LostReason_LOST_REASON_CANCELED
 	case dispatch.LostMalformed:
 		return pb.LostReason_LOST_REASON_MALFORMED
 	case dispatch.LostNone:
@@ -114,8 +112,6 @@ func toCancel(reason dispatch.CancelReason) pb.CancelReason {
 		return pb.CancelReason_CANCEL_REASON_TASK_CANCELED
 	case dispatch.CancelSourceDeleted:
 		return pb.CancelReason_CANCEL_REASON_SOURCE_DELETED
-	case dispatch.CancelQueueDenied:
-		return pb.CancelReason_CANCEL_REASON_QUEUE_DENIED
 	case dispatch.CancelNone:
 	}
 	return pb.CancelReason_CANCEL_REASON_UNSPECIFIED

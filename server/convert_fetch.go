@@ -33,23 +33,30 @@ func toFetch(r *dispatch.FetchResult, before time.Duration, results []*pb.Report
 		Waited: durationpb.New(before + r.Waited), EmptyReason: toEmptyReason(r.Empty),
 		RetryAfter: toDuration(r.RetryAfter), ReportResults: results,
 	}
+	leased := make([]leasedMessage, len(r.Tasks))
+	out.LeasedTasks = make([]*pb.LeasedTask, len(r.Tasks))
 	for i := range r.Tasks {
-		out.LeasedTasks = append(out.LeasedTasks, toLeasedTask(&r.Tasks[i]))
+		out.LeasedTasks[i] = leased[i].fill(&r.Tasks[i])
 	}
 	return out
 }
 
-func toLeasedTask(g *dispatch.Grant) *pb.LeasedTask {
-	task := toTask(&g.Task)
-	task.State = pb.TaskState_TASK_STATE_LEASED
-	task.Cursor, task.Memo, task.Payload = g.Task.Cursor, g.Task.Memo, g.Task.Payload
-	return &pb.LeasedTask{
-		Task: task,
-		Lease: &pb.Lease{
-			TaskId: string(g.Task.ID), LeaseToken: g.Token.String(), Fence: int64(g.Token.Fence),
-			Duration: durationpb.New(g.Remaining),
-		},
-	}
+// leasedMessage is a LeasedTask with the messages in it.
+type leasedMessage struct {
+	leased    pb.LeasedTask
+	task      taskMessage
+	lease     pb.Lease
+	remaining durationpb.Duration
+}
+
+func (m *leasedMessage) fill(g *dispatch.Grant) *pb.LeasedTask {
+	m.leased.Task, m.leased.Lease = m.task.fill(&g.Task), &m.lease
+	m.leased.Task.State = pb.TaskState_TASK_STATE_LEASED
+	m.leased.Task.Cursor, m.leased.Task.Memo, m.leased.Task.Payload = g.Task.Cursor, g.Task.Memo, g.Task.Payload
+	m.remaining.Seconds, m.remaining.Nanos = int64(g.Remaining/time.Second), int32(g.Remaining%time.Second)
+	m.lease.TaskId, m.lease.LeaseToken, m.lease.Fence = string(g.Task.ID), g.Token.String(), int64(g.Token.Fence)
+	m.lease.Duration = &m.remaining
+	return &m.leased
 }
 
 func toEmptyReason(r dispatch.EmptyReason) pb.EmptyReason {

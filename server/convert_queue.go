@@ -12,7 +12,7 @@ import (
 func toQueue(q *dispatch.Queue, now time.Time) *pb.Queue {
 	out := &pb.Queue{
 		Name: q.Name, Settings: toSettings(q.Settings), RulePattern: q.SettingsName, Leased: q.Leased, Waiting: q.Waiting,
-		Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
+		QueueDelay: toDuration(q.QueueDelay), Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
 	}
 	if q.NextGrant.After(now) {
 		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))
@@ -23,16 +23,8 @@ func toQueue(q *dispatch.Queue, now time.Time) *pb.Queue {
 func toSettings(s dispatch.QueueSettings) *pb.QueueSettings {
 	return &pb.QueueSettings{
 		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: int32(s.MaxInFlight), DelayFactor: s.DelayFactor,
-		MaxDelay: durationpb.New(longestDelay(s)), MaxBlock: durationpb.New(s.MaxBlock), Paused: s.Paused, Deny: s.Deny,
+		MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: s.Paused, Deny: s.Deny,
 	}
-}
-
-// longestDelay spells out the default of max_delay.
-func longestDelay(s dispatch.QueueSettings) time.Duration {
-	if s.MaxDelay == 0 {
-		return dispatch.MaxMinDelay
-	}
-	return s.MaxDelay
 }
 
 func toRule(r *dispatch.QueueRule) *pb.QueueRule {
@@ -41,7 +33,7 @@ func toRule(r *dispatch.QueueRule) *pb.QueueRule {
 	return &pb.QueueRule{
 		Pattern: r.Pattern, Queue: r.Queue,
 		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: &inFlight, DelayFactor: &s.DelayFactor,
-		MaxDelay: durationpb.New(longestDelay(s)), MaxBlock: durationpb.New(s.MaxBlock), Paused: &s.Paused, Deny: &s.Deny,
+		MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: &s.Paused, Deny: &s.Deny,
 		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time),
 	}
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -19,6 +21,7 @@ type refusedItems map[int]string
 
 func fromReports(in []*pb.TaskReport) (reports, error) {
 	out := reports{in: make([]dispatch.Report, len(in)), refused: make([]refusedItems, len(in))}
+	succeeded := make([]dispatch.Succeeded, len(in))
 	for i, report := range in {
 		token, err := dispatch.ParseLeaseToken(report.GetLeaseToken())
 		if err != nil {
@@ -27,7 +30,8 @@ func fromReports(in []*pb.TaskReport) (reports, error) {
 		out.in[i] = dispatch.Report{ID: dispatch.TaskID(report.GetTaskId()), Token: token}
 		switch result := report.GetOutcome().GetResult().(type) {
 		case *pb.Outcome_Succeeded:
-			out.in[i].Succeeded, out.refused[i] = fromSucceeded(result.Succeeded)
+			succeeded[i], out.refused[i] = fromSucceeded(result.Succeeded)
+			out.in[i].Succeeded = &succeeded[i]
 		case *pb.Outcome_Failed:
 			out.in[i].Failed = fromFailed(result.Failed)
 		case *pb.Outcome_Released:
@@ -37,11 +41,12 @@ func fromReports(in []*pb.TaskReport) (reports, error) {
 	return out, nil
 }
 
-func fromSucceeded(s *pb.Succeeded) (*dispatch.Succeeded, refusedItems) {
+func fromSucceeded(s *pb.Succeeded) (dispatch.Succeeded, refusedItems) {
 	items, refused := fromDiscovered(s.GetDiscovered())
-	out := &dispatch.Succeeded{
+	out := dispatch.Succeeded{
 		HTTPStatus: int(s.GetHttpStatus()), Bytes: s.GetBytes(), FetchDuration: s.GetFetchDuration().AsDuration(),
-		Changed: s.Changed, Memo: s.Memo, Discovered: items,
+		Changed: s.Changed, Memo: s.Memo, Discovered: items, QueueDelay: fromOptional(s.GetQueueDelay()),
+		NextCrawlDelay: s.GetNextCrawlDelay().AsDuration(),
 	}
 	return out, refused
 }
@@ -54,7 +59,17 @@ func fromFailed(f *pb.Failed) *dispatch.Failed {
 	return &dispatch.Failed{
 		Reason: reason, Message: f.GetMessage(), HTTPStatus: int(f.GetHttpStatus()),
 		RetryAfter: f.GetRetryAfter().AsDuration(), FetchDuration: f.GetFetchDuration().AsDuration(), Permanent: f.GetPermanent(),
+		QueueDelay: fromOptional(f.GetQueueDelay()),
 	}
+}
+
+// fromOptional tells a duration of zero from one that was not said.
+func fromOptional(d *durationpb.Duration) *time.Duration {
+	if d == nil {
+		return nil
+	}
+	said := d.AsDuration()
+	return &said
 }
 
 // fromDiscovered converts the items that can be tasks, and says why the others
@@ -73,6 +88,7 @@ func fromDiscovered(in []*pb.DiscoveredItem) ([]dispatch.DiscoveredItem, refused
 		out = append(out, dispatch.DiscoveredItem{
 			URL: item.GetUrl(), Key: item.GetKey(), Queue: item.GetQueue(), Kind: item.GetKind(),
 			Priority: int(or(item.Priority, dispatch.DefaultPriority)), Metadata: item.GetMetadata(), Payload: item.GetPayload(),
+			SameDepth: item.GetSameDepth(), Modified: fromTime(item.GetModifiedTime()),
 		})
 	}
 	return out, refused
@@ -125,18 +141,19 @@ func countCode(out *pb.DiscoverSummary, code dispatch.DiscoverCode) pb.DiscoverC
 
 // results answers the reports, in their order.
 func (r reports) results(out []dispatch.ReportResult) []*pb.ReportResult {
-	results := make([]*pb.ReportResult, len(out))
+	results := make([]pb.ReportResult, len(out))
 	for i := range out {
-		results[i] = toReportResult(&out[i])
+		answerReport(&results[i], &out[i])
 		if out[i].Code == dispatch.ReportOK {
 			results[i].Discovered = toSummary(out[i].Discovered, r.refused[i])
 		}
 	}
-	return results
+	return pointers(results)
 }
 
-func toReportResult(r *dispatch.ReportResult) *pb.ReportResult {
-	out := &pb.ReportResult{TaskId: string(r.ID), DueTime: toTime(r.Due), RetryAfter: toDuration(r.RetryAfter)}
+// answerReport fills in what became of a report.
+func answerReport(out *pb.ReportResult, r *dispatch.ReportResult) {
+	out.TaskId, out.DueTime, out.RetryAfter = string(r.ID), toTime(r.Due), toDuration(r.RetryAfter)
 	switch r.Code {
 	case dispatch.ReportOK:
 		out.Code = pb.ReportCode_REPORT_CODE_OK
@@ -144,17 +161,16 @@ func toReportResult(r *dispatch.ReportResult) *pb.ReportResult {
 		out.Code = pb.ReportCode_REPORT_CODE_ALREADY_REPORTED
 	case dispatch.ReportLeaseLost:
 		out.Code, out.LostReason = pb.ReportCode_REPORT_CODE_LEASE_LOST, toLost(r.Lost)
-		return out
+		return
 	case dispatch.ReportNotFound:
 		out.Code = pb.ReportCode_REPORT_CODE_NOT_FOUND
-		return out
+		return
 	case dispatch.ReportStoreFull:
 		out.Code = pb.ReportCode_REPORT_CODE_STORE_FULL
 		if out.RetryAfter == nil {
 			out.RetryAfter = durationpb.New(retryFull)
 		}
-		return out
+		return
 	}
 	out.State, out.Result = toState(r.State), toResult(r.Result)
-	return out
 }

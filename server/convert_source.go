@@ -31,7 +31,7 @@ func toSource(v *dispatch.SourceView) *pb.Source {
 	s := &v.Source
 	return &pb.Source{
 		Id: s.ID, Uid: s.UID, Spec: toSpec(s.ID, &s.Spec), Status: toSourceStatus(v),
-		Etag: etagOf(s.UID, s.Version), Version: s.Version, CanonicalRules: int32(s.Canonical),
+		Etag: etagOf(s.UID, s.Version), Version: s.Version,
 		CreateTime: toTime(s.Created), UpdateTime: toTime(s.Updated),
 	}
 }
@@ -43,13 +43,34 @@ func toListedSource(v *dispatch.SourceView) *pb.Source {
 	return out
 }
 
+func toApplyResult(id string, r dispatch.SpecResult) *pb.ApplyResult {
+	out := &pb.ApplyResult{SourceId: id}
+	switch {
+	case r.Err != nil:
+		out.Code, out.Message = pb.ApplyCode_APPLY_CODE_INVALID, r.Err.Error()
+		out.ErrorReason = pb.ErrorReason_ERROR_REASON_INVALID_FIELD
+		if kind := kindOf(r.Err); kind != nil {
+			out.ErrorReason = kind.reason
+		}
+	case r.Code == dispatch.SpecCreated:
+		out.Code = pb.ApplyCode_APPLY_CODE_CREATED
+	case r.Code == dispatch.SpecUpdated:
+		out.Code = pb.ApplyCode_APPLY_CODE_UPDATED
+	default:
+		out.Code = pb.ApplyCode_APPLY_CODE_UNCHANGED
+	}
+	return out
+}
+
 func toSourceStatus(v *dispatch.SourceView) *pb.SourceStatus {
 	s := &v.Status
 	out := &pb.SourceStatus{
 		Health: toHealth(v.Health), Paused: toGate(v.Source.Paused), PendingVersions: s.PendingVersions,
 		Tasks: toCounts(s.Counts), LastSuccessTime: toTime(s.LastSuccess), ConsecutiveFailures: s.FailuresInARow,
+		ShortestInterval: toDuration(s.ShortestInterval), LongestInterval: toDuration(s.LongestInterval),
 		NextDueTime: toTime(s.NextDue), Lag: toDuration(s.Lag), Limited: s.Limited,
-		LastError: toTaskError(s.LastError), LastFailureTime: toTime(s.LastFailure),
+		LastError: toTaskError(s.LastError), LastFailureTime: toTime(s.LastFailure), Outstanding: s.Outstanding,
+		Gates: toGates(s.Gates),
 	}
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}
@@ -88,7 +109,7 @@ func fromHealth(in []pb.SourceHealth) []dispatch.SourceHealth {
 func toSpec(id string, s *dispatch.SourceSpec) *pb.SourceSpec {
 	priority := int32(s.Priority)
 	out := &pb.SourceSpec{
-		Id: id, DisplayName: s.DisplayName, Labels: s.Labels, Scope: s.Scope, Pool: s.Pool,
+		Id: id, DisplayName: s.DisplayName, Labels: s.Labels, Scope: s.Scope, Pool: s.Pool, CanonicalRules: int32(s.CanonicalRules),
 		Schedule: toSchedule(s.Schedule), FirstCrawl: toFirstCrawl(s.FirstCrawl), Priority: &priority,
 		LeaseDuration: toDuration(s.LeaseDuration), MaxHold: toDuration(s.MaxHold), Retry: toRetry(s.Retry),
 		Remember: toDuration(s.Remember), RevisitAfter: toDuration(s.RevisitAfter), Follow: toFollow(s.Follow),
@@ -112,6 +133,7 @@ func fromSpec(s *pb.SourceSpec) dispatch.SourceSpec {
 		LeaseDuration: s.GetLeaseDuration().AsDuration(), MaxHold: s.GetMaxHold().AsDuration(),
 		Retry: fromRetry(s.GetRetry()), Remember: s.GetRemember().AsDuration(), RevisitAfter: s.GetRevisitAfter().AsDuration(),
 		Follow: fromFollow(s.GetFollow()), MaxOutstanding: s.GetMaxOutstanding(), Metadata: some(s.GetMetadata()),
+		CanonicalRules: int(s.GetCanonicalRules()),
 	}
 	if len(s.GetPayload()) > 0 {
 		out.Payload = s.GetPayload()
@@ -147,12 +169,16 @@ func toSchedule(s dispatch.Schedule) *pb.Schedule {
 	if s == (dispatch.Schedule{}) {
 		return nil
 	}
-	out := &pb.Schedule{TimeZone: s.TimeZone, Revisit: s.Revisit}
+	out := &pb.Schedule{TimeZone: s.TimeZone, Revisit: s.Revisit, Jitter: toDuration(s.Jitter)}
 	switch {
 	case s.Every > 0:
 		out.Rule = &pb.Schedule_Every{Every: durationpb.New(s.Every)}
 	case s.Cron != "":
 		out.Rule = &pb.Schedule_Cron{Cron: s.Cron}
+	case s.Adaptive != (dispatch.Adaptive{}):
+		out.Rule = &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{
+			MinInterval: durationpb.New(s.Adaptive.Min), MaxInterval: durationpb.New(s.Adaptive.Max),
+		}}
 	}
 	return out
 }
@@ -160,6 +186,10 @@ func toSchedule(s dispatch.Schedule) *pb.Schedule {
 func fromSchedule(s *pb.Schedule) dispatch.Schedule {
 	return dispatch.Schedule{
 		Every: s.GetEvery().AsDuration(), Cron: s.GetCron(), TimeZone: s.GetTimeZone(), Revisit: s.GetRevisit(),
+		Adaptive: dispatch.Adaptive{
+			Min: s.GetAdaptive().GetMinInterval().AsDuration(), Max: s.GetAdaptive().GetMaxInterval().AsDuration(),
+		},
+		Jitter: s.GetJitter().AsDuration(),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -53,8 +54,6 @@ func toResult(r dispatch.Result) pb.AttemptResult {
 		return pb.AttemptResult_ATTEMPT_RESULT_RELEASED
 	case dispatch.ResultRevoked:
 		return pb.AttemptResult_ATTEMPT_RESULT_REVOKED
-	case dispatch.ResultCanceled:
-		return pb.AttemptResult_ATTEMPT_RESULT_CANCELED
 	case dispatch.ResultNone:
 		return pb.AttemptResult_ATTEMPT_RESULT_UNSPECIFIED
 	default:
@@ -63,21 +62,30 @@ func toResult(r dispatch.Result) pb.AttemptResult {
 	}
 }
 
+// taskMessage is a Task with the messages in it that nearly every task has, so
+// that their memory is got at once.
+type taskMessage struct {
+	task                  pb.Task
+	due, created, settled timestamppb.Timestamp
+}
+
 // toTask converts a task without its holder, payload and history.
-func toTask(t *dispatch.Task) *pb.Task {
-	out := &pb.Task{
+func toTask(t *dispatch.Task) *pb.Task { return new(taskMessage).fill(t) }
+
+func (m *taskMessage) fill(t *dispatch.Task) *pb.Task {
+	m.task = pb.Task{
 		Id: string(t.ID), SourceId: t.SourceID, SourceUid: t.SourceUID, Scope: t.Scope, Queue: t.Queue, Pool: t.Pool,
 		Url: t.URL, Key: t.Key, Kind: t.Kind, Depth: int32(t.Depth), Priority: int32(t.Priority),
 		State: toState(t.State), Recurring: t.Recurring,
 		Cycle: int64(t.Counters.Cycle), Attempt: int32(t.Counters.Attempt), Failures: int32(t.Counters.Failures),
 		Expirations: int32(t.Counters.Expirations), Throttled: int32(t.Counters.Throttled),
-		DueTime: toTime(t.Due), Metadata: t.Metadata, LastError: toTaskError(t.LastError),
-		CreateTime: toTime(t.Created), SettleTime: toTime(t.SettledAt),
+		DueTime: fillTime(&m.due, t.Due), Metadata: t.Metadata, LastError: toTaskError(t.LastError),
+		CreateTime: fillTime(&m.created, t.Created), SettleTime: fillTime(&m.settled, t.SettledAt),
 	}
 	if !t.Run.IsZero() {
-		out.Run = t.Run.UnixMilli()
+		m.task.Run = t.Run.UnixMilli()
 	}
-	return out
+	return &m.task
 }
 
 // toFullTask converts a task with all that GetTask shows.
@@ -157,36 +165,34 @@ func fromIfExists(i pb.IfExists) dispatch.IfExists {
 	}
 }
 
-func toSubmitResult(r dispatch.NewTaskResult) *pb.SubmitResult {
+// answerSubmit fills in what became of an item.
+func answerSubmit(out *pb.SubmitResult, r *dispatch.NewTaskResult) {
 	if r.Err != nil {
-		return refusedSubmit(r.Err)
+		refuseSubmit(out, r.Err)
+		return
 	}
-	out := &pb.SubmitResult{TaskId: string(r.ID), State: toState(r.State)}
+	if r.Code == dispatch.SubmitLimited {
+		out.Code = pb.SubmitCode_SUBMIT_CODE_LIMITED
+		out.Message = "the source has max_outstanding tasks that wait or are leased in the shard"
+		return
+	}
+	out.TaskId, out.State = string(r.ID), toState(r.State)
 	switch r.Code {
 	case dispatch.SubmitCreated:
 		out.Code = pb.SubmitCode_SUBMIT_CODE_CREATED
 	case dispatch.SubmitRevisit:
 		out.Code = pb.SubmitCode_SUBMIT_CODE_REVISIT
-	case dispatch.SubmitLimited:
-		return &pb.SubmitResult{
-			Code:    pb.SubmitCode_SUBMIT_CODE_LIMITED,
-			Message: "the source has max_outstanding tasks that wait or are leased in the shard",
-		}
 	default:
 		out.Code = pb.SubmitCode_SUBMIT_CODE_EXISTS
 	}
-	return out
 }
 
-// refusedSubmit answers an item that cannot be a task, err says why.
-func refusedSubmit(err error) *pb.SubmitResult {
-	out := &pb.SubmitResult{
-		Code: pb.SubmitCode_SUBMIT_CODE_INVALID, Message: err.Error(), ErrorReason: pb.ErrorReason_ERROR_REASON_INVALID_FIELD,
-	}
+// refuseSubmit answers an item that cannot be a task, err says why.
+func refuseSubmit(out *pb.SubmitResult, err error) {
+	out.Code, out.Message, out.ErrorReason = pb.SubmitCode_SUBMIT_CODE_INVALID, err.Error(), pb.ErrorReason_ERROR_REASON_INVALID_FIELD
 	if kind := kindOf(err); kind != nil {
 		out.ErrorReason = kind.reason
 	}
-	return out
 }
 
 // toListedTask converts a task with what lists show of it.

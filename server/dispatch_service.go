@@ -91,7 +91,7 @@ func (s *dispatchService) settle(ctx context.Context, collector, session string,
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.d.Report(ctx, collector, session, out.in)
+	results, err := s.d.Report(ctx, collector, out.in)
 	if err != nil {
 		return nil, aboutCollector(err, collector, session)
 	}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
@@ -264,10 +266,11 @@ func TestDispatchService_ReportTask_discovered(t *testing.T) {
 		{Url: "https://example.com/c", Kind: strings.Repeat("k", 129)},
 		{Url: "https://other.example/"},
 		{Url: "https://example.com/b#again"},
+		{Url: "https://example.com/d", ModifiedTime: &timestamppb.Timestamp{Seconds: 1 << 60}},
 	}
 	want := []pb.DiscoverCode{
 		pb.DiscoverCode_DISCOVER_CODE_CREATED, pb.DiscoverCode_DISCOVER_CODE_INVALID, pb.DiscoverCode_DISCOVER_CODE_INVALID,
-		pb.DiscoverCode_DISCOVER_CODE_FILTERED, pb.DiscoverCode_DISCOVER_CODE_EXISTS,
+		pb.DiscoverCode_DISCOVER_CODE_FILTERED, pb.DiscoverCode_DISCOVER_CODE_EXISTS, pb.DiscoverCode_DISCOVER_CODE_INVALID,
 	}
 	check := func(t *testing.T, summary *pb.DiscoverSummary, want []pb.DiscoverCode) {
 		t.Helper()
@@ -287,7 +290,7 @@ func TestDispatchService_ReportTask_discovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, submitted.GetSummary(), want)
-	if s := submitted.GetSummary(); s.GetCreated() != 1 || s.GetInvalid() != 2 || s.GetFiltered() != 1 || s.GetExisting() != 1 {
+	if s := submitted.GetSummary(); s.GetCreated() != 1 || s.GetInvalid() != 3 || s.GetFiltered() != 1 || s.GetExisting() != 1 {
 		t.Errorf("summary %v", s)
 	}
 	reported, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{
@@ -358,5 +361,43 @@ func TestDispatchService_FetchTask_tokenOfOlderSession(t *testing.T) {
 	}
 	if got := fetch("s2"); len(got.GetLeasedTasks()) != 0 || got.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_TOKEN_USED {
 		t.Errorf("got %v", got)
+	}
+}
+
+// What a report says beside how the task ended goes through: where a redirect
+// led, when a page changed, what the host asks for.
+func TestDispatchService_ReportTask_saysMore(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	_, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
+		Id: "news", Follow: &pb.Follow{AllowHosts: []string{"*"}, MaxDepth: proto.Int32(0)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.submit(t, "news", "https://example.com/a")
+	b.submit(t, "news", "https://example.com/b")
+	leased := b.fetch(t, 1)[0]
+	report := succeeded(leased,
+		&pb.DiscoveredItem{Url: "https://www.example/", SameDepth: true, ModifiedTime: timestamppb.Now()},
+		&pb.DiscoveredItem{Url: "https://www.example/deeper"})
+	report.GetOutcome().GetSucceeded().QueueDelay = durationpb.New(20 * time.Second)
+	reported, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{report}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := reported.GetResults()[0].GetDiscovered(); s.GetCreated() != 1 || s.GetFiltered() != 1 {
+		t.Errorf("discovered %v", s)
+	}
+	queue, err := b.queues.GetQueue(t.Context(), &pb.GetQueueRequest{Name: "example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := queue.GetQueue()
+	if q.GetQueueDelay().AsDuration() != 20*time.Second || q.GetSettings().GetMinDelay().AsDuration() != time.Second || q.GetSettings().GetMaxDelay() != nil {
+		t.Errorf("queue %v", q)
+	}
+	if len(q.GetGates()) != 1 || q.GetGates()[0].GetReason() != "the host asks for 20s between requests" {
+		t.Errorf("gates %v", q.GetGates())
 	}
 }

@@ -6,6 +6,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // Methods are the full names of all methods that the server serves.
@@ -47,4 +50,14 @@ func NewKeyPair(certFile, keyFile string) (func() (*tls.Certificate, error), err
 		return nil, err
 	}
 	return func() (*tls.Certificate, error) { return k.certificate(nil) }, nil
+}
+
+// Services are the handlers of collectors and producers on d, without gRPC, for
+// benchmarks.
+func Services(d *dispatch.Dispatcher) (pb.DispatchServiceServer, pb.TaskServiceServer) {
+	cfg := Config{}
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	return &dispatchService{d: d, limits: newLimits(&cfg), metrics: NewMetrics()}, &taskService{d: d}
 }

@@ -55,8 +55,9 @@ func (h *healthLoop) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	serving := h.ready() == nil
+	serving, stopped := h.state()
 	switch {
+	case stopped:
 	case err != nil:
 		h.set(fmt.Sprintf("the store cannot be worked with: %v", err))
 		if serving {
@@ -92,6 +93,13 @@ func (h *healthLoop) stop() {
 	defer h.mu.Unlock()
 	h.stopped = true
 	h.server.Shutdown()
+}
+
+// state is whether the server serves, and whether it has stopped for good.
+func (h *healthLoop) state() (serving, stopped bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.problem == "", h.stopped
 }
 
 // ready is nil when the server serves, else why it does not.

@@ -98,6 +98,9 @@ func TestServer_Run_drainTimeout(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("the stuck call was ended after %v, want 10 s", took)
 		}
+		if n := b.logs.FilterMessage("serving").Len(); n != 1 {
+			t.Errorf("the log says %d times that it serves, want once, before the drain", n)
+		}
 		close(stuck)
 		if err := <-b.stopped; err != nil {
 			t.Errorf("Run: %v", err)
@@ -217,6 +220,31 @@ func (n *network) get(t *testing.T, path string) (int, string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
+}
+
+// A store that is away fails every call; the log has the change of health and a
+// few of the calls.
+func TestServer_logsAnOutageShortly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{HealthInterval: time.Second})
+		time.Sleep(10 * time.Millisecond) // virtual
+		away := func() error { return dispatch.ErrStoreUnavailable }
+		b.store.breakCall("Ping", away)
+		b.store.breakCall("ListLeases", away)
+		for range 300 {
+			if _, err := b.admin.ListLeases(t.Context(), &pb.ListLeasesRequest{}); err == nil {
+				t.Fatal("a call succeeded")
+			}
+			time.Sleep(10 * time.Millisecond) // virtual
+		}
+		if n := b.logs.FilterMessage("finished call").FilterLevelExact(zap.WarnLevel).Len(); n < 1 || n > 10 {
+			t.Errorf("300 calls that failed within 3 s left %d lines, want 1 to 10", n)
+		}
+		if n := b.logs.FilterMessage("not serving").Len(); n != 1 {
+			t.Errorf("the log says %d times that it does not serve, want once", n)
+		}
+	})
 }
 
 func TestServer_HTTP(t *testing.T) {

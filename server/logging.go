@@ -2,75 +2,129 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
-// callLogger lets the logging interceptor write to a zap logger, no more than
-// burst lines in a second and level before only each hundredth is kept: a store
-// that is away fails every call, and the log should tell so without filling the
-// disk.
-func callLogger(log *zap.Logger, burst int) logging.Logger {
-	log = log.WithOptions(zap.WithCaller(false), zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Second, burst, 100)
-	}))
-	return logging.LoggerFunc(func(_ context.Context, level logging.Level, msg string, fields ...any) {
-		entry := log.Check(zapLevel(level), msg)
-		if entry == nil {
-			return
-		}
-		out := make([]zap.Field, 0, len(fields)/2)
-		for i := 0; i+1 < len(fields); i += 2 {
-			out = append(out, zap.Any(fmt.Sprint(fields[i]), fields[i+1]))
-		}
-		entry.Write(out...)
-	})
+// callLog logs each call once, when it ends: at level error what is a fault of
+// ours, as a warning what an operator may have to act on, as info what a client
+// did wrong, and what succeeded as debug or info. What no one reads costs
+// nothing: the fields of a line are made when it is known to be written.
+type callLog struct {
+	log *zap.Logger
+	// trouble is for calls that failed because something is away or full, which
+	// then fails them all.
+	trouble *zap.Logger
+	success bool // log calls that succeed as info
 }
 
-func zapLevel(level logging.Level) zapcore.Level {
-	switch level {
-	case logging.LevelDebug:
-		return zapcore.DebugLevel
-	case logging.LevelInfo:
-		return zapcore.InfoLevel
-	case logging.LevelWarn:
-		return zapcore.WarnLevel
-	default:
-		return zapcore.ErrorLevel
+// Of calls that failed for one trouble, the first few in a while tell enough.
+const (
+	troubleLines = 5
+	troubleEach  = 10 * time.Second
+)
+
+// newCallLog writes no more than burst lines in a second and level before only
+// each hundredth is kept: a store that is away fails every call, and the log
+// should tell so without filling the disk.
+func newCallLog(log *zap.Logger, burst int, success bool) *callLog {
+	sampled := func(each time.Duration, first, then int) *zap.Logger {
+		return log.WithOptions(zap.WithCaller(false), zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+			return zapcore.NewSamplerWithOptions(core, each, first, then)
+		}))
+	}
+	return &callLog{
+		log: sampled(time.Second, burst, 100), trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: success,
 	}
 }
 
-// callLogOptions logs each call once, when it ends: at level error what is a
-// fault of ours, as a warning what an operator may have to act on, as info what
-// a client did wrong, and what succeeded as debug or info.
-func callLogOptions(success bool) []logging.Option {
-	return []logging.Option{
-		logging.WithLogOnEvents(logging.FinishCall),
-		logging.WithLevels(func(code codes.Code) logging.Level { return callLevel(code, success) }),
-		logging.WithDurationField(logging.DurationToDurationField),
-		logging.WithDisableLoggingFields(logging.ComponentFieldKey, logging.MethodTypeFieldKey, logging.SystemTag[0]),
+// callNotes are fields that the line of a call has beside those of every line.
+type callNotes struct {
+	mu     sync.Mutex // guards fields
+	fields []zap.Field
+}
+
+type callNotesKey struct{}
+
+// addFields adds fields to the line that is written when the call of ctx ends.
+func addFields(ctx context.Context, fields ...zap.Field) {
+	if notes, ok := ctx.Value(callNotesKey{}).(*callNotes); ok {
+		notes.mu.Lock()
+		defer notes.mu.Unlock()
+		notes.fields = append(notes.fields, fields...)
 	}
 }
 
-func callLevel(code codes.Code, success bool) logging.Level {
+func (l *callLog) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	began, notes := time.Now(), new(callNotes)
+	resp, err := handler(context.WithValue(ctx, callNotesKey{}, notes), req)
+	l.ended(ctx, notes, info.FullMethod, began, err)
+	return resp, err
+}
+
+func (l *callLog) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	began, notes := time.Now(), new(callNotes)
+	noted := middleware.WrapServerStream(stream)
+	noted.WrappedContext = context.WithValue(stream.Context(), callNotesKey{}, notes)
+	err := handler(srv, noted)
+	l.ended(stream.Context(), notes, info.FullMethod, began, err)
+	return err
+}
+
+// ended writes the line of a call.
+func (l *callLog) ended(ctx context.Context, notes *callNotes, fullMethod string, began time.Time, err error) {
+	code := status.Code(err)
+	level, log := callLevel(code, l.success), l.log
+	if level == zapcore.WarnLevel {
+		log = l.trouble
+	}
+	entry := log.Check(level, "finished call")
+	if entry == nil {
+		return
+	}
+	service, method, _ := strings.Cut(strings.TrimPrefix(fullMethod, "/"), "/")
+	fields := []zap.Field{
+		zap.String("grpc.service", service), zap.String("grpc.method", method), zap.String("grpc.start_time", began.Format(time.RFC3339)),
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		fields = append(fields, zap.Stringer("peer.address", p.Addr))
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		fields = append(fields, zap.String("grpc.request.deadline", deadline.Format(time.RFC3339)))
+	}
+	notes.mu.Lock()
+	fields = append(fields, notes.fields...)
+	notes.mu.Unlock()
+	fields = append(fields, zap.Stringer("grpc.code", code))
+	if err != nil {
+		fields = append(fields, zap.String("grpc.error", err.Error()))
+	}
+	entry.Write(append(fields, zap.Stringer("grpc.duration", time.Since(began)))...)
+}
+
+func callLevel(code codes.Code, success bool) zapcore.Level {
 	switch code {
 	case codes.OK:
 		if success {
-			return logging.LevelInfo
+			return zapcore.InfoLevel
 		}
-		return logging.LevelDebug
+		return zapcore.DebugLevel
 	case codes.Canceled, codes.DeadlineExceeded:
-		return logging.LevelDebug
+		return zapcore.DebugLevel
 	case codes.Unavailable, codes.ResourceExhausted:
-		return logging.LevelWarn
+		return zapcore.WarnLevel
 	case codes.Internal, codes.Unknown, codes.DataLoss:
-		return logging.LevelError
+		return zapcore.ErrorLevel
 	default:
-		return logging.LevelInfo
+		return zapcore.InfoLevel
 	}
 }

@@ -225,8 +225,10 @@ func TestQueueService_block(t *testing.T) {
 	if f := wantFault(t, err, codes.NotFound, "QUEUE_NOT_FOUND"); f.metadata["queue"] != "example.com" {
 		t.Errorf("metadata %v", f.metadata)
 	}
-	_, err = b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: "example.com"})
-	wantFault(t, err, codes.NotFound, "QUEUE_NOT_FOUND")
+	unblocked, err := b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: "example.com"})
+	if err != nil || unblocked.GetChanged() || unblocked.GetQueue().GetName() != "example.com" {
+		t.Errorf("unblocking what is not blocked: %v, %v; want no change", unblocked, err)
+	}
 
 	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Millisecond))
 	blocked, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: "example.com", Until: until, By: "ann", Reason: "asked"})
@@ -243,7 +245,7 @@ func TestQueueService_block(t *testing.T) {
 		t.Errorf("listed %v, %v", listed, err)
 	}
 	open, err := b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: "example.com", IncludeAutomatic: true})
-	if err != nil || open.GetQueue().GetName() != "example.com" || len(open.GetQueue().GetGates()) != 0 {
+	if err != nil || !open.GetChanged() || open.GetQueue().GetName() != "example.com" || len(open.GetQueue().GetGates()) != 0 {
 		t.Errorf("unblocked %v, %v", open, err)
 	}
 }

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/peer"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -27,7 +27,6 @@ func shortBy(address string) string { return address[:min(len(address), dispatch
 // logOperator adds who did something and why to the line that logging writes of
 // the call, for what is kept nowhere else.
 func logOperator(ctx context.Context, by, reason string, r bulkResult) {
-	logging.AddFields(ctx, logging.Fields{
-		"by", byOrPeer(ctx, by), "reason", reason, "matched", r.matched, "changed", r.changed,
-	})
+	addFields(ctx, zap.String("by", byOrPeer(ctx, by)), zap.String("reason", reason),
+		zap.Any("matched", r.matched), zap.Any("changed", r.changed))
 }

@@ -56,6 +56,7 @@ func methodPolicies() map[string]class {
 		pb.SourceService_GetSource_FullMethodName:      classRead,
 		pb.SourceService_ListSources_FullMethodName:    classRead,
 		pb.SourceService_UpdateSource_FullMethodName:   classSteer,
+		pb.SourceService_ApplySources_FullMethodName:   classSubmit, // an import, not a switch
 		pb.SourceService_DeleteSources_FullMethodName:  classSteer,
 		pb.SourceService_PauseSources_FullMethodName:   classSteer,
 		pb.SourceService_ResumeSources_FullMethodName:  classSteer,

@@ -123,16 +123,12 @@ func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueReq
 	if err := validateQueueName("name", req.GetName()); err != nil {
 		return nil, err
 	}
-	queue, err := s.d.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
+	queue, changed, err := s.d.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
 	if err != nil {
 		return nil, about(err, "queue", req.GetName())
 	}
-	if queue == nil {
-		// Nothing was left of it.
-		return &pb.UnblockQueueResponse{Queue: &pb.Queue{Name: req.GetName(), Slot: int32(dispatch.SlotOf(req.GetName()))}}, nil
-	}
 	out, err := s.convert(ctx, queue)
-	return &pb.UnblockQueueResponse{Queue: out}, err
+	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
 }
 
 func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.Queue, error) {

@@ -44,7 +44,7 @@ type Server struct {
 }
 
 // New makes a server of d. It opens nothing until [Server.Listen] or
-// [Server.Run].
+// [Server.Run], but it holds goroutines from now on, until Run has ended.
 func New(cfg Config, d *dispatch.Dispatcher, log *zap.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -76,6 +76,12 @@ func New(cfg Config, d *dispatch.Dispatcher, log *zap.Logger) (*Server, error) {
 	return s, nil
 }
 
+// streamWorkers are goroutines that serve one call after another, whose stacks
+// have grown to what a call takes; growing a new one's is a fifth of what a
+// small call costs. Calls beyond them, parked fetches in the first place, get
+// goroutines of their own.
+const streamWorkers = 64
+
 // options of the gRPC server. The keepalive settings let clients keep idle
 // connections open through proxies, and parked polls outlive the age of a
 // connection.
@@ -91,6 +97,7 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		}),
 		// Stop waits for handlers, so that none works on a closed store.
 		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(streamWorkers),
 	}
 	tls, err := s.cfg.tlsConfig()
 	if err != nil {
@@ -129,7 +136,7 @@ func (s *Server) register() {
 
 // Listen opens the listeners of the config, so that [Server.Address] and
 // [Server.HTTPAddress] are known before [Server.Run]. A port in use is an error
-// that names it.
+// that names it, and the server cannot be used then.
 func (s *Server) Listen(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,10 +145,12 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	grpcListener, err := listen(ctx, "Listen", s.cfg.Listen)
 	if err != nil {
+		s.grpc.Stop() // a server that never serves gives its goroutines back, too
 		return err
 	}
 	if s.cfg.HTTP != Off {
 		if s.httpListener, err = listen(ctx, "HTTP", s.cfg.HTTP); err != nil {
+			s.grpc.Stop()
 			return errors.Join(err, grpcListener.Close())
 		}
 	}

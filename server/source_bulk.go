@@ -24,7 +24,7 @@ const (
 // bulkAction is what a bulk call does to each source.
 type bulkAction struct {
 	// would reports whether act would change the source.
-	would func(*dispatch.SourceView) bool
+	would func(context.Context, *dispatch.SourceView) (bool, error)
 	// act reports whether it changed it.
 	act func(ctx context.Context, id string) (bool, error)
 }
@@ -42,7 +42,7 @@ func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSources
 		return nil, err
 	}
 	r, err := s.bulk(ctx, "DeleteSources", req, bulkAction{
-		would: func(*dispatch.SourceView) bool { return true },
+		would: func(context.Context, *dispatch.SourceView) (bool, error) { return true, nil },
 		act:   func(ctx context.Context, id string) (bool, error) { return true, s.d.DeleteSource(ctx, id) },
 	})
 	if err != nil {
@@ -60,9 +60,9 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 	}
 	gate := dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
 	r, err := s.bulk(ctx, "PauseSources", req, bulkAction{
-		would: func(v *dispatch.SourceView) bool {
+		would: func(_ context.Context, v *dispatch.SourceView) (bool, error) {
 			p := v.Source.Paused
-			return p == nil || p.By != gate.By || p.Reason != gate.Reason || !p.Until.Equal(gate.Until)
+			return p == nil || p.By != gate.By || p.Reason != gate.Reason || !p.Until.Equal(gate.Until), nil
 		},
 		act: func(ctx context.Context, id string) (bool, error) { return s.d.PauseSource(ctx, id, gate) },
 	})
@@ -78,7 +78,7 @@ func (s *sourceService) ResumeSources(ctx context.Context, req *pb.ResumeSources
 		return nil, err
 	}
 	r, err := s.bulk(ctx, "ResumeSources", req, bulkAction{
-		would: func(v *dispatch.SourceView) bool { return v.Source.Paused != nil },
+		would: func(_ context.Context, v *dispatch.SourceView) (bool, error) { return v.Source.Paused != nil, nil },
 		act:   s.d.ResumeSource,
 	})
 	if err != nil {
@@ -93,7 +93,9 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 		return nil, err
 	}
 	r, err := s.bulk(ctx, "TriggerSources", req, bulkAction{
-		would: func(v *dispatch.SourceView) bool { return len(v.Source.Spec.Seeds) > 0 },
+		would: func(ctx context.Context, v *dispatch.SourceView) (bool, error) {
+			return s.d.WouldTrigger(ctx, v.Source.ID, req.GetRevisit())
+		},
 		act: func(ctx context.Context, id string) (bool, error) {
 			return s.d.TriggerSource(ctx, id, req.GetRevisit())
 		},
@@ -195,13 +197,14 @@ type bulkTally struct {
 // apply changes one source, or with validateOnly asks whether it would.
 func (t *bulkTally) apply(ctx context.Context, id string, view *dispatch.SourceView, validateOnly bool, action bulkAction) error {
 	var changed bool
+	var err error
 	if validateOnly {
-		changed = action.would(view)
+		changed, err = action.would(ctx, view)
 	} else {
-		var err error
-		if changed, err = action.act(ctx, id); err != nil {
-			return t.failed(id, err)
-		}
+		changed, err = action.act(ctx, id)
+	}
+	if err != nil {
+		return t.failed(id, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -59,6 +59,9 @@ func (s *sourceService) ListSources(ctx context.Context, req *pb.ListSourcesRequ
 	}
 	sources, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Source, string, error) {
 		views, next, err := s.d.ListSources(ctx, query, after, limit)
+		if req.GetWholeSpecs() {
+			return each(views, toSource), next, err
+		}
 		return each(views, toListedSource), next, err
 	})
 	if err != nil {
@@ -93,6 +96,33 @@ func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRe
 		return nil, about(insideSpec(err), "source_id", id)
 	}
 	return &pb.UpdateSourceResponse{Source: toSource(view)}, nil
+}
+
+// ApplySources brings sources to specs, and answers those that cannot be in
+// their places.
+func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRequest) (*pb.ApplySourcesResponse, error) {
+	if err := validateApply(req); err != nil {
+		return nil, err
+	}
+	out := make([]*pb.ApplyResult, len(req.GetSpecs()))
+	var specs []dispatch.NamedSpec
+	var from []int
+	for i, spec := range req.GetSpecs() {
+		if err := validateSpec(spec); err != nil {
+			out[i] = toApplyResult(spec.GetId(), dispatch.SpecResult{Err: err})
+			continue
+		}
+		specs, from = append(specs, dispatch.NamedSpec{ID: spec.GetId(), Spec: fromSpec(spec)}), append(from, i)
+	}
+	results, err := s.d.ApplySources(ctx, specs, req.GetValidateOnly())
+	if err != nil {
+		return nil, err
+	}
+	for n, result := range results {
+		result.Err = insideSpec(result.Err)
+		out[from[n]] = toApplyResult(specs[n].ID, result)
+	}
+	return &pb.ApplySourcesResponse{Results: out}, nil
 }
 
 // versionOf is the version that an etag names, 0 without one. The etag must be

@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ func fullSpec() *pb.SourceSpec {
 		Id: "news.full", DisplayName: "Full", Labels: map[string]string{"region": "eu"}, Scope: "shared",
 		Seeds:      []*pb.Seed{{Url: "https://example.com/", Kind: "feed"}, {Key: "k", Queue: "api"}},
 		Pool:       "browser",
-		Schedule:   &pb.Schedule{Rule: &pb.Schedule_Cron{Cron: "0 6 * * *"}, TimeZone: "Europe/Berlin", Revisit: true},
+		Schedule:   &pb.Schedule{Rule: &pb.Schedule_Cron{Cron: "0 6 * * *"}, TimeZone: "Europe/Berlin", Revisit: true, Jitter: durationpb.New(time.Minute)},
 		FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_SPREAD, Priority: &priority,
 		LeaseDuration: durationpb.New(time.Minute), MaxHold: durationpb.New(time.Hour),
 		Retry: &pb.RetryPolicy{
@@ -33,7 +34,7 @@ func fullSpec() *pb.SourceSpec {
 		Follow: &pb.Follow{
 			MaxDepth: &depth, AllowHosts: []string{"example.com"}, Include: []string{"/a/"}, Exclude: []string{"x$"},
 		},
-		MaxOutstanding: &outstanding, Metadata: map[string]string{"a": "b"}, Payload: []byte("p"),
+		CanonicalRules: 2, MaxOutstanding: &outstanding, Metadata: map[string]string{"a": "b"}, Payload: []byte("p"),
 	}
 }
 
@@ -46,7 +47,7 @@ func TestSourceService_CreateSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := created.GetSource(); !proto.Equal(got.GetSpec(), fullSpec()) || got.GetUid() == "" || got.GetEtag() == "" ||
-		got.GetVersion() != 1 || got.GetCanonicalRules() != 1 || got.GetCreateTime() == nil {
+		got.GetVersion() != 1 || got.GetSpec().GetCanonicalRules() != 2 || got.GetCreateTime() == nil {
 		t.Errorf("created %v", got)
 	}
 	read, err := b.sources.GetSource(t.Context(), &pb.GetSourceRequest{Id: "news.full"})
@@ -250,7 +251,7 @@ func TestSourceService_bulk(t *testing.T) {
 	t.Run("filter by label and time", func(t *testing.T) {
 		resp, err := b.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{Filter: &pb.Filter{
 			Labels: map[string]string{"i": "1"}, CreateTimeBefore: timestamppb.New(time.Now().Add(time.Hour)),
-		}})
+		}, Revisit: true})
 		if err != nil || resp.GetMatched() != 1 || resp.GetChanged() != 1 {
 			t.Errorf("got %v, %v", resp, err)
 		}
@@ -278,4 +279,62 @@ func TestSourceService_bulk(t *testing.T) {
 			return false
 		})
 	})
+}
+
+func TestSourceService_ApplySources(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.source(t, "same")
+	apply := func(validateOnly bool, specs ...*pb.SourceSpec) []*pb.ApplyResult {
+		t.Helper()
+		resp, err := b.sources.ApplySources(t.Context(), &pb.ApplySourcesRequest{Specs: specs, ValidateOnly: validateOnly})
+		if err != nil || len(resp.GetResults()) != len(specs) {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		return resp.GetResults()
+	}
+	specs := []*pb.SourceSpec{
+		fullSpec(), {Id: "Bad Id"}, {Id: "same"}, {Id: "cron", Schedule: &pb.Schedule{Rule: &pb.Schedule_Cron{Cron: "nonsense"}}},
+	}
+	for _, validateOnly := range []bool{true, false} {
+		results := apply(validateOnly, specs...)
+		if results[0].GetCode() != pb.ApplyCode_APPLY_CODE_CREATED || results[0].GetSourceId() != "news.full" ||
+			results[2].GetCode() != pb.ApplyCode_APPLY_CODE_UNCHANGED {
+			t.Errorf("results %v", results)
+		}
+		for i, part := range map[int]string{1: `spec.id is "Bad Id"`, 3: `spec.schedule.cron is "nonsense"`} {
+			if r := results[i]; r.GetCode() != pb.ApplyCode_APPLY_CODE_INVALID || !strings.Contains(r.GetMessage(), part) ||
+				r.GetErrorReason() != pb.ErrorReason_ERROR_REASON_INVALID_FIELD {
+				t.Errorf("%d: %v", i, r)
+			}
+		}
+	}
+	if r := apply(false, fullSpec())[0]; r.GetCode() != pb.ApplyCode_APPLY_CODE_UNCHANGED {
+		t.Errorf("applied again: %v", r)
+	}
+	if r := apply(false, &pb.SourceSpec{Id: "news.full", Scope: "shared", Pool: "eu"})[0]; r.GetCode() != pb.ApplyCode_APPLY_CODE_UPDATED {
+		t.Errorf("applied another: %v", r)
+	}
+	got, err := b.sources.GetSource(t.Context(), &pb.GetSourceRequest{Id: "news.full"})
+	if spec := got.GetSource().GetSpec(); err != nil || spec.GetPool() != "eu" || spec.GetPriority() != 5 || len(spec.GetSeeds()) != 0 {
+		t.Errorf("left %v, %v", got, err)
+	}
+	for _, n := range []int{0, 501} {
+		_, err := b.sources.ApplySources(t.Context(), &pb.ApplySourcesRequest{Specs: make([]*pb.SourceSpec, n)})
+		wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+	}
+}
+
+func TestSourceService_ListSources_wholeSpecs(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	if _, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: fullSpec()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, whole := range []bool{false, true} {
+		list, err := b.sources.ListSources(t.Context(), &pb.ListSourcesRequest{WholeSpecs: whole})
+		if err != nil || len(list.GetSources()) != 1 || proto.Equal(list.GetSources()[0].GetSpec(), fullSpec()) != whole {
+			t.Errorf("whole %v: %v, %v", whole, list, err)
+		}
+	}
 }

@@ -22,24 +22,25 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *pb.SubmitTasksReques
 	if err := validateSubmitTasks(req); err != nil {
 		return nil, err
 	}
-	out := make([]*pb.SubmitResult, len(req.GetItems()))
-	var tasks []dispatch.NewTask
-	var from []int
-	for i, item := range req.GetItems() {
-		if err := validateSubmit(item, time.Now()); err != nil {
-			out[i] = refusedSubmit(err)
+	items := req.GetItems()
+	results := make([]pb.SubmitResult, len(items))
+	tasks, from := make([]dispatch.NewTask, 0, len(items)), make([]int, 0, len(items))
+	now := time.Now()
+	for i, item := range items {
+		if err := validateSubmit(item, now); err != nil {
+			refuseSubmit(&results[i], err)
 			continue
 		}
 		tasks, from = append(tasks, fromSubmitItem(item)), append(from, i)
 	}
-	results, err := s.d.SubmitTasks(ctx, tasks)
+	taken, err := s.d.SubmitTasks(ctx, tasks)
 	if err != nil {
 		return nil, err
 	}
-	for n, result := range results {
-		out[from[n]] = toSubmitResult(result)
+	for n := range taken {
+		answerSubmit(&results[from[n]], &taken[n])
 	}
-	return &pb.SubmitTasksResponse{Results: out}, nil
+	return &pb.SubmitTasksResponse{Results: pointers(results)}, nil
 }
 
 // GetTask shows a task, found by its id or by what makes its identity.

@@ -51,51 +51,57 @@ func validateReports(req *pb.ReportTaskRequest) error {
 // those have validateItem.
 func (c *checks) reports(reports []*pb.TaskReport) {
 	for i, report := range reports[:min(len(reports), maxBatch)] {
-		at := fmt.Sprintf("reports[%d].", i)
-		c.taskID(at+"task_id", report.GetTaskId())
-		c.leaseToken(at+"lease_token", report.GetLeaseToken())
-		c.outcome(at+"outcome", report.GetOutcome())
+		n := len(c.broken)
+		c.taskID("task_id", report.GetTaskId())
+		c.leaseToken("lease_token", report.GetLeaseToken())
+		c.outcome(report.GetOutcome())
+		c.within(n, "reports", i)
 	}
 }
 
-func (c *checks) outcome(field string, outcome *pb.Outcome) {
+func (c *checks) outcome(outcome *pb.Outcome) {
 	switch result := outcome.GetResult().(type) {
 	case *pb.Outcome_Succeeded:
-		c.succeeded(field+".succeeded.", result.Succeeded)
+		c.succeeded(result.Succeeded)
 	case *pb.Outcome_Failed:
-		c.failed(field+".failed.", result.Failed)
+		c.failed(result.Failed)
 	case *pb.Outcome_Released:
-		c.duration(field+".released.delay", result.Released.GetDelay(), 0, maxFetch)
+		c.duration("outcome.released.delay", result.Released.GetDelay(), 0, maxFetch)
 	default:
-		c.fail(field, "", "must be succeeded, failed or released")
+		c.fail("outcome", "", "must be succeeded, failed or released")
 	}
 }
 
-func (c *checks) succeeded(at string, s *pb.Succeeded) {
-	c.httpStatus(at, s.GetHttpStatus())
+func (c *checks) succeeded(s *pb.Succeeded) {
+	const at = "outcome.succeeded."
+	c.httpStatus(at+"http_status", s.GetHttpStatus())
 	c.number(at+"bytes", s.GetBytes(), 0, math.MaxInt64)
 	c.duration(at+"fetch_duration", s.GetFetchDuration(), 0, maxFetch)
 	c.size(at+"memo", len(s.GetMemo()), dispatch.MaxMemoLength)
 	c.count(at+"discovered", len(s.GetDiscovered()), 0, dispatch.MaxDiscovered)
+	c.duration(at+"queue_delay", s.GetQueueDelay(), 0, dispatch.MaxQueueDelay)
+	c.duration(at+"next_crawl_delay", s.GetNextCrawlDelay(), 0, dispatch.MaxEvery)
 }
 
-func (c *checks) failed(at string, f *pb.Failed) {
+func (c *checks) failed(f *pb.Failed) {
+	const at = "outcome.failed."
 	reason := dispatch.FailureReason(f.GetReason())
 	if reason < 0 {
 		c.fail(at+"reason", int32(reason), "must be 0 or more")
 	}
 	c.text(at+"message", f.GetMessage(), dispatch.MaxMessageLength)
-	c.httpStatus(at, f.GetHttpStatus())
+	c.httpStatus(at+"http_status", f.GetHttpStatus())
 	c.duration(at+"retry_after", f.GetRetryAfter(), 0, maxRetryAfter)
 	c.duration(at+"fetch_duration", f.GetFetchDuration(), 0, maxFetch)
+	c.duration(at+"queue_delay", f.GetQueueDelay(), 0, dispatch.MaxQueueDelay)
 	if f.GetPermanent() && reason.Scope() != dispatch.ScopeTask {
 		c.fail(at+"permanent", true, "must be false with a reason of scope HOST or COLLECTOR")
 	}
 }
 
-func (c *checks) httpStatus(at string, code int32) {
+func (c *checks) httpStatus(field string, code int32) {
 	if code != 0 && (code < 100 || code > 599) {
-		c.fail(at+"http_status", code, "must be 100 to 599, or 0 for none")
+		c.fail(field, code, "must be 100 to 599, or 0 for none")
 	}
 }
 
@@ -121,6 +127,7 @@ type newItem interface {
 func validateItem(item *pb.DiscoveredItem) error {
 	var c checks
 	c.item(item, item.Priority)
+	c.time("modified_time", item.GetModifiedTime())
 	return c.err()
 }
 
@@ -135,7 +142,7 @@ func validateSubmit(item *pb.SubmitItem, now time.Time) error {
 }
 
 func (c *checks) item(item newItem, priority *int32) {
-	c.target("", item.GetUrl(), item.GetKey(), item.GetQueue())
+	c.identity(item.GetUrl(), item.GetKey(), item.GetQueue())
 	c.text("kind", item.GetKind(), dispatch.MaxIDLength)
 	c.priority("priority", priority)
 	c.metadata("metadata", item.GetMetadata())
@@ -162,11 +169,12 @@ func validateBeat(b beat) error {
 	c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)
 	c.count("leases", len(b.GetLeases()), 0, maxBatch)
 	for i, lease := range b.GetLeases()[:min(len(b.GetLeases()), maxBatch)] {
-		at := fmt.Sprintf("leases[%d].", i)
-		c.size(at+"cursor", len(lease.GetCursor()), dispatch.MaxCursorLength)
+		n := len(c.broken)
+		c.size("cursor", len(lease.GetCursor()), dispatch.MaxCursorLength)
 		if p := lease.GetProgress(); !(p >= 0 && p <= 1) {
-			c.fail(at+"progress", p, "must be 0 to 1")
+			c.fail("progress", p, "must be 0 to 1")
 		}
+		c.within(n, "leases", i)
 	}
 	return c.err()
 }
@@ -195,7 +203,7 @@ func validateGetTask(req *pb.GetTaskRequest) error {
 		return c.err()
 	}
 	c.id("source_id", req.GetSourceId())
-	c.target("", req.GetUrl(), req.GetKey(), req.GetQueue())
+	c.target(req.GetUrl(), req.GetKey(), req.GetQueue())
 	return c.err()
 }
 

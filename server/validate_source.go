@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -18,6 +19,7 @@ const (
 	maxOutstanding = 1_000_000_000
 	maxBackoff     = 7 * 24 * time.Hour
 	minRemember    = time.Minute
+	maxApply       = 500 // specs in a call
 )
 
 func validateID(id string) error {
@@ -59,9 +61,10 @@ func validateSpec(spec *pb.SourceSpec) error {
 func (c *checks) seeds(seeds []*pb.Seed) {
 	c.count("spec.seeds", len(seeds), 0, dispatch.MaxSeeds)
 	for i, seed := range seeds[:min(len(seeds), dispatch.MaxSeeds)] {
-		at := fmt.Sprintf("spec.seeds[%d].", i)
-		c.target(at, seed.GetUrl(), seed.GetKey(), seed.GetQueue())
-		c.text(at+"kind", seed.GetKind(), dispatch.MaxIDLength)
+		n := len(c.broken)
+		c.target(seed.GetUrl(), seed.GetKey(), seed.GetQueue())
+		c.text("kind", seed.GetKind(), dispatch.MaxIDLength)
+		c.within(n, "spec.seeds", i)
 	}
 }
 
@@ -74,7 +77,20 @@ func (c *checks) schedule(schedule *pb.Schedule) {
 			c.fail("spec.schedule.cron", "", "must be five cron fields or a descriptor such as @daily")
 		}
 		c.text("spec.schedule.cron", rule.Cron, maxCron)
+	case *pb.Schedule_Adaptive:
+		for _, bound := range []struct {
+			field string
+			value *durationpb.Duration
+		}{
+			{"min_interval", rule.Adaptive.GetMinInterval()}, {"max_interval", rule.Adaptive.GetMaxInterval()},
+		} {
+			if bound.value == nil {
+				c.fail("spec.schedule.adaptive."+bound.field, "", "must be set, to %v to %v", dispatch.MinEvery, dispatch.MaxEvery)
+			}
+			c.duration("spec.schedule.adaptive."+bound.field, bound.value, dispatch.MinEvery, dispatch.MaxEvery)
+		}
 	}
+	c.duration("spec.schedule.jitter", schedule.GetJitter(), time.Millisecond, dispatch.MaxEvery)
 	c.text("spec.schedule.time_zone", schedule.GetTimeZone(), maxLabelLength)
 }
 
@@ -115,6 +131,14 @@ func (c *checks) follow(follow *pb.Follow) {
 	}
 	c.ids("spec.follow.include", follow.GetInclude(), dispatch.MaxFollowPatterns, expression)
 	c.ids("spec.follow.exclude", follow.GetExclude(), dispatch.MaxFollowPatterns, expression)
+}
+
+// validateApply checks how many specs there are; each of them is checked, and
+// answered, on its own.
+func validateApply(req *pb.ApplySourcesRequest) error {
+	var c checks
+	c.count("specs", len(req.GetSpecs()), 1, maxApply)
+	return c.err()
 }
 
 func validateListSources(req *pb.ListSourcesRequest) error {

@@ -136,6 +136,9 @@ func badReports() []badRequest {
 		report("large memo", at+"outcome.succeeded.memo", succeededWith(&pb.Succeeded{Memo: make([]byte, 4<<10+1)})),
 		report("negative bytes", at+"outcome.succeeded.bytes", succeededWith(&pb.Succeeded{Bytes: -1})),
 		report("many discovered", at+"outcome.succeeded.discovered", succeededWith(&pb.Succeeded{Discovered: make([]*pb.DiscoveredItem, 1001)})),
+		report("queue_delay", at+"outcome.succeeded.queue_delay", succeededWith(&pb.Succeeded{QueueDelay: durationpb.New(time.Hour + 1)})),
+		report("next_crawl_delay", at+"outcome.succeeded.next_crawl_delay", succeededWith(&pb.Succeeded{NextCrawlDelay: durationpb.New(367 * 24 * time.Hour)})),
+		report("negative queue_delay", at+"outcome.failed.queue_delay", failedWith(&pb.Failed{QueueDelay: durationpb.New(-1)})),
 		report("status", at+"outcome.failed.http_status", failedWith(&pb.Failed{HttpStatus: 99})),
 		report("long message", at+"outcome.failed.message", failedWith(&pb.Failed{Message: strings.Repeat("m", 1025)})),
 		report("negative reason", at+"outcome.failed.reason", failedWith(&pb.Failed{Reason: -1})),
@@ -171,6 +174,11 @@ func badSpecs() []badRequest {
 	cron := func(line, zone string) *pb.Schedule {
 		return &pb.Schedule{Rule: &pb.Schedule_Cron{Cron: line}, TimeZone: zone}
 	}
+	adaptive := func(from, to time.Duration) *pb.Schedule {
+		return &pb.Schedule{Rule: &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{
+			MinInterval: durationpb.New(from), MaxInterval: durationpb.New(to),
+		}}}
+	}
 	zero, ten := int32(0), int32(10)
 	return []badRequest{
 		{"source: none", "spec.id", func(ctx context.Context, b *bed) error {
@@ -195,6 +203,18 @@ func badSpecs() []badRequest {
 		spec("cron that does not parse", "schedule.cron", func(s *pb.SourceSpec) { s.Schedule = cron("61 * * * *", "") }),
 		spec("empty cron", "schedule.cron", func(s *pb.SourceSpec) { s.Schedule = cron("", "") }),
 		spec("time zone", "schedule.time_zone", func(s *pb.SourceSpec) { s.Schedule = cron("@daily", "Mars/Olympus") }),
+		spec("adaptive without bounds", "schedule.adaptive.min_interval", func(s *pb.SourceSpec) {
+			s.Schedule = &pb.Schedule{Rule: &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{}}}
+		}),
+		spec("adaptive without an end", "schedule.adaptive.max_interval", func(s *pb.SourceSpec) {
+			s.Schedule = adaptive(time.Hour, 367*24*time.Hour)
+		}),
+		spec("adaptive upside down", "schedule.adaptive.max_interval", func(s *pb.SourceSpec) { s.Schedule = adaptive(time.Hour, time.Minute) }),
+		spec("jitter of an interval", "schedule.jitter", func(s *pb.SourceSpec) {
+			s.Schedule = every(time.Hour)
+			s.Schedule.Jitter = durationpb.New(time.Hour)
+		}),
+		spec("negative jitter", "schedule.jitter", func(s *pb.SourceSpec) { s.Schedule = &pb.Schedule{Jitter: durationpb.New(-1)} }),
 		spec("priority", "priority", func(s *pb.SourceSpec) { s.Priority = &ten }),
 		spec("lease_duration", "lease_duration", func(s *pb.SourceSpec) { s.LeaseDuration = durationpb.New(2 * time.Hour) }),
 		spec("max_hold below lease", "max_hold", func(s *pb.SourceSpec) {

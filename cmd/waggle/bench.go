@@ -54,7 +54,7 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&cfg.Only, "only", nil, "parts to measure (default all)")
 	flags.BoolVar(&cfg.Quick, "quick", false, "small and short: shows that it works, the figures mean little")
-	flags.StringSliceVar(&cfg.Stores, "store", nil, "redis, memory (default both)")
+	flags.StringSliceVar(&cfg.Stores, "store", nil, strings.Join(bench.Stores(), ", ")+" (default all)")
 	flags.StringSliceVar(&cfg.Workloads, "workload", nil, "A: one queue; B: 1,000 queues; C: 10,000 queues, 100 ms apart (default all)")
 	flags.IntSliceVar(&cfg.Batches, "batch", nil, "tasks a call (default 1,10,100,1000)")
 	flags.IntSliceVar(&cfg.Collectors, "collectors", nil, "collectors at once (default 1,16,64,256)")

@@ -34,22 +34,71 @@ func TestCollect_Crawl(t *testing.T) {
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "4")
 	command(t, env, "source", "create", "site", "--seed", site.URL+"/", "--follow")
 	dir := t.TempDir()
-	k := start(t, env, "collect", "--id", "paris-1", "--out", dir, "--contact", "me@example.com", "--allow-private", "--status", "10ms", "--log-level", "warn")
-	k.out.line(t, `collector paris-1 takes tasks of default from 127\.0\.0\.1:\d+, 8 slots`)
-	k.out.line(t, `3 pages  \d+ B  1 failed  0 lost  0 of 8 slots busy`)
+	k := start(t, env, "collect", "--id", "paris-1", "--out", dir, "--contact", "me@example.com", "--allow-private", "--status", "10ms")
+	k.err.line(t, `"msg":"collector takes tasks","id":"paris-1","servers":\["127\.0\.0\.1:\d+"\],"pools":\["default"\],"slots":8`)
+	k.err.line(t, `"msg":"progress","pages":3,.*"failed":1,"lost":0,"answers":{"200":3,"404":1},"reasons":{"NOT_FOUND":1},"running":0,"slots":8,"lag":`)
 	if got := command(t, env, "collector", "list"); !strings.Contains(got.out, "paris-1    ACTIVE") {
 		t.Errorf("printed\n%s", got.out)
 	}
 	if code := k.end(); code != waggle.ExitOK {
 		t.Errorf("exit code %d after a drain:\n%s", code, k.err.text())
 	}
-	k.out.line(t, `draining: 0 tasks to finish`)
-	k.out.line(t, `3 pages .* ended after `)
+	k.err.line(t, `"msg":"collector drains","running":0`)
+	k.err.line(t, `"msg":"collector has ended","pages":3,.*"after":`)
+	for line := range strings.Lines(k.err.text()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("among lines of JSON: %q", line)
+		}
+	}
+	if k.out.text() != "" {
+		t.Errorf("on standard output: %q", k.out.text())
+	}
 	if agent := <-agents; agent != "waggle (+me@example.com)" {
 		t.Errorf("user agent %q", agent)
 	}
 	if got := pages(t, filepath.Join(dir, "pages-paris-1.jsonl")); len(got) != 3 || !got[site.URL+"/a"] || !got[site.URL+"/b"] {
 		t.Errorf("kept %v", got)
+	}
+}
+
+// TestCollect_MovedSeed crawls a feed that has moved to another host in each cycle of its seed, with its memo.
+func TestCollect_MovedSeed(t *testing.T) {
+	t.Parallel()
+	conditions := make(chan string, 100)
+	moved := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		conditions <- r.Header.Get("If-None-Match")
+		w.Header().Set("ETag", `"1"`)
+		if r.Header.Get("If-None-Match") != "" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprint(w, "<rss><channel/></rss>")
+	}))
+	t.Cleanup(moved.Close)
+	mux := http.NewServeMux()
+	mux.Handle("/feed", http.RedirectHandler(moved.URL+"/feed", http.StatusMovedPermanently))
+	site := httptest.NewServer(mux)
+	t.Cleanup(site.Close)
+	env, _ := served(t)
+	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s")
+	command(t, env, "source", "create", "feed", "--seed", site.URL+"/feed", "--every", "1s")
+	k := start(t, env, "collect", "--allow-private", "--log-level", "error")
+	for i, want := range []string{"", `"1"`, `"1"`} {
+		select {
+		case got := <-conditions:
+			if got != want {
+				t.Errorf("crawl %d: asked for with If-None-Match %q, want %q", i, got, want)
+			}
+		case <-time.After(waitLimit):
+			t.Fatalf("crawl %d never comes", i)
+		}
+	}
+	if code := k.end(); code != waggle.ExitOK { // before the dispatcher stops, which takes its last report
+		t.Errorf("exit code %d:\n%s", code, k.err.text())
 	}
 }
 
@@ -74,8 +123,8 @@ func pages(t *testing.T, name string) map[string]bool {
 
 func TestCollect_NoDispatcher(t *testing.T) {
 	t.Parallel()
-	k := start(t, nil, "collect", "--server", "127.0.0.1:1", "--status", "10ms", "--log-level", "error")
-	k.out.line(t, "no dispatcher answers at 127.0.0.1:1; is `waggle serve` running there\\?")
+	k := start(t, nil, "collect", "--server", "127.0.0.1:1", "--status", "10ms")
+	k.err.line(t, "no dispatcher answers at 127.0.0.1:1; is `waggle serve` running there\\?")
 	if code := k.end(); code != waggle.ExitOK {
 		t.Errorf("exit code %d:\n%s", code, k.err.text())
 	}

@@ -58,11 +58,11 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector) {
 		fmt.Fprintln(out, "no collectors; `waggle collect` starts one")
 		return
 	}
-	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", ">LAST BEAT", "STARTED", "HOST", "VERSION", "HELD BY")
+	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", ">LAST BEAT", "STARTED", "HOST", "VERSION")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		t.row(info.GetId(), word(k.GetState(), "COLLECTOR_STATE_"), count(k.GetLeases()), count(info.GetSlots()), strings.Join(info.GetPools(), " "),
-			span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20), gateNames(k.GetGates()))
+			span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20))
 	}
 	t.write(out)
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store/memstore"
@@ -89,7 +90,7 @@ type demo struct {
 
 // runDemo runs the demo and writes its table; the error says what did not hold.
 func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the crawl did not end within %s", exact(demoLimit)))
+	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the crawl did not end within %s", duration.Format(demoLimit)))
 	defer cancel()
 	d := &demo{out: newDemoScreen(out), began: time.Now(), killedAt: make(chan demoVisit, 1)}
 	if d.dir, err = os.MkdirTemp("", "waggle-demo-"); err != nil {
@@ -114,6 +115,9 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 		return err
 	}
 	crawlErr := d.crawl(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) { // whichever call noticed it
+		crawlErr = errors.New("interrupted")
+	}
 	took := time.Since(d.began)
 	d.out.clear()
 	if crawlErr != nil && !errors.Is(crawlErr, context.DeadlineExceeded) {
@@ -205,16 +209,13 @@ func (d *demo) crawl(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.Canceled) {
-				return errors.New("interrupted")
-			}
 			return ctx.Err()
 		case page := <-d.killedAt:
 			if d.killErr != nil {
 				return d.killErr
 			}
 			killed = time.Now()
-			d.out.line("kill -9      %s, while it fetches %s; its leases run out in %s", d.children[demoVictim].id, page.url, exact(demoLease))
+			d.out.line("kill -9      %s, while it fetches %s; its leases run out in %s", d.children[demoVictim].id, page.url, duration.Format(demoLease))
 		case <-tick.C:
 			// Half a second is long enough for reports on their way to arrive, and too short for a lease to run out.
 			if !killed.IsZero() && d.held == nil && time.Since(killed) > 500*time.Millisecond {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 )
 
 // demoChild is a collector of the demo: `waggle collect` in a process of its own.
@@ -73,7 +75,7 @@ func (k *demoChild) drain(limit time.Duration) error {
 	select {
 	case <-k.ended:
 	case <-timeout.C:
-		return errors.Join(fmt.Errorf("collector %s did not drain within %s", k.id, exact(limit)), k.kill())
+		return errors.Join(fmt.Errorf("collector %s did not drain within %s", k.id, duration.Format(limit)), k.kill())
 	}
 	if k.err != nil {
 		return fmt.Errorf("collector %s: %w\n%s", k.id, k.err, k.output.String())

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 )
 
 // callError is a call that failed, with what its explanation needs.
@@ -41,6 +45,11 @@ func reportError(out io.Writer, err error) int {
 	case errors.Is(err, errReported):
 	case errors.As(err, &call):
 		call.explain(out)
+		// What the dispatcher finds wrong with the words is what the command
+		// itself would have found.
+		if status.Code(unwrapStatus(call.err)) == codes.InvalidArgument {
+			return exitUsage
+		}
 	case errors.As(err, &advised):
 		tell(out, advised.Error(), advised.advice...)
 	default:
@@ -77,9 +86,43 @@ var advice = map[string]string{
 	"DRAINING":             "this dispatcher is about to stop; ask another one with --server",
 }
 
+// fieldFlags are the flags that set the fields of a source's spec and of a queue
+// rule, which share no name.
+var fieldFlags = map[string]string{
+	"display_name": "--display-name", "labels": "--label", "scope": "--scope", "pool": "--pool",
+	"priority": "--priority", "canonical_rules": "--canonical-rules", "seeds": "--seed", "first_crawl": "--first-crawl",
+	"schedule.every": "--every", "schedule.cron": "--cron", "schedule.time_zone": "--time-zone", "schedule.revisit": "--revisit",
+	"lease_duration": "--lease", "max_hold": "--max-hold", "remember": "--remember", "revisit_after": "--revisit-after",
+	"max_outstanding": "--max-outstanding", "metadata": "--metadata",
+	"retry.max_attempts": "--max-attempts", "retry.max_expirations": "--max-expirations", "retry.max_throttled": "--max-throttled",
+	"retry.min_backoff": "--min-backoff", "retry.max_backoff": "--max-backoff",
+	"follow.max_depth": "--max-depth", "follow.allow_hosts": "--follow-host", "follow.include": "--include", "follow.exclude": "--exclude",
+	"queue": "--queue", "min_delay": "--min-delay", "max_in_flight": "--max-in-flight", "delay_factor": "--delay-factor",
+	"max_delay": "--max-delay", "max_block": "--max-block",
+}
+
+// specPath is a field of a spec or rule as the API names it, with what stands behind an
+// index ("seeds[2].url") apart.
+var specPath = regexp.MustCompile(`\b(?:spec|rule)\.([a-z_]+(?:\.[a-z_]+)*)((?:\[[^\]]*\])?(?:\.[a-z_]+)*)`)
+
+// withFlags says beside the fields of a spec or rule by which flag they are set. The
+// fields stay: a spec may come from a file.
+func withFlags(text string) string {
+	return specPath.ReplaceAllStringFunc(text, func(path string) string {
+		if flag, ok := fieldFlags[specPath.FindStringSubmatch(path)[1]]; ok {
+			return path + " (" + flag + ")"
+		}
+		return path
+	})
+}
+
 // explain writes what a dispatcher refused, or why it could not be asked.
 func (e *callError) explain(out io.Writer) {
 	st, ok := status.FromError(unwrapStatus(e.err))
+	if !ok && errors.Is(e.err, context.Canceled) {
+		tell(out, "interrupted")
+		return
+	}
 	if !ok {
 		tell(out, e.err.Error())
 		return
@@ -93,7 +136,7 @@ func (e *callError) explain(out io.Writer) {
 			info = d
 		case *errdetails.BadRequest:
 			for _, v := range d.GetFieldViolations() {
-				violations = append(violations, v.GetDescription())
+				violations = append(violations, withFlags(v.GetDescription()))
 			}
 		case *errdetails.RetryInfo:
 			retry = fmt.Sprintf("try again in %s", span(d.GetRetryDelay().AsDuration()))
@@ -103,7 +146,7 @@ func (e *callError) explain(out io.Writer) {
 	case info != nil && len(violations) > 1:
 		tell(out, "invalid request:", violations...)
 	case info != nil:
-		tell(out, st.Message(), advice[info.GetReason()], retry)
+		tell(out, withFlags(st.Message()), advice[info.GetReason()], retry)
 	default:
 		e.explainTransport(out, st)
 	}
@@ -115,7 +158,7 @@ func (e *callError) explainTransport(out io.Writer, st *status.Status) {
 	message := st.Message()
 	switch {
 	case st.Code() == codes.DeadlineExceeded:
-		tell(out, fmt.Sprintf("no answer from %s within %s", at, exact(e.timeout)), "--timeout waits longer")
+		tell(out, fmt.Sprintf("no answer from %s within %s", at, duration.Format(e.timeout)), "--timeout waits longer")
 	case st.Code() == codes.Canceled:
 		tell(out, "interrupted")
 	case st.Code() == codes.Unimplemented:

@@ -4,20 +4,31 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
+	"github.com/waggle-crawl/waggle/collector"
 )
 
 // What tests reach in for.
 var (
 	Main      = main
 	Span      = span
-	Exact     = exact
-	ParseSpan = parseSpan
+	Exact     = duration.Format
+	ParseSpan = duration.Parse
 	Count     = count[int]
 	BytesText = bytesText
 	Since     = since
 	Plain     = plain
 	Brief     = brief
 	VersionOf = versionOf
+
+	WithHeapFloor = withHeapFloor
+	HeapFloor     = int64(heapFloor)
+
+	NewTally      = newTally
+	TallyCounting = (*tally).counting
+	ScreenShow    = (*screen).show
+	MaxTallied    = maxTallied
 )
 
 // Exit codes.
@@ -43,4 +54,18 @@ func TimeAt(text string, now time.Time) (time.Time, error) {
 	}
 	t, err := f.at(now)
 	return t.AsTime(), err
+}
+
+// NewScreen makes a live screen of a terminal of the given size.
+func NewScreen(out io.Writer, width, height int) *screen {
+	return &screen{out: out, live: true, size: func() (int, int) { return width, height }}
+}
+
+// ViewOf is what the live view shows of a tally that has counted for so long.
+func ViewOf(t *tally, took time.Duration, stats collector.Stats, state string) []string {
+	counts := t.snapshot()
+	return viewLines(&view{
+		id: "paris-1", pools: []string{"default", "eu"}, servers: []string{"a:7070"}, up: took, now: sample{stats: stats, totals: counts},
+		pace: paceOf(totals{}, counts, took), failing: t.failing(viewHosts), state: state,
+	})
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // spanFlag is a flag for a duration that may be given in days. Whether it was
@@ -21,7 +24,7 @@ var _ pflag.Value = (*spanFlag)(nil)
 
 // Set reads 90s, 1h30m, 30d.
 func (f *spanFlag) Set(text string) error {
-	d, err := parseSpan(text)
+	d, err := duration.Parse(text)
 	if err != nil {
 		return fmt.Errorf("%q is no duration; say 90s, 1h30m or 30d", text)
 	}
@@ -37,7 +40,7 @@ func (f *spanFlag) String() string {
 	if *f == 0 {
 		return ""
 	}
-	return exact(time.Duration(*f))
+	return duration.Format(time.Duration(*f))
 }
 
 // Type is what help calls it.
@@ -47,6 +50,42 @@ func (f *spanFlag) message() *durationpb.Duration { return durationpb.New(time.D
 
 // span adds a duration flag that takes days.
 func spanVar(flags *pflag.FlagSet, f *spanFlag, name, usage string) { flags.Var(f, name, usage) }
+
+// rangeFlag is a flag for a shortest and a longest duration.
+type rangeFlag struct{ from, to time.Duration }
+
+var _ pflag.Value = (*rangeFlag)(nil)
+
+// Set reads 10m..7d.
+func (f *rangeFlag) Set(text string) error {
+	from, to, ok := strings.Cut(text, "..")
+	if !ok {
+		return fmt.Errorf("%q is no range; say 10m..7d", text)
+	}
+	var bounds [2]spanFlag
+	for i, part := range []string{from, to} {
+		if err := bounds[i].Set(part); err != nil {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	f.from, f.to = time.Duration(bounds[0]), time.Duration(bounds[1])
+	return nil
+}
+
+// String is what Set reads; empty when nothing was.
+func (f *rangeFlag) String() string {
+	if *f == (rangeFlag{}) {
+		return ""
+	}
+	return duration.Format(f.from) + ".." + duration.Format(f.to)
+}
+
+// Type is what help calls it.
+func (f *rangeFlag) Type() string { return "range" }
+
+func (f *rangeFlag) message() *pb.Schedule_Adaptive {
+	return &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{MinInterval: durationpb.New(f.from), MaxInterval: durationpb.New(f.to)}}
+}
 
 // timeFlag is a flag for a moment: a time of day with its date, or how long
 // from now.
@@ -72,7 +111,7 @@ func (f *timeFlag) at(now time.Time) (*timestamppb.Timestamp, error) {
 	if f.text == "" {
 		return nil, nil //nolint:nilnil // no time is not an error
 	}
-	if d, err := parseSpan(f.text); err == nil && d >= 0 {
+	if d, err := duration.Parse(f.text); err == nil && d >= 0 {
 		return timestamppb.New(now.Add(d)), nil
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00"} {

@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 )
 
 // none stands where there is nothing to show.
@@ -92,52 +94,12 @@ func twoUnits(d, big time.Duration, bigName string, small time.Duration, smallNa
 	return text
 }
 
-// exact writes d so that it reads back as the same: 1h30m, 30d, 250ms.
-func exact(d time.Duration) string {
-	if d == 0 {
-		return "0s"
-	}
-	text := ""
-	if days := d / day; days > 0 {
-		text, d = fmt.Sprintf("%dd", days), d%day
-		if d == 0 {
-			return text
-		}
-	}
-	rest := d.String()
-	for _, zero := range []struct{ long, short string }{{"m0s", "m"}, {"h0m", "h"}} {
-		if strings.HasSuffix(rest, zero.long) {
-			rest = strings.TrimSuffix(rest, zero.long) + zero.short
-		}
-	}
-	return text + rest
-}
-
 // exactOr writes a duration of a message, or what stands for its absence.
 func exactOr(d *durationpb.Duration, absent string) string {
 	if d == nil {
 		return absent
 	}
-	return exact(d.AsDuration())
-}
-
-// parseSpan reads what exact writes: what time.ParseDuration takes, and whole
-// days before it.
-func parseSpan(text string) (time.Duration, error) {
-	days, rest, found := strings.Cut(text, "d")
-	if !found {
-		return time.ParseDuration(text)
-	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no duration; say 90s, 1h30m or 30d", text)
-	}
-	d := time.Duration(n) * day
-	if rest == "" {
-		return d, nil
-	}
-	more, err := time.ParseDuration(rest)
-	return d + more, err
+	return duration.Format(d.AsDuration())
 }
 
 // since writes when t was or will be, as seen from now: 12s ago, in 4m.

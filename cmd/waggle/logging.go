@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
 )
 
 // logOptions are how a long-running command logs.
@@ -45,16 +45,9 @@ func (l *logOptions) logger(out io.Writer) (*zap.Logger, error) {
 
 // isTerminal reports whether people read what is written to out as it comes.
 func isTerminal(out any) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	file, ok := out.(interface{ Fd() uintptr })
+	return ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 }
-
-// clock writes the time of day in lines for people.
-func clock(t time.Time) string { return t.Format("15:04:05") }
 
 // hostname is the machine's name as an id may hold it.
 func hostname() string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -57,7 +58,7 @@ func writeQueues(out io.Writer, queues []*pb.Queue) {
 			next = "in " + span(d)
 		}
 		t.row(q.GetName(), count(q.GetWaiting()), count(q.GetLeased()), count(q.GetSettings().GetMaxInFlight()),
-			exact(q.GetSettings().GetMinDelay().AsDuration()), next, gateNames(q.GetGates()), or(q.GetRulePattern(), "default"))
+			duration.Format(q.GetSettings().GetMinDelay().AsDuration()), next, gateNames(q.GetGates()), or(q.GetRulePattern(), "default"))
 	}
 	t.write(out)
 }
@@ -92,6 +93,9 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	sh.line("Pools", strings.Join(q.GetPools(), " "))
 	settings := q.GetSettings()
 	sh.linef("Settings", "%s (by %s)", settingsText(settings), or(q.GetRulePattern(), "default, no rule matches"))
+	if d := q.GetQueueDelay().AsDuration(); d > 0 {
+		sh.linef("Host asks for", "%s between requests", duration.Format(d))
+	}
 	next := "now"
 	if d := q.GetNextGrantDelay().AsDuration(); d > 0 {
 		next = "in " + span(d)
@@ -108,11 +112,14 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 
 // settingsText is politeness in a line.
 func settingsText(s *pb.QueueSettings) string {
-	text := fmt.Sprintf("%s apart, %s at a time", exact(s.GetMinDelay().AsDuration()), count(s.GetMaxInFlight()))
+	text := fmt.Sprintf("%s apart, %s at a time", duration.Format(s.GetMinDelay().AsDuration()), count(s.GetMaxInFlight()))
 	if s.GetDelayFactor() > 0 {
-		text += fmt.Sprintf(", %g times the fetch duration up to %s", s.GetDelayFactor(), exact(s.GetMaxDelay().AsDuration()))
+		text += fmt.Sprintf(", %g times the fetch duration", s.GetDelayFactor())
 	}
-	text += ", blocked at most " + exact(s.GetMaxBlock().AsDuration())
+	if s.GetMaxDelay() != nil {
+		text += ", waits at most " + duration.Format(s.GetMaxDelay().AsDuration())
+	}
+	text += ", blocked at most " + duration.Format(s.GetMaxBlock().AsDuration())
 	if s.GetPaused() {
 		text += ", paused"
 	}
@@ -162,7 +169,13 @@ func newQueueUnblock(o *clientOptions) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.show(reply.GetQueue(), func() { writeQueue(c.out, c.now, reply.GetQueue()) })
+		return c.show(reply.GetQueue(), func() {
+			if !reply.GetChanged() {
+				fmt.Fprintf(c.out, "%s was not blocked; nothing changed\n", plain(request.GetName()))
+				return
+			}
+			writeQueue(c.out, c.now, reply.GetQueue())
+		})
 	})
 	return cmd
 }

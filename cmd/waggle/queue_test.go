@@ -13,13 +13,13 @@ func TestQueue_Rules(t *testing.T) {
 	wantOutput(t, command(t, env, "queue", "rule", "list"), "no rules: every queue has the defaults, 1s apart, 1 at a time\n")
 	wantOutput(t, command(t, env, "queue", "rule", "set", "*.example.com", "--min-delay", "200ms", "--max-in-flight", "4", "--reason", "agreed"), `
 PATTERN        SETTINGS                                                        BY   SET  REASON
-*.example.com  200ms apart, 4 at a time, waits at most 1d, blocked at most 1d  ada  AGO  agreed
+*.example.com  200ms apart, 4 at a time, blocked at most 1d  ada  AGO  agreed
 `)
 	command(t, env, "queue", "rule", "set", "shop.test", "--deny", "--by", "eve", "--max-block", "1h")
 	wantOutput(t, command(t, env, "queue", "rule", "list"), `
 PATTERN        SETTINGS                                                             BY   SET  REASON
-*.example.com  200ms apart, 4 at a time, waits at most 1d, blocked at most 1d       ada  AGO  agreed
-shop.test      1s apart, 1 at a time, waits at most 1d, blocked at most 1h, DENIED  eve  AGO  -
+*.example.com  200ms apart, 4 at a time, blocked at most 1d       ada  AGO  agreed
+shop.test      1s apart, 1 at a time, blocked at most 1h, DENIED  eve  AGO  -
 `)
 	command(t, env, "source", "create", "a")
 	got := command(t, env, "task", "submit", "--source", "a", "https://shop.test/")
@@ -28,9 +28,9 @@ shop.test      1s apart, 1 at a time, waits at most 1d, blocked at most 1h, DENI
 		t.Errorf("does not say that the queue is denied:\n%s", got.out)
 	}
 	wantOutput(t, command(t, env, "queue", "rule", "delete", "shop.test"),
-		"deleted the rule shop.test: 1s apart, 1 at a time, waits at most 1d, blocked at most 1h, DENIED\n")
+		"deleted the rule shop.test: 1s apart, 1 at a time, blocked at most 1h, DENIED\n")
 	wantFailure(t, command(t, env, "queue", "rule", "delete", "shop.test"), waggle.ExitFailed, "queue rule not found", "queue rule list")
-	wantFailure(t, command(t, env, "queue", "rule", "set", "Bad Host", "--max-in-flight", "0"), waggle.ExitFailed, "rule.pattern", "rule.max_in_flight")
+	wantFailure(t, command(t, env, "queue", "rule", "set", "Bad Host", "--max-in-flight", "0"), waggle.ExitUsage, "rule.pattern", "rule.max_in_flight (--max-in-flight)")
 }
 
 func TestQueue_Block(t *testing.T) {
@@ -61,4 +61,5 @@ a.example        2       0        1     1s  in 2h  BLOCKED  default
 	if got.code != waggle.ExitOK || !strings.Contains(got.out, "Next grant  now\n") || strings.Contains(got.out, "Held by") {
 		t.Errorf("exit code %d, still held:\n%s%s", got.code, got.out, got.err)
 	}
+	wantOutput(t, command(t, env, "queue", "unblock", "a.example"), "\na.example was not blocked; nothing changed\n")
 }

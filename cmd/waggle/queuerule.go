@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -42,7 +43,7 @@ func newRuleSet(o *clientOptions) *cobra.Command {
 	spanVar(flags, &minDelay, "min-delay", "least time between two request starts (default 1s)")
 	flags.Int32Var(&inFlight, "max-in-flight", 1, "`number` of leases at a time")
 	flags.Float64Var(&factor, "delay-factor", 0, "after a report, wait this many `times` the fetch duration")
-	spanVar(flags, &maxDelay, "max-delay", "most that --delay-factor asks for (default 1d)")
+	spanVar(flags, &maxDelay, "max-delay", "most that --delay-factor and the host itself ask for (default 1d and 1m)")
 	spanVar(flags, &maxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
 	flags.BoolVar(&paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
 	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
@@ -133,15 +134,15 @@ func ruleText(r *pb.QueueRule) string {
 	if r.MaxInFlight != nil {
 		inFlight = r.GetMaxInFlight()
 	}
-	parts := []string{exact(delay) + " apart", count(inFlight) + " at a time"}
+	parts := []string{duration.Format(delay) + " apart", count(inFlight) + " at a time"}
 	if r.GetDelayFactor() > 0 {
 		parts = append(parts, fmt.Sprintf("%g times the fetch duration", r.GetDelayFactor()))
 	}
 	if r.GetMaxDelay() != nil {
-		parts = append(parts, "waits at most "+exact(r.GetMaxDelay().AsDuration()))
+		parts = append(parts, "waits at most "+duration.Format(r.GetMaxDelay().AsDuration()))
 	}
 	if r.GetMaxBlock() != nil {
-		parts = append(parts, "blocked at most "+exact(r.GetMaxBlock().AsDuration()))
+		parts = append(parts, "blocked at most "+duration.Format(r.GetMaxBlock().AsDuration()))
 	}
 	if r.GetPaused() {
 		parts = append(parts, "PAUSED")

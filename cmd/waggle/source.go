@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -18,6 +22,7 @@ func newSource(o *clientOptions) *cobra.Command {
 	cmd.AddCommand(
 		newSourceCreate(o), newSourceGet(o), newSourceList(o), newSourceUpdate(o),
 		newSourceDelete(o), newSourcePause(o), newSourceResume(o), newSourceTrigger(o),
+		newSourceImport(o), newSourceExport(o), newSourceWait(o),
 	)
 	return cmd
 }
@@ -120,10 +125,10 @@ func writeSpec(sh *sheet, s *pb.Source) {
 	sh.line("Leases", leasesText(spec))
 	sh.line("Retry", retryText(spec.GetRetry()))
 	if d := spec.GetRemember(); d != nil {
-		sh.line("Remember", exact(d.AsDuration()))
+		sh.line("Remember", duration.Format(d.AsDuration()))
 	}
 	if d := spec.GetRevisitAfter(); d != nil {
-		sh.line("Revisit after", exact(d.AsDuration()))
+		sh.line("Revisit after", duration.Format(d.AsDuration()))
 	}
 	if spec.MaxOutstanding != nil {
 		sh.line("Outstanding", "at most "+count(spec.GetMaxOutstanding()))
@@ -158,21 +163,43 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus) {
 		sh.linef("Pending", "%s not yet in force everywhere", plural(n, "change"))
 	}
 	sh.line("Tasks", countsText(status.GetTasks()))
+	if n := status.GetOutstanding(); n > 0 {
+		sh.line("Unfinished", plural(n, "task"))
+	}
 	if n := status.GetLimited(); n > 0 {
 		sh.linef("Limited", "%s refused for max_outstanding", plural(n, "item"))
 	}
-	if status.GetNextDueTime() != nil {
-		sh.line("Next due", both(now, status.GetNextDueTime()))
+	if shortest, longest := status.GetShortestInterval().AsDuration(), status.GetLongestInterval().AsDuration(); longest > 0 {
+		text := "now " + duration.Format(shortest)
+		if longest > shortest {
+			text += " to " + duration.Format(longest)
+		}
+		sh.line("Interval", text)
 	}
+	sh.line("Next due", both(now, status.GetNextDueTime()))
 	if lag := status.GetLag().AsDuration(); lag > 0 {
 		sh.line("Lag", span(lag))
 	}
-	sh.line("Last success", both(now, status.GetLastSuccessTime()))
-	if n := status.GetConsecutiveFailures(); n > 0 {
-		sh.linef("Failures", "%s of seeds since the last success", count(n))
+	for i, gate := range status.GetGates() {
+		name := ""
+		if i == 0 {
+			name = "Waits for"
+		}
+		sh.linef(name, "%s: %s", word(gate.GetKind(), "GATE_KIND_"), gateText(now, gate))
 	}
+	sh.line("Last success", both(now, status.GetLastSuccessTime()))
+	writeFailure(sh, now, status)
+}
+
+// writeFailure writes what last went wrong with the seeds.
+func writeFailure(sh *sheet, now time.Time, status *pb.SourceStatus) {
+	if status.GetLastFailureTime() == nil {
+		return
+	}
+	sh.line("Last failure", both(now, status.GetLastFailureTime()))
+	sh.linef("Failures", "%s in a row", count(status.GetConsecutiveFailures()))
 	if e := status.GetLastError(); e != nil {
-		sh.linef("Last error", "%s, %s", errorText(e), since(now, e.GetTime()))
+		sh.line("Reason", errorText(e))
 	}
 }
 
@@ -181,14 +208,19 @@ func scheduleText(s *pb.Schedule) string {
 	var text string
 	switch rule := s.GetRule().(type) {
 	case *pb.Schedule_Every:
-		text = "every " + exact(rule.Every.AsDuration())
+		text = "every " + duration.Format(rule.Every.AsDuration())
 	case *pb.Schedule_Cron:
 		text = "cron " + rule.Cron
 		if zone := s.GetTimeZone(); zone != "" && zone != "UTC" {
 			text += " " + zone
 		}
+	case *pb.Schedule_Adaptive:
+		text = "adaptive " + duration.Format(rule.Adaptive.GetMinInterval().AsDuration()) + ".." + duration.Format(rule.Adaptive.GetMaxInterval().AsDuration())
 	default:
-		return "when triggered"
+		text = "once, and when triggered"
+	}
+	if jitter := s.GetJitter().AsDuration(); jitter > 0 {
+		text += ", jitter " + duration.Format(jitter)
 	}
 	if s.GetRevisit() {
 		text += ", revisit"
@@ -266,7 +298,11 @@ func gateText(now time.Time, g *pb.Gate) string {
 		parts = append(parts, since(now, g.GetTime()))
 	}
 	if g.GetUntil() != nil {
-		parts = append(parts, "opens "+since(now, g.GetUntil()))
+		ends := "opens "
+		if g.GetKind() == pb.GateKind_GATE_KIND_SOURCE_PAUSED {
+			ends = "resumes "
+		}
+		parts = append(parts, ends+since(now, g.GetUntil()))
 	}
 	text := strings.Join(parts, ", ")
 	if reason := g.GetReason(); reason != "" {
@@ -302,9 +338,11 @@ func enumValue(flag, name, prefix string, values map[string]int32) (int32, error
 	if value, ok := values[full]; ok && value != 0 {
 		return value, nil
 	}
-	names := make([]string, len(values))
-	for text, n := range values {
-		names[n] = strings.ToLower(strings.TrimPrefix(text, prefix))
+	var names []string
+	for _, text := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(values[a], values[b]) }) {
+		if values[text] != 0 {
+			names = append(names, strings.ToLower(strings.TrimPrefix(text, prefix)))
+		}
 	}
-	return 0, usagef(nil, "%s %q: say %s", flag, name, strings.Join(names[1:], ", "))
+	return 0, usagef(nil, "%s %q: say %s", flag, name, strings.Join(names, ", "))
 }

@@ -44,6 +44,7 @@ Remember      30d
 Seeds         https://example.com/news
 Health        OK
 Tasks         0 scheduled, 1 ready, 0 leased; 0 done, 0 dead, 0 canceled
+Unfinished    1 task
 Next due      AGO (TIME)
 Last success  -
 Created       AGO (TIME)
@@ -137,7 +138,7 @@ source a is at version 2
 	wantOutput(t, commandWith(t, env, `{"id": "a", "seeds": [{"url": "https://a.example/2"}]}`, "source", "update", "a", "-f", "-", "--priority", "9"),
 		"source a is at version 4\n")
 	got = command(t, env, "source", "get", "a")
-	if !strings.Contains(got.out, "Schedule      when triggered\n") || !strings.Contains(got.out, "Priority      9\n") {
+	if !strings.Contains(got.out, "Schedule      once, and when triggered\n") || !strings.Contains(got.out, "Priority      9\n") {
 		t.Errorf("the file and the flag are not what holds:\n%s", got.out)
 	}
 }
@@ -171,11 +172,37 @@ func TestSource_Refused(t *testing.T) {
 	env, _ := served(t)
 	command(t, env, "source", "create", "a")
 	wantFailure(t, command(t, env, "source", "create", "a"), waggle.ExitFailed, `source exists: source_id "a"`, "`waggle source update`")
-	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "foo://x", "--every", "1ms", "--priority", "12"), waggle.ExitFailed,
-		"spec.seeds[0].url", "spec.schedule.every", "spec.priority is \"12\"; it must be 0 to 9")
-	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--cron", "bogus"), waggle.ExitFailed, `spec.schedule.cron is "bogus"`)
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "foo://x", "--every", "1ms", "--priority", "12"), waggle.ExitUsage,
+		"spec.seeds[0].url (--seed)", "spec.schedule.every (--every)", "spec.priority (--priority) is \"12\"; it must be 0 to 9")
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--cron", "bogus"), waggle.ExitUsage, `spec.schedule.cron (--cron) is "bogus"`)
 	wantFailure(t, command(t, env, "source", "get", "nope"), waggle.ExitFailed, "source not found", "`waggle source list`")
 	wantFailure(t, commandWith(t, env, `{"id": "c", "sedes": []}`, "source", "create", "-f", "-"), waggle.ExitFailed, "no SourceSpec", "sedes")
 	wantFailure(t, commandWith(t, env, `not JSON`, "source", "create", "-f", "-"), waggle.ExitFailed, "no JSON object")
 	wantFailure(t, command(t, env, "source", "create", "-f", filepath.Join(t.TempDir(), "nope.json")), waggle.ExitFailed, "nope.json", "no such file")
+}
+
+func TestSource_Adaptive(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--adaptive", "10m..7d", "--jitter", "5m")
+	got := command(t, env, "source", "get", "a")
+	for _, line := range []string{"Schedule      adaptive 10m..7d, jitter 5m\n", "Interval      now 5h17m29s\n"} {
+		if !strings.Contains(got.out, line) {
+			t.Errorf("lacks %q:\n%s", line, got.out)
+		}
+	}
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--adaptive=10m"}, waggle.ExitUsage, `"10m" is no range; say 10m..7d`},
+		{[]string{"--adaptive=10m..x"}, waggle.ExitUsage, `"x" is no duration`},
+		{[]string{"--adaptive=1h..7d", "--every=1h"}, waggle.ExitUsage, "--every and --adaptive: say one of them"},
+		{[]string{"--adaptive=7d..10m"}, waggle.ExitUsage, "max_interval"},
+		{[]string{"--every=1h", "--jitter=2h"}, waggle.ExitUsage, "less than the shortest interval, 1h"},
+	} {
+		bad := command(t, env, append([]string{"source", "update", "a"}, test.args...)...)
+		wantFailure(t, bad, test.code, test.want)
+	}
 }

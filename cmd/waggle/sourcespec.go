@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,7 +31,10 @@ type specFlags struct {
 	labels, metadata                                                map[string]string
 	follow, revisit                                                 bool
 	priority, maxDepth, maxAttempts, maxExpirations, maxThrottled   int32
+	canonicalRules                                                  int32
 	maxOutstanding                                                  int64
+	adaptive                                                        rangeFlag
+	jitter                                                          spanFlag
 	every, lease, maxHold, remember, revisitAfter, minBack, maxBack spanFlag
 }
 
@@ -42,6 +46,8 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	spanVar(fs, &f.every, "every", "crawl the seeds again at this interval, as 10m, 1h, 7d")
 	fs.StringVar(&f.cron, "cron", "", "or by five cron `fields`, as \"0 6 * * *\", or @daily")
 	fs.StringVar(&f.timeZone, "time-zone", "", "IANA `zone` of --cron (default UTC)")
+	fs.Var(&f.adaptive, "adaptive", "or at an interval that follows how often the page changes, within `bounds`, as 10m..7d")
+	spanVar(fs, &f.jitter, "jitter", "shift what each seed is due by a stable part of this, so that many sources are not due at once")
 	fs.BoolVar(&f.revisit, "revisit", false, "each cycle crawls the pages found from the seeds again")
 	fs.StringVar(&f.firstCrawl, "first-crawl", "", "`when`: now, or spread within the first interval (default now)")
 	fs.BoolVar(&f.follow, "follow", false, "follow links on the hosts of the seeds")
@@ -54,6 +60,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.displayName, "display-name", "", "a `name` for people")
 	pairsVar(fs, &f.labels, "label", "label by which operators choose sources; may be repeated")
 	fs.StringVar(&f.scope, "scope", "", "share keys with other sources that name this `scope`; fixed at creation")
+	fs.Int32Var(&f.canonicalRules, "canonical-rules", 0, "`number` of the rules that tell which URLs are one page: 1; 2: also in whatever order their query is, and with tracking parameters (default 1); fixed at creation")
 	spanVar(fs, &f.lease, "lease", "how long a lease runs between renewals (default 30s)")
 	spanVar(fs, &f.maxHold, "max-hold", "how long a lease can be held by renewals (default 30m)")
 	fs.Int32Var(&f.maxAttempts, "max-attempts", 4, "`number` of failures that a task may have")
@@ -69,8 +76,8 @@ func (f *specFlags) register(cmd *cobra.Command) {
 
 // overlay sets the fields whose flags were given, and returns their paths.
 func (f *specFlags) overlay(spec *pb.SourceSpec) ([]string, error) {
-	if f.flags.Changed("every") && f.flags.Changed("cron") {
-		return nil, usagef(nil, "--every and --cron: say one of them")
+	if err := oneRule(f.flags); err != nil {
+		return nil, err
 	}
 	var paths []string
 	set := func(flag, path string, assign func()) {
@@ -82,6 +89,7 @@ func (f *specFlags) overlay(spec *pb.SourceSpec) ([]string, error) {
 	set("display-name", "display_name", func() { spec.DisplayName = f.displayName })
 	set("label", "labels", func() { spec.Labels = f.labels })
 	set("scope", "scope", func() { spec.Scope = f.scope })
+	set("canonical-rules", "canonical_rules", func() { spec.CanonicalRules = f.canonicalRules })
 	set("pool", "pool", func() { spec.Pool = f.pool })
 	set("priority", "priority", func() { spec.Priority = &f.priority })
 	set("lease", "lease_duration", func() { spec.LeaseDuration = f.lease.message() })
@@ -109,6 +117,20 @@ func (f *specFlags) overlay(spec *pb.SourceSpec) ([]string, error) {
 	return paths, nil
 }
 
+// oneRule refuses more than one rule of when seeds are due again.
+func oneRule(flags *pflag.FlagSet) error {
+	var rules []string
+	for _, rule := range []string{"every", "cron", "adaptive"} {
+		if flags.Changed(rule) {
+			rules = append(rules, "--"+rule)
+		}
+	}
+	if len(rules) > 1 {
+		return usagef(nil, "%s: say one of them", strings.Join(rules, " and "))
+	}
+	return nil
+}
+
 // setter assigns a field if its flag was given.
 type setter func(flag, path string, assign func())
 
@@ -121,6 +143,8 @@ func (f *specFlags) overlaySchedule(spec *pb.SourceSpec, set setter) {
 	}
 	set("every", "schedule.every", func() { schedule().Rule = &pb.Schedule_Every{Every: f.every.message()} })
 	set("cron", "schedule.cron", func() { schedule().Rule = &pb.Schedule_Cron{Cron: f.cron} })
+	set("adaptive", "schedule.adaptive", func() { schedule().Rule = f.adaptive.message() })
+	set("jitter", "schedule.jitter", func() { schedule().Jitter = f.jitter.message() })
 	set("time-zone", "schedule.time_zone", func() { schedule().TimeZone = f.timeZone })
 	set("revisit", "schedule.revisit", func() { schedule().Revisit = f.revisit })
 }

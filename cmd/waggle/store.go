@@ -52,6 +52,8 @@ func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 		return store, nil
 	case ctx.Err() != nil:
 		return nil, errors.New("interrupted while opening the store")
+	case errors.Is(err, dispatch.ErrInvalid) && strings.Contains(err.Error(), "scheme"):
+		return nil, usagef(nil, "--store: %w; or %q", err, storeMemory)
 	case errors.Is(err, dispatch.ErrInvalid):
 		return nil, usagef(nil, "--store: %w", err)
 	case errors.Is(err, dispatch.ErrStoreUnavailable):

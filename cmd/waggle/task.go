@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -74,13 +75,15 @@ func newTaskList(o *clientOptions) *cobra.Command {
 		if err := checkLimit(*limit); err != nil {
 			return err
 		}
+		listed := maps.Clone(pb.TaskState_value)
+		delete(listed, pb.TaskState_TASK_STATE_DONE.String())
 		for _, name := range states {
-			value, err := enumValue("--state", name, "TASK_STATE_", pb.TaskState_value)
+			if strings.EqualFold(name, "done") {
+				return usagef(nil, "--state done: DONE tasks are not listed; `waggle task get --source ID --url URL` finds one")
+			}
+			value, err := enumValue("--state", name, "TASK_STATE_", listed)
 			if err != nil {
 				return err
-			}
-			if pb.TaskState(value) == pb.TaskState_TASK_STATE_DONE {
-				return usagef(nil, "--state done: DONE tasks are not listed; `waggle task get --source ID --url URL` finds one")
 			}
 			request.States = append(request.States, pb.TaskState(value))
 		}

@@ -107,5 +107,5 @@ Created  AGO (TIME)
 	wantOutput(t, command(t, env, "task", "get", "--source", "tour", "--url", "HTTPS://news.example/today#x"), want)
 	wantOutput(t, command(t, env, "task", "get", "--source", "tour", "--key", "https://news.example/today", "--queue", "news.example"), want)
 	wantFailure(t, command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/no"), waggle.ExitFailed, "task not found", "never submitted")
-	wantFailure(t, command(t, env, "task", "get", "nonsense"), waggle.ExitFailed, "task_id")
+	wantFailure(t, command(t, env, "task", "get", "nonsense"), waggle.ExitUsage, "task_id")
 }

@@ -22,7 +22,6 @@ const (
 	defaultMaxSegments  = 30
 	defaultMaxRepeats   = 3
 	defaultRobotsTTL    = time.Hour
-	defaultCrawlDelay   = 10 * time.Second
 
 	defaultProduct = "waggle"
 	defaultContact = "https://github.com/waggle-crawl/waggle"
@@ -49,10 +48,9 @@ type Config struct {
 	// RobotsTTL is how long a robots.txt is kept, up to 24 h. Default 1 h.
 	RobotsTTL time.Duration
 
-	// MaxCrawlDelay is how much of a robots.txt's Crawl-delay is honored, by keeping the task, and its slot, until the delay
-	// has passed since its last request: its queue has no other request meanwhile, unless a rule gives it more than one
-	// lease in flight. Where hosts with long delays would take all slots, set the delay of their queues by a rule instead.
-	// Default 10 s; negative: Crawl-delay is not honored.
+	// MaxCrawlDelay is how much of a robots.txt's Crawl-delay is reported, for the host's queue to keep with any number of
+	// collectors; the queue's rule may let less of it count. Default 1 h, the most; negative: nothing is reported. Only
+	// tasks that are in flight when robots.txt is first read do not know of it yet.
 	MaxCrawlDelay time.Duration
 
 	// Timeout bounds a fetch, redirects and body included. Default 30 s.
@@ -90,6 +88,10 @@ type Config struct {
 	// Resources reports images, scripts, style sheets, media and what style sheets point at too.
 	Resources bool
 
+	// Sitemaps reports the sitemaps that robots.txt names of the host of a page of depth 0 (a seed, a submitted task),
+	// with KindSitemap: for crawls of whole sites. They have depth 1 then, and what they list depth 2 or, by an index, 3.
+	Sitemaps bool
+
 	// Sink gets the pages. Default: none, pages are only followed.
 	Sink Sink
 
@@ -99,8 +101,9 @@ type Config struct {
 	// has to check itself.
 	AllowPrivate bool
 
-	// Proxy takes the requests: http, https, socks5 or socks5h, with user and password if it wants them. Default: that of
-	// the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY).
+	// Proxy takes the requests: http, https, socks5 or socks5h, with user and password if it wants them. It is what
+	// resolves names, with either socks, so AllowPrivate holds for addresses as they are written only: the proxy has to
+	// refuse the private networks that it can reach. Default: that of the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY).
 	Proxy *url.URL
 
 	// Exchanges gives the Sink the requests and answers as they went over the wire, beside the pages: for sinks that
@@ -129,7 +132,7 @@ func (c Config) withDefaults() Config {
 		c.RobotsTTL = defaultRobotsTTL
 	}
 	if c.MaxCrawlDelay == 0 {
-		c.MaxCrawlDelay = defaultCrawlDelay
+		c.MaxCrawlDelay = maxCrawlDelay
 	}
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
@@ -182,6 +185,12 @@ func (c *Config) Validate() error {
 	}
 	if c.RobotsTTL < 0 || c.RobotsTTL > maxRobotsTTL {
 		return fmt.Errorf("field RobotsTTL: %s: want 0 to %s", c.RobotsTTL, maxRobotsTTL)
+	}
+	if c.MaxCrawlDelay > maxCrawlDelay {
+		return fmt.Errorf("field MaxCrawlDelay: %s: want at most %s", c.MaxCrawlDelay, maxCrawlDelay)
+	}
+	if c.Sitemaps && c.IgnoreRobots {
+		return errors.New("field Sitemaps: robots.txt, which names them, is not asked with IgnoreRobots")
 	}
 	if c.Timeout < 0 {
 		return fmt.Errorf("field Timeout: %s: want more than 0", c.Timeout)

@@ -1,10 +1,12 @@
 package web
 
 import (
-	"context"
 	"strconv"
 	"time"
 )
+
+// maxCrawlDelay is the longest delay that a queue takes from a host.
+const maxCrawlDelay = time.Hour
 
 // parseCrawlDelay reads the seconds of a Crawl-delay line, also parts of them.
 func parseCrawlDelay(value string) (time.Duration, bool) {
@@ -15,22 +17,17 @@ func parseCrawlDelay(value string) (time.Duration, bool) {
 	return time.Duration(seconds * float64(time.Second)), true
 }
 
-// holdCrawlDelay keeps the task, and with it the turn of its queue, until the delay that robots.txt asks for has passed
-// since the last request. It ends early when the task has to.
-func (v *visit) holdCrawlDelay(ctx context.Context) {
+// queueDelay is what the host asks for between requests, for its queue to keep. Nil: it is not known, or nothing has to be
+// said: that a host asks for none is said once each time its robots.txt is read, in case it asked for some before.
+func (v *visit) queueDelay() *time.Duration {
 	h := v.handler
-	if h.robots == nil || h.cfg.MaxCrawlDelay <= 0 || v.last.IsZero() {
-		return
+	if h.robots == nil || h.cfg.MaxCrawlDelay < 0 {
+		return nil
 	}
-	wait := time.Until(v.last.Add(min(h.robots.delay(v.url), h.cfg.MaxCrawlDelay)))
-	if wait <= 0 {
-		return
+	delay, ok := h.robots.delay(v.url)
+	if !ok {
+		return nil
 	}
-	v.body, v.answer = nil, nil // nothing big is kept meanwhile
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	delay = min(delay, h.cfg.MaxCrawlDelay)
+	return &delay
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ const (
 
 	// maxCodings bounds how often a body is packed in one another.
 	maxCodings = 2
+
+	// maxPresized is the most room, in bytes, that is made for a body before it comes.
+	maxPresized = 1 << 20
 
 	// ratioFloor is how much a body may become, however small it came.
 	ratioFloor = 1 << 20
@@ -50,7 +54,13 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", errTooLarge, response.ContentLength, limits.bytes)
 	}
 	wire := &limitedReader{r: response.Body, left: limits.bytes, limit: limits.bytes}
-	body, err := readDecoded(wire, codings(response.Header), limits)
+	var body []byte
+	var err error
+	if list := codings(response.Header); len(list) == 0 {
+		body, err = readSized(wire, response.ContentLength)
+	} else {
+		body, err = readDecoded(wire, list, limits)
+	}
 	switch {
 	case err == nil:
 		return body, nil
@@ -62,6 +72,15 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 		return nil, fmt.Errorf("read body: %w", err)
 	}
 	return nil, fmt.Errorf("%w: %w", errContentCoding, err)
+}
+
+// readSized reads everything from r, which is said to have length bytes; negative: it is not known. Room for them is made
+// at once, but for no more than is worth taking a server's word.
+func readSized(r io.Reader, length int64) ([]byte, error) {
+	room := min(max(length, 0), maxPresized) + bytes.MinRead
+	body := bytes.NewBuffer(make([]byte, 0, room))
+	_, err := body.ReadFrom(r)
+	return body.Bytes(), err
 }
 
 // codings are those of a Content-Encoding header, in the order in which they were applied.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 )
 
@@ -11,4 +12,11 @@ func NewTransportForTest(config *tls.Config) *http.Transport {
 	transport.TLSClientConfig = config
 	keepHeads(transport)
 	return transport
+}
+
+// Trust makes a handler's own transport trust certificates.
+func Trust(h *Handler, roots *x509.CertPool) {
+	own := h.fetcher.transport.(*transport)
+	own.direct.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	own.proxied.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }

@@ -1,12 +1,8 @@
 package web
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -56,41 +52,15 @@ func robotsFailure(err *robotsUnavailable, took time.Duration) *collector.Failed
 	return failed
 }
 
-// networkReason tells the ways apart in which an exchange breaks. All of them are the host's, but for the proxy's.
+// networkReason tells the ways apart in which an exchange breaks.
 func networkReason(err error) collector.Reason {
-	var dns *net.DNSError
-	var op *net.OpError
-	isOp := errors.As(err, &op)
-	switch {
-	case isOp && op.Op == "proxyconnect":
-		return collector.ReasonProxy
-	case errors.As(err, &dns):
-		return collector.ReasonDNS
-	case isTLS(err):
-		return collector.ReasonTLS
-	case isTimeout(err):
-		return collector.ReasonTimeout
-	case isOp && op.Op == "dial":
-		return collector.ReasonConnect
+	if reason, ok := proxyReason(err); ok {
+		return reason
+	}
+	if failed := collector.FailureOf(err); failed != nil {
+		return failed.Reason
 	}
 	return collector.ReasonConnectionLost
-}
-
-func isTLS(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var op *net.OpError
-	return errors.As(err, &verification) || errors.As(err, &record) || errors.As(err, &alert) ||
-		errors.As(err, &authority) || errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &host) ||
-		errors.As(err, &op) && op.Op == "remote error" // how crypto/tls marks an alert of the other side
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.Is(err, context.DeadlineExceeded) || (errors.As(err, &timeout) && timeout.Timeout())
 }
 
 func isThrottled(status int, retryAfter time.Duration) bool {

@@ -70,13 +70,24 @@ func (x *extraction) feedItem(item *gofeed.Item) {
 		link = item.Links[0]
 	}
 	if link != "" {
-		x.add(link)
+		x.addModified(link, changedAt(item))
 	}
 	if x.opts.Resources {
 		for _, enclosure := range item.Enclosures {
 			x.add(enclosure.URL)
 		}
 	}
+}
+
+// changedAt is when an item was changed last, or else published; zero when the feed does not say.
+func changedAt(item *gofeed.Item) time.Time {
+	switch {
+	case item.UpdatedParsed != nil:
+		return *item.UpdatedParsed
+	case item.PublishedParsed != nil:
+		return *item.PublishedParsed
+	}
+	return time.Time{}
 }
 
 // nextPages are the pages that a feed goes on in.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -49,6 +50,17 @@ type fetchRequest struct {
 
 	// visit is asked before each hop; an error ends the fetch.
 	visit func(context.Context, *url.URL) error
+
+	// wrote is told when the request of a hop has gone out, by any goroutine, perhaps more than once; nil: nobody is.
+	wrote func()
+}
+
+// traced tells wrote of requests that are sent with the context.
+func (r *fetchRequest) traced(ctx context.Context) context.Context {
+	if r.wrote == nil {
+		return ctx
+	}
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { r.wrote() }})
 }
 
 // fetched is an answer that was read whole.
@@ -79,7 +91,7 @@ func checkAddress(u *url.URL) error {
 
 // hop sends one request and reads the answer.
 func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_ *fetched, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	request, err := http.NewRequestWithContext(req.traced(ctx), http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errInvalidAddress, err)
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 
@@ -56,7 +57,13 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 	}
 	v := &visit{handler: h, task: t, url: target, before: readMemo(t.Memo)}
 	done, err := v.run(ctx)
-	v.holdCrawlDelay(ctx)
+	var failed *collector.Failed
+	switch {
+	case err == nil:
+		done.QueueDelay = v.queueDelay()
+	case errors.As(err, &failed):
+		failed.QueueDelay = v.queueDelay()
+	}
 	return done, err
 }
 
@@ -66,7 +73,7 @@ func taskURL(t *collector.Task) (*url.URL, error) {
 	if text == "" {
 		text = t.Key
 	}
-	u, err := url.Parse(text)
+	u, err := parseURL(text)
 	if err != nil {
 		return nil, err
 	}

@@ -203,22 +203,6 @@ func TestHandler_Status(t *testing.T) {
 	}
 }
 
-func TestHandler_RetryAfterDate(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.page("/later", map[string]string{"Retry-After": time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}, 429, "")
-	s.page("/past", map[string]string{"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}, 429, "")
-	h := newHandler(t, web.Config{})
-	_, err := handle(t, h, &collector.Task{URL: s.URL + "/later"})
-	if got := failedOf(t, err).RetryAfter; got < 59*time.Minute || got > time.Hour {
-		t.Errorf("retry after %s, want about an hour", got)
-	}
-	_, err = handle(t, h, &collector.Task{URL: s.URL + "/past"})
-	if got := failedOf(t, err).RetryAfter; got != 0 {
-		t.Errorf("retry after %s, want none", got)
-	}
-}
-
 func TestHandler_BadURL(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, web.Config{})
@@ -354,20 +338,22 @@ func TestHandler_SinkFails(t *testing.T) {
 func TestConfig_Validate(t *testing.T) {
 	t.Parallel()
 	for field, cfg := range map[string]web.Config{
-		"UserAgent":   {UserAgent: "a\nb"},
-		"Contact":     {Contact: "é"},
-		"RobotsAgent": {RobotsAgent: "a/b"},
-		"RobotsTTL":   {RobotsTTL: 25 * time.Hour},
-		"Timeout":     {Timeout: -1},
-		"MaxBytes":    {MaxBytes: -1},
-		"MaxRatio":    {MaxRatio: -1},
-		"MaxLinks":    {MaxLinks: -1},
-		"MaxListed":   {MaxListed: -1},
-		"MaxDepth":    {MaxDepth: -1},
-		"MaxURLBytes": {MaxURLBytes: 2049},
-		"Proxy":       {Proxy: &url.URL{Scheme: "ftp", Host: "proxy"}},
-		"Proxy: \"":   {Proxy: &url.URL{Scheme: "http"}},
-		"Proxy: want": {Proxy: &url.URL{Scheme: "http", Host: "proxy"}, Transport: http.DefaultTransport},
+		"UserAgent":     {UserAgent: "a\nb"},
+		"Contact":       {Contact: "é"},
+		"RobotsAgent":   {RobotsAgent: "a/b"},
+		"RobotsTTL":     {RobotsTTL: 25 * time.Hour},
+		"Timeout":       {Timeout: -1},
+		"MaxBytes":      {MaxBytes: -1},
+		"MaxRatio":      {MaxRatio: -1},
+		"MaxLinks":      {MaxLinks: -1},
+		"MaxListed":     {MaxListed: -1},
+		"MaxDepth":      {MaxDepth: -1},
+		"MaxURLBytes":   {MaxURLBytes: 2049},
+		"MaxCrawlDelay": {MaxCrawlDelay: 2 * time.Hour},
+		"Sitemaps":      {Sitemaps: true, IgnoreRobots: true},
+		"Proxy":         {Proxy: &url.URL{Scheme: "ftp", Host: "proxy"}},
+		"Proxy: \"":     {Proxy: &url.URL{Scheme: "http"}},
+		"Proxy: want":   {Proxy: &url.URL{Scheme: "http", Host: "proxy"}, Transport: http.DefaultTransport},
 	} {
 		if _, err := web.New(cfg); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -28,17 +29,25 @@ const (
 // for it.
 func ExtractLinks(base *url.URL, body []byte, opts ExtractOptions) Links {
 	x := newExtraction(base, opts)
-	reader, err := charset.NewReader(bytes.NewReader(body), opts.ContentType)
-	if err != nil {
-		reader = bytes.NewReader(body) // an encoding nobody knows: the ASCII part of it still has links
-	}
-	x.document(reader)
+	x.document(decoded(body, opts.ContentType))
 	if x.directives.noFollow && !opts.FollowNofollow {
 		x.links.Skipped += len(x.links.URLs)
 		x.links.URLs = nil
 	}
 	x.links.NoIndex = x.directives.noIndex
 	return x.links
+}
+
+// decoded reads a document in UTF-8.
+func decoded(body []byte, contentType string) io.Reader {
+	if _, name, _ := charset.DetermineEncoding(body[:min(len(body), 1024)], contentType); name == "utf-8" && utf8.Valid(body) {
+		return bytes.NewReader(body) // most of the web; to decode it would take as long as to read its tags
+	}
+	reader, err := charset.NewReader(bytes.NewReader(body), contentType)
+	if err != nil {
+		return bytes.NewReader(body) // an encoding nobody knows: the ASCII part of it still has links
+	}
+	return reader
 }
 
 // document reads the tokens of a document. One that is too long is left out, and reading goes on behind it.
@@ -68,7 +77,7 @@ func (x *extraction) tokens(z *html.Tokenizer) {
 			}
 			inStyle = element == atom.Style
 			if hasAttributes && (x.opts.Resources || hasPageLinks(element)) {
-				x.element(element, attributes(z))
+				x.element(element, x.attributes(z))
 			}
 		case html.TextToken:
 			if inStyle && x.opts.Resources {
@@ -81,19 +90,19 @@ func (x *extraction) tokens(z *html.Tokenizer) {
 	}
 }
 
-// attributes are those of the tag that z is at; of two with one name the first counts.
-func attributes(z *html.Tokenizer) map[string]string {
-	attrs := make(map[string]string)
+// attributes are those of the tag that z is at, until the next call; of two with one name the first counts.
+func (x *extraction) attributes(z *html.Tokenizer) map[string]string {
+	clear(x.attrs)
 	for range maxAttributes {
 		key, value, more := z.TagAttr()
-		if _, dup := attrs[string(key)]; !dup {
-			attrs[string(key)] = string(value)
+		if _, dup := x.attrs[string(key)]; !dup {
+			x.attrs[atom.String(key)] = string(value)
 		}
 		if !more {
 			break
 		}
 	}
-	return attrs
+	return x.attrs
 }
 
 func hasPageLinks(element atom.Atom) bool {
@@ -132,6 +141,7 @@ func (x *extraction) setBase(attrs map[string]string) {
 	}
 	if u, err := parseReference(href); err == nil {
 		x.base, x.based = x.base.ResolveReference(u), true
+		clear(x.refs)
 	}
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"net/url"
 	"strings"
+	"time"
 )
 
 // maxURLLength is the longest URL that Waggle takes, in bytes. A longer link is counted as skipped.
@@ -16,6 +17,10 @@ type Links struct {
 	// Skipped counts the links that cannot be a task: other schemes, URLs that do not parse or have no host,
 	// URLs over 2 KiB, those not to be followed, and those beyond the limit that ExtractLinks was given.
 	Skipped int
+
+	// Modified is when some of the URLs last changed, by the feed or sitemap that lists them. A day without a time of day
+	// means its end, so that a change on it is not missed.
+	Modified map[string]time.Time
 
 	// Kind is what the URLs are known to be: KindSitemap for those of a sitemap index, else empty.
 	Kind string
@@ -52,16 +57,18 @@ type ExtractOptions struct {
 type extraction struct {
 	base       *url.URL
 	opts       ExtractOptions
-	seen       map[string]bool
+	seen       map[string]bool // by URL
+	refs       map[string]bool // by reference as written, without its fragment, from the base that holds
 	links      Links
-	based      bool // a base element was seen; only the first one counts
+	based      bool              // a base element was seen; only the first one counts
+	attrs      map[string]string // of the tag that is read
 	directives directives
 }
 
 func newExtraction(base *url.URL, opts ExtractOptions) *extraction {
 	own := *base
 	own.Fragment, own.RawFragment = "", ""
-	return &extraction{base: base, opts: opts, seen: map[string]bool{own.String(): true}}
+	return &extraction{base: base, opts: opts, seen: map[string]bool{own.String(): true}, refs: map[string]bool{}, attrs: map[string]string{}}
 }
 
 func (x *extraction) addAttr(attrs map[string]string, name string) {
@@ -76,21 +83,39 @@ func (x *extraction) addAll(refs []string) {
 	}
 }
 
+// addModified is add for what is known to have changed last at a time, unless that is zero.
+func (x *extraction) addModified(ref string, modified time.Time) {
+	before := len(x.links.URLs)
+	x.add(ref)
+	if modified.IsZero() || len(x.links.URLs) == before {
+		return
+	}
+	if x.links.Modified == nil {
+		x.links.Modified = make(map[string]time.Time)
+	}
+	x.links.Modified[x.links.URLs[before]] = modified
+}
+
 // add resolves a reference and reports it unless it was seen.
 func (x *extraction) add(ref string) {
+	address, _, _ := strings.Cut(ref, "#")
+	if x.refs[address] {
+		return // as it is written, and so before it costs anything
+	}
 	u, absolute, ok := x.resolve(ref)
 	if !ok {
 		x.links.Skipped++
 		return
 	}
 	if x.seen[absolute] {
+		x.refs[address] = true
 		return
 	}
 	if (x.opts.Limit > 0 && len(x.links.URLs) >= x.opts.Limit) || (x.opts.Keep != nil && !x.opts.Keep(u)) {
 		x.links.Skipped++
 		return
 	}
-	x.seen[absolute] = true
+	x.seen[absolute], x.refs[address] = true, true
 	x.links.URLs = append(x.links.URLs, absolute)
 }
 
@@ -119,8 +144,34 @@ func (x *extraction) resolve(ref string) (u *url.URL, absolute string, ok bool) 
 // sign that escapes nothing.
 func parseReference(ref string) (*url.URL, error) {
 	ref = strings.Trim(ref, " \t\r\n\f\x00")
-	ref = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(ref)
-	return url.Parse(escapeStrayPercents(ref))
+	if strings.ContainsAny(ref, "\t\r\n") {
+		ref = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(ref)
+	}
+	return parseURL(escapeStrayPercents(ref))
+}
+
+// parseURL parses a URL so that it is written again with the path it had. Where a path has characters that have to be
+// escaped, net/url escapes all of it anew, and then an escaped slash is one that separates.
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err == nil && u.RawPath != "" && u.EscapedPath() != u.RawPath {
+		u.RawPath = escapeInvalid(u.RawPath)
+	}
+	return u, err
+}
+
+// escapeInvalid escapes the bytes of a path that may not stand in one.
+func escapeInvalid(path string) string {
+	const upperHex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(path) {
+		if c := path[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"<>\^{|}`+"`", c) >= 0 {
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 func escapeStrayPercents(s string) string {

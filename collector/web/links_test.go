@@ -1,11 +1,14 @@
 package web_test
 
 import (
+	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
 )
 
@@ -182,4 +185,24 @@ func FuzzExtractLinks(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestHandler_EscapedPath holds that a path reaches the server, and the links on its page the report, with the escapes that
+// they had, beside characters that have to be escaped.
+func TestHandler_EscapedPath(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var asked string
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		asked = r.RequestURI
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, `<a href="/x%2Fy z/é%25|%zz">x</a>`)
+	})
+	done, err := handle(t, newHandler(t, web.Config{IgnoreRobots: true}), &collector.Task{URL: s.URL + "/a%2Fb c/ä"})
+	if want := "/a%2Fb%20c/%C3%A4"; err != nil || asked != want {
+		t.Errorf("asked for %q, want %q: %v", asked, want, err)
+	}
+	if want := []string{s.URL + "/x%2Fy%20z/%C3%A9%25%7C%25zz"}; !slices.Equal(discovered(done), want) {
+		t.Errorf("discovered %q, want %q", discovered(done), want)
+	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // errPrivate says that an address belongs to no public host.
-var errPrivate = errors.New("address of a private network")
+var errPrivate = errors.New("address of a private network, which has to be allowed (AllowPrivate, --allow-private)")
 
 // nat64 is the prefix of RFC 6052, under which networks without IPv4 reach it: the last four bytes are what is reached.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")

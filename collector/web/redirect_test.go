@@ -91,7 +91,7 @@ func TestHandler_RedirectElsewhere(t *testing.T) {
 	})
 	sink := &memorySink{}
 	h := newHandler(t, web.Config{Sink: sink})
-	task := &collector.Task{URL: s.URL + "/a"}
+	task := &collector.Task{URL: s.URL + "/a", Kind: web.KindFeed}
 	for i, want := range []struct {
 		target  string
 		changed collector.Change
@@ -102,6 +102,9 @@ func TestHandler_RedirectElsewhere(t *testing.T) {
 		done, err := handle(t, h, task)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if item := done.Discovered[0]; !item.SameDepth || item.Kind != task.Kind {
+			t.Errorf("crawl %d: %+v is not where the page went", i, item)
 		}
 		if got := discovered(done); done.HTTPStatus != 302 || done.Changed != want.changed || !slices.Equal(got, []string{target}) {
 			t.Errorf("crawl %d: %+v", i, done)

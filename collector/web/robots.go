@@ -73,7 +73,8 @@ type robotsEntry struct {
 	err     error
 	expires time.Time
 
-	bytes int // what rules cost; guarded by the cache's mu
+	bytes int  // what rules cost; guarded by the cache's mu
+	told  bool // somebody was told of the delay; guarded by the cache's mu
 }
 
 func newRobots(f *fetcher, agent string, ttl, timeout time.Duration) *robots {
@@ -109,20 +110,44 @@ func (r *robots) check(ctx context.Context, u *url.URL) error {
 	}
 }
 
-// delay is what the robots.txt of u's host asks to leave between requests; 0 when it asks for none or is not known.
-func (r *robots) delay(u *url.URL) time.Duration {
+// rulesOf is what the robots.txt of u's host says, if it has been read.
+func (r *robots) rulesOf(u *url.URL) (rules robotsRules, ok bool) {
 	r.mu.Lock()
-	entry := r.hosts[u.Scheme+"://"+u.Host]
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	entry := r.read(u)
 	if entry == nil {
-		return 0
+		return robotsRules{}, false
+	}
+	return entry.rules, true
+}
+
+// delay is what the robots.txt of u's host asks to leave between requests. ok is false when nobody needs to be told: it is
+// not known, or none is asked for and this was said since the file was read.
+func (r *robots) delay(u *url.URL) (delay time.Duration, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.read(u)
+	if entry == nil || entry.rules.delay == 0 && entry.told {
+		return 0, false
+	}
+	entry.told = true
+	return entry.rules.delay, true
+}
+
+// read is the entry of u's host, nil unless its robots.txt has been read. Called with mu held.
+func (r *robots) read(u *url.URL) *robotsEntry {
+	entry := r.hosts[u.Scheme+"://"+u.Host]
+	if entry == nil {
+		return nil
 	}
 	select {
 	case <-entry.done:
-		return entry.rules.delay
+		if entry.err == nil {
+			return entry
+		}
 	default:
-		return 0
 	}
+	return nil
 }
 
 // errLoaderGone marks an entry whose fetch ended because the context of its asker did.

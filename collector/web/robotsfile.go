@@ -2,8 +2,13 @@ package web
 
 import (
 	"bytes"
+	"iter"
+	"slices"
 	"strings"
 )
+
+// maxSitemaps is how many sitemaps of a robots.txt count.
+const maxSitemaps = 100
 
 // parseRobots reads a robots.txt for the crawler with the given product token: the rules of its own groups, else those of
 // "*". Every line that can be read counts, as RFC 9309 wants.
@@ -13,14 +18,39 @@ func parseRobots(body []byte, agent string) robotsRules {
 		rules, _ = robotsGroup(body, "*")
 	}
 	rules.rules = sortRules(rules.rules)
+	rules.sitemaps = robotsSitemaps(body)
 	return rules
+}
+
+// robotsSitemaps are the sitemaps that a robots.txt names, whoever asks: absolute URLs, each once, up to maxSitemaps.
+func robotsSitemaps(body []byte) []string {
+	var found []string
+	for line := range robotsLines(body) {
+		field, value, ok := robotsLine(line)
+		if !ok || field != "sitemap" || len(value) > maxURLLength || len(found) == maxSitemaps {
+			continue
+		}
+		u, err := parseReference(value)
+		if err != nil || checkAddress(u) != nil {
+			continue
+		}
+		if sitemap := u.String(); !slices.Contains(found, sitemap) {
+			found = append(found, sitemap)
+		}
+	}
+	return found
+}
+
+// robotsLines are the lines of a robots.txt, whatever ends them.
+func robotsLines(body []byte) iter.Seq[string] {
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
+	return strings.FieldsFuncSeq(string(body), func(r rune) bool { return r == '\n' || r == '\r' })
 }
 
 // robotsGroup collects the rules of every group that names the agent; found is true when there is one.
 func robotsGroup(body []byte, agent string) (rules robotsRules, found bool) {
-	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	named, inAgents := false, false // whether the group names the agent; whether its user-agent lines go on
-	for line := range strings.FieldsFuncSeq(string(body), func(r rune) bool { return r == '\n' || r == '\r' }) {
+	for line := range robotsLines(body) {
 		field, value, ok := robotsLine(line)
 		if !ok {
 			continue

@@ -15,6 +15,8 @@ const ruleOverhead = 48
 type robotsRules struct {
 	rules []robotsRule  // the one that decides first: the longest pattern, and Allow before Disallow at equal length
 	delay time.Duration // between requests; 0: none is asked for
+
+	sitemaps []string // that the file names, for all crawlers
 }
 
 // robotsRule matches the begin of a path, or all of it when atEnd. "*" in the pattern stands for anything; the pattern and
@@ -51,6 +53,9 @@ func (r robotsRules) bytes() int {
 	total := 0
 	for _, rule := range r.rules {
 		total += len(rule.pattern) + ruleOverhead
+	}
+	for _, sitemap := range r.sitemaps {
+		total += len(sitemap) + ruleOverhead
 	}
 	return total
 }

@@ -47,7 +47,7 @@ func ExtractSitemapLinks(base *url.URL, body []byte, opts ExtractOptions) (Links
 	})
 	x := newExtraction(base, opts)
 	for _, entry := range entries {
-		x.add(entry.location)
+		x.addModified(entry.location, entry.lastModified)
 		x.addAll(entry.alternates)
 	}
 	x.links.Skipped += surplus
@@ -124,14 +124,24 @@ func (e *sitemapEntry) text(path []string, content string) {
 	}
 }
 
-// parseLastModified reads W3C's profile of ISO 8601, in each of its lengths.
+// parseLastModified reads W3C's profile of ISO 8601, in each of its lengths. A day, a month or a year is at its end, when
+// nothing can have changed in it any more.
 func parseLastModified(text string) (time.Time, bool) {
 	text = strings.TrimSpace(text)
-	for _, layout := range []string{
-		time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", time.DateTime, time.DateOnly, "2006-01", "2006",
+	for _, form := range []struct {
+		layout              string
+		years, months, days int
+	}{
+		{layout: time.RFC3339},
+		{layout: "2006-01-02T15:04Z07:00"},
+		{layout: "2006-01-02T15:04:05"},
+		{layout: time.DateTime},
+		{layout: time.DateOnly, days: 1},
+		{layout: "2006-01", months: 1},
+		{layout: "2006", years: 1},
 	} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, true
+		if t, err := time.Parse(form.layout, text); err == nil {
+			return t.AddDate(form.years, form.months, form.days), true
 		}
 	}
 	return time.Time{}, false

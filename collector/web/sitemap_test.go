@@ -33,7 +33,7 @@ func TestExtractSitemapLinks(t *testing.T) {
 				<url><loc>/month</loc><lastmod>2021-03</lastmod></url><url><loc>/day</loc><lastmod>2021-03-02</lastmod></url>
 				<url><loc>/zone</loc><lastmod> 2021-03-02T23:30+00:00 </lastmod></url><url><loc>/broken</loc><lastmod>yesterday</lastmod></url>
 				<url><loc>/second</loc><lastmod>2021-03-02T23:30:01.5Z</lastmod></url></urlset>`,
-			want: []string{"http://a/second", "http://a/zone", "http://a/day", "http://a/month", "http://a/year", "http://a/none", "http://a/broken"},
+			want: []string{"http://a/month", "http://a/day", "http://a/second", "http://a/zone", "http://a/year", "http://a/none", "http://a/broken"},
 		},
 		"newest within the limit": {
 			body: sitemapHead + `<url><loc>/1</loc><lastmod>2019</lastmod></url><url><loc>/2</loc><lastmod>2020</lastmod></url></urlset>`,

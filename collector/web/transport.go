@@ -15,8 +15,9 @@ const (
 	// maxHeaderBytes bounds the head of an answer.
 	maxHeaderBytes = 256 << 10
 
-	// maxIdlePerHost is how many connections to a host wait for its next page; most queues have one lease at a time.
-	maxIdlePerHost = 4
+	// maxIdlePerHost is how many connections to a host wait for its next page: as many as a queue has leases in flight
+	// here, which is one unless a rule says more.
+	maxIdlePerHost = 32
 	maxIdle        = 200
 )
 
@@ -37,6 +38,7 @@ func newTransport(proxy *url.URL, allowPrivate bool) *transport {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	t.proxied = baseTransport(dialer)
 	t.proxied.Proxy = t.proxy
+	t.proxied.OnProxyConnectResponse = checkConnect
 	guarded := &net.Dialer{Timeout: dialTimeout}
 	if !allowPrivate {
 		guarded.Control = RefusePrivate
@@ -65,10 +67,17 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "proxyconnect", Net: "tcp", Err: err}
 	}
-	if proxy != nil {
-		return t.proxied.RoundTrip(request)
+	if proxy == nil {
+		return t.direct.RoundTrip(request)
 	}
-	return t.direct.RoundTrip(request)
+	response, err := t.proxied.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkForwarded(request, response); err != nil {
+		return nil, err
+	}
+	return response, nil
 }
 
 // closeIdle closes the connections that wait for a next request.

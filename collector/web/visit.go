@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,9 +28,10 @@ type visit struct {
 	url     *url.URL
 	before  memo
 
-	start  time.Time // of the page's first request
-	last   time.Time // of the last request; zero: none was sent
-	took   time.Duration
+	start  time.Time     // of the page's first request
+	last   time.Time     // of the last request; zero: none was sent
+	whole  time.Duration // from start to the end of the answer
+	took   time.Duration // from last to the end of the answer
 	record *recording
 	answer *fetched
 	body   []byte // the page's; the sink's copy when the server said 304
@@ -70,6 +73,11 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	request.leaves = func(next *url.URL) bool { return hostQueue(next) != own }
 	v.start = time.Now()
 	first := true
+	var sent atomic.Pointer[time.Time]
+	note := func() {
+		now := time.Now()
+		sent.Store(&now)
+	}
 	request.visit = func(ctx context.Context, u *url.URL) error {
 		if h.robots != nil {
 			if err := h.robots.check(ctx, u); err != nil {
@@ -79,11 +87,16 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		if first { // the queue's delay is counted from the page's own request, not from that for robots.txt
 			v.start, first = time.Now(), false
 		}
-		v.last = time.Now()
+		note()
 		return nil
 	}
+	request.wrote = note // a host sees the request then, not when its name is looked up and its connection begun
 	answer, err := h.fetcher.get(fetchCtx, request)
-	v.took = time.Since(v.start)
+	v.whole = time.Since(v.start)
+	v.took = v.whole
+	if last := sent.Load(); last != nil {
+		v.last, v.took = *last, time.Since(*last)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -151,14 +164,15 @@ func (v *visit) judge(ctx context.Context) error {
 	return nil
 }
 
-// passOn makes a link of a redirect into another queue: whoever gets it waits for that queue's turn.
+// passOn makes a link of a redirect into another queue: whoever gets it waits for that queue's turn. It is the page's own
+// place, so it keeps the page's depth, and each cycle of a seed crawls it.
 func (v *visit) passOn() {
 	target := v.answer.location.String()
 	v.body = v.answer.body
 	v.after = memo{URL: target, Digest: digestOf(v.body)}
 	v.links = Links{URLs: []string{target}}
 	if v.task.Recurring {
-		v.handler.cfg.Logger.Warn("seed redirects into another queue, which is crawled as a page that it leads to",
+		v.handler.cfg.Logger.Info("seed redirects into another queue, where it is crawled if the source may follow it there",
 			zap.String("url", v.url.String()), zap.String("to", target))
 	}
 }
@@ -219,10 +233,34 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	if !changed {
 		done.Changed = collector.Unchanged
 	}
+	sitemaps := v.sitemaps()
 	for _, link := range v.links.URLs {
-		done.Discovered = append(done.Discovered, collector.Discovered{URL: link, Kind: v.links.Kind})
+		if slices.Contains(sitemaps, link) {
+			continue // as a sitemap, below
+		}
+		item := collector.Discovered{URL: link, Kind: v.links.Kind, Modified: v.links.Modified[link]}
+		if v.answer.location != nil { // what it is read as does not change with its place
+			item.SameDepth, item.Kind = true, v.task.Kind
+		}
+		done.Discovered = append(done.Discovered, item)
+	}
+	for _, sitemap := range sitemaps {
+		done.Discovered = append(done.Discovered, collector.Discovered{URL: sitemap, Kind: KindSitemap})
 	}
 	return done, nil
+}
+
+// sitemaps are those that robots.txt names, for a page where a crawl begins.
+func (v *visit) sitemaps() []string {
+	if !v.handler.cfg.Sitemaps || v.task.Depth > 0 || v.answer.location != nil {
+		return nil
+	}
+	rules, ok := v.handler.robots.rulesOf(v.answer.url)
+	if !ok {
+		return nil
+	}
+	own := v.answer.url.String()
+	return slices.DeleteFunc(slices.Clone(rules.sitemaps), func(sitemap string) bool { return sitemap == own })
 }
 
 // finalURL is the one that answered, or the one that a redirect into another queue leads to.
@@ -238,7 +276,7 @@ func (v *visit) page(changed bool) Page {
 	return Page{
 		URL: v.url.String(), FinalURL: v.finalURL(), Status: v.answer.status,
 		ContentType: v.after.ContentType,
-		FetchTime:   v.start.UTC(), FetchMillis: v.took.Milliseconds(),
+		FetchTime:   v.start.UTC(), FetchMillis: v.whole.Milliseconds(),
 		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.links.URLs),
 		Canonical: v.links.Canonical, NoIndex: v.after.NoIndex,
 		SourceID: t.SourceID, TaskID: t.ID, Cycle: t.Cycle, Run: t.Run, Attempt: t.Attempt, Fence: t.Fence,

@@ -92,7 +92,7 @@ func (s *shard) checkRecord(r *record, sum *tallies) error {
 	case r.lease != nil != (r.state == dispatch.StateLeased):
 		return fmt.Errorf("lease %v", r.lease)
 	case r.lease != nil:
-		if r.score != r.lease.deadline {
+		if r.score > r.lease.deadline {
 			return fmt.Errorf("deadline %d, in the index at %d", r.lease.deadline, r.score)
 		}
 		sum.leased[r.lane.queueName]++

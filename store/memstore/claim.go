@@ -189,9 +189,10 @@ func (c *claim) turn(h *hand, qp *queuePool) bool {
 	}
 	q := qp.queue
 	set := c.s.settingsOf(q)
-	share := max(1, h.room/c.pool.open.inBand(qp.score))
+	most := min(h.want.Max, dispatch.MaxClaimTasks)
+	share := max(1, most/min(c.pool.open.inBand(qp.score), dispatch.TurnsPerWant))
 	quota := min(share, h.room, set.MaxInFlight-int(q.inFlight), dispatch.MaxClaimTasks-c.granted)
-	if set.MinDelay > 0 {
+	if set.paced.MinDelay > 0 {
 		quota = 1
 	}
 	begin := len(h.grants)
@@ -200,8 +201,8 @@ func (c *claim) turn(h *hand, qp *queuePool) bool {
 	if granted {
 		before := q.nextGrant
 		q.nextGrant = max(before, c.s.now)
-		if set.MinDelay > 0 {
-			q.nextGrant = max(before, c.s.nowEnd+span(set.MinDelay))
+		if set.paced.MinDelay > 0 {
+			q.nextGrant = max(before, c.s.nowEnd+span(set.paced.MinDelay))
 		}
 		h.note.moved = append(h.note.moved, movedGrant{
 			queue: q.name, before: before, after: q.nextGrant, first: begin, count: len(h.grants) - begin,

@@ -72,9 +72,11 @@ func (s *shard) replaced(collector, session string) bool {
 	return h != nil && h.markedUntil > s.now && h.keep != session
 }
 
-// grantsAtFirst is for how many grants a want gets memory when it gets its
-// first.
-const grantsAtFirst = 16
+// roomFor is for how many grants a want gets memory when it gets its first: as
+// many as it can get of the tasks that are ready.
+func (c *claim) roomFor(h *hand) int {
+	return min(h.room, dispatch.MaxClaimTasks-c.granted, max(int(c.s.counts[dispatch.StateReady]), 1))
+}
 
 // grant leases the record, the head of its lane, to the want.
 func (c *claim) grant(h *hand, r *record) {
@@ -83,8 +85,9 @@ func (c *claim) grant(h *hand, r *record) {
 		h.note = &grantNote{key: grantKey{want.Collector, want.ClientToken}, call: want.Call}
 		h.holder = dispatch.HolderDigest(want.Collector, want.ClientToken)
 		h.held = s.holder(want.Collector)
-		h.grants = make([]dispatch.Grant, 0, min(h.room, grantsAtFirst))
-		h.note.entries = make([]grantEntry, 0, min(h.room, grantsAtFirst))
+		room := c.roomFor(h)
+		h.grants = make([]dispatch.Grant, 0, room)
+		h.note.entries = make([]grantEntry, 0, room)
 	}
 	gate := &r.source.gate
 	maxHold := span(gate.MaxHold)
@@ -250,14 +253,25 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	return given, nil
 }
 
-// giveBack undoes the grant of one task.
+// giveBack undoes the grant of one task, or ends it when its cancel was asked
+// for meanwhile.
 func (s *shard) giveBack(r *record) {
 	s.endLease(r)
 	if r.counters.Attempt > 0 {
 		r.counters.Attempt--
 	}
 	r.revision++
-	s.enterWaiting(r)
+	if r.cancel == dispatch.CancelNone {
+		s.enterWaiting(r)
+		return
+	}
+	s.touchQueue(s.queueOf(r.lane))
+	remember := dispatch.CanceledMemory
+	if gate := &r.source.gate; !gate.Deleted {
+		remember = gate.Remember
+	}
+	r.settledAt, r.cancel, r.again = s.now, dispatch.CancelNone, false
+	s.settle(r, dispatch.StateCanceled, remember)
 }
 
 // endLease takes the lease from a record: lock, lease index, the collector's

@@ -60,8 +60,11 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 		s.moveDeadline(r, s.now)
 		return lost(dispatch.LostLockDeleted)
 	}
-	s.moveDeadline(r, max(l.deadline, end))
-	l.lockedUntil, l.byHand = l.deadline, ""
+	// The index is brought up to date when a sweep comes to it.
+	if l.deadline = max(l.deadline, end); l.lockedUntil <= s.now {
+		l.byHand = ""
+	}
+	l.lockedUntil = l.deadline
 	if note := s.grants[grantKey{l.token.Collector, l.token.ClientToken}]; note != nil && note.until > s.now {
 		note.until = max(note.until, l.deadline+span(dispatch.GrantMemory))
 	}
@@ -73,7 +76,7 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	}
 }
 
-// moveDeadline gives the lease another deadline.
+// moveDeadline gives the lease another deadline, in the index too.
 func (s *shard) moveDeadline(r *record, deadline int64) {
 	if r.lease.deadline == deadline && r.score == deadline {
 		return
@@ -134,7 +137,7 @@ func (s *shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 		s.transit(r, t)
 	case dispatch.ApplyAlready:
 		result.Prior = r.result
-	case dispatch.ApplyConflict, dispatch.ApplyLost, dispatch.ApplyNotFound:
+	case dispatch.ApplyConflict, dispatch.ApplyLost, dispatch.ApplyNotFound, dispatch.ApplyPolicy:
 	}
 	if result.State = r.visibleState(s.now); r.waiting() {
 		result.Due = instant(r.due)
@@ -168,6 +171,8 @@ func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 func (s *shard) transit(r *record, t *dispatch.Transition) {
 	q := s.queueOf(r.lane)
 	if r.lease != nil {
+		// The lane changes when the task waits again.
+		s.touchQueue(q)
 		deadline := r.lease.deadline
 		s.endLease(r)
 		s.affect(q, &t.Queue, deadline)
@@ -175,8 +180,8 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.tally(t.Result)
 	} else {
 		s.leave(r)
+		s.touch(r.lane)
 	}
-	s.touch(r.lane)
 	r.firstDue, r.run, r.counters = millis(t.FirstDue), millis(t.Run), t.Counters
 	if t.Settled {
 		r.settledAt = s.now
@@ -209,7 +214,7 @@ func (s *shard) tally(result dispatch.Result) {
 	case dispatch.ResultExpired, dispatch.ResultMaxHold:
 		s.expired++
 	case dispatch.ResultGivenBack, dispatch.ResultRevoked:
-	case dispatch.ResultNone, dispatch.ResultSucceeded, dispatch.ResultFailed, dispatch.ResultReleased, dispatch.ResultCanceled:
+	case dispatch.ResultNone, dispatch.ResultSucceeded, dispatch.ResultFailed, dispatch.ResultReleased:
 		s.settled++
 	}
 }
@@ -251,11 +256,15 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 // in flight.
 func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	set := s.settingsOf(q)
+	if effect.QueueDelay != nil {
+		q.asked = effect.QueueDelay.Truncate(time.Millisecond)
+		set.pace(q.asked)
+	}
 	switch effect.Kind {
 	case dispatch.QueueUntouched:
 		return
 	case dispatch.QueueExpired:
-		q.nextGrant = max(q.nextGrant, deadline+span(set.MinDelay))
+		q.nextGrant = max(q.nextGrant, deadline+span(set.paced.MinDelay))
 		return
 	case dispatch.QueueSucceeded:
 		q.blockStep = 0
@@ -266,7 +275,7 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	case dispatch.QueueReported:
 	}
 	fetch := effect.FetchDuration.Truncate(time.Millisecond)
-	q.nextGrant = millis(dispatch.NextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.QueueSettings, fetch))
+	q.nextGrant = millis(dispatch.NextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.paced, fetch))
 }
 
 // RequestCancel implements [dispatch.Leases].

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -15,19 +16,20 @@ import (
 const looksPerPage = 1000
 
 // Tasks implements [dispatch.TaskReads].
-func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, error) {
+func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) (tasks []*dispatch.Task, now time.Time, err error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, err
+		return nil, now, err
 	}
 	with := noDetails
 	if details {
 		with = allDetails
 	}
-	tasks := make([]*dispatch.Task, len(ids))
+	tasks = make([]*dispatch.Task, len(ids))
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	s.byShard(len(ids), dispatch.MaxRenewals, idOf, func(sh *shard, page []int) {
 		sh.begin()
 		defer sh.end()
+		now = later(now, instant(sh.now))
 		for _, i := range page {
 			if r := sh.record(ids[i]); r != nil {
 				tasks[i] = new(dispatch.Task)
@@ -35,19 +37,26 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 			}
 		}
 	})
-	return tasks, nil
+	return tasks, now, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // listCursor is a place in the list of tasks: a shard, a lane's number, and the
-// id of the last task looked at.
+// number in it of the last task looked at.
 type listCursor struct {
 	shard int
 	lane  int64
-	after string
+	after int64
 }
 
 func (c listCursor) String() string {
-	return fmt.Sprintf("%d/%d/%s", c.shard, c.lane, c.after)
+	return fmt.Sprintf("%d/%d/%d", c.shard, c.lane, c.after)
 }
 
 func (s *Store) parseListCursor(text string) (c listCursor, err error) {
@@ -65,11 +74,14 @@ func (s *Store) parseListCursor(text string) (c listCursor, err error) {
 	if c.lane, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
 		return c, wrong
 	}
-	c.after = parts[2]
+	if c.after, err = strconv.ParseInt(parts[2], 10, 64); err != nil {
+		return c, wrong
+	}
 	return c, nil
 }
 
-// ListTasks implements [dispatch.TaskReads]: by shard, lane and id.
+// ListTasks implements [dispatch.TaskReads]: by shard, lane and
+// the order in which the lane took them in.
 func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) ([]*dispatch.Task, string, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, "", err
@@ -102,20 +114,16 @@ func (s *shard) listTasks(filter dispatch.TaskFilter, at listCursor, limit int, 
 			continue
 		}
 		if l.number > at.lane {
-			at.lane, at.after = l.number, ""
-		}
-		begin := ""
-		if at.after != "" {
-			begin = at.after + "\x00"
+			at.lane, at.after = l.number, 0
 		}
 		stopped := false
-		l.listed.from(0, begin, func(e entry[*record]) bool {
+		l.listed.from(at.after+1, "", func(e entry[*record]) bool {
 			if len(tasks) >= limit || *looks <= 0 {
 				stopped = true
 				return false
 			}
 			*looks--
-			at.after = e.member
+			at.after = e.score
 			if r := e.value; s.listable(r) && slices.Contains(filter.States, r.visibleState(s.now)) {
 				t := new(dispatch.Task)
 				s.task(t, r, noDetails)
@@ -153,14 +161,20 @@ func (s *shard) lanesOf(filter dispatch.TaskFilter) []*lane {
 	return nil
 }
 
-// leasePlace is a place in the order of deadlines, then ids.
+// leasePlace is a place in the lease index: by score, then ids.
 type leasePlace struct {
-	deadline int64
-	id       string
+	score int64
+	id    string
 }
 
 func (p leasePlace) compare(other leasePlace) int {
-	return cmp.Or(cmp.Compare(p.deadline, other.deadline), strings.Compare(p.id, other.id))
+	return cmp.Or(cmp.Compare(p.score, other.score), strings.Compare(p.id, other.id))
+}
+
+// placedTask is a leased task and its place in the index.
+type placedTask struct {
+	place leasePlace
+	task  *dispatch.Task
 }
 
 // ListLeases implements [dispatch.Leases].
@@ -170,42 +184,45 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 	}
 	var after leasePlace
 	if cursor != "" {
-		deadline, id, ok := strings.Cut(cursor, "/")
-		n, err := strconv.ParseInt(deadline, 10, 64)
+		score, id, ok := strings.Cut(cursor, "/")
+		n, err := strconv.ParseInt(score, 10, 64)
 		if !ok || err != nil {
 			return nil, "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
 		}
-		after = leasePlace{deadline: n, id: id}
+		after = leasePlace{score: n, id: id}
 	}
-	var leased []*dispatch.Task
+	var placed []placedTask
 	for _, sh := range s.shards {
-		leased = append(leased, sh.listLeases(after, limit)...)
+		placed = append(placed, sh.listLeases(after, limit)...)
 	}
-	placeOf := func(t *dispatch.Task) leasePlace {
-		return leasePlace{deadline: millis(t.Lease.Deadline), id: string(t.ID)}
+	slices.SortFunc(placed, func(a, b placedTask) int { return a.place.compare(b.place) })
+	next := ""
+	if len(placed) >= limit && limit > 0 {
+		placed = placed[:limit]
+		last := placed[limit-1].place
+		next = strconv.FormatInt(last.score, 10) + "/" + last.id
 	}
-	slices.SortFunc(leased, func(a, b *dispatch.Task) int { return placeOf(a).compare(placeOf(b)) })
-	if len(leased) < limit || limit < 1 {
-		return leased, "", nil
+	leased := make([]*dispatch.Task, len(placed))
+	for i := range placed {
+		leased[i] = placed[i].task
 	}
-	leased = leased[:limit]
-	last := placeOf(leased[limit-1])
-	return leased, strconv.FormatInt(last.deadline, 10) + "/" + last.id, nil
+	return leased, next, nil
 }
 
 // listLeases lists at most limit leases of the shard behind a place.
-func (s *shard) listLeases(after leasePlace, limit int) []*dispatch.Task {
+func (s *shard) listLeases(after leasePlace, limit int) []placedTask {
 	s.begin()
 	defer s.end()
-	var leased []*dispatch.Task
-	s.leases.from(after.deadline, after.id, func(e entry[*record]) bool {
+	var leased []placedTask
+	s.leases.from(after.score, after.id, func(e entry[*record]) bool {
 		if len(leased) >= limit {
 			return false
 		}
-		if r := e.value; r.lease != nil && !r.gone && (leasePlace{e.score, e.member}) != after {
+		place := leasePlace{e.score, e.member}
+		if r := e.value; r.lease != nil && !r.gone && place != after {
 			t := new(dispatch.Task)
 			s.task(t, r, noDetails)
-			leased = append(leased, t)
+			leased = append(leased, placedTask{place, t})
 		}
 		return true
 	})

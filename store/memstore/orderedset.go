@@ -41,7 +41,7 @@ func (e *entry[V]) is(score int64, member string) bool { return e.score == score
 func (s *orderedSet[V]) insert(score int64, member string, value V) {
 	e := entry[V]{score: score, member: member, value: value}
 	if s.tree != nil {
-		s.tree.Set(e)
+		s.tree.Load(e) // most come in at the end, and Load looks there first
 		return
 	}
 	if !s.one || s.only.is(score, member) {

@@ -29,8 +29,10 @@ type lane struct {
 
 	ready orderedSet[*record] // what is due
 	later orderedSet[*record] // what is due later
-	// listed has all records but DONE ones, by id.
-	listed orderedSet[*record]
+	// listed has all records but DONE ones, in the order in which they came in;
+	// lastListed is the number of the last.
+	listed     orderedSet[*record]
+	lastListed int64
 
 	// touched: the call under way places it at its end.
 	touched bool
@@ -41,8 +43,21 @@ type lane struct {
 	score  int64
 }
 
-func (l *lane) list(r *record)   { l.listed.insert(0, string(r.id), r) }
-func (l *lane) unlist(r *record) { l.listed.remove(0, string(r.id)) }
+// list puts a record among those that the lane lists, if it is not there.
+func (l *lane) list(r *record) {
+	if r.listedAt == 0 {
+		l.lastListed++
+		r.listedAt = l.lastListed
+		l.listed.insert(r.listedAt, "", r)
+	}
+}
+
+func (l *lane) unlist(r *record) {
+	if r.listedAt != 0 {
+		l.listed.remove(r.listedAt, "")
+		r.listedAt = 0
+	}
+}
 
 // queuePool is a queue in one pool: its lanes that hold waiting tasks.
 type queuePool struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -20,6 +21,8 @@ type queue struct {
 	blocked   int64 // end of the automatic block
 	blockStep int
 	operator  *dispatch.Gate // the operator's block
+	// asked is the delay that the host asks for; settings.paced has it.
+	asked time.Duration
 
 	pools []*queuePool
 
@@ -194,7 +197,7 @@ func (s *shard) describe(q *queue) *dispatch.Queue {
 	set := s.settingsOf(q)
 	d := &dispatch.Queue{
 		Name: q.name, Settings: set.QueueSettings, SettingsName: set.name,
-		Waiting: q.waiting, Leased: q.inFlight, BlockStep: q.blockStep,
+		QueueDelay: q.asked, Waiting: q.waiting, Leased: q.inFlight, BlockStep: q.blockStep,
 	}
 	for _, qp := range q.pools {
 		if qp.open.len()+qp.wait.len() > 0 {
@@ -215,7 +218,7 @@ func (s *shard) describe(q *queue) *dispatch.Queue {
 func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 	var gates []dispatch.Gate
 	if q.nextGrant > s.now {
-		gates = append(gates, dispatch.Gate{Kind: dispatch.GateMinDelay, Until: instant(q.nextGrant)})
+		gates = append(gates, set.MinDelayGate(instant(q.nextGrant), q.asked))
 	}
 	if q.blocked > s.now {
 		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: instant(q.blocked)})

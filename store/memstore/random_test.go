@@ -103,7 +103,7 @@ func (w *world) end(t *rapid.T) {
 		t.Skip("nothing is held")
 	}
 	grant := w.held[rapid.IntRange(0, len(w.held)-1).Draw(t, "grant")]
-	tasks, err := w.store.Tasks(t.Context(), []dispatch.TaskID{grant.Task.ID}, false)
+	tasks, _, err := w.store.Tasks(t.Context(), []dispatch.TaskID{grant.Task.ID}, false)
 	w.ok(t, err)
 	if tasks[0] == nil {
 		t.Skip("the record was removed")

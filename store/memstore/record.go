@@ -54,6 +54,9 @@ type record struct {
 	// is. A waiting record in the lease index is an orphan.
 	stands index
 	score  int64
+	// listedAt is its number among the records that its lane lists; 0 = it is
+	// not listed.
+	listedAt int64
 	// counted is the state under which the record is counted.
 	counted dispatch.State
 	// gone is set when the record was removed by hand, and the sets still

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidwall/btree"
 
@@ -35,6 +36,8 @@ func (f filedSettings) gate(kind dispatch.GateKind) dispatch.Gate {
 // settings are what a queue's rules come to, as of a version of the rules.
 type settings struct {
 	dispatch.QueueSettings
+	// paced are the settings with the delay that the host asks for.
+	paced        dispatch.QueueSettings
 	version      int64
 	name         string
 	longestDelay int64
@@ -46,8 +49,15 @@ type settings struct {
 func (s *shard) settingsOf(q *queue) *settings {
 	if q.settings.version != s.rulesVersion {
 		q.settings = s.resolve(q.name)
+		q.settings.pace(q.asked)
 	}
 	return &q.settings
+}
+
+// pace takes in what the host asks for.
+func (set *settings) pace(asked time.Duration) {
+	set.paced = set.Paced(asked)
+	set.longestDelay = span(set.paced.LongestDelay())
 }
 
 func (s *shard) resolve(queueName string) settings {
@@ -65,7 +75,6 @@ func (s *shard) resolve(queueName string) settings {
 			set.Paused, set.pausedBy = true, all
 		}
 	}
-	set.longestDelay = span(set.LongestDelay())
 	return set
 }
 

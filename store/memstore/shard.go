@@ -354,7 +354,27 @@ func (s *shard) addStats(stats *dispatch.StoreStats) {
 	stats.Expired += s.expired
 	stats.Orphaned += s.orphaned
 	stats.Dropped += s.dropped
-	if e, ok := s.leases.first(); ok {
-		stats.OldestOverdue = max(stats.OldestOverdue, duration(s.now-e.score), 0)
-	}
+	stats.OldestOverdue = max(stats.OldestOverdue, duration(s.oldestOverdue()))
+}
+
+// overdueLooks bounds how many leases are looked at for the most overdue one.
+const overdueLooks = 100
+
+// oldestOverdue is how far the most overdue of the first leases is past its
+// deadline.
+func (s *shard) oldestOverdue() (oldest int64) {
+	looks := 0
+	s.leases.from(0, "", func(e entry[*record]) bool {
+		if e.score > s.now || looks == overdueLooks {
+			return false
+		}
+		looks++
+		at := e.score
+		if r := e.value; !r.gone && r.lease != nil {
+			at = r.lease.deadline
+		}
+		oldest = max(oldest, s.now-at)
+		return true
+	})
+	return oldest
 }

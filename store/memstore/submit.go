@@ -185,8 +185,13 @@ func (s *shard) wantsRevisit(r *record, item *dispatch.Submission) bool {
 		return true
 	case millis(item.Run) > r.run:
 		return true
+	case r.state != dispatch.StateDone:
+		return false
+	case item.RevisitAfter > 0 && s.now-r.settledAt >= span(item.RevisitAfter):
+		return true
 	default:
-		return r.state == dispatch.StateDone && item.RevisitAfter > 0 && s.now-r.settledAt >= span(item.RevisitAfter)
+		modified := millis(item.Modified)
+		return r.settledAt < modified && modified <= s.now
 	}
 }
 

@@ -2,8 +2,6 @@ package memstore
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -37,36 +35,66 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 		}
 	}
 	sh.clampDeadlines()
-	result.Expired = sh.overdue(min(limit, dispatch.MaxExpired))
+	expired, more := sh.overdue(min(limit, dispatch.MaxExpired))
+	result.Expired = expired
 	sh.forgetFrom(&sh.forgetEnded, forgetPerSweep)
-	if next, ok := sh.leases.firstFrom(sh.now + 1); ok {
+	if more {
+		result.Next = result.Now
+	} else if next, ok := sh.leases.firstFrom(sh.now + 1); ok {
 		result.Next = instant(next.score)
 	}
 	return result, nil
 }
 
-// overdue gives the leased records whose deadline has passed, oldest first, and
-// mends what else stands in the lease index.
-func (s *shard) overdue(limit int) []*dispatch.Task {
-	var expired []*dispatch.Task
-	var mend []*record
+// overdue gives the leased records whose deadline has passed, and mends what else
+// stands in the lease index up to now and a little beyond. more: its bound of
+// looks ended it.
+func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
+	var mend, renewed []*record
+	looks := 0
 	s.leases.from(0, "", func(e entry[*record]) bool {
-		if e.score > s.now || len(expired)+len(mend) >= limit {
+		if e.score > s.now || looks == dispatch.MaxSweepLooks || len(expired) == limit {
 			return false
 		}
-		if r := e.value; r.gone || r.lease == nil {
+		looks++
+		switch r := e.value; {
+		case r.gone || r.lease == nil:
 			mend = append(mend, r)
-		} else {
+		case r.lease.deadline > s.now:
+			renewed = append(renewed, r)
+		default:
 			t := new(dispatch.Task)
 			s.task(t, r, noDetails)
 			expired = append(expired, t)
 		}
 		return true
 	})
+	if more = looks == dispatch.MaxSweepLooks || len(expired) == limit; !more {
+		renewed = append(renewed, s.renewedAhead(dispatch.MaxSweepLooks-looks)...)
+	}
 	for _, r := range mend {
 		s.mend(r)
 	}
-	return expired
+	for _, r := range renewed {
+		s.moveDeadline(r, r.lease.deadline)
+	}
+	return expired, more
+}
+
+// renewedAhead gives the renewed leases among those that the index has next.
+func (s *shard) renewedAhead(looks int) []*record {
+	var renewed []*record
+	s.leases.from(s.now+1, "", func(e entry[*record]) bool {
+		if e.score > s.now+span(dispatch.SweepAhead) || looks == 0 {
+			return false
+		}
+		looks--
+		if r := e.value; !r.gone && r.lease != nil && r.lease.deadline > e.score {
+			renewed = append(renewed, r)
+		}
+		return true
+	})
+	return renewed
 }
 
 // mend drops an index entry without a record, and lets an orphan whose lock has
@@ -119,20 +147,16 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	sh.begin()
 	defer sh.end()
 	h := sh.mark(collector, keep)
-	if sh == s.shardOfName(collector) {
-		s.collectors.sessionEnded(collector, keep)
-	}
-	var replaced []*record
-	for r := h.first; r != nil; r = r.lease.later {
+	var held []*dispatch.Task
+	for r := h.first; r != nil && len(held) < max(limit, 1); r = r.lease.later {
 		if r.lease.session != keep && !r.gone {
-			replaced = append(replaced, r)
+			task := new(dispatch.Task)
+			sh.task(task, r, noDetails)
+			held = append(held, task)
 		}
 	}
-	slices.SortFunc(replaced, func(a, b *record) int { return strings.Compare(string(a.id), string(b.id)) })
-	held := make([]*dispatch.Task, min(len(replaced), max(limit, 0)))
-	for i := range held {
-		held[i] = new(dispatch.Task)
-		sh.task(held[i], replaced[i], noDetails)
+	if len(held) == 0 && sh == s.shardOfName(collector) {
+		s.collectors.sessionEnded(collector, keep)
 	}
 	return held, nil
 }

@@ -13,12 +13,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-const (
-	// minMajor is the oldest major version of Redis that will do.
-	minMajor = 7
-	// format is the number of the layout of what is kept.
-	format = "1"
-)
+// minMajor is the oldest major version of Redis that will do.
+const minMajor = 7
 
 // check finds out at start what would go wrong later.
 func (s *Store) check(ctx context.Context, config Config, cluster bool) error {
@@ -111,45 +107,4 @@ func (s *Store) checkEviction(server info, allow bool) error {
 	}
 	return fmt.Errorf("%w: redis has maxmemory-policy %s and would throw locks and tasks away when its memory (%s bytes) is full; set it to noeviction",
 		dispatch.ErrStoreMismatch, policy, limit)
-}
-
-// checkMeta fixes the number of shards of a new store, and compares it with that
-// of one that exists.
-func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
-	const op = "read the store's number of shards"
-	key := s.keys.Meta()
-	kept, err := s.client.HMGet(ctx, key, "shards", "format").Result()
-	if err != nil {
-		return wrap(ctx, op, err)
-	}
-	if kept[0] == nil {
-		shards := want
-		if shards == 0 && cluster {
-			shards = DefaultClusterShards
-		}
-		if err := s.client.HSetNX(ctx, key, "format", format).Err(); err != nil {
-			return wrap(ctx, op, err)
-		}
-		if err := s.client.HSetNX(ctx, key, "shards", strconv.Itoa(max(shards, 1))).Err(); err != nil {
-			return wrap(ctx, op, err)
-		}
-		// Another dispatcher may have been first.
-		if kept, err = s.client.HMGet(ctx, key, "shards", "format").Result(); err != nil {
-			return wrap(ctx, op, err)
-		}
-	}
-	if kept[1] != format {
-		return fmt.Errorf("%w: the data in redis under %q has format %v, this program knows %s", dispatch.ErrStoreMismatch, s.keys.prefix, kept[1], format)
-	}
-	text, _ := kept[0].(string)
-	shards, err := strconv.Atoi(text)
-	if err != nil || shards < 1 || shards > dispatch.Slots {
-		return fmt.Errorf("%w: %s has shards %q, which is not 1 to %d", dispatch.ErrStoreMismatch, key, text, dispatch.Slots)
-	}
-	if want != 0 && want != shards {
-		return fmt.Errorf("%w: the store in redis under %q was made with %d shards, this program was told %d",
-			dispatch.ErrStoreMismatch, s.keys.prefix, shards, want)
-	}
-	s.shards = shards
-	return nil
 }

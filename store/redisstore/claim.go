@@ -194,22 +194,26 @@ func appendWant(args []any, w *dispatch.Want) []any {
 	return args
 }
 
-// decodeGrants reads granted tasks. Of a replay, what is left of a lease is not
+// decodeGrants reads granted tasks, lane by lane. Of a replay, what is left of a lease is not
 // below 0.
 func decodeGrants(values []any, now time.Time) ([]dispatch.Grant, error) {
 	var grants []dispatch.Grant
 	for _, v := range values {
-		f, err := decodeTask(v, now)
+		lane, err := decodeLane(v, now)
 		if err != nil {
 			return nil, err
 		}
-		if f == nil || f.task.Lease == nil {
-			continue
+		grants = slices.Grow(grants, len(lane))
+		for i := range lane {
+			task := &lane[i].task
+			if task.Lease == nil {
+				continue
+			}
+			grants = append(grants, dispatch.Grant{
+				Task: *task, Token: task.Lease.Token, SourceVersion: lane[i].sourceVersion,
+				Remaining: max(task.Lease.Deadline.Sub(now), 0),
+			})
 		}
-		grants = append(grants, dispatch.Grant{
-			Task: f.task, Token: f.task.Lease.Token, SourceVersion: f.sourceVersion,
-			Remaining: max(f.task.Lease.Deadline.Sub(now), 0),
-		})
 	}
 	return grants, nil
 }

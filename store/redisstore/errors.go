@@ -21,7 +21,7 @@ const (
 	faultUnavailable       // no answer, or an answer that says "later"
 	faultReadOnly
 	faultFull
-	faultNoScript
+	faultNoFunction
 	faultCaller // the caller's context ended
 )
 
@@ -39,8 +39,8 @@ func faultOf(ctx context.Context, err error) fault {
 		return faultCaller
 	case redis.IsOOMError(err) || strings.HasPrefix(text, "OOM "):
 		return faultFull
-	case strings.HasPrefix(text, "NOSCRIPT "):
-		return faultNoScript
+	case strings.HasPrefix(text, "ERR Function not found"):
+		return faultNoFunction
 	case redis.IsReadOnlyError(err) || strings.HasPrefix(text, "READONLY "):
 		return faultReadOnly
 	case isNetwork(err):

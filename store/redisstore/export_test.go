@@ -33,11 +33,11 @@ func CheckInfo(text string, allowEviction bool, log *zap.Logger) error {
 
 // DecodeRecord reads a record.
 func DecodeRecord(id dispatch.TaskID, raw string, now time.Time) (dispatch.Task, error) {
-	s, err := decodeRecord(id, raw, now)
-	if err != nil {
+	var t dispatch.Task
+	if err := decodeRecord(id, raw, now, &t); err != nil {
 		return dispatch.Task{}, err
 	}
-	return s.task, nil
+	return t, nil
 }
 
 // EncodeBody packs the body of a record.
@@ -55,4 +55,14 @@ func Hints(message string) []dispatch.Hint {
 	var hints []dispatch.Hint
 	deliverAll(message, func(h dispatch.Hint) { hints = append(hints, h) })
 	return hints
+}
+
+// Libraries are the texts of all scripts as they are loaded, by name.
+func Libraries() (map[string]string, error) {
+	_, all, err := loadScripts()
+	libraries := make(map[string]string, len(all))
+	for _, s := range all {
+		libraries[s.name] = s.library
+	}
+	return libraries, err
 }

@@ -9,15 +9,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// The answers of lua/renew.lua. From lostByResult on, the result of the lease
-// that settled is added.
-const lostByResult = 100
-
-var lostReasons = [...]dispatch.LostReason{
-	dispatch.LostNone, dispatch.LostUnknownTask, dispatch.LostNotLeased, dispatch.LostTaken,
-	dispatch.LostMaxHold, dispatch.LostLockDeleted,
-}
-
 // digestArg is a lease's digest as records keep it; 16 zeros for none.
 func digestArg(d dispatch.LeaseDigest) string {
 	var b [16]byte
@@ -32,56 +23,6 @@ func optionalArg(b []byte, given bool) string {
 		return "-"
 	}
 	return "=" + string(b)
-}
-
-// Renew implements [dispatch.Leases].
-func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
-	results := make([]dispatch.RenewResult, len(renewals))
-	for i := range results {
-		results[i].Lost = dispatch.LostUnknownTask
-	}
-	pages := s.pages(len(renewals), dispatch.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
-	calls := make([]call, len(pages))
-	for i, p := range pages {
-		args := make([]any, 0, 4*len(p.items))
-		for _, n := range p.items {
-			r := &renewals[n]
-			args = append(args, string(r.ID), r.Token.String(), digestArg(r.Token.Digest()), optionalArg(r.Cursor, r.Cursor != nil))
-		}
-		calls[i] = call{shard: p.shard, args: args}
-	}
-	replies, err := s.runAll(ctx, "renew leases", s.scripts.renew, calls)
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range pages {
-		r := readReply(replies[i])
-		for _, n := range p.items {
-			results[n] = readRenewal(r)
-		}
-		if r.err != nil {
-			return nil, r.err
-		}
-	}
-	return results, nil
-}
-
-func readRenewal(r *reply) dispatch.RenewResult {
-	lost, remaining, cancel, duration := r.integer(), r.integer(), r.integer(), r.integer()
-	switch {
-	case lost >= lostByResult:
-		return dispatch.RenewResult{Lost: dispatch.LostBy(dispatch.Result(lost - lostByResult))}
-	case lost >= int64(len(lostReasons)) || lost < 0:
-		r.fail("a reason", lost)
-		return dispatch.RenewResult{Lost: dispatch.LostNotLeased}
-	case lost > 0:
-		return dispatch.RenewResult{Lost: lostReasons[lost]}
-	}
-	return dispatch.RenewResult{
-		Remaining: time.Duration(remaining) * time.Millisecond,
-		Duration:  time.Duration(duration) * time.Millisecond,
-		Cancel:    dispatch.CancelReason(cancel),
-	}
 }
 
 // Apply implements [dispatch.Leases].
@@ -110,16 +51,20 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	for i, p := range pages {
 		r := readReply(replies[i])
 		for _, n := range p.items {
-			results[n] = dispatch.ApplyResult{
-				Code: dispatch.ApplyCode(r.integer()), Prior: dispatch.Result(r.integer()),
-				State: dispatch.State(r.integer()), Due: instant(r.integer()),
-			}
+			results[n] = readApplied(r)
 		}
 		if r.err != nil {
 			return nil, r.err
 		}
 	}
 	return results, nil
+}
+
+func readApplied(r *reply) dispatch.ApplyResult {
+	return dispatch.ApplyResult{
+		Code: dispatch.ApplyCode(r.integer()), Prior: dispatch.Result(r.integer()),
+		State: dispatch.State(r.integer()), Due: instant(r.integer()),
+	}
 }
 
 // Expired implements [dispatch.Leases].
@@ -144,21 +89,36 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	return sweep, err
 }
 
-// EndSession implements [dispatch.Leases].
+// EndSession implements [dispatch.Leases]. It scans what the collector holds, from
+// the begin, until it has met enough: what an earlier call returned and its caller
+// has ended is no longer there.
 func (s *Store) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
 	if err := s.checkShard(shard); err != nil {
 		return nil, err
 	}
-	args := []any{collector, keep, max(limit, 0), s.shardOfName(collector) == shard}
-	v, err := s.run(ctx, "end session", s.scripts.session, call{shard: shard, args: args})
-	if err != nil {
-		return nil, err
+	home := s.shardOfName(collector) == shard
+	limit = max(limit, 1)
+	var held []*dispatch.Task
+	for cursor := "0"; ; {
+		args := []any{collector, keep, limit - len(held), home && len(held) == 0, cursor}
+		v, err := s.run(ctx, "end session", s.scripts.session, call{shard: shard, args: args})
+		if err != nil {
+			return nil, err
+		}
+		r := readReply(v)
+		cursor = r.text()
+		values := r.list()
+		if r.err != nil {
+			return nil, r.err
+		}
+		met, err := decodeTasks(values, time.Time{})
+		if err != nil {
+			return nil, err
+		}
+		if held = append(held, met...); cursor == "0" || len(held) >= limit {
+			return held, nil
+		}
 	}
-	r := readReply(v)
-	if r.err != nil {
-		return nil, r.err
-	}
-	return decodeTasks(r.values, time.Time{})
 }
 
 // RequestCancel implements [dispatch.Leases].

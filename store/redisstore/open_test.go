@@ -94,7 +94,7 @@ func TestOpen_OtherFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix})
-	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), "format 99") {
+	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), `format "99"`) {
 		t.Errorf("Open: %v", err)
 	}
 }

@@ -185,6 +185,7 @@ func readQueue(r *reply) (*queueState, error) {
 	q.SettingsName = r.text()
 	settings := strings.Fields(r.text())
 	st.pausedPattern, st.denyPattern = r.text(), r.text()
+	q.QueueDelay = time.Duration(r.integer()) * time.Millisecond
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -267,7 +268,7 @@ func (st *queueState) gates(now time.Time, rules map[string]dispatch.QueueRule) 
 		until time.Time
 		gate  dispatch.Gate
 	}{
-		{st.next, dispatch.Gate{Kind: dispatch.GateMinDelay, Until: st.next}},
+		{st.next, q.Settings.MinDelayGate(st.next, q.QueueDelay)},
 		{st.block, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: st.block}},
 		{st.operator, st.blockGate},
 	} {

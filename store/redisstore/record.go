@@ -174,44 +174,37 @@ func (h *header) digest() (d dispatch.LeaseDigest) {
 	return d
 }
 
-// stored is a task as it is kept, without what its lane and source say.
-type stored struct {
-	task    dispatch.Task
-	session string
-}
-
-// decodeRecord reads a record as of now, which tells scheduled and ready apart.
-func decodeRecord(id dispatch.TaskID, raw string, now time.Time) (*stored, error) {
+// decodeRecord reads into the task what its record says as of now, which tells
+// scheduled and ready apart. What its lane and source say is not in the record.
+func decodeRecord(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Task) error {
 	if len(raw) < headerSize {
-		return nil, fmt.Errorf("task %s: %w: %d bytes", id, errRecord, len(raw))
+		return fmt.Errorf("task %s: %w: %d bytes", id, errRecord, len(raw))
 	}
 	if raw[0] != recordVersion {
-		return nil, fmt.Errorf("task %s: %w: version %d, this program knows %d", id, errRecord, raw[0], recordVersion)
+		return fmt.Errorf("task %s: %w: version %d, this program knows %d", id, errRecord, raw[0], recordVersion)
 	}
-	s := &stored{}
-	t := &s.task
 	t.ID = id
 	lease, core, tail := decodeHeader([]byte(raw[:headerSize]), t)
 	rest := raw[headerSize:]
 	if tail > len(rest) || core > len(rest)-tail {
-		return nil, fmt.Errorf("task %s: %w: core of %d and tail of %d in %d bytes", id, errRecord, core, tail, len(rest))
+		return fmt.Errorf("task %s: %w: core of %d and tail of %d in %d bytes", id, errRecord, core, tail, len(rest))
 	}
 	if err := decodeBody([]byte(rest[:len(rest)-tail]), t); err != nil {
-		return nil, fmt.Errorf("task %s: %w", id, err)
+		return fmt.Errorf("task %s: %w", id, err)
 	}
 	if t.State == dispatch.StateScheduled && !t.Due.After(now) {
 		t.State = dispatch.StateReady
 	}
 	if t.State != dispatch.StateLeased {
-		return s, nil
+		return nil
 	}
-	token, session, _ := strings.Cut(rest[len(rest)-tail:], "\n")
+	token, _, _ := strings.Cut(rest[len(rest)-tail:], "\n")
 	var err error
 	if lease.Token, err = dispatch.ParseLeaseToken(token); err != nil {
-		return nil, fmt.Errorf("task %s: %w: %w", id, errRecord, err)
+		return fmt.Errorf("task %s: %w: %w", id, errRecord, err)
 	}
-	t.Lease, s.session = &lease, session
-	return s, nil
+	t.Lease = &lease
+	return nil
 }
 
 // decodeHeader reads the header of a record into the task.
@@ -272,44 +265,47 @@ type found struct {
 	sourceVersion int64
 }
 
-// decodeTask reads a task that a script gave back; nil for none.
-func decodeTask(v any, now time.Time) (*found, error) {
+// foundEach is how many values a task has in a reply, after those of its lane.
+const foundEach = 4
+
+// decodeLane reads the tasks of one lane that a script gave back; none for nil.
+func decodeLane(v any, now time.Time) ([]found, error) {
 	values, ok := v.([]any)
 	if !ok || len(values) == 0 {
-		return nil, nil //nolint:nilnil // no task is no error
+		return nil, nil
 	}
-	r := readReply(values)
-	id, raw := dispatch.TaskID(r.text()), r.text()
-	queue, uid, sourceID, pool, version := r.text(), r.text(), r.text(), r.text(), r.integer()
-	var details, history []any
-	if r.more() {
-		details = r.list()
+	r := &reply{values: values}
+	lane := found{sourceVersion: 0}
+	lane.task.Queue, lane.task.SourceUID, lane.task.SourceID, lane.task.Pool = r.text(), r.text(), r.text(), r.text()
+	lane.sourceVersion = r.integer()
+	tasks := make([]found, 0, (len(values)-r.next)/foundEach)
+	for r.more() {
+		id, raw, details, history := dispatch.TaskID(r.text()), r.text(), r.list(), r.list()
+		if r.err != nil {
+			break
+		}
+		f := lane
+		if err := decodeRecord(id, raw, now, &f.task); err != nil {
+			return nil, err
+		}
+		if err := decodeDetails(&f.task, details, history); err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, f)
 	}
-	if r.more() {
-		history = r.list()
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	s, err := decodeRecord(id, raw, now)
-	if err != nil {
-		return nil, err
-	}
-	f := &found{task: s.task, sourceVersion: version}
-	f.task.Queue, f.task.SourceUID, f.task.SourceID, f.task.Pool = queue, uid, sourceID, pool
-	return f, decodeDetails(&f.task, details, history)
+	return tasks, r.err
 }
 
 // decodeTasks reads tasks, without those that do not exist.
 func decodeTasks(values []any, now time.Time) ([]*dispatch.Task, error) {
 	tasks := make([]*dispatch.Task, 0, len(values))
 	for _, v := range values {
-		f, err := decodeTask(v, now)
+		lane, err := decodeLane(v, now)
 		if err != nil {
 			return nil, err
 		}
-		if f != nil {
-			tasks = append(tasks, &f.task)
+		for i := range lane {
+			tasks = append(tasks, &lane[i].task)
 		}
 	}
 	return tasks, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -17,6 +18,9 @@ const (
 	retryBudget = 4 * time.Second
 	firstDelay  = 10 * time.Millisecond
 	longDelay   = 500 * time.Millisecond
+	// retriesAtOnce bounds how many of the scripts that failed in one round trip
+	// are sent again at the same time.
+	retriesAtOnce = 16
 )
 
 // call is one run of a script on one shard.
@@ -33,8 +37,8 @@ func (s *Store) run(ctx context.Context, op string, sc *script, c call) (any, er
 }
 
 // runAll runs a script on several shards, or several times on one, in one
-// round trip, and gives the replies in order. It fails as a whole when one
-// fails.
+// round trip, and gives the replies in order. Those that failed are sent again
+// each on its own, some at a time. It fails as a whole when one fails.
 func (s *Store) runAll(ctx context.Context, op string, sc *script, calls []call) ([]any, error) {
 	replies := make([]any, len(calls))
 	if len(calls) == 1 {
@@ -48,20 +52,28 @@ func (s *Store) runAll(ctx context.Context, op string, sc *script, calls []call)
 	pipe := s.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
-		cmds[i] = pipe.EvalSha(ctx, sc.sha, []string{s.keys.shard(c.shard).Shard()}, c.args...)
+		cmds[i] = pipe.FCall(ctx, sc.function, []string{s.keys.shard(c.shard).Shard()}, c.args...)
 	}
-	// The error of the pipeline is that of one of its commands.
-	_, _ = pipe.Exec(ctx)
+	_, failed := pipe.Exec(ctx)
+	var retries errgroup.Group
+	retries.SetLimit(retriesAtOnce)
 	for i, cmd := range cmds {
 		reply, err := cmd.Result()
-		if err != nil {
-			// In a pipeline nobody falls back to sending the script itself.
-			reply, err = s.attempt(ctx, sc, calls[i], err)
+		if err == nil && reply == nil {
+			err = failed // the command was not sent: the connection was refused
 		}
-		if err != nil {
-			return nil, wrap(ctx, op, err)
+		if err == nil {
+			replies[i] = reply
+			continue
 		}
-		replies[i] = reply
+		retries.Go(func() error {
+			// A pipeline repeats nothing, and loads nothing.
+			replies[i], err = s.attempt(ctx, sc, calls[i], err)
+			return err
+		})
+	}
+	if err := retries.Wait(); err != nil {
+		return nil, wrap(ctx, op, err)
 	}
 	return replies, nil
 }
@@ -71,13 +83,12 @@ func (s *Store) runAll(ctx context.Context, op string, sc *script, calls []call)
 func (s *Store) attempt(ctx context.Context, sc *script, c call, last error) (any, error) {
 	keys := []string{s.keys.shard(c.shard).Shard()}
 	return again(ctx, last, func(last error) (any, error) {
-		var cmd *redis.Cmd
-		if last != nil && faultOf(ctx, last) == faultNoScript {
-			cmd = s.client.Eval(ctx, sc.source, keys, c.args...)
-		} else {
-			cmd = s.client.EvalSha(ctx, sc.sha, keys, c.args...)
+		if last != nil && faultOf(ctx, last) == faultNoFunction {
+			if err := s.load(ctx, sc, keys[0]); err != nil {
+				return nil, err
+			}
 		}
-		v, err := cmd.Result()
+		v, err := s.client.FCall(ctx, sc.function, keys, c.args...).Result()
 		if errors.Is(err, redis.Nil) {
 			return nil, nil //nolint:nilnil // nil is an answer of a script
 		}
@@ -108,7 +119,7 @@ func again[T any](ctx context.Context, last error, do func(last error) (T, error
 			last = err
 		}
 		switch faultOf(ctx, last) {
-		case faultNoScript:
+		case faultNoFunction:
 			continue
 		case faultUnavailable, faultReadOnly:
 		case faultOther, faultFull, faultCaller:

@@ -87,9 +87,7 @@ func (s *Store) changeSource(ctx context.Context, op, id string, change func(*di
 			return err
 		}
 		var old *dispatch.Source
-		expected := "-"
 		if raw[0] != "" {
-			expected = "=" + raw[0]
 			if old, err = decodeSource(id, raw[0]); err != nil {
 				return err
 			}
@@ -98,15 +96,19 @@ func (s *Store) changeSource(ctx context.Context, op, id string, change func(*di
 		if err != nil || changed == old {
 			return err
 		}
-		replacement, pending := "-", false
+		var encoded []byte
+		pending := false
 		if changed != nil {
-			encoded, err := json.Marshal(changed)
-			if err != nil {
+			if encoded, err = json.Marshal(changed); err != nil {
 				return fmt.Errorf("%w: source %s cannot be encoded: %w", dispatch.ErrInvalid, id, err)
 			}
-			replacement, pending = "="+string(encoded), changed.Applied < changed.Version
+			pending = changed.Applied < changed.Version
 		}
-		v, err := s.run(ctx, op, s.scripts.source, call{shard: shard, args: []any{id, expected, replacement, pending}})
+		script, args := s.scripts.source, []any{id, raw[0], optionalArg(encoded, changed != nil), pending}
+		if old == nil {
+			script, args = s.scripts.create, []any{id, encoded, pending}
+		}
+		v, err := s.run(ctx, op, script, call{shard: shard, args: args})
 		if err != nil {
 			return err
 		}
@@ -143,14 +145,18 @@ func (s *Store) rawSources(ctx context.Context, op string, ids []string) ([]stri
 		for i, id := range ids {
 			cmds[i] = pipe.Get(ctx, s.keys.shard(s.shardOfName(id)).Source(id))
 		}
-		// The error of the pipeline is that of one of its commands.
-		_, _ = pipe.Exec(ctx)
+		_, failed := pipe.Exec(ctx)
 		raw := make([]string, len(ids))
 		for i, cmd := range cmds {
 			if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
 				return nil, err
 			}
 			raw[i] = cmd.Val()
+		}
+		// A connection that was refused, as by a Redis that loads, leaves the
+		// commands without an error and without an answer.
+		if failed != nil && !errors.Is(failed, redis.Nil) {
+			return nil, failed
 		}
 		return raw, nil
 	})

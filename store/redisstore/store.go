@@ -116,10 +116,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping makes sure that the first shard can be written to.
+// Ping makes sure that the first shard can be written to, and that Redis still is
+// the store that was opened: one that lost its data is given its number of shards
+// again, with a warning; one that has another is [dispatch.ErrStoreMismatch].
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.Now(ctx)
-	return err
+	if _, err := s.Now(ctx); err != nil {
+		return err
+	}
+	return s.recheckMeta(ctx)
 }
 
 // Now is the clock of the Redis that has shard 0.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -56,19 +57,36 @@ func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, item
 			gates = append(gates, gateArgs(gateOf[item.SourceUID])...)
 		}
 		packed, core, size := encodeBody(item)
-		body = append(body,
-			string(item.ID), n, item.Queue, item.Recurring, item.Depth, millis(item.Run), item.Priority,
-			millis(item.Due), millis(item.FirstDue), int(item.IfExists), span(item.RevisitAfter), core, size, packed)
+		body = append(body, string(item.ID), item.Queue, itemNumbers(n, item, core, size), packed)
 	}
 	args := make([]any, 0, 3+len(gates)+len(body))
 	args = append(args, rulesVersion, len(number), len(page))
 	return append(append(args, gates...), body...)
 }
 
+// itemNumbers packs the numbers of an item: >I2BBB I2 I6I6I6I6I6 I2I3.
+func itemNumbers(gate int, s *dispatch.Submission, core, size int) []byte {
+	b := make([]byte, 0, 40)
+	b = binary.BigEndian.AppendUint16(b, uint16(gate))
+	recurring := byte(0)
+	if s.Recurring {
+		recurring = 1
+	}
+	b = append(b, recurring, byte(s.Priority), byte(s.IfExists))
+	b = binary.BigEndian.AppendUint16(b, uint16(s.Depth))
+	b = append48(b, millis(s.Run))
+	b = append48(b, millis(s.Due))
+	b = append48(b, millis(s.FirstDue))
+	b = append48(b, span(s.RevisitAfter))
+	b = append48(b, millis(s.Modified))
+	b = binary.BigEndian.AppendUint16(b, uint16(core))
+	return append(b, byte(size>>16), byte(size>>8), byte(size))
+}
+
 // gateArgs packs a gate (lua/prelude/gate.lua).
 func gateArgs(g *dispatch.SourceGate) []any {
 	return []any{
 		g.UID, g.ID, g.Version, g.Pool, g.Priority, millis(g.PausedUntil), g.Deleted,
-		g.MaxOutstanding, span(g.LeaseDuration), span(g.MaxHold), g.JoinedBytes,
+		g.MaxOutstanding, span(g.LeaseDuration), span(g.MaxHold), g.JoinedBytes, span(g.Remember),
 	}
 }

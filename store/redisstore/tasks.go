@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,8 +23,8 @@ const (
 )
 
 // Tasks implements [dispatch.TaskReads].
-func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, error) {
-	tasks := make([]*dispatch.Task, len(ids))
+func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) (tasks []*dispatch.Task, now time.Time, err error) {
+	tasks = make([]*dispatch.Task, len(ids))
 	pages := s.pages(len(ids), maxReads, func(i int) dispatch.TaskID { return ids[i] })
 	calls := make([]call, len(pages))
 	for i, p := range pages {
@@ -35,25 +36,28 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	}
 	replies, err := s.runAll(ctx, "read tasks", s.scripts.read, calls)
 	if err != nil {
-		return nil, err
+		return nil, now, err
 	}
 	for i, p := range pages {
 		r := readReply(replies[i])
-		now, found := instant(r.integer()), r.array()
+		at, found := instant(r.integer()), r.array()
+		if at.After(now) {
+			now = at
+		}
 		for _, n := range p.items {
-			f, err := decodeTask(found.any(), now)
+			lane, err := decodeLane(found.any(), at)
 			if err != nil {
-				return nil, err
+				return nil, now, err
 			}
-			if f != nil {
-				tasks[n] = &f.task
+			if len(lane) > 0 {
+				tasks[n] = &lane[0].task
 			}
 		}
 		if r.join(found); r.err != nil {
-			return nil, r.err
+			return nil, now, r.err
 		}
 	}
-	return tasks, nil
+	return tasks, now, nil
 }
 
 // position is where a list of tasks goes on: in a set of a lane of a shard,
@@ -233,8 +237,8 @@ func (s *Store) listSet(ctx context.Context, shard int, set, low, high, score, m
 	return tasks, nextScore, nextMember, err
 }
 
-// ListLeases implements [dispatch.Leases]. The cursor is the deadline and the
-// member after which it goes on.
+// ListLeases implements [dispatch.Leases]. The cursor is the score and the member
+// after which it goes on.
 func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
 	score, member, _ := strings.Cut(cursor, "/")
 	if cursor != "" {
@@ -248,48 +252,63 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 	if err != nil {
 		return nil, "", err
 	}
-	var leases []*dispatch.Task
-	var ends []string // where a shard has more, the deadline of its page's end
+	var placed []placedTask
+	var ends []string // where a shard has more, the place of its page's end
 	for _, v := range replies {
 		r := readReply(v)
 		now, found := instant(r.integer()), r.list()
 		nextScore, nextMember := r.text(), r.text()
-		if r.err != nil {
+		scores := r.array()
+		for _, task := range found {
+			one, err := decodeLane(task, now)
+			if err != nil {
+				return nil, "", err
+			}
+			score := scores.text()
+			for i := range one {
+				if t := &one[i].task; t.Lease != nil {
+					placed = append(placed, placedTask{leaseCursor(score, string(t.ID)), t})
+				}
+			}
+		}
+		if r.join(scores); r.err != nil {
 			return nil, "", r.err
 		}
-		page, err := decodeTasks(found, now)
-		if err != nil {
-			return nil, "", err
-		}
-		leases = append(leases, page...)
 		if nextMember != "" {
 			id, _, _ := strings.Cut(nextMember, ":")
 			ends = append(ends, leaseCursor(nextScore, id))
 		}
 	}
-	leases, next := cutLeases(leases, ends, limit)
+	leases, next := cutLeases(placed, ends, limit)
 	return leases, next, nil
 }
 
 // maxLeases bounds a page of ListLeases.
 const maxLeases = 1000
 
+// placedTask is a leased task and the cursor that stands right after it.
+type placedTask struct {
+	cursor string
+	task   *dispatch.Task
+}
+
 // cutLeases merges the pages of the shards and cuts them where the order is not
 // known any further.
-func cutLeases(leases []*dispatch.Task, ends []string, limit int) ([]*dispatch.Task, string) {
-	leases = slices.DeleteFunc(leases, func(t *dispatch.Task) bool { return t.Lease == nil })
-	slices.SortFunc(leases, func(a, b *dispatch.Task) int { return compareCursors(cursorOf(a), cursorOf(b)) })
-	next := ""
+func cutLeases(placed []placedTask, ends []string, limit int) (leases []*dispatch.Task, next string) {
+	slices.SortFunc(placed, func(a, b placedTask) int { return compareCursors(a.cursor, b.cursor) })
 	if len(ends) > 0 {
 		next = slices.MinFunc(ends, compareCursors)
-		i := slices.IndexFunc(leases, func(t *dispatch.Task) bool { return compareCursors(cursorOf(t), next) > 0 })
+		i := slices.IndexFunc(placed, func(p placedTask) bool { return compareCursors(p.cursor, next) > 0 })
 		if i >= 0 {
-			leases = leases[:i]
+			placed = placed[:i]
 		}
 	}
-	if len(leases) > limit {
-		leases = leases[:limit]
-		next = cursorOf(leases[limit-1])
+	if len(placed) > limit {
+		placed = placed[:limit]
+		next = placed[limit-1].cursor
+	}
+	for _, p := range placed {
+		leases = append(leases, p.task)
 	}
 	return leases, next
 }
@@ -297,10 +316,6 @@ func cutLeases(leases []*dispatch.Task, ends []string, limit int) ([]*dispatch.T
 // leaseCursor stands right after a lease in the index, whose members are
 // "<id>:<lane>".
 func leaseCursor(score, id string) string { return score + "/" + id + ":~" }
-
-func cursorOf(t *dispatch.Task) string {
-	return leaseCursor(strconv.FormatInt(t.Lease.Deadline.UnixMilli(), 10), string(t.ID))
-}
 
 func compareCursors(a, b string) int {
 	scoreA, memberA, _ := strings.Cut(a, "/")

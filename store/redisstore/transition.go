@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -44,9 +45,9 @@ func transitionArgs(t *dispatch.Transition) ([]any, error) {
 }
 
 // packTransition packs the numbers:
-// >c16 I4 BBBB I6I6I6I6 I4I4I2I2I2BBB I6 I6I6.
+// >c16 I4 BBBB I6I6I6I6 I4I4I2I2I2BBB I6 I6I6I4.
 func packTransition(t *dispatch.Transition) []byte {
-	b := make([]byte, 0, 90)
+	b := make([]byte, 0, 94)
 	b = append(b, digestArg(t.Token)...)
 	b = binary.BigEndian.AppendUint32(b, t.Revision)
 	b = append(b, transitionBits(t), byte(t.Result), byte(t.State), byte(t.Queue.Kind))
@@ -63,7 +64,17 @@ func packTransition(t *dispatch.Transition) []byte {
 	b = append(b, c.GivenUp, c.ExpiredCycles, c.PermanentCycles)
 	b = append48(b, span(t.Remember))
 	b = append48(b, span(t.Queue.FetchDuration))
-	return append48(b, span(t.Queue.RetryAfter))
+	b = append48(b, span(t.Queue.RetryAfter))
+	return appendAsked(b, t.Queue.QueueDelay)
+}
+
+// appendAsked appends what a host asks for, in four bytes: 0 = not said, else one
+// more than it is.
+func appendAsked(b []byte, asked *time.Duration) []byte {
+	if asked == nil {
+		return append(b, 0, 0, 0, 0)
+	}
+	return binary.BigEndian.AppendUint32(b, uint32(min(span(*asked), math.MaxUint32-1)+1))
 }
 
 // append48 appends a number below 2^48: times and durations in ms.

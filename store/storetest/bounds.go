@@ -84,7 +84,7 @@ func boundBytes(e *env) {
 	}
 	limit := func(w *dispatch.Want) { w.MaxBytes = 125_000 }
 	is(e, "granted", len(e.claim(e.want(9, limit)).Grants[0]), 2)
-	tasks, err := e.Store.Tasks(e.ctx, []dispatch.TaskID{item(g, queue, "2").ID}, false)
+	tasks, _, err := e.Store.Tasks(e.ctx, []dispatch.TaskID{item(g, queue, "2").ID}, false)
 	e.ok("tasks", err)
 	is(e, "state of what did not fit", tasks[0].State, dispatch.StateReady)
 	is(e, "attempt of what did not fit", tasks[0].Counters.Attempt, 0)
@@ -102,11 +102,11 @@ func boundJoined(e *env) {
 }
 
 // takeMany claims n tasks by as many calls as it takes.
-func (e *env) takeMany(n int) []dispatch.Grant {
+func (e *env) takeMany(n int, changes ...func(*dispatch.Want)) []dispatch.Grant {
 	e.Helper()
 	var grants []dispatch.Grant
 	for len(grants) < n {
-		got := e.claim(e.want(min(n-len(grants), dispatch.MaxClaimTasks))).Grants[0]
+		got := e.claim(e.want(min(n-len(grants), dispatch.MaxClaimTasks), changes...)).Grants[0]
 		if len(got) == 0 {
 			e.Fatalf("%d of %d granted, then none", len(grants), n)
 		}

@@ -56,9 +56,9 @@ func cancelRepeated(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
 	id := e.takeOne().Task.ID
-	e.requestCancel(dispatch.CancelQueueDenied, id)
+	e.requestCancel(dispatch.CancelTask, id)
 	before := e.task(id)
-	e.requestCancel(dispatch.CancelQueueDenied, id)
+	e.requestCancel(dispatch.CancelTask, id)
 	is(e, "task", e.task(id), before)
 	e.requestCancel(dispatch.CancelSourceDeleted, id)
 	is(e, "reason", e.task(id).CancelRequested, dispatch.CancelSourceDeleted)

@@ -114,7 +114,7 @@ func detailAsked(e *env) {
 	tr.Attempt = &dispatch.Attempt{Collector: "c1"}
 	e.settle(tr)
 	ids := []dispatch.TaskID{item(g, queue, "unknown").ID, grant.Task.ID, grant.Task.ID}
-	tasks, err := e.Store.Tasks(e.ctx, ids, false)
+	tasks, _, err := e.Store.Tasks(e.ctx, ids, false)
 	e.ok("tasks", err)
 	is(e, "tasks", len(tasks), 3)
 	if tasks[0] != nil || tasks[1] == nil || tasks[2] == nil {

@@ -81,6 +81,15 @@ func (e *env) queues(n int) []string {
 	return names
 }
 
+// queueIn makes the name of a queue of a shard.
+func (e *env) queueIn(shard int) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprintf("q%06d.test", i); e.shard(name) == shard {
+			return name
+		}
+	}
+}
+
 // queue is the one queue of cases that need no more.
 const queue = "q000000.test"
 
@@ -234,7 +243,7 @@ func (e *env) task(id dispatch.TaskID) *dispatch.Task {
 // read reads a record with its details; nil when there is none.
 func (e *env) read(id dispatch.TaskID) *dispatch.Task {
 	e.Helper()
-	tasks, err := e.Store.Tasks(e.ctx, []dispatch.TaskID{id}, true)
+	tasks, _, err := e.Store.Tasks(e.ctx, []dispatch.TaskID{id}, true)
 	e.ok("tasks", err)
 	if len(tasks) != 1 {
 		e.Fatalf("read of one task answered %d", len(tasks))

@@ -19,6 +19,9 @@ func expiryCases() []testCase {
 		{"ClockBack_NoLeaseIsImmortal_T59", expiryClockBack},
 		{"ClockForward_ExpiresOnce_T59", expiryClockForward},
 		{"Holder_IsKnownAfterTheLockEnded", expiryHolder},
+		{"Renewed_HasItsNewDeadline", expiryRenewed},
+		{"ManyRenewed_AreBoundedPerSweep_P10", expiryManyRenewed},
+		{"Renewals_DoNotCallTheKeeper", expiryCalm},
 	}
 }
 
@@ -190,4 +193,100 @@ func expiryHolder(e *env) {
 	grant := e.takeOne()
 	e.keepSwept(dispatch.DefaultLeaseDuration + time.Second)
 	is(e, "token", e.sweep(1).Expired[0].Lease.Token, grant.Token)
+}
+
+func expiryRenewed(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	e.sweep(10)
+	grants := e.take(2, func(w *dispatch.Want) { w.Lease = 10 * time.Second })
+	e.keepSwept(9 * time.Second)
+	is(e, "renewal", e.renew(grants[0]).Lost, dispatch.LostNone)
+	deadline := e.now().Add(10 * time.Second)
+	e.advance(time.Second)
+	s := e.sweep(10)
+	is(e, "expired", len(s.Expired), 1)
+	is(e, "task", s.Expired[0].ID, grants[1].Task.ID)
+	is(e, "next", s.Next, deadline)
+	is(e, "deadline of the record", e.task(grants[0].Task.ID).Lease.Deadline, deadline)
+	leases, _, err := e.Store.ListLeases(e.ctx, "", 10)
+	e.ok("list leases", err)
+	is(e, "leases", len(leases), 2)
+	is(e, "deadline in the list", leases[1].Lease.Deadline, deadline)
+	is(e, "overdue", e.stats().OldestOverdue, 0)
+	e.keepSwept(9 * time.Second)
+	is(e, "overdue", e.stats().OldestOverdue, 9*time.Second)
+	s = e.sweep(10)
+	is(e, "expired at the new deadline", len(s.Expired), 2)
+}
+
+// However many leases were renewed, a sweep looks at a bounded number, and
+// overlooks none that has run out.
+func expiryManyRenewed(e *env) {
+	e.open()
+	g := source("a")
+	const n = 2*dispatch.MaxSweepLooks + 100
+	e.create(g, numbered(g, queue, n)...)
+	e.sweep(1)
+	var grants []dispatch.Grant
+	for len(grants) < n {
+		grants = append(grants, e.take(100, func(w *dispatch.Want) { w.Lease = 4 * time.Second })...)
+	}
+	e.advance(3 * time.Second)
+	e.sweep(1)
+	renewals := make([]dispatch.Renewal, 0, n)
+	for i := range grants {
+		if i != n/2 {
+			renewals = append(renewals, dispatch.Renewal{ID: grants[i].Task.ID, Token: grants[i].Token})
+		}
+	}
+	results, err := e.Store.Renew(e.ctx, renewals)
+	e.ok("renew", err)
+	for _, r := range results {
+		is(e, "lost", r.Lost, dispatch.LostNone)
+	}
+	e.advance(time.Second)
+	var expired []dispatch.TaskID
+	for looks := 1; ; looks++ {
+		s := e.sweep(100)
+		for _, t := range s.Expired {
+			expired = append(expired, t.ID)
+		}
+		if !s.Next.Equal(s.Now) {
+			is(e, "sweeps", looks, 3)
+			is(e, "next", s.Next, e.now().Add(3*time.Second))
+			break
+		}
+		if looks == 10 {
+			e.Fatalf("the sweep of %d leases does not end", n)
+		}
+	}
+	is(e, "expired", expired[0], grants[n/2].Task.ID)
+}
+
+// Renewals do not have the keeper come for each of the old deadlines.
+func expiryCalm(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 200)...)
+	e.sweep(1)
+	var grants []dispatch.Grant
+	for range 200 { // their deadlines are spread over two seconds
+		grants = append(grants, e.takeOne(func(w *dispatch.Want) { w.Lease = 6 * time.Second }))
+		e.advance(10 * time.Millisecond)
+	}
+	sweeps, next := 0, e.sweep(1).Next
+	for i := range 1200 { // each is renewed each two seconds, for twelve
+		is(e, "lost", e.renew(grants[i%200]).Lost, dispatch.LostNone)
+		e.advance(10 * time.Millisecond)
+		if !next.After(e.now()) || i%90 == 0 { // the keeper comes each 900 ms at least
+			s := e.sweep(100)
+			is(e, "expired", len(s.Expired), 0)
+			sweeps, next = sweeps+1, s.Next
+		}
+	}
+	if most := 12*2 + 1200/90 + 1; sweeps > most {
+		e.Fatalf("renewals had the keeper come %d times in 12 seconds, want at most %d", sweeps, most)
+	}
 }

@@ -26,7 +26,7 @@ func mutants(ctx context.Context) map[string]*mutant {
 			apply: func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
 				transitions = slices.Clone(transitions)
 				for i := range transitions {
-					tasks, err := s.Tasks(ctx, []dispatch.TaskID{transitions[i].ID}, false)
+					tasks, _, err := s.Tasks(ctx, []dispatch.TaskID{transitions[i].ID}, false)
 					if err != nil {
 						return nil, err
 					}
@@ -50,7 +50,7 @@ func mutants(ctx context.Context) map[string]*mutant {
 			apply: func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
 				transitions = slices.Clone(transitions)
 				for i := range transitions {
-					tasks, err := s.Tasks(ctx, []dispatch.TaskID{transitions[i].ID}, false)
+					tasks, _, err := s.Tasks(ctx, []dispatch.TaskID{transitions[i].ID}, false)
 					if err != nil {
 						return nil, err
 					}

@@ -44,8 +44,12 @@ func (m *model) applyStep(transitions []dispatch.Transition) step {
 	text := ""
 	for i := range transitions {
 		tr := &transitions[i]
-		text += fmt.Sprintf("{%s %d %v->%v queue=%v due=%s+%v rev=%d expired=%v} ", tr.ID, tr.Token.Fence, tr.Result, tr.State,
-			tr.Queue, clockText(tr.Due), tr.Delay, tr.Revision, tr.Expired)
+		asked := "-"
+		if tr.Queue.QueueDelay != nil {
+			asked = tr.Queue.QueueDelay.String()
+		}
+		text += fmt.Sprintf("{%s %d %v->%v queue=%v asked=%s due=%s+%v rev=%d expired=%v} ", tr.ID, tr.Token.Fence, tr.Result, tr.State,
+			tr.Queue, asked, clockText(tr.Due), tr.Delay, tr.Revision, tr.Expired)
 	}
 	return step{
 		name: "apply", text: text,
@@ -84,6 +88,9 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	if tr.Queue.Kind != dispatch.QueueUntouched {
 		tr.Queue.FetchDuration = one(m, 0, 120*time.Millisecond, time.Second, 7*time.Second+300*time.Microsecond)
 	}
+	if m.chance(4) {
+		tr.Queue.QueueDelay = m.asked()
+	}
 	if m.chance(30) {
 		tr.Memo = []byte(one(m, "", "etag", "another etag"))
 	}
@@ -99,10 +106,16 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	return tr
 }
 
+// asked is what a host may ask for.
+func (m *model) asked() *time.Duration {
+	delay := one(m, 0, 0, 1500*time.Millisecond, 8*time.Second+200*time.Microsecond, 10*time.Minute)
+	return &delay
+}
+
 // endingKind is one of the ends that a policy knows.
 func (m *model) endingKind(t *dispatch.Task) dispatch.Transition {
 	switch n := m.rand.IntN(100); {
-	case t.CancelRequested == dispatch.CancelTask || t.CancelRequested == dispatch.CancelSourceDeleted:
+	case t.CancelRequested != dispatch.CancelNone:
 		tr := done(t)
 		tr.State, tr.Shrink = dispatch.StateCanceled, false
 		return tr
@@ -165,9 +178,14 @@ func (m *model) sweepStep(shard, percent int) step {
 					transitions = append(transitions, expired(task))
 				}
 			}
-			if len(transitions) > 0 {
-				m.queued = append([]step{m.applyStep(transitions)}, m.queued...)
+			var next []step
+			if ids := m.world.unread(); len(ids) > 0 {
+				next = append(next, m.readStep(ids, false))
 			}
+			if len(transitions) > 0 {
+				next = append(next, m.applyStep(transitions))
+			}
+			m.queued = append(next, m.queued...)
 			return nil
 		},
 	}
@@ -183,7 +201,7 @@ func (m *model) genCancel() step {
 			ids = append(ids, m.modelItem(one(m, m.sources...)).ID)
 		}
 	}
-	return m.cancelStep(ids, one(m, dispatch.CancelTask, dispatch.CancelQueueDenied))
+	return m.cancelStep(ids, dispatch.CancelTask)
 }
 
 func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason) step {

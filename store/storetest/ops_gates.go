@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,6 +36,9 @@ func (m *model) makeSources() {
 	for n := range 6 {
 		s := &modelSource{gate: source("s" + strconv.Itoa(n))}
 		m.rename(s)
+		if n < 4 {
+			s.gate.Remember = remember
+		}
 		if n%2 == 1 {
 			m.limited[s.gate.ID] = true
 			s.gate.MaxOutstanding = 12
@@ -109,6 +113,7 @@ func (m *model) genPush() step {
 	case 4:
 		g.LeaseDuration = one(m, 0, time.Second, 10*time.Second, time.Minute)
 		g.MaxHold = one(m, 0, 3*time.Second, 2*time.Minute, 2*time.Hour)
+		g.Remember = one(m, 0, time.Minute, remember)
 	case 5:
 		g.JoinedBytes = one(m, 0, 100)
 		if m.limited[g.ID] {
@@ -158,6 +163,7 @@ func (m *model) dropStep(shard int, uid string) step {
 			for range 10_000 {
 				ended, leased, err := i.Store.DropTasks(m.ctx, shard, uid, limit)
 				if err != nil || ended == 0 && len(leased) == 0 {
+					slices.Sort(all.leased) // they come in no order
 					return all, err
 				}
 				if ended > limit {

@@ -21,13 +21,22 @@ func (m *model) genReadTasks() step {
 func (m *model) readStep(ids []dispatch.TaskID, details bool) step {
 	return step{
 		name: "read tasks", text: fmt.Sprint(ids[:min(len(ids), 5)], details),
-		do: func(i *Instance) (any, error) { return i.Store.Tasks(m.ctx, ids, details) },
+		do: func(i *Instance) (any, error) {
+			tasks, now, err := i.Store.Tasks(m.ctx, ids, details)
+			if err == nil && len(ids) > 0 && !now.Equal(m.world.now()) {
+				err = broken("a read answered the time %v at %v", now, m.world.now())
+			}
+			return tasks, err
+		},
 		see: func(answer any) error {
 			tasks := as[[]*dispatch.Task](answer)
 			if len(tasks) != len(ids) {
 				return broken("a read of %d tasks answered %d", len(ids), len(tasks))
 			}
 			for n, id := range ids {
+				if tasks[n] != nil {
+					m.world.settleDeadline(tasks[n])
+				}
 				if err := m.world.compare("read", tasks[n], m.world.task(id), details, details); err != nil {
 					return err
 				}
@@ -72,6 +81,10 @@ func (w *world) checkQueue(name string, q *dispatch.Queue) error {
 	}
 	if q.Leased != leased || q.Waiting < waiting || q.Waiting > waiting && w.parts[w.shardOf(name)].ghosts == 0 {
 		return broken("queue %s has %d waiting and %d leased, want %d and %d", name, q.Waiting, q.Leased, waiting, leased)
+	}
+	of := w.queue(w.shardOf(name), name)
+	if q.QueueDelay != of.asked && (q.QueueDelay != 0 || of.askedLow > 0 && waiting+leased > 0) {
+		return broken("queue %s has a host that asks for %v, want %v", name, q.QueueDelay, of.asked)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,11 +74,13 @@ func (m *model) genNewSession() step {
 }
 
 func (m *model) endSessionStep(shard int, collector, keep string) step {
-	limit := one(m, 2, 100)
+	const limit = 100 // more than one holds, since which ones a page has is the store's own
 	return step{
 		name: "end session", text: fmt.Sprintf("shard=%d %s keep=%s limit=%d", shard, collector, keep, limit),
 		do: func(i *Instance) (any, error) {
-			return i.Store.EndSession(m.ctx, shard, collector, keep, limit)
+			held, err := i.Store.EndSession(m.ctx, shard, collector, keep, limit)
+			slices.SortFunc(held, func(a, b *dispatch.Task) int { return cmp.Compare(a.ID, b.ID) })
+			return held, err
 		},
 		see: func(answer any) error {
 			tasks := as[[]*dispatch.Task](answer)

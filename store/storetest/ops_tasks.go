@@ -43,6 +43,9 @@ func (m *model) modelItem(s *modelSource) dispatch.Submission {
 			i.RevisitAfter = one(m, 1001*time.Millisecond, 61*time.Second)
 		}
 		if m.chance(20) {
+			i.Modified = now.Add(one(m, time.Minute, 0, -time.Second, -20*time.Second, -time.Hour))
+		}
+		if m.chance(20) {
 			i.Metadata, i.Payload = map[string]string{"m": one(m, "1", "2")}, []byte(one(m, "p", "a longer payload of some bytes"))
 		}
 	})

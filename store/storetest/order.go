@@ -17,6 +17,7 @@ func orderCases() []testCase {
 		{"Queues_EveryEighthPickIsTheOldest", orderOldestQueue},
 		{"Lanes_EveryEighthPickIsTheOldest", orderOldestLane},
 		{"Share_IsSplitOverTheBand", orderShare},
+		{"Queues_GiveTenthsOfAWant", orderTenths},
 		{"DueTasks_WaitFromTheirDueTime", orderWaitFromDue},
 	}
 }
@@ -151,10 +152,36 @@ func orderShare(e *env) {
 		byQueue[grant.Task.Queue]++
 	}
 	for _, name := range names {
-		if byQueue[name] < 4 {
-			e.Fatalf("grants by queue %v: %s has less than its share of what was left for four", byQueue, name)
-		}
+		is(e, "grants from "+name, byQueue[name], 10)
 	}
+}
+
+// orderTenths holds wants of many tasks against many queues: each turn gives a
+// tenth of what is asked for, and the next want goes on with the queues that
+// had no turn.
+func orderTenths(e *env) {
+	e.open()
+	names := e.queues(20)
+	g := source("a")
+	for _, name := range names {
+		e.create(g, numbered(g, name, 20)...)
+	}
+	e.advance(time.Millisecond)
+	spread := func(tasks int) map[int]int { // how many queues gave so many
+		byQueue, spread := map[string]int{}, map[int]int{}
+		for _, grant := range e.take(tasks) {
+			byQueue[grant.Task.Queue]++
+		}
+		for _, n := range byQueue {
+			spread[n]++
+		}
+		e.advance(time.Millisecond)
+		return spread
+	}
+	is(e, "queues by grants of a want of 100", spread(100), map[int]int{10: 10})
+	is(e, "queues by grants of the next", spread(100), map[int]int{10: 10})
+	is(e, "queues by grants of a want of 10", spread(10), map[int]int{1: 10})
+	is(e, "tasks that were left", len(e.take(100))+len(e.take(90)), 190)
 }
 
 func orderWaitFromDue(e *env) {

@@ -19,6 +19,10 @@ func politenessCases() []testCase {
 		{"Release_LeavesTheDelay", politeReleased},
 		{"Block_DoublesAndIsReset", politeBlock},
 		{"Block_RetryAfterAndMaxBlock", politeRetryAfter},
+		{"HostDelay_HoldsWhateverTheRule_P6", politeHostDelay},
+		{"HostDelay_IsCappedByMaxDelay", politeHostDelayCap},
+		{"HostDelay_IsKeptUntilAReportChangesIt", politeHostDelayKept},
+		{"HostDelay_EndsWithTheQueue", politeHostDelayGone},
 		{"ClockBack_ClampsTheDelay_T59", politeClockBack},
 		{"Limited_NoChurn_T63", politeNoChurn},
 	}
@@ -210,6 +214,96 @@ func politeRetryAfter(e *env) {
 	is(e, "shorter inside", block(2, time.Second), start.Add(30*time.Second))
 	is(e, "at most max block", block(3, time.Hour), start.Add(time.Minute))
 	is(e, "step", e.info(queue).BlockStep, 1)
+}
+
+// asks makes a transition report what the host asks for.
+func asks(tr dispatch.Transition, delay time.Duration) dispatch.Transition {
+	tr.Queue.QueueDelay = &delay
+	return tr
+}
+
+// politeHostDelay has a rule that would grant all at once.
+func politeHostDelay(e *env) {
+	e.rule("*", delayed(0, 100))
+	g := source("a")
+	e.create(g, numbered(g, queue, 9)...)
+	tr := asks(done(e.takeTask()), 5*time.Second)
+	tr.Queue.FetchDuration = 2 * time.Second
+	e.settle(tr)
+	is(e, "after the report", e.nextGrant(), e.now().Add(3*time.Second))
+	e.advance(3 * time.Second)
+	for range 3 {
+		is(e, "granted", len(e.claim(e.want(9)).Grants[0]), 1)
+		reply := e.takeNone()
+		is(e, "next", reply.Next, e.now().Add(5*time.Second))
+		is(e, "wait", reply.Wait, dispatch.WaitThrottled)
+		q := e.info(queue)
+		is(e, "asked", q.QueueDelay, 5*time.Second)
+		is(e, "settings", q.Settings.MinDelay, 0)
+		is(e, "gates", q.Gates, []dispatch.Gate{{
+			Kind: dispatch.GateMinDelay, Until: e.now().Add(5 * time.Second), Reason: "the host asks for 5s between requests",
+		}})
+		e.advance(4999 * time.Millisecond)
+		e.takeNone()
+		e.advance(time.Millisecond)
+	}
+	e.settle(asks(done(e.takeTask()), 0))
+	is(e, "granted when the host asks for nothing more", len(e.claim(e.want(9)).Grants[0]), 4)
+}
+
+func politeHostDelayCap(e *env) {
+	for _, c := range []struct{ minDelay, maxDelay, asked, want time.Duration }{
+		{time.Second, 0, 30 * time.Second, 30 * time.Second},
+		{time.Second, 0, time.Hour, dispatch.HostDelayLimit},
+		{time.Second, 5 * time.Second, time.Hour, 5 * time.Second},
+		{time.Second, 2 * time.Hour, time.Hour, time.Hour},
+		{time.Second, time.Millisecond, time.Hour, time.Second},
+		{10 * time.Second, 0, 3 * time.Second, 10 * time.Second},
+	} {
+		e.rule("*", settings(func(s *dispatch.QueueSettings) { s.MinDelay, s.MaxDelay = c.minDelay, c.maxDelay }))
+		g := source("a")
+		e.submit(g, numbered(g, queue, 30)...)
+		e.settle(asks(done(e.takeTask()), c.asked))
+		is(e, fmt.Sprintf("delay of %+v", c), e.nextGrant().Sub(e.now()), c.want)
+		e.advance(2 * time.Hour)
+	}
+}
+
+// politeHostDelayKept ends leases in each way that says nothing of the delay.
+func politeHostDelayKept(e *env) {
+	g := source("a")
+	e.create(g, numbered(g, queue, 9)...)
+	e.sweep(1)
+	e.settle(asks(retry(e.takeTask(), time.Hour), 20*time.Second))
+	e.keepSwept(20 * time.Second)
+	for _, end := range []func(*dispatch.Task) dispatch.Transition{
+		done, dead, func(t *dispatch.Task) dispatch.Transition { return released(t, time.Hour) },
+	} {
+		e.settle(end(e.takeTask()))
+		is(e, "delay", e.nextGrant().Sub(e.now()), 20*time.Second)
+		e.keepSwept(20 * time.Second)
+	}
+	grant := e.takeOne()
+	deadline := e.now().Add(grant.Remaining)
+	e.keepSwept(grant.Remaining + time.Millisecond)
+	e.settle(expired(e.sweep(1).Expired[0]))
+	is(e, "after an expiry", e.nextGrant(), deadline.Add(20*time.Second))
+	// A report of any kind tells.
+	e.keepSwept(20 * time.Second)
+	e.settle(asks(released(e.takeTask(), time.Hour), 7*time.Second))
+	is(e, "asked by a released task", e.info(queue).QueueDelay, 7*time.Second)
+}
+
+func politeHostDelayGone(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "1"))
+	e.settle(asks(done(e.takeTask()), 20*time.Second))
+	is(e, "while the delay runs", e.info(queue).QueueDelay, 20*time.Second)
+	e.advance(20 * time.Second)
+	_, err := e.Store.Queue(e.ctx, queue)
+	e.fails("queue", err, dispatch.ErrQueueNotFound)
+	e.create(g, item(g, queue, "2"))
+	is(e, "of the queue made anew", e.info(queue).QueueDelay, 0)
 }
 
 func politeClockBack(e *env) {

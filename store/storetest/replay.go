@@ -19,6 +19,8 @@ func replayCases() []testCase {
 		{"GiveBack_KeepsALaterDelay", giveBackLater},
 		{"GiveBack_AnotherCallAnswered_DoesNothing", giveBackAnswered},
 		{"GiveBack_OnlyWhatIsHeld", giveBackHeld},
+		{"GiveBack_OfACanceled_EndsCanceled", giveBackCanceled},
+		{"GiveBack_OfADeletedSources_EndsCanceled", giveBackDeleted},
 	}
 }
 
@@ -204,4 +206,51 @@ func giveBackHeld(e *env) {
 	is(e, "given back", e.giveBack("t", "1"), 2)
 	is(e, "state of the settled one", e.task(grants[1].Task.ID).State, dispatch.StateDone)
 	is(e, "unknown token", e.giveBack("u", "1"), 0)
+}
+
+func giveBackCanceled(e *env) {
+	e.open()
+	g := source("a", func(g *dispatch.SourceGate) { g.Remember, g.MaxOutstanding = time.Hour, 3 })
+	e.create(g, numbered(g, queue, 3)...)
+	grants := e.take(3, by("t", "1"))
+	e.requestCancel(dispatch.CancelTask, grants[0].Task.ID)
+	is(e, "given back", e.giveBack("t", "1"), 3)
+
+	task := e.task(grants[0].Task.ID)
+	is(e, "state", task.State, dispatch.StateCanceled)
+	is(e, "flag", task.CancelRequested, dispatch.CancelNone)
+	is(e, "attempt", task.Counters.Attempt, 0)
+	is(e, "settled", task.SettledAt, start)
+	is(e, "counts", e.stats().Counts, dispatch.StateCounts{Ready: 2, Canceled: 1})
+	is(e, "listed", len(e.list(dispatch.TaskFilter{SourceUID: g.UID, States: []dispatch.State{dispatch.StateCanceled}}, 10)), 1)
+	is(e, "leased", e.info(queue).Leased, 0)
+	// It no longer counts against the source's limit.
+	e.submitOne(g, item(g, queue, "one more"), dispatch.SubmitCreated)
+	is(e, "granted again", len(e.take(3)), 3)
+
+	e.advance(time.Hour + time.Millisecond)
+	tasks, _, err := e.Store.Tasks(e.ctx, []dispatch.TaskID{task.ID}, false)
+	e.ok("read", err)
+	if tasks[0] != nil {
+		e.Fatalf("a canceled task is kept beyond its source's time: %+v", *tasks[0])
+	}
+}
+
+func giveBackDeleted(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	grant := e.takeOne(by("t", "1"))
+	g.Version, g.Deleted = 2, true
+	e.push(g)
+	ended, leased, err := e.Store.DropTasks(e.ctx, e.shard(queue), g.UID, 10)
+	e.ok("drop tasks", err)
+	is(e, "ended", ended, 0)
+	e.requestCancel(dispatch.CancelSourceDeleted, leased...)
+	is(e, "given back", e.giveBack("t", "1"), 1)
+	is(e, "state", e.task(grant.Task.ID).State, dispatch.StateCanceled)
+	ended, leased, err = e.Store.DropTasks(e.ctx, e.shard(queue), g.UID, 10)
+	e.ok("drop tasks again", err)
+	is(e, "ended again", ended+len(leased), 0)
+	is(e, "leased", e.stats().Counts.Leased, 0)
 }

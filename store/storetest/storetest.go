@@ -83,6 +83,7 @@ func topics() []topic {
 		{"Replay", replayCases()},
 		{"Renew", renewCases()},
 		{"Apply", applyCases()},
+		{"Succeed", succeedCases()},
 		{"Details", detailCases()},
 		{"Expiry", expiryCases()},
 		{"Sessions", sessionCases()},

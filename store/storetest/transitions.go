@@ -80,12 +80,12 @@ func expired(t *dispatch.Task) dispatch.Transition {
 // that was asked to stop.
 func canceled(t *dispatch.Task) dispatch.Transition {
 	tr := dispatch.Transition{
-		ID: t.ID, Revision: t.Revision, Result: dispatch.ResultCanceled, State: dispatch.StateCanceled,
+		ID: t.ID, Revision: t.Revision, State: dispatch.StateCanceled,
 		Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue, ClearFlags: true,
 		Settled: true, Remember: remember, Queue: dispatch.QueueEffect{Kind: dispatch.QueueUntouched},
 	}
 	if t.Lease != nil {
-		tr.Token = t.Lease.Digest
+		tr.Token, tr.Result = t.Lease.Digest, dispatch.ResultReleased
 	}
 	return tr
 }

@@ -1,10 +1,8 @@
 package storetest
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -63,6 +61,9 @@ type modelTask struct {
 	orphan bool
 	// vague: what DropTasks did to SettledAt is the store's own.
 	vague bool
+	// behind: the lease was renewed, and the lease index may not know yet; unread:
+	// so a sweep may have cut its deadline or not.
+	behind, unread bool
 }
 
 // modelQueue is what the world knows of one queue.
@@ -75,6 +76,9 @@ type modelQueue struct {
 	blockLow, blockHigh time.Time
 	step                int
 	operator            *dispatch.Gate
+	// asked is what the host asks for, as reported last. A store forgets it
+	// with the queue, and when exactly is its own: then askedLow is 0.
+	asked, askedLow time.Duration
 }
 
 // grantNote is what the store keeps of a grant, to replay it.
@@ -236,169 +240,4 @@ func (w *world) compare(what string, got *dispatch.Task, t *modelTask, details, 
 		return broken("%s: task %s of %s: %s (got, want)", what, t.Key, t.Queue, d)
 	}
 	return nil
-}
-
-// ruleBook resolves settings the naive way.
-type ruleBook struct {
-	version int64
-	rules   map[string]dispatch.QueueRule
-	// filed are settings by name, with the pattern of the rule that filed them.
-	filed map[string]filedSettings
-}
-
-type filedSettings struct {
-	pattern  string
-	settings dispatch.QueueSettings
-}
-
-func newRuleBook() ruleBook {
-	return ruleBook{rules: map[string]dispatch.QueueRule{}, filed: map[string]filedSettings{}}
-}
-
-// set keeps a rule, as SetRule does.
-func (b *ruleBook) set(r dispatch.QueueRule) {
-	b.unfile(r.Pattern, r.SettingsName())
-	b.rules[r.Pattern] = r
-	b.filed[r.SettingsName()] = filedSettings{r.Pattern, r.Settings}
-}
-
-// remove removes a rule, as DeleteRule does.
-func (b *ruleBook) remove(pattern string) {
-	b.unfile(pattern, "")
-	delete(b.rules, pattern)
-}
-
-// unfile takes back the settings that a rule has filed, but under keep.
-func (b *ruleBook) unfile(pattern, keep string) {
-	old, ok := b.rules[pattern]
-	if !ok || old.SettingsName() == keep {
-		return
-	}
-	if b.filed[old.SettingsName()].pattern == pattern {
-		delete(b.filed, old.SettingsName())
-	}
-}
-
-// settings of a queue: the longest match, or the defaults.
-func (b *ruleBook) settings(queue string) dispatch.QueueSettings {
-	s := dispatch.DefaultQueueSettings()
-	for _, name := range settingsNames(queue) {
-		if f, ok := b.filed[name]; ok {
-			s = f.settings
-			break
-		}
-	}
-	if f, ok := b.filed["*"]; ok && f.settings.Paused {
-		s.Paused = true
-	}
-	return s
-}
-
-// settingsNames are the names to look under, longest first.
-func settingsNames(queue string) []string {
-	host, _, port := strings.Cut(queue, ":")
-	names := []string{queue}
-	if port {
-		names = append(names, host)
-	}
-	for rest := host; ; {
-		_, after, ok := strings.Cut(rest, ".")
-		if !ok {
-			return append(names, "*")
-		}
-		names = append(names, "*."+after)
-		rest = after
-	}
-}
-
-// held names the gate that holds a waiting task now, by the world's account;
-// empty when nothing does. strict takes the lower bounds (may the store grant
-// it?), else the upper ones (must it?).
-func (w *world) held(t *modelTask, pool string, strict bool) string {
-	now := w.now()
-	gate := w.gate(t)
-	q := w.queue(t.shard, t.Queue)
-	s := w.rules.settings(t.Queue)
-	next, block := q.high, q.blockHigh
-	if strict {
-		next, block = q.low, q.blockLow
-	}
-	switch {
-	case !t.State.Waiting():
-		return "it is " + t.State.String() + " (P2)"
-	case t.Due.After(now) && (!strict || t.Due.After(w.highest)): // what was due stays so over a step back
-		return fmt.Sprintf("it is due %v later", t.Due.Sub(now))
-	case t.orphanUntil.After(now) && strict, !strict && t.orphan:
-		return "a lock stands on it"
-	case gate.Deleted:
-		return "its source is deleted"
-	case gate.Pool != pool:
-		return "its source is in the pool " + gate.Pool
-	case gate.PausedUntil.After(now):
-		return "its source is paused"
-	case s.Paused || s.Deny:
-		return "its queue is paused or denied"
-	case q.leased >= s.MaxInFlight:
-		return fmt.Sprintf("its queue has %d in flight of %d (P6)", q.leased, s.MaxInFlight)
-	case next.After(now):
-		return fmt.Sprintf("its queue's delay lasts %v longer (P6)", next.Sub(now))
-	case block.After(now):
-		return fmt.Sprintf("its host is blocked %v longer (P6)", block.Sub(now))
-	case q.operator != nil && (q.operator.Until.IsZero() || q.operator.Until.After(now)):
-		return "its queue is blocked by an operator"
-	}
-	return ""
-}
-
-// moved follows a step of the clock.
-func (w *world) moved(from time.Time) {
-	now := w.now()
-	if !now.Before(from) {
-		if now.After(w.highest) {
-			w.highest = now
-		}
-		return
-	}
-	// After a step back a delay further ahead than the longest one is cut, and
-	// an end that had come may or may not be remembered.
-	for _, p := range w.parts {
-		for name, q := range p.queues {
-			s := w.rules.settings(name)
-			if !q.low.After(from) {
-				q.low = time.Time{}
-			}
-			if !q.blockLow.After(from) {
-				q.blockLow = time.Time{}
-			}
-			q.clamp(now, s)
-		}
-	}
-}
-
-// clamp lowers the lower bound to the longest delay that settings allow.
-func (q *modelQueue) clamp(now time.Time, s dispatch.QueueSettings) {
-	if limit := now.Add(longestDelay(s)); q.low.After(limit) {
-		q.low = limit
-	}
-}
-
-// longestDelay is the longest that next_grant may lie ahead.
-func longestDelay(s dispatch.QueueSettings) time.Duration {
-	switch {
-	case s.DelayFactor == 0:
-		return s.MinDelay
-	case s.MaxDelay == 0:
-		return dispatch.MaxMinDelay
-	}
-	return max(s.MinDelay, s.MaxDelay)
-}
-
-// raise raises next_grant to at least t.
-func (q *modelQueue) raise(t time.Time) {
-	if t.After(q.low) {
-		q.low = t
-	}
-	if t.After(q.high) {
-		q.high = t
-	}
 }

@@ -159,11 +159,15 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 	t.Counters.Attempt++
 	t.Revision++
 	t.lockGone, t.ended, t.orphan, t.orphanUntil = false, false, false, time.Time{}
+	t.behind, t.unread = false, false
 	q := w.queue(shard, t.Queue)
 	q.leased++
-	if delay := w.rules.settings(t.Queue).MinDelay; delay > 0 {
-		q.raise(w.millisecondEnd().Add(delay))
-	}
+	q.raise(w.rules.settings(t.Queue), func(s dispatch.QueueSettings) time.Time {
+		if s.MinDelay == 0 {
+			return time.Time{}
+		}
+		return w.millisecondEnd().Add(s.MinDelay)
+	})
 	w.count("grant")
 	if g.Remaining != lease.Duration || g.SourceVersion != gate.Version {
 		return broken("task %s was granted for %v by version %d, want %v by version %d",

@@ -86,7 +86,7 @@ func (w *world) ruled(version int64) error {
 	for _, p := range w.parts {
 		p.unsynced = true
 		for name, q := range p.queues {
-			q.clamp(w.now(), w.rules.settings(name))
+			q.clamp(w.now(), paced(w.rules.settings(name), q.askedLow))
 		}
 	}
 	return nil

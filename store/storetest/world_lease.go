@@ -59,7 +59,7 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 		next = end
 	}
 	if next.After(l.Deadline) {
-		l.Deadline = next
+		l.Deadline, t.behind = next, true
 	}
 	t.lockGone = false
 	if r.Cursor != nil {
@@ -134,22 +134,27 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 	now, q, s := w.now(), w.queue(t.shard, t.Queue), w.rules.settings(t.Queue)
 	q.leased--
 	fetch := tr.Queue.FetchDuration.Truncate(time.Millisecond)
+	if q.asks(now, s, tr.Queue.QueueDelay); q.asked > s.MinDelay {
+		w.count("queue delayed by its host")
+	}
 	switch tr.Queue.Kind {
 	case dispatch.QueueExpired:
-		next := t.Lease.Deadline.Add(s.MinDelay)
-		if limit := w.millisecondEnd().Add(longestDelay(s)); next.After(limit) {
-			next = limit // a lease that was ended before its deadline
-		}
-		q.raise(next)
+		q.raise(s, func(s dispatch.QueueSettings) time.Time {
+			next := t.Lease.Deadline.Add(s.MinDelay)
+			if limit := w.millisecondEnd().Add(longestDelay(s)); next.After(limit) {
+				next = limit // a lease that was ended before its deadline
+			}
+			return next
+		})
 	case dispatch.QueueUntouched:
 	default:
-		q.raise(now.Add(s.MinDelay - fetch))
+		q.raise(s, func(s dispatch.QueueSettings) time.Time { return now.Add(s.MinDelay - fetch) })
 		if fetch > 0 && s.DelayFactor > 0 {
 			delay, limit := time.Duration(s.DelayFactor*float64(fetch)).Truncate(time.Millisecond), s.MaxDelay
 			if limit == 0 {
 				limit = dispatch.MaxMinDelay
 			}
-			q.raise(now.Add(min(delay, limit)))
+			q.raise(s, func(dispatch.QueueSettings) time.Time { return now.Add(min(delay, limit)) })
 		}
 	}
 	switch tr.Queue.Kind {
@@ -235,86 +240,6 @@ func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
 	}
 }
 
-// swept checks what a sweep found.
-func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
-	p, now := w.parts[shard], w.now()
-	if !got.Now.Equal(now) {
-		return broken("a sweep answered the time %v at %v", got.Now, now)
-	}
-	var due []*modelTask
-	stands, orphans := false, false
-	for _, t := range w.all() {
-		if t.shard != shard {
-			continue
-		}
-		orphans = orphans || t.orphan
-		if t.Lease == nil {
-			continue
-		}
-		stands = true
-		if !got.Grace && t.Lease.Deadline.Sub(now) > dispatch.MaxLeaseDuration {
-			w.count("sweep cut a deadline after a step back")
-			t.Lease.Deadline = w.cutDeadline(t, now)
-		}
-		if !t.Lease.Deadline.After(now) {
-			due = append(due, t)
-		}
-	}
-	if stands && !p.lastSweep.IsZero() && now.Sub(p.lastSweep) > dispatch.OutageAfter {
-		w.count("sweep after an outage")
-		p.graceUntil = now.Add(dispatch.OutageGrace)
-	}
-	sure := !orphans && p.ghosts == 0 // else the index may hold more than leases
-	p.lastSweep = now
-	grace := now.Before(p.graceUntil)
-	if sure && stands && got.Grace != grace {
-		return broken("a sweep answered grace %v, want %v", got.Grace, grace)
-	}
-	if got.Grace {
-		w.count("sweep in grace")
-		if len(got.Expired) > 0 {
-			return broken("a sweep in grace returned %d leases", len(got.Expired))
-		}
-		return nil
-	}
-	slices.SortFunc(due, func(a, b *modelTask) int {
-		if c := a.Lease.Deadline.Compare(b.Lease.Deadline); c != 0 {
-			return c
-		}
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
-	want := due[:min(len(due), limit)]
-	if len(got.Expired) > len(want) || sure && len(got.Expired) < len(want) {
-		return broken("a sweep of %d returned %d leases, want %d", limit, len(got.Expired), len(want))
-	}
-	for i, task := range got.Expired {
-		if err := w.compare("sweep", task, want[i], false, false); err != nil {
-			return err
-		}
-		w.count("sweep found an expired lease")
-	}
-	if len(got.Expired) < limit && len(due) < limit/2 {
-		for _, t := range w.all() {
-			if t.shard == shard && t.orphan && !t.orphanUntil.After(now) {
-				t.orphan = false
-				w.count("orphan freed")
-			}
-		}
-	}
-	return nil
-}
-
-// cutDeadline is the deadline of a lease after the clock was stepped back.
-func (w *world) cutDeadline(t *modelTask, now time.Time) time.Time {
-	if t.lockGone {
-		return now
-	}
-	return now.Add(min(t.Lease.Deadline.Sub(now), t.Lease.Duration))
-}
-
 // gaveBack checks a give-back and takes it in.
 func (w *world) gaveBack(shard int, collector, token, call string, got int) error {
 	key := [2]string{collector, token}
@@ -333,9 +258,7 @@ func (w *world) gaveBack(shard int, collector, token, call string, got int) erro
 			continue
 		}
 		n++
-		t.State, t.Lease = dispatch.StateScheduled, nil
-		t.Counters.Attempt = max(t.Counters.Attempt, 1) - 1
-		t.Revision++
+		w.returned(t)
 		t.lockGone, t.ended = false, false
 		q := w.queue(shard, t.Queue)
 		q.leased--
@@ -349,4 +272,24 @@ func (w *world) gaveBack(shard int, collector, token, call string, got int) erro
 		w.count("give back")
 	}
 	return nil
+}
+
+// returned undoes a grant, or ends the task when its cancel was asked for.
+func (w *world) returned(t *modelTask) {
+	t.State, t.Lease = dispatch.StateScheduled, nil
+	t.Counters.Attempt = max(t.Counters.Attempt, 1) - 1
+	t.Revision++
+	if t.CancelRequested == dispatch.CancelNone {
+		return
+	}
+	w.count("give back of a canceled")
+	now, gate := w.now(), w.gate(t)
+	t.State, t.SettledAt = dispatch.StateCanceled, now
+	t.CancelRequested, t.AgainRequested = dispatch.CancelNone, false
+	t.forgetAt = time.Time{}
+	if gate.Deleted {
+		t.forgetAt = now.Add(dispatch.CanceledMemory)
+	} else if gate.Remember > 0 {
+		t.forgetAt = now.Add(gate.Remember)
+	}
 }

@@ -94,11 +94,11 @@ func (w *world) beaten(beats []dispatch.CollectorInfo, got []dispatch.PollState)
 	return nil
 }
 
-// sessionEnded checks what EndSession returns: what other sessions of the
-// collector hold, by id.
+// sessionEnded checks what EndSession returns, put in the order of the ids: what
+// other sessions of the collector hold.
 func (w *world) sessionEnded(shard int, collector, keep string, limit int, got []*dispatch.Task, sessionOf func(dispatch.LeaseToken) string) error {
 	w.keepSession(shard, collector, keep)
-	if w.shardOf(collector) == shard {
+	if w.shardOf(collector) == shard && len(got) == 0 {
 		if s := w.sessions[collector]; s != nil && s.current == keep {
 			s.fresh = false
 		}

@@ -57,6 +57,7 @@ func (w *world) submit(gate dispatch.SourceGate, rules int64, item *dispatch.Sub
 			return dispatch.SubmitLimited, dispatch.StateUnknown
 		}
 		w.count("submit CREATED")
+		w.fill(shard, item.Queue)
 		t = w.create(shard, item)
 		return dispatch.SubmitCreated, w.visible(t)
 	case !t.State.Settled():
@@ -71,6 +72,7 @@ func (w *world) submit(gate dispatch.SourceGate, rules int64, item *dispatch.Sub
 		return dispatch.SubmitLimited, t.State
 	}
 	w.count("submit REVISIT")
+	w.fill(shard, t.Queue)
 	w.revisit(t, item)
 	return dispatch.SubmitRevisit, w.visible(t)
 }
@@ -157,7 +159,16 @@ func (w *world) revisits(t *modelTask, item *dispatch.Submission) bool {
 	if item.IfExists == dispatch.IfExistsAgain || item.IfExists == dispatch.IfExistsReseed || item.Run.After(t.Run) {
 		return true
 	}
-	return t.State == dispatch.StateDone && item.RevisitAfter > 0 && w.now().Sub(t.SettledAt) >= item.RevisitAfter
+	switch {
+	case t.State != dispatch.StateDone:
+		return false
+	case item.RevisitAfter > 0 && w.now().Sub(t.SettledAt) >= item.RevisitAfter:
+		return true
+	case item.Modified.After(t.SettledAt) && !item.Modified.After(w.now()):
+		w.count("submit REVISIT, changed since")
+		return true
+	}
+	return false
 }
 
 func (w *world) revisit(t *modelTask, item *dispatch.Submission) {

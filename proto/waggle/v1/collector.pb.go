@@ -204,9 +204,7 @@ type Collector struct {
 	// Time since its last beat, by the store's clock.
 	HeartbeatAge *durationpb.Duration `protobuf:"bytes,4,opt,name=heartbeat_age,json=heartbeatAge,proto3" json:"heartbeat_age,omitempty"`
 	// When this session was first heard from.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// What holds grants to this collector, if anything: a drain, or its own failures.
-	Gates         []*Gate `protobuf:"bytes,6,rep,name=gates,proto3" json:"gates,omitempty"`
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,18 +274,11 @@ func (x *Collector) GetStartTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *Collector) GetGates() []*Gate {
-	if x != nil {
-		return x.Gates
-	}
-	return nil
-}
-
 var File_waggle_v1_collector_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
-	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xb0\x02\n" +
+	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x02\n" +
 	"\rCollectorInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -299,15 +290,14 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\bdraining\x18\b \x01(\bR\bdraining\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfd\x01\n" +
 	"\tCollector\x12,\n" +
 	"\x04info\x18\x01 \x01(\v2\x18.waggle.v1.CollectorInfoR\x04info\x12/\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.waggle.v1.CollectorStateR\x05state\x12\x16\n" +
 	"\x06leases\x18\x03 \x01(\x05R\x06leases\x12>\n" +
 	"\rheartbeat_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fheartbeatAge\x129\n" +
 	"\n" +
-	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12%\n" +
-	"\x05gates\x18\x06 \x03(\v2\x0f.waggle.v1.GateR\x05gates*\x85\x01\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime*\x85\x01\n" +
 	"\x0eCollectorState\x12\x1f\n" +
 	"\x1bCOLLECTOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16COLLECTOR_STATE_ACTIVE\x10\x01\x12\x1c\n" +
@@ -335,7 +325,6 @@ var file_waggle_v1_collector_proto_goTypes = []any{
 	nil,                           // 3: waggle.v1.CollectorInfo.LabelsEntry
 	(*durationpb.Duration)(nil),   // 4: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
-	(*Gate)(nil),                  // 6: waggle.v1.Gate
 }
 var file_waggle_v1_collector_proto_depIdxs = []int32{
 	3, // 0: waggle.v1.CollectorInfo.labels:type_name -> waggle.v1.CollectorInfo.LabelsEntry
@@ -343,12 +332,11 @@ var file_waggle_v1_collector_proto_depIdxs = []int32{
 	0, // 2: waggle.v1.Collector.state:type_name -> waggle.v1.CollectorState
 	4, // 3: waggle.v1.Collector.heartbeat_age:type_name -> google.protobuf.Duration
 	5, // 4: waggle.v1.Collector.start_time:type_name -> google.protobuf.Timestamp
-	6, // 5: waggle.v1.Collector.gates:type_name -> waggle.v1.Gate
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_collector_proto_init() }
@@ -356,7 +344,6 @@ func file_waggle_v1_collector_proto_init() {
 	if File_waggle_v1_collector_proto != nil {
 		return
 	}
-	file_waggle_v1_gate_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -101,7 +101,7 @@ const (
 	LostReason_LOST_REASON_MAX_HOLD LostReason = 2
 	// A newer session of the collector ended it.
 	LostReason_LOST_REASON_COLLECTOR_REPLACED LostReason = 3
-	// An operator revoked it.
+	// An operator revoked it, or a queue rule denies its queue: make no further request there.
 	LostReason_LOST_REASON_REVOKED LostReason = 4
 	// Somebody deleted its lock in the store.
 	LostReason_LOST_REASON_LOCK_DELETED LostReason = 5
@@ -111,12 +111,10 @@ const (
 	LostReason_LOST_REASON_SETTLED LostReason = 7
 	// Another lease of the task stands.
 	LostReason_LOST_REASON_TAKEN LostReason = 8
-	// The task was canceled or its queue denied, and did not wait for its holder.
-	LostReason_LOST_REASON_CANCELED LostReason = 9
 	// No task has this id.
-	LostReason_LOST_REASON_NOT_FOUND LostReason = 10
+	LostReason_LOST_REASON_NOT_FOUND LostReason = 9
 	// The token is none: empty, cut short, or not this collector's.
-	LostReason_LOST_REASON_MALFORMED LostReason = 11
+	LostReason_LOST_REASON_MALFORMED LostReason = 10
 )
 
 // Enum value maps for LostReason.
@@ -131,9 +129,8 @@ var (
 		6:  "LOST_REASON_NOT_LEASED",
 		7:  "LOST_REASON_SETTLED",
 		8:  "LOST_REASON_TAKEN",
-		9:  "LOST_REASON_CANCELED",
-		10: "LOST_REASON_NOT_FOUND",
-		11: "LOST_REASON_MALFORMED",
+		9:  "LOST_REASON_NOT_FOUND",
+		10: "LOST_REASON_MALFORMED",
 	}
 	LostReason_value = map[string]int32{
 		"LOST_REASON_UNSPECIFIED":        0,
@@ -145,9 +142,8 @@ var (
 		"LOST_REASON_NOT_LEASED":         6,
 		"LOST_REASON_SETTLED":            7,
 		"LOST_REASON_TAKEN":              8,
-		"LOST_REASON_CANCELED":           9,
-		"LOST_REASON_NOT_FOUND":          10,
-		"LOST_REASON_MALFORMED":          11,
+		"LOST_REASON_NOT_FOUND":          9,
+		"LOST_REASON_MALFORMED":          10,
 	}
 )
 
@@ -188,8 +184,6 @@ const (
 	CancelReason_CANCEL_REASON_TASK_CANCELED CancelReason = 1
 	// Its source was deleted. However the attempt ends, the task ends CANCELED.
 	CancelReason_CANCEL_REASON_SOURCE_DELETED CancelReason = 2
-	// A queue rule denies its queue: make no further request there.
-	CancelReason_CANCEL_REASON_QUEUE_DENIED CancelReason = 3
 )
 
 // Enum value maps for CancelReason.
@@ -198,13 +192,11 @@ var (
 		0: "CANCEL_REASON_UNSPECIFIED",
 		1: "CANCEL_REASON_TASK_CANCELED",
 		2: "CANCEL_REASON_SOURCE_DELETED",
-		3: "CANCEL_REASON_QUEUE_DENIED",
 	}
 	CancelReason_value = map[string]int32{
 		"CANCEL_REASON_UNSPECIFIED":    0,
 		"CANCEL_REASON_TASK_CANCELED":  1,
 		"CANCEL_REASON_SOURCE_DELETED": 2,
-		"CANCEL_REASON_QUEUE_DENIED":   3,
 	}
 )
 
@@ -1203,7 +1195,8 @@ type ReportTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who reports. Required.
 	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// The session it fetched with. Required.
+	// The session it fetched with. Required, for the record: the lease tokens alone prove the right to report,
+	// so what a replaced session reports counts for as long as its lease stands.
 	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// The reports. 1 to 1000, together within the message size the server takes (4 MiB by default).
 	Reports       []*TaskReport `protobuf:"bytes,3,rep,name=reports,proto3" json:"reports,omitempty"`
@@ -1634,7 +1627,7 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\x16EMPTY_REASON_THROTTLED\x10\x02\x12\x17\n" +
 	"\x13EMPTY_REASON_PAUSED\x10\x03\x12\x19\n" +
 	"\x15EMPTY_REASON_DRAINING\x10\x04\x12\x1b\n" +
-	"\x17EMPTY_REASON_TOKEN_USED\x10\x05*\xd3\x02\n" +
+	"\x17EMPTY_REASON_TOKEN_USED\x10\x05*\xb9\x02\n" +
 	"\n" +
 	"LostReason\x12\x1b\n" +
 	"\x17LOST_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1645,16 +1638,14 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\x18LOST_REASON_LOCK_DELETED\x10\x05\x12\x1a\n" +
 	"\x16LOST_REASON_NOT_LEASED\x10\x06\x12\x17\n" +
 	"\x13LOST_REASON_SETTLED\x10\a\x12\x15\n" +
-	"\x11LOST_REASON_TAKEN\x10\b\x12\x18\n" +
-	"\x14LOST_REASON_CANCELED\x10\t\x12\x19\n" +
-	"\x15LOST_REASON_NOT_FOUND\x10\n" +
-	"\x12\x19\n" +
-	"\x15LOST_REASON_MALFORMED\x10\v*\x90\x01\n" +
+	"\x11LOST_REASON_TAKEN\x10\b\x12\x19\n" +
+	"\x15LOST_REASON_NOT_FOUND\x10\t\x12\x19\n" +
+	"\x15LOST_REASON_MALFORMED\x10\n" +
+	"*p\n" +
 	"\fCancelReason\x12\x1d\n" +
 	"\x19CANCEL_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCANCEL_REASON_TASK_CANCELED\x10\x01\x12 \n" +
-	"\x1cCANCEL_REASON_SOURCE_DELETED\x10\x02\x12\x1e\n" +
-	"\x1aCANCEL_REASON_QUEUE_DENIED\x10\x03*\xb2\x01\n" +
+	"\x1cCANCEL_REASON_SOURCE_DELETED\x10\x02*\xb2\x01\n" +
 	"\n" +
 	"ReportCode\x12\x1b\n" +
 	"\x17REPORT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +

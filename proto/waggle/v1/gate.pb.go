@@ -31,7 +31,8 @@ const (
 	GateKind_GATE_KIND_UNSPECIFIED GateKind = 0
 	// The task is SCHEDULED: its due time has not come.
 	GateKind_GATE_KIND_NOT_DUE GateKind = 1
-	// The queue's next request start is not yet due: its min_delay, or delay_factor times the last fetch.
+	// The queue's next request start is not yet due: its min_delay, the delay that the host asks for (then
+	// `reason` says so), or delay_factor times the last fetch.
 	GateKind_GATE_KIND_MIN_DELAY GateKind = 2
 	// The queue has as many leases in flight as its max_in_flight allows. Opens when one of them ends.
 	GateKind_GATE_KIND_MAX_IN_FLIGHT GateKind = 3

@@ -50,7 +50,11 @@ type Queue struct {
 	// block, up to max_block; a success sets it to 0.
 	BlockStep int32 `protobuf:"varint,9,opt,name=block_step,json=blockStep,proto3" json:"block_step,omitempty"`
 	// The queue's slot: a hash of its name, 0 to 4095. Task ids begin with it.
-	Slot          int32 `protobuf:"varint,10,opt,name=slot,proto3" json:"slot,omitempty"`
+	Slot int32 `protobuf:"varint,10,opt,name=slot,proto3" json:"slot,omitempty"`
+	// The delay between request starts that the host itself asks for, as collectors last reported it
+	// (queue_delay); absent: none. What holds is the longer of settings.min_delay and this, of which at most
+	// settings.max_delay (1 min where that is absent) counts. Forgotten with the queue, and learned again.
+	QueueDelay    *durationpb.Duration `protobuf:"bytes,11,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,7 +159,14 @@ func (x *Queue) GetSlot() int32 {
 	return 0
 }
 
-// QueueSettings are politeness settings with every value filled in.
+func (x *Queue) GetQueueDelay() *durationpb.Duration {
+	if x != nil {
+		return x.QueueDelay
+	}
+	return nil
+}
+
+// QueueSettings are politeness settings with defaults filled in.
 type QueueSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Least time between two request starts. Default 1 s.
@@ -165,7 +176,8 @@ type QueueSettings struct {
 	// After a report, the queue waits this many times its fetch_duration, up to max_delay. Default 0: it
 	// does not.
 	DelayFactor float64 `protobuf:"fixed64,3,opt,name=delay_factor,json=delayFactor,proto3" json:"delay_factor,omitempty"`
-	// Most that delay_factor can ask for. Default 24 h.
+	// Most that delay_factor, and the host by its queue_delay, can ask for. Absent: 24 h for delay_factor,
+	// 1 min for the host.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Longest block that failures of HOST scope can cause, Retry-After included. Default 24 h.
 	MaxBlock *durationpb.Duration `protobuf:"bytes,5,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
@@ -278,7 +290,8 @@ type QueueRule struct {
 	MaxInFlight *int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3,oneof" json:"max_in_flight,omitempty"`
 	// Wait this many times the fetch duration after each report, 0 to 100; absent: 0.
 	DelayFactor *float64 `protobuf:"fixed64,5,opt,name=delay_factor,json=delayFactor,proto3,oneof" json:"delay_factor,omitempty"`
-	// Most that delay_factor can ask for, 1 ms to 24 h; absent: 24 h.
+	// Most that delay_factor, and the host by its queue_delay, can ask for: 1 ms to 24 h. Absent: 24 h for
+	// delay_factor, 1 min for the host.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Longest block that failures of HOST scope can cause, 1 s to 30 days; absent: 24 h.
 	MaxBlock *durationpb.Duration `protobuf:"bytes,7,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
@@ -415,7 +428,7 @@ var File_waggle_v1_queue_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xdb\x02\n" +
+	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\x97\x03\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.waggle.v1.QueueSettingsR\bsettings\x12!\n" +
@@ -428,7 +441,9 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"block_step\x18\t \x01(\x05R\tblockStep\x12\x12\n" +
 	"\x04slot\x18\n" +
-	" \x01(\x05R\x04slot\"\xaa\x02\n" +
+	" \x01(\x05R\x04slot\x12:\n" +
+	"\vqueue_delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"queueDelay\"\xaa\x02\n" +
 	"\rQueueSettings\x126\n" +
 	"\tmin_delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bminDelay\x12\"\n" +
 	"\rmax_in_flight\x18\x02 \x01(\x05R\vmaxInFlight\x12!\n" +
@@ -482,18 +497,19 @@ var file_waggle_v1_queue_proto_depIdxs = []int32{
 	1,  // 0: waggle.v1.Queue.settings:type_name -> waggle.v1.QueueSettings
 	3,  // 1: waggle.v1.Queue.next_grant_delay:type_name -> google.protobuf.Duration
 	4,  // 2: waggle.v1.Queue.gates:type_name -> waggle.v1.Gate
-	3,  // 3: waggle.v1.QueueSettings.min_delay:type_name -> google.protobuf.Duration
-	3,  // 4: waggle.v1.QueueSettings.max_delay:type_name -> google.protobuf.Duration
-	3,  // 5: waggle.v1.QueueSettings.max_block:type_name -> google.protobuf.Duration
-	3,  // 6: waggle.v1.QueueRule.min_delay:type_name -> google.protobuf.Duration
-	3,  // 7: waggle.v1.QueueRule.max_delay:type_name -> google.protobuf.Duration
-	3,  // 8: waggle.v1.QueueRule.max_block:type_name -> google.protobuf.Duration
-	5,  // 9: waggle.v1.QueueRule.update_time:type_name -> google.protobuf.Timestamp
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	3,  // 3: waggle.v1.Queue.queue_delay:type_name -> google.protobuf.Duration
+	3,  // 4: waggle.v1.QueueSettings.min_delay:type_name -> google.protobuf.Duration
+	3,  // 5: waggle.v1.QueueSettings.max_delay:type_name -> google.protobuf.Duration
+	3,  // 6: waggle.v1.QueueSettings.max_block:type_name -> google.protobuf.Duration
+	3,  // 7: waggle.v1.QueueRule.min_delay:type_name -> google.protobuf.Duration
+	3,  // 8: waggle.v1.QueueRule.max_delay:type_name -> google.protobuf.Duration
+	3,  // 9: waggle.v1.QueueRule.max_block:type_name -> google.protobuf.Duration
+	5,  // 10: waggle.v1.QueueRule.update_time:type_name -> google.protobuf.Timestamp
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_proto_init() }

@@ -727,7 +727,9 @@ type UnblockQueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue as it is now. It may hold no task and exist no more; then only name, settings and
 	// rule_pattern are set.
-	Queue         *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Whether there was a block to open.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -767,6 +769,13 @@ func (x *UnblockQueueResponse) GetQueue() *Queue {
 		return x.Queue
 	}
 	return nil
+}
+
+func (x *UnblockQueueResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
 }
 
 var File_waggle_v1_queue_service_proto protoreflect.FileDescriptor
@@ -812,9 +821,10 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"V\n" +
 	"\x13UnblockQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x11include_automatic\x18\x02 \x01(\bR\x10includeAutomatic\">\n" +
+	"\x11include_automatic\x18\x02 \x01(\bR\x10includeAutomatic\"X\n" +
 	"\x14UnblockQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue2\xbc\x04\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged2\xbc\x04\n" +
 	"\fQueueService\x12C\n" +
 	"\bGetQueue\x12\x1a.waggle.v1.GetQueueRequest\x1a\x1b.waggle.v1.GetQueueResponse\x12I\n" +
 	"\n" +

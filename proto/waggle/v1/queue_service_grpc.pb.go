@@ -67,10 +67,9 @@ type QueueServiceClient interface {
 	// RESOURCE_EXHAUSTED (STORE_FULL).
 	BlockQueue(ctx context.Context, in *BlockQueueRequest, opts ...grpc.CallOption) (*BlockQueueResponse, error)
 	// UnblockQueue opens an operator's block, and on request the one that failures caused. Unblocking a queue
-	// that is not blocked does nothing. Idempotent.
+	// that is not blocked, or that does not exist, does nothing. Idempotent.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_NOT_FOUND), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UnblockQueue(ctx context.Context, in *UnblockQueueRequest, opts ...grpc.CallOption) (*UnblockQueueResponse, error)
 }
 
@@ -191,10 +190,9 @@ type QueueServiceServer interface {
 	// RESOURCE_EXHAUSTED (STORE_FULL).
 	BlockQueue(context.Context, *BlockQueueRequest) (*BlockQueueResponse, error)
 	// UnblockQueue opens an operator's block, and on request the one that failures caused. Unblocking a queue
-	// that is not blocked does nothing. Idempotent.
+	// that is not blocked, or that does not exist, does nothing. Idempotent.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_NOT_FOUND), UNAVAILABLE (STORE_UNAVAILABLE,
-	// STORE_READ_ONLY).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UnblockQueue(context.Context, *UnblockQueueRequest) (*UnblockQueueResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
 }

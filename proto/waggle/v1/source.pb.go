@@ -158,8 +158,6 @@ type Source struct {
 	Etag string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	// How often people have changed it: 1 when created, one more with each change that changes the etag.
 	Version int64 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
-	// The number of the canonicalisation rules that turn its URLs into keys, fixed when it was created.
-	CanonicalRules int32 `protobuf:"varint,7,opt,name=canonical_rules,json=canonicalRules,proto3" json:"canonical_rules,omitempty"`
 	// When it was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When its spec was last changed.
@@ -240,13 +238,6 @@ func (x *Source) GetVersion() int64 {
 	return 0
 }
 
-func (x *Source) GetCanonicalRules() int32 {
-	if x != nil {
-		return x.CanonicalRules
-	}
-	return 0
-}
-
 func (x *Source) GetCreateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CreateTime
@@ -272,7 +263,8 @@ type SourceSpec struct {
 	// Labels by which operators choose sources. At most 64 pairs, keys and values at most 128 bytes.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The space in which keys are unique, for sources that must not crawl one key twice between them: 1 to
-	// 128 of [a-z0-9._-]. Empty: the source's own. Fixed at creation.
+	// 128 of [a-z0-9._-]. Empty: the source's own. Fixed at creation. Of two sources of one scope only one may
+	// have a seed; the other is refused with INVALID_ARGUMENT (INVALID_FIELD) that names both.
 	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Where crawling begins: tasks that are scheduled again each time they settle. At most 1000. Empty: a
 	// source that only takes submitted tasks.
@@ -306,9 +298,14 @@ type SourceSpec struct {
 	// Handed out with every task, under the task's own. At most 8 KiB, keys and values counted.
 	Metadata map[string]string `protobuf:"bytes,17,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Handed out with every task that has none of its own. At most 256 KiB.
-	Payload       []byte `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Payload []byte `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`
+	// The number of the canonicalisation rules that turn its URLs into keys. 1: those that do not change which
+	// document a URL stands for. 2: the query ordered by name, too, and parameters that only follow visitors
+	// left out. The manual lists them. 0: 1, or what the source has. Fixed at creation; the rules of a number
+	// never change. Sources that share a scope should share the number.
+	CanonicalRules int32 `protobuf:"varint,19,opt,name=canonical_rules,json=canonicalRules,proto3" json:"canonical_rules,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SourceSpec) Reset() {
@@ -467,6 +464,13 @@ func (x *SourceSpec) GetPayload() []byte {
 	return nil
 }
 
+func (x *SourceSpec) GetCanonicalRules() int32 {
+	if x != nil {
+		return x.CanonicalRules
+	}
+	return 0
+}
+
 // Seed is where crawling of a source begins.
 type Seed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -551,12 +555,18 @@ type Schedule struct {
 	//
 	//	*Schedule_Every
 	//	*Schedule_Cron
+	//	*Schedule_Adaptive
 	Rule isSchedule_Rule `protobuf_oneof:"rule"`
 	// The IANA time zone of cron, for example "Europe/Berlin". Default "UTC". Only with cron.
 	TimeZone string `protobuf:"bytes,3,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	// Each cycle of the seeds begins a pass: pages discovered in it that have settled before are due again,
 	// with their memo. Default false: a page once done is done.
-	Revisit       bool `protobuf:"varint,4,opt,name=revisit,proto3" json:"revisit,omitempty"`
+	Revisit bool `protobuf:"varint,4,opt,name=revisit,proto3" json:"revisit,omitempty"`
+	// Shifts the due times of each seed by a stable amount, which a hash of the task's id gives, from 0 to
+	// less than this: 1 ms to 366 days, less than the interval (the shortest between two ticks of cron,
+	// min_interval of adaptive). So many sources on one rhythm are not due at once. With adaptive, and without
+	// a rule, it shifts the first crawl only. Absent: none; cron means the time it names.
+	Jitter        *durationpb.Duration `protobuf:"bytes,6,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -616,6 +626,15 @@ func (x *Schedule) GetCron() string {
 	return ""
 }
 
+func (x *Schedule) GetAdaptive() *Adaptive {
+	if x != nil {
+		if x, ok := x.Rule.(*Schedule_Adaptive); ok {
+			return x.Adaptive
+		}
+	}
+	return nil
+}
+
 func (x *Schedule) GetTimeZone() string {
 	if x != nil {
 		return x.TimeZone
@@ -628,6 +647,13 @@ func (x *Schedule) GetRevisit() bool {
 		return x.Revisit
 	}
 	return false
+}
+
+func (x *Schedule) GetJitter() *durationpb.Duration {
+	if x != nil {
+		return x.Jitter
+	}
+	return nil
 }
 
 type isSchedule_Rule interface {
@@ -646,9 +672,74 @@ type Schedule_Cron struct {
 	Cron string `protobuf:"bytes,2,opt,name=cron,proto3,oneof"`
 }
 
+type Schedule_Adaptive struct {
+	// An interval that follows how often the page changes.
+	Adaptive *Adaptive `protobuf:"bytes,5,opt,name=adaptive,proto3,oneof"`
+}
+
 func (*Schedule_Every) isSchedule_Rule() {}
 
 func (*Schedule_Cron) isSchedule_Rule() {}
+
+func (*Schedule_Adaptive) isSchedule_Rule() {}
+
+// Adaptive is an interval of each seed's own: a crawl that finds the content changed makes it a fifth
+// shorter, one that finds it the same (`changed` of the report is false, as with a 304) two fifths longer;
+// where the report does not say, and when a cycle fails, it stays. It begins at the geometric mean of the
+// bounds, never leaves them, is kept in whole seconds, and counts from the end of the last cycle.
+type Adaptive struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Shortest interval, 1 s to 366 days. Required.
+	MinInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=min_interval,json=minInterval,proto3" json:"min_interval,omitempty"`
+	// Longest interval, min_interval to 366 days. Required.
+	MaxInterval   *durationpb.Duration `protobuf:"bytes,2,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Adaptive) Reset() {
+	*x = Adaptive{}
+	mi := &file_waggle_v1_source_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Adaptive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Adaptive) ProtoMessage() {}
+
+func (x *Adaptive) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Adaptive.ProtoReflect.Descriptor instead.
+func (*Adaptive) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Adaptive) GetMinInterval() *durationpb.Duration {
+	if x != nil {
+		return x.MinInterval
+	}
+	return nil
+}
+
+func (x *Adaptive) GetMaxInterval() *durationpb.Duration {
+	if x != nil {
+		return x.MaxInterval
+	}
+	return nil
+}
 
 // RetryPolicy says how much a cycle may cost. A budget used up ends a one-shot task as DEAD; of a seed it
 // ends the cycle.
@@ -670,7 +761,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_waggle_v1_source_proto_msgTypes[4]
+	mi := &file_waggle_v1_source_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +773,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[4]
+	mi := &file_waggle_v1_source_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +786,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{4}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RetryPolicy) GetMaxAttempts() int32 {
@@ -755,7 +846,7 @@ type Follow struct {
 
 func (x *Follow) Reset() {
 	*x = Follow{}
-	mi := &file_waggle_v1_source_proto_msgTypes[5]
+	mi := &file_waggle_v1_source_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +858,7 @@ func (x *Follow) String() string {
 func (*Follow) ProtoMessage() {}
 
 func (x *Follow) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[5]
+	mi := &file_waggle_v1_source_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +871,7 @@ func (x *Follow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Follow.ProtoReflect.Descriptor instead.
 func (*Follow) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Follow) GetMaxDepth() int32 {
@@ -835,17 +926,29 @@ type SourceStatus struct {
 	Lag *durationpb.Duration `protobuf:"bytes,9,opt,name=lag,proto3" json:"lag,omitempty"`
 	// Items refused for max_outstanding since it was created.
 	Limited int64 `protobuf:"varint,10,opt,name=limited,proto3" json:"limited,omitempty"`
-	// The last thing that went wrong with one of its tasks; absent: nothing has.
+	// The last thing that went wrong with one of its seeds. GetSource looks through their histories, and so
+	// tells of one that a success has followed; ListSources does not tell it. Absent: not known.
 	LastError *TaskError `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// When one of its tasks last failed; absent: never.
+	// When one of its seeds last failed; absent: never.
 	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
+	// Tasks that have not settled, seeds that rest until their next cycle not counted: 0 when everything that
+	// was begun is finished. A task that waits for its next attempt counts. Counted shard by shard, so not of
+	// one instant: 0 twice in a row is to be trusted.
+	Outstanding int64 `protobuf:"varint,13,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
+	// With GetSource: what holds the seed that is due next, in the order source, seed, queue. Empty: nothing
+	// does; it waits for a collector of its pool, or is leased, or there is none.
+	Gates []*Gate `protobuf:"bytes,14,rep,name=gates,proto3" json:"gates,omitempty"`
+	// With an adaptive schedule: the shortest interval that a seed of it has now; absent otherwise.
+	ShortestInterval *durationpb.Duration `protobuf:"bytes,15,opt,name=shortest_interval,json=shortestInterval,proto3" json:"shortest_interval,omitempty"`
+	// With an adaptive schedule: the longest interval that a seed of it has now; absent otherwise.
+	LongestInterval *durationpb.Duration `protobuf:"bytes,16,opt,name=longest_interval,json=longestInterval,proto3" json:"longest_interval,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_waggle_v1_source_proto_msgTypes[6]
+	mi := &file_waggle_v1_source_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +960,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[6]
+	mi := &file_waggle_v1_source_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +973,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SourceStatus) GetHealth() SourceHealth {
@@ -957,6 +1060,34 @@ func (x *SourceStatus) GetLastFailureTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *SourceStatus) GetOutstanding() int64 {
+	if x != nil {
+		return x.Outstanding
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetGates() []*Gate {
+	if x != nil {
+		return x.Gates
+	}
+	return nil
+}
+
+func (x *SourceStatus) GetShortestInterval() *durationpb.Duration {
+	if x != nil {
+		return x.ShortestInterval
+	}
+	return nil
+}
+
+func (x *SourceStatus) GetLongestInterval() *durationpb.Duration {
+	if x != nil {
+		return x.LongestInterval
+	}
+	return nil
+}
+
 // Breaker is how far Waggle has backed off from a source whose seeds keep failing: with each cycle given
 // up in a row the gap to the next doubles, and a seed that goes on failing ends DEAD.
 type Breaker struct {
@@ -971,7 +1102,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_waggle_v1_source_proto_msgTypes[7]
+	mi := &file_waggle_v1_source_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1114,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[7]
+	mi := &file_waggle_v1_source_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1127,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Breaker) GetGivenUpCycles() int32 {
@@ -1017,19 +1148,18 @@ var File_waggle_v1_source_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"\x16waggle/v1/source.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/task.proto\"\xd7\x02\n" +
+	"\x16waggle/v1/source.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/task.proto\"\xae\x02\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12)\n" +
 	"\x04spec\x18\x03 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\x12/\n" +
 	"\x06status\x18\x04 \x01(\v2\x17.waggle.v1.SourceStatusR\x06status\x12\x12\n" +
 	"\x04etag\x18\x05 \x01(\tR\x04etag\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\x03R\aversion\x12'\n" +
-	"\x0fcanonical_rules\x18\a \x01(\x05R\x0ecanonicalRules\x12;\n" +
+	"\aversion\x18\x06 \x01(\x03R\aversion\x12;\n" +
 	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"\xbf\a\n" +
+	"updateTime\"\xe8\a\n" +
 	"\n" +
 	"SourceSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
@@ -1051,7 +1181,8 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x06follow\x18\x0f \x01(\v2\x11.waggle.v1.FollowR\x06follow\x12,\n" +
 	"\x0fmax_outstanding\x18\x10 \x01(\x03H\x01R\x0emaxOutstanding\x88\x01\x01\x12?\n" +
 	"\bmetadata\x18\x11 \x03(\v2#.waggle.v1.SourceSpec.MetadataEntryR\bmetadata\x12\x18\n" +
-	"\apayload\x18\x12 \x01(\fR\apayload\x1a9\n" +
+	"\apayload\x18\x12 \x01(\fR\apayload\x12'\n" +
+	"\x0fcanonical_rules\x18\x13 \x01(\x05R\x0ecanonicalRules\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -1064,13 +1195,18 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04kind\x18\x04 \x01(\tR\x04kind\"\x92\x01\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\"\xf8\x01\n" +
 	"\bSchedule\x121\n" +
 	"\x05every\x18\x01 \x01(\v2\x19.google.protobuf.DurationH\x00R\x05every\x12\x14\n" +
-	"\x04cron\x18\x02 \x01(\tH\x00R\x04cron\x12\x1b\n" +
+	"\x04cron\x18\x02 \x01(\tH\x00R\x04cron\x121\n" +
+	"\badaptive\x18\x05 \x01(\v2\x13.waggle.v1.AdaptiveH\x00R\badaptive\x12\x1b\n" +
 	"\ttime_zone\x18\x03 \x01(\tR\btimeZone\x12\x18\n" +
-	"\arevisit\x18\x04 \x01(\bR\arevisitB\x06\n" +
-	"\x04rule\"\xbc\x02\n" +
+	"\arevisit\x18\x04 \x01(\bR\arevisit\x121\n" +
+	"\x06jitter\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06jitterB\x06\n" +
+	"\x04rule\"\x86\x01\n" +
+	"\bAdaptive\x12<\n" +
+	"\fmin_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\vminInterval\x12<\n" +
+	"\fmax_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vmaxInterval\"\xbc\x02\n" +
 	"\vRetryPolicy\x12&\n" +
 	"\fmax_attempts\x18\x01 \x01(\x05H\x00R\vmaxAttempts\x88\x01\x01\x12,\n" +
 	"\x0fmax_expirations\x18\x02 \x01(\x05H\x01R\x0emaxExpirations\x88\x01\x01\x12(\n" +
@@ -1089,7 +1225,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xed\x04\n" +
+	"_max_depth\"\xc4\x06\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12'\n" +
 	"\x06paused\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12,\n" +
@@ -1104,7 +1240,11 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	" \x01(\x03R\alimited\x123\n" +
 	"\n" +
 	"last_error\x18\v \x01(\v2\x14.waggle.v1.TaskErrorR\tlastError\x12F\n" +
-	"\x11last_failure_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0flastFailureTime\"P\n" +
+	"\x11last_failure_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0flastFailureTime\x12 \n" +
+	"\voutstanding\x18\r \x01(\x03R\voutstanding\x12%\n" +
+	"\x05gates\x18\x0e \x03(\v2\x0f.waggle.v1.GateR\x05gates\x12F\n" +
+	"\x11shortest_interval\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x10shortestInterval\x12D\n" +
+	"\x10longest_interval\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0flongestInterval\"P\n" +
 	"\aBreaker\x12&\n" +
 	"\x0fgiven_up_cycles\x18\x01 \x01(\x05R\rgivenUpCycles\x12\x1d\n" +
 	"\n" +
@@ -1135,7 +1275,7 @@ func file_waggle_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_waggle_v1_source_proto_goTypes = []any{
 	(FirstCrawl)(0),               // 0: waggle.v1.FirstCrawl
 	(SourceHealth)(0),             // 1: waggle.v1.SourceHealth
@@ -1143,51 +1283,59 @@ var file_waggle_v1_source_proto_goTypes = []any{
 	(*SourceSpec)(nil),            // 3: waggle.v1.SourceSpec
 	(*Seed)(nil),                  // 4: waggle.v1.Seed
 	(*Schedule)(nil),              // 5: waggle.v1.Schedule
-	(*RetryPolicy)(nil),           // 6: waggle.v1.RetryPolicy
-	(*Follow)(nil),                // 7: waggle.v1.Follow
-	(*SourceStatus)(nil),          // 8: waggle.v1.SourceStatus
-	(*Breaker)(nil),               // 9: waggle.v1.Breaker
-	nil,                           // 10: waggle.v1.SourceSpec.LabelsEntry
-	nil,                           // 11: waggle.v1.SourceSpec.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
-	(*Gate)(nil),                  // 14: waggle.v1.Gate
-	(*TaskCounts)(nil),            // 15: waggle.v1.TaskCounts
-	(*TaskError)(nil),             // 16: waggle.v1.TaskError
+	(*Adaptive)(nil),              // 6: waggle.v1.Adaptive
+	(*RetryPolicy)(nil),           // 7: waggle.v1.RetryPolicy
+	(*Follow)(nil),                // 8: waggle.v1.Follow
+	(*SourceStatus)(nil),          // 9: waggle.v1.SourceStatus
+	(*Breaker)(nil),               // 10: waggle.v1.Breaker
+	nil,                           // 11: waggle.v1.SourceSpec.LabelsEntry
+	nil,                           // 12: waggle.v1.SourceSpec.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(*Gate)(nil),                  // 15: waggle.v1.Gate
+	(*TaskCounts)(nil),            // 16: waggle.v1.TaskCounts
+	(*TaskError)(nil),             // 17: waggle.v1.TaskError
 }
 var file_waggle_v1_source_proto_depIdxs = []int32{
 	3,  // 0: waggle.v1.Source.spec:type_name -> waggle.v1.SourceSpec
-	8,  // 1: waggle.v1.Source.status:type_name -> waggle.v1.SourceStatus
-	12, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
-	12, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
-	10, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
+	9,  // 1: waggle.v1.Source.status:type_name -> waggle.v1.SourceStatus
+	13, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
+	13, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
+	11, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
 	4,  // 5: waggle.v1.SourceSpec.seeds:type_name -> waggle.v1.Seed
 	5,  // 6: waggle.v1.SourceSpec.schedule:type_name -> waggle.v1.Schedule
 	0,  // 7: waggle.v1.SourceSpec.first_crawl:type_name -> waggle.v1.FirstCrawl
-	13, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
-	13, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
-	6,  // 10: waggle.v1.SourceSpec.retry:type_name -> waggle.v1.RetryPolicy
-	13, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
-	13, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
-	7,  // 13: waggle.v1.SourceSpec.follow:type_name -> waggle.v1.Follow
-	11, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
-	13, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
-	13, // 16: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
-	13, // 17: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
-	1,  // 18: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
-	14, // 19: waggle.v1.SourceStatus.paused:type_name -> waggle.v1.Gate
-	9,  // 20: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
-	15, // 21: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
-	12, // 22: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
-	12, // 23: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	13, // 24: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
-	16, // 25: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
-	12, // 26: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	14, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
+	14, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
+	7,  // 10: waggle.v1.SourceSpec.retry:type_name -> waggle.v1.RetryPolicy
+	14, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
+	14, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
+	8,  // 13: waggle.v1.SourceSpec.follow:type_name -> waggle.v1.Follow
+	12, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
+	14, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
+	6,  // 16: waggle.v1.Schedule.adaptive:type_name -> waggle.v1.Adaptive
+	14, // 17: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	14, // 18: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
+	14, // 19: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
+	14, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
+	14, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
+	1,  // 22: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
+	15, // 23: waggle.v1.SourceStatus.paused:type_name -> waggle.v1.Gate
+	10, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
+	16, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
+	13, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
+	13, // 27: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	14, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
+	17, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
+	13, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
+	15, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
+	14, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
+	14, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_proto_init() }
@@ -1201,16 +1349,17 @@ func file_waggle_v1_source_proto_init() {
 	file_waggle_v1_source_proto_msgTypes[3].OneofWrappers = []any{
 		(*Schedule_Every)(nil),
 		(*Schedule_Cron)(nil),
+		(*Schedule_Adaptive)(nil),
 	}
-	file_waggle_v1_source_proto_msgTypes[4].OneofWrappers = []any{}
 	file_waggle_v1_source_proto_msgTypes[5].OneofWrappers = []any{}
+	file_waggle_v1_source_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_proto_rawDesc), len(file_waggle_v1_source_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

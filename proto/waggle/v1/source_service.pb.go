@@ -23,6 +23,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ApplyCode is what became of a spec.
+type ApplyCode int32
+
+const (
+	// Not set; never sent.
+	ApplyCode_APPLY_CODE_UNSPECIFIED ApplyCode = 0
+	// A new source.
+	ApplyCode_APPLY_CODE_CREATED ApplyCode = 1
+	// The source had another spec, and now has this one.
+	ApplyCode_APPLY_CODE_UPDATED ApplyCode = 2
+	// The source is as the spec says.
+	ApplyCode_APPLY_CODE_UNCHANGED ApplyCode = 3
+	// The spec cannot be the source's; the message says why.
+	ApplyCode_APPLY_CODE_INVALID ApplyCode = 4
+)
+
+// Enum value maps for ApplyCode.
+var (
+	ApplyCode_name = map[int32]string{
+		0: "APPLY_CODE_UNSPECIFIED",
+		1: "APPLY_CODE_CREATED",
+		2: "APPLY_CODE_UPDATED",
+		3: "APPLY_CODE_UNCHANGED",
+		4: "APPLY_CODE_INVALID",
+	}
+	ApplyCode_value = map[string]int32{
+		"APPLY_CODE_UNSPECIFIED": 0,
+		"APPLY_CODE_CREATED":     1,
+		"APPLY_CODE_UPDATED":     2,
+		"APPLY_CODE_UNCHANGED":   3,
+		"APPLY_CODE_INVALID":     4,
+	}
+)
+
+func (x ApplyCode) Enum() *ApplyCode {
+	p := new(ApplyCode)
+	*p = x
+	return p
+}
+
+func (x ApplyCode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApplyCode) Descriptor() protoreflect.EnumDescriptor {
+	return file_waggle_v1_source_service_proto_enumTypes[0].Descriptor()
+}
+
+func (ApplyCode) Type() protoreflect.EnumType {
+	return &file_waggle_v1_source_service_proto_enumTypes[0]
+}
+
+func (x ApplyCode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApplyCode.Descriptor instead.
+func (ApplyCode) EnumDescriptor() ([]byte, []int) {
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{0}
+}
+
 // CreateSourceRequest registers a source.
 type CreateSourceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -222,7 +283,9 @@ type ListSourcesRequest struct {
 	// Most sources in the reply, 1 to 1000; 0: 50. Fewer may come, even none, though more follow.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Give whole specs, seeds and payload too: for a copy of what is registered.
+	WholeSpecs    bool `protobuf:"varint,7,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,10 +362,17 @@ func (x *ListSourcesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListSourcesRequest) GetWholeSpecs() bool {
+	if x != nil {
+		return x.WholeSpecs
+	}
+	return false
+}
+
 // ListSourcesResponse is a page of sources.
 type ListSourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sources, by id. Seeds and payload are left out; GetSource has them.
+	// The sources, by id. Without whole_specs, seeds and payload are left out; GetSource has them.
 	Sources []*Source `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -465,6 +535,182 @@ func (x *UpdateSourceResponse) GetSource() *Source {
 	return nil
 }
 
+// ApplySourcesRequest holds what sources are to be.
+type ApplySourcesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The specs, each with an id of its own. 1 to 500. Every field counts: one that is absent goes back to its
+	// default.
+	Specs []*SourceSpec `protobuf:"bytes,1,rep,name=specs,proto3" json:"specs,omitempty"`
+	// Change nothing; answer what would become of each.
+	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplySourcesRequest) Reset() {
+	*x = ApplySourcesRequest{}
+	mi := &file_waggle_v1_source_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplySourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplySourcesRequest) ProtoMessage() {}
+
+func (x *ApplySourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplySourcesRequest.ProtoReflect.Descriptor instead.
+func (*ApplySourcesRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ApplySourcesRequest) GetSpecs() []*SourceSpec {
+	if x != nil {
+		return x.Specs
+	}
+	return nil
+}
+
+func (x *ApplySourcesRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+// ApplySourcesResponse holds a result for each spec.
+type ApplySourcesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The results, in the order of the specs.
+	Results       []*ApplyResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplySourcesResponse) Reset() {
+	*x = ApplySourcesResponse{}
+	mi := &file_waggle_v1_source_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplySourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplySourcesResponse) ProtoMessage() {}
+
+func (x *ApplySourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplySourcesResponse.ProtoReflect.Descriptor instead.
+func (*ApplySourcesResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ApplySourcesResponse) GetResults() []*ApplyResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// ApplyResult is what became of one spec.
+type ApplyResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What became of it.
+	Code ApplyCode `protobuf:"varint,1,opt,name=code,proto3,enum=waggle.v1.ApplyCode" json:"code,omitempty"`
+	// The source's id.
+	SourceId string `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
+	// With INVALID: the reason for programs, for example INVALID_FIELD, or SOURCE_EXISTS for an id whose last
+	// source is still being deleted.
+	ErrorReason ErrorReason `protobuf:"varint,3,opt,name=error_reason,json=errorReason,proto3,enum=waggle.v1.ErrorReason" json:"error_reason,omitempty"`
+	// With INVALID: why, in words; names the field and the limit.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyResult) Reset() {
+	*x = ApplyResult{}
+	mi := &file_waggle_v1_source_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyResult) ProtoMessage() {}
+
+func (x *ApplyResult) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyResult.ProtoReflect.Descriptor instead.
+func (*ApplyResult) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ApplyResult) GetCode() ApplyCode {
+	if x != nil {
+		return x.Code
+	}
+	return ApplyCode_APPLY_CODE_UNSPECIFIED
+}
+
+func (x *ApplyResult) GetSourceId() string {
+	if x != nil {
+		return x.SourceId
+	}
+	return ""
+}
+
+func (x *ApplyResult) GetErrorReason() ErrorReason {
+	if x != nil {
+		return x.ErrorReason
+	}
+	return ErrorReason_ERROR_REASON_UNSPECIFIED
+}
+
+func (x *ApplyResult) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // DeleteSourcesRequest deletes sources. Exactly one of ids and filter is required.
 type DeleteSourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -486,7 +732,7 @@ type DeleteSourcesRequest struct {
 
 func (x *DeleteSourcesRequest) Reset() {
 	*x = DeleteSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +744,7 @@ func (x *DeleteSourcesRequest) String() string {
 func (*DeleteSourcesRequest) ProtoMessage() {}
 
 func (x *DeleteSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +757,7 @@ func (x *DeleteSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSourcesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteSourcesRequest) GetIds() []string {
@@ -573,7 +819,7 @@ type DeleteSourcesResponse struct {
 
 func (x *DeleteSourcesResponse) Reset() {
 	*x = DeleteSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +831,7 @@ func (x *DeleteSourcesResponse) String() string {
 func (*DeleteSourcesResponse) ProtoMessage() {}
 
 func (x *DeleteSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +844,7 @@ func (x *DeleteSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSourcesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteSourcesResponse) GetMatched() int32 {
@@ -652,7 +898,7 @@ type PauseSourcesRequest struct {
 
 func (x *PauseSourcesRequest) Reset() {
 	*x = PauseSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +910,7 @@ func (x *PauseSourcesRequest) String() string {
 func (*PauseSourcesRequest) ProtoMessage() {}
 
 func (x *PauseSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +923,7 @@ func (x *PauseSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourcesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PauseSourcesRequest) GetIds() []string {
@@ -746,7 +992,7 @@ type PauseSourcesResponse struct {
 
 func (x *PauseSourcesResponse) Reset() {
 	*x = PauseSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +1004,7 @@ func (x *PauseSourcesResponse) String() string {
 func (*PauseSourcesResponse) ProtoMessage() {}
 
 func (x *PauseSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +1017,7 @@ func (x *PauseSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourcesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{11}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PauseSourcesResponse) GetMatched() int32 {
@@ -819,7 +1065,7 @@ type ResumeSourcesRequest struct {
 
 func (x *ResumeSourcesRequest) Reset() {
 	*x = ResumeSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +1077,7 @@ func (x *ResumeSourcesRequest) String() string {
 func (*ResumeSourcesRequest) ProtoMessage() {}
 
 func (x *ResumeSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +1090,7 @@ func (x *ResumeSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResumeSourcesRequest) GetIds() []string {
@@ -892,7 +1138,7 @@ type ResumeSourcesResponse struct {
 
 func (x *ResumeSourcesResponse) Reset() {
 	*x = ResumeSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +1150,7 @@ func (x *ResumeSourcesResponse) String() string {
 func (*ResumeSourcesResponse) ProtoMessage() {}
 
 func (x *ResumeSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1163,7 @@ func (x *ResumeSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{13}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResumeSourcesResponse) GetMatched() int32 {
@@ -968,7 +1214,7 @@ type TriggerSourcesRequest struct {
 
 func (x *TriggerSourcesRequest) Reset() {
 	*x = TriggerSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1226,7 @@ func (x *TriggerSourcesRequest) String() string {
 func (*TriggerSourcesRequest) ProtoMessage() {}
 
 func (x *TriggerSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1239,7 @@ func (x *TriggerSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSourcesRequest.ProtoReflect.Descriptor instead.
 func (*TriggerSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{14}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TriggerSourcesRequest) GetIds() []string {
@@ -1036,7 +1282,8 @@ type TriggerSourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sources that this call looked at and that matched.
 	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
-	// Those of them of which at least one seed is due sooner than before, or would be.
+	// Those of them of which at least one seed is due sooner than before, or begins a pass, or would; seeds
+	// that are READY already are not counted.
 	Changed int32 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	// To go on with: more sources match than one call acts on; empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -1048,7 +1295,7 @@ type TriggerSourcesResponse struct {
 
 func (x *TriggerSourcesResponse) Reset() {
 	*x = TriggerSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1307,7 @@ func (x *TriggerSourcesResponse) String() string {
 func (*TriggerSourcesResponse) ProtoMessage() {}
 
 func (x *TriggerSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1320,7 @@ func (x *TriggerSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSourcesResponse.ProtoReflect.Descriptor instead.
 func (*TriggerSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{15}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TriggerSourcesResponse) GetMatched() int32 {
@@ -1108,7 +1355,7 @@ var File_waggle_v1_source_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16waggle/v1/filter.proto\x1a\x16waggle/v1/source.proto\"@\n" +
+	"\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x16waggle/v1/source.proto\"@\n" +
 	"\x13CreateSourceRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\"A\n" +
 	"\x14CreateSourceResponse\x12)\n" +
@@ -1116,7 +1363,7 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x10GetSourceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\">\n" +
 	"\x11GetSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xb0\x02\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xd1\x02\n" +
 	"\x12ListSourcesRequest\x12\x1b\n" +
 	"\tid_prefix\x18\x01 \x01(\tR\bidPrefix\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12A\n" +
@@ -1124,7 +1371,9 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x06health\x18\x04 \x03(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\x1a9\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x1f\n" +
+	"\vwhole_specs\x18\a \x01(\bR\n" +
+	"wholeSpecs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"j\n" +
@@ -1137,7 +1386,17 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"updateMask\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\"A\n" +
 	"\x14UpdateSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xbf\x01\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"g\n" +
+	"\x13ApplySourcesRequest\x12+\n" +
+	"\x05specs\x18\x01 \x03(\v2\x15.waggle.v1.SourceSpecR\x05specs\x12#\n" +
+	"\rvalidate_only\x18\x02 \x01(\bR\fvalidateOnly\"H\n" +
+	"\x14ApplySourcesResponse\x120\n" +
+	"\aresults\x18\x01 \x03(\v2\x16.waggle.v1.ApplyResultR\aresults\"\xa9\x01\n" +
+	"\vApplyResult\x12(\n" +
+	"\x04code\x18\x01 \x01(\x0e2\x14.waggle.v1.ApplyCodeR\x04code\x12\x1b\n" +
+	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x129\n" +
+	"\ferror_reason\x18\x03 \x01(\x0e2\x16.waggle.v1.ErrorReasonR\verrorReason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xbf\x01\n" +
 	"\x14DeleteSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
@@ -1191,12 +1450,19 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds2\x97\x05\n" +
+	"missingIds*\x89\x01\n" +
+	"\tApplyCode\x12\x1a\n" +
+	"\x16APPLY_CODE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12APPLY_CODE_CREATED\x10\x01\x12\x16\n" +
+	"\x12APPLY_CODE_UPDATED\x10\x02\x12\x18\n" +
+	"\x14APPLY_CODE_UNCHANGED\x10\x03\x12\x16\n" +
+	"\x12APPLY_CODE_INVALID\x10\x042\xe8\x05\n" +
 	"\rSourceService\x12O\n" +
 	"\fCreateSource\x12\x1e.waggle.v1.CreateSourceRequest\x1a\x1f.waggle.v1.CreateSourceResponse\x12F\n" +
 	"\tGetSource\x12\x1b.waggle.v1.GetSourceRequest\x1a\x1c.waggle.v1.GetSourceResponse\x12L\n" +
 	"\vListSources\x12\x1d.waggle.v1.ListSourcesRequest\x1a\x1e.waggle.v1.ListSourcesResponse\x12O\n" +
-	"\fUpdateSource\x12\x1e.waggle.v1.UpdateSourceRequest\x1a\x1f.waggle.v1.UpdateSourceResponse\x12R\n" +
+	"\fUpdateSource\x12\x1e.waggle.v1.UpdateSourceRequest\x1a\x1f.waggle.v1.UpdateSourceResponse\x12O\n" +
+	"\fApplySources\x12\x1e.waggle.v1.ApplySourcesRequest\x1a\x1f.waggle.v1.ApplySourcesResponse\x12R\n" +
 	"\rDeleteSources\x12\x1f.waggle.v1.DeleteSourcesRequest\x1a .waggle.v1.DeleteSourcesResponse\x12O\n" +
 	"\fPauseSources\x12\x1e.waggle.v1.PauseSourcesRequest\x1a\x1f.waggle.v1.PauseSourcesResponse\x12R\n" +
 	"\rResumeSources\x12\x1f.waggle.v1.ResumeSourcesRequest\x1a .waggle.v1.ResumeSourcesResponse\x12U\n" +
@@ -1214,68 +1480,80 @@ func file_waggle_v1_source_service_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_source_service_proto_rawDescData
 }
 
-var file_waggle_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_waggle_v1_source_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_waggle_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_waggle_v1_source_service_proto_goTypes = []any{
-	(*CreateSourceRequest)(nil),    // 0: waggle.v1.CreateSourceRequest
-	(*CreateSourceResponse)(nil),   // 1: waggle.v1.CreateSourceResponse
-	(*GetSourceRequest)(nil),       // 2: waggle.v1.GetSourceRequest
-	(*GetSourceResponse)(nil),      // 3: waggle.v1.GetSourceResponse
-	(*ListSourcesRequest)(nil),     // 4: waggle.v1.ListSourcesRequest
-	(*ListSourcesResponse)(nil),    // 5: waggle.v1.ListSourcesResponse
-	(*UpdateSourceRequest)(nil),    // 6: waggle.v1.UpdateSourceRequest
-	(*UpdateSourceResponse)(nil),   // 7: waggle.v1.UpdateSourceResponse
-	(*DeleteSourcesRequest)(nil),   // 8: waggle.v1.DeleteSourcesRequest
-	(*DeleteSourcesResponse)(nil),  // 9: waggle.v1.DeleteSourcesResponse
-	(*PauseSourcesRequest)(nil),    // 10: waggle.v1.PauseSourcesRequest
-	(*PauseSourcesResponse)(nil),   // 11: waggle.v1.PauseSourcesResponse
-	(*ResumeSourcesRequest)(nil),   // 12: waggle.v1.ResumeSourcesRequest
-	(*ResumeSourcesResponse)(nil),  // 13: waggle.v1.ResumeSourcesResponse
-	(*TriggerSourcesRequest)(nil),  // 14: waggle.v1.TriggerSourcesRequest
-	(*TriggerSourcesResponse)(nil), // 15: waggle.v1.TriggerSourcesResponse
-	nil,                            // 16: waggle.v1.ListSourcesRequest.LabelsEntry
-	(*SourceSpec)(nil),             // 17: waggle.v1.SourceSpec
-	(*Source)(nil),                 // 18: waggle.v1.Source
-	(SourceHealth)(0),              // 19: waggle.v1.SourceHealth
-	(*fieldmaskpb.FieldMask)(nil),  // 20: google.protobuf.FieldMask
-	(*Filter)(nil),                 // 21: waggle.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 22: google.protobuf.Timestamp
+	(ApplyCode)(0),                 // 0: waggle.v1.ApplyCode
+	(*CreateSourceRequest)(nil),    // 1: waggle.v1.CreateSourceRequest
+	(*CreateSourceResponse)(nil),   // 2: waggle.v1.CreateSourceResponse
+	(*GetSourceRequest)(nil),       // 3: waggle.v1.GetSourceRequest
+	(*GetSourceResponse)(nil),      // 4: waggle.v1.GetSourceResponse
+	(*ListSourcesRequest)(nil),     // 5: waggle.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),    // 6: waggle.v1.ListSourcesResponse
+	(*UpdateSourceRequest)(nil),    // 7: waggle.v1.UpdateSourceRequest
+	(*UpdateSourceResponse)(nil),   // 8: waggle.v1.UpdateSourceResponse
+	(*ApplySourcesRequest)(nil),    // 9: waggle.v1.ApplySourcesRequest
+	(*ApplySourcesResponse)(nil),   // 10: waggle.v1.ApplySourcesResponse
+	(*ApplyResult)(nil),            // 11: waggle.v1.ApplyResult
+	(*DeleteSourcesRequest)(nil),   // 12: waggle.v1.DeleteSourcesRequest
+	(*DeleteSourcesResponse)(nil),  // 13: waggle.v1.DeleteSourcesResponse
+	(*PauseSourcesRequest)(nil),    // 14: waggle.v1.PauseSourcesRequest
+	(*PauseSourcesResponse)(nil),   // 15: waggle.v1.PauseSourcesResponse
+	(*ResumeSourcesRequest)(nil),   // 16: waggle.v1.ResumeSourcesRequest
+	(*ResumeSourcesResponse)(nil),  // 17: waggle.v1.ResumeSourcesResponse
+	(*TriggerSourcesRequest)(nil),  // 18: waggle.v1.TriggerSourcesRequest
+	(*TriggerSourcesResponse)(nil), // 19: waggle.v1.TriggerSourcesResponse
+	nil,                            // 20: waggle.v1.ListSourcesRequest.LabelsEntry
+	(*SourceSpec)(nil),             // 21: waggle.v1.SourceSpec
+	(*Source)(nil),                 // 22: waggle.v1.Source
+	(SourceHealth)(0),              // 23: waggle.v1.SourceHealth
+	(*fieldmaskpb.FieldMask)(nil),  // 24: google.protobuf.FieldMask
+	(ErrorReason)(0),               // 25: waggle.v1.ErrorReason
+	(*Filter)(nil),                 // 26: waggle.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 27: google.protobuf.Timestamp
 }
 var file_waggle_v1_source_service_proto_depIdxs = []int32{
-	17, // 0: waggle.v1.CreateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
-	18, // 1: waggle.v1.CreateSourceResponse.source:type_name -> waggle.v1.Source
-	18, // 2: waggle.v1.GetSourceResponse.source:type_name -> waggle.v1.Source
-	16, // 3: waggle.v1.ListSourcesRequest.labels:type_name -> waggle.v1.ListSourcesRequest.LabelsEntry
-	19, // 4: waggle.v1.ListSourcesRequest.health:type_name -> waggle.v1.SourceHealth
-	18, // 5: waggle.v1.ListSourcesResponse.sources:type_name -> waggle.v1.Source
-	17, // 6: waggle.v1.UpdateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
-	20, // 7: waggle.v1.UpdateSourceRequest.update_mask:type_name -> google.protobuf.FieldMask
-	18, // 8: waggle.v1.UpdateSourceResponse.source:type_name -> waggle.v1.Source
-	21, // 9: waggle.v1.DeleteSourcesRequest.filter:type_name -> waggle.v1.Filter
-	21, // 10: waggle.v1.PauseSourcesRequest.filter:type_name -> waggle.v1.Filter
-	22, // 11: waggle.v1.PauseSourcesRequest.until:type_name -> google.protobuf.Timestamp
-	21, // 12: waggle.v1.ResumeSourcesRequest.filter:type_name -> waggle.v1.Filter
-	21, // 13: waggle.v1.TriggerSourcesRequest.filter:type_name -> waggle.v1.Filter
-	0,  // 14: waggle.v1.SourceService.CreateSource:input_type -> waggle.v1.CreateSourceRequest
-	2,  // 15: waggle.v1.SourceService.GetSource:input_type -> waggle.v1.GetSourceRequest
-	4,  // 16: waggle.v1.SourceService.ListSources:input_type -> waggle.v1.ListSourcesRequest
-	6,  // 17: waggle.v1.SourceService.UpdateSource:input_type -> waggle.v1.UpdateSourceRequest
-	8,  // 18: waggle.v1.SourceService.DeleteSources:input_type -> waggle.v1.DeleteSourcesRequest
-	10, // 19: waggle.v1.SourceService.PauseSources:input_type -> waggle.v1.PauseSourcesRequest
-	12, // 20: waggle.v1.SourceService.ResumeSources:input_type -> waggle.v1.ResumeSourcesRequest
-	14, // 21: waggle.v1.SourceService.TriggerSources:input_type -> waggle.v1.TriggerSourcesRequest
-	1,  // 22: waggle.v1.SourceService.CreateSource:output_type -> waggle.v1.CreateSourceResponse
-	3,  // 23: waggle.v1.SourceService.GetSource:output_type -> waggle.v1.GetSourceResponse
-	5,  // 24: waggle.v1.SourceService.ListSources:output_type -> waggle.v1.ListSourcesResponse
-	7,  // 25: waggle.v1.SourceService.UpdateSource:output_type -> waggle.v1.UpdateSourceResponse
-	9,  // 26: waggle.v1.SourceService.DeleteSources:output_type -> waggle.v1.DeleteSourcesResponse
-	11, // 27: waggle.v1.SourceService.PauseSources:output_type -> waggle.v1.PauseSourcesResponse
-	13, // 28: waggle.v1.SourceService.ResumeSources:output_type -> waggle.v1.ResumeSourcesResponse
-	15, // 29: waggle.v1.SourceService.TriggerSources:output_type -> waggle.v1.TriggerSourcesResponse
-	22, // [22:30] is the sub-list for method output_type
-	14, // [14:22] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	21, // 0: waggle.v1.CreateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
+	22, // 1: waggle.v1.CreateSourceResponse.source:type_name -> waggle.v1.Source
+	22, // 2: waggle.v1.GetSourceResponse.source:type_name -> waggle.v1.Source
+	20, // 3: waggle.v1.ListSourcesRequest.labels:type_name -> waggle.v1.ListSourcesRequest.LabelsEntry
+	23, // 4: waggle.v1.ListSourcesRequest.health:type_name -> waggle.v1.SourceHealth
+	22, // 5: waggle.v1.ListSourcesResponse.sources:type_name -> waggle.v1.Source
+	21, // 6: waggle.v1.UpdateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
+	24, // 7: waggle.v1.UpdateSourceRequest.update_mask:type_name -> google.protobuf.FieldMask
+	22, // 8: waggle.v1.UpdateSourceResponse.source:type_name -> waggle.v1.Source
+	21, // 9: waggle.v1.ApplySourcesRequest.specs:type_name -> waggle.v1.SourceSpec
+	11, // 10: waggle.v1.ApplySourcesResponse.results:type_name -> waggle.v1.ApplyResult
+	0,  // 11: waggle.v1.ApplyResult.code:type_name -> waggle.v1.ApplyCode
+	25, // 12: waggle.v1.ApplyResult.error_reason:type_name -> waggle.v1.ErrorReason
+	26, // 13: waggle.v1.DeleteSourcesRequest.filter:type_name -> waggle.v1.Filter
+	26, // 14: waggle.v1.PauseSourcesRequest.filter:type_name -> waggle.v1.Filter
+	27, // 15: waggle.v1.PauseSourcesRequest.until:type_name -> google.protobuf.Timestamp
+	26, // 16: waggle.v1.ResumeSourcesRequest.filter:type_name -> waggle.v1.Filter
+	26, // 17: waggle.v1.TriggerSourcesRequest.filter:type_name -> waggle.v1.Filter
+	1,  // 18: waggle.v1.SourceService.CreateSource:input_type -> waggle.v1.CreateSourceRequest
+	3,  // 19: waggle.v1.SourceService.GetSource:input_type -> waggle.v1.GetSourceRequest
+	5,  // 20: waggle.v1.SourceService.ListSources:input_type -> waggle.v1.ListSourcesRequest
+	7,  // 21: waggle.v1.SourceService.UpdateSource:input_type -> waggle.v1.UpdateSourceRequest
+	9,  // 22: waggle.v1.SourceService.ApplySources:input_type -> waggle.v1.ApplySourcesRequest
+	12, // 23: waggle.v1.SourceService.DeleteSources:input_type -> waggle.v1.DeleteSourcesRequest
+	14, // 24: waggle.v1.SourceService.PauseSources:input_type -> waggle.v1.PauseSourcesRequest
+	16, // 25: waggle.v1.SourceService.ResumeSources:input_type -> waggle.v1.ResumeSourcesRequest
+	18, // 26: waggle.v1.SourceService.TriggerSources:input_type -> waggle.v1.TriggerSourcesRequest
+	2,  // 27: waggle.v1.SourceService.CreateSource:output_type -> waggle.v1.CreateSourceResponse
+	4,  // 28: waggle.v1.SourceService.GetSource:output_type -> waggle.v1.GetSourceResponse
+	6,  // 29: waggle.v1.SourceService.ListSources:output_type -> waggle.v1.ListSourcesResponse
+	8,  // 30: waggle.v1.SourceService.UpdateSource:output_type -> waggle.v1.UpdateSourceResponse
+	10, // 31: waggle.v1.SourceService.ApplySources:output_type -> waggle.v1.ApplySourcesResponse
+	13, // 32: waggle.v1.SourceService.DeleteSources:output_type -> waggle.v1.DeleteSourcesResponse
+	15, // 33: waggle.v1.SourceService.PauseSources:output_type -> waggle.v1.PauseSourcesResponse
+	17, // 34: waggle.v1.SourceService.ResumeSources:output_type -> waggle.v1.ResumeSourcesResponse
+	19, // 35: waggle.v1.SourceService.TriggerSources:output_type -> waggle.v1.TriggerSourcesResponse
+	27, // [27:36] is the sub-list for method output_type
+	18, // [18:27] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_service_proto_init() }
@@ -1283,6 +1561,7 @@ func file_waggle_v1_source_service_proto_init() {
 	if File_waggle_v1_source_service_proto != nil {
 		return
 	}
+	file_waggle_v1_error_reason_proto_init()
 	file_waggle_v1_filter_proto_init()
 	file_waggle_v1_source_proto_init()
 	type x struct{}
@@ -1290,13 +1569,14 @@ func file_waggle_v1_source_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_service_proto_rawDesc), len(file_waggle_v1_source_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   17,
+			NumEnums:      1,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_waggle_v1_source_service_proto_goTypes,
 		DependencyIndexes: file_waggle_v1_source_service_proto_depIdxs,
+		EnumInfos:         file_waggle_v1_source_service_proto_enumTypes,
 		MessageInfos:      file_waggle_v1_source_service_proto_msgTypes,
 	}.Build()
 	File_waggle_v1_source_service_proto = out.File

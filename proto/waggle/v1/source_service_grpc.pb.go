@@ -23,6 +23,7 @@ const (
 	SourceService_GetSource_FullMethodName      = "/waggle.v1.SourceService/GetSource"
 	SourceService_ListSources_FullMethodName    = "/waggle.v1.SourceService/ListSources"
 	SourceService_UpdateSource_FullMethodName   = "/waggle.v1.SourceService/UpdateSource"
+	SourceService_ApplySources_FullMethodName   = "/waggle.v1.SourceService/ApplySources"
 	SourceService_DeleteSources_FullMethodName  = "/waggle.v1.SourceService/DeleteSources"
 	SourceService_PauseSources_FullMethodName   = "/waggle.v1.SourceService/PauseSources"
 	SourceService_ResumeSources_FullMethodName  = "/waggle.v1.SourceService/ResumeSources"
@@ -62,6 +63,14 @@ type SourceServiceClient interface {
 	// NOT_FOUND (SOURCE_NOT_FOUND), ABORTED (ETAG_MISMATCH), RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UpdateSource(ctx context.Context, in *UpdateSourceRequest, opts ...grpc.CallOption) (*UpdateSourceResponse, error)
+	// ApplySources brings sources to what specs say, making those that do not exist: a sync. It touches specs
+	// only, so what is paused stays paused, and sources that the call does not name stay as they are. An item
+	// that cannot be a source fails no other. Repeating it does no harm: what is as its spec says answers
+	// UNCHANGED. An error is the whole call's: some items may have been applied; repeat all.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD: no specs, or too many), RESOURCE_EXHAUSTED (STORE_FULL),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ApplySources(ctx context.Context, in *ApplySourcesRequest, opts ...grpc.CallOption) (*ApplySourcesResponse, error)
 	// DeleteSources ends sources: their tasks end CANCELED, holders of leases are told by heartbeat. The id
 	// may be created again, and then has another uid and, unless it names a shared scope, knows none of the
 	// old keys. Repeating it does no harm.
@@ -128,6 +137,16 @@ func (c *sourceServiceClient) UpdateSource(ctx context.Context, in *UpdateSource
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(UpdateSourceResponse)
 	err := c.cc.Invoke(ctx, SourceService_UpdateSource_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sourceServiceClient) ApplySources(ctx context.Context, in *ApplySourcesRequest, opts ...grpc.CallOption) (*ApplySourcesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApplySourcesResponse)
+	err := c.cc.Invoke(ctx, SourceService_ApplySources_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +226,14 @@ type SourceServiceServer interface {
 	// NOT_FOUND (SOURCE_NOT_FOUND), ABORTED (ETAG_MISMATCH), RESOURCE_EXHAUSTED (STORE_FULL), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UpdateSource(context.Context, *UpdateSourceRequest) (*UpdateSourceResponse, error)
+	// ApplySources brings sources to what specs say, making those that do not exist: a sync. It touches specs
+	// only, so what is paused stays paused, and sources that the call does not name stay as they are. An item
+	// that cannot be a source fails no other. Repeating it does no harm: what is as its spec says answers
+	// UNCHANGED. An error is the whole call's: some items may have been applied; repeat all.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD: no specs, or too many), RESOURCE_EXHAUSTED (STORE_FULL),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ApplySources(context.Context, *ApplySourcesRequest) (*ApplySourcesResponse, error)
 	// DeleteSources ends sources: their tasks end CANCELED, holders of leases are told by heartbeat. The id
 	// may be created again, and then has another uid and, unless it names a shared scope, knows none of the
 	// old keys. Repeating it does no harm.
@@ -250,6 +277,9 @@ func (UnimplementedSourceServiceServer) ListSources(context.Context, *ListSource
 }
 func (UnimplementedSourceServiceServer) UpdateSource(context.Context, *UpdateSourceRequest) (*UpdateSourceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateSource not implemented")
+}
+func (UnimplementedSourceServiceServer) ApplySources(context.Context, *ApplySourcesRequest) (*ApplySourcesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplySources not implemented")
 }
 func (UnimplementedSourceServiceServer) DeleteSources(context.Context, *DeleteSourcesRequest) (*DeleteSourcesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSources not implemented")
@@ -356,6 +386,24 @@ func _SourceService_UpdateSource_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SourceService_ApplySources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplySourcesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SourceServiceServer).ApplySources(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SourceService_ApplySources_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SourceServiceServer).ApplySources(ctx, req.(*ApplySourcesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SourceService_DeleteSources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteSourcesRequest)
 	if err := dec(in); err != nil {
@@ -450,6 +498,10 @@ var SourceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateSource",
 			Handler:    _SourceService_UpdateSource_Handler,
+		},
+		{
+			MethodName: "ApplySources",
+			Handler:    _SourceService_ApplySources_Handler,
 		},
 		{
 			MethodName: "DeleteSources",

@@ -108,8 +108,6 @@ const (
 	AttemptResult_ATTEMPT_RESULT_EXPIRED AttemptResult = 4
 	// An operator took the lease away.
 	AttemptResult_ATTEMPT_RESULT_REVOKED AttemptResult = 5
-	// The task was canceled while leased.
-	AttemptResult_ATTEMPT_RESULT_CANCELED AttemptResult = 6
 )
 
 // Enum value maps for AttemptResult.
@@ -121,7 +119,6 @@ var (
 		3: "ATTEMPT_RESULT_RELEASED",
 		4: "ATTEMPT_RESULT_EXPIRED",
 		5: "ATTEMPT_RESULT_REVOKED",
-		6: "ATTEMPT_RESULT_CANCELED",
 	}
 	AttemptResult_value = map[string]int32{
 		"ATTEMPT_RESULT_UNSPECIFIED": 0,
@@ -130,7 +127,6 @@ var (
 		"ATTEMPT_RESULT_RELEASED":    3,
 		"ATTEMPT_RESULT_EXPIRED":     4,
 		"ATTEMPT_RESULT_REVOKED":     5,
-		"ATTEMPT_RESULT_CANCELED":    6,
 	}
 )
 
@@ -319,7 +315,8 @@ const (
 	DiscoverCode_DISCOVER_CODE_CREATED DiscoverCode = 1
 	// The task is known already; nothing changed.
 	DiscoverCode_DISCOVER_CODE_EXISTS DiscoverCode = 2
-	// The task had settled, and is due again with its memo: a later run, or it was DONE long enough ago.
+	// The task had settled, and is due again with its memo: a later run, it was DONE long enough ago, its page
+	// has changed since (modified_time), or a seed redirects to it (same_depth).
 	DiscoverCode_DISCOVER_CODE_REVISIT DiscoverCode = 3
 	// The source's `follow` does not lead there: depth, host, include or exclude.
 	DiscoverCode_DISCOVER_CODE_FILTERED DiscoverCode = 4
@@ -400,7 +397,8 @@ type Task struct {
 	Key string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
 	// What kind of task it is, for the collector's own use ("listing", "article"). At most 128 bytes.
 	Kind string `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`
-	// How far from a seed: 0 for seeds and submitted tasks, the parent's plus 1 for discovered ones.
+	// How far from a seed: 0 for seeds and submitted tasks, the parent's plus 1 for discovered ones, the
+	// parent's for where a redirect led.
 	Depth int32 `protobuf:"varint,10,opt,name=depth,proto3" json:"depth,omitempty"`
 	// The pass it belongs to: the due time, in milliseconds since 1970, of the seed's cycle that began the
 	// pass, inherited by what is discovered; 0 outside passes.
@@ -1253,9 +1251,18 @@ type Succeeded struct {
 	// there is; empty: forget it.
 	Memo []byte `protobuf:"bytes,5,opt,name=memo,proto3,oneof" json:"memo,omitempty"`
 	// What this page leads to. At most 1000; send more before the report by SubmitDiscovered.
-	Discovered    []*DiscoveredItem `protobuf:"bytes,6,rep,name=discovered,proto3" json:"discovered,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Discovered []*DiscoveredItem `protobuf:"bytes,6,rep,name=discovered,proto3" json:"discovered,omitempty"`
+	// The delay between request starts that the host itself asks for (Crawl-delay of robots.txt), 0 to 1 h.
+	// The queue keeps it until a report says another, and grants no sooner, whatever its rule's min_delay and
+	// max_in_flight; at most the rule's max_delay (1 min where the rule sets none) counts. Zero: the host asks
+	// for nothing, or no longer. Absent: not said; the queue keeps what it knows.
+	QueueDelay *durationpb.Duration `protobuf:"bytes,7,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
+	// How long the page itself says that it stays as it is (ttl of a feed, Cache-Control max-age), 0 to 366
+	// days. A seed on an adaptive schedule is due no sooner, as far as max_interval allows; its interval is
+	// not changed by it. Other tasks take no notice. Absent or zero: not said.
+	NextCrawlDelay *durationpb.Duration `protobuf:"bytes,8,opt,name=next_crawl_delay,json=nextCrawlDelay,proto3" json:"next_crawl_delay,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Succeeded) Reset() {
@@ -1330,6 +1337,20 @@ func (x *Succeeded) GetDiscovered() []*DiscoveredItem {
 	return nil
 }
 
+func (x *Succeeded) GetQueueDelay() *durationpb.Duration {
+	if x != nil {
+		return x.QueueDelay
+	}
+	return nil
+}
+
+func (x *Succeeded) GetNextCrawlDelay() *durationpb.Duration {
+	if x != nil {
+		return x.NextCrawlDelay
+	}
+	return nil
+}
+
 // Failed ends an attempt without success. The scope of its reason decides what it costs.
 type Failed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1347,7 +1368,9 @@ type Failed struct {
 	FetchDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
 	// Another attempt would fail the same way: a one-shot task is DEAD at once, a seed gives its cycle up.
 	// Only with TASK scope; elsewhere INVALID_ARGUMENT.
-	Permanent     bool `protobuf:"varint,6,opt,name=permanent,proto3" json:"permanent,omitempty"`
+	Permanent bool `protobuf:"varint,6,opt,name=permanent,proto3" json:"permanent,omitempty"`
+	// The delay between request starts that the host itself asks for, as in Succeeded. 0 to 1 h.
+	QueueDelay    *durationpb.Duration `protobuf:"bytes,7,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1424,6 +1447,13 @@ func (x *Failed) GetPermanent() bool {
 	return false
 }
 
+func (x *Failed) GetQueueDelay() *durationpb.Duration {
+	if x != nil {
+		return x.QueueDelay
+	}
+	return nil
+}
+
 // Released gives a task back. No attempt is spent, no budget touched.
 type Released struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1471,7 +1501,7 @@ func (x *Released) GetDelay() *durationpb.Duration {
 }
 
 // DiscoveredItem is something a page leads to. The dispatcher decides by the source's `follow` whether it
-// becomes a task. Depth (the parent's plus 1), run and the parent's metadata are inherited.
+// becomes a task. Depth (the parent's plus 1, see same_depth), run and the parent's metadata are inherited.
 type DiscoveredItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where it leads: an absolute URL. May be empty when key and queue are given. At most 2 KiB.
@@ -1487,7 +1517,16 @@ type DiscoveredItem struct {
 	// Laid over what is inherited. At most 8 KiB together.
 	Metadata map[string]string `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Handed to whoever gets the task. At most 256 KiB.
-	Payload       []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	// This is where the reported task's own page went, by a redirect into another queue: it takes the
+	// parent's depth, not one more. `follow` applies to it as to any item. Where the parent is a seed, the item
+	// is part of the seed's cycle: it is due again with each report that names it, also when it has settled;
+	// and of `follow` only allow_hosts, if it is set, and exclude apply, since a seed needs no `follow`.
+	SameDepth bool `protobuf:"varint,8,opt,name=same_depth,json=sameDepth,proto3" json:"same_depth,omitempty"`
+	// When the page last changed, by whoever lists it (lastmod of a sitemap, updated of a feed's entry). An
+	// item that is DONE and settled before that is due again (REVISIT) with its memo, so a page that has not
+	// changed after all costs a 304. A time in the future says nothing until it has come. Absent: not known.
+	ModifiedTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1567,6 +1606,20 @@ func (x *DiscoveredItem) GetMetadata() map[string]string {
 func (x *DiscoveredItem) GetPayload() []byte {
 	if x != nil {
 		return x.Payload
+	}
+	return nil
+}
+
+func (x *DiscoveredItem) GetSameDepth() bool {
+	if x != nil {
+		return x.SameDepth
+	}
+	return false
+}
+
+func (x *DiscoveredItem) GetModifiedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedTime
 	}
 	return nil
 }
@@ -1821,7 +1874,7 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\tsucceeded\x18\x01 \x01(\v2\x14.waggle.v1.SucceededH\x00R\tsucceeded\x12+\n" +
 	"\x06failed\x18\x02 \x01(\v2\x11.waggle.v1.FailedH\x00R\x06failed\x121\n" +
 	"\breleased\x18\x03 \x01(\v2\x13.waggle.v1.ReleasedH\x00R\breleasedB\b\n" +
-	"\x06result\"\x8c\x02\n" +
+	"\x06result\"\x8d\x03\n" +
 	"\tSucceeded\x12\x1f\n" +
 	"\vhttp_status\x18\x01 \x01(\x05R\n" +
 	"httpStatus\x12\x14\n" +
@@ -1831,10 +1884,13 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x04memo\x18\x05 \x01(\fH\x01R\x04memo\x88\x01\x01\x129\n" +
 	"\n" +
 	"discovered\x18\x06 \x03(\v2\x19.waggle.v1.DiscoveredItemR\n" +
-	"discoveredB\n" +
+	"discovered\x12:\n" +
+	"\vqueue_delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"queueDelay\x12C\n" +
+	"\x10next_crawl_delay\x18\b \x01(\v2\x19.google.protobuf.DurationR\x0enextCrawlDelayB\n" +
 	"\n" +
 	"\b_changedB\a\n" +
-	"\x05_memo\"\x91\x02\n" +
+	"\x05_memo\"\xcd\x02\n" +
 	"\x06Failed\x120\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x18.waggle.v1.FailureReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1f\n" +
@@ -1843,9 +1899,11 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vretry_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12@\n" +
 	"\x0efetch_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rfetchDuration\x12\x1c\n" +
-	"\tpermanent\x18\x06 \x01(\bR\tpermanent\";\n" +
+	"\tpermanent\x18\x06 \x01(\bR\tpermanent\x12:\n" +
+	"\vqueue_delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"queueDelay\";\n" +
 	"\bReleased\x12/\n" +
-	"\x05delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\xa8\x02\n" +
+	"\x05delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\x88\x03\n" +
 	"\x0eDiscoveredItem\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -1853,7 +1911,10 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1f\n" +
 	"\bpriority\x18\x05 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12C\n" +
 	"\bmetadata\x18\x06 \x03(\v2'.waggle.v1.DiscoveredItem.MetadataEntryR\bmetadata\x12\x18\n" +
-	"\apayload\x18\a \x01(\fR\apayload\x1a;\n" +
+	"\apayload\x18\a \x01(\fR\apayload\x12\x1d\n" +
+	"\n" +
+	"same_depth\x18\b \x01(\bR\tsameDepth\x12?\n" +
+	"\rmodified_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fmodifiedTime\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -1877,15 +1938,14 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x11TASK_STATE_LEASED\x10\x03\x12\x13\n" +
 	"\x0fTASK_STATE_DONE\x10\x04\x12\x13\n" +
 	"\x0fTASK_STATE_DEAD\x10\x05\x12\x17\n" +
-	"\x13TASK_STATE_CANCELED\x10\x06*\xda\x01\n" +
+	"\x13TASK_STATE_CANCELED\x10\x06*\xbd\x01\n" +
 	"\rAttemptResult\x12\x1e\n" +
 	"\x1aATTEMPT_RESULT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ATTEMPT_RESULT_SUCCEEDED\x10\x01\x12\x19\n" +
 	"\x15ATTEMPT_RESULT_FAILED\x10\x02\x12\x1b\n" +
 	"\x17ATTEMPT_RESULT_RELEASED\x10\x03\x12\x1a\n" +
 	"\x16ATTEMPT_RESULT_EXPIRED\x10\x04\x12\x1a\n" +
-	"\x16ATTEMPT_RESULT_REVOKED\x10\x05\x12\x1b\n" +
-	"\x17ATTEMPT_RESULT_CANCELED\x10\x06*\xf2\x05\n" +
+	"\x16ATTEMPT_RESULT_REVOKED\x10\x05*\xf2\x05\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FAILURE_REASON_NOT_FOUND\x10\x01\x12\x1c\n" +
@@ -1983,18 +2043,22 @@ var file_waggle_v1_task_proto_depIdxs = []int32{
 	13, // 20: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
 	20, // 21: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
 	14, // 22: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
-	2,  // 23: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
-	20, // 24: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
-	20, // 25: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
-	20, // 26: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
-	18, // 27: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
-	16, // 28: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
-	3,  // 29: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	20, // 23: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
+	20, // 24: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
+	2,  // 25: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
+	20, // 26: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
+	20, // 27: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
+	20, // 28: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
+	20, // 29: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
+	18, // 30: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
+	19, // 31: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
+	16, // 32: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
+	3,  // 33: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_proto_init() }

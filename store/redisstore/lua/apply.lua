@@ -7,16 +7,16 @@
 -- Returns  flat, per transition: code, prior result, state, due
 -- Cost     O(log n) a transition; lanes and queues are placed once; at most 100
 --
--- uses: base drain keys record counts settings lane queue task finish
+-- uses: base keys record counts settings heads lane queue task note finish
 local APPLIED, CONFLICT, ALREADY, LOST, NOT_FOUND = 1, 2, 3, 4, 5
 local HISTORY_LENGTH = 10
-local R_EXPIRED, R_GIVEN_BACK, R_REVOKED, R_MAX_HOLD = 4, 6, 7, 8
+local R_EXPIRED, R_GIVEN_BACK, R_REVOKED, R_MAX_HOLD = 4, 5, 6, 7
 
 local function read_transition(i)
   local t, bits = { id = ARGV[i] }, nil
   t.token, t.revision, bits, t.result, t.state, t.kind, t.due, t.delay, t.first_due, t.run, t.cycle, t.attempt,
     t.failures, t.expirations, t.throttled, t.given_up, t.expired_cycles, t.permanent_cycles, t.remember, t.fetch,
-    t.retry_after = struct.unpack('>c16I4BBBBI6I6I6I6I4I4I2I2I2BBBI6I6I6', ARGV[i + 1])
+    t.retry_after, t.asked = struct.unpack('>c16I4BBBBI6I6I6I6I4I4I2I2I2BBBI6I6I6I4', ARGV[i + 1])
   t.expired, t.settled, t.shrink = bits % 2 >= 1, bits % 4 >= 2, bits % 8 >= 4
   t.clear_flags, t.success, t.failure = bits % 16 >= 8, bits % 32 >= 16, bits % 64 >= 32
   t.clear_error, t.has_due = bits % 128 >= 64, bits >= 128
@@ -76,20 +76,14 @@ end
 
 local function note_source(uid, t)
   local s = get_source(uid)
-  if not s.known or not (t.success or t.failure) then return end
-  if t.success then
-    s.row, s.last_success = 0, now
-  end
-  if t.failure then
-    s.row = (s.row or tonumber(call('HGET', source_key(uid), 'row') or '0')) + 1
-    s.last_failure = now
-  end
-  s.noted = true
+  if not s.known then return end
+  if t.success then note_success(s) end
+  if t.failure then note_failure(s) end
 end
 
 local function end_of_lease(t, r, l)
-  leave_leased(l, t.id, r)
-  lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline)
+  leave_leased(l, t.id, holder_of(r))
+  lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
   r.last, r.result = r.digest, t.result
   end_lease(r)
   if t.result == R_EXPIRED or t.result == R_MAX_HOLD then tally('expired', 1)
@@ -99,7 +93,6 @@ end
 local function apply(t, r)
   local l = get_lane(r.lane)
   if t.token == NO_DIGEST then leave_waiting(l, t.id) else end_of_lease(t, r, l) end
-  touch(l)
   r.revision, r.first_due, r.run = (r.revision + 1) % 4294967296, t.first_due, t.run
   r.cycle, r.attempt, r.failures, r.expirations, r.throttled = t.cycle, t.attempt, t.failures, t.expirations, t.throttled
   r.given_up, r.expired_cycles, r.permanent_cycles = t.given_up, t.expired_cycles, t.permanent_cycles
@@ -136,12 +129,6 @@ for i = 1, #ARGV, 6 do
   out[n + 1], out[n + 2] = code, code == ALREADY and r.result or 0
   out[n + 3], out[n + 4] = r and visible_state(r) or 0, r and r.state == WAITING and r.due or 0
 end
-for uid, s in pairs(sources) do
-  if s.noted then
-    call('HSET', source_key(uid), 'row', s.row)
-    if s.last_success then call('HSET', source_key(uid), 'success', decimal(s.last_success)) end
-    if s.last_failure then call('HSET', source_key(uid), 'failure', decimal(s.last_failure)) end
-  end
-end
+flush_notes()
 finish(true)
 return out

@@ -5,7 +5,7 @@
 -- Returns  flat, per beat: replaced, new session
 -- Cost     O(log n) a beat
 --
--- uses: base drain collector
+-- uses: base collector
 local out = {}
 for i = 1, #ARGV, 3 do
   local replaced, fresh = see(ARGV[i], ARGV[i + 1], ARGV[i + 2])

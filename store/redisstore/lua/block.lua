@@ -6,7 +6,7 @@
 -- Returns  1, or 0 when there is no such queue to lift a block of
 -- Cost     O(log n)
 --
--- uses: base drain keys record counts settings lane queue task finish
+-- uses: base keys record counts settings heads lane queue task finish
 local q = get_queue(ARGV[1])
 if ARGV[3] then
   q.operator = until_(ARGV[2])

@@ -5,7 +5,7 @@
 -- Returns  how many were marked
 -- Cost     3 commands a task; at most 100
 --
--- uses: base drain keys record
+-- uses: base keys record
 local reason, marked = tonumber(ARGV[1]), 0
 for i = 2, #ARGV do
   local r = read_record(call('GET', task_key(ARGV[i])))

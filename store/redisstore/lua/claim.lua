@@ -9,9 +9,8 @@
 -- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
 -- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
 --
--- uses: base keys record counts settings lane queue task grant pick turn finish
-local pool, at = ARGV[1], 3
-local CLAIM
+-- uses: base keys record counts settings heads lane queue task grant pick take turn finish
+local pool, CLAIM, answered, empty
 
 local function list(i)
   local values = {}
@@ -23,10 +22,11 @@ local function read_want(i)
   local w = {
     collector = ARGV[i], session = ARGV[i + 1], token = ARGV[i + 2], call = ARGV[i + 3], holder = ARGV[i + 4],
     max = tonumber(ARGV[i + 5]), max_bytes = tonumber(ARGV[i + 6]), lease = tonumber(ARGV[i + 7]),
-    tasks = {}, ids = {}, fences = {}, queues = {}, bytes = 0, deadline = 0,
+    tasks = {}, ids = {}, queues = {}, terms = {}, bytes = 0, deadline = 0,
   }
   w.sources, i = list(i + 8)
   w.queue_names, i = list(i)
+  w.holder_name = w.collector .. '/' .. w.token .. '/'
   return w, i
 end
 
@@ -55,7 +55,7 @@ local function serve_named(w)
   local names = named(w)
   for i = 1, min(#names, 300) do
     local q = get_queue(names[i])
-    while not w.ended and #w.tasks < w.max do
+    while not w.ended and #w.ids < w.max do
       if bound() then
         CLAIM.left = true
         return
@@ -67,7 +67,7 @@ local function serve_named(w)
 end
 
 local function serve(w)
-  while not w.ended and #w.tasks < w.max do
+  while not w.ended and #w.ids < w.max do
     if bound() then
       CLAIM.stopped = true
       return
@@ -78,35 +78,38 @@ local function serve(w)
   end
 end
 
+local function grant(w)
+  local keep = call('GET', keep_key(w.collector))
+  if keep and keep ~= w.session then return end
+  if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
+  if #w.ids > 0 then note_grant(w) end
+end
+
 -- Answers a want with what it was granted before, or by grant.
-local function answer(w, grant)
+local function answer(w)
+  -- The same client token again in this claim: the records it was granted are read.
+  if answered[w.holder_name] and not empty then write_records(CLAIM) end
+  answered[w.holder_name] = true
   local replay = replay_grant(w.collector, w.token, w.holder, w.call)
   if replay then return { 1, replay } end
-  if grant then
-    local keep = call('GET', keep_key(w.collector))
-    if not keep or keep == w.session then grant(w) end
-    if #w.ids > 0 then note_grant(w) end
-  end
+  if not empty then grant(w) end
   return { #w.ids > 0 and 1 or 0, w.tasks }
 end
 
-local function grant(w)
-  if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
+-- at each call
+pool, answered = ARGV[1], {}
+local at, wants, replies, room = 3, {}, {}, 0
+for i = 1, tonumber(ARGV[2]) do
+  wants[i], at = read_want(at)
+  room = room + wants[i].max
 end
-
 -- An empty pool is what an idle dispatcher meets each second.
-local empty = call('EXISTS', pool_open_key(pool), pool_wait_key(pool)) == 0
+empty = call('EXISTS', pool_open_key(pool), pool_wait_key(pool)) == 0
 if not empty then
-  run_when_full()
-  CLAIM = new_claim(pool)
+  CLAIM = new_claim(pool, room)
   promote_pool(CLAIM)
 end
-local replies = {}
-for i = 1, tonumber(ARGV[2]) do
-  local w
-  w, at = read_want(at)
-  replies[i] = answer(w, not empty and grant)
-end
+for i, w in ipairs(wants) do replies[i] = answer(w) end
 if empty then return { now, 0, 1, 0, replies } end
 finish_claim(CLAIM)
 finish(false)

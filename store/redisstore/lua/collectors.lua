@@ -6,6 +6,7 @@
 --          session, first, seen, info
 -- Cost     O(log n + limit)
 --
+-- flags: no-writes
 -- uses: base collector
 local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]
 local ids, out = call('ZRANGEBYLEX', COLLECTORS, from, '+', 'LIMIT', 0, ARGV[2]), {}

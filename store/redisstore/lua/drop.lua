@@ -7,7 +7,7 @@
 --          left, and the leased tasks that were met
 -- Cost     O(log n) a task; at most 100 tasks and 50 lanes
 --
--- uses: base drain keys record counts settings lane queue task forget finish
+-- uses: base keys record counts settings heads lane queue task forget finish
 local CANCELED_MEMORY, SOURCE_DELETED = 86400000, 2
 local uid, last, limit, leased_limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local ended, leased = 0, {}
@@ -17,8 +17,8 @@ local function cancel(l, suffix, was_settled)
   local r = read_record(call('GET', task_key(id)))
   if not r then
     if was_settled then
-      if call('ZREM', dead_key(l.n), suffix) == 1 then count(uid, 'dead', -1) end
-      if call('ZREM', canceled_key(l.n), suffix) == 1 then count(uid, 'canceled', -1) end
+      if call('ZREM', dead_key(l.name), suffix) == 1 then count(uid, 'dead', -1) end
+      if call('ZREM', canceled_key(l.name), suffix) == 1 then count(uid, 'canceled', -1) end
     else
       drop_entry(l, id)
     end
@@ -48,7 +48,7 @@ local function end_all(l, set, from, to, was_settled)
 end
 
 local function meet_leased(l)
-  for _, suffix in ipairs(call('ZRANGEBYSCORE', later_key(l.n), LEASED_FROM, '(' .. decimal(ORPHAN_FROM))) do
+  for _, suffix in ipairs(call('ZRANGEBYSCORE', later_key(l.name), LEASED_FROM, '(' .. decimal(ORPHAN_FROM))) do
     if #leased >= leased_limit then return end
     local id = id_of(l, suffix)
     local cancel_reason = call('GETRANGE', task_key(id), AT_CANCEL - 1, AT_CANCEL - 1)
@@ -63,12 +63,12 @@ local all = true
 for i = 2, #found, 2 do
   local l = get_lane(found[i])
   local beyond = '(' .. decimal(now + CANCELED_MEMORY)
-  trim_settled(dead_key(l.n), FORGET_LIMIT)
-  trim_settled(canceled_key(l.n), FORGET_LIMIT)
-  local later = later_key(l.n)
-  all = end_all(l, ready_key(l.n), '-inf', '+inf', false) and end_all(l, later, '-inf', '(' .. decimal(LEASED_FROM), false)
-    and end_all(l, later, ORPHAN_FROM, '+inf', false) and end_all(l, dead_key(l.n), '-inf', '+inf', true)
-    and end_all(l, canceled_key(l.n), beyond, '+inf', true)
+  trim_settled(dead_key(l.name), FORGET_LIMIT)
+  trim_settled(canceled_key(l.name), FORGET_LIMIT)
+  local later = later_key(l.name)
+  all = end_all(l, ready_key(l.name), '-inf', '+inf', false) and end_all(l, later, '-inf', '(' .. decimal(LEASED_FROM), false)
+    and end_all(l, later, ORPHAN_FROM, '+inf', false) and end_all(l, dead_key(l.name), '-inf', '+inf', true)
+    and end_all(l, canceled_key(l.name), beyond, '+inf', true)
   if all then
     meet_leased(l)
     drop_lane(l)

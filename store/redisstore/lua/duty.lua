@@ -19,7 +19,6 @@ end
 if leader then
   redis.call('PEXPIRE', key, math.max(ttl - 1, 1))
 else
-  redis.call('DEL', key) -- a first write that is allowed when Redis is full
   redis.call('SET', key, holder, 'PX', math.max(ttl - 1, 1))
 end
 return 1

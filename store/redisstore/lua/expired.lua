@@ -3,16 +3,17 @@
 --
 -- KEYS[1]  the shard key
 -- ARGV     limit (at most 200)
--- Returns  now, next deadline (0 = none), grace, tasks
--- Cost     O(log n) an entry; at most 200 leases, and 100 of each kind to forget
+-- Returns  now, when to look next (0 = no lease stands), grace, tasks
+-- Cost     O(log n) an entry; at most 500 entries, 200 leases, and 100 of each kind
+--          to forget
 --
--- uses: base keys record counts settings lane queue task forget finish
+-- uses: base keys record counts settings heads lane queue task forget finish
 local OUTAGE_AFTER, OUTAGE_GRACE, MAX_LEASE = 5000, 30000, 3600000
+local MAX_LOOKS, AHEAD = 500, 500 -- dispatch.MaxSweepLooks, dispatch.SweepAhead
 
-local function entry(member)
-  local id, n = string.match(member, '^(.*):(%d+)$')
-  return id, get_lane(n)
-end
+-- Members are "<id>:<lane>".
+local function id_in(member) return (string.match(member, '^(.*):')) end
+local function lane_in(member) return get_lane(string.match(member, ':(%d+)$')) end
 
 -- Looks at a waiting record in the index: an orphan becomes grantable when its
 -- lock has ended.
@@ -33,7 +34,7 @@ end
 -- After the clock was stepped back no lease lasts longer than it was given for.
 local function clamp_deadlines()
   for _, member in ipairs(call('ZRANGEBYSCORE', LEASES, now + MAX_LEASE + 1, '+inf', 'LIMIT', 0, 100)) do
-    local id, l = entry(member)
+    local id = id_in(member)
     local r, ttl = read_record(call('GET', task_key(id))), call('PTTL', lock_key(id))
     local at = now + min(max(ttl, 0), MAX_LEASE)
     if r and r.state == LEASED then
@@ -45,24 +46,56 @@ local function clamp_deadlines()
   end
 end
 
+-- The header of an entry's record: its state, 0 for none, and its deadline.
+local function peek(id)
+  local h = call('GETRANGE', task_key(id), 0, HEADER - 1)
+  if #h < HEADER then return 0, 0 end
+  return string.byte(h, AT_STATE), (struct.unpack('>I6', h, AT_DEADLINE))
+end
+
+-- The deadlines of renewed leases, by which the index is brought up to date.
+local renewed
+
+local function rescore()
+  for i = 1, #renewed, 1000 do call('ZADD', LEASES, unpack(renewed, i, min(i + 999, #renewed))) end
+end
+
+local function note_renewed(deadline, member)
+  renewed[#renewed + 1], renewed[#renewed + 2] = deadline, member
+end
+
+-- Looks at the entries up to now; gives the tasks whose lease has expired, and
+-- how many it looked at.
 local function collect(limit)
-  local tasks = {}
-  for _, member in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, limit)) do
-    local id, l = entry(member)
-    local raw = call('GET', task_key(id))
-    local r = read_record(raw)
-    if r and r.state == LEASED and r.deadline > now then
-      call('ZADD', LEASES, r.deadline, member) -- the index was behind
-    elseif r and r.state == LEASED then
-      tasks[#tasks + 1] = task_reply(id, raw, r, NO_DETAILS)
-    elseif r and r.state == WAITING then
-      look_at_orphan(l, id, r, member)
+  local tasks, looks = {}, 0
+  for _, member in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, MAX_LOOKS)) do
+    if #tasks == limit then break end
+    looks = looks + 1
+    local id = id_in(member)
+    local state, deadline = peek(id)
+    if state == LEASED and deadline > now then
+      note_renewed(deadline, member)
+    elseif state == LEASED then
+      local raw = call('GET', task_key(id))
+      tasks[#tasks + 1] = task_reply(id, raw, read_record(raw), NO_DETAILS)
+    elseif state == WAITING then
+      look_at_orphan(lane_in(member), id, read_record(call('GET', task_key(id))), member)
     else
       call('ZREM', LEASES, member)
-      drop_entry(l, id)
+      drop_entry(lane_in(member), id)
     end
   end
-  return tasks
+  return tasks, looks
+end
+
+-- Looks for renewed leases among the entries soon to come, so that the next sweep
+-- need not come for them.
+local function look_ahead(looks)
+  local soon = call('ZRANGEBYSCORE', LEASES, '(' .. decimal(now), now + AHEAD, 'WITHSCORES', 'LIMIT', 0, looks)
+  for i = 1, #soon, 2 do
+    local state, deadline = peek(id_in(soon[i]))
+    if state == LEASED and deadline > tonumber(soon[i + 1]) then note_renewed(deadline, soon[i]) end
+  end
 end
 
 local function first_after(from)
@@ -74,7 +107,6 @@ local f = call('HMGET', SHARD, 'swept', 'grace')
 local swept, grace = tonumber(f[1] or '0'), tonumber(f[2] or '0')
 local anything = call('EXISTS', LEASES, FORGET, IDLE) > 0
 local standing = anything and call('ZCARD', LEASES) or 0
-run_when_full()
 if swept > 0 and now - swept > OUTAGE_AFTER and standing > 0 then
   grace = now + OUTAGE_GRACE
   call('HSET', SHARD, 'grace', decimal(grace))
@@ -85,13 +117,18 @@ if grace > now and standing > 0 then
   return { now, max(grace, tonumber(first[2])), 1, {} }
 end
 if not anything then return { now, 0, 0, {} } end
-local tasks, next_at = {}, 0
+local tasks, next_at, more = {}, 0, false
+renewed = {}
 if standing > 0 then
+  local looks, limit = 0, tonumber(ARGV[1])
   clamp_deadlines()
-  tasks = collect(tonumber(ARGV[1]))
+  tasks, looks = collect(limit)
+  more = looks == MAX_LOOKS or #tasks == limit
+  if not more then look_ahead(MAX_LOOKS - looks) end
+  rescore()
 end
 forget_settled()
 forget_idle_queues()
 finish(true)
-if standing > 0 then next_at = first_after(now) end
+if more then next_at = now elseif standing > 0 then next_at = first_after(now) end
 return { now, next_at, 0, tasks }

@@ -1,24 +1,32 @@
--- Returns what is still held of a grant as if it had never been granted.
+-- Returns what is still held of a grant as if it had never been granted; a task
+-- whose cancel was asked for meanwhile ends CANCELED (dispatch.Claims.GiveBack).
 --
 -- KEYS[1]  the shard key
 -- ARGV     collector, client token, the holder's digest (8 bytes), call
 -- Returns  how many tasks were given back
 -- Cost     O(log n) a task
 --
--- uses: base drain keys record counts settings lane queue task grant finish
+-- uses: base keys record counts settings heads lane queue task grant finish
 local note = read_grant(ARGV[1], ARGV[2])
 if not note or note[1] ~= ARGV[4] then return 0 end
 local given, back = 0, {}
 each_held(note, ARGV[3], function(id, r, _, i)
   local l = get_lane(r.lane)
   local q = get_queue(l.queue)
-  leave_leased(l, id, r)
+  leave_leased(l, id, ARGV[1])
   end_lease(r)
-  r.state, r.revision = WAITING, r.revision + 1
-  r.attempt = max(r.attempt, 1) - 1
-  write_record(id, r)
-  enter_waiting(l, id, r)
-  q.in_flight = q.in_flight - 1
+  r.revision, r.attempt = r.revision + 1, max(r.attempt, 1) - 1
+  if r.cancel ~= 0 then
+    local s = get_source(l.uid)
+    r.state, r.cancel, r.again, r.settled_at = CANCELED, 0, false, now
+    enter_settled(l, id, r, s.deleted and DAY or s.remember)
+    outstanding(l.uid, r, -1)
+  else
+    r.state = WAITING
+    write_record(id, r)
+    enter_waiting(l, id, r)
+  end
+  q.in_flight, q.dirty = q.in_flight - 1, true
   given, back[i] = given + 1, true
 end)
 

@@ -5,9 +5,11 @@
 --          number; min and max score ('due': of lane later, from or up
 --          to what is due now); the score and the member to begin after
 --          ('' = the first); limit
--- Returns  now, tasks, and score and member of the last entry ('' = the end)
+-- Returns  now, tasks, score and member of the last entry ('' = the end), and the
+--          scores of the tasks
 -- Cost     O(log n + limit), more where many entries share one score
 --
+-- flags: no-writes
 -- uses: base keys record counts lane task
 local set, low, high, score, after, limit = P .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local n = string.match(ARGV[1], ':(%d+)$')
@@ -32,7 +34,7 @@ local open = string.sub(high, 1, 1) == '('
 local top = tonumber(open and string.sub(high, 2) or high)
 local rank = low == '-inf' and score == '' and 0 or first_rank()
 local found = call('ZRANGE', set, rank, rank + limit - 1, 'WITHSCORES')
-local out, last_score, last_member = {}, '', ''
+local out, scores, last_score, last_member = {}, {}, '', ''
 for i = 1, #found, 2 do
   local score_i = tonumber(found[i + 1])
   if score_i > top or (open and score_i == top) then
@@ -43,7 +45,7 @@ for i = 1, #found, 2 do
   local id = lane and id_of(lane, found[i]) or string.match(found[i], '^(.*):%d+$')
   local raw = call('GET', task_key(id))
   local r = read_record(raw)
-  if r then out[#out + 1] = task_reply(id, raw, r, NO_DETAILS) end
+  if r then out[#out + 1], scores[#out + 1] = task_reply(id, raw, r, NO_DETAILS), found[i + 1] end
 end
 if #found < 2 * limit or limit == 0 then last_score, last_member = '', '' end
-return { now, out, last_score, last_member }
+return { now, out, last_score, last_member, scores }

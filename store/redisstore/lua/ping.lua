@@ -5,5 +5,5 @@
 -- Returns  the time in ms
 -- Cost     O(1)
 --
--- uses: base drain
+-- uses: base
 return now

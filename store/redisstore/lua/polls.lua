@@ -8,7 +8,7 @@
 --          tasks still held
 -- Cost     O(1) a poll, O(1) a task
 --
--- uses: base drain keys record counts lane task grant collector
+-- uses: base keys record counts lane task grant collector
 local note_for, out = tonumber(ARGV[1]), {}
 for i = 2, #ARGV, 5 do
   local collector, token = ARGV[i], ARGV[i + 2]

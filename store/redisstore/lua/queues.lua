@@ -5,10 +5,11 @@
 -- Returns  now, the last reversed name looked at ('' = the end), and per queue that
 --          exists: name, next grant, block, step, operator's block, its gate
 --          (JSON), in flight, waiting, pools, settings name, settings, and the
---          patterns of the rules that pause and deny it
+--          patterns of the rules that pause and deny it, the delay that its host
+--          asks for
 -- Cost     O(log n) a queue
 --
--- uses: base drain keys record counts settings lane queue
+-- uses: base keys record counts settings heads lane queue
 local function settings_text(s)
   return table.concat({ s.delay, s.in_flight, string.format('%.17g', s.factor), s.max_delay, s.max_block,
     s.paused and 1 or 0, s.deny and 1 or 0 }, ' ')
@@ -25,7 +26,7 @@ local function describe(name)
   table.sort(pools)
   return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(q.operator)),
     call('HGET', queue_key(name), 'gate') or '', q.in_flight, q.waiting, table.concat(pools, ','),
-    s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '' }
+    s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '', q.asked }
 end
 
 local out, last = {}, ''

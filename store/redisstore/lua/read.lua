@@ -5,6 +5,7 @@
 -- Returns  now, and per id: a task (prelude/task.lua), or false
 -- Cost     O(1) a task
 --
+-- flags: no-writes
 -- uses: base keys record counts lane task
 local out, with = {}, ARGV[1] == '1' and ALL_DETAILS or NO_DETAILS
 for i = 2, #ARGV do

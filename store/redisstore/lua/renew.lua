@@ -1,25 +1,33 @@
 -- Extends leases (dispatch.Leases.Renew). A renewal is no change of the record:
--- it writes the deadline in place.
+-- it writes the deadline in place. The lease index stays behind, until a sweep
+-- comes to it (expired.lua).
 --
 -- KEYS[1]  the shard key
--- ARGV     per renewal: id, lease token, its digest (16 bytes), cursor
--- Returns  flat, per renewal: lost, remaining ms, cancel, duration ms. lost: 0 no,
---          1 unknown task, 2 not leased, 3 taken, 4 max hold, 5 lock deleted,
---          100 + result when the token is that of the lease that settled last
--- Cost     6 commands a renewal; at most 500
+-- ARGV     the holders, "<collector>/<client token>"; and at the end all renewals,
+--          packed one after the other (renew.go): digest of the lease, number of
+--          the holder, id, whether there is a cursor, and that
+-- Returns  per renewal: the duration in ms when the lease goes on for all of it,
+--          else lost, remaining ms, cancel, duration. lost: 0 no, 1 unknown task,
+--          2 not leased, 3 taken, 4 max hold, 5 lock deleted, 100 + result when the
+--          token is that of the lease that settled last
+-- Cost     3 commands a renewal; at most 500
 --
--- uses: base drain keys record
+-- uses: base keys record
 local MEMORY = 600000
-local index, grants, out = {}, {}, {}
+local AT_LANE, AT_GRANTED = 7, 101
+local RENEWAL = '>c16I2Bc0BI4c0'
+local UNKNOWN, NOT_LEASED, TAKEN, HELD, DELETED, BY_RESULT = 1, 2, 3, 4, 5, 100
+local ends -- of grants, by holder
 
-local function answer(lost, remaining, cancel, duration)
-  local n = #out
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = lost, remaining, cancel, duration
+-- The instant in digits and as the record has it; mostly that of the last renewal.
+local last_at, digits, packed
+local function spell(at)
+  if at ~= last_at then last_at, digits, packed = at, decimal(at), struct.pack('>I6', at) end
 end
 
 -- The collector's cursor for the next attempt; empty clears it.
 local function keep_cursor(id, flags, cursor)
-  local key, has = details_key(id), flags % 8 >= 4
+  local key, has = details_key(id), flags % 8 >= DETAILS
   if not has then
     if cursor == '' then return end
     call('DEL', key)
@@ -28,42 +36,54 @@ local function keep_cursor(id, flags, cursor)
   if cursor == '' then call('HDEL', key, 'c') else call('HSET', key, 'c', cursor) end
 end
 
-local function lost_by(state, result, last, digest)
-  if digest == last then return 100 + result end
-  return state == LEASED and 3 or 2
+local function lost_by(h, state, result, digest)
+  if string.sub(h, AT_LAST, AT_LAST + 15) == digest then return { BY_RESULT + result, 0, 0, 0 } end
+  return { state == LEASED and TAKEN or NOT_LEASED, 0, 0, 0 }
 end
 
-local function renew(id, token, digest, cursor)
-  local key = task_key(id)
+-- Ends a lease whose lock was deleted by hand: its deadline is now.
+local function end_by_hand(id, h, flags)
+  spell(now)
+  call('SETRANGE', task_key(id), AT_DEADLINE - 1, packed)
+  call('SETRANGE', task_key(id), AT_FLAGS - 1, string.char(flags + LOCK_DELETED))
+  call('ZADD', LEASES, now, id .. ':' .. decimal(struct.unpack('>I4', h, AT_LANE)))
+end
+
+local function renew(id, holder, digest, cursor)
+  local key, lock = task_key(id), lock_key(id)
   local h = call('GETRANGE', key, 0, HEADER - 1)
-  if #h < HEADER then return answer(1, 0, 0, 0) end
-  local state, flags, _, result, cancel, lane = struct.unpack('>BBBBBI4', h, AT_STATE)
-  local last, current, granted, deadline, duration, hold = struct.unpack('>c16c16I6I6I4I4', h, AT_LAST)
-  if state ~= LEASED or current ~= digest then return answer(lost_by(state, result, last, digest), 0, 0, 0) end
-  if flags % 32 >= 16 then return answer(5, 0, cancel, duration) end
+  if #h < HEADER then return { UNKNOWN, 0, 0, 0 } end
+  local state, flags, _, result, cancel = struct.unpack('>BBBBB', h, AT_STATE)
+  if state ~= LEASED or string.sub(h, AT_LEASE, AT_LEASE + 15) ~= digest then return lost_by(h, state, result, digest) end
+  local granted, deadline, duration, hold = struct.unpack('>I6I6I4I4', h, AT_GRANTED)
+  if flags % 32 >= LOCK_DELETED then return { DELETED, 0, cancel, duration } end
   local to = min(now + duration, granted + hold)
-  if to <= now then return answer(4, 0, cancel, duration) end
+  if to <= now then return { HELD, 0, cancel, duration } end
   to = max(to, deadline)
-  local lock, member = lock_key(id), id .. ':' .. decimal(lane)
-  if not call('SET', lock, token, 'XX', 'PXAT', decimal(to)) then
+  spell(to)
+  if call('PEXPIREAT', lock, digits) == 0 then
     if deadline > now then
-      call('SETRANGE', key, AT_DEADLINE - 1, struct.pack('>I6', now))
-      call('SETRANGE', key, AT_FLAGS - 1, string.char(flags + LOCK_DELETED))
-      call('ZADD', LEASES, now, member)
-      return answer(5, 0, cancel, duration)
+      end_by_hand(id, h, flags)
+      return { DELETED, 0, cancel, duration }
     end
-    call('SET', lock, token, 'PXAT', decimal(to))
+    call('SET', lock, ARGV[holder] .. '/' .. decimal(struct.unpack('>I8', digest)), 'PXAT', digits)
   end
-  call('SETRANGE', key, AT_DEADLINE - 1, struct.pack('>I6', to))
+  if to ~= deadline then call('SETRANGE', key, AT_DEADLINE - 1, packed) end
   if cursor then keep_cursor(id, flags, cursor) end
-  index[#index + 1], index[#index + 2] = to, member
-  local holder = string.match(token, '^(.*)/%d+$')
-  grants[holder] = max(grants[holder] or 0, to)
-  answer(0, to - now, cancel, duration)
+  if to > (ends[holder] or 0) then ends[holder] = to end
+  if cancel == 0 and to - now == duration then return duration end
+  return { 0, to - now, cancel, duration }
 end
 
-for i = 1, #ARGV, 4 do renew(ARGV[i], ARGV[i + 1], ARGV[i + 2], optional(ARGV[i + 3])) end
-for i = 1, #index, 2000 do call('ZADD', LEASES, unpack(index, i, min(i + 1999, #index))) end
+-- at each call
+local out, n, at, renewals = {}, 0, 1, ARGV[#ARGV]
+ends = {}
+while at <= #renewals do
+  local digest, holder, id, given, cursor
+  digest, holder, id, given, cursor, at = struct.unpack(RENEWAL, renewals, at)
+  n = n + 1
+  out[n] = renew(id, holder, digest, given == 1 and cursor or nil)
+end
 -- The note of a grant outlives its last lease.
-for holder, to in pairs(grants) do call('PEXPIREAT', P .. 'grant:' .. holder, decimal(to + MEMORY - 1), 'GT') end
+for holder, to in pairs(ends) do call('PEXPIREAT', P .. 'grant:' .. ARGV[holder], decimal(to + MEMORY - 1), 'GT') end
 return out

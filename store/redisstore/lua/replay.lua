@@ -6,7 +6,7 @@
 -- Returns  now, and per poll: false, or the tasks still held
 -- Cost     O(1) a task
 --
--- uses: base drain keys record counts lane task grant
+-- uses: base keys record counts lane task grant
 local out = {}
 for i = 1, #ARGV, 4 do
   out[#out + 1] = replay_grant(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) or false

@@ -8,7 +8,7 @@
 --          the settings: name and settings ('' = removed), flat
 -- Cost     O(1)
 --
--- uses: base drain
+-- uses: base
 local pattern, limit, name, packed, rule = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local rules, settings, changes = P .. 'rules', P .. 'settings', {}
 local old = call('HGET', rules, pattern)

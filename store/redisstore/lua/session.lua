@@ -1,34 +1,32 @@
--- Ends all sessions of a collector but one in this shard, and gives the tasks
--- that they hold (dispatch.Leases.EndSession).
+-- Ends all sessions of a collector but one in this shard, and gives some of the
+-- tasks that they hold (dispatch.Leases.EndSession): what a step of a scan over
+-- all that the collector holds has met.
 --
 -- KEYS[1]  the shard key
 -- ARGV     collector, the session to keep, limit, whether this is the collector's
---          home shard (0, 1)
--- Returns  tasks, ascending by id
--- Cost     O(leases held by the collector)
+--          home shard and nothing was found before (0, 1), cursor ('0' = begin)
+-- Returns  the cursor that goes on ('0' = the end), tasks
+-- Cost     O(log n) a lease met: about 100, or the 128 that Redis keeps in one piece
 --
--- uses: base drain keys record counts lane task collector
+-- uses: base keys record counts lane task collector
+local SCAN = 100
 local collector, keep, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 call('SET', keep_key(collector), keep)
 expire_at(keep_key(collector), now + DAY)
-if ARGV[4] == '1' then session_ended(collector, keep) end
-local held, found, stale = call('HGETALL', held_key(collector)), {}, {}
+local step = call('HSCAN', held_key(collector), ARGV[5], 'COUNT', SCAN)
+local cursor, held, found, stale = step[1], step[2], {}, {}
 for i = 1, #held, 2 do
   local id = held[i]
-  if held[i + 1] ~= keep then
+  if held[i + 1] ~= keep and #found < limit then
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
-    local holder
-    if r and r.state == LEASED then holder = holder_of(r) end
-    if holder == collector then
-      found[#found + 1] = { id = id, raw = raw, r = r }
+    if r and r.state == LEASED and holder_of(r) == collector then
+      found[#found + 1] = task_reply(id, raw, r, NO_DETAILS)
     else
       stale[#stale + 1] = id
     end
   end
 end
-for _, id in ipairs(stale) do call('HDEL', held_key(collector), id) end
-table.sort(found, function(a, b) return a.id < b.id end)
-local out = {}
-for i = 1, min(limit, #found) do out[i] = task_reply(found[i].id, found[i].raw, found[i].r, NO_DETAILS) end
-return out
+if #stale > 0 then call('HDEL', held_key(collector), unpack(stale)) end
+if ARGV[4] == '1' and cursor == '0' and #found == 0 then session_ended(collector, keep) end
+return { cursor, found }

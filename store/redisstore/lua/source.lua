@@ -1,18 +1,16 @@
--- Keeps, replaces or removes a source at its home shard, if it still is what it
--- was when it was read.
+-- Replaces or removes a source at its home shard, if it still is what it was when
+-- it was read.
 --
 -- KEYS[1]  the shard key
--- ARGV     id, and optional: what is kept, what is to be kept; whether a version
---          is pending (0, 1)
+-- ARGV     id, what is kept, and optional what is to be kept; whether a version is
+--          pending (0, 1)
 -- Returns  1, or 0 when something else is kept
 -- Cost     O(log n)
 --
 -- uses: base
-local id, old, new = ARGV[1], optional(ARGV[2]), optional(ARGV[3])
+local id, old, new = ARGV[1], ARGV[2], optional(ARGV[3])
 local key, pending = P .. 'source:' .. id, P .. 'pending'
-if (call('GET', key) or nil) ~= old then return 0 end
--- A full store takes no new sources, but changes of those it has.
-if old then call('HDEL', SHARD, '-') end
+if call('GET', key) ~= old then return 0 end
 if new then
   call('SET', key, new)
   call('ZADD', P .. 'sources', 0, id)

@@ -1,48 +1,31 @@
 -- Takes in tasks, or answers for those that exist (dispatch.Submits).
 --
 -- KEYS[1]  the shard key
--- ARGV     rules version, gates, items; 11 values a gate (prelude/gate.lua);
---          14 an item: id, gate (from 1), queue, recurring, depth, run,
---          priority, due (0 = now), first due, if exists, revisit after,
---          bytes of the core, size, and its body. Times in ms.
+-- ARGV     rules version, gates, items; 12 values a gate (prelude/gate.lua); 4 an
+--          item: id, queue, numbers (ITEM, below), body. Times in ms.
 -- Returns  code and state of each item, flat.
--- Cost     O(log n) an item; at most 100 items. Its first write is one that
---          Redis refuses when it is full.
+-- Cost     O(log n) an item; at most 100 items
 --
--- uses: base keys record counts settings lane queue task gate finish
+-- flags: none
+-- uses: base keys record counts settings heads lane queue task gate enter finish
 local CREATED, EXISTS, REVISIT, LIMITED, STALE_SOURCE, STALE_RULES, DELETED = 1, 2, 3, 4, 5, 6, 7
 local SOONER, AGAIN, RESEED = 1, 2, 3
 
-local gates, at = {}, 4
-for i = 1, tonumber(ARGV[2]) do
-  gates[i] = read_gate(at)
-  at = at + 11
-end
-local stale_rules = get_rules_version() > tonumber(ARGV[1])
+-- Gate (from 1), recurring, priority, if exists, depth, run, due (0 = now), first
+-- due, revisit after, modified, bytes of the core, size (submit.go).
+local ITEM = '>I2BBBI2I6I6I6I6I6I2I3'
+-- So many records are read at once.
+local READ_AT_ONCE = 25
+local gates, stale_rules
 
 local function read_item(i)
-  local item = {
-    id = ARGV[i], gate = gates[tonumber(ARGV[i + 1])], queue = ARGV[i + 2], recurring = ARGV[i + 3] == '1',
-    depth = tonumber(ARGV[i + 4]), run = tonumber(ARGV[i + 5]), priority = tonumber(ARGV[i + 6]),
-    due = tonumber(ARGV[i + 7]), first_due = tonumber(ARGV[i + 8]), if_exists = tonumber(ARGV[i + 9]),
-    revisit_after = tonumber(ARGV[i + 10]), core = tonumber(ARGV[i + 11]), size = tonumber(ARGV[i + 12]),
-    body = ARGV[i + 13],
+  local gate, recurring, priority, if_exists, depth, run, due, first_due, revisit_after, modified, core, size =
+    struct.unpack(ITEM, ARGV[i + 2])
+  return {
+    id = ARGV[i], queue = ARGV[i + 1], body = ARGV[i + 3], gate = gates[gate], recurring = recurring == 1,
+    priority = priority, if_exists = if_exists, depth = depth, run = run, due = due > 0 and due or now,
+    first_due = first_due, revisit_after = revisit_after, modified = modified, core = core, size = size,
   }
-  if item.due == 0 then item.due = now end
-  return item
-end
-
--- The lane of a source in a queue, made when it is the first task there.
-local function lane_for(uid, item)
-  local n = call('ZSCORE', lanes_key(uid), item.queue)
-  if n then return get_lane(n) end
-  n = call('HINCRBY', SHARD, 'lane', 1)
-  call('HSET', lane_key(n), 'uid', uid, 'queue', item.queue, 'slot', string.sub(item.id, 1, -28))
-  call('ZADD', lanes_key(uid), n, item.queue)
-  call('ZADD', queue_lanes_key(item.queue), n, n)
-  local l = { n = n, uid = uid, queue = item.queue, slot = string.sub(item.id, 1, -28), pool = '', settled = false, fresh = true }
-  lanes[n] = l
-  return l
 end
 
 local function limited(s)
@@ -54,15 +37,6 @@ local function limited(s)
   return true
 end
 
--- What indexes still say of a record of that id that was forgotten, or lost.
-local function clear_traces(l, id)
-  if l.fresh then return end
-  drop_entry(l, id)
-  if not l.settled then return end
-  if call('ZREM', dead_key(l.n), suffix_of(id)) == 1 then count(l.uid, 'dead', -1) end
-  if call('ZREM', canceled_key(l.n), suffix_of(id)) == 1 then count(l.uid, 'canceled', -1) end
-end
-
 local function lay_body(r, item)
   r.core, r.size, r.body, r.priority = item.core, item.size, item.body, item.priority
 end
@@ -70,24 +44,16 @@ end
 local function create(s, item, old)
   if not item.recurring and limited(s) then return LIMITED, old and old.state or 0 end
   local l = lane_for(s.uid, item)
-  local r = {
-    version = 1, state = WAITING, result = 0, cancel = 0, lane = l.n, depth = item.depth, revision = 1,
-    cycle = 0, attempt = 0, failures = 0, expirations = 0, throttled = 0, given_up = 0, expired_cycles = 0,
-    permanent_cycles = 0, run = item.run, due = item.due, first_due = item.first_due, created = now, settled_at = 0,
-    last = NO_DIGEST, recurring = item.recurring,
-  }
-  lay_body(r, item)
-  end_lease(r)
-  write_record(item.id, r)
   if old then
+    call('SET', task_key(item.id), new_record(l.n, item))
     leave_settled(get_lane(old.lane), item.id, old)
     call('DEL', details_key(item.id), history_key(item.id))
+    enter_waiting(l, item.id, item)
   else
-    clear_traces(l, item.id)
+    enter(l, item)
   end
-  enter_waiting(l, item.id, r)
-  outstanding(s.uid, r, 1)
-  return CREATED, visible_state(r)
+  outstanding(s.uid, item, 1)
+  return CREATED, item.due <= now and 2 or WAITING
 end
 
 local function revisit(item, r, l)
@@ -142,11 +108,13 @@ end
 
 local function again(item, r)
   if item.run > r.run or item.if_exists == AGAIN or item.if_exists == RESEED then return true end
-  return r.state == DONE and item.revisit_after > 0 and r.settled_at + item.revisit_after <= now
+  if r.state ~= DONE then return false end
+  if item.revisit_after > 0 and r.settled_at + item.revisit_after <= now then return true end
+  return r.settled_at < item.modified and item.modified <= now
 end
 
-local function submit(item)
-  local r = read_record(call('GET', task_key(item.id)))
+local function submit(item, raw)
+  local r = read_record(raw)
   local s = take_gate(item.gate)
   if s.deleted then return DELETED, 0 end
   if s.version > item.gate.version then return STALE_SOURCE, 0 end
@@ -159,12 +127,37 @@ local function submit(item)
   return revisit(item, r, l)
 end
 
-local out = {}
-for _ = 1, tonumber(ARGV[3]) do
-  local code, state = submit(read_item(at))
-  at = at + 14
-  out[#out + 1] = code
-  out[#out + 1] = state
+local function read_records(items, from)
+  local keys = {}
+  for i = from, min(from + READ_AT_ONCE - 1, #items) do keys[#keys + 1] = task_key(items[i].id) end
+  return call('MGET', unpack(keys))
 end
+
+-- at each call
+local at, out, items, met, raws = 4, {}, {}, {}, nil
+gates = {}
+for i = 1, tonumber(ARGV[2]) do
+  gates[i] = read_gate(at)
+  at = at + 12
+end
+stale_rules = get_rules_version() > tonumber(ARGV[1])
+for i = 1, tonumber(ARGV[3]) do
+  items[i] = read_item(at)
+  at = at + 4
+end
+find_lanes(items)
+for i, item in ipairs(items) do
+  local k = (i - 1) % READ_AT_ONCE + 1
+  if k == 1 then raws = read_records(items, i) end
+  local raw = raws[k]
+  if met[item.id] then
+    -- What an earlier item made or changed is read again.
+    enter_all()
+    raw = call('GET', task_key(item.id))
+  end
+  met[item.id] = true
+  out[2 * i - 1], out[2 * i] = submit(item, raw)
+end
+enter_all()
 finish(true)
 return out

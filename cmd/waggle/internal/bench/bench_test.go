@@ -37,6 +37,10 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		testMemory(t, path)
 	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		testCluster(t, path)
+	})
 	t.Run("Interrupted", func(t *testing.T) {
 		t.Parallel()
 		testInterrupted(t, path)
@@ -125,6 +129,32 @@ func testMemory(t *testing.T, path string) {
 		if cost := result.Throughput[i].WorkCost; cost.RedisCalls != 0 || cost.RedisCPU != 0 {
 			t.Errorf("a store without Redis cost Redis %+v", cost)
 		}
+	}
+}
+
+// testCluster measures on three nodes, all of which do some of the work.
+func testCluster(t *testing.T, path string) {
+	temp := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--store", "cluster", "--only", "throughput", "--duration", "50ms", "--workload", "B", "--batch", "100", "--output", "json")
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	var out, progress bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &progress
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("waggle bench --store cluster: %v\n%s", err, progress.String())
+	}
+	var result bench.Result
+	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+		t.Fatalf("its output is not the result: %v\n%s", err, out.String())
+	}
+	if len(result.Throughput) != 1 {
+		t.Fatalf("%d rows of throughput, want 1", len(result.Throughput))
+	}
+	checkRates(t, &result.Throughput[0])
+	if cost := result.Throughput[0].WorkCost; cost.RedisCalls <= 0 || cost.RedisCommands <= cost.RedisCalls {
+		t.Errorf("what a task cost the nodes: %+v", cost)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("the bench left %v (%v)", left, err)
 	}
 }
 

@@ -26,9 +26,17 @@ func Parts() []string {
 
 // Stores that a bench can measure.
 const (
-	StoreRedis  = "redis"
+	// StoreRedis is one redis-server.
+	StoreRedis = "redis"
+	// StoreCluster is a Redis Cluster of three nodes, with as many shards as
+	// Waggle gives a Cluster.
+	StoreCluster = "cluster"
+	// StoreMemory is the dispatcher's own memory.
 	StoreMemory = "memory"
 )
+
+// Stores lists the stores that a bench can measure, in the order in which it does.
+func Stores() []string { return []string{StoreRedis, StoreCluster, StoreMemory} }
 
 // Config says what to measure. Lists are measured in their order; empty ones
 // take the default.
@@ -46,7 +54,7 @@ type Config struct {
 	Only []string
 	// Quick makes everything small: a smoke test, whose figures mean little.
 	Quick bool
-	// Stores, of StoreRedis and StoreMemory. Default both.
+	// Stores, of StoreRedis, StoreCluster and StoreMemory. Default all.
 	Stores []string
 	// Workloads, of A (one queue), B (1,000 queues) and C (10,000 queues, 100
 	// ms apart). Default all.
@@ -85,7 +93,7 @@ func (c *Config) Validate() error {
 		known []string
 	}{
 		{"Only", c.Only, Parts()},
-		{"Stores", c.Stores, []string{StoreRedis, StoreMemory}},
+		{"Stores", c.Stores, Stores()},
 		{"Workloads", c.Workloads, workloadNames()},
 	} {
 		for _, value := range check.given {
@@ -122,7 +130,7 @@ func (c *Config) Validate() error {
 
 func (c *Config) defaults() {
 	full := Config{
-		Only: Parts(), Stores: []string{StoreRedis, StoreMemory}, Workloads: workloadNames(),
+		Only: Parts(), Stores: Stores(), Workloads: workloadNames(),
 		Batches: []int{1, 10, 100, 1000}, Collectors: []int{1, 16, 64, 256},
 		Backlogs: []int{1000, 100_000, 1_000_000}, Queues: []int{10, 10_000, 100_000},
 		Duration: 2 * time.Second, Repeats: 3, Parked: 1000, Leases: 100_000,
@@ -166,6 +174,8 @@ type workload struct {
 	Name   string
 	Queues int
 	Delay  time.Duration
+	// Burst is how many tasks in a row are of one queue; 0 means 1.
+	Burst int
 }
 
 func workloadNames() []string { return []string{"A", "B", "C"} }

@@ -35,7 +35,7 @@ type Cost struct {
 type reading struct {
 	at                   time.Time
 	redisCPU, redisBytes float64
-	scripts, scriptSecs  float64 // EVALSHA: calls, and the time they took
+	scripts, scriptSecs  float64 // FCALL: calls, and the time they took
 	commands             float64
 	memory               float64
 	dispatcherCPU        float64
@@ -54,7 +54,7 @@ func costs(before, after *reading, tasks int) Cost {
 	}
 }
 
-// readRedis reads the meters of Redis.
+// readRedis adds what the meters of a Redis show.
 func readRedis(ctx context.Context, client *redis.Client, r *reading) error {
 	info, err := client.Info(ctx, "cpu", "stats", "memory", "commandstats").Result()
 	if err != nil {
@@ -69,7 +69,7 @@ func readRedis(ctx context.Context, client *redis.Client, r *reading) error {
 		case "total_net_input_bytes", "total_net_output_bytes":
 			r.redisBytes += number
 		case "used_memory":
-			r.memory = number
+			r.memory += number
 		case "cmdstat_info":
 		default:
 			if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
@@ -81,7 +81,7 @@ func readRedis(ctx context.Context, client *redis.Client, r *reading) error {
 }
 
 // command adds a line of commandstats. What runs within a script is counted
-// there, too: the calls of EVALSHA are those that came from outside.
+// there, too: the calls of FCALL are those that came from outside.
 func (r *reading) command(name, value string) {
 	var calls, micros float64
 	for field := range strings.SplitSeq(value, ",") {
@@ -94,7 +94,7 @@ func (r *reading) command(name, value string) {
 			micros = number
 		}
 	}
-	if name == "evalsha" || name == "eval" {
+	if name == "fcall" {
 		r.scripts += calls
 		r.scriptSecs += micros / 1e6
 		return

@@ -15,10 +15,7 @@ import (
 type env struct {
 	cfg         *Config
 	store       string
-	dir         string
-	redis       *process
-	redisURL    string
-	client      *redis.Client
+	redis       *privateRedis // nil without one
 	dispatchers []*dispatcher
 	load        *generator
 	series      int
@@ -41,24 +38,22 @@ func (e *env) start(ctx context.Context) (err error) {
 	if e.cfg.Server != "" {
 		return nil
 	}
-	if e.store == StoreRedis {
-		if e.dir, err = os.MkdirTemp("", "waggle-bench-"); err != nil {
-			return fmt.Errorf("make a directory for redis-server: %w", err)
-		}
-		if e.redis, e.redisURL, err = startRedis(ctx, e.dir); err != nil {
-			return err
-		}
-		if e.client, err = newRedis(e.redisURL); err != nil {
-			return err
-		}
+	switch e.store {
+	case StoreRedis:
+		e.redis, err = startRedis(ctx)
+	case StoreCluster:
+		e.redis, err = startCluster(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	return e.startDispatchers(ctx)
 }
 
 func (e *env) startDispatchers(ctx context.Context) error {
 	url, count := "memory", 1
-	if e.store == StoreRedis {
-		url, count = e.redisURL, e.cfg.Dispatchers
+	if e.redis != nil {
+		url, count = e.redis.url, e.cfg.Dispatchers
 	}
 	for range count {
 		d, err := startDispatcher(ctx, e.cfg.Program, url)
@@ -76,13 +71,17 @@ func (e *env) fresh(ctx context.Context) error {
 		return nil
 	}
 	e.stopDispatchers()
-	if e.client != nil {
-		if err := e.client.FlushAll(ctx).Err(); err != nil {
+	err := e.redis.each(func(c *redis.Client) error {
+		if err := c.FlushAll(ctx).Err(); err != nil {
 			return fmt.Errorf("empty Redis: %w", err)
 		}
-		if err := e.client.ConfigResetStat(ctx).Err(); err != nil {
+		if err := c.ConfigResetStat(ctx).Err(); err != nil {
 			return fmt.Errorf("reset the statistics of Redis: %w", err)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return e.startDispatchers(ctx)
 }
@@ -100,13 +99,7 @@ func (e *env) close() {
 		e.load.kill()
 	}
 	e.stopDispatchers()
-	if e.client != nil {
-		_ = e.client.Close() // nothing is pending
-	}
-	e.redis.kill()
-	if e.dir != "" {
-		_ = os.RemoveAll(e.dir) // what is left is in the system's temporary directory
-	}
+	e.redis.close()
 }
 
 func (e *env) servers() []string {
@@ -123,7 +116,7 @@ func (e *env) servers() []string {
 // newSeries begins a series: a source, a pool and queues of its own.
 func (e *env) newSeries(w workload) (*job, error) {
 	e.series++
-	j := &job{Op: opCreate, Servers: e.servers(), Redis: e.redisURL, Series: fmt.Sprintf("r%d-%d", os.Getpid(), e.series), Workload: w, Limit: time.Minute, Collectors: 1, Batch: 1000}
+	j := &job{Op: opCreate, Servers: e.servers(), Series: fmt.Sprintf("r%d-%d", os.Getpid(), e.series), Workload: w, Limit: time.Minute, Collectors: 1, Batch: 1000}
 	_, err := e.load.do(j)
 	return j, err
 }
@@ -148,7 +141,7 @@ func (e *env) do(j *job, op string) (*outcome, error) {
 // fill submits the tasks of the job as fast as it goes.
 func (e *env) fill(j *job) error {
 	all := *j
-	all.Collectors, all.Batch, all.Limit = 4, 1000, 10*time.Minute
+	all.Collectors, all.Batch, all.Limit = 4, 1000, 30*time.Minute
 	_, err := e.do(&all, opSubmit)
 	return err
 }
@@ -156,10 +149,8 @@ func (e *env) fill(j *job) error {
 // read reads all meters.
 func (e *env) read(ctx context.Context) (*reading, error) {
 	r := &reading{at: time.Now()}
-	if e.client != nil {
-		if err := readRedis(ctx, e.client, r); err != nil {
-			return nil, err
-		}
+	if err := e.redis.each(func(c *redis.Client) error { return readRedis(ctx, c, r) }); err != nil {
+		return nil, err
 	}
 	for _, d := range e.dispatchers {
 		cpu, resident := processCPU(d.pid())

@@ -21,8 +21,12 @@ type held struct {
 	ends []time.Time
 }
 
-// hold fetches the tasks of the job with its collectors, for the duration.
-func (g *load) hold(ctx context.Context, j *job, lease time.Duration) ([]*held, error) {
+// holdLimit is how long collectors try to get the leases that they are to hold.
+const holdLimit = time.Minute
+
+// hold fetches the tasks of the job with its collectors, each call with the
+// lease that it is told.
+func (g *load) hold(ctx context.Context, j *job, lease func() time.Duration) ([]*held, error) {
 	holders := make([]*held, j.Collectors)
 	var mu sync.Mutex // guards left
 	left := j.Tasks
@@ -33,9 +37,10 @@ func (g *load) hold(ctx context.Context, j *job, lease time.Duration) ([]*held, 
 		h := &held{id: fmt.Sprintf("bench-%s-h%d", j.Series, c)}
 		holders[c] = h
 		all.Go(func() error {
-			for misses := 0; len(h.beats) < share && misses < 3; {
+			for began := time.Now(); len(h.beats) < share && time.Since(began) < holdLimit; {
 				request := g.fetchRequest(j, h.id)
-				request.MaxTasks, request.LeaseDuration = int32(min(1000, share-len(h.beats))), durationpb.New(lease)
+				duration := lease()
+				request.MaxTasks, request.LeaseDuration = int32(min(1000, share-len(h.beats))), durationpb.New(duration)
 				sent := time.Now()
 				reply, err := g.dispatch(c).FetchTask(ctx, request)
 				if err != nil {
@@ -43,15 +48,12 @@ func (g *load) hold(ctx context.Context, j *job, lease time.Duration) ([]*held, 
 				}
 				for _, lt := range reply.GetLeasedTasks() {
 					h.beats = append(h.beats, &pb.LeaseBeat{TaskId: lt.GetLease().GetTaskId(), LeaseToken: lt.GetLease().GetLeaseToken()})
-					h.ends = append(h.ends, sent.Add(reply.GetWaited().AsDuration()+lease))
+					h.ends = append(h.ends, sent.Add(reply.GetWaited().AsDuration()+duration))
 				}
 				mu.Lock()
 				left -= len(reply.GetLeasedTasks())
 				none := left <= 0
 				mu.Unlock()
-				if len(reply.GetLeasedTasks()) == 0 {
-					misses++
-				}
 				if none {
 					return nil
 				}
@@ -68,9 +70,12 @@ func (g *load) hold(ctx context.Context, j *job, lease time.Duration) ([]*held, 
 	return holders, nil
 }
 
+// lasting gives every lease the same duration.
+func lasting(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
 // beat times heartbeats on one stream that names the leases of the job.
 func (g *load) beat(ctx context.Context, j *job) (*outcome, error) {
-	holders, err := g.hold(ctx, j, time.Minute)
+	holders, err := g.hold(ctx, j, lasting(time.Minute))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +132,7 @@ func beatOnce(stream grpc.BidiStreamingClient[pb.HeartbeatRequest, pb.HeartbeatR
 // keep holds leases over many collectors until renew has renewed them.
 func (g *load) keep(ctx context.Context, j *job) (*outcome, error) {
 	var err error
-	g.holders, err = g.hold(ctx, j, 5*time.Minute)
+	g.holders, err = g.hold(ctx, j, lasting(5*time.Minute))
 	return &outcome{Count: j.Tasks}, err
 }
 
@@ -156,43 +161,4 @@ func (g *load) renew(ctx context.Context, j *job) (*outcome, error) {
 	}
 	err := all.Wait()
 	return t.outcome(began), err
-}
-
-// requeue lets leases run out, and times from the deadline of each, at the
-// latest, to its delivery at other collectors.
-func (g *load) requeue(ctx context.Context, j *job) (*outcome, error) {
-	lease := time.Second + time.Duration(j.Tasks/5)*time.Millisecond // all are given before the first runs out
-	holders, err := g.hold(ctx, j, lease)
-	if err != nil {
-		return nil, err
-	}
-	ends := map[string]time.Time{}
-	for _, h := range holders {
-		for i, b := range h.beats {
-			ends[b.GetTaskId()] = h.ends[i]
-		}
-	}
-	var t tally
-	began := time.Now()
-	heirs := *j
-	heirs.Collectors, heirs.Batch = 16, 100
-	stop := g.parking(ctx, &heirs, func(client pb.DispatchServiceClient, id string, reply *pb.FetchTaskResponse) error {
-		arrived := time.Now()
-		for _, lt := range reply.GetLeasedTasks() {
-			if end, ok := ends[lt.GetTask().GetId()]; ok {
-				t.sample("requeue", max(0, arrived.Sub(end)))
-			}
-		}
-		return g.send(ctx, client, &t, id, reportsOf(reply))
-	})
-	for deadline := time.Now().Add(lease + 30*time.Second); t.reached() < j.Tasks && time.Now().Before(deadline); {
-		wait(ctx, 5*time.Millisecond)
-	}
-	if err := stop(); err != nil {
-		return nil, err
-	}
-	if got := t.reached(); got < j.Tasks {
-		return nil, fmt.Errorf("%d of %d leases that ran out were handed out again", got, j.Tasks)
-	}
-	return t.outcome(began), nil
 }

@@ -33,6 +33,7 @@ const (
 	opBeat    = "beat"    // time heartbeats
 	opPark    = "park"    // keep collectors waiting for nothing
 	opRequeue = "requeue" // let leases run out, time their next delivery
+	opExpire  = "expire"  // let leases run out together, time until all are requeued
 	opKeep    = "keep"    // hold leases
 	opRenew   = "renew"   // renew what opKeep holds
 	opFetch   = "fetch"   // fetch only, keep what was fetched
@@ -168,6 +169,8 @@ func (g *load) do(ctx context.Context, j *job) (*outcome, error) {
 		return g.park(ctx, j)
 	case opRequeue:
 		return g.requeue(ctx, j)
+	case opExpire:
+		return g.expire(ctx, j)
 	case opKeep:
 		return g.keep(ctx, j)
 	case opRenew:
@@ -184,7 +187,7 @@ func (g *load) do(ctx context.Context, j *job) (*outcome, error) {
 func sourceOf(j *job) string  { return "bench." + j.Series }
 func patternOf(j *job) string { return "*." + j.Series + ".bench.invalid" }
 func urlOf(j *job, task int) string {
-	return fmt.Sprintf("https://q%d.%s.bench.invalid/task/%d", task%j.Workload.Queues, j.Series, task)
+	return fmt.Sprintf("https://q%d.%s.bench.invalid/task/%d", task/max(1, j.Workload.Burst)%j.Workload.Queues, j.Series, task)
 }
 
 // create makes the source of the series, which only takes what is submitted,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // latency measures single calls with work waiting, and heartbeats.
@@ -45,7 +47,7 @@ func (b *bencher) latency(ctx context.Context, e *env) error {
 func (b *bencher) latencyRow(e *env, j *job, call string, o *outcome) {
 	row := LatencyRow{Store: e.store, Call: call, Collectors: j.Collectors, Batch: j.Batch, Latency: latencyOf(o.Samples[call])}
 	b.result.Latency = append(b.result.Latency, row)
-	b.tell("latency     %-6s %-9s  %3d collectors  p50 %s  p99 %s  p99.9 %s", row.Store, call, row.Collectors,
+	b.tell("latency     %-7s %-9s  %3d collectors  p50 %s  p99 %s  p99.9 %s", row.Store, call, row.Collectors,
 		millis(row.Latency.P50), millis(row.Latency.P99), millis(row.Latency.P999))
 }
 
@@ -69,7 +71,7 @@ func (b *bencher) wake(ctx context.Context, e *env) error {
 		}
 		row := WakeRow{Store: e.store, Parked: j.Collectors, Latency: latencyOf(o.Samples["wake-up"]), Claims: (after - before) / float64(j.Tasks)}
 		b.result.Wake = append(b.result.Wake, row)
-		b.tell("wake-up     %-6s %d parked  p50 %s  p99 %s  p99.9 %s  %.2f claims a task", row.Store, row.Parked,
+		b.tell("wake-up     %-7s %d parked  p50 %s  p99 %s  p99.9 %s  %.2f claims a task", row.Store, row.Parked,
 			millis(row.Latency.P50), millis(row.Latency.P99), millis(row.Latency.P999), row.Claims)
 		return nil
 	})
@@ -91,7 +93,9 @@ func (b *bencher) flat(ctx context.Context, e *env) error {
 }
 
 func (b *bencher) flatRow(ctx context.Context, e *env, backlog, queues int) error {
-	return b.series(ctx, e, workload{Name: "B", Queues: queues}, func(j *job) error {
+	// What is filled queue by queue lies there as what came in turns, and is filled sooner.
+	w := workload{Name: "B", Queues: queues, Burst: min(100, backlog/queues)}
+	return b.series(ctx, e, w, func(j *job) error {
 		empty, err := e.read(ctx)
 		if err != nil {
 			return err
@@ -100,29 +104,32 @@ func (b *bencher) flatRow(ctx context.Context, e *env, backlog, queues int) erro
 		if err := e.fill(j); err != nil {
 			return err
 		}
-		if e.client != nil {
-			if err := e.client.SlowLogReset(ctx).Err(); err != nil {
-				return fmt.Errorf("reset SLOWLOG: %w", err)
-			}
+		if err := e.redis.each(func(c *redis.Client) error { return c.SlowLogReset(ctx).Err() }); err != nil {
+			return fmt.Errorf("reset SLOWLOG: %w", err)
 		}
 		row := FlatRow{Store: e.store, Backlog: backlog, Queues: queues}
-		if err := b.flatRounds(ctx, e, j, empty, &row); err != nil {
+		full, err := e.read(ctx)
+		if err != nil {
 			return err
 		}
+		row.TaskBytes = (full.memory - empty.memory) / float64(row.Backlog)
+		if err := b.flatRounds(ctx, e, j, &row); err != nil {
+			return err
+		}
+		after, err := e.read(ctx)
+		if err != nil {
+			return err
+		}
+		row.Scripts = int(after.scripts - full.scripts)
 		b.result.Flat = append(b.result.Flat, row)
-		b.tell("flat        %-6s %8d tasks in %7d queues  fetch p50 %s p99 %s  script %s  %.0f bytes a task", row.Store, row.Backlog, row.Queues,
+		b.tell("flat        %-7s %8d tasks in %7d queues  fetch p50 %s p99 %s  script %s  %.0f bytes a task", row.Store, row.Backlog, row.Queues,
 			millis(row.Fetch.P50), millis(row.Fetch.P99), micros(row.ScriptSeconds), row.TaskBytes)
 		return b.slowest(ctx, e, &b.result.Flat[len(b.result.Flat)-1])
 	})
 }
 
 // flatRounds fetches and reports half of the smallest backlog, 100 at a time.
-func (b *bencher) flatRounds(ctx context.Context, e *env, j *job, empty *reading, row *FlatRow) error {
-	full, err := e.read(ctx)
-	if err != nil {
-		return err
-	}
-	row.TaskBytes = (full.memory - empty.memory) / float64(row.Backlog)
+func (b *bencher) flatRounds(ctx context.Context, e *env, j *job, row *FlatRow) error {
 	var fetches, reports []int64
 	var scripts, scriptSecs float64
 	var total Cost
@@ -167,46 +174,56 @@ func (b *bencher) flatRounds(ctx context.Context, e *env, j *job, empty *reading
 
 // slowest reads what SLOWLOG noted.
 func (b *bencher) slowest(ctx context.Context, e *env, row *FlatRow) error {
-	if e.client == nil {
+	return e.redis.each(func(c *redis.Client) error {
+		entries, err := c.SlowLogGet(ctx, 100_000).Result()
+		if err != nil {
+			return fmt.Errorf("read SLOWLOG: %w", err)
+		}
+		row.Slow += len(entries)
+		for _, entry := range entries {
+			row.Slowest = max(row.Slowest, entry.Duration.Seconds())
+		}
 		return nil
-	}
-	entries, err := e.client.SlowLogGet(ctx, 100_000).Result()
-	if err != nil {
-		return fmt.Errorf("read SLOWLOG: %w", err)
-	}
-	row.Slow = len(entries)
-	for _, entry := range entries {
-		row.Slowest = max(row.Slowest, entry.Duration.Seconds())
-	}
-	return nil
+	})
 }
 
-// requeue measures leases that run out together.
+// requeue measures leases that run out: a few, until each is handed out again,
+// and many at the same moment, until all can be.
 func (b *bencher) requeue(ctx context.Context, e *env) error {
-	sizes := []int{max(1, b.cfg.Leases/100), b.cfg.Leases}
-	if b.cfg.Quick {
-		sizes = sizes[1:]
-	}
-	for _, leases := range sizes {
-		err := b.series(ctx, e, workloadOf("B"), func(j *job) error {
-			j.Tasks = leases
-			if err := e.fill(j); err != nil {
-				return err
-			}
-			j.Collectors = max(1, leases/1000)
-			o, err := e.do(j, opRequeue)
-			if err != nil {
-				return err
-			}
-			row := RequeueRow{Store: e.store, Leases: leases, Lag: latencyOf(o.Samples["requeue"])}
-			b.result.Requeue = append(b.result.Requeue, row)
-			b.tell("requeue     %-6s %d leases ran out  lag p50 %s  p99 %s  max %s", row.Store, leases, millis(row.Lag.P50), millis(row.Lag.P99), millis(row.Lag.Max))
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("%d leases: %w", leases, err)
+	row := RequeueRow{Store: e.store, Delivered: max(1, b.cfg.Leases/100), Leases: b.cfg.Leases}
+	err := b.series(ctx, e, workloadOf("B"), func(j *job) error {
+		j.Tasks = row.Delivered
+		if err := e.fill(j); err != nil {
+			return err
 		}
+		j.Collectors = max(1, j.Tasks/1000)
+		o, err := e.do(j, opRequeue)
+		if err == nil {
+			row.Lag = latencyOf(o.Samples["requeue"])
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%d leases: %w", row.Delivered, err)
 	}
+	err = b.series(ctx, e, workloadOf("B"), func(j *job) error {
+		j.Tasks = row.Leases + probes
+		if err := e.fill(j); err != nil {
+			return err
+		}
+		j.Tasks, j.Collectors = row.Leases, max(1, row.Leases/1000)
+		o, err := e.do(j, opExpire)
+		if err == nil {
+			row.All, row.Fetch = o.Took.Seconds(), latencyOf(o.Samples["fetch"])
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%d leases at once: %w", row.Leases, err)
+	}
+	b.result.Requeue = append(b.result.Requeue, row)
+	b.tell("requeue     %-7s %d leases: lag p50 %s  p99 %s  %d at once: all after %s, fetch meanwhile p50 %s  p99 %s", row.Store, row.Delivered,
+		millis(row.Lag.P50), millis(row.Lag.P99), row.Leases, millis(row.All), millis(row.Fetch.P50), millis(row.Fetch.P99))
 	return nil
 }
 
@@ -243,7 +260,7 @@ func (b *bencher) renew(ctx context.Context, e *env) error {
 			RedisShare: cost.RedisCPU * float64(j.Tasks) / renewEvery.Seconds(),
 		}
 		b.result.Renew = append(b.result.Renew, row)
-		b.tell("renew       %-6s %d leases of %d collectors  p50 %s  p99 %s  %s of Redis CPU a lease", row.Store, row.Leases, row.Collectors,
+		b.tell("renew       %-7s %d leases of %d collectors  p50 %s  p99 %s  %s of Redis CPU a lease", row.Store, row.Leases, row.Collectors,
 			millis(row.Renewal.P50), millis(row.Renewal.P99), micros(cost.RedisCPU))
 		return nil
 	})
@@ -283,7 +300,7 @@ func (b *bencher) idle(ctx context.Context, e *env) error {
 			DispatcherShare: (after.dispatcherCPU - before.dispatcherCPU) / secs, Bytes: (after.dispatcherRSS - alone.dispatcherRSS) / float64(j.Collectors),
 		}
 		b.result.Idle = append(b.result.Idle, row)
-		b.tell("idle        %-6s %d parked  %.1f Redis calls/s  Redis %.1f %%  dispatcher %.1f %% of a core  %.1f KiB a fetch", row.Store, row.Parked,
+		b.tell("idle        %-7s %d parked  %.1f Redis calls/s  Redis %.1f %%  dispatcher %.1f %% of a core  %.1f KiB a fetch", row.Store, row.Parked,
 			row.Calls, 100*row.RedisShare, 100*row.DispatcherShare, row.Bytes/1024)
 		return nil
 	})

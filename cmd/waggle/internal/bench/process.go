@@ -5,18 +5,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // startLimit is how long a process has to become ready.
@@ -41,53 +36,6 @@ func (p *process) kill() {
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// startRedis starts a redis-server in dir that listens on a unix socket only,
-// and keeps nothing on disk.
-func startRedis(ctx context.Context, dir string) (p *process, url string, err error) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, "", errors.New("redis-server is not installed (apt-get install redis-server); --store memory needs none")
-	}
-	socket := filepath.Join(dir, "redis.sock")
-	p = &process{name: "redis-server"}
-	p.cmd = exec.CommandContext(ctx, path, "--port", "0", "--unixsocket", socket, "--dir", dir,
-		"--save", "", "--appendonly", "no", "--slowlog-log-slower-than", "5000", "--slowlog-max-len", "100000")
-	p.cmd.Stderr, p.cmd.Stdout = &p.stderr, &p.stderr
-	tie(p.cmd)
-	if err := p.cmd.Start(); err != nil {
-		return nil, "", fmt.Errorf("start redis-server: %w", err)
-	}
-	url = "unix://" + socket + "?db=0"
-	client, err := newRedis(url)
-	if err != nil {
-		p.kill()
-		return nil, "", err
-	}
-	defer client.Close() //nolint:errcheck // nothing was asked of it but a ping
-	for deadline := time.Now().Add(startLimit); ; {
-		if err = client.Ping(ctx).Err(); err == nil {
-			return p, url, nil
-		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			p.kill()
-			return nil, "", fmt.Errorf("redis-server does not answer: %w\n%s", err, p.stderr.String())
-		}
-		wait(ctx, 10*time.Millisecond)
-	}
-}
-
-func newRedis(url string) (*redis.Client, error) {
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, fmt.Errorf("redis URL: %w", err)
-	}
-	o.MaxRetries = -1
-	o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(o), nil
-}
 
 // dispatcher is a `waggle serve` with its addresses.
 type dispatcher struct {
@@ -156,6 +104,9 @@ func startGenerator(ctx context.Context, program string, args []string) (*genera
 	g := &generator{process: process{name: "load"}}
 	g.cmd = exec.CommandContext(ctx, program, args...)
 	g.cmd.Stderr = &g.stderr
+	// It holds little and makes much garbage: what it spends on collecting that
+	// would be taken from those it measures.
+	g.cmd.Env = append(os.Environ(), "GOGC=400")
 	tie(g.cmd)
 	stdin, err := g.cmd.StdinPipe()
 	if err != nil {

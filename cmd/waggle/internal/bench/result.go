@@ -90,16 +90,24 @@ type FlatRow struct {
 	// TaskBytes of Redis memory for each queued task.
 	TaskBytes float64 `json:"task_bytes"`
 	// Slow are scripts of 5 ms and more, Slowest is the longest, in seconds,
-	// while the tasks were fetched and reported.
+	// of the Scripts that ran while tasks were fetched and reported.
+	Scripts int     `json:"scripts"`
 	Slow    int     `json:"slow_scripts"`
 	Slowest float64 `json:"slowest_script_seconds"`
 }
 
-// RequeueRow is how late leases that ran out were handed out again.
+// RequeueRow is how soon leases that ran out could be handed out again.
 type RequeueRow struct {
-	Store  string  `json:"store"`
+	Store string `json:"store"`
+	// Delivered leases ran out while collectors were parked; Lag is from the
+	// deadline of each to its next delivery.
+	Delivered int     `json:"delivered_leases"`
+	Lag       Latency `json:"lag"`
+	// Leases ran out at the same moment; All is how many seconds later all of
+	// them were requeued, Fetch how long single fetches took meanwhile.
 	Leases int     `json:"leases"`
-	Lag    Latency `json:"lag"`
+	All    float64 `json:"all_requeued_seconds"`
+	Fetch  Latency `json:"fetch"`
 }
 
 // RenewRow is what it costs to keep leases.

@@ -65,14 +65,10 @@ func (b *bencher) measure(ctx context.Context, store string) error {
 		return err
 	}
 	defer e.close()
-	if e.client != nil && b.result.Machine.Redis == "" {
-		info, err := e.client.Info(ctx, "server").Result()
-		if err != nil {
-			return fmt.Errorf("read INFO: %w", err)
+	if e.redis != nil && b.result.Machine.Redis == "" {
+		if b.result.Machine.Redis, err = e.redis.describe(ctx); err != nil {
+			return err
 		}
-		_, version, _ := strings.Cut(info, "redis_version:")
-		version, _, _ = strings.Cut(version, "\r")
-		b.result.Machine.Redis = version + ", private, unix socket, no persistence"
 	}
 	for _, part := range Parts() {
 		if !slices.Contains(b.cfg.Only, part) {

@@ -37,7 +37,7 @@ func TestSampleOf(t *testing.T) {
 func TestReading_Command(t *testing.T) {
 	t.Parallel()
 	var r reading
-	r.command("evalsha", "calls=7,usec=1400,usec_per_call=200.00,rejected_calls=0,failed_calls=0")
+	r.command("fcall", "calls=7,usec=1400,usec_per_call=200.00,rejected_calls=0,failed_calls=0")
 	r.command("get", "calls=10,usec=20,usec_per_call=2.00")
 	if r.scripts != 7 || r.scriptSecs != 0.0014 || r.commands != 10 {
 		t.Errorf("reading = %+v", r)

@@ -109,9 +109,9 @@ func (r *Result) writeFlat(out io.Writer) {
 	var rows []string
 	for i := range r.Flat {
 		f := &r.Flat[i]
-		rows = append(rows, fmt.Sprintf("%s|%d|%d|%s|%s|%s|%s|%s|%s|%s|%d, %s", f.Store, f.Backlog, f.Queues, millis(f.Fetch.P50), millis(f.Fetch.P99), millis(f.Report.P50),
+		rows = append(rows, fmt.Sprintf("%s|%d|%d|%s|%s|%s|%s|%s|%s|%s|%d of %d, %s", f.Store, f.Backlog, f.Queues, millis(f.Fetch.P50), millis(f.Fetch.P99), millis(f.Report.P50),
 			micros(f.ScriptSeconds), number("%.3f", f.FetchCost.RedisCalls), number("%.1f", f.FetchCost.RedisCommands),
-			number("%.0f", f.TaskBytes), f.Slow, millis(f.Slowest)))
+			number("%.0f", f.TaskBytes), f.Slow, f.Scripts, millis(f.Slowest)))
 	}
 	grid(out, "Flatness: one collector fetches, at most 100 tasks a call, while so many are queued. Slow: scripts of 5 ms and more, and the longest.",
 		"store|tasks|queues|fetch p50|fetch p99|report p50|claim script|scripts a task|commands a task|bytes a task|slow", rows)
@@ -121,9 +121,11 @@ func (r *Result) writeKeeping(out io.Writer) {
 	var rows []string
 	for i := range r.Requeue {
 		q := &r.Requeue[i]
-		rows = append(rows, fmt.Sprintf("%s|%d|%s", q.Store, q.Leases, quantiles(&q.Lag)))
+		rows = append(rows, fmt.Sprintf("%s|%d|%s|%s|%d|%s|%s|%s", q.Store, q.Delivered, millis(q.Lag.P50), millis(q.Lag.P99),
+			q.Leases, millis(q.All), millis(q.Fetch.P50), millis(q.Fetch.P99)))
 	}
-	grid(out, "Requeue: leases that ran out together, from the deadline of each to its next delivery.", "store|leases|p50|p99|p99.9|max|count", rows)
+	grid(out, "Requeue. Leases that ran out while collectors were parked, from the deadline of each to its next delivery;\nleases that ran out at the same moment, until all were requeued, and single fetches meanwhile.",
+		"store|leases|lag p50|lag p99|at once|all requeued|fetch p50|fetch p99", rows)
 	rows = nil
 	for i := range r.Renew {
 		n := &r.Renew[i]

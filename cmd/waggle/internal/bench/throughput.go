@@ -23,7 +23,7 @@ func (b *bencher) throughput(ctx context.Context, e *env) error {
 				return fmt.Errorf("workload %s, batch %d, %d collectors: %w", name, row.Batch, row.Collectors, err)
 			}
 			b.result.Throughput = append(b.result.Throughput, row)
-			b.tell("throughput  %-6s %s  batch %4d  %3d collectors  submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s",
+			b.tell("throughput  %-7s %s  batch %4d  %3d collectors  submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s",
 				row.Store, row.Workload, row.Batch, row.Collectors, row.Submit.Median, row.Work.Median, row.Life.Median)
 		}
 	}
@@ -162,7 +162,7 @@ func medianCost(all []Cost) Cost {
 
 // floor measures the least that Redis has to do.
 func (b *bencher) floor(ctx context.Context, e *env) error {
-	if e.client == nil {
+	if e.store != StoreRedis {
 		return nil
 	}
 	for _, batch := range b.cfg.Batches {
@@ -171,7 +171,7 @@ func (b *bencher) floor(ctx context.Context, e *env) error {
 			if err := e.fresh(ctx); err != nil {
 				return err
 			}
-			j := &job{Redis: e.redisURL, Batch: batch, Tasks: min(b.most()/2, 20_000*max(1, batch/10)), Limit: time.Minute}
+			j := &job{Redis: e.redis.url, Batch: batch, Tasks: min(b.most()/2, 20_000*max(1, batch/10)), Limit: time.Minute}
 			var took [3]time.Duration
 			var cpu [3]float64
 			for phase := range took {

@@ -173,7 +173,10 @@ func (g *load) fetch(ctx context.Context, j *job) (*outcome, error) {
 			return nil, fmt.Errorf("fetch: %w", err)
 		}
 		if len(reply.GetLeasedTasks()) == 0 {
-			return nil, fmt.Errorf("%d of %d tasks were there: %s", t.reached(), j.Tasks, reply.GetEmptyReason())
+			if time.Since(sent) > 50*pollWait || time.Since(began) > j.Limit {
+				return nil, fmt.Errorf("%d of %d tasks were there: %s", t.reached(), j.Tasks, reply.GetEmptyReason())
+			}
+			continue
 		}
 		t.sample("fetch", time.Since(sent))
 		g.kept = append(g.kept, reportsOf(reply)...)

@@ -3,25 +3,26 @@
 --
 -- KEYS[1] of every script is the shard key, "<prefix>:{<shard>}:shard". All
 -- other keys of the shard carry the same hash tag, so they are on the same node.
-local call = redis.call
-local floor, max, min = math.floor, math.max, math.min
-local SHARD = KEYS[1]
-local P = string.sub(SHARD, 1, -6)
+--
+-- What stands here and in the other parts is defined once, when Redis loads the
+-- function; only what follows "at each call" is done anew by each call.
+-- When Redis loads the function, none of its own functions and of Lua's is there.
+local call, floor, max, min
+local SHARD, P, new_shard
 
-local INF = math.huge
+local INF = 1 / 0
 local FOREVER = 8796093022207 -- dispatch.Forever in ms: a gate without an end
 local BAND = 17592186044416   -- 2^44: scores of open sets are band * BAND + since
 local DAY = 86400000
 
-local clock = call('TIME')
-local now = clock[1] * 1000 + floor(clock[2] / 1000)
-local now_us = clock[1] * 1000000 + clock[2]
--- The end of this millisecond, from which the delay after a grant counts.
-local now_end = floor((now_us + 999) / 1000)
+-- The instant in ms and in microseconds, and the end of its millisecond, from
+-- which the delay after a grant counts.
+local now, now_us, now_end
 
 -- Instants and fences are exact in a number up to 2^53, but tostring rounds to
--- 14 digits.
-local function decimal(n) return string.format('%.0f', n) end
+-- 14 digits. Redis takes numbers, too, and is slow to print them: what is passed
+-- often is better made text once.
+local function decimal(n) return string.format('%d', n) end
 
 -- An end at `at` in Redis means gone from the first millisecond after it; what
 -- Waggle keeps is gone at its end.
@@ -39,11 +40,17 @@ local function optional(arg)
   return nil
 end
 
--- The first write of a script decides whether Redis runs it when its memory is
--- full. HDEL is always allowed, and then so is the rest: work under way is
--- finished and handed out, and only submits are refused. prelude/drain.lua does
--- it at once; a script that often writes nothing, when it comes to writing.
-local function run_when_full() call('HDEL', SHARD, '-') end
-
 -- Sources as this script has read them, by uid.
-local sources = {}
+local sources
+
+-- at each call
+call, floor, max, min = redis.call, math.floor, math.max, math.min
+new_shard = SHARD ~= KEYS[1]
+if new_shard then
+  SHARD = KEYS[1]
+  P = string.sub(SHARD, 1, -6)
+end
+local clock = call('TIME')
+now_us = clock[1] * 1000000 + clock[2]
+now, now_end = floor(now_us / 1000), floor((now_us + 999) / 1000)
+sources = {}

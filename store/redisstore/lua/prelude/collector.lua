@@ -1,5 +1,5 @@
 -- Collectors and their sessions, kept in the home shard of the collector's id.
-local COLLECTORS, SEEN = P .. 'colls', P .. 'seen'
+local COLLECTORS, SEEN
 local MAX_REPLACED = 100
 
 local function collector_key(id) return P .. 'coll:' .. id end
@@ -49,3 +49,6 @@ end
 local function session_ended(id, keep)
   if call('HGET', collector_key(id), 'session') == keep then call('HDEL', collector_key(id), 'fresh') end
 end
+
+-- at each call
+if new_shard then COLLECTORS, SEEN = P .. 'colls', P .. 'seen' end

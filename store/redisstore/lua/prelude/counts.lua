@@ -1,6 +1,6 @@
 -- Counts by state and of events, collected while a script runs and written once
 -- at its end: per shard in the shard key, per source in its key.
-local totals, by_source = {}, {}
+local totals, by_source
 
 local function tally(field, n) totals[field] = (totals[field] or 0) + n end
 
@@ -16,3 +16,6 @@ local function count(uid, field, n)
 end
 
 local STATE_FIELD = { [1] = 'scheduled', [2] = 'ready', [3] = 'leased', [4] = 'done', [5] = 'dead', [6] = 'canceled' }
+
+-- at each call
+totals, by_source = {}, {}

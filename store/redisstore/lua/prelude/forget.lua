@@ -6,10 +6,10 @@ local MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
 -- records may still name it, and it its source: those end after the last of them.
 local function drop_lane(l)
   if not get_source(l.uid).deleted then return end
-  if call('EXISTS', ready_key(l.n), later_key(l.n), dead_key(l.n), canceled_key(l.n)) > 0 then return end
+  if call('EXISTS', ready_key(l.name), later_key(l.name), dead_key(l.name), canceled_key(l.name)) > 0 then return end
   call('ZREM', lanes_key(l.uid), l.queue)
   call('ZREM', queue_lanes_key(l.queue), l.n)
-  call('PEXPIRE', lane_key(l.n), MAX_REMEMBER)
+  call('PEXPIRE', lane_key(l.name), MAX_REMEMBER)
   if call('EXISTS', lanes_key(l.uid)) == 0 then call('PEXPIRE', source_key(l.uid), MAX_REMEMBER) end
 end
 

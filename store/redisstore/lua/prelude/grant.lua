@@ -1,15 +1,15 @@
--- What a client token was granted: a note of the ids and fences, of the call
--- that last answered from it, and of what the grant did to its queues. It ends
--- 10 minutes after the last of its leases.
+-- What a client token was granted: a note of the ids and the first fence (the
+-- others follow one by one), of the call that last answered from it, and of what
+-- the grant did to its queues. It ends 10 minutes after the last of its leases.
 local GRANT_MEMORY = 600000
 
 local function note_grant(w)
   local key = grant_key(w.collector, w.token)
-  call('SET', key, cmsgpack.pack({ w.call, w.ids, w.fences, w.queues }))
-  expire_at(key, w.deadline + GRANT_MEMORY)
+  local note = cmsgpack.pack({ w.call, w.ids, decimal(w.fence), w.queues })
+  call('SET', key, note, 'PXAT', decimal(w.deadline + GRANT_MEMORY - 1))
 end
 
--- Reads the note: the call, ids, fences, and of each turn, flat: its queue, the
+-- Reads the note: the call, ids, first fence, and of each turn, flat: its queue, the
 -- queue's next grant before and after, its first id and how many.
 local function read_grant(collector, token)
   local packed = call('GET', grant_key(collector, token))
@@ -20,10 +20,11 @@ end
 -- Calls each with the id, the record and its place in the note of what is still
 -- held of the grant.
 local function each_held(note, holder, each)
+  local before = tonumber(note[3]) - 1
   for i, id in ipairs(note[2]) do
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
-    if r and r.state == LEASED and r.digest == digest_of(tonumber(note[3][i]), holder) then each(id, r, raw, i) end
+    if r and r.state == LEASED and r.digest == digest_of(before + i, holder) then each(id, r, raw, i) end
   end
 end
 
@@ -33,7 +34,6 @@ local function replay_grant(collector, token, holder, by)
   local note = read_grant(collector, token)
   if not note then return nil end
   if note[1] ~= by then
-    run_when_full()
     note[1] = by
     call('SET', grant_key(collector, token), cmsgpack.pack(note), 'KEEPTTL')
   end

@@ -19,9 +19,10 @@ local function queue_open_key(pool, name) return P .. 'qo:' .. pool .. ':' .. na
 local function queue_wait_key(pool, name) return P .. 'qw:' .. pool .. ':' .. name end
 local function pool_open_key(pool) return P .. 'po:' .. pool end
 local function pool_wait_key(pool) return P .. 'pw:' .. pool end
-local LEASES = P .. 'leases'
-local POOLS = P .. 'pools'
-local QUEUES = P .. 'queues'
-local IDLE = P .. 'idle'
-local FORGET = P .. 'forget'
-local SETTINGS = P .. 'settings'
+local LEASES, POOLS, QUEUES, IDLE, FORGET, SETTINGS
+
+-- at each call
+if new_shard then
+  LEASES, POOLS, QUEUES = P .. 'leases', P .. 'pools', P .. 'queues'
+  IDLE, FORGET, SETTINGS = P .. 'idle', P .. 'forget', P .. 'settings'
+end

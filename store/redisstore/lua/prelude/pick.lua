@@ -1,5 +1,8 @@
 -- How a claim picks from an open set, and what it knows of its pool.
 
+-- So many queues of a pool are read at once, to be picked one after the other.
+local READ_QUEUES = 16
+
 -- Over the first members of all priority bands, the one that waits longest,
 -- given the first of all.
 local function oldest(set, name, score)
@@ -13,18 +16,14 @@ local function oldest(set, name, score)
   end
 end
 
--- How many members share the band of score.
-local function in_band(set, score)
-  local band = floor(score / BAND)
-  return call('ZCOUNT', set, band * BAND, (band + 1) * BAND - 1)
-end
-
-local function new_claim(pool)
-  local shard = call('HMGET', SHARD, 'fence', 'picks:' .. pool)
+-- room is how many tasks the wants of the claim ask for.
+local function new_claim(pool, room)
+  local shard = call('HMGET', SHARD, 'fence', 'picks:' .. pool, 'rules')
+  rules_version = tonumber(shard[3] or '0')
   local claim = {
     pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool),
-    looks = 0, granted = 0, misses = 0, fence = tonumber(shard[1] or '0'), picks = tonumber(shard[2] or '0'),
-    orphaned = 0, dropped = 0, leases = {}, held = {},
+    room = room, looks = 0, granted = 0, misses = 0, fence = tonumber(shard[1] or '0'), picks = tonumber(shard[2] or '0'),
+    orphaned = 0, dropped = 0, leases = {}, held = {}, records = {},
   }
   return claim
 end
@@ -32,9 +31,9 @@ end
 -- Picks a queue of the pool: the first, every eighth time the one that waits
 -- longest; nil when there is none.
 local function pick_queue(claim)
-  local head = call('ZRANGE', claim.open, 0, 0, 'WITHSCORES')
-  if not head[1] then return nil end
-  local name, score = head[1], tonumber(head[2])
+  local head = read_heads(claim.open, max(1, min(claim.room - claim.granted, READ_QUEUES)))[1]
+  if not head then return nil end
+  local name, score = head.name, head.score
   claim.picks, claim.picked = claim.picks + 1, true
   if claim.picks % 8 == 0 then name, score = oldest(claim.open, name, score) end
   local q = get_queue(name)
@@ -45,9 +44,8 @@ end
 
 -- Picks a lane of the queue in the same way.
 local function pick_open_lane(q, a)
-  local score = first_open(a)
+  local score, n = first_open(a)
   if not score then return nil end
-  local n = a.head_lane
   a.picks, q.dirty = a.picks + 1, true
   if a.picks % 8 == 0 then n, score = oldest(a.open_key, n, score) end
   return n, score
@@ -63,15 +61,26 @@ local function promote_pool(claim)
   end
 end
 
+-- Writes the records of what was granted so far.
+local function write_records(claim)
+  if #claim.records == 0 then return end
+  call('MSET', unpack(claim.records))
+  claim.records = {}
+end
+
 -- Writes what the claim counted.
 local function finish_claim(claim)
-  if claim.picked then call('HSET', SHARD, 'picks:' .. claim.pool, claim.picks) end
-  if claim.granted > 0 then call('HSET', SHARD, 'fence', decimal(claim.fence)) end
+  write_records(claim)
+  if claim.picked or claim.granted > 0 then
+    call('HSET', SHARD, 'picks:' .. claim.pool, claim.picks, 'fence', decimal(claim.fence))
+  end
   tally('granted', claim.granted)
   tally('orphaned', claim.orphaned)
   tally('dropped', claim.dropped)
   if #claim.leases > 0 then call('ZADD', LEASES, unpack(claim.leases)) end
-  for collector, fields in pairs(claim.held) do call('HSET', held_key(collector), unpack(fields)) end
+  for collector, fields in pairs(claim.held) do
+    if #fields > 0 then call('HSET', held_key(collector), unpack(fields)) end
+  end
 end
 
 -- Whether a queue of pool wait has something to grant behind its gates, or waits

@@ -4,29 +4,30 @@
 local HEADER = 122
 local FORMAT = '>BBBBBBI4I2I4I2I3I4I4I2I2I2BBBI6I6I6I6I6c16c16I6I6I4I4I2'
 local WAITING, LEASED, DONE, DEAD, CANCELED = 1, 3, 4, 5, 6
-local NO_DIGEST = string.rep('\0', 16)
+local NO_DIGEST = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- The header fields that scripts read or write alone, by their position.
 local AT_STATE, AT_FLAGS, AT_CANCEL, AT_LAST, AT_LEASE = 2, 3, 6, 69, 85
 local AT_DEADLINE = 107
 local DETAILS, HISTORY, LOCK_DELETED = 4, 8, 16
 
+-- One constructor with every field makes a table of the right size at once.
 local function read_record(raw)
   if not raw or #raw < HEADER then return nil end
-  local r, flags, core, tail = {}, nil, nil, nil
-  r.version, r.state, flags, r.priority, r.result, r.cancel, r.lane, r.depth, r.revision, core, r.size,
-    r.cycle, r.attempt, r.failures, r.expirations, r.throttled, r.given_up, r.expired_cycles, r.permanent_cycles,
-    r.run, r.due, r.first_due, r.created, r.settled_at, r.last, r.digest,
-    r.granted, r.deadline, r.duration, r.hold, tail = struct.unpack(FORMAT, raw)
-  r.core = core
-  r.recurring = flags % 2 >= 1
-  r.again = flags % 4 >= 2
-  r.details = flags % 8 >= 4
-  r.history = flags % 16 >= 8
-  r.lock_deleted = flags % 32 >= 16
-  r.body = string.sub(raw, HEADER + 1, #raw - tail)
-  r.tail = string.sub(raw, #raw - tail + 1)
-  return r
+  local version, state, flags, priority, result, cancel, lane, depth, revision, core, size, cycle, attempt,
+    failures, expirations, throttled, given_up, expired_cycles, permanent_cycles, run, due, first_due, created,
+    settled_at, last, digest, granted, deadline, duration, hold, tail = struct.unpack(FORMAT, raw)
+  return {
+    version = version, state = state, priority = priority, result = result, cancel = cancel, lane = lane,
+    depth = depth, revision = revision, core = core, size = size, cycle = cycle, attempt = attempt,
+    failures = failures, expirations = expirations, throttled = throttled, given_up = given_up,
+    expired_cycles = expired_cycles, permanent_cycles = permanent_cycles, run = run, due = due,
+    first_due = first_due, created = created, settled_at = settled_at, last = last, digest = digest,
+    granted = granted, deadline = deadline, duration = duration, hold = hold,
+    recurring = flags % 2 >= 1, again = flags % 4 >= 2, details = flags % 8 >= DETAILS,
+    history = flags % 16 >= HISTORY, lock_deleted = flags % 32 >= LOCK_DELETED,
+    body = string.sub(raw, HEADER + 1, #raw - tail), tail = tail > 0 and string.sub(raw, -tail) or '',
+  }
 end
 
 local function pack_record(r)
@@ -36,6 +37,43 @@ local function pack_record(r)
     r.core, r.size, r.cycle, r.attempt, r.failures, r.expirations, r.throttled, r.given_up, r.expired_cycles,
     r.permanent_cycles, r.run, r.due, r.first_due, r.created, r.settled_at, r.last, r.digest,
     r.granted, r.deadline, r.duration, r.hold, #r.tail) .. r.body .. r.tail
+end
+
+-- The record of a task that was submitted just now, and waits.
+local new_record
+do
+  local NEW = '>BBBBBBI4I2I4I2I3c17I6I6I6I6c60'
+  local NO_COUNTERS, NEVER_LEASED = NO_DIGEST .. '\0', NO_DIGEST .. NO_DIGEST .. NO_DIGEST .. '\0\0\0\0\0\0\0\0\0\0\0\0'
+  function new_record(lane, item)
+    return struct.pack(NEW, 1, WAITING, item.recurring and 1 or 0, item.priority, 0, 0, lane, item.depth, 1,
+      item.core, item.size, NO_COUNTERS, item.run, item.due, item.first_due, now, NEVER_LEASED) .. item.body
+  end
+end
+
+-- What a grant needs of a record: state, flags, lane, revision, size, attempt;
+-- nil for none.
+local function read_ungranted(raw)
+  if not raw or #raw < HEADER then return nil end
+  local state, flags, _, _, _, lane, _, revision, _, size, _, attempt = struct.unpack('>BBBBBI4I2I4I2I3I4I4', raw, AT_STATE)
+  return state, flags, lane, revision, size, attempt
+end
+
+-- A lease's part of the header after the fence, with the bytes of the tail.
+local function pack_lease(holder, granted, deadline, duration, hold, tail)
+  return holder .. struct.pack('>I6I6I4I4I2', granted, deadline, duration, hold, tail)
+end
+
+-- The waiting record with a new lease: only the changed fields are packed.
+local lease_record
+do
+  local BEGIN = '\1\3' -- version and state
+  local AT_REVISION, AT_CORE, AT_ATTEMPT, AT_FAILURES = 13, 17, 26, 30
+  function lease_record(raw, revision, attempt, fence, lease, tail)
+    local sub, pack = string.sub, struct.pack
+    return BEGIN .. sub(raw, AT_FLAGS, AT_REVISION - 1) .. pack('>I4', revision)
+      .. sub(raw, AT_CORE, AT_ATTEMPT - 1) .. pack('>I4', attempt) .. sub(raw, AT_FAILURES, AT_LEASE - 1)
+      .. pack('>I8', fence) .. lease .. sub(raw, HEADER + 1) .. tail
+  end
 end
 
 -- Writes the record; a plain SET, so it lives until it is told otherwise.

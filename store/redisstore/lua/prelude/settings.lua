@@ -2,7 +2,7 @@
 -- order of dispatch.SettingsNames, and a paused "*" whatever else holds.
 local DEFAULT_SETTINGS = { delay = 1000, in_flight = 1, factor = 0, max_delay = 0, max_block = DAY, paused = false, deny = false,
   name = '', pattern = '', paused_by = '' }
-local settings_read, rules_version = {}, nil
+local settings_read, rules_version
 
 local function get_rules_version()
   if not rules_version then rules_version = tonumber(call('HGET', SHARD, 'rules') or '0') end
@@ -29,56 +29,59 @@ local function cached_settings(packed)
   return s
 end
 
--- Reads "<delay> <in flight> <factor> <max delay> <max block> <paused> <deny> <pattern>".
-local function read_settings(packed, name)
-  local s = settings_read[name]
-  if s then return s end
-  local delay, in_flight, factor, max_delay, max_block, paused, deny, pattern =
-    string.match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)')
-  s = {
-    delay = tonumber(delay), in_flight = tonumber(in_flight), factor = tonumber(factor),
-    max_delay = tonumber(max_delay), max_block = tonumber(max_block),
-    paused = paused == '1', deny = deny == '1', name = name, pattern = pattern, paused_by = pattern,
-  }
-  settings_read[name] = s
-  return s
-end
-
-local function settings_names(queue)
-  local names, host = { queue }, queue
-  local bare = string.match(queue, '^([^:%[%]]*):[^:%[%]]*$') or string.match(queue, '^%[([^%[%]]*)%]:[^:%[%]]*$')
-  if bare then
-    host = bare
-    names[2] = host
+local resolve_settings
+do
+  -- Reads "<delay> <in flight> <factor> <max delay> <max block> <paused> <deny> <pattern>".
+  local function read_settings(packed, name)
+    local s = settings_read[name]
+    if s then return s end
+    local delay, in_flight, factor, max_delay, max_block, paused, deny, pattern =
+      string.match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)')
+    s = {
+      delay = tonumber(delay), in_flight = tonumber(in_flight), factor = tonumber(factor),
+      max_delay = tonumber(max_delay), max_block = tonumber(max_block),
+      paused = paused == '1', deny = deny == '1', name = name, pattern = pattern, paused_by = pattern,
+    }
+    settings_read[name] = s
+    return s
   end
-  while true do
-    local dot = string.find(host, '.', 1, true)
-    if not dot then break end
-    host = string.sub(host, dot + 1)
-    names[#names + 1] = '*.' .. host
-  end
-  names[#names + 1] = '*'
-  return names
-end
 
-local function resolve_settings(queue)
-  local names = settings_names(queue)
-  local filed = call('HMGET', SETTINGS, unpack(names))
-  local found = DEFAULT_SETTINGS
-  for i = 1, #names do
-    if filed[i] then
-      found = read_settings(filed[i], names[i])
-      break
+  local function settings_names(queue)
+    local names, host = { queue }, queue
+    local bare = string.match(queue, '^([^:%[%]]*):[^:%[%]]*$') or string.match(queue, '^%[([^%[%]]*)%]:[^:%[%]]*$')
+    if bare then
+      host = bare
+      names[2] = host
     end
+    while true do
+      local dot = string.find(host, '.', 1, true)
+      if not dot then break end
+      host = string.sub(host, dot + 1)
+      names[#names + 1] = '*.' .. host
+    end
+    names[#names + 1] = '*'
+    return names
   end
-  local all = filed[#names] and read_settings(filed[#names], '*')
-  if all and all.paused and not found.paused then
-    local held = {}
-    for k, v in pairs(found) do held[k] = v end
-    held.paused, held.paused_by = true, all.pattern
-    return held
+
+  function resolve_settings(queue)
+    local names = settings_names(queue)
+    local filed = call('HMGET', SETTINGS, unpack(names))
+    local found = DEFAULT_SETTINGS
+    for i = 1, #names do
+      if filed[i] then
+        found = read_settings(filed[i], names[i])
+        break
+      end
+    end
+    local all = filed[#names] and read_settings(filed[#names], '*')
+    if all and all.paused and not found.paused then
+      local held = {}
+      for k, v in pairs(found) do held[k] = v end
+      held.paused, held.paused_by = true, all.pattern
+      return held
+    end
+    return found
   end
-  return found
 end
 
 -- The longest that next_grant can lie ahead; further, the clock was stepped back.
@@ -86,3 +89,6 @@ local function longest_delay(s)
   if s.factor > 0 then return max(s.delay, s.max_delay > 0 and s.max_delay or DAY) end
   return s.delay
 end
+
+-- at each call
+settings_read, rules_version = {}, nil

@@ -1,5 +1,5 @@
 -- Tasks among the sets of their lane, and how they are handed to Go.
-local touched, touched_list = {}, {}
+local touched, touched_list
 
 local function touch(l)
   if not touched[l.n] then
@@ -15,24 +15,67 @@ end
 
 -- Where a task stands in its lane: 'ready', 'later', 'leased', 'orphan' or nil.
 local function place_of(l, suffix)
-  local score = tonumber(call('ZSCORE', later_key(l.n), suffix) or nil)
+  local score = tonumber(call('ZSCORE', later_key(l.name), suffix) or nil)
   if score then return score >= ORPHAN_FROM and 'orphan' or score >= LEASED_FROM and 'leased' or 'later' end
-  return call('ZSCORE', ready_key(l.n), suffix) and 'ready' or nil
+  return call('ZSCORE', ready_key(l.name), suffix) and 'ready' or nil
 end
 
 -- Whether a waiting task is an orphan: it stands in the lease index until its
 -- lock has ended.
 local function is_orphan(l, id) return place_of(l, suffix_of(id)) == 'orphan' end
 
+-- Leases that end: locks, lease index, lanes and what their collectors hold, each
+-- written once at the end. by_lane has what leaves lane later and how many leases
+-- that are; back is what waits in lane later again, in the place of its lease.
+local ended
+
+-- Ends a lease in all indexes; what becomes of the record, and of the queue's
+-- leases in flight, is the caller's. The queue is placed; the lane changes when
+-- the task waits again.
+local function leave_leased(l, id, collector)
+  local n = #ended.locks + 1
+  ended.locks[n], ended.members[n] = lock_key(id), lease_member(l, id)
+  local held, left = ended.held[collector], ended.by_lane[l.n]
+  if not held then
+    held = {}
+    ended.held[collector] = held
+  end
+  if not left then
+    left = { lane = l }
+    ended.by_lane[l.n] = left
+    get_queue(l.queue).touched = true
+  end
+  held[#held + 1], left[#left + 1] = id, suffix_of(id)
+end
+
+local function flush_ended()
+  if #ended.locks == 0 then return end
+  call('DEL', unpack(ended.locks))
+  call('ZREM', LEASES, unpack(ended.members))
+  for collector, ids in pairs(ended.held) do call('HDEL', held_key(collector), unpack(ids)) end
+  for _, left in pairs(ended.by_lane) do
+    local gone = left
+    if next(ended.back) then
+      gone = {}
+      for _, suffix in ipairs(left) do
+        if not ended.back[suffix] then gone[#gone + 1] = suffix end
+      end
+    end
+    if #gone > 0 then call('ZREM', later_key(left.lane.name), unpack(gone)) end
+    count(left.lane.uid, 'leased', -#left)
+  end
+end
+
 -- Puts a waiting task that stands nowhere into its lane.
 local function enter_waiting(l, id, r)
   local rank, q = rank_of(r), get_queue(l.queue)
   if r.due <= now then
-    call('ZADD', ready_key(l.n), rank * BAND + r.due, suffix_of(id))
+    call('ZADD', ready_key(l.name), rank * BAND + r.due, suffix_of(id))
     count(l.uid, 'ready', 1)
     l.head = nil
   else
-    call('ZADD', later_key(l.n), r.due * 32 + rank, suffix_of(id))
+    call('ZADD', later_key(l.name), r.due * 32 + rank, suffix_of(id))
+    if ended.by_lane[l.n] then ended.back[suffix_of(id)] = true end
     count(l.uid, 'scheduled', 1)
   end
   q.waiting, q.dirty = q.waiting + 1, true
@@ -43,10 +86,10 @@ end
 local function leave_lane(l, id, place)
   local q = get_queue(l.queue)
   if place == 'ready' then
-    call('ZREM', ready_key(l.n), suffix_of(id))
+    call('ZREM', ready_key(l.name), suffix_of(id))
     l.head = nil
   else
-    call('ZREM', later_key(l.n), suffix_of(id))
+    call('ZREM', later_key(l.name), suffix_of(id))
   end
   if place == 'leased' or place == 'orphan' then call('ZREM', LEASES, lease_member(l, id)) end
   if place == 'leased' then
@@ -70,33 +113,9 @@ local function drop_entry(l, id)
   tally('dropped', 1)
 end
 
--- Leases that end: locks, lease index and what their collectors hold, each
--- written once at the end.
-local ended = { locks = {}, members = {}, held = {} }
-
--- Ends a lease in all indexes; what becomes of the record, and of the queue's
--- leases in flight, is the caller's.
-local function leave_leased(l, id, r)
-  local collector = holder_of(r)
-  ended.locks[#ended.locks + 1] = lock_key(id)
-  ended.members[#ended.members + 1] = lease_member(l, id)
-  ended.held[collector] = ended.held[collector] or {}
-  table.insert(ended.held[collector], id)
-  call('ZREM', later_key(l.n), suffix_of(id))
-  count(l.uid, 'leased', -1)
-  touch(l)
-end
-
-local function flush_ended()
-  if #ended.locks == 0 then return end
-  call('DEL', unpack(ended.locks))
-  call('ZREM', LEASES, unpack(ended.members))
-  for collector, ids in pairs(ended.held) do call('HDEL', held_key(collector), unpack(ids)) end
-end
-
 local function settled_key(l, state)
-  if state == DEAD then return dead_key(l.n) end
-  return canceled_key(l.n)
+  if state == DEAD then return dead_key(l.name) end
+  return canceled_key(l.name)
 end
 
 -- Writes and files a settled task. remember is in ms, 0 = with its source. The
@@ -112,10 +131,10 @@ local function enter_settled(l, id, r, remember)
     if r.history then expire_at(history_key(id), gone) end
   end
   if r.state == DONE and remember > 0 then return end
-  local set = r.state == DONE and canceled_key(l.n) or settled_key(l, r.state)
+  local set = r.state == DONE and canceled_key(l.name) or settled_key(l, r.state)
   call('ZADD', set, gone, suffix_of(id))
   if not l.settled then
-    call('HSET', lane_key(l.n), 'settled', '1')
+    call('HSET', lane_key(l.name), 'settled', '1')
     l.settled = true
   end
   if remember > 0 then call('ZADD', FORGET, 'LT', gone, set) end
@@ -125,29 +144,39 @@ end
 local function leave_settled(l, id, r)
   count(l.uid, STATE_FIELD[r.state], -1)
   if l.settled then
-    call('ZREM', dead_key(l.n), suffix_of(id))
-    call('ZREM', canceled_key(l.n), suffix_of(id))
+    call('ZREM', dead_key(l.name), suffix_of(id))
+    call('ZREM', canceled_key(l.name), suffix_of(id))
   end
   if r.details then call('PERSIST', details_key(id)) end
   if r.history then call('PERSIST', history_key(id)) end
 end
 
--- A task for Go: id, record, queue, source uid, source id, pool, version, and of
--- its details what is asked for: none, what a holder gets, or all.
+-- Tasks of one lane for Go: queue, source uid, source id, pool, version, and of
+-- each task four values: id, record, details, history.
+local function begin_tasks(l)
+  local s = get_source(l.uid)
+  return { l.queue, l.uid, s.id, s.pool, decimal(s.version) }
+end
+
+-- The details that a holder gets.
+local function holder_details(id)
+  local f = call('HMGET', details_key(id), 'c', 'm')
+  return { 'c', f[1] or '', 'm', f[2] or '' }
+end
+
+-- A task for Go, with what is asked for of its details: none, what a holder
+-- gets, or all.
 local NO_DETAILS, HANDED_OUT, ALL_DETAILS = 0, 1, 2
 
 local function task_reply(id, raw, r, with)
-  local l = get_lane(r.lane)
-  local s = get_source(l.uid)
-  local details, history = false, false
-  if r.details and with ~= NO_DETAILS then
-    if with == HANDED_OUT then
-      local f = call('HMGET', details_key(id), 'c', 'm')
-      details = { 'c', f[1] or '', 'm', f[2] or '' }
-    else
-      details = call('HGETALL', details_key(id))
-    end
-  end
-  if r.history and with == ALL_DETAILS then history = call('LRANGE', history_key(id), 0, -1) end
-  return { id, raw, l.queue, l.uid, s.id, s.pool, decimal(s.version), details, history }
+  local out = begin_tasks(get_lane(r.lane))
+  out[6], out[7], out[8], out[9] = id, raw, false, false
+  if r.details and with == HANDED_OUT then out[8] = holder_details(id)
+  elseif r.details and with == ALL_DETAILS then out[8] = call('HGETALL', details_key(id)) end
+  if r.history and with == ALL_DETAILS then out[9] = call('LRANGE', history_key(id), 0, -1) end
+  return out
 end
+
+-- at each call
+touched, touched_list = {}, {}
+ended = { locks = {}, members = {}, held = {}, by_lane = {}, back = {} }

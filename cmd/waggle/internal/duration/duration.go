@@ -1,0 +1,63 @@
+// Package duration writes and reads durations as people say them: with days.
+package duration
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// Format writes d so that it reads back as the same: 1h30m, 30d, 250ms.
+func Format(d time.Duration) string {
+	if d == 0 {
+		return "0s"
+	}
+	text := ""
+	if days := d / day; days > 0 {
+		text, d = fmt.Sprintf("%dd", days), d%day
+		if d == 0 {
+			return text
+		}
+	}
+	rest := d.String()
+	for _, zero := range []struct{ long, short string }{{"m0s", "m"}, {"h0m", "h"}} {
+		if strings.HasSuffix(rest, zero.long) {
+			rest = strings.TrimSuffix(rest, zero.long) + zero.short
+		}
+	}
+	return text + rest
+}
+
+// Parse reads what Format writes: what [time.ParseDuration] takes, and whole
+// days before it.
+func Parse(text string) (time.Duration, error) {
+	days, rest, found := strings.Cut(text, "d")
+	if !found {
+		return parse(text, text)
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	if err != nil {
+		return 0, wrong(text)
+	}
+	d := time.Duration(n) * day
+	if rest == "" {
+		return d, nil
+	}
+	more, err := parse(rest, text)
+	return d + more, err
+}
+
+func parse(part, whole string) (time.Duration, error) {
+	d, err := time.ParseDuration(part)
+	if err != nil {
+		return 0, wrong(whole)
+	}
+	return d, nil
+}
+
+func wrong(text string) error {
+	return fmt.Errorf("%.80q is no duration; say 90s, 1h30m or 30d", text)
+}

@@ -1,0 +1,155 @@
+package sourcefile
+
+import (
+	"bufio"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// csvReader reads rows under a header that names their columns.
+type csvReader struct {
+	budget *budget
+	rows   *csv.Reader
+	header []string // the columns' own names
+	line   int      // of the row given last
+}
+
+func newCSVReader(text *bufio.Reader) (*csvReader, error) {
+	comma, err := separator(text)
+	if err != nil {
+		return nil, err
+	}
+	b := newBudget(text)
+	r := &csvReader{budget: b, rows: csv.NewReader(b)}
+	r.rows.Comma, r.rows.ReuseRecord, r.rows.TrimLeadingSpace = comma, true, comma != '\t'
+	header, err := r.rows.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("the CSV is empty; its first line names the columns")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	seen := map[string]bool{}
+	for _, name := range header {
+		c, known := columnNamed(name)
+		switch {
+		case !known:
+			return nil, fmt.Errorf("line 1: column %.80q is not known; there are %s", name, columnNames())
+		case seen[c.name]:
+			return nil, fmt.Errorf("line 1: column %q is there twice", c.name)
+		}
+		seen[c.name] = true
+		r.header = append(r.header, c.name)
+	}
+	if !seen["url"] && !seen["id"] {
+		return nil, errors.New("line 1: there is neither a column url nor id")
+	}
+	return r, nil
+}
+
+// separator is what stands between the names of the header.
+func separator(text *bufio.Reader) (rune, error) {
+	head, err := text.Peek(lookAhead)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+		return 0, fmt.Errorf("read: %w", err)
+	}
+	line, _, _ := strings.Cut(strings.TrimLeft(string(head), "\r\n"), "\n")
+	for _, r := range ",;\t" {
+		if strings.ContainsRune(line, r) {
+			return r, nil
+		}
+	}
+	return ',', nil
+}
+
+func columnNames() string {
+	var all []string
+	for _, c := range columns() {
+		all = append(all, c.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Next implements [Reader].
+func (r *csvReader) Next() (Entry, error) {
+	r.budget.reset()
+	record, err := r.rows.Read()
+	var wrong *csv.ParseError
+	switch {
+	case errors.As(err, &wrong) && !errors.Is(err, errTooLong):
+		r.line = wrong.StartLine
+		if wrong.Line > wrong.StartLine { // a quote that is not closed has taken in all that follows
+			return Entry{Line: r.line, Err: fmt.Errorf("%w; what follows, up to line %d, was read as part of it", wrong.Err, wrong.Line)}, nil
+		}
+		return Entry{Line: r.line, Err: wrong.Err}, nil
+	case errors.Is(err, errTooLong):
+		return Entry{}, fmt.Errorf("after line %d: %w: is a quote not closed?", r.line, errTooLong)
+	case err != nil:
+		return Entry{}, fatal(r.line+1, err)
+	}
+	r.line, _ = r.rows.FieldPos(0)
+	texts := make(map[string]string, len(record))
+	for i, value := range record {
+		if !utf8.ValidString(value) {
+			return Entry{Line: r.line, Err: fmt.Errorf("column %s %w", r.header[i], errNotUTF8)}, nil
+		}
+		texts[r.header[i]] = value
+	}
+	spec, err := fromRow(texts)
+	if err == nil && spec.GetId() == "" && len(spec.GetSeeds()) == 0 {
+		err = errors.New("there is neither a url nor an id")
+	}
+	if err != nil {
+		return Entry{Line: r.line, Err: err}, nil
+	}
+	return Entry{Line: r.line, Spec: spec}, nil
+}
+
+// csvWriter writes all columns.
+type csvWriter struct{ rows *csv.Writer }
+
+func newCSVWriter(out io.Writer) (*csvWriter, error) {
+	w := &csvWriter{rows: csv.NewWriter(out)}
+	var header []string
+	for _, c := range columns() {
+		header = append(header, c.name)
+	}
+	if err := w.rows.Write(header); err != nil {
+		return nil, fmt.Errorf("write: %w", err)
+	}
+	return w, nil
+}
+
+// Write implements [Writer].
+func (w *csvWriter) Write(spec *pb.SourceSpec) ([]string, error) {
+	texts := row(spec)
+	if err := w.rows.Write(texts); err != nil {
+		return nil, fmt.Errorf("write: %w", err)
+	}
+	return lost(spec, readBack(texts)), nil
+}
+
+// readBack is the spec that a reader makes of a row.
+func readBack(texts []string) *pb.SourceSpec {
+	byName := make(map[string]string, len(texts))
+	for i, c := range columns() {
+		byName[c.name] = texts[i]
+	}
+	back, _ := fromRow(byName) // what is wrong is not in it, and so lost
+	return back
+}
+
+// Close implements [Writer].
+func (w *csvWriter) Close() error {
+	w.rows.Flush()
+	if err := w.rows.Error(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package sourcefile
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/net/html/charset"
+)
+
+// maxDepth bounds how deep elements may stand in each other: the parser keeps
+// those that are open.
+const maxDepth = 100
+
+// newXML makes a parser that knows the charsets of the web and no entities but
+// XML's own, so that none can grow.
+func newXML(in io.Reader) *xml.Decoder {
+	decoder := xml.NewDecoder(in)
+	decoder.CharsetReader = func(label string, in io.Reader) (io.Reader, error) {
+		if strings.HasPrefix(strings.ToLower(label), "utf-16") {
+			return in, nil // its byte order mark has turned it into UTF-8
+		}
+		return charset.NewReaderLabel(label, in)
+	}
+	return decoder
+}
+
+// xmlText goes through the elements of an XML file in little memory.
+type xmlText struct {
+	budget  *budget
+	decoder *xml.Decoder
+	depth   int
+}
+
+func newXMLText(in io.Reader) *xmlText {
+	b := newBudget(in)
+	return &xmlText{budget: b, decoder: newXML(b)}
+}
+
+// line is where the parser stands.
+func (x *xmlText) line() int {
+	line, _ := x.decoder.InputPos()
+	return line
+}
+
+// token gives the next token.
+func (x *xmlText) token() (xml.Token, error) {
+	x.budget.reset()
+	token, err := x.decoder.Token()
+	if err != nil {
+		return nil, fatal(x.line(), err)
+	}
+	switch token.(type) {
+	case xml.StartElement:
+		if x.depth++; x.depth > maxDepth {
+			return nil, fmt.Errorf("line %d: elements stand more than %d deep in each other", x.line(), maxDepth)
+		}
+	case xml.EndElement:
+		x.depth--
+	}
+	return token, nil
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newSourceExport(o *clientOptions) *cobra.Command {
+	request := &pb.ListSourcesRequest{WholeSpecs: true}
+	var format string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write sources as 'source import' reads them",
+		Long: `Write sources to standard output, by id, as 'source import' reads them. JSON lines
+hold all of a source; CSV and OPML all but payloads, keys of seeds and what
+holds the separators of their lists; a URL list nothing but the URLs of seeds.
+What the format could not hold is told on standard error, with how many sources
+it concerns. Status is not written: a source that is paused here is not paused
+where the file is imported.`,
+		Example: `  waggle source export --format csv > sources.csv
+  waggle source export --format opml --prefix feeds. > feeds.opml`,
+		Args: exactly(),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&format, "format", string(sourcefile.JSONL), "`format` to write: csv, jsonl, opml or urls")
+	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
+	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
+	pairsVar(flags, &request.Labels, "label", "only sources with this label")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
+		if !slices.Contains(sourcefile.WriteFormats(), sourcefile.Format(format)) {
+			return usagef(nil, "--format %q: say csv, jsonl, opml or urls", format)
+		}
+		return export(ctx, c, request, sourcefile.Format(format))
+	})
+	return cmd
+}
+
+func export(ctx context.Context, c *client, request *pb.ListSourcesRequest, format sourcefile.Format) error {
+	out := bufio.NewWriter(c.out)
+	w, err := sourcefile.Create(out, format)
+	if err != nil {
+		return err
+	}
+	lost, skipped := map[string]int{}, 0
+	for {
+		request.PageSize = pageSize
+		reply, err := c.sources.ListSources(ctx, request)
+		if err != nil {
+			return err
+		}
+		for _, source := range reply.GetSources() {
+			fields, err := w.Write(source.GetSpec())
+			if err != nil {
+				return err
+			}
+			if slices.Equal(fields, sourcefile.NothingHeld()) {
+				skipped++
+				continue
+			}
+			for _, field := range fields {
+				lost[field]++
+			}
+		}
+		if request.PageToken = reply.GetNextPageToken(); request.GetPageToken() == "" {
+			break
+		}
+	}
+	if err := errors.Join(w.Close(), out.Flush()); err != nil {
+		return err
+	}
+	if skipped > 0 {
+		fmt.Fprintf(c.err, "waggle: %s left out: %s holds URLs, and they have none\n", plural(skipped, "source"), format)
+	}
+	for _, field := range slices.Sorted(maps.Keys(lost)) {
+		fmt.Fprintf(c.err, "waggle: %s cannot hold all of %s, of %s\n", format, field, plural(lost[field], "source"))
+	}
+	return nil
+}

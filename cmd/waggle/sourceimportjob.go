@@ -1,0 +1,352 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+const (
+	// maxApply specs and applyBytes of them go in one call.
+	maxApply   = 500
+	applyBytes = 3 << 20
+
+	// applyPatience is how long a call is repeated while the dispatcher, or its
+	// store, cannot take it.
+	applyPatience = time.Minute
+	longestPause  = 5 * time.Second
+
+	// shownRefusals is how many refused entries are told of one by one.
+	shownRefusals = 20
+)
+
+// importJob brings the entries of a file to a dispatcher: one goroutine reads
+// and packs them, some call, and the last takes what came of them in the order of
+// the file, so that at each moment a beginning of the file is done.
+type importJob struct {
+	client   *client
+	flags    *importFlags
+	name     string
+	format   sourcefile.Format
+	entries  sourcefile.Reader
+	state    *importState
+	report   *importReport
+	progress *importProgress
+
+	// known are the ids that came by, as hashes: some 40 bytes an entry.
+	known map[uint64]knownID
+	shown int
+}
+
+// knownID is where an id came by, and a hash of its spec.
+type knownID struct {
+	line int
+	spec uint64
+}
+
+// importItem is an entry on its way, and what became of it.
+type importItem struct {
+	line    int
+	id      string
+	result  string // as the report has it
+	err     string
+	once    bool // it has no schedule
+	pending bool // it is among the specs of its batch
+}
+
+// importBatch is what one call takes, with the entries in between that none
+// needs to be made for.
+type importBatch struct {
+	items []importItem
+	specs []*pb.SourceSpec
+	bytes int
+	// end is why the file cannot be read further, with the last batch.
+	end  error
+	done chan error // has the answer of the call
+}
+
+// The results of entries, beside those of ApplyCode.
+const (
+	resultInvalid   = "INVALID"
+	resultDuplicate = "DUPLICATE"
+)
+
+func (j *importJob) run(ctx context.Context) error {
+	began := time.Now()
+	group, groupCtx := errgroup.WithContext(ctx)
+	// What is under way, in order; its size bounds what is in memory.
+	order := make(chan *importBatch, 2*j.flags.parallel)
+	calls := make(chan *importBatch)
+	group.Go(func() error {
+		defer close(calls)
+		defer close(order)
+		return j.read(groupCtx, order, calls)
+	})
+	for range j.flags.parallel {
+		group.Go(func() error {
+			for batch := range calls {
+				batch.done <- j.apply(groupCtx, batch)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error { return j.settle(groupCtx, order) })
+	err := group.Wait()
+	j.progress.end()
+	if err != nil {
+		err = errors.Join(err, j.save())
+		fmt.Fprintf(j.client.err, "waggle: stopped after %s%s\n", plural(j.state.Done, "source"), j.resumeAdvice())
+		return err
+	}
+	if err := j.state.remove(); err != nil {
+		return err
+	}
+	if err := j.showTotal(); err != nil {
+		return err
+	}
+	if j.progress.live {
+		fmt.Fprintf(j.client.err, "%s in %s\n", j.format, span(time.Since(began)))
+	}
+	if j.state.Total.Refused > 0 {
+		return j.refused()
+	}
+	return nil
+}
+
+// refused ends an import of which some entries were not taken.
+func (j *importJob) refused() error {
+	if more := j.state.Total.Refused - j.shown; more > 0 && j.flags.report == "" {
+		fmt.Fprintf(j.client.err, "waggle: and %s more; --report FILE has all of them\n", count(more))
+	}
+	return errReported
+}
+
+func (j *importJob) resumeAdvice() string {
+	if j.flags.resume == "" {
+		return "; the same command again finishes it"
+	}
+	return "; the same command again goes on from there"
+}
+
+// read packs entries into batches and sends each to be called, and to settle in
+// its turn.
+func (j *importJob) read(ctx context.Context, order, calls chan<- *importBatch) error {
+	for number := 0; ; {
+		batch := &importBatch{done: make(chan error, 1)}
+		for len(batch.specs) < maxApply && batch.bytes < applyBytes && len(batch.items) < 4*maxApply && batch.end == nil {
+			entry, err := j.entries.Next()
+			if err != nil {
+				batch.end = err
+				break
+			}
+			number++
+			j.add(batch, entry, number <= j.state.skip)
+		}
+		select {
+		case order <- batch:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if len(batch.specs) == 0 {
+			batch.done <- nil
+		} else {
+			select {
+			case calls <- batch:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if batch.end != nil {
+			return nil
+		}
+	}
+}
+
+// add takes an entry into a batch; done entries only make their ids known.
+func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
+	item := importItem{line: entry.Line}
+	err := entry.Err
+	if err == nil {
+		err = j.flags.complete(entry.Spec)
+	}
+	if err == nil {
+		item.id = entry.Spec.GetId()
+		err = j.meet(&item, entry.Spec)
+	}
+	if done {
+		return
+	}
+	switch {
+	case err != nil:
+		item.result, item.err = resultInvalid, err.Error()
+	case item.result == "":
+		item.pending = true
+		item.once = entry.Spec.GetSchedule().GetRule() == nil && len(entry.Spec.GetSeeds()) > 0
+		batch.specs, batch.bytes = append(batch.specs, entry.Spec), batch.bytes+proto.Size(entry.Spec)
+	}
+	batch.items = append(batch.items, item)
+}
+
+// meet notes an id. One that came by before is a duplicate when its spec is the
+// same, and wrong when it is another.
+func (j *importJob) meet(item *importItem, spec *pb.SourceSpec) error {
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(spec)
+	if err != nil {
+		return fmt.Errorf("cannot be sent: %w", err)
+	}
+	id, is := hash64([]byte(item.id)), knownID{line: item.line, spec: hash64(text)}
+	before, met := j.known[id]
+	switch {
+	case !met:
+		j.known[id] = is
+		return nil
+	case before.spec != is.spec:
+		return fmt.Errorf("line %d has the same id, and says something else", before.line)
+	}
+	item.result, item.err = resultDuplicate, fmt.Sprintf("the same as line %d", before.line)
+	return nil
+}
+
+func hash64(text []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(text)
+	return h.Sum64()
+}
+
+// apply makes the call of a batch, again while it may still be taken: it can be
+// repeated without harm.
+func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
+	request := &pb.ApplySourcesRequest{Specs: batch.specs, ValidateOnly: j.flags.dryRun}
+	deadline := time.Now().Add(applyPatience)
+	for pause := 200 * time.Millisecond; ; pause = min(2*pause, longestPause) {
+		reply, err := j.client.sources.ApplySources(ctx, request)
+		if err == nil {
+			return batch.answer(reply.GetResults())
+		}
+		wait, again := repeatable(err)
+		if wait = max(wait, pause/2+rand.N(pause/2)); !again || time.Now().Add(wait).After(deadline) {
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// repeatable reports whether a call that failed may be taken later, and how
+// long its answer asks to wait.
+func repeatable(err error) (wait time.Duration, again bool) {
+	st, ok := status.FromError(err)
+	if !ok {
+		return 0, false
+	}
+	for _, detail := range st.Details() {
+		if retry, is := detail.(*errdetails.RetryInfo); is {
+			wait = retry.GetRetryDelay().AsDuration()
+		}
+	}
+	switch st.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return wait, true
+	case codes.ResourceExhausted:
+		return wait, wait > 0
+	default:
+		return 0, false
+	}
+}
+
+// answer lays the results of the call over the entries.
+func (b *importBatch) answer(results []*pb.ApplyResult) error {
+	if len(results) != len(b.specs) {
+		return fmt.Errorf("the dispatcher answered %d of %d specs", len(results), len(b.specs))
+	}
+	for i := range b.items {
+		if item := &b.items[i]; item.pending {
+			item.result, item.err = word(results[0].GetCode(), "APPLY_CODE_"), results[0].GetMessage()
+			results = results[1:]
+		}
+	}
+	b.specs = nil
+	return nil
+}
+
+// settle takes the batches in the order of the file.
+func (j *importJob) settle(ctx context.Context, order <-chan *importBatch) error {
+	for batch := range order {
+		select {
+		case err := <-batch.done:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for i := range batch.items {
+			if err := j.take(&batch.items[i]); err != nil {
+				return err
+			}
+		}
+		if err := j.saveSometimes(); err != nil {
+			return err
+		}
+		j.progress.show(&j.state.Total)
+		if batch.end != nil && !errors.Is(batch.end, io.EOF) {
+			return fmt.Errorf("%s: the rest cannot be read: %w", j.name, batch.end)
+		}
+	}
+	return nil
+}
+
+// take counts an entry and tells of it.
+func (j *importJob) take(item *importItem) error {
+	t := &j.state.Total
+	switch item.result {
+	case "CREATED":
+		t.Created++
+	case "UPDATED":
+		t.Updated++
+	case "UNCHANGED":
+		t.Unchanged++
+	case resultDuplicate:
+		t.Duplicates++
+	default:
+		t.Refused++
+		if j.shown < shownRefusals {
+			j.shown++
+			j.progress.clear()
+			fmt.Fprintf(j.client.err, "waggle: %s\n", plain(fmt.Sprintf("line %d: %s", item.line, item.text())))
+		}
+	}
+	if item.once && item.result != resultInvalid {
+		t.Unscheduled++
+	}
+	if err := j.report.write(item); err != nil {
+		return err // not done before it is reported
+	}
+	j.state.Done++
+	return nil
+}
+
+func (i *importItem) text() string {
+	if i.id == "" {
+		return i.err
+	}
+	return i.id + ": " + i.err
+}

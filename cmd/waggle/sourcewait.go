@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// Bounds of the pause between two looks: it grows while nothing changes.
+const (
+	waitAtFirst = 250 * time.Millisecond
+	waitAtLast  = 5 * time.Second
+)
+
+func newSourceWait(o *clientOptions) *cobra.Command {
+	var longest spanFlag
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "wait ID...",
+		Short: "Wait until nothing of the sources is outstanding",
+		Long: `Wait until nothing of the sources is outstanding: no task of theirs is due, leased,
+or waits for another attempt. Seeds that rest until their next cycle do not
+count; submitted tasks whose due time is still to come do. Tasks that ended DEAD
+or CANCELED are not outstanding: 'source get' shows them.
+
+Ends with 0 when nothing is outstanding, with 1 when --for is over before. A
+dispatcher that is away for a while is waited for, too.`,
+		Example: `  waggle source trigger docs --revisit && waggle source wait docs --for 2h`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef(cmd, "which sources? say their ids")
+			}
+			return nil
+		},
+	}
+	spanVar(cmd.Flags(), &longest, "for", "longest wait in all (default: as long as it takes)")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not tell how far they are")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
+		slices.Sort(ids)
+		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, pause: waitAtFirst, left: map[string]int64{}, clear: map[string]bool{}}
+		if longest > 0 {
+			w.deadline = time.Now().Add(time.Duration(longest))
+		}
+		return w.run(ctx)
+	})
+	return cmd
+}
+
+// sourceWait looks at sources until nothing of them is outstanding.
+type sourceWait struct {
+	client   *client
+	ids      []string // that are not finished
+	quiet    bool
+	deadline time.Time // zero: none
+	pause    time.Duration
+	away     time.Time        // since when the dispatcher does not answer; zero: it does
+	left     map[string]int64 // outstanding, when it was told last
+	// clear are those that had nothing outstanding at the last look. Shards
+	// are counted one after another, and a task may pass from one that is yet
+	// to be counted to one that has been; it does not do so twice.
+	clear map[string]bool
+}
+
+func (w *sourceWait) run(ctx context.Context) error {
+	for {
+		changed, err := w.look(ctx)
+		if err == nil && len(w.ids) == 0 {
+			return nil
+		}
+		if err != nil && !w.goesOn(ctx, err) {
+			return err
+		}
+		w.pause = min(w.pause*3/2, waitAtLast)
+		if changed {
+			w.pause = waitAtFirst
+		}
+		pause := w.pause
+		if !w.deadline.IsZero() {
+			left := time.Until(w.deadline)
+			if left <= 0 {
+				return w.late()
+			}
+			pause = min(pause, left) // and one last look
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// goesOn tells whether a look that failed may be repeated: for a minute, the time
+// of a restart.
+func (w *sourceWait) goesOn(ctx context.Context, err error) bool {
+	if _, again := repeatable(err); !again || ctx.Err() != nil {
+		return false
+	}
+	if w.away.IsZero() {
+		w.away = time.Now()
+		w.tell("the dispatcher does not answer; waiting for it")
+	}
+	return time.Since(w.away) < applyPatience
+}
+
+// look asks for each source, and leaves those that are finished out of ids.
+func (w *sourceWait) look(ctx context.Context) (changed bool, err error) {
+	var open []string
+	for _, id := range w.ids {
+		reply, err := w.client.sources.GetSource(ctx, &pb.GetSourceRequest{Id: id})
+		if err != nil {
+			return false, err
+		}
+		status := reply.GetSource().GetStatus()
+		left, before := status.GetOutstanding(), w.left[id]
+		changed = changed || left != before
+		w.left[id] = left
+		switch {
+		case left > 0:
+			if left != before {
+				w.tell("%s: %s outstanding (%s)", id, count(left), waitingText(status))
+			}
+			w.clear[id] = false
+		case w.clear[id]:
+			tasks := status.GetTasks()
+			w.tell("%s: finished; %s done, %s dead, %s canceled", id, count(tasks.GetDone()), count(tasks.GetDead()), count(tasks.GetCanceled()))
+			continue
+		default:
+			w.clear[id], changed = true, true
+		}
+		open = append(open, id)
+	}
+	w.ids, w.away = open, time.Time{}
+	return changed, nil
+}
+
+func (w *sourceWait) tell(format string, args ...any) {
+	if !w.quiet {
+		fmt.Fprintf(w.client.out, format+"\n", args...)
+	}
+}
+
+// waitingText is what of a source is outstanding, and what holds it.
+func waitingText(status *pb.SourceStatus) string {
+	tasks := status.GetTasks()
+	text := fmt.Sprintf("%s ready, %s leased", count(tasks.GetReady()), count(tasks.GetLeased()))
+	for _, gate := range status.GetGates() {
+		switch gate.GetKind() {
+		case pb.GateKind_GATE_KIND_MIN_DELAY, pb.GateKind_GATE_KIND_MAX_IN_FLIGHT, pb.GateKind_GATE_KIND_NOT_DUE:
+		default:
+			text += ", " + word(gate.GetKind(), "GATE_KIND_")
+		}
+	}
+	return text
+}
+
+// late ends a wait that took too long.
+func (w *sourceWait) late() error {
+	var text []string
+	for _, id := range w.ids {
+		text = append(text, fmt.Sprintf("%s: %s outstanding", id, count(w.left[id])))
+	}
+	fmt.Fprintf(w.client.err, "waggle: not finished within --for: %s\n  `waggle source get` says what holds them\n", plain(strings.Join(text, "; ")))
+	return errReported
+}

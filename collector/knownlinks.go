@@ -1,0 +1,114 @@
+package collector
+
+import (
+	"sync"
+	"time"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+const (
+	// knownFor is how long a link is known at least, unless there are too many; it is at most twice that. A page that
+	// names the link later reports it again, so that a source whose follow rule changed, or which revisits, goes on.
+	knownFor = 30 * time.Second
+
+	// maxKnown is how many links are known at least, however long ago they were reported; at most twice that.
+	maxKnown = 50_000
+)
+
+// link is a discovered item that has nothing of its own but an address.
+type link struct {
+	source    string // its uid
+	run       int64
+	url, kind string
+}
+
+// knownLinks are the links that a dispatcher has taken lately. Pages of a site lead to the same pages over and over; all
+// but the first report of a link would be answered by EXISTS, and cost both sides more than the rest of the report.
+type knownLinks struct {
+	mu     sync.Mutex   // guards everything below
+	recent map[link]int // the least depth at which each was taken
+	older  map[link]int // recent, before it became what it is
+	since  time.Time    // when recent began
+}
+
+func newKnownLinks(now time.Time) *knownLinks {
+	return &knownLinks{recent: make(map[link]int), since: now}
+}
+
+// unknown are the items of a page that have to be reported: a link is left out when the same source knows it in the same
+// run, from a page that was no deeper.
+func (k *knownLinks) unknown(page *Task, items []Discovered, now time.Time) []Discovered {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.turn(now)
+	unknown := make([]Discovered, 0, len(items))
+	for i := range items {
+		if item := &items[i]; !item.isLink() || !k.has(page.link(item.URL, item.Kind), page.Depth) {
+			unknown = append(unknown, *item)
+		}
+	}
+	return unknown
+}
+
+// isLink tells whether an item has nothing of its own but an address, so that to report it once is enough.
+func (d *Discovered) isLink() bool {
+	return d.URL != "" && d.Key == "" && d.Queue == "" && d.Priority == nil && len(d.Metadata) == 0 && len(d.Payload) == 0 &&
+		!d.SameDepth && d.Modified.IsZero()
+}
+
+func (t *Task) link(url, kind string) link {
+	return link{source: t.SourceUID, run: t.Run, url: url, kind: kind}
+}
+
+// has is called with mu held, as what follows.
+func (k *knownLinks) has(l link, depth int) bool {
+	least, is := k.recent[l]
+	if !is {
+		least, is = k.older[l]
+	}
+	return is && least <= depth
+}
+
+// turn forgets what is too old or too much.
+func (k *knownLinks) turn(now time.Time) {
+	switch age := now.Sub(k.since); {
+	case age >= 2*knownFor:
+		k.older = nil
+	case age >= knownFor, len(k.recent) >= maxKnown:
+		k.older = k.recent
+	default:
+		return
+	}
+	k.recent, k.since = make(map[link]int), now
+}
+
+// note takes up what became of the items of a page. What was LIMITED may find room next time.
+func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary *wagglev1.DiscoverSummary, now time.Time) {
+	results := summary.GetResults()
+	if len(results) != len(items) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.turn(now)
+	for i, item := range items {
+		switch results[i].GetCode() {
+		case wagglev1.DiscoverCode_DISCOVER_CODE_CREATED, wagglev1.DiscoverCode_DISCOVER_CODE_EXISTS,
+			wagglev1.DiscoverCode_DISCOVER_CODE_REVISIT, wagglev1.DiscoverCode_DISCOVER_CODE_FILTERED:
+		default:
+			continue
+		}
+		l := page.link(item.GetUrl(), item.GetKind())
+		if !isLink(item) || k.has(l, page.Depth) {
+			continue
+		}
+		k.recent[l] = page.Depth
+	}
+}
+
+// isLink is isLink of an item as it travels.
+func isLink(item *wagglev1.DiscoveredItem) bool {
+	return item.GetUrl() != "" && item.GetKey() == "" && item.GetQueue() == "" && item.Priority == nil &&
+		len(item.GetMetadata()) == 0 && len(item.GetPayload()) == 0 && !item.GetSameDepth() && item.GetModifiedTime() == nil
+}

@@ -1,0 +1,106 @@
+package dispatch_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func (o *office) view(id string) *dispatch.SourceView {
+	o.t.Helper()
+	view, err := o.Source(o.t.Context(), id)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return view
+}
+
+func kinds(gates []dispatch.Gate) (out []dispatch.GateKind) {
+	for _, gate := range gates {
+		out = append(out, gate.Kind)
+	}
+	return out
+}
+
+// Outstanding counts what was begun and is not finished, and not seeds that
+// rest.
+func TestDispatcher_Source_outstanding(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Schedule.Every, s.Follow = seeds("http://a.example/"), time.Hour, &dispatch.Follow{}
+		})
+		want := func(when string, n int64) {
+			t.Helper()
+			if got := o.view("s").Status.Outstanding; got != n {
+				t.Errorf("%s: %d outstanding, want %d", when, got, n)
+			}
+		}
+		want("seed due", 1)
+		seed := o.fetchOne()
+		want("seed leased", 1)
+		o.succeed(seed, dispatch.DiscoveredItem{URL: "http://a.example/1"})
+		want("seed rests, page waits", 1)
+		page := o.fetchOne()
+		o.report(dispatch.Report{ID: page.Task.ID, Token: page.Token, Failed: &dispatch.Failed{Reason: 1}})
+		want("page waits for its next attempt", 1)
+		time.Sleep(time.Minute)
+		o.succeed(o.fetchOne())
+		want("page done", 0)
+		time.Sleep(time.Hour)
+		seed = o.fetchOne()
+		o.report(dispatch.Report{ID: seed.Task.ID, Token: seed.Token, Failed: &dispatch.Failed{Reason: 1}})
+		want("seed waits for its next attempt", 1)
+	})
+}
+
+func TestDispatcher_Source_gates(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour
+		})
+		if gates := o.view("s").Status.Gates; len(gates) != 0 {
+			t.Errorf("due now, and held by %v", gates)
+		}
+		o.succeed(o.fetchOne())
+		view := o.view("s")
+		if got := kinds(view.Status.Gates); len(got) == 0 || got[0] != dispatch.GateNotDue || !view.Status.Gates[0].Until.Equal(view.Status.NextDue) {
+			t.Errorf("resting, and held by %+v", view.Status.Gates)
+		}
+		if _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.BlockQueue(t.Context(), "a.example", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		got := kinds(o.view("s").Status.Gates)
+		for _, kind := range []dispatch.GateKind{dispatch.GateSourcePaused, dispatch.GateNotDue, dispatch.GateBlocked} {
+			if !slices.Contains(got, kind) {
+				t.Errorf("held by %v, which lacks %v", got, kind)
+			}
+		}
+	})
+}
+
+func TestDispatcher_Source_lastFailure(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour
+			s.Retry.MaxAttempts = 1
+		})
+		g := o.fetchOne()
+		o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Message: "gone"}})
+		status := o.view("s").Status
+		if got := kinds(status.Gates); len(got) == 0 || got[0] != dispatch.GateBreaker || status.FailuresInARow != 1 {
+			t.Errorf("given up, and held by %+v", status)
+		}
+		time.Sleep(3 * time.Hour)
+		o.succeed(o.fetchOne())
+		status = o.view("s").Status
+		if e := status.LastError; e == nil || e.Message != "gone" || status.FailuresInARow != 0 || status.LastFailure.IsZero() {
+			t.Errorf("after a success: %+v", status)
+		}
+	})
+}

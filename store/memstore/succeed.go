@@ -1,0 +1,57 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Succeed implements [dispatch.Leases].
+func (s *Store) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]dispatch.ApplyResult, len(successes))
+	for i := range results {
+		results[i].Code = dispatch.ApplyNotFound
+	}
+	idOf := func(i int) dispatch.TaskID { return successes[i].ID }
+	s.byShard(len(successes), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
+		sh.begin()
+		defer sh.end()
+		for _, i := range page {
+			results[i] = sh.succeed(&successes[i])
+		}
+		sh.sweep(2 * len(page))
+	})
+	return results, nil
+}
+
+// succeed settles one task, if that needs no policy.
+func (s *shard) succeed(success *dispatch.Success) dispatch.ApplyResult {
+	t := dispatch.Transition{ID: success.ID, Token: success.Token.Digest()}
+	if r := s.record(t.ID); r != nil {
+		if r.lease != nil && r.lease.digest == t.Token && !plain(r) {
+			return dispatch.ApplyResult{Code: dispatch.ApplyPolicy, State: dispatch.StateLeased}
+		}
+		done(&t, r, success)
+	}
+	return s.apply(&t)
+}
+
+// plain reports whether a success of the record leaves nothing to decide.
+func plain(r *record) bool {
+	gate := &r.source.gate
+	return !r.recurring && r.cancel == dispatch.CancelNone && !r.again &&
+		!r.source.forgotten && !gate.Deleted && gate.Remember > 0
+}
+
+// done is the transition of a plain success.
+func done(t *dispatch.Transition, r *record, success *dispatch.Success) {
+	t.Revision, t.Result, t.State = r.revision, dispatch.ResultSucceeded, dispatch.StateDone
+	t.FirstDue, t.Run = instant(r.firstDue), instant(r.run)
+	t.Counters = dispatch.Counters{Cycle: r.counters.Cycle + 1}
+	t.Settled, t.Shrink, t.SourceSuccess = true, true, true
+	t.Remember, t.Memo = r.source.gate.Remember, success.Memo
+	t.Queue = dispatch.QueueEffect{Kind: dispatch.QueueSucceeded, FetchDuration: success.FetchDuration, QueueDelay: success.QueueDelay}
+}

@@ -1,2 +1,0 @@
--- For scripts that write in any case: they run when Redis is full, too.
-run_when_full()

@@ -1,0 +1,105 @@
+-- New tasks: the lanes that they come to, and their entering, all of a call at
+-- once.
+
+-- The lanes that items name, by source and queue: their numbers, false = none.
+local lane_numbers
+-- The records to be written, and the lanes with what enters them: l.enters.
+local new_records, entered
+
+local function find_lanes(items)
+  local queues = {}
+  for _, item in ipairs(items) do
+    local uid = item.gate.uid
+    local numbers, names = lane_numbers[uid], queues[uid]
+    if not numbers then
+      numbers, names = {}, {}
+      lane_numbers[uid], queues[uid] = numbers, names
+    end
+    if numbers[item.queue] == nil then
+      numbers[item.queue] = false
+      names[#names + 1] = item.queue
+    end
+  end
+  for uid, names in pairs(queues) do
+    for i, n in ipairs(call('ZMSCORE', lanes_key(uid), unpack(names))) do lane_numbers[uid][names[i]] = n end
+  end
+end
+
+-- The lane of a source in a queue, made when it is the first task there.
+local function lane_for(uid, item)
+  local n = lane_numbers[uid][item.queue]
+  if n then return get_lane(n) end
+  n = call('HINCRBY', SHARD, 'lane', 1)
+  local slot, name = string.sub(item.id, 1, -28), decimal(n)
+  call('HSET', lane_key(name), 'uid', uid, 'queue', item.queue, 'slot', slot)
+  call('ZADD', lanes_key(uid), name, item.queue)
+  call('ZADD', queue_lanes_key(item.queue), name, name)
+  local l = { n = n, name = name, uid = uid, queue = item.queue, slot = slot, pool = '', settled = false, fresh = true }
+  lanes[n], lane_numbers[uid][item.queue] = l, n
+  return l
+end
+
+-- Notes a new task of the lane; enter_all writes it.
+local function enter(l, item)
+  local e = l.enters
+  if not e then
+    e = { ids = {}, suffixes = {}, ready = {}, later = {} }
+    l.enters = e
+    entered[#entered + 1] = l
+  end
+  local rank, suffix, n = rank_of(item), suffix_of(item.id), #e.ids + 1
+  e.ids[n], e.suffixes[n] = item.id, suffix
+  if item.due <= now then
+    e.ready[#e.ready + 1], e.ready[#e.ready + 2] = decimal(rank * BAND + item.due), suffix
+  else
+    e.later[#e.later + 1], e.later[#e.later + 2] = decimal(item.due * 32 + rank), suffix
+  end
+  n = #new_records
+  new_records[n + 1], new_records[n + 2] = task_key(item.id), new_record(l.n, item)
+end
+
+local enter_all
+do
+  -- What indexes still say of records of those ids that were forgotten, or lost.
+  local function clear_traces(l, ids, suffixes)
+    if l.fresh then return end
+    local later = call('ZMSCORE', later_key(l.name), unpack(suffixes))
+    local ready = call('ZMSCORE', ready_key(l.name), unpack(suffixes))
+    for i, id in ipairs(ids) do
+      if later[i] or ready[i] then drop_entry(l, id) end
+    end
+    if not l.settled then return end
+    count(l.uid, 'dead', -call('ZREM', dead_key(l.name), unpack(suffixes)))
+    count(l.uid, 'canceled', -call('ZREM', canceled_key(l.name), unpack(suffixes)))
+  end
+
+  local function enter_lane(l, e)
+    local q = get_queue(l.queue)
+    clear_traces(l, e.ids, e.suffixes)
+    if #e.ready > 0 then
+      call('ZADD', ready_key(l.name), unpack(e.ready))
+      count(l.uid, 'ready', #e.ready / 2)
+      l.head = nil
+    end
+    if #e.later > 0 then
+      call('ZADD', later_key(l.name), unpack(e.later))
+      count(l.uid, 'scheduled', #e.later / 2)
+    end
+    q.waiting, q.dirty = q.waiting + #e.ids, true
+    touch(l)
+  end
+
+  -- Writes the new tasks that were noted so far.
+  function enter_all()
+    if #new_records == 0 then return end
+    call('MSET', unpack(new_records))
+    for _, l in ipairs(entered) do
+      enter_lane(l, l.enters)
+      l.enters = nil
+    end
+    new_records, entered = {}, {}
+  end
+end
+
+-- at each call
+lane_numbers, new_records, entered = {}, {}, {}

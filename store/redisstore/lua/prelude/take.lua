@@ -1,0 +1,169 @@
+-- The taking of tasks from a lane, in a claim.
+-- A block, since a function of Lua has at most 200 locals.
+local take_from_lane
+do
+  local MAX_LEASE, DEFAULT_LEASE, DEFAULT_HOLD = 3600000, 30000, 1800000
+  -- So many records are read at once: at most those are read in vain when the
+  -- limit on bytes ends a want.
+  local READ_AT_ONCE = 25
+
+  -- What the leases of a want from one source have in common.
+  local function terms_of(w, s)
+    local t = w.terms[s.uid]
+    if t then return t end
+    local hold = s.hold > 0 and s.hold or DEFAULT_HOLD
+    local duration = min(w.lease > 0 and w.lease or (s.lease > 0 and s.lease or DEFAULT_LEASE), hold)
+    t = { hold = hold, duration = duration, deadline = now + duration, deadline_text = decimal(now + duration) }
+    w.terms[s.uid] = t
+    return t
+  end
+
+  -- The ids and records of some of the tasks of a lane.
+  local function read_raws(l, names, from, to)
+    local ids, keys = {}, {}
+    for i = from, to do
+      local id = id_of(l, names[i])
+      ids[#ids + 1], keys[#keys + 1] = id, task_key(id)
+    end
+    return ids, call('MGET', unpack(keys))
+  end
+
+  -- The new record of a task under its lease token.
+  local function grant_record(w, t, raw, revision, attempt, fence, token)
+    local tail = token .. '\n' .. w.session
+    if t.tail ~= #tail then
+      t.tail, t.lease = #tail, pack_lease(w.holder, now, t.deadline, t.duration, t.hold, #tail)
+    end
+    return lease_record(raw, revision + 1, attempt + 1, fence, t.lease, tail)
+  end
+
+  -- The bytes that a task counts for the limit of a want.
+  local function task_bytes(id, size, s, detailed)
+    local bytes = size + s.joined
+    if detailed then
+      bytes = bytes + call('HSTRLEN', details_key(id), 'c') + call('HSTRLEN', details_key(id), 'm')
+    end
+    return bytes
+  end
+
+  -- Sets the lock. When another still stands: false, and how long.
+  local function set_lock(id, token, deadline)
+    local key = lock_key(id)
+    if call('SET', key, token, 'NX', 'PXAT', deadline) then return true end
+    local ttl = call('PTTL', key)
+    if ttl == 0 then
+      call('SET', key, token, 'PXAT', deadline)
+      return true
+    end
+    if ttl < 0 then ttl = MAX_LEASE end -- a lock set by hand, without an end
+    return false, ttl
+  end
+
+  -- Takes one task: 'granted', 'missing', 'orphan' or 'full'.
+  local function take(claim, w, l, s, taken, id, raw)
+    local state, flags, lane, revision, size, attempt = read_ungranted(raw)
+    if state ~= WAITING or lane ~= l.n then return 'missing' end
+    local detailed = flags % 8 >= DETAILS
+    local bytes = task_bytes(id, size, s, detailed)
+    if w.max_bytes > 0 and #w.ids > 0 and w.bytes + bytes > w.max_bytes then return 'full' end
+    local t, fence = taken.terms, max(claim.fence + 1, now_us)
+    local token = w.holder_name .. decimal(fence)
+    local locked, ttl = set_lock(id, token, t.deadline_text)
+    local leases = claim.leases
+    local n = #leases
+    leases[n + 1], leases[n + 2] = locked and t.deadline_text or decimal(now + ttl), lease_member(l, id)
+    if not locked then return 'orphan' end
+    local record = grant_record(w, t, raw, revision, attempt, fence, token)
+    local held, records, tasks = taken.held, claim.records, taken.tasks
+    n = #held
+    held[n + 1], held[n + 2] = id, w.session
+    n = #records
+    records[n + 1], records[n + 2] = task_key(id), record
+    n = #tasks
+    tasks[n + 1], tasks[n + 2], tasks[n + 3], tasks[n + 4] = id, record, detailed and holder_details(id), false
+    n = #w.ids
+    if n == 0 then w.fence = fence end
+    w.ids[n + 1] = id
+    w.bytes, claim.fence = w.bytes + bytes, fence
+    return 'granted'
+  end
+
+  -- Writes what was taken: the first of lane ready, in their order.
+  local function note_taken(claim, w, q, l, taken)
+    if taken.all == 0 then return end
+    call('ZREMRANGEBYRANK', ready_key(l.name), 0, taken.all - 1)
+    if #taken.away > 0 then call('ZADD', later_key(l.name), unpack(taken.away)) end
+    if taken.granted > 0 then
+      w.tasks[#w.tasks + 1] = taken.tasks
+      w.deadline = max(w.deadline, taken.terms.deadline)
+    end
+    local missing = taken.all - #taken.away / 2
+    count(l.uid, 'ready', -taken.granted - missing)
+    count(l.uid, 'leased', taken.granted)
+    q.waiting, q.in_flight = q.waiting - taken.granted - missing, q.in_flight + taken.granted
+    q.dirty, l.removed = true, true
+    claim.granted, claim.misses = claim.granted + taken.granted, claim.misses + taken.all - taken.granted
+    claim.dropped, claim.orphaned = claim.dropped + missing, claim.orphaned + #taken.away / 2 - taken.granted
+  end
+
+  -- How many of the names, the first of lane ready, a lane may give while its
+  -- priority stays what it is: those before the first score that changes it.
+  local function same_priority(l, s, names)
+    local heads = call('ZRANGE', ready_key(l.name), 0, #names, 'WITHSCORES')
+    for i = 2, #heads, 2 do
+      l.head = tonumber(heads[i])
+      if lane_priority(s, floor(l.head / BAND)) ~= l.taking then return i / 2 - 1 end
+    end
+    return #names
+  end
+
+  -- The tasks that the lane may give, at most share, and how many. It knows the
+  -- head of what is left then. Scores are slow to print, so few are asked for.
+  local function heads_of(l, s, share)
+    local key, names, scores = ready_key(l.name), nil, nil
+    if share == 1 then
+      local h = call('ZRANGE', key, 0, 1, 'WITHSCORES')
+      names, scores = { h[1] }, { h[2], h[2], h[4] }
+    else
+      names = call('ZRANGE', key, 0, share)
+      scores = #names > 0 and call('ZMSCORE', key, names[1], names[min(#names, share)], names[#names]) or {}
+      if #names > share then names[share + 1] = nil else scores[3] = nil end
+    end
+    local first, last = tonumber(scores[1] or nil), tonumber(scores[2] or nil)
+    l.head = tonumber(scores[3] or nil) or false
+    if not first then return names, 0 end
+    l.taking = l.taking or lane_priority(s, floor(first / BAND))
+    if lane_priority(s, floor(last / BAND)) == l.taking then return names, #names end
+    return names, same_priority(l, s, names)
+  end
+
+  -- Takes up to share tasks from the lane while its priority stays what it is.
+  function take_from_lane(claim, w, q, l, s, share)
+    local names, n = heads_of(l, s, share)
+    if n == 0 then return 0, 0 end
+    local held = claim.held[w.collector]
+    if not held then
+      held = {}
+      claim.held[w.collector] = held
+    end
+    local taken = { granted = 0, all = 0, away = {}, held = held, tasks = begin_tasks(l), terms = terms_of(w, s) }
+    local away, ids, raws = taken.away, nil, nil
+    for i = 1, n do
+      local k = (i - 1) % READ_AT_ONCE + 1
+      if k == 1 then ids, raws = read_raws(l, names, i, min(i + READ_AT_ONCE - 1, n)) end
+      local how = take(claim, w, l, s, taken, ids[k], raws[k])
+      if how == 'full' then
+        w.ended, l.head = true, nil
+        break
+      end
+      taken.all = i
+      if how ~= 'missing' then
+        away[#away + 1] = how == 'granted' and LEASED_TEXT or ORPHAN_TEXT
+        away[#away + 1] = names[i]
+      end
+      if how == 'granted' then taken.granted = taken.granted + 1 end
+    end
+    note_taken(claim, w, q, l, taken)
+    return taken.granted, taken.all
+  end
+end
