@@ -1,0 +1,45 @@
+// Command pagedapi reads lists that an API hands out page by page, and writes their items to standard output. A task's URL
+// is that of a list; a machine that takes over goes on with the page at which the one before it stopped.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/waggle-crawl/waggle/collector"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pagedapi:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	cfg := collector.Config{Slots: 4}
+	flags := flag.NewFlagSet("pagedapi", flag.ContinueOnError)
+	server := flags.String("server", "127.0.0.1:7070", "dispatcher")
+	pause := flags.Duration("pause", time.Second, "pause between two pages of a list")
+	flags.StringVar(&cfg.ID, "id", "pagedapi-1", "this collector's id")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	cfg.Targets = []string{*server}
+	c, err := collector.New(cfg)
+	if err != nil {
+		return err
+	}
+	handler := &pages{client: &http.Client{Timeout: 30 * time.Second}, store: &lines{out: out}, pause: *pause}
+	return c.Run(ctx, collector.Wrap(handler, collector.Classify(collector.FailureOf)))
+}
