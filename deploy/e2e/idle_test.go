@@ -123,7 +123,7 @@ func monitor(t *testing.T, server *redistest.Server) *monitored {
 	return m
 }
 
-// note counts one line: +1795246629.095599 [0 127.0.0.1:54321] "EVALSHA" "..."
+// note counts one line: +1795246629.095599 [0 127.0.0.1:54321] "FCALL" "..."
 func (m *monitored) note(line string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

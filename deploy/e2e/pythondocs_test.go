@@ -288,55 +288,11 @@ func checkPage(t *testing.T, out, root string, page web.Page) string {
 	return "/" + target
 }
 
-// pythonDocs is a directory with the documentation: that of WAGGLE_E2E_DOCS, else the installed package's, else one that
-// is unpacked from the package, without installing it, into the user's cache directory.
+// pythonDocs is a directory with the documentation: that of WAGGLE_E2E_DOCS, else the package's.
 func pythonDocs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("WAGGLE_E2E_DOCS"); dir != "" {
 		return dir
 	}
-	has := func(dir string) bool {
-		_, err := os.Stat(filepath.Join(dir, "index.html"))
-		return err == nil
-	}
-	if has(docsIn) {
-		return docsIn
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache = filepath.Join(cache, "waggle-e2e")
-	unpacked := filepath.Join(cache, docsPackage)
-	if !has(filepath.Join(unpacked, docsIn)) {
-		unpack(t, cache, unpacked)
-	}
-	return filepath.Join(unpacked, docsIn)
-}
-
-// unpack gets the package from Debian and unpacks it.
-func unpack(t *testing.T, cache, to string) {
-	t.Helper()
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp(cache, "download") //nolint:usetesting // beside where it is moved to, so on the same disk
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	}()
-	script := fmt.Sprintf("apt-get download %[1]s || { apt-get update && apt-get download %[1]s; }; dpkg-deb -x %[1]s_*.deb files", docsPackage)
-	cmd := exec.CommandContext(t.Context(), "sh", "-euc", script)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s\nThis test crawls Debian's package %s and cannot get it. On a system that has it not, point WAGGLE_E2E_DOCS"+
-			" at the HTML documentation of Python, unpacked.", err, out, docsPackage)
-	}
-	if err := os.Rename(filepath.Join(dir, "files"), to); err != nil {
-		t.Fatal(err)
-	}
+	return debianPackage(t, docsPackage, docsIn)
 }

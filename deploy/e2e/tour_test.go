@@ -3,10 +3,6 @@
 package e2e_test
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,9 +16,6 @@ import (
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
-
-// grpcurl is the client of the tour, at a version that everybody gets.
-const grpcurl = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 
 // requeueLimit is how long after its deadline a task may take to be fetchable again (P5).
 const requeueLimit = 500 * time.Millisecond
@@ -132,33 +125,6 @@ func TestTour_Requeue(t *testing.T) {
 	}
 	if r := c.report(t, "second", second, next.GetLease()); r.GetCode() != pb.ReportCode_REPORT_CODE_OK {
 		t.Errorf("the second collector's report: %v", r)
-	}
-}
-
-// TestTour_Script runs tour.sh, the tour for people with grpcurl and redis-cli, and looks at what it prints.
-func TestTour_Script(t *testing.T) {
-	server, prefix := shared.Server(t)
-	d := serve(t, "dispatcher", server.URL(), prefix)
-	dir := t.TempDir()
-	install := exec.CommandContext(t.Context(), "go", "install", grpcurl)
-	install.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-mod=mod")
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("go install %s: %v\n%s", grpcurl, err, out)
-	}
-	_, port, _ := strings.Cut(server.Addr(), ":")
-	script := exec.CommandContext(t.Context(), "./tour.sh", d.addr, prefix)
-	script.Env = append(os.Environ(), "GRPCURL="+filepath.Join(dir, "grpcurl"), "REDIS_CLI=redis-cli -p "+port)
-	out, err := script.CombinedOutput()
-	if err != nil {
-		t.Fatalf("tour.sh: %v\n%s", err, out)
-	}
-	for _, want := range []string{
-		`"id": "news\.example"`, `"leaseToken": "by-hand/`, `PTTL`, `REPORT_CODE_LEASE_LOST`,
-		`REPORT_CODE_OK`, `REPORT_CODE_ALREADY_REPORTED`, `DISCOVER_CODE_CREATED`, `TASK_STATE_SCHEDULED`,
-	} {
-		if !regexp.MustCompile(want).Match(out) {
-			t.Errorf("tour.sh never printed %s:\n%s", want, out)
-		}
 	}
 }
 

@@ -203,7 +203,7 @@ func checkWARC(t *testing.T, python, dir, base string) {
 		if _, err := fmt.Sscanf(strings.TrimPrefix(entry.FinalURL, base), "/%d", &number); err != nil {
 			t.Fatal(err)
 		}
-		if sum := sha256.Sum256(warcPage(number)); record.SHA256 != hex.EncodeToString(sum[:]) {
+		if want := sha256Hex(warcPage(number)); record.SHA256 != want {
 			t.Errorf("%s: the page in the archive is not the one that was served: %+v", entry.FinalURL, record)
 		}
 		pages[entry.FinalURL] = true
@@ -235,16 +235,24 @@ func warcRecords(t *testing.T, python string, files []string) map[string]warcRec
 	return records
 }
 
-// warcPython is a Python that has warcio: that of WAGGLE_E2E_WARCIO, or one in an environment made for this test.
+// warcPython is a Python that has warcio: that of WAGGLE_E2E_WARCIO, or one in an environment made for these tests, in the
+// user's cache directory.
 func warcPython(t *testing.T) string {
 	t.Helper()
 	if python := os.Getenv("WAGGLE_E2E_WARCIO"); python != "" {
 		return python
 	}
-	dir := t.TempDir()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "waggle-e2e", warcTool)
 	python := filepath.Join(dir, "bin", "python")
+	if exec.CommandContext(t.Context(), python, "-c", "import warcio").Run() == nil {
+		return python
+	}
 	for _, args := range [][]string{
-		{"python3", "-m", "venv", dir},
+		{"python3", "-m", "venv", "--clear", dir},
 		{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", warcTool},
 	} {
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
