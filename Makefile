@@ -8,7 +8,7 @@ BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
 GO_TEST := CGO_ENABLED=1 go test -race -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
-NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget
+NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -22,21 +22,21 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build vet lint buf-lint generate-check unit e2e ## Everything that must pass
+test: setup build vet lint buf-lint generate-check unit examples e2e ## Everything that must pass
 
-# RUNLEVEL=1 keeps Debian's package from starting a server of its own.
+# RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
-setup: ## Install redis-server, a C compiler and wget when missing (apt-get, as root)
+setup: ## Install redis-server, a C compiler, wget, nginx and Chromium when missing (apt-get, as root)
 	@missing=; \
 	for need in $(NEEDS); do \
-		if ! command -v "$${need%%:*}" >/dev/null; then \
+		if ! PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null; then \
 			packages="$${need#*:}"; missing="$$missing $${packages//,/ }"; \
 		fi; \
 	done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
-			"(elsewhere: Redis 7.0 or newer, a C compiler, wget)" >&2; \
+			"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium)" >&2; \
 		exit 1; \
 	fi; \
 	apt-get update -q; \
@@ -89,9 +89,17 @@ conformance: ## Run only the stores' conformance suite and model test
 integration: ## Run only the server, the collector and the command against each other
 	$(GO_TEST) ./server/... ./collector/... ./cmd/...
 
+.PHONY: examples
+examples: ## Run the tests of the examples that are modules of their own
+	cd collector/examples/browser && go vet . && go test -count=1 -timeout 5m .
+
 .PHONY: e2e
 e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
 	$(GO_TEST) -v -tags e2e ./deploy/e2e/...
+
+.PHONY: bench-crawl
+bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 turns each
+	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestCrawlRate ./deploy/e2e
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files
