@@ -277,10 +277,10 @@ func (h *heartbeat) renew(answer *wagglev1.HeartbeatResponse, part *beatPart, se
 		if !isLimited {
 			duration = answer.GetLeaseDuration().AsDuration()
 		}
-		if duration > 0 {
+		if duration > 0 { // else the store did not answer: its deadline stands, its cursor goes again
 			l.renew(sent, duration)
+			l.acknowledge(part.noted[i])
 		}
-		l.acknowledge(part.noted[i])
 	}
 }
 

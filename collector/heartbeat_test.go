@@ -459,6 +459,38 @@ func TestTask_SetCursor(t *testing.T) {
 	})
 }
 
+// TestTask_SetCursor_unanswered holds that a cursor goes again when the store did not answer for its lease.
+func TestTask_SetCursor_unanswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.put("1-a")
+		with := 0 // beats with a cursor
+		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
+			answer := d.renewal(b)
+			if len(b.leases) == 1 && b.leases[0].Cursor != nil {
+				if with++; with == 1 {
+					answer.Limited = append(answer.Limited, &wagglev1.LimitedLease{TaskId: "1-a", Duration: durationpb.New(0)})
+				}
+			}
+			return answer, nil
+		}
+		b := newBlocked()
+		r := start(t, d, b, func(c *collector.Config) { c.DrainTimeout = -1 })
+		task := <-b.tasks
+		if err := task.SetCursor([]byte("page 3")); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		if with != 2 {
+			t.Errorf("the cursor went with %d beats, want again after one that was not answered for its lease, then no more", with)
+		}
+	})
+}
+
 // TestCollector_Replaced holds that a replaced collector stops at once, however it learns of it.
 func TestCollector_Replaced(t *testing.T) {
 	t.Parallel()

@@ -19,10 +19,10 @@ const flightsPerMerger = 2
 // batches merge what many callers ask of the store at the same time into few
 // calls of it. A call that comes while none is under way starts at once.
 type batches struct {
-	shards   int
-	polls    *merger[Poll, PollState]
-	presence *merger[CollectorInfo, PollState]
-	renewals []*merger[Renewal, RenewResult] // by shard: a failing one fails no other
+	// What keeps leases and fetches alive goes per shard; the rest can wait.
+	polls    *spread[Poll, PollState]
+	presence *spread[CollectorInfo, PollState]
+	renewals *spread[Renewal, RenewResult]
 	settling *merger[Transition, ApplyResult]
 	done     *merger[Success, ApplyResult]
 	reads    *merger[TaskID, reading]
@@ -34,18 +34,15 @@ func newBatches(store Store) *batches {
 	home := func(name string) int { return ShardOf(SlotOf(name), shards) }
 	of := func(id TaskID) int { return shardOfTask(id, shards) }
 	b := &batches{
-		shards:   shards,
-		polls:    newMerger("note polls", MaxRenewals, store.BeginPolls, func(p Poll) int { return home(p.Collector) }),
-		presence: newMerger("record beats", MaxRenewals, store.Beats, func(c CollectorInfo) int { return home(c.ID) }),
+		polls:    newSpread("note polls", shards, store.BeginPolls, func(p Poll) int { return home(p.Collector) }),
+		presence: newSpread("record beats", shards, store.Beats, func(c CollectorInfo) int { return home(c.ID) }),
+		renewals: newSpread("renew leases", shards, store.Renew, func(r Renewal) int { return of(r.ID) }),
 		settling: newMerger("settle leases", MaxTransitions, store.Apply, func(t Transition) int { return of(t.ID) }),
 		done:     newMerger("settle tasks", MaxTransitions, store.Succeed, func(s Success) int { return of(s.ID) }),
 		submits:  newMerger("submit tasks", MaxSubmissions, submitter(store), func(c submitCall) int { return c.shard(shards) }),
 		reads:    newMerger("read tasks", MaxRenewals, reader(store), of),
 	}
 	b.submits.sizeOf = func(c submitCall) int { return len(c.items) }
-	for range b.shards {
-		b.renewals = append(b.renewals, newMerger("renew leases", MaxRenewals, store.Renew, func(r Renewal) int { return of(r.ID) }))
-	}
 	return b
 }
 
@@ -53,14 +50,6 @@ func newBatches(store Store) *batches {
 const severalShards = -1
 
 func shardOfTask(id TaskID, shards int) int { return ShardOf(max(id.Slot(), 0), shards) }
-
-func (b *batches) beginPolls(ctx context.Context, polls []Poll) ([]PollState, error) {
-	return b.polls.do(ctx, polls)
-}
-
-func (b *batches) beats(ctx context.Context, infos []CollectorInfo) ([]PollState, error) {
-	return b.presence.do(ctx, infos)
-}
 
 func (b *batches) apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error) {
 	return b.settling.do(ctx, transitions)
@@ -99,34 +88,6 @@ func (b *batches) submit(ctx context.Context, rulesVersion int64, gates []Source
 		return nil, err
 	}
 	return answers[0], nil
-}
-
-// renew renews leases of any shards. A shard that cannot be reached fails none
-// of the others: errs has nil, or why the renewal of the same index failed.
-func (b *batches) renew(ctx context.Context, renewals []Renewal) (results []RenewResult, errs []error) {
-	results, errs = make([]RenewResult, len(renewals)), make([]error, len(renewals))
-	byShard := make(map[int][]int)
-	for i, r := range renewals {
-		shard := shardOfTask(r.ID, b.shards)
-		byShard[shard] = append(byShard[shard], i)
-	}
-	var wg sync.WaitGroup
-	for shard, indexes := range byShard {
-		wg.Go(func() {
-			part := make([]Renewal, len(indexes))
-			for n, i := range indexes {
-				part[n] = renewals[i]
-			}
-			answers, err := b.renewals[shard].do(ctx, part)
-			for n, i := range indexes {
-				if errs[i] = err; err == nil {
-					results[i] = answers[n]
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return results, errs
 }
 
 // submitCall is what one caller submits, with what it was prepared from.
@@ -200,7 +161,8 @@ func agreeing(calls []submitCall) (int, submitCall) {
 // way starts one at once. Others gather until it is back, and go together then;
 // when they fill a flight before, that goes beside it. So a store that is busy
 // is asked seldom, for many at a time, and one that is far away is kept busy. A
-// caller whose ctx ends stops waiting, but its items still go.
+// caller whose ctx ends stops waiting, but its items still go; not so while the
+// store does not answer, or they would pile up.
 type merger[In, Out any] struct {
 	name  string
 	limit int // items in one flight, unless a single caller brings more
@@ -221,6 +183,7 @@ type mergedCall[In, Out any] struct {
 	out   []Out
 	err   error
 	done  chan struct{} // closed once out and err are set
+	gone  bool          // nobody waits for it; guarded by the merger's mu
 }
 
 func newMerger[In, Out any](name string, limit int, call func(context.Context, []In) ([]Out, error), shardOf func(In) int) *merger[In, Out] {
@@ -245,22 +208,40 @@ func (m *merger[In, Out]) do(ctx context.Context, items []In) ([]Out, error) {
 	case <-c.done:
 		return c.out, c.err
 	case <-ctx.Done():
+		m.mu.Lock()
+		c.gone = true
+		m.mu.Unlock()
 		return nil, fmt.Errorf("%s: %w", m.name, context.Cause(ctx))
 	}
 }
 
 // fly makes store calls until nobody waits.
 func (m *merger[In, Out]) fly(ctx context.Context) {
-	for {
+	for trouble := false; ; {
+		if trouble {
+			m.forget()
+		}
 		calls := m.take()
 		if len(calls) == 0 {
 			return
 		}
-		m.answer(ctx, calls)
+		trouble = storeTrouble(m.answer(ctx, calls))
 		for _, c := range calls {
 			close(c.done)
 		}
 	}
+}
+
+// forget drops calls that nobody waits for.
+func (m *merger[In, Out]) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting = slices.DeleteFunc(m.waiting, func(c *mergedCall[In, Out]) bool {
+		if c.gone {
+			m.items -= m.size(c)
+		}
+		return c.gone
+	})
 }
 
 // due reports whether those that wait are to go while so many flights are under
@@ -307,27 +288,29 @@ func (m *merger[In, Out]) size(c *mergedCall[In, Out]) int {
 
 // answer makes one store call for all. Where that fails, it makes one for each
 // shard, so that one that is away or full fails no other; or one for each caller,
-// where an item of one made the store refuse them all.
-func (m *merger[In, Out]) answer(ctx context.Context, calls []*mergedCall[In, Out]) {
+// where an item of one made the store refuse them all. It returns why the first
+// failed.
+func (m *merger[In, Out]) answer(ctx context.Context, calls []*mergedCall[In, Out]) error {
 	err := m.together(ctx, calls)
 	if err == nil || len(calls) == 1 {
-		return
+		return err
 	}
 	if !storeTrouble(err) {
 		for _, c := range calls {
 			c.out, c.err = m.once(ctx, c.items)
 		}
-		return
+		return err
 	}
 	groups := m.byShard(calls)
 	if len(groups) == 1 {
-		return
+		return err
 	}
 	var wg sync.WaitGroup
 	for _, group := range groups {
 		wg.Go(func() { _ = m.together(ctx, group) }) // each call has the error
 	}
 	wg.Wait()
+	return err
 }
 
 // together makes one store call for all; its error is that of each.

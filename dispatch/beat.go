@@ -14,10 +14,15 @@ const minBeat = MinLeaseDuration / 3
 // retryBeat is when a beat is wanted again of which a part failed.
 const retryBeat = time.Second
 
+// patience is the part of the shortest lease renewed for which a beat waits for
+// shards that have not answered: less than the collector waits for its answer.
+const patience = 8
+
 // Beat records that a collector lives, and renews the leases it names. Leases
 // that are lost do not fail it. A shard that does not answer fails only the
-// renewals of its own leases: they are Limited to 0, their deadlines stand as
-// they were, and the next beat is wanted soon.
+// renewals of its own leases, and does not keep the others' answers back: its
+// leases are Limited to 0, their deadlines stand as they were, and the next beat
+// is wanted soon.
 //
 // Errors: [ErrCollectorReplaced], and those of the store when nothing could be
 // recorded or renewed. Idempotent.
@@ -26,84 +31,121 @@ func (d *Dispatcher) Beat(ctx context.Context, info CollectorInfo, leases []Leas
 		return nil, fmt.Errorf("%w: a beat needs the collector's id and session", ErrInvalid)
 	}
 	info.Leases = len(leases)
-	result := &BeatResult{Next: IdleBeat}
-	renewals, tokens := d.readBeats(info.ID, leases, result)
-
-	// Presence is recorded before anything else can fail. If only that fails,
+	b := beating{result: &BeatResult{Next: IdleBeat}}
+	b.read(info.ID, leases)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	// Presence is recorded whatever becomes of the renewals. If only that fails,
 	// the leases go on all the same.
-	presence := d.recordBeat(ctx, info)
-	if errors.Is(presence, ErrCollectorReplaced) || presence != nil && len(renewals) == 0 {
-		return nil, presence
-	}
-	results, errs := d.batches.renew(ctx, renewals)
-	renewed, failed := result.take(renewals, tokens, results, errs)
-	if failed != nil {
-		if !renewed && len(result.Lost) == 0 {
-			return nil, failed
+	present := d.recordAside(ctx, info)
+	answers, open := d.batches.renewals.ask(ctx, b.renewals)
+	var late <-chan time.Time
+	for present != nil || open > 0 {
+		select {
+		case err := <-present:
+			if errors.Is(err, ErrCollectorReplaced) || err != nil && len(b.renewals) == 0 {
+				return nil, err
+			}
+			present = nil
+		case answer := <-answers:
+			open--
+			b.take(answer)
+			if late == nil && b.result.LeaseDuration > 0 {
+				late = time.After(b.result.LeaseDuration / patience)
+			}
+		case <-late:
+			stop()
+			present = nil
 		}
-		result.Next = min(result.Next, retryBeat)
 	}
-	return result, nil
+	return b.end()
+}
+
+// beating is a beat under way.
+type beating struct {
+	result   *BeatResult
+	renewals []Renewal
+	tokens   []string // of the renewals
+	answered bool     // some renewal was
+	failed   error    // why one was not
+}
+
+// recordAside records a beat while others go on.
+func (d *Dispatcher) recordAside(ctx context.Context, info CollectorInfo) <-chan error {
+	recorded := make(chan error, 1)
+	go func() { recorded <- d.recordBeat(ctx, info) }()
+	return recorded
 }
 
 func (d *Dispatcher) recordBeat(ctx context.Context, info CollectorInfo) error {
-	states, err := d.batches.beats(ctx, []CollectorInfo{info})
+	state, err := d.batches.presence.one(ctx, info)
 	if err != nil {
 		return fmt.Errorf("record the beat of collector %q: %w", info.ID, err)
 	}
-	if states[0].Replaced {
+	if state.Replaced {
 		return fmt.Errorf("session %q of collector %q: %w", info.Session, info.ID, ErrCollectorReplaced)
 	}
-	if states[0].NewSession {
+	if state.NewSession {
 		d.beginSession(ctx, info.ID, info.Session)
 	}
 	return nil
 }
 
-// readBeats sorts out what cannot be a lease of this collector.
-func (d *Dispatcher) readBeats(collector string, leases []LeaseBeat, result *BeatResult) ([]Renewal, []string) {
-	renewals := make([]Renewal, 0, len(leases))
-	tokens := make([]string, 0, len(leases))
+// read sorts out what cannot be a lease of this collector.
+func (b *beating) read(collector string, leases []LeaseBeat) {
+	b.renewals = make([]Renewal, 0, len(leases))
+	b.tokens = make([]string, 0, len(leases))
 	for _, beat := range leases {
 		token, err := ParseLeaseToken(beat.Token)
 		if err != nil || token.Collector != collector || beat.ID.Slot() < 0 {
-			result.Lost = append(result.Lost, LostLease{ID: beat.ID, Token: beat.Token, Reason: LostMalformed})
+			b.result.Lost = append(b.result.Lost, LostLease{ID: beat.ID, Token: beat.Token, Reason: LostMalformed})
 			continue
 		}
-		renewals = append(renewals, Renewal{ID: beat.ID, Token: token, Cursor: beat.Cursor})
-		tokens = append(tokens, beat.Token)
+		b.renewals = append(b.renewals, Renewal{ID: beat.ID, Token: token, Cursor: beat.Cursor})
+		b.tokens = append(b.tokens, beat.Token)
 	}
-	return renewals, tokens
 }
 
-// take sorts the answers to the renewals into the result. It reports whether
-// any was answered, and the error of one that was not.
-func (r *BeatResult) take(renewals []Renewal, tokens []string, results []RenewResult, errs []error) (answered bool, failed error) {
-	for i, renewal := range renewals {
-		if errs[i] != nil {
-			failed = errs[i]
-			r.Limited = append(r.Limited, LimitedLease{ID: renewal.ID})
+// take sorts the answers of a shard into the result.
+func (b *beating) take(answer shardAnswer[RenewResult]) {
+	r := b.result
+	for n, i := range answer.indexes {
+		id := b.renewals[i].ID
+		if answer.err != nil {
+			b.failed = answer.err
+			r.Limited = append(r.Limited, LimitedLease{ID: id})
 			continue
 		}
-		answered = true
-		res := results[i]
+		b.answered = true
+		res := answer.out[n]
 		if res.Lost != LostNone {
-			r.Lost = append(r.Lost, LostLease{ID: renewal.ID, Token: tokens[i], Reason: res.Lost})
+			r.Lost = append(r.Lost, LostLease{ID: id, Token: b.tokens[i], Reason: res.Lost})
 			continue
 		}
 		if res.Cancel != CancelNone {
-			r.Cancel = append(r.Cancel, CancelNotice{ID: renewal.ID, Reason: res.Cancel})
+			r.Cancel = append(r.Cancel, CancelNotice{ID: id, Reason: res.Cancel})
 		}
 		if res.Remaining < res.Duration {
-			r.Limited = append(r.Limited, LimitedLease{ID: renewal.ID, Remaining: res.Remaining})
+			r.Limited = append(r.Limited, LimitedLease{ID: id, Remaining: res.Remaining})
 			continue
 		}
 		if r.LeaseDuration == 0 || res.Remaining < r.LeaseDuration {
 			r.LeaseDuration = res.Remaining
 		}
 	}
+}
+
+// end says when the next beat is wanted. It fails when nothing was answered.
+func (b *beating) end() (*BeatResult, error) {
+	r := b.result
 	if r.LeaseDuration > 0 {
 		r.Next = min(r.Next, max(r.LeaseDuration/3, minBeat).Truncate(time.Millisecond))
 	}
-	return answered, failed
+	if b.failed != nil {
+		if !b.answered && len(r.Lost) == 0 {
+			return nil, b.failed
+		}
+		r.Next = min(r.Next, retryBeat)
+	}
+	return r, nil
 }

@@ -178,20 +178,18 @@ func (f *fetch) narrow(ctx context.Context) error {
 // poll notes the fetch with the store, and answers it if its client token has
 // been answered before. Nil and nil: it is to wait.
 func (f *fetch) poll(ctx context.Context) (*FetchResult, error) {
-	states, err := f.d.batches.beginPolls(ctx, []Poll{f.want.Poll})
+	state, err := f.d.batches.polls.one(ctx, f.want.Poll)
 	if err != nil {
 		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, err)
 	}
-	state := states[0]
 	if state.NewSession {
 		f.d.beginSession(ctx, f.want.Collector, f.want.Session)
 		if len(state.Replay) > 0 {
 			// What an older session was granted under this client token has
 			// just ended, and would be worked on without a lease.
-			if states, err = f.d.batches.beginPolls(ctx, []Poll{f.want.Poll}); err != nil {
+			if state, err = f.d.batches.polls.one(ctx, f.want.Poll); err != nil {
 				return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, err)
 			}
-			state = states[0]
 		}
 	}
 	switch {

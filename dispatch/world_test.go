@@ -33,6 +33,7 @@ type setup struct {
 	inFlight    int // 0: no limit to speak of
 	maxWaiters  int
 	logger      *zap.Logger
+	wrap        func(dispatch.Store) dispatch.Store // nil: the memory store as it is
 }
 
 // inWorld runs a test in virtual time with dispatchers that run.
@@ -68,7 +69,11 @@ func inWorld(t *testing.T, s setup, test func(t *testing.T, w *world)) {
 // start adds a dispatcher.
 func (w *world) start(s setup) {
 	w.t.Helper()
-	sp := newSpy(w.store)
+	var store dispatch.Store = w.store
+	if s.wrap != nil {
+		store = s.wrap(store)
+	}
+	sp := newSpy(store)
 	seen := &observed{}
 	d, err := dispatch.New(dispatch.Config{
 		Store: sp, ID: fmt.Sprintf("d%d", len(w.d)), MaxWaiters: s.maxWaiters, Logger: s.logger, Observer: seen,
