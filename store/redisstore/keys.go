@@ -76,8 +76,8 @@ func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }
 // of the lane.
 func (p shardKeys) SourceLanes(uid string) string { return p.key("lanes:" + uid) }
 
-// Lane is a HASH: "uid", "queue", "slot", the "pool" in whose sets it stands, and
-// whether a task of it was ever dead or canceled ("settled").
+// Lane is a STRING (MessagePack): source uid, queue, slot, the pool in whose sets it
+// stands, and whether a task of it was ever dead or canceled.
 func (p shardKeys) Lane(n int64) string { return p.key("lane:" + strconv.FormatInt(n, 10)) }
 
 // LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is
@@ -96,10 +96,9 @@ const (
 
 func (s laneSet) name(n int64) string { return string(s) + ":" + strconv.FormatInt(n, 10) }
 
-// Queue is a HASH: "next" grant, automatic "block" until and its "step",
-// "operator" block until and its "gate" (JSON), leases in "flight", tasks
-// "waiting", its "parts" (of each pool how many picks, and whether it has lanes
-// with waiting tasks there), and its "settings" as of a version of the rules.
+// Queue is a STRING (MessagePack): its next grant, blocks, leases in flight, waiting
+// tasks, what its host asks for, its settings as of a version of the rules, and of
+// each pool where it and its lanes stand there (lua/prelude/queue.lua).
 func (p shardKeys) Queue(name string) string { return p.key("queue:" + name) }
 
 // QueueLanes is a ZSET of the lanes of a queue by number.

@@ -127,9 +127,10 @@ func loadScript(name string) (*script, error) {
 		defined, called = "", string(body)
 	}
 	once.WriteString(defined)
-	each.WriteString(called)
+	// Two functions, since one of Lua uses at most 60 variables of its outside.
 	code := stripComments("local KEYS, ARGV\n" + once.String() +
-		"local function run(keys, args)\nKEYS, ARGV = keys, args\n" + each.String() + "end\n")
+		"local function begin(keys, args)\nKEYS, ARGV = keys, args\n" + each.String() + "end\n" +
+		"local function run(keys, args)\nbegin(keys, args)\n" + called + "end\n")
 	sum := sha256.Sum256([]byte(code + flags))
 	function := functionPrefix + name + "_" + hex.EncodeToString(sum[:6])
 	library := "#!lua name=" + function + "\n" + code +

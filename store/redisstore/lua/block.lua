@@ -6,15 +6,13 @@
 -- Returns  1, or 0 when there is no such queue to lift a block of
 -- Cost     O(log n)
 --
--- uses: base keys record counts settings heads lane queue task finish
+-- uses: base keys record counts settings heads lane queue gates placelane place task finish
 local q = get_queue(ARGV[1])
 if ARGV[3] then
-  q.operator = until_(ARGV[2])
-  call('HSET', queue_key(q.name), 'gate', ARGV[3])
+  q.operator, q.gate = until_(ARGV[2]), ARGV[3]
 else
   if not q.exists then return 0 end
-  q.operator = 0
-  call('HDEL', queue_key(q.name), 'gate')
+  q.operator, q.gate = 0, ''
   if ARGV[2] == '1' then q.block, q.step = 0, 0 end
 end
 q.dirty, q.touched = true, true

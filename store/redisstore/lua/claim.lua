@@ -9,7 +9,7 @@
 -- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
 -- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
 --
--- uses: base keys record counts settings heads lane queue task grant pick take turn finish
+-- uses: base keys record counts settings heads lane queue gates placelane place task grant pick ahead take turn finish
 local pool, CLAIM, answered, empty
 
 local function list(i)
@@ -30,67 +30,82 @@ local function read_want(i)
   return w, i
 end
 
-local function bound() return CLAIM.looks >= 300 or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
+local grant
+do
+  local function bound() return CLAIM.looks >= 300 or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
 
--- The queues that a want narrows to, ascending, at most 300: those it names, or
--- those in which its sources have lanes.
-local function named(w)
-  local names, seen, sorted = w.queue_names, {}, {}
-  if #names == 0 then
-    for _, uid in ipairs(w.sources) do
-      for _, name in ipairs(call('ZRANGE', lanes_key(uid), 0, -1)) do names[#names + 1] = name end
+  -- The queues that a want narrows to, ascending, at most 300: those it names, or
+  -- those in which its sources have lanes.
+  local function named(w)
+    local names, seen, sorted = w.queue_names, {}, {}
+    if #names == 0 then
+      for _, uid in ipairs(w.sources) do
+        for _, name in ipairs(call('ZRANGE', lanes_key(uid), 0, -1)) do names[#names + 1] = name end
+      end
+    end
+    for _, name in ipairs(names) do
+      if not seen[name] then
+        seen[name] = true
+        sorted[#sorted + 1] = name
+      end
+    end
+    table.sort(sorted)
+    return sorted
+  end
+
+  local function serve_named(w)
+    local names = named(w)
+    for i = 1, min(#names, 300) do
+      local q = get_queue(names[i])
+      while not w.ended and #w.ids < w.max do
+        if bound() then
+          CLAIM.left = true
+          return
+        end
+        local a = q.parts[pool]
+        if not a or not a.held or take_turn(CLAIM, w, q) == 0 then break end
+      end
     end
   end
-  for _, name in ipairs(names) do
-    if not seen[name] then
-      seen[name] = true
-      sorted[#sorted + 1] = name
-    end
-  end
-  table.sort(sorted)
-  return sorted
-end
 
-local function serve_named(w)
-  local names = named(w)
-  for i = 1, min(#names, 300) do
-    local q = get_queue(names[i])
+  local function serve(w)
     while not w.ended and #w.ids < w.max do
       if bound() then
-        CLAIM.left = true
+        CLAIM.stopped = true
         return
       end
-      local a = q.parts[pool]
-      if not a or not a.held or take_turn(CLAIM, w, q) == 0 then break end
+      local q = pick_queue(CLAIM)
+      if not q then return end
+      take_turn(CLAIM, w, q)
     end
+  end
+
+  function grant(w)
+    if w.keep and w.keep ~= w.session then return end
+    if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
+    if #w.ids > 0 then note_grant(w) end
   end
 end
 
-local function serve(w)
-  while not w.ended and #w.ids < w.max do
-    if bound() then
-      CLAIM.stopped = true
-      return
-    end
-    local q = pick_queue(CLAIM)
-    if not q then return end
-    take_turn(CLAIM, w, q)
-  end
-end
-
-local function grant(w)
-  local keep = call('GET', keep_key(w.collector))
-  if keep and keep ~= w.session then return end
-  if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
-  if #w.ids > 0 then note_grant(w) end
+-- Reads of each want what its client token was granted, and the only session of
+-- its collector that is granted anything.
+local function read_tokens(wants)
+  local keys = {}
+  for i, w in ipairs(wants) do keys[2 * i - 1], keys[2 * i] = grant_key(w.collector, w.token), keep_key(w.collector) end
+  local found = call('MGET', unpack(keys))
+  for i, w in ipairs(wants) do w.note, w.keep = found[2 * i - 1], found[2 * i] end
 end
 
 -- Answers a want with what it was granted before, or by grant.
 local function answer(w)
-  -- The same client token again in this claim: the records it was granted are read.
-  if answered[w.holder_name] and not empty then write_records(CLAIM) end
+  local note = w.note
+  if answered[w.holder_name] then
+    -- The same client token again in this claim: what it was granted is read anew.
+    if not empty then write_records(CLAIM) end
+    note = call('GET', grant_key(w.collector, w.token))
+  end
   answered[w.holder_name] = true
-  local replay = replay_grant(w.collector, w.token, w.holder, w.call)
+  local replay = replay_grant(note, w.collector, w.token, w.holder, w.call)
   if replay then return { 1, replay } end
   if not empty then grant(w) end
   return { #w.ids > 0 and 1 or 0, w.tasks }
@@ -103,12 +118,11 @@ for i = 1, tonumber(ARGV[2]) do
   wants[i], at = read_want(at)
   room = room + wants[i].max
 end
+read_tokens(wants)
+CLAIM = new_claim(pool, room)
 -- An empty pool is what an idle dispatcher meets each second.
-empty = call('EXISTS', pool_open_key(pool), pool_wait_key(pool)) == 0
-if not empty then
-  CLAIM = new_claim(pool, room)
-  promote_pool(CLAIM)
-end
+empty = #first_queues(CLAIM) == 0 and call('EXISTS', CLAIM.wait) == 0
+if not empty then promote_pool(CLAIM) end
 for i, w in ipairs(wants) do replies[i] = answer(w) end
 if empty then return { now, 0, 1, 0, replies } end
 finish_claim(CLAIM)

@@ -15,7 +15,7 @@ for i = 2, #ARGV, 5 do
   local replaced, fresh = see(collector, ARGV[i + 1], nil)
   local used, held = 0, {}
   if replaced == 0 and note_for == 0 then
-    local replay = replay_grant(collector, token, ARGV[i + 4], ARGV[i + 3])
+    local replay = replay_grant(call('GET', grant_key(collector, token)), collector, token, ARGV[i + 4], ARGV[i + 3])
     if replay then used, held = 1, replay end
   elseif replaced == 0 then
     local key = P .. 'poll:' .. collector .. '/' .. token

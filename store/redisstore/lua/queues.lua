@@ -9,7 +9,7 @@
 --          asks for
 -- Cost     O(log n) a queue
 --
--- uses: base keys record counts settings heads lane queue
+-- uses: base keys record counts settings heads lane queue gates placelane place
 local function settings_text(s)
   return table.concat({ s.delay, s.in_flight, string.format('%.17g', s.factor), s.max_delay, s.max_block,
     s.paused and 1 or 0, s.deny and 1 or 0 }, ' ')
@@ -25,7 +25,7 @@ local function describe(name)
   end
   table.sort(pools)
   return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(q.operator)),
-    call('HGET', queue_key(name), 'gate') or '', q.in_flight, q.waiting, table.concat(pools, ','),
+    q.gate, q.in_flight, q.waiting, table.concat(pools, ','),
     s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '', q.asked }
 end
 

@@ -9,6 +9,6 @@
 -- uses: base keys record counts lane task grant
 local out = {}
 for i = 1, #ARGV, 4 do
-  out[#out + 1] = replay_grant(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) or false
+  out[#out + 1] = replay_grant(call('GET', grant_key(ARGV[i], ARGV[i + 1])), ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) or false
 end
 return { now, out }

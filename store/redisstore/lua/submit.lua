@@ -7,7 +7,7 @@
 -- Cost     O(log n) an item; at most 100 items
 --
 -- flags: none
--- uses: base keys record counts settings heads lane queue task gate enter finish
+-- uses: base keys record counts settings heads lane queue gates placelane place task gate enter finish
 local CREATED, EXISTS, REVISIT, LIMITED, STALE_SOURCE, STALE_RULES, DELETED = 1, 2, 3, 4, 5, 6, 7
 local SOONER, AGAIN, RESEED = 1, 2, 3
 
@@ -28,103 +28,105 @@ local function read_item(i)
   }
 end
 
-local function limited(s)
-  if s.limit == 0 then return false end
-  s.out = s.out or tonumber(call('HGET', source_key(s.uid), 'out') or '0')
-  local pending = by_source[s.uid] and by_source[s.uid].out or 0
-  if s.out + pending < s.limit then return false end
-  tally_source(s.uid, 'limited', 1)
-  return true
-end
-
-local function lay_body(r, item)
-  r.core, r.size, r.body, r.priority = item.core, item.size, item.body, item.priority
-end
-
-local function create(s, item, old)
-  if not item.recurring and limited(s) then return LIMITED, old and old.state or 0 end
-  local l = lane_for(s.uid, item)
-  if old then
-    call('SET', task_key(item.id), new_record(l.n, item))
-    leave_settled(get_lane(old.lane), item.id, old)
-    call('DEL', details_key(item.id), history_key(item.id))
-    enter_waiting(l, item.id, item)
-  else
-    enter(l, item)
+local submit
+do
+  local function limited(s)
+    if s.limit == 0 then return false end
+      local pending = by_source[s.uid] and by_source[s.uid].out or 0
+    if s.counts.out + pending < s.limit then return false end
+    tally_source(s.uid, 'limited', 1)
+    return true
   end
-  outstanding(s.uid, item, 1)
-  return CREATED, item.due <= now and 2 or WAITING
-end
 
-local function revisit(item, r, l)
-  local recurring = r.recurring or item.recurring
-  if not recurring and limited(get_source(l.uid)) then return LIMITED, r.state end
-  local settled = { state = r.state, details = r.details, history = r.history }
-  lay_body(r, item)
-  r.state, r.recurring, r.depth, r.due, r.run = WAITING, recurring, item.depth, item.due, max(r.run, item.run)
-  if item.if_exists == RESEED then r.first_due = item.first_due end
-  r.attempt, r.failures, r.expirations, r.throttled = 0, 0, 0, 0
-  r.given_up, r.expired_cycles, r.permanent_cycles = 0, 0, 0
-  r.cancel, r.again, r.revision = 0, false, r.revision + 1
-  write_record(item.id, r)
-  leave_settled(l, item.id, settled)
-  enter_waiting(l, item.id, r)
-  outstanding(l.uid, r, 1)
-  return REVISIT, visible_state(r)
-end
+  local function lay_body(r, item)
+    r.core, r.size, r.body, r.priority = item.core, item.size, item.body, item.priority
+  end
 
--- What an item changes of a waiting or leased record; says whether it did.
-local function merge(item, r, l)
-  local before = pack_record(r)
-  r.run, r.depth = max(r.run, item.run), min(r.depth, item.depth)
-  local waits = r.state == WAITING
-  if item.if_exists == SOONER and waits then
-    r.due, r.priority = min(r.due, item.due), max(r.priority, item.priority)
-  elseif item.if_exists == AGAIN then
-    if waits then r.due = min(r.due, item.due) else r.again = true end
-  elseif item.if_exists == RESEED then
-    lay_body(r, item)
-    r.due, r.first_due, r.cancel = item.due, item.first_due, 0
-    if not r.recurring then
-      outstanding(l.uid, r, -1)
-      r.recurring = true
+  local function create(s, item, old)
+    if not item.recurring and limited(s) then return LIMITED, old and old.state or 0 end
+    local l = lane_for(s.uid, item)
+    if old then
+      call('SET', task_key(item.id), new_record(l.n, item))
+      leave_settled(get_lane(old.lane), item.id, old)
+      call('DEL', details_key(item.id), history_key(item.id))
+      enter_waiting(l, item.id, item)
+    else
+      enter(l, item)
     end
+    outstanding(s.uid, item, 1)
+    return CREATED, item.due <= now and 2 or WAITING
   end
-  return pack_record(r) ~= before
-end
 
-local function meet(item, r, l)
-  local rank, due = rank_of(r), r.due
-  if not merge(item, r, l) then return EXISTS, visible_state(r) end
-  r.revision = r.revision + 1
-  write_record(item.id, r)
-  local moved = r.state == WAITING and (rank_of(r) ~= rank or r.due ~= due)
-  if moved and not is_orphan(l, item.id) then
-    leave_waiting(l, item.id)
+  local function revisit(item, r, l)
+    local recurring = r.recurring or item.recurring
+    if not recurring and limited(get_source(l.uid)) then return LIMITED, r.state end
+    local settled = { state = r.state, details = r.details, history = r.history }
+    lay_body(r, item)
+    r.state, r.recurring, r.depth, r.due, r.run = WAITING, recurring, item.depth, item.due, max(r.run, item.run)
+    if item.if_exists == RESEED then r.first_due = item.first_due end
+    r.attempt, r.failures, r.expirations, r.throttled = 0, 0, 0, 0
+    r.given_up, r.expired_cycles, r.permanent_cycles = 0, 0, 0
+    r.cancel, r.again, r.revision = 0, false, r.revision + 1
+    write_record(item.id, r)
+    leave_settled(l, item.id, settled)
     enter_waiting(l, item.id, r)
+    outstanding(l.uid, r, 1)
+    return REVISIT, visible_state(r)
   end
-  return EXISTS, visible_state(r)
-end
 
-local function again(item, r)
-  if item.run > r.run or item.if_exists == AGAIN or item.if_exists == RESEED then return true end
-  if r.state ~= DONE then return false end
-  if item.revisit_after > 0 and r.settled_at + item.revisit_after <= now then return true end
-  return r.settled_at < item.modified and item.modified <= now
-end
+  -- What an item changes of a waiting or leased record; says whether it did.
+  local function merge(item, r, l)
+    local before = pack_record(r)
+    r.run, r.depth = max(r.run, item.run), min(r.depth, item.depth)
+    local waits = r.state == WAITING
+    if item.if_exists == SOONER and waits then
+      r.due, r.priority = min(r.due, item.due), max(r.priority, item.priority)
+    elseif item.if_exists == AGAIN then
+      if waits then r.due = min(r.due, item.due) else r.again = true end
+    elseif item.if_exists == RESEED then
+      lay_body(r, item)
+      r.due, r.first_due, r.cancel = item.due, item.first_due, 0
+      if not r.recurring then
+        outstanding(l.uid, r, -1)
+        r.recurring = true
+      end
+    end
+    return pack_record(r) ~= before
+  end
 
-local function submit(item, raw)
-  local r = read_record(raw)
-  local s = take_gate(item.gate)
-  if s.deleted then return DELETED, 0 end
-  if s.version > item.gate.version then return STALE_SOURCE, 0 end
-  if stale_rules then return STALE_RULES, 0 end
-  if not r then return create(s, item, nil) end
-  local l = get_lane(r.lane)
-  if r.state < DONE then return meet(item, r, l) end
-  if get_source(l.uid).deleted then return create(s, item, r) end
-  if not again(item, r) then return EXISTS, r.state end
-  return revisit(item, r, l)
+  local function meet(item, r, l)
+    local rank, due = rank_of(r), r.due
+    if not merge(item, r, l) then return EXISTS, visible_state(r) end
+    r.revision = r.revision + 1
+    write_record(item.id, r)
+    local moved = r.state == WAITING and (rank_of(r) ~= rank or r.due ~= due)
+    if moved and not is_orphan(l, item.id) then
+      leave_waiting(l, item.id)
+      enter_waiting(l, item.id, r)
+    end
+    return EXISTS, visible_state(r)
+  end
+
+  local function again(item, r)
+    if item.run > r.run or item.if_exists == AGAIN or item.if_exists == RESEED then return true end
+    if r.state ~= DONE then return false end
+    if item.revisit_after > 0 and r.settled_at + item.revisit_after <= now then return true end
+    return r.settled_at < item.modified and item.modified <= now
+  end
+
+  function submit(item, raw)
+    local r = read_record(raw)
+    local s = take_gate(item.gate)
+    if s.deleted then return DELETED, 0 end
+    if s.version > item.gate.version then return STALE_SOURCE, 0 end
+    if stale_rules then return STALE_RULES, 0 end
+    if not r then return create(s, item, nil) end
+    local l = get_lane(r.lane)
+    if r.state < DONE then return meet(item, r, l) end
+    if get_source(l.uid).deleted then return create(s, item, r) end
+    if not again(item, r) then return EXISTS, r.state end
+    return revisit(item, r, l)
+  end
 end
 
 local function read_records(items, from)

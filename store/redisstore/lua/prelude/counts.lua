@@ -1,6 +1,7 @@
 -- Counts by state and of events, collected while a script runs and written once
--- at its end: per shard in the shard key, per source in its key.
-local totals, by_source
+-- at its end: per shard in the shard key, per source in its key. known has those
+-- of the shard that were read already, fields what else is written to its key.
+local totals, by_source, known, fields
 
 local function tally(field, n) totals[field] = (totals[field] or 0) + n end
 
@@ -18,4 +19,4 @@ end
 local STATE_FIELD = { [1] = 'scheduled', [2] = 'ready', [3] = 'leased', [4] = 'done', [5] = 'dead', [6] = 'canceled' }
 
 -- at each call
-totals, by_source = {}, {}
+totals, by_source, known, fields = {}, {}, {}, {}

@@ -6,23 +6,29 @@ local lane_numbers
 -- The records to be written, and the lanes with what enters them: l.enters.
 local new_records, entered
 
+-- Finds the lanes of the items, and reads them and their queues.
 local function find_lanes(items)
-  local queues = {}
+  local queues_of, numbers_of, all = {}, {}, {}
   for _, item in ipairs(items) do
     local uid = item.gate.uid
-    local numbers, names = lane_numbers[uid], queues[uid]
+    local numbers, names = lane_numbers[uid], queues_of[uid]
     if not numbers then
       numbers, names = {}, {}
-      lane_numbers[uid], queues[uid] = numbers, names
+      lane_numbers[uid], queues_of[uid] = numbers, names
     end
     if numbers[item.queue] == nil then
       numbers[item.queue] = false
-      names[#names + 1] = item.queue
+      names[#names + 1], all[#all + 1] = item.queue, item.queue
     end
   end
-  for uid, names in pairs(queues) do
-    for i, n in ipairs(call('ZMSCORE', lanes_key(uid), unpack(names))) do lane_numbers[uid][names[i]] = n end
+  for uid, names in pairs(queues_of) do
+    for i, n in ipairs(call('ZMSCORE', lanes_key(uid), unpack(names))) do
+      n = tonumber(n or nil)
+      lane_numbers[uid][names[i]], numbers_of[#numbers_of + 1] = n, n
+    end
   end
+  read_lanes(numbers_of)
+  read_queues(all)
 end
 
 -- The lane of a source in a queue, made when it is the first task there.
@@ -31,10 +37,10 @@ local function lane_for(uid, item)
   if n then return get_lane(n) end
   n = call('HINCRBY', SHARD, 'lane', 1)
   local slot, name = string.sub(item.id, 1, -28), decimal(n)
-  call('HSET', lane_key(name), 'uid', uid, 'queue', item.queue, 'slot', slot)
   call('ZADD', lanes_key(uid), name, item.queue)
   call('ZADD', queue_lanes_key(item.queue), name, name)
-  local l = { n = n, name = name, uid = uid, queue = item.queue, slot = slot, pool = '', settled = false, fresh = true }
+  local l = { n = n, name = name, uid = uid, queue = item.queue, slot = slot, pool = '', settled = false, fresh = true,
+    open = false, wait = false, head = false, later = false, dirty = true, removed = false }
   lanes[n], lane_numbers[uid][item.queue] = l, n
   return l
 end
@@ -49,11 +55,10 @@ local function enter(l, item)
   end
   local rank, suffix, n = rank_of(item), suffix_of(item.id), #e.ids + 1
   e.ids[n], e.suffixes[n] = item.id, suffix
-  if item.due <= now then
-    e.ready[#e.ready + 1], e.ready[#e.ready + 2] = decimal(rank * BAND + item.due), suffix
-  else
-    e.later[#e.later + 1], e.later[#e.later + 2] = decimal(item.due * 32 + rank), suffix
-  end
+  local set, score = e.later, item.due * 32 + rank
+  if item.due <= now then set, score = e.ready, rank * BAND + item.due end
+  set[#set + 1], set[#set + 2] = decimal(score), suffix
+  set.first = min(set.first or score, score)
   n = #new_records
   new_records[n + 1], new_records[n + 2] = task_key(item.id), new_record(l.n, item)
 end
@@ -63,28 +68,44 @@ do
   -- What indexes still say of records of those ids that were forgotten, or lost.
   local function clear_traces(l, ids, suffixes)
     if l.fresh then return end
-    local later = call('ZMSCORE', later_key(l.name), unpack(suffixes))
-    local ready = call('ZMSCORE', ready_key(l.name), unpack(suffixes))
-    for i, id in ipairs(ids) do
-      if later[i] or ready[i] then drop_entry(l, id) end
+    if first_later(l) then
+      local later = call('ZMSCORE', later_key(l.name), unpack(suffixes))
+      for i, id in ipairs(ids) do
+        if later[i] then drop_entry(l, id) end
+      end
     end
     if not l.settled then return end
     count(l.uid, 'dead', -call('ZREM', dead_key(l.name), unpack(suffixes)))
     count(l.uid, 'canceled', -call('ZREM', canceled_key(l.name), unpack(suffixes)))
   end
 
+  -- Counts entries of lane ready that stood there without a record.
+  local function found_ready(l, q, n)
+    if n == 0 then return end
+    q.waiting, l.head = q.waiting - n, nil
+    count(l.uid, 'ready', -n)
+    tally('dropped', n)
+  end
+
+  local function enter_later(l, q, e)
+    if not l.fresh then found_ready(l, q, call('ZREM', ready_key(l.name), unpack(e.suffixes))) end
+    call('ZADD', later_key(l.name), unpack(e.later))
+    if l.later ~= nil then l.later = min(l.later or INF, e.later.first) end
+    count(l.uid, 'scheduled', #e.later / 2)
+  end
+
+  local function enter_ready(l, q, e)
+    local n = #e.ready / 2
+    if l.head ~= nil then l.head = min(l.head or INF, e.ready.first) end
+    found_ready(l, q, n - call('ZADD', ready_key(l.name), unpack(e.ready)))
+    count(l.uid, 'ready', n)
+  end
+
   local function enter_lane(l, e)
     local q = get_queue(l.queue)
     clear_traces(l, e.ids, e.suffixes)
-    if #e.ready > 0 then
-      call('ZADD', ready_key(l.name), unpack(e.ready))
-      count(l.uid, 'ready', #e.ready / 2)
-      l.head = nil
-    end
-    if #e.later > 0 then
-      call('ZADD', later_key(l.name), unpack(e.later))
-      count(l.uid, 'scheduled', #e.later / 2)
-    end
+    if #e.later > 0 then enter_later(l, q, e) end
+    if #e.ready > 0 then enter_ready(l, q, e) end
     q.waiting, q.dirty = q.waiting + #e.ids, true
     touch(l)
   end

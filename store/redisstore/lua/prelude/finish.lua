@@ -4,28 +4,27 @@
 
 local finish
 do
-  -- Adds to fields of a hash: one by one, or when they are many all in two steps.
-  local function add_counts(key, counts)
-    local fields = {}
+  -- Adds to fields of a hash, and sets what else is given, in at most two steps.
+  local function add_counts(key, counts, old, set)
+    local unread = {}
     for field, n in pairs(counts) do
-      if n ~= 0 then fields[#fields + 1] = field end
+      if n ~= 0 and not old[field] then unread[#unread + 1] = field end
     end
-    if #fields <= 2 then
-      for _, field in ipairs(fields) do call('HINCRBY', key, field, counts[field]) end
-      return
+    if #unread > 0 then
+      for i, value in ipairs(call('HMGET', key, unpack(unread))) do old[unread[i]] = tonumber(value or '0') end
     end
-    local old, set = call('HMGET', key, unpack(fields)), {}
-    for i, field in ipairs(fields) do
-      set[2 * i - 1], set[2 * i] = field, decimal(tonumber(old[i] or '0') + counts[field])
+    for field, n in pairs(counts) do
+      if n ~= 0 then set[#set + 1], set[#set + 2] = field, decimal(old[field] + n) end
     end
-    call('HSET', key, unpack(set))
+    if #set > 0 then call('HSET', key, unpack(set)) end
   end
 
   local function flush_counts()
-    add_counts(SHARD, totals)
+    add_counts(SHARD, totals, known, fields)
     for uid, counts in pairs(by_source) do
       -- A source that was forgotten keeps no counts.
-      if get_source(uid).known then add_counts(source_key(uid), counts) end
+      local s = get_source(uid)
+      if s.known then add_counts(source_key(uid), counts, s.counts, {}) end
     end
   end
 
@@ -42,8 +41,8 @@ do
         placed[q.name] = true
         place_queue_everywhere(q, nil)
       end
-      save_queue(q)
     end
+    save_queues(changed_lanes())
     flush_counts()
     if not publish then return end
     local shard, message = string.match(P, '{(%d+)}'), {}

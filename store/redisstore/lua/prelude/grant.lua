@@ -9,13 +9,9 @@ local function note_grant(w)
   call('SET', key, note, 'PXAT', decimal(w.deadline + GRANT_MEMORY - 1))
 end
 
--- Reads the note: the call, ids, first fence, and of each turn, flat: its queue, the
+-- The note: the call, ids, first fence, and of each turn, flat: its queue, the
 -- queue's next grant before and after, its first id and how many.
-local function read_grant(collector, token)
-  local packed = call('GET', grant_key(collector, token))
-  if not packed then return nil end
-  return cmsgpack.unpack(packed)
-end
+local function unpack_grant(packed) return packed and cmsgpack.unpack(packed) or nil end
 
 -- Calls each with the id, the record and its place in the note of what is still
 -- held of the grant.
@@ -28,10 +24,10 @@ local function each_held(note, holder, each)
   end
 end
 
--- Answers a repeated client token with what is still held, and notes that this
+-- Answers a repeated client token, given its packed note, with what is still held, and notes that this
 -- call has answered; nil when the token has no grant here.
-local function replay_grant(collector, token, holder, by)
-  local note = read_grant(collector, token)
+local function replay_grant(packed, collector, token, holder, by)
+  local note = unpack_grant(packed)
   if not note then return nil end
   if note[1] ~= by then
     note[1] = by

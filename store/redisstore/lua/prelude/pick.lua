@@ -1,63 +1,89 @@
 -- How a claim picks from an open set, and what it knows of its pool.
 
--- So many queues of a pool are read at once, to be picked one after the other.
-local READ_QUEUES = 16
+local new_claim, first_queues, pick_queue, pick_open_lane, promote_pool
+do
+  -- So many queues of a pool are read at once, to be picked one after the other.
+  local READ_QUEUES = 10
 
--- Over the first members of all priority bands, the one that waits longest,
--- given the first of all.
-local function oldest(set, name, score)
-  local band = floor(score / BAND)
-  while true do
-    local m = call('ZRANGEBYSCORE', set, (band + 1) * BAND, '+inf', 'LIMIT', 0, 1, 'WITHSCORES')
-    if not m[1] then return name, score end
-    local other = tonumber(m[2])
-    band = floor(other / BAND)
-    if other % BAND < score % BAND then name, score = m[1], other end
+  -- Over the first members of all priority bands, the one that waits longest,
+  -- given the first of all.
+  local function oldest(set, name, score)
+    local band = floor(score / BAND)
+    while true do
+      local m = call('ZRANGEBYSCORE', set, (band + 1) * BAND, '+inf', 'LIMIT', 0, 1, 'WITHSCORES')
+      if not m[1] then return name, score end
+      local other = tonumber(m[2])
+      band = floor(other / BAND)
+      if other % BAND < score % BAND then name, score = m[1], other end
+    end
   end
-end
 
--- room is how many tasks the wants of the claim ask for.
-local function new_claim(pool, room)
-  local shard = call('HMGET', SHARD, 'fence', 'picks:' .. pool, 'rules')
-  rules_version = tonumber(shard[3] or '0')
-  local claim = {
-    pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool),
-    room = room, looks = 0, granted = 0, misses = 0, fence = tonumber(shard[1] or '0'), picks = tonumber(shard[2] or '0'),
-    orphaned = 0, dropped = 0, leases = {}, held = {}, records = {},
-  }
-  return claim
-end
+  -- room is how many tasks the wants of the claim ask for.
+  function new_claim(pool, room)
+    local picks = 'picks:' .. pool
+    local shard = call('HMGET', SHARD, 'fence', picks, 'rules', 'ready', 'leased', 'granted')
+    rules_version = tonumber(shard[3] or '0')
+    for i, field in ipairs({ 'ready', 'leased', 'granted' }) do known[field] = tonumber(shard[i + 3] or '0') end
+    return {
+      pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
+      room = room, looks = 0, granted = 0, misses = 0, fence = tonumber(shard[1] or '0'), picks = tonumber(shard[2] or '0'),
+      orphaned = 0, dropped = 0, leases = {}, held = {}, records = {},
+    }
+  end
 
--- Picks a queue of the pool: the first, every eighth time the one that waits
--- longest; nil when there is none.
-local function pick_queue(claim)
-  local head = read_heads(claim.open, max(1, min(claim.room - claim.granted, READ_QUEUES)))[1]
-  if not head then return nil end
-  local name, score = head.name, head.score
-  claim.picks, claim.picked = claim.picks + 1, true
-  if claim.picks % 8 == 0 then name, score = oldest(claim.open, name, score) end
-  local q = get_queue(name)
-  local a = part(q, claim.pool)
-  a.open, a.wait = score, false
-  return q
-end
+  -- The first queues of the pool, which are read with their first lanes.
+  function first_queues(claim)
+    local h = all_heads[claim.open]
+    if h and (#h > 0 or h.whole) then return h end
+    h = read_heads(claim.open, max(1, min(claim.room - claim.granted, READ_QUEUES)))
+    local names, numbers = {}, {}
+    for i, m in ipairs(h) do names[i] = m.name end
+    read_queues(names)
+    for _, name in ipairs(names) do
+      local a = part(queues[name], claim.pool)
+      local head = a.opens == 1 and one_head(a.open_key)
+      if head then numbers[#numbers + 1] = tonumber(head.name) end
+    end
+    read_lanes(numbers)
+    return h
+  end
 
--- Picks a lane of the queue in the same way.
-local function pick_open_lane(q, a)
-  local score, n = first_open(a)
-  if not score then return nil end
-  a.picks, q.dirty = a.picks + 1, true
-  if a.picks % 8 == 0 then n, score = oldest(a.open_key, n, score) end
-  return n, score
-end
-
--- Places the queues that can be granted from by now.
-local function promote_pool(claim)
-  local due = call('ZRANGEBYSCORE', claim.wait, '-inf', now, 'LIMIT', 0, 300)
-  for _, name in ipairs(due) do
-    claim.looks = claim.looks + 1
+  -- Picks a queue of the pool: the first, every eighth time the one that waits
+  -- longest; nil when there is none.
+  function pick_queue(claim)
+    local head = first_queues(claim)[1]
+    if not head then return nil end
+    local name, score = head.name, head.score
+    claim.picks, claim.picked = claim.picks + 1, true
+    if claim.picks % 8 == 0 then name, score = oldest(claim.open, name, score) end
     local q = get_queue(name)
-    place_queue(q, part(q, claim.pool), false)
+    local a = part(q, claim.pool)
+    a.open, a.wait = score, false
+    return q
+  end
+
+  -- Picks a lane of the queue in the same way.
+  function pick_open_lane(q, a)
+    local score, n = first_open(a)
+    if not score then return nil end
+    a.picks, q.dirty = a.picks + 1, true
+    if a.picks % 8 == 0 then n, score = oldest(a.open_key, n, score) end
+    return n, score
+  end
+
+  -- Places the queues that can be granted from by now.
+  function promote_pool(claim)
+    local due = call('ZRANGEBYSCORE', claim.wait, '-inf', now, 'LIMIT', 0, 300, 'WITHSCORES')
+    local names = {}
+    for i = 1, #due, 2 do names[#names + 1] = due[i] end
+    read_queues(names)
+    for i, name in ipairs(names) do
+      claim.looks = claim.looks + 1
+      local q = get_queue(name)
+      local a = part(q, claim.pool)
+      a.open, a.wait = false, tonumber(due[2 * i])
+      place_queue(q, a, false)
+    end
   end
 end
 
@@ -68,29 +94,33 @@ local function write_records(claim)
   claim.records = {}
 end
 
--- Writes what the claim counted.
+-- Writes what the claim took and counted.
 local function finish_claim(claim)
   write_records(claim)
+  for _, l in pairs(lanes) do
+    if l.ahead then write_taken(l) end
+  end
   if claim.picked or claim.granted > 0 then
-    call('HSET', SHARD, 'picks:' .. claim.pool, claim.picks, 'fence', decimal(claim.fence))
+    fields = { claim.picks_field, claim.picks, 'fence', decimal(claim.fence) }
   end
   tally('granted', claim.granted)
   tally('orphaned', claim.orphaned)
   tally('dropped', claim.dropped)
   if #claim.leases > 0 then call('ZADD', LEASES, unpack(claim.leases)) end
-  for collector, fields in pairs(claim.held) do
-    if #fields > 0 then call('HSET', held_key(collector), unpack(fields)) end
+  for collector, held in pairs(claim.held) do
+    if #held > 0 then call('HSET', held_key(collector), unpack(held)) end
   end
 end
 
 -- Whether a queue of pool wait has something to grant behind its gates, or waits
 -- for a paused source.
 local function why(claim, name)
-  if call('ZCARD', queue_open_key(claim.pool, name)) > 0 then
-    local s = settings_of(get_queue(name))
+  local q = get_queue(name)
+  if part(q, claim.pool).opens > 0 then
+    local s = settings_of(q)
     return (s.paused or s.deny) and 3 or 2
   end
-  if call('ZCOUNT', queue_wait_key(claim.pool, name), '+inf', '+inf') > 0 then return 3, true end
+  if part(q, claim.pool).waits > 0 and call('ZCOUNT', queue_wait_key(claim.pool, name), '+inf', '+inf') > 0 then return 3, true end
   return 1
 end
 
@@ -98,7 +128,8 @@ end
 -- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 paused.
 local function outlook(claim)
   local left = claim.left and 1 or 0
-  if call('ZCARD', claim.open) > 0 then return now, 0, claim.stopped and 1 or left end
+  local h = all_heads[claim.open]
+  if #h > 0 or not h.whole and call('EXISTS', claim.open) == 1 then return now, 0, claim.stopped and 1 or left end
   local first = call('ZRANGE', claim.wait, 0, 0, 'WITHSCORES')
   if not first[1] then return 0, 1, left end
   local score = tonumber(first[2])

@@ -1,7 +1,5 @@
 -- The settings of a queue: those filed under the most specific name, in the
 -- order of dispatch.SettingsNames, and a paused "*" whatever else holds.
-local DEFAULT_SETTINGS = { delay = 1000, in_flight = 1, factor = 0, max_delay = 0, max_block = DAY, paused = false, deny = false,
-  name = '', pattern = '', paused_by = '' }
 local settings_read, rules_version
 
 local function get_rules_version()
@@ -9,28 +7,35 @@ local function get_rules_version()
   return rules_version
 end
 
--- What a queue keeps of its settings, so that they are looked up only after the
--- rules have changed.
-local SETTINGS_FIELDS = { 'delay', 'in_flight', 'factor', 'max_delay', 'max_block', 'paused', 'deny', 'name', 'pattern', 'paused_by' }
-
-local function pack_settings(s)
-  local packed = { get_rules_version() }
-  for i, field in ipairs(SETTINGS_FIELDS) do packed[i + 1] = s[field] end
-  return cmsgpack.pack(packed)
-end
-
-local function cached_settings(packed)
-  if get_rules_version() == 0 then return DEFAULT_SETTINGS end
-  if not packed or packed == '' then return nil end
-  local p = cmsgpack.unpack(packed)
-  if p[1] ~= get_rules_version() then return nil end
-  local s = {}
-  for i, field in ipairs(SETTINGS_FIELDS) do s[field] = p[i + 1] end
-  return s
-end
-
-local resolve_settings
+local pack_settings, cached_settings, resolve_settings
 do
+  local DEFAULT_SETTINGS = { delay = 1000, in_flight = 1, factor = 0, max_delay = 0, max_block = DAY, paused = false,
+    deny = false, name = '', pattern = '', paused_by = '' }
+
+  -- What a queue keeps of its settings, so that they are looked up only after the
+  -- rules have changed.
+  local SETTINGS_FIELDS = { 'delay', 'in_flight', 'factor', 'max_delay', 'max_block', 'paused', 'deny', 'name', 'pattern',
+    'paused_by' }
+
+  function pack_settings(s)
+    local packed = { get_rules_version() }
+    for i, field in ipairs(SETTINGS_FIELDS) do packed[i + 1] = s[field] end
+    return cmsgpack.pack(packed)
+  end
+
+  function cached_settings(packed)
+    if get_rules_version() == 0 then return DEFAULT_SETTINGS end
+    if not packed or packed == '' then return nil end
+    local s = settings_read[packed]
+    if s then return s end
+    local p = cmsgpack.unpack(packed)
+    if p[1] ~= get_rules_version() then return nil end
+    s = {}
+    for i, field in ipairs(SETTINGS_FIELDS) do s[field] = p[i + 1] end
+    settings_read[packed] = s -- many queues have the same
+    return s
+  end
+
   -- Reads "<delay> <in flight> <factor> <max delay> <max block> <paused> <deny> <pattern>".
   local function read_settings(packed, name)
     local s = settings_read[name]

@@ -3,10 +3,6 @@
 local take_from_lane
 do
   local MAX_LEASE, DEFAULT_LEASE, DEFAULT_HOLD = 3600000, 30000, 1800000
-  -- So many records are read at once: at most those are read in vain when the
-  -- limit on bytes ends a want.
-  local READ_AT_ONCE = 25
-
   -- What the leases of a want from one source have in common.
   local function terms_of(w, s)
     local t = w.terms[s.uid]
@@ -16,16 +12,6 @@ do
     t = { hold = hold, duration = duration, deadline = now + duration, deadline_text = decimal(now + duration) }
     w.terms[s.uid] = t
     return t
-  end
-
-  -- The ids and records of some of the tasks of a lane.
-  local function read_raws(l, names, from, to)
-    local ids, keys = {}, {}
-    for i = from, to do
-      local id = id_of(l, names[i])
-      ids[#ids + 1], keys[#keys + 1] = id, task_key(id)
-    end
-    return ids, call('MGET', unpack(keys))
   end
 
   -- The new record of a task under its lease token.
@@ -88,81 +74,51 @@ do
     return 'granted'
   end
 
-  -- Writes what was taken: the first of lane ready, in their order.
+  -- Counts what a turn took of the lane.
   local function note_taken(claim, w, q, l, taken)
     if taken.all == 0 then return end
-    call('ZREMRANGEBYRANK', ready_key(l.name), 0, taken.all - 1)
-    if #taken.away > 0 then call('ZADD', later_key(l.name), unpack(taken.away)) end
     if taken.granted > 0 then
       w.tasks[#w.tasks + 1] = taken.tasks
       w.deadline = max(w.deadline, taken.terms.deadline)
     end
-    local missing = taken.all - #taken.away / 2
+    local missing = taken.all - taken.granted - taken.orphaned
     count(l.uid, 'ready', -taken.granted - missing)
     count(l.uid, 'leased', taken.granted)
     q.waiting, q.in_flight = q.waiting - taken.granted - missing, q.in_flight + taken.granted
     q.dirty, l.removed = true, true
     claim.granted, claim.misses = claim.granted + taken.granted, claim.misses + taken.all - taken.granted
-    claim.dropped, claim.orphaned = claim.dropped + missing, claim.orphaned + #taken.away / 2 - taken.granted
-  end
-
-  -- How many of the names, the first of lane ready, a lane may give while its
-  -- priority stays what it is: those before the first score that changes it.
-  local function same_priority(l, s, names)
-    local heads = call('ZRANGE', ready_key(l.name), 0, #names, 'WITHSCORES')
-    for i = 2, #heads, 2 do
-      l.head = tonumber(heads[i])
-      if lane_priority(s, floor(l.head / BAND)) ~= l.taking then return i / 2 - 1 end
-    end
-    return #names
-  end
-
-  -- The tasks that the lane may give, at most share, and how many. It knows the
-  -- head of what is left then. Scores are slow to print, so few are asked for.
-  local function heads_of(l, s, share)
-    local key, names, scores = ready_key(l.name), nil, nil
-    if share == 1 then
-      local h = call('ZRANGE', key, 0, 1, 'WITHSCORES')
-      names, scores = { h[1] }, { h[2], h[2], h[4] }
-    else
-      names = call('ZRANGE', key, 0, share)
-      scores = #names > 0 and call('ZMSCORE', key, names[1], names[min(#names, share)], names[#names]) or {}
-      if #names > share then names[share + 1] = nil else scores[3] = nil end
-    end
-    local first, last = tonumber(scores[1] or nil), tonumber(scores[2] or nil)
-    l.head = tonumber(scores[3] or nil) or false
-    if not first then return names, 0 end
-    l.taking = l.taking or lane_priority(s, floor(first / BAND))
-    if lane_priority(s, floor(last / BAND)) == l.taking then return names, #names end
-    return names, same_priority(l, s, names)
+    claim.dropped, claim.orphaned = claim.dropped + missing, claim.orphaned + taken.orphaned
   end
 
   -- Takes up to share tasks from the lane while its priority stays what it is.
-  function take_from_lane(claim, w, q, l, s, share)
-    local names, n = heads_of(l, s, share)
-    if n == 0 then return 0, 0 end
+  function take_from_lane(claim, w, q, l, s, share, ahead)
+    local b = look_ahead(l, s, share, ahead)
+    l.taking = l.taking or b.priority
+    if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
     local held = claim.held[w.collector]
     if not held then
       held = {}
       claim.held[w.collector] = held
     end
-    local taken = { granted = 0, all = 0, away = {}, held = held, tasks = begin_tasks(l), terms = terms_of(w, s) }
-    local away, ids, raws = taken.away, nil, nil
-    for i = 1, n do
-      local k = (i - 1) % READ_AT_ONCE + 1
-      if k == 1 then ids, raws = read_raws(l, names, i, min(i + READ_AT_ONCE - 1, n)) end
-      local how = take(claim, w, l, s, taken, ids[k], raws[k])
+    local taken = { granted = 0, all = 0, orphaned = 0, held = held, tasks = begin_tasks(l), terms = terms_of(w, s) }
+    local away = b.away
+    while taken.all < share and b.taken < b.n do
+      local i = b.taken + 1
+      if not b.records[i] then read_ahead(l, b, i) end
+      local how = take(claim, w, l, s, taken, b.ids[i], b.records[i])
       if how == 'full' then
-        w.ended, l.head = true, nil
+        w.ended = true
         break
       end
-      taken.all = i
+      b.taken, taken.all = i, taken.all + 1
       if how ~= 'missing' then
         away[#away + 1] = how == 'granted' and LEASED_TEXT or ORPHAN_TEXT
-        away[#away + 1] = names[i]
+        away[#away + 1] = b.names[i]
       end
-      if how == 'granted' then taken.granted = taken.granted + 1 end
+      if how == 'granted' then taken.granted = taken.granted + 1
+      elseif how == 'orphan' then taken.orphaned = taken.orphaned + 1 end
     end
+    if b.taken == b.n then l.head = b.next end
     note_taken(claim, w, q, l, taken)
     return taken.granted, taken.all
   end

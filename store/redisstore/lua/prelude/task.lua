@@ -75,6 +75,7 @@ local function enter_waiting(l, id, r)
     l.head = nil
   else
     call('ZADD', later_key(l.name), r.due * 32 + rank, suffix_of(id))
+    l.later = nil
     if ended.by_lane[l.n] then ended.back[suffix_of(id)] = true end
     count(l.uid, 'scheduled', 1)
   end
@@ -90,6 +91,7 @@ local function leave_lane(l, id, place)
     l.head = nil
   else
     call('ZREM', later_key(l.name), suffix_of(id))
+    l.later = nil
   end
   if place == 'leased' or place == 'orphan' then call('ZREM', LEASES, lease_member(l, id)) end
   if place == 'leased' then
@@ -134,8 +136,7 @@ local function enter_settled(l, id, r, remember)
   local set = r.state == DONE and canceled_key(l.name) or settled_key(l, r.state)
   call('ZADD', set, gone, suffix_of(id))
   if not l.settled then
-    call('HSET', lane_key(l.name), 'settled', '1')
-    l.settled = true
+    l.settled, l.dirty = true, true
   end
   if remember > 0 then call('ZADD', FORGET, 'LT', gone, set) end
 end

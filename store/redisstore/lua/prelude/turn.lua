@@ -1,67 +1,79 @@
 -- A queue's turn in a claim.
 
--- The first open lane of the sources that the want names; no pick is counted.
-local function first_of_sources(w, q, a)
-  local best, best_score
-  for _, uid in ipairs(w.sources) do
-    local n = call('ZSCORE', lanes_key(uid), q.name)
-    local score = n and tonumber(call('ZSCORE', a.open_key, n) or nil)
-    if score and (not best or score < best_score or (score == best_score and n < best)) then best, best_score = n, score end
+local take_turn
+do
+  -- The first open lane of the sources that the want names; no pick is counted.
+  local function first_of_sources(w, q, a)
+    local best, best_score
+    for _, uid in ipairs(w.sources) do
+      local n = call('ZSCORE', lanes_key(uid), q.name)
+      local score = n and score_of(a.open_key, n, a.opens)
+      if score and (not best or score < best_score or (score == best_score and n < best)) then best, best_score = n, score end
+    end
+    return best, best_score
   end
-  return best, best_score
-end
 
--- Picks a lane and takes from it: how many were granted, and whether the turn
--- goes on.
-local function pick_lane(claim, w, q, a, quota)
-  local n, score
-  if #w.sources > 0 then n, score = first_of_sources(w, q, a) else n, score = pick_open_lane(q, a) end
-  if not score then return 0, false end
-  local l = get_lane(n)
-  local s = get_source(l.uid)
-  l.open, l.wait = score, false
-  if s.deleted or s.pool ~= claim.pool or s.paused > now then
-    -- Its source was paused, moved or deleted, and the lane is not placed yet.
-    place_lane(l, false)
+  -- How many tasks of a lane all wants are likely to take, where the first of the
+  -- sets are all that there is.
+  local function likely(claim, q, a, gap)
+    local others, own = all_heads[claim.open], all_heads[a.open_key]
+    if gap > 0 or not others or not others.whole or not own or not own.whole then return 1 end
+    local room = min(claim.room - claim.granted, settings_of(q).in_flight - q.in_flight)
+    return floor(room / max(1, #others * #own))
+  end
+
+  -- Picks a lane and takes from it: how many were granted, and whether the turn
+  -- goes on.
+  local function pick_lane(claim, w, q, a, quota, gap)
+    local n, score
+    if #w.sources > 0 then n, score = first_of_sources(w, q, a) else n, score = pick_open_lane(q, a) end
+    if not score then return 0, false end
+    local l = get_lane(n)
+    local s = get_source(l.uid)
+    l.open, l.wait = score, false
+    if s.deleted or s.pool ~= claim.pool or s.paused > now then
+      -- Its source was paused, moved or deleted, and the lane is not placed yet.
+      place_lane(l, false)
+      claim.looks = claim.looks + 1
+      return 0, claim.looks < 300
+    end
+    local share = quota > 1 and max(1, floor(quota / in_band(a.open_key, score))) or 1
+    local got, ahead = 0, likely(claim, q, a, gap)
+    l.taking = nil
+    while got < share and not w.ended and claim.misses < 100 do
+      local more, seen = take_from_lane(claim, w, q, l, s, share - got, ahead)
+      got = got + more
+      if seen == 0 then break end
+    end
+    place_lane(l, true)
+    return got, claim.misses < 100
+  end
+
+  -- Gives the queue a turn and returns how many tasks it gave.
+  function take_turn(claim, w, q)
     claim.looks = claim.looks + 1
-    return 0, claim.looks < 300
+    local a = part(q, claim.pool)
+    place_queue(q, a, false)
+    if not a.open then return 0 end
+    local s, room, quota, gap = settings_of(q), w.max - #w.ids, 1, delay_of(q)
+    if gap <= 0 then
+      local most = min(w.max, 100)
+      local share = most > 1 and max(1, floor(most / min(in_band(claim.open, a.open), 10))) or 1
+      quota = min(share, room, s.in_flight - q.in_flight, 100 - claim.granted)
+    end
+    local begin, goes_on = #w.ids, true
+    while quota > 0 and goes_on and not w.ended do
+      local got
+      got, goes_on = pick_lane(claim, w, q, a, quota, gap)
+      quota = quota - got
+    end
+    local total = #w.ids - begin
+    if total > 0 then
+      local before = q.next_grant
+      raise_next_grant(q, gap > 0 and now_end + gap or now)
+      for _, v in ipairs({ q.name, decimal(before), decimal(q.next_grant), begin + 1, total }) do w.queues[#w.queues + 1] = v end
+    end
+    place_queue_everywhere(q, claim.pool)
+    return total
   end
-  local share = quota > 1 and max(1, floor(quota / in_band(a.open_key, score))) or 1
-  local got = 0
-  l.taking = nil
-  while got < share and not w.ended and claim.misses < 100 do
-    local more, seen = take_from_lane(claim, w, q, l, s, share - got)
-    got = got + more
-    if seen == 0 then break end
-  end
-  place_lane(l, true)
-  return got, claim.misses < 100
-end
-
--- Gives the queue a turn and returns how many tasks it gave.
-local function take_turn(claim, w, q)
-  claim.looks = claim.looks + 1
-  local a = part(q, claim.pool)
-  place_queue(q, a, false)
-  if not a.open then return 0 end
-  local s, room, quota, gap = settings_of(q), w.max - #w.ids, 1, delay_of(q)
-  if gap <= 0 then
-    local most = min(w.max, 100)
-    local share = most > 1 and max(1, floor(most / min(in_band(claim.open, a.open), 10))) or 1
-    quota = min(share, room, s.in_flight - q.in_flight, 100 - claim.granted)
-  end
-  local begin, goes_on = #w.ids, true
-  while quota > 0 and goes_on and not w.ended do
-    local got
-    got, goes_on = pick_lane(claim, w, q, a, quota)
-    quota = quota - got
-  end
-  local total = #w.ids - begin
-  if total > 0 then
-    local before = q.next_grant
-    raise_next_grant(q, gap > 0 and now_end + gap or now)
-    for _, v in ipairs({ q.name, decimal(before), decimal(q.next_grant), begin + 1, total }) do w.queues[#w.queues + 1] = v end
-  end
-  place_queue_everywhere(q, claim.pool)
-  return total
 end

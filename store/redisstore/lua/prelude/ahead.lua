@@ -1,0 +1,69 @@
+-- What a claim has read of a lane ahead of taking it, so that several wants that
+-- take from it cost no more than one: the first of lane ready, as long as they
+-- have the lane priority of the first. They leave lane ready all together.
+local look_ahead, read_ahead
+do
+  -- So many records are read at once: at most those are read in vain when the
+  -- limit on bytes ends a want.
+  local READ_AT_ONCE = 25
+
+  -- How many of the names, the first of lane ready, come before the first score
+  -- that changes the lane's priority, and that score.
+  local function same_priority(l, s, names, priority)
+    local heads = call('ZRANGE', ready_key(l.name), 0, #names, 'WITHSCORES')
+    for i = 2, #heads, 2 do
+      local score = tonumber(heads[i])
+      if lane_priority(s, floor(score / BAND)) ~= priority then return i / 2 - 1, score end
+    end
+    return #names, false
+  end
+
+  -- The first names of lane ready, at most n, and the scores of the first, of the
+  -- last, and of what follows. Scores are slow to print, so few are asked for.
+  local function first_ready(key, n)
+    if n == 1 then
+      local h = call('ZRANGE', key, 0, 1, 'WITHSCORES')
+      return { h[1] }, tonumber(h[2] or nil), tonumber(h[2] or nil), tonumber(h[4] or nil)
+    end
+    local names = call('ZRANGE', key, 0, n)
+    if #names == 0 then return names end
+    local scores = call('ZMSCORE', key, names[1], names[min(#names, n)], names[#names])
+    local after = #names > n and tonumber(scores[3])
+    names[n + 1] = nil
+    return names, tonumber(scores[1]), tonumber(scores[2]), after
+  end
+
+  -- What is left of what was read ahead of lane ready, or else its first tasks:
+  -- as many as are likely to be taken, at least share.
+  function look_ahead(l, s, share, likely)
+    local b = l.ahead
+    if b and b.taken < b.n then return b end
+    if b then write_taken(l) end
+    local names, first, last, after = first_ready(ready_key(l.name), min(max(share, likely), 100))
+    b = { names = names, n = #names, taken = 0, next = after or false, ids = {}, records = {}, away = {} }
+    l.ahead, l.head = b, first or false
+    if not first then return b end
+    b.priority = lane_priority(s, floor(first / BAND))
+    if lane_priority(s, floor(last / BAND)) ~= b.priority then b.n, b.next = same_priority(l, s, names, b.priority) end
+    return b
+  end
+
+  -- Reads records of what was read ahead, from the i-th on.
+  function read_ahead(l, b, i)
+    local keys = {}
+    for k = i, min(i + READ_AT_ONCE - 1, b.n) do
+      b.ids[k] = id_of(l, b.names[k])
+      keys[#keys + 1] = task_key(b.ids[k])
+    end
+    for k, raw in ipairs(call('MGET', unpack(keys))) do b.records[i + k - 1] = raw or '' end
+  end
+
+  -- Takes out of lane ready what was taken of it: its first.
+  function write_taken(l)
+    local b = l.ahead
+    l.ahead = nil
+    if b.taken == 0 then return end
+    call('ZREMRANGEBYRANK', ready_key(l.name), 0, b.taken - 1)
+    if #b.away > 0 then call('ZADD', later_key(l.name), unpack(b.away)) end
+  end
+end

@@ -1,0 +1,70 @@
+-- The gates of a queue, and what the end of a lease does to them.
+
+-- The settings, resolved once for each version of the rules.
+local function settings_of(q)
+  if q.settings then return q.settings end
+  q.settings = cached_settings(q.cached)
+  if not q.settings then
+    q.settings = resolve_settings(q.name)
+    q.resolved = true
+  end
+  return q.settings
+end
+
+-- The delay between request starts: the rule's, or what the host asks for where
+-- that is longer, of which a minute counts when no max_delay is set
+-- (dispatch.QueueSettings.Paced).
+local function delay_of(q)
+  local s = settings_of(q)
+  if q.asked <= s.delay then return s.delay end
+  return max(s.delay, min(q.asked, s.max_delay > 0 and s.max_delay or 60000))
+end
+
+local function raise_next_grant(q, at)
+  if at > q.next_grant then q.next_grant, q.dirty = at, true end
+end
+
+local function queue_gate(q)
+  local s = settings_of(q)
+  local bound = now_end + max(longest_delay(s), delay_of(q))
+  if q.next_grant > bound then q.next_grant, q.dirty = bound, true end
+  if s.paused or s.deny or q.in_flight >= s.in_flight then return INF end
+  return max(q.next_grant, q.block, q.operator)
+end
+
+-- What the end of a lease does to its queue: kinds as dispatch.QueueEffectKind.
+local SUCCEEDED, BLOCKED, EXPIRED = 1, 2, 3
+
+local lease_ended
+do
+  local function block_queue(q, s, retry_after)
+    if q.block > now then
+      q.block = max(q.block, now + min(retry_after, s.max_block))
+      return
+    end
+    q.step = q.step + 1
+    local length = retry_after > 0 and retry_after or 10000 * 2 ^ min(q.step - 1, 30)
+    q.block = now + min(length, s.max_block)
+  end
+
+  -- asked is what the host asks for from now on, nil when that was not said.
+  function lease_ended(q, kind, fetch, retry_after, deadline, asked)
+    q.in_flight, q.dirty = q.in_flight - 1, true
+    if asked then q.asked = asked end
+    local s, gap = settings_of(q), delay_of(q)
+    if kind == EXPIRED then
+      raise_next_grant(q, deadline + gap)
+      return
+    elseif kind > EXPIRED then
+      return
+    end
+    raise_next_grant(q, now + gap - fetch)
+    if fetch > 0 and s.factor > 0 then
+      -- In nanoseconds, as Go computes it, cut to ms.
+      local delay = floor(floor(s.factor * (fetch * 1000000)) / 1000000)
+      raise_next_grant(q, now + min(delay, s.max_delay > 0 and s.max_delay or DAY))
+    end
+    if kind == SUCCEEDED then q.step = 0 end
+    if kind == BLOCKED then block_queue(q, s, retry_after) end
+  end
+end

@@ -1,0 +1,110 @@
+-- Where a queue belongs among those of each of its pools ("place queue" in
+-- dispatch/scheduling.md).
+
+-- Notes that something of the pool can be granted at `at`, sooner than before.
+local function sooner(pool, at)
+  if at < (hints[pool] or INF) then hints[pool] = at end
+end
+
+-- The first of the lanes that can be picked: its score and its number, or false.
+local function first_open(a)
+  if a.opens == 0 then return false end
+  local head = read_heads(a.open_key, 2)[1]
+  if not head then return false end
+  return head.score, head.name
+end
+
+-- When the first of the lanes that wait can be picked, or false.
+local function first_waiting(a)
+  if a.waits == 0 then return false end
+  if not a.first then
+    local m = call('ZRANGE', a.wait_key, 0, 0, 'WITHSCORES')
+    a.first_name, a.first = m[1], tonumber(m[2] or nil)
+  end
+  return a.first
+end
+
+-- The pools that this call has named.
+local pools_named
+
+local place_queue
+do
+  local function leave_open(q, a)
+    if not a.open then return end
+    call('ZREM', a.pool_open, q.name)
+    move_head(a.pool_open, q.name, a.open, false)
+    a.open, q.dirty = false, true
+  end
+
+  -- A pool is named when a queue comes to it.
+  local function name_pool(pool)
+    if pools_named[pool] then return end
+    call('SADD', POOLS, pool)
+    pools_named[pool] = true
+  end
+
+  -- Puts the queue among those of the pool that wait until `at`.
+  local function queue_waits(q, a, at)
+    local was_open, before = a.open, a.wait
+    leave_open(q, a)
+    if before == at then return end
+    call('ZADD', a.pool_wait, at, q.name)
+    a.wait, q.dirty = at, true
+    if was_open then return end
+    if not before then name_pool(a.pool) end
+    -- A queue that is not the first to come changes nothing for who waits.
+    if at < (before or INF) and call('ZRANK', a.pool_wait, q.name) == 0 then sooner(a.pool, at) end
+  end
+
+  -- Puts the queue among those of the pool that can be granted from.
+  local function queue_opens(q, a, head, turn_end)
+    local score = floor(head / BAND) * BAND + since_of(a.open, a.wait, turn_end)
+    if a.wait then call('ZREM', a.pool_wait, q.name)
+    elseif not a.open then name_pool(a.pool) end
+    if not a.open then sooner(a.pool, now) end
+    if score ~= a.open then
+      call('ZADD', a.pool_open, decimal(score), q.name)
+      move_head(a.pool_open, q.name, a.open, score)
+      q.dirty = true
+    end
+    a.open, a.wait = score, false
+  end
+
+  -- Places the queue in one pool; it is in pool open then if a.open says so.
+  function place_queue(q, a, turn_end)
+    a.placed = true
+    if (first_waiting(a) or INF) <= now then
+      for _, n in ipairs(call('ZRANGEBYSCORE', a.wait_key, '-inf', now, 'LIMIT', 0, 100)) do place_lane(get_lane(n), false) end
+      a.placed = true
+    end
+    local head, first = first_open(a), first_waiting(a)
+    if not head and not first then
+      leave_open(q, a)
+      if a.wait then call('ZREM', a.pool_wait, q.name) end
+      if a.wait or a.held then a.wait, a.held, q.dirty = false, false, true end
+      return
+    end
+    local at = max(queue_gate(q), head and 0 or first)
+    if at <= now and head then queue_opens(q, a, head, turn_end) else queue_waits(q, a, at) end
+  end
+end
+
+-- Places the queue in all its pools. turn is the pool in which it had a turn
+-- just now, nil for none. Placing can move lanes to another pool, whose source
+-- was moved: then that one is placed (again).
+local function place_queue_everywhere(q, turn)
+  for _, a in pairs(q.parts) do a.placed = nil end
+  for _ = 1, 3 do
+    local todo = {}
+    for pool, a in pairs(q.parts) do
+      if a.held and not a.placed then todo[#todo + 1] = pool end
+    end
+    if #todo == 0 then return end
+    table.sort(todo)
+    for _, pool in ipairs(todo) do place_queue(q, q.parts[pool], pool == turn) end
+    turn = nil
+  end
+end
+
+-- at each call
+pools_named = {}

@@ -1,0 +1,133 @@
+-- Where a lane belongs among the lanes of its queue ("place lane" in
+-- dispatch/scheduling.md).
+
+local function since_of(old, waited, turn_end)
+  if turn_end then return now end
+  if old then return old % BAND end
+  if waited and waited <= now then return waited end
+  return now
+end
+
+-- The score of the first of lane later, or false.
+local function first_later(l)
+  if l.later == nil then l.later = tonumber(call('ZRANGE', later_key(l.name), 0, 0, 'WITHSCORES')[2] or nil) or false end
+  return l.later
+end
+
+local place_lane
+do
+  -- Moves tasks of lane later that are due to lane ready, at most 100.
+  local function promote_tasks(l)
+    local due = call('ZRANGEBYSCORE', later_key(l.name), '-inf', now * 32 + 31, 'LIMIT', 0, 100, 'WITHSCORES')
+    local add, gone = {}, {}
+    for i = 1, #due, 2 do
+      local score = tonumber(due[i + 1])
+      add[i] = (score % 32) * BAND + floor(score / 32)
+      add[i + 1] = due[i]
+      gone[#gone + 1] = due[i]
+    end
+    call('ZADD', ready_key(l.name), unpack(add))
+    call('ZREM', later_key(l.name), unpack(gone))
+    count(l.uid, 'scheduled', -#gone)
+    count(l.uid, 'ready', #gone)
+    l.head, l.later = nil, nil
+  end
+
+  -- When the lane can be picked, and the priority of its head; nil when it is in
+  -- no set. Tasks that are due become ready first.
+  local function lane_time(l, s)
+    local score = first_later(l)
+    if score and score <= now * 32 + 31 then
+      if l.ahead then write_taken(l) end
+      promote_tasks(l)
+      score = first_later(l)
+    end
+    if s.deleted then return nil end
+    if l.head == nil then l.head = tonumber(call('ZRANGE', ready_key(l.name), 0, 0, 'WITHSCORES')[2] or nil) or false end
+    if l.head then return s.paused, lane_priority(s, floor(l.head / BAND)) end
+    if not score or score >= LEASED_FROM then return nil end
+    return max(s.paused, floor(score / 32)), lane_priority(s, score % 32)
+  end
+
+  -- Finds out in which of the sets of its queue the lane stands.
+  local function find_lane(l, a)
+    if l.open == nil then l.open = score_of(a.open_key, l.name, a.opens) end
+    if l.open or a.waits == 0 then
+      l.wait = false
+    elseif l.wait == nil and a.waits == 1 and a.first then
+      l.wait = a.first_name == l.name and a.first
+    elseif l.wait == nil then
+      l.wait = tonumber(call('ZSCORE', a.wait_key, l.name) or nil) or false
+    end
+  end
+
+  local function leave_open(l, q, a)
+    if not l.open then return end
+    call('ZREM', a.open_key, l.name)
+    a.opens, q.dirty = a.opens - 1, true
+    move_head(a.open_key, l.name, l.open, false)
+    l.open = false
+  end
+
+  local function leave_wait(l, q, a)
+    if not l.wait then return end
+    call('ZREM', a.wait_key, l.name)
+    a.waits, a.first, q.dirty = a.waits - 1, nil, true
+    l.wait = false
+  end
+
+  -- Takes the lane out of the sets of its queue, where it may be.
+  local function leave_queue(l)
+    if l.pool == '' then return end
+    local q = get_queue(l.queue)
+    local a = part(q, l.pool)
+    find_lane(l, a)
+    leave_open(l, q, a)
+    leave_wait(l, q, a)
+  end
+
+  -- Puts the lane among those that wait until `at`.
+  local function lane_waits(l, q, a, at)
+    leave_open(l, q, a)
+    if l.wait == at then return end
+    call('ZADD', a.wait_key, at, l.name)
+    if not l.wait then a.waits = a.waits + 1 end
+    l.wait, q.dirty = at, true
+    if a.waits == 1 then a.first_name, a.first = l.name, at else a.first = nil end
+  end
+
+  -- Puts the lane among those that can be picked.
+  local function lane_opens(l, q, a, priority, turn_end)
+    local score = (9 - priority) * BAND + since_of(l.open, l.wait, turn_end)
+    leave_wait(l, q, a)
+    if score == l.open then return end
+    call('ZADD', a.open_key, decimal(score), l.name)
+    if not l.open then a.opens = a.opens + 1 end
+    move_head(a.open_key, l.name, l.open, score)
+    l.open, q.dirty = score, true
+  end
+
+  function place_lane(l, turn_end)
+    local s = get_source(l.uid)
+    if l.pool ~= s.pool and l.pool ~= '' then
+      leave_queue(l)
+      l.pool = ''
+    end
+    local at, priority = lane_time(l, s)
+    if not at then
+      -- A lane that has lost no task here stands in no set already.
+      if s.deleted or l.removed then leave_queue(l) end
+      return
+    end
+    if l.pool == '' then
+      l.pool, l.open, l.wait, l.dirty = s.pool, false, false, true
+    end
+    local q = get_queue(l.queue)
+    local a = part(q, l.pool)
+    if not a.held then a.held, q.dirty = true, true end
+    -- It has to be placed once more when it was already.
+    a.placed = nil
+    find_lane(l, a)
+    if at > now then lane_waits(l, q, a, at) else lane_opens(l, q, a, priority, turn_end) end
+  end
+end
