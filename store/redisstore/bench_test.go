@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -77,8 +78,7 @@ func newBenchLoad(b *testing.B, queues int) *benchLoad {
 // lease makes n tasks over the queues and claims them.
 func (l *benchLoad) lease(b *testing.B, n int) []dispatch.Grant {
 	b.Helper()
-	grants := make([]dispatch.Grant, 0, n)
-	for len(grants) < n {
+	for made := 0; made < n; made += 100 {
 		items := make([]dispatch.Submission, 100)
 		for i := range items {
 			items[i] = submission(&l.gate, fmt.Sprintf("host-%d.example", l.made%l.queues), fmt.Sprintf("https://example/%d", l.made))
@@ -86,6 +86,9 @@ func (l *benchLoad) lease(b *testing.B, n int) []dispatch.Grant {
 			l.made++
 		}
 		submit(b, l.store, l.gate, items...)
+	}
+	grants := make([]dispatch.Grant, 0, n)
+	for len(grants) < n {
 		grants = append(grants, claim(b, l.store, want(100))...)
 	}
 	return grants
@@ -173,17 +176,7 @@ func leaseSteps() []leaseStep {
 				b.Fatal(err)
 			}
 		}},
-		{"succeed", []int{1, 10, 100}, func(b *testing.B, s *redisstore.Store, grants []dispatch.Grant) {
-			b.Helper()
-			successes := make([]dispatch.Success, len(grants))
-			for i := range grants {
-				successes[i] = dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token, FetchDuration: 10 * time.Millisecond}
-			}
-			results, err := s.Succeed(b.Context(), successes)
-			if err != nil || results[0].Code != dispatch.Applied {
-				b.Fatal(err, results)
-			}
-		}},
+		{"succeed", []int{1, 10, 100}, succeed},
 		{"read and settle", []int{1, 10, 100}, func(b *testing.B, s *redisstore.Store, grants []dispatch.Grant) {
 			b.Helper()
 			ids := make([]dispatch.TaskID, len(grants))
@@ -202,6 +195,89 @@ func leaseSteps() []leaseStep {
 				b.Fatal(err)
 			}
 		}},
+	}
+}
+
+// BenchmarkRequeue sweeps leases that ran out together and requeues them, as the
+// keeper does, and reports what a task costs Redis in the cheapest round.
+func BenchmarkRequeue(b *testing.B) {
+	const round = 5000
+	for _, queues := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
+			l := newBenchLoad(b, queues)
+			policy := dispatch.Policy{Rand: func() float64 { return 0 }}
+			least := time.Duration(math.MaxInt64)
+			for b.Loop() {
+				b.StopTimer()
+				l.lease(b, round)
+				l.expire(b, round)
+				before := l.cpu(b)
+				b.StartTimer()
+				for left := round; left > 0; {
+					left -= requeue(b, l.store, policy)
+				}
+				b.StopTimer()
+				least = min(least, l.cpu(b)-before)
+				for left := round; left > 0; left -= 100 { // they make room for the next round
+					succeed(b, l.store, claim(b, l.store, want(100)))
+				}
+				b.StartTimer()
+			}
+			perTask(b, round)
+			b.ReportMetric(float64(least.Nanoseconds())/round, "redis-ns/task")
+		})
+	}
+}
+
+// expire lets all leases run out now: it moves their deadlines, as a step of the
+// clock does.
+func (l *benchLoad) expire(b *testing.B, n int) {
+	b.Helper()
+	keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
+	past := time.Now().Add(-time.Second).UnixMilli()
+	pipe := l.client.Pipeline()
+	for _, member := range l.client.ZRange(b.Context(), keys.Leases(), 0, -1).Val() {
+		id, _, _ := strings.Cut(member, ":")
+		var deadline [8]byte
+		binary.BigEndian.PutUint64(deadline[:], uint64(past))
+		pipe.SetRange(b.Context(), keys.Task(dispatch.TaskID(id)), 106, string(deadline[2:]))
+		pipe.ZAdd(b.Context(), keys.Leases(), redis.Z{Score: float64(past), Member: member})
+	}
+	pipe.HSet(b.Context(), keys.Shard(), "swept", time.Now().UnixMilli())
+	if cmds, err := pipe.Exec(b.Context()); err != nil || len(cmds) != 2*n+1 {
+		b.Fatalf("%d commands to end leases, want %d: %v", len(cmds), 2*n+1, err)
+	}
+}
+
+// requeue ends one page of leases that ran out.
+func requeue(b *testing.B, s *redisstore.Store, policy dispatch.Policy) int {
+	b.Helper()
+	spec := dispatch.DefaultSpec()
+	sweep, err := s.Expired(b.Context(), 0, dispatch.MaxExpired)
+	if err != nil {
+		b.Fatal(err)
+	}
+	transitions := make([]dispatch.Transition, len(sweep.Expired))
+	for i, t := range sweep.Expired {
+		transitions[i] = policy.Expire(t, spec, sweep.Now)
+	}
+	results, err := s.Apply(b.Context(), transitions)
+	if err != nil || len(results) == 0 || results[0].Code != dispatch.Applied {
+		b.Fatal(err, results)
+	}
+	return len(results)
+}
+
+// succeed settles tasks.
+func succeed(b *testing.B, s *redisstore.Store, grants []dispatch.Grant) {
+	b.Helper()
+	successes := make([]dispatch.Success, len(grants))
+	for i := range grants {
+		successes[i] = dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token, FetchDuration: 10 * time.Millisecond}
+	}
+	results, err := s.Succeed(b.Context(), successes)
+	if err != nil || len(results) == 0 || results[0].Code != dispatch.Applied {
+		b.Fatal(err, results)
 	}
 }
 
