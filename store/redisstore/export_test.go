@@ -50,6 +50,13 @@ func DecodeBody(body []byte) (dispatch.Task, error) {
 	return t, err
 }
 
+// DecodeHistory reads a last error and attempts.
+func DecodeHistory(packed string) (dispatch.Task, error) {
+	var t dispatch.Task
+	err := decodeHistory(&t, packed)
+	return t, err
+}
+
 // Hints reads the hints of a message.
 func Hints(message string) []dispatch.Hint {
 	var hints []dispatch.Hint

@@ -36,10 +36,11 @@ func (p shardKeys) Shard() string { return p.key("shard") }
 // Task is a STRING: the record of a task (record.go).
 func (p shardKeys) Task(id dispatch.TaskID) string { return p.key("t:" + string(id)) }
 
-// Details is a HASH made when first needed: "c" cursor, "m" memo, "e" last error.
+// Details is a HASH made when first needed: "c" cursor, "m" memo.
 func (p shardKeys) Details(id dispatch.TaskID) string { return p.key("d:" + string(id)) }
 
-// History is a LIST made when first needed: the last attempts, oldest first.
+// History is a STRING made when first needed: the last error and the last attempts
+// (lua/prelude/history.lua).
 func (p shardKeys) History(id dispatch.TaskID) string { return p.key("h:" + string(id)) }
 
 // Lock is a STRING with a TTL: the lease token of who holds the task.

@@ -9,20 +9,9 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// digestArg is a lease's digest as records keep it; 16 zeros for none.
-func digestArg(d dispatch.LeaseDigest) string {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], d.Fence)
-	binary.BigEndian.PutUint64(b[8:], d.Holder)
-	return string(b[:])
-}
-
-// optionalArg passes bytes that may be missing.
-func optionalArg(b []byte, given bool) string {
-	if !given {
-		return "-"
-	}
-	return "=" + string(b)
+// appendDigest appends a lease's digest as records keep it; 16 zeros for none.
+func appendDigest(b []byte, d dispatch.LeaseDigest) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, d.Fence), d.Holder)
 }
 
 // Apply implements [dispatch.Leases].
@@ -34,15 +23,14 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	pages := s.pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return transitions[i].ID })
 	calls := make([]call, len(pages))
 	for i, p := range pages {
-		args := make([]any, 0, 6*len(p.items))
+		packed := make([]byte, 0, 512*len(p.items))
 		for _, n := range p.items {
-			packed, err := transitionArgs(&transitions[n])
-			if err != nil {
+			var err error
+			if packed, err = appendTransition(packed, &transitions[n]); err != nil {
 				return nil, err
 			}
-			args = append(args, packed...)
 		}
-		calls[i] = call{shard: p.shard, args: args}
+		calls[i] = call{shard: p.shard, args: []any{packed}}
 	}
 	replies, err := s.runAll(ctx, "apply transitions", s.scripts.apply, calls)
 	if err != nil {

@@ -229,7 +229,7 @@ func decodeHeader(b []byte, t *dispatch.Task) (lease dispatch.Lease, core, tail 
 }
 
 // decodeDetails reads the parts that most tasks do not have.
-func decodeDetails(t *dispatch.Task, details, history []any) error {
+func decodeDetails(t *dispatch.Task, details []any) {
 	for i := 0; i+1 < len(details); i += 2 {
 		field, _ := details[i].(string)
 		value, _ := details[i+1].(string)
@@ -241,22 +241,50 @@ func decodeDetails(t *dispatch.Task, details, history []any) error {
 			t.Cursor = []byte(value)
 		case "m":
 			t.Memo = []byte(value)
-		case "e":
-			t.LastError = new(dispatch.Failure)
-			if err := json.Unmarshal([]byte(value), t.LastError); err != nil {
-				return fmt.Errorf("task %s: last error: %w", t.ID, err)
-			}
 		}
 	}
-	for _, line := range history {
+}
+
+// decodeHistory reads a task's last error and last attempts (lua/prelude/history.lua).
+func decodeHistory(t *dispatch.Task, packed string) error {
+	if packed == "" {
+		return nil
+	}
+	attempts, rest := int(packed[0]), packed[1:]
+	failure, rest, err := cutLong(rest)
+	if err == nil && failure != "" {
+		t.LastError = new(dispatch.Failure)
+		err = json.Unmarshal([]byte(failure), t.LastError)
+	}
+	for range attempts {
+		if err != nil {
+			break
+		}
 		var a dispatch.Attempt
-		text, _ := line.(string)
-		if err := json.Unmarshal([]byte(text), &a); err != nil {
-			return fmt.Errorf("task %s: history: %w", t.ID, err)
+		var text string
+		if text, rest, err = cutLong(rest); err == nil {
+			err = json.Unmarshal([]byte(text), &a)
 		}
 		t.History = append(t.History, a)
 	}
+	if err != nil {
+		return fmt.Errorf("task %s: history: %w", t.ID, err)
+	}
 	return nil
+}
+
+// cutLong cuts off what appendLong has put first.
+func cutLong(packed string) (text, rest string, err error) {
+	const prefix = 4
+	if len(packed) < prefix {
+		return "", "", fmt.Errorf("%w: no length in %d bytes", errRecord, len(packed))
+	}
+	n := binary.BigEndian.Uint32([]byte(packed[:prefix]))
+	rest = packed[prefix:]
+	if uint64(n) > uint64(len(rest)) {
+		return "", "", fmt.Errorf("%w: length of %d in %d bytes", errRecord, n, len(rest))
+	}
+	return rest[:n], rest[n:], nil
 }
 
 // found is a task as scripts give it back (lua/prelude/task.lua).
@@ -280,7 +308,7 @@ func decodeLane(v any, now time.Time) ([]found, error) {
 	lane.sourceVersion = r.integer()
 	tasks := make([]found, 0, (len(values)-r.next)/foundEach)
 	for r.more() {
-		id, raw, details, history := dispatch.TaskID(r.text()), r.text(), r.list(), r.list()
+		id, raw, details, history := dispatch.TaskID(r.text()), r.text(), r.list(), r.text()
 		if r.err != nil {
 			break
 		}
@@ -288,7 +316,8 @@ func decodeLane(v any, now time.Time) ([]found, error) {
 		if err := decodeRecord(id, raw, now, &f.task); err != nil {
 			return nil, err
 		}
-		if err := decodeDetails(&f.task, details, history); err != nil {
+		decodeDetails(&f.task, details)
+		if err := decodeHistory(&f.task, history); err != nil {
 			return nil, err
 		}
 		tasks = append(tasks, f)

@@ -139,3 +139,45 @@ func FuzzHints(f *testing.F) {
 		}
 	})
 }
+
+// goldenHistory is a history of one error and one attempt, as lua/prelude/history.lua
+// writes it.
+const goldenHistory = "\x01" + "\x00\x00\x00/" + `{"u":2,"m":"no","t":"2026-03-02T10:00:10.496Z"}` + "\x00\x00\x00\x8d" +
+	`{"c":"c","y":0,"f":7,"s":"2026-03-02T10:00:10.496Z","e":"2026-03-02T10:00:10.496Z","r":2,"x":{"u":2,"m":"no","t":"2026-03-02T10:00:10.496Z"}}`
+
+func TestHistory_Golden(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	gate := sourceGate("uid")
+	submit(t, s, gate, submission(&gate, "a.b", "http://a.b/"))
+	grant := claimOne(t, s)
+	tr := done(&grant)
+	at := time.UnixMilli(1772445610496).UTC()
+	failure := dispatch.Failure{Result: dispatch.ResultFailed, Message: "no", Time: at}
+	tr.State, tr.Shrink = dispatch.StateScheduled, false
+	tr.LastError = &failure
+	tr.Attempt = &dispatch.Attempt{Collector: "c", Fence: 7, Started: at, Ended: at, Result: dispatch.ResultFailed, Failure: &failure}
+	settle(t, s, tr)
+	packed, err := client.Get(t.Context(), redisstore.ShardKeys("waggle", 0).History(grant.Task.ID)).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed != goldenHistory {
+		t.Errorf("history\n%q, want\n%q", packed, goldenHistory)
+	}
+	task, err := redisstore.DecodeHistory(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := dispatch.Task{LastError: &failure, History: []dispatch.Attempt{*tr.Attempt}}
+	if !reflect.DeepEqual(task, want) {
+		t.Errorf("task\n%+v, want\n%+v", task, want)
+	}
+	for n := 1; n < len(packed); n++ {
+		if _, err := redisstore.DecodeHistory(packed[:n]); err == nil {
+			t.Errorf("%d bytes of a history are read without an error", n)
+		}
+	}
+}

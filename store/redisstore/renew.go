@@ -68,9 +68,7 @@ func renewalArgs(renewals []dispatch.Renewal, items []int) []any {
 		packed = binary.BigEndian.AppendUint64(packed, k.digest)
 		packed = binary.BigEndian.AppendUint16(packed, k.number)
 		packed = appendShort(packed, string(r.ID))
-		packed = append(packed, given(r.Cursor))
-		packed = binary.BigEndian.AppendUint32(packed, uint32(len(r.Cursor))) //nolint:gosec // a cursor has a limit
-		packed = append(packed, r.Cursor...)
+		packed = appendLong(append(packed, given(r.Cursor)), r.Cursor)
 	}
 	return append(args, packed)
 }
@@ -78,6 +76,12 @@ func renewalArgs(renewals []dispatch.Renewal, items []int) []any {
 // appendShort appends a text of at most 255 bytes after its length.
 func appendShort(b []byte, text string) []byte {
 	return append(append(b, byte(len(text))), text...)
+}
+
+// appendLong appends bytes after their length.
+func appendLong(b, bytes []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(bytes))) //nolint:gosec // all that is packed has a limit
+	return append(b, bytes...)
 }
 
 // given is 1 for bytes that are there, be they empty.

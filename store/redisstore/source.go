@@ -359,3 +359,11 @@ func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []disp
 	}
 	return nil
 }
+
+// optionalArg passes bytes that may be missing.
+func optionalArg(b []byte, given bool) string {
+	if !given {
+		return "-"
+	}
+	return "=" + string(b)
+}

@@ -65,9 +65,7 @@ func successArgs(successes []dispatch.Success, items []int) []any {
 			number = len(args)
 			numbers[x.Token.Collector] = number
 		}
-		digest := x.Token.Digest()
-		packed = binary.BigEndian.AppendUint64(packed, digest.Fence)
-		packed = binary.BigEndian.AppendUint64(packed, digest.Holder)
+		packed = appendDigest(packed, x.Token.Digest())
 		packed = append48(packed, span(x.FetchDuration))
 		packed = appendAsked(packed, x.QueueDelay)
 		packed = binary.BigEndian.AppendUint16(packed, uint16(number))

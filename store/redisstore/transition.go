@@ -20,41 +20,19 @@ const (
 	bitSourceFailure
 	bitClearError
 	bitDue
+	bitMemo
+	bitCursor
 )
 
-// transitionArgs packs a transition: its id, its numbers in fixed places, and
-// what may be missing.
-func transitionArgs(t *dispatch.Transition) ([]any, error) {
-	var failure, attempt []byte
-	var err error
-	if t.LastError != nil {
-		if failure, err = json.Marshal(t.LastError); err != nil {
-			return nil, fmt.Errorf("%w: last error of task %s: %w", dispatch.ErrInvalid, t.ID, err)
-		}
-	}
-	if t.Attempt != nil {
-		if attempt, err = json.Marshal(t.Attempt); err != nil {
-			return nil, fmt.Errorf("%w: attempt of task %s: %w", dispatch.ErrInvalid, t.ID, err)
-		}
-	}
-	return []any{
-		string(t.ID), packTransition(t),
-		optionalArg(t.Memo, t.Memo != nil), optionalArg(t.Cursor, t.Cursor != nil),
-		optionalArg(failure, t.LastError != nil), optionalArg(attempt, t.Attempt != nil),
-	}, nil
-}
-
-// packTransition packs the numbers:
-// >c16 I4 BBBB I6I6I6I6 I4I4I2I2I2BBB I6 I6I6I4.
-func packTransition(t *dispatch.Transition) []byte {
-	b := make([]byte, 0, 94)
-	b = append(b, digestArg(t.Token)...)
+// appendTransition packs a transition: its numbers in fixed places, its id, and
+// what may be missing, with its length:
+// >c16 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4 Bc0 I4c0 I4c0 I4c0 I4c0. Of it, the
+// counters are as the record has them.
+func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
+	b = appendDigest(b, t.Token)
 	b = binary.BigEndian.AppendUint32(b, t.Revision)
-	b = append(b, transitionBits(t), byte(t.Result), byte(t.State), byte(t.Queue.Kind))
-	b = append48(b, millis(t.Due))
-	b = append48(b, span(t.Delay))
-	b = append48(b, millis(t.FirstDue))
-	b = append48(b, millis(t.Run))
+	b = binary.BigEndian.AppendUint16(b, transitionBits(t))
+	b = append(b, byte(t.Result), byte(t.State), byte(t.Queue.Kind))
 	c := &t.Counters
 	b = binary.BigEndian.AppendUint32(b, c.Cycle)
 	b = binary.BigEndian.AppendUint32(b, c.Attempt)
@@ -62,10 +40,32 @@ func packTransition(t *dispatch.Transition) []byte {
 	b = binary.BigEndian.AppendUint16(b, c.Expirations)
 	b = binary.BigEndian.AppendUint16(b, c.Throttled)
 	b = append(b, c.GivenUp, c.ExpiredCycles, c.PermanentCycles)
+	b = append48(b, millis(t.Run))
+	b = append48(b, millis(t.Due))
+	b = append48(b, millis(t.FirstDue))
+	b = append48(b, span(t.Delay))
 	b = append48(b, span(t.Remember))
 	b = append48(b, span(t.Queue.FetchDuration))
 	b = append48(b, span(t.Queue.RetryAfter))
-	return appendAsked(b, t.Queue.QueueDelay)
+	b = appendAsked(b, t.Queue.QueueDelay)
+	b = appendLong(appendLong(appendShort(b, string(t.ID)), t.Memo), t.Cursor)
+	b, err := appendJSON(b, t.LastError)
+	if err != nil {
+		return nil, fmt.Errorf("%w: last error of task %s: %w", dispatch.ErrInvalid, t.ID, err)
+	}
+	if b, err = appendJSON(b, t.Attempt); err != nil {
+		return nil, fmt.Errorf("%w: attempt of task %s: %w", dispatch.ErrInvalid, t.ID, err)
+	}
+	return b, nil
+}
+
+// appendJSON appends a value as JSON, nil as nothing.
+func appendJSON[T any](b []byte, v *T) ([]byte, error) {
+	if v == nil {
+		return appendLong(b, nil), nil
+	}
+	text, err := json.Marshal(v)
+	return appendLong(b, text), err
 }
 
 // appendAsked appends what a host asks for, in four bytes: 0 = not said, else one
@@ -83,11 +83,11 @@ func append48(b []byte, n int64) []byte {
 	return append(b, byte(n>>40), byte(n>>32), byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 }
 
-func transitionBits(t *dispatch.Transition) byte {
-	var bits byte
+func transitionBits(t *dispatch.Transition) uint16 {
+	var bits uint16
 	for _, flag := range []struct {
 		set bool
-		bit byte
+		bit uint16
 	}{
 		{t.Expired, bitExpired},
 		{t.Settled, bitSettled},
@@ -97,6 +97,8 @@ func transitionBits(t *dispatch.Transition) byte {
 		{t.SourceFailure, bitSourceFailure},
 		{t.ClearError, bitClearError},
 		{!t.Due.IsZero() && t.Due.After(time.UnixMilli(0)), bitDue},
+		{t.Memo != nil, bitMemo},
+		{t.Cursor != nil, bitCursor},
 	} {
 		if flag.set {
 			bits |= flag.bit

@@ -2,132 +2,181 @@
 -- (dispatch.Leases.Apply).
 --
 -- KEYS[1]  the shard key
--- ARGV     per transition: id, numbers (transition.go), and optional memo, cursor,
---          last error, attempt
+-- ARGV     all transitions, packed one after the other (transition.go)
 -- Returns  flat, per transition: code, prior result, state, due
 -- Cost     O(log n) a transition; lanes and queues are placed once; at most 100
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task note finish
+-- uses: base keys record counts settings heads lane queue gates placelane place task gather history note finish
 local APPLIED, CONFLICT, ALREADY, LOST, NOT_FOUND = 1, 2, 3, 4, 5
-local HISTORY_LENGTH = 10
 local R_EXPIRED, R_GIVEN_BACK, R_REVOKED, R_MAX_HOLD = 4, 5, 6, 7
+-- So many records are read at once, and written at once.
+local AT_ONCE = 25
 
-local function read_transition(i)
-  local t, bits = { id = ARGV[i] }, nil
-  t.token, t.revision, bits, t.result, t.state, t.kind, t.due, t.delay, t.first_due, t.run, t.cycle, t.attempt,
-    t.failures, t.expirations, t.throttled, t.given_up, t.expired_cycles, t.permanent_cycles, t.remember, t.fetch,
-    t.retry_after, t.asked = struct.unpack('>c16I4BBBBI6I6I6I6I4I4I2I2I2BBBI6I6I6I4', ARGV[i + 1])
-  t.expired, t.settled, t.shrink = bits % 2 >= 1, bits % 4 >= 2, bits % 8 >= 4
-  t.clear_flags, t.success, t.failure = bits % 16 >= 8, bits % 32 >= 16, bits % 64 >= 32
-  t.clear_error, t.has_due = bits % 128 >= 64, bits >= 128
-  t.memo, t.cursor = optional(ARGV[i + 2]), optional(ARGV[i + 3])
-  t.last_error, t.line = optional(ARGV[i + 4]), optional(ARGV[i + 5])
-  return t
+-- Keys and values of the tasks that wait again, in the order of MSET.
+local writes
+
+local function flush_writes()
+  if #writes > 0 then call('MSET', unpack(writes)) end
+  writes = {}
 end
 
--- Why the transition does not apply; nil when it does.
-local function refusal(t, r)
-  if t.token == NO_DIGEST then
-    if r.state ~= WAITING then return LOST end
-  elseif r.state ~= LEASED or r.digest ~= t.token then
-    return r.last == t.token and ALREADY or LOST
-  elseif t.expired and r.deadline > now then
-    return LOST
-  end
-  if r.revision ~= t.revision then return CONFLICT end
-  return nil
+local function set(key, value) call('SET', key, value) end
+
+local function write(key, value)
+  local n = #writes
+  writes[n + 1], writes[n + 2] = key, value
 end
 
-local function set_detail(t, r, field, value)
-  if value == nil then return end
-  local key = details_key(t.id)
-  if value == '' then
-    if r.details then call('HDEL', key, field) end
-    return
-  end
-  if not r.details then
-    call('DEL', key)
-    r.details = true
-  end
-  call('HSET', key, field, value)
-end
+local read_transition, answer
+do
+  -- The bits of a transition (transition.go).
+  local BITS = {
+    expired = 1, settled = 2, shrink = 4, clear_flags = 8, success = 16, failure = 32, clear_error = 64, due = 128,
+    memo = 256, cursor = 512,
+  }
+  local function says(t, what) return t.bits % (2 * BITS[what]) >= BITS[what] end
 
-local function write_details(t, r)
-  set_detail(t, r, 'm', t.memo)
-  set_detail(t, r, 'c', t.cursor)
-  set_detail(t, r, 'e', t.last_error or (t.clear_error and '' or nil))
-  if t.line then
-    local key = history_key(t.id)
-    if not r.history then
-      call('DEL', key)
-      r.history = true
+  local TRANSITION = '>c16I4I2BBBI4I4c9I6I6I6I6I6I6I6I4Bc0I4c0I4c0I4c0I4c0'
+
+  -- In one constructor, as read_record.
+  function read_transition(packed, from)
+    local token, revision, bits, result, state, kind, cycle, attempt, counters, run, due, first_due, delay, remember,
+      fetch, retry_after, asked, id, memo, cursor, failure, line, to = struct.unpack(TRANSITION, packed, from)
+    return {
+      id = id, key = task_key(id), token = token, revision = revision, bits = bits, result = result, state = state,
+      kind = kind, cycle = cycle, attempt = attempt, counters = counters, run = run, due = due, first_due = first_due,
+      delay = delay, remember = remember, fetch = fetch, retry_after = retry_after, asked = asked, memo = memo,
+      cursor = cursor, failure = failure, line = line,
+    }, to
+  end
+
+  -- Why the transition does not apply; nil when it does.
+  local function refusal(t, r)
+    if t.token == NO_DIGEST then
+      if r.state ~= WAITING then return LOST end
+    elseif r.state ~= LEASED or r.digest ~= t.token then
+      return r.last == t.token and ALREADY or LOST
+    elseif says(t, 'expired') and r.deadline > now then
+      return LOST
     end
-    if call('RPUSH', key, t.line) > HISTORY_LENGTH then call('LTRIM', key, -HISTORY_LENGTH, -1) end
+    if r.revision ~= t.revision then return CONFLICT end
+    return nil
   end
-end
 
--- A DONE task keeps what decides its future and what shows it: URL, key, kind, memo.
-local function shrink(t, r)
-  r.body = string.sub(r.body, 1, r.core)
-  if r.details then call('HDEL', details_key(t.id), 'c', 'e') end
-  if r.history then call('DEL', history_key(t.id)) end
-  r.history = false
-end
+  local function set_detail(t, r, field, value)
+    local key = details_key(t.id)
+    if value == '' then
+      if r.details then call('HDEL', key, field) end
+      return
+    end
+    if not r.details then
+      call('DEL', key)
+      r.details = true
+    end
+    call('HSET', key, field, value)
+  end
 
-local function note_source(uid, t)
-  local s = get_source(uid)
-  if not s.known then return end
-  if t.success then note_success(s) end
-  if t.failure then note_failure(s) end
-end
+  -- What is kept of a settled task is written before its end is set.
+  local function write_history(t, r, set)
+    local clear = says(t, 'clear_error')
+    if t.failure == '' and t.line == '' and not (clear and r.history) then return end
+    local key = history_key(t.id)
+    local packed = with_history(r.history and call('GET', key), clear, t.failure, t.line)
+    if packed ~= '' then set(key, packed) elseif r.history then call('DEL', key) end
+    r.history = packed ~= ''
+  end
 
-local function end_of_lease(t, r, l)
-  leave_leased(l, t.id, holder_of(r))
-  lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
-  r.last, r.result = r.digest, t.result
-  end_lease(r)
-  if t.result == R_EXPIRED or t.result == R_MAX_HOLD then tally('expired', 1)
-  elseif t.result ~= R_GIVEN_BACK and t.result ~= R_REVOKED then tally('settled', 1) end
-end
+  -- A DONE task keeps what decides its future and what shows it: URL, key, kind, memo.
+  local function shrink(t, r)
+    r.body = string.sub(r.body, 1, r.core)
+    if r.details then call('HDEL', details_key(t.id), 'c') end
+    if r.history then call('DEL', history_key(t.id)) end
+    r.history = false
+  end
 
-local function apply(t, r)
-  local l = get_lane(r.lane)
-  if t.token == NO_DIGEST then leave_waiting(l, t.id) else end_of_lease(t, r, l) end
-  r.revision, r.first_due, r.run = (r.revision + 1) % 4294967296, t.first_due, t.run
-  r.cycle, r.attempt, r.failures, r.expirations, r.throttled = t.cycle, t.attempt, t.failures, t.expirations, t.throttled
-  r.given_up, r.expired_cycles, r.permanent_cycles = t.given_up, t.expired_cycles, t.permanent_cycles
-  if t.settled then r.settled_at = now end
-  if t.clear_flags then r.cancel, r.again = 0, false end
-  write_details(t, r)
-  note_source(l.uid, t)
-  if t.state >= DONE then
+  local function note_source(uid, t)
+    local s = get_source(uid)
+    if not s.known then return end
+    if says(t, 'success') then note_success(s) end
+    if says(t, 'failure') then note_failure(s) end
+  end
+
+  local function end_of_lease(t, r, l)
+    leave_leased(l, t.id, collector_of(r))
+    lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
+    r.last, r.result = r.digest, t.result
+    end_lease(r)
+    if t.result == R_EXPIRED or t.result == R_MAX_HOLD then tally('expired', 1)
+    elseif t.result ~= R_GIVEN_BACK and t.result ~= R_REVOKED then tally('settled', 1) end
+  end
+
+  local function settle(t, r, l)
     r.state = t.state
-    if t.shrink then shrink(t, r) end
+    if says(t, 'shrink') then shrink(t, r) else write_history(t, r, set) end
     enter_settled(l, t.id, r, t.remember)
     outstanding(l.uid, r, -1)
-    return
   end
-  r.state = WAITING
-  r.due = t.has_due and t.due or now + t.delay
-  write_record(t.id, r)
-  enter_waiting(l, t.id, r)
+
+  local function apply(t, r)
+    local l = get_lane(r.lane)
+    if t.token == NO_DIGEST then leave_waiting(l, t.id) else end_of_lease(t, r, l) end
+    r.revision, r.first_due, r.run = (r.revision + 1) % 4294967296, t.first_due, t.run
+    r.cycle, r.attempt, r.counters = t.cycle, t.attempt, t.counters
+    if says(t, 'settled') then r.settled_at = now end
+    if says(t, 'clear_flags') then r.cancel, r.again = 0, false end
+    if says(t, 'memo') then set_detail(t, r, 'm', t.memo) end
+    if says(t, 'cursor') then set_detail(t, r, 'c', t.cursor) end
+    note_source(l.uid, t)
+    if t.state >= DONE then
+      settle(t, r, l)
+      return
+    end
+    r.state = WAITING
+    r.due = says(t, 'due') and t.due or now + t.delay
+    write_history(t, r, write)
+    write(t.key, pack_record(r))
+    enter_waiting(l, t.id, r)
+  end
+
+  -- Applies a transition to a record, and answers it.
+  function answer(out, t, raw)
+    local r, code = read_record(raw), NOT_FOUND
+    if r then
+      code = refusal(t, r)
+      if not code then
+        apply(t, r)
+        code = APPLIED
+      end
+    end
+    local n = #out
+    out[n + 1], out[n + 2] = code, code == ALREADY and r.result or 0
+    out[n + 3], out[n + 4] = r and visible_state(r) or 0, r and r.state == WAITING and r.due or 0
+  end
 end
 
-local out = {}
-for i = 1, #ARGV, 6 do
-  local t = read_transition(i)
-  local r = read_record(call('GET', task_key(t.id)))
-  local code = NOT_FOUND
-  if r then
-    code = refusal(t, r)
-    if not code then
-      apply(t, r)
-      code = APPLIED
-    end
+-- at each call
+local packed, at, out, met = ARGV[1], 1, {}, {}
+while at <= #packed do
+  local transitions, names = {}, {}
+  for i = 1, AT_ONCE do
+    if at > #packed then break end
+    transitions[i], at = read_transition(packed, at)
+    names[i] = transitions[i].key
   end
-  local n = #out
-  out[n + 1], out[n + 2] = code, code == ALREADY and r.result or 0
-  out[n + 3], out[n + 4] = r and visible_state(r) or 0, r and r.state == WAITING and r.due or 0
+  writes = {}
+  local records = call('MGET', unpack(names))
+  gather(records)
+  for i, t in ipairs(transitions) do
+    local raw = records[i]
+    if met[t.id] then
+      -- What an earlier transition changed is read again.
+      flush_writes()
+      raw = call('GET', t.key)
+    end
+    met[t.id] = true
+    answer(out, t, raw)
+  end
+  flush_writes()
 end
 flush_notes()
 finish(true)

@@ -10,10 +10,11 @@
 -- uses: base keys record counts settings heads lane queue gates placelane place task forget finish
 local OUTAGE_AFTER, OUTAGE_GRACE, MAX_LEASE = 5000, 30000, 3600000
 local MAX_LOOKS, AHEAD = 500, 500 -- dispatch.MaxSweepLooks, dispatch.SweepAhead
+local READ_AT_ONCE = 25
 
 -- Members are "<id>:<lane>".
-local function id_in(member) return (string.match(member, '^(.*):')) end
-local function lane_in(member) return get_lane(string.match(member, ':(%d+)$')) end
+local function id_in(member) return string.sub(member, 1, string.find(member, ':', 1, true) - 1) end
+local function lane_in(member) return get_lane(string.sub(member, string.find(member, ':', 1, true) + 1)) end
 
 -- Looks at a waiting record in the index: an orphan becomes grantable when its
 -- lock has ended.
@@ -64,20 +65,19 @@ local function note_renewed(deadline, member)
   renewed[#renewed + 1], renewed[#renewed + 2] = deadline, member
 end
 
--- Looks at the entries up to now; gives the tasks whose lease has expired, and
+-- Looks at the entries up to now; gives those of the leases that have expired, and
 -- how many it looked at.
 local function collect(limit)
-  local tasks, looks = {}, 0
+  local expired, looks = {}, 0
   for _, member in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, MAX_LOOKS)) do
-    if #tasks == limit then break end
+    if #expired == limit then break end
     looks = looks + 1
     local id = id_in(member)
     local state, deadline = peek(id)
     if state == LEASED and deadline > now then
       note_renewed(deadline, member)
     elseif state == LEASED then
-      local raw = call('GET', task_key(id))
-      tasks[#tasks + 1] = task_reply(id, raw, read_record(raw), NO_DETAILS)
+      expired[#expired + 1] = id
     elseif state == WAITING then
       look_at_orphan(lane_in(member), id, read_record(call('GET', task_key(id))), member)
     else
@@ -85,7 +85,26 @@ local function collect(limit)
       drop_entry(lane_in(member), id)
     end
   end
-  return tasks, looks
+  return expired, looks
+end
+
+-- The tasks, those of a lane that follow each other as one list.
+local function read_tasks(ids)
+  local tasks, last, keys = {}, nil, nil
+  for from = 1, #ids, READ_AT_ONCE do
+    keys = {}
+    for i = from, min(from + READ_AT_ONCE - 1, #ids) do keys[#keys + 1] = task_key(ids[i]) end
+    for i, raw in ipairs(call('MGET', unpack(keys))) do
+      local lane = struct.unpack('>I4', raw, AT_LANE)
+      if lane ~= last then
+        last, tasks[#tasks + 1] = lane, begin_tasks(get_lane(lane))
+      end
+      local list = tasks[#tasks]
+      local n = #list
+      list[n + 1], list[n + 2], list[n + 3], list[n + 4] = ids[from + i - 1], raw, false, false
+    end
+  end
+  return tasks
 end
 
 -- Looks for renewed leases among the entries soon to come, so that the next sweep
@@ -124,6 +143,7 @@ if standing > 0 then
   clamp_deadlines()
   tasks, looks = collect(limit)
   more = looks == MAX_LOOKS or #tasks == limit
+  tasks = read_tasks(tasks)
   if not more then look_ahead(MAX_LOOKS - looks) end
   rescore()
 end

@@ -14,7 +14,7 @@
 --
 -- uses: base keys record
 local MEMORY = 600000
-local AT_LANE, AT_GRANTED = 7, 101
+local AT_GRANTED = 101
 local RENEWAL = '>c16I2Bc0BI4c0'
 local UNKNOWN, NOT_LEASED, TAKEN, HELD, DELETED, BY_RESULT = 1, 2, 3, 4, 5, 100
 local ends -- of grants, by holder

@@ -20,7 +20,7 @@ for i = 1, #held, 2 do
   if held[i + 1] ~= keep and #found < limit then
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
-    if r and r.state == LEASED and holder_of(r) == collector then
+    if r and r.state == LEASED and collector_of(r) == collector then
       found[#found + 1] = task_reply(id, raw, r, NO_DETAILS)
     else
       stale[#stale + 1] = id

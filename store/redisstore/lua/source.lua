@@ -2,13 +2,13 @@
 -- it was read.
 --
 -- KEYS[1]  the shard key
--- ARGV     id, what is kept, and optional what is to be kept; whether a version is
---          pending (0, 1)
+-- ARGV     id, what is kept, and what is to be kept: '-' for nothing, else '=...';
+--          whether a version is pending (0, 1)
 -- Returns  1, or 0 when something else is kept
 -- Cost     O(log n)
 --
 -- uses: base
-local id, old, new = ARGV[1], ARGV[2], optional(ARGV[3])
+local id, old, new = ARGV[1], ARGV[2], string.match(ARGV[3], '^=(.*)')
 local key, pending = P .. 'source:' .. id, P .. 'pending'
 if call('GET', key) ~= old then return 0 end
 if new then

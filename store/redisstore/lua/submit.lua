@@ -64,9 +64,7 @@ do
     lay_body(r, item)
     r.state, r.recurring, r.depth, r.due, r.run = WAITING, recurring, item.depth, item.due, max(r.run, item.run)
     if item.if_exists == RESEED then r.first_due = item.first_due end
-    r.attempt, r.failures, r.expirations, r.throttled = 0, 0, 0, 0
-    r.given_up, r.expired_cycles, r.permanent_cycles = 0, 0, 0
-    r.cancel, r.again, r.revision = 0, false, r.revision + 1
+    r.attempt, r.counters, r.cancel, r.again, r.revision = 0, NO_COUNTERS, 0, false, r.revision + 1
     write_record(item.id, r)
     leave_settled(l, item.id, settled)
     enter_waiting(l, item.id, r)

@@ -34,12 +34,6 @@ local function until_(ms)
   return ms >= FOREVER and INF or ms
 end
 
--- An optional string of the arguments: '-' is none, '=...' is what follows.
-local function optional(arg)
-  if string.sub(arg, 1, 1) == '=' then return string.sub(arg, 2) end
-  return nil
-end
-
 -- Sources as this script has read them, by uid.
 local sources
 

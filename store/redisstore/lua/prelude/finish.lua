@@ -29,7 +29,7 @@ do
   end
 
   function finish(publish)
-    flush_ended()
+    flush_moves()
     local placed = {}
     for _, l in ipairs(touched_list) do place_lane(l, false) end
     for _, l in ipairs(touched_list) do get_queue(l.queue).touched = true end

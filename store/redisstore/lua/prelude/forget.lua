@@ -6,6 +6,7 @@ local MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
 -- records may still name it, and it its source: those end after the last of them.
 local function drop_lane(l)
   if not get_source(l.uid).deleted then return end
+  flush_moves()
   if call('EXISTS', ready_key(l.name), later_key(l.name), dead_key(l.name), canceled_key(l.name)) > 0 then return end
   call('ZREM', lanes_key(l.uid), l.queue)
   call('ZREM', queue_lanes_key(l.queue), l.n)

@@ -2,28 +2,30 @@
 -- reads, and while it is leased a tail with the lease token and the session of
 -- its holder. record.go has the same layout.
 local HEADER = 122
-local FORMAT = '>BBBBBBI4I2I4I2I3I4I4I2I2I2BBBI6I6I6I6I6c16c16I6I6I4I4I2'
+local FORMAT = '>BBBBBBI4I2I4I2I3I4I4c9I6I6I6I6I6c16c16I6I6I4I4I2'
 local WAITING, LEASED, DONE, DEAD, CANCELED = 1, 3, 4, 5, 6
 local NO_DIGEST = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- The header fields that scripts read or write alone, by their position.
-local AT_STATE, AT_FLAGS, AT_CANCEL, AT_LAST, AT_LEASE = 2, 3, 6, 69, 85
+local AT_STATE, AT_FLAGS, AT_CANCEL, AT_LANE, AT_LAST, AT_LEASE = 2, 3, 6, 7, 69, 85
 local AT_DEADLINE = 107
 local DETAILS, HISTORY, LOCK_DELETED = 4, 8, 16
 
--- One constructor with every field makes a table of the right size at once.
+-- What counts failures, expirations and the like: only Go reads it.
+local NO_COUNTERS = '\0\0\0\0\0\0\0\0\0'
+
+-- One constructor with every field makes a table of the right size at once. More
+-- than 32 fields would double it.
 local function read_record(raw)
   if not raw or #raw < HEADER then return nil end
-  local version, state, flags, priority, result, cancel, lane, depth, revision, core, size, cycle, attempt,
-    failures, expirations, throttled, given_up, expired_cycles, permanent_cycles, run, due, first_due, created,
-    settled_at, last, digest, granted, deadline, duration, hold, tail = struct.unpack(FORMAT, raw)
+  local version, state, flags, priority, result, cancel, lane, depth, revision, core, size, cycle, attempt, counters,
+    run, due, first_due, created, settled_at, last, digest, granted, deadline, duration, hold, tail =
+    struct.unpack(FORMAT, raw)
   return {
     version = version, state = state, priority = priority, result = result, cancel = cancel, lane = lane,
     depth = depth, revision = revision, core = core, size = size, cycle = cycle, attempt = attempt,
-    failures = failures, expirations = expirations, throttled = throttled, given_up = given_up,
-    expired_cycles = expired_cycles, permanent_cycles = permanent_cycles, run = run, due = due,
-    first_due = first_due, created = created, settled_at = settled_at, last = last, digest = digest,
-    granted = granted, deadline = deadline, duration = duration, hold = hold,
+    counters = counters, run = run, due = due, first_due = first_due, created = created, settled_at = settled_at,
+    last = last, digest = digest, granted = granted, deadline = deadline, duration = duration, hold = hold,
     recurring = flags % 2 >= 1, again = flags % 4 >= 2, details = flags % 8 >= DETAILS,
     history = flags % 16 >= HISTORY, lock_deleted = flags % 32 >= LOCK_DELETED,
     body = string.sub(raw, HEADER + 1, #raw - tail), tail = tail > 0 and string.sub(raw, -tail) or '',
@@ -34,19 +36,18 @@ local function pack_record(r)
   local flags = (r.recurring and 1 or 0) + (r.again and 2 or 0) + (r.details and DETAILS or 0)
     + (r.history and HISTORY or 0) + (r.lock_deleted and LOCK_DELETED or 0)
   return struct.pack(FORMAT, r.version, r.state, flags, r.priority, r.result, r.cancel, r.lane, r.depth, r.revision,
-    r.core, r.size, r.cycle, r.attempt, r.failures, r.expirations, r.throttled, r.given_up, r.expired_cycles,
-    r.permanent_cycles, r.run, r.due, r.first_due, r.created, r.settled_at, r.last, r.digest,
+    r.core, r.size, r.cycle, r.attempt, r.counters, r.run, r.due, r.first_due, r.created, r.settled_at, r.last, r.digest,
     r.granted, r.deadline, r.duration, r.hold, #r.tail) .. r.body .. r.tail
 end
 
 -- The record of a task that was submitted just now, and waits.
 local new_record
 do
-  local NEW = '>BBBBBBI4I2I4I2I3c17I6I6I6I6c60'
-  local NO_COUNTERS, NEVER_LEASED = NO_DIGEST .. '\0', NO_DIGEST .. NO_DIGEST .. NO_DIGEST .. '\0\0\0\0\0\0\0\0\0\0\0\0'
+  local NEW = '>BBBBBBI4I2I4I2I3c8c9I6I6I6I6c60'
+  local NO_CYCLE, NEVER_LEASED = '\0\0\0\0\0\0\0\0', NO_DIGEST .. NO_DIGEST .. NO_DIGEST .. '\0\0\0\0\0\0\0\0\0\0\0\0'
   function new_record(lane, item)
     return struct.pack(NEW, 1, WAITING, item.recurring and 1 or 0, item.priority, 0, 0, lane, item.depth, 1,
-      item.core, item.size, NO_COUNTERS, item.run, item.due, item.first_due, now, NEVER_LEASED) .. item.body
+      item.core, item.size, NO_CYCLE, NO_COUNTERS, item.run, item.due, item.first_due, now, NEVER_LEASED) .. item.body
   end
 end
 
@@ -91,11 +92,8 @@ local function end_lease(r)
   r.lock_deleted = false
 end
 
--- Who holds the lease: the collector, the client token and the session.
-local function holder_of(r)
-  local collector, token, session = string.match(r.tail, '^([^/]*)/([^/]*)/%d+\n(.*)$')
-  return collector or '', token or '', session or ''
-end
+-- Who holds the lease, as the lease token begins.
+local function collector_of(r) return string.match(r.tail, '^[^/]*') end
 
 local function rank_of(r) return (9 - r.priority) * 2 + (r.recurring and 0 or 1) end
 

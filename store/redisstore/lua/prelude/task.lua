@@ -1,11 +1,10 @@
 -- Tasks among the sets of their lane, and how they are handed to Go.
-local touched, touched_list
+local touched_list
 
 local function touch(l)
-  if not touched[l.n] then
-    touched[l.n] = true
-    touched_list[#touched_list + 1] = l
-  end
+  if l.touched then return end
+  l.touched = true
+  touched_list[#touched_list + 1] = l
 end
 
 -- One-shot tasks that wait or are leased, which a source's limit counts.
@@ -13,21 +12,10 @@ local function outstanding(uid, r, n)
   if not r.recurring then tally_source(uid, 'out', n) end
 end
 
--- Where a task stands in its lane: 'ready', 'later', 'leased', 'orphan' or nil.
-local function place_of(l, suffix)
-  local score = tonumber(call('ZSCORE', later_key(l.name), suffix) or nil)
-  if score then return score >= ORPHAN_FROM and 'orphan' or score >= LEASED_FROM and 'leased' or 'later' end
-  return call('ZSCORE', ready_key(l.name), suffix) and 'ready' or nil
-end
-
--- Whether a waiting task is an orphan: it stands in the lease index until its
--- lock has ended.
-local function is_orphan(l, id) return place_of(l, suffix_of(id)) == 'orphan' end
-
--- Leases that end: locks, lease index, lanes and what their collectors hold, each
--- written once at the end. by_lane has what leaves lane later and how many leases
--- that are; back is what waits in lane later again, in the place of its lease.
-local ended
+-- Leases that end and tasks that wait again, written to locks, lanes, the lease
+-- index and what collectors hold by flush_moves, each once. ended.by_lane has what
+-- leaves lane later, left, and entering the lanes with what comes to them.
+local ended, entering
 
 -- Ends a lease in all indexes; what becomes of the record, and of the queue's
 -- leases in flight, is the caller's. The queue is placed; the lane changes when
@@ -48,40 +36,72 @@ local function leave_leased(l, id, collector)
   held[#held + 1], left[#left + 1] = id, suffix_of(id)
 end
 
-local function flush_ended()
-  if #ended.locks == 0 then return end
-  call('DEL', unpack(ended.locks))
-  call('ZREM', LEASES, unpack(ended.members))
-  for collector, ids in pairs(ended.held) do call('HDEL', held_key(collector), unpack(ids)) end
-  for _, left in pairs(ended.by_lane) do
-    local gone = left
-    if next(ended.back) then
-      gone = {}
-      for _, suffix in ipairs(left) do
-        if not ended.back[suffix] then gone[#gone + 1] = suffix end
-      end
+-- Puts a waiting task that stands nowhere into its lane.
+local function enter_waiting(l, id, r)
+  local e = l.entering
+  if not e then
+    e = { ready = {}, later = {} }
+    l.entering, entering[#entering + 1] = e, l
+    touch(l)
+  end
+  local rank, set, score = rank_of(r), e.ready, nil
+  if r.due <= now then
+    score = rank * BAND + r.due
+  else
+    set, score = e.later, r.due * 32 + rank
+  end
+  local n = #set
+  set[n + 1], set[n + 2] = decimal(score), suffix_of(id)
+end
+
+local flush_moves
+do
+  local function flush_ended()
+    call('DEL', unpack(ended.locks))
+    call('ZREM', LEASES, unpack(ended.members))
+    for collector, ids in pairs(ended.held) do call('HDEL', held_key(collector), unpack(ids)) end
+    for _, left in pairs(ended.by_lane) do
+      call('ZREM', later_key(left.lane.name), unpack(left))
+      left.lane.later = nil
+      count(left.lane.uid, 'leased', -#left)
     end
-    if #gone > 0 then call('ZREM', later_key(left.lane.name), unpack(gone)) end
-    count(left.lane.uid, 'leased', -#left)
+    ended = { locks = {}, members = {}, held = {}, by_lane = {} }
+  end
+
+  local function flush_entering(l)
+    local e, q = l.entering, get_queue(l.queue)
+    if #e.ready > 0 then
+      call('ZADD', ready_key(l.name), unpack(e.ready))
+      count(l.uid, 'ready', #e.ready / 2)
+      l.head = nil
+    end
+    if #e.later > 0 then
+      call('ZADD', later_key(l.name), unpack(e.later))
+      count(l.uid, 'scheduled', #e.later / 2)
+      l.later = nil
+    end
+    q.waiting, q.dirty, l.entering = q.waiting + (#e.ready + #e.later) / 2, true, nil
+  end
+
+  function flush_moves()
+    if #ended.locks > 0 then flush_ended() end
+    if #entering == 0 then return end
+    for _, l in ipairs(entering) do flush_entering(l) end
+    entering = {}
   end
 end
 
--- Puts a waiting task that stands nowhere into its lane.
-local function enter_waiting(l, id, r)
-  local rank, q = rank_of(r), get_queue(l.queue)
-  if r.due <= now then
-    call('ZADD', ready_key(l.name), rank * BAND + r.due, suffix_of(id))
-    count(l.uid, 'ready', 1)
-    l.head = nil
-  else
-    call('ZADD', later_key(l.name), r.due * 32 + rank, suffix_of(id))
-    l.later = nil
-    if ended.by_lane[l.n] then ended.back[suffix_of(id)] = true end
-    count(l.uid, 'scheduled', 1)
-  end
-  q.waiting, q.dirty = q.waiting + 1, true
-  touch(l)
+-- Where a task stands in its lane: 'ready', 'later', 'leased', 'orphan' or nil.
+local function place_of(l, suffix)
+  flush_moves()
+  local score = tonumber(call('ZSCORE', later_key(l.name), suffix) or nil)
+  if score then return score >= ORPHAN_FROM and 'orphan' or score >= LEASED_FROM and 'leased' or 'later' end
+  return call('ZSCORE', ready_key(l.name), suffix) and 'ready' or nil
 end
+
+-- Whether a waiting task is an orphan: it stands in the lease index until its
+-- lock has ended.
+local function is_orphan(l, id) return place_of(l, suffix_of(id)) == 'orphan' end
 
 -- Takes a task out of its lane, where it stands as place_of says.
 local function leave_lane(l, id, place)
@@ -115,11 +135,6 @@ local function drop_entry(l, id)
   tally('dropped', 1)
 end
 
-local function settled_key(l, state)
-  if state == DEAD then return dead_key(l.name) end
-  return canceled_key(l.name)
-end
-
 -- Writes and files a settled task. remember is in ms, 0 = with its source. The
 -- sets of dead and canceled tasks are scored by when they are forgotten.
 local function enter_settled(l, id, r, remember)
@@ -133,7 +148,7 @@ local function enter_settled(l, id, r, remember)
     if r.history then expire_at(history_key(id), gone) end
   end
   if r.state == DONE and remember > 0 then return end
-  local set = r.state == DONE and canceled_key(l.name) or settled_key(l, r.state)
+  local set = r.state == DEAD and dead_key(l.name) or canceled_key(l.name)
   call('ZADD', set, gone, suffix_of(id))
   if not l.settled then
     l.settled, l.dirty = true, true
@@ -174,10 +189,10 @@ local function task_reply(id, raw, r, with)
   out[6], out[7], out[8], out[9] = id, raw, false, false
   if r.details and with == HANDED_OUT then out[8] = holder_details(id)
   elseif r.details and with == ALL_DETAILS then out[8] = call('HGETALL', details_key(id)) end
-  if r.history and with == ALL_DETAILS then out[9] = call('LRANGE', history_key(id), 0, -1) end
+  if r.history and with == ALL_DETAILS then out[9] = call('GET', history_key(id)) end
   return out
 end
 
 -- at each call
-touched, touched_list = {}, {}
-ended = { locks = {}, members = {}, held = {}, by_lane = {}, back = {} }
+touched_list = {}
+ended, entering = { locks = {}, members = {}, held = {}, by_lane = {} }, {}
