@@ -1,6 +1,9 @@
 package dispatch
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // CollectorInfo is what a collector tells of itself with each beat.
 type CollectorInfo struct {
@@ -37,6 +40,12 @@ func (c *CollectorRecord) Gone(now time.Time) bool {
 		interval = IdleBeat
 	}
 	return now.Sub(c.Seen) > SilentBeats*interval
+}
+
+// takes reports whether the collector may take tasks of a pool: one that never
+// beats does not say which it takes.
+func (c *CollectorRecord) takes(pool string) bool {
+	return len(c.Info.Pools) == 0 || slices.Contains(c.Info.Pools, pool)
 }
 
 // IdleBeat is the interval of beats of a collector that holds no lease.

@@ -90,6 +90,7 @@ const (
 	GateSourcePaused  GateKind = "SOURCE_PAUSED"  // an operator's
 	GateSourceDeleted GateKind = "SOURCE_DELETED" //
 	GateBreaker       GateKind = "BREAKER"        // a seed that keeps failing
+	GateNoCollector   GateKind = "NO_COLLECTOR"   // nobody takes tasks of the pool
 )
 
 // Gate is anything that can hold a grant.

@@ -20,9 +20,11 @@ const (
 
 // beginSession ends what the older sessions of a collector have: their parked
 // fetches, here and at other dispatchers, and their leases. Store trouble does
-// not fail the caller; the rest is done in the background then.
+// not fail the caller; the rest is done in the background then. What failed of
+// the older one's own means may be mended: the new one is not slowed.
 func (d *Dispatcher) beginSession(ctx context.Context, collector, session string) {
 	d.pump.endSessions(collector, session)
+	d.slowed.note(collector, true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	// A lost hint does no harm: the shards refuse claims of replaced sessions.

@@ -13,6 +13,9 @@ import (
 // interval where there is one.
 const lateWithoutSchedule = time.Hour
 
+// maxQuoted bounds what a gate quotes of a failure, in bytes.
+const maxQuoted = 300
+
 // seedsPerRead bounds one read of seed records.
 const seedsPerRead = 1000
 
@@ -111,7 +114,7 @@ func (t *Task) lastFailure() *Failure {
 }
 
 // seedGates are what holds the seed of a source that is due next, from the
-// source to its queue.
+// source to its pool and queue.
 func (d *Dispatcher) seedGates(ctx context.Context, source *Source, seeds []*Task, now time.Time) ([]Gate, error) {
 	var gates []Gate
 	if p := source.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
@@ -123,11 +126,18 @@ func (d *Dispatcher) seedGates(ctx context.Context, source *Source, seeds []*Tas
 			next = t
 		}
 	}
+	if next != nil && next.Due.After(now) {
+		gates = append(gates, next.dueGate(source.Spec.Schedule.Once()))
+	}
+	gate, err := d.poolGate(ctx, source.Spec.Pool, now)
+	if err != nil {
+		return nil, err
+	}
+	if gate != nil {
+		gates = append(gates, *gate)
+	}
 	if next == nil {
 		return gates, nil
-	}
-	if next.Due.After(now) {
-		gates = append(gates, next.dueGate(source.Spec.Schedule.Once()))
 	}
 	queue, err := d.store.Queue(ctx, next.Queue)
 	if errors.Is(err, ErrQueueNotFound) {
@@ -139,12 +149,43 @@ func (d *Dispatcher) seedGates(ctx context.Context, source *Source, seeds []*Tas
 	return append(gates, queue.Gates...), nil
 }
 
+// collectorsLookedAt bounds, page by page, how many collectors are looked at for
+// one that takes a pool's tasks.
+const (
+	collectorsPerLook  = 20
+	collectorsLookedAt = 1000
+)
+
+// poolGate is there when no collector that is active takes tasks of the pool.
+func (d *Dispatcher) poolGate(ctx context.Context, pool string, now time.Time) (*Gate, error) {
+	after := ""
+	for looked := 0; looked < collectorsLookedAt; looked += collectorsPerLook {
+		page, err := d.store.ListCollectors(ctx, after, collectorsPerLook)
+		if err != nil {
+			return nil, fmt.Errorf("list the collectors of pool %q: %w", pool, err)
+		}
+		for _, c := range page {
+			if !c.Gone(now) && !c.Info.Draining && c.takes(pool) {
+				return nil, nil
+			}
+		}
+		if len(page) < collectorsPerLook {
+			return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes tasks of pool %q", pool)}, nil
+		}
+		after = page[len(page)-1].Info.ID
+	}
+	return nil, nil // too many to tell
+}
+
 // dueGate is why a seed is not due, and until when.
 func (t *Task) dueGate(once bool) Gate {
 	gate := Gate{Kind: GateNotDue, Until: t.Due, By: "waggle", Reason: "its next cycle has not come"}
 	switch {
 	case t.Counters.Attempt > 0:
 		gate.Reason = "it waits for its next attempt"
+		if e := t.LastError; e != nil && e.Message != "" {
+			gate.Reason += " after: " + strings.ToValidUTF8(e.Message[:min(len(e.Message), maxQuoted)], "")
+		}
 	case t.Counters.GivenUp > 0:
 		gate.Kind, gate.Reason = GateBreaker, fmt.Sprintf("%d cycles in a row were given up", t.Counters.GivenUp)
 	case once:

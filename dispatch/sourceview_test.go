@@ -1,7 +1,9 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,18 @@ func TestDispatcher_Source_gates(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour
 		})
+		if got := kinds(o.view("s").Status.Gates); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
+			t.Errorf("due now without a collector, and held by %v", got)
+		}
+		o.beat("other", "elsewhere", false)
+		o.beat("drained", dispatch.DefaultPool, true)
+		if got := kinds(o.view("s").Status.Gates); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
+			t.Errorf("no active collector takes its pool, and held by %v", got)
+		}
+		for n := range 50 {
+			o.beat(fmt.Sprintf("m%d", n), "elsewhere", false)
+		}
+		o.beat("mine", dispatch.DefaultPool, false)
 		if gates := o.view("s").Status.Gates; len(gates) != 0 {
 			t.Errorf("due now, and held by %v", gates)
 		}
@@ -80,6 +94,33 @@ func TestDispatcher_Source_gates(t *testing.T) {
 			if !slices.Contains(got, kind) {
 				t.Errorf("held by %v, which lacks %v", got, kind)
 			}
+		}
+	})
+}
+
+// beat makes a collector known.
+func (o *office) beat(id, pool string, draining bool) {
+	o.t.Helper()
+	info := dispatch.CollectorInfo{ID: id, Session: "s1", Pools: []string{pool}, Draining: draining}
+	if _, err := o.Beat(o.t.Context(), info, nil); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// A failure of the collector's own is none of the source's, and yet seen.
+func TestDispatcher_Source_collectorFailure(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		g := o.fetchOne()
+		message := strings.Repeat("not allowed. ", 75) // as long as a message may be
+		o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 204, Message: message}})
+		view := o.view("s")
+		if view.Health != dispatch.HealthOK || view.Status.FailuresInARow != 0 || !view.Status.LastFailure.IsZero() {
+			t.Errorf("the source failed: %v, %+v", view.Health, view.Status)
+		}
+		gate := view.Status.Gates[0]
+		if gate.Kind != dispatch.GateNotDue || !strings.Contains(gate.Reason, "after: not allowed.") || len(gate.Reason) > dispatch.MaxMessageLength {
+			t.Errorf("held by %+v", gate)
 		}
 	})
 }

@@ -27,7 +27,8 @@ each file. A WARC file that a killed collector left open (.open) is finished
 when the collector with the same --id starts again.
 
 On a terminal it shows how it goes, under its log; elsewhere, and with --quiet,
-it logs that.
+it logs that. "lag" is how long after their due times tasks were begun, on
+average since the last time it was shown.
 
 SIGTERM or SIGINT drains: nothing more is fetched, what runs is finished and
 reported. A second signal ends the process at once; its tasks go to others when

@@ -137,7 +137,7 @@ func (p *progress) line(message string, s sample, more ...zap.Field) {
 		zap.Int64("bytes", s.totals.bytes), zap.Int64("bytes_per_second", int64(since.bytes)),
 		zap.Uint64("failed", s.stats.Failed), zap.Uint64("lost", s.stats.Lost),
 		zap.Any("answers", s.totals.answers), zap.Any("reasons", s.totals.reasons),
-		zap.Int("running", s.stats.Running), zap.Int("slots", s.stats.Slots), zap.Duration("lag", since.lag.Round(time.Millisecond)),
+		zap.Int("running", s.stats.Running), zap.Int("slots", s.stats.Slots), zap.Float64("lag_seconds", float64(since.lag.Milliseconds())/1000),
 	}, more...)...)
 	p.logged = s
 }

@@ -178,7 +178,7 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus) {
 	}
 	sh.line("Next due", both(now, status.GetNextDueTime()))
 	if lag := status.GetLag().AsDuration(); lag > 0 {
-		sh.line("Lag", span(lag))
+		sh.linef("Lag", "%s: so long has the longest-waiting seed been due", span(lag))
 	}
 	for i, gate := range status.GetGates() {
 		name := ""
@@ -191,9 +191,21 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus) {
 	writeFailure(sh, now, status)
 }
 
-// writeFailure writes what last went wrong with the seeds.
+// writeFailure writes what last went wrong with the seeds, and whether that is over.
 func writeFailure(sh *sheet, now time.Time, status *pb.SourceStatus) {
+	last := status.GetLastError()
+	if at := last.GetTime().AsTime(); last != nil && at.After(status.GetLastSuccessTime().AsTime()) && at.After(status.GetLastFailureTime().AsTime()) {
+		sh.linef("Collector", "%s; no fault of the source: %s", both(now, last.GetTime()), errorText(last))
+	}
 	if status.GetLastFailureTime() == nil {
+		return
+	}
+	if status.GetConsecutiveFailures() == 0 {
+		text := "a success has followed"
+		if e := status.GetLastError(); e != nil {
+			text += "; it was " + errorText(e)
+		}
+		sh.linef("Last failure", "%s; %s", both(now, status.GetLastFailureTime()), text)
 		return
 	}
 	sh.line("Last failure", both(now, status.GetLastFailureTime()))

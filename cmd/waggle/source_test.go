@@ -46,6 +46,7 @@ Health        OK
 Tasks         0 scheduled, 1 ready, 0 leased; 0 done, 0 dead, 0 canceled
 Unfinished    1 task
 Next due      AGO (TIME)
+Waits for     NO_COLLECTOR: no active collector takes tasks of pool "default"
 Last success  -
 Created       AGO (TIME)
 Version       1, etag "1-TAG"

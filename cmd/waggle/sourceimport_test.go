@@ -400,6 +400,9 @@ func TestSource_Health(t *testing.T) {
 	}
 	command(t, env, "source", "pause", "a", "--by", "ada", "--reason", "they mend it")
 	sheet := settle(command(t, env, "source", "get", "a").out)
+	if strings.Contains(sheet, "Collector") {
+		t.Errorf("its own failure is told as the collector's:\n%s", sheet)
+	}
 	for _, line := range []string{
 		"Health PAUSED\n", "Unfinished 1 task\n", "Waits for SOURCE_PAUSED: by ada, AGO: they mend it\n", "HOST_BLOCKED: ", "Last success -\n",
 		"Last failure AGO (TIME)\n", "Failures 1 in a row\n", "Reason SERVER_ERROR (HTTP 503): down for repairs\n", "it waits for its next attempt",
@@ -407,5 +410,16 @@ func TestSource_Health(t *testing.T) {
 		if !strings.Contains(strings.ReplaceAll(sheet, "  ", " "), line) {
 			t.Errorf("lacks %q:\n%s", line, sheet)
 		}
+	}
+}
+
+// A source that nobody crawls is not waited for in silence.
+func TestSourceWait_noCollector(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "b", "--seed", "https://b.example/", "--pool", "eu")
+	wait := command(t, env, "source", "wait", "b", "--for", "1ms")
+	if want := `b: 1 outstanding (1 ready, 0 leased, no active collector takes tasks of pool "eu")`; !strings.Contains(wait.out, want) {
+		t.Errorf("lacks %q:\n%s", want, wait.out)
 	}
 }

@@ -43,7 +43,7 @@ dispatcher that is away for a while is waited for, too.`,
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not tell how far they are")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
 		slices.Sort(ids)
-		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, pause: waitAtFirst, left: map[string]int64{}, clear: map[string]bool{}}
+		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, pause: waitAtFirst, left: map[string]int64{}, alone: map[string]bool{}, clear: map[string]bool{}}
 		if longest > 0 {
 			w.deadline = time.Now().Add(time.Duration(longest))
 		}
@@ -61,6 +61,7 @@ type sourceWait struct {
 	pause    time.Duration
 	away     time.Time        // since when the dispatcher does not answer; zero: it does
 	left     map[string]int64 // outstanding, when it was told last
+	alone    map[string]bool  // no collector takes its pool, when it was told last
 	// clear are those that had nothing outstanding at the last look. Shards
 	// are counted one after another, and a task may pass from one that is yet
 	// to be counted to one that has been; it does not do so twice.
@@ -123,9 +124,12 @@ func (w *sourceWait) look(ctx context.Context) (changed bool, err error) {
 		left, before := status.GetOutstanding(), w.left[id]
 		changed = changed || left != before
 		w.left[id] = left
+		alone := slices.ContainsFunc(status.GetGates(), isNoCollector)
+		news := left != before || alone != w.alone[id]
+		w.alone[id] = alone
 		switch {
 		case left > 0:
-			if left != before {
+			if news {
 				w.tell("%s: %s outstanding (%s)", id, count(left), waitingText(status))
 			}
 			w.clear[id] = false
@@ -155,12 +159,16 @@ func waitingText(status *pb.SourceStatus) string {
 	for _, gate := range status.GetGates() {
 		switch gate.GetKind() {
 		case pb.GateKind_GATE_KIND_MIN_DELAY, pb.GateKind_GATE_KIND_MAX_IN_FLIGHT, pb.GateKind_GATE_KIND_NOT_DUE:
+		case pb.GateKind_GATE_KIND_NO_COLLECTOR:
+			text += ", " + gate.GetReason()
 		default:
 			text += ", " + word(gate.GetKind(), "GATE_KIND_")
 		}
 	}
 	return text
 }
+
+func isNoCollector(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_NO_COLLECTOR }
 
 // late ends a wait that took too long.
 func (w *sourceWait) late() error {

@@ -21,8 +21,6 @@ func failureOf(err error, took time.Duration) *collector.Failed {
 		return robotsFailure(unavailable, took)
 	case errors.Is(err, errRedirects), errors.Is(err, errBadRedirect):
 		failed.Reason = collector.ReasonRedirect
-	case errors.Is(err, errPrivate): // a name; what DNS says may change
-		failed.Reason = collector.ReasonBadRequest
 	case errors.Is(err, errInvalidAddress):
 		failed.Reason, failed.Permanent = collector.ReasonBadRequest, true
 	case errors.Is(err, errTooLarge):
@@ -42,8 +40,6 @@ func robotsFailure(err *robotsUnavailable, took time.Duration) *collector.Failed
 		RetryAfter: err.retryAfter, FetchDuration: took,
 	}
 	switch {
-	case errors.Is(err.cause, errPrivate): // the task leads there: no fault of a host of the web
-		failed.Reason = collector.ReasonBadRequest
 	case err.cause != nil:
 		failed.Reason = networkReason(err.cause)
 	case isThrottled(err.status, err.retryAfter):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
 
 	"github.com/waggle-crawl/waggle/collector"
 )
@@ -13,7 +14,8 @@ import (
 type Handler struct {
 	cfg     Config
 	fetcher *fetcher
-	robots  *robots // nil: robots.txt is not asked
+	robots  *robots   // nil: robots.txt is not asked
+	refused sync.Once // tells of the first address that is refused
 	close   func()
 }
 
@@ -53,7 +55,12 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 		err = h.fetcher.checkAddress(target)
 	}
 	if err != nil {
-		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
+		failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error()}
+		if isRefusal(err) {
+			failed = h.refusal(t, err, 0)
+		}
+		failed.Permanent = failed.Reason == collector.ReasonBadRequest
+		return collector.Succeeded{}, failed
 	}
 	v := &visit{handler: h, task: t, url: target, before: readMemo(t.Memo)}
 	done, err := v.run(ctx)

@@ -6,10 +6,15 @@ import (
 	"net/netip"
 	"net/url"
 	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/collector"
 )
 
 // errPrivate says that an address belongs to no public host.
-var errPrivate = errors.New("address of a private network, which has to be allowed (AllowPrivate, --allow-private)")
+var errPrivate = errors.New("address of a private network; only collectors with --allow-private (AllowPrivate) fetch from those")
 
 // nat64 is the prefix of RFC 6052, under which networks without IPv4 reach it: the last four bytes are what is reached.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
@@ -90,3 +95,24 @@ func checkLiteral(u *url.URL) error {
 	}
 	return nil
 }
+
+// refusal judges a task whose own address is one of a private network, for all that is known now: of a name, DNS may say
+// something else later. That is no fault of the page. A seed is what an operator wants crawled, so it is this collector
+// that may not do so, and another one may; anybody can link to a private address, and such a task is a bad one.
+func (h *Handler) refusal(t *collector.Task, err error, took time.Duration) *collector.Failed {
+	if t.Depth == 0 {
+		h.refused.Do(func() {
+			h.cfg.Logger.Warn("a task is at an address of a private network, which is not fetched from; if the site is yours, "+
+				"start the collector with --allow-private (AllowPrivate)",
+				zap.String("url", t.URL), zap.String("source_id", t.SourceID), zap.Error(err))
+		})
+	}
+	failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), FetchDuration: took}
+	if t.Recurring {
+		failed.Reason = collector.ReasonInternal
+	}
+	return failed
+}
+
+// isRefusal tells whether a fetch failed because of the address of the task itself.
+func isRefusal(err error) bool { return errors.Is(err, errPrivate) && !errors.Is(err, errBadRedirect) }

@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
 )
@@ -81,6 +84,32 @@ func TestHandler_PrivateNetwork(t *testing.T) {
 	}
 }
 
+// TestHandler_PrivateSeed holds that it is the collector that may not fetch a seed in a private network, which people are
+// told of once, and that a link to one is no more than a bad link.
+func TestHandler_PrivateSeed(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.WarnLevel)
+	for _, ignoreRobots := range []bool{false, true} {
+		h := strictHandler(t, web.Config{IgnoreRobots: ignoreRobots, Logger: zap.New(core)})
+		for _, host := range []string{"127.0.0.1", "localhost"} {
+			_, err := handle(t, h, &collector.Task{URL: "http://" + host + ":1/", Depth: 1})
+			if got := failedOf(t, err); got.Reason != collector.ReasonBadRequest {
+				t.Errorf("link to %s: %+v", host, got)
+			}
+			if n := logs.Len(); n > 0 && host == "127.0.0.1" {
+				t.Errorf("%d warnings of a link", n)
+			}
+			_, err = handle(t, h, &collector.Task{URL: "http://" + host + ":1/", Recurring: true})
+			if got := failedOf(t, err); got.Reason != collector.ReasonInternal || got.Permanent || !strings.Contains(got.Message, "--allow-private") {
+				t.Errorf("seed at %s: %+v", host, got)
+			}
+		}
+		if all := logs.TakeAll(); len(all) != 1 || !strings.Contains(all[0].Message, "--allow-private") {
+			t.Errorf("warned of seeds: %v, want once", all)
+		}
+	}
+}
+
 // TestHandler_RedirectToPrivate lets names of public hosts lead to a test's server, as a hostile DNS and a hostile server
 // may: the first by a redirect to an address, the second by a name that resolves to one.
 func TestHandler_RedirectToPrivate(t *testing.T) {
@@ -106,7 +135,7 @@ func TestHandler_RedirectToPrivate(t *testing.T) {
 		"http://public.example/metadata": collector.ReasonRedirect,
 		"http://public.example/loopback": collector.ReasonRedirect,
 		"http://public.example/six":      collector.ReasonRedirect,
-		"http://rebound.example/again":   collector.ReasonBadRequest,
+		"http://rebound.example/again":   collector.ReasonRedirect,
 		"http://private.example/":        collector.ReasonBadRequest,
 	} {
 		_, err := handle(t, h, &collector.Task{URL: target})

@@ -31,6 +31,9 @@ func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 			}
 		}
 		answer, err := f.hop(ctx, req, target)
+		if hop > 0 && errors.Is(err, errPrivate) { // a name that resolves to what a redirect may not lead to
+			err = fmt.Errorf("%w to %q: %w", errBadRedirect, target, err)
+		}
 		if err != nil || answer.location == nil {
 			return answer, err
 		}

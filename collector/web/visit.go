@@ -100,6 +100,8 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
+	case isRefusal(err):
+		return h.refusal(v.task, err, v.took)
 	case err != nil:
 		return failureOf(err, v.took)
 	}

@@ -56,6 +56,8 @@ const (
 	GateKind_GATE_KIND_COLLECTOR_DRAINED GateKind = 12
 	// The collector reported failures of COLLECTOR scope, and grants to it are slowed.
 	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 13
+	// No collector that beats takes tasks of the source's pool.
+	GateKind_GATE_KIND_NO_COLLECTOR GateKind = 14
 )
 
 // Enum value maps for GateKind.
@@ -75,6 +77,7 @@ var (
 		11: "GATE_KIND_POOL_PAUSED",
 		12: "GATE_KIND_COLLECTOR_DRAINED",
 		13: "GATE_KIND_COLLECTOR_SLOWED",
+		14: "GATE_KIND_NO_COLLECTOR",
 	}
 	GateKind_value = map[string]int32{
 		"GATE_KIND_UNSPECIFIED":       0,
@@ -91,6 +94,7 @@ var (
 		"GATE_KIND_POOL_PAUSED":       11,
 		"GATE_KIND_COLLECTOR_DRAINED": 12,
 		"GATE_KIND_COLLECTOR_SLOWED":  13,
+		"GATE_KIND_NO_COLLECTOR":      14,
 	}
 )
 
@@ -216,7 +220,7 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\x8b\x03\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\xa7\x03\n" +
 	"\bGateKind\x12\x19\n" +
 	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
@@ -232,7 +236,8 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x12\x19\n" +
 	"\x15GATE_KIND_POOL_PAUSED\x10\v\x12\x1f\n" +
 	"\x1bGATE_KIND_COLLECTOR_DRAINED\x10\f\x12\x1e\n" +
-	"\x1aGATE_KIND_COLLECTOR_SLOWED\x10\rB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x1aGATE_KIND_COLLECTOR_SLOWED\x10\r\x12\x1a\n" +
+	"\x16GATE_KIND_NO_COLLECTOR\x10\x0eB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_gate_proto_rawDescOnce sync.Once

@@ -935,8 +935,8 @@ type SourceStatus struct {
 	// was begun is finished. A task that waits for its next attempt counts. Counted shard by shard, so not of
 	// one instant: 0 twice in a row is to be trusted.
 	Outstanding int64 `protobuf:"varint,13,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
-	// With GetSource: what holds the seed that is due next, in the order source, seed, queue. Empty: nothing
-	// does; it waits for a collector of its pool, or is leased, or there is none.
+	// With GetSource: what holds the seed that is due next, in the order source, seed, pool, queue. Empty:
+	// nothing does; it waits for its turn, or is leased, or there is none.
 	Gates []*Gate `protobuf:"bytes,14,rep,name=gates,proto3" json:"gates,omitempty"`
 	// With an adaptive schedule: the shortest interval that a seed of it has now; absent otherwise.
 	ShortestInterval *durationpb.Duration `protobuf:"bytes,15,opt,name=shortest_interval,json=shortestInterval,proto3" json:"shortest_interval,omitempty"`
