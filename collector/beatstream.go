@@ -67,13 +67,18 @@ func (s *beatStream) send(request *wagglev1.HeartbeatRequest) error {
 	return nil
 }
 
-// dropStream gives a stream up that failed, or could not be had, and puts the next one off.
+// dropStream gives a stream up that failed, or could not be had, and puts the next one off. Beats go as single calls
+// meanwhile: whether those are answered is what matters.
 func (h *heartbeat) dropStream(err error) {
 	h.closeStream()
 	wait := h.retry.next(err)
 	h.reopen = time.Now().Add(wait)
-	if h.run.calling.ctx.Err() == nil {
-		h.run.log.Info("no heartbeat stream, beats go as single calls", zap.Duration("retry_in", wait), zap.Error(err))
+	switch {
+	case h.run.calling.ctx.Err() != nil:
+	case isOutage(err):
+		h.run.log.Debug("no heartbeat stream, beats go as single calls", zap.Duration("retry_in", wait), zap.Error(err))
+	default:
+		h.run.troubles.failed("heartbeat stream", err, wait)
 	}
 }
 

@@ -1,6 +1,11 @@
 package collector
 
-import "errors"
+import (
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
 
 // The causes with which a handler's context ends; test context.Cause(ctx) with errors.Is.
 var (
@@ -19,6 +24,9 @@ var (
 	// ErrReplaced means that a newer session has taken this collector's id: all leases are gone. Run returns it too.
 	ErrReplaced = errors.New("collector replaced by a newer session")
 )
+
+// errStoreFull is the answer to a report that the store has no room for.
+var errStoreFull = status.Error(codes.ResourceExhausted, "the store is full")
 
 // Errors of Run beside ErrReplaced.
 var (

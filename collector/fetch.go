@@ -110,7 +110,7 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 		answer, err := r.fetchOnce(r.fetching.ctx, request)
 		if err == nil {
 			answer.repeated = repeated
-			r.stats.answered()
+			r.answered()
 			r.settle(reports, answer.GetReportResults())
 			return answer, nil
 		}
@@ -125,7 +125,7 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 		}
 		r.awaitFetch(false)
 		wait := delay.next(err)
-		r.log.Warn("fetch failed, will be repeated", zap.Duration("wait", wait), zap.Error(err))
+		r.troubles.failed("fetch", err, wait)
 		if !sleep(r.fetching.ctx, wait) {
 			r.outbox.putBack(reports)
 			r.settleToken(request)

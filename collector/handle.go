@@ -118,13 +118,13 @@ func (r *run) submitBatch(l *lease, batch []*wagglev1.DiscoveredItem) error {
 		err := r.submitOnce(l, batch)
 		switch {
 		case err == nil:
-			r.stats.answered()
+			r.answered()
 			return nil
 		case l.isLost(), r.calling.ctx.Err() != nil, isFinal(err):
 			return err
 		}
 		wait := delay.next(err)
-		r.log.Warn("submit of discovered items failed, will be repeated", zap.String("task_id", l.task.ID), zap.Duration("wait", wait), zap.Error(err))
+		r.troubles.failed("submit of discovered items", err, wait)
 		if !sleep(r.calling.ctx, wait) {
 			return context.Cause(r.calling.ctx)
 		}

@@ -63,7 +63,7 @@ func (h *heartbeat) loop() {
 			return
 		case h.run.calling.ctx.Err() == nil:
 			wait := min(h.failing.next(err), h.interval())
-			h.run.log.Warn("heartbeat failed, will be repeated", zap.Duration("wait", wait), zap.Error(err))
+			h.run.troubles.failed("heartbeat", err, wait)
 			due = time.Now().Add(wait)
 		}
 	}
@@ -246,7 +246,7 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 // apply takes an answer in. part is what it answers; nil for news that answer nothing.
 func (h *heartbeat) apply(answer *wagglev1.HeartbeatResponse, part *beatPart, sent time.Time) {
 	r := h.run
-	r.stats.answered()
+	r.answered()
 	for _, lost := range answer.GetLost() {
 		r.lose(lost)
 	}

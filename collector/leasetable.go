@@ -9,7 +9,7 @@ import (
 type leaseTable struct {
 	slots int
 
-	mu      sync.Mutex // guards everything below
+	mu      sync.Mutex        // guards everything below
 	byToken map[string]*lease // until the report is answered
 	working int               // handlers that have not returned
 }

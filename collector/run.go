@@ -39,6 +39,8 @@ type run struct {
 	outbox *outbox
 	stats  *counters
 	known  *knownLinks
+	// troubles are told of calls that fail; answered is their other end.
+	troubles *troubles
 
 	handlers sync.WaitGroup
 
@@ -83,10 +85,17 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 		leasesChanged: make(chan struct{}, 1),
 		slotFree:      make(chan struct{}, 1),
 	}
+	r.troubles = newTroubles(r.log)
 	r.fetching = newLife(ctx)
 	r.working = newLife(context.WithoutCancel(ctx))
 	r.calling = newLife(context.WithoutCancel(ctx))
 	return r, nil
+}
+
+// answered notes that a dispatcher has answered a call.
+func (r *run) answered() {
+	r.stats.answered()
+	r.troubles.over()
 }
 
 func (r *run) close() error {

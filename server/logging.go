@@ -30,7 +30,7 @@ type callLog struct {
 // Of calls that failed for one trouble, the first few in a while tell enough.
 const (
 	troubleLines = 5
-	troubleEach  = 10 * time.Second
+	troubleEach  = time.Minute
 )
 
 // newCallLog writes no more than burst lines in a second and level before only

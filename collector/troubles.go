@@ -1,0 +1,95 @@
+package collector
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// sameTrouble is how long a call that keeps failing the same way is not told of again.
+	sameTrouble = time.Minute
+
+	// nextOutage is how long after one outage was told another one is not.
+	nextOutage = 30 * time.Second
+)
+
+// troubles logs calls that fail and are repeated. Dispatchers that are away, or whose store is, fail every call of every
+// loop: that is told by one line when it begins, and one when it is over. What else makes a call fail is told once a
+// minute. All failures are there at level debug.
+type troubles struct {
+	log *zap.Logger
+
+	mu    sync.Mutex // guards what follows
+	began time.Time  // the outage; zero: there is none
+	told  time.Time  // when the last outage was told
+	quiet bool       // this one is not told
+	last  map[failedCall]time.Time
+}
+
+// failedCall is what failed, and how.
+type failedCall struct {
+	call string
+	code codes.Code
+}
+
+func newTroubles(log *zap.Logger) *troubles {
+	return &troubles{log: log, last: make(map[failedCall]time.Time)}
+}
+
+// failed notes that a call failed and is repeated after a wait.
+func (t *troubles) failed(call string, err error, wait time.Duration) {
+	level, message := zap.WarnLevel, call+" failed, will be repeated"
+	if isOutage(err) {
+		message = "no answer from a dispatcher, or from its store; calls are repeated until there is one"
+	}
+	if !t.isNews(call, err, time.Now()) {
+		level, message = zap.DebugLevel, call+" failed, will be repeated"
+	}
+	t.log.Log(level, message, zap.String("call", call), zap.Duration("wait", wait), zap.Error(err))
+}
+
+func (t *troubles) isNews(call string, err error, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !isOutage(err) {
+		what := failedCall{call, status.Code(err)}
+		if last, ok := t.last[what]; ok && now.Sub(last) < sameTrouble {
+			return false
+		}
+		t.last[what] = now
+		return true
+	}
+	if !t.began.IsZero() {
+		return false
+	}
+	t.began, t.quiet = now, !t.told.IsZero() && now.Sub(t.told) < nextOutage
+	if !t.quiet {
+		t.told = now
+	}
+	return !t.quiet
+}
+
+// over notes that a dispatcher has answered.
+func (t *troubles) over() {
+	t.mu.Lock()
+	began, quiet := t.began, t.quiet
+	t.began = time.Time{}
+	t.mu.Unlock()
+	if !began.IsZero() && !quiet {
+		t.log.Info("dispatchers answer again", zap.Duration("after", time.Since(began).Round(time.Millisecond)))
+	}
+}
+
+// isOutage tells whether an error says that nobody could answer, and nothing of what was asked.
+func isOutage(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return true
+	}
+	return errors.Is(err, errSilent)
+}
