@@ -8,6 +8,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 const (
@@ -44,7 +46,10 @@ func newTroubles(log *zap.Logger) *troubles {
 // failed notes that a call failed and is repeated after a wait.
 func (t *troubles) failed(call string, err error, wait time.Duration) {
 	level, message := zap.WarnLevel, call+" failed, will be repeated"
-	if isOutage(err) {
+	switch {
+	case reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_SOURCE_NOT_FOUND:
+		message = "a source to take tasks of (--sources, Config.Sources) does not exist; fetches are repeated until it does"
+	case isOutage(err):
 		message = "no answer from a dispatcher, or from its store; calls are repeated until there is one"
 	}
 	if !t.isNews(call, err, time.Now()) {

@@ -142,14 +142,8 @@ func (o *clientOptions) dial(cmd *cobra.Command) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, server := range o.servers {
-		o.servers[i] = strings.TrimSpace(server)
-		if o.servers[i] == "" {
-			return nil, usagef(cmd, "--server has an empty address")
-		}
-	}
-	if len(o.servers) == 0 {
-		return nil, usagef(cmd, "--server is empty; say host:port")
+	if err := checkServers(cmd, o.servers); err != nil {
+		return nil, err
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),

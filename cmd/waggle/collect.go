@@ -58,6 +58,9 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := checkServers(cmd, o.collector.Targets); err != nil {
+		return err
+	}
 	if o.collector.Credentials, err = o.tls.credentials(); err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func (f *importFlags) check(name string) error {
 }
 
 func (f *importFlags) run(ctx context.Context, c *client, name string, stdin io.Reader) (err error) {
-	in, size := stdin, int64(0)
+	in, size := io.Reader(newCtxReader(ctx, stdin)), int64(0)
 	digest := ""
 	if name != "-" {
 		file, err := os.Open(name)
@@ -142,9 +142,10 @@ func (f *importFlags) run(ctx context.Context, c *client, name string, stdin io.
 			}
 		}
 		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			size = info.Size()
+			size, in = info.Size(), file
+		} else {
+			in = newCtxReader(ctx, file)
 		}
-		in = file
 	}
 	if err := f.apart(name); err != nil {
 		return err

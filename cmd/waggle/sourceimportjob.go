@@ -108,7 +108,7 @@ func (j *importJob) run(ctx context.Context) error {
 	j.progress.end()
 	if err != nil {
 		err = errors.Join(err, j.save())
-		fmt.Fprintf(j.client.err, "waggle: stopped after %s%s\n", plural(j.state.Done, "source"), j.resumeAdvice())
+		fmt.Fprintf(j.client.err, "waggle: stopped after %s%s\n", plural(j.state.Done, "source"), j.resumeAdvice(err))
 		return err
 	}
 	if err := j.state.remove(); err != nil {
@@ -134,8 +134,16 @@ func (j *importJob) refused() error {
 	return errReported
 }
 
-func (j *importJob) resumeAdvice() string {
-	if j.flags.resume == "" {
+// errBroken says that the rest of a file is none of its format.
+var errBroken = errors.New("the rest cannot be read")
+
+func (j *importJob) resumeAdvice(err error) string {
+	switch {
+	case errors.Is(err, errBroken) && j.flags.resume != "":
+		return "; mend the file, remove " + j.flags.resume + " and begin anew: what is there already answers UNCHANGED"
+	case errors.Is(err, errBroken):
+		return "; mend the file, and the same command again finishes it: what is there already answers UNCHANGED"
+	case j.flags.resume == "":
 		return "; the same command again finishes it"
 	}
 	return "; the same command again goes on from there"
@@ -234,12 +242,14 @@ func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		reply, err := j.client.sources.ApplySources(ctx, request)
 		if err == nil {
+			j.progress.answered()
 			return batch.answer(reply.GetResults())
 		}
 		wait, again := repeatable(err)
 		if wait = max(wait, pause/2+rand.N(pause/2)); !again || time.Now().Add(wait).After(deadline) {
 			return err
 		}
+		j.progress.unanswered(err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -290,13 +300,8 @@ func (b *importBatch) answer(results []*pb.ApplyResult) error {
 // settle takes the batches in the order of the file.
 func (j *importJob) settle(ctx context.Context, order <-chan *importBatch) error {
 	for batch := range order {
-		select {
-		case err := <-batch.done:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := batch.wait(ctx); err != nil {
+			return err
 		}
 		for i := range batch.items {
 			if err := j.take(&batch.items[i]); err != nil {
@@ -308,10 +313,29 @@ func (j *importJob) settle(ctx context.Context, order <-chan *importBatch) error
 		}
 		j.progress.show(&j.state.Total)
 		if batch.end != nil && !errors.Is(batch.end, io.EOF) {
-			return fmt.Errorf("%s: the rest cannot be read: %w", j.name, batch.end)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("%s: %w: %w", j.name, errBroken, batch.end)
 		}
 	}
 	return nil
+}
+
+// wait waits for the answer of the call. One that is there counts, also when the
+// import is ending.
+func (b *importBatch) wait(ctx context.Context) error {
+	select {
+	case err := <-b.done:
+		return err
+	default:
+	}
+	select {
+	case err := <-b.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // take counts an entry and tells of it.
@@ -330,8 +354,7 @@ func (j *importJob) take(item *importItem) error {
 		t.Refused++
 		if j.shown < shownRefusals {
 			j.shown++
-			j.progress.clear()
-			fmt.Fprintf(j.client.err, "waggle: %s\n", plain(fmt.Sprintf("line %d: %s", item.line, item.text())))
+			j.progress.tell(fmt.Sprintf("line %d: %s", item.line, item.text()))
 		}
 	}
 	if item.once && item.result != resultInvalid {

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
+
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -20,7 +23,9 @@ const (
 type importProgress struct {
 	out     io.Writer
 	live    bool
-	shown   bool // the line that changes is there
+	mu      sync.Mutex // guards what follows, and what is written
+	away    time.Time  // since when no call is answered; zero: they are
+	shown   bool       // the line that changes is there
 	last    time.Time
 	began   time.Time
 	read    *countingReader
@@ -35,6 +40,8 @@ func newImportProgress(c *client, read *countingReader, size int64) *importProgr
 
 // show tells how far the import is, if it is time to.
 func (p *importProgress) show(t *importTotal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	now := time.Now()
 	every := progressPlain
 	if p.live {
@@ -69,7 +76,40 @@ func (p *importProgress) bar() string {
 	return fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat(" ", barWidth-full), part*100)
 }
 
-// clear removes the line that changes.
+// tell writes a line that stays.
+func (p *importProgress) tell(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.say(text)
+}
+
+// say writes a line that stays. Called with mu held.
+func (p *importProgress) say(text string) {
+	p.clear()
+	fmt.Fprintf(p.out, "waggle: %s\n", plain(text))
+}
+
+// unanswered tells once that the dispatcher is away, or cannot take more now.
+func (p *importProgress) unanswered(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.away.IsZero() {
+		p.away = time.Now()
+		p.say(fmt.Sprintf("no call is taken now (%s); waiting up to %s", status.Convert(err).Message(), span(applyPatience)))
+	}
+}
+
+// answered tells that the dispatcher is back.
+func (p *importProgress) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.away.IsZero() {
+		p.say(fmt.Sprintf("calls are taken again, after %s; going on", span(time.Since(p.away))))
+		p.away = time.Time{}
+	}
+}
+
+// clear removes the line that changes. Called with mu held.
 func (p *importProgress) clear() {
 	if p.shown {
 		fmt.Fprint(p.out, "\r\x1b[K")
@@ -78,4 +118,8 @@ func (p *importProgress) clear() {
 }
 
 // end leaves the terminal as it was.
-func (p *importProgress) end() { p.clear() }
+func (p *importProgress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}

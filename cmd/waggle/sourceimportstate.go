@@ -100,6 +100,12 @@ func (j *importJob) save() error {
 	if err != nil {
 		return err
 	}
+	if j.state.path == "" {
+		return nil
+	}
+	if err := j.report.sync(); err != nil {
+		return err
+	}
 	j.state.Report = length
 	return j.state.save()
 }
@@ -187,6 +193,22 @@ func (r *importReport) flush() (int64, error) {
 		}
 	}
 	return r.length, nil
+}
+
+// sync makes what was written outlast a crash of the machine, so that no state
+// tells of more than there is. A report that is no file, as a pipe, has none.
+func (r *importReport) sync() error {
+	if r.file == nil {
+		return nil
+	}
+	info, err := r.file.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = r.file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	return nil
 }
 
 func (r *importReport) close() error {

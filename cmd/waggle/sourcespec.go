@@ -26,7 +26,7 @@ type specFlags struct {
 	file  string
 	flags *pflag.FlagSet
 
-	displayName, scope, pool, cron, timeZone, firstCrawl            string
+	displayName, scope, pool, cron, timeZone, firstCrawl, kind      string
 	seeds, followHosts, include, exclude                            []string
 	labels, metadata                                                map[string]string
 	follow, revisit                                                 bool
@@ -43,6 +43,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	f.flags = fs
 	fs.StringVarP(&f.file, "file", "f", "", "`file` with a SourceSpec in JSON, or a source as 'get --output json' writes it; - for standard input. Other flags are laid over it")
 	fs.StringArrayVar(&f.seeds, "seed", nil, "`URL` where crawling begins; may be repeated")
+	fs.StringVar(&f.kind, "kind", "", "what `kind` the seeds are to the collector, as feed, sitemap or list (default: by what they are)")
 	spanVar(fs, &f.every, "every", "crawl the seeds again at this interval, as 10m, 1h, 7d")
 	fs.StringVar(&f.cron, "cron", "", "or by five cron `fields`, as \"0 6 * * *\", or @daily")
 	fs.StringVar(&f.timeZone, "time-zone", "", "IANA `zone` of --cron (default UTC)")
@@ -104,6 +105,14 @@ func (f *specFlags) overlay(spec *pb.SourceSpec) ([]string, error) {
 			spec.Seeds = append(spec.Seeds, &pb.Seed{Url: url})
 		}
 	})
+	if f.flags.Changed("kind") {
+		if len(spec.GetSeeds()) == 0 {
+			return nil, usagef(nil, "--kind is of seeds, which --seed has to name")
+		}
+		for _, seed := range spec.GetSeeds() {
+			seed.Kind = f.kind
+		}
+	}
 	if f.flags.Changed("first-crawl") {
 		value, err := enumValue("--first-crawl", f.firstCrawl, "FIRST_CRAWL_", pb.FirstCrawl_value)
 		if err != nil {

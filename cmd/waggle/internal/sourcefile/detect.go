@@ -43,12 +43,18 @@ func detect(text *bufio.Reader, name string) (Format, error) {
 	case bytes.HasPrefix(trimmed, []byte("{")):
 		return JSONL, nil
 	}
+	if bytes.IndexByte(head, 0) >= 0 {
+		return "", errBinary
+	}
 	line, _, _ := strings.Cut(string(trimmed), "\n")
 	if !strings.Contains(line, "://") && isHeader(line) {
 		return CSV, nil
 	}
 	return URLs, nil
 }
+
+// errBinary says that a file holds bytes that no text has.
+var errBinary = errors.New("it is a binary file, no text: neither OPML, CSV, JSON lines, a sitemap nor a list of URLs")
 
 // byRoot tells what an XML file is by its outermost element.
 func byRoot(head []byte) (Format, error) {

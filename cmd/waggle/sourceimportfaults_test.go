@@ -1,0 +1,66 @@
+package main_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// An import from a terminal, or a pipe that gives nothing, ends when it is told to.
+func TestSourceImport_quietInput(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	for _, text := range []string{"", "https://a.example/\n"} {
+		in, out := io.Pipe()
+		ctx, stop := context.WithCancel(t.Context())
+		ended, errs := make(chan int, 1), newStream()
+		go func() {
+			ended <- waggle.Run(ctx, []string{"source", "import", "-", "--format", "urls", "--every", "1h"}, in, newStream(), errs, env)
+		}()
+		if _, err := io.WriteString(out, text); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		wantFailure(t, answer{code: <-ended, err: errs.text()}, waggle.ExitFailed, "waggle: interrupted")
+		if err := out.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A file of bytes is no list of URLs.
+func TestSourceImport_binary(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	file := write(t, "picture", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
+	wantFailure(t, command(t, env, "source", "import", file), waggle.ExitFailed, "it is a binary file")
+	broken := write(t, "feeds.opml", `<opml><body><outline xmlUrl="https://a.example/"/><outline`)
+	wantFailure(t, command(t, env, "source", "import", broken, "--every", "1h"), waggle.ExitFailed, "mend the file, and the same command again finishes it")
+}
+
+// An import says that its dispatcher is away, and that it goes on.
+func TestSourceImport_away(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	away := &stalling{away: true, SourceServiceClient: pb.NewSourceServiceClient(connect(t, env))}
+	got := command(t, with(env, "WAGGLE_SERVER", away.serve(t)), "source", "import", write(t, "a.urls", "https://a.example/\n"), "--every", "1h")
+	if got.code != waggle.ExitOK || !strings.Contains(got.err, "waggle: no call is taken now (gone for a moment); waiting up to 1m") ||
+		!strings.Contains(got.err, "waggle: calls are taken again, after ") {
+		t.Errorf("exit code %d:\n%s", got.code, got.err)
+	}
+}
+
+// A source that nobody crawls is not waited for in silence.
+func TestSourceWait_noCollector(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "b", "--seed", "https://b.example/", "--pool", "eu")
+	wait := command(t, env, "source", "wait", "b", "--for", "1ms")
+	if want := `b: 1 outstanding (1 ready, 0 leased, no active collector takes tasks of pool "eu")`; !strings.Contains(wait.out, want) {
+		t.Errorf("lacks %q:\n%s", want, wait.out)
+	}
+}
