@@ -2,13 +2,23 @@ package web
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/url"
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 	"golang.org/x/net/html/charset"
+)
+
+const (
+	// maxToken bounds what the tokenizer holds of one tag, text or script, and so what it makes of its attributes.
+	maxToken = 1 << 20
+
+	// maxAttributes is how many attributes of an element count.
+	maxAttributes = 64
 )
 
 // ExtractLinks finds the links of an HTML document that was fetched from base. It follows what a person can reach by
@@ -28,35 +38,71 @@ func ExtractLinks(base *url.URL, body []byte, opts ExtractOptions) Links {
 	return x.links
 }
 
-// decoded is a document in UTF-8.
-func decoded(body []byte, contentType string) []byte {
+// decoded reads a document in UTF-8.
+func decoded(body []byte, contentType string) io.Reader {
 	if _, name, _ := charset.DetermineEncoding(body[:min(len(body), 1024)], contentType); name == "utf-8" && utf8.Valid(body) {
-		return body // most of the web; to decode it would take as long as to read its tags
+		return bytes.NewReader(body) // most of the web; to decode it would take as long as to read its tags
 	}
 	reader, err := charset.NewReader(bytes.NewReader(body), contentType)
 	if err != nil {
-		return body // an encoding nobody knows: the ASCII part of it still has links
+		return bytes.NewReader(body) // an encoding nobody knows: the ASCII part of it still has links
 	}
-	// What cannot be decoded ends what is read.
-	text, _ := io.ReadAll(reader)
-	return text
+	return reader
 }
 
-// document reads the tags of a document.
-func (x *extraction) document(text []byte) {
-	tags := tagReader{text: text}
+// document reads the tokens of a document. One that is too long is left out, and reading goes on behind it.
+func (x *extraction) document(reader io.Reader) {
 	for {
-		element, ok := tags.next()
-		if !ok {
+		z := html.NewTokenizer(reader)
+		z.SetMaxBuf(maxToken)
+		x.tokens(z)
+		if !errors.Is(z.Err(), html.ErrBufferExceeded) {
+			return // io.EOF, or the end of what can be read
+		}
+		reader = io.MultiReader(bytes.NewReader(bytes.Clone(z.Buffered())), reader)
+	}
+}
+
+func (x *extraction) tokens(z *html.Tokenizer) {
+	inStyle := false
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
 			return
-		}
-		if len(tags.attrs) > 0 && (x.opts.Resources || hasPageLinks(element)) {
-			x.element(element, tags.attrs)
-		}
-		if element == atom.Style && x.opts.Resources {
-			x.addAll(cssURLs(string(tags.rawText())))
+		case html.StartTagToken, html.SelfClosingTagToken:
+			name, hasAttributes := z.TagName()
+			element := atom.Lookup(name)
+			if element == atom.Noscript || element == atom.Noframes {
+				z.NextIsNotRawText() // a crawler runs no script and shows no frame: this part is for it
+			}
+			inStyle = element == atom.Style
+			if hasAttributes && (x.opts.Resources || hasPageLinks(element)) {
+				x.element(element, x.attributes(z))
+			}
+		case html.TextToken:
+			if inStyle && x.opts.Resources {
+				x.addAll(cssURLs(string(z.Text())))
+			}
+		case html.EndTagToken:
+			inStyle = false
+		default: // comments and doctypes
 		}
 	}
+}
+
+// attributes are those of the tag that z is at, until the next call; of two with one name the first counts.
+func (x *extraction) attributes(z *html.Tokenizer) map[string]string {
+	clear(x.attrs)
+	for range maxAttributes {
+		key, value, more := z.TagAttr()
+		if _, dup := x.attrs[string(key)]; !dup {
+			x.attrs[atom.String(key)] = string(value)
+		}
+		if !more {
+			break
+		}
+	}
+	return x.attrs
 }
 
 func hasPageLinks(element atom.Atom) bool {
@@ -69,7 +115,7 @@ func hasPageLinks(element atom.Atom) bool {
 }
 
 // element reports the links of one start tag.
-func (x *extraction) element(element atom.Atom, attrs attributes) {
+func (x *extraction) element(element atom.Atom, attrs map[string]string) {
 	switch element {
 	case atom.Base:
 		x.setBase(attrs)
@@ -88,19 +134,19 @@ func (x *extraction) element(element atom.Atom, attrs attributes) {
 	}
 }
 
-func (x *extraction) setBase(attrs attributes) {
-	href, ok := attrs.find("href")
+func (x *extraction) setBase(attrs map[string]string) {
+	href, ok := attrs["href"]
 	if !ok || x.based {
 		return
 	}
-	if u, err := parseReference(string(href)); err == nil {
+	if u, err := parseReference(href); err == nil {
 		x.base, x.based = x.base.ResolveReference(u), true
 		clear(x.refs)
 	}
 }
 
-func (x *extraction) anchor(attrs attributes) {
-	if !x.opts.FollowNofollow && hasRel(attrs.text("rel"), "nofollow") {
+func (x *extraction) anchor(attrs map[string]string) {
+	if !x.opts.FollowNofollow && hasRel(attrs["rel"], "nofollow") {
 		x.links.Skipped++
 		return
 	}
@@ -139,10 +185,10 @@ func relKind(rel string) linkKind {
 	return kind
 }
 
-func (x *extraction) link(attrs attributes) {
-	rel := attrs.text("rel")
+func (x *extraction) link(attrs map[string]string) {
+	rel := attrs["rel"]
 	if x.links.Canonical == "" && hasRel(rel, "canonical") {
-		if _, absolute, ok := x.resolve(attrs.text("href")); ok {
+		if _, absolute, ok := x.resolve(attrs["href"]); ok {
 			x.links.Canonical = absolute
 		}
 	}
@@ -157,13 +203,13 @@ func (x *extraction) link(attrs attributes) {
 	}
 }
 
-func (x *extraction) meta(attrs attributes) {
-	name := attrs.text("name")
+func (x *extraction) meta(attrs map[string]string) {
+	name := attrs["name"]
 	if strings.EqualFold(name, "robots") || (x.opts.RobotsAgent != "" && strings.EqualFold(name, x.opts.RobotsAgent)) {
-		x.directives.add(attrs.text("content"))
+		x.directives.add(attrs["content"])
 	}
-	if strings.EqualFold(attrs.text("http-equiv"), "refresh") {
-		if target, ok := refreshTarget(attrs.text("content")); ok {
+	if strings.EqualFold(attrs["http-equiv"], "refresh") {
+		if target, ok := refreshTarget(attrs["content"]); ok {
 			x.add(target)
 		}
 	}

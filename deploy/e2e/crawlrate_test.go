@@ -39,8 +39,8 @@ func (r rate) perSecond() float64 { return float64(r.pages) / r.took.Seconds() }
 func (r rate) cpuPerPage() time.Duration { return r.cpu / time.Duration(r.pages) }
 
 // TestCrawlRate crawls PostgreSQL's documentation, served by nginx on this machine, by turns with `wget --recursive`, with
-// a plain Go loop around net/http and the HTML tokenizer of golang.org/x/net, and with one collector of a dispatcher on
-// each store, and prints pages a second, processor time, and ratios. No time is asserted: that all of them fetch the site is.
+// a plain Go loop around net/http and the same parser, and with one collector of a dispatcher on each store, and prints pages
+// a second, processor time, and ratios. No time is asserted: that all of them fetch the site is.
 func TestCrawlRate(t *testing.T) {
 	pkg := sitesPackages["postgresql.docs.example"]
 	addr := "127.0.0.1:" + freePort(t)

@@ -1,5 +1,5 @@
-// Command plaincrawl crawls one site as a plain Go program would: some goroutines, net/http, the HTML tokenizer of
-// golang.org/x/net, and a map of the URLs seen. It keeps nothing, asks no robots.txt and knows no politeness. The crawl
+// Command plaincrawl crawls one site as a plain Go program would: some goroutines, net/http, the HTML tokenizer that the web
+// collector uses too, and a map of the URLs seen. It keeps nothing, asks no robots.txt and knows no politeness. The crawl
 // rate of the collector is measured beside its.
 package main
 
