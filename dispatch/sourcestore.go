@@ -34,11 +34,12 @@ type Sources interface {
 	// returned page is empty. A version older than the shard's is ignored and
 	// ends the paging.
 	PushSource(ctx context.Context, shard int, gate SourceGate, page string) (next string, err error)
-	// DropTasks ends up to limit tasks of a deleted source in the shard:
-	// waiting, dead and canceled ones become CANCELED records that are kept
-	// for CanceledMemory; it returns how many it ended and the leased ones it
-	// met, in no order, which the caller cancels. Zero and none means that nothing is left
-	// to end but leases.
+	// DropTasks ends up to limit tasks (1 to MaxTransitions; another is taken
+	// for the nearest of those) of a deleted source in the shard: waiting, dead
+	// and canceled ones become CANCELED records that are kept for
+	// CanceledMemory; it returns how many it ended and the leased ones it met,
+	// at most limit and in no order, which the caller cancels. Zero and none
+	// means that nothing is left to end but leases.
 	DropTasks(ctx context.Context, shard int, uid string, limit int) (ended int, leased []TaskID, err error)
 	// SourceStatuses sums what all shards know of sources, by uid: Counts,
 	// LastSuccess, FailuresInARow, LastFailure and Limited. The rest is read

@@ -196,6 +196,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int)
 	if err != nil {
 		return 0, nil, err
 	}
+	limit = max(min(limit, dispatch.MaxTransitions), 1)
 	sh.begin()
 	defer sh.end()
 	src := sh.sources[uid]

@@ -24,6 +24,7 @@ func applyCases() []testCase {
 		{"Counters_AreReplaced", applyCounters},
 		{"Recurring_IsScheduledAgain", applyRecurring},
 		{"Concurrent_OneReportWins_P7", applyConcurrent},
+		{"SameTask_InOneCall", applySameTask},
 	}
 }
 
@@ -274,6 +275,14 @@ func applyConcurrent(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
 	grant := e.takeOne()
+	tr := done(&grant.Task)
+	e.oneWins(func() ([]dispatch.ApplyResult, error) { return e.Store.Apply(e.ctx, []dispatch.Transition{tr}) })
+}
+
+// oneWins reports the same success many times at once: one settles the task, and
+// the others are told so.
+func (e *env) oneWins(report func() ([]dispatch.ApplyResult, error)) {
+	e.Helper()
 	var (
 		codes [6]dispatch.ApplyCode
 		errs  [6]error
@@ -281,7 +290,7 @@ func applyConcurrent(e *env) {
 	)
 	for i := range codes {
 		wg.Go(func() {
-			results, err := e.Store.Apply(e.ctx, []dispatch.Transition{done(&grant.Task)})
+			results, err := report()
 			if errs[i] = err; err == nil {
 				codes[i] = results[0].Code
 			}
@@ -290,7 +299,7 @@ func applyConcurrent(e *env) {
 	wg.Wait()
 	applied := 0
 	for i := range codes {
-		e.ok("apply", errs[i])
+		e.ok("report", errs[i])
 		if codes[i] == dispatch.Applied {
 			applied++
 		} else {
@@ -298,4 +307,36 @@ func applyConcurrent(e *env) {
 		}
 	}
 	is(e, "applied", applied, 1)
+}
+
+// What one call says of the same task is applied in order.
+func applySameTask(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	grants := e.takeMany(2)
+	ends, waits := retry(&grants[0].Task, 0), retry(&grants[1].Task, time.Hour)
+	ends.LastError, ends.Attempt = &dispatch.Failure{Message: "no"}, &dispatch.Attempt{Collector: "c1"}
+	cancels := make([]dispatch.Transition, 2)
+	for i, tr := range []dispatch.Transition{ends, waits} {
+		cancels[i] = dispatch.Transition{
+			ID: tr.ID, Revision: tr.Revision + 1, State: dispatch.StateCanceled, Settled: true, Remember: time.Hour,
+			Queue: dispatch.QueueEffect{Kind: dispatch.QueueUntouched},
+		}
+	}
+	results, err := e.Store.Apply(e.ctx, []dispatch.Transition{ends, waits, ends, cancels[0], cancels[1], ends})
+	e.ok("apply", err)
+	var codes []dispatch.ApplyCode
+	for _, r := range results {
+		codes = append(codes, r.Code)
+	}
+	is(e, "codes", codes, []dispatch.ApplyCode{
+		dispatch.Applied, dispatch.Applied, dispatch.ApplyAlready, dispatch.Applied, dispatch.Applied, dispatch.ApplyAlready,
+	})
+	is(e, "state", e.task(grants[0].Task.ID).State, dispatch.StateCanceled)
+	is(e, "last error", e.task(grants[0].Task.ID).LastError.Message, "no")
+	is(e, "counts", e.stats().Counts, dispatch.StateCounts{Canceled: 2})
+	e.takeNone()
+	e.create(g, item(g, queue, "next"))
+	is(e, "granted", e.takeOne().Task.Key, "next")
 }

@@ -18,6 +18,7 @@ func pushCases() []testCase {
 		{"Lease_SettingsHoldForLaterGrants", pushLease},
 		{"Deleted_GrantsNothing", pushDeleted},
 		{"Drop_EndsWaitingAndNamesLeased_T48", pushDrop},
+		{"Drop_LimitIsBounded_P10", pushDropLimits},
 		{"Status_SumsWhatShardsKnow", pushStatus},
 	}
 }
@@ -208,6 +209,18 @@ func pushDrop(e *env) {
 		e.Fatal("a task of a deleted source is there after its time")
 	}
 	is(e, "granted", e.takeOne().Task.Key, "kept")
+}
+
+func pushDropLimits(e *env) {
+	e.open()
+	g := source("a")
+	const n = dispatch.MaxTransitions + 50
+	e.create(g, numbered(g, queue, n)...)
+	e.push(deleted(g))
+	for _, c := range []struct{ limit, ended int }{{-1, 1}, {0, 1}, {1, 1}, {n, dispatch.MaxTransitions}, {n, 47}, {n, 0}} {
+		ended, _ := e.drop(g.UID, c.limit)
+		is(e, fmt.Sprintf("ended by a limit of %d", c.limit), ended, c.ended)
+	}
 }
 
 func (e *env) status(uid string) dispatch.SourceStatus {

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -268,30 +267,9 @@ func succeedConcurrent(e *env) {
 	g := remembered("a")
 	e.create(g, item(g, queue, "k"))
 	grant := e.takeOne()
-	var (
-		codes [6]dispatch.ApplyCode
-		errs  [6]error
-		wg    sync.WaitGroup
-	)
-	for i := range codes {
-		wg.Go(func() {
-			results, err := e.Store.Succeed(e.ctx, []dispatch.Success{success(&grant)})
-			if errs[i] = err; err == nil {
-				codes[i] = results[0].Code
-			}
-		})
-	}
-	wg.Wait()
-	applied := 0
-	for i := range codes {
-		e.ok("succeed", errs[i])
-		if codes[i] == dispatch.Applied {
-			applied++
-		} else {
-			is(e, fmt.Sprintf("code of report %d", i), codes[i], dispatch.ApplyAlready)
-		}
-	}
-	is(e, "applied", applied, 1)
+	e.oneWins(func() ([]dispatch.ApplyResult, error) {
+		return e.Store.Succeed(e.ctx, []dispatch.Success{success(&grant)})
+	})
 }
 
 func succeedLate(e *env) {
