@@ -51,7 +51,7 @@ local function meet_leased(l)
   for _, suffix in ipairs(call('ZRANGEBYSCORE', later_key(l.name), LEASED_FROM, '(' .. decimal(ORPHAN_FROM))) do
     if #leased >= leased_limit then return end
     local id = id_of(l, suffix)
-    local cancel_reason = call('GETRANGE', task_key(id), AT_CANCEL - 1, AT_CANCEL - 1)
+    local cancel_reason = call('GETRANGE', task_key(id), AT.cancel - 1, AT.cancel - 1)
     if #cancel_reason == 1 and string.byte(cancel_reason) ~= SOURCE_DELETED then leased[#leased + 1] = id end
   end
 end

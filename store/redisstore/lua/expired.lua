@@ -40,7 +40,7 @@ local function clamp_deadlines()
     local at = now + min(max(ttl, 0), MAX_LEASE)
     if r and r.state == LEASED then
       at = min(at, now + r.duration)
-      call('SETRANGE', task_key(id), AT_DEADLINE - 1, struct.pack('>I6', at))
+      call('SETRANGE', task_key(id), AT.deadline - 1, struct.pack('>I6', at))
     end
     if ttl > 0 then call('PEXPIREAT', lock_key(id), decimal(at)) end
     call('ZADD', LEASES, at, member)
@@ -51,7 +51,7 @@ end
 local function peek(id)
   local h = call('GETRANGE', task_key(id), 0, HEADER - 1)
   if #h < HEADER then return 0, 0 end
-  return string.byte(h, AT_STATE), (struct.unpack('>I6', h, AT_DEADLINE))
+  return string.byte(h, AT.state), (struct.unpack('>I6', h, AT.deadline))
 end
 
 -- The deadlines of renewed leases, by which the index is brought up to date.
@@ -95,7 +95,7 @@ local function read_tasks(ids)
     keys = {}
     for i = from, min(from + READ_AT_ONCE - 1, #ids) do keys[#keys + 1] = task_key(ids[i]) end
     for i, raw in ipairs(call('MGET', unpack(keys))) do
-      local lane = struct.unpack('>I4', raw, AT_LANE)
+      local lane = struct.unpack('>I4', raw, AT.lane)
       if lane ~= last then
         last, tasks[#tasks + 1] = lane, begin_tasks(get_lane(lane))
       end

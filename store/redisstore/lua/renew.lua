@@ -31,30 +31,30 @@ local function keep_cursor(id, flags, cursor)
   if not has then
     if cursor == '' then return end
     call('DEL', key)
-    call('SETRANGE', task_key(id), AT_FLAGS - 1, string.char(flags + DETAILS))
+    call('SETRANGE', task_key(id), AT.flags - 1, string.char(flags + DETAILS))
   end
   if cursor == '' then call('HDEL', key, 'c') else call('HSET', key, 'c', cursor) end
 end
 
 local function lost_by(h, state, result, digest)
-  if string.sub(h, AT_LAST, AT_LAST + 15) == digest then return { BY_RESULT + result, 0, 0, 0 } end
+  if string.sub(h, AT.last, AT.last + 15) == digest then return { BY_RESULT + result, 0, 0, 0 } end
   return { state == LEASED and TAKEN or NOT_LEASED, 0, 0, 0 }
 end
 
 -- Ends a lease whose lock was deleted by hand: its deadline is now.
 local function end_by_hand(id, h, flags)
   spell(now)
-  call('SETRANGE', task_key(id), AT_DEADLINE - 1, packed)
-  call('SETRANGE', task_key(id), AT_FLAGS - 1, string.char(flags + LOCK_DELETED))
-  call('ZADD', LEASES, now, id .. ':' .. decimal(struct.unpack('>I4', h, AT_LANE)))
+  call('SETRANGE', task_key(id), AT.deadline - 1, packed)
+  call('SETRANGE', task_key(id), AT.flags - 1, string.char(flags + LOCK_DELETED))
+  call('ZADD', LEASES, now, id .. ':' .. decimal(struct.unpack('>I4', h, AT.lane)))
 end
 
 local function renew(id, holder, digest, cursor)
   local key, lock = task_key(id), lock_key(id)
   local h = call('GETRANGE', key, 0, HEADER - 1)
   if #h < HEADER then return { UNKNOWN, 0, 0, 0 } end
-  local state, flags, _, result, cancel = struct.unpack('>BBBBB', h, AT_STATE)
-  if state ~= LEASED or string.sub(h, AT_LEASE, AT_LEASE + 15) ~= digest then return lost_by(h, state, result, digest) end
+  local state, flags, _, result, cancel = struct.unpack('>BBBBB', h, AT.state)
+  if state ~= LEASED or string.sub(h, AT.lease, AT.lease + 15) ~= digest then return lost_by(h, state, result, digest) end
   local granted, deadline, duration, hold = struct.unpack('>I6I6I4I4', h, AT_GRANTED)
   if flags % 32 >= LOCK_DELETED then return { DELETED, 0, cancel, duration } end
   local to = min(now + duration, granted + hold)
@@ -68,7 +68,7 @@ local function renew(id, holder, digest, cursor)
     end
     call('SET', lock, ARGV[holder] .. '/' .. decimal(struct.unpack('>I8', digest)), 'PXAT', digits)
   end
-  if to ~= deadline then call('SETRANGE', key, AT_DEADLINE - 1, packed) end
+  if to ~= deadline then call('SETRANGE', key, AT.deadline - 1, packed) end
   if cursor then keep_cursor(id, flags, cursor) end
   if to > (ends[holder] or 0) then ends[holder] = to end
   if cancel == 0 and to - now == duration then return duration end

@@ -19,7 +19,7 @@ local oldest, first = 0, call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES'
 for i = 1, #first, 2 do
   local at = tonumber(first[i + 1])
   local h = call('GETRANGE', task_key(string.match(first[i], '^(.*):')), 0, HEADER - 1)
-  if #h == HEADER and string.byte(h, AT_STATE) == LEASED then at = struct.unpack('>I6', h, AT_DEADLINE) end
+  if #h == HEADER and string.byte(h, AT.state) == LEASED then at = struct.unpack('>I6', h, AT.deadline) end
   oldest = max(oldest, now - at)
 end
 out[12] = call('ZCARD', QUEUES) - call('ZCOUNT', IDLE, '-inf', now)

@@ -19,12 +19,12 @@ local LEASED_HEAD = '>BBBBBBI4c2I4I2c3I4'
 local settled_record
 do
   local HEAD = '>BBBBBBI4c2I4I2c3I4c13c24I6c16c38'
-  local NO_COUNTERS = '\0\0\0\0\0\0\0\0\0\0\0\0\0'
+  local NO_ATTEMPTS = '\0\0\0\0\0\0\0\0\0\0\0\0\0'
   local NO_LEASE = NO_DIGEST .. NO_DIGEST .. '\0\0\0\0\0\0'
   local AT_TIMES, AFTER_TIMES = 39, 62 -- run, due, first due, created
   function settled_record(raw, digest, flags, version, priority, lane, depth, revision, core, size, cycle)
     return struct.pack(HEAD, version, DONE, flags, priority, R_SUCCEEDED, 0, lane, depth, (revision + 1) % 4294967296,
-      core, size, (cycle + 1) % 4294967296, NO_COUNTERS, string.sub(raw, AT_TIMES, AFTER_TIMES), now, digest, NO_LEASE)
+      core, size, (cycle + 1) % 4294967296, NO_ATTEMPTS, string.sub(raw, AT_TIMES, AFTER_TIMES), now, digest, NO_LEASE)
       .. string.sub(raw, HEADER + 1, HEADER + core)
   end
 end
@@ -66,8 +66,8 @@ local function keep_memo(id, memo, has, gone)
 end
 
 local function settle(key, raw, id, digest, fetch, asked, collector, memo)
-  if string.sub(raw, AT_LEASE, AT_LEASE + 15) ~= digest then
-    return refuse(string.sub(raw, AT_LAST, AT_LAST + 15) == digest and ALREADY or LOST, raw)
+  if string.sub(raw, AT.lease, AT.lease + 15) ~= digest then
+    return refuse(string.sub(raw, AT.last, AT.last + 15) == digest and ALREADY or LOST, raw)
   end
   local version, _, flags, priority, _, cancel, lane, depth, revision, core, size, cycle = struct.unpack(LEASED_HEAD, raw)
   local e, kept = lane_of(lane), 0

@@ -2,7 +2,7 @@
 local function gather(records)
   local numbers, names, seen = {}, {}, {}
   for _, raw in ipairs(records) do
-    local n = raw and #raw >= HEADER and struct.unpack('>I4', raw, AT_LANE)
+    local n = raw and #raw >= HEADER and struct.unpack('>I4', raw, AT.lane)
     if n and not seen[n] then
       seen[n], numbers[#numbers + 1] = true, n
     end

@@ -7,8 +7,7 @@ local WAITING, LEASED, DONE, DEAD, CANCELED = 1, 3, 4, 5, 6
 local NO_DIGEST = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- The header fields that scripts read or write alone, by their position.
-local AT_STATE, AT_FLAGS, AT_CANCEL, AT_LANE, AT_LAST, AT_LEASE = 2, 3, 6, 7, 69, 85
-local AT_DEADLINE = 107
+local AT = { state = 2, flags = 3, cancel = 6, lane = 7, last = 69, lease = 85, deadline = 107 }
 local DETAILS, HISTORY, LOCK_DELETED = 4, 8, 16
 
 -- What counts failures, expirations and the like: only Go reads it.
@@ -55,7 +54,7 @@ end
 -- nil for none.
 local function read_ungranted(raw)
   if not raw or #raw < HEADER then return nil end
-  local state, flags, _, _, _, lane, _, revision, _, size, _, attempt = struct.unpack('>BBBBBI4I2I4I2I3I4I4', raw, AT_STATE)
+  local state, flags, _, _, _, lane, _, revision, _, size, _, attempt = struct.unpack('>BBBBBI4I2I4I2I3I4I4', raw, AT.state)
   return state, flags, lane, revision, size, attempt
 end
 
@@ -71,8 +70,8 @@ do
   local AT_REVISION, AT_CORE, AT_ATTEMPT, AT_FAILURES = 13, 17, 26, 30
   function lease_record(raw, revision, attempt, fence, lease, tail)
     local sub, pack = string.sub, struct.pack
-    return BEGIN .. sub(raw, AT_FLAGS, AT_REVISION - 1) .. pack('>I4', revision)
-      .. sub(raw, AT_CORE, AT_ATTEMPT - 1) .. pack('>I4', attempt) .. sub(raw, AT_FAILURES, AT_LEASE - 1)
+    return BEGIN .. sub(raw, AT.flags, AT_REVISION - 1) .. pack('>I4', revision)
+      .. sub(raw, AT_CORE, AT_ATTEMPT - 1) .. pack('>I4', attempt) .. sub(raw, AT_FAILURES, AT.lease - 1)
       .. pack('>I8', fence) .. lease .. sub(raw, HEADER + 1) .. tail
   end
 end
