@@ -88,7 +88,7 @@ func (d *Dispatcher) eachQueue(ctx context.Context, suffix, after string, visit 
 // emptyOr is ErrQueueNotEmpty for a queue that holds tasks.
 func emptyOr(queue *Queue) error {
 	if n := queue.Waiting + queue.Leased; n > 0 {
-		return fmt.Errorf("queue %q holds %d tasks: %w", queue.Name, n, ErrQueueNotEmpty)
+		return fmt.Errorf("queue %q holds tasks, %d: %w", queue.Name, n, ErrQueueNotEmpty)
 	}
 	return nil
 }

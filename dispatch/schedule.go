@@ -55,8 +55,10 @@ func (s Schedule) validateJitter() error {
 	}
 	interval := s.Every
 	switch {
-	case s.Jitter == 0 || s.Once():
+	case s.Jitter == 0:
 		return nil
+	case s.Once():
+		return Invalid("schedule.jitter", s.Jitter, "must be absent without every, cron or adaptive, whose due times it shifts")
 	case s.adaptive():
 		interval = s.Adaptive.Min
 	case s.Cron != "":

@@ -187,7 +187,7 @@ func (t *Task) dueGate(once bool) Gate {
 			gate.Reason += " after: " + strings.ToValidUTF8(e.Message[:min(len(e.Message), maxQuoted)], "")
 		}
 	case t.Counters.GivenUp > 0:
-		gate.Kind, gate.Reason = GateBreaker, fmt.Sprintf("%d cycles in a row were given up", t.Counters.GivenUp)
+		gate.Kind, gate.Reason = GateBreaker, fmt.Sprintf("cycles given up in a row: %d", t.Counters.GivenUp)
 	case once:
 		gate.Reason = "it is due at a time that was asked for"
 	}

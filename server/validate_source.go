@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -63,6 +65,10 @@ func (c *checks) seeds(seeds []*pb.Seed) {
 	for i, seed := range seeds[:min(len(seeds), dispatch.MaxSeeds)] {
 		n := len(c.broken)
 		c.target(seed.GetUrl(), seed.GetKey(), seed.GetQueue())
+		// What lists URLs parts them by white space; a seed is kept as it was written.
+		if strings.ContainsFunc(strings.TrimSpace(seed.GetUrl()), unicode.IsSpace) {
+			c.fail("url", seed.GetUrl(), "must have no white space in it; a space is %%20")
+		}
 		c.text("kind", seed.GetKind(), dispatch.MaxIDLength)
 		c.within(n, "spec.seeds", i)
 	}

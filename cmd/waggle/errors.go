@@ -92,6 +92,7 @@ var fieldFlags = map[string]string{
 	"display_name": "--display-name", "labels": "--label", "scope": "--scope", "pool": "--pool",
 	"priority": "--priority", "canonical_rules": "--canonical-rules", "seeds": "--seed", "first_crawl": "--first-crawl",
 	"schedule.every": "--every", "schedule.cron": "--cron", "schedule.time_zone": "--time-zone", "schedule.revisit": "--revisit",
+	"schedule.jitter": "--jitter", "schedule.adaptive": "--adaptive", "schedule.adaptive.min_interval": "--adaptive", "schedule.adaptive.max_interval": "--adaptive",
 	"lease_duration": "--lease", "max_hold": "--max-hold", "remember": "--remember", "revisit_after": "--revisit-after",
 	"max_outstanding": "--max-outstanding", "metadata": "--metadata",
 	"retry.max_attempts": "--max-attempts", "retry.max_expirations": "--max-expirations", "retry.max_throttled": "--max-throttled",

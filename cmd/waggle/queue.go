@@ -102,7 +102,7 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	}
 	sh.line("Next grant", next)
 	if q.GetBlockStep() > 0 {
-		sh.linef("Block step", "%d failures of the host in a row", q.GetBlockStep())
+		sh.linef("Block step", "%s of the host in a row", plural(q.GetBlockStep(), "failure"))
 	}
 	for _, gate := range q.GetGates() {
 		sh.linef("Held by", "%s %s", word(gate.GetKind(), "GATE_KIND_"), gateText(now, gate))

@@ -175,6 +175,8 @@ func TestSource_Refused(t *testing.T) {
 	wantFailure(t, command(t, env, "source", "create", "a"), waggle.ExitFailed, `source exists: source_id "a"`, "`waggle source update`")
 	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "foo://x", "--every", "1ms", "--priority", "12"), waggle.ExitUsage,
 		"spec.seeds[0].url (--seed)", "spec.schedule.every (--every)", "spec.priority (--priority) is \"12\"; it must be 0 to 9")
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--jitter", "1h"), waggle.ExitUsage, "spec.schedule.jitter (--jitter)", "must be absent without")
+	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--adaptive", "100ms..1h"), waggle.ExitUsage, "spec.schedule.adaptive.min_interval (--adaptive)")
 	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--cron", "bogus"), waggle.ExitUsage, `spec.schedule.cron (--cron) is "bogus"`)
 	wantFailure(t, command(t, env, "source", "get", "nope"), waggle.ExitFailed, "source not found", "`waggle source list`")
 	wantFailure(t, commandWith(t, env, `{"id": "c", "sedes": []}`, "source", "create", "-f", "-"), waggle.ExitFailed, "no SourceSpec", "sedes")

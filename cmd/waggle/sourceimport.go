@@ -268,7 +268,7 @@ func (f *importFlags) completeSchedule(spec *pb.SourceSpec) {
 			schedule(spec).Rule = f.adaptive.message()
 		}
 	}
-	if changed("jitter") && spec.GetSchedule().GetJitter() == nil {
+	if changed("jitter") && spec.GetSchedule().GetRule() != nil && spec.GetSchedule().GetJitter() == nil {
 		schedule(spec).Jitter = f.jitter.message()
 	}
 	if f.revisit {
@@ -313,8 +313,8 @@ func (j *importJob) showTotal() error {
 	if j.flags.dryRun {
 		verb = "would be "
 	}
-	fmt.Fprintf(j.client.out, "%s: %s%s created, %s updated, %s unchanged, %s duplicates, %s refused\n", plural(t.entries(), "source"),
-		verb, count(t.Created), count(t.Updated), count(t.Unchanged), count(t.Duplicates), count(t.Refused))
+	fmt.Fprintf(j.client.out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused\n", plural(t.entries(), "source"),
+		verb, count(t.Created), count(t.Updated), count(t.Unchanged), plural(t.Duplicates, "duplicate"), count(t.Refused))
 	if t.Unscheduled > 0 {
 		fmt.Fprintf(j.client.err, "waggle: %s no schedule, so they are crawled once, and not spread; --every, --cron or --adaptive gives one\n",
 			have(t.Unscheduled, "source"))

@@ -53,6 +53,10 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 		state += ", draining"
 	}
 	sh.linef("Dispatcher", "%s, version %s, %s", d.GetId(), d.GetVersion(), state)
-	sh.linef("", "%s fetches parked, %s", count(d.GetParkedFetches()), plural(d.GetHeartbeatStreams(), "heartbeat stream"))
+	fetches := "fetches"
+	if d.GetParkedFetches() == 1 {
+		fetches = "fetch"
+	}
+	sh.linef("", "%s %s parked, %s", count(d.GetParkedFetches()), fetches, plural(d.GetHeartbeatStreams(), "heartbeat stream"))
 	sh.write(out)
 }

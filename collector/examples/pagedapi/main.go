@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/collector"
 )
 
@@ -20,7 +23,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) { // which has been given
 		fmt.Fprintln(os.Stderr, "pagedapi:", err)
 		os.Exit(1)
 	}
@@ -35,7 +38,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	cfg.Targets = []string{*server}
+	log, err := zap.NewProduction() // to standard error, as soon as no dispatcher answers
+	if err != nil {
+		return err
+	}
+	cfg.Targets, cfg.Logger = []string{*server}, log
+	log.Info("takes tasks; ^C ends it", zap.String("server", *server), zap.String("id", cfg.ID))
 	c, err := collector.New(cfg)
 	if err != nil {
 		return err

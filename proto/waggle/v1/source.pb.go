@@ -564,8 +564,8 @@ type Schedule struct {
 	Revisit bool `protobuf:"varint,4,opt,name=revisit,proto3" json:"revisit,omitempty"`
 	// Shifts the due times of each seed by a stable amount, which a hash of the task's id gives, from 0 to
 	// less than this: 1 ms to 366 days, less than the interval (the shortest between two ticks of cron,
-	// min_interval of adaptive). So many sources on one rhythm are not due at once. With adaptive, and without
-	// a rule, it shifts the first crawl only. Absent: none; cron means the time it names.
+	// min_interval of adaptive). So many sources on one rhythm are not due at once. With adaptive it shifts the
+	// first crawl only; without a rule it must be absent. Absent: none; cron means the time it names.
 	Jitter        *durationpb.Duration `protobuf:"bytes,6,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
