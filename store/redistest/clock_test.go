@@ -156,6 +156,17 @@ func TestClock_Offset(t *testing.T) {
 	wantTimeNear(t, c, time.Now())
 }
 
+// Scripts that compare strings by themselves are found out by a server with a clock.
+func TestWithClock_Locale(t *testing.T) {
+	t.Parallel()
+	for before, opts := range map[int64][]redistest.Option{1: nil, 0: {redistest.WithClock()}} {
+		c := client(t, redistest.Start(t, opts...).URL())
+		if got, err := c.Eval(t.Context(), "return 'a' < 'b' and 1 or 0", nil).Int64(); err != nil || got != before {
+			t.Errorf("with %d options 'a' < 'b' is %d, %v, want %d", len(opts), got, err, before)
+		}
+	}
+}
+
 func TestServer_Clock_Missing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -47,7 +47,8 @@ func WithPort(port int) Option {
 	return func(o *options) { o.port = port }
 }
 
-// WithClock puts the server's wall clock under the test's control: see Clock. It needs Linux and a C compiler.
+// WithClock puts the server's wall clock under the test's control: see Clock. It needs Linux and a C compiler. Such a
+// server has a locale of its own, too, in which strings that scripts compare come in the opposite order of their bytes.
 func WithClock() Option {
 	return func(o *options) { o.clock = true }
 }

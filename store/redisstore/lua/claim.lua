@@ -49,7 +49,7 @@ do
         sorted[#sorted + 1] = name
       end
     end
-    table.sort(sorted)
+    table.sort(sorted, before)
     return sorted
   end
 

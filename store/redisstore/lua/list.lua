@@ -25,7 +25,7 @@ local function first_rank()
   local rank = call('ZCOUNT', set, '-inf', '(' .. score)
   while true do
     local m = call('ZRANGE', set, rank, rank, 'WITHSCORES')
-    if not m[1] or m[2] ~= score or m[1] > after then return rank end
+    if not m[1] or m[2] ~= score or before(after, m[1]) then return rank end
     rank = rank + 1
   end
 end

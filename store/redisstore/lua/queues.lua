@@ -23,7 +23,7 @@ local function describe(name)
   for pool, a in pairs(q.parts) do
     if a.held then pools[#pools + 1] = pool end
   end
-  table.sort(pools)
+  table.sort(pools, before)
   return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(q.operator)),
     q.gate, q.in_flight, q.waiting, table.concat(pools, ','),
     s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '', q.asked }

@@ -9,9 +9,9 @@
 -- uses: base keys record counts settings heads lane queue gates placelane place task finish
 local pool, stay, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local pools = call('SMEMBERS', POOLS)
-table.sort(pools)
+table.sort(pools, before)
 for _, name in ipairs(pools) do
-  if name == pool or (name > pool and limit > 0) then
+  if name == pool or (before(pool, name) and limit > 0) then
     if name ~= pool then pool, stay = name, 0 end
     local wait = pool_wait_key(name)
     local found = call('ZRANGEBYSCORE', wait, '+inf', '+inf', 'LIMIT', stay, limit)

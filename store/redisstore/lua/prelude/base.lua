@@ -28,6 +28,16 @@ local function decimal(n) return string.format('%d', n) end
 -- Waggle keeps is gone at its end.
 local function expire_at(key, at) call('PEXPIREAT', key, decimal(at - 1)) end
 
+-- Whether a string comes before another. Lua asks the locale that the server was
+-- started in; Redis orders sets, and Go sorts, by bytes.
+local function before(a, b)
+  for i = 1, min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
 -- The end of a gate: infinite for one that someone has to lift.
 local function until_(ms)
   ms = tonumber(ms) or 0

@@ -53,7 +53,7 @@ local function move_head(key, name, from, to)
   end
   if not to then return end
   local at = #h + 1
-  while at > 1 and (to < h[at - 1].score or (to == h[at - 1].score and name < h[at - 1].name)) do at = at - 1 end
+  while at > 1 and (to < h[at - 1].score or (to == h[at - 1].score and before(name, h[at - 1].name))) do at = at - 1 end
   -- What comes behind the last that is known may come behind others, too.
   if at <= #h or h.whole then table.insert(h, at, { name = name, score = to }) end
 end

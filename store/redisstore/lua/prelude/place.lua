@@ -100,7 +100,7 @@ local function place_queue_everywhere(q, turn)
       if a.held and not a.placed then todo[#todo + 1] = pool end
     end
     if #todo == 0 then return end
-    table.sort(todo)
+    table.sort(todo, before)
     for _, pool in ipairs(todo) do place_queue(q, q.parts[pool], pool == turn) end
     turn = nil
   end

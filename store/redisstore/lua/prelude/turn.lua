@@ -8,7 +8,7 @@ do
     for _, uid in ipairs(w.sources) do
       local n = call('ZSCORE', lanes_key(uid), q.name)
       local score = n and score_of(a.open_key, n, a.opens)
-      if score and (not best or score < best_score or (score == best_score and n < best)) then best, best_score = n, score end
+      if score and (not best or score < best_score or (score == best_score and before(n, best))) then best, best_score = n, score end
     end
     return best, best_score
   end
