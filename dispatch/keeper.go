@@ -192,8 +192,12 @@ func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error
 
 // tidy finishes what interrupted calls have left, at long intervals.
 func (k *keeper) tidy(ctx context.Context) {
+	finished := "" // the last source of the page that was looked at
 	chores := []*chore{
-		{name: "finish changes of sources", every: finishInterval, do: k.d.finishSources},
+		{name: "finish changes of sources", every: finishInterval, do: func(ctx context.Context) (more bool, err error) {
+			finished, more, err = k.d.finishSources(ctx, finished)
+			return more, err
+		}},
 		{name: "bring shards to the queue rules", every: rulesInterval, do: func(ctx context.Context) (bool, error) {
 			return false, k.d.syncRules(ctx)
 		}},

@@ -311,17 +311,22 @@ func (d *Dispatcher) cancelSeeds(ctx context.Context, source *Source, ids []Task
 }
 
 // finishSources applies what interrupted calls left, and ends the rest of
-// deleted sources' tasks; more reports whether there is more to do now. A source
-// that cannot be finished holds up no other; the error joins those of all.
-func (d *Dispatcher) finishSources(ctx context.Context) (more bool, err error) {
-	ids, err := d.store.PendingSources(ctx, finishPage)
+// deleted sources' tasks, in the first sources after after; next is the last of
+// them, empty when there are no more, and more reports whether there is more to
+// do now. A source that cannot be finished holds up no other; the error joins
+// those of all.
+func (d *Dispatcher) finishSources(ctx context.Context, after string) (next string, more bool, err error) {
+	ids, err := d.store.PendingSources(ctx, after, finishPage)
 	if err != nil {
-		return false, fmt.Errorf("list unfinished sources: %w", err)
+		return after, false, fmt.Errorf("list unfinished sources: %w", err)
+	}
+	if len(ids) == finishPage {
+		next = ids[finishPage-1]
 	}
 	var failed []error
 	for _, id := range ids {
 		if ctx.Err() != nil {
-			return false, errors.Join(append(failed, context.Cause(ctx))...)
+			return after, false, errors.Join(append(failed, context.Cause(ctx))...)
 		}
 		source, err := d.store.Source(ctx, id)
 		switch {
@@ -337,5 +342,5 @@ func (d *Dispatcher) finishSources(ctx context.Context) (more bool, err error) {
 			failed = append(failed, err)
 		}
 	}
-	return more || len(ids) == finishPage, errors.Join(failed...)
+	return next, more || next != "", errors.Join(failed...)
 }

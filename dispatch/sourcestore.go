@@ -25,8 +25,9 @@ type Sources interface {
 	// ListSources lists by id, ascending, from the first id after after that
 	// begins with prefix.
 	ListSources(ctx context.Context, prefix, after string, limit int) ([]*Source, error)
-	// PendingSources lists the ids of sources whose Applied is below Version.
-	PendingSources(ctx context.Context, limit int) ([]string, error)
+	// PendingSources lists the ids of sources whose Applied is below Version,
+	// ascending, from the first after after.
+	PendingSources(ctx context.Context, after string, limit int) ([]string, error)
 
 	// PushSource tells a shard of a source. The first call (empty page) is
 	// effective at once for every later grant in the shard; further calls, with

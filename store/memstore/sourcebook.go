@@ -201,15 +201,15 @@ func decodeSources(kept []*keptSource) ([]*dispatch.Source, error) {
 }
 
 // PendingSources implements [dispatch.Sources].
-func (s *Store) PendingSources(ctx context.Context, limit int) ([]string, error) {
+func (s *Store) PendingSources(ctx context.Context, after string, limit int) ([]string, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	s.sources.mu.Lock()
 	defer s.sources.mu.Unlock()
 	var ids []string
-	s.sources.pending.Scan(func(id string) bool {
-		if len(ids) < limit {
+	s.sources.pending.Ascend(after, func(id string) bool {
+		if id > after && len(ids) < limit {
 			ids = append(ids, id)
 		}
 		return len(ids) < limit

@@ -216,15 +216,15 @@ func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int
 }
 
 // PendingSources implements [dispatch.Sources].
-func (s *Store) PendingSources(ctx context.Context, limit int) ([]string, error) {
-	return s.mergedRange(ctx, "list pending sources", func(k shardKeys) string { return k.Pending() }, "-", "+", limit)
+func (s *Store) PendingSources(ctx context.Context, after string, limit int) ([]string, error) {
+	return s.mergedRange(ctx, "list pending sources", func(k shardKeys) string { return k.Pending() }, "("+after, "+", limit)
 }
 
 // mergedRange reads a range of members, ascending over all shards, of a set that
 // every shard has a part of.
 func (s *Store) mergedRange(ctx context.Context, op string, key func(shardKeys) string, from, to string, limit int) ([]string, error) {
 	by := &redis.ZRangeBy{Min: from, Max: to, Count: int64(limit)}
-	if from == "[" {
+	if from == "[" || from == "(" {
 		by.Min = "-"
 	}
 	members, err := read(ctx, op, func() ([]string, error) {

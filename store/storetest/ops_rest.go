@@ -184,7 +184,7 @@ func (m *model) listSources() step {
 			if err != nil {
 				return nil, err
 			}
-			pending, err := i.Store.PendingSources(m.ctx, 10)
+			pending, err := i.Store.PendingSources(m.ctx, "", 10)
 			slices.Sort(pending)
 			return known{list, pending}, err
 		},

@@ -13,6 +13,7 @@ func sourceCases() []testCase {
 		{"Create_Twice", sourceCreateTwice},
 		{"Update_ByVersion", sourceUpdate},
 		{"MarkApplied_ByVersion", sourceApplied},
+		{"PendingSources_Pages", sourcePending},
 		{"MarkApplied_RemovesDeleted", sourceRemoved},
 		{"List_ByPrefixAscending", sourceList},
 		{"ReadMany_NilWhereNone", sourceMany},
@@ -85,7 +86,7 @@ func sourceUpdate(e *env) {
 
 func (e *env) pending() []string {
 	e.Helper()
-	ids, err := e.Store.PendingSources(e.ctx, 10)
+	ids, err := e.Store.PendingSources(e.ctx, "", 10)
 	e.ok("pending sources", err)
 	return ids
 }
@@ -116,6 +117,23 @@ func sourceApplied(e *env) {
 	is(e, "pending still", e.pending(), []string{"a"})
 	is(e, "applied of the newest", e.mark("uid-a", 2, seeds[0]), true)
 	is(e, "seeds then", e.source("a").AppliedSeeds, seeds[:1])
+}
+
+func sourcePending(e *env) {
+	for _, id := range []string{"c", "a", "e", "b", "d"} {
+		e.ok("create", e.Store.CreateSource(e.ctx, registered(id)))
+	}
+	for _, page := range []struct {
+		after string
+		limit int
+		want  []string
+	}{
+		{"", 2, []string{"a", "b"}}, {"b", 2, []string{"c", "d"}}, {"bb", 1, []string{"c"}}, {"d", 2, []string{"e"}}, {"e", 2, nil},
+	} {
+		ids, err := e.Store.PendingSources(e.ctx, page.after, page.limit)
+		e.ok("pending sources", err)
+		is(e, "pending after "+page.after, ids, page.want)
+	}
 }
 
 func sourceRemoved(e *env) {
