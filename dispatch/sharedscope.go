@@ -10,8 +10,12 @@ import (
 // be one task, which belongs to the source that made it, follows its schedule and
 // ends with it. A source in a scope of its own shares nothing. Two calls at the
 // same moment may both pass; then the seed is that of the first.
-func (d *Dispatcher) checkSeeds(ctx context.Context, source *Source) error {
-	if source.Spec.Scope == "" || len(source.Spec.Seeds) == 0 {
+func (d *Dispatcher) checkSeeds(ctx context.Context, source *Source, before rehearsal) error {
+	if source.Spec.Scope == "" {
+		return nil
+	}
+	if len(source.Spec.Seeds) == 0 {
+		before.note(source.ID, nil)
 		return nil
 	}
 	book, err := d.catalog.ruleBook(ctx)
@@ -27,7 +31,10 @@ func (d *Dispatcher) checkSeeds(ctx context.Context, source *Source) error {
 		return fmt.Errorf("read seeds: %w", err)
 	}
 	for i, t := range tasks {
-		if t == nil || !t.Recurring || t.State == StateCanceled || t.SourceUID == source.UID {
+		if owner, ok := before.seeds[ids[i]]; ok && owner != source.ID {
+			return sharedSeed(source, i, owner)
+		}
+		if t == nil || !t.Recurring || t.State == StateCanceled || t.SourceUID == source.UID || before.sources[t.SourceID] {
 			continue
 		}
 		owner, err := d.store.Source(ctx, t.SourceID)
@@ -39,13 +46,40 @@ func (d *Dispatcher) checkSeeds(ctx context.Context, source *Source) error {
 		case owner.UID != t.SourceUID, owner.Deleted, owner.ID == source.ID:
 			continue
 		}
-		seed := source.Spec.Seeds[i]
-		value := seed.URL
-		if value == "" {
-			value = seed.Key
-		}
-		return Invalid(fmt.Sprintf("seeds[%d]", i), value, fmt.Sprintf("is a seed of source %q already, which shares the scope %q with %q; take it out of one of them",
-			owner.ID, source.Spec.Scope, source.ID))
+		return sharedSeed(source, i, owner.ID)
 	}
+	before.note(source.ID, ids)
 	return nil
+}
+
+// sharedSeed refuses seed i of a source, which is owner's.
+func sharedSeed(source *Source, i int, owner string) error {
+	seed := source.Spec.Seeds[i]
+	value := seed.URL
+	if value == "" {
+		value = seed.Key
+	}
+	return Invalid(fmt.Sprintf("seeds[%d]", i), value, fmt.Sprintf("is a seed of source %q already, which shares the scope %q with %q; take it out of one of them",
+		owner, source.Spec.Scope, source.ID))
+}
+
+// rehearsal is what the specs of a call that changes nothing would have made so
+// far of shared scopes. The zero value stands for no such call.
+type rehearsal struct {
+	sources map[string]bool   // which have the seeds noted, and no others
+	seeds   map[TaskID]string // by the source that would have them
+}
+
+func newRehearsal() rehearsal {
+	return rehearsal{sources: make(map[string]bool), seeds: make(map[TaskID]string)}
+}
+
+func (r rehearsal) note(source string, seeds []TaskID) {
+	if r.sources == nil {
+		return
+	}
+	r.sources[source] = true
+	for _, id := range seeds {
+		r.seeds[id] = source
+	}
 }

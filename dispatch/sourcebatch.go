@@ -21,11 +21,15 @@ func (d *Dispatcher) createSources(ctx context.Context, specs []NamedSpec, which
 	if len(which) == 0 {
 		return nil
 	}
-	made, err := d.keepSources(ctx, specs, which, results)
+	book, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return fmt.Errorf("read queue rules: %w", err)
+	}
+	made, err := d.keepSources(ctx, specs, which, results, book)
 	if err != nil {
 		return err
 	}
-	ids, err := d.submitFirstSeeds(ctx, made)
+	ids, err := d.submitFirstSeeds(ctx, made, book)
 	if err != nil {
 		return err
 	}
@@ -37,7 +41,7 @@ func (d *Dispatcher) createSources(ctx context.Context, specs []NamedSpec, which
 		}
 		group.Go(func() error {
 			if ids[n] == nil {
-				return d.applySource(ctx, source)
+				return d.applySource(ctx, source.Source)
 			}
 			if _, err := d.store.MarkApplied(ctx, source.ID, source.UID, source.Version, ids[n]); err != nil {
 				return fmt.Errorf("apply source %q: %w", source.ID, err)
@@ -52,19 +56,30 @@ func (d *Dispatcher) createSources(ctx context.Context, specs []NamedSpec, which
 	return group.Wait()
 }
 
-// keepSources keeps new sources; nil stands for one that somebody else made
-// meanwhile, which is brought to the spec.
-func (d *Dispatcher) keepSources(ctx context.Context, specs []NamedSpec, which []int, results []SpecResult) ([]*Source, error) {
+// newcomer is a source that was just made, with the tasks of its seeds.
+type newcomer struct {
+	*Source
+	seeds []Submission
+	ids   []TaskID
+}
+
+// keepSources keeps new sources; nil stands for one whose seeds are wrong, and
+// for one that somebody else made meanwhile, which is brought to the spec.
+func (d *Dispatcher) keepSources(ctx context.Context, specs []NamedSpec, which []int, results []SpecResult, book *ruleBook) ([]*newcomer, error) {
 	now, err := d.store.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	made := make([]*Source, len(which))
+	made := make([]*newcomer, len(which))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(syncAtOnce)
 	for n, i := range which {
 		group.Go(func() error {
 			source, err := newSource(specs[i].ID, &specs[i].Spec, now)
+			if err != nil {
+				return err
+			}
+			seeds, ids, err := seedSubmissions(source, book)
 			if err == nil {
 				err = d.store.CreateSource(ctx, source)
 			}
@@ -72,7 +87,7 @@ func (d *Dispatcher) keepSources(ctx context.Context, specs []NamedSpec, which [
 				return results[i].note(d.applyMade(ctx, specs[i]))
 			}
 			if err == nil {
-				made[n] = source
+				made[n] = &newcomer{source, seeds, ids}
 			}
 			return results[i].note(SpecCreated, err)
 		})
@@ -95,11 +110,7 @@ func (d *Dispatcher) applyMade(ctx context.Context, named NamedSpec) (SpecCode, 
 // submitFirstSeeds makes the seeds of new sources due first, and returns the
 // seeds of each; nil for a source that is to be applied on its own, since
 // somebody has changed it, or the rules, meanwhile.
-func (d *Dispatcher) submitFirstSeeds(ctx context.Context, made []*Source) ([][]TaskID, error) {
-	book, err := d.catalog.ruleBook(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read queue rules: %w", err)
-	}
+func (d *Dispatcher) submitFirstSeeds(ctx context.Context, made []*newcomer, book *ruleBook) ([][]TaskID, error) {
 	ids := make([][]TaskID, len(made))
 	var gates []SourceGate
 	var items []Submission
@@ -124,16 +135,12 @@ func (d *Dispatcher) submitFirstSeeds(ctx context.Context, made []*Source) ([][]
 		if source == nil {
 			continue
 		}
-		seeds, seedIDs, err := seedSubmissions(source, book)
-		if err != nil {
-			return nil, err
-		}
-		ids[n] = seedIDs
-		for i := range seeds {
-			source.makeDue(&seeds[i], source.Created)
+		ids[n] = source.ids
+		for i := range source.seeds {
+			source.makeDue(&source.seeds[i], source.Created)
 			of = append(of, n)
 		}
-		gates, items = append(gates, source.Gate()), append(items, seeds...)
+		gates, items = append(gates, source.Gate()), append(items, source.seeds...)
 		if len(items) >= seedsPerSubmit {
 			if err := flush(); err != nil {
 				return nil, err

@@ -31,7 +31,7 @@ func (d *Dispatcher) createSource(ctx context.Context, id string, spec *SourceSp
 	if err != nil {
 		return err
 	}
-	if err := d.checkSeeds(ctx, source); err != nil {
+	if err := d.checkSeeds(ctx, source, rehearsal{}); err != nil {
 		return err
 	}
 	if err := d.store.CreateSource(ctx, source); err != nil {
@@ -98,14 +98,14 @@ func (d *Dispatcher) ListSources(ctx context.Context, q SourceQuery, after strin
 // Without a change the version stays. Errors: ErrInvalid, ErrSourceNotFound,
 // ErrEtagMismatch.
 func (d *Dispatcher) UpdateSource(ctx context.Context, id string, ifVersion int64, change func(*SourceSpec) error) (*SourceView, error) {
-	if _, err := d.mutateSource(ctx, id, ifVersion, d.respec(ctx, change)); err != nil {
+	if _, err := d.mutateSource(ctx, id, ifVersion, d.respec(ctx, change, rehearsal{})); err != nil {
 		return nil, err
 	}
 	return d.Source(ctx, id)
 }
 
 // respec changes the spec of a source by change, and checks what comes of it.
-func (d *Dispatcher) respec(ctx context.Context, change func(*SourceSpec) error) func(*Source) error {
+func (d *Dispatcher) respec(ctx context.Context, change func(*SourceSpec) error, rehearsed rehearsal) func(*Source) error {
 	return func(s *Source) error {
 		before := s.Spec
 		if err := change(&s.Spec); err != nil {
@@ -122,7 +122,7 @@ func (d *Dispatcher) respec(ctx context.Context, change func(*SourceSpec) error)
 		if err := s.Spec.Validate(); err != nil {
 			return err
 		}
-		return d.checkSeeds(ctx, s)
+		return d.checkSeeds(ctx, s, rehearsed)
 	}
 }
 

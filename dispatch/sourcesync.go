@@ -56,13 +56,14 @@ func (d *Dispatcher) ApplySources(ctx context.Context, specs []NamedSpec, valida
 	if err != nil {
 		return nil, fmt.Errorf("read sources: %w", err)
 	}
+	rehearsed := newRehearsal()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(syncAtOnce)
 	var fresh, shared []int // new sources; those that may share seeds
 	for n, i := range open {
 		switch {
 		case validateOnly:
-			if err := results[i].note(d.wouldApply(ctx, specs[i], kept[n])); err != nil {
+			if err := results[i].note(d.wouldApply(ctx, specs[i], kept[n], rehearsed)); err != nil {
 				return nil, err
 			}
 		case specs[i].Spec.Scope != "":
@@ -122,21 +123,21 @@ func checkSpecs(specs []NamedSpec, results []SpecResult) (open []int) {
 	return open
 }
 
-// wouldApply is what applySpec would answer; kept is the source as it was read,
-// nil when there is none.
-func (d *Dispatcher) wouldApply(ctx context.Context, named NamedSpec, kept *Source) (SpecCode, error) {
+// wouldApply is what applySpec would answer, after what was rehearsed before;
+// kept is the source as it was read, nil when there is none.
+func (d *Dispatcher) wouldApply(ctx context.Context, named NamedSpec, kept *Source, before rehearsal) (SpecCode, error) {
 	switch {
 	case kept == nil:
 		source, err := newSource(named.ID, &named.Spec, time.Time{})
 		if err != nil {
 			return 0, err
 		}
-		return SpecCreated, d.checkSeeds(ctx, source)
+		return SpecCreated, d.checkSeeds(ctx, source, before)
 	case kept.Deleted:
 		return 0, fmt.Errorf("source %q is being deleted: %w", named.ID, ErrSourceExists)
 	}
 	after := *kept
-	if err := d.respec(ctx, replaceSpec(&named.Spec))(&after); err != nil {
+	if err := d.respec(ctx, replaceSpec(&named.Spec), before)(&after); err != nil {
 		return 0, err
 	}
 	if reflect.DeepEqual(kept.Spec, after.Spec) {
@@ -147,7 +148,7 @@ func (d *Dispatcher) wouldApply(ctx context.Context, named NamedSpec, kept *Sour
 
 // applySpec brings a source that was read to a spec that was checked.
 func (d *Dispatcher) applySpec(ctx context.Context, named NamedSpec, kept *Source) (SpecCode, error) {
-	code, err := d.wouldApply(ctx, named, kept)
+	code, err := d.wouldApply(ctx, named, kept, rehearsal{})
 	if err != nil {
 		return 0, err
 	}
@@ -158,7 +159,7 @@ func (d *Dispatcher) applySpec(ctx context.Context, named NamedSpec, kept *Sourc
 		// An interrupted call left it: its seeds may not be there.
 		return SpecUnchanged, d.applySource(ctx, kept)
 	}
-	changed, err := d.mutateSource(ctx, named.ID, 0, d.respec(ctx, replaceSpec(&named.Spec)))
+	changed, err := d.mutateSource(ctx, named.ID, 0, d.respec(ctx, replaceSpec(&named.Spec), rehearsal{}))
 	switch {
 	case errors.Is(err, ErrSourceNotFound):
 		return 0, fmt.Errorf("source %q is being deleted: %w", named.ID, ErrSourceExists)

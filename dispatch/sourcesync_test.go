@@ -93,12 +93,31 @@ func TestDispatcher_ApplySources_sharedScope(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		first, second := wanted("first", "http://a.example/"), wanted("second", "http://a.example/")
 		first.Spec.Scope, second.Spec.Scope = "shared", "shared"
-		results := o.apply(false, first, second)
-		if results[0].Code != dispatch.SpecCreated || !errors.Is(results[1].Err, dispatch.ErrInvalid) {
-			t.Errorf("%+v", results)
+		for _, look := range []bool{true, false} {
+			results := o.apply(look, first, second)
+			if results[0].Code != dispatch.SpecCreated || !errors.Is(results[1].Err, dispatch.ErrInvalid) {
+				t.Errorf("validate only: %v: %+v", look, results)
+			}
 		}
 		if r := o.apply(true, second)[0]; !errors.Is(r.Err, dispatch.ErrInvalid) {
 			t.Errorf("a look at the second: %+v", r)
+		}
+		// The seed goes from one to the other.
+		first.Spec.Seeds = seeds("http://b.example/")
+		for _, look := range []bool{true, false} {
+			results := o.apply(look, first, second)
+			if results[0].Code != dispatch.SpecUpdated || results[1].Code != dispatch.SpecCreated || results[1].Err != nil {
+				t.Errorf("moved, validate only: %v: %+v", look, results)
+			}
+		}
+		first.Spec.Seeds = nil
+		third := wanted("third", "http://b.example/")
+		third.Spec.Scope = "shared"
+		for _, look := range []bool{true, false} {
+			results := o.apply(look, first, third)
+			if results[0].Code != dispatch.SpecUpdated || results[1].Code != dispatch.SpecCreated || results[1].Err != nil {
+				t.Errorf("left out, validate only: %v: %+v", look, results)
+			}
 		}
 	})
 }
