@@ -18,7 +18,7 @@ func parseCrawlDelay(value string) (time.Duration, bool) {
 }
 
 // queueDelay is what the host asks for between requests, for its queue to keep. Nil: it is not known, or nothing has to be
-// said: that a host asks for none is said once each time its robots.txt is read, in case it asked for some before.
+// said: that a host asks for none is said a few times each time its robots.txt is read, in case it asked for some before.
 func (v *visit) queueDelay() *time.Duration {
 	h := v.handler
 	if h.robots == nil || h.cfg.MaxCrawlDelay < 0 {

@@ -75,7 +75,11 @@ func TestHandler_CrawlDelay(t *testing.T) {
 				test.cfg.Transport = robotsSite(test.robots)
 				h := strictHandler(t, test.cfg)
 				start := time.Now()
-				for i, want := range []time.Duration{test.first, test.later, test.later} {
+				wants := []time.Duration{test.first, test.later, test.later}
+				if test.first == 0 && test.later < 0 { // that there is none is said three times
+					wants = []time.Duration{0, 0, 0, -1, -1}
+				}
+				for i, want := range wants {
 					done, err := handle(t, h, &collector.Task{URL: "http://example.com" + test.path})
 					if got := askedDelay(done, err); got != want {
 						t.Errorf("task %d: reported %s, want %s (%v)", i, got, want, err)
@@ -98,11 +102,11 @@ func TestHandler_CrawlDelayGoes(t *testing.T) {
 		h := strictHandler(t, web.Config{RobotsTTL: time.Minute, Transport: roundTripper(func(r *http.Request) *http.Response {
 			return robotsSite(robots)(r)
 		})})
-		for i, want := range []time.Duration{5 * time.Second, 5 * time.Second, 0, -1, 0} {
+		for i, want := range []time.Duration{5 * time.Second, 5 * time.Second, 0, 0, 0, -1, 0} {
 			switch i {
 			case 1:
 				robots = "User-agent: *\n"
-			case 2, 4:
+			case 2, 6:
 				time.Sleep(time.Minute)
 			}
 			if got := askedDelay(handle(t, h, &collector.Task{URL: "http://example.com/"})); got != want {

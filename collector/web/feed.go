@@ -56,6 +56,7 @@ func ExtractFeedLinks(ctx context.Context, base *url.URL, body []byte, opts Extr
 		x.feedItem(item)
 	}
 	x.addAll(nextPages(feed))
+	x.links.Period = feedPeriod(feed)
 	return x.links, nil
 }
 

@@ -30,6 +30,9 @@ type Links struct {
 
 	// NoIndex says that an HTML document asks not to be indexed.
 	NoIndex bool
+
+	// Period is how long a feed says that it stays as it is; 0: it does not say.
+	Period time.Duration
 }
 
 // ExtractOptions says what ExtractLinks reports.

@@ -73,8 +73,8 @@ type robotsEntry struct {
 	err     error
 	expires time.Time
 
-	bytes int  // what rules cost; guarded by the cache's mu
-	told  bool // somebody was told of the delay; guarded by the cache's mu
+	bytes int // what rules cost; guarded by the cache's mu
+	told  int // how many reports were told that no delay is asked for; guarded by the cache's mu
 }
 
 func newRobots(f *fetcher, agent string, ttl, timeout time.Duration) *robots {
@@ -121,16 +121,22 @@ func (r *robots) rulesOf(u *url.URL) (rules robotsRules, ok bool) {
 	return entry.rules, true
 }
 
+// robotsTold is how many reports say that a host asks for no delay, in case it asked for one before: any of them may get
+// lost with its lease.
+const robotsTold = 3
+
 // delay is what the robots.txt of u's host asks to leave between requests. ok is false when nobody needs to be told: it is
-// not known, or none is asked for and this was said since the file was read.
+// not known, or none is asked for and this was said often enough since the file was read.
 func (r *robots) delay(u *url.URL) (delay time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.read(u)
-	if entry == nil || entry.rules.delay == 0 && entry.told {
+	if entry == nil || entry.rules.delay == 0 && entry.told == robotsTold {
 		return 0, false
 	}
-	entry.told = true
+	if entry.rules.delay == 0 {
+		entry.told++
+	}
 	return entry.rules.delay, true
 }
 

@@ -235,6 +235,9 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	if !changed {
 		done.Changed = collector.Unchanged
 	}
+	if v.task.Recurring {
+		done.NextCrawlDelay = v.nextCrawlDelay()
+	}
 	sitemaps := v.sitemaps()
 	for _, link := range v.links.URLs {
 		if slices.Contains(sitemaps, link) {
