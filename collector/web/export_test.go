@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
+	"net/url"
 )
 
 // NewTransportForTest is the transport that keeps heads, with TLS settings of the test's.
@@ -19,4 +20,12 @@ func Trust(h *Handler, roots *x509.CertPool) {
 	own := h.fetcher.transport.(*transport)
 	own.direct.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	own.proxied.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+}
+
+// Resolve makes a reference absolute in both ways there are.
+func Resolve(base *url.URL, ref string) (absolute, parsed string) {
+	r := resolver{base: base}
+	absolute, _ = r.resolve(ref)
+	parsed, _ = r.parse(ref)
+	return absolute, parsed
 }

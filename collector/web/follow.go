@@ -45,8 +45,8 @@ func (v *visit) findLinks(ctx context.Context) error {
 	v.links, err = v.extract(ctx, kind, base, ExtractOptions{
 		ContentType: v.after.ContentType, Resources: cfg.Resources, Limit: limit,
 		RobotsAgent: cfg.RobotsAgent, FollowNofollow: cfg.FollowNofollow,
-		Keep: func(u *url.URL) bool {
-			allowed := guard.allows(u)
+		Keep: func(absolute string) bool {
+			allowed := guard.allows(absolute)
 			if !allowed {
 				trapped++
 			}

@@ -140,7 +140,7 @@ func (x *extraction) setBase(attrs map[string]string) {
 		return
 	}
 	if u, err := parseReference(href); err == nil {
-		x.base, x.based = x.base.ResolveReference(u), true
+		x.resolver, x.based = resolver{base: x.base.ResolveReference(u)}, true
 		clear(x.refs)
 	}
 }
@@ -188,7 +188,7 @@ func relKind(rel string) linkKind {
 func (x *extraction) link(attrs map[string]string) {
 	rel := attrs["rel"]
 	if x.links.Canonical == "" && hasRel(rel, "canonical") {
-		if _, absolute, ok := x.resolve(attrs["href"]); ok {
+		if absolute, ok := x.resolve(attrs["href"]); ok {
 			x.links.Canonical = absolute
 		}
 	}

@@ -50,7 +50,7 @@ type ExtractOptions struct {
 	FollowNofollow bool
 
 	// Keep decides which URLs are reported; one that is not counts in Skipped. nil: all are.
-	Keep func(*url.URL) bool
+	Keep func(absolute string) bool
 
 	// Limit is the largest number of URLs to report; the rest is counted in Skipped. 0 means no limit.
 	Limit int
@@ -58,7 +58,7 @@ type ExtractOptions struct {
 
 // extraction is the state of one pass over a document.
 type extraction struct {
-	base       *url.URL
+	resolver
 	opts       ExtractOptions
 	seen       map[string]bool // by URL
 	refs       map[string]bool // by reference as written, without its fragment, from the base that holds
@@ -71,7 +71,7 @@ type extraction struct {
 func newExtraction(base *url.URL, opts ExtractOptions) *extraction {
 	own := *base
 	own.Fragment, own.RawFragment = "", ""
-	return &extraction{base: base, opts: opts, seen: map[string]bool{own.String(): true}, refs: map[string]bool{}, attrs: map[string]string{}}
+	return &extraction{resolver: resolver{base: base}, opts: opts, seen: map[string]bool{own.String(): true}, refs: map[string]bool{}, attrs: map[string]string{}}
 }
 
 func (x *extraction) addAttr(attrs map[string]string, name string) {
@@ -105,7 +105,7 @@ func (x *extraction) add(ref string) {
 	if x.refs[address] {
 		return // as it is written, and so before it costs anything
 	}
-	u, absolute, ok := x.resolve(ref)
+	absolute, ok := x.resolve(ref)
 	if !ok {
 		x.links.Skipped++
 		return
@@ -114,33 +114,12 @@ func (x *extraction) add(ref string) {
 		x.refs[address] = true
 		return
 	}
-	if (x.opts.Limit > 0 && len(x.links.URLs) >= x.opts.Limit) || (x.opts.Keep != nil && !x.opts.Keep(u)) {
+	if (x.opts.Limit > 0 && len(x.links.URLs) >= x.opts.Limit) || (x.opts.Keep != nil && !x.opts.Keep(absolute)) {
 		x.links.Skipped++
 		return
 	}
 	x.seen[absolute], x.refs[address] = true, true
 	x.links.URLs = append(x.links.URLs, absolute)
-}
-
-// resolve makes a reference absolute. It fails for what cannot be a task.
-func (x *extraction) resolve(ref string) (u *url.URL, absolute string, ok bool) {
-	if len(ref) > 2*maxURLLength {
-		return nil, "", false
-	}
-	u, err := parseReference(ref)
-	if err != nil {
-		return nil, "", false
-	}
-	u = x.base.ResolveReference(u)
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, "", false
-	}
-	u.Fragment, u.RawFragment, u.User = "", "", nil
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	absolute = u.String()
-	return u, absolute, len(absolute) <= maxURLLength
 }
 
 // parseReference parses a reference the way browsers forgive: white space around it, line breaks within, a percent

@@ -1,9 +1,6 @@
 package web
 
-import (
-	"net/url"
-	"strings"
-)
+import "strings"
 
 // maxPeriod is the longest series of path segments whose repetition is looked for.
 const maxPeriod = 8
@@ -16,12 +13,15 @@ type trapGuard struct {
 	maxRepeats  int // 0: any number
 }
 
-// allows tells whether a URL looks like a page's.
-func (g trapGuard) allows(u *url.URL) bool {
-	if g.maxURLBytes > 0 && len(u.String()) > g.maxURLBytes {
+// allows tells whether an absolute URL looks like a page's.
+func (g trapGuard) allows(absolute string) bool {
+	if g.maxURLBytes > 0 && len(absolute) > g.maxURLBytes {
 		return false
 	}
-	path := u.EscapedPath()
+	_, path, _ := strings.Cut(absolute, "://")
+	path, _, _ = strings.Cut(path, "?")
+	_, path, _ = strings.Cut(path, "/")
+	path = "/" + path
 	if slashes := strings.Count(path, "/"); slashes <= g.maxRepeats && slashes < g.maxSegments {
 		return true // too short for either
 	}
