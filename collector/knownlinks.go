@@ -16,24 +16,32 @@ const (
 	maxKnown = 50_000
 )
 
+// pass is a run of a source: links are known by pages of the same.
+type pass struct {
+	source string // its uid
+	run    int64
+}
+
 // link is a discovered item that has nothing of its own but an address.
 type link struct {
-	source    string // its uid
-	run       int64
 	url, kind string
 }
+
+// linkDepths are the least depths at which links were taken.
+type linkDepths map[link]int
 
 // knownLinks are the links that a dispatcher has taken lately. Pages of a site lead to the same pages over and over; all
 // but the first report of a link would be answered by EXISTS, and cost both sides more than the rest of the report.
 type knownLinks struct {
-	mu     sync.Mutex   // guards everything below
-	recent map[link]int // the least depth at which each was taken
-	older  map[link]int // recent, before it became what it is
-	since  time.Time    // when recent began
+	mu     sync.Mutex // guards everything below
+	recent map[pass]linkDepths
+	older  map[pass]linkDepths // recent, before it became what it is
+	since  time.Time           // when recent began
+	count  int                 // of links in recent
 }
 
 func newKnownLinks(now time.Time) *knownLinks {
-	return &knownLinks{recent: make(map[link]int), since: now}
+	return &knownLinks{recent: make(map[pass]linkDepths), since: now}
 }
 
 // unknown are the items of a page that have to be reported: a link is left out when the same source knows it in the same
@@ -42,9 +50,12 @@ func (k *knownLinks) unknown(page *Task, items []Discovered, now time.Time) []Di
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.turn(now)
-	unknown := make([]Discovered, 0, len(items))
+	recent, older := k.recent[page.pass()], k.older[page.pass()]
+	var unknown []Discovered
 	for i := range items {
-		if item := &items[i]; !item.isLink() || !k.has(page.link(item.URL, item.Kind), page.Depth) {
+		item := &items[i]
+		address := link{item.URL, item.Kind}
+		if !item.isLink() || !recent.has(address, page.Depth) && !older.has(address, page.Depth) {
 			unknown = append(unknown, *item)
 		}
 	}
@@ -57,30 +68,25 @@ func (d *Discovered) isLink() bool {
 		!d.SameDepth && d.Modified.IsZero()
 }
 
-func (t *Task) link(url, kind string) link {
-	return link{source: t.SourceUID, run: t.Run, url: url, kind: kind}
-}
+func (t *Task) pass() pass { return pass{source: t.SourceUID, run: t.Run} }
 
-// has is called with mu held, as what follows.
-func (k *knownLinks) has(l link, depth int) bool {
-	least, is := k.recent[l]
-	if !is {
-		least, is = k.older[l]
-	}
+// has tells whether a link was taken from a page that was no deeper.
+func (d linkDepths) has(l link, depth int) bool {
+	least, is := d[l]
 	return is && least <= depth
 }
 
-// turn forgets what is too old or too much.
+// turn forgets what is too old or too much. It is called with mu held.
 func (k *knownLinks) turn(now time.Time) {
 	switch age := now.Sub(k.since); {
 	case age >= 2*knownFor:
 		k.older = nil
-	case age >= knownFor, len(k.recent) >= maxKnown:
+	case age >= knownFor, k.count >= maxKnown:
 		k.older = k.recent
 	default:
 		return
 	}
-	k.recent, k.since = make(map[link]int), now
+	k.recent, k.since, k.count = make(map[pass]linkDepths), now, 0
 }
 
 // note takes up what became of the items of a page. What was LIMITED may find room next time.
@@ -92,6 +98,8 @@ func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.turn(now)
+	recent, older := k.recent[page.pass()], k.older[page.pass()]
+	before := len(recent)
 	for i, item := range items {
 		switch results[i].GetCode() {
 		case wagglev1.DiscoverCode_DISCOVER_CODE_CREATED, wagglev1.DiscoverCode_DISCOVER_CODE_EXISTS,
@@ -99,12 +107,17 @@ func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary 
 		default:
 			continue
 		}
-		l := page.link(item.GetUrl(), item.GetKind())
-		if !isLink(item) || k.has(l, page.Depth) {
+		l := link{item.GetUrl(), item.GetKind()}
+		if !isLink(item) || recent.has(l, page.Depth) || older.has(l, page.Depth) {
 			continue
 		}
-		k.recent[l] = page.Depth
+		if recent == nil {
+			recent = make(linkDepths)
+			k.recent[page.pass()] = recent
+		}
+		recent[l] = page.Depth
 	}
+	k.count += len(recent) - before
 }
 
 // isLink is isLink of an item as it travels.
