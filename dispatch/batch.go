@@ -217,6 +217,7 @@ func (m *merger[In, Out]) do(ctx context.Context, items []In) ([]Out, error) {
 
 // fly makes store calls until nobody waits.
 func (m *merger[In, Out]) fly(ctx context.Context) {
+	growStack()
 	for trouble := false; ; {
 		if trouble {
 			m.forget()

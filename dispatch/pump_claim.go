@@ -29,7 +29,10 @@ func (p *pump) launch(o *outlet, waiters []*waiter) {
 	}
 	o.flight, o.hinted, o.mark, o.plain = true, time.Time{}, p.seq, !waiters[0].narrow()
 	o.pool.flights++
-	p.spawn(func(ctx context.Context) { p.claim(context.WithoutCancel(ctx), o, waiters, wants) })
+	p.spawn(func(ctx context.Context) {
+		growStack()
+		p.claim(context.WithoutCancel(ctx), o, waiters, wants)
+	})
 }
 
 func (p *pump) claim(ctx context.Context, o *outlet, waiters []*waiter, wants []Want) {
