@@ -29,3 +29,6 @@ func Resolve(base *url.URL, ref string) (absolute, parsed string) {
 	parsed, _ = r.parse(ref)
 	return absolute, parsed
 }
+
+// IsUTF8 tells whether a document that begins so is in UTF-8.
+func IsUTF8(begin, contentType string) bool { return isUTF8([]byte(begin), contentType) }

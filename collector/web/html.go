@@ -6,11 +6,9 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
-	"golang.org/x/net/html/charset"
 )
 
 const (
@@ -36,18 +34,6 @@ func ExtractLinks(base *url.URL, body []byte, opts ExtractOptions) Links {
 	}
 	x.links.NoIndex = x.directives.noIndex
 	return x.links
-}
-
-// decoded reads a document in UTF-8.
-func decoded(body []byte, contentType string) io.Reader {
-	if _, name, _ := charset.DetermineEncoding(body[:min(len(body), 1024)], contentType); name == "utf-8" && utf8.Valid(body) {
-		return bytes.NewReader(body) // most of the web; to decode it would take as long as to read its tags
-	}
-	reader, err := charset.NewReader(bytes.NewReader(body), contentType)
-	if err != nil {
-		return bytes.NewReader(body) // an encoding nobody knows: the ASCII part of it still has links
-	}
-	return reader
 }
 
 // document reads the tokens of a document. One that is too long is left out, and reading goes on behind it.
@@ -90,19 +76,39 @@ func (x *extraction) tokens(z *html.Tokenizer) {
 	}
 }
 
-// attributes are those of the tag that z is at, until the next call; of two with one name the first counts.
-func (x *extraction) attributes(z *html.Tokenizer) map[string]string {
-	clear(x.attrs)
+// attribute is one of a tag.
+type attribute struct{ name, value []byte }
+
+// attributes are those of a tag, as long as the tokenizer is at it.
+type attributes []attribute
+
+// attributes are those of the tag that z is at, until its next token.
+func (x *extraction) attributes(z *html.Tokenizer) attributes {
+	x.attrs = x.attrs[:0]
 	for range maxAttributes {
-		key, value, more := z.TagAttr()
-		if _, dup := x.attrs[string(key)]; !dup {
-			x.attrs[atom.String(key)] = string(value)
-		}
+		name, value, more := z.TagAttr()
+		x.attrs = append(x.attrs, attribute{name, value})
 		if !more {
 			break
 		}
 	}
 	return x.attrs
+}
+
+// find is the value of an attribute; of two with one name the first counts.
+func (list attributes) find(name string) (value []byte, ok bool) {
+	for _, a := range list {
+		if string(a.name) == name {
+			return a.value, true
+		}
+	}
+	return nil, false
+}
+
+// text is the value of an attribute; empty when there is none.
+func (list attributes) text(name string) string {
+	value, _ := list.find(name)
+	return string(value)
 }
 
 func hasPageLinks(element atom.Atom) bool {
@@ -115,7 +121,7 @@ func hasPageLinks(element atom.Atom) bool {
 }
 
 // element reports the links of one start tag.
-func (x *extraction) element(element atom.Atom, attrs map[string]string) {
+func (x *extraction) element(element atom.Atom, attrs attributes) {
 	switch element {
 	case atom.Base:
 		x.setBase(attrs)
@@ -134,19 +140,19 @@ func (x *extraction) element(element atom.Atom, attrs map[string]string) {
 	}
 }
 
-func (x *extraction) setBase(attrs map[string]string) {
-	href, ok := attrs["href"]
+func (x *extraction) setBase(attrs attributes) {
+	href, ok := attrs.find("href")
 	if !ok || x.based {
 		return
 	}
-	if u, err := parseReference(href); err == nil {
+	if u, err := parseReference(string(href)); err == nil {
 		x.resolver, x.based = resolver{base: x.base.ResolveReference(u)}, true
 		clear(x.refs)
 	}
 }
 
-func (x *extraction) anchor(attrs map[string]string) {
-	if !x.opts.FollowNofollow && hasRel(attrs["rel"], "nofollow") {
+func (x *extraction) anchor(attrs attributes) {
+	if !x.opts.FollowNofollow && hasRel(attrs.text("rel"), "nofollow") {
 		x.links.Skipped++
 		return
 	}
@@ -185,10 +191,10 @@ func relKind(rel string) linkKind {
 	return kind
 }
 
-func (x *extraction) link(attrs map[string]string) {
-	rel := attrs["rel"]
+func (x *extraction) link(attrs attributes) {
+	rel := attrs.text("rel")
 	if x.links.Canonical == "" && hasRel(rel, "canonical") {
-		if absolute, ok := x.resolve(attrs["href"]); ok {
+		if absolute, ok := x.resolve(attrs.text("href")); ok {
 			x.links.Canonical = absolute
 		}
 	}
@@ -203,13 +209,13 @@ func (x *extraction) link(attrs map[string]string) {
 	}
 }
 
-func (x *extraction) meta(attrs map[string]string) {
-	name := attrs["name"]
+func (x *extraction) meta(attrs attributes) {
+	name := attrs.text("name")
 	if strings.EqualFold(name, "robots") || (x.opts.RobotsAgent != "" && strings.EqualFold(name, x.opts.RobotsAgent)) {
-		x.directives.add(attrs["content"])
+		x.directives.add(attrs.text("content"))
 	}
-	if strings.EqualFold(attrs["http-equiv"], "refresh") {
-		if target, ok := refreshTarget(attrs["content"]); ok {
+	if strings.EqualFold(attrs.text("http-equiv"), "refresh") {
+		if target, ok := refreshTarget(attrs.text("content")); ok {
 			x.add(target)
 		}
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"net/url"
 	"strings"
 	"time"
@@ -63,20 +64,25 @@ type extraction struct {
 	seen       map[string]bool // by URL
 	refs       map[string]bool // by reference as written, without its fragment, from the base that holds
 	links      Links
-	based      bool              // a base element was seen; only the first one counts
-	attrs      map[string]string // of the tag that is read
+	based      bool       // a base element was seen; only the first one counts
+	attrs      attributes // of the tag that is read
 	directives directives
 }
 
 func newExtraction(base *url.URL, opts ExtractOptions) *extraction {
 	own := *base
 	own.Fragment, own.RawFragment = "", ""
-	return &extraction{resolver: resolver{base: base}, opts: opts, seen: map[string]bool{own.String(): true}, refs: map[string]bool{}, attrs: map[string]string{}}
+	return &extraction{resolver: resolver{base: base}, opts: opts, seen: map[string]bool{own.String(): true}, refs: map[string]bool{}}
 }
 
-func (x *extraction) addAttr(attrs map[string]string, name string) {
-	if value, ok := attrs[name]; ok {
-		x.add(value)
+// addAttr adds what an attribute refers to, if there is one.
+func (x *extraction) addAttr(attrs attributes, name string) {
+	value, ok := attrs.find(name)
+	if !ok {
+		return
+	}
+	if address, _, _ := bytes.Cut(value, []byte{'#'}); !x.refs[string(address)] {
+		x.add(string(value))
 	}
 }
 

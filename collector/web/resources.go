@@ -7,21 +7,21 @@ import (
 )
 
 // resource reports what the page needs to be shown.
-func (x *extraction) resource(element atom.Atom, attrs map[string]string) {
+func (x *extraction) resource(element atom.Atom, attrs attributes) {
 	switch element {
 	case atom.Img:
 		x.addAttr(attrs, "src")
 		x.addAttr(attrs, "lowsrc")
-		x.addAll(srcsetURLs(attrs["srcset"]))
+		x.addAll(srcsetURLs(attrs.text("srcset")))
 	case atom.Source:
 		x.addAttr(attrs, "src")
-		x.addAll(srcsetURLs(attrs["srcset"]))
+		x.addAll(srcsetURLs(attrs.text("srcset")))
 	case atom.Link:
-		x.addAll(srcsetURLs(attrs["imagesrcset"]))
+		x.addAll(srcsetURLs(attrs.text("imagesrcset")))
 	case atom.Script, atom.Audio, atom.Track, atom.Embed:
 		x.addAttr(attrs, "src")
 	case atom.Input:
-		if strings.EqualFold(attrs["type"], "image") {
+		if strings.EqualFold(attrs.text("type"), "image") {
 			x.addAttr(attrs, "src")
 		}
 	case atom.Video:
@@ -33,7 +33,7 @@ func (x *extraction) resource(element atom.Atom, attrs map[string]string) {
 		x.addAttr(attrs, "background")
 	default: // at most a style
 	}
-	if style := attrs["style"]; style != "" {
+	if style := attrs.text("style"); style != "" {
 		x.addAll(cssURLs(style))
 	}
 }

@@ -1,0 +1,63 @@
+package web
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html/charset"
+)
+
+// maxPrescan is how much of a document is looked at for what it says of its encoding.
+const maxPrescan = 1024
+
+// decoded reads a document in UTF-8.
+func decoded(body []byte, contentType string) io.Reader {
+	if isUTF8(body[:min(len(body), maxPrescan)], contentType) && utf8.Valid(body) {
+		return bytes.NewReader(body) // most of the web; to decode it would take as long as to read its tags
+	}
+	reader, err := charset.NewReader(bytes.NewReader(body), contentType)
+	if err != nil {
+		return bytes.NewReader(body) // an encoding nobody knows: the ASCII part of it still has links
+	}
+	return reader
+}
+
+// isUTF8 tells whether a document that begins so is in UTF-8, if it is valid there.
+func isUTF8(begin []byte, contentType string) bool {
+	if !strings.Contains(strings.ToLower(contentType), "charset") && namesOnlyUTF8(begin) {
+		return true
+	}
+	_, name, _ := charset.DetermineEncoding(begin, contentType)
+	return name == "utf-8"
+}
+
+// namesOnlyUTF8 tells whether the begin of a document names UTF-8 as its charset and no other one, as nearly all do: then
+// its elements need not be read to find out what it says.
+func namesOnlyUTF8(begin []byte) bool {
+	const blank = " \t\r\n\f"
+	for rest, names := lowerASCII(begin), false; ; names = true {
+		_, after, found := bytes.Cut(rest, []byte("charset"))
+		if !found {
+			return names
+		}
+		after, found = bytes.CutPrefix(bytes.TrimLeft(after, blank), []byte("="))
+		after, named := bytes.CutPrefix(bytes.TrimLeft(after, blank+`"'`), []byte("utf-8"))
+		if !found || !named || len(after) == 0 || strings.IndexByte(blank+`"'/>;`, after[0]) < 0 {
+			return false
+		}
+		rest = after
+	}
+}
+
+func lowerASCII(text []byte) []byte {
+	lower := make([]byte, len(text))
+	for i, c := range text {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		lower[i] = c
+	}
+	return lower
+}
