@@ -94,6 +94,7 @@ func (d *Dispatcher) settle(ctx context.Context, reports []Report, results []Rep
 	if err != nil {
 		return nil, fmt.Errorf("read reported tasks: %w", err)
 	}
+	d.discoverTogether(ctx, reports, results, open, read)
 	var transitions []Transition
 	var settling []int
 	for n, i := range open {
@@ -122,6 +123,34 @@ func (d *Dispatcher) settle(ctx context.Context, reports []Report, results []Rep
 		d.answer(&results[i], &reports[i], transitions[n].Result, applied[n])
 	}
 	return again, nil
+}
+
+// discoverTogether submits in one call what several of the open reports
+// discovered. Where that fails it says nothing of them, and prepare submits for
+// each by itself: a report that the store refuses fails no other.
+func (d *Dispatcher) discoverTogether(ctx context.Context, reports []Report, results []ReportResult, open []int, read []reading) {
+	var pages []crawled
+	var from []int
+	items := 0
+	for n, i := range open {
+		s := reports[i].Succeeded
+		var unheld ReportResult
+		if s == nil || len(s.Discovered) == 0 || results[i].Discovered != nil || !checkHolder(read[n].task, reports[i].Token, &unheld) {
+			continue
+		}
+		pages, from = append(pages, crawled{read[n].task, s.Discovered}), append(from, i)
+		items += len(s.Discovered)
+	}
+	if len(pages) < 2 || items > MaxSubmissions {
+		return
+	}
+	found, err := d.discoverAll(ctx, pages)
+	if err != nil {
+		return
+	}
+	for n, i := range from {
+		results[i].Discovered = found[n]
+	}
 }
 
 // prepare checks the token of a report, submits what it discovered and computes

@@ -145,6 +145,13 @@ func (s *spy) Apply(ctx context.Context, transitions []dispatch.Transition) ([]d
 	return results, s.after("Apply", err)
 }
 
+func (s *spy) Submit(ctx context.Context, rulesVersion int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
+	if err := s.before("Submit"); err != nil {
+		return nil, err
+	}
+	return s.Store.Submit(ctx, rulesVersion, gates, items)
+}
+
 func (s *spy) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
 	if err := s.before("Succeed"); err != nil {
 		return nil, err

@@ -103,28 +103,49 @@ func submissionOf(source *Source, t *NewTask, book *ruleBook, now time.Time) (Su
 	}, nil
 }
 
-// discover submits what the page of task t leads to, by its source's follow
-// rule. Depth is the parent's plus one, or the parent's where its own page went
-// by a redirect; run and metadata are inherited.
+// crawled is a task whose page leads to items.
+type crawled struct {
+	task  *Task
+	items []DiscoveredItem
+}
+
+// discover submits what the page of task t leads to.
 func (d *Dispatcher) discover(ctx context.Context, t *Task, items []DiscoveredItem) ([]DiscoverResult, error) {
-	results := make([]DiscoverResult, len(items))
-	err := d.submitAll(ctx, len(items), func(i int, known *knowledge) (*Source, Submission, error) {
-		source, follow, err := known.source(ctx, t.SourceID)
-		if errors.Is(err, ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != t.SourceUID) {
-			results[i] = DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
+	results, err := d.discoverAll(ctx, []crawled{{t, items}})
+	return results[0], err
+}
+
+// discoverAll submits what pages lead to, by their sources' follow rules. Depth
+// is the parent's plus one, or the parent's where its own page went by a
+// redirect; run and metadata are inherited.
+func (d *Dispatcher) discoverAll(ctx context.Context, pages []crawled) ([][]DiscoverResult, error) {
+	type place struct{ page, item int }
+	var places []place
+	results := make([][]DiscoverResult, len(pages))
+	for n, page := range pages {
+		results[n] = make([]DiscoverResult, len(page.items))
+		for i := range page.items {
+			places = append(places, place{n, i})
+		}
+	}
+	err := d.submitAll(ctx, len(places), func(i int, known *knowledge) (*Source, Submission, error) {
+		page, result := pages[places[i].page], &results[places[i].page][places[i].item]
+		source, follow, err := known.source(ctx, page.task.SourceID)
+		if errors.Is(err, ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != page.task.SourceUID) {
+			*result = DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
 			return nil, Submission{}, nil
 		}
 		if err != nil {
 			return nil, Submission{}, err
 		}
-		item, refusal := follow.submission(source, t, &items[i], known.rules)
+		item, refusal := follow.submission(source, page.task, &page.items[places[i].item], known.rules)
 		if refusal != nil {
-			results[i] = *refusal
+			*result = *refusal
 			return nil, Submission{}, nil
 		}
 		return source, item, nil
 	}, func(i int, item *Submission, r SubmitResult) {
-		results[i] = discovered(item, r)
+		results[places[i].page][places[i].item] = discovered(item, r)
 	})
 	return results, err
 }
