@@ -18,7 +18,7 @@ const (
 	MaxSubmissions = 100
 	// MaxExpired leases that one Expired returns, and MaxSweepLooks that it
 	// looks at.
-	MaxExpired    = 200
+	MaxExpired    = 400
 	MaxSweepLooks = 500
 	// TurnsPerOldest: every eighth pick of a queue in a pool, and of a lane in
 	// a queue, goes to the longest wait whatever its priority.
@@ -161,7 +161,8 @@ type Leases interface {
 	Succeed(ctx context.Context, successes []Success) ([]ApplyResult, error)
 
 	// Expired returns leased records whose deadline has passed, in the order of
-	// the index, at most limit and MaxExpired, and when to look next. Records
+	// the index, at most limit and MaxExpired, fewer where their records are
+	// long, and when to look next. Records
 	// found READY under a lock that has ended by now become grantable again,
 	// index entries without a record are dropped and counted, and those of
 	// leases that were renewed get their deadline, all inside the call.

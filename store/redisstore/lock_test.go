@@ -132,3 +132,40 @@ func TestStore_Cluster(t *testing.T) {
 		t.Errorf("a new store in a Cluster has %d shards, not %d", n, redisstore.DefaultClusterShards)
 	}
 }
+
+// TestExpired_LongRecords ends leases of tasks with long payloads: a sweep reads some
+// of them at a time, and comes back for the others.
+func TestExpired_LongRecords(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithClock())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("source")
+	const n = 60
+	items := submissions(&gate, "host.example", n)
+	for i := range items {
+		items[i].Payload = make([]byte, 200<<10)
+	}
+	submit(t, s, gate, items...)
+	if got := len(claim(t, s, want(n))); got != n {
+		t.Fatalf("%d tasks were granted, want %d", got, n)
+	}
+	server.Clock().Advance(dispatch.DefaultLeaseDuration + time.Second)
+	policy, spec := dispatch.Policy{Rand: func() float64 { return 0 }}, dispatch.DefaultSpec()
+	for left := n; left > 0; {
+		sweep, err := s.Expired(t.Context(), 0, dispatch.MaxExpired)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := len(sweep.Expired)
+		if got == 0 || left == n && got == n {
+			t.Fatalf("a sweep of %d long records returned %d", left, got)
+		}
+		if left -= got; left > 0 && !sweep.Next.Equal(sweep.Now) {
+			t.Errorf("a sweep that left %d leases is to look next at %v, want %v", left, sweep.Next, sweep.Now)
+		}
+		for _, task := range sweep.Expired {
+			settle(t, s, policy.Expire(task, spec, sweep.Now))
+		}
+	}
+}

@@ -2,15 +2,15 @@
 -- was found READY under a lock that has ended, and what is to be forgotten.
 --
 -- KEYS[1]  the shard key
--- ARGV     limit (at most 200)
+-- ARGV     limit (at most 400)
 -- Returns  now, when to look next (0 = no lease stands), grace, tasks
--- Cost     O(log n) an entry; at most 500 entries, 200 leases, and 100 of each kind
---          to forget
+-- Cost     O(log n) an entry; at most 500 entries, 400 leases and about 4 MiB
+--          of them, and 100 of each kind to forget
 --
 -- uses: base keys record counts settings heads lane queue gates placelane place task forget finish
 local OUTAGE_AFTER, OUTAGE_GRACE, MAX_LEASE = 5000, 30000, 3600000
 local MAX_LOOKS, AHEAD = 500, 500 -- dispatch.MaxSweepLooks, dispatch.SweepAhead
-local READ_AT_ONCE = 25
+local READ_AT_ONCE, READ_BYTES = 25, 4194304
 
 -- Members are "<id>:<lane>".
 local function id_in(member) return string.sub(member, 1, string.find(member, ':', 1, true) - 1) end
@@ -88,11 +88,13 @@ local function collect(limit)
   return expired, looks
 end
 
--- The tasks, those of a lane that follow each other as one list.
+-- The tasks, those of a lane that follow each other as one list; and whether some
+-- were left, since they are long.
 local function read_tasks(ids)
-  local tasks, last, keys = {}, nil, nil
+  local tasks, bytes, last = {}, 0, nil
   for from = 1, #ids, READ_AT_ONCE do
-    keys = {}
+    if bytes > READ_BYTES then return tasks, true end
+    local keys = {}
     for i = from, min(from + READ_AT_ONCE - 1, #ids) do keys[#keys + 1] = task_key(ids[i]) end
     for i, raw in ipairs(call('MGET', unpack(keys))) do
       local lane = struct.unpack('>I4', raw, AT.lane)
@@ -102,9 +104,10 @@ local function read_tasks(ids)
       local list = tasks[#tasks]
       local n = #list
       list[n + 1], list[n + 2], list[n + 3], list[n + 4] = ids[from + i - 1], raw, false, false
+      bytes = bytes + #raw
     end
   end
-  return tasks
+  return tasks, false
 end
 
 -- Looks for renewed leases among the entries soon to come, so that the next sweep
@@ -139,11 +142,11 @@ if not anything then return { now, 0, 0, {} } end
 local tasks, next_at, more = {}, 0, false
 renewed = {}
 if standing > 0 then
-  local looks, limit = 0, tonumber(ARGV[1])
+  local limit = tonumber(ARGV[1])
   clamp_deadlines()
-  tasks, looks = collect(limit)
-  more = looks == MAX_LOOKS or #tasks == limit
-  tasks = read_tasks(tasks)
+  local ids, looks = collect(limit)
+  tasks, more = read_tasks(ids)
+  more = more or looks == MAX_LOOKS or #ids == limit
   if not more then look_ahead(MAX_LOOKS - looks) end
   rescore()
 end
