@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/bench"
 )
@@ -44,6 +45,11 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 			if err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
+			if cfg.Server != "" {
+				if err := checkServers(cmd, []string{cfg.Server}); err != nil {
+					return err
+				}
+			}
 			cfg.Program, cfg.LoadArgs = program, []string{benchLoad}
 			if err := cfg.Validate(); err != nil {
 				return usagef(cmd, "--%s", benchFlags().Replace(err.Error()))
@@ -52,6 +58,14 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 		},
 	}
 	flags := cmd.Flags()
+	benchConfig(flags, &cfg)
+	flags.StringVarP(&output, "output", "o", "table", "table for people, json for programs")
+	flags.StringVar(&pictures, "svg", "", "directory to write pictures to")
+	return cmd
+}
+
+// benchConfig adds the flags that say what is measured, and how.
+func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.StringSliceVar(&cfg.Only, "only", nil, "parts to measure (default all)")
 	flags.BoolVar(&cfg.Quick, "quick", false, "small and short: shows that it works, the figures mean little")
 	flags.StringSliceVar(&cfg.Stores, "store", nil, strings.Join(bench.Stores(), ", ")+" (default all)")
@@ -67,9 +81,6 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 	flags.IntVar(&cfg.Repeats, "repeats", 0, "how often each is repeated (default 3)")
 	flags.DurationVar(&cfg.Timeout, "timeout", 0, "when to give up (default 1h)")
 	flags.StringVar(&cfg.Server, "server", "", "measure this dispatcher, host:port, instead of starting one")
-	flags.StringVarP(&output, "output", "o", "table", "table for people, json for programs")
-	flags.StringVar(&pictures, "svg", "", "directory to write pictures to")
-	return cmd
 }
 
 // benchFlags writes flags where an error names fields of a bench.Config.

@@ -14,63 +14,71 @@ import (
 
 func scheduleColumns() []column {
 	return []column{
-		{"every", "crawl again at this interval, as 10m, 1h, 7d", func(s *pb.SourceSpec) string {
-			if d := s.GetSchedule().GetEvery(); d != nil {
-				return duration.Format(d.AsDuration())
-			}
-			return ""
-		}, func(s *pb.SourceSpec, value string) error {
-			d, err := duration.Parse(value)
-			schedule(s).Rule = &pb.Schedule_Every{Every: durationpb.New(d)}
-			return err
-		}},
-		{"cron", "crawl again by five cron fields, or @daily", func(s *pb.SourceSpec) string {
-			return s.GetSchedule().GetCron()
-		}, func(s *pb.SourceSpec, value string) error {
-			if s.GetSchedule().GetRule() != nil {
-				return errOneRule
-			}
-			schedule(s).Rule = &pb.Schedule_Cron{Cron: value}
-			return nil
-		}},
+		{"every", "crawl again at this interval, as 10m, 1h, 7d", every, setEvery},
+		{"cron", "crawl again by five cron fields, or @daily", func(s *pb.SourceSpec) string { return s.GetSchedule().GetCron() }, setCron},
 		{"adaptive", "crawl again as often as the page changes, within bounds as 10m..7d", adaptive, setAdaptive},
-		{"jitter", "let each be due up to so much later, as 5m", func(s *pb.SourceSpec) string {
-			if d := s.GetSchedule().GetJitter(); d != nil {
-				return duration.Format(d.AsDuration())
-			}
-			return ""
-		}, func(s *pb.SourceSpec, value string) error {
-			d, err := duration.Parse(value)
-			schedule(s).Jitter = durationpb.New(d)
-			return err
-		}},
-		{"time_zone", "the IANA zone of cron", func(s *pb.SourceSpec) string {
-			return s.GetSchedule().GetTimeZone()
-		}, func(s *pb.SourceSpec, value string) error {
+		{"jitter", "let each be due up to so much later, as 5m", jitter, setJitter},
+		{"time_zone", "the IANA zone of cron", func(s *pb.SourceSpec) string { return s.GetSchedule().GetTimeZone() }, func(s *pb.SourceSpec, value string) error {
 			schedule(s).TimeZone = value
 			return nil
 		}},
-		{"revisit", "true: each cycle crawls the pages found again", func(s *pb.SourceSpec) string {
-			if s.GetSchedule().GetRevisit() {
-				return "true"
-			}
-			return ""
-		}, func(s *pb.SourceSpec, value string) error {
-			is, err := strconv.ParseBool(value)
-			if err != nil {
-				return errors.New("is neither true nor false")
-			}
-			if is {
-				schedule(s).Revisit = true
-			}
-			return nil
-		}},
+		{"revisit", "true: each cycle crawls the pages found again", revisit, setRevisit},
 		{"first_crawl", "now, or spread within the first interval", firstCrawl, setFirstCrawl},
 	}
 }
 
 // errOneRule says that several columns say when seeds are due again.
 var errOneRule = errors.New("a column before says when it is crawled again; say one of every, cron and adaptive")
+
+func every(s *pb.SourceSpec) string { return spanText(s.GetSchedule().GetEvery()) }
+
+func setEvery(s *pb.SourceSpec, value string) error {
+	d, err := duration.Parse(value)
+	schedule(s).Rule = &pb.Schedule_Every{Every: durationpb.New(d)}
+	return err
+}
+
+func setCron(s *pb.SourceSpec, value string) error {
+	if s.GetSchedule().GetRule() != nil {
+		return errOneRule
+	}
+	schedule(s).Rule = &pb.Schedule_Cron{Cron: value}
+	return nil
+}
+
+func jitter(s *pb.SourceSpec) string { return spanText(s.GetSchedule().GetJitter()) }
+
+func setJitter(s *pb.SourceSpec, value string) error {
+	d, err := duration.Parse(value)
+	schedule(s).Jitter = durationpb.New(d)
+	return err
+}
+
+// spanText writes a duration; nothing where none is given.
+func spanText(d *durationpb.Duration) string {
+	if d == nil {
+		return ""
+	}
+	return duration.Format(d.AsDuration())
+}
+
+func revisit(s *pb.SourceSpec) string {
+	if s.GetSchedule().GetRevisit() {
+		return "true"
+	}
+	return ""
+}
+
+func setRevisit(s *pb.SourceSpec, value string) error {
+	is, err := strconv.ParseBool(value)
+	if err != nil {
+		return errors.New("is neither true nor false")
+	}
+	if is {
+		schedule(s).Revisit = true
+	}
+	return nil
+}
 
 func adaptive(s *pb.SourceSpec) string {
 	a := s.GetSchedule().GetAdaptive()
