@@ -25,10 +25,14 @@ type CollectorInfo struct {
 type CollectorRecord struct {
 	Info  CollectorInfo
 	First time.Time // of this session
-	Seen  time.Time // the last beat or poll
+	Seen  time.Time // the last beat, or the last poll to within [PollNoted]
 	// Held is the number of leases that the store has for it.
 	Held int64
 }
+
+// PollNoted is how long after a store has noted that it saw a collector it need
+// not note a poll of it.
+const PollNoted = time.Second
 
 // SilentBeats in a row make a collector gone.
 const SilentBeats = 3

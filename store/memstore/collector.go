@@ -34,9 +34,9 @@ type collector struct {
 	fresh bool
 }
 
-// meet notes that a session of a collector was seen, and says whether it is
-// the current one.
-func (b *collectorBook) meet(id, session string, now int64) (c *collector, state dispatch.PollState) {
+// meet notes that a session of a collector was seen, in a poll or a beat, and says
+// whether it is the current one.
+func (b *collectorBook) meet(id, session string, now int64, poll bool) (c *collector, state dispatch.PollState) {
 	b.expire(now)
 	c = b.known[id]
 	switch {
@@ -56,7 +56,8 @@ func (b *collectorBook) meet(id, session string, now int64) (c *collector, state
 		c.first, c.fresh = now, true
 	}
 	state.NewSession = c.fresh
-	if c.seen != now {
+	noted := poll && !c.fresh && now >= c.seen && now < c.seen+span(dispatch.PollNoted)
+	if c.seen != now && !noted {
 		b.seen.remove(c.seen, id)
 		c.seen = now
 		b.seen.insert(now, id, c)
@@ -106,7 +107,7 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	s.collectors.mu.Lock()
 	now := s.millis()
 	for i := range polls {
-		_, states[i] = s.collectors.meet(polls[i].Collector, polls[i].Session, now)
+		_, states[i] = s.collectors.meet(polls[i].Collector, polls[i].Session, now, true)
 	}
 	s.collectors.mu.Unlock()
 	for _, sh := range s.shards {
@@ -128,7 +129,7 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 	now := s.millis()
 	for i := range beats {
 		var c *collector
-		if c, states[i] = s.collectors.meet(beats[i].ID, beats[i].Session, now); !states[i].Replaced {
+		if c, states[i] = s.collectors.meet(beats[i].ID, beats[i].Session, now, false); !states[i].Replaced {
 			c.info = copyInfo(beats[i])
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -181,17 +182,28 @@ func (s *Store) noteUsed(ctx context.Context, wants []dispatch.Want, used []bool
 }
 
 func appendWant(args []any, w *dispatch.Want) []any {
-	args = append(args, w.Collector, w.Session, w.ClientToken, w.Call, holderArg(&w.Poll),
-		max(w.Max, 1), max(w.MaxBytes, 0), span(w.Lease))
-	args = append(args, len(w.SourceUIDs))
+	args = append(args, packWant(w))
 	for _, uid := range w.SourceUIDs {
 		args = append(args, uid)
 	}
-	args = append(args, len(w.Queues))
 	for _, queue := range w.Queues {
 		args = append(args, queue)
 	}
 	return args
+}
+
+// packWant packs what a want is: >I2 I4 I6 BB c8 Bc0 Bc0 Bc0 Bc0.
+func packWant(w *dispatch.Want) []byte {
+	b := make([]byte, 0, 192)
+	b = binary.BigEndian.AppendUint16(b, uint16(min(max(w.Max, 1), math.MaxUint16)))
+	b = binary.BigEndian.AppendUint32(b, uint32(min(max(w.MaxBytes, 0), math.MaxUint32)))
+	b = append48(b, span(w.Lease))
+	b = append(b, byte(len(w.SourceUIDs)), byte(len(w.Queues)))
+	b = binary.BigEndian.AppendUint64(b, dispatch.HolderDigest(w.Collector, w.ClientToken))
+	for _, name := range []string{w.Collector, w.Session, w.ClientToken, w.Call} {
+		b = appendShort(b, name)
+	}
+	return b
 }
 
 // decodeGrants reads granted tasks, lane by lane. Of a replay, what is left of a lease is not

@@ -108,3 +108,28 @@ func BenchmarkEnter(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPolls notes polls of collectors that are known.
+func BenchmarkPolls(b *testing.B) {
+	for _, n := range []int{1, 8, 32} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			l := newBenchLoad(b, 1)
+			least := time.Duration(math.MaxInt64)
+			for b.Loop() {
+				before := l.cpu(b)
+				for range 3200 / n {
+					polls := make([]dispatch.Poll, n)
+					for i := range polls {
+						polls[i] = want(1).Poll
+						polls[i].Collector = "collector-" + strconv.Itoa(i)
+					}
+					if _, err := l.store.BeginPolls(b.Context(), polls); err != nil {
+						b.Fatal(err)
+					}
+				}
+				least = min(least, l.cpu(b)-before)
+			}
+			b.ReportMetric(float64(least.Nanoseconds())/3200, "redis-ns/task")
+		})
+	}
+}

@@ -148,8 +148,9 @@ func (p shardKeys) Sources() string { return p.key("sources") }
 // applied everywhere.
 func (p shardKeys) Pending() string { return p.key("pending") }
 
-// Collector is a HASH in the home shard of the id: "session", "first", "seen",
-// "info" (JSON).
+// Collector is a STRING (MessagePack) in the home shard of the id: the session, since
+// when it is known, when it was last seen, whether it has replaced another that is
+// not ended yet, and what it tells of itself (JSON).
 func (p shardKeys) Collector(id string) string { return p.key("coll:" + id) }
 
 // Replaced is a ZSET of a collector's replaced sessions by when.

@@ -66,6 +66,12 @@ func collectorPoll(e *env) {
 	is(e, "session", records[0].Info.Session, "s1")
 	is(e, "first", records[0].First, start)
 	is(e, "seen", records[0].Seen, start.Add(time.Second))
+
+	e.advance(dispatch.PollNoted - time.Millisecond)
+	e.poll("c1", "s1", "v", "3")
+	if age := e.now().Sub(e.collectors("", 10)[0].Seen); age >= dispatch.PollNoted {
+		e.Errorf("a poll just now left the collector unseen for %v, want less than %v", age, dispatch.PollNoted)
+	}
 }
 
 func collectorHeld(e *env) {

@@ -12,14 +12,6 @@ local R_EXPIRED, R_GIVEN_BACK, R_REVOKED, R_MAX_HOLD = 4, 5, 6, 7
 -- So many records are read at once, and written at once.
 local AT_ONCE = 25
 
--- Keys and values of the tasks that wait again, in the order of MSET.
-local writes
-
-local function flush_writes()
-  if #writes > 0 then call('MSET', unpack(writes)) end
-  writes = {}
-end
-
 local function set(key, value) call('SET', key, value) end
 
 local function write(key, value)
@@ -163,7 +155,6 @@ while at <= #packed do
     transitions[i], at = read_transition(packed, at)
     names[i] = transitions[i].key
   end
-  writes = {}
   local records = call('MGET', unpack(names))
   gather(records)
   for i, t in ipairs(transitions) do
@@ -176,7 +167,6 @@ while at <= #packed do
     met[t.id] = true
     answer(out, t, raw)
   end
-  flush_writes()
 end
 flush_notes()
 finish(true)

@@ -8,7 +8,7 @@
 -- uses: base collector
 local out = {}
 for i = 1, #ARGV, 3 do
-  local replaced, fresh = see(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+  local replaced, fresh = see(call('GET', collector_key(ARGV[i])), ARGV[i], ARGV[i + 1], ARGV[i + 2])
   out[#out + 1] = replaced
   out[#out + 1] = fresh
 end

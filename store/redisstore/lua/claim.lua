@@ -2,35 +2,39 @@
 -- dispatch/scheduling.md.
 --
 -- KEYS[1]  the shard key
--- ARGV     pool, wants; per want: collector, session, client token, call, the
---          holder's digest (8 bytes), max, max bytes (0 = no limit), lease in
---          ms (0 = the source's), number of sources and those, number of
---          queues and those
+-- ARGV     pool, wants; per want: what it is, packed (WANT, below; max bytes 0 =
+--          no limit, lease 0 = the source's), its sources, its queues
 -- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
 -- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
 --
 -- uses: base keys record counts settings heads lane queue gates placelane place task grant pick ahead take turn finish
 local pool, CLAIM, answered, empty
 
-local function list(i)
-  local values = {}
-  for k = 1, tonumber(ARGV[i]) do values[k] = ARGV[i + k] end
-  return values, i + 1 + #values
+local read_want
+do
+  -- Max, max bytes, lease in ms, numbers of sources and of queues, the holder's
+  -- digest, collector, session, client token, call (claim.go).
+  local WANT = '>I2I4I6BBc8Bc0Bc0Bc0Bc0'
+  local NONE = {}
+
+  local function list(i, n)
+    if n == 0 then return NONE end
+    local values = {}
+    for k = 1, n do values[k] = ARGV[i + k - 1] end
+    return values
+  end
+
+  function read_want(i)
+    local most, max_bytes, lease, sources, queues, holder, collector, session, token, by = struct.unpack(WANT, ARGV[i])
+    return {
+      collector = collector, session = session, token = token, call = by, holder = holder, max = most, max_bytes = max_bytes,
+      lease = lease, tasks = {}, ids = {}, turns = {}, bytes = 0, deadline = 0, fence = 0, ended = false, note = nil, keep = nil, grant_key = nil,
+      sources = list(i + 1, sources), queue_names = list(i + 1 + sources, queues), holder_name = collector .. '/' .. token .. '/',
+    }, i + 1 + sources + queues
+  end
 end
 
-local function read_want(i)
-  local w = {
-    collector = ARGV[i], session = ARGV[i + 1], token = ARGV[i + 2], call = ARGV[i + 3], holder = ARGV[i + 4],
-    max = tonumber(ARGV[i + 5]), max_bytes = tonumber(ARGV[i + 6]), lease = tonumber(ARGV[i + 7]),
-    tasks = {}, ids = {}, queues = {}, terms = {}, bytes = 0, deadline = 0,
-  }
-  w.sources, i = list(i + 8)
-  w.queue_names, i = list(i)
-  w.holder_name = w.collector .. '/' .. w.token .. '/'
-  return w, i
-end
-
-local grant
+local token_keys, answer
 do
   local function bound() return CLAIM.looks >= 300 or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
 
@@ -39,6 +43,7 @@ do
   local function named(w)
     local names, seen, sorted = w.queue_names, {}, {}
     if #names == 0 then
+      names = {}
       for _, uid in ipairs(w.sources) do
         for _, name in ipairs(call('ZRANGE', lanes_key(uid), 0, -1)) do names[#names + 1] = name end
       end
@@ -80,35 +85,37 @@ do
     end
   end
 
-  function grant(w)
+  local function grant(w)
     if w.keep and w.keep ~= w.session then return end
     if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
     if #w.ids > 0 then note_grant(w) end
   end
-end
 
--- Reads of each want what its client token was granted, and the only session of
--- its collector that is granted anything.
-local function read_tokens(wants)
-  local keys = {}
-  for i, w in ipairs(wants) do keys[2 * i - 1], keys[2 * i] = grant_key(w.collector, w.token), keep_key(w.collector) end
-  local found = call('MGET', unpack(keys))
-  for i, w in ipairs(wants) do w.note, w.keep = found[2 * i - 1], found[2 * i] end
-end
-
--- Answers a want with what it was granted before, or by grant.
-local function answer(w)
-  local note = w.note
-  if answered[w.holder_name] then
-    -- The same client token again in this claim: what it was granted is read anew.
-    if not empty then write_records(CLAIM) end
-    note = call('GET', grant_key(w.collector, w.token))
+  -- The keys of what the client token of each want was granted, and of the only
+  -- session of its collector that is granted anything.
+  function token_keys(wants)
+    local keys = {}
+    for i, w in ipairs(wants) do
+      w.grant_key = grant_key(w.collector, w.token)
+      keys[2 * i - 1], keys[2 * i] = w.grant_key, keep_key(w.collector)
+    end
+    return keys
   end
-  answered[w.holder_name] = true
-  local replay = replay_grant(note, w.collector, w.token, w.holder, w.call)
-  if replay then return { 1, replay } end
-  if not empty then grant(w) end
-  return { #w.ids > 0 and 1 or 0, w.tasks }
+
+  -- Answers a want with what it was granted before, or by grant.
+  function answer(w)
+    local note = w.note
+    if answered[w.holder_name] then
+      -- The same client token again in this claim: what it was granted is read anew.
+      flush_writes()
+      note = call('GET', w.grant_key)
+    end
+    answered[w.holder_name] = true
+    local replay = replay_grant(note, w.collector, w.token, w.holder, w.call)
+    if replay then return { 1, replay } end
+    if not empty then grant(w) end
+    return { #w.ids > 0 and 1 or 0, w.tasks }
+  end
 end
 
 -- at each call
@@ -118,10 +125,11 @@ for i = 1, tonumber(ARGV[2]) do
   wants[i], at = read_want(at)
   room = room + wants[i].max
 end
-read_tokens(wants)
 CLAIM = new_claim(pool, room)
+local heads, tokens = first_queues(CLAIM, token_keys(wants))
+for i, w in ipairs(wants) do w.note, w.keep = tokens[2 * i - 1], tokens[2 * i] end
 -- An empty pool is what an idle dispatcher meets each second.
-empty = #first_queues(CLAIM) == 0 and call('EXISTS', CLAIM.wait) == 0
+empty = #heads == 0 and call('EXISTS', CLAIM.wait) == 0
 if not empty then promote_pool(CLAIM) end
 for i, w in ipairs(wants) do replies[i] = answer(w) end
 if empty then return { now, 0, 1, 0, replies } end

@@ -10,8 +10,10 @@
 -- uses: base collector
 local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]
 local ids, out = call('ZRANGEBYLEX', COLLECTORS, from, '+', 'LIMIT', 0, ARGV[2]), {}
-for _, id in ipairs(ids) do
-  local f = call('HMGET', collector_key(id), 'session', 'first', 'seen', 'info')
-  if f[3] and tonumber(f[3]) + DAY > now then out[#out + 1] = { id, f[1], f[2], f[3], f[4] } end
+local keys = {}
+for i, id in ipairs(ids) do keys[i] = collector_key(id) end
+for i, packed in ipairs(#ids > 0 and call('MGET', unpack(keys)) or {}) do
+  local c = unpack_collector(packed)
+  if c and c[3] + DAY > now then out[#out + 1] = { ids[i], c[1], decimal(c[2]), decimal(c[3]), c[5] } end
 end
 return { now, #ids == tonumber(ARGV[2]) and ids[#ids] or '', out }

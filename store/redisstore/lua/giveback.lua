@@ -36,8 +36,8 @@ local moved = note[4]
 for i = 1, #moved, 5 do
   local q, all = get_queue(moved[i]), true
   for k = moved[i + 3], moved[i + 3] + moved[i + 4] - 1 do all = all and back[k] end
-  if all and q.next_grant == tonumber(moved[i + 2]) then
-    q.next_grant, q.dirty, q.touched = tonumber(moved[i + 1]), true, true
+  if all and q.next_grant == moved[i + 2] then
+    q.next_grant, q.dirty, q.touched = moved[i + 1], true, true
   end
 end
 call('DEL', grant_key(ARGV[1], ARGV[2]))

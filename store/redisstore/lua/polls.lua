@@ -9,18 +9,27 @@
 -- Cost     O(1) a poll, O(1) a task
 --
 -- uses: base keys record counts lane task grant collector
-local note_for, out = tonumber(ARGV[1]), {}
+local note_for, out, keys, step = tonumber(ARGV[1]), {}, {}, 1
+if note_for == 0 then step = 2 end
+for i = 2, #ARGV, 5 do
+  keys[#keys + 1] = collector_key(ARGV[i])
+  if note_for == 0 then keys[#keys + 1] = grant_key(ARGV[i], ARGV[i + 2]) end
+end
+local found, k, met = call('MGET', unpack(keys)), 1, {}
 for i = 2, #ARGV, 5 do
   local collector, token = ARGV[i], ARGV[i + 2]
-  local replaced, fresh = see(collector, ARGV[i + 1], nil)
+  local packed = met[collector] and call('GET', collector_key(collector)) or found[k]
+  local replaced, fresh = see(packed, collector, ARGV[i + 1], nil)
   local used, held = 0, {}
+  met[collector] = true
   if replaced == 0 and note_for == 0 then
-    local replay = replay_grant(call('GET', grant_key(collector, token)), collector, token, ARGV[i + 4], ARGV[i + 3])
+    local replay = replay_grant(found[k + 1], collector, token, ARGV[i + 4], ARGV[i + 3])
     if replay then used, held = 1, replay end
   elseif replaced == 0 then
     local key = P .. 'poll:' .. collector .. '/' .. token
     if not call('SET', key, '', 'NX', 'PX', note_for) then used = 1 end
   end
   out[#out + 1] = { replaced, fresh, used, held }
+  k = k + step
 end
 return { now, out }

@@ -8,14 +8,9 @@
 --
 -- flags: none
 -- uses: base keys record counts settings heads lane queue gates placelane place task gate enter finish
-local CREATED, EXISTS, REVISIT, LIMITED, STALE_SOURCE, STALE_RULES, DELETED = 1, 2, 3, 4, 5, 6, 7
-local SOONER, AGAIN, RESEED = 1, 2, 3
-
 -- Gate (from 1), recurring, priority, if exists, depth, run, due (0 = now), first
 -- due, revisit after, modified, bytes of the core, size (submit.go).
 local ITEM = '>I2BBBI2I6I6I6I6I6I2I3'
--- So many records are read at once.
-local READ_AT_ONCE = 25
 local gates, stale_rules
 
 local function read_item(i)
@@ -30,9 +25,12 @@ end
 
 local submit
 do
+  local CREATED, EXISTS, REVISIT, LIMITED, STALE_SOURCE, STALE_RULES, DELETED = 1, 2, 3, 4, 5, 6, 7
+  local SOONER, AGAIN, RESEED = 1, 2, 3
+
   local function limited(s)
     if s.limit == 0 then return false end
-      local pending = by_source[s.uid] and by_source[s.uid].out or 0
+    local pending = by_source[s.uid] and by_source[s.uid].out or 0
     if s.counts.out + pending < s.limit then return false end
     tally_source(s.uid, 'limited', 1)
     return true
@@ -127,10 +125,13 @@ do
   end
 end
 
-local function read_records(items, from)
+-- So many records are read at once.
+local READ_AT_ONCE = 25
+
+local function record_keys(items, from)
   local keys = {}
   for i = from, min(from + READ_AT_ONCE - 1, #items) do keys[#keys + 1] = task_key(items[i].id) end
-  return call('MGET', unpack(keys))
+  return keys
 end
 
 -- at each call
@@ -140,19 +141,21 @@ for i = 1, tonumber(ARGV[2]) do
   gates[i] = read_gate(at)
   at = at + 12
 end
+read_shard('ready', 'scheduled')
 stale_rules = get_rules_version() > tonumber(ARGV[1])
 for i = 1, tonumber(ARGV[3]) do
   items[i] = read_item(at)
   at = at + 4
 end
-find_lanes(items)
+raws = find_lanes(items, record_keys(items, 1))
 for i, item in ipairs(items) do
   local k = (i - 1) % READ_AT_ONCE + 1
-  if k == 1 then raws = read_records(items, i) end
+  if k == 1 and i > 1 then raws = call('MGET', unpack(record_keys(items, i))) end
   local raw = raws[k]
   if met[item.id] then
     -- What an earlier item made or changed is read again.
     enter_all()
+    flush_writes()
     raw = call('GET', task_key(item.id))
   end
   met[item.id] = true

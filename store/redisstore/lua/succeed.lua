@@ -94,6 +94,7 @@ end
 
 -- at each call
 settled = {}
+read_shard('done', 'leased', 'settled')
 local packed, at, n = ARGV[#ARGV], 1, 0
 local names, ids, digests, fetches, asks, collectors, given, memos = {}, {}, {}, {}, {}, {}, {}, {}
 while at <= #packed do

@@ -40,7 +40,7 @@ do
     if b and b.taken < b.n then return b end
     if b then write_taken(l) end
     local names, first, last, after = first_ready(ready_key(l.name), min(max(share, likely), 100))
-    b = { names = names, n = #names, taken = 0, next = after or false, ids = {}, records = {}, away = {} }
+    b = { names = names, n = #names, taken = 0, next = after or false, ids = {}, keys = {}, records = {}, away = {} }
     l.ahead, l.head = b, first or false
     if not first then return b end
     b.priority = lane_priority(s, floor(first / BAND))
@@ -50,12 +50,12 @@ do
 
   -- Reads records of what was read ahead, from the i-th on.
   function read_ahead(l, b, i)
-    local keys = {}
-    for k = i, min(i + READ_AT_ONCE - 1, b.n) do
+    local last = min(i + READ_AT_ONCE - 1, b.n)
+    for k = i, last do
       b.ids[k] = id_of(l, b.names[k])
-      keys[#keys + 1] = task_key(b.ids[k])
+      b.keys[k] = task_key(b.ids[k])
     end
-    for k, raw in ipairs(call('MGET', unpack(keys))) do b.records[i + k - 1] = raw or '' end
+    for k, raw in ipairs(call('MGET', unpack(b.keys, i, last))) do b.records[i + k - 1] = raw or '' end
   end
 
   -- Takes out of lane ready what was taken of it: its first.

@@ -2,8 +2,15 @@
 local COLLECTORS, SEEN
 local MAX_REPLACED = 100
 
+-- dispatch.PollNoted: one of many polls costs a read alone.
+local POLL_NOTED = 1000
+
 local function collector_key(id) return P .. 'coll:' .. id end
 local function replaced_key(id) return P .. 'old:' .. id end
+
+-- A collector's record: session, first, seen, whether it is fresh, info.
+local function unpack_collector(packed) return packed and cmsgpack.unpack(packed) or nil end
+local function write_collector(id, c) call('SET', collector_key(id), cmsgpack.pack(c)) end
 
 local function forget_collector(id)
   call('DEL', collector_key(id), replaced_key(id))
@@ -11,43 +18,43 @@ local function forget_collector(id)
   call('ZREM', SEEN, id)
 end
 
--- Notes that the session was seen: whether it was replaced, and whether it has
--- replaced another that was not ended here yet. info, when given, is what the
--- collector tells.
-local function see(id, session, info)
-  local key = collector_key(id)
-  local f = call('HMGET', key, 'session', 'seen', 'fresh')
-  local current = f[1]
-  if current and tonumber(f[2]) + DAY <= now then
+-- Notes that the session was seen, given the packed record of its collector:
+-- whether it was replaced, and whether it has replaced another that was not ended
+-- here yet. info, when given, is what the collector tells.
+local function see(packed, id, session, info)
+  local c = unpack_collector(packed)
+  if c and c[3] + DAY <= now then
     forget_collector(id)
-    current, f[3] = nil, nil
+    c = nil
   end
-  if current ~= session and call('ZSCORE', replaced_key(id), session) then return 1, 0 end
-  local replaced = current and current ~= session
-  if replaced then
-    call('ZADD', replaced_key(id), now, current)
+  if c and c[1] == session and not c[4] and not info and now >= c[3] and now < c[3] + POLL_NOTED then return 0, 0 end
+  local other = (not c or c[1] ~= session)
+  if other and call('ZSCORE', replaced_key(id), session) then return 1, 0 end
+  if c and other then
+    call('ZADD', replaced_key(id), now, c[1])
     call('ZREMRANGEBYRANK', replaced_key(id), 0, -MAX_REPLACED - 1)
   end
-  if current ~= session then
-    call('HSET', key, 'session', session, 'first', decimal(now), 'info', '')
-    call('ZADD', COLLECTORS, 0, id)
+  if other then
+    if not c then call('ZADD', COLLECTORS, 0, id) end
+    c = { session, now, now, c ~= nil, '' }
   end
-  if replaced then call('HSET', key, 'fresh', '1') end
-  call('HSET', key, 'seen', decimal(now))
-  if info then call('HSET', key, 'info', info) end
+  c[3], c[5] = now, info or c[5]
+  write_collector(id, c)
   call('ZADD', SEEN, decimal(now), id)
-  local fresh = replaced or f[3] == '1'
-  if fresh then
+  if c[4] then
     -- This shard grants the older session nothing from now on.
     call('SET', P .. 'keep:' .. id, session)
     expire_at(P .. 'keep:' .. id, now + DAY)
   end
-  return 0, fresh and 1 or 0
+  return 0, c[4] and 1 or 0
 end
 
 -- All sessions but this one were ended here: the session is no longer new.
 local function session_ended(id, keep)
-  if call('HGET', collector_key(id), 'session') == keep then call('HDEL', collector_key(id), 'fresh') end
+  local c = unpack_collector(call('GET', collector_key(id)))
+  if not c or c[1] ~= keep or not c[4] then return end
+  c[4] = false
+  write_collector(id, c)
 end
 
 -- at each call

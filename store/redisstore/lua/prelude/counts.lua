@@ -2,6 +2,15 @@
 -- at its end: per shard in the shard key, per source in its key. known has those
 -- of the shard that were read already, fields what else is written to its key.
 local totals, by_source, known, fields
+local rules_version -- of the queue rules
+
+-- Reads counts of the shard that the call is going to change, with the version of
+-- the rules.
+local function read_shard(...)
+  local found = call('HMGET', SHARD, 'rules', ...)
+  rules_version = tonumber(found[1] or '0')
+  for i = 2, #found do known[select(i - 1, ...)] = tonumber(found[i] or '0') end
+end
 
 local function tally(field, n) totals[field] = (totals[field] or 0) + n end
 
@@ -19,4 +28,4 @@ end
 local STATE_FIELD = { [1] = 'scheduled', [2] = 'ready', [3] = 'leased', [4] = 'done', [5] = 'dead', [6] = 'canceled' }
 
 -- at each call
-totals, by_source, known, fields = {}, {}, {}, {}
+totals, by_source, known, fields, rules_version = {}, {}, {}, {}, nil

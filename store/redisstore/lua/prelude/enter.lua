@@ -3,11 +3,12 @@
 
 -- The lanes that items name, by source and queue: their numbers, false = none.
 local lane_numbers
--- The records to be written, and the lanes with what enters them: l.enters.
-local new_records, entered
+-- The lanes with what enters them: l.enters.
+local entered
 
--- Finds the lanes of the items, and reads them and their queues.
-local function find_lanes(items)
+-- Finds the lanes of the items, and reads them, their queues, and other keys of
+-- strings, whose values it returns.
+local function find_lanes(items, keys)
   local queues_of, numbers_of, all = {}, {}, {}
   for _, item in ipairs(items) do
     local uid = item.gate.uid
@@ -27,8 +28,7 @@ local function find_lanes(items)
       lane_numbers[uid][names[i]], numbers_of[#numbers_of + 1] = n, n
     end
   end
-  read_lanes(numbers_of)
-  read_queues(all)
+  return read_all(numbers_of, all, keys)
 end
 
 -- The lane of a source in a queue, made when it is the first task there.
@@ -45,7 +45,7 @@ local function lane_for(uid, item)
   return l
 end
 
--- Notes a new task of the lane; enter_all writes it.
+-- Notes a new task of the lane and its record; enter_all puts it into the lane.
 local function enter(l, item)
   local e = l.enters
   if not e then
@@ -59,8 +59,8 @@ local function enter(l, item)
   if item.due <= now then set, score = e.ready, rank * BAND + item.due end
   set[#set + 1], set[#set + 2] = decimal(score), suffix
   set.first = min(set.first or score, score)
-  n = #new_records
-  new_records[n + 1], new_records[n + 2] = task_key(item.id), new_record(l.n, item)
+  n = #writes
+  writes[n + 1], writes[n + 2] = task_key(item.id), new_record(l.n, item)
 end
 
 local enter_all
@@ -110,17 +110,15 @@ do
     touch(l)
   end
 
-  -- Writes the new tasks that were noted so far.
+  -- Lets the new tasks that were noted so far enter their lanes.
   function enter_all()
-    if #new_records == 0 then return end
-    call('MSET', unpack(new_records))
     for _, l in ipairs(entered) do
       enter_lane(l, l.enters)
       l.enters = nil
     end
-    new_records, entered = {}, {}
+    entered = {}
   end
 end
 
 -- at each call
-lane_numbers, new_records, entered = {}, {}, {}
+lane_numbers, entered = {}, {}

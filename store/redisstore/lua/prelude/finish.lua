@@ -21,10 +21,12 @@ do
 
   local function flush_counts()
     add_counts(SHARD, totals, known, fields)
-    for uid, counts in pairs(by_source) do
+    for uid in pairs(by_source) do get_source(uid) end
+    for uid, s in pairs(sources) do
       -- A source that was forgotten keeps no counts.
-      local s = get_source(uid)
-      if s.known then add_counts(source_key(uid), counts, s.counts, {}) end
+      if s.known and (by_source[uid] or s.noted) then
+        add_counts(source_key(uid), by_source[uid] or {}, s.counts, s.noted or {})
+      end
     end
   end
 
@@ -42,7 +44,8 @@ do
         place_queue_everywhere(q, nil)
       end
     end
-    save_queues(changed_lanes())
+    save_lanes()
+    save_queues()
     flush_counts()
     if not publish then return end
     local shard, message = string.match(P, '{(%d+)}'), {}

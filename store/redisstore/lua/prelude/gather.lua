@@ -1,4 +1,4 @@
--- Reads the lanes and queues of records, each kind at once.
+-- Reads the lanes of records, and their queues, each kind at once.
 local function gather(records)
   local numbers, names, seen = {}, {}, {}
   for _, raw in ipairs(records) do
@@ -7,7 +7,7 @@ local function gather(records)
       seen[n], numbers[#numbers + 1] = true, n
     end
   end
-  read_lanes(numbers)
+  read_all(numbers, {}, {})
   for i, n in ipairs(numbers) do names[i] = get_lane(n).queue end
-  read_queues(names)
+  read_all({}, names, {})
 end

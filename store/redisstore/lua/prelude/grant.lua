@@ -2,11 +2,15 @@
 -- others follow one by one), of the call that last answered from it, and of what
 -- the grant did to its queues. It ends 10 minutes after the last of its leases.
 local GRANT_MEMORY = 600000
+local memory_ends -- by the last deadline, as text
 
 local function note_grant(w)
-  local key = grant_key(w.collector, w.token)
-  local note = cmsgpack.pack({ w.call, w.ids, decimal(w.fence), w.queues })
-  call('SET', key, note, 'PXAT', decimal(w.deadline + GRANT_MEMORY - 1))
+  local end_text = memory_ends[w.deadline]
+  if not end_text then
+    end_text = decimal(w.deadline + GRANT_MEMORY - 1)
+    memory_ends[w.deadline] = end_text
+  end
+  call('SET', w.grant_key, cmsgpack.pack({ w.call, w.ids, w.fence, w.turns }), 'PXAT', end_text)
 end
 
 -- The note: the call, ids, first fence, and of each turn, flat: its queue, the
@@ -16,7 +20,7 @@ local function unpack_grant(packed) return packed and cmsgpack.unpack(packed) or
 -- Calls each with the id, the record and its place in the note of what is still
 -- held of the grant.
 local function each_held(note, holder, each)
-  local before = tonumber(note[3]) - 1
+  local before = note[3] - 1
   for i, id in ipairs(note[2]) do
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
@@ -37,3 +41,6 @@ local function replay_grant(packed, collector, token, holder, by)
   each_held(note, holder, function(id, r, raw) held[#held + 1] = task_reply(id, raw, r, HANDED_OUT) end)
   return held
 end
+
+-- at each call
+memory_ends = {}

@@ -1,6 +1,8 @@
 -- Sources and lanes: each a record, read once a script.
 local lanes
-local get_queue, read_queues, save_queues, part -- in queue.lua
+-- What is written at the end, flat: keys of strings and their values.
+local writes
+local get_queue, read_all, save_queues, part -- in queue.lua
 local write_taken -- in take.lua
 
 -- Lane later holds, behind the tasks that are due later, the leased ones and the
@@ -36,9 +38,9 @@ end
 -- Of a lane, open and wait are its scores in the sets of its queue, head and later
 -- those of its first ready task and of the first of lane later: false = none,
 -- nil = not known (yet). name is the number as Redis has it in keys and sets.
-local get_lane, read_lanes
+local get_lane, read_lane
 do
-  local function read_lane(n, packed)
+  function read_lane(n, packed)
     local f = packed and cmsgpack.unpack(packed) or { '', '', '', '', false }
     local l = { n = n, name = decimal(n), uid = f[1], queue = f[2], slot = f[3], pool = f[4], settled = f[5],
       open = nil, wait = nil, head = nil, later = nil, dirty = false, removed = false }
@@ -50,33 +52,25 @@ do
     n = tonumber(n)
     return lanes[n] or read_lane(n, call('GET', lane_key(decimal(n))))
   end
-
-  -- Reads those of the lanes that were not read yet, all at once.
-  function read_lanes(numbers)
-    local unread, keys = {}, {}
-    for _, n in ipairs(numbers) do
-      if not lanes[n] then unread[#unread + 1], keys[#keys + 1] = n, lane_key(decimal(n)) end
-    end
-    if #keys == 0 then return end
-    for i, packed in ipairs(call('MGET', unpack(keys))) do
-      if not lanes[unread[i]] then read_lane(unread[i], packed) end
-    end
-  end
 end
 
--- The records of the lanes that were changed, to be written. The lanes of a
+-- Notes the records of lanes that were changed, to be written. The lanes of a
 -- deleted source keep their end.
-local function changed_lanes()
-  local records = {}
+local function save_lanes()
   for _, l in pairs(lanes) do
     if l.dirty then
       local packed = cmsgpack.pack({ l.uid, l.queue, l.slot, l.pool, l.settled })
       l.dirty = false
       if get_source(l.uid).deleted then call('SET', lane_key(l.name), packed, 'KEEPTTL')
-      else records[#records + 1], records[#records + 2] = lane_key(l.name), packed end
+      else writes[#writes + 1], writes[#writes + 2] = lane_key(l.name), packed end
     end
   end
-  return records
+end
+
+local function flush_writes()
+  if #writes == 0 then return end
+  call('MSET', unpack(writes))
+  writes = {}
 end
 
 -- Lane sets hold the part of a task id after the slot, which all tasks of a
@@ -91,4 +85,4 @@ local function lease_member(l, id) return id .. ':' .. l.name end
 local function lane_priority(s, rank) return max(0, min(9, s.priority + 9 - floor(rank / 2) - 5)) end
 
 -- at each call
-lanes = {}
+lanes, writes = {}, {}

@@ -21,31 +21,30 @@ do
   -- room is how many tasks the wants of the claim ask for.
   function new_claim(pool, room)
     local picks = 'picks:' .. pool
-    local shard = call('HMGET', SHARD, 'fence', picks, 'rules', 'ready', 'leased', 'granted')
-    rules_version = tonumber(shard[3] or '0')
-    for i, field in ipairs({ 'ready', 'leased', 'granted' }) do known[field] = tonumber(shard[i + 3] or '0') end
+    read_shard('fence', picks, 'ready', 'leased', 'granted')
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
-      room = room, looks = 0, granted = 0, misses = 0, fence = tonumber(shard[1] or '0'), picks = tonumber(shard[2] or '0'),
-      orphaned = 0, dropped = 0, leases = {}, held = {}, records = {},
+      room = room, looks = 0, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
+      orphaned = 0, dropped = 0, leases = {}, held = {},
     }
   end
 
-  -- The first queues of the pool, which are read with their first lanes.
-  function first_queues(claim)
+  -- The first queues of the pool, which are read with their first lanes, and with
+  -- other keys of strings, whose values are returned beside.
+  function first_queues(claim, keys)
     local h = all_heads[claim.open]
     if h and (#h > 0 or h.whole) then return h end
     h = read_heads(claim.open, max(1, min(claim.room - claim.granted, READ_QUEUES)))
     local names, numbers = {}, {}
     for i, m in ipairs(h) do names[i] = m.name end
-    read_queues(names)
+    local found = read_all(numbers, names, keys or {})
     for _, name in ipairs(names) do
       local a = part(queues[name], claim.pool)
       local head = a.opens == 1 and one_head(a.open_key)
       if head then numbers[#numbers + 1] = tonumber(head.name) end
     end
-    read_lanes(numbers)
-    return h
+    read_all(numbers, {}, {})
+    return h, found
   end
 
   -- Picks a queue of the pool: the first, every eighth time the one that waits
@@ -76,7 +75,7 @@ do
     local due = call('ZRANGEBYSCORE', claim.wait, '-inf', now, 'LIMIT', 0, 300, 'WITHSCORES')
     local names = {}
     for i = 1, #due, 2 do names[#names + 1] = due[i] end
-    read_queues(names)
+    read_all({}, names, {})
     for i, name in ipairs(names) do
       claim.looks = claim.looks + 1
       local q = get_queue(name)
@@ -87,16 +86,8 @@ do
   end
 end
 
--- Writes the records of what was granted so far.
-local function write_records(claim)
-  if #claim.records == 0 then return end
-  call('MSET', unpack(claim.records))
-  claim.records = {}
-end
-
 -- Writes what the claim took and counted.
 local function finish_claim(claim)
-  write_records(claim)
   for _, l in pairs(lanes) do
     if l.ahead then write_taken(l) end
   end
@@ -112,36 +103,39 @@ local function finish_claim(claim)
   end
 end
 
--- Whether a queue of pool wait has something to grant behind its gates, or waits
--- for a paused source.
-local function why(claim, name)
-  local q = get_queue(name)
-  if part(q, claim.pool).opens > 0 then
-    local s = settings_of(q)
-    return (s.paused or s.deny) and 3 or 2
-  end
-  if part(q, claim.pool).waits > 0 and call('ZCOUNT', queue_wait_key(claim.pool, name), '+inf', '+inf') > 0 then return 3, true end
-  return 1
-end
-
--- When the pool has something next, why it has nothing now, and whether a bound
--- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 paused.
-local function outlook(claim)
-  local left = claim.left and 1 or 0
-  local h = all_heads[claim.open]
-  if #h > 0 or not h.whole and call('EXISTS', claim.open) == 1 then return now, 0, claim.stopped and 1 or left end
-  local first = call('ZRANGE', claim.wait, 0, 0, 'WITHSCORES')
-  if not first[1] then return 0, 1, left end
-  local score = tonumber(first[2])
-  local more = claim.stopped and score <= now and 1 or left
-  local next_at = score < INF and score or 0
-  local wait, source_paused = why(claim, first[1])
-  if wait == 1 or source_paused then
-    local held = call('ZRANGEBYSCORE', claim.wait, '+inf', '+inf', 'LIMIT', 0, 1)
-    if held[1] and held[1] ~= first[1] then
-      local other, also_source = why(claim, held[1])
-      if other ~= 1 and not (source_paused and also_source) then wait = other end
+local outlook
+do
+  -- Whether a queue of pool wait has something to grant behind its gates, or waits
+  -- for a paused source.
+  local function why(claim, name)
+    local q = get_queue(name)
+    if part(q, claim.pool).opens > 0 then
+      local s = settings_of(q)
+      return (s.paused or s.deny) and 3 or 2
     end
+    if part(q, claim.pool).waits > 0 and call('ZCOUNT', queue_wait_key(claim.pool, name), '+inf', '+inf') > 0 then return 3, true end
+    return 1
   end
-  return next_at, wait, more
+
+  -- When the pool has something next, why it has nothing now, and whether a bound
+  -- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 paused.
+  function outlook(claim)
+    local left = claim.left and 1 or 0
+    local h = all_heads[claim.open]
+    if #h > 0 or not h.whole and call('EXISTS', claim.open) == 1 then return now, 0, claim.stopped and 1 or left end
+    local first = call('ZRANGE', claim.wait, 0, 0, 'WITHSCORES')
+    if not first[1] then return 0, 1, left end
+    local score = tonumber(first[2])
+    local more = claim.stopped and score <= now and 1 or left
+    local next_at = score < INF and score or 0
+    local wait, source_paused = why(claim, first[1])
+    if wait == 1 or source_paused then
+      local held = call('ZRANGEBYSCORE', claim.wait, '+inf', '+inf', 'LIMIT', 0, 1)
+      if held[1] and held[1] ~= first[1] then
+        local other, also_source = why(claim, held[1])
+        if other ~= 1 and not (source_paused and also_source) then wait = other end
+      end
+    end
+    return next_at, wait, more
+  end
 end

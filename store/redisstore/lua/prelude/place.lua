@@ -93,7 +93,16 @@ end
 -- just now, nil for none. Placing can move lanes to another pool, whose source
 -- was moved: then that one is placed (again).
 local function place_queue_everywhere(q, turn)
-  for _, a in pairs(q.parts) do a.placed = nil end
+  local only, a = next(q.parts)
+  if only and not next(q.parts, only) then
+    -- One pool, as nearly always; placing it can make it two.
+    a.placed = nil
+    if a.held then place_queue(q, a, only == turn) end
+    if a.placed and not next(q.parts, only) then return end
+    turn = nil
+  else
+    for _, p in pairs(q.parts) do p.placed = nil end
+  end
   for _ = 1, 3 do
     local todo = {}
     for pool, a in pairs(q.parts) do

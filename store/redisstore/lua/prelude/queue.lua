@@ -85,16 +85,25 @@ do
 
   function get_queue(name) return queues[name] or read_queue(name, call('GET', queue_key(name))) end
 
-  -- Reads those of the queues that were not read yet, all at once.
-  function read_queues(names)
-    local unread, keys = {}, {}
+  -- Reads the lanes and queues that were not read yet, and other keys of strings,
+  -- all at once; returns the values of the other keys first.
+  function read_all(numbers, names, keys)
+    local others, unread_lanes, unread_queues = #keys, {}, {}
+    for _, n in ipairs(numbers) do
+      if not lanes[n] then unread_lanes[#unread_lanes + 1], keys[#keys + 1] = n, lane_key(decimal(n)) end
+    end
     for _, name in ipairs(names) do
-      if not queues[name] then unread[#unread + 1], keys[#keys + 1] = name, queue_key(name) end
+      if not queues[name] then unread_queues[#unread_queues + 1], keys[#keys + 1] = name, queue_key(name) end
     end
-    if #keys == 0 then return end
-    for i, packed in ipairs(call('MGET', unpack(keys))) do
-      if not queues[unread[i]] then read_queue(unread[i], packed) end
+    if #keys == 0 then return keys end
+    local found = call('MGET', unpack(keys))
+    for i, n in ipairs(unread_lanes) do
+      if not lanes[n] then read_lane(n, found[others + i]) end
     end
+    for i, name in ipairs(unread_queues) do
+      if not queues[name] then read_queue(name, found[others + #unread_lanes + i]) end
+    end
+    return found
   end
 
   local function pack_queue(q)
@@ -117,7 +126,7 @@ do
       queues[q.name] = nil
       return
     end
-    w.records[#w.records + 1], w.records[#w.records + 2] = queue_key(q.name), pack_queue(q)
+    writes[#writes + 1], writes[#writes + 2] = queue_key(q.name), pack_queue(q)
     if not q.exists then w.named[#w.named + 1], w.named[#w.named + 2] = 0, reversed(q.name) end
     if idle and gone < INF then w.idle[#w.idle + 1], w.idle[#w.idle + 2] = gone, q.name
     elseif q.idle then w.busy[#w.busy + 1] = q.name end
@@ -128,16 +137,16 @@ do
     if #values > 0 then call(command, key, unpack(values)) end
   end
 
-  -- Writes the queues that were changed, together with the records given.
-  function save_queues(records)
-    local w = { records = records, gone = {}, named = {}, unnamed = {}, idle = {}, busy = {} }
+  -- Writes the queues that were changed, and all other records.
+  function save_queues()
+    local w = { gone = {}, named = {}, unnamed = {}, idle = {}, busy = {} }
     for _, q in ipairs(queue_list) do
       if q.dirty then
         q.dirty = false
         save_queue(q, w)
       end
     end
-    if #w.records > 0 then call('MSET', unpack(w.records)) end
+    flush_writes()
     if #w.gone > 0 then call('DEL', unpack(w.gone)) end
     write('ZREM', QUEUES, w.unnamed)
     write('ZADD', QUEUES, w.named)

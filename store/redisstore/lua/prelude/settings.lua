@@ -1,6 +1,6 @@
 -- The settings of a queue: those filed under the most specific name, in the
 -- order of dispatch.SettingsNames, and a paused "*" whatever else holds.
-local settings_read, rules_version
+local settings_read
 
 local function get_rules_version()
   if not rules_version then rules_version = tonumber(call('HGET', SHARD, 'rules') or '0') end
@@ -96,4 +96,4 @@ local function longest_delay(s)
 end
 
 -- at each call
-settings_read, rules_version = {}, nil
+settings_read = {}

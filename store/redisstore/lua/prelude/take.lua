@@ -3,24 +3,30 @@
 local take_from_lane
 do
   local MAX_LEASE, DEFAULT_LEASE, DEFAULT_HOLD = 3600000, 30000, 1800000
-  -- What the leases of a want from one source have in common.
+  -- What leases of one source and of one duration have in common.
   local function terms_of(w, s)
-    local t = w.terms[s.uid]
+    local of = s.terms
+    if not of then
+      of = {}
+      s.terms = of
+    end
+    local t = of[w.lease]
     if t then return t end
     local hold = s.hold > 0 and s.hold or DEFAULT_HOLD
     local duration = min(w.lease > 0 and w.lease or (s.lease > 0 and s.lease or DEFAULT_LEASE), hold)
     t = { hold = hold, duration = duration, deadline = now + duration, deadline_text = decimal(now + duration) }
-    w.terms[s.uid] = t
+    of[w.lease] = t
     return t
   end
 
   -- The new record of a task under its lease token.
   local function grant_record(w, t, raw, revision, attempt, fence, token)
     local tail = token .. '\n' .. w.session
-    if t.tail ~= #tail then
-      t.tail, t.lease = #tail, pack_lease(w.holder, now, t.deadline, t.duration, t.hold, #tail)
+    if w.packed_terms ~= t or w.packed_tail ~= #tail then
+      w.packed_terms, w.packed_tail = t, #tail
+      w.packed_lease = pack_lease(w.holder, now, t.deadline, t.duration, t.hold, #tail)
     end
-    return lease_record(raw, revision + 1, attempt + 1, fence, t.lease, tail)
+    return lease_record(raw, revision + 1, attempt + 1, fence, w.packed_lease, tail)
   end
 
   -- The bytes that a task counts for the limit of a want.
@@ -46,7 +52,8 @@ do
   end
 
   -- Takes one task: 'granted', 'missing', 'orphan' or 'full'.
-  local function take(claim, w, l, s, taken, id, raw)
+  local function take(claim, w, l, s, taken, b, i)
+    local id, raw = b.ids[i], b.records[i]
     local state, flags, lane, revision, size, attempt = read_ungranted(raw)
     if state ~= WAITING or lane ~= l.n then return 'missing' end
     local detailed = flags % 8 >= DETAILS
@@ -60,11 +67,11 @@ do
     leases[n + 1], leases[n + 2] = locked and t.deadline_text or decimal(now + ttl), lease_member(l, id)
     if not locked then return 'orphan' end
     local record = grant_record(w, t, raw, revision, attempt, fence, token)
-    local held, records, tasks = taken.held, claim.records, taken.tasks
+    local held, tasks = taken.held, taken.tasks
     n = #held
     held[n + 1], held[n + 2] = id, w.session
-    n = #records
-    records[n + 1], records[n + 2] = task_key(id), record
+    n = #writes
+    writes[n + 1], writes[n + 2] = b.keys[i], record
     n = #tasks
     tasks[n + 1], tasks[n + 2], tasks[n + 3], tasks[n + 4] = id, record, detailed and holder_details(id), false
     n = #w.ids
@@ -105,7 +112,7 @@ do
     while taken.all < share and b.taken < b.n do
       local i = b.taken + 1
       if not b.records[i] then read_ahead(l, b, i) end
-      local how = take(claim, w, l, s, taken, b.ids[i], b.records[i])
+      local how = take(claim, w, l, s, taken, b, i)
       if how == 'full' then
         w.ended = true
         break

@@ -171,7 +171,7 @@ end
 -- each task four values: id, record, details, history.
 local function begin_tasks(l)
   local s = get_source(l.uid)
-  return { l.queue, l.uid, s.id, s.pool, decimal(s.version) }
+  return { l.queue, l.uid, s.id, s.pool, s.version }
 end
 
 -- The details that a holder gets.

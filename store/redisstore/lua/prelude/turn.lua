@@ -71,7 +71,10 @@ do
     if total > 0 then
       local before = q.next_grant
       raise_next_grant(q, gap > 0 and now_end + gap or now)
-      for _, v in ipairs({ q.name, decimal(before), decimal(q.next_grant), begin + 1, total }) do w.queues[#w.queues + 1] = v end
+      local turns = w.turns
+      local n = #turns
+      turns[n + 1], turns[n + 2], turns[n + 3] = q.name, before, q.next_grant
+      turns[n + 4], turns[n + 5] = begin + 1, total
     end
     place_queue_everywhere(q, claim.pool)
     return total
