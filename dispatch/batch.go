@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -222,6 +223,9 @@ func (m *merger[In, Out]) fly(ctx context.Context) {
 		if trouble {
 			m.forget()
 		}
+		// Callers that can run go first, so that what they bring comes along: who has
+		// just been answered asks again. It makes nobody wait where nobody comes.
+		runtime.Gosched()
 		calls := m.take()
 		if len(calls) == 0 {
 			return
