@@ -28,7 +28,9 @@ func TestCollector_Outage(t *testing.T) {
 			}
 			return nil
 		}
-		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) { return nil, answer() }
+		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+			return nil, answer()
+		}
 		d.onStream = func(int) error { return answer() }
 		d.onCall = func(int, *wagglev1.ReportTaskRequest) error { return answer() }
 		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) { return d.renewal(b), answer() }
