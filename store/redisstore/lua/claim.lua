@@ -2,37 +2,13 @@
 -- dispatch/scheduling.md.
 --
 -- KEYS[1]  the shard key
--- ARGV     pool, wants; per want: what it is, packed (WANT, below; max bytes 0 =
---          no limit, lease 0 = the source's), its sources, its queues
+-- ARGV     pool, wants; per want: what it is, packed (prelude/want.lua; max bytes
+--          0 = no limit, lease 0 = the source's), its sources, its queues
 -- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
 -- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task grant pick ahead take turn finish
+-- uses: base keys record counts settings heads lane queue gates placelane place task grant pick outlook ahead take turn want finish
 local pool, CLAIM, answered, empty
-
-local read_want
-do
-  -- Max, max bytes, lease in ms, numbers of sources and of queues, the holder's
-  -- digest, collector, session, client token, call (claim.go).
-  local WANT = '>I2I4I6BBc8Bc0Bc0Bc0Bc0'
-  local NONE = {}
-
-  local function list(i, n)
-    if n == 0 then return NONE end
-    local values = {}
-    for k = 1, n do values[k] = ARGV[i + k - 1] end
-    return values
-  end
-
-  function read_want(i)
-    local most, max_bytes, lease, sources, queues, holder, collector, session, token, by = struct.unpack(WANT, ARGV[i])
-    return {
-      collector = collector, session = session, token = token, call = by, holder = holder, max = most, max_bytes = max_bytes,
-      lease = lease, tasks = {}, ids = {}, turns = {}, bytes = 0, deadline = 0, fence = 0, ended = false, note = nil, keep = nil, grant_key = nil,
-      sources = list(i + 1, sources), queue_names = list(i + 1 + sources, queues), holder_name = collector .. '/' .. token .. '/',
-    }, i + 1 + sources + queues
-  end
-end
 
 local token_keys, answer
 do

@@ -1,0 +1,37 @@
+-- What a claim says of its pool at its end.
+local outlook
+do
+  -- Whether a queue of pool wait has something to grant behind its gates, or waits
+  -- for a paused source.
+  local function why(claim, name)
+    local q = get_queue(name)
+    if part(q, claim.pool).opens > 0 then
+      local s = settings_of(q)
+      return (s.paused or s.deny) and 3 or 2
+    end
+    if part(q, claim.pool).waits > 0 and call('ZCOUNT', queue_wait_key(claim.pool, name), '+inf', '+inf') > 0 then return 3, true end
+    return 1
+  end
+
+  -- When the pool has something next, why it has nothing now, and whether a bound
+  -- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 paused.
+  function outlook(claim)
+    local left = claim.left and 1 or 0
+    local h = all_heads[claim.open]
+    if #h > 0 or not h.whole and call('EXISTS', claim.open) == 1 then return now, 0, claim.stopped and 1 or left end
+    local first = call('ZRANGE', claim.wait, 0, 0, 'WITHSCORES')
+    if not first[1] then return 0, 1, left end
+    local score = tonumber(first[2])
+    local more = claim.stopped and score <= now and 1 or left
+    local next_at = score < INF and score or 0
+    local wait, source_paused = why(claim, first[1])
+    if wait == 1 or source_paused then
+      local held = call('ZRANGEBYSCORE', claim.wait, '+inf', '+inf', 'LIMIT', 0, 1)
+      if held[1] and held[1] ~= first[1] then
+        local other, also_source = why(claim, held[1])
+        if other ~= 1 and not (source_paused and also_source) then wait = other end
+      end
+    end
+    return next_at, wait, more
+  end
+end
