@@ -82,9 +82,7 @@ func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Ou
 	var release *Released
 	switch {
 	case err == nil:
-		if l.task.Attempt <= 1 { // a page that comes again may do so because the store lost what it led to
-			done.Discovered = r.known.unknown(l.task, done.Discovered, time.Now())
-		}
+		done.Discovered = r.known.unknown(l.task, done.Discovered, time.Now())
 		outcome, rest, err = succeeded(done)
 		if err != nil {
 			return failed(&Failed{Reason: ReasonHandler, Message: err.Error()}), nil

@@ -12,8 +12,12 @@ const (
 	// names the link later reports it again, so that a source whose follow rule changed, or which revisits, goes on.
 	knownFor = 30 * time.Second
 
-	// maxKnown is how many links are known at least, however long ago they were reported; at most twice that.
-	maxKnown = 50_000
+	// maxKnown is how many bytes of links and pages are known at least, however long ago they were reported; at most twice
+	// that.
+	maxKnown = 8 << 20
+
+	// knownCost is what one link or page takes beside its own bytes, about.
+	knownCost = 100
 )
 
 // pass is a run of a source: links are known by pages of the same.
@@ -34,23 +38,37 @@ type linkDepths map[link]int
 // but the first report of a link would be answered by EXISTS, and cost both sides more than the rest of the report.
 type knownLinks struct {
 	mu     sync.Mutex // guards everything below
-	recent map[pass]linkDepths
-	older  map[pass]linkDepths // recent, before it became what it is
-	since  time.Time           // when recent began
-	count  int                 // of links in recent
+	recent *knowledge
+	older  *knowledge // recent, before it became what it is
+	since  time.Time  // when recent began
+}
+
+// knowledge is what was known at some time.
+type knowledge struct {
+	links map[pass]linkDepths
+	pages map[string]bool // those whose reports were taken, by task
+	bytes int
+}
+
+func newKnowledge() *knowledge {
+	return &knowledge{links: make(map[pass]linkDepths), pages: make(map[string]bool)}
 }
 
 func newKnownLinks(now time.Time) *knownLinks {
-	return &knownLinks{recent: make(map[pass]linkDepths), since: now}
+	return &knownLinks{recent: newKnowledge(), older: newKnowledge(), since: now}
 }
 
 // unknown are the items of a page that have to be reported: a link is left out when the same source knows it in the same
-// run, from a page that was no deeper.
+// run, from a page that was no deeper. A page that comes again may do so because the store lost, at a failover, that it was
+// done, and the links with that: it reports them all.
 func (k *knownLinks) unknown(page *Task, items []Discovered, now time.Time) []Discovered {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.turn(now)
-	recent, older := k.recent[page.pass()], k.older[page.pass()]
+	if page.Attempt > 1 || k.recent.pages[page.ID] || k.older.pages[page.ID] {
+		return items
+	}
+	recent, older := k.recent.links[page.pass()], k.older.links[page.pass()]
 	var unknown []Discovered
 	for i := range items {
 		item := &items[i]
@@ -80,16 +98,16 @@ func (d linkDepths) has(l link, depth int) bool {
 func (k *knownLinks) turn(now time.Time) {
 	switch age := now.Sub(k.since); {
 	case age >= 2*knownFor:
-		k.older = nil
-	case age >= knownFor, k.count >= maxKnown:
+		k.older = newKnowledge()
+	case age >= knownFor, k.recent.bytes >= maxKnown:
 		k.older = k.recent
 	default:
 		return
 	}
-	k.recent, k.since, k.count = make(map[pass]linkDepths), now, 0
+	k.recent, k.since = newKnowledge(), now
 }
 
-// note takes up what became of the items of a page. What was LIMITED may find room next time.
+// note takes up what became of a page and its items. What was LIMITED may find room next time.
 func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary *wagglev1.DiscoverSummary, now time.Time) {
 	results := summary.GetResults()
 	if len(results) != len(items) {
@@ -98,26 +116,32 @@ func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.turn(now)
-	recent, older := k.recent[page.pass()], k.older[page.pass()]
-	before := len(recent)
+	k.recent.pages[page.ID] = true
+	k.recent.bytes += len(page.ID) + knownCost
+	recent, older := k.recent.links[page.pass()], k.older.links[page.pass()]
 	for i, item := range items {
-		switch results[i].GetCode() {
-		case wagglev1.DiscoverCode_DISCOVER_CODE_CREATED, wagglev1.DiscoverCode_DISCOVER_CODE_EXISTS,
-			wagglev1.DiscoverCode_DISCOVER_CODE_REVISIT, wagglev1.DiscoverCode_DISCOVER_CODE_FILTERED:
-		default:
-			continue
-		}
 		l := link{item.GetUrl(), item.GetKind()}
-		if !isLink(item) || recent.has(l, page.Depth) || older.has(l, page.Depth) {
+		if !isTaken(results[i].GetCode()) || !isLink(item) || recent.has(l, page.Depth) || older.has(l, page.Depth) {
 			continue
 		}
 		if recent == nil {
 			recent = make(linkDepths)
-			k.recent[page.pass()] = recent
+			k.recent.links[page.pass()] = recent
 		}
 		recent[l] = page.Depth
+		k.recent.bytes += len(l.url) + len(l.kind) + knownCost
 	}
-	k.count += len(recent) - before
+}
+
+// isTaken tells whether a discovered item need not be reported again.
+func isTaken(code wagglev1.DiscoverCode) bool {
+	switch code {
+	case wagglev1.DiscoverCode_DISCOVER_CODE_CREATED, wagglev1.DiscoverCode_DISCOVER_CODE_EXISTS,
+		wagglev1.DiscoverCode_DISCOVER_CODE_REVISIT, wagglev1.DiscoverCode_DISCOVER_CODE_FILTERED:
+		return true
+	default:
+		return false
+	}
 }
 
 // isLink is isLink of an item as it travels.

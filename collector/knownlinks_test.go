@@ -49,6 +49,8 @@ func TestCollector_KnownLinks(t *testing.T) {
 		"another source":            {links: plain, page: func(p *wagglev1.Task) { p.SourceUid = "other" }, again: true},
 		"soon":                      {links: plain, pause: 25 * time.Second},
 		"late":                      {links: plain, pause: 61 * time.Second, again: true},
+		"second attempt":            {links: plain, page: func(p *wagglev1.Task) { p.Attempt = 2 }, again: true},
+		"same page, as if new":      {links: plain, page: func(p *wagglev1.Task) { p.Id = "1-0" }, again: true},
 		"another kind":              {links: []collector.Discovered{{URL: "http://a/x", Kind: "feed"}}},
 		"key":                       {links: []collector.Discovered{{URL: "http://a/x", Key: "x"}}, again: true},
 		"queue":                     {links: []collector.Discovered{{URL: "http://a/x", Queue: "b"}}, again: true},
