@@ -95,6 +95,7 @@ func isOutage(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return true
+	default:
+		return errors.Is(err, errSilent)
 	}
-	return errors.Is(err, errSilent)
 }
