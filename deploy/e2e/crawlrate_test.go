@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	rateSlots  = 16
+	rateSlots  = 64
 	rateRounds = 1
 	rateLimit  = 2 * time.Minute
-	rateCopies = 4    // of the documentation
+	rateCopies = 16   // of the documentation
 	ratePages  = 4000 // at least so many pages make it the real thing
 )
 
