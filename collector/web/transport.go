@@ -15,10 +15,10 @@ const (
 	// maxHeaderBytes bounds the head of an answer.
 	maxHeaderBytes = 256 << 10
 
-	// maxIdlePerHost is how many connections to a host wait for its next page: as many as a queue has leases in flight
-	// here, which is one unless a rule says more.
-	maxIdlePerHost = 32
-	maxIdle        = 200
+	// maxIdle is how many connections wait for the next page of their host: as many as a collector has slots at most, all
+	// of which may be at one host if its rule lets them. With fewer, hosts would see connections opened and closed for
+	// single pages.
+	maxIdle = 1000
 )
 
 // transport is the Handler's own: HTTP/1.1 and 2, connections kept for the next request to their host. What goes
@@ -54,7 +54,7 @@ func baseTransport(dialer *net.Dialer) *http.Transport {
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
+		MaxIdleConnsPerHost:    maxIdle,
 		IdleConnTimeout:        idleTimeout,
 		TLSHandshakeTimeout:    handshakeTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
