@@ -221,7 +221,7 @@ func (r *run) start(answer *fetchAnswer) {
 			r.report(l, released(0))
 			continue
 		}
-		r.handlers.Go(func() { r.handle(l) })
+		r.employ(l)
 	}
 	switch {
 	case len(answer.GetLeasedTasks()) == 0:

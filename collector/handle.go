@@ -21,6 +21,28 @@ type returned struct {
 	err  error
 }
 
+// employ has a goroutine work on a task: one that has worked before, if any waits. Handlers go deep, and a stack that has
+// grown for one task need not grow, copied at each doubling, for the next.
+func (r *run) employ(l *lease) {
+	select {
+	case r.granted <- l:
+	default:
+		r.handlers.Go(func() { r.serve(l) })
+	}
+}
+
+// serve works on tasks until fetching has ended.
+func (r *run) serve(l *lease) {
+	for {
+		r.handle(l)
+		select {
+		case l = <-r.granted:
+		case <-r.fetching.ctx.Done():
+			return
+		}
+	}
+}
+
 // handle works on one task from its grant to its report.
 func (r *run) handle(l *lease) {
 	result := returned{err: &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}}

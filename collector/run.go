@@ -42,7 +42,8 @@ type run struct {
 	// troubles are told of calls that fail; answered is their other end.
 	troubles *troubles
 
-	handlers sync.WaitGroup
+	handlers sync.WaitGroup // goroutines that call the handler
+	granted  chan *lease    // to one of them that has nothing to do
 
 	// Signals, each a channel of capacity 1.
 	beatNow       chan struct{} // a heartbeat is wanted at once
@@ -80,6 +81,7 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 		outbox:  newOutbox(),
 		stats:   newCounters(time.Now()),
 		known:   newKnownLinks(time.Now()),
+		granted: make(chan *lease),
 
 		beatNow:       make(chan struct{}, 1),
 		leasesChanged: make(chan struct{}, 1),

@@ -54,40 +54,40 @@ func compilePatterns(field string, patterns []string) ([]*regexp.Regexp, error) 
 	return out, nil
 }
 
-// refuses says why an item of this canonical URL and depth is not followed;
-// empty when it is. An item without a URL has no host to check.
-func (f *follower) refuses(canonical string, depth int) string {
+// refuses says why an item that stands for this, at this depth, is not
+// followed; empty when it is. An item without a URL has no host to check.
+func (f *follower) refuses(to target, depth int) string {
 	switch {
 	case f == nil:
 		return "the source has no follow rule"
 	case depth > f.maxDepth:
 		return fmt.Sprintf("depth %d is over follow.max_depth %d", depth, f.maxDepth)
 	}
-	if canonical == "" {
+	if to.canonical == "" {
 		return ""
 	}
-	if host, err := HostQueue(canonical); err != nil || !f.allows(host) {
-		return fmt.Sprintf("host %q is not among follow.allow_hosts", host)
+	if !f.allows(to.host) {
+		return fmt.Sprintf("host %q is not among follow.allow_hosts", to.host)
 	}
-	matches := func(re *regexp.Regexp) bool { return re.MatchString(canonical) }
+	matches := func(re *regexp.Regexp) bool { return re.MatchString(to.canonical) }
 	if len(f.include) > 0 && !slices.ContainsFunc(f.include, matches) {
 		return "no follow.include matches"
 	}
-	return f.excludes(canonical)
+	return f.excludes(to.canonical)
 }
 
 // refusesMove says why a seed's page is not crawled where the seed redirects to;
 // empty when it is. A seed is crawled whatever the rule says, and so is its page
 // in its new place, unless the rule names hosts that this is none of, or
 // excludes it.
-func (f *follower) refusesMove(canonical string) string {
-	if f == nil || canonical == "" {
+func (f *follower) refusesMove(to target) string {
+	if f == nil || to.canonical == "" {
 		return ""
 	}
-	if host, err := HostQueue(canonical); f.named && (err != nil || !f.allows(host)) {
-		return fmt.Sprintf("host %q is not among follow.allow_hosts", host)
+	if f.named && !f.allows(to.host) {
+		return fmt.Sprintf("host %q is not among follow.allow_hosts", to.host)
 	}
-	return f.excludes(canonical)
+	return f.excludes(to.canonical)
 }
 
 // excludes says which exclude pattern matches; empty: none.

@@ -167,9 +167,9 @@ func (f *follower) submission(source *Source, t *Task, item *DiscoveredItem, boo
 		// of other tasks, or two pages that redirect to each other would be
 		// crawled for ever.
 		ifExists = IfExistsAgain
-		why = f.refusesMove(to.canonical)
+		why = f.refusesMove(to)
 	} else {
-		why = f.refuses(to.canonical, depth)
+		why = f.refuses(to, depth)
 	}
 	if why != "" {
 		return Submission{}, &DiscoverResult{Code: DiscoverFiltered, Message: why}
