@@ -196,7 +196,7 @@ func TestCanonicalize_plainURLsAsParsedOnes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		raw := rapid.SampledFrom([]string{"http://", "https://", "HTTP://"}).Draw(rt, "scheme") +
-			rapid.StringMatching(`([a-z0-9-]{0,4}(xn--)?\.?){1,4}(:[0-9]{1,3})?`).Draw(rt, "host") +
+			rapid.StringMatching(`(([a-z0-9-]{0,4}(xn--)?\.?){1,4}|[0-9]{1,3}(\.[0-9]{1,3}){2,4})(:(80|443|[0-9]{1,6}))?`).Draw(rt, "host") +
 			rapid.StringMatching(`(/[a-zA-Z0-9._~!$&'()*+,;=:@%?-]{0,5}){0,3}`).Draw(rt, "path")
 		plain, plainErr := dispatch.Canonicalize(1, raw)
 		parsed, parsedErr := dispatch.Canonicalize(1, raw+"#fragment")

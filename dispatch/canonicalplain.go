@@ -1,11 +1,16 @@
 package dispatch
 
-import "strings"
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
 
 // plainHost recognizes URLs that are in the canonical form of every rules
 // already, as most are, by looking at each byte once: a host name of plain
-// labels, no port, a path of bytes that never change, no query. It gives the
-// host of such a URL. What it does not recognize has to be parsed.
+// labels or an IPv4 address, a port that is no scheme's, a path of bytes that
+// never change, no query. It gives the host of such a URL, with the port. What
+// it does not recognize has to be parsed.
 func plainHost(raw string) (host string, ok bool) {
 	rest, ok := strings.CutPrefix(raw, "https://")
 	if !ok {
@@ -14,10 +19,28 @@ func plainHost(raw string) (host string, ok bool) {
 		}
 	}
 	end := strings.IndexByte(rest, '/')
-	if end < 0 || len(raw) > MaxURLLength || !plainName(rest[:end]) || !plainPath(rest[end:]) {
+	if end < 0 || len(raw) > MaxURLLength || !plainPath(rest[end:]) {
 		return "", false
 	}
-	return rest[:end], true
+	host = rest[:end]
+	name, port, hasPort := strings.Cut(host, ":")
+	if hasPort && !plainPort(port) || !plainName(name) && !plainAddress(name) {
+		return "", false
+	}
+	return host, true
+}
+
+// plainPort reports whether a port is written as it is in canonical form, and
+// no scheme's.
+func plainPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0 && n != 80 && n != 443 && strconv.FormatUint(n, 10) == port
+}
+
+// plainAddress reports whether a host is an IPv4 address in canonical form.
+func plainAddress(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Is4()
 }
 
 // plainName reports whether a host is a name that IDNA leaves as it is, and no

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"net/http"
 	"net/url"
+
+	"golang.org/x/net/html/atom"
 )
 
 // NewTransportForTest is the transport that keeps heads, with TLS settings of the test's.
@@ -32,3 +34,6 @@ func Resolve(base *url.URL, ref string) (absolute, parsed string) {
 
 // IsUTF8 tells whether a document that begins so is in UTF-8.
 func IsUTF8(begin, contentType string) bool { return isUTF8([]byte(begin), contentType) }
+
+// ElementOf is the element of a start tag as it is written.
+func ElementOf(tag []byte) atom.Atom { return elementOf(tag) }

@@ -56,13 +56,15 @@ func (x *extraction) tokens(z *html.Tokenizer) {
 		case html.ErrorToken:
 			return
 		case html.StartTagToken, html.SelfClosingTagToken:
-			name, hasAttributes := z.TagName()
-			element := atom.Lookup(name)
+			element := elementOf(z.Raw())
 			if element == atom.Noscript || element == atom.Noframes {
 				z.NextIsNotRawText() // a crawler runs no script and shows no frame: this part is for it
 			}
 			inStyle = element == atom.Style
-			if hasAttributes && (x.opts.Resources || hasPageLinks(element)) {
+			if !x.opts.Resources && !hasPageLinks(element) {
+				continue
+			}
+			if _, hasAttributes := z.TagName(); hasAttributes {
 				x.element(element, x.attributes(z))
 			}
 		case html.TextToken:
@@ -74,6 +76,26 @@ func (x *extraction) tokens(z *html.Tokenizer) {
 		default: // comments and doctypes
 		}
 	}
+}
+
+// elementOf is the element of a start tag as it is written; 0 for one that HTML does not have. The tokenizer's TagName says
+// the same, and makes a copy for it: of every tag of a page, when a few are wanted.
+func elementOf(tag []byte) atom.Atom {
+	name := tag[1:]
+	if end := bytes.IndexAny(name, " \t\n\f\r/>"); end >= 0 {
+		name = name[:end]
+	}
+	var lower [16]byte // longer than any name of HTML
+	if len(name) > len(lower) {
+		return 0
+	}
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	return atom.Lookup(lower[:len(name)])
 }
 
 // attribute is one of a tag.

@@ -8,6 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+	"pgregory.net/rapid"
+
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
 )
@@ -205,4 +209,21 @@ func TestHandler_EscapedPath(t *testing.T) {
 	if want := []string{s.URL + "/x%2Fy%20z/%C3%A9%25%7C%25zz"}; !slices.Equal(discovered(done), want) {
 		t.Errorf("discovered %q, want %q", discovered(done), want)
 	}
+}
+
+// TestElementOf compares what it makes of tags with what the tokenizer says of them.
+func TestElementOf(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		tag := "<" + rapid.StringMatching(`(a|A|area|IFRAME|link|Meta|base|noScript|b|[a-zA-Z][a-zA-Z0-9:\x00-]{0,20})`).Draw(rt, "name") +
+			rapid.SampledFrom([]string{"", " ", "\t", "\n", "\f", "\r", "/", "/ ", "\v"}).Draw(rt, "space") +
+			rapid.SampledFrom([]string{"", "href=x", "HREF='/>'", "="}).Draw(rt, "attribute") + rapid.SampledFrom([]string{">", "/>"}).Draw(rt, "end")
+		z := html.NewTokenizer(strings.NewReader(tag))
+		z.Next()
+		got := web.ElementOf(z.Raw())
+		name, _ := z.TagName()
+		if want := atom.Lookup(name); got != want {
+			rt.Fatalf("%q: %v, want %v", tag, got, want)
+		}
+	})
 }
