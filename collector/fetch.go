@@ -125,7 +125,7 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 		}
 		r.awaitFetch(false)
 		wait := delay.next(err)
-		r.troubles.failed("fetch", err, wait)
+		r.failed("fetch", err, wait)
 		if !sleep(r.fetching.ctx, wait) {
 			r.outbox.putBack(reports)
 			r.settleToken(request)

@@ -144,7 +144,7 @@ func (r *run) submitBatch(l *lease, batch []*wagglev1.DiscoveredItem) error {
 			return err
 		}
 		wait := delay.next(err)
-		r.troubles.failed("submit of discovered items", err, wait)
+		r.failed("submit of discovered items", err, wait)
 		if !sleep(r.calling.ctx, wait) {
 			return context.Cause(r.calling.ctx)
 		}

@@ -63,7 +63,7 @@ func (h *heartbeat) loop() {
 			return
 		case h.run.calling.ctx.Err() == nil:
 			wait := min(h.failing.next(err), h.interval())
-			h.run.troubles.failed("heartbeat", err, wait)
+			h.run.failed("heartbeat", err, wait)
 			due = time.Now().Add(wait)
 		}
 	}

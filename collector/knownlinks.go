@@ -60,7 +60,7 @@ func newKnownLinks(now time.Time) *knownLinks {
 
 // unknown are the items of a page that have to be reported: a link is left out when the same source knows it in the same
 // run, from a page that was no deeper. A page that comes again may do so because the store lost, at a failover, that it was
-// done, and the links with that: it reports them all.
+// done, and the links with that: it reports them all, though this collector noticed no outage.
 func (k *knownLinks) unknown(page *Task, items []Discovered, now time.Time) []Discovered {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,6 +131,13 @@ func (k *knownLinks) note(page *Task, items []*wagglev1.DiscoveredItem, summary 
 		recent[l] = page.Depth
 		k.recent.bytes += len(l.url) + len(l.kind) + knownCost
 	}
+}
+
+// forget forgets everything.
+func (k *knownLinks) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.recent, k.older = newKnowledge(), newKnowledge()
 }
 
 // isTaken tells whether a discovered item need not be reported again.

@@ -145,3 +145,67 @@ func TestCollector_KnownLinksRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestCollector_KnownLinksOutage holds that an outage ends what is known: behind it the store may have lost the links.
+func TestCollector_KnownLinksOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		failed := false
+		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+			if len(d.reported()) == 1 && !failed {
+				failed = true
+				return nil, unavailable()
+			}
+			return nil, nil
+		}
+		d.onReport = linksTaken
+		links := []collector.Discovered{{URL: "http://a/x"}}
+		r := start(t, d, collector.HandlerFunc(func(context.Context, *collector.Task) (collector.Succeeded, error) {
+			return collector.Succeeded{Discovered: links}, nil
+		}), func(c *collector.Config) { c.Slots = 2 })
+		for _, id := range []string{"1-a", "1-b"} {
+			d.put(id)
+			pass(15 * time.Second)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		wantSent(t, d, links, true)
+	})
+}
+
+// TestCollector_KnownLinksBytes holds that what is known is bounded: what came before 17 MB of other links is reported again.
+func TestCollector_KnownLinksBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.onReport = linksTaken
+		first := []collector.Discovered{{URL: "http://a/x"}}
+		r := start(t, d, collector.HandlerFunc(func(_ context.Context, task *collector.Task) (collector.Succeeded, error) {
+			links := first
+			if strings.HasPrefix(task.ID, "2-") {
+				links = nil
+				for i := range 500 {
+					links = append(links, collector.Discovered{URL: fmt.Sprintf("http://a/%s/%d/%s", task.ID, i, strings.Repeat("l", 1900))})
+				}
+			}
+			return collector.Succeeded{Discovered: links}, nil
+		}), func(c *collector.Config) { c.Slots = 2 })
+		d.put("1-a")
+		pass(time.Second)
+		for i := range 18 {
+			d.put(fmt.Sprintf("2-%d", i))
+			pass(time.Second)
+		}
+		d.put("1-b")
+		pass(time.Second)
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		reports := d.reported()
+		if n := len(reports[len(reports)-1].GetOutcome().GetSucceeded().GetDiscovered()); n != 1 {
+			t.Errorf("%d links reported, want 1", n)
+		}
+	})
+}

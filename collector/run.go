@@ -17,7 +17,7 @@ import (
 // handlerGrace is how long a handler may take to return once its context has ended for draining.
 const handlerGrace = 5 * time.Second
 
-// run is one Run of a Collector: a fetch loop, a heartbeat loop, a report loop, and a goroutine for each task.
+// run is one Run of a Collector: a fetch loop, a heartbeat loop, a report loop, and goroutines that call the handler.
 //
 // Its lives end one after another. Fetching: when the caller's context ends, or going on is of no use. Working, that of
 // handlers: when the drain timeout is over. Calling, that of everything else: when all reports are answered.
@@ -98,6 +98,15 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 func (r *run) answered() {
 	r.stats.answered()
 	r.troubles.over()
+}
+
+// failed notes that a call failed and is repeated after a wait. In an outage the store may have gone back to an earlier
+// time, as a failover does; then what was taken before may be gone.
+func (r *run) failed(call string, err error, wait time.Duration) {
+	r.troubles.failed(call, err, wait)
+	if isOutage(err) {
+		r.known.forget()
+	}
 }
 
 func (r *run) close() error {

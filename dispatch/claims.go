@@ -18,7 +18,7 @@ const (
 	MaxSubmissions = 100
 	// MaxExpired leases that one Expired returns, and MaxSweepLooks that it
 	// looks at.
-	MaxExpired    = 400
+	MaxExpired    = 200
 	MaxSweepLooks = 500
 	// TurnsPerOldest: every eighth pick of a queue in a pool, and of a lane in
 	// a queue, goes to the longest wait whatever its priority.

@@ -67,7 +67,7 @@ func (c *checks) seeds(seeds []*pb.Seed) {
 		c.target(seed.GetUrl(), seed.GetKey(), seed.GetQueue())
 		// What lists URLs parts them by white space; a seed is kept as it was written.
 		if strings.ContainsFunc(strings.TrimSpace(seed.GetUrl()), unicode.IsSpace) {
-			c.fail("url", seed.GetUrl(), "must have no white space in it; a space is %%20")
+			c.fail("url", seed.GetUrl(), "must have no white space in it; a space is %s", "%20")
 		}
 		c.text("kind", seed.GetKind(), dispatch.MaxIDLength)
 		c.within(n, "spec.seeds", i)

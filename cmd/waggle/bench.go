@@ -46,9 +46,11 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 				return fmt.Errorf("find this program: %w", err)
 			}
 			if cfg.Server != "" {
-				if err := checkServers(cmd, []string{cfg.Server}); err != nil {
+				servers := []string{cfg.Server}
+				if err := checkServers(cmd, servers); err != nil {
 					return err
 				}
+				cfg.Server = servers[0] // as it was understood
 			}
 			cfg.Program, cfg.LoadArgs = program, []string{benchLoad}
 			if err := cfg.Validate(); err != nil {

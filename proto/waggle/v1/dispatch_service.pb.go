@@ -718,7 +718,7 @@ type HeartbeatResponse struct {
 	// 15 s with none. Absent in a message that answers no beat.
 	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
 	// Leases that were renewed for less than lease_duration, because max_hold ends them. With a duration of 0: the
-	// part of the store that has it did not answer, the deadline stands, and its cursor was not kept.
+	// part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
 	Limited []*LimitedLease `protobuf:"bytes,6,rep,name=limited,proto3" json:"limited,omitempty"`
 	// This dispatcher is about to stop: open a new stream, on another one. The leases are not touched.
 	Reconnect     bool `protobuf:"varint,7,opt,name=reconnect,proto3" json:"reconnect,omitempty"`
@@ -1049,7 +1049,7 @@ type RenewLeaseResponse struct {
 	// When the next renewal is wanted, counted from when this reply arrived.
 	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
 	// Leases that were renewed for less than lease_duration, because max_hold ends them. With a duration of 0: the
-	// part of the store that has it did not answer, the deadline stands, and its cursor was not kept.
+	// part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
 	Limited       []*LimitedLease `protobuf:"bytes,6,rep,name=limited,proto3" json:"limited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

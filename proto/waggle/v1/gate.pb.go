@@ -56,7 +56,7 @@ const (
 	GateKind_GATE_KIND_COLLECTOR_DRAINED GateKind = 12
 	// The collector reported failures of COLLECTOR scope, and grants to it are slowed.
 	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 13
-	// No collector that beats takes tasks of the source's pool.
+	// No active collector takes tasks of the source's pool.
 	GateKind_GATE_KIND_NO_COLLECTOR GateKind = 14
 )
 
