@@ -57,7 +57,7 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 	if err != nil {
 		failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error()}
 		if isRefusal(err) {
-			failed = h.refusal(t, err, 0)
+			failed = h.refusal(t, target, err, 0)
 		}
 		failed.Permanent = failed.Reason == collector.ReasonBadRequest
 		return collector.Succeeded{}, failed

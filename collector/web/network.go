@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 
@@ -96,10 +97,16 @@ func checkLiteral(u *url.URL) error {
 	return nil
 }
 
-// refusal judges a task whose own address is one of a private network, for all that is known now: of a name, DNS may say
-// something else later. That is no fault of the page. A seed is what an operator wants crawled, so it is this collector
-// that may not do so, and another one may; anybody can link to a private address, and such a task is a bad one.
-func (h *Handler) refusal(t *collector.Task, err error, took time.Duration) *collector.Failed {
+// saysPrivate tells whether a URL says by itself that it is of a private network.
+func saysPrivate(u *url.URL) bool {
+	return checkLiteral(u) != nil || strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "localhost")
+}
+
+// refusal judges a task whose own address is one of a private network. A seed is what an operator wants crawled, so where
+// its URL says that address, it is this collector that may not do so, and another one may. What a name leads to is up to
+// whoever answers for it in DNS: parked domains point to loopback addresses, too. Such a seed pays for its failures, as
+// one whose host is away does, and so does any link; DNS may say something else later.
+func (h *Handler) refusal(t *collector.Task, target *url.URL, err error, took time.Duration) *collector.Failed {
 	if t.Depth == 0 {
 		h.refused.Do(func() {
 			h.cfg.Logger.Warn("a task is at an address of a private network, which is not fetched from; if the site is yours, "+
@@ -108,7 +115,7 @@ func (h *Handler) refusal(t *collector.Task, err error, took time.Duration) *col
 		})
 	}
 	failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), FetchDuration: took}
-	if t.Recurring {
+	if t.Recurring && saysPrivate(target) {
 		failed.Reason = collector.ReasonInternal
 	}
 	return failed

@@ -101,7 +101,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case isRefusal(err):
-		return h.refusal(v.task, err, v.took)
+		return h.refusal(v.task, v.url, err, v.took)
 	case err != nil:
 		return failureOf(err, v.took)
 	}
