@@ -90,7 +90,7 @@ func viewLines(v *view) []string {
 		for _, h := range v.failing {
 			hosts = append(hosts, fmt.Sprintf("%s %s (%s)", brief(h.host, 40), count(h.count), h.last))
 		}
-		lines = append(lines, "by host   "+strings.Join(hosts, "   "))
+		lines = append(lines, "failing   "+strings.Join(hosts, "   "))
 	}
 	if v.state != "" {
 		lines = append(lines, v.state)

@@ -120,7 +120,7 @@ pages     1,500        150.0/s       slots  28 of 32 busy   lag  3s
 bytes     1.5 GiB      150.0 MiB/s   failed 6   lost 2   released 16
 answers   200: 1,500   429: 3
 failures  THROTTLED: 3   DNS: 2   HANDLER: 1
-by host   b.example 3 (THROTTLED)   c.example 2 (DNS)   d.example 1 (HANDLER)
+failing   b.example 3 (THROTTLED)   c.example 2 (DNS)   d.example 1 (HANDLER)
 draining: 28 tasks to finish`
 	if !strings.HasSuffix(got, want) {
 		t.Errorf("shows\n%s\nwant\n%s", got, want)
@@ -142,7 +142,7 @@ func TestView_ManyHosts(t *testing.T) {
 		}
 	}
 	got := strings.Join(waggle.ViewOf(tally, time.Second, collector.Stats{}, ""), "\n")
-	if !strings.HasSuffix(got, "by host   (other hosts) 50 (CONNECT)   h0 10 (CONNECT)   h1 9 (CONNECT)   h2 8 (CONNECT)   h3 7 (CONNECT)") {
+	if !strings.HasSuffix(got, "failing   (other hosts) 50 (CONNECT)   h0 10 (CONNECT)   h1 9 (CONNECT)   h2 8 (CONNECT)   h3 7 (CONNECT)") {
 		t.Errorf("shows\n%s", got)
 	}
 }

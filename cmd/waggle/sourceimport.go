@@ -316,7 +316,7 @@ func (j *importJob) showTotal() error {
 	fmt.Fprintf(j.client.out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused\n", plural(t.entries(), "source"),
 		verb, count(t.Created), count(t.Updated), count(t.Unchanged), plural(t.Duplicates, "duplicate"), count(t.Refused))
 	if t.Unscheduled > 0 {
-		fmt.Fprintf(j.client.err, "waggle: %s no schedule, so they are crawled once, and not spread; --every, --cron or --adaptive gives one\n",
+		fmt.Fprintf(j.client.err, "waggle: %s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one\n",
 			have(t.Unscheduled, "source"))
 	}
 	return nil

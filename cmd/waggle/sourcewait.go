@@ -27,7 +27,7 @@ func newSourceWait(o *clientOptions) *cobra.Command {
 		Long: `Wait until nothing of the sources is outstanding: no task of theirs is due, leased,
 or waits for another attempt. Seeds that rest until their next cycle do not
 count; submitted tasks whose due time is still to come do. Tasks that ended DEAD
-or CANCELED are not outstanding: 'source get' shows them.
+or CANCELED are not outstanding: 'task list --source ID --state dead' shows them.
 
 Ends with 0 when nothing is outstanding, with 1 when --for is over before. A
 dispatcher that is away for a while is waited for, too.`,
@@ -176,6 +176,6 @@ func (w *sourceWait) late() error {
 	for _, id := range w.ids {
 		text = append(text, fmt.Sprintf("%s: %s outstanding", id, count(w.left[id])))
 	}
-	fmt.Fprintf(w.client.err, "waggle: not finished within --for: %s\n  `waggle source get` says what holds them\n", plain(strings.Join(text, "; ")))
+	fmt.Fprintf(w.client.err, "waggle: not finished within --for: %s\n  `waggle task list --source ID` shows them, `waggle source get ID` what holds its seeds\n", plain(strings.Join(text, "; ")))
 	return errReported
 }
