@@ -17,10 +17,10 @@ func failureOf(err error, took time.Duration) *collector.Failed {
 	switch {
 	case errors.As(err, &denied):
 		failed.Reason, failed.Permanent = collector.ReasonRobotsDenied, true
-	case errors.As(err, &unavailable):
-		return robotsFailure(unavailable, took)
 	case errors.Is(err, errRedirects), errors.Is(err, errBadRedirect):
 		failed.Reason = collector.ReasonRedirect
+	case errors.As(err, &unavailable): // after redirects: one may have led to a robots.txt that is refused
+		return robotsFailure(unavailable, took)
 	case errors.Is(err, errInvalidAddress):
 		failed.Reason, failed.Permanent = collector.ReasonBadRequest, true
 	case errors.Is(err, errTooLarge):

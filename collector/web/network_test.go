@@ -126,36 +126,46 @@ func TestHandler_PrivateSeed(t *testing.T) {
 }
 
 // TestHandler_RedirectToPrivate lets names of public hosts lead to a test's server, as a hostile DNS and a hostile server
-// may: the first by a redirect to an address, the second by a name that resolves to one.
+// may: the first by a redirect to an address, the second by a name that resolves to one, whether or not robots.txt is asked
+// there first.
 func TestHandler_RedirectToPrivate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.page("/metadata", map[string]string{"Location": "http://169.254.169.254/latest/"}, 302, "")
 	s.page("/loopback", map[string]string{"Location": s.URL + "/secret"}, 307, "")
 	s.page("/six", map[string]string{"Location": "https://[::ffff:10.0.0.1]/"}, 308, "")
-	s.page("/again", map[string]string{"Location": "/secret"}, 302, "")
 	s.page("/secret", nil, 200, "secret")
-	var dials atomic.Int32
-	transport := &http.Transport{DisableKeepAlives: true}
-	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialer := net.Dialer{}
-		if strings.HasPrefix(address, "private.") || strings.HasPrefix(address, "rebound.") && dials.Add(1) > 1 {
-			dialer.Control = web.RefusePrivate // as for a name that resolves to a private address now
-		}
-		return dialer.DialContext(ctx, network, strings.TrimPrefix(s.URL, "http://"))
+	var rebound atomic.Bool // once a redirect was sent
+	for path, location := range map[string]string{"/again": "/secret", "/tls": "https://rebound.example/secret"} {
+		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			rebound.Store(true)
+			http.Redirect(w, r, location, http.StatusFound)
+		})
 	}
-	t.Cleanup(transport.CloseIdleConnections)
-	h := strictHandler(t, web.Config{Transport: transport, IgnoreRobots: true})
-	for target, want := range map[string]collector.Reason{
-		"http://public.example/metadata": collector.ReasonRedirect,
-		"http://public.example/loopback": collector.ReasonRedirect,
-		"http://public.example/six":      collector.ReasonRedirect,
-		"http://rebound.example/again":   collector.ReasonRedirect,
-		"http://private.example/":        collector.ReasonBadRequest,
-	} {
-		_, err := handle(t, h, &collector.Task{URL: target})
-		if got := failedOf(t, err); got.Reason != want {
-			t.Errorf("%s: %+v, want %s", target, got, want)
+	for _, ignoreRobots := range []bool{false, true} {
+		transport := &http.Transport{DisableKeepAlives: true}
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialer := net.Dialer{}
+			if strings.HasPrefix(address, "private.") || strings.HasPrefix(address, "rebound.") && rebound.Load() {
+				dialer.Control = web.RefusePrivate // as for a name that resolves to a private address now
+			}
+			return dialer.DialContext(ctx, network, strings.TrimPrefix(s.URL, "http://"))
+		}
+		t.Cleanup(transport.CloseIdleConnections)
+		h := strictHandler(t, web.Config{Transport: transport, IgnoreRobots: ignoreRobots})
+		for target, want := range map[string]collector.Reason{
+			"http://public.example/metadata": collector.ReasonRedirect,
+			"http://public.example/loopback": collector.ReasonRedirect,
+			"http://public.example/six":      collector.ReasonRedirect,
+			"http://rebound.example/again":   collector.ReasonRedirect,
+			"http://rebound.example/tls":     collector.ReasonRedirect,
+			"http://private.example/":        collector.ReasonBadRequest,
+		} {
+			rebound.Store(false)
+			_, err := handle(t, h, &collector.Task{URL: target})
+			if got := failedOf(t, err); got.Reason != want {
+				t.Errorf("%s: %+v, want %s", target, got, want)
+			}
 		}
 	}
 	if got := len(s.requests("/secret")); got != 0 {

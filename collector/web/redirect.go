@@ -25,13 +25,8 @@ func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 		if err := f.checkAddress(target); err != nil {
 			return nil, err
 		}
-		if req.visit != nil {
-			if err := req.visit(ctx, target); err != nil {
-				return nil, err
-			}
-		}
-		answer, err := f.hop(ctx, req, target)
-		if hop > 0 && errors.Is(err, errPrivate) { // a name that resolves to what a redirect may not lead to
+		answer, err := f.visit(ctx, req, target)
+		if hop > 0 && errors.Is(err, errPrivate) { // a name that resolves to what a redirect may not lead to, for robots.txt too
 			err = fmt.Errorf("%w to %q: %w", errBadRedirect, target, err)
 		}
 		if err != nil || answer.location == nil {
@@ -53,6 +48,16 @@ func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
 		}
 		target = next
 	}
+}
+
+// visit is one hop, after the caller's check of where it goes.
+func (f *fetcher) visit(ctx context.Context, req fetchRequest, target *url.URL) (*fetched, error) {
+	if req.visit != nil {
+		if err := req.visit(ctx, target); err != nil {
+			return nil, err
+		}
+	}
+	return f.hop(ctx, req, target)
 }
 
 func isRedirect(status int) bool {
