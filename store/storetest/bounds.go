@@ -12,6 +12,7 @@ func boundCases() []testCase {
 	return []testCase{
 		{"Claim_AtMostItsTasks_P10", boundTasks},
 		{"Claim_AtMostItsQueues_P10", boundQueues},
+		{"Claim_ManyLanesMove_P10", boundMoves},
 		{"MaxBytes_FirstAlwaysFits_T5", boundFirstFits},
 		{"MaxBytes_RestStaysReady_T5", boundBytes},
 		{"MaxBytes_CountsJoinedBytes_T5", boundJoined},
@@ -58,6 +59,28 @@ func boundQueues(e *env) {
 		more = reply.More
 	}
 	is(e, "granted", granted, len(names))
+}
+
+// boundMoves moves many sources to another pool, of which each claim of the old
+// pool meets thousands of lanes in queues that they share.
+func boundMoves(e *env) {
+	e.open()
+	const sources, shared = 100, 50
+	names := e.queues(shared)
+	later := func(s *dispatch.Submission) { s.Due = start.Add(time.Second) }
+	for i := range sources {
+		g := source(fmt.Sprint(i))
+		items := make([]dispatch.Submission, shared)
+		for k, name := range names {
+			items[k] = item(g, name, "k", later)
+		}
+		e.create(g, items...)
+		g.Version, g.Pool = 2, "other"
+		e.create(g, item(g, names[0], "moved", later))
+	}
+	e.advance(2 * time.Second)
+	is(e, "granted of the old pool", len(e.claim(e.want(1000)).Grants[0]), 0)
+	is(e, "granted of the new pool", len(e.claimFrom("other", e.want(1000)).Grants[0]), dispatch.MaxClaimTasks)
 }
 
 // payload changes a submission's payload to n bytes.

@@ -2,9 +2,9 @@
 -- was found READY under a lock that has ended, and what is to be forgotten.
 --
 -- KEYS[1]  the shard key
--- ARGV     limit (at most 400)
+-- ARGV     limit (at most 200)
 -- Returns  now, when to look next (0 = no lease stands), grace, tasks
--- Cost     O(log n) an entry; at most 500 entries, 400 leases and about 4 MiB
+-- Cost     O(log n) an entry; at most 500 entries, 200 leases and about 4 MiB
 --          of them, and 100 of each kind to forget
 --
 -- uses: base keys record counts settings heads lane queue gates placelane place task forget finish
@@ -56,10 +56,6 @@ end
 
 -- The deadlines of renewed leases, by which the index is brought up to date.
 local renewed
-
-local function rescore()
-  for i = 1, #renewed, 1000 do call('ZADD', LEASES, unpack(renewed, i, min(i + 999, #renewed))) end
-end
 
 local function note_renewed(deadline, member)
   renewed[#renewed + 1], renewed[#renewed + 2] = deadline, member
@@ -148,7 +144,7 @@ if standing > 0 then
   tasks, more = read_tasks(ids)
   more = more or looks == MAX_LOOKS or #ids == limit
   if not more then look_ahead(MAX_LOOKS - looks) end
-  rescore()
+  call_for_all('ZADD', LEASES, renewed)
 end
 forget_settled()
 forget_idle_queues()

@@ -27,6 +27,6 @@ for i = 1, #held, 2 do
     end
   end
 end
-if #stale > 0 then call('HDEL', held_key(collector), unpack(stale)) end
+call_for_all('HDEL', held_key(collector), stale)
 if ARGV[4] == '1' and cursor == '0' and #found == 0 then session_ended(collector, keep) end
 return { cursor, found }

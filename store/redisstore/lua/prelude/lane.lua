@@ -68,8 +68,7 @@ local function save_lanes()
 end
 
 local function flush_writes()
-  if #writes == 0 then return end
-  call('MSET', unpack(writes))
+  call_for_all('MSET', nil, writes)
   writes = {}
 end
 

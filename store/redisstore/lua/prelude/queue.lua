@@ -133,10 +133,6 @@ do
     q.exists, q.idle = true, idle
   end
 
-  local function write(command, key, values)
-    if #values > 0 then call(command, key, unpack(values)) end
-  end
-
   -- Writes the queues that were changed, and all other records.
   function save_queues()
     local w = { gone = {}, named = {}, unnamed = {}, idle = {}, busy = {} }
@@ -147,11 +143,11 @@ do
       end
     end
     flush_writes()
-    if #w.gone > 0 then call('DEL', unpack(w.gone)) end
-    write('ZREM', QUEUES, w.unnamed)
-    write('ZADD', QUEUES, w.named)
-    write('ZREM', IDLE, w.busy)
-    write('ZADD', IDLE, w.idle)
+    call_for_all('DEL', nil, w.gone)
+    call_for_all('ZREM', QUEUES, w.unnamed)
+    call_for_all('ZADD', QUEUES, w.named)
+    call_for_all('ZREM', IDLE, w.busy)
+    call_for_all('ZADD', IDLE, w.idle)
   end
 end
 
