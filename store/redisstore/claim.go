@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -136,7 +137,10 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 	defer cancel()
 	args := []any{pool, len(wants)}
 	for i := range wants {
-		args = appendWant(args, &wants[i])
+		var err error
+		if args, err = appendWant(args, &wants[i]); err != nil {
+			return none, err
+		}
 	}
 	v, err := s.run(ctx, "claim tasks", s.scripts.claim, call{shard: shard, args: args})
 	if err != nil {
@@ -181,19 +185,35 @@ func (s *Store) noteUsed(ctx context.Context, wants []dispatch.Want, used []bool
 	return err
 }
 
-func appendWant(args []any, w *dispatch.Want) []any {
-	args = append(args, packWant(w))
+func appendWant(args []any, w *dispatch.Want) ([]any, error) {
+	packed, err := packWant(w)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, packed)
 	for _, uid := range w.SourceUIDs {
 		args = append(args, uid)
 	}
 	for _, queue := range w.Queues {
 		args = append(args, queue)
 	}
-	return args
+	return args, nil
 }
 
-// packWant packs what a want is: >I2 I4 I6 BB c8 Bc0 Bc0 Bc0 Bc0.
-func packWant(w *dispatch.Want) []byte {
+// packWant packs what a want is: >I2 I4 I6 BB c8 Bc0 Bc0 Bc0 Bc0. It refuses what
+// has a length that one byte does not hold.
+func packWant(w *dispatch.Want) ([]byte, error) {
+	for _, c := range []struct {
+		what string
+		n    int
+	}{
+		{"sources", len(w.SourceUIDs)}, {"queues", len(w.Queues)}, {"bytes of collector", len(w.Collector)},
+		{"bytes of session", len(w.Session)}, {"bytes of client token", len(w.ClientToken)}, {"bytes of call", len(w.Call)},
+	} {
+		if c.n > math.MaxUint8 {
+			return nil, fmt.Errorf("%w: want of collector %.200q has %d %s, more than %d", dispatch.ErrInvalid, w.Collector, c.n, c.what, math.MaxUint8)
+		}
+	}
 	b := make([]byte, 0, 192)
 	b = binary.BigEndian.AppendUint16(b, uint16(min(max(w.Max, 1), math.MaxUint16)))
 	b = binary.BigEndian.AppendUint32(b, uint32(min(max(w.MaxBytes, 0), math.MaxUint32)))
@@ -203,7 +223,7 @@ func packWant(w *dispatch.Want) []byte {
 	for _, name := range []string{w.Collector, w.Session, w.ClientToken, w.Call} {
 		b = appendShort(b, name)
 	}
-	return b
+	return b, nil
 }
 
 // decodeGrants reads granted tasks, lane by lane. Of a replay, what is left of a lease is not

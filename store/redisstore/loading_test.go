@@ -89,15 +89,13 @@ func load(t *testing.T, server *redistest.Server, client *redis.Client) (loaded 
 		err := patient.Do(t.Context(), "DEBUG", "RELOAD").Err()
 		reloaded <- errors.Join(err, patient.Close())
 	}()
-	for {
+	await(t, "a server that reads its data", func() bool {
 		info, err := client.Info(t.Context(), "persistence").Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(info, "loading:1") {
-			break
-		}
-	}
+		return strings.Contains(info, "loading:1")
+	})
 	return func() {
 		t.Helper()
 		if err := client.ConfigSet(t.Context(), "key-load-delay", "0").Err(); err != nil {

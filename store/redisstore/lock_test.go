@@ -147,8 +147,10 @@ func TestExpired_LongRecords(t *testing.T) {
 		items[i].Payload = make([]byte, 200<<10)
 	}
 	submit(t, s, gate, items...)
-	if got := len(claim(t, s, want(n))); got != n {
-		t.Fatalf("%d tasks were granted, want %d", got, n)
+	for range n / 10 {
+		if got := len(claim(t, s, want(10))); got != 10 {
+			t.Fatalf("%d tasks were granted, want 10", got)
+		}
 	}
 	server.Clock().Advance(dispatch.DefaultLeaseDuration + time.Second)
 	policy, spec := dispatch.Policy{Rand: func() float64 { return 0 }}, dispatch.DefaultSpec()
