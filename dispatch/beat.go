@@ -18,6 +18,10 @@ const retryBeat = time.Second
 // shards that have not answered: less than the collector waits for its answer.
 const patience = 8
 
+// presencePatience is how long renewals wait for the presence: no lease is shorter
+// than what this is a part of.
+const presencePatience = MinLeaseDuration / patience
+
 // Beat records that a collector lives, and renews the leases it names. Leases
 // that are lost do not fail it. A shard that does not answer fails only the
 // renewals of its own leases, and does not keep the others' answers back: its
@@ -35,18 +39,21 @@ func (d *Dispatcher) Beat(ctx context.Context, info CollectorInfo, leases []Leas
 	b.read(info.ID, leases)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	// Presence is recorded whatever becomes of the renewals. If only that fails,
-	// the leases go on all the same.
-	present := d.recordAside(ctx, info)
+	// Presence is recorded first, whatever becomes of the renewals: those of a
+	// session that was replaced are not made. If only that fails, or hangs, the
+	// leases go on all the same.
+	b.present = d.recordAside(ctx, info)
+	if err := b.meet(presencePatience); err != nil {
+		return nil, err
+	}
 	answers, open := d.batches.renewals.ask(ctx, b.renewals)
 	var late <-chan time.Time
-	for present != nil || open > 0 {
+	for b.present != nil || open > 0 {
 		select {
-		case err := <-present:
-			if errors.Is(err, ErrCollectorReplaced) || err != nil && len(b.renewals) == 0 {
+		case err := <-b.present:
+			if err = b.met(err); err != nil {
 				return nil, err
 			}
-			present = nil
 		case answer := <-answers:
 			open--
 			b.take(answer)
@@ -54,8 +61,11 @@ func (d *Dispatcher) Beat(ctx context.Context, info CollectorInfo, leases []Leas
 				late = time.After(b.result.LeaseDuration / patience)
 			}
 		case <-late:
+			if err := b.meet(0); err != nil {
+				return nil, err
+			}
 			stop()
-			present = nil
+			b.present = nil
 		}
 	}
 	return b.end()
@@ -65,9 +75,38 @@ func (d *Dispatcher) Beat(ctx context.Context, info CollectorInfo, leases []Leas
 type beating struct {
 	result   *BeatResult
 	renewals []Renewal
-	tokens   []string // of the renewals
-	answered bool     // some renewal was
-	failed   error    // why one was not
+	tokens   []string     // of the renewals
+	answered bool         // some renewal was
+	failed   error        // why one was not
+	present  <-chan error // that the beat was recorded; nil once that is known
+}
+
+// meet waits for the beat to be recorded, at most that long; what is there already
+// is taken in any case. Its error ends the beat.
+func (b *beating) meet(most time.Duration) error {
+	select {
+	case err := <-b.present:
+		return b.met(err)
+	default:
+	}
+	if most == 0 {
+		return nil
+	}
+	select {
+	case err := <-b.present:
+		return b.met(err)
+	case <-time.After(most):
+		return nil
+	}
+}
+
+// met takes what became of recording the beat. Its error ends the beat.
+func (b *beating) met(err error) error {
+	b.present = nil
+	if errors.Is(err, ErrCollectorReplaced) || len(b.renewals) == 0 {
+		return err
+	}
+	return nil
 }
 
 // recordAside records a beat while others go on.

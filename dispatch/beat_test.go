@@ -219,6 +219,54 @@ func TestDispatcher_Beat(t *testing.T) {
 		})
 	})
 
+	for name, c := range map[string]struct {
+		takes    time.Duration // to record the beat
+		replaced bool          // is what the older session is told
+		renewals int           // that it asks for
+	}{
+		"a replaced session extends no lease":                          {100 * time.Millisecond, true, 0},
+		"a session is replaced while it renews":                        {time.Second, true, 1},
+		"leases go on when the presence hangs":                         {time.Minute, false, 1},
+		"a replaced session whose presence comes too late is not told": {4500 * time.Millisecond, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				w.submit("s", "", 1, 0)
+				held := leaseBeats(w.mustFetch(ask("c", "", 0)).Tasks)
+				// The newer session comes by another way than a beat, which would end the
+				// older one's leases at once.
+				newer := info
+				newer.Session = "s2"
+				if _, err := w.store.Beats(t.Context(), []dispatch.CollectorInfo{newer}); err != nil {
+					t.Fatal(err)
+				}
+				renewals := w.spies[0].count("Renew")
+				w.spies[0].set(func(s *spy) {
+					s.fail = func(call string) error {
+						if call == "Beats" {
+							time.Sleep(c.takes)
+						}
+						return nil
+					}
+				})
+				began := time.Now()
+				res, err := w.d[0].Beat(t.Context(), info, held)
+				if c.replaced != errors.Is(err, dispatch.ErrCollectorReplaced) || !c.replaced && (err != nil || res.LeaseDuration != 30*time.Second) {
+					t.Errorf("Beat of the older session: %+v, %v; replaced should be %v", res, err, c.replaced)
+				}
+				if got := w.spies[0].count("Renew") - renewals; got != c.renewals {
+					t.Errorf("%d calls renewed its leases, want %d", got, c.renewals)
+				}
+				if took := time.Since(began); took > 4*time.Second {
+					t.Errorf("Beat took %v, longer than the collector waits", took)
+				}
+				time.Sleep(time.Minute) // what hangs ends
+			})
+		})
+	}
+
 	t.Run("tells of a cancel", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
