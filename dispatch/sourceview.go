@@ -150,17 +150,19 @@ func (d *Dispatcher) seedGates(ctx context.Context, source *Source, seeds []*Tas
 }
 
 // collectorsLookedAt bounds, page by page, how many collectors are looked at for
-// one that takes a pool's tasks.
+// one that takes a pool's tasks. The first page is short, since one that does is
+// mostly among the first.
 const (
-	collectorsPerLook  = 20
+	collectorsAtFirst  = 20
+	collectorsPerLook  = 200
 	collectorsLookedAt = 1000
 )
 
 // poolGate is there when no collector that is active takes tasks of the pool.
 func (d *Dispatcher) poolGate(ctx context.Context, pool string, now time.Time) (*Gate, error) {
-	after := ""
-	for looked := 0; looked < collectorsLookedAt; looked += collectorsPerLook {
-		page, err := d.store.ListCollectors(ctx, after, collectorsPerLook)
+	after, size := "", collectorsAtFirst
+	for looked := 0; looked < collectorsLookedAt; {
+		page, err := d.store.ListCollectors(ctx, after, size)
 		if err != nil {
 			return nil, fmt.Errorf("list the collectors of pool %q: %w", pool, err)
 		}
@@ -169,10 +171,11 @@ func (d *Dispatcher) poolGate(ctx context.Context, pool string, now time.Time) (
 				return nil, nil
 			}
 		}
-		if len(page) < collectorsPerLook {
+		if len(page) < size {
 			return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes tasks of pool %q", pool)}, nil
 		}
-		after = page[len(page)-1].Info.ID
+		looked += size
+		after, size = page[len(page)-1].Info.ID, collectorsPerLook
 	}
 	return nil, nil // too many to tell
 }

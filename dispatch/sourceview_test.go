@@ -71,7 +71,7 @@ func TestDispatcher_Source_gates(t *testing.T) {
 		if got := kinds(o.view("s").Status.Gates); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
 			t.Errorf("no active collector takes its pool, and held by %v", got)
 		}
-		for n := range 50 {
+		for n := range 250 {
 			o.beat(fmt.Sprintf("m%d", n), "elsewhere", false)
 		}
 		o.beat("mine", dispatch.DefaultPool, false)
