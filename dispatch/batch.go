@@ -44,6 +44,7 @@ func newBatches(store Store) *batches {
 		reads:    newMerger("read tasks", MaxRenewals, reader(store), of),
 	}
 	b.submits.sizeOf = func(c submitCall) int { return len(c.items) }
+	b.submits.agreement = agreement
 	return b
 }
 
@@ -82,82 +83,6 @@ func reader(store Store) func(context.Context, []TaskID) ([]reading, error) {
 	}
 }
 
-// submit submits items that were prepared from these rules and gates.
-func (b *batches) submit(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission) ([]SubmitResult, error) {
-	answers, err := b.submits.do(ctx, []submitCall{{rules: rulesVersion, gates: gates, items: items}})
-	if err != nil {
-		return nil, err
-	}
-	return answers[0], nil
-}
-
-// submitCall is what one caller submits, with what it was prepared from.
-type submitCall struct {
-	rules int64
-	gates []SourceGate
-	items []Submission
-}
-
-// shard is where all items of the call are.
-func (c submitCall) shard(shards int) int {
-	shard := shardOfTask(c.items[0].ID, shards)
-	for i := range c.items {
-		if shardOfTask(c.items[i].ID, shards) != shard {
-			return severalShards
-		}
-	}
-	return shard
-}
-
-// submitter submits for several callers, together for those who have prepared
-// theirs from the same rules and the same versions of their sources.
-func submitter(store Store) func(context.Context, []submitCall) ([][]SubmitResult, error) {
-	return func(ctx context.Context, calls []submitCall) ([][]SubmitResult, error) {
-		results := make([][]SubmitResult, 0, len(calls))
-		for len(calls) > 0 {
-			n, all := agreeing(calls)
-			answers, err := store.Submit(ctx, all.rules, all.gates, all.items)
-			if err != nil {
-				return nil, err
-			}
-			if len(answers) != len(all.items) {
-				return nil, fmt.Errorf("the store gave %d answers to %d items", len(answers), len(all.items))
-			}
-			for _, c := range calls[:n] {
-				results = append(results, answers[:len(c.items):len(c.items)])
-				answers = answers[len(c.items):]
-			}
-			calls = calls[n:]
-		}
-		return results, nil
-	}
-}
-
-// agreeing counts how many of the first calls can go as one, and joins them.
-func agreeing(calls []submitCall) (int, submitCall) {
-	joined := calls[0]
-	if len(calls) == 1 {
-		return 1, joined
-	}
-	versions := make(map[string]int64)
-	joined.gates, joined.items = nil, nil
-	for n := range calls {
-		c := &calls[n]
-		disagree := func(g SourceGate) bool { v, ok := versions[g.UID]; return ok && v != g.Version }
-		if c.rules != joined.rules || slices.ContainsFunc(c.gates, disagree) {
-			return n, joined
-		}
-		for _, g := range c.gates {
-			if _, ok := versions[g.UID]; !ok {
-				versions[g.UID] = g.Version
-				joined.gates = append(joined.gates, g)
-			}
-		}
-		joined.items = append(joined.items, c.items...)
-	}
-	return len(calls), joined
-}
-
 // merger merges calls of one kind. A call that comes while no flight is under
 // way starts one at once. Others gather until it is back, and go together then;
 // when they fill a flight before, that goes beside it. So a store that is busy
@@ -172,6 +97,9 @@ type merger[In, Out any] struct {
 	shardOf func(In) int
 	// sizeOf is for how many of the limit an item counts; nil: each for one.
 	sizeOf func(In) int
+	// agreement begins a flight: it tells of one item after the other whether it can
+	// go along; nil: all can. The items of a call go together: they agree.
+	agreement func() func(In) bool
 
 	mu      sync.Mutex // guards what follows
 	flights int
@@ -260,21 +188,30 @@ func (m *merger[In, Out]) due(flights int) bool {
 func (m *merger[In, Out]) take() []*mergedCall[In, Out] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n, items := 0, 0
-	for m.due(m.flights-1) && n < len(m.waiting) {
-		size := m.size(m.waiting[n])
-		if n > 0 && items+size > m.limit {
-			break
-		}
-		items += size
-		n++
-	}
-	if n == 0 {
+	if len(m.waiting) == 0 || !m.due(m.flights-1) {
 		m.flights--
 		return nil
 	}
-	calls := slices.Clone(m.waiting[:n])
-	m.waiting = slices.Delete(m.waiting, 0, n)
+	fits := func(In) bool { return true }
+	if m.agreement != nil {
+		fits = m.agreement()
+	}
+	var calls, others []*mergedCall[In, Out]
+	items, n := 0, 0
+	for ; n < len(m.waiting); n++ {
+		c := m.waiting[n]
+		size := m.size(c)
+		if len(calls) > 0 && items+size > m.limit {
+			break
+		}
+		if !fits(c.items[0]) {
+			others = append(others, c)
+			continue
+		}
+		calls = append(calls, c)
+		items += size
+	}
+	m.waiting = slices.Replace(m.waiting, 0, n, others...)
 	m.items -= items
 	return calls
 }

@@ -229,6 +229,43 @@ func TestBatches_submit(t *testing.T) {
 	})
 }
 
+// TestBatches_submit_disagreeing submits, while the store is slow, what was prepared
+// from one version of a source each: each has the time of a store call.
+func TestBatches_submit_disagreeing(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.spies[0].set(func(s *spy) {
+			s.fail = func(call string) error {
+				if call == "Submit" {
+					time.Sleep(3 * time.Second)
+				}
+				return nil
+			}
+		})
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				results, err := w.d[0].SubmitTasks(t.Context(), []dispatch.NewTask{
+					{SourceID: "s", Key: fmt.Sprint(i), Queue: "q", Priority: 5},
+				})
+				if err != nil || results[0].Code != dispatch.SubmitCreated {
+					t.Errorf("submit %d: %+v, %v", i, results, err)
+				}
+			})
+			synctest.Wait()
+			labels := func(s *dispatch.SourceSpec) error {
+				s.Labels = map[string]string{"version": fmt.Sprint(i)}
+				return nil
+			}
+			if _, err := w.d[0].UpdateSource(t.Context(), "s", 0, labels); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wg.Wait()
+	})
+}
+
 // shardAway is a store of two shards, of which the second does not answer.
 type shardAway struct{ dispatch.Store }
 
