@@ -267,7 +267,7 @@ func TestDispatcher_jitter_firstCrawl(t *testing.T) {
 					o.succeed(g)
 				}
 			}
-			if total += count; count > 6 {
+			if total += count; count > 8 {
 				t.Errorf("%d of 20 seeds are due in minute %d", count, minute)
 			}
 			time.Sleep(time.Minute)
