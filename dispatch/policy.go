@@ -14,8 +14,10 @@ const (
 	maxGapIntervals = 8
 	maxGap          = 24 * time.Hour
 	// collectorFailureDelay keeps a task from going straight back to the
-	// collector that could not work.
-	collectorFailureDelay = time.Second
+	// collector that could not work. It doubles with each such failure of the
+	// cycle, which no budget ends: perhaps no collector can do the task.
+	collectorFailureDelay    = time.Second
+	maxCollectorFailureDelay = time.Minute
 )
 
 // Policy decides what becomes of tasks whose lease ends. It computes from a
@@ -111,7 +113,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	case ScopeCollector:
 		tr.Queue.Kind = QueueUntouched
 		tr.SourceFailure = false
-		tr.Delay = p.jitter(collectorFailureDelay)
+		tr.Delay = p.jitter(min(collectorFailureDelay<<min(unspent(t.Counters), 6), maxCollectorFailureDelay))
 	}
 	p.override(&tr, t, spec, now)
 	return tr
@@ -302,6 +304,12 @@ func (p Policy) backoff(spec *SourceSpec, failures int) time.Duration {
 
 func (p Policy) jitter(d time.Duration) time.Duration {
 	return (d/2 + time.Duration(p.Rand()*float64(d/2))).Truncate(time.Millisecond)
+}
+
+// unspent is how many grants of the cycle, before the one that ends, no budget
+// paid for: those that collectors' own failures ended.
+func unspent(c Counters) int {
+	return max(int(c.Attempt)-int(c.Failures)-int(c.Throttled)-int(c.Expirations)-1, 0)
 }
 
 // spare takes one grant back.

@@ -150,6 +150,22 @@ func TestPolicy_Report_scopesPayDifferently(t *testing.T) {
 	}
 }
 
+// A task that no collector can do comes back ever later, and is no worse off
+// for what its other attempts of the cycle cost.
+func TestPolicy_Report_collectorFailuresBackOff(t *testing.T) {
+	t.Parallel()
+	for n, ms := range []int{750, 1500, 3000, 6000, 12000, 24000, 45000, 45000, 45000} {
+		c := dispatch.Counters{Attempt: uint32(n + 3), Failures: 1, Throttled: 1, Expirations: 1}
+		tr := middle.Report(leased(false, c), spec(nil), failed(collectorReason), epoch)
+		if want := time.Duration(ms) * time.Millisecond; tr.Delay != want || tr.Counters.Attempt != c.Attempt+1 || tr.Counters.Failures != 1 {
+			t.Errorf("failure %d: again in %v with %+v, want %v", n+1, tr.Delay, tr.Counters, want)
+		}
+	}
+	if tr := middle.Report(leased(false, dispatch.Counters{Attempt: 1 << 31}), spec(nil), failed(collectorReason), epoch); tr.Delay != 45*time.Second {
+		t.Errorf("after very many failures: again in %v", tr.Delay)
+	}
+}
+
 func TestPolicy_Report_releasedSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	tr := middle.Report(leased(false, dispatch.Counters{Attempt: 2}), spec(nil), &dispatch.Report{Released: &dispatch.Released{Delay: time.Minute}}, epoch)
