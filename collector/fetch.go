@@ -110,7 +110,10 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 		answer, err := r.fetchOnce(r.fetching.ctx, request)
 		if err == nil {
 			answer.repeated = repeated
-			r.answered()
+			r.answered(fetchCall)
+			if len(reports) > 0 {
+				r.answered(reportCall)
+			}
 			r.settle(reports, answer.GetReportResults())
 			return answer, nil
 		}
@@ -125,7 +128,7 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 		}
 		r.awaitFetch(false)
 		wait := delay.next(err)
-		r.failed("fetch", err, wait)
+		r.failed(fetchCall, err, wait)
 		if !sleep(r.fetching.ctx, wait) {
 			r.outbox.putBack(reports)
 			r.settleToken(request)

@@ -138,13 +138,13 @@ func (r *run) submitBatch(l *lease, batch []*wagglev1.DiscoveredItem) error {
 		err := r.submitOnce(l, batch)
 		switch {
 		case err == nil:
-			r.answered()
+			r.answered(submitCall)
 			return nil
 		case l.isLost(), r.calling.ctx.Err() != nil, isFinal(err):
 			return err
 		}
 		wait := delay.next(err)
-		r.failed("submit of discovered items", err, wait)
+		r.failed(submitCall, err, wait)
 		if !sleep(r.calling.ctx, wait) {
 			return context.Cause(r.calling.ctx)
 		}

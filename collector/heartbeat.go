@@ -63,7 +63,7 @@ func (h *heartbeat) loop() {
 			return
 		case h.run.calling.ctx.Err() == nil:
 			wait := min(h.failing.next(err), h.interval())
-			h.run.failed("heartbeat", err, wait)
+			h.run.failed(beatCall, err, wait)
 			due = time.Now().Add(wait)
 		}
 	}
@@ -246,7 +246,7 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 // apply takes an answer in. part is what it answers; nil for news that answer nothing.
 func (h *heartbeat) apply(answer *wagglev1.HeartbeatResponse, part *beatPart, sent time.Time) {
 	r := h.run
-	r.answered()
+	r.answered(beatCall)
 	for _, lost := range answer.GetLost() {
 		r.lose(lost)
 	}

@@ -45,7 +45,7 @@ func (r *run) reportLoop() {
 		default:
 			r.outbox.putBack(batch)
 			wait := delay.next(err)
-			r.failed("report", err, wait)
+			r.failed(reportCall, err, wait)
 			sleep(r.calling.ctx, wait)
 		}
 	}
@@ -76,7 +76,7 @@ func (r *run) send(batch []*report) error {
 	if err != nil {
 		return err
 	}
-	r.answered()
+	r.answered(reportCall)
 	r.settle(batch, response.GetResults())
 	return nil
 }
@@ -126,7 +126,7 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 		case wagglev1.ReportCode_REPORT_CODE_STORE_FULL:
 			wait := max(one.delay.next(nil), min(result.GetRetryAfter().AsDuration(), time.Minute))
 			one.notBefore = time.Now().Add(wait)
-			r.failed("report", errStoreFull, wait)
+			r.failed(reportCall, errStoreFull, wait)
 			r.outbox.sendDirectly([]*report{one})
 		default: // LEASE_LOST, NOT_FOUND
 			r.log.Info("report came too late", zap.String("task_id", one.lease.task.ID),

@@ -95,9 +95,9 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 }
 
 // answered notes that a dispatcher has answered a call.
-func (r *run) answered() {
+func (r *run) answered(call string) {
 	r.stats.answered()
-	r.troubles.over()
+	r.troubles.over(call)
 }
 
 // failed notes that a call failed and is repeated after a wait. In an outage the store may have gone back to an earlier

@@ -18,6 +18,19 @@ const (
 
 	// nextOutage is how long after one outage was told another one is not.
 	nextOutage = 30 * time.Second
+
+	// abandoned is how long a call that began an outage may say nothing before it counts as one that nobody repeats any
+	// more, such as for a lease that was lost. It is longer than any call and the wait after it.
+	abandoned = 2 * time.Minute
+)
+
+// The calls that are repeated until they are answered, as the log names them.
+const (
+	fetchCall  = "fetch"
+	beatCall   = "heartbeat"
+	streamCall = "heartbeat stream"
+	reportCall = "report"
+	submitCall = "submit of discovered items"
 )
 
 // troubles logs calls that fail and are repeated. Dispatchers that are away, or whose store is, fail every call of every
@@ -28,8 +41,10 @@ type troubles struct {
 
 	mu    sync.Mutex // guards what follows
 	began time.Time  // the outage; zero: there is none
+	by    string     // the call that failed first, whose answer ends it: others may go to dispatchers, or shards, that are well
+	again time.Time  // when that call failed last
+	quiet bool       // this one is not told, or not yet
 	told  time.Time  // when the last outage was told
-	quiet bool       // this one is not told
 	last  map[failedCall]time.Time
 }
 
@@ -69,25 +84,35 @@ func (t *troubles) isNews(call string, err error, now time.Time) bool {
 		t.last[what] = now
 		return true
 	}
-	if !t.began.IsZero() {
+	if t.began.IsZero() {
+		t.began, t.by, t.quiet = now, call, true
+	}
+	if call == t.by {
+		t.again = now
+	}
+	if !t.quiet || !t.told.IsZero() && now.Sub(t.told) < nextOutage {
 		return false
 	}
-	t.began, t.quiet = now, !t.told.IsZero() && now.Sub(t.told) < nextOutage
-	if !t.quiet {
-		t.told = now
-	}
-	return !t.quiet
+	t.quiet, t.told = false, now
+	return true
 }
 
-// over notes that a dispatcher has answered.
-func (t *troubles) over() {
-	t.mu.Lock()
-	began, quiet := t.began, t.quiet
-	t.began = time.Time{}
-	t.mu.Unlock()
-	if !began.IsZero() && !quiet {
+// over notes that a dispatcher has answered a call.
+func (t *troubles) over(call string) {
+	if began, told := t.end(call, time.Now()); told {
 		t.log.Info("dispatchers answer again", zap.Duration("after", time.Since(began).Round(time.Millisecond)))
 	}
+}
+
+// end ends the outage that a call's answer is the end of, and tells whether its beginning was told.
+func (t *troubles) end(call string, now time.Time) (began time.Time, told bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.began.IsZero() || call != t.by && now.Sub(t.again) < abandoned {
+		return time.Time{}, false
+	}
+	began, t.began = t.began, time.Time{}
+	return began, !t.quiet
 }
 
 // isOutage tells whether an error says that nobody could answer, and nothing of what was asked.

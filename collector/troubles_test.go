@@ -2,6 +2,7 @@ package collector_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,47 +17,116 @@ import (
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// TestCollector_Outage holds that dispatchers, or a store, that go for a minute make two lines in the log, whatever fails.
+const (
+	outageBegins = "no answer from a dispatcher, or from its store; calls are repeated until there is one"
+	outageEnds   = "dispatchers answer again"
+)
+
+// TestCollector_Outage holds that dispatchers, or a store, that go for a minute make two lines in the log, whatever fails,
+// and that the lines of many short outages in a row are not all told, but those of a long one are, whatever came before.
 func TestCollector_Outage(t *testing.T) {
+	t.Parallel()
+	long := []string{outageBegins, outageEnds}
+	for name, test := range map[string]struct {
+		blips int // of 2 s, 8 s apart, before the outage of a minute
+		want  []string
+	}{
+		"alone":       {0, long},
+		"after blips": {2, append(long, long...)}, // the second blip is not told
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDispatcher()
+				var away atomic.Bool
+				answer := func() error {
+					if away.Load() {
+						return unavailable()
+					}
+					return nil
+				}
+				core, logs := observer.New(zap.InfoLevel)
+				b := newBlocked()
+				r := start(t, failing(d, answer, answer), b, func(c *collector.Config) { c.Logger, c.Wait, c.Slots = zap.New(core), time.Second, 2 })
+				d.put("1-a")
+				<-b.tasks
+				pass(4 * time.Second)
+				for range test.blips {
+					away.Store(true)
+					pass(2 * time.Second)
+					away.Store(false)
+					pass(8 * time.Second)
+				}
+				away.Store(true)
+				pass(2 * time.Second)
+				b.let <- struct{}{} // a report fails, too
+				pass(time.Minute)
+				away.Store(false)
+				pass(time.Minute)
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+				if got := said(logs); !slices.Equal(got, test.want) {
+					t.Errorf("said %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestCollector_OutageOfFetches holds that answers to other calls do not end an outage: dispatchers may well renew leases
+// while a shard is away that fetches go to.
+func TestCollector_OutageOfFetches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
 		var away atomic.Bool
-		answer := func() error {
+		core, logs := observer.New(zap.InfoLevel)
+		b := newBlocked()
+		failing(d, func() error {
 			if away.Load() {
 				return unavailable()
 			}
 			return nil
-		}
-		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
-			return nil, answer()
-		}
-		d.onStream = func(int) error { return answer() }
-		d.onCall = func(int, *wagglev1.ReportTaskRequest) error { return answer() }
-		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) { return d.renewal(b), answer() }
-		core, logs := observer.New(zap.InfoLevel)
-		b := newBlocked()
-		r := start(t, d, b, func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
+		}, func() error { return nil })
+		r := start(t, d, b, func(c *collector.Config) { c.Logger, c.Wait, c.Slots = zap.New(core), time.Second, 2 })
 		d.put("1-a")
-		<-b.tasks
-		pass(4 * time.Second)
+		<-b.tasks // its lease is renewed all the time
 		away.Store(true)
-		pass(2 * time.Second)
-		b.let <- struct{}{} // a report fails, too
-		pass(time.Minute)
+		pass(10 * time.Minute)
+		if got := said(logs); !slices.Equal(got, []string{outageBegins}) {
+			t.Errorf("said %q of fetches that fail", got)
+		}
 		away.Store(false)
 		pass(time.Minute)
+		if got := said(logs); !slices.Equal(got, []string{outageBegins, outageEnds}) {
+			t.Errorf("said %q", got)
+		}
+		b.let <- struct{}{}
 		if err := r.stop(); err != nil {
 			t.Error(err)
 		}
-		var said []string
-		for _, line := range logs.All() {
-			said = append(said, line.Message)
-		}
-		if len(said) != 2 || said[0] != "no answer from a dispatcher, or from its store; calls are repeated until there is one" || said[1] != "dispatchers answer again" {
-			t.Errorf("said %q", said)
-		}
 	})
+}
+
+// failing lets a dispatcher's fetches, and all its other calls, end with these errors.
+func failing(d *dispatcher, fetch, rest func() error) *dispatcher {
+	d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+		return nil, fetch()
+	}
+	d.onStream = func(int) error { return rest() }
+	d.onCall = func(int, *wagglev1.ReportTaskRequest) error { return rest() }
+	d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) { return d.renewal(b), rest() }
+	return d
+}
+
+// said is what was logged.
+func said(logs *observer.ObservedLogs) []string {
+	var lines []string
+	for _, line := range logs.All() {
+		lines = append(lines, line.Message)
+	}
+	return lines
 }
 
 // TestCollector_Trouble holds that a call that fails for a reason of its own is told of once a minute.
