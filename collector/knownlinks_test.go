@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,10 +152,9 @@ func TestCollector_KnownLinksOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
-		failed := false
+		var away atomic.Bool // for one fetch
 		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
-			if len(d.reported()) == 1 && !failed {
-				failed = true
+			if away.CompareAndSwap(true, false) {
 				return nil, unavailable()
 			}
 			return nil, nil
@@ -164,10 +164,15 @@ func TestCollector_KnownLinksOutage(t *testing.T) {
 		r := start(t, d, collector.HandlerFunc(func(context.Context, *collector.Task) (collector.Succeeded, error) {
 			return collector.Succeeded{Discovered: links}, nil
 		}), func(c *collector.Config) { c.Slots = 2 })
-		for _, id := range []string{"1-a", "1-b"} {
-			d.put(id)
-			pass(15 * time.Second)
+		d.put("1-a")
+		pass(time.Second)
+		away.Store(true)
+		pass(15 * time.Second)
+		if away.Load() {
+			t.Error("no fetch failed")
 		}
+		d.put("1-b")
+		pass(15 * time.Second)
 		if err := r.stop(); err != nil {
 			t.Error(err)
 		}
