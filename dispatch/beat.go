@@ -51,7 +51,7 @@ func (d *Dispatcher) Beat(ctx context.Context, info CollectorInfo, leases []Leas
 	for b.present != nil || open > 0 {
 		select {
 		case err := <-b.present:
-			if err = b.met(err); err != nil {
+			if err := b.met(err); err != nil {
 				return nil, err
 			}
 		case answer := <-answers:

@@ -207,8 +207,12 @@ func packWant(w *dispatch.Want) ([]byte, error) {
 		what string
 		n    int
 	}{
-		{"sources", len(w.SourceUIDs)}, {"queues", len(w.Queues)}, {"bytes of collector", len(w.Collector)},
-		{"bytes of session", len(w.Session)}, {"bytes of client token", len(w.ClientToken)}, {"bytes of call", len(w.Call)},
+		{"sources", len(w.SourceUIDs)},
+		{"queues", len(w.Queues)},
+		{"bytes of collector", len(w.Collector)},
+		{"bytes of session", len(w.Session)},
+		{"bytes of client token", len(w.ClientToken)},
+		{"bytes of call", len(w.Call)},
 	} {
 		if c.n > math.MaxUint8 {
 			return nil, fmt.Errorf("%w: want of collector %.200q has %d %s, more than %d", dispatch.ErrInvalid, w.Collector, c.n, c.what, math.MaxUint8)
