@@ -277,12 +277,12 @@ const (
 }
 
 // TestConventions_LuaHeaders wants each script to begin with comments that name its keys, arguments, result and cost, and
-// each part that scripts share (in prelude) with one that says what it is for.
+// each part of scripts (in prelude and parts) with one that says what it is for.
 func TestConventions_LuaHeaders(t *testing.T) {
 	t.Parallel()
 	for _, path := range files(t, ".lua") {
 		header := luaHeader(string(read(t, path)))
-		if strings.Contains(path, "/prelude/") {
+		if dir := filepath.Base(filepath.Dir(path)); dir == "prelude" || dir == "parts" {
 			if header == "" {
 				t.Errorf("%s: it does not begin with a comment", path)
 			}

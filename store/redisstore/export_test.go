@@ -64,12 +64,11 @@ func Hints(message string) []dispatch.Hint {
 	return hints
 }
 
-// Libraries are the texts of all scripts as they are loaded, by name.
-func Libraries() (map[string]string, error) {
-	_, all, err := loadScripts()
-	libraries := make(map[string]string, len(all))
-	for _, s := range all {
-		libraries[s.name] = s.library
+// Library is the text of all scripts as it is loaded.
+func Library() (string, error) {
+	_, lib, err := loadScripts()
+	if err != nil {
+		return "", err
 	}
-	return libraries, err
+	return lib.code, nil
 }

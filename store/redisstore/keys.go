@@ -40,7 +40,7 @@ func (p shardKeys) Task(id dispatch.TaskID) string { return p.key("t:" + string(
 func (p shardKeys) Details(id dispatch.TaskID) string { return p.key("d:" + string(id)) }
 
 // History is a STRING made when first needed: the last error and the last attempts
-// (lua/prelude/history.lua).
+// (lua/parts/history.lua).
 func (p shardKeys) History(id dispatch.TaskID) string { return p.key("h:" + string(id)) }
 
 // Lock is a STRING with a TTL: the lease token of who holds the task.

@@ -245,7 +245,7 @@ func decodeDetails(t *dispatch.Task, details []any) {
 	}
 }
 
-// decodeHistory reads a task's last error and last attempts (lua/prelude/history.lua).
+// decodeHistory reads a task's last error and last attempts (lua/parts/history.lua).
 func decodeHistory(t *dispatch.Task, packed string) error {
 	if packed == "" {
 		return nil

@@ -84,7 +84,7 @@ func (s *Store) attempt(ctx context.Context, sc *script, c call, last error) (an
 	keys := []string{s.keys.shard(c.shard).Shard()}
 	return again(ctx, last, func(last error) (any, error) {
 		if last != nil && faultOf(ctx, last) == faultNoFunction {
-			if err := s.load(ctx, sc, keys[0]); err != nil {
+			if err := s.load(ctx, keys[0]); err != nil {
 				return nil, err
 			}
 		}

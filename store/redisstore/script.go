@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed lua/*.lua lua/prelude/*.lua
+//go:embed lua/*.lua lua/prelude/*.lua lua/parts/*.lua
 var luaFiles embed.FS
 
 // What the lines of a script's file say of it.
 const (
-	// usesMark begins the last line of the header: the parts of the prelude that
-	// it needs, in their order.
+	// usesMark begins the line with the parts that the script needs besides the
+	// prelude, in their order.
 	usesMark = "-- uses: "
 	// flagsMark begins the line with the flags of the function, for a script
 	// that is not to run when Redis is full ("none"), or that only reads.
@@ -29,14 +29,26 @@ const (
 	callMark = "-- at each call\n"
 )
 
-// functionPrefix begins the names of all functions that a store loads.
+// prelude is what all scripts share, in its order. Redis' Lua keeps it once, so
+// that what Lua has to keep stays within the cache of a processor: that is worth a
+// tenth of the time of a script. What only few scripts need are parts.
+var prelude = []string{
+	"base", "keys", "record", "counts", "settings", "heads", "lane", "queue", "gates", "placelane", "place", "task", "finish",
+}
+
+// functionPrefix begins the names of all functions that a store loads, and of the
+// libraries that hold them.
 const functionPrefix = "waggle_"
 
-// script is a Lua script with its prelude as a Redis function. function names
-// it, and the library that holds only it, by its content: programs of several
-// versions work side by side.
+// library is all scripts with their prelude as one library of Redis functions. It
+// is named by its content: programs of several versions work side by side.
+type library struct {
+	name, code string
+}
+
+// script is a Lua script as a Redis function of the library.
 type script struct {
-	name, function, library string
+	name, function string
 }
 
 // scripts are all scripts of the store. Each field is a file of lua/.
@@ -51,10 +63,9 @@ type scripts struct {
 
 // loadScripts puts the scripts together. It fails only when the files built in
 // do not fit together.
-func loadScripts() (*scripts, []*script, error) {
+func loadScripts() (*scripts, *library, error) {
 	var s scripts
-	var all []*script
-	for _, field := range []struct {
+	all := []struct {
 		name string
 		to   **script
 	}{
@@ -86,56 +97,74 @@ func loadScripts() (*scripts, []*script, error) {
 		{"duty", &s.duty},
 		{"stats", &s.stats},
 		{"ping", &s.ping},
-	} {
-		loaded, err := loadScript(field.name)
-		if err != nil {
+	}
+	defined, called, err := readParts("lua/prelude", prelude)
+	if err != nil {
+		return nil, nil, err
+	}
+	var code strings.Builder
+	code.WriteString("local KEYS, ARGV\n" + defined + function("begin", "KEYS, ARGV = keys, args\n"+called))
+	flags := make([]string, len(all))
+	for i, script := range all {
+		var text string
+		if text, flags[i], err = readScript(script.name); err != nil {
 			return nil, nil, err
 		}
-		*field.to = loaded
-		all = append(all, loaded)
+		code.WriteString(text)
 	}
-	return &s, all, nil
+	sum := sha256.Sum256([]byte(code.String() + fmt.Sprint(flags)))
+	version := hex.EncodeToString(sum[:6])
+	for i, field := range all {
+		*field.to = &script{field.name, functionPrefix + field.name + "_" + version}
+		fmt.Fprintf(&code, "redis.register_function{ function_name = '%s', callback = scripts.%s, flags = { %s } }\n",
+			(*field.to).function, field.name, quoteFlags(flags[i]))
+	}
+	name := functionPrefix + version
+	return &s, &library{name, "#!lua name=" + name + "\nlocal scripts = {}\n" + stripComments(code.String())}, nil
 }
 
-// loadScript reads one script and makes a library of it and its prelude: what
-// they define, and one function that does what they do at each call.
-func loadScript(name string) (*script, error) {
+// readScript reads a script and the parts that it uses, as one block of Lua that
+// makes a function of them, and its flags.
+func readScript(name string) (text, flags string, err error) {
 	body, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		return nil, fmt.Errorf("script %s: %w", name, err)
+		return "", "", fmt.Errorf("script %s: %w", name, err)
 	}
-	uses, ok := headerLine(string(body), usesMark)
-	if !ok {
-		return nil, fmt.Errorf("script %s: no line %q", name, usesMark)
+	uses, _ := headerLine(string(body), usesMark)
+	once, each, err := readParts("lua/parts", strings.Fields(uses))
+	if err != nil {
+		return "", "", fmt.Errorf("script %s: %w", name, err)
 	}
 	flags, ok := headerLine(string(body), flagsMark)
 	if !ok {
 		flags = defaultFlags
 	}
-	var once, each strings.Builder
-	for part := range strings.FieldsSeq(uses) {
-		text, err := luaFiles.ReadFile(path.Join("lua/prelude", part+".lua"))
-		if err != nil {
-			return nil, fmt.Errorf("script %s uses %s: %w", name, part, err)
-		}
-		defined, called, _ := strings.Cut(string(text), callMark)
-		once.WriteString(defined)
-		each.WriteString(called)
-	}
 	defined, called, ok := strings.Cut(string(body), callMark)
 	if !ok {
 		defined, called = "", string(body)
 	}
-	once.WriteString(defined)
-	// Two functions, since one of Lua uses at most 60 variables of its outside.
-	code := stripComments("local KEYS, ARGV\n" + once.String() +
-		"local function begin(keys, args)\nKEYS, ARGV = keys, args\n" + each.String() + "end\n" +
-		"local function run(keys, args)\nbegin(keys, args)\n" + called + "end\n")
-	sum := sha256.Sum256([]byte(code + flags))
-	function := functionPrefix + name + "_" + hex.EncodeToString(sum[:6])
-	library := "#!lua name=" + function + "\n" + code +
-		fmt.Sprintf("redis.register_function{ function_name = '%s', callback = run, flags = { %s } }\n", function, quoteFlags(flags))
-	return &script{name: name, function: function, library: library}, nil
+	// Functions of their own, since one of Lua uses at most 60 variables of its outside.
+	return "do\n" + once + defined + function("begin_parts", each) +
+		function("run", "begin(keys, args)\nbegin_parts()\n"+called) + "scripts." + name + " = run\nend\n", flags, nil
+}
+
+// readParts reads parts of scripts: what they define once, and what each call does.
+func readParts(dir string, names []string) (once, each string, err error) {
+	for _, name := range names {
+		text, err := luaFiles.ReadFile(path.Join(dir, name+".lua"))
+		if err != nil {
+			return "", "", fmt.Errorf("part %s: %w", name, err)
+		}
+		defined, called, _ := strings.Cut(string(text), callMark)
+		once += defined
+		each += called
+	}
+	return once, each, nil
+}
+
+// function is a function of Lua.
+func function(name, body string) string {
+	return "local function " + name + "(keys, args)\n" + body + "end\n"
 }
 
 // headerLine is the rest of the line of a script that begins with the mark.
@@ -165,29 +194,15 @@ func stripComments(source string) string {
 	return out.String()
 }
 
-// loadInto makes sure that the server of a new connection knows all scripts. One
-// that may not be loaded now is loaded, or fails, when it is first called: at a
+// loadInto makes sure that the server of a new connection knows all scripts. What
+// may not be loaded now is loaded, or fails, when a script is first called: at a
 // replica, at a Sentinel, at a Redis that is full, or by a user who may not.
-func loadInto(all []*script) func(ctx context.Context, cn *redis.Conn) error {
+func loadInto(lib *library) func(ctx context.Context, cn *redis.Conn) error {
 	return func(ctx context.Context, cn *redis.Conn) error {
-		libraries, err := cn.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: functionPrefix + "*"}).Result()
-		if err != nil {
-			return unlessLater(ctx, err)
+		known, err := cn.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: lib.name}).Result()
+		if err == nil && len(known) == 0 {
+			err = cn.FunctionLoadReplace(ctx, lib.code).Err()
 		}
-		known := make(map[string]bool, len(libraries))
-		for i := range libraries {
-			known[libraries[i].Name] = true
-		}
-		pipe := cn.Pipeline()
-		for _, s := range all {
-			if !known[s.function] {
-				pipe.FunctionLoadReplace(ctx, s.library)
-			}
-		}
-		if pipe.Len() == 0 {
-			return nil
-		}
-		_, err = pipe.Exec(ctx)
 		return unlessLater(ctx, err)
 	}
 }
@@ -203,14 +218,14 @@ func unlessLater(ctx context.Context, err error) error {
 	return err
 }
 
-// load loads a script into the server that has the key.
-func (s *Store) load(ctx context.Context, sc *script, key string) error {
+// load loads the scripts into the server that has the key.
+func (s *Store) load(ctx context.Context, key string) error {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		server, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
 			return err
 		}
-		return server.FunctionLoadReplace(ctx, sc.library).Err()
+		return server.FunctionLoadReplace(ctx, s.library.code).Err()
 	}
-	return s.client.FunctionLoadReplace(ctx, sc.library).Err()
+	return s.client.FunctionLoadReplace(ctx, s.library.code).Err()
 }

@@ -50,6 +50,7 @@ type Store struct {
 	client  redis.UniversalClient
 	keys    keys
 	scripts *scripts
+	library *library
 	shards  int
 	log     *zap.Logger
 }
@@ -69,12 +70,12 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	loaded, all, err := loadScripts()
+	loaded, lib, err := loadScripts()
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		client: connect(loadInto(all)), keys: keys{config.Prefix}, scripts: loaded, log: config.Logger,
+		client: connect(loadInto(lib)), keys: keys{config.Prefix}, scripts: loaded, library: lib, log: config.Logger,
 	}
 	if err := s.check(ctx, config, cluster); err != nil {
 		if closeErr := s.client.Close(); closeErr != nil {

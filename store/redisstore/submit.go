@@ -83,7 +83,7 @@ func itemNumbers(gate int, s *dispatch.Submission, core, size int) []byte {
 	return append(b, byte(size>>16), byte(size>>8), byte(size))
 }
 
-// gateArgs packs a gate (lua/prelude/gate.lua).
+// gateArgs packs a gate (lua/parts/gate.lua).
 func gateArgs(g *dispatch.SourceGate) []any {
 	return []any{
 		g.UID, g.ID, g.Version, g.Pool, g.Priority, millis(g.PausedUntil), g.Deleted,

@@ -6,7 +6,7 @@
 -- Returns  flat, per transition: code, prior result, state, due
 -- Cost     O(log n) a transition; lanes and queues are placed once; at most 100
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task gather history note finish
+-- uses: gather history note
 local APPLIED, CONFLICT, ALREADY, LOST, NOT_FOUND = 1, 2, 3, 4, 5
 local R_EXPIRED, R_GIVEN_BACK, R_REVOKED, R_MAX_HOLD = 4, 5, 6, 7
 -- So many records are read at once, and written at once.

@@ -5,7 +5,7 @@
 -- Returns  flat, per beat: replaced, new session
 -- Cost     O(log n) a beat
 --
--- uses: base collector
+-- uses: collector
 local out = {}
 for i = 1, #ARGV, 3 do
   local replaced, fresh = see(call('GET', collector_key(ARGV[i])), ARGV[i], ARGV[i + 1], ARGV[i + 2])

@@ -5,8 +5,6 @@
 --          the automatic block is lifted too (0, 1)
 -- Returns  1, or 0 when there is no such queue to lift a block of
 -- Cost     O(log n)
---
--- uses: base keys record counts settings heads lane queue gates placelane place task finish
 local q = get_queue(ARGV[1])
 if ARGV[3] then
   q.operator, q.gate = until_(ARGV[2]), ARGV[3]

@@ -4,8 +4,6 @@
 -- ARGV     reason, ids
 -- Returns  how many were marked
 -- Cost     3 commands a task; at most 100
---
--- uses: base keys record
 local reason, marked = tonumber(ARGV[1]), 0
 for i = 2, #ARGV do
   local r = read_record(call('GET', task_key(ARGV[i])))

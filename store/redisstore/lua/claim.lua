@@ -2,12 +2,12 @@
 -- dispatch/scheduling.md.
 --
 -- KEYS[1]  the shard key
--- ARGV     pool, wants; per want: what it is, packed (prelude/want.lua; max bytes
+-- ARGV     pool, wants; per want: what it is, packed (parts/want.lua; max bytes
 --          0 = no limit, lease 0 = the source's), its sources, its queues
 -- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
 -- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task grant pick outlook ahead take turn want finish
+-- uses: grant pick outlook ahead take turn want
 local pool, CLAIM, answered, empty
 
 local token_keys, answer

@@ -7,7 +7,7 @@
 -- Cost     O(log n + limit)
 --
 -- flags: no-writes
--- uses: base collector
+-- uses: collector
 local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]
 local ids, out = call('ZRANGEBYLEX', COLLECTORS, from, '+', 'LIMIT', 0, ARGV[2]), {}
 local keys = {}

@@ -7,7 +7,6 @@
 -- Cost     O(log n)
 --
 -- flags: none
--- uses: base
 local id, pending = ARGV[1], P .. 'pending'
 if not call('SET', P .. 'source:' .. id, ARGV[2], 'NX') then return 0 end
 call('ZADD', P .. 'sources', 0, id)

@@ -7,7 +7,7 @@
 --          left, and the leased tasks that were met
 -- Cost     O(log n) a task; at most 100 tasks and 50 lanes
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task forget finish
+-- uses: forget
 local CANCELED_MEMORY, SOURCE_DELETED = 86400000, 2
 local uid, last, limit, leased_limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local ended, leased = 0, {}

@@ -1,13 +1,11 @@
 -- Campaigns for a duty, or resigns from it. Keepers renew every second, so it
--- takes as few commands as can be; it needs no clock but the key's own.
+-- takes as few commands as can be.
 --
 -- KEYS[1]  the shard key of shard 0
 -- ARGV     duty, holder, ttl in ms (0 = resign)
 -- Returns  1 when the holder leads (or led), else 0
 -- Cost     O(1)
---
--- uses: own
-local key = own_prefix .. 'duty:' .. ARGV[1]
+local key = P .. 'duty:' .. ARGV[1]
 local holder, ttl = ARGV[2], tonumber(ARGV[3])
 local leader = redis.call('GET', key)
 if leader and leader ~= holder then return 0 end

@@ -7,7 +7,7 @@
 -- Cost     O(log n) an entry; at most 500 entries, 200 leases and about 4 MiB
 --          of them, and 100 of each kind to forget
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task forget finish
+-- uses: forget
 local OUTAGE_AFTER, OUTAGE_GRACE, MAX_LEASE = 5000, 30000, 3600000
 local MAX_LOOKS, AHEAD = 500, 500 -- dispatch.MaxSweepLooks, dispatch.SweepAhead
 local READ_AT_ONCE, READ_BYTES = 25, 4194304

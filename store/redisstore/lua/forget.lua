@@ -5,7 +5,7 @@
 -- Returns  how many were removed
 -- Cost     O(log n) a collector
 --
--- uses: base collector
+-- uses: collector
 -- Those that were silent for a day count as gone already.
 for _, id in ipairs(call('ZRANGEBYSCORE', SEEN, '-inf', decimal(now - DAY), 'LIMIT', 0, 1000)) do forget_collector(id) end
 local ids = call('ZRANGEBYSCORE', SEEN, '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])

@@ -6,7 +6,7 @@
 -- Returns  how many tasks were given back
 -- Cost     O(log n) a task
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task grant finish
+-- uses: grant
 local note = unpack_grant(call('GET', grant_key(ARGV[1], ARGV[2])))
 if not note or note[1] ~= ARGV[4] then return 0 end
 local given, back = 0, {}

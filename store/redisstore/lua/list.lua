@@ -10,7 +10,6 @@
 -- Cost     O(log n + limit), more where many entries share one score
 --
 -- flags: no-writes
--- uses: base keys record counts lane task
 local set, low, high, score, after, limit = P .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local n = string.match(ARGV[1], ':(%d+)$')
 local lane = n and get_lane(n)

@@ -4,6 +4,4 @@
 -- ARGV     none
 -- Returns  the time in ms
 -- Cost     O(1)
---
--- uses: base
 return now

@@ -6,7 +6,7 @@
 -- Returns  the next page, 0 = the end
 -- Cost     O(log n) a lane; at most 100 lanes
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task gate finish
+-- uses: gate
 local page, limit, gate = tonumber(ARGV[1]), tonumber(ARGV[2]), read_gate(3)
 local s = get_source(gate.uid)
 if s.known and s.version > gate.version then return 0 end

@@ -8,8 +8,6 @@
 --          patterns of the rules that pause and deny it, the delay that its host
 --          asks for
 -- Cost     O(log n) a queue
---
--- uses: base keys record counts settings heads lane queue gates placelane place
 local function settings_text(s)
   return table.concat({ s.delay, s.in_flight, string.format('%.17g', s.factor), s.max_delay, s.max_block,
     s.paused and 1 or 0, s.deny and 1 or 0 }, ' ')

@@ -6,7 +6,6 @@
 -- Cost     O(1) a task
 --
 -- flags: no-writes
--- uses: base keys record counts lane task
 local out, with = {}, ARGV[1] == '1' and ALL_DETAILS or NO_DETAILS
 for i = 2, #ARGV do
   local raw = call('GET', task_key(ARGV[i]))

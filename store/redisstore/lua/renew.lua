@@ -11,8 +11,6 @@
 --          2 not leased, 3 taken, 4 max hold, 5 lock deleted, 100 + result when the
 --          token is that of the lease that settled last
 -- Cost     3 commands a renewal; at most 500
---
--- uses: base keys record
 local MEMORY = 600000
 local AT_GRANTED = 101
 local RENEWAL = '>c16I2Bc0BI4c0'

@@ -5,8 +5,6 @@
 -- ARGV     pool ('' = the first), how many of it stay and were looked at, limit
 -- Returns  pool and position of the next page; pool '' = the end
 -- Cost     O(log n) a queue; at most 100 queues
---
--- uses: base keys record counts settings heads lane queue gates placelane place task finish
 local pool, stay, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local pools = call('SMEMBERS', POOLS)
 table.sort(pools, before)

@@ -6,7 +6,7 @@
 -- Returns  now, and per poll: false, or the tasks still held
 -- Cost     O(1) a task
 --
--- uses: base keys record counts lane task grant
+-- uses: grant
 local out = {}
 for i = 1, #ARGV, 4 do
   out[#out + 1] = replay_grant(call('GET', grant_key(ARGV[i], ARGV[i + 1])), ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) or false

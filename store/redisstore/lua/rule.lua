@@ -7,8 +7,6 @@
 -- Returns  the new version (0 = no such rule, -1 = too many), and what changed in
 --          the settings: name and settings ('' = removed), flat
 -- Cost     O(1)
---
--- uses: base
 local pattern, limit, name, packed, rule = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local rules, settings, changes = P .. 'rules', P .. 'settings', {}
 local old = call('HGET', rules, pattern)

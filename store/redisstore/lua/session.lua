@@ -8,7 +8,7 @@
 -- Returns  the cursor that goes on ('0' = the end), tasks
 -- Cost     O(log n) a lease met: about 100, or the 128 that Redis keeps in one piece
 --
--- uses: base keys record counts lane task collector
+-- uses: collector
 local SCAN = 100
 local collector, keep, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 call('SET', keep_key(collector), keep)

@@ -5,8 +5,6 @@
 --          the new version, and name and settings ('' = removed), flat
 -- Returns  1 when the shard has that version or a newer one, else 0
 -- Cost     O(1) a change
---
--- uses: base keys
 local have, to = tonumber(call('HGET', SHARD, 'rules') or '0'), tonumber(ARGV[2])
 if have >= to then return 1 end
 local staged = SETTINGS .. ':staged'

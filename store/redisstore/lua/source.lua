@@ -6,8 +6,6 @@
 --          whether a version is pending (0, 1)
 -- Returns  1, or 0 when something else is kept
 -- Cost     O(log n)
---
--- uses: base
 local id, old, new = ARGV[1], ARGV[2], string.match(ARGV[3], '^=(.*)')
 local key, pending = P .. 'source:' .. id, P .. 'pending'
 if call('GET', key) ~= old then return 0 end

@@ -8,7 +8,6 @@
 -- Cost     O(log n); at most 100 leases are looked at
 --
 -- flags: no-writes
--- uses: base keys record
 local fields = { 'scheduled', 'ready', 'leased', 'done', 'dead', 'canceled', 'granted', 'settled', 'expired',
   'orphaned', 'dropped' }
 local out = call('HMGET', SHARD, unpack(fields))

@@ -1,13 +1,13 @@
 -- Takes in tasks, or answers for those that exist (dispatch.Submits).
 --
 -- KEYS[1]  the shard key
--- ARGV     rules version, gates, items; 12 values a gate (prelude/gate.lua); 4 an
+-- ARGV     rules version, gates, items; 12 values a gate (parts/gate.lua); 4 an
 --          item: id, queue, numbers (ITEM, below), body. Times in ms.
 -- Returns  code and state of each item, flat.
 -- Cost     O(log n) an item; at most 100 items
 --
 -- flags: none
--- uses: base keys record counts settings heads lane queue gates placelane place task gate enter finish
+-- uses: gate enter
 -- Gate (from 1), recurring, priority, if exists, depth, run, due (0 = now), first
 -- due, revisit after, modified, bytes of the core, size (submit.go).
 local ITEM = '>I2BBBI2I6I6I6I6I6I2I3'

@@ -8,7 +8,7 @@
 -- Returns  per success: 1 when it is settled, else code, prior result, state, due
 -- Cost     O(log n) a success; lanes and queues are touched once; at most 100
 --
--- uses: base keys record counts settings heads lane queue gates placelane place task gather note finish
+-- uses: gather note
 local APPLIED, ALREADY, LOST, NOT_FOUND, POLICY = 1, 3, 4, 5, 6
 local R_SUCCEEDED = 1
 local SUCCESS = '>c16I6I4I2Bc0BI2c0'

@@ -5,8 +5,8 @@
 -- other keys of the shard carry the same hash tag, so they are on the same node.
 --
 -- What stands here and in the other parts is defined once, when Redis loads the
--- function; only what follows "at each call" is done anew by each call.
--- When Redis loads the function, none of its own functions and of Lua's is there.
+-- library, for all scripts; only what follows "at each call" is done anew by each
+-- call. When Redis loads it, none of its own functions and of Lua's is there.
 local call, floor, max, min
 local SHARD, P, new_shard
 

@@ -33,10 +33,11 @@ local function queue_gate(q)
 end
 
 -- What the end of a lease does to its queue: kinds as dispatch.QueueEffectKind.
-local SUCCEEDED, BLOCKED, EXPIRED = 1, 2, 3
-
+local SUCCEEDED = 1
 local lease_ended
 do
+  local BLOCKED, EXPIRED = 2, 3
+
   local function block_queue(q, s, retry_after)
     if q.block > now then
       q.block = max(q.block, now + min(retry_after, s.max_block))

@@ -10,29 +10,32 @@ local write_taken -- in take.lua
 local LEASED_FROM, ORPHAN_FROM = 1125899906842624, 2251799813685248 -- 2^50, 2^51
 local LEASED_TEXT, ORPHAN_TEXT = '1125899906842624', '2251799813685248'
 
--- The counts that are read along with a source, since most calls change them.
-local SOURCE_COUNTS = { 'ready', 'leased', 'done', 'out' }
-
 -- What the shard holds of a source. One that it does not know (any more) is
 -- deleted.
-local function get_source(uid)
-  local s = sources[uid]
-  if s then return s end
-  local f = call('HMGET', source_key(uid), 'gate', unpack(SOURCE_COUNTS))
-  if f[1] then
-    local g = cmsgpack.unpack(f[1])
-    s = {
-      uid = uid, known = true, id = g[1], version = g[2], pool = g[3], priority = g[4], paused = until_(g[5]),
-      deleted = g[6] == 1, limit = g[7], lease = g[8], hold = g[9], joined = g[10],
-      remember = g[11], counts = {},
-    }
-    for i, field in ipairs(SOURCE_COUNTS) do s.counts[field] = tonumber(f[i + 1] or '0') end
-  else
-    s = { uid = uid, known = false, id = '', version = 0, pool = '', priority = 5, paused = 0, deleted = true,
-      limit = 0, lease = 0, hold = 0, joined = 0, remember = 0, counts = {} }
+local get_source
+do
+  -- The counts that are read along with a source, since most calls change them.
+  local SOURCE_COUNTS = { 'ready', 'leased', 'done', 'out' }
+
+  function get_source(uid)
+    local s = sources[uid]
+    if s then return s end
+    local f = call('HMGET', source_key(uid), 'gate', unpack(SOURCE_COUNTS))
+    if f[1] then
+      local g = cmsgpack.unpack(f[1])
+      s = {
+        uid = uid, known = true, id = g[1], version = g[2], pool = g[3], priority = g[4], paused = until_(g[5]),
+        deleted = g[6] == 1, limit = g[7], lease = g[8], hold = g[9], joined = g[10],
+        remember = g[11], counts = {},
+      }
+      for i, field in ipairs(SOURCE_COUNTS) do s.counts[field] = tonumber(f[i + 1] or '0') end
+    else
+      s = { uid = uid, known = false, id = '', version = 0, pool = '', priority = 5, paused = 0, deleted = true,
+        limit = 0, lease = 0, hold = 0, joined = 0, remember = 0, counts = {} }
+    end
+    sources[uid] = s
+    return s
   end
-  sources[uid] = s
-  return s
 end
 
 -- Of a lane, open and wait are its scores in the sets of its queue, head and later

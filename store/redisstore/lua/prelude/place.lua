@@ -1,10 +1,8 @@
 -- Where a queue belongs among those of each of its pools ("place queue" in
 -- dispatch/scheduling.md).
 
--- Notes that something of the pool can be granted at `at`, sooner than before.
-local function sooner(pool, at)
-  if at < (hints[pool] or INF) then hints[pool] = at end
-end
+-- The pools that this call has named.
+local pools_named
 
 -- The first of the lanes that can be picked: its score and its number, or false.
 local function first_open(a)
@@ -14,21 +12,23 @@ local function first_open(a)
   return head.score, head.name
 end
 
--- When the first of the lanes that wait can be picked, or false.
-local function first_waiting(a)
-  if a.waits == 0 then return false end
-  if not a.first then
-    local m = call('ZRANGE', a.wait_key, 0, 0, 'WITHSCORES')
-    a.first_name, a.first = m[1], tonumber(m[2] or nil)
-  end
-  return a.first
-end
-
--- The pools that this call has named.
-local pools_named
-
 local place_queue
 do
+  -- Notes that something of the pool can be granted at `at`, sooner than before.
+  local function sooner(pool, at)
+    if at < (hints[pool] or INF) then hints[pool] = at end
+  end
+
+  -- When the first of the lanes that wait can be picked, or false.
+  local function first_waiting(a)
+    if a.waits == 0 then return false end
+    if not a.first then
+      local m = call('ZRANGE', a.wait_key, 0, 0, 'WITHSCORES')
+      a.first_name, a.first = m[1], tonumber(m[2] or nil)
+    end
+    return a.first
+  end
+
   local function leave_open(q, a)
     if not a.open then return end
     call('ZREM', a.pool_open, q.name)

@@ -58,4 +58,4 @@ local function session_ended(id, keep)
 end
 
 -- at each call
-if new_shard then COLLECTORS, SEEN = P .. 'colls', P .. 'seen' end
+COLLECTORS, SEEN = P .. 'colls', P .. 'seen'
