@@ -35,8 +35,8 @@ type Claims interface {
 	// BeginPolls notes each poll at the collector's home shard, and answers
 	// what an earlier call with the same client token was granted and still
 	// holds. A session not seen before replaces the collector's current one;
-	// a session that was replaced is refused (PollState.Replaced). Called
-	// before a fetch is parked.
+	// a session that was replaced is refused (PollState.Replaced), and from this
+	// call's answer on by claims in that shard. Called before a fetch is parked.
 	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
 
 	// Claim grants tasks of pool in shard to wants, first want first. Each
@@ -44,7 +44,9 @@ type Claims interface {
 	// above every fence that the shard gave before, and its grant is noted
 	// under (collector, client token) and its Call. A want whose client token
 	// has a grant in this shard gets what is still held of that, and nothing
-	// new (P7). A want of a session that EndSession has replaced gets nothing.
+	// new (P7). A want of a session that was replaced, as EndSession has noted in
+	// this shard or BeginPolls and Beats in the collector's home shard, gets
+	// nothing of either.
 	//
 	// A want's MaxBytes bounds the sum of record and joined bytes of what it
 	// gets, before anything is claimed; its first task always fits. At most

@@ -95,6 +95,7 @@ type Dispatcher struct {
 	batches *batches
 	catalog *catalog
 	slowed  *slowdown
+	noted   *noted
 
 	// Runs of FetchTask are told apart by callPrefix, which no other
 	// dispatcher has, and their number here.
@@ -111,6 +112,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.batches = newBatches(cfg.Store)
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
+	d.noted = newNoted()
 	d.callPrefix = uuid.NewString() + "-"
 	d.pump = newPump(cfg)
 	d.keeper = newKeeper(d)

@@ -50,9 +50,10 @@ func (d *Dispatcher) heed(h Hint) {
 	case HintRules:
 		d.catalog.dropRules()
 	case HintSession:
-		d.pump.endSessions(h.ID, h.Session)
+		d.forgetSessions(h.ID, h.Session)
 	case HintResync:
 		d.catalog.dropAll()
+		d.noted.forgetAll()
 		d.pump.hintAll()
 	}
 }

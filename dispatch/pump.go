@@ -193,6 +193,18 @@ func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) outcome
 // under way for it, so that the grant need not be given back.
 const landing = 20 * time.Millisecond
 
+// open reports whether something can be had of one of the pools now, as far as is
+// known.
+func (p *pump) open(pools []string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	return slices.ContainsFunc(pools, func(name string) bool {
+		ps := p.pools[name]
+		return ps == nil || slices.ContainsFunc(ps.outlets, func(o *outlet) bool { return !o.until.After(now) && !now.Before(o.retryAt) })
+	})
+}
+
 func (p *pump) inFlight(w *waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

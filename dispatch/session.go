@@ -23,7 +23,7 @@ const (
 // not fail the caller; the rest is done in the background then. What failed of
 // the older one's own means may be mended: the new one is not slowed.
 func (d *Dispatcher) beginSession(ctx context.Context, collector, session string) {
-	d.pump.endSessions(collector, session)
+	d.forgetSessions(collector, session)
 	d.slowed.note(collector, true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -47,6 +47,13 @@ func (d *Dispatcher) beginSession(ctx context.Context, collector, session string
 		}
 		d.log.Warn("leases of the older session of a collector are left to run out", zap.String("collector", collector), zap.Error(err))
 	})
+}
+
+// forgetSessions ends the parked fetches of all sessions of the collector but
+// current, and lets those that come be noted first, and so refused.
+func (d *Dispatcher) forgetSessions(collector, current string) {
+	d.noted.forget(collector)
+	d.pump.endSessions(collector, current)
 }
 
 // endSession ends the leases of all sessions of the collector but keep, in all

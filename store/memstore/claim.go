@@ -77,10 +77,13 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 
 // serve gives one want what it gets, and whether its client token is used.
 func (c *claim) serve(want *dispatch.Want) ([]dispatch.Grant, bool) {
+	if c.s.replaced(want.Collector, want.Session) {
+		return nil, false
+	}
 	if note := c.s.grants[grantKey{want.Collector, want.ClientToken}]; note != nil && note.until > c.s.now {
 		return c.s.replay(note, want.Call), true
 	}
-	if c.pool == nil || c.s.replaced(want.Collector, want.Session) {
+	if c.pool == nil {
 		return nil, false
 	}
 	h := &hand{want: want, room: max(want.Max, 1)}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -16,6 +17,7 @@ func sessionCases() []testCase {
 		{"EndSession_AmongManyOfTheKeptSession", sessionAmongMany},
 		{"EndSession_IsNewUntilNothingIsLeft", sessionNewUntilDone},
 		{"SameSession_IsLeftAlone", sessionSame},
+		{"NewSession_HomeShardGivesTheOlderNothing_T3", sessionAtHome},
 	}
 }
 
@@ -173,4 +175,47 @@ func sessionNewUntilDone(e *env) {
 	e.settle(done(&reply.Grants[0][0].Task))
 	is(e, "held then", len(end()), 0)
 	is(e, "new no more", e.poll("c1", "s2", "t4", "4").NewSession, false)
+}
+
+// sessionAtHome claims between the first sign of a new session and the end of the
+// older one's leases: a dispatcher that has not heard of the new one claims for the
+// older without asking.
+func sessionAtHome(e *env) {
+	e.open()
+	g := source("a")
+	shard := e.shard("c1")
+	e.create(g, numbered(g, e.queueIn(shard), 8)...)
+	claim := func(session, token string) (int, bool) {
+		want := e.want(1, in("c1", session), by(token, "call"))
+		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{want})
+		e.ok("claim", err)
+		return len(reply.Grants[0]), reply.Used[0]
+	}
+	older := "s1"
+	e.poll("c1", older, "t", "1")
+	for i, begin := range []func(session string){
+		func(session string) { e.poll("c1", session, "u", "2") },
+		func(session string) {
+			_, err := e.Store.Beats(e.ctx, []dispatch.CollectorInfo{{ID: "c1", Session: session}})
+			e.ok("beats", err)
+		},
+	} {
+		token := fmt.Sprint("token", i)
+		n, used := claim(older, token)
+		is(e, "grants before", n, 1)
+		is(e, "used before", used, true)
+		n, _ = claim(older, token)
+		is(e, "grants of the repeated token before", n, 1)
+
+		newer := fmt.Sprint("newer", i)
+		begin(newer)
+		n, used = claim(older, token)
+		is(e, "grants of the repeated token", n, 0)
+		is(e, "used by the repeated token", used, false)
+		n, _ = claim(older, token+" more")
+		is(e, "grants of another token", n, 0)
+		n, _ = claim(newer, token+" newer")
+		is(e, "grants of the new session", n, 1)
+		older = newer
+	}
 }

@@ -31,6 +31,13 @@ func (w *world) claimed(shard int, pool string, wants []dispatch.Want, got dispa
 func (w *world) claimedBy(shard int, pool string, want *dispatch.Want, got []dispatch.Grant) (used bool, err error) {
 	p := w.parts[shard]
 	key := [2]string{want.Collector, want.ClientToken}
+	if keep := p.keeps[want.Collector]; keep.until.After(w.now()) && keep.session != want.Session {
+		if len(got) > 0 {
+			return false, broken("a want of the replaced session %s of %s got %d tasks (T3)", want.Session, want.Collector, len(got))
+		}
+		w.count("claim by a replaced session")
+		return false, nil
+	}
 	if note := w.noted(shard, key); note != nil {
 		note.call = want.Call
 		w.count("claim TOKEN_USED")
@@ -38,13 +45,6 @@ func (w *world) claimedBy(shard int, pool string, want *dispatch.Want, got []dis
 			w.count("claim replay with grants")
 		}
 		return true, w.replayed("claim", note, got)
-	}
-	if keep := p.keeps[want.Collector]; keep.until.After(w.now()) && keep.session != want.Session {
-		if len(got) > 0 {
-			return false, broken("a want of the replaced session %s of %s got %d tasks (T3)", want.Session, want.Collector, len(got))
-		}
-		w.count("claim by a replaced session")
-		return false, nil
 	}
 	note := &grantNote{call: want.Call}
 	bytesLeft := want.MaxBytes

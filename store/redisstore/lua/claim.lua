@@ -62,7 +62,6 @@ do
   end
 
   local function grant(w)
-    if w.keep and w.keep ~= w.session then return end
     if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
     if #w.ids > 0 then note_grant(w) end
   end
@@ -78,9 +77,11 @@ do
     return keys
   end
 
-  -- Answers a want with what it was granted before, or by grant.
+  -- Answers a want with what it was granted before, or by grant; that of a replaced
+  -- session by neither.
   function answer(w)
     local note = w.note
+    if w.keep and w.keep ~= w.session then return { 0, {} } end
     if answered[w.holder_name] then
       -- The same client token again in this claim: what it was granted is read anew.
       flush_writes()

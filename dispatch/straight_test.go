@@ -1,0 +1,154 @@
+package dispatch_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// knownAt has a dispatcher note the session of the collector.
+func (w *world) knownAt(d int, collector string) {
+	w.t.Helper()
+	if _, err := w.d[d].Fetch(w.t.Context(), ask(collector, "", 0)); err != nil {
+		w.t.Fatalf("Fetch: %v", err)
+	}
+}
+
+func TestDispatcher_Fetch_straight(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a busy collector is noted once a second", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 100, 0)
+			fetched := func(n int) int {
+				before := w.spies[0].count("BeginPolls")
+				for range n {
+					w.succeed(w.mustFetch(ask("c", "", 0)).Tasks[0])
+				}
+				return w.spies[0].count("BeginPolls") - before
+			}
+			for range 3 {
+				if polls := fetched(20); polls != 1 {
+					t.Errorf("20 fetches were noted %d times, want 1", polls)
+				}
+				time.Sleep(dispatch.PollNoted)
+			}
+			w.knownAt(0, "c")
+			time.Sleep(dispatch.PollNoted - time.Millisecond)
+			if polls := fetched(1); polls != 0 {
+				t.Errorf("noted again %v after it was", dispatch.PollNoted-time.Millisecond)
+			}
+		})
+	})
+
+	t.Run("with several shards every fetch is noted", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 100, 0)
+			for range 10 {
+				w.mustFetch(ask("c", "", 0))
+			}
+			if polls := w.spies[0].count("BeginPolls"); polls != 10 {
+				t.Errorf("10 fetches were noted %d times", polls)
+			}
+		})
+	})
+
+	t.Run("a token that another dispatcher has answered is found without a note", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 20, 0)
+			w.knownAt(1, "c")
+			req := ask("c", "token1", 5*time.Second)
+			req.MaxTasks = 3
+			first := w.mustFetch(req)
+			polls := w.spies[1].count("BeginPolls")
+			again, err := w.d[1].Fetch(t.Context(), req)
+			if err != nil || !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) {
+				t.Errorf("repeated: %+v, %v; want the tokens %v", again, err, tokens(first.Tasks))
+			}
+			for _, g := range first.Tasks {
+				w.succeed(g)
+			}
+			if res, err := w.d[1].Fetch(t.Context(), req); err != nil || res.Empty != dispatch.EmptyTokenUsed {
+				t.Errorf("repeated once all were reported: %+v, %v; want TOKEN_USED", res, err)
+			}
+			if n := w.spies[1].count("BeginPolls") - polls; n != 0 {
+				t.Errorf("noted %d times", n)
+			}
+		})
+	})
+
+	t.Run("a token that was answered does not wait where nothing is to be had", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 1, 0)
+			req := ask("c", "token1", dispatch.MaxWait)
+			first := w.mustFetch(req)
+			w.knownAt(1, "c")
+			for range 50 {
+				w.fetch(t.Context(), 1, ask("other", "", dispatch.MaxWait))
+			}
+			synctest.Wait()
+			began := time.Now()
+			again, err := w.d[1].Fetch(t.Context(), req)
+			if err != nil || !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) || time.Since(began) > 0 {
+				t.Errorf("repeated: %+v, %v after %v; want the tokens %v at once", again, err, time.Since(began), tokens(first.Tasks))
+			}
+		})
+	})
+
+	t.Run("a session replaced at another dispatcher is refused, whatever there is", func(t *testing.T) {
+		t.Parallel()
+		for name, tasks := range map[string]int{"nothing": 1, "tasks": 20} {
+			inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				for _, s := range w.spies {
+					s.set(func(s *spy) { s.dumb = true })
+				}
+				w.submit("s", "", tasks, 0)
+				w.mustFetch(ask("c", "held", 0))
+				newer := ask("c", "newer", 0)
+				newer.Session = "s2"
+				if _, err := w.d[1].Fetch(t.Context(), newer); err != nil {
+					t.Fatal(err)
+				}
+				for _, token := range []string{"held", "another"} {
+					began := time.Now()
+					res, err := w.d[0].Fetch(t.Context(), ask("c", token, dispatch.MaxWait))
+					if !errors.Is(err, dispatch.ErrCollectorReplaced) || time.Since(began) > 0 {
+						t.Errorf("%s to be had, token %q: %+v, %v after %v; want ErrCollectorReplaced at once", name, token, res, err, time.Since(began))
+					}
+				}
+			})
+		}
+	})
+
+	t.Run("one that is given nothing waits", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.knownAt(0, "c")
+			ch := w.fetch(t.Context(), 0, ask("c", "", dispatch.MaxWait))
+			time.Sleep(dispatch.MaxWait / 2)
+			began := time.Now()
+			w.submit("s", "", 1, 0)
+			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 0 {
+				t.Errorf("%+v, %v after %v; want a task at once", a.res, a.err, a.at.Sub(began))
+			}
+			began = time.Now()
+			if a := <-w.fetch(t.Context(), 0, ask("c", "", time.Second)); a.err != nil || a.res.Empty != dispatch.EmptyNoTasks || a.at.Sub(began) != time.Second {
+				t.Errorf("%+v, %v after %v; want NO_TASKS after 1s", a.res, a.err, a.at.Sub(began))
+			}
+		})
+	})
+}
