@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -77,22 +78,27 @@ func (b *bencher) wake(ctx context.Context, e *env) error {
 	})
 }
 
+// leastTasks is how many tasks lie in few queues.
+const leastTasks = 1000
+
 // flat measures fetches over the number of queued tasks, then of queues.
 func (b *bencher) flat(ctx context.Context, e *env) error {
 	for _, backlog := range b.cfg.Backlogs {
-		if err := b.flatRow(ctx, e, backlog, min(1000, backlog)); err != nil {
+		if err := b.flatRow(ctx, e, backlog, min(1000, backlog), slices.Min(b.cfg.Backlogs)); err != nil {
 			return fmt.Errorf("%d tasks: %w", backlog, err)
 		}
 	}
 	for _, queues := range b.cfg.Queues {
-		if err := b.flatRow(ctx, e, max(1000, queues), queues); err != nil {
+		if err := b.flatRow(ctx, e, max(leastTasks, queues), queues, max(leastTasks, slices.Min(b.cfg.Queues))); err != nil {
 			return fmt.Errorf("%d queues: %w", queues, err)
 		}
 	}
 	return nil
 }
 
-func (b *bencher) flatRow(ctx context.Context, e *env, backlog, queues int) error {
+// flatRow is one row of a table whose smallest has so many tasks: all of them
+// fetch as many at a time.
+func (b *bencher) flatRow(ctx context.Context, e *env, backlog, queues, smallest int) error {
 	// What is filled queue by queue lies there as what came in turns, and is filled sooner.
 	w := workload{Name: "B", Queues: queues, Burst: min(100, backlog/queues)}
 	return b.series(ctx, e, w, func(j *job) error {
@@ -113,7 +119,7 @@ func (b *bencher) flatRow(ctx context.Context, e *env, backlog, queues int) erro
 			return err
 		}
 		row.TaskBytes = (full.memory - empty.memory) / float64(row.Backlog)
-		if err := b.flatRounds(ctx, e, j, &row); err != nil {
+		if err := b.flatRounds(ctx, e, j, smallest, &row); err != nil {
 			return err
 		}
 		after, err := e.read(ctx)
@@ -128,13 +134,13 @@ func (b *bencher) flatRow(ctx context.Context, e *env, backlog, queues int) erro
 	})
 }
 
-// flatRounds fetches and reports half of the smallest backlog, 100 at a time.
-func (b *bencher) flatRounds(ctx context.Context, e *env, j *job, row *FlatRow) error {
+// flatRounds fetches and reports half of the smallest backlog, at most 100 at a time.
+func (b *bencher) flatRounds(ctx context.Context, e *env, j *job, smallest int, row *FlatRow) error {
 	var fetches, reports []int64
 	var scripts, scriptSecs float64
 	var total Cost
 	rounds := 1 + 4*b.cfg.Repeats
-	round := min(500, row.Backlog/(2*rounds))
+	round := min(500, smallest/(2*rounds))
 	for i := range rounds {
 		j.Tasks, j.Batch, j.Collectors = round, min(100, round), 16
 		before, err := e.read(ctx)
