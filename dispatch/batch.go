@@ -20,14 +20,14 @@ const flightsPerMerger = 2
 // batches merge what many callers ask of the store at the same time into few
 // calls of it. A call that comes while none is under way starts at once.
 type batches struct {
-	// What keeps leases and fetches alive goes per shard; the rest can wait.
+	shards   int
 	polls    *spread[Poll, PollState]
 	presence *spread[CollectorInfo, PollState]
 	renewals *spread[Renewal, RenewResult]
-	settling *merger[Transition, ApplyResult]
-	done     *merger[Success, ApplyResult]
-	reads    *merger[TaskID, reading]
-	submits  *merger[submitCall, []SubmitResult]
+	settling *spread[Transition, ApplyResult]
+	done     *spread[Success, ApplyResult]
+	reads    *spread[TaskID, reading]
+	submits  *spread[submitCall, []SubmitResult]
 }
 
 func newBatches(store Store) *batches {
@@ -35,30 +35,30 @@ func newBatches(store Store) *batches {
 	home := func(name string) int { return ShardOf(SlotOf(name), shards) }
 	of := func(id TaskID) int { return shardOfTask(id, shards) }
 	b := &batches{
-		polls:    newSpread("note polls", shards, store.BeginPolls, func(p Poll) int { return home(p.Collector) }),
-		presence: newSpread("record beats", shards, store.Beats, func(c CollectorInfo) int { return home(c.ID) }),
-		renewals: newSpread("renew leases", shards, store.Renew, func(r Renewal) int { return of(r.ID) }),
-		settling: newMerger("settle leases", MaxTransitions, store.Apply, func(t Transition) int { return of(t.ID) }),
-		done:     newMerger("settle tasks", MaxTransitions, store.Succeed, func(s Success) int { return of(s.ID) }),
-		submits:  newMerger("submit tasks", MaxSubmissions, submitter(store), func(c submitCall) int { return c.shard(shards) }),
-		reads:    newMerger("read tasks", MaxRenewals, reader(store), of),
+		shards:   shards,
+		polls:    newSpread("note polls", shards, MaxRenewals, store.BeginPolls, func(p Poll) int { return home(p.Collector) }),
+		presence: newSpread("record beats", shards, MaxRenewals, store.Beats, func(c CollectorInfo) int { return home(c.ID) }),
+		renewals: newSpread("renew leases", shards, MaxRenewals, store.Renew, func(r Renewal) int { return of(r.ID) }),
+		settling: newSpread("settle leases", shards, MaxTransitions, store.Apply, func(t Transition) int { return of(t.ID) }),
+		done:     newSpread("settle tasks", shards, MaxTransitions, store.Succeed, func(s Success) int { return of(s.ID) }),
+		reads:    newSpread("read tasks", shards, MaxRenewals, reader(store), of),
+		submits:  newSpread("submit tasks", shards, MaxSubmissions, submitter(store), func(c submitCall) int { return of(c.items[0].ID) }),
 	}
-	b.submits.sizeOf = func(c submitCall) int { return len(c.items) }
-	b.submits.agreement = agreement
+	for _, m := range b.submits.mergers {
+		m.sizeOf = func(c submitCall) int { return len(c.items) }
+		m.agreement = agreement
+	}
 	return b
 }
-
-// severalShards is the shard of what is in more than one.
-const severalShards = -1
 
 func shardOfTask(id TaskID, shards int) int { return ShardOf(max(id.Slot(), 0), shards) }
 
 func (b *batches) apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error) {
-	return b.settling.do(ctx, transitions)
+	return b.settling.all(ctx, transitions)
 }
 
 func (b *batches) succeed(ctx context.Context, successes []Success) ([]ApplyResult, error) {
-	return b.done.do(ctx, successes)
+	return b.done.all(ctx, successes)
 }
 
 // reading is a record without its details, and when it was read by the store's
@@ -69,7 +69,7 @@ type reading struct {
 }
 
 func (b *batches) tasks(ctx context.Context, ids []TaskID) ([]reading, error) {
-	return b.reads.do(ctx, ids)
+	return b.reads.all(ctx, ids)
 }
 
 func reader(store Store) func(context.Context, []TaskID) ([]reading, error) {
@@ -93,8 +93,6 @@ type merger[In, Out any] struct {
 	name  string
 	limit int // items in one flight, unless a single caller brings more
 	call  func(context.Context, []In) ([]Out, error)
-	// shardOf is where an item is; severalShards for one that is in many.
-	shardOf func(In) int
 	// sizeOf is for how many of the limit an item counts; nil: each for one.
 	sizeOf func(In) int
 	// agreement begins a flight: it tells of one item after the other whether it can
@@ -115,8 +113,8 @@ type mergedCall[In, Out any] struct {
 	gone  bool          // nobody waits for it; guarded by the merger's mu
 }
 
-func newMerger[In, Out any](name string, limit int, call func(context.Context, []In) ([]Out, error), shardOf func(In) int) *merger[In, Out] {
-	return &merger[In, Out]{name: name, limit: limit, call: call, shardOf: shardOf}
+func newMerger[In, Out any](name string, limit int, call func(context.Context, []In) ([]Out, error)) *merger[In, Out] {
+	return &merger[In, Out]{name: name, limit: limit, call: call}
 }
 
 // do returns one result for each item, in order.
@@ -228,30 +226,17 @@ func (m *merger[In, Out]) size(c *mergedCall[In, Out]) int {
 	return n
 }
 
-// answer makes one store call for all. Where that fails, it makes one for each
-// shard, so that one that is away or full fails no other; or one for each caller,
-// where an item of one made the store refuse them all. It returns why the first
-// failed.
+// answer makes one store call for all. Where the store refuses that, an item of one
+// may have made it refuse them all: then it makes one for each caller. It returns
+// why the first failed.
 func (m *merger[In, Out]) answer(ctx context.Context, calls []*mergedCall[In, Out]) error {
 	err := m.together(ctx, calls)
-	if err == nil || len(calls) == 1 {
+	if err == nil || len(calls) == 1 || storeTrouble(err) {
 		return err
 	}
-	if !storeTrouble(err) {
-		for _, c := range calls {
-			c.out, c.err = m.once(ctx, c.items)
-		}
-		return err
+	for _, c := range calls {
+		c.out, c.err = m.once(ctx, c.items)
 	}
-	groups := m.byShard(calls)
-	if len(groups) == 1 {
-		return err
-	}
-	var wg sync.WaitGroup
-	for _, group := range groups {
-		wg.Go(func() { _ = m.together(ctx, group) }) // each call has the error
-	}
-	wg.Wait()
 	return err
 }
 
@@ -271,20 +256,6 @@ func (m *merger[In, Out]) together(ctx context.Context, calls []*mergedCall[In, 
 		}
 	}
 	return err
-}
-
-// byShard groups calls by the shard that all their items are in; those with
-// items in several are one group.
-func (m *merger[In, Out]) byShard(calls []*mergedCall[In, Out]) map[int][]*mergedCall[In, Out] {
-	groups := make(map[int][]*mergedCall[In, Out])
-	for _, c := range calls {
-		shard := m.shardOf(c.items[0])
-		if slices.ContainsFunc(c.items[1:], func(item In) bool { return m.shardOf(item) != shard }) {
-			shard = severalShards
-		}
-		groups[shard] = append(groups[shard], c)
-	}
-	return groups
 }
 
 func (m *merger[In, Out]) once(ctx context.Context, items []In) ([]Out, error) {

@@ -6,31 +6,41 @@ import (
 	"slices"
 )
 
-// submit submits items that were prepared from these rules and gates.
+// submit submits items that were prepared from these rules and gates, to each shard
+// its own. It fails when a shard does, whatever the others took in: what is
+// submitted again exists there.
 func (b *batches) submit(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission) ([]SubmitResult, error) {
-	answers, err := b.submits.do(ctx, []submitCall{{rules: rulesVersion, gates: gates, items: items}})
+	at := make(map[int]int, 1) // by shard, its call
+	var calls []submitCall
+	var indexes [][]int
+	for i := range items {
+		shard := shardOfTask(items[i].ID, b.shards)
+		n, ok := at[shard]
+		if !ok {
+			n, at[shard] = len(calls), len(calls)
+			calls, indexes = append(calls, submitCall{rules: rulesVersion, gates: gates}), append(indexes, nil)
+		}
+		calls[n].items, indexes[n] = append(calls[n].items, items[i]), append(indexes[n], i)
+	}
+	answers, err := b.submits.all(ctx, calls)
 	if err != nil {
 		return nil, err
 	}
-	return answers[0], nil
+	results := make([]SubmitResult, len(items))
+	for n := range calls {
+		for k, i := range indexes[n] {
+			results[i] = answers[n][k]
+		}
+	}
+	return results, nil
 }
 
-// submitCall is what one caller submits, with what it was prepared from.
+// submitCall is what one caller submits to one shard, with what it was prepared
+// from.
 type submitCall struct {
 	rules int64
 	gates []SourceGate
 	items []Submission
-}
-
-// shard is where all items of the call are.
-func (c submitCall) shard(shards int) int {
-	shard := shardOfTask(c.items[0].ID, shards)
-	for i := range c.items {
-		if shardOfTask(c.items[i].ID, shards) != shard {
-			return severalShards
-		}
-	}
-	return shard
 }
 
 // submitter submits for several callers who agree, all at once.

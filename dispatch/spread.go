@@ -12,10 +12,12 @@ type spread[In, Out any] struct {
 	mergers []*merger[In, Out] // by shard
 }
 
-func newSpread[In, Out any](name string, shards int, call func(context.Context, []In) ([]Out, error), shardOf func(In) int) *spread[In, Out] {
+// newSpread makes a merger for each shard. limit is how many items go in one store
+// call.
+func newSpread[In, Out any](name string, shards, limit int, call func(context.Context, []In) ([]Out, error), shardOf func(In) int) *spread[In, Out] {
 	s := &spread[In, Out]{shardOf: shardOf}
 	for range shards {
-		s.mergers = append(s.mergers, newMerger(name, MaxRenewals, call, shardOf))
+		s.mergers = append(s.mergers, newMerger(name, limit, call))
 	}
 	return s
 }
@@ -30,6 +32,32 @@ func (s *spread[In, Out]) one(ctx context.Context, item In) (Out, error) {
 	return out[0], nil
 }
 
+// all returns one result for each item, in order. It fails when a shard does, once
+// all have answered.
+func (s *spread[In, Out]) all(ctx context.Context, items []In) ([]Out, error) {
+	byShard := s.indexes(items)
+	if len(byShard) == 1 {
+		return s.mergers[s.shardOf(items[0])].do(ctx, items)
+	}
+	results := make([]Out, len(items))
+	var failed error
+	answers := s.askEach(ctx, items, byShard)
+	for range len(byShard) {
+		answer := <-answers
+		if answer.err != nil {
+			failed = answer.err
+			continue
+		}
+		for n, i := range answer.indexes {
+			results[i] = answer.out[n]
+		}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return results, nil
+}
+
 // shardAnswer is what one shard answers to its part of some items.
 type shardAnswer[Out any] struct {
 	indexes []int // of the items
@@ -40,24 +68,34 @@ type shardAnswer[Out any] struct {
 // ask asks each shard for its part of the items, and returns the answers as they
 // come, and how many there will be.
 func (s *spread[In, Out]) ask(ctx context.Context, items []In) (<-chan shardAnswer[Out], int) {
-	byShard := make(map[int][]int)
+	byShard := s.indexes(items)
+	return s.askEach(ctx, items, byShard), len(byShard)
+}
+
+// indexes are those of the items by their shard.
+func (s *spread[In, Out]) indexes(items []In) map[int][]int {
+	byShard := make(map[int][]int, 1)
 	for i, item := range items {
 		shard := s.shardOf(item)
 		byShard[shard] = append(byShard[shard], i)
 	}
+	return byShard
+}
+
+func (s *spread[In, Out]) askEach(ctx context.Context, items []In, byShard map[int][]int) <-chan shardAnswer[Out] {
 	answers := make(chan shardAnswer[Out], len(byShard))
 	for shard, indexes := range byShard {
-		go func() {
-			part := items
-			if len(byShard) > 1 {
-				part = make([]In, 0, len(indexes))
-				for _, i := range indexes {
-					part = append(part, items[i])
-				}
+		part := items
+		if len(byShard) > 1 {
+			part = make([]In, 0, len(indexes))
+			for _, i := range indexes {
+				part = append(part, items[i])
 			}
+		}
+		go func() {
 			out, err := s.mergers[shard].do(ctx, slices.Clip(part))
 			answers <- shardAnswer[Out]{indexes, out, err}
 		}()
 	}
-	return answers, len(byShard)
+	return answers
 }

@@ -53,6 +53,30 @@ func (s *hungShard) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]d
 	return s.Store.Renew(ctx, renewals)
 }
 
+func (s *hungShard) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
+	hung := slices.ContainsFunc(successes, func(x dispatch.Success) bool { return shardOf(x.ID) == 1 })
+	if err := s.wait(ctx, hung); err != nil {
+		return nil, err
+	}
+	return s.Store.Succeed(ctx, successes)
+}
+
+func (s *hungShard) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {
+	hung := slices.ContainsFunc(ids, func(id dispatch.TaskID) bool { return shardOf(id) == 1 })
+	if err := s.wait(ctx, hung); err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.Store.Tasks(ctx, ids, details)
+}
+
+func (s *hungShard) Submit(ctx context.Context, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
+	hung := slices.ContainsFunc(items, func(x dispatch.Submission) bool { return shardOf(x.ID) == 1 })
+	if err := s.wait(ctx, hung); err != nil {
+		return nil, err
+	}
+	return s.Store.Submit(ctx, rules, gates, items)
+}
+
 func shardOf(id dispatch.TaskID) int { return dispatch.ShardOf(id.Slot(), 2) }
 
 // inHungWorld runs a test on two shards of which the second can hang.
@@ -151,6 +175,53 @@ func TestDispatcher_Fetch_aShardThatHangs(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(5 * time.Minute)
 	})
+}
+
+// TestDispatcher_Report_aShardThatHangs: reports and submissions wait for the shard
+// of their own tasks only.
+func TestDispatcher_Report_aShardThatHangs(t *testing.T) {
+	t.Parallel()
+	inHungWorld(t, func(t *testing.T, w *world, store *hungShard) {
+		w.source("s", nil)
+		held := make(map[string][]dispatch.Grant)
+		for _, queue := range homed() {
+			w.submit("s", queue, 40, 0)
+			for len(held[queue]) < 40 {
+				req := ask("c1", fmt.Sprint(queue, len(held[queue])), 0)
+				req.Queues, req.MaxTasks = []string{queue}, 40
+				held[queue] = append(held[queue], w.mustFetch(req).Tasks...)
+			}
+		}
+		store.hangs.Store(true)
+		for queue, grants := range held {
+			for n, g := range grants {
+				report := dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}}
+				if n%2 == 1 {
+					report.Succeeded, report.Failed = nil, &dispatch.Failed{Reason: 1}
+				}
+				go waitsIf(t, inSecond(queue), fmt.Sprintf("report %d in queue %s", n, queue), func() error {
+					_, err := w.d[0].Report(t.Context(), "c1", []dispatch.Report{report})
+					return err
+				})
+				task := dispatch.NewTask{SourceID: "s", Key: fmt.Sprint("new", n), Queue: queue, Priority: 5}
+				go waitsIf(t, inSecond(queue), fmt.Sprintf("submission %d to queue %s", n, queue), func() error {
+					_, err := w.d[0].SubmitTasks(t.Context(), []dispatch.NewTask{task})
+					return err
+				})
+			}
+		}
+		synctest.Wait()
+		time.Sleep(5 * time.Minute)
+	})
+}
+
+// waitsIf makes a call that waits, in vain, exactly if it is to hang.
+func waitsIf(t *testing.T, hangs bool, what string, call func() error) {
+	began := time.Now()
+	err := call()
+	if waited := time.Since(began) > 0; waited != hangs || waited != (err != nil) {
+		t.Errorf("%s: %v after %v; does its shard hang? %v", what, err, time.Since(began), hangs)
+	}
 }
 
 // pilingUp is a store that answers nothing while it hangs, and counts renewals.
