@@ -81,6 +81,9 @@ func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
 		if result, err := f.claim(ctx); result != nil || err != nil {
 			return result, err
 		}
+		// A claim that was too late for this is given back under the name it had: not
+		// what is answered from now on.
+		f.want.Call = f.d.nextCall()
 	}
 	for range recheckTries {
 		if result, err := f.poll(ctx); result != nil || err != nil {

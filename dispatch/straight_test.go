@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,17 @@ func (w *world) knownAt(d int, collector string) {
 	w.t.Helper()
 	if _, err := w.d[d].Fetch(w.t.Context(), ask(collector, "", 0)); err != nil {
 		w.t.Fatalf("Fetch: %v", err)
+	}
+}
+
+// knownOnly has the first dispatcher note the session of the collector, which is given
+// nothing though there is something.
+func (w *world) knownOnly(collector string) {
+	w.t.Helper()
+	req := ask(collector, "", 0)
+	req.Pools = []string{"another"}
+	if res, err := w.d[0].Fetch(w.t.Context(), req); err != nil || len(res.Tasks) > 0 {
+		w.t.Fatalf("Fetch: %+v, %v", res, err)
 	}
 }
 
@@ -132,6 +144,39 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 			})
 		}
 	})
+
+	// The claim ends after the wait, when the fetch is being noted, or noted: what it
+	// is answered then is its own, and what it is not answered is free.
+	for _, late := range []time.Duration{100, 119, 120, 121, 125, 130, 150, 300} {
+		t.Run(fmt.Sprintf("a claim that takes %d ms takes back nothing that was answered", late), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				w.submit("s", "", 1, 0)
+				w.knownOnly("c")
+				w.spies[0].set(func(s *spy) {
+					s.delay = late * time.Millisecond
+					s.fail = func(call string) error {
+						if call == "BeginPolls" || call == "GiveBack" {
+							time.Sleep(10 * time.Millisecond)
+						}
+						return nil
+					}
+				})
+				a := <-w.fetch(t.Context(), 0, ask("c", "token1", 100*time.Millisecond))
+				time.Sleep(time.Second)
+				if a.err != nil {
+					t.Fatal(a.err)
+				}
+				for _, g := range a.res.Tasks {
+					w.succeed(g)
+				}
+				if len(a.res.Tasks) == 0 {
+					w.mustFetch(ask("other", "", time.Second))
+				}
+			})
+		})
+	}
 
 	t.Run("one that is given nothing waits", func(t *testing.T) {
 		t.Parallel()
