@@ -16,9 +16,11 @@ import (
 const producers = 64
 
 // asynqPeer is asynq in this process. One server dequeues one task after the
-// other whatever its concurrency, so several of them are tried.
+// other whatever its concurrency, so it is measured with one, as its users begin,
+// and with several.
 type asynqPeer struct {
 	tasks                int
+	several              bool
 	servers, concurrency int
 }
 
@@ -31,11 +33,17 @@ func (a *asynqPeer) name() string {
 			}
 		}
 	}
-	return "asynq" + version
+	if a.several {
+		return "asynq" + version + ", several servers"
+	}
+	return "asynq" + version + ", one server"
 }
 
 func (a *asynqPeer) choices() []string {
-	return []string{"4 servers, concurrency 16", "1 servers, concurrency 64", "8 servers, concurrency 16", "16 servers, concurrency 8"}
+	if a.several {
+		return []string{"4 servers, concurrency 16", "8 servers, concurrency 16", "16 servers, concurrency 8"}
+	}
+	return []string{"1 servers, concurrency 16", "1 servers, concurrency 64", "1 servers, concurrency 256"}
 }
 
 func (a *asynqPeer) choose(choice string) {

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if o.tasks < 1 || o.rounds < 1 {
 		return errors.New("-tasks and -rounds begin at 1")
 	}
-	systems := []system{&waggle{o: &o}, &asynqPeer{tasks: o.tasks}}
+	systems := []system{&waggle{o: &o}, &asynqPeer{tasks: o.tasks}, &asynqPeer{tasks: o.tasks, several: true}}
 	if o.bullmq != "" {
 		systems = append(systems, &bullmq{o: &o})
 	}
@@ -102,7 +102,7 @@ func tune(ctx context.Context, s system, progress io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", s.name(), choice, err)
 		}
-		fmt.Fprintf(progress, "tuning   %-14s %-36s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n", s.name(), choice, r.submit, r.work, r.life)
+		fmt.Fprintf(progress, "tuning   %-30s %-36s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n", s.name(), choice, r.submit, r.work, r.life)
 		if r.work > fastest {
 			best, fastest = choice, r.work
 		}
@@ -121,7 +121,7 @@ func rounds(ctx context.Context, systems []system, n int, progress io.Writer) ([
 				return rates, fmt.Errorf("%s: %w", s.name(), err)
 			}
 			rates[i] = append(rates[i], r)
-			fmt.Fprintf(progress, "round %-2d %-14s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n", round+1, s.name(), r.submit, r.work, r.life)
+			fmt.Fprintf(progress, "round %-2d %-30s submit %7.0f/s  fetch and report %7.0f/s  whole life %7.0f/s\n", round+1, s.name(), r.submit, r.work, r.life)
 		}
 	}
 	return rates, nil
