@@ -81,9 +81,6 @@ func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
 		if result, err := f.claim(ctx); result != nil || err != nil {
 			return result, err
 		}
-		// A claim that was too late for this is given back under the name it had: not
-		// what is answered from now on.
-		f.want.Call = f.d.nextCall()
 	}
 	for range recheckTries {
 		if result, err := f.poll(ctx); result != nil || err != nil {
@@ -198,18 +195,23 @@ func (f *fetch) narrow(ctx context.Context) error {
 //     be the new one, which has to end the others.
 //   - That the collector was seen is noted once in [PollNoted], as before.
 //
-// A fetch that is given nothing so is noted, and waits then. So is one that would
+// A fetch that is given nothing so, wherever it asks, is noted, and waits then. So is one that would
 // have to wait for its claim: its answer may be there already.
 func (f *fetch) straight() bool {
 	return f.d.store.Shards() == 1 && len(f.want.SourceUIDs)+len(f.want.Queues) == 0 &&
 		f.d.noted.lately(f.want.Collector, f.want.Session) && f.d.slowed.remaining(f.want.Collector) == 0 && f.d.pump.open(f.req.Pools)
 }
 
-// claim asks for what can be had at once. Nil and nil: nothing.
+// claim asks for what can be had at once. Nil and nil: there is nothing. A fetch whose
+// claim has not answered when its wait is over, or that was repeated meanwhile, ends:
+// what the claim grants it is given back.
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
 	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, once: true}, f.left())
-	if out.err == nil && len(out.grants) == 0 && out.empty != EmptyTokenUsed && out.empty != EmptyDraining {
+	if out.asked || out.recheck {
 		return nil, nil //nolint:nilnil // as poll
+	}
+	if f.req.Wait > 0 && out.empty != EmptyDraining {
+		out.retryAfter = 0 // it has waited
 	}
 	return f.handOut(ctx, out)
 }

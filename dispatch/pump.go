@@ -83,6 +83,8 @@ type outcome struct {
 	// recheck: the store has work but refuses it to this fetch; whether its
 	// session still is the collector's must be asked.
 	recheck bool
+	// asked: of a once, each outlet was claimed from since it came, and had nothing.
+	asked bool
 	err     error
 }
 

@@ -216,7 +216,7 @@ func (p *pump) goOn(o *outlet, reply ClaimReply, left []*waiter, granted int) {
 			// The store has something for anybody but this one.
 			p.finish(w, outcome{recheck: true})
 		case w.once && len(w.awaits) == 0:
-			p.finish(w, p.nothing(w))
+			p.finish(w, p.asked(w))
 		}
 	}
 }
@@ -229,8 +229,15 @@ func (p *pump) answered(w *waiter, o *outlet) {
 	delete(w.awaits, o)
 	delete(o.awaiting, w)
 	if len(w.awaits) == 0 && !w.busy {
-		p.finish(w, p.nothing(w))
+		p.finish(w, p.asked(w))
 	}
+}
+
+// asked is the answer to a once that has been asked for everywhere.
+func (p *pump) asked(w *waiter) outcome {
+	out := p.nothing(w)
+	out.asked = out.err == nil
+	return out
 }
 
 // giveBack returns what a caller who has gone was granted.
