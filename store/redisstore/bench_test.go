@@ -240,7 +240,7 @@ func (l *benchLoad) expire(b *testing.B, n int) {
 		id, _, _ := strings.Cut(member, ":")
 		var deadline [8]byte
 		binary.BigEndian.PutUint64(deadline[:], uint64(past))
-		pipe.SetRange(b.Context(), keys.Task(dispatch.TaskID(id)), 106, string(deadline[2:]))
+		pipe.SetRange(b.Context(), keys.Task(dispatch.TaskID(id)), 23, string(deadline[2:]))
 		pipe.ZAdd(b.Context(), keys.Leases(), redis.Z{Score: float64(past), Member: member})
 	}
 	pipe.HSet(b.Context(), keys.Shard(), "swept", time.Now().UnixMilli())

@@ -9,8 +9,13 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// appendDigest appends a lease's digest as records keep it; 16 zeros for none.
+// appendDigest appends a lease's digest as records keep it; zeros for none.
 func appendDigest(b []byte, d dispatch.LeaseDigest) []byte {
+	mark := byte(leaseVersion)
+	if d == (dispatch.LeaseDigest{}) {
+		mark = 0
+	}
+	b = append(b, mark)
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, d.Fence), d.Holder)
 }
 

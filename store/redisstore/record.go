@@ -15,25 +15,34 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// A record is one string: a header of fixed size, the body, and while the task
-// is leased a tail, "<lease token>\n<session>". lua/prelude/record.lua reads and
-// writes the header in the same layout; big-endian, times in ms:
+// A record is one string: a header of fixed size and the body. The record of a
+// leased task stands between the lease and the name of the holder, "<collector>/
+// <client token>", and is what it was before the grant: its state is that of a
+// waiting task, its revision and attempt count one more. lua/prelude/record.lua
+// has the same layout; big-endian, times in ms:
 //
-//	version state flags priority result cancel     1 each
-//	lane 4, depth 2, revision 4, bytes of the core 2, size 3
-//	cycle 4, attempt 4, failures expirations throttled 2 each
-//	given up, expired cycles, permanent cycles     1 each
-//	run due first-due created settled              6 each
-//	last lease: fence 8, holder 8
-//	lease: fence 8, holder 8, granted 6, deadline 6, duration 4, longest hold 4
-//	bytes of the tail 2
+//	version state flags result cancel                   1 each
+//	revision cycle attempt                              4 each
+//	failures expirations throttled                      2 each
+//	given up, expired cycles, permanent cycles          1 each
+//	settled 6
+//	last lease: leaseVersion 1 (0 = none), fence 8, holder 8
+//	due created                                         6 each
+//	lane 4, bytes that count for a claim 3, priority 1
+//	depth, bytes of the core                            2 each
+//	run first-due                                       6 each
+//
+//	lease: leaseVersion 1, fence 8, holder 8, granted 6, deadline 6, duration 4,
+//	longest hold 4, bytes of the holder's name 2
 //
 // The body is the core (URL, key, kind), which a settled task keeps, and the
 // rest (metadata, payload), both in the protobuf wire format without what is
 // empty. A key equal to the URL is left out.
 const (
-	headerSize    = 122
+	headerSize    = 85
+	leaseSize     = 39
 	recordVersion = 1
+	leaseVersion  = 2
 )
 
 // The bits of the flags.
@@ -170,6 +179,7 @@ func (h *header) byte() byte          { return byte(h.uint(1)) }
 func (h *header) time() time.Time     { return instant(int64(h.uint(6))) }
 func (h *header) span() time.Duration { return time.Duration(h.uint(4)) * time.Millisecond }
 func (h *header) digest() (d dispatch.LeaseDigest) {
+	h.byte() // leaseVersion
 	d.Fence, d.Holder = h.uint(8), h.uint(8)
 	return d
 }
@@ -177,62 +187,85 @@ func (h *header) digest() (d dispatch.LeaseDigest) {
 // decodeRecord reads into the task what its record says as of now, which tells
 // scheduled and ready apart. What its lane and source say is not in the record.
 func decodeRecord(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Task) error {
-	if len(raw) < headerSize {
-		return fmt.Errorf("task %s: %w: %d bytes", id, errRecord, len(raw))
-	}
-	if raw[0] != recordVersion {
-		return fmt.Errorf("task %s: %w: version %d, this program knows %d", id, errRecord, raw[0], recordVersion)
-	}
 	t.ID = id
-	lease, core, tail := decodeHeader([]byte(raw[:headerSize]), t)
-	rest := raw[headerSize:]
-	if tail > len(rest) || core > len(rest)-tail {
-		return fmt.Errorf("task %s: %w: core of %d and tail of %d in %d bytes", id, errRecord, core, tail, len(rest))
-	}
-	if err := decodeBody([]byte(rest[:len(rest)-tail]), t); err != nil {
+	rest, err := decodeLease(raw, t)
+	if err != nil {
 		return fmt.Errorf("task %s: %w", id, err)
 	}
-	if t.State == dispatch.StateScheduled && !t.Due.After(now) {
+	if len(rest) < headerSize {
+		return fmt.Errorf("task %s: %w: %d bytes", id, errRecord, len(raw))
+	}
+	if rest[0] != recordVersion {
+		return fmt.Errorf("task %s: %w: version %d, this program knows %d", id, errRecord, rest[0], recordVersion)
+	}
+	if core, body := decodeHeader([]byte(rest[:headerSize]), t), len(rest)-headerSize; core > body {
+		return fmt.Errorf("task %s: %w: core of %d in %d bytes", id, errRecord, core, body)
+	}
+	if err := decodeBody([]byte(rest[headerSize:]), t); err != nil {
+		return fmt.Errorf("task %s: %w", id, err)
+	}
+	switch {
+	case t.Lease != nil:
+		t.State = dispatch.StateLeased
+		t.Revision++
+		t.Counters.Attempt++
+	case t.State == dispatch.StateScheduled && !t.Due.After(now):
 		t.State = dispatch.StateReady
 	}
-	if t.State != dispatch.StateLeased {
-		return nil
-	}
-	token, _, _ := strings.Cut(rest[len(rest)-tail:], "\n")
-	var err error
-	if lease.Token, err = dispatch.ParseLeaseToken(token); err != nil {
-		return fmt.Errorf("task %s: %w: %w", id, errRecord, err)
-	}
-	t.Lease = &lease
 	return nil
 }
 
+// decodeLease reads the lease of a leased task's record, and returns the record as
+// it was before.
+func decodeLease(raw string, t *dispatch.Task) (rest string, err error) {
+	if raw == "" || raw[0] != leaseVersion {
+		return raw, nil
+	}
+	if len(raw) < leaseSize {
+		return "", fmt.Errorf("%w: lease of %d bytes", errRecord, len(raw))
+	}
+	h := header{[]byte(raw[:leaseSize])}
+	l := &dispatch.Lease{Digest: h.digest(), Granted: h.time(), Deadline: h.time(), Duration: h.span(), MaxHold: h.span()}
+	name := int(h.uint(2))
+	rest = raw[leaseSize:]
+	if name > len(rest) {
+		return "", fmt.Errorf("%w: name of %d in %d bytes", errRecord, name, len(rest))
+	}
+	rest, holder := rest[:len(rest)-name], rest[len(rest)-name:]
+	l.Token.Collector, l.Token.ClientToken, _ = strings.Cut(holder, "/")
+	l.Token.Fence = l.Digest.Fence
+	if l.Token.Collector == "" || l.Token.ClientToken == "" {
+		return "", fmt.Errorf("%w: %.64q does not name a holder", errRecord, holder)
+	}
+	t.Lease = l
+	return rest, nil
+}
+
 // decodeHeader reads the header of a record into the task.
-func decodeHeader(b []byte, t *dispatch.Task) (lease dispatch.Lease, core, tail int) {
+func decodeHeader(b []byte, t *dispatch.Task) (core int) {
 	h := header{b[1:]}
 	t.State = dispatch.State(h.byte())
 	flags := h.byte()
 	t.Recurring, t.AgainRequested = flags&flagRecurring != 0, flags&flagAgain != 0
-	t.Priority, t.Result, t.CancelRequested = int(h.byte()), dispatch.Result(h.byte()), dispatch.CancelReason(h.byte())
-	h.uint(4) // lane
-	t.Depth, t.Revision, core = int(h.uint(2)), uint32(h.uint(4)), int(h.uint(2))
-	h.uint(3) // size
+	t.Result, t.CancelRequested, t.Revision = dispatch.Result(h.byte()), dispatch.CancelReason(h.byte()), uint32(h.uint(4))
 	c := &t.Counters
 	c.Cycle, c.Attempt = uint32(h.uint(4)), uint32(h.uint(4))
 	c.Failures, c.Expirations, c.Throttled = uint16(h.uint(2)), uint16(h.uint(2)), uint16(h.uint(2))
 	c.GivenUp, c.ExpiredCycles, c.PermanentCycles = h.byte(), h.byte(), h.byte()
-	t.Run, t.Due, t.FirstDue, t.Created, t.SettledAt = h.time(), h.time(), h.time(), h.time(), h.time()
-	t.LastLease = h.digest()
-	lease.Digest = h.digest()
-	lease.Granted, lease.Deadline, lease.Duration, lease.MaxHold = h.time(), h.time(), h.span(), h.span()
-	return lease, core, int(h.uint(2))
+	t.SettledAt, t.LastLease, t.Due, t.Created = h.time(), h.digest(), h.time(), h.time()
+	h.uint(4) // lane
+	h.uint(3) // bytes for a claim
+	t.Priority, t.Depth, core = int(h.byte()), int(h.uint(2)), int(h.uint(2))
+	t.Run, t.FirstDue = h.time(), h.time()
+	return core
 }
 
-// decodeDetails reads the parts that most tasks do not have.
-func decodeDetails(t *dispatch.Task, details []any) {
-	for i := 0; i+1 < len(details); i += 2 {
-		field, _ := details[i].(string)
-		value, _ := details[i+1].(string)
+// decodeMore reads the parts that most tasks do not have: fields of the details,
+// and the history.
+func decodeMore(t *dispatch.Task, more []any) error {
+	for i := 0; i+1 < len(more); i += 2 {
+		field, _ := more[i].(string)
+		value, _ := more[i+1].(string)
 		if value == "" {
 			continue
 		}
@@ -241,8 +274,13 @@ func decodeDetails(t *dispatch.Task, details []any) {
 			t.Cursor = []byte(value)
 		case "m":
 			t.Memo = []byte(value)
+		case "h":
+			if err := decodeHistory(t, value); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // decodeHistory reads a task's last error and last attempts (lua/parts/history.lua).
@@ -293,8 +331,9 @@ type found struct {
 	sourceVersion int64
 }
 
-// foundEach is how many values a task has in a reply, after those of its lane.
-const foundEach = 4
+// foundEach is how many values most tasks have in a reply, after those of their
+// lane.
+const foundEach = 2
 
 // decodeLane reads the tasks of one lane that a script gave back; none for nil.
 func decodeLane(v any, now time.Time) ([]found, error) {
@@ -308,7 +347,7 @@ func decodeLane(v any, now time.Time) ([]found, error) {
 	lane.sourceVersion = r.integer()
 	tasks := make([]found, 0, (len(values)-r.next)/foundEach)
 	for r.more() {
-		id, raw, details, history := dispatch.TaskID(r.text()), r.text(), r.list(), r.text()
+		id, raw, more := dispatch.TaskID(r.text()), r.text(), r.optionalList()
 		if r.err != nil {
 			break
 		}
@@ -316,8 +355,7 @@ func decodeLane(v any, now time.Time) ([]found, error) {
 		if err := decodeRecord(id, raw, now, &f.task); err != nil {
 			return nil, err
 		}
-		decodeDetails(&f.task, details)
-		if err := decodeHistory(&f.task, history); err != nil {
+		if err := decodeMore(&f.task, more); err != nil {
 			return nil, err
 		}
 		tasks = append(tasks, f)

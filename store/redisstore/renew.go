@@ -45,7 +45,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 }
 
 // renewalArgs names the holders of a page of renewals and packs those:
-// >c16 I2 Bc0 B I4c0.
+// >c17 I2 Bc0 B I4c0.
 func renewalArgs(renewals []dispatch.Renewal, items []int) []any {
 	type holder struct{ collector, token string }
 	type known struct {
@@ -64,8 +64,7 @@ func renewalArgs(renewals []dispatch.Renewal, items []int) []any {
 			k = known{uint16(len(args)), dispatch.HolderDigest(name.collector, name.token)} //nolint:gosec // at most a page
 			holders[name] = k
 		}
-		packed = binary.BigEndian.AppendUint64(packed, r.Token.Fence)
-		packed = binary.BigEndian.AppendUint64(packed, k.digest)
+		packed = appendDigest(packed, dispatch.LeaseDigest{Fence: r.Token.Fence, Holder: k.digest})
 		packed = binary.BigEndian.AppendUint16(packed, k.number)
 		packed = appendShort(packed, string(r.ID))
 		packed = appendLong(append(packed, given(r.Cursor)), r.Cursor)

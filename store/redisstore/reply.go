@@ -74,6 +74,16 @@ func (r *reply) text() string {
 	}
 }
 
+// bytes reads a string of n bytes; of another there are n zeros.
+func (r *reply) bytes(n int) []byte {
+	text := r.text()
+	if len(text) != n {
+		r.fail(fmt.Sprintf("a string of %d bytes", n), text)
+		return make([]byte, n)
+	}
+	return []byte(text)
+}
+
 // list reads an array; nil is empty.
 func (r *reply) list() []any {
 	switch v := r.any().(type) {
@@ -85,6 +95,18 @@ func (r *reply) list() []any {
 		r.fail("an array", v)
 		return nil
 	}
+}
+
+// optionalList reads an array if one is next.
+func (r *reply) optionalList() []any {
+	if !r.more() {
+		return nil
+	}
+	list, ok := r.values[r.next].([]any)
+	if ok {
+		r.next++
+	}
+	return list
 }
 
 // array reads an array to be read in turn. Its error is found by join.

@@ -33,9 +33,10 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	}
 	results := make([]dispatch.SubmitResult, len(items))
 	for i, p := range pages {
-		r := readReply(replies[i])
-		for _, item := range p.items {
-			results[item] = dispatch.SubmitResult{Code: dispatch.SubmitCode(r.integer()), State: dispatch.State(r.integer())}
+		r := readReply([]any{replies[i]})
+		answers := r.bytes(2 * len(p.items))
+		for k, item := range p.items {
+			results[item] = dispatch.SubmitResult{Code: dispatch.SubmitCode(answers[2*k]), State: dispatch.State(answers[2*k+1])}
 		}
 		if r.err != nil {
 			return nil, r.err
@@ -44,43 +45,60 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	return results, nil
 }
 
-// submitArgs packs a page of items, with the gates that they name.
+// submitArgs packs a page of items, with the gates and queues that they name.
 func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, items []dispatch.Submission, page []int) []any {
-	number := make(map[string]int, 1)
-	var gates, body []any
-	for _, i := range page {
+	gates, queues := make(map[string]int, 1), make(map[string]int, 1)
+	var gate, queue []any
+	rests := make([]any, len(page))
+	packed := make([]byte, 0, 64*len(page))
+	for k, i := range page {
 		item := &items[i]
-		n := number[item.SourceUID]
-		if n == 0 {
-			n = len(number) + 1
-			number[item.SourceUID] = n
-			gates = append(gates, gateArgs(gateOf[item.SourceUID])...)
+		g := gates[item.SourceUID]
+		if g == 0 {
+			g = len(gates) + 1
+			gates[item.SourceUID] = g
+			gate = append(gate, gateArgs(gateOf[item.SourceUID])...)
 		}
-		packed, core, size := encodeBody(item)
-		body = append(body, string(item.ID), item.Queue, itemNumbers(n, item, core, size), packed)
+		q := queues[item.Queue]
+		if q == 0 {
+			q = len(queues) + 1
+			queues[item.Queue] = q
+			queue = append(queue, item.Queue)
+		}
+		packed = appendItem(packed, g, q, item)
+		rests[k] = restOfRecord(item)
 	}
-	args := make([]any, 0, 3+len(gates)+len(body))
-	args = append(args, rulesVersion, len(number), len(page))
-	return append(append(args, gates...), body...)
+	args := make([]any, 0, 5+len(gate)+len(queue)+len(rests))
+	args = append(args, rulesVersion, len(gates), len(queues), len(page))
+	args = append(append(append(args, gate...), queue...), packed)
+	return append(args, rests...)
 }
 
-// itemNumbers packs the numbers of an item: >I2BBB I2 I6I6I6I6I6 I2I3.
-func itemNumbers(gate int, s *dispatch.Submission, core, size int) []byte {
-	b := make([]byte, 0, 40)
+// appendItem packs what the script decides by: >I2I2 BBB I6I6I6 Bc0.
+func appendItem(b []byte, gate, queue int, s *dispatch.Submission) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(gate))
+	b = binary.BigEndian.AppendUint16(b, uint16(queue))
 	recurring := byte(0)
 	if s.Recurring {
 		recurring = 1
 	}
 	b = append(b, recurring, byte(s.Priority), byte(s.IfExists))
-	b = binary.BigEndian.AppendUint16(b, uint16(s.Depth))
-	b = append48(b, millis(s.Run))
 	b = append48(b, millis(s.Due))
-	b = append48(b, millis(s.FirstDue))
 	b = append48(b, span(s.RevisitAfter))
 	b = append48(b, millis(s.Modified))
+	return appendShort(b, string(s.ID))
+}
+
+// restOfRecord packs a record's part that the script need not know (record.go).
+func restOfRecord(s *dispatch.Submission) []byte {
+	body, core, size := encodeBody(s)
+	b := make([]byte, 0, headerSize+len(body))
+	b = append(b, byte(size>>16), byte(size>>8), byte(size), byte(s.Priority))
+	b = binary.BigEndian.AppendUint16(b, uint16(s.Depth))
 	b = binary.BigEndian.AppendUint16(b, uint16(core))
-	return append(b, byte(size>>16), byte(size>>8), byte(size))
+	b = append48(b, millis(s.Run))
+	b = append48(b, millis(s.FirstDue))
+	return append(b, body...)
 }
 
 // gateArgs packs a gate (lua/parts/gate.lua).

@@ -24,8 +24,9 @@ func (s *Store) Succeed(ctx context.Context, successes []dispatch.Success) ([]di
 	}
 	for i, p := range pages {
 		r := readReply(replies[i])
-		for _, n := range p.items {
-			results[n] = readSuccess(r)
+		codes := r.bytes(len(p.items))
+		for k, n := range p.items {
+			results[n] = readSuccess(r, dispatch.ApplyCode(codes[k]))
 		}
 		if r.err != nil {
 			return nil, r.err
@@ -34,44 +35,43 @@ func (s *Store) Succeed(ctx context.Context, successes []dispatch.Success) ([]di
 	return results, nil
 }
 
-// readSuccess reads the answer to a success: a number when it is settled, else
-// what apply answers.
-func readSuccess(r *reply) dispatch.ApplyResult {
-	switch v := r.any().(type) {
-	case int64:
-		return dispatch.ApplyResult{Code: dispatch.Applied, State: dispatch.StateDone}
-	case []any:
-		part := &reply{values: v}
-		result := readApplied(part)
-		r.join(part)
-		return result
-	default:
-		r.fail("the answer to a success", v)
-		return dispatch.ApplyResult{}
+// readSuccess reads the answer to a success: no more than its code when it is
+// settled.
+func readSuccess(r *reply, code dispatch.ApplyCode) dispatch.ApplyResult {
+	if code == dispatch.Applied {
+		return dispatch.ApplyResult{Code: code, State: dispatch.StateDone}
+	}
+	return dispatch.ApplyResult{
+		Code: code, Prior: dispatch.Result(r.integer()), State: dispatch.State(r.integer()), Due: instant(r.integer()),
 	}
 }
 
-// successArgs names the collectors of a page of successes and packs those:
-// >c16 I6 I4 I2 Bc0 B I2c0.
+// successArgs packs a page of successes, >c17 I6 I4 I2 I2, and names their tasks, and
+// what they refer to: collectors and memos.
 func successArgs(successes []dispatch.Success, items []int) []any {
-	var args []any
+	args := make([]any, 1+len(items), 2+len(items))
 	numbers := make(map[string]int, 1)
-	packed := make([]byte, 0, 64*len(items))
-	for _, n := range items {
+	packed := make([]byte, 0, 31*len(items))
+	for i, n := range items {
 		x := &successes[n]
-		number, ok := numbers[x.Token.Collector]
+		args[1+i] = string(x.ID)
+		collector, ok := numbers[x.Token.Collector]
 		if !ok {
 			args = append(args, x.Token.Collector)
-			number = len(args)
-			numbers[x.Token.Collector] = number
+			collector = len(args)
+			numbers[x.Token.Collector] = collector
+		}
+		memo := 0
+		if x.Memo != nil {
+			args = append(args, x.Memo)
+			memo = len(args)
 		}
 		packed = appendDigest(packed, x.Token.Digest())
 		packed = append48(packed, span(x.FetchDuration))
 		packed = appendAsked(packed, x.QueueDelay)
-		packed = binary.BigEndian.AppendUint16(packed, uint16(number))
-		packed = append(appendShort(packed, string(x.ID)), given(x.Memo))
-		packed = binary.BigEndian.AppendUint16(packed, uint16(len(x.Memo)))
-		packed = append(packed, x.Memo...)
+		packed = binary.BigEndian.AppendUint16(packed, uint16(collector))
+		packed = binary.BigEndian.AppendUint16(packed, uint16(memo))
 	}
-	return append(args, packed)
+	args[0] = packed
+	return args
 }

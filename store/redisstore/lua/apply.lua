@@ -28,7 +28,7 @@ do
   }
   local function says(t, what) return t.bits % (2 * BITS[what]) >= BITS[what] end
 
-  local TRANSITION = '>c16I4I2BBBI4I4c9I6I6I6I6I6I6I6I4Bc0I4c0I4c0I4c0I4c0'
+  local TRANSITION = '>c17I4I2BBBI4I4c9I6I6I6I6I6I6I6I4Bc0I4c0I4c0I4c0I4c0'
 
   -- In one constructor, as read_record.
   function read_transition(packed, from)

@@ -7,7 +7,7 @@
 -- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
 -- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
 --
--- uses: grant pick outlook ahead take turn want
+-- uses: grant pick outlook ahead fence take turn want
 local pool, CLAIM, answered, empty
 
 local token_keys, answer

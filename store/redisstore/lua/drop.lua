@@ -51,8 +51,8 @@ local function meet_leased(l)
   for _, suffix in ipairs(call('ZRANGEBYSCORE', later_key(l.name), LEASED_FROM, '(' .. decimal(ORPHAN_FROM))) do
     if #leased >= leased_limit then return end
     local id = id_of(l, suffix)
-    local cancel_reason = call('GETRANGE', task_key(id), AT.cancel - 1, AT.cancel - 1)
-    if #cancel_reason == 1 and string.byte(cancel_reason) ~= SOURCE_DELETED then leased[#leased + 1] = id end
+    local h = call('GETRANGE', task_key(id), 0, LEASE + AT.cancel - 1)
+    if is_leased(h) and string.byte(h, -1) ~= SOURCE_DELETED then leased[#leased + 1] = id end
   end
 end
 

@@ -47,11 +47,12 @@ local function clamp_deadlines()
   end
 end
 
--- The header of an entry's record: its state, 0 for none, and its deadline.
+-- The state of an entry's record, 0 for none, and the deadline of its lease.
 local function peek(id)
   local h = call('GETRANGE', task_key(id), 0, HEADER - 1)
   if #h < HEADER then return 0, 0 end
-  return string.byte(h, AT.state), (struct.unpack('>I6', h, AT.deadline))
+  if is_leased(h) then return LEASED, (struct.unpack('>I6', h, AT.deadline)) end
+  return string.byte(h, AT.state), 0
 end
 
 -- The deadlines of renewed leases, by which the index is brought up to date.
@@ -93,13 +94,13 @@ local function read_tasks(ids)
     local keys = {}
     for i = from, min(from + READ_AT_ONCE - 1, #ids) do keys[#keys + 1] = task_key(ids[i]) end
     for i, raw in ipairs(call('MGET', unpack(keys))) do
-      local lane = struct.unpack('>I4', raw, AT.lane)
+      local lane = record_lane(raw)
       if lane ~= last then
         last, tasks[#tasks + 1] = lane, begin_tasks(get_lane(lane))
       end
       local list = tasks[#tasks]
       local n = #list
-      list[n + 1], list[n + 2], list[n + 3], list[n + 4] = ids[from + i - 1], raw, false, false
+      list[n + 1], list[n + 2] = ids[from + i - 1], raw
       bytes = bytes + #raw
     end
   end

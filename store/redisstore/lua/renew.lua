@@ -12,8 +12,12 @@
 --          token is that of the lease that settled last
 -- Cost     3 commands a renewal; at most 500
 local MEMORY = 600000
-local AT_GRANTED = 101
-local RENEWAL = '>c16I2Bc0BI4c0'
+local RENEWAL = '>c17I2Bc0BI4c0'
+-- Places in a leased record as Redis counts them, in digits, since Redis is slow
+-- to print numbers: the end of what is read of it, which has the last lease too;
+-- its deadline; its flags.
+local READ_TO, DEADLINE, FLAGS = (LEASE + AT.last + DIGEST - 2) .. '', (AT.deadline - 1) .. '', (LEASE + AT.flags - 1) .. ''
+
 local UNKNOWN, NOT_LEASED, TAKEN, HELD, DELETED, BY_RESULT = 1, 2, 3, 4, 5, 100
 local ends -- of grants, by holder
 
@@ -29,31 +33,34 @@ local function keep_cursor(id, flags, cursor)
   if not has then
     if cursor == '' then return end
     call('DEL', key)
-    call('SETRANGE', task_key(id), AT.flags - 1, string.char(flags + DETAILS))
+    call('SETRANGE', task_key(id), FLAGS, string.char(flags + DETAILS))
   end
   if cursor == '' then call('HDEL', key, 'c') else call('HSET', key, 'c', cursor) end
 end
 
-local function lost_by(h, state, result, digest)
-  if string.sub(h, AT.last, AT.last + 15) == digest then return { BY_RESULT + result, 0, 0, 0 } end
-  return { state == LEASED and TAKEN or NOT_LEASED, 0, 0, 0 }
+local function lost_by(h, digest)
+  local from = is_leased(h) and LEASE or 0
+  if string.sub(h, from + AT.last, from + AT.last + DIGEST - 1) == digest then
+    return { BY_RESULT + string.byte(h, from + AT.result), 0, 0, 0 }
+  end
+  return { from > 0 and TAKEN or NOT_LEASED, 0, 0, 0 }
 end
 
 -- Ends a lease whose lock was deleted by hand: its deadline is now.
-local function end_by_hand(id, h, flags)
+local function end_by_hand(id, flags)
   spell(now)
-  call('SETRANGE', task_key(id), AT.deadline - 1, packed)
-  call('SETRANGE', task_key(id), AT.flags - 1, string.char(flags + LOCK_DELETED))
-  call('ZADD', LEASES, now, id .. ':' .. decimal(struct.unpack('>I4', h, AT.lane)))
+  call('SETRANGE', task_key(id), DEADLINE, packed)
+  call('SETRANGE', task_key(id), FLAGS, string.char(flags + LOCK_DELETED))
+  call('ZADD', LEASES, now, id .. ':' .. decimal(record_lane(call('GET', task_key(id)))))
 end
 
 local function renew(id, holder, digest, cursor)
   local key, lock = task_key(id), lock_key(id)
-  local h = call('GETRANGE', key, 0, HEADER - 1)
+  local h = call('GETRANGE', key, '0', READ_TO)
   if #h < HEADER then return { UNKNOWN, 0, 0, 0 } end
-  local state, flags, _, result, cancel = struct.unpack('>BBBBB', h, AT.state)
-  if state ~= LEASED or string.sub(h, AT.lease, AT.lease + 15) ~= digest then return lost_by(h, state, result, digest) end
-  local granted, deadline, duration, hold = struct.unpack('>I6I6I4I4', h, AT_GRANTED)
+  if string.sub(h, 1, DIGEST) ~= digest then return lost_by(h, digest) end
+  local granted, deadline, duration, hold = struct.unpack('>I6I6I4I4', h, DIGEST + 1)
+  local flags, _, cancel = string.byte(h, LEASE + AT.flags, LEASE + AT.cancel)
   if flags % 32 >= LOCK_DELETED then return { DELETED, 0, cancel, duration } end
   local to = min(now + duration, granted + hold)
   if to <= now then return { HELD, 0, cancel, duration } end
@@ -61,12 +68,12 @@ local function renew(id, holder, digest, cursor)
   spell(to)
   if call('PEXPIREAT', lock, digits) == 0 then
     if deadline > now then
-      end_by_hand(id, h, flags)
+      end_by_hand(id, flags)
       return { DELETED, 0, cancel, duration }
     end
-    call('SET', lock, ARGV[holder] .. '/' .. decimal(struct.unpack('>I8', digest)), 'PXAT', digits)
+    call('SET', lock, ARGV[holder] .. '/' .. decimal(struct.unpack('>I8', digest, 2)), 'PXAT', digits)
   end
-  if to ~= deadline then call('SETRANGE', key, AT.deadline - 1, packed) end
+  if to ~= deadline then call('SETRANGE', key, DEADLINE, packed) end
   if cursor then keep_cursor(id, flags, cursor) end
   if to > (ends[holder] or 0) then ends[holder] = to end
   if cancel == 0 and to - now == duration then return duration end

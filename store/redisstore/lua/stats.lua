@@ -17,8 +17,8 @@ for i = 1, #fields do out[i] = tonumber(out[i] or '0') end
 local oldest, first = 0, call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 100)
 for i = 1, #first, 2 do
   local at = tonumber(first[i + 1])
-  local h = call('GETRANGE', task_key(string.match(first[i], '^(.*):')), 0, HEADER - 1)
-  if #h == HEADER and string.byte(h, AT.state) == LEASED then at = struct.unpack('>I6', h, AT.deadline) end
+  local h = call('GETRANGE', task_key(string.match(first[i], '^(.*):')), 0, AT.deadline + 4)
+  if is_leased(h) then at = struct.unpack('>I6', h, AT.deadline) end
   oldest = max(oldest, now - at)
 end
 out[12] = call('ZCARD', QUEUES) - call('ZCOUNT', IDLE, '-inf', now)

@@ -1,26 +1,35 @@
 -- Takes in tasks, or answers for those that exist (dispatch.Submits).
 --
 -- KEYS[1]  the shard key
--- ARGV     rules version, gates, items; 12 values a gate (parts/gate.lua); 4 an
---          item: id, queue, numbers (ITEM, below), body. Times in ms.
--- Returns  code and state of each item, flat.
+-- ARGV     rules version, gates, queues, items; 12 values a gate (parts/gate.lua);
+--          the queues; what is decided by of all items, packed (ITEM, below); and of
+--          each the rest of its record. Times in ms.
+-- Returns  code and state of each item, a byte each
 -- Cost     O(log n) an item; at most 100 items
 --
 -- flags: none
 -- uses: gate enter
--- Gate (from 1), recurring, priority, if exists, depth, run, due (0 = now), first
--- due, revisit after, modified, bytes of the core, size (submit.go).
-local ITEM = '>I2BBBI2I6I6I6I6I6I2I3'
-local gates, stale_rules
+-- Gate, queue (both from 1), recurring, priority, if exists, due (0 = now), revisit
+-- after, modified, id (submit.go).
+local ITEM = '>I2I2BBBI6I6I6Bc0'
+-- The rest of a record: size, priority, depth, bytes of the core, run, first due,
+-- and the body.
+local REST = '>I3BI2I2I6I6'
+local gates, queue_names, stale_rules
 
-local function read_item(i)
-  local gate, recurring, priority, if_exists, depth, run, due, first_due, revisit_after, modified, core, size =
-    struct.unpack(ITEM, ARGV[i + 2])
+local function read_item(packed, at, rest)
+  local gate, queue, recurring, priority, if_exists, due, revisit_after, modified, id, to = struct.unpack(ITEM, packed, at)
   return {
-    id = ARGV[i], queue = ARGV[i + 1], body = ARGV[i + 3], gate = gates[gate], recurring = recurring == 1,
-    priority = priority, if_exists = if_exists, depth = depth, run = run, due = due > 0 and due or now,
-    first_due = first_due, revisit_after = revisit_after, modified = modified, core = core, size = size,
-  }
+    id = id, queue = queue_names[queue], gate = gates[gate], recurring = recurring == 1, priority = priority, if_exists = if_exists,
+    due = due > 0 and due or now, revisit_after = revisit_after, modified = modified, rest = rest,
+  }, to
+end
+
+-- Reads the rest of an item whose task exists.
+local function read_rest(item)
+  local _, at
+  item.size, _, item.depth, item.core, item.run, item.first_due, at = struct.unpack(REST, item.rest)
+  item.body = string.sub(item.rest, at)
 end
 
 local submit
@@ -44,7 +53,7 @@ do
     if not item.recurring and limited(s) then return LIMITED, old and old.state or 0 end
     local l = lane_for(s.uid, item)
     if old then
-      call('SET', task_key(item.id), new_record(l.n, item))
+      call('SET', task_key(item.id), new_record(l, item))
       leave_settled(get_lane(old.lane), item.id, old)
       call('DEL', details_key(item.id), history_key(item.id))
       enter_waiting(l, item.id, item)
@@ -117,6 +126,7 @@ do
     if s.version > item.gate.version then return STALE_SOURCE, 0 end
     if stale_rules then return STALE_RULES, 0 end
     if not r then return create(s, item, nil) end
+    read_rest(item)
     local l = get_lane(r.lane)
     if r.state < DONE then return meet(item, r, l) end
     if get_source(l.uid).deleted then return create(s, item, r) end
@@ -135,18 +145,20 @@ local function record_keys(items, from)
 end
 
 -- at each call
-local at, out, items, met, raws = 4, {}, {}, {}, nil
-gates = {}
+local at, out, items, met, raws = 5, {}, {}, {}, nil
+gates, queue_names = {}, {}
 for i = 1, tonumber(ARGV[2]) do
   gates[i] = read_gate(at)
   at = at + 12
 end
+for i = 1, tonumber(ARGV[3]) do
+  queue_names[i] = ARGV[at]
+  at = at + 1
+end
 read_shard('ready', 'scheduled')
 stale_rules = get_rules_version() > tonumber(ARGV[1])
-for i = 1, tonumber(ARGV[3]) do
-  items[i] = read_item(at)
-  at = at + 4
-end
+local packed, from = ARGV[at], 1
+for i = 1, tonumber(ARGV[4]) do items[i], from = read_item(packed, from, ARGV[at + i]) end
 raws = find_lanes(items, record_keys(items, 1))
 for i, item in ipairs(items) do
   local k = (i - 1) % READ_AT_ONCE + 1
@@ -163,4 +175,4 @@ for i, item in ipairs(items) do
 end
 enter_all()
 finish(true)
-return out
+return string.char(unpack(out))

@@ -1,56 +1,51 @@
 -- Settles leased tasks whose success needs no policy (dispatch.Leases.Succeed).
 --
 -- KEYS[1]  the shard key
--- ARGV     the collectors; and at the end all successes, packed one after the
---          other (succeed.go): digest of the lease, fetch duration in ms, what the
---          host asks for (ms + 1, 0 = not said), number of the collector, id,
---          whether there is a memo, and that
--- Returns  per success: 1 when it is settled, else code, prior result, state, due
+-- ARGV     the successes, packed one after the other (succeed.go): digest of the
+--          lease, fetch duration in ms, what the host asks for (ms + 1, 0 = not
+--          said), and where in ARGV its collector and its memo are (0 = no memo);
+--          the id of each; collectors and memos
+-- Returns  the codes, a byte each, and of those that are not settled prior result,
+--          state and due, flat
 -- Cost     O(log n) a success; lanes and queues are touched once; at most 100
 --
--- uses: gather note
+-- uses: gather note settled
 local APPLIED, ALREADY, LOST, NOT_FOUND, POLICY = 1, 3, 4, 5, 6
-local R_SUCCEEDED = 1
-local SUCCESS = '>c16I6I4I2Bc0BI2c0'
+local SUCCESS, SUCCESS_BYTES = '>c17I6I4I2I2', 31
 
--- What a settled record is made of: what stays of the header, and the core of the
--- body. The rest of its header is zero.
-local LEASED_HEAD = '>BBBBBBI4c2I4I2c3I4'
-local settled_record
-do
-  local HEAD = '>BBBBBBI4c2I4I2c3I4c13c24I6c16c38'
-  local NO_ATTEMPTS = '\0\0\0\0\0\0\0\0\0\0\0\0\0'
-  local NO_LEASE = NO_DIGEST .. NO_DIGEST .. '\0\0\0\0\0\0'
-  local AT_TIMES, AFTER_TIMES = 39, 62 -- run, due, first due, created
-  function settled_record(raw, digest, flags, version, priority, lane, depth, revision, core, size, cycle)
-    return struct.pack(HEAD, version, DONE, flags, priority, R_SUCCEEDED, 0, lane, depth, (revision + 1) % 4294967296,
-      core, size, (cycle + 1) % 4294967296, NO_ATTEMPTS, string.sub(raw, AT_TIMES, AFTER_TIMES), now, digest, NO_LEASE)
-      .. string.sub(raw, HEADER + 1, HEADER + core)
-  end
-end
-
--- By number, the lanes of which something was settled here: what their tasks
--- share, and how many they are.
+-- By number as it is packed, the lanes of which something was settled here: what
+-- their tasks share, and how many they are.
 local settled
 
-local function lane_of(number)
-  local e = settled[number]
+local function lane_of(packed)
+  local e = settled[packed]
   if not e then
-    local l = get_lane(number)
+    local l = get_lane(struct.unpack('>I4', packed))
     local s = get_source(l.uid)
     e = { l = l, s = s, q = get_queue(l.queue), n = 0, plain = not s.deleted and s.remember > 0, gone = decimal(now + s.remember - 1) }
-    settled[number] = e
+    settled[packed] = e
   end
   return e
 end
 
+-- The answer: codes, and what is told of the tasks that were not settled.
+local codes, out
+
 -- Answers for a record that stays as it is.
 local function refuse(code, raw)
-  local r = read_record(raw)
-  return { code, code == ALREADY and r.result or 0, visible_state(r), r.state == WAITING and r.due or 0 }
+  local r, n = read_record(raw), #out
+  out[n + 1], out[n + 2] = code == ALREADY and r.result or 0, visible_state(r)
+  out[n + 3] = r.state == WAITING and r.due or 0
+  return code
 end
 
--- Leaves of the details the memo alone; says whether there are any.
+local function not_found()
+  local n = #out
+  out[n + 1], out[n + 2], out[n + 3] = 0, 0, 0
+  return NOT_FOUND
+end
+
+-- Leaves of the details the memo alone; says whether there is any.
 local function keep_memo(id, memo, has, gone)
   local key = details_key(id)
   if has then
@@ -58,27 +53,37 @@ local function keep_memo(id, memo, has, gone)
   elseif memo and memo ~= '' then
     call('DEL', key)
   else
-    return 0
+    return false
   end
   if memo and memo ~= '' then call('HSET', key, 'm', memo) end
   call('PEXPIREAT', key, gone)
-  return DETAILS
+  return true
 end
 
-local function settle(key, raw, id, digest, fetch, asked, collector, memo)
-  if string.sub(raw, AT.lease, AT.lease + 15) ~= digest then
-    return refuse(string.sub(raw, AT.last, AT.last + 15) == digest and ALREADY or LOST, raw)
+local settle
+do
+  local AT_LANE, AT_CORE, AT_REST = LEASE + AT.lane, LEASE + AT.core, LEASE + AT.last + DIGEST
+
+  -- Why a task is not settled under the digest.
+  local function lost(raw, digest)
+    local at = is_leased(raw) and LEASE + AT.last or AT.last
+    return refuse(string.sub(raw, at, at + DIGEST - 1) == digest and ALREADY or LOST, raw)
   end
-  local version, _, flags, priority, _, cancel, lane, depth, revision, core, size, cycle = struct.unpack(LEASED_HEAD, raw)
-  local e, kept = lane_of(lane), 0
-  if flags % 4 > 0 or cancel > 0 or not e.plain then return refuse(POLICY, raw) end
-  if flags % 8 >= DETAILS or memo then kept = keep_memo(id, memo, flags % 8 >= DETAILS, e.gone) end
-  if flags % 16 >= HISTORY then call('DEL', history_key(id)) end
-  call('SET', key, settled_record(raw, digest, kept, version, priority, lane, depth, revision, core, size, cycle), 'PXAT', e.gone)
-  leave_leased(e.l, id, collector)
-  lease_ended(e.q, SUCCEEDED, fetch, 0, 0, asked)
-  e.n = e.n + 1
-  return APPLIED
+
+  function settle(key, raw, id, digest, fetch, asked, collector, memo)
+    if string.find(raw, digest, 1, true) ~= 1 then return lost(raw, digest) end
+    local b, e = begin_of(raw), lane_of(string.sub(raw, AT_LANE, AT_LANE + 3))
+    if not b.plain or not e.plain then return refuse(POLICY, raw) end
+    local detailed = (b.details or memo > 0) and keep_memo(id, ARGV[memo], b.details, e.gone)
+    if b.history then call('DEL', history_key(id)) end
+    local high, low = string.byte(raw, AT_CORE, AT_CORE + 1)
+    local rest = string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
+    call('SET', key, settled_begin(b, detailed) .. digest .. rest, 'PXAT', e.gone)
+    leave_leased(e.l, id, ARGV[collector])
+    lease_ended(e.q, SUCCEEDED, fetch, 0, 0, asked > 0 and asked - 1 or nil)
+    e.n = e.n + 1
+    return APPLIED
+  end
 end
 
 local function count_settled()
@@ -93,30 +98,21 @@ local function count_settled()
 end
 
 -- at each call
-settled = {}
+settled, codes, out = {}, {}, { '' }
 read_shard('done', 'leased', 'settled')
-local packed, at, n = ARGV[#ARGV], 1, 0
-local names, ids, digests, fetches, asks, collectors, given, memos = {}, {}, {}, {}, {}, {}, {}, {}
-while at <= #packed do
-  n = n + 1
-  digests[n], fetches[n], asks[n], collectors[n], ids[n], given[n], memos[n], at = struct.unpack(SUCCESS, packed, at)
-  names[n] = task_key(ids[n])
-end
-local records, met, out = call('MGET', unpack(names)), {}, {}
+local packed, names, met, prefix = ARGV[1], {}, {}, P .. 't:'
+for i = 1, #packed / SUCCESS_BYTES do names[i] = prefix .. ARGV[i + 1] end
+local records = call('MGET', unpack(names))
 gather(records)
-for i = 1, n do
+for i = 1, #names do
   -- What was settled just now is answered as it is now.
-  local id, raw = ids[i], records[i]
+  local id, raw = ARGV[i + 1], records[i]
   if met[id] then raw = call('GET', names[i]) end
   met[id] = true
-  if raw and #raw >= HEADER then
-    out[i] = settle(names[i], raw, id, digests[i], fetches[i], asks[i] > 0 and asks[i] - 1 or nil,
-      ARGV[collectors[i]], given[i] == 1 and memos[i] or nil)
-  else
-    out[i] = { NOT_FOUND, 0, 0, 0 }
-  end
+  codes[i] = is_whole(raw) and settle(names[i], raw, id, struct.unpack(SUCCESS, packed, (i - 1) * SUCCESS_BYTES + 1)) or not_found()
 end
 count_settled()
 flush_notes()
 finish(true)
+out[1] = string.char(unpack(codes))
 return out

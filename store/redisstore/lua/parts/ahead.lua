@@ -40,7 +40,7 @@ do
     if b and b.taken < b.n then return b end
     if b then write_taken(l) end
     local names, first, last, after = first_ready(ready_key(l.name), min(max(share, likely), 100))
-    b = { names = names, n = #names, taken = 0, next = after or false, ids = {}, keys = {}, records = {}, away = {} }
+    b = { names = names, n = #names, taken = 0, next = after or false, read = 0, keys = {}, records = {}, away = {} }
     l.ahead, l.head = b, first or false
     if not first then return b end
     b.priority = lane_priority(s, floor(first / BAND))
@@ -48,14 +48,14 @@ do
     return b
   end
 
-  -- Reads records of what was read ahead, from the i-th on.
+  -- Reads records of what was read ahead, from the i-th on, which it returns; the
+  -- first of b.records is that of the entry after b.read.
   function read_ahead(l, b, i)
     local last = min(i + READ_AT_ONCE - 1, b.n)
-    for k = i, last do
-      b.ids[k] = id_of(l, b.names[k])
-      b.keys[k] = task_key(b.ids[k])
-    end
-    for k, raw in ipairs(call('MGET', unpack(b.keys, i, last))) do b.records[i + k - 1] = raw or '' end
+    local names, keys, prefix = b.names, b.keys, P .. 't:' .. l.slot .. '-'
+    for k = i, last do keys[k] = prefix .. names[k] end
+    b.read, b.records = i - 1, call('MGET', unpack(keys, i, last))
+    return b.records[1]
   end
 
   -- Takes out of lane ready what was taken of it: its first.

@@ -45,6 +45,23 @@ local function lane_for(uid, item)
   return l
 end
 
+-- The record of a task that was submitted just now, and waits. Go packs what only
+-- it knows: all from the size on.
+local new_record
+do
+  -- Version, state, flags, result, cancel; revision; and nothing up to the last lease.
+  local NEVER_LEASED = '\0\0\0\1\0\0\0\0\0\0\0\0' .. NO_COUNTERS .. '\0\0\0\0\0\0' .. NO_DIGEST
+  local ONE_SHOT, RECURRING = '\1\1\0\0\0' .. NEVER_LEASED, '\1\1\1\0\0' .. NEVER_LEASED
+  local due, created, lane, packed -- those that the last one had
+  function new_record(l, item)
+    if item.due ~= due or now ~= created or l.n ~= lane then
+      due, created, lane = item.due, now, l.n
+      packed = struct.pack('>I6I6I4', due, created, lane)
+    end
+    return (item.recurring and RECURRING or ONE_SHOT) .. packed .. item.rest
+  end
+end
+
 -- Notes a new task of the lane and its record; enter_all puts it into the lane.
 local function enter(l, item)
   local e = l.enters
@@ -60,7 +77,7 @@ local function enter(l, item)
   set[#set + 1], set[#set + 2] = decimal(score), suffix
   set.first = min(set.first or score, score)
   n = #writes
-  writes[n + 1], writes[n + 2] = task_key(item.id), new_record(l.n, item)
+  writes[n + 1], writes[n + 2] = task_key(item.id), new_record(l, item)
 end
 
 local enter_all

@@ -1,10 +1,12 @@
 -- Reads the lanes of records, and their queues, each kind at once.
 local function gather(records)
   local numbers, names, seen = {}, {}, {}
-  for _, raw in ipairs(records) do
-    local n = raw and #raw >= HEADER and struct.unpack('>I4', raw, AT.lane)
-    if n and not seen[n] then
-      seen[n], numbers[#numbers + 1] = true, n
+  for i = 1, #records do
+    local raw = records[i]
+    if is_whole(raw) then
+      local at = is_leased(raw) and LEASE + AT.lane or AT.lane
+      local packed = string.sub(raw, at, at + 3)
+      if not seen[packed] then seen[packed], numbers[#numbers + 1] = true, (struct.unpack('>I4', packed)) end
     end
   end
   read_all(numbers, {}, {})

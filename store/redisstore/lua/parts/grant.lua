@@ -17,6 +17,9 @@ end
 -- queue's next grant before and after, its first id and how many.
 local function unpack_grant(packed) return packed and cmsgpack.unpack(packed) or nil end
 
+-- The digest of a lease.
+local function digest_of(fence, holder) return struct.pack('>BI8', LEASED_RECORD, fence) .. holder end
+
 -- Calls each with the id, the record and its place in the note of what is still
 -- held of the grant.
 local function each_held(note, holder, each)
@@ -24,7 +27,7 @@ local function each_held(note, holder, each)
   for i, id in ipairs(note[2]) do
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
-    if r and r.state == LEASED and r.digest == digest_of(before + i, holder) then each(id, r, raw, i) end
+    if r and r.digest == digest_of(before + i, holder) then each(id, r, raw, i) end
   end
 end
 

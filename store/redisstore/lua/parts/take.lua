@@ -19,28 +19,30 @@ do
     return t
   end
 
-  -- The new record of a task under its lease token.
-  local function grant_record(w, t, raw, revision, attempt, fence, token)
-    local tail = token .. '\n' .. w.session
-    if w.packed_terms ~= t or w.packed_tail ~= #tail then
-      w.packed_terms, w.packed_tail = t, #tail
-      w.packed_lease = pack_lease(w.holder, now, t.deadline, t.duration, t.hold, #tail)
+  -- What all leases of a want under the same terms have after the fence.
+  local function lease_of(w, t)
+    if w.lease_terms ~= t then
+      w.lease_terms = t
+      w.lease_end = w.holder .. struct.pack('>I6I6I4I4I2', now, t.deadline, t.duration, t.hold, #w.holder_name)
     end
-    return lease_record(raw, revision + 1, attempt + 1, fence, w.packed_lease, tail)
+    return w.lease_end
   end
 
-  -- The bytes that a task counts for the limit of a want.
-  local function task_bytes(id, size, s, detailed)
-    local bytes = size + s.joined
-    if detailed then
-      bytes = bytes + call('HSTRLEN', details_key(id), 'c') + call('HSTRLEN', details_key(id), 'm')
-    end
-    return bytes
+  -- What a task that may be granted counts for the limit of a want, and whether it
+  -- has details; nil for one that may not.
+  local function weigh(id, raw, l, s)
+    if not raw or #raw < HEADER then return nil end
+    local version, state, flags = string.byte(raw, 1, 3)
+    if version ~= 1 or state ~= WAITING then return nil end
+    local lane, size = struct.unpack('>I4I3', raw, AT.lane)
+    if lane ~= l.n then return nil end
+    if flags % 8 < DETAILS then return size + s.joined, false end
+    return size + s.joined + call('HSTRLEN', details_key(id), 'c') + call('HSTRLEN', details_key(id), 'm'), true
   end
 
   -- Sets the lock. When another still stands: false, and how long.
   local function set_lock(id, token, deadline)
-    local key = lock_key(id)
+    local key = P .. 'lock:' .. id
     if call('SET', key, token, 'NX', 'PXAT', deadline) then return true end
     local ttl = call('PTTL', key)
     if ttl == 0 then
@@ -51,82 +53,80 @@ do
     return false, ttl
   end
 
-  -- Takes one task: 'granted', 'missing', 'orphan' or 'full'.
-  local function take(claim, w, l, s, taken, b, i)
-    local id, raw = b.ids[i], b.records[i]
-    local state, flags, lane, revision, size, attempt = read_ungranted(raw)
-    if state ~= WAITING or lane ~= l.n then return 'missing' end
-    local detailed = flags % 8 >= DETAILS
-    local bytes = task_bytes(id, size, s, detailed)
-    if w.max_bytes > 0 and #w.ids > 0 and w.bytes + bytes > w.max_bytes then return 'full' end
-    local t, fence = taken.terms, max(claim.fence + 1, now_us)
-    local token = w.holder_name .. decimal(fence)
-    local locked, ttl = set_lock(id, token, t.deadline_text)
-    local leases = claim.leases
-    local n = #leases
-    leases[n + 1], leases[n + 2] = locked and t.deadline_text or decimal(now + ttl), lease_member(l, id)
-    if not locked then return 'orphan' end
-    local record = grant_record(w, t, raw, revision, attempt, fence, token)
-    local held, tasks = taken.held, taken.tasks
-    n = #held
-    held[n + 1], held[n + 2] = id, w.session
-    n = #writes
-    writes[n + 1], writes[n + 2] = b.keys[i], record
-    n = #tasks
-    tasks[n + 1], tasks[n + 2], tasks[n + 3], tasks[n + 4] = id, record, detailed and holder_details(id), false
-    n = #w.ids
-    if n == 0 then w.fence = fence end
-    w.ids[n + 1] = id
-    w.bytes, claim.fence = w.bytes + bytes, fence
-    return 'granted'
-  end
-
-  -- Counts what a turn took of the lane.
-  local function note_taken(claim, w, q, l, taken)
-    if taken.all == 0 then return end
-    if taken.granted > 0 then
-      w.tasks[#w.tasks + 1] = taken.tasks
-      w.deadline = max(w.deadline, taken.terms.deadline)
+  local function held_of(claim, collector)
+    local held = claim.held[collector]
+    if not held then
+      held = {}
+      claim.held[collector] = held
     end
-    local missing = taken.all - taken.granted - taken.orphaned
-    count(l.uid, 'ready', -taken.granted - missing)
-    count(l.uid, 'leased', taken.granted)
-    q.waiting, q.in_flight = q.waiting - taken.granted - missing, q.in_flight + taken.granted
-    q.dirty, l.removed = true, true
-    claim.granted, claim.misses = claim.granted + taken.granted, claim.misses + taken.all - taken.granted
-    claim.dropped, claim.orphaned = claim.dropped + missing, claim.orphaned + taken.orphaned
+    return held
   end
 
-  -- Takes up to share tasks from the lane while its priority stays what it is.
+  -- Counts what a turn took of the lane: tasks granted, orphans, and entries
+  -- without a task.
+  local function note_taken(claim, w, q, l, granted, orphaned, missing)
+    local all = granted + orphaned + missing
+    if all == 0 then return end
+    count(l.uid, 'ready', -granted - missing)
+    count(l.uid, 'leased', granted)
+    q.waiting, q.in_flight = q.waiting - granted - missing, q.in_flight + granted
+    q.dirty, l.removed = true, true
+    claim.granted, claim.misses = claim.granted + granted, claim.misses + all - granted
+    claim.dropped, claim.orphaned = claim.dropped + missing, claim.orphaned + orphaned
+  end
+
+  -- Takes up to share tasks from the lane while its priority stays what it is: how
+  -- many were granted, and how many were met.
   function take_from_lane(claim, w, q, l, s, share, ahead)
     local b = look_ahead(l, s, share, ahead)
     l.taking = l.taking or b.priority
     if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
-    local held = claim.held[w.collector]
-    if not held then
-      held = {}
-      claim.held[w.collector] = held
-    end
-    local taken = { granted = 0, all = 0, orphaned = 0, held = held, tasks = begin_tasks(l), terms = terms_of(w, s) }
-    local away = b.away
-    while taken.all < share and b.taken < b.n do
-      local i = b.taken + 1
-      if not b.records[i] then read_ahead(l, b, i) end
-      local how = take(claim, w, l, s, taken, b, i)
-      if how == 'full' then
-        w.ended = true
-        break
+    local t, tasks, held, leases, ids = terms_of(w, s), begin_tasks(l), held_of(claim, w.collector), claim.leases, w.ids
+    local names, away, slot, in_lane, name = b.names, b.away, l.slot .. '-', ':' .. l.name, w.holder_name
+    local first, granted, orphaned, missing = b.taken, 0, 0, 0
+    for i = first + 1, min(first + share, b.n) do
+      local id, raw = slot .. names[i], b.records[i - b.read]
+      if raw == nil then raw = read_ahead(l, b, i) end
+      local bytes, detailed = weigh(id, raw, l, s)
+      if not bytes then
+        missing = missing + 1
+      else
+        if w.max_bytes > 0 and #ids > 0 and w.bytes + bytes > w.max_bytes then
+          w.ended = true
+          break
+        end
+        local fence = max(claim.fence + 1, now_us)
+        local digits, last_digits = spell_digits(fence)
+        local locked, ttl = set_lock(id, name .. digits .. last_digits, t.deadline_text)
+        local n = #leases
+        leases[n + 1], leases[n + 2] = locked and t.deadline_text or decimal(now + ttl), id .. in_lane
+        n = #away
+        away[n + 1], away[n + 2] = locked and LEASED_TEXT or ORPHAN_TEXT, names[i]
+        if locked then
+          local fence_bytes, last_byte = spell_bytes(fence)
+          raw = fence_bytes .. last_byte .. lease_of(w, t) .. raw .. name
+          n = #writes
+          writes[n + 1], writes[n + 2] = b.keys[i], raw
+          n = #held
+          held[n + 1], held[n + 2] = id, w.session
+          n = #tasks
+          tasks[n + 1], tasks[n + 2] = id, raw
+          if detailed then tasks[n + 3] = holder_details(id) end
+          n = #ids + 1
+          if n == 1 then w.fence = fence end
+          ids[n], w.bytes, claim.fence, granted = id, w.bytes + bytes, fence, granted + 1
+        else
+          orphaned = orphaned + 1
+        end
       end
-      b.taken, taken.all = i, taken.all + 1
-      if how ~= 'missing' then
-        away[#away + 1] = how == 'granted' and LEASED_TEXT or ORPHAN_TEXT
-        away[#away + 1] = b.names[i]
-      end
-      if how == 'granted' then taken.granted = taken.granted + 1
-      elseif how == 'orphan' then taken.orphaned = taken.orphaned + 1 end
+      b.taken = i
     end
     if b.taken == b.n then l.head = b.next end
-    note_taken(claim, w, q, l, taken)
-    return taken.granted, taken.all
+    if granted > 0 then
+      w.tasks[#w.tasks + 1] = tasks
+      w.deadline = max(w.deadline, t.deadline)
+    end
+    note_taken(claim, w, q, l, granted, orphaned, missing)
+    return granted, b.taken - first
   end
 end

@@ -18,7 +18,7 @@ do
     return {
       collector = collector, session = session, token = token, call = by, holder = holder, max = most, max_bytes = max_bytes,
       lease = lease, tasks = {}, ids = {}, turns = {}, bytes = 0, deadline = 0, fence = 0, ended = false, note = nil, keep = nil, grant_key = nil,
-      sources = list(i + 1, sources), queue_names = list(i + 1 + sources, queues), holder_name = collector .. '/' .. token .. '/',
+      sources = list(i + 1, sources), queue_names = list(i + 1 + sources, queues), holder_name = collector .. '/' .. token,
     }, i + 1 + sources + queues
   end
 end

@@ -21,9 +21,9 @@ local ended, entering
 -- leases in flight, is the caller's. The queue is placed; the lane changes when
 -- the task waits again.
 local function leave_leased(l, id, collector)
-  local n = #ended.locks + 1
-  ended.locks[n], ended.members[n] = lock_key(id), lease_member(l, id)
-  local held, left = ended.held[collector], ended.by_lane[l.n]
+  local locks, held, left = ended.locks, ended.held[collector], ended.by_lane[l.n]
+  local n = #locks + 1
+  locks[n], ended.members[n] = P .. 'lock:' .. id, id .. ':' .. l.name
   if not held then
     held = {}
     ended.held[collector] = held
@@ -168,7 +168,8 @@ local function leave_settled(l, id, r)
 end
 
 -- Tasks of one lane for Go: queue, source uid, source id, pool, version, and of
--- each task four values: id, record, details, history.
+-- each task its id and record, and a list where more of it was asked for and is
+-- there: fields of its details, and 'h' with its history.
 local function begin_tasks(l)
   local s = get_source(l.uid)
   return { l.queue, l.uid, s.id, s.pool, s.version }
@@ -185,11 +186,14 @@ end
 local NO_DETAILS, HANDED_OUT, ALL_DETAILS = 0, 1, 2
 
 local function task_reply(id, raw, r, with)
-  local out = begin_tasks(get_lane(r.lane))
-  out[6], out[7], out[8], out[9] = id, raw, false, false
-  if r.details and with == HANDED_OUT then out[8] = holder_details(id)
-  elseif r.details and with == ALL_DETAILS then out[8] = call('HGETALL', details_key(id)) end
-  if r.history and with == ALL_DETAILS then out[9] = call('GET', history_key(id)) end
+  local out, more = begin_tasks(get_lane(r.lane)), nil
+  if r.details and with == HANDED_OUT then more = holder_details(id)
+  elseif r.details and with == ALL_DETAILS then more = call('HGETALL', details_key(id)) end
+  if r.history and with == ALL_DETAILS then
+    more = more or {}
+    more[#more + 1], more[#more + 2] = 'h', call('GET', history_key(id)) or ''
+  end
+  out[6], out[7], out[8] = id, raw, more
   return out
 end
 
