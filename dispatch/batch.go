@@ -244,7 +244,11 @@ func (m *merger[In, Out]) answer(ctx context.Context, calls []*mergedCall[In, Ou
 func (m *merger[In, Out]) together(ctx context.Context, calls []*mergedCall[In, Out]) error {
 	items := calls[0].items
 	if len(calls) > 1 {
-		items = nil
+		n := 0
+		for _, c := range calls {
+			n += len(c.items)
+		}
+		items = make([]In, 0, n)
 		for _, c := range calls {
 			items = append(items, c.items...)
 		}

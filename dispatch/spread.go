@@ -35,6 +35,9 @@ func (s *spread[In, Out]) one(ctx context.Context, item In) (Out, error) {
 // all returns one result for each item, in order. It fails when a shard does, once
 // all have answered.
 func (s *spread[In, Out]) all(ctx context.Context, items []In) ([]Out, error) {
+	if len(s.mergers) == 1 {
+		return s.mergers[0].do(ctx, items)
+	}
 	byShard := s.indexes(items)
 	if len(byShard) == 1 {
 		return s.mergers[s.shardOf(items[0])].do(ctx, items)

@@ -234,22 +234,16 @@ func packWant(w *dispatch.Want) ([]byte, error) {
 // below 0.
 func decodeGrants(values []any, now time.Time) ([]dispatch.Grant, error) {
 	var grants []dispatch.Grant
+	var err error
 	for _, v := range values {
-		lane, err := decodeLane(v, now)
-		if err != nil {
+		if grants, err = decodeLane(grants, v, now); err != nil {
 			return nil, err
 		}
-		grants = slices.Grow(grants, len(lane))
-		for i := range lane {
-			task := &lane[i].task
-			if task.Lease == nil {
-				continue
-			}
-			grants = append(grants, dispatch.Grant{
-				Task: *task, Token: task.Lease.Token, SourceVersion: lane[i].sourceVersion,
-				Remaining: max(task.Lease.Deadline.Sub(now), 0),
-			})
-		}
+	}
+	grants = slices.DeleteFunc(grants, func(g dispatch.Grant) bool { return g.Task.Lease == nil })
+	for i := range grants {
+		lease := grants[i].Task.Lease
+		grants[i].Token, grants[i].Remaining = lease.Token, max(lease.Deadline.Sub(now), 0)
 	}
 	return grants, nil
 }

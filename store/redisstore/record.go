@@ -325,54 +325,48 @@ func cutLong(packed string) (text, rest string, err error) {
 	return rest[:n], rest[n:], nil
 }
 
-// found is a task as scripts give it back (lua/prelude/task.lua).
-type found struct {
-	task          dispatch.Task
-	sourceVersion int64
-}
-
-// foundEach is how many values most tasks have in a reply, after those of their
-// lane.
+// foundEach is how many values most tasks have in a reply (lua/prelude/task.lua),
+// after those of their lane.
 const foundEach = 2
 
-// decodeLane reads the tasks of one lane that a script gave back; none for nil.
-func decodeLane(v any, now time.Time) ([]found, error) {
+// decodeLane appends the tasks of one lane that a script gave back, none for nil: as
+// grants, of which those that are not leased have no token.
+func decodeLane(grants []dispatch.Grant, v any, now time.Time) ([]dispatch.Grant, error) {
 	values, ok := v.([]any)
 	if !ok || len(values) == 0 {
-		return nil, nil
+		return grants, nil
 	}
 	r := &reply{values: values}
-	lane := found{sourceVersion: 0}
-	lane.task.Queue, lane.task.SourceUID, lane.task.SourceID, lane.task.Pool = r.text(), r.text(), r.text(), r.text()
-	lane.sourceVersion = r.integer()
-	tasks := make([]found, 0, (len(values)-r.next)/foundEach)
+	queue, uid, source, pool, version := r.text(), r.text(), r.text(), r.text(), r.integer()
+	grants = slices.Grow(grants, (len(values)-r.next)/foundEach)
 	for r.more() {
 		id, raw, more := dispatch.TaskID(r.text()), r.text(), r.optionalList()
 		if r.err != nil {
 			break
 		}
-		f := lane
-		if err := decodeRecord(id, raw, now, &f.task); err != nil {
+		grants = append(grants, dispatch.Grant{SourceVersion: version})
+		t := &grants[len(grants)-1].Task
+		t.Queue, t.SourceUID, t.SourceID, t.Pool = queue, uid, source, pool
+		if err := decodeRecord(id, raw, now, t); err != nil {
 			return nil, err
 		}
-		if err := decodeMore(&f.task, more); err != nil {
+		if err := decodeMore(t, more); err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, f)
 	}
-	return tasks, r.err
+	return grants, r.err
 }
 
 // decodeTasks reads tasks, without those that do not exist.
 func decodeTasks(values []any, now time.Time) ([]*dispatch.Task, error) {
 	tasks := make([]*dispatch.Task, 0, len(values))
 	for _, v := range values {
-		lane, err := decodeLane(v, now)
+		lane, err := decodeLane(nil, v, now)
 		if err != nil {
 			return nil, err
 		}
 		for i := range lane {
-			tasks = append(tasks, &lane[i].task)
+			tasks = append(tasks, &lane[i].Task)
 		}
 	}
 	return tasks, nil

@@ -45,12 +45,12 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 			now = at
 		}
 		for _, n := range p.items {
-			lane, err := decodeLane(found.any(), at)
+			lane, err := decodeLane(nil, found.any(), at)
 			if err != nil {
 				return nil, now, err
 			}
 			if len(lane) > 0 {
-				tasks[n] = &lane[0].task
+				tasks[n] = &lane[0].Task
 			}
 		}
 		if r.join(found); r.err != nil {
@@ -260,13 +260,13 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 		nextScore, nextMember := r.text(), r.text()
 		scores := r.array()
 		for _, task := range found {
-			one, err := decodeLane(task, now)
+			one, err := decodeLane(nil, task, now)
 			if err != nil {
 				return nil, "", err
 			}
 			score := scores.text()
 			for i := range one {
-				if t := &one[i].task; t.Lease != nil {
+				if t := &one[i].Task; t.Lease != nil {
 					placed = append(placed, placedTask{leaseCursor(score, string(t.ID)), t})
 				}
 			}
