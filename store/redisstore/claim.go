@@ -151,14 +151,18 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 		Now: instant(r.integer()), Next: instant(r.integer()), Wait: dispatch.WaitReason(r.integer()), More: r.integer() == 1,
 		Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)),
 	}
+	lanes := r.array()
+	var of []lane
+	for lanes.more() {
+		of = append(of, readLane(lanes))
+	}
+	r.join(lanes)
 	answers := r.array()
 	for i := range wants {
-		a := answers.array()
-		out.Used[i] = a.integer() == 1
-		if out.Grants[i], err = decodeGrants(a.list(), out.Now); err != nil {
+		out.Used[i] = answers.integer() == 1
+		if out.Grants[i], err = readGrants(answers, of, out.Now); err != nil {
 			return none, err
 		}
-		answers.join(a)
 	}
 	if r.join(answers); r.err != nil {
 		return none, r.err
@@ -230,8 +234,35 @@ func packWant(w *dispatch.Want) ([]byte, error) {
 	return b, nil
 }
 
-// decodeGrants reads granted tasks, lane by lane. Of a replay, what is left of a lease is not
-// below 0.
+// readGrants reads what a want was granted: so many tasks of the lanes, or a list
+// of what it still holds.
+func readGrants(r *reply, lanes []lane, now time.Time) ([]dispatch.Grant, error) {
+	if held, ok := r.optionalArray(); ok {
+		return decodeGrants(held, now)
+	}
+	n := int(r.integer())
+	if n <= 0 || r.err != nil {
+		return nil, r.err
+	}
+	grants := make([]dispatch.Grant, 0, min(n, len(r.values)/foundEach))
+	var l lane
+	for range n {
+		if k, ok := r.optionalInteger(); ok {
+			if k < 1 || k > int64(len(lanes)) {
+				r.fail("the number of a lane", k)
+				return nil, r.err
+			}
+			l = lanes[k-1]
+		}
+		var err error
+		if grants, err = appendTask(grants, &l, r, now); err != nil {
+			return nil, err
+		}
+	}
+	return leased(grants, now), nil
+}
+
+// decodeGrants reads granted tasks, lane by lane.
 func decodeGrants(values []any, now time.Time) ([]dispatch.Grant, error) {
 	var grants []dispatch.Grant
 	var err error
@@ -240,12 +271,18 @@ func decodeGrants(values []any, now time.Time) ([]dispatch.Grant, error) {
 			return nil, err
 		}
 	}
+	return leased(grants, now), nil
+}
+
+// leased keeps the grants of tasks that are leased, and tells of their leases. Of
+// a replay, what is left of a lease is not below 0.
+func leased(grants []dispatch.Grant, now time.Time) []dispatch.Grant {
 	grants = slices.DeleteFunc(grants, func(g dispatch.Grant) bool { return g.Task.Lease == nil })
 	for i := range grants {
 		lease := grants[i].Task.Lease
 		grants[i].Token, grants[i].Remaining = lease.Token, max(lease.Deadline.Sub(now), 0)
 	}
-	return grants, nil
+	return grants
 }
 
 // GiveBack implements [dispatch.Claims].

@@ -325,53 +325,6 @@ func cutLong(packed string) (text, rest string, err error) {
 	return rest[:n], rest[n:], nil
 }
 
-// foundEach is how many values most tasks have in a reply (lua/prelude/task.lua),
-// after those of their lane.
-const foundEach = 2
-
-// decodeLane appends the tasks of one lane that a script gave back, none for nil: as
-// grants, of which those that are not leased have no token.
-func decodeLane(grants []dispatch.Grant, v any, now time.Time) ([]dispatch.Grant, error) {
-	values, ok := v.([]any)
-	if !ok || len(values) == 0 {
-		return grants, nil
-	}
-	r := &reply{values: values}
-	queue, uid, source, pool, version := r.text(), r.text(), r.text(), r.text(), r.integer()
-	grants = slices.Grow(grants, (len(values)-r.next)/foundEach)
-	for r.more() {
-		id, raw, more := dispatch.TaskID(r.text()), r.text(), r.optionalList()
-		if r.err != nil {
-			break
-		}
-		grants = append(grants, dispatch.Grant{SourceVersion: version})
-		t := &grants[len(grants)-1].Task
-		t.Queue, t.SourceUID, t.SourceID, t.Pool = queue, uid, source, pool
-		if err := decodeRecord(id, raw, now, t); err != nil {
-			return nil, err
-		}
-		if err := decodeMore(t, more); err != nil {
-			return nil, err
-		}
-	}
-	return grants, r.err
-}
-
-// decodeTasks reads tasks, without those that do not exist.
-func decodeTasks(values []any, now time.Time) ([]*dispatch.Task, error) {
-	tasks := make([]*dispatch.Task, 0, len(values))
-	for _, v := range values {
-		lane, err := decodeLane(nil, v, now)
-		if err != nil {
-			return nil, err
-		}
-		for i := range lane {
-			tasks = append(tasks, &lane[i].Task)
-		}
-	}
-	return tasks, nil
-}
-
 // millis is an instant in ms, 0 for one that is not set.
 func millis(t time.Time) int64 {
 	if t.IsZero() {

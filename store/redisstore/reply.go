@@ -97,16 +97,19 @@ func (r *reply) list() []any {
 	}
 }
 
-// optionalList reads an array if one is next.
-func (r *reply) optionalList() []any {
-	if !r.more() {
-		return nil
+// optionalArray reads an array if one is next.
+func (r *reply) optionalArray() ([]any, bool) { return optional[[]any](r) }
+
+// optionalInteger reads a number if one is next.
+func (r *reply) optionalInteger() (int64, bool) { return optional[int64](r) }
+
+func optional[T any](r *reply) (v T, ok bool) {
+	if r.more() {
+		if v, ok = r.values[r.next].(T); ok {
+			r.next++
+		}
 	}
-	list, ok := r.values[r.next].([]any)
-	if ok {
-		r.next++
-	}
-	return list
+	return v, ok
 }
 
 // array reads an array to be read in turn. Its error is found by join.

@@ -4,7 +4,12 @@
 -- KEYS[1]  the shard key
 -- ARGV     pool, wants; per want: what it is, packed (parts/want.lua; max bytes
 --          0 = no limit, lease 0 = the source's), its sources, its queues
--- Returns  now, next (0 = never), wait reason, more, and per want: used, tasks
+-- Returns  now, next (0 = never), wait reason, more; the lanes, 5 values each (as of
+--          begin_tasks); and the answers, flat: per want whether its client token
+--          was used, and either how many tasks it has and those: of each its id,
+--          its record and, where there are, its details, with the number of its
+--          lane (from 1) before the first and where that changes; or, repeated, a
+--          list of what is still held
 -- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
 --
 -- uses: grant pick outlook ahead fence take turn want
@@ -17,8 +22,8 @@ do
   -- The queues that a want narrows to, ascending, at most 300: those it names, or
   -- those in which its sources have lanes.
   local function named(w)
-    local names, seen, sorted = w.queue_names, {}, {}
-    if #names == 0 then
+    local names, seen, sorted = w.queues, {}, {}
+    if not names then
       names = {}
       for _, uid in ipairs(w.sources) do
         for _, name in ipairs(call('ZRANGE', lanes_key(uid), 0, -1)) do names[#names + 1] = name end
@@ -62,7 +67,7 @@ do
   end
 
   local function grant(w)
-    if #w.sources + #w.queue_names > 0 then serve_named(w) else serve(w) end
+    if w.sources or w.queues then serve_named(w) else serve(w) end
     if #w.ids > 0 then note_grant(w) end
   end
 
@@ -71,46 +76,49 @@ do
   function token_keys(wants)
     local keys = {}
     for i, w in ipairs(wants) do
-      w.grant_key = grant_key(w.collector, w.token)
       keys[2 * i - 1], keys[2 * i] = w.grant_key, keep_key(w.collector)
     end
     return keys
   end
 
-  -- Answers a want with what it was granted before, or by grant; that of a replaced
-  -- session by neither.
-  function answer(w)
-    local note = w.note
-    if w.keep and w.keep ~= w.session then return { 0, {} } end
+  -- Answers a want with what it was granted before, as its note says, or by grant;
+  -- that of a session that was replaced, where another is kept, by neither.
+  function answer(w, note, keep)
+    local answers = CLAIM.answers
+    local at = #answers + 1
+    answers[at], answers[at + 1], CLAIM.lane = 0, 0, false
+    if keep and keep ~= w.session then return end
     if answered[w.holder_name] then
       -- The same client token again in this claim: what it was granted is read anew.
       flush_writes()
       note = call('GET', w.grant_key)
     end
     answered[w.holder_name] = true
-    local replay = replay_grant(note, w.collector, w.token, w.holder, w.call)
-    if replay then return { 1, replay } end
-    if not empty then grant(w) end
-    return { #w.ids > 0 and 1 or 0, w.tasks }
+    local replay = replay_grant(w.grant_key, note, w.holder, w.call)
+    if replay then
+      answers[at], answers[at + 1] = 1, replay
+    elseif not empty then
+      grant(w)
+      answers[at], answers[at + 1] = #w.ids > 0 and 1 or 0, #w.ids
+    end
   end
 end
 
 -- at each call
 pool, answered = ARGV[1], {}
-local at, wants, replies, room = 3, {}, {}, 0
+local at, wants, room = 3, {}, 0
 for i = 1, tonumber(ARGV[2]) do
   wants[i], at = read_want(at)
   room = room + wants[i].max
 end
 CLAIM = new_claim(pool, room)
 local heads, tokens = first_queues(CLAIM, token_keys(wants))
-for i, w in ipairs(wants) do w.note, w.keep = tokens[2 * i - 1], tokens[2 * i] end
 -- An empty pool is what an idle dispatcher meets each second.
 empty = #heads == 0 and call('EXISTS', CLAIM.wait) == 0
 if not empty then promote_pool(CLAIM) end
-for i, w in ipairs(wants) do replies[i] = answer(w) end
-if empty then return { now, 0, 1, 0, replies } end
+for i, w in ipairs(wants) do answer(w, tokens[2 * i - 1], tokens[2 * i]) end
+if empty then return { now, 0, 1, 0, CLAIM.lanes, CLAIM.answers } end
 finish_claim(CLAIM)
 finish(false)
 local next_at, wait, more = outlook(CLAIM)
-return { now, next_at, wait, more, replies }
+return { now, next_at, wait, more, CLAIM.lanes, CLAIM.answers }

@@ -32,12 +32,11 @@ end)
 
 -- A turn's delay is taken back with all its tasks: where one of them was
 -- reported, a request was made.
-local moved = note[4]
-for i = 1, #moved, 5 do
-  local q, all = get_queue(moved[i]), true
-  for k = moved[i + 3], moved[i + 3] + moved[i + 4] - 1 do all = all and back[k] end
-  if all and q.next_grant == moved[i + 2] then
-    q.next_grant, q.dirty, q.touched = moved[i + 1], true, true
+for i = AT_TURNS, #note, 5 do
+  local q, all = get_queue(note[i]), true
+  for k = note[i + 3], note[i + 3] + note[i + 4] - 1 do all = all and back[k] end
+  if all and q.next_grant == note[i + 2] then
+    q.next_grant, q.dirty, q.touched = note[i + 1], true, true
   end
 end
 call('DEL', grant_key(ARGV[1], ARGV[2]))

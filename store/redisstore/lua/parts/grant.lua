@@ -10,11 +10,13 @@ local function note_grant(w)
     end_text = decimal(w.deadline + GRANT_MEMORY - 1)
     memory_ends[w.deadline] = end_text
   end
-  call('SET', w.grant_key, cmsgpack.pack({ w.call, w.ids, w.fence, w.turns }), 'PXAT', end_text)
+  local note = cmsgpack.pack({ w.call, w.fence, table.concat(w.ids, ' '), unpack(w.turns) })
+  call('SET', w.grant_key, note, 'PXAT', end_text)
 end
 
--- The note: the call, ids, first fence, and of each turn, flat: its queue, the
--- queue's next grant before and after, its first id and how many.
+-- The note: the call, the first fence, the ids, and of each turn, flat: its queue,
+-- the queue's next grant before and after, its first id and how many.
+local AT_TURNS = 4
 local function unpack_grant(packed) return packed and cmsgpack.unpack(packed) or nil end
 
 -- The digest of a lease.
@@ -23,22 +25,24 @@ local function digest_of(fence, holder) return struct.pack('>BI8', LEASED_RECORD
 -- Calls each with the id, the record and its place in the note of what is still
 -- held of the grant.
 local function each_held(note, holder, each)
-  local before = note[3] - 1
-  for i, id in ipairs(note[2]) do
+  local i = 0
+  for id in string.gmatch(note[3], '%S+') do
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
-    if r and r.digest == digest_of(before + i, holder) then each(id, r, raw, i) end
+    i = i + 1
+    if r and r.digest == digest_of(note[2] + i - 1, holder) then each(id, r, raw, i) end
   end
 end
 
--- Answers a repeated client token, given its packed note, with what is still held, and notes that this
--- call has answered; nil when the token has no grant here.
-local function replay_grant(packed, collector, token, holder, by)
+-- Answers a repeated client token, given the key of its grant and the packed note
+-- there, with what is still held, and notes that this call has answered; nil when
+-- the token has no grant here.
+local function replay_grant(key, packed, holder, by)
   local note = unpack_grant(packed)
   if not note then return nil end
   if note[1] ~= by then
     note[1] = by
-    call('SET', grant_key(collector, token), cmsgpack.pack(note), 'KEEPTTL')
+    call('SET', key, cmsgpack.pack(note), 'KEEPTTL')
   end
   local held = {}
   each_held(note, holder, function(id, r, raw) held[#held + 1] = task_reply(id, raw, r, HANDED_OUT) end)

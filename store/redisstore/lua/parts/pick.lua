@@ -25,7 +25,7 @@ do
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
       room = room, looks = 0, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
-      orphaned = 0, dropped = 0, leases = {}, held = {},
+      orphaned = 0, dropped = 0, leases = {}, held = {}, lanes = {}, answers = {}, lane = false,
     }
   end
 

@@ -20,12 +20,24 @@ do
   end
 
   -- What all leases of a want under the same terms have after the fence.
+  local lease_end, lease_want, lease_terms
   local function lease_of(w, t)
-    if w.lease_terms ~= t then
-      w.lease_terms = t
-      w.lease_end = w.holder .. struct.pack('>I6I6I4I4I2', now, t.deadline, t.duration, t.hold, #w.holder_name)
+    if w ~= lease_want or t ~= lease_terms then
+      lease_want, lease_terms = w, t
+      lease_end = w.holder .. struct.pack('>I6I6I4I4I2', now, t.deadline, t.duration, t.hold, #w.holder_name)
     end
-    return w.lease_end
+    return lease_end
+  end
+
+  -- Tells of which lane the tasks are that are answered next.
+  local function answer_lane(claim, l, s)
+    if claim.lane == l then return end
+    local lanes, n = claim.lanes, #claim.lanes
+    if not l.answered then
+      lanes[n + 1], lanes[n + 2], lanes[n + 3], lanes[n + 4], lanes[n + 5] = l.queue, l.uid, s.id, s.pool, s.version
+      l.answered = n / 5 + 1
+    end
+    claim.lane, claim.answers[#claim.answers + 1] = l, l.answered
   end
 
   -- What a task that may be granted counts for the limit of a want, and whether it
@@ -81,7 +93,7 @@ do
     local b = look_ahead(l, s, share, ahead)
     l.taking = l.taking or b.priority
     if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
-    local t, tasks, held, leases, ids = terms_of(w, s), begin_tasks(l), held_of(claim, w.collector), claim.leases, w.ids
+    local t, answers, held, leases, ids = terms_of(w, s), claim.answers, held_of(claim, w.collector), claim.leases, w.ids
     local names, away, slot, in_lane, name = b.names, b.away, l.slot .. '-', ':' .. l.name, w.holder_name
     local first, granted, orphaned, missing = b.taken, 0, 0, 0
     for i = first + 1, min(first + share, b.n) do
@@ -109,9 +121,10 @@ do
           writes[n + 1], writes[n + 2] = b.keys[i], raw
           n = #held
           held[n + 1], held[n + 2] = id, w.session
-          n = #tasks
-          tasks[n + 1], tasks[n + 2] = id, raw
-          if detailed then tasks[n + 3] = holder_details(id) end
+          if granted == 0 then answer_lane(claim, l, s) end
+          n = #answers
+          answers[n + 1], answers[n + 2] = id, raw
+          if detailed then answers[n + 3] = holder_details(id) end
           n = #ids + 1
           if n == 1 then w.fence = fence end
           ids[n], w.bytes, claim.fence, granted = id, w.bytes + bytes, fence, granted + 1
@@ -122,10 +135,7 @@ do
       b.taken = i
     end
     if b.taken == b.n then l.head = b.next end
-    if granted > 0 then
-      w.tasks[#w.tasks + 1] = tasks
-      w.deadline = max(w.deadline, t.deadline)
-    end
+    if granted > 0 then w.deadline = max(w.deadline, t.deadline) end
     note_taken(claim, w, q, l, granted, orphaned, missing)
     return granted, b.taken - first
   end

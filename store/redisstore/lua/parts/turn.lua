@@ -26,7 +26,7 @@ do
   -- goes on.
   local function pick_lane(claim, w, q, a, quota, gap)
     local n, score
-    if #w.sources > 0 then n, score = first_of_sources(w, q, a) else n, score = pick_open_lane(q, a) end
+    if w.sources then n, score = first_of_sources(w, q, a) else n, score = pick_open_lane(q, a) end
     if not score then return 0, false end
     local l = get_lane(n)
     local s = get_source(l.uid)
@@ -53,7 +53,8 @@ do
   function take_turn(claim, w, q)
     claim.looks = claim.looks + 1
     local a = part(q, claim.pool)
-    place_queue(q, a, false)
+    -- The end of its last turn here has placed it, though not all lanes that wait.
+    if not q.had_turn or a.waits > 0 then place_queue(q, a, false) end
     if not a.open then return 0 end
     local s, room, quota, gap = settings_of(q), w.max - #w.ids, 1, delay_of(q)
     if gap <= 0 then
@@ -77,6 +78,7 @@ do
       turns[n + 4], turns[n + 5] = begin + 1, total
     end
     place_queue_everywhere(q, claim.pool)
+    q.had_turn = true
     return total
   end
 end

@@ -4,21 +4,24 @@ do
   -- Max, max bytes, lease in ms, numbers of sources and of queues, the holder's
   -- digest, collector, session, client token, call (claim.go).
   local WANT = '>I2I4I6BBc8Bc0Bc0Bc0Bc0'
-  local NONE = {}
 
   local function list(i, n)
-    if n == 0 then return NONE end
     local values = {}
     for k = 1, n do values[k] = ARGV[i + k - 1] end
     return values
   end
 
+  -- In one constructor, whose table has room for 16 fields: nearly no want has
+  -- what it narrows to, in sources and queues.
   function read_want(i)
     local most, max_bytes, lease, sources, queues, holder, collector, session, token, by = struct.unpack(WANT, ARGV[i])
-    return {
-      collector = collector, session = session, token = token, call = by, holder = holder, max = most, max_bytes = max_bytes,
-      lease = lease, tasks = {}, ids = {}, turns = {}, bytes = 0, deadline = 0, fence = 0, ended = false, note = nil, keep = nil, grant_key = nil,
-      sources = list(i + 1, sources), queue_names = list(i + 1 + sources, queues), holder_name = collector .. '/' .. token,
-    }, i + 1 + sources + queues
+    local name = collector .. '/' .. token
+    local w = {
+      collector = collector, session = session, call = by, holder = holder, holder_name = name, grant_key = P .. 'grant:' .. name,
+      max = most, max_bytes = max_bytes, lease = lease, ids = {}, turns = {}, bytes = 0, deadline = 0, fence = 0, ended = false,
+    }
+    if sources > 0 then w.sources = list(i + 1, sources) end
+    if queues > 0 then w.queues = list(i + 1 + sources, queues) end
+    return w, i + 1 + sources + queues
   end
 end
