@@ -20,7 +20,7 @@ local gates, queue_names, stale_rules
 local function read_item(packed, at, rest)
   local gate, queue, recurring, priority, if_exists, due, revisit_after, modified, id, to = struct.unpack(ITEM, packed, at)
   return {
-    id = id, queue = queue_names[queue], gate = gates[gate], recurring = recurring == 1, priority = priority, if_exists = if_exists,
+    id = id, key = task_key(id), queue = queue_names[queue], gate = gates[gate], recurring = recurring == 1, priority = priority, if_exists = if_exists,
     due = due > 0 and due or now, revisit_after = revisit_after, modified = modified, rest = rest,
   }, to
 end
@@ -53,7 +53,7 @@ do
     if not item.recurring and limited(s) then return LIMITED, old and old.state or 0 end
     local l = lane_for(s.uid, item)
     if old then
-      call('SET', task_key(item.id), new_record(l, item))
+      call('SET', item.key, new_record(l, item))
       leave_settled(get_lane(old.lane), item.id, old)
       call('DEL', details_key(item.id), history_key(item.id))
       enter_waiting(l, item.id, item)
@@ -120,7 +120,7 @@ do
   end
 
   function submit(item, raw)
-    local r = read_record(raw)
+    local r = raw and read_record(raw)
     local s = take_gate(item.gate)
     if s.deleted then return DELETED, 0 end
     if s.version > item.gate.version then return STALE_SOURCE, 0 end
@@ -140,7 +140,7 @@ local READ_AT_ONCE = 25
 
 local function record_keys(items, from)
   local keys = {}
-  for i = from, min(from + READ_AT_ONCE - 1, #items) do keys[#keys + 1] = task_key(items[i].id) end
+  for i = from, min(from + READ_AT_ONCE - 1, #items) do keys[#keys + 1] = items[i].key end
   return keys
 end
 
@@ -160,7 +160,8 @@ stale_rules = get_rules_version() > tonumber(ARGV[1])
 local packed, from = ARGV[at], 1
 for i = 1, tonumber(ARGV[4]) do items[i], from = read_item(packed, from, ARGV[at + i]) end
 raws = find_lanes(items, record_keys(items, 1))
-for i, item in ipairs(items) do
+for i = 1, #items do
+  local item = items[i]
   local k = (i - 1) % READ_AT_ONCE + 1
   if k == 1 and i > 1 then raws = call('MGET', unpack(record_keys(items, i))) end
   local raw = raws[k]
@@ -168,7 +169,7 @@ for i, item in ipairs(items) do
     -- What an earlier item made or changed is read again.
     enter_all()
     flush_writes()
-    raw = call('GET', task_key(item.id))
+    raw = call('GET', item.key)
   end
   met[item.id] = true
   out[2 * i - 1], out[2 * i] = submit(item, raw)

@@ -10,16 +10,16 @@ local entered
 -- strings, whose values it returns.
 local function find_lanes(items, keys)
   local queues_of, numbers_of, all = {}, {}, {}
-  for _, item in ipairs(items) do
-    local uid = item.gate.uid
+  for i = 1, #items do
+    local uid, queue = items[i].gate.uid, items[i].queue
     local numbers, names = lane_numbers[uid], queues_of[uid]
     if not numbers then
       numbers, names = {}, {}
       lane_numbers[uid], queues_of[uid] = numbers, names
     end
-    if numbers[item.queue] == nil then
-      numbers[item.queue] = false
-      names[#names + 1], all[#all + 1] = item.queue, item.queue
+    if numbers[queue] == nil then
+      numbers[queue] = false
+      names[#names + 1], all[#all + 1] = queue, queue
     end
   end
   for uid, names in pairs(queues_of) do
@@ -34,7 +34,7 @@ end
 -- The lane of a source in a queue, made when it is the first task there.
 local function lane_for(uid, item)
   local n = lane_numbers[uid][item.queue]
-  if n then return get_lane(n) end
+  if n then return lanes[n] or get_lane(n) end
   n = call('HINCRBY', SHARD, 'lane', 1)
   local slot, name = string.sub(item.id, 1, -28), decimal(n)
   call('ZADD', lanes_key(uid), name, item.queue)
@@ -62,22 +62,30 @@ do
   end
 end
 
--- Notes a new task of the lane and its record; enter_all puts it into the lane.
-local function enter(l, item)
-  local e = l.enters
-  if not e then
-    e = { ids = {}, suffixes = {}, ready = {}, later = {} }
-    l.enters = e
-    entered[#entered + 1] = l
+local enter
+do
+  -- The last score and its digits: it is often that of the next.
+  local last, digits
+
+  -- Notes a new task of the lane and its record; enter_all puts it into the lane.
+  function enter(l, item)
+    local e = l.enters
+    if not e then
+      e = { ids = {}, suffixes = {}, ready = {}, later = {} }
+      l.enters = e
+      entered[#entered + 1] = l
+    end
+    local rank, suffix, n = rank_of(item), suffix_of(item.id), #e.ids + 1
+    e.ids[n], e.suffixes[n] = item.id, suffix
+    local set, score = e.later, item.due * 32 + rank
+    if item.due <= now then set, score = e.ready, rank * BAND + item.due end
+    if score ~= last then last, digits = score, decimal(score) end
+    n = #set
+    set[n + 1], set[n + 2] = digits, suffix
+    if score < (set.first or INF) then set.first = score end
+    n = #writes
+    writes[n + 1], writes[n + 2] = item.key, new_record(l, item)
   end
-  local rank, suffix, n = rank_of(item), suffix_of(item.id), #e.ids + 1
-  e.ids[n], e.suffixes[n] = item.id, suffix
-  local set, score = e.later, item.due * 32 + rank
-  if item.due <= now then set, score = e.ready, rank * BAND + item.due end
-  set[#set + 1], set[#set + 2] = decimal(score), suffix
-  set.first = min(set.first or score, score)
-  n = #writes
-  writes[n + 1], writes[n + 2] = task_key(item.id), new_record(l, item)
 end
 
 local enter_all
