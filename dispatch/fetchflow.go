@@ -202,11 +202,12 @@ func (f *fetch) straight() bool {
 		f.d.noted.lately(f.want.Collector, f.want.Session) && f.d.slowed.remaining(f.want.Collector) == 0 && f.d.pump.open(f.req.Pools)
 }
 
-// claim asks for what can be had at once. Nil and nil: there is nothing. A fetch whose
-// claim has not answered when its wait is over, or that was repeated meanwhile, ends:
-// what the claim grants it is given back.
+// claim asks for what can be had at once. Nil and nil: there is nothing. The store is
+// given the time that it would have to note the fetch, however short the wait. A fetch
+// that is not answered then, or was repeated meanwhile, ends: what the claim grants it
+// is given back.
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
-	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, once: true}, f.left())
+	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, once: true}, f.inTime(storeTimeout))
 	if out.asked || out.recheck {
 		return nil, nil //nolint:nilnil // as poll
 	}
@@ -272,11 +273,15 @@ func (f *fetch) left() time.Duration {
 	if f.req.Wait == 0 {
 		return storeTimeout
 	}
-	left := f.req.Wait - time.Since(f.received)
+	return f.inTime(f.req.Wait - time.Since(f.received))
+}
+
+// inTime is d, cut to what is left until the caller's deadline; 0 or more.
+func (f *fetch) inTime(d time.Duration) time.Duration {
 	if !f.waitsUntil.IsZero() {
-		left = min(left, time.Until(f.waitsUntil))
+		d = min(d, time.Until(f.waitsUntil))
 	}
-	return max(left, 0)
+	return max(d, 0)
 }
 
 // handOut answers the fetch with what its wait ended with.

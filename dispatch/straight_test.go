@@ -178,6 +178,24 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 		})
 	}
 
+	t.Run("a repeated token has its answer though the store takes longer than the wait", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 20, 0)
+			req := ask("c", "token1", 100*time.Millisecond)
+			first := w.mustFetch(req)
+			w.spies[0].set(func(s *spy) { s.delay = 300 * time.Millisecond })
+			polls := w.spies[0].count("BeginPolls")
+			if again := w.mustFetch(req); !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) {
+				t.Errorf("repeated: %v, want %v", tokens(again.Tasks), tokens(first.Tasks))
+			}
+			if w.spies[0].count("BeginPolls") != polls {
+				t.Error("it was not claimed for straight away")
+			}
+		})
+	})
+
 	t.Run("one that is given nothing waits", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
