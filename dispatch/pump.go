@@ -85,7 +85,7 @@ type outcome struct {
 	recheck bool
 	// asked: of a once, each outlet was claimed from since it came, and had nothing.
 	asked bool
-	err     error
+	err   error
 }
 
 func newPump(cfg Config) *pump {

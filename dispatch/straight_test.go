@@ -147,15 +147,15 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 
 	// The claim ends after the wait, when the fetch is being noted, or noted: what it
 	// is answered then is its own, and what it is not answered is free.
-	for _, late := range []time.Duration{100, 119, 120, 121, 125, 130, 150, 300} {
-		t.Run(fmt.Sprintf("a claim that takes %d ms takes back nothing that was answered", late), func(t *testing.T) {
+	for _, ms := range []int{100, 119, 120, 121, 125, 130, 150, 300} {
+		t.Run(fmt.Sprintf("a claim that takes %d ms takes back nothing that was answered", ms), func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, setup{}, func(t *testing.T, w *world) {
 				w.source("s", nil)
 				w.submit("s", "", 1, 0)
 				w.knownOnly("c")
 				w.spies[0].set(func(s *spy) {
-					s.delay = late * time.Millisecond
+					s.delay = time.Duration(ms) * time.Millisecond
 					s.fail = func(call string) error {
 						if call == "BeginPolls" || call == "GiveBack" {
 							time.Sleep(10 * time.Millisecond)
