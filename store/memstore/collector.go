@@ -82,6 +82,15 @@ func (b *collectorBook) remove(c *collector) {
 	delete(b.known, c.info.ID)
 }
 
+// replaced reports whether the session is no longer the current one of its collector.
+func (b *collectorBook) replaced(id, session string, now int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire(now)
+	c := b.known[id]
+	return c != nil && c.info.Session != session && slices.Contains(c.replaced, session)
+}
+
 // sessionEnded notes that all sessions but keep were ended in the home shard.
 func (b *collectorBook) sessionEnded(id, keep string) {
 	b.mu.Lock()

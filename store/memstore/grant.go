@@ -66,7 +66,7 @@ func (s *shard) holder(collector string) *holder {
 	return h
 }
 
-// replaced reports whether EndSession has replaced the session.
+// replaced reports whether the session was replaced, as far as this shard was told.
 func (s *shard) replaced(collector, session string) bool {
 	h := s.holders[collector]
 	return h != nil && h.markedUntil > s.now && h.keep != session

@@ -146,6 +146,9 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	}
 	sh.begin()
 	defer sh.end()
+	if sh == s.shardOfName(collector) && s.collectors.replaced(collector, keep, sh.now) {
+		return nil, nil
+	}
 	h := sh.mark(collector, keep)
 	var held []*dispatch.Task
 	for r := h.first; r != nil && len(held) < max(limit, 1); r = r.lease.later {

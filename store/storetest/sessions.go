@@ -18,6 +18,7 @@ func sessionCases() []testCase {
 		{"EndSession_IsNewUntilNothingIsLeft", sessionNewUntilDone},
 		{"SameSession_IsLeftAlone", sessionSame},
 		{"NewSession_HomeShardGivesTheOlderNothing_T3", sessionAtHome},
+		{"EndSession_LateForASessionThatWasReplaced", sessionLate},
 	}
 }
 
@@ -218,4 +219,31 @@ func sessionAtHome(e *env) {
 		is(e, "grants of the new session", n, 1)
 		older = newer
 	}
+}
+
+// sessionLate ends the sessions before one that has been replaced by then, as a
+// dispatcher does that tries again what failed.
+func sessionLate(e *env) {
+	e.open()
+	g := source("a")
+	shard := e.shard("c1")
+	e.create(g, numbered(g, e.queueIn(shard), 3)...)
+	end := func(keep string) []*dispatch.Task {
+		tasks, err := e.Store.EndSession(e.ctx, shard, "c1", keep, 10)
+		e.ok("end session", err)
+		return tasks
+	}
+	for i, session := range []string{"s1", "s2", "s3"} {
+		e.poll("c1", session, fmt.Sprint("t", i), fmt.Sprint(i))
+	}
+	end("s3")
+	claim := func(token string) int {
+		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(1, in("c1", "s3"), by(token, "call"))})
+		e.ok("claim", err)
+		return len(reply.Grants[0])
+	}
+	is(e, "grants of the current session", claim("a"), 1)
+	is(e, "tasks ended late for the second session", len(end("s2")), 0)
+	is(e, "grants of the current session then", claim("b"), 1)
+	is(e, "third session", e.poll("c1", "s3", "t9", "9"), dispatch.PollState{})
 }

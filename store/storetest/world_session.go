@@ -97,12 +97,19 @@ func (w *world) beaten(beats []dispatch.CollectorInfo, got []dispatch.PollState)
 // sessionEnded checks what EndSession returns, put in the order of the ids: what
 // other sessions of the collector hold.
 func (w *world) sessionEnded(shard int, collector, keep string, limit int, got []*dispatch.Task, sessionOf func(dispatch.LeaseToken) string) error {
-	w.keepSession(shard, collector, keep)
-	if w.shardOf(collector) == shard && len(got) == 0 {
-		if s := w.sessions[collector]; s != nil && s.current == keep {
+	if s := w.sessions[collector]; s != nil && w.shardOf(collector) == shard && w.now().Sub(s.seen) < dispatch.CollectorMemory {
+		if s.current != keep && s.replaced[keep] {
+			w.count("session ended too late")
+			if len(got) > 0 {
+				return broken("the end of all sessions of %s but %s, which was replaced, returned %d tasks", collector, keep, len(got))
+			}
+			return nil
+		}
+		if s.current == keep && len(got) == 0 {
 			s.fresh = false
 		}
 	}
+	w.keepSession(shard, collector, keep)
 	var want []*modelTask
 	for _, t := range w.all() {
 		if t.shard == shard && t.Lease != nil && t.Lease.Token.Collector == collector && sessionOf(t.Lease.Token) != keep {

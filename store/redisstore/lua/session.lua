@@ -1,6 +1,6 @@
 -- Ends all sessions of a collector but one in this shard, and gives some of the
 -- tasks that they hold (dispatch.Leases.EndSession): what a step of a scan over
--- all that the collector holds has met.
+-- all that the collector holds has met. Nothing, where that one was replaced.
 --
 -- KEYS[1]  the shard key
 -- ARGV     collector, the session to keep, limit, whether this is the collector's
@@ -11,6 +11,7 @@
 -- uses: collector
 local SCAN = 100
 local collector, keep, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+if was_replaced(collector, keep) then return { '0', {} } end
 call('SET', keep_key(collector), keep)
 expire_at(keep_key(collector), now + DAY)
 local step = call('HSCAN', held_key(collector), ARGV[5], 'COUNT', SCAN)

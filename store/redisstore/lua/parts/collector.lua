@@ -49,6 +49,13 @@ local function see(packed, id, session, info)
   return 0, c[4] and 1 or 0
 end
 
+-- Whether the session is no longer the current one of its collector, as far as this
+-- shard knows: only the collector's home shard does.
+local function was_replaced(id, session)
+  local c = unpack_collector(call('GET', collector_key(id)))
+  return c and c[3] + DAY > now and c[1] ~= session and call('ZSCORE', replaced_key(id), session)
+end
+
 -- All sessions but this one were ended here: the session is no longer new.
 local function session_ended(id, keep)
   local c = unpack_collector(call('GET', collector_key(id)))
