@@ -3,7 +3,7 @@ local lanes
 -- What is written at the end, flat: keys of strings and their values.
 local writes
 local get_queue, read_all, save_queues, part -- in queue.lua
-local write_taken -- in take.lua
+local write_taken -- in parts/ahead.lua
 
 -- Lane later holds, behind the tasks that are due later, the leased ones and the
 -- orphans: whatever is not ready has one place in its lane.
