@@ -71,6 +71,7 @@ type fetch struct {
 	waitsUntil time.Time // a margin before the caller's deadline; zero: it has none
 	want       Want
 	granted    outcome // what the wait ended with, if it was a grant
+	asked      outcome // what a claim straight away ended with, if it found nothing
 }
 
 func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
@@ -193,10 +194,10 @@ func (f *fetch) narrow(ctx context.Context) error {
 //     script makes a session the current one and has the older ones refused
 //     leaves no instant between. A session not known here is noted first: it may
 //     be the new one, which has to end the others.
-//   - That the collector was seen is noted once in [PollNoted], as before.
+//   - That the collector was seen is noted once in [PollNoted].
 //
-// A fetch that is given nothing so, wherever it asks, is noted, and waits then. So is one that would
-// have to wait for its claim: its answer may be there already.
+// A fetch that is given nothing so, wherever it asks, is noted, and waits then. So is
+// one that would have to wait for its claim: its answer may be there already.
 func (f *fetch) straight() bool {
 	return f.d.store.Shards() == 1 && len(f.want.SourceUIDs)+len(f.want.Queues) == 0 &&
 		f.d.noted.lately(f.want.Collector, f.want.Session) && f.d.slowed.remaining(f.want.Collector) == 0 && f.d.pump.open(f.req.Pools)
@@ -209,6 +210,7 @@ func (f *fetch) straight() bool {
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
 	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, once: true}, f.inTime(storeTimeout))
 	if out.asked || out.recheck {
+		f.asked = out
 		return nil, nil //nolint:nilnil // as poll
 	}
 	if f.req.Wait > 0 && out.empty != EmptyDraining {
@@ -257,6 +259,9 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 	hold := f.d.slowed.remaining(f.want.Collector)
 	if f.req.Wait == 0 && hold > 0 {
 		return f.empty(outcome{empty: EmptyThrottled, retryAfter: min(hold, MaxRetryAfter)}), false, nil
+	}
+	if f.req.Wait == 0 && f.asked.asked {
+		return f.empty(f.asked), false, nil
 	}
 	w := &waiter{want: f.want, pools: f.req.Pools, once: f.req.Wait == 0, hold: hold}
 	out := f.d.pump.wait(ctx, w, f.left())

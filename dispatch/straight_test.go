@@ -59,6 +59,23 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 		})
 	})
 
+	t.Run("one that does not wait asks once", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.knownAt(0, "c")
+			claims := w.spies[0].count("Claim")
+			for range 10 {
+				if res, err := w.d[0].Fetch(t.Context(), ask("c", "", 0)); err != nil || res.Empty != dispatch.EmptyNoTasks || res.RetryAfter <= 0 {
+					t.Errorf("%+v, %v; want NO_TASKS, to come again later", res, err)
+				}
+			}
+			if n := w.spies[0].count("Claim") - claims; n != 10 {
+				t.Errorf("10 fetches made %d claims", n)
+			}
+		})
+	})
+
 	t.Run("with several shards every fetch is noted", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
