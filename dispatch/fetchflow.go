@@ -208,7 +208,7 @@ func (f *fetch) straight() bool {
 // that is not answered then, or was repeated meanwhile, ends: what the claim grants it
 // is given back.
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
-	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, once: true}, f.inTime(storeTimeout))
+	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, once: true}, max(f.left(), f.inTime(storeTimeout)))
 	if out.asked || out.recheck {
 		f.asked = out
 		return nil, nil //nolint:nilnil // as poll

@@ -213,6 +213,25 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 		})
 	})
 
+	t.Run("one that is behind claims of a slow store waits as long as it wants to", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			for _, collector := range []string{"first", "second"} {
+				w.knownOnly(collector)
+			}
+			w.spies[0].set(func(s *spy) { s.delay = 4 * time.Second })
+			first := w.fetch(t.Context(), 0, ask("first", "", dispatch.MaxWait))
+			synctest.Wait()
+			began := time.Now()
+			a := <-w.fetch(t.Context(), 0, ask("second", "", dispatch.MaxWait))
+			if waited := a.at.Sub(began); a.err != nil || a.res.Empty != dispatch.EmptyNoTasks || waited < dispatch.MaxWait {
+				t.Errorf("%+v, %v after %v; want NO_TASKS after %v", a.res, a.err, waited, dispatch.MaxWait)
+			}
+			<-first
+		})
+	})
+
 	t.Run("one that is given nothing waits", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
