@@ -61,14 +61,15 @@ type scripts struct {
 	polls, beats, collectors, forget, duty, stats, ping *script
 }
 
-// loadScripts puts the scripts together. It fails only when the files built in
-// do not fit together.
-func loadScripts() (*scripts, *library, error) {
-	var s scripts
-	all := []struct {
-		name string
-		to   **script
-	}{
+// namedScript is a script by the name of its file.
+type namedScript struct {
+	name string
+	to   **script
+}
+
+// all are the fields, in the order in which the library has them.
+func (s *scripts) all() []namedScript {
+	return []namedScript{
 		{"submit", &s.submit},
 		{"claim", &s.claim},
 		{"giveback", &s.giveback},
@@ -98,6 +99,13 @@ func loadScripts() (*scripts, *library, error) {
 		{"stats", &s.stats},
 		{"ping", &s.ping},
 	}
+}
+
+// loadScripts puts the scripts together. It fails only when the files built in
+// do not fit together.
+func loadScripts() (*scripts, *library, error) {
+	var s scripts
+	all := s.all()
 	defined, called, err := readParts("lua/prelude", prelude)
 	if err != nil {
 		return nil, nil, err
