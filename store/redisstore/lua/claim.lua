@@ -121,4 +121,6 @@ if empty then return { now, 0, 1, 0, CLAIM.lanes, CLAIM.answers } end
 finish_claim(CLAIM)
 finish(false)
 local next_at, wait, more = outlook(CLAIM)
-return { now, next_at, wait, more, CLAIM.lanes, CLAIM.answers }
+local reply = { now, next_at, wait, more, CLAIM.lanes, CLAIM.answers }
+CLAIM = nil -- Redis need not keep the records until the next claim
+return reply
