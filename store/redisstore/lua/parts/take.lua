@@ -3,6 +3,7 @@
 local take_from_lane
 do
   local MAX_LEASE, DEFAULT_LEASE, DEFAULT_HOLD = 3600000, 30000, 1800000
+  local LEASED_TEXT, ORPHAN_TEXT = '1125899906842624', '2251799813685248' -- LEASED_FROM, ORPHAN_FROM
   -- What leases of one source and of one duration have in common.
   local function terms_of(w, s)
     local of = s.terms

@@ -8,7 +8,6 @@ local write_taken -- in parts/ahead.lua
 -- Lane later holds, behind the tasks that are due later, the leased ones and the
 -- orphans: whatever is not ready has one place in its lane.
 local LEASED_FROM, ORPHAN_FROM = 1125899906842624, 2251799813685248 -- 2^50, 2^51
-local LEASED_TEXT, ORPHAN_TEXT = '1125899906842624', '2251799813685248'
 
 -- What the shard holds of a source. One that it does not know (any more) is
 -- deleted.
