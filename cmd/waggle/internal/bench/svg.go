@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -77,6 +78,7 @@ func (c *chart) add(name string, x, y float64) {
 		c.lines = append(c.lines, &line{name: name})
 	}
 	c.lines[i].points = append(c.lines[i].points, [2]float64{x, y})
+	slices.SortStableFunc(c.lines[i].points, func(a, b [2]float64) int { return cmp.Compare(a[0], b[0]) })
 }
 
 // The size of a picture, and of the frame that the lines are in.
