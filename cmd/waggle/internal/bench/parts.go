@@ -78,18 +78,24 @@ func (b *bencher) wake(ctx context.Context, e *env) error {
 	})
 }
 
+// What rows of flatness are compared over.
+const (
+	overBacklog = "backlog"
+	overQueues  = "queues"
+)
+
 // leastTasks is how many tasks lie in few queues.
 const leastTasks = 1000
 
 // flat measures fetches over the number of queued tasks, then of queues.
 func (b *bencher) flat(ctx context.Context, e *env) error {
 	for _, backlog := range b.cfg.Backlogs {
-		if err := b.flatRow(ctx, e, backlog, min(1000, backlog), slices.Min(b.cfg.Backlogs)); err != nil {
+		if err := b.flatRow(ctx, e, FlatRow{Over: overBacklog, Backlog: backlog, Queues: min(1000, backlog)}, slices.Min(b.cfg.Backlogs)); err != nil {
 			return fmt.Errorf("%d tasks: %w", backlog, err)
 		}
 	}
 	for _, queues := range b.cfg.Queues {
-		if err := b.flatRow(ctx, e, max(leastTasks, queues), queues, max(leastTasks, slices.Min(b.cfg.Queues))); err != nil {
+		if err := b.flatRow(ctx, e, FlatRow{Over: overQueues, Backlog: max(leastTasks, queues), Queues: queues}, max(leastTasks, slices.Min(b.cfg.Queues))); err != nil {
 			return fmt.Errorf("%d queues: %w", queues, err)
 		}
 	}
@@ -98,22 +104,22 @@ func (b *bencher) flat(ctx context.Context, e *env) error {
 
 // flatRow is one row of a table whose smallest has so many tasks: all of them
 // fetch as many at a time.
-func (b *bencher) flatRow(ctx context.Context, e *env, backlog, queues, smallest int) error {
+func (b *bencher) flatRow(ctx context.Context, e *env, row FlatRow, smallest int) error {
 	// What is filled queue by queue lies there as what came in turns, and is filled sooner.
-	w := workload{Name: "B", Queues: queues, Burst: min(100, backlog/queues)}
+	w := workload{Name: "B", Queues: row.Queues, Burst: min(100, row.Backlog/row.Queues)}
 	return b.series(ctx, e, w, func(j *job) error {
 		empty, err := e.read(ctx)
 		if err != nil {
 			return err
 		}
-		j.Tasks = backlog
+		j.Tasks = row.Backlog
 		if err := e.fill(j); err != nil {
 			return err
 		}
 		if err := e.redis.each(func(c *redis.Client) error { return c.SlowLogReset(ctx).Err() }); err != nil {
 			return fmt.Errorf("reset SLOWLOG: %w", err)
 		}
-		row := FlatRow{Store: e.store, Backlog: backlog, Queues: queues}
+		row.Store = e.store
 		full, err := e.read(ctx)
 		if err != nil {
 			return err

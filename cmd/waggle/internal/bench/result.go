@@ -79,6 +79,8 @@ type WakeRow struct {
 
 // FlatRow is what fetches cost with so many tasks in so many queues.
 type FlatRow struct {
+	// Over is what the row is one of several sizes of: backlog or queues.
+	Over    string  `json:"over"`
 	Store   string  `json:"store"`
 	Backlog int     `json:"backlog"`
 	Queues  int     `json:"queues"`

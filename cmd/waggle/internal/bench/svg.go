@@ -49,7 +49,7 @@ func (r *Result) latencyChart() *chart {
 	c := &chart{title: "Fetch of up to 100 tasks, in milliseconds, over backlog", x: "queued tasks", y: "ms"}
 	for i := range r.Flat {
 		f := &r.Flat[i]
-		if f.Queues == min(1000, f.Backlog) { // the rows over backlog
+		if f.Over == overBacklog {
 			c.add(f.Store+" p50", float64(f.Backlog), f.Fetch.P50*1e3)
 			c.add(f.Store+" p99", float64(f.Backlog), f.Fetch.P99*1e3)
 		}
