@@ -10,25 +10,25 @@ import (
 // its own. It fails when a shard does, whatever the others took in: what is
 // submitted again exists there.
 func (b *batches) submit(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission) ([]SubmitResult, error) {
-	at := make(map[int]int, 1) // by shard, its call
-	var calls []submitCall
-	var indexes [][]int
-	for i := range items {
-		shard := shardOfTask(items[i].ID, b.shards)
-		n, ok := at[shard]
-		if !ok {
-			n, at[shard] = len(calls), len(calls)
-			calls, indexes = append(calls, submitCall{rules: rulesVersion, gates: gates}), append(indexes, nil)
+	if b.shards == 1 {
+		answers, err := b.submits.all(ctx, []submitCall{{rulesVersion, gates, items}})
+		if err != nil {
+			return nil, err
 		}
-		calls[n].items, indexes[n] = append(calls[n].items, items[i]), append(indexes[n], i)
+		return answers[0], nil
+	}
+	byShard := indexesByShard(items, func(item Submission) int { return shardOfTask(item.ID, b.shards) })
+	calls, parts := make([]submitCall, 0, len(byShard)), make([][]int, 0, len(byShard))
+	for _, indexes := range byShard {
+		calls, parts = append(calls, submitCall{rulesVersion, gates, pick(items, indexes)}), append(parts, indexes)
 	}
 	answers, err := b.submits.all(ctx, calls)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]SubmitResult, len(items))
-	for n := range calls {
-		for k, i := range indexes[n] {
+	for n, indexes := range parts {
+		for k, i := range indexes {
 			results[i] = answers[n][k]
 		}
 	}

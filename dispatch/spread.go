@@ -38,7 +38,7 @@ func (s *spread[In, Out]) all(ctx context.Context, items []In) ([]Out, error) {
 	if len(s.mergers) == 1 {
 		return s.mergers[0].do(ctx, items)
 	}
-	byShard := s.indexes(items)
+	byShard := indexesByShard(items, s.shardOf)
 	if len(byShard) == 1 {
 		return s.mergers[s.shardOf(items[0])].do(ctx, items)
 	}
@@ -71,18 +71,8 @@ type shardAnswer[Out any] struct {
 // ask asks each shard for its part of the items, and returns the answers as they
 // come, and how many there will be.
 func (s *spread[In, Out]) ask(ctx context.Context, items []In) (<-chan shardAnswer[Out], int) {
-	byShard := s.indexes(items)
+	byShard := indexesByShard(items, s.shardOf)
 	return s.askEach(ctx, items, byShard), len(byShard)
-}
-
-// indexes are those of the items by their shard.
-func (s *spread[In, Out]) indexes(items []In) map[int][]int {
-	byShard := make(map[int][]int, 1)
-	for i, item := range items {
-		shard := s.shardOf(item)
-		byShard[shard] = append(byShard[shard], i)
-	}
-	return byShard
 }
 
 func (s *spread[In, Out]) askEach(ctx context.Context, items []In, byShard map[int][]int) <-chan shardAnswer[Out] {
@@ -90,10 +80,7 @@ func (s *spread[In, Out]) askEach(ctx context.Context, items []In, byShard map[i
 	for shard, indexes := range byShard {
 		part := items
 		if len(byShard) > 1 {
-			part = make([]In, 0, len(indexes))
-			for _, i := range indexes {
-				part = append(part, items[i])
-			}
+			part = pick(items, indexes)
 		}
 		go func() {
 			out, err := s.mergers[shard].do(ctx, slices.Clip(part))
@@ -101,4 +88,21 @@ func (s *spread[In, Out]) askEach(ctx context.Context, items []In, byShard map[i
 		}()
 	}
 	return answers
+}
+
+func indexesByShard[T any](items []T, shardOf func(T) int) map[int][]int {
+	byShard := make(map[int][]int, 1)
+	for i, item := range items {
+		shard := shardOf(item)
+		byShard[shard] = append(byShard[shard], i)
+	}
+	return byShard
+}
+
+func pick[T any](items []T, indexes []int) []T {
+	picked := make([]T, len(indexes))
+	for n, i := range indexes {
+		picked[n] = items[i]
+	}
+	return picked
 }
