@@ -261,7 +261,8 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 		return f.empty(outcome{empty: EmptyThrottled, retryAfter: min(hold, MaxRetryAfter)}), false, nil
 	}
 	if f.req.Wait == 0 && f.asked.asked {
-		return f.empty(f.asked), false, nil
+		result, err = f.handOut(ctx, f.asked)
+		return result, false, err
 	}
 	w := &waiter{want: f.want, pools: f.req.Pools, once: f.req.Wait == 0, hold: hold}
 	out := f.d.pump.wait(ctx, w, f.left())

@@ -83,7 +83,8 @@ type outcome struct {
 	// recheck: the store has work but refuses it to this fetch; whether its
 	// session still is the collector's must be asked.
 	recheck bool
-	// asked: of a once, each outlet was claimed from since it came, and had nothing.
+	// asked: of a once, each outlet was claimed from since it came, and had nothing;
+	// or err is why one could not be.
 	asked bool
 	err   error
 }

@@ -236,7 +236,7 @@ func (p *pump) answered(w *waiter, o *outlet) {
 // asked is the answer to a once that has been asked for everywhere.
 func (p *pump) asked(w *waiter) outcome {
 	out := p.nothing(w)
-	out.asked = out.err == nil
+	out.asked = true
 	return out
 }
 
