@@ -31,7 +31,7 @@ type call struct {
 
 // run runs a script on one shard, again where the error leaves open whether it
 // ran. The error is one of dispatch, with the operation.
-func (s *Store) run(ctx context.Context, op string, sc *script, c call) (any, error) {
+func (s *Store) run(ctx context.Context, op string, sc script, c call) (any, error) {
 	reply, err := s.attempt(ctx, sc, c, nil)
 	return reply, wrap(ctx, op, err)
 }
@@ -39,7 +39,7 @@ func (s *Store) run(ctx context.Context, op string, sc *script, c call) (any, er
 // runAll runs a script on several shards, or several times on one, in one
 // round trip, and gives the replies in order. Those that failed are sent again
 // each on its own, some at a time. It fails as a whole when one fails.
-func (s *Store) runAll(ctx context.Context, op string, sc *script, calls []call) ([]any, error) {
+func (s *Store) runAll(ctx context.Context, op string, sc script, calls []call) ([]any, error) {
 	replies := make([]any, len(calls))
 	if len(calls) == 1 {
 		reply, err := s.run(ctx, op, sc, calls[0])
@@ -52,7 +52,7 @@ func (s *Store) runAll(ctx context.Context, op string, sc *script, calls []call)
 	pipe := s.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
-		cmds[i] = pipe.FCall(ctx, sc.function, []string{s.keys.shard(c.shard).Shard()}, c.args...)
+		cmds[i] = pipe.FCall(ctx, string(sc), []string{s.keys.shard(c.shard).Shard()}, c.args...)
 	}
 	_, failed := pipe.Exec(ctx)
 	var retries errgroup.Group
@@ -80,7 +80,7 @@ func (s *Store) runAll(ctx context.Context, op string, sc *script, calls []call)
 
 // attempt sends a script until it is answered, at most so often and so long.
 // last is the error of an attempt that was made already; nil for none.
-func (s *Store) attempt(ctx context.Context, sc *script, c call, last error) (any, error) {
+func (s *Store) attempt(ctx context.Context, sc script, c call, last error) (any, error) {
 	keys := []string{s.keys.shard(c.shard).Shard()}
 	return again(ctx, last, func(last error) (any, error) {
 		if last != nil && faultOf(ctx, last) == faultNoFunction {
@@ -88,7 +88,7 @@ func (s *Store) attempt(ctx context.Context, sc *script, c call, last error) (an
 				return nil, err
 			}
 		}
-		v, err := s.client.FCall(ctx, sc.function, keys, c.args...).Result()
+		v, err := s.client.FCall(ctx, string(sc), keys, c.args...).Result()
 		if errors.Is(err, redis.Nil) {
 			return nil, nil //nolint:nilnil // nil is an answer of a script
 		}

@@ -46,25 +46,23 @@ type library struct {
 	name, code string
 }
 
-// script is a Lua script as a Redis function of the library.
-type script struct {
-	name, function string
-}
+// script is a Lua script as a Redis function of the library: its name there.
+type script string
 
 // scripts are all scripts of the store. Each field is a file of lua/.
 type scripts struct {
-	submit, claim, giveback, replay                     *script
-	renew, apply, succeed, expired, session, cancel     *script
-	read, list, push, drop, source                      *script
-	create                                              *script
-	rule, settings, replace, block, queues              *script
-	polls, beats, collectors, forget, duty, stats, ping *script
+	submit, claim, giveback, replay                     script
+	renew, apply, succeed, expired, session, cancel     script
+	read, list, push, drop, source                      script
+	create                                              script
+	rule, settings, replace, block, queues              script
+	polls, beats, collectors, forget, duty, stats, ping script
 }
 
 // namedScript is a script by the name of its file.
 type namedScript struct {
 	name string
-	to   **script
+	to   *script
 }
 
 // all are the fields, in the order in which the library has them.
@@ -113,22 +111,24 @@ func loadScripts() (*scripts, *library, error) {
 	var code strings.Builder
 	code.WriteString("local KEYS, ARGV\n" + defined + function("begin", "KEYS, ARGV = keys, args\n"+called))
 	flags := make([]string, len(all))
-	for i, script := range all {
+	for i, field := range all {
 		var text string
-		if text, flags[i], err = readScript(script.name); err != nil {
+		if text, flags[i], err = readScript(field.name); err != nil {
 			return nil, nil, err
 		}
 		code.WriteString(text)
 	}
-	sum := sha256.Sum256([]byte(code.String() + fmt.Sprint(flags)))
+	text := stripComments(code.String())
+	sum := sha256.Sum256([]byte(text + fmt.Sprint(flags)))
 	version := hex.EncodeToString(sum[:6])
+	var register strings.Builder
 	for i, field := range all {
-		*field.to = &script{field.name, functionPrefix + field.name + "_" + version}
-		fmt.Fprintf(&code, "redis.register_function{ function_name = '%s', callback = scripts.%s, flags = { %s } }\n",
-			(*field.to).function, field.name, quoteFlags(flags[i]))
+		*field.to = script(functionPrefix + field.name + "_" + version)
+		fmt.Fprintf(&register, "redis.register_function{ function_name = '%s', callback = scripts.%s, flags = { %s } }\n",
+			*field.to, field.name, quoteFlags(flags[i]))
 	}
 	name := functionPrefix + version
-	return &s, &library{name, "#!lua name=" + name + "\nlocal scripts = {}\n" + stripComments(code.String())}, nil
+	return &s, &library{name, "#!lua name=" + name + "\nlocal scripts = {}\n" + text + register.String()}, nil
 }
 
 // readScript reads a script and the parts that it uses, as one block of Lua that

@@ -7,16 +7,16 @@
 -- Cost     O(1)
 local key = P .. 'duty:' .. ARGV[1]
 local holder, ttl = ARGV[2], tonumber(ARGV[3])
-local leader = redis.call('GET', key)
+local leader = call('GET', key)
 if leader and leader ~= holder then return 0 end
 if ttl == 0 then
-  redis.call('DEL', key)
+  call('DEL', key)
   return leader and 1 or 0
 end
 -- A key is gone from the first millisecond after its end; a duty at its end.
 if leader then
-  redis.call('PEXPIRE', key, math.max(ttl - 1, 1))
+  call('PEXPIRE', key, max(ttl - 1, 1))
 else
-  redis.call('SET', key, holder, 'PX', math.max(ttl - 1, 1))
+  call('SET', key, holder, 'PX', max(ttl - 1, 1))
 end
 return 1

@@ -7,7 +7,8 @@
 -- Cost     O(log n) a task
 --
 -- uses: grant
-local note = unpack_grant(call('GET', grant_key(ARGV[1], ARGV[2])))
+local key = grant_key(ARGV[1] .. '/' .. ARGV[2])
+local note = unpack_grant(call('GET', key))
 if not note or note[1] ~= ARGV[4] then return 0 end
 local given, back = 0, {}
 each_held(note, ARGV[3], function(id, r, _, i)
@@ -39,6 +40,6 @@ for i = AT_TURNS, #note, 5 do
     q.next_grant, q.dirty, q.touched = note[i + 1], true, true
   end
 end
-call('DEL', grant_key(ARGV[1], ARGV[2]))
+call('DEL', key)
 finish(true)
 return given

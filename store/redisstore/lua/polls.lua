@@ -13,7 +13,7 @@ local note_for, out, keys, step = tonumber(ARGV[1]), {}, {}, 1
 if note_for == 0 then step = 2 end
 for i = 2, #ARGV, 5 do
   keys[#keys + 1] = collector_key(ARGV[i])
-  if note_for == 0 then keys[#keys + 1] = grant_key(ARGV[i], ARGV[i + 2]) end
+  if note_for == 0 then keys[#keys + 1] = grant_key(ARGV[i] .. '/' .. ARGV[i + 2]) end
 end
 local found, k, met = call('MGET', unpack(keys)), 1, {}
 for i = 2, #ARGV, 5 do

@@ -90,5 +90,5 @@ while at <= #renewals do
   out[n] = renew(id, holder, digest, given == 1 and cursor or nil)
 end
 -- The note of a grant outlives its last lease.
-for holder, to in pairs(ends) do call('PEXPIREAT', P .. 'grant:' .. ARGV[holder], decimal(to + MEMORY - 1), 'GT') end
+for holder, to in pairs(ends) do call('PEXPIREAT', grant_key(ARGV[holder]), decimal(to + MEMORY - 1), 'GT') end
 return out

@@ -55,7 +55,7 @@ do
 
   -- Sets the lock. When another still stands: false, and how long.
   local function set_lock(id, token, deadline)
-    local key = P .. 'lock:' .. id
+    local key = lock_key(id)
     if call('SET', key, token, 'NX', 'PXAT', deadline) then return true end
     local ttl = call('PTTL', key)
     if ttl == 0 then

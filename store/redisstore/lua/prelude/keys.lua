@@ -3,7 +3,7 @@ local function task_key(id) return P .. 't:' .. id end
 local function details_key(id) return P .. 'd:' .. id end
 local function history_key(id) return P .. 'h:' .. id end
 local function lock_key(id) return P .. 'lock:' .. id end
-local function grant_key(collector, token) return P .. 'grant:' .. collector .. '/' .. token end
+local function grant_key(holder_name) return P .. 'grant:' .. holder_name end
 local function held_key(collector) return P .. 'held:' .. collector end
 local function keep_key(collector) return P .. 'keep:' .. collector end
 local function source_key(uid) return P .. 'src:' .. uid end

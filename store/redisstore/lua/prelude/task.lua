@@ -23,7 +23,7 @@ local ended, entering
 local function leave_leased(l, id, collector)
   local locks, held, left = ended.locks, ended.held[collector], ended.by_lane[l.n]
   local n = #locks + 1
-  locks[n], ended.members[n] = P .. 'lock:' .. id, id .. ':' .. l.name
+  locks[n], ended.members[n] = lock_key(id), lease_member(l, id)
   if not held then
     held = {}
     ended.held[collector] = held
