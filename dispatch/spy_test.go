@@ -24,6 +24,7 @@ type spy struct {
 	everLeads bool                    // whatever the store says of it
 	failPart  func(shard int) error   // of Renew and EndSession
 	failID    func(id string) error   // of Source
+	failPool  func(pool string) error // of Claim
 }
 
 func newSpy(store dispatch.Store) *spy { return &spy{Store: store, counts: make(map[string]int)} }
@@ -75,10 +76,15 @@ func (s *spy) after(call string, err error) error {
 func (s *spy) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	s.mu.Lock()
 	s.wants += len(wants)
-	delay := s.delay
+	delay, part := s.delay, s.failPool
 	s.mu.Unlock()
 	if err := s.before("Claim"); err != nil {
 		return dispatch.ClaimReply{}, err
+	}
+	if part != nil {
+		if err := part(pool); err != nil {
+			return dispatch.ClaimReply{}, err
+		}
 	}
 	time.Sleep(delay)
 	reply, err := s.Store.Claim(ctx, shard, pool, wants)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,6 +248,78 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 			began = time.Now()
 			if a := <-w.fetch(t.Context(), 0, ask("c", "", time.Second)); a.err != nil || a.res.Empty != dispatch.EmptyNoTasks || a.at.Sub(began) != time.Second {
 				t.Errorf("%+v, %v after %v; want NO_TASKS after 1s", a.res, a.err, a.at.Sub(began))
+			}
+		})
+	})
+}
+
+// The claim of another fetch fails in one of the two pools that a fetch asks of, while
+// it is asked for in the other.
+func TestDispatcher_Fetch_straightBesideAFailure(t *testing.T) {
+	t.Parallel()
+
+	const slow = 100 * time.Millisecond
+	// begin has the fetch of c wait for its claim of pool one when that of pool two fails.
+	begin := func(t *testing.T, w *world, wait time.Duration) <-chan answer {
+		t.Helper()
+		w.source("s", nil)
+		w.source("one", func(s *dispatch.SourceSpec) { s.Pool = "one" })
+		w.knownOnly("c")
+		polls := w.spies[0].count("BeginPolls")
+		var once sync.Once
+		w.spies[0].set(func(s *spy) {
+			s.failPool = func(pool string) (err error) {
+				if pool == "two" {
+					once.Do(func() { err = dispatch.ErrStoreUnavailable })
+					return err
+				}
+				time.Sleep(slow)
+				return nil
+			}
+		})
+		req := ask("c", "", wait)
+		req.Pools = []string{"one", "two"}
+		fetched := w.fetch(t.Context(), 0, req)
+		synctest.Wait()
+		if w.spies[0].count("BeginPolls") != polls {
+			t.Error("it is not claimed for straight away")
+		}
+		other := ask("other", "", 0)
+		other.Pools = []string{"two"}
+		if _, err := w.d[0].Fetch(t.Context(), other); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Errorf("the other fetch: %v, want ErrStoreUnavailable", err)
+		}
+		return fetched
+	}
+
+	t.Run("one that waits goes on", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			fetched := begin(t, w, dispatch.MaxWait)
+			time.Sleep(dispatch.MaxWait / 2)
+			id := w.submit("one", "", 1, 0)[0]
+			if a := <-fetched; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != id {
+				t.Errorf("%+v, %v; want the task that came", a.res, a.err)
+			}
+		})
+	})
+
+	t.Run("one that does not wait is told", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			if a := <-begin(t, w, 0); !errors.Is(a.err, dispatch.ErrStoreUnavailable) {
+				t.Errorf("%+v, %v; want ErrStoreUnavailable", a.res, a.err)
+			}
+		})
+	})
+
+	t.Run("one that does not wait is given what the other pool has", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			fetched := begin(t, w, 0)
+			id := w.submit("one", "", 1, 0)[0]
+			if a := <-fetched; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != id {
+				t.Errorf("%+v, %v; want the task of pool one", a.res, a.err)
 			}
 		})
 	})
