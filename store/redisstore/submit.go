@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -48,10 +49,11 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 // submitArgs packs a page of items, with the gates and queues that they name.
 func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, items []dispatch.Submission, page []int) []any {
 	gates, queues := make(map[string]int, 1), make(map[string]int, 1)
+	met, twice := make(map[dispatch.TaskID]struct{}, len(page)), 0
 	var gate, queue []any
-	rests := make([]any, len(page))
-	packed := make([]byte, 0, 64*len(page))
-	for k, i := range page {
+	var all []series
+	rests := make([]any, 0, 2*len(page))
+	for _, i := range page {
 		item := &items[i]
 		g := gates[item.SourceUID]
 		if g == 0 {
@@ -65,28 +67,69 @@ func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, item
 			queues[item.Queue] = q
 			queue = append(queue, item.Queue)
 		}
-		packed = appendItem(packed, g, q, item)
-		rests[k] = restOfRecord(item)
+		if _, ok := met[item.ID]; ok {
+			twice = 1
+		}
+		met[item.ID] = struct{}{}
+		var suffix string
+		all, suffix = addToSeries(all, g, q, item)
+		rests = append(rests, suffix, restOfRecord(item))
 	}
-	args := make([]any, 0, 5+len(gate)+len(queue)+len(rests))
-	args = append(args, rulesVersion, len(gates), len(queues), len(page))
+	var packed []byte
+	for i := range all {
+		packed = all[i].append(packed)
+	}
+	args := make([]any, 0, 6+len(gate)+len(queue)+len(rests))
+	args = append(args, rulesVersion, len(gates), len(queues), len(all), twice)
 	args = append(append(append(args, gate...), queue...), packed)
 	return append(args, rests...)
 }
 
-// appendItem packs what the script decides by: >I2I2 BBB I6I6I6 Bc0.
-func appendItem(b []byte, gate, queue int, s *dispatch.Submission) []byte {
-	b = binary.BigEndian.AppendUint16(b, uint16(gate))
-	b = binary.BigEndian.AppendUint16(b, uint16(queue))
+// series are items that follow each other and have in common what the script
+// decides by, all but their ids.
+type series struct {
+	terms seriesTerms
+	items int
+}
+
+type seriesTerms struct {
+	gate, queue                 int
+	slot                        string
+	recurring                   bool
+	priority                    byte
+	ifExists                    dispatch.IfExists
+	due, revisitAfter, modified int64
+}
+
+// addToSeries adds an item to the last series, or to a new one behind it; and
+// gives the part of the item's id behind the slot.
+func addToSeries(all []series, gate, queue int, s *dispatch.Submission) ([]series, string) {
+	slot, suffix, _ := strings.Cut(string(s.ID), "-")
+	terms := seriesTerms{
+		gate: gate, queue: queue, slot: slot, recurring: s.Recurring, priority: byte(s.Priority), ifExists: s.IfExists,
+		due: millis(s.Due), revisitAfter: span(s.RevisitAfter), modified: millis(s.Modified),
+	}
+	if n := len(all); n == 0 || all[n-1].terms != terms {
+		all = append(all, series{terms: terms})
+	}
+	all[len(all)-1].items++
+	return all, suffix
+}
+
+// append packs the series: >I2I2 BBB I6I6I6 I2 Bc0.
+func (s *series) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(s.terms.gate))
+	b = binary.BigEndian.AppendUint16(b, uint16(s.terms.queue))
 	recurring := byte(0)
-	if s.Recurring {
+	if s.terms.recurring {
 		recurring = 1
 	}
-	b = append(b, recurring, byte(s.Priority), byte(s.IfExists))
-	b = append48(b, millis(s.Due))
-	b = append48(b, span(s.RevisitAfter))
-	b = append48(b, millis(s.Modified))
-	return appendShort(b, string(s.ID))
+	b = append(b, recurring, s.terms.priority, byte(s.terms.ifExists))
+	b = append48(b, s.terms.due)
+	b = append48(b, s.terms.revisitAfter)
+	b = append48(b, s.terms.modified)
+	b = binary.BigEndian.AppendUint16(b, uint16(s.items))
+	return appendShort(b, s.terms.slot)
 }
 
 // restOfRecord packs a record's part that the script need not know (record.go).

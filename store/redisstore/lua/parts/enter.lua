@@ -1,17 +1,19 @@
 -- New tasks: the lanes that they come to, and their entering, all of a call at
 -- once.
 
--- The lanes that items name, by source and queue: their numbers, false = none.
+-- The lanes that series name, by source and queue: their numbers, false = none. A
+-- series is of tasks that were submitted one after the other, and differ in their
+-- ids and bodies only (submit.lua).
 local lane_numbers
 -- The lanes with what enters them: l.enters.
 local entered
 
--- Finds the lanes of the items, and reads them, their queues, and other keys of
+-- Finds the lanes of the series, and reads them, their queues, and other keys of
 -- strings, whose values it returns.
-local function find_lanes(items, keys)
+local function find_lanes(all_series, keys)
   local queues_of, numbers_of, all = {}, {}, {}
-  for i = 1, #items do
-    local uid, queue = items[i].gate.uid, items[i].queue
+  for _, series in ipairs(all_series) do
+    local uid, queue = series.source.uid, series.queue
     local numbers, names = lane_numbers[uid], queues_of[uid]
     if not numbers then
       numbers, names = {}, {}
@@ -31,72 +33,72 @@ local function find_lanes(items, keys)
   return read_all(numbers_of, all, keys)
 end
 
--- The lane of a source in a queue, made when it is the first task there.
-local function lane_for(uid, item)
-  local n = lane_numbers[uid][item.queue]
+-- The lane of a series, made when it has the first tasks there.
+local function lane_of(series)
+  local uid, queue = series.source.uid, series.queue
+  local n = lane_numbers[uid][queue]
   if n then return lanes[n] or get_lane(n) end
   n = call('HINCRBY', SHARD, 'lane', 1)
-  local slot, name = string.sub(item.id, 1, -28), decimal(n)
-  call('ZADD', lanes_key(uid), name, item.queue)
-  call('ZADD', queue_lanes_key(item.queue), name, name)
-  local l = { n = n, name = name, uid = uid, queue = item.queue, slot = slot, pool = '', settled = false, fresh = true,
+  local name = decimal(n)
+  call('ZADD', lanes_key(uid), name, queue)
+  call('ZADD', queue_lanes_key(queue), name, name)
+  local l = { n = n, name = name, uid = uid, queue = queue, slot = series.slot, pool = '', settled = false, fresh = true,
     open = false, wait = false, head = false, later = false, dirty = true, removed = false }
-  lanes[n], lane_numbers[uid][item.queue] = l, n
+  lanes[n], lane_numbers[uid][queue] = l, n
   return l
 end
 
--- The record of a task that was submitted just now, and waits. Go packs what only
--- it knows: all from the size on.
-local new_record
+-- What the records of new tasks of a series begin with: tasks that wait. Go packs
+-- what follows, all from the size on.
+local begin_record
 do
   -- Version, state, flags, result, cancel; revision; and nothing up to the last lease.
   local NEVER_LEASED = '\0\0\0\1\0\0\0\0\0\0\0\0' .. NO_COUNTERS .. '\0\0\0\0\0\0' .. NO_DIGEST
   local ONE_SHOT, RECURRING = '\1\1\0\0\0' .. NEVER_LEASED, '\1\1\1\0\0' .. NEVER_LEASED
-  local due, created, lane, packed -- those that the last one had
-  function new_record(l, item)
-    if item.due ~= due or now ~= created or l.n ~= lane then
-      due, created, lane = item.due, now, l.n
-      packed = struct.pack('>I6I6I4', due, created, lane)
-    end
-    return (item.recurring and RECURRING or ONE_SHOT) .. packed .. item.rest
+  function begin_record(series, l)
+    return (series.recurring and RECURRING or ONE_SHOT) .. struct.pack('>I6I6I4', series.due, now, l.n)
   end
 end
 
 local enter
 do
-  -- The last score and its digits: it is often that of the next.
-  local last, digits
+  -- Makes what the new tasks of a series have in common.
+  local function begin_series(series)
+    local l, rank = lane_of(series), rank_of(series)
+    series.lane, series.head = l, begin_record(series, l)
+    series.score = series.due <= now and rank * BAND + series.due or series.due * 32 + rank
+    series.digits = decimal(series.score)
+  end
 
-  -- Notes a new task of the lane and its record; enter_all puts it into the lane.
-  function enter(l, item)
+  -- Notes a new task and its record; enter_all puts it into its lane.
+  function enter(series, key, suffix, rest)
+    if not series.lane then begin_series(series) end
+    local l = series.lane
     local e = l.enters
     if not e then
-      e = { ids = {}, suffixes = {}, ready = {}, later = {} }
+      e = { suffixes = {}, ready = { first = INF }, later = { first = INF } }
       l.enters = e
       entered[#entered + 1] = l
     end
-    local rank, suffix, n = rank_of(item), suffix_of(item.id), #e.ids + 1
-    e.ids[n], e.suffixes[n] = item.id, suffix
-    local set, score = e.later, item.due * 32 + rank
-    if item.due <= now then set, score = e.ready, rank * BAND + item.due end
-    if score ~= last then last, digits = score, decimal(score) end
-    n = #set
-    set[n + 1], set[n + 2] = digits, suffix
-    if score < (set.first or INF) then set.first = score end
+    local set = series.due <= now and e.ready or e.later
+    local n = #set
+    set[n + 1], set[n + 2] = series.digits, suffix
+    if series.score < set.first then set.first = series.score end
+    e.suffixes[#e.suffixes + 1] = suffix
     n = #writes
-    writes[n + 1], writes[n + 2] = item.key, new_record(l, item)
+    writes[n + 1], writes[n + 2] = key, series.head .. rest
   end
 end
 
 local enter_all
 do
-  -- What indexes still say of records of those ids that were forgotten, or lost.
-  local function clear_traces(l, ids, suffixes)
+  -- What indexes still say of records that were forgotten, or lost.
+  local function clear_traces(l, suffixes)
     if l.fresh then return end
     if first_later(l) then
       local later = call('ZMSCORE', later_key(l.name), unpack(suffixes))
-      for i, id in ipairs(ids) do
-        if later[i] then drop_entry(l, id) end
+      for i, suffix in ipairs(suffixes) do
+        if later[i] then drop_entry(l, id_of(l, suffix)) end
       end
     end
     if not l.settled then return end
@@ -128,10 +130,10 @@ do
 
   local function enter_lane(l, e)
     local q = get_queue(l.queue)
-    clear_traces(l, e.ids, e.suffixes)
+    clear_traces(l, e.suffixes)
     if #e.later > 0 then enter_later(l, q, e) end
     if #e.ready > 0 then enter_ready(l, q, e) end
-    q.waiting, q.dirty = q.waiting + #e.ids, true
+    q.waiting, q.dirty = q.waiting + #e.suffixes, true
     touch(l)
   end
 
