@@ -33,13 +33,14 @@ do
     return names, tonumber(scores[1]), tonumber(scores[2]), after
   end
 
-  -- What is left of what was read ahead of lane ready, or else its first tasks:
-  -- as many as are likely to be taken, at least share.
+  -- What is left of what was read ahead of lane ready, nothing where that was all; or
+  -- else its first tasks:
+  -- as many as are likely to be taken, at least share, but no more than can be there.
   function look_ahead(l, s, share, likely)
     local b = l.ahead
-    if b and b.taken < b.n then return b end
+    if b and (b.taken < b.n or not b.next) then return b end
     if b then write_taken(l) end
-    local names, first, last, after = first_ready(ready_key(l.name), min(max(share, likely), 100))
+    local names, first, last, after = first_ready(ready_key(l.name), max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
     b = { names = names, n = #names, taken = 0, next = after or false, read = 0, keys = {}, records = {}, away = {} }
     l.ahead, l.head = b, first or false
     if not first then return b end
@@ -58,12 +59,14 @@ do
     return b.records[1]
   end
 
-  -- Takes out of lane ready what was taken of it: its first.
-  function write_taken(l)
+  -- Takes out of lane ready what was taken of it: its first. Where that is all, and
+  -- the caller removes such sets together, it is only noted in emptied.
+  function write_taken(l, emptied)
     local b = l.ahead
     l.ahead = nil
     if b.taken == 0 then return end
-    call('ZREMRANGEBYRANK', ready_key(l.name), 0, b.taken - 1)
+    if emptied and not b.next and b.taken == b.n then emptied[#emptied + 1] = ready_key(l.name)
+    else call('ZREMRANGEBYRANK', ready_key(l.name), 0, b.taken - 1) end
     if #b.away > 0 then call('ZADD', later_key(l.name), unpack(b.away)) end
   end
 end

@@ -88,9 +88,11 @@ end
 
 -- Writes what the claim took and counted.
 local function finish_claim(claim)
+  local emptied = {}
   for _, l in pairs(lanes) do
-    if l.ahead then write_taken(l) end
+    if l.ahead then write_taken(l, emptied) end
   end
+  call_for_all('DEL', nil, emptied)
   if claim.picked or claim.granted > 0 then
     fields = { claim.picks_field, claim.picks, 'fence', decimal(claim.fence) }
   end

@@ -36,6 +36,7 @@ do
   -- When the lane can be picked, and the priority of its head; nil when it is in
   -- no set. Tasks that are due become ready first.
   local function lane_time(l, s)
+    if get_queue(l.queue).waiting <= 0 then return nil end -- nothing waits in any of its lanes
     local score = first_later(l)
     if score and score <= now * 32 + 31 then
       if l.ahead then write_taken(l) end
