@@ -106,7 +106,8 @@ func (p shardKeys) Queue(name string) string { return p.key("queue:" + name) }
 func (p shardKeys) QueueLanes(name string) string { return p.key("ql:" + name) }
 
 // QueueOpen and QueueWait are ZSETs of lanes, PoolOpen and PoolWait of queues:
-// see dispatch/scheduling.md.
+// see dispatch/scheduling.md. Those of lanes exist from the second member on; a
+// lane that is alone in its set stands in the queue's record.
 func (p shardKeys) QueueOpen(pool, name string) string { return p.key("qo:" + pool + ":" + name) }
 
 // QueueWait is the ZSET of lanes that cannot be picked now.

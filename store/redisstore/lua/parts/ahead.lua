@@ -34,8 +34,8 @@ do
   end
 
   -- What is left of what was read ahead of lane ready, nothing where that was all; or
-  -- else its first tasks:
-  -- as many as are likely to be taken, at least share, but no more than can be there.
+  -- else its first tasks: as many as are likely to be taken, at least share, but no
+  -- more than can be there.
   function look_ahead(l, s, share, likely)
     local b = l.ahead
     if b and (b.taken < b.n or not b.next) then return b end

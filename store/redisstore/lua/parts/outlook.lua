@@ -5,11 +5,12 @@ do
   -- for a paused source.
   local function why(claim, name)
     local q = get_queue(name)
-    if part(q, claim.pool).opens > 0 then
+    local a = part(q, claim.pool)
+    if a.opens > 0 then
       local s = settings_of(q)
       return (s.paused or s.deny) and 3 or 2
     end
-    if part(q, claim.pool).waits > 0 and call('ZCOUNT', queue_wait_key(claim.pool, name), '+inf', '+inf') > 0 then return 3, true end
+    if a.waits == 1 and a.first == INF or a.waits > 1 and call('ZCOUNT', a.wait_key, '+inf', '+inf') > 0 then return 3, true end
     return 1
   end
 

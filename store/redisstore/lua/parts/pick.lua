@@ -66,7 +66,7 @@ do
     local score, n = first_open(a)
     if not score then return nil end
     a.picks, q.dirty = a.picks + 1, true
-    if a.picks % 8 == 0 then n, score = oldest(a.open_key, n, score) end
+    if a.picks % 8 == 0 and a.opens > 1 then n, score = oldest(a.open_key, n, score) end
     return n, score
   end
 

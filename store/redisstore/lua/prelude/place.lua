@@ -74,7 +74,8 @@ do
   function place_queue(q, a, turn_end)
     a.placed = true
     if (first_waiting(a) or INF) <= now then
-      for _, n in ipairs(call('ZRANGEBYSCORE', a.wait_key, '-inf', now, 'LIMIT', 0, 100)) do place_lane(get_lane(n), false) end
+      local due = a.waits == 1 and { a.first_name } or call('ZRANGEBYSCORE', a.wait_key, '-inf', now, 'LIMIT', 0, 100)
+      for _, n in ipairs(due) do place_lane(get_lane(n), false) end
       a.placed = true
     end
     local head, first = first_open(a), first_waiting(a)

@@ -55,25 +55,41 @@ do
     if l.open == nil then l.open = score_of(a.open_key, l.name, a.opens) end
     if l.open or a.waits == 0 then
       l.wait = false
-    elseif l.wait == nil and a.waits == 1 and a.first then
+    elseif l.wait == nil and a.waits == 1 then
       l.wait = a.first_name == l.name and a.first
     elseif l.wait == nil then
       l.wait = tonumber(call('ZSCORE', a.wait_key, l.name) or nil) or false
     end
   end
 
+  -- Puts a lane into a set of its queue, or moves it there. A lane that is alone in
+  -- its set is kept by the queue's record: the set itself begins with the second.
+  local function enter_set(key, n, stands, name, score, alone, alone_score)
+    if n > 1 then call('ZADD', key, score, name)
+    elseif n == 1 and not stands then call('ZADD', key, score, name, alone_score, alone) end
+  end
+
+  -- Takes a lane out of a set of n, and answers the one that is then alone and its score.
+  local function leave_set(key, n, name)
+    if n < 2 then return nil end
+    call('ZREM', key, name)
+    if n > 2 then return nil end
+    local last = call('ZPOPMIN', key)
+    return last[1], tonumber(last[2])
+  end
+
   local function leave_open(l, q, a)
     if not l.open then return end
-    call('ZREM', a.open_key, l.name)
+    local alone, score = leave_set(a.open_key, a.opens, l.name)
     a.opens, q.dirty = a.opens - 1, true
-    move_head(a.open_key, l.name, l.open, false)
+    if alone then know_heads(a.open_key, alone, score) else move_head(a.open_key, l.name, l.open, false) end
     l.open = false
   end
 
   local function leave_wait(l, q, a)
     if not l.wait then return end
-    call('ZREM', a.wait_key, l.name)
-    a.waits, a.first, q.dirty = a.waits - 1, nil, true
+    a.first_name, a.first = leave_set(a.wait_key, a.waits, l.name)
+    a.waits, q.dirty = a.waits - 1, true
     l.wait = false
   end
 
@@ -91,7 +107,7 @@ do
   local function lane_waits(l, q, a, at)
     leave_open(l, q, a)
     if l.wait == at then return end
-    call('ZADD', a.wait_key, at, l.name)
+    enter_set(a.wait_key, a.waits, l.wait, l.name, at, a.first_name, a.first)
     if not l.wait then a.waits = a.waits + 1 end
     l.wait, q.dirty = at, true
     if a.waits == 1 then a.first_name, a.first = l.name, at else a.first = nil end
@@ -102,7 +118,8 @@ do
     local score = (9 - priority) * BAND + since_of(l.open, l.wait, turn_end)
     leave_wait(l, q, a)
     if score == l.open then return end
-    call('ZADD', a.open_key, decimal(score), l.name)
+    local alone = one_head(a.open_key)
+    enter_set(a.open_key, a.opens, l.open, l.name, decimal(score), alone and alone.name, alone and decimal(alone.score))
     if not l.open then a.opens = a.opens + 1 end
     move_head(a.open_key, l.name, l.open, score)
     l.open, q.dirty = score, true

@@ -19,7 +19,7 @@ local function finite(at) return at == INF and FOREVER or at end
 -- whether it has lanes with waiting tasks there (held); its score in pool open
 -- and in pool wait (false = none); how many lanes are in its queue open and queue
 -- wait; and where that is one, its name and score (of queue wait: first, nil =
--- not known). So the sets are read only where several lanes share them.
+-- not known). The sets themselves exist only where several lanes share them.
 function part(q, pool)
   local a = q.parts[pool]
   if not a then
@@ -48,9 +48,9 @@ do
   local function read_part(q, p)
     local a = part(q, p[1])
     a.picks, a.held, a.open, a.wait, a.opens, a.waits = p[2], p[3], p[4], p[5] and until_(p[5]), p[6], p[7]
-    if a.waits == 1 and p[10] then a.first_name, a.first = p[10], until_(p[11]) end
-    if a.opens == 1 and p[8] then know_heads(a.open_key, p[8], p[9])
-    elseif a.opens > 0 then all_heads[a.open_key] = nil end
+    if a.waits == 1 then a.first_name, a.first = p[10], until_(p[11]) end
+    if a.opens == 1 then know_heads(a.open_key, p[8], p[9])
+    elseif a.opens > 1 then all_heads[a.open_key] = nil end
   end
 
   local function new_queue(name)
