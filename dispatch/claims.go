@@ -183,8 +183,8 @@ type Leases interface {
 	// the shard and returns tasks that they hold there, at most limit (at least
 	// 1) and in no order, for the caller to end. Repeat until it returns none:
 	// then, in the collector's home shard, keep is no longer a new session. Does
-	// nothing in the collector's home shard where keep was replaced itself, as when
-	// a call is tried again late.
+	// nothing where keep was replaced itself, as when a call is tried again late: a
+	// shard that is not the home asks it right before.
 	EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*Task, error)
 
 	// RequestCancel marks leased tasks so that their holders are told to stop

@@ -57,8 +57,9 @@ func (d *Dispatcher) forgetSessions(collector, current string) {
 }
 
 // endSession ends the leases of all sessions of the collector but keep, in all
-// shards. The collector's home shard comes last: until it is done, the store
-// calls the session new, and the next poll or beat does the work again.
+// shards; of none where keep was replaced meanwhile. The collector's home shard
+// comes last: until it is done, the store calls the session new, and the next poll
+// or beat does the work again.
 func (d *Dispatcher) endSession(ctx context.Context, collector, keep string) error {
 	shards := d.store.Shards()
 	home := ShardOf(SlotOf(collector), shards)

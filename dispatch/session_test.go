@@ -86,4 +86,28 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 			}
 		})
 	})
+
+	t.Run("the end of older sessions that is tried again leaves a newer one alone", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 20, 0)
+			w.knownAt(0, "c")
+			w.spies[0].set(func(s *spy) { s.failPart = func(int) error { return dispatch.ErrStoreUnavailable } })
+			if _, err := w.d[0].Beat(t.Context(), dispatch.CollectorInfo{ID: "c", Session: "s2"}, nil); err != nil {
+				t.Fatal(err)
+			}
+			w.spies[0].set(func(s *spy) { s.failPart = nil })
+			for held := 0; held < 19; { // knownAt has one, which ends
+				req := ask("c", "", 0)
+				req.Session, req.MaxTasks = "s3", 20
+				held += len(w.mustFetch(req).Tasks)
+			}
+			time.Sleep(5 * time.Second)
+			leased, _, err := w.store.ListLeases(t.Context(), "", 100)
+			if err != nil || len(leased) < 19 {
+				t.Errorf("%d leases of the newest session stand, %v; want 19 or more", len(leased), err)
+			}
+		})
+	})
 }

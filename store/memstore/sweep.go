@@ -146,7 +146,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	}
 	sh.begin()
 	defer sh.end()
-	if sh == s.shardOfName(collector) && s.collectors.replaced(collector, keep, sh.now) {
+	if s.collectors.replaced(collector, keep, sh.now) {
 		return nil, nil
 	}
 	h := sh.mark(collector, keep)

@@ -127,6 +127,33 @@ func (s *Store) countHeld(ctx context.Context, records []*dispatch.CollectorReco
 	return nil
 }
 
+// wasReplaced reports whether a session is no longer the current one of its
+// collector, as was_replaced does in the home shard (lua/parts/collector.lua).
+func (s *Store) wasReplaced(ctx context.Context, collector, session string) (bool, error) {
+	home := s.keys.shard(s.shardOfName(collector))
+	if _, found, err := s.score(ctx, home.Replaced(collector), session); !found || err != nil {
+		return false, err
+	}
+	seen, found, err := s.score(ctx, home.Seen(), collector)
+	if !found || err != nil {
+		return false, err
+	}
+	now, err := s.Now(ctx)
+	return now.Before(instant(int64(seen)).Add(dispatch.CollectorMemory)), err
+}
+
+// score is the score of a member of a ZSET, if it is there.
+func (s *Store) score(ctx context.Context, key, member string) (score float64, found bool, err error) {
+	score, err = read(ctx, "read score", func() (float64, error) {
+		score, err := s.client.ZScore(ctx, key, member).Result()
+		if found = !errors.Is(err, redis.Nil); !found {
+			return 0, nil
+		}
+		return score, err
+	})
+	return score, found, err
+}
+
 // Forget implements [dispatch.Collectors].
 func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
 	forgotten := 0

@@ -90,6 +90,12 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 		return nil, err
 	}
 	home := s.shardOfName(collector) == shard
+	if !home {
+		// The script cannot see in this shard what became of the session.
+		if replaced, err := s.wasReplaced(ctx, collector, keep); replaced || err != nil {
+			return nil, err
+		}
+	}
 	limit = max(limit, 1)
 	var held []*dispatch.Task
 	for cursor := "0"; ; {

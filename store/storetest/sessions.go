@@ -222,28 +222,32 @@ func sessionAtHome(e *env) {
 }
 
 // sessionLate ends the sessions before one that has been replaced by then, as a
-// dispatcher does that tries again what failed.
+// dispatcher does that tries again what failed: in the collector's home shard, and in
+// one that knows of no session but those that it was told to keep.
 func sessionLate(e *env) {
 	e.open()
 	g := source("a")
-	shard := e.shard("c1")
-	e.create(g, numbered(g, e.queueIn(shard), 3)...)
-	end := func(keep string) []*dispatch.Task {
-		tasks, err := e.Store.EndSession(e.ctx, shard, "c1", keep, 10)
-		e.ok("end session", err)
-		return tasks
-	}
 	for i, session := range []string{"s1", "s2", "s3"} {
 		e.poll("c1", session, fmt.Sprint("t", i), fmt.Sprint(i))
 	}
-	end("s3")
-	claim := func(token string) int {
-		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(1, in("c1", "s3"), by(token, "call"))})
-		e.ok("claim", err)
-		return len(reply.Grants[0])
+	for n := range min(e.Store.Shards(), 2) {
+		shard := (e.shard("c1") + n) % e.Store.Shards()
+		e.create(g, numbered(g, e.queueIn(shard), 3)...)
+		end := func(keep string) []*dispatch.Task {
+			tasks, err := e.Store.EndSession(e.ctx, shard, "c1", keep, 10)
+			e.ok("end session", err)
+			return tasks
+		}
+		claim := func(token string) int {
+			want := e.want(1, in("c1", "s3"), by(fmt.Sprint(token, shard), "call"))
+			reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{want})
+			e.ok("claim", err)
+			return len(reply.Grants[0])
+		}
+		end("s3")
+		is(e, "grants of the current session", claim("a"), 1)
+		is(e, "tasks ended late for the second session", len(end("s2")), 0)
+		is(e, "grants of the current session then", claim("b"), 1)
 	}
-	is(e, "grants of the current session", claim("a"), 1)
-	is(e, "tasks ended late for the second session", len(end("s2")), 0)
-	is(e, "grants of the current session then", claim("b"), 1)
 	is(e, "third session", e.poll("c1", "s3", "t9", "9"), dispatch.PollState{})
 }

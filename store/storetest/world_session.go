@@ -97,7 +97,7 @@ func (w *world) beaten(beats []dispatch.CollectorInfo, got []dispatch.PollState)
 // sessionEnded checks what EndSession returns, put in the order of the ids: what
 // other sessions of the collector hold.
 func (w *world) sessionEnded(shard int, collector, keep string, limit int, got []*dispatch.Task, sessionOf func(dispatch.LeaseToken) string) error {
-	if s := w.sessions[collector]; s != nil && w.shardOf(collector) == shard && w.now().Sub(s.seen) < dispatch.CollectorMemory {
+	if s := w.sessions[collector]; s != nil && w.now().Sub(s.seen) < dispatch.CollectorMemory {
 		if s.current != keep && s.replaced[keep] {
 			w.count("session ended too late")
 			if len(got) > 0 {
@@ -105,7 +105,7 @@ func (w *world) sessionEnded(shard int, collector, keep string, limit int, got [
 			}
 			return nil
 		}
-		if s.current == keep && len(got) == 0 {
+		if s.current == keep && len(got) == 0 && w.shardOf(collector) == shard {
 			s.fresh = false
 		}
 	}
