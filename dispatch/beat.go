@@ -34,7 +34,6 @@ func (d *Dispatcher) Beat(ctx context.Context, info CollectorInfo, leases []Leas
 	if info.ID == "" || info.Session == "" {
 		return nil, fmt.Errorf("%w: a beat needs the collector's id and session", ErrInvalid)
 	}
-	info.Leases = len(leases)
 	b := beating{result: &BeatResult{Next: IdleBeat}}
 	b.read(info.ID, leases)
 	ctx, stop := context.WithCancel(ctx)

@@ -15,8 +15,6 @@ type CollectorInfo struct {
 	Pools    []string          `json:"pools,omitempty"`
 	Slots    int               `json:"slots,omitempty"`
 	Draining bool              `json:"draining,omitempty"`
-	// Leases it named in the beat.
-	Leases int `json:"leases,omitempty"`
 	// Interval in which it promised the next beat.
 	Interval time.Duration `json:"interval,omitempty"`
 }

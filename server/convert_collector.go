@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -23,7 +24,7 @@ func toCollector(r *dispatch.CollectorRecord, now time.Time) *pb.Collector {
 			Id: c.ID, Session: c.Session, Version: c.Version, Hostname: c.Hostname,
 			Labels: c.Labels, Pools: c.Pools, Slots: int32(c.Slots), Draining: c.Draining,
 		},
-		State: toCollectorState(r, now), Leases: int32(c.Leases),
+		State: toCollectorState(r, now), Leases: int32(min(r.Held, math.MaxInt32)),
 		HeartbeatAge: durationpb.New(max(0, now.Sub(r.Seen))), StartTime: toTime(r.First),
 	}
 }

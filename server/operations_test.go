@@ -290,4 +290,10 @@ func TestAdminService(t *testing.T) {
 	if got := list(pb.CollectorState_COLLECTOR_STATE_GONE); len(got) != 0 {
 		t.Errorf("gone: %v", got)
 	}
+	if _, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{succeeded(leased)}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(); len(got) != 1 || got[0].GetLeases() != 0 {
+		t.Errorf("once its lease has ended, before another beat: %v", got)
+	}
 }

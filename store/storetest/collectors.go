@@ -38,11 +38,11 @@ func (e *env) collectors(after string, limit int) []*dispatch.CollectorRecord {
 func collectorBeat(e *env) {
 	info := dispatch.CollectorInfo{
 		ID: "c1", Session: "s1", Version: "1.2", Hostname: "h", Labels: map[string]string{"region": "eu"},
-		Pools: []string{pool, "browser"}, Slots: 8, Draining: true, Leases: 3, Interval: 10 * time.Second,
+		Pools: []string{pool, "browser"}, Slots: 8, Draining: true, Interval: 10 * time.Second,
 	}
 	e.beat(info)
 	e.advance(time.Minute)
-	info.Leases = 4
+	info.Slots = 4
 	e.beat(info)
 	records := e.collectors("", 10)
 	is(e, "collectors", len(records), 1)

@@ -199,7 +199,7 @@ type Collector struct {
 	Info *CollectorInfo `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
 	// Whether it is heard from.
 	State CollectorState `protobuf:"varint,2,opt,name=state,proto3,enum=waggle.v1.CollectorState" json:"state,omitempty"`
-	// Leases its last beat named, 0 or more.
+	// Leases that it holds now, 0 or more.
 	Leases int32 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	// Time since its last beat, by the store's clock.
 	HeartbeatAge *durationpb.Duration `protobuf:"bytes,4,opt,name=heartbeat_age,json=heartbeatAge,proto3" json:"heartbeat_age,omitempty"`
