@@ -67,6 +67,12 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	o.collector.LeaseDuration = time.Duration(o.lease)
 	o.collector.Version = version()
 	o.collector.Logger, o.web.Logger = log, log
+	if err := refuseZero(cmd); err != nil {
+		return err
+	}
+	if o.status < 0 {
+		return usagef(cmd, "--status: %s: want 0 or more", o.status)
+	}
 	if o.collector.Slots < 1 { // which the library takes for its default
 		return usagef(cmd, "--slots: %d: want 1 to 1000", o.collector.Slots)
 	}

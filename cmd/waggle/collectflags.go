@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (o *collectOptions) dispatchFlags() flagGroup {
 	flags.IntVar(&o.collector.Slots, "slots", 8, "`number` of tasks to work on at once")
 	flags.DurationVar(&o.collector.Wait, "wait", 0, "how long a fetch waits at the dispatcher (default 10s)")
 	spanVar(flags, &o.lease, "lease", "how long leases run between renewals (default the source's)")
-	flags.DurationVar(&o.collector.DrainTimeout, "drain-timeout", 0, "how long running fetches may go on once it is to stop (default 20s)")
+	flags.DurationVar(&o.collector.DrainTimeout, "drain-timeout", 0, "how long running fetches may go on once it is to stop; negative: none (default 20s)")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "drain when standard input ends")
 	if err := flags.MarkHidden("until-eof"); err != nil {
 		panic(err) // the flag is registered on the line above
@@ -134,6 +135,27 @@ func (f urlFlag) String() string {
 
 // Type is what help calls it.
 func (f urlFlag) Type() string { return "URL" }
+
+// wantBelowZero finds what less than 0 stands for in the help of a flag.
+var wantBelowZero = regexp.MustCompile(`negative: (\w+)`)
+
+// refuseZero refuses the 0 of flags whose default is 0 here and something else in the
+// library: who says 0 does not want that.
+func refuseZero(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		isZero := value == "0" || value == "0s" || value == "" && f.Value.Type() == "duration"
+		if !isZero || value != f.DefValue || err != nil {
+			return
+		}
+		want := "more than 0"
+		if below := wantBelowZero.FindStringSubmatch(f.Usage); below != nil {
+			want += ", or less than 0 for " + below[1]
+		}
+		err = usagef(cmd, "--%s: 0: want %s", f.Name, want)
+	})
+	return err
+}
 
 // fieldsAsFlags writes flags where an error names fields of a Config.
 func fieldsAsFlags(err error) error {
