@@ -188,13 +188,6 @@ func unwrapStatus(err error) error {
 	return err
 }
 
-// trimProtoPrefix takes off what the protobuf library puts before its errors,
-// and the no-break space with which it keeps programs from reading them.
-func trimProtoPrefix(text string) string {
-	text = strings.ReplaceAll(text, "\u00a0", " ")
-	return strings.TrimPrefix(text, "proto: ")
-}
-
 // advisedError is an error with what to do about it.
 type advisedError struct {
 	err    error

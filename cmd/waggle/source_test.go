@@ -179,6 +179,8 @@ func TestSource_Refused(t *testing.T) {
 	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--adaptive", "100ms..1h"), waggle.ExitUsage, "spec.schedule.adaptive.min_interval (--adaptive)")
 	wantFailure(t, command(t, env, "source", "create", "b", "--seed", "https://b.example", "--cron", "bogus"), waggle.ExitUsage, `spec.schedule.cron (--cron) is "bogus"`)
 	wantFailure(t, command(t, env, "source", "get", "nope"), waggle.ExitFailed, "source not found", "`waggle source list`")
+	wantFailure(t, commandWith(t, env, `{"id": "c", "remember": "1d"}`, "source", "create", "-f", "-"), waggle.ExitFailed,
+		`"1d" is no duration in JSON, where it is in seconds, as "86400s"`)
 	wantFailure(t, commandWith(t, env, `{"id": "c", "sedes": []}`, "source", "create", "-f", "-"), waggle.ExitFailed, "no SourceSpec", "sedes")
 	wantFailure(t, commandWith(t, env, `not JSON`, "source", "create", "-f", "-"), waggle.ExitFailed, "no JSON object")
 	wantFailure(t, command(t, env, "source", "create", "-f", filepath.Join(t.TempDir(), "nope.json")), waggle.ExitFailed, "nope.json", "no such file")

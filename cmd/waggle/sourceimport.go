@@ -292,6 +292,8 @@ type importTotal struct {
 	Refused    int `json:"refused"`
 	// Unscheduled of them are crawled once, and at once.
 	Unscheduled int `json:"unscheduled"`
+	// Seedless of them have nothing to crawl but what is submitted.
+	Seedless int `json:"seedless"`
 }
 
 func (t *importTotal) entries() int {
@@ -318,6 +320,9 @@ func (j *importJob) showTotal() error {
 	if t.Unscheduled > 0 {
 		fmt.Fprintf(j.client.err, "waggle: %s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one\n",
 			have(t.Unscheduled, "source"))
+	}
+	if t.Seedless > 0 {
+		fmt.Fprintf(j.client.err, "waggle: %s no url: only what is submitted to such a source is crawled\n", have(t.Seedless, "source"))
 	}
 	return nil
 }

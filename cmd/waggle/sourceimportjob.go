@@ -64,6 +64,7 @@ type importItem struct {
 	result  string // as the report has it
 	err     string
 	once    bool // it has no schedule
+	idle    bool // it has no seeds
 	pending bool // it is among the specs of its batch
 }
 
@@ -202,7 +203,8 @@ func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
 		item.result, item.err = resultInvalid, err.Error()
 	case item.result == "":
 		item.pending = true
-		item.once = entry.Spec.GetSchedule().GetRule() == nil && len(entry.Spec.GetSeeds()) > 0
+		item.idle = len(entry.Spec.GetSeeds()) == 0
+		item.once = entry.Spec.GetSchedule().GetRule() == nil && !item.idle
 		batch.specs, batch.bytes = append(batch.specs, entry.Spec), batch.bytes+proto.Size(entry.Spec)
 	}
 	batch.items = append(batch.items, item)
@@ -359,6 +361,9 @@ func (j *importJob) take(item *importItem) error {
 	}
 	if item.once && item.result != resultInvalid {
 		t.Unscheduled++
+	}
+	if item.idle && item.result != resultInvalid {
+		t.Seedless++
 	}
 	if err := j.report.write(item); err != nil {
 		return err // not done before it is reported

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -227,13 +227,13 @@ func (f *specFlags) read(in io.Reader) (*pb.SourceSpec, string, error) {
 	return &spec, "", nil
 }
 
-// unmarshalJSON reads a message, and takes the library's prefix from its errors.
+// unmarshalJSON reads a message; its errors are for people.
 func unmarshalJSON(text []byte, into proto.Message) error {
 	err := protojson.Unmarshal(text, into)
 	if err == nil {
 		return nil
 	}
-	return errors.New(trimProtoPrefix(err.Error()))
+	return sourcefile.PlainJSON(err)
 }
 
 func newSourceCreate(o *clientOptions) *cobra.Command {

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -76,21 +79,33 @@ func parseJSON(text []byte) (*pb.SourceSpec, error) {
 	if _, whole := outer["spec"]; whole {
 		var source pb.Source
 		if err := protojson.Unmarshal(text, &source); err != nil {
-			return nil, fmt.Errorf("is no Source: %s", plainProto(err))
+			return nil, fmt.Errorf("is no Source: %w", PlainJSON(err))
 		}
 		return source.GetSpec(), nil
 	}
 	spec := &pb.SourceSpec{}
 	if err := protojson.Unmarshal(text, spec); err != nil {
-		return nil, fmt.Errorf("is no SourceSpec: %s", plainProto(err))
+		return nil, fmt.Errorf("is no SourceSpec: %w", PlainJSON(err))
 	}
 	return spec, nil
 }
 
-// plainProto takes off what the protobuf library puts before its errors, and
-// the no-break space in it.
-func plainProto(err error) string {
-	return strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
+// wrongDuration is how the protobuf library refuses a duration.
+var wrongDuration = regexp.MustCompile(`invalid google\.protobuf\.Duration value "([^"]*)"`)
+
+// PlainJSON is an error of protojson for people: without what the library puts before
+// it, and with how a duration has to be written.
+func PlainJSON(err error) error {
+	// The library keeps programs from reading its errors by a no-break space.
+	text := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
+	return errors.New(wrongDuration.ReplaceAllStringFunc(text, func(refusal string) string {
+		value := wrongDuration.FindStringSubmatch(refusal)[1]
+		seconds := "90s"
+		if d, err := duration.Parse(value); err == nil {
+			seconds = strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+		}
+		return fmt.Sprintf("%q is no duration in JSON, where it is in seconds, as %q", value, seconds)
+	}))
 }
 
 // jsonWriter writes a SourceSpec a line.

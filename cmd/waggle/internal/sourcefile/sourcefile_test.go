@@ -156,6 +156,8 @@ func TestOpen_JSONL(t *testing.T) {
   ]
 }
 {"id": "e"}
+{"schedule": {"every": "1h30m"}}
+{"schedule": {"every": "often"}}
 {
   "id": "cut off"`
 	read(strings.NewReader(file), "-", "").want(t, sourcefile.JSONL,
@@ -163,7 +165,10 @@ func TestOpen_JSONL(t *testing.T) {
 		`4 !is no SourceSpec: (line 1:13): unknown field "color"`,
 		"5 !is no JSON object: json: cannot unmarshal array into Go value of type map[string]json.RawMessage",
 		"6 !is no JSON object: unexpected end of JSON input",
-		"7 :https://d.example/", "15", "16 !the file ends within it")
+		"7 :https://d.example/", "15",
+		`16 !is no SourceSpec: (line 1:24): "1h30m" is no duration in JSON, where it is in seconds, as "5400s"`,
+		`17 !is no SourceSpec: (line 1:24): "often" is no duration in JSON, where it is in seconds, as "90s"`,
+		"18 !the file ends within it")
 }
 
 func TestOpen_Sitemap(t *testing.T) {
