@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -252,12 +254,15 @@ func TestCollector_Health(t *testing.T) {
 		}
 		r := start(t, d, collector.HandlerFunc(succeed), nil)
 		pass(time.Minute)
-		if err := r.collector.Health(); err != nil {
+		if err := errors.Join(r.collector.Health(), r.collector.Stats().LastError); err != nil {
 			t.Errorf("health: %v", err)
 		}
 		pass(time.Minute)
 		if err := r.collector.Health(); err == nil {
 			t.Error("healthy a minute after the last answer")
+		}
+		if err := r.collector.Stats().LastError; status.Code(err) != codes.Unavailable {
+			t.Errorf("last error %v, want that of the last call", err)
 		}
 		if err := r.stop(); err != nil {
 			t.Error(err)

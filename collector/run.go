@@ -103,6 +103,7 @@ func (r *run) answered(call string) {
 // failed notes that a call failed and is repeated after a wait. In an outage the store may have gone back to an earlier
 // time, as a failover does; then what was taken before may be gone.
 func (r *run) failed(call string, err error, wait time.Duration) {
+	r.stats.failed(err)
 	r.troubles.failed(call, err, wait)
 	if isOutage(err) {
 		r.known.forget()

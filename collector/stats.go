@@ -31,6 +31,9 @@ type Stats struct {
 	// LastAnswer is when a dispatcher last answered anything; zero: never.
 	LastAnswer time.Time
 
+	// LastError is why a call failed last, which is repeated; nil once a dispatcher has answered since.
+	LastError error
+
 	// Draining is true once the collector fetches no more because Run is about to return; Drained while it fetches nothing
 	// because operators want it drained.
 	Draining, Drained bool
@@ -62,7 +65,11 @@ func (c *counters) granted() { c.change(func(s *Stats) { s.Granted++ }) }
 
 func (c *counters) lost() { c.change(func(s *Stats) { s.Lost++ }) }
 
-func (c *counters) answered() { c.change(func(s *Stats) { s.LastAnswer = time.Now() }) }
+func (c *counters) answered() {
+	c.change(func(s *Stats) { s.LastAnswer, s.LastError = time.Now(), nil })
+}
+
+func (c *counters) failed(err error) { c.change(func(s *Stats) { s.LastError = err }) }
 
 func (c *counters) everAnswered() bool { return !c.snapshot().LastAnswer.IsZero() }
 

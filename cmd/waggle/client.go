@@ -47,6 +47,8 @@ func (t *tlsOptions) register(flags *pflag.FlagSet) {
 	flags.StringVar(&t.ca, "tls-ca", "", "PEM `file` with the authorities to trust, instead of the system's; turns --tls on")
 }
 
+func (t *tlsOptions) wanted() bool { return t.on || t.ca != "" }
+
 func (t *tlsOptions) credentials() (credentials.TransportCredentials, error) {
 	if t.ca == "" {
 		if t.on {
@@ -133,7 +135,7 @@ func (o *clientOptions) explained(err error) error {
 	if err == nil || errors.Is(err, errReported) {
 		return err
 	}
-	return &callError{err: err, servers: o.servers, timeout: o.timeout, tls: o.tls.on || o.tls.ca != ""}
+	return &callError{err: err, servers: o.servers, timeout: o.timeout, tls: o.tls.wanted()}
 }
 
 // dial makes a connection that tries the servers in turn. Nothing is sent before its first call.

@@ -100,7 +100,7 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 			cancel()
 		}()
 	}
-	p := newProgress(k, &o.collector, log, view, o.status)
+	p := newProgress(k, o, log, view)
 	log.Info("collector takes tasks", zap.String("id", o.collector.ID), zap.Strings("servers", o.collector.Targets),
 		zap.Strings("pools", o.collector.Pools), zap.Int("slots", o.collector.Slots))
 	return p.watch(ctx, func(ctx context.Context) error { return k.Run(ctx, p.tally.counting(pages)) })

@@ -123,10 +123,26 @@ func pages(t *testing.T, name string) map[string]bool {
 
 func TestCollect_NoDispatcher(t *testing.T) {
 	t.Parallel()
-	k := start(t, nil, "collect", "--server", "127.0.0.1:1", "--status", "10ms")
-	k.err.line(t, "no dispatcher answers at 127.0.0.1:1; is `waggle serve` running there\\?")
-	if code := k.end(); code != waggle.ExitOK {
-		t.Errorf("exit code %d:\n%s", code, k.err.text())
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	plain, _ := served(t)
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"refused":      {[]string{"--server", "127.0.0.1:1"}, "nobody listens at 127.0.0.1:1; is `waggle serve` running there\\?"},
+		"not gRPC":     {[]string{"--server", web.Listener.Addr().String()}, "does not speak gRPC in plain text; if it serves TLS, add --tls"},
+		"no TLS there": {[]string{"--server", plain["WAGGLE_SERVER"], "--tls"}, "no TLS with 127.0.0.1:.*; does it serve TLS, under this name"},
+		"silent":       {[]string{"--server", silent(t)}, "no dispatcher answers at 127.0.0.1:.*; is `waggle serve` running there\\?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := start(t, nil, append([]string{"collect", "--status", "10ms"}, test.args...)...)
+			k.err.line(t, test.want)
+			if code := k.end(); code != waggle.ExitOK {
+				t.Errorf("exit code %d:\n%s", code, k.err.text())
+			}
+		})
 	}
 }
 

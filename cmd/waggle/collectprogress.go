@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/waggle-crawl/waggle/collector"
 )
@@ -24,6 +26,7 @@ const (
 type progress struct {
 	collector *collector.Collector
 	cfg       *collector.Config
+	tls       bool
 	log       *zap.Logger
 	screen    *screen
 	tally     *tally
@@ -33,6 +36,7 @@ type progress struct {
 	logged   sample // what the last line told
 	window   []sample
 	warnedAt time.Time
+	warned   string // what of
 }
 
 // sample is the counts of a moment.
@@ -42,10 +46,10 @@ type sample struct {
 	totals totals
 }
 
-func newProgress(k *collector.Collector, cfg *collector.Config, log *zap.Logger, screen *screen, every time.Duration) *progress {
+func newProgress(k *collector.Collector, o *collectOptions, log *zap.Logger, screen *screen) *progress {
 	now := time.Now()
 	return &progress{
-		collector: k, cfg: cfg, log: log, screen: screen, tally: newTally(), every: every,
+		collector: k, cfg: &o.collector, tls: o.tls.wanted(), log: log, screen: screen, tally: newTally(), every: o.status,
 		began: now, logged: sample{at: now},
 	}
 }
@@ -94,9 +98,12 @@ func (p *progress) sample(now time.Time) sample {
 
 // trouble says why nothing can be done; empty when it can.
 func (p *progress) trouble(stats collector.Stats) string {
-	servers := strings.Join(p.cfg.Targets, ", ")
-	if stats.LastAnswer.IsZero() {
-		return "no dispatcher answers at " + servers + "; is `waggle serve` running there?"
+	switch {
+	case stats.LastAnswer.IsZero() && status.Code(stats.LastError) == codes.Unavailable:
+		problem, todo := p.failed(stats.LastError).words()
+		return strings.Join(append([]string{problem}, todo...), "; ")
+	case stats.LastAnswer.IsZero():
+		return "no dispatcher answers at " + strings.Join(p.cfg.Targets, ", ") + "; is `waggle serve` running there?"
 	}
 	if err := p.collector.Health(); err != nil {
 		return err.Error()
@@ -107,12 +114,15 @@ func (p *progress) trouble(stats collector.Stats) string {
 // warn logs what keeps the collector from working, once in a while, if anything
 // does and no view shows it.
 func (p *progress) warn(now time.Time) bool {
-	trouble := p.trouble(p.collector.Stats())
+	stats := p.collector.Stats()
+	trouble := p.trouble(stats)
 	if trouble == "" || p.screen.live {
 		return trouble != ""
 	}
-	if now.Sub(p.warnedAt) >= warnEvery {
-		p.warnedAt = now
+	// Why there is no connection may only be known by and by.
+	news := stats.LastAnswer.IsZero() && trouble != p.warned
+	if news || now.Sub(p.warnedAt) >= warnEvery {
+		p.warnedAt, p.warned = now, trouble
 		p.log.Warn(trouble)
 	}
 	return true
@@ -154,6 +164,11 @@ func (p *progress) explain(err error) error {
 	case errors.Is(err, collector.ErrUnclean):
 		return advise(err, "its leases run out by themselves, and the tasks go to others")
 	default:
-		return &callError{err: err, servers: []string{strings.Join(p.cfg.Targets, ", ")}}
+		return p.failed(err)
 	}
+}
+
+// failed notes with an error of a call what its explanation needs.
+func (p *progress) failed(err error) *callError {
+	return &callError{err: err, servers: p.cfg.Targets, tls: p.tls}
 }

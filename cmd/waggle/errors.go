@@ -119,14 +119,19 @@ func withFlags(text string) string {
 
 // explain writes what a dispatcher refused, or why it could not be asked.
 func (e *callError) explain(out io.Writer) {
+	problem, advice := e.words()
+	tell(out, problem, advice...)
+}
+
+// words say what a dispatcher refused, or why it could not be asked, and what to do
+// about it; advice may be empty.
+func (e *callError) words() (problem string, todo []string) {
 	st, ok := status.FromError(unwrapStatus(e.err))
 	if !ok && errors.Is(e.err, context.Canceled) {
-		tell(out, "interrupted")
-		return
+		return "interrupted", nil
 	}
 	if !ok {
-		tell(out, e.err.Error())
-		return
+		return e.err.Error(), nil
 	}
 	var info *errdetails.ErrorInfo
 	var violations []string
@@ -145,37 +150,37 @@ func (e *callError) explain(out io.Writer) {
 	}
 	switch {
 	case info != nil && len(violations) > 1:
-		tell(out, "invalid request:", violations...)
+		return "invalid request:", violations
 	case info != nil:
-		tell(out, withFlags(st.Message()), advice[info.GetReason()], retry)
+		return withFlags(st.Message()), []string{advice[info.GetReason()], retry}
 	default:
-		e.explainTransport(out, st)
+		return e.transportWords(st)
 	}
 }
 
-// explainTransport writes about failures that no dispatcher told of.
-func (e *callError) explainTransport(out io.Writer, st *status.Status) {
+// transportWords say it of failures that no dispatcher told of.
+func (e *callError) transportWords(st *status.Status) (problem string, todo []string) {
 	at := strings.Join(e.servers, ", ")
 	message := st.Message()
 	switch {
 	case st.Code() == codes.DeadlineExceeded:
-		tell(out, fmt.Sprintf("no answer from %s within %s", at, duration.Format(e.timeout)), "--timeout waits longer")
+		return fmt.Sprintf("no answer from %s within %s", at, duration.Format(e.timeout)), []string{"--timeout waits longer"}
 	case st.Code() == codes.Canceled:
-		tell(out, "interrupted")
+		return "interrupted", nil
 	case st.Code() == codes.Unimplemented:
-		tell(out, fmt.Sprintf("%s does not know this call: %s", at, message), "is it Waggle, and of this version? `waggle stats` shows its version")
+		return fmt.Sprintf("%s does not know this call: %s", at, message), []string{"is it Waggle, and of this version? `waggle stats` shows its version"}
 	case st.Code() != codes.Unavailable:
-		tell(out, fmt.Sprintf("%s: %s", at, message))
+		return fmt.Sprintf("%s: %s", at, message), nil
 	case strings.Contains(message, "connection refused"):
-		tell(out, fmt.Sprintf("nobody listens at %s", at), "is `waggle serve` running there? --server or WAGGLE_SERVER names another dispatcher")
+		return "nobody listens at " + at, []string{"is `waggle serve` running there? --server or WAGGLE_SERVER names another dispatcher"}
 	case strings.Contains(message, "no such host"), strings.Contains(message, "produced zero addresses"):
-		tell(out, fmt.Sprintf("the name of %s is not known", at), "--server or WAGGLE_SERVER names another dispatcher")
+		return fmt.Sprintf("the name of %s is not known", at), []string{"--server or WAGGLE_SERVER names another dispatcher"}
 	case strings.Contains(message, "authentication handshake failed") && e.tls:
-		tell(out, fmt.Sprintf("no TLS with %s: %s", at, message), "does it serve TLS, under this name? --tls-ca names the authority to trust")
+		return fmt.Sprintf("no TLS with %s: %s", at, message), []string{"does it serve TLS, under this name? --tls-ca names the authority to trust"}
 	case strings.Contains(message, "error reading server preface") && !e.tls:
-		tell(out, fmt.Sprintf("%s does not speak gRPC in plain text", at), "if it serves TLS, add --tls; if it is the --http address, ask the --listen address")
+		return at + " does not speak gRPC in plain text", []string{"if it serves TLS, add --tls; if it is the --http address, ask the --listen address"}
 	default:
-		tell(out, fmt.Sprintf("cannot reach %s: %s", at, message))
+		return fmt.Sprintf("cannot reach %s: %s", at, message), nil
 	}
 }
 
