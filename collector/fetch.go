@@ -43,6 +43,9 @@ func (r *run) fetchLoop() {
 			}
 			return
 		}
+		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING {
+			r.troubles.stopping()
+		}
 		r.start(answer)
 		pause := answer.pause()
 		r.awaitFetch(pause == 0 && !answer.parking)

@@ -261,6 +261,7 @@ func (h *heartbeat) apply(answer *wagglev1.HeartbeatResponse, part *beatPart, se
 		h.wanted = answer.GetNextHeartbeat().AsDuration()
 	}
 	if answer.GetReconnect() {
+		r.troubles.stopping()
 		h.closeStream()
 		h.reopen = time.Now().Add(jitter(minBackoff))
 	}

@@ -16,7 +16,8 @@ const (
 	// sameTrouble is how long a call that keeps failing the same way is not told of again.
 	sameTrouble = time.Minute
 
-	// nextOutage is how long after one outage was told another one is not.
+	// nextOutage is how long after one outage was told another one is not; so with dispatchers that stop, several of
+	// which may be restarted in turn.
 	nextOutage = 30 * time.Second
 
 	// abandoned is how long a call that began an outage may say nothing before it counts as one that nobody repeats any
@@ -45,6 +46,7 @@ type troubles struct {
 	again time.Time  // when that call failed last
 	quiet bool       // this one is not told, or not yet
 	told  time.Time  // when the last outage was told
+	left  time.Time  // when it was told last that a dispatcher stops
 	last  map[failedCall]time.Time
 }
 
@@ -113,6 +115,20 @@ func (t *troubles) end(call string, now time.Time) (began time.Time, told bool) 
 	}
 	began, t.began = t.began, time.Time{}
 	return began, !t.quiet
+}
+
+// stopping notes that a dispatcher has said that it is about to stop, as it does in its answers to several calls.
+func (t *troubles) stopping() {
+	t.mu.Lock()
+	now := time.Now()
+	isNews := t.left.IsZero() || now.Sub(t.left) >= nextOutage
+	if isNews {
+		t.left = now
+	}
+	t.mu.Unlock()
+	if isNews {
+		t.log.Info("a dispatcher is about to stop; going on with another, or with it when it is back")
+	}
 }
 
 // isOutage tells whether an error says that nobody could answer, and nothing of what was asked.

@@ -129,6 +129,51 @@ func said(logs *observer.ObservedLogs) []string {
 	return lines
 }
 
+// TestCollector_DispatcherStops holds that a dispatcher's stop is told when it tells so, whatever call it tells first, and
+// once.
+func TestCollector_DispatcherStops(t *testing.T) {
+	t.Parallel()
+	const stops = "a dispatcher is about to stop; going on with another, or with it when it is back"
+	for name, tell := range map[string]func(*dispatcher, *atomic.Bool){
+		"by the heartbeat": func(d *dispatcher, _ *atomic.Bool) { d.news <- &wagglev1.HeartbeatResponse{Reconnect: true} },
+		"by a fetch":       func(_ *dispatcher, draining *atomic.Bool) { draining.Store(true) },
+		"by both": func(d *dispatcher, draining *atomic.Bool) {
+			draining.Store(true)
+			d.news <- &wagglev1.HeartbeatResponse{Reconnect: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDispatcher()
+				var draining atomic.Bool
+				d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+					if !draining.Load() {
+						time.Sleep(time.Second)
+						return nil, nil
+					}
+					return &wagglev1.FetchTaskResponse{EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DRAINING}, nil
+				}
+				core, logs := observer.New(zap.InfoLevel)
+				r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
+				pass(time.Second)
+				for _, want := range [][]string{{stops}, {stops, stops}} { // of the second, 40 s later
+					tell(d, &draining)
+					pass(3 * time.Second)
+					draining.Store(false)
+					if got := said(logs); !slices.Equal(got, want) {
+						t.Errorf("said %q, want %q", got, want)
+					}
+					pass(40 * time.Second)
+				}
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // TestCollector_Trouble holds that a call that fails for a reason of its own is told of once a minute.
 func TestCollector_Trouble(t *testing.T) {
 	t.Parallel()
