@@ -41,10 +41,10 @@ do
     if b and (b.taken < b.n or not b.next) then return b end
     if b then write_taken(l) end
     local names, first, last, after = first_ready(ready_key(l.name), max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
-    b = { names = names, n = #names, taken = 0, next = after or false, read = 0, keys = {}, records = {}, away = {} }
+    b = { names = names, n = #names, taken = 0, next = after or false, read = 0, keys = {}, records = {}, away = {},
+      priority = first and lane_priority(s, floor(first / BAND)) }
     l.ahead, l.head = b, first or false
     if not first then return b end
-    b.priority = lane_priority(s, floor(first / BAND))
     if lane_priority(s, floor(last / BAND)) ~= b.priority then b.n, b.next = same_priority(l, s, names, b.priority) end
     return b
   end

@@ -42,9 +42,9 @@ end
 -- nil = not known (yet). name is the number as Redis has it in keys and sets.
 local get_lane, read_lane
 do
-  function read_lane(n, packed)
+  function read_lane(n, name, packed)
     local f = packed and cmsgpack.unpack(packed) or { '', '', '', '', false }
-    local l = { n = n, name = decimal(n), uid = f[1], queue = f[2], slot = f[3], pool = f[4], settled = f[5],
+    local l = { n = n, name = name, uid = f[1], queue = f[2], slot = f[3], pool = f[4], settled = f[5],
       open = nil, wait = nil, head = nil, later = nil, dirty = false, removed = false }
     lanes[n] = l
     return l
@@ -52,7 +52,9 @@ do
 
   function get_lane(n)
     n = tonumber(n)
-    return lanes[n] or read_lane(n, call('GET', lane_key(decimal(n))))
+    if lanes[n] then return lanes[n] end
+    local name = decimal(n)
+    return read_lane(n, name, call('GET', lane_key(name)))
   end
 end
 

@@ -88,9 +88,12 @@ do
   -- Reads the lanes and queues that were not read yet, and other keys of strings,
   -- all at once; returns the values of the other keys first.
   function read_all(numbers, names, keys)
-    local others, unread_lanes, unread_queues = #keys, {}, {}
+    local others, unread_lanes, lane_names, unread_queues = #keys, {}, {}, {}
     for _, n in ipairs(numbers) do
-      if not lanes[n] then unread_lanes[#unread_lanes + 1], keys[#keys + 1] = n, lane_key(decimal(n)) end
+      if not lanes[n] then
+        local k, name = #unread_lanes + 1, decimal(n)
+        unread_lanes[k], lane_names[k], keys[#keys + 1] = n, name, lane_key(name)
+      end
     end
     for _, name in ipairs(names) do
       if not queues[name] then unread_queues[#unread_queues + 1], keys[#keys + 1] = name, queue_key(name) end
@@ -98,7 +101,7 @@ do
     if #keys == 0 then return keys end
     local found = call('MGET', unpack(keys))
     for i, n in ipairs(unread_lanes) do
-      if not lanes[n] then read_lane(n, found[others + i]) end
+      if not lanes[n] then read_lane(n, lane_names[i], found[others + i]) end
     end
     for i, name in ipairs(unread_queues) do
       if not queues[name] then read_queue(name, found[others + #unread_lanes + i]) end
@@ -108,7 +111,8 @@ do
 
   local function pack_queue(q)
     local settings = q.resolved and pack_settings(q.settings) or q.cached or ''
-    local f = { q.next_grant, q.block, q.step, finite(q.operator), q.in_flight, q.waiting, q.asked, q.gate, settings }
+    -- With room for a part, as most have one.
+    local f = { q.next_grant, q.block, q.step, finite(q.operator), q.in_flight, q.waiting, q.asked, q.gate, settings, nil }
     for _, a in pairs(q.parts) do
       if a.held or a.picks > 0 then f[#f + 1] = pack_part(a) end
     end
