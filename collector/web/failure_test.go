@@ -97,7 +97,7 @@ func failures(t *testing.T) map[string]failing {
 		"redirect without a place": {serve: answers(302), reason: collector.ReasonRedirect},
 		"redirect to a file":       {serve: location("file:///etc/passwd"), reason: collector.ReasonRedirect},
 		"304 not asked for":        {serve: answers(304), reason: collector.ReasonRedirect, status: 304},
-		"private address":          {url: "http://10.0.0.1/", reason: collector.ReasonBadRequest, permanent: true},
+		"private address":          {url: "http://10.0.0.1/", reason: collector.ReasonBadRequest},
 		"private name":             {url: "http://localhost/", reason: collector.ReasonBadRequest},
 		"no URL":                   {url: "example.com", reason: collector.ReasonBadRequest, permanent: true},
 		"no web":                   {url: "ftp://example.com/", reason: collector.ReasonBadRequest, permanent: true},

@@ -55,12 +55,10 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 		err = h.fetcher.checkAddress(target)
 	}
 	if err != nil {
-		failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error()}
 		if isRefusal(err) {
-			failed = h.refusal(t, target, err, 0)
+			return collector.Succeeded{}, h.refusal(t, target, err, 0)
 		}
-		failed.Permanent = failed.Reason == collector.ReasonBadRequest
-		return collector.Succeeded{}, failed
+		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
 	}
 	v := &visit{handler: h, task: t, url: target, before: readMemo(t.Memo)}
 	done, err := v.run(ctx)

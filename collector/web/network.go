@@ -105,7 +105,8 @@ func saysPrivate(u *url.URL) bool {
 // refusal judges a task whose own address is one of a private network. A seed is what an operator wants crawled, so where
 // its URL says that address, it is this collector that may not do so, and another one may. What a name leads to is up to
 // whoever answers for it in DNS: parked domains point to loopback addresses, too. Such a seed pays for its failures, as
-// one whose host is away does, and so does any link; DNS may say something else later.
+// one whose host is away does, and so does any link: nobody can keep a collector busy with them, and while attempts are
+// left, another collector may be allowed to, or DNS may say something else.
 func (h *Handler) refusal(t *collector.Task, target *url.URL, err error, took time.Duration) *collector.Failed {
 	if t.Depth == 0 {
 		h.refused.Do(func() {
