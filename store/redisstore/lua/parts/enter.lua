@@ -5,6 +5,8 @@
 -- series is of tasks that were submitted one after the other, and differ in their
 -- ids and bodies only (submit.lua).
 local lane_numbers
+-- Those made by this call, by source: number and queue, flat.
+local new_lanes
 -- The lanes with what enters them: l.enters.
 local entered
 
@@ -33,14 +35,16 @@ local function find_lanes(all_series, keys)
   return read_all(numbers_of, all, keys)
 end
 
--- The lane of a series, made when it has the first tasks there.
+-- The lane of a series, made when it has the first tasks there; read_shard has read
+-- the last number.
 local function lane_of(series)
   local uid, queue = series.source.uid, series.queue
   local n = lane_numbers[uid][queue]
   if n then return lanes[n] or get_lane(n) end
-  n = call('HINCRBY', SHARD, 'lane', 1)
-  local name = decimal(n)
-  call('ZADD', lanes_key(uid), name, queue)
+  tally('lane', 1)
+  n = known.lane + totals.lane
+  local name, made = decimal(n), new_lanes[uid] or {}
+  new_lanes[uid], made[#made + 1], made[#made + 2] = made, name, queue
   call('ZADD', queue_lanes_key(queue), name, name)
   local l = { n = n, name = name, uid = uid, queue = queue, slot = series.slot, pool = '', settled = false, fresh = true,
     open = false, wait = false, head = false, later = false, dirty = true, removed = false }
@@ -139,6 +143,8 @@ do
 
   -- Lets the new tasks that were noted so far enter their lanes.
   function enter_all()
+    for uid, made in pairs(new_lanes) do call_for_all('ZADD', lanes_key(uid), made) end
+    new_lanes = {}
     for _, l in ipairs(entered) do
       enter_lane(l, l.enters)
       l.enters = nil
@@ -148,4 +154,4 @@ do
 end
 
 -- at each call
-lane_numbers, entered = {}, {}
+lane_numbers, new_lanes, entered = {}, {}, {}

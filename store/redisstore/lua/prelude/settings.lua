@@ -1,6 +1,8 @@
 -- The settings of a queue: those filed under the most specific name, in the
 -- order of dispatch.SettingsNames, and a paused "*" whatever else holds.
 local settings_read
+-- What is filed under the names that this call has looked up, false = nothing.
+local filed
 
 local function get_rules_version()
   if not rules_version then rules_version = tonumber(call('HGET', SHARD, 'rules') or '0') end
@@ -18,9 +20,12 @@ do
     'paused_by' }
 
   function pack_settings(s)
-    local packed = { get_rules_version() }
+    local version = get_rules_version()
+    if s.packed and s.version == version then return s.packed end
+    local packed = { version }
     for i, field in ipairs(SETTINGS_FIELDS) do packed[i + 1] = s[field] end
-    return cmsgpack.pack(packed)
+    s.packed, s.version = cmsgpack.pack(packed), version
+    return s.packed
   end
 
   function cached_settings(packed)
@@ -68,21 +73,30 @@ do
     return names
   end
 
+  local function look_up(names)
+    local unknown = {}
+    for _, name in ipairs(names) do
+      if filed[name] == nil then unknown[#unknown + 1] = name end
+    end
+    if #unknown == 0 then return end
+    for i, value in ipairs(call('HMGET', SETTINGS, unpack(unknown))) do filed[unknown[i]] = value end
+  end
+
   function resolve_settings(queue)
     local names = settings_names(queue)
-    local filed = call('HMGET', SETTINGS, unpack(names))
+    look_up(names)
     local found = DEFAULT_SETTINGS
-    for i = 1, #names do
-      if filed[i] then
-        found = read_settings(filed[i], names[i])
+    for _, name in ipairs(names) do
+      if filed[name] then
+        found = read_settings(filed[name], name)
         break
       end
     end
-    local all = filed[#names] and read_settings(filed[#names], '*')
+    local all = filed['*'] and read_settings(filed['*'], '*')
     if all and all.paused and not found.paused then
       local held = {}
       for k, v in pairs(found) do held[k] = v end
-      held.paused, held.paused_by = true, all.pattern
+      held.paused, held.paused_by, held.packed = true, all.pattern, nil
       return held
     end
     return found
@@ -96,4 +110,4 @@ local function longest_delay(s)
 end
 
 -- at each call
-settings_read = {}
+settings_read, filed = {}, {}
