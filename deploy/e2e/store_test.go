@@ -65,7 +65,7 @@ func TestServe_Refuses(t *testing.T) {
 // TestServe_StoreRestarts takes Redis away from a dispatcher and gives it back: calls answer UNAVAILABLE meanwhile and
 // then go on, with the leases that stood, without a restart of the dispatcher.
 func TestServe_StoreRestarts(t *testing.T) {
-	server := redistest.Start(t, redistest.WithAOF(redistest.FsyncEverySecond))
+	server := redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways))
 	d := serve(t, "dispatcher", server.URL(), "waggle")
 	c := dial(t, d.addr)
 	c.setRule(t, "*", 0, 100)
