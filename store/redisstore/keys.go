@@ -77,7 +77,7 @@ func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }
 // of the lane.
 func (p shardKeys) SourceLanes(uid string) string { return p.key("lanes:" + uid) }
 
-// Lane is a STRING (MessagePack): source uid, queue, slot, the pool in whose sets it
+// Lane is a STRING (packed, lua/prelude/lane.lua): source uid, queue, slot, the pool in whose sets it
 // stands, and whether a task of it was ever dead or canceled.
 func (p shardKeys) Lane(n int64) string { return p.key("lane:" + strconv.FormatInt(n, 10)) }
 
@@ -97,7 +97,7 @@ const (
 
 func (s laneSet) name(n int64) string { return string(s) + ":" + strconv.FormatInt(n, 10) }
 
-// Queue is a STRING (MessagePack): its next grant, blocks, leases in flight, waiting
+// Queue is a STRING (packed): its next grant, blocks, leases in flight, waiting
 // tasks, what its host asks for, its settings as of a version of the rules, and of
 // each pool where it and its lanes stand there (lua/prelude/queue.lua).
 func (p shardKeys) Queue(name string) string { return p.key("queue:" + name) }

@@ -8,6 +8,8 @@
 --          patterns of the rules that pause and deny it, the delay that its host
 --          asks for
 -- Cost     O(log n) a queue
+local function finite(at) return at == INF and FOREVER or at end
+
 local function settings_text(s)
   return table.concat({ s.delay, s.in_flight, string.format('%.17g', s.factor), s.max_delay, s.max_block,
     s.paused and 1 or 0, s.deny and 1 or 0 }, ' ')

@@ -14,8 +14,7 @@ end
 local function take_gate(g)
   local s = get_source(g.uid)
   if s.known and s.version >= g.version then return s end
-  call('HSET', source_key(g.uid), 'gate', cmsgpack.pack({
-    g.id, g.version, g.pool, g.priority, g.paused, g.deleted, g.limit, g.lease, g.hold, g.joined, g.remember }))
+  call('HSET', source_key(g.uid), 'gate', pack_gate(g))
   -- A deleted source without lanes is remembered for a day (dispatch.CanceledMemory),
   -- so that what comes late for it is refused.
   if g.deleted == 1 and call('EXISTS', lanes_key(g.uid)) == 0 then call('PEXPIRE', source_key(g.uid), DAY) end

@@ -10,7 +10,7 @@ do
       local s = settings_of(q)
       return (s.paused or s.deny) and 3 or 2
     end
-    if a.waits == 1 and a.first == INF or a.waits > 1 and call('ZCOUNT', a.wait_key, '+inf', '+inf') > 0 then return 3, true end
+    if a.waits == 1 and a.first == INF or a.waits > 1 and call('ZCOUNT', queue_wait_key(a), '+inf', '+inf') > 0 then return 3, true end
     return 1
   end
 

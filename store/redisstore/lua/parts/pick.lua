@@ -40,8 +40,7 @@ do
     local found = read_all(numbers, names, keys or {})
     for _, name in ipairs(names) do
       local a = part(queues[name], claim.pool)
-      local head = a.opens == 1 and one_head(a.open_key)
-      if head then numbers[#numbers + 1] = tonumber(head.name) end
+      if a.opens == 1 then numbers[#numbers + 1] = tonumber(a.head_name) end
     end
     read_all(numbers, {}, {})
     return h, found
@@ -66,7 +65,7 @@ do
     local score, n = first_open(a)
     if not score then return nil end
     a.picks, q.dirty = a.picks + 1, true
-    if a.picks % 8 == 0 and a.opens > 1 then n, score = oldest(a.open_key, n, score) end
+    if a.picks % 8 == 0 and a.opens > 1 then n, score = oldest(queue_open_key(a), n, score) end
     return n, score
   end
 

@@ -7,7 +7,7 @@ do
     local best, best_score
     for _, uid in ipairs(w.sources) do
       local n = call('ZSCORE', lanes_key(uid), q.name)
-      local score = n and score_of(a.open_key, n, a.opens)
+      local score = n and open_score(a, n)
       if score and (not best or score < best_score or (score == best_score and before(n, best))) then best, best_score = n, score end
     end
     return best, best_score
@@ -16,10 +16,10 @@ do
   -- How many tasks of a lane all wants are likely to take, where the first of the
   -- sets are all that there is.
   local function likely(claim, q, a, gap)
-    local others, own = all_heads[claim.open], all_heads[a.open_key]
-    if gap > 0 or not others or not others.whole or not own or not own.whole then return 1 end
+    local others = all_heads[claim.open]
+    if gap > 0 or not others or not others.whole then return 1 end
     local room = min(claim.room - claim.granted, settings_of(q).in_flight - q.in_flight)
-    return floor(room / max(1, #others * #own))
+    return floor(room / max(1, #others * a.opens))
   end
 
   -- Picks a lane and takes from it: how many were granted, and whether the turn
@@ -37,7 +37,7 @@ do
       claim.looks = claim.looks + 1
       return 0, claim.looks < 300
     end
-    local share = quota > 1 and max(1, floor(quota / in_band(a.open_key, score))) or 1
+    local share = quota > 1 and max(1, floor(quota / (a.opens == 1 and 1 or in_band(queue_open_key(a), score)))) or 1
     local got, ahead = 0, likely(claim, q, a, gap)
     l.taking = nil
     while got < share and not w.ended and claim.misses < 100 do
@@ -54,7 +54,7 @@ do
     claim.looks = claim.looks + 1
     local a = part(q, claim.pool)
     -- The end of its last turn here has placed it, though not all lanes that wait.
-    if not q.had_turn or a.waits > 0 then place_queue(q, a, false) end
+    if not a.had_turn or a.waits > 0 then place_queue(q, a, false) end
     if not a.open then return 0 end
     local s, room, quota, gap = settings_of(q), w.max - #w.ids, 1, delay_of(q)
     if gap <= 0 then
@@ -78,7 +78,7 @@ do
       turns[n + 4], turns[n + 5] = begin + 1, total
     end
     place_queue_everywhere(q, claim.pool)
-    q.had_turn = true
+    a.had_turn = true
     return total
   end
 end

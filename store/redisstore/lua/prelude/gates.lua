@@ -6,7 +6,7 @@ local function settings_of(q)
   q.settings = cached_settings(q.cached)
   if not q.settings then
     q.settings = resolve_settings(q.name)
-    q.resolved = true
+    q.cached = pack_settings(q.settings)
   end
   return q.settings
 end

@@ -2,22 +2,13 @@
 -- set, so that each look at the first one is not a question to Redis.
 local all_heads -- by key
 
--- Notes that a set has one member, or none where name is nil.
-local function know_heads(key, name, score)
-  local h = { whole = true, counts = {} }
-  if name then h[1] = { name = name, score = score } end
-  all_heads[key] = h
+-- Notes that a set has one member.
+local function know_head(key, name, score)
+  all_heads[key] = { whole = true, counts = {}, { name = name, score = score } }
 end
 
--- The only member of a set that has one; nil when it is not known.
-local function one_head(key)
-  local h = all_heads[key]
-  return h and #h == 1 and h[1] or nil
-end
-
--- The score of a member of a set of n members, or false.
-local function score_of(key, name, n)
-  if n == 0 then return false end
+-- The score of a member of a set, or false.
+local function score_of(key, name)
   local h = all_heads[key]
   for _, m in ipairs(h or {}) do
     if m.name == name then return m.score end

@@ -15,8 +15,8 @@ local function dead_key(n) return P .. 'ld:' .. n end
 local function canceled_key(n) return P .. 'lc:' .. n end
 local function queue_key(name) return P .. 'queue:' .. name end
 local function queue_lanes_key(name) return P .. 'ql:' .. name end
-local function queue_open_key(pool, name) return P .. 'qo:' .. pool .. ':' .. name end
-local function queue_wait_key(pool, name) return P .. 'qw:' .. pool .. ':' .. name end
+local function queue_open_key(a) return P .. 'qo:' .. a.pool .. ':' .. a.queue end
+local function queue_wait_key(a) return P .. 'qw:' .. a.pool .. ':' .. a.queue end
 local function pool_open_key(pool) return P .. 'po:' .. pool end
 local function pool_wait_key(pool) return P .. 'pw:' .. pool end
 local LEASES, POOLS, QUEUES, IDLE, FORGET, SETTINGS

@@ -11,8 +11,17 @@ local LEASED_FROM, ORPHAN_FROM = 1125899906842624, 2251799813685248 -- 2^50, 2^5
 
 -- What the shard holds of a source. One that it does not know (any more) is
 -- deleted.
-local get_source
+local get_source, pack_gate
 do
+  -- Id, version, pool, priority, paused until, deleted, limit, lease, hold, bytes
+  -- that are joined to each task, how long settled tasks are remembered.
+  local GATE = '>I2c0dI2c0BdBddddd'
+
+  function pack_gate(g)
+    return struct.pack(GATE, #g.id, g.id, g.version, #g.pool, g.pool, g.priority, g.paused, g.deleted, g.limit, g.lease, g.hold,
+      g.joined, g.remember)
+  end
+
   -- The counts that are read along with a source, since most calls change them.
   local SOURCE_COUNTS = { 'ready', 'leased', 'done', 'out' }
 
@@ -21,11 +30,10 @@ do
     if s then return s end
     local f = call('HMGET', source_key(uid), 'gate', unpack(SOURCE_COUNTS))
     if f[1] then
-      local g = cmsgpack.unpack(f[1])
+      local id, version, pool, priority, paused, deleted, limit, lease, hold, joined, remember = struct.unpack(GATE, f[1])
       s = {
-        uid = uid, known = true, id = g[1], version = g[2], pool = g[3], priority = g[4], paused = until_(g[5]),
-        deleted = g[6] == 1, limit = g[7], lease = g[8], hold = g[9], joined = g[10],
-        remember = g[11], counts = {},
+        uid = uid, known = true, id = id, version = version, pool = pool, priority = priority, paused = until_(paused),
+        deleted = deleted == 1, limit = limit, lease = lease, hold = hold, joined = joined, remember = remember, counts = {},
       }
       for i, field in ipairs(SOURCE_COUNTS) do s.counts[field] = tonumber(f[i + 1] or '0') end
     else
@@ -40,11 +48,18 @@ end
 -- Of a lane, open and wait are its scores in the sets of its queue, head and later
 -- those of its first ready task and of the first of lane later: false = none,
 -- nil = not known (yet). name is the number as Redis has it in keys and sets.
-local get_lane, read_lane
+local get_lane, read_lane, save_lanes
 do
+  local LANE = '>I2c0I2c0I2c0I2c0B'
+
+  local function pack_lane(l)
+    return struct.pack(LANE, #l.uid, l.uid, #l.queue, l.queue, #l.slot, l.slot, #l.pool, l.pool, l.settled and 1 or 0)
+  end
+
   function read_lane(n, name, packed)
-    local f = packed and cmsgpack.unpack(packed) or { '', '', '', '', false }
-    local l = { n = n, name = name, uid = f[1], queue = f[2], slot = f[3], pool = f[4], settled = f[5],
+    local uid, queue, slot, pool, settled = '', '', '', '', 0
+    if packed then uid, queue, slot, pool, settled = struct.unpack(LANE, packed) end
+    local l = { n = n, name = name, uid = uid, queue = queue, slot = slot, pool = pool, settled = settled == 1,
       open = nil, wait = nil, head = nil, later = nil, dirty = false, removed = false }
     lanes[n] = l
     return l
@@ -56,17 +71,17 @@ do
     local name = decimal(n)
     return read_lane(n, name, call('GET', lane_key(name)))
   end
-end
 
--- Notes the records of lanes that were changed, to be written. The lanes of a
--- deleted source keep their end.
-local function save_lanes()
-  for _, l in pairs(lanes) do
-    if l.dirty then
-      local packed = cmsgpack.pack({ l.uid, l.queue, l.slot, l.pool, l.settled })
-      l.dirty = false
-      if get_source(l.uid).deleted then call('SET', lane_key(l.name), packed, 'KEEPTTL')
-      else writes[#writes + 1], writes[#writes + 2] = lane_key(l.name), packed end
+  -- Notes the records of lanes that were changed, to be written. The lanes of a
+  -- deleted source keep their end.
+  function save_lanes()
+    for _, l in pairs(lanes) do
+      if l.dirty then
+        local packed = pack_lane(l)
+        l.dirty = false
+        if get_source(l.uid).deleted then call('SET', lane_key(l.name), packed, 'KEEPTTL')
+        else writes[#writes + 1], writes[#writes + 2] = lane_key(l.name), packed end
+      end
     end
   end
 end

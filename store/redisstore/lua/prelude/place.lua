@@ -7,7 +7,8 @@ local pools_named
 -- The first of the lanes that can be picked: its score and its number, or false.
 local function first_open(a)
   if a.opens == 0 then return false end
-  local head = read_heads(a.open_key, 2)[1]
+  if a.opens == 1 then return a.head, a.head_name end
+  local head = read_heads(queue_open_key(a), 2)[1]
   if not head then return false end
   return head.score, head.name
 end
@@ -23,7 +24,7 @@ do
   local function first_waiting(a)
     if a.waits == 0 then return false end
     if not a.first then
-      local m = call('ZRANGE', a.wait_key, 0, 0, 'WITHSCORES')
+      local m = call('ZRANGE', queue_wait_key(a), 0, 0, 'WITHSCORES')
       a.first_name, a.first = m[1], tonumber(m[2] or nil)
     end
     return a.first
@@ -31,8 +32,9 @@ do
 
   local function leave_open(q, a)
     if not a.open then return end
-    call('ZREM', a.pool_open, q.name)
-    move_head(a.pool_open, q.name, a.open, false)
+    local key = pool_open_key(a.pool)
+    call('ZREM', key, q.name)
+    move_head(key, q.name, a.open, false)
     a.open, q.dirty = false, true
   end
 
@@ -48,23 +50,25 @@ do
     local was_open, before = a.open, a.wait
     leave_open(q, a)
     if before == at then return end
-    call('ZADD', a.pool_wait, at, q.name)
+    local key = pool_wait_key(a.pool)
+    call('ZADD', key, at, q.name)
     a.wait, q.dirty = at, true
     if was_open then return end
     if not before then name_pool(a.pool) end
     -- A queue that is not the first to come changes nothing for who waits.
-    if at < (before or INF) and call('ZRANK', a.pool_wait, q.name) == 0 then sooner(a.pool, at) end
+    if at < (before or INF) and call('ZRANK', key, q.name) == 0 then sooner(a.pool, at) end
   end
 
   -- Puts the queue among those of the pool that can be granted from.
   local function queue_opens(q, a, head, turn_end)
     local score = floor(head / BAND) * BAND + since_of(a.open, a.wait, turn_end)
-    if a.wait then call('ZREM', a.pool_wait, q.name)
+    if a.wait then call('ZREM', pool_wait_key(a.pool), q.name)
     elseif not a.open then name_pool(a.pool) end
     if not a.open then sooner(a.pool, now) end
     if score ~= a.open then
-      call('ZADD', a.pool_open, decimal(score), q.name)
-      move_head(a.pool_open, q.name, a.open, score)
+      local key = pool_open_key(a.pool)
+      call('ZADD', key, decimal(score), q.name)
+      move_head(key, q.name, a.open, score)
       q.dirty = true
     end
     a.open, a.wait = score, false
@@ -74,14 +78,14 @@ do
   function place_queue(q, a, turn_end)
     a.placed = true
     if (first_waiting(a) or INF) <= now then
-      local due = a.waits == 1 and { a.first_name } or call('ZRANGEBYSCORE', a.wait_key, '-inf', now, 'LIMIT', 0, 100)
+      local due = a.waits == 1 and { a.first_name } or call('ZRANGEBYSCORE', queue_wait_key(a), '-inf', now, 'LIMIT', 0, 100)
       for _, n in ipairs(due) do place_lane(get_lane(n), false) end
       a.placed = true
     end
     local head, first = first_open(a), first_waiting(a)
     if not head and not first then
       leave_open(q, a)
-      if a.wait then call('ZREM', a.pool_wait, q.name) end
+      if a.wait then call('ZREM', pool_wait_key(a.pool), q.name) end
       if a.wait or a.held then a.wait, a.held, q.dirty = false, false, true end
       return
     end

@@ -14,7 +14,7 @@ local function first_later(l)
   return l.later
 end
 
-local place_lane
+local place_lane, open_score
 do
   -- Moves tasks of lane later that are due to lane ready, at most 100.
   local function promote_tasks(l)
@@ -50,45 +50,54 @@ do
     return max(s.paused, floor(score / 32)), lane_priority(s, score % 32)
   end
 
+  -- The score of a lane among those of its queue that can be picked, or false.
+  function open_score(a, name)
+    if a.opens == 0 then return false end
+    if a.opens == 1 then return a.head_name == name and a.head end
+    return score_of(queue_open_key(a), name)
+  end
+
   -- Finds out in which of the sets of its queue the lane stands.
   local function find_lane(l, a)
-    if l.open == nil then l.open = score_of(a.open_key, l.name, a.opens) end
+    if l.open == nil then l.open = open_score(a, l.name) end
     if l.open or a.waits == 0 then
       l.wait = false
     elseif l.wait == nil and a.waits == 1 then
       l.wait = a.first_name == l.name and a.first
     elseif l.wait == nil then
-      l.wait = tonumber(call('ZSCORE', a.wait_key, l.name) or nil) or false
+      l.wait = tonumber(call('ZSCORE', queue_wait_key(a), l.name) or nil) or false
     end
   end
 
   -- Puts a lane into a set of its queue, or moves it there. A lane that is alone in
   -- its set is kept by the queue's record: the set itself begins with the second.
-  local function enter_set(key, n, stands, name, score, alone, alone_score)
-    if n > 1 then call('ZADD', key, score, name)
-    elseif n == 1 and not stands then call('ZADD', key, score, name, alone_score, alone) end
+  local function enter_set(key_of, a, n, stands, name, score, alone, alone_score)
+    if n > 1 then call('ZADD', key_of(a), score, name)
+    elseif n == 1 and not stands then call('ZADD', key_of(a), score, name, alone_score, alone) end
   end
 
-  -- Takes a lane out of a set of n, and answers the one that is then alone and its score.
-  local function leave_set(key, n, name)
-    if n < 2 then return nil end
+  -- Takes a lane out of a set of n, and answers the one that is then alone and its
+  -- score; false where none is.
+  local function leave_set(key_of, a, n, name)
+    if n < 2 then return false, false end
+    local key = key_of(a)
     call('ZREM', key, name)
-    if n > 2 then return nil end
+    if n > 2 then return false, false end
     local last = call('ZPOPMIN', key)
     return last[1], tonumber(last[2])
   end
 
   local function leave_open(l, q, a)
     if not l.open then return end
-    local alone, score = leave_set(a.open_key, a.opens, l.name)
+    a.head_name, a.head = leave_set(queue_open_key, a, a.opens, l.name)
+    if a.opens > 2 then move_head(queue_open_key(a), l.name, l.open, false) end
     a.opens, q.dirty = a.opens - 1, true
-    if alone then know_heads(a.open_key, alone, score) else move_head(a.open_key, l.name, l.open, false) end
     l.open = false
   end
 
   local function leave_wait(l, q, a)
     if not l.wait then return end
-    a.first_name, a.first = leave_set(a.wait_key, a.waits, l.name)
+    a.first_name, a.first = leave_set(queue_wait_key, a, a.waits, l.name)
     a.waits, q.dirty = a.waits - 1, true
     l.wait = false
   end
@@ -107,10 +116,19 @@ do
   local function lane_waits(l, q, a, at)
     leave_open(l, q, a)
     if l.wait == at then return end
-    enter_set(a.wait_key, a.waits, l.wait, l.name, at, a.first_name, a.first)
+    enter_set(queue_wait_key, a, a.waits, l.wait, l.name, at, a.first_name, a.first)
     if not l.wait then a.waits = a.waits + 1 end
     l.wait, q.dirty = at, true
-    if a.waits == 1 then a.first_name, a.first = l.name, at else a.first = nil end
+    if a.waits == 1 then a.first_name, a.first = l.name, at else a.first = false end
+  end
+
+  -- Notes where the lane stands now among those that can be picked.
+  local function note_open(l, a, score)
+    if not l.open then
+      a.opens = a.opens + 1
+      if a.opens == 2 then know_head(queue_open_key(a), a.head_name, a.head) end
+    end
+    if a.opens == 1 then a.head_name, a.head = l.name, score else move_head(queue_open_key(a), l.name, l.open, score) end
   end
 
   -- Puts the lane among those that can be picked.
@@ -118,10 +136,8 @@ do
     local score = (9 - priority) * BAND + since_of(l.open, l.wait, turn_end)
     leave_wait(l, q, a)
     if score == l.open then return end
-    local alone = one_head(a.open_key)
-    enter_set(a.open_key, a.opens, l.open, l.name, decimal(score), alone and alone.name, alone and decimal(alone.score))
-    if not l.open then a.opens = a.opens + 1 end
-    move_head(a.open_key, l.name, l.open, score)
+    enter_set(queue_open_key, a, a.opens, l.open, l.name, decimal(score), a.head_name, a.head and decimal(a.head))
+    note_open(l, a, score)
     l.open, q.dirty = score, true
   end
 

@@ -13,50 +13,58 @@ local function reversed(name)
   end
 end
 
-local function finite(at) return at == INF and FOREVER or at end
-
--- The queue in one pool, as its record has it: how many picks there were;
--- whether it has lanes with waiting tasks there (held); its score in pool open
--- and in pool wait (false = none); how many lanes are in its queue open and queue
--- wait; and where that is one, its name and score (of queue wait: first, nil =
--- not known). The sets themselves exist only where several lanes share them.
-function part(q, pool)
-  local a = q.parts[pool]
-  if not a then
-    a = {
-      pool = pool, picks = 0, held = false, open = false, wait = false, opens = 0, waits = 0, first = nil,
-      open_key = queue_open_key(pool, q.name), wait_key = queue_wait_key(pool, q.name),
-      pool_open = pool_open_key(pool), pool_wait = pool_wait_key(pool),
+do
+  -- The queue in one pool, as its record has it: how many picks there were;
+  -- whether it has lanes with waiting tasks there (held); its score in pool open
+  -- and in pool wait (false = none); how many lanes are in its queue open and queue
+  -- wait; and where that is one, its name and score (of queue wait: first, nil =
+  -- not known). The sets themselves exist only where several lanes share them. In
+  -- one constructor, whose table has room for 16 fields.
+  local function new_part(q, pool, picks, held, open, wait, opens, waits, head_name, head, first_name, first)
+    local a = {
+      pool = pool, queue = q.name, picks = picks, held = held, open = open, wait = wait, opens = opens, waits = waits,
+      head_name = head_name, head = head, first_name = first_name, first = first, placed = false, had_turn = false,
     }
     q.parts[pool] = a
-    know_heads(a.open_key, nil, nil)
+    return a
   end
-  return a
-end
 
-do
+  function part(q, pool) return q.parts[pool] or new_part(q, pool, 0, false, false, false, 0, 0, false, false, false, false) end
+
+  -- Next grant, block, step, operator's block; leases in flight and waiting tasks;
+  -- what the host asks for; the operator's gate; the settings as they were cached.
+  local QUEUE = '>ddI4di4i4dI2c0I2c0'
+  -- Of each pool: its name, picks, what holds (a bit each of held, open, wait), open,
+  -- wait, opens, waits; and of the lanes that are alone score and name.
+  local PART = '>Bc0I6BddI4I4ddBc0Bc0'
+  local HELD, OPEN, WAIT = 1, 2, 4
+
   -- Until when an empty queue is remembered.
   local function queue_end(q) return max(q.next_grant, q.block, q.operator) end
 
   local function pack_part(a)
-    local head = a.opens == 1 and one_head(a.open_key)
-    local first = a.waits == 1 and a.first
-    return { a.pool, a.picks, a.held, a.open, a.wait and finite(a.wait), a.opens, a.waits, head and head.name or false,
-      head and head.score or 0, first and a.first_name or false, first and finite(first) or 0 }
+    local bits = (a.held and HELD or 0) + (a.open and OPEN or 0) + (a.wait and WAIT or 0)
+    local head, first = a.opens == 1 and a.head_name or '', a.waits == 1 and a.first_name or ''
+    return struct.pack(PART, #a.pool, a.pool, a.picks, bits, a.open or 0, a.wait or 0, a.opens, a.waits,
+      a.opens == 1 and a.head or 0, a.waits == 1 and a.first or 0, #head, head, #first, first)
   end
 
-  local function read_part(q, p)
-    local a = part(q, p[1])
-    a.picks, a.held, a.open, a.wait, a.opens, a.waits = p[2], p[3], p[4], p[5] and until_(p[5]), p[6], p[7]
-    if a.waits == 1 then a.first_name, a.first = p[10], until_(p[11]) end
-    if a.opens == 1 then know_heads(a.open_key, p[8], p[9])
-    elseif a.opens > 1 then all_heads[a.open_key] = nil end
+  local function read_part(q, packed, at)
+    local pool, picks, bits, open, wait, opens, waits, head, first, head_name, first_name, to = struct.unpack(PART, packed, at)
+    new_part(q, pool, picks, bits % 2 >= HELD, bits % 4 >= OPEN and open, bits >= WAIT and wait, opens, waits,
+      head_name, head, first_name, waits == 1 and first)
+    return to
   end
 
-  local function new_queue(name)
-    return { name = name, next_grant = 0, block = 0, step = 0, operator = 0, in_flight = 0, waiting = 0, asked = 0, gate = '',
-      parts = {} }
+  -- In one constructor, as new_part.
+  local function new_queue(name, exists, next_grant, block, step, operator, in_flight, waiting, asked, gate, cached)
+    return {
+      name = name, exists = exists, next_grant = next_grant, block = block, step = step, operator = operator, in_flight = in_flight,
+      waiting = waiting, asked = asked, gate = gate, cached = cached, settings = false, parts = {}, idle = false,
+      dirty = false, touched = false,
+    }
   end
+  local function no_queue(name) return new_queue(name, false, 0, 0, 0, 0, 0, 0, 0, '', '') end
 
   local function delete_queue(q)
     call('DEL', queue_key(q.name))
@@ -64,18 +72,20 @@ do
     call('ZREM', IDLE, q.name)
   end
 
+  local function unpack_queue(name, packed)
+    local next_grant, block, step, operator, in_flight, waiting, asked, gate, cached, at = struct.unpack(QUEUE, packed)
+    local q = new_queue(name, true, next_grant, block, step, operator, in_flight, waiting, asked, gate, cached)
+    while at <= #packed do at = read_part(q, packed, at) end
+    return q
+  end
+
   local function read_queue(name, packed)
-    local q = new_queue(name)
+    local q = packed and unpack_queue(name, packed) or no_queue(name)
     if packed then
-      local f = cmsgpack.unpack(packed)
-      q.exists = true
-      q.next_grant, q.block, q.step, q.operator = f[1], f[2], f[3], until_(f[4])
-      q.in_flight, q.waiting, q.asked, q.gate, q.cached = f[5], f[6], f[7], f[8], f[9]
-      for i = 10, #f do read_part(q, f[i]) end
       q.idle = q.in_flight <= 0 and q.waiting <= 0
       if q.idle and queue_end(q) <= now then
         delete_queue(q)
-        q = new_queue(name)
+        q = no_queue(name)
       end
     end
     queues[name] = q
@@ -110,13 +120,12 @@ do
   end
 
   local function pack_queue(q)
-    local settings = q.resolved and pack_settings(q.settings) or q.cached or ''
-    -- With room for a part, as most have one.
-    local f = { q.next_grant, q.block, q.step, finite(q.operator), q.in_flight, q.waiting, q.asked, q.gate, settings, nil }
+    local packed = struct.pack(QUEUE, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked,
+      #q.gate, q.gate, #q.cached, q.cached)
     for _, a in pairs(q.parts) do
-      if a.held or a.picks > 0 then f[#f + 1] = pack_part(a) end
+      if a.held or a.picks > 0 then packed = packed .. pack_part(a) end
     end
-    return cmsgpack.pack(f)
+    return packed
   end
 
   -- Notes what is to be written of a queue: its record, or that nothing holds it.
