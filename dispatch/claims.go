@@ -184,7 +184,7 @@ type Leases interface {
 	// 1) and in no order, for the caller to end. Repeat until it returns none:
 	// then, in the collector's home shard, keep is no longer a new session. Does
 	// nothing where keep was replaced itself, as when a call is tried again late: a
-	// shard that is not the home asks it right before.
+	// shard that is not the home asks it.
 	EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*Task, error)
 
 	// RequestCancel marks leased tasks so that their holders are told to stop

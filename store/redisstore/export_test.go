@@ -3,10 +3,14 @@ package redisstore
 import (
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
+
+// AddHook lets tests see the commands of a store, and come between them.
+func AddHook(s *Store, hook redis.Hook) { s.client.AddHook(hook) }
 
 // LockKey names the lock of a task for tests that look at it.
 func LockKey(s *Store, prefix string, id dispatch.TaskID) string {

@@ -82,21 +82,47 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	return sweep, err
 }
 
-// EndSession implements [dispatch.Leases]. It scans what the collector holds, from
-// the begin, until it has met enough: what an earlier call returned and its caller
-// has ended is no longer there.
+// EndSession implements [dispatch.Leases].
 func (s *Store) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
 	if err := s.checkShard(shard); err != nil {
 		return nil, err
 	}
-	home := s.shardOfName(collector) == shard
-	if !home {
-		// The script cannot see in this shard what became of the session.
-		if replaced, err := s.wasReplaced(ctx, collector, keep); replaced || err != nil {
-			return nil, err
-		}
+	if s.shardOfName(collector) == shard {
+		return s.heldBefore(ctx, shard, collector, keep, max(limit, 1))
 	}
-	limit = max(limit, 1)
+	// The script cannot see in this shard what became of the session.
+	if replaced, err := s.wasReplaced(ctx, collector, keep); replaced || err != nil {
+		return nil, err
+	}
+	held, err := s.heldBefore(ctx, shard, collector, keep, max(limit, 1))
+	if err != nil {
+		return nil, err
+	}
+	// It may have come after that of a newer session, whose tasks it has met then.
+	replaced, err := s.wasReplaced(ctx, collector, keep)
+	if replaced && err == nil {
+		err = s.keepAll(ctx, shard, collector)
+	}
+	if replaced || err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// keepAll lets a shard grant to all sessions of a collector again. The older ones are
+// refused by its home shard.
+func (s *Store) keepAll(ctx context.Context, shard int, collector string) error {
+	_, err := read(ctx, "keep all sessions", func() (int64, error) {
+		return s.client.Del(ctx, s.keys.shard(shard).Keep(collector)).Result()
+	})
+	return err
+}
+
+// heldBefore lets a shard keep one session of a collector, and gives tasks that others
+// hold there. It scans what the collector holds, from the begin, until it has met
+// enough: what an earlier call returned and its caller has ended is no longer there.
+func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
+	home := s.shardOfName(collector) == shard
 	var held []*dispatch.Task
 	for cursor := "0"; ; {
 		args := []any{collector, keep, limit - len(held), home && len(held) == 0, cursor}

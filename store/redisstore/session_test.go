@@ -1,12 +1,15 @@
 package redisstore_test
 
 import (
+	"context"
+	"fmt"
 	"regexp"
 	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -35,6 +38,75 @@ func TestStore_EndSession_Bounded(t *testing.T) {
 	if n := recordsRead(t, client) - before; n > most {
 		t.Errorf("EndSession of %d leases read %d records to return %d, want at most %d", held, n, limit, most)
 	}
+}
+
+// TestStore_EndSession_Overtaken holds that the end of the sessions before one that is
+// replaced on the way, by a session that has begun and holds tasks when it arrives, does
+// nothing to that one.
+func TestStore_EndSession_Overtaken(t *testing.T) {
+	t.Parallel()
+	const collector = "collector"
+	server := redistest.Start(t)
+	config := redisstore.Config{URL: server.URL(), Shards: 2}
+	s, late := open(t, config), open(t, config)
+	openRule(t, s)
+	shard := 1 - dispatch.ShardOf(dispatch.SlotOf(collector), 2)
+	gate := sourceGate("a")
+	for i := range 20 {
+		submit(t, s, gate, submissions(&gate, fmt.Sprintf("host-%d.example", i), 1)...)
+	}
+	begin := func(session string) dispatch.Poll {
+		poll := dispatch.Poll{Collector: collector, Session: session, ClientToken: session, Call: session}
+		if _, err := s.BeginPolls(t.Context(), []dispatch.Poll{poll}); err != nil {
+			t.Fatalf("BeginPolls: %v", err)
+		}
+		return poll
+	}
+	claim := func(poll dispatch.Poll) int {
+		reply, err := s.Claim(t.Context(), shard, pool, []dispatch.Want{{Poll: poll, Max: 1}})
+		if err != nil {
+			t.Errorf("Claim: %v", err)
+			return 0
+		}
+		return len(reply.Grants[0])
+	}
+	begin("s1")
+	begin("s2")
+	redisstore.AddHook(late, overtake(func() {
+		poll := begin("s3")
+		for shard := range 2 {
+			if _, err := s.EndSession(t.Context(), shard, collector, "s3", 10); err != nil {
+				t.Errorf("EndSession of the newest session: %v", err)
+			}
+		}
+		if n := claim(poll); n != 1 {
+			t.Errorf("the newest session is granted %d tasks, want 1", n)
+		}
+	}))
+	if held, err := late.EndSession(t.Context(), shard, collector, "s2", 10); err != nil || len(held) != 0 {
+		t.Errorf("%d tasks to end of the newest session, %v", len(held), err)
+	}
+	if n := claim(dispatch.Poll{Collector: collector, Session: "s3", ClientToken: "another", Call: "another"}); n != 1 {
+		t.Errorf("then the newest session is granted %d tasks, want 1", n)
+	}
+}
+
+// overtake is a hook that does something right before each script is sent.
+type overtake func()
+
+func (overtake) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (o overtake) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "fcall" {
+			o()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (overtake) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // recordsRead is how often Redis was asked for a string.
