@@ -2,11 +2,18 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
 // TestStore_Claim_TooLong claims for wants that cannot be packed, which are
@@ -35,4 +42,61 @@ func TestStore_Claim_TooLong(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStore_Claim_CommandsATurn claims tasks that are each of another queue. A turn
+// makes few commands, and as many with two thousand queues as with a hundred.
+func TestStore_Claim_CommandsATurn(t *testing.T) {
+	t.Parallel()
+	const turns, most = 24, 7.0 // so that each claim has as many eighth picks
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL(), Shards: 1})
+	openRule(t, s)
+	gate := sourceGate("source")
+	made, first := 0, 0
+	for _, queues := range []int{100, 2000} {
+		for made < queues {
+			var items []dispatch.Submission
+			for range 100 {
+				items = append(items, submissions(&gate, fmt.Sprintf("host-%d.example", made), 1)...)
+				made++
+			}
+			submit(t, s, gate, items...)
+		}
+		before := commandsRun(t, client)
+		if n := len(claim(t, s, want(turns))); n != turns {
+			t.Fatalf("a claim of %d tasks granted %d", turns, n)
+		}
+		run := commandsRun(t, client) - before
+		if each := float64(run) / turns; each > most {
+			t.Errorf("a turn of a claim from %d queues makes %.1f commands, more than %.0f", queues, each, most)
+		}
+		if first == 0 {
+			first = run
+		} else if run != first {
+			t.Errorf("a claim from %d queues makes %d commands, one from few %d", queues, run, first)
+		}
+	}
+}
+
+// commandsRun is how many commands were run at the server, but for those of connections.
+func commandsRun(t *testing.T, client redis.Cmdable) int {
+	t.Helper()
+	text, err := client.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatalf("INFO commandstats: %v", err)
+	}
+	total := 0
+	for _, found := range regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`).FindAllStringSubmatch(text, -1) {
+		if slices.Contains([]string{"info", "hello", "ping"}, found[1]) {
+			continue
+		}
+		n, err := strconv.Atoi(found[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	return total
 }
