@@ -162,8 +162,8 @@ type Leases interface {
 	// ApplyLost. Repeated, it answers ApplyAlready (P7).
 	Succeed(ctx context.Context, successes []Success) ([]ApplyResult, error)
 
-	// Expired returns leased records whose deadline has passed, in the order of
-	// the index, at most limit and MaxExpired, fewer where their records are
+	// Expired returns leased records whose deadline has passed, the earliest
+	// first as far as one look goes, at most limit and MaxExpired, fewer where their records are
 	// long, and when to look next. Records
 	// found READY under a lock that has ended by now become grantable again,
 	// index entries without a record are dropped and counted, and those of
@@ -191,10 +191,11 @@ type Leases interface {
 	// and they end CANCELED; it raises Revision. Others are left alone.
 	RequestCancel(ctx context.Context, ids []TaskID, reason CancelReason) error
 
-	// ListLeases lists leased tasks of all shards in the order of the index: by
-	// their deadlines, as they were when the index was last brought up to date.
-	// One that is renewed meanwhile may be listed twice. The end is an empty
-	// next.
+	// ListLeases lists leased tasks of all shards in an order of the store's own;
+	// those of a lane come by their deadlines, as they were when the index was
+	// last brought up to date. Whatever stands all the while is listed, also where
+	// it is renewed: then maybe twice. The end is an empty next; a page may be
+	// empty before it.
 	ListLeases(ctx context.Context, cursor string, limit int) (leased []*Task, next string, err error)
 }
 
@@ -224,7 +225,8 @@ type Sweep struct {
 	Expired []*Task
 	Now     time.Time
 	// Next is when to look again: no lease that this look has not returned ends
-	// before. Now when a bound ended the look; zero = no lease stands.
+	// before. Now when a bound ended the look; zero = no lease stands. Where
+	// nothing ends within SweepAhead, it may be earlier than the first deadline.
 	Next  time.Time
 	Grace bool
 }

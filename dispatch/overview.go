@@ -87,7 +87,7 @@ func (d *Dispatcher) addLastErrors(ctx context.Context, tasks []*Task) error {
 	return nil
 }
 
-// ListLeases lists leased tasks by deadline, with the store's time of the look.
+// ListLeases lists leased tasks, with the store's time of the look.
 func (d *Dispatcher) ListLeases(ctx context.Context, cursor string, limit int) (leased []*Task, next string, now time.Time, err error) {
 	if leased, next, err = d.store.ListLeases(ctx, cursor, limit); err != nil {
 		return nil, "", now, fmt.Errorf("list leases: %w", err)

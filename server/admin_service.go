@@ -44,7 +44,7 @@ func (s *adminService) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb
 	}, nil
 }
 
-// ListLeases lists leases by deadline.
+// ListLeases lists leases.
 func (s *adminService) ListLeases(ctx context.Context, req *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
 	if err := validatePage(req.GetPageSize()); err != nil {
 		return nil, err

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +37,9 @@ func newLeaseList(o *clientOptions) *cobra.Command {
 			return err
 		}
 		c.noteMore(more, *limit)
+		slices.SortStableFunc(all.Leases, func(a, b *pb.HeldLease) int {
+			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
+		})
 		return c.show(all, func() { writeLeases(c.out, all.GetLeases()) })
 	})
 	return cmd

@@ -28,8 +28,9 @@ type shardKeys string
 func (p shardKeys) key(name string) string { return string(p) + name }
 
 // Shard is a HASH: last "fence" and "lane" number, version of the "rules", when
-// leases were last "swept" and until when the "grace" after an outage lasts,
-// counts by state and of events, and "picks:<pool>". It is KEYS[1] of every
+// leases were last "swept" and until when the "grace" after an outage lasts, the
+// "highest" instant that sweeps have seen and how far they have come in a "walk" over
+// lanes since the clock was stepped back, counts by state and of events, and "picks:<pool>". It is KEYS[1] of every
 // script.
 func (p shardKeys) Shard() string { return p.key("shard") }
 
@@ -64,7 +65,9 @@ func (p shardKeys) Held(collector string) string { return p.key("held:" + collec
 // anything.
 func (p shardKeys) Keep(collector string) string { return p.key("keep:" + collector) }
 
-// Leases is a ZSET of "<task id>:<lane>" by deadline.
+// Leases is a ZSET, the lease index: of lanes with leased tasks, each at most at the
+// first deadline in lane later, to which a sweep moves it; and of orphans,
+// "<task id>:<lane>", by when their lock ends.
 func (p shardKeys) Leases() string { return p.key("leases") }
 
 // SourceGate is a HASH: the "gate" of a source (packed), counts of its tasks,
@@ -82,7 +85,8 @@ func (p shardKeys) SourceLanes(uid string) string { return p.key("lanes:" + uid)
 func (p shardKeys) Lane(n int64) string { return p.key("lane:" + strconv.FormatInt(n, 10)) }
 
 // LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is
-// ready; what is later, leased or an orphan; what is dead; what is canceled.
+// ready; what is later, leased (by deadline) or an orphan; what is dead; what is
+// canceled.
 func (p shardKeys) LaneSet(set laneSet, n int64) string { return p.key(set.name(n)) }
 
 // laneSet is one of the sets of a lane.

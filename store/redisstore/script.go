@@ -53,7 +53,7 @@ type script string
 type scripts struct {
 	submit, claim, giveback, replay                     script
 	renew, apply, succeed, expired, session, cancel     script
-	read, list, push, drop, source                      script
+	read, list, leases, push, drop, source              script
 	create                                              script
 	rule, settings, replace, block, queues              script
 	polls, beats, collectors, forget, duty, stats, ping script
@@ -80,6 +80,7 @@ func (s *scripts) all() []namedScript {
 		{"cancel", &s.cancel},
 		{"read", &s.read},
 		{"list", &s.list},
+		{"leases", &s.leases},
 		{"push", &s.push},
 		{"drop", &s.drop},
 		{"source", &s.source},

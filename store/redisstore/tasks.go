@@ -102,7 +102,7 @@ func parsePosition(cursor string) (p position, err error) {
 	return p, nil
 }
 
-// Where lane later holds what is leased, and behind that the orphans
+// Where lane later holds what is leased, by deadline, and behind that the orphans
 // (lua/prelude/lane.lua).
 const (
 	leasedFrom = "1125899906842624"
@@ -235,96 +235,4 @@ func (s *Store) listSet(ctx context.Context, shard int, set, low, high, score, m
 	}
 	tasks, err = decodeTasks(found, now)
 	return tasks, nextScore, nextMember, err
-}
-
-// ListLeases implements [dispatch.Leases]. The cursor is the score and the member
-// after which it goes on.
-func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
-	score, member, _ := strings.Cut(cursor, "/")
-	if cursor != "" {
-		if _, err := strconv.ParseInt(score, 10, 64); err != nil || member == "" {
-			return nil, "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
-		}
-	}
-	limit = min(max(limit, 1), maxLeases)
-	calls := s.everyShard("leases", "-inf", "+inf", score, member, limit)
-	replies, err := s.runAll(ctx, "list leases", s.scripts.list, calls)
-	if err != nil {
-		return nil, "", err
-	}
-	var placed []placedTask
-	var ends []string // where a shard has more, the place of its page's end
-	for _, v := range replies {
-		r := readReply(v)
-		now, found := instant(r.integer()), r.list()
-		nextScore, nextMember := r.text(), r.text()
-		scores := r.array()
-		for _, task := range found {
-			one, err := decodeLane(nil, task, now)
-			if err != nil {
-				return nil, "", err
-			}
-			score := scores.text()
-			for i := range one {
-				if t := &one[i].Task; t.Lease != nil {
-					placed = append(placed, placedTask{leaseCursor(score, string(t.ID)), t})
-				}
-			}
-		}
-		if r.join(scores); r.err != nil {
-			return nil, "", r.err
-		}
-		if nextMember != "" {
-			id, _, _ := strings.Cut(nextMember, ":")
-			ends = append(ends, leaseCursor(nextScore, id))
-		}
-	}
-	leases, next := cutLeases(placed, ends, limit)
-	return leases, next, nil
-}
-
-// maxLeases bounds a page of ListLeases.
-const maxLeases = 1000
-
-// placedTask is a leased task and the cursor that stands right after it.
-type placedTask struct {
-	cursor string
-	task   *dispatch.Task
-}
-
-// cutLeases merges the pages of the shards and cuts them where the order is not
-// known any further.
-func cutLeases(placed []placedTask, ends []string, limit int) (leases []*dispatch.Task, next string) {
-	slices.SortFunc(placed, func(a, b placedTask) int { return compareCursors(a.cursor, b.cursor) })
-	if len(ends) > 0 {
-		next = slices.MinFunc(ends, compareCursors)
-		i := slices.IndexFunc(placed, func(p placedTask) bool { return compareCursors(p.cursor, next) > 0 })
-		if i >= 0 {
-			placed = placed[:i]
-		}
-	}
-	if len(placed) > limit {
-		placed = placed[:limit]
-		next = placed[limit-1].cursor
-	}
-	for _, p := range placed {
-		leases = append(leases, p.task)
-	}
-	return leases, next
-}
-
-// leaseCursor stands right after a lease in the index, whose members are
-// "<id>:<lane>".
-func leaseCursor(score, id string) string { return score + "/" + id + ":~" }
-
-func compareCursors(a, b string) int {
-	scoreA, memberA, _ := strings.Cut(a, "/")
-	scoreB, memberB, _ := strings.Cut(b, "/")
-	if len(scoreA) != len(scoreB) {
-		return len(scoreA) - len(scoreB)
-	}
-	if c := strings.Compare(scoreA, scoreB); c != 0 {
-		return c
-	}
-	return strings.Compare(memberA, memberB)
 }

@@ -474,7 +474,7 @@ func (x *ListLeasesRequest) GetPageToken() string {
 // ListLeasesResponse is a page of leases.
 type ListLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The leases, roughly the earliest deadline first within each shard.
+	// The leases, of one source and queue roughly the earliest deadline first.
 	Leases []*HeldLease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`

@@ -34,9 +34,9 @@ type AdminServiceClient interface {
 	//
 	// Errors: UNAVAILABLE (STORE_UNAVAILABLE).
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
-	// ListLeases lists the leases that stand, with who holds them and since when, roughly by deadline: one that
-	// was renewed stands where it was before until its first deadline comes. A page is not of one instant,
-	// and a lease that is renewed between two pages may be on both. Changes nothing.
+	// ListLeases lists the leases that stand, with who holds them and since when; of one source and queue roughly
+	// by deadline, else in no order to rely on. A page is not of one instant, and a lease that is renewed
+	// between two pages may be on both. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
@@ -95,9 +95,9 @@ type AdminServiceServer interface {
 	//
 	// Errors: UNAVAILABLE (STORE_UNAVAILABLE).
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
-	// ListLeases lists the leases that stand, with who holds them and since when, roughly by deadline: one that
-	// was renewed stands where it was before until its first deadline comes. A page is not of one instant,
-	// and a lease that is renewed between two pages may be on both. Changes nothing.
+	// ListLeases lists the leases that stand, with who holds them and since when; of one source and queue roughly
+	// by deadline, else in no order to rely on. A page is not of one instant, and a lease that is renewed
+	// between two pages may be on both. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)

@@ -51,7 +51,9 @@ local function end_by_hand(id, flags)
   spell(now)
   call('SETRANGE', task_key(id), DEADLINE, packed)
   call('SETRANGE', task_key(id), FLAGS, string.char(flags + LOCK_DELETED))
-  call('ZADD', LEASES, now, id .. ':' .. decimal(record_lane(call('GET', task_key(id)))))
+  local lane = decimal(record_lane(call('GET', task_key(id))))
+  call('ZADD', later_key(lane), 'XX', LEASED_FROM + now, suffix_of(id))
+  call('ZADD', LEASES, 'LT', now, lane)
 end
 
 local function renew(id, holder, digest, cursor)

@@ -5,7 +5,7 @@
 -- Returns  scheduled, ready, leased, done, dead, canceled, granted, settled,
 --          expired, orphaned, dropped, queues, how far the most overdue lease is
 --          past its deadline in ms, collectors
--- Cost     O(log n); at most 100 leases are looked at
+-- Cost     O(log n); at most 100 leases, of 100 lanes, are looked at
 --
 -- flags: no-writes
 local fields = { 'scheduled', 'ready', 'leased', 'done', 'dead', 'canceled', 'granted', 'settled', 'expired',
@@ -13,13 +13,26 @@ local fields = { 'scheduled', 'ready', 'leased', 'done', 'dead', 'canceled', 'gr
 local out = call('HMGET', SHARD, unpack(fields))
 for i = 1, #fields do out[i] = tonumber(out[i] or '0') end
 
--- Of renewed leases the index may have an earlier deadline than the record.
-local oldest, first = 0, call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 100)
-for i = 1, #first, 2 do
-  local at = tonumber(first[i + 1])
-  local h = call('GETRANGE', task_key(string.match(first[i], '^(.*):')), 0, AT.deadline + 4)
+-- Of renewed leases the index may have an earlier deadline than the record, and of
+-- lanes an earlier one than that of any lease.
+local LOOKS = 100
+local oldest, looks = 0, 0
+local function look(id, at)
+  local h = call('GETRANGE', task_key(id), 0, AT.deadline + 4)
   if is_leased(h) then at = struct.unpack('>I6', h, AT.deadline) end
-  oldest = max(oldest, now - at)
+  oldest, looks = max(oldest, now - at), looks + 1
+end
+
+local first = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'WITHSCORES', 'LIMIT', 0, LOOKS)
+for i = 1, #first, 2 do
+  local id, lane = split_member(first[i])
+  if looks == LOOKS then break end
+  if id then
+    look(id, tonumber(first[i + 1]))
+  else
+    local due = call('ZRANGEBYSCORE', later_key(lane), decimal(LEASED_FROM), decimal(LEASED_FROM + now), 'LIMIT', 0, LOOKS - looks)
+    for _, suffix in ipairs(due) do look(id_of(get_lane(lane), suffix), now) end
+  end
 end
 out[12] = call('ZCARD', QUEUES) - call('ZCOUNT', IDLE, '-inf', now)
 out[13] = oldest

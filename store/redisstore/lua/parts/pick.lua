@@ -25,7 +25,7 @@ do
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
       room = room, looks = 0, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
-      orphaned = 0, dropped = 0, leases = {}, held = {}, lanes = {}, answers = {}, lane = false,
+      orphaned = 0, dropped = 0, soonest = {}, leases = {}, held = {}, lanes = {}, answers = {}, lane = false,
     }
   end
 
@@ -98,7 +98,12 @@ local function finish_claim(claim)
   tally('granted', claim.granted)
   tally('orphaned', claim.orphaned)
   tally('dropped', claim.dropped)
-  if #claim.leases > 0 then call('ZADD', LEASES, unpack(claim.leases)) end
+  local leases, n = claim.leases, #claim.leases
+  for name, terms in pairs(claim.soonest) do
+    leases[n + 1], leases[n + 2] = terms.deadline_text, name
+    n = n + 2
+  end
+  if n > 0 then call('ZADD', LEASES, 'LT', unpack(leases)) end
   for collector, held in pairs(claim.held) do
     if #held > 0 then call('HSET', held_key(collector), unpack(held)) end
   end

@@ -3,7 +3,7 @@
 local take_from_lane
 do
   local MAX_LEASE, DEFAULT_LEASE, DEFAULT_HOLD = 3600000, 30000, 1800000
-  local LEASED_TEXT, ORPHAN_TEXT = '1125899906842624', '2251799813685248' -- LEASED_FROM, ORPHAN_FROM
+  local ORPHAN_TEXT = '2251799813685248' -- ORPHAN_FROM
   -- What leases of one source and of one duration have in common.
   local function terms_of(w, s)
     local of = s.terms
@@ -15,7 +15,9 @@ do
     if t then return t end
     local hold = s.hold > 0 and s.hold or DEFAULT_HOLD
     local duration = min(w.lease > 0 and w.lease or (s.lease > 0 and s.lease or DEFAULT_LEASE), hold)
-    t = { hold = hold, duration = duration, deadline = now + duration, deadline_text = decimal(now + duration) }
+    local deadline = now + duration
+    t = { hold = hold, duration = duration, deadline = deadline, deadline_text = decimal(deadline),
+      place_text = decimal(LEASED_FROM + deadline) }
     of[w.lease] = t
     return t
   end
@@ -94,8 +96,8 @@ do
     local b = look_ahead(l, s, share, ahead)
     l.taking = l.taking or b.priority
     if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
-    local t, answers, held, leases, ids = terms_of(w, s), claim.answers, held_of(claim, w.collector), claim.leases, w.ids
-    local names, away, slot, in_lane, name = b.names, b.away, l.slot .. '-', ':' .. l.name, w.holder_name
+    local t, answers, held, ids = terms_of(w, s), claim.answers, held_of(claim, w.collector), w.ids
+    local names, away, slot, name = b.names, b.away, l.slot .. '-', w.holder_name
     local first, granted, orphaned, missing = b.taken, 0, 0, 0
     for i = first + 1, min(first + share, b.n) do
       local id, raw = slot .. names[i], b.records[i - b.read]
@@ -111,10 +113,8 @@ do
         local fence = max(claim.fence + 1, now_us)
         local digits, last_digits = spell_digits(fence)
         local locked, ttl = set_lock(id, name .. digits .. last_digits, t.deadline_text)
-        local n = #leases
-        leases[n + 1], leases[n + 2] = locked and t.deadline_text or decimal(now + ttl), id .. in_lane
-        n = #away
-        away[n + 1], away[n + 2] = locked and LEASED_TEXT or ORPHAN_TEXT, names[i]
+        local n = #away
+        away[n + 1], away[n + 2] = locked and t.place_text or ORPHAN_TEXT, names[i]
         if locked then
           local fence_bytes, last_byte = spell_bytes(fence)
           raw = fence_bytes .. last_byte .. lease_of(w, t) .. raw .. name
@@ -130,13 +130,19 @@ do
           if n == 1 then w.fence = fence end
           ids[n], w.bytes, claim.fence, granted = id, w.bytes + bytes, fence, granted + 1
         else
+          n = #claim.leases
+          claim.leases[n + 1], claim.leases[n + 2] = decimal(now + ttl), orphan_member(l, id)
           orphaned = orphaned + 1
         end
       end
       b.taken = i
     end
     if b.taken == b.n then l.head = b.next end
-    if granted > 0 then w.deadline = max(w.deadline, t.deadline) end
+    if granted > 0 then
+      w.deadline = max(w.deadline, t.deadline)
+      local soonest = claim.soonest[l.name]
+      if not soonest or t.deadline < soonest.deadline then claim.soonest[l.name] = t end
+    end
     note_taken(claim, w, q, l, granted, orphaned, missing)
     return granted, b.taken - first
   end

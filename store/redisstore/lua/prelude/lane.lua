@@ -5,8 +5,9 @@ local writes
 local get_queue, read_all, save_queues, part -- in queue.lua
 local write_taken -- in parts/ahead.lua
 
--- Lane later holds, behind the tasks that are due later, the leased ones and the
--- orphans: whatever is not ready has one place in its lane.
+-- Lane later holds, behind the tasks that are due later, the leased ones at
+-- LEASED_FROM + deadline, and the orphans: whatever is not ready has one place in
+-- its lane.
 local LEASED_FROM, ORPHAN_FROM = 1125899906842624, 2251799813685248 -- 2^50, 2^51
 
 -- What the shard holds of a source. One that it does not know (any more) is
@@ -96,9 +97,14 @@ end
 local function suffix_of(id) return string.sub(id, -26) end
 local function id_of(l, suffix) return l.slot .. '-' .. suffix end
 
--- The lease index names the lane too, so that a lease whose record is missing
--- can still be taken off its queue. The order is that of the ids.
-local function lease_member(l, id) return id .. ':' .. l.name end
+-- The lease index has lanes, each at most at the first deadline among its leases,
+-- since nothing is written there when a lease ends; and orphans, with their lane.
+local function orphan_member(l, id) return id .. ':' .. l.name end
+local function split_member(member)
+  local at = string.find(member, ':', 1, true)
+  if at then return string.sub(member, 1, at - 1), string.sub(member, at + 1) end
+  return nil, member
+end
 
 local function lane_priority(s, rank) return max(0, min(9, s.priority + 9 - floor(rank / 2) - 5)) end
 

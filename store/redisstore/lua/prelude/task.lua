@@ -12,18 +12,17 @@ local function outstanding(uid, r, n)
   if not r.recurring then tally_source(uid, 'out', n) end
 end
 
--- Leases that end and tasks that wait again, written to locks, lanes, the lease
--- index and what collectors hold by flush_moves, each once. ended.by_lane has what
--- leaves lane later, left, and entering the lanes with what comes to them.
+-- Leases that end and tasks that wait again, written to locks, lanes and what
+-- collectors hold by flush_moves, each once. ended.by_lane has what leaves lane
+-- later, left, and entering the lanes with what comes to them.
 local ended, entering
 
 -- Ends a lease in all indexes; what becomes of the record, and of the queue's
--- leases in flight, is the caller's. The queue is placed; the lane changes when
+-- leases in flight, is the caller's. The lease index stays behind (expired.lua). The queue is placed; the lane changes when
 -- the task waits again.
 local function leave_leased(l, id, collector)
   local locks, held, left = ended.locks, ended.held[collector], ended.by_lane[l.n]
-  local n = #locks + 1
-  locks[n], ended.members[n] = lock_key(id), lease_member(l, id)
+  locks[#locks + 1] = lock_key(id)
   if not held then
     held = {}
     ended.held[collector] = held
@@ -58,14 +57,13 @@ local flush_moves
 do
   local function flush_ended()
     call('DEL', unpack(ended.locks))
-    call('ZREM', LEASES, unpack(ended.members))
     for collector, ids in pairs(ended.held) do call('HDEL', held_key(collector), unpack(ids)) end
     for _, left in pairs(ended.by_lane) do
       call('ZREM', later_key(left.lane.name), unpack(left))
       left.lane.later = nil
       count(left.lane.uid, 'leased', -#left)
     end
-    ended = { locks = {}, members = {}, held = {}, by_lane = {} }
+    ended = { locks = {}, held = {}, by_lane = {} }
   end
 
   local function flush_entering(l)
@@ -113,7 +111,7 @@ local function leave_lane(l, id, place)
     call('ZREM', later_key(l.name), suffix_of(id))
     l.later = nil
   end
-  if place == 'leased' or place == 'orphan' then call('ZREM', LEASES, lease_member(l, id)) end
+  if place == 'orphan' then call('ZREM', LEASES, orphan_member(l, id)) end
   if place == 'leased' then
     q.in_flight = q.in_flight - 1
     count(l.uid, 'leased', -1)
@@ -199,4 +197,4 @@ end
 
 -- at each call
 touched_list = {}
-ended, entering = { locks = {}, members = {}, held = {}, by_lane = {} }, {}
+ended, entering = { locks = {}, held = {}, by_lane = {} }, {}

@@ -1,0 +1,359 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+// leaseWorld is a store on a server whose clock stands still, and a look at its
+// lease index.
+type leaseWorld struct {
+	*testing.T
+	store  *redisstore.Store
+	client *redis.Client
+	clock  *redistest.Clock
+	gate   dispatch.SourceGate
+}
+
+func newLeaseWorld(t *testing.T) *leaseWorld {
+	t.Helper()
+	server := redistest.Start(t, redistest.WithClock())
+	server.Clock().Freeze()
+	w := &leaseWorld{
+		T: t, clock: server.Clock(), client: redisClient(t, server.URL()),
+		store: open(t, redisstore.Config{URL: server.URL()}), gate: sourceGate("source"),
+	}
+	openRule(t, w.store)
+	return w
+}
+
+// lease submits tasks of a queue and claims all that are ready, under leases of d.
+func (w *leaseWorld) lease(queue string, n int, d time.Duration) []dispatch.Grant {
+	w.Helper()
+	submit(w.T, w.store, w.gate, submissions(&w.gate, queue, n)...)
+	return w.claimAll(d)
+}
+
+// claimAll claims until nothing is ready.
+func (w *leaseWorld) claimAll(d time.Duration) (all []dispatch.Grant) {
+	w.Helper()
+	for {
+		ask := want(100)
+		ask.Lease = d
+		grants := claim(w.T, w.store, ask)
+		if len(grants) == 0 {
+			return all
+		}
+		all = append(all, grants...)
+	}
+}
+
+func (w *leaseWorld) settle(grants []dispatch.Grant) {
+	w.Helper()
+	for i := range grants {
+		settle(w.T, w.store, done(&grants[i]))
+	}
+}
+
+func (w *leaseWorld) sweep() dispatch.Sweep {
+	w.Helper()
+	sweep, err := w.store.Expired(w.Context(), 0, dispatch.MaxExpired)
+	if err != nil {
+		w.Fatalf("Expired: %v", err)
+	}
+	return sweep
+}
+
+// pass lets time pass, with a sweep each four seconds, so that no outage is seen.
+func (w *leaseWorld) pass(d time.Duration) {
+	w.Helper()
+	for ; d > 0; d -= 4 * time.Second {
+		w.sweep()
+		w.clock.Advance(min(d, 4*time.Second))
+	}
+}
+
+// index is what the lease index holds.
+func (w *leaseWorld) index() []string {
+	w.Helper()
+	members, err := w.client.ZRange(w.Context(), redisstore.ShardKeys("waggle", 0).Leases(), 0, -1).Result()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return members
+}
+
+// calls is how often Redis was given a command.
+func (w *leaseWorld) calls(command string) int {
+	w.Helper()
+	text, err := w.client.Info(w.Context(), "commandstats").Result()
+	if err != nil {
+		w.Fatalf("INFO commandstats: %v", err)
+	}
+	found := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		w.Fatal(err)
+	}
+	return n
+}
+
+// TestExpired_LaneLeavesTheIndex settles what a lane had leased: the lane stays in
+// the index until a sweep comes to it.
+func TestExpired_LaneLeavesTheIndex(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	w.sweep()
+	short, long := w.lease("short.example", 2, 10*time.Second), w.lease("long.example", 2, 20*time.Second)
+	if got := w.index(); !slices.Equal(got, []string{"1", "2"}) {
+		t.Fatalf("the index holds %q, want the lanes 1 and 2", got)
+	}
+	w.settle(append(short, long[0]))
+	if got := w.index(); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("the index holds %q after reports, want the lanes 1 and 2", got)
+	}
+	w.pass(9500 * time.Millisecond)
+	sweep := w.sweep()
+	if got := w.index(); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("the index holds %q near a deadline that is none any more, want lane 2", got)
+	}
+	if want := long[1].Task.Lease.Deadline; !sweep.Next.Equal(want) {
+		t.Errorf("a sweep is to look next at %v, want %v", sweep.Next, want)
+	}
+	w.settle(long[1:])
+	w.pass(11 * time.Second)
+	if sweep = w.sweep(); len(w.index()) > 0 || len(sweep.Expired) > 0 || !sweep.Next.IsZero() {
+		t.Errorf("a sweep when all is settled gave %+v and left %q", sweep, w.index())
+	}
+}
+
+// TestExpired_StaleLanesDoNotWake settles a thousand lanes before their deadlines,
+// which lie 10 ms apart: the keeper does not come for each.
+func TestExpired_StaleLanesDoNotWake(t *testing.T) {
+	t.Parallel()
+	const lanes, step = 1000, 10 * time.Millisecond
+	w := newLeaseWorld(t)
+	var items []dispatch.Submission
+	for i := range lanes {
+		items = append(items, submissions(&w.gate, fmt.Sprintf("host-%d.example", i), 1)...)
+	}
+	submit(t, w.store, w.gate, items...)
+	next := w.sweep().Next
+	for range lanes {
+		ask := want(1)
+		ask.Lease = 12 * time.Second
+		grants := claim(t, w.store, ask)
+		w.settle(grants)
+		w.clock.Advance(step)
+		if w.clock.Now().Second()%4 == 0 {
+			next = w.sweep().Next
+		}
+	}
+	if got := len(w.index()); got != lanes {
+		t.Fatalf("the index holds %d lanes, want %d", got, lanes)
+	}
+	sweeps, last := 0, time.Time{}
+	for range 1400 {
+		if now := w.clock.Now(); !next.IsZero() && !next.After(now) || now.Sub(last) >= 900*time.Millisecond {
+			sweep := w.sweep()
+			next, last = sweep.Next, now
+			sweeps++
+		}
+		w.clock.Advance(step)
+	}
+	if most := 14*2 + 2; sweeps > most {
+		t.Errorf("a thousand lanes had the keeper come %d times in 14 seconds, want at most %d", sweeps, most)
+	}
+	if got := w.index(); len(got) > 0 {
+		t.Errorf("%d lanes are left in the index", len(got))
+	}
+}
+
+// TestExpired_OrphanBesideLease has a leased task and an orphan in one lane.
+func TestExpired_OrphanBesideLease(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	items := submissions(&w.gate, "host.example", 2)
+	submit(t, w.store, w.gate, items...)
+	lock := redisstore.LockKey(w.store, "waggle", items[0].ID)
+	end := w.clock.Now().Add(5 * time.Second)
+	if err := w.client.Do(t.Context(), "set", lock, "other/token/1", "pxat", end.UnixMilli()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	grants := w.claimAll(10 * time.Second)
+	if len(grants) != 1 || grants[0].Task.ID != items[1].ID {
+		t.Fatalf("granted %+v, want the task without a lock alone", grants)
+	}
+	if got := w.index(); !slices.Equal(got, []string{string(items[0].ID) + ":1", "1"}) {
+		t.Errorf("the index holds %q, want the orphan and the lane", got)
+	}
+	if sweep := w.sweep(); sweep.Next.UnixMilli() != end.UnixMilli() {
+		t.Errorf("a sweep is to look next at %v, want when the lock ends, %v", sweep.Next, end)
+	}
+	w.pass(5001 * time.Millisecond)
+	sweep := w.sweep()
+	if got := w.index(); !slices.Equal(got, []string{"1"}) || len(sweep.Expired) > 0 {
+		t.Errorf("the index holds %q when the lock has ended, and %d leases have run out", got, len(sweep.Expired))
+	}
+	if freed := w.claimAll(10 * time.Second); len(freed) != 1 || freed[0].Task.ID != items[0].ID {
+		t.Errorf("granted %+v, want the task whose lock has ended", freed)
+	}
+	w.pass(5 * time.Second)
+	if sweep = w.sweep(); len(sweep.Expired) != 1 || sweep.Expired[0].ID != items[1].ID {
+		t.Errorf("%+v have run out, want the lease alone", sweep.Expired)
+	}
+}
+
+// TestExpired_ClockBack_BehindOthers steps the clock back by a day: leases from
+// before, behind younger ones of their lanes, get a deadline that comes.
+func TestExpired_ClockBack_BehindOthers(t *testing.T) {
+	t.Parallel()
+	const lanes, each = 150, 2
+	w := newLeaseWorld(t)
+	w.sweep()
+	var before []dispatch.Grant
+	for i := range lanes {
+		before = append(before, w.lease(fmt.Sprintf("host-%d.example", i), each, 30*time.Second)...)
+	}
+	w.clock.Advance(-24 * time.Hour)
+	var items []dispatch.Submission
+	for i := range lanes {
+		queue := fmt.Sprintf("host-%d.example", i)
+		items = append(items, submission(&w.gate, queue, "https://"+queue+"/young"))
+	}
+	submit(t, w.store, w.gate, items...)
+	w.claimAll(30 * time.Second)
+	for range lanes*each/100 + 4 { // 100 leases a sweep, and one walk more over the lanes
+		w.sweep()
+	}
+	limit := w.clock.Now().Add(30 * time.Second)
+	for _, g := range before {
+		tasks, _, err := w.store.Tasks(t.Context(), []dispatch.TaskID{g.Task.ID}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := tasks[0].Lease.Deadline; at.After(limit) {
+			t.Fatalf("the lease of %s ends at %v, after %v", g.Task.ID, at, limit)
+		}
+	}
+	if got := len(w.index()); got != lanes {
+		t.Errorf("the index holds %d lanes, want %d", got, lanes)
+	}
+}
+
+// TestExpired_RecordLost loses the record of a leased task: a sweep takes the task
+// off its queue, and the lane off the index.
+func TestExpired_RecordLost(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	w.sweep()
+	grants := w.lease("host.example", 1, 10*time.Second)
+	if err := w.client.Del(t.Context(), redisstore.TaskKey(w.store, "waggle", grants[0].Task.ID)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(10 * time.Second)
+	if sweep := w.sweep(); len(sweep.Expired) > 0 || !sweep.Next.IsZero() {
+		t.Errorf("a sweep gave %+v, want nothing", sweep)
+	}
+	stats, err := w.store.Stats(t.Context())
+	if err != nil || stats.Dropped != 1 || stats.Counts.Leased != 0 {
+		t.Errorf("dropped %d, leased %d, %v, want 1 and 0", stats.Dropped, stats.Counts.Leased, err)
+	}
+	if q, err := w.store.Queue(t.Context(), "host.example"); !errors.Is(err, dispatch.ErrQueueNotFound) || len(w.index()) > 0 {
+		t.Errorf("the queue is %+v, %v, and the index holds %q, want none", q, err, w.index())
+	}
+}
+
+// TestExpired_Bounded holds P10: however many leases have run out, in however many
+// lanes, a sweep looks at a bounded number.
+func TestExpired_Bounded(t *testing.T) {
+	t.Parallel()
+	const lanes, each = 40, 100
+	w := newLeaseWorld(t)
+	w.sweep()
+	for i := range lanes {
+		w.lease(fmt.Sprintf("host-%d.example", i), each, 4*time.Second)
+	}
+	w.clock.Advance(4 * time.Second)
+	policy, spec := dispatch.Policy{Rand: func() float64 { return 0 }}, dispatch.DefaultSpec()
+	for left := lanes * each; left > 0; {
+		before := w.calls("getrange")
+		sweep := w.sweep()
+		if n := w.calls("getrange") - before; n > dispatch.MaxSweepLooks {
+			t.Fatalf("a sweep looked at %d records, want at most %d", n, dispatch.MaxSweepLooks)
+		}
+		if len(sweep.Expired) == 0 || len(sweep.Expired) > dispatch.MaxExpired {
+			t.Fatalf("a sweep of %d leases returned %d", left, len(sweep.Expired))
+		}
+		if left -= len(sweep.Expired); left > 0 && !sweep.Next.Equal(sweep.Now) {
+			t.Fatalf("a sweep that left %d leases is to look next at %v, want %v", left, sweep.Next, sweep.Now)
+		}
+		transitions := make([]dispatch.Transition, len(sweep.Expired))
+		for i, task := range sweep.Expired {
+			transitions[i] = policy.Expire(task, spec, sweep.Now)
+		}
+		if _, err := w.store.Apply(t.Context(), transitions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sweep := w.sweep(); len(sweep.Expired) > 0 || len(w.index()) > 0 {
+		t.Errorf("%d leases are left, and the index holds %q", len(sweep.Expired), w.index())
+	}
+}
+
+// TestListLeases_WhileLanesMove lists the leases of many lanes by pages, while a
+// sweep moves their lanes: whoever stands all the while is listed.
+func TestListLeases_WhileLanesMove(t *testing.T) {
+	t.Parallel()
+	const lanes = 200
+	w := newLeaseWorld(t)
+	w.sweep()
+	want := map[dispatch.TaskID]bool{}
+	var brief []dispatch.Grant
+	for i := range lanes {
+		queue := fmt.Sprintf("host-%d.example", i)
+		brief = append(brief, w.lease(queue, 1, 10*time.Second)...)
+		submit(t, w.store, w.gate, submission(&w.gate, queue, "https://"+queue+"/stays"))
+		for _, g := range w.claimAll(time.Minute) {
+			want[g.Task.ID] = true
+		}
+	}
+	cursor, pages := "", 0
+	for {
+		leases, next, err := w.store.ListLeases(t.Context(), cursor, 7)
+		if err != nil || len(leases) > 7 {
+			t.Fatalf("ListLeases gave %d, %v, want at most 7", len(leases), err)
+		}
+		for _, task := range leases {
+			delete(want, task.ID)
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+		if pages++; pages == 10 { // all lanes go on to their second lease
+			w.settle(brief)
+			w.pass(10 * time.Second)
+			w.sweep()
+		}
+		if pages > 2*lanes {
+			t.Fatalf("the list does not end after %d pages", pages)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("%d leases of %d were not listed", len(want), lanes)
+	}
+}

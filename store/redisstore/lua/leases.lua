@@ -1,0 +1,49 @@
+-- Reads a page of the leases, lane by lane (dispatch.Leases.ListLeases). A scan meets
+-- every lane that stands in the lease index all the while, wherever it moves to.
+--
+-- KEYS[1]  the shard key
+-- ARGV     limit; the cursor of the scan ('' = its end); in the first of the lanes
+--          that follow, the score and the member to begin after ('' = the first); and
+--          the lanes that the scan has met and that are not read yet
+-- Returns  now, tasks, and what the next page begins with, as above
+-- Cost     O(log n + limit), at most 300 lanes and as many as the scan meets at once
+--
+-- flags: no-writes
+-- uses: rank
+local limit, scan, score, after = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local names, out, at = {}, {}, 1
+for i = 5, #ARGV do names[#names + 1] = ARGV[i] end
+
+-- The next lanes, the earliest first.
+local function scan_on()
+  local step, met = call('ZSCAN', LEASES, scan, 'COUNT', 20), {}
+  scan = step[1] ~= '0' and step[1] or ''
+  for i = 1, #step[2], 2 do
+    if not split_member(step[2][i]) then met[#met + 1] = { name = step[2][i], at = tonumber(step[2][i + 1]) } end
+  end
+  table.sort(met, function(a, b) return a.at < b.at end)
+  for _, m in ipairs(met) do names[#names + 1] = m.name end
+end
+
+-- Reads leases of a lane; says whether those are the last.
+local function read_on(name)
+  local set = later_key(name)
+  local rank = first_rank(set, decimal(LEASED_FROM), score, after)
+  local found = call('ZRANGE', set, rank, rank + limit - 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    if tonumber(found[i + 1]) >= ORPHAN_FROM then return true end
+    local id = id_of(get_lane(name), found[i])
+    local raw = call('GET', task_key(id))
+    local r = read_record(raw)
+    if r then out[#out + 1] = task_reply(id, raw, r, NO_DETAILS) end
+    score, after, limit = found[i + 1], found[i], limit - 1
+  end
+  return limit > 0
+end
+
+for _ = 1, 300 do
+  if at > #names and scan ~= '' then scan_on()
+  elseif at > #names or not read_on(names[at]) then break
+  else at, score, after = at + 1, '', '' end
+end
+return { now, out, scan, score, after, unpack(names, at) }
