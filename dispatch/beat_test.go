@@ -19,7 +19,7 @@ func leaseBeats(grants []dispatch.Grant) []dispatch.LeaseBeat {
 
 func TestDispatcher_Beat(t *testing.T) {
 	t.Parallel()
-	info := dispatch.CollectorInfo{ID: "c", Session: "s1", Hostname: "h", Interval: 5 * time.Second}
+	info := dispatch.CollectorInfo{ID: "c", Session: "s1", Hostname: "h"}
 
 	t.Run("without leases it records the collector", func(t *testing.T) {
 		t.Parallel()

@@ -15,8 +15,6 @@ type CollectorInfo struct {
 	Pools    []string          `json:"pools,omitempty"`
 	Slots    int               `json:"slots,omitempty"`
 	Draining bool              `json:"draining,omitempty"`
-	// Interval in which it promised the next beat.
-	Interval time.Duration `json:"interval,omitempty"`
 }
 
 // CollectorRecord is a collector as a store knows it.
@@ -32,17 +30,12 @@ type CollectorRecord struct {
 // not note a poll of it.
 const PollNoted = time.Second
 
-// SilentBeats in a row make a collector gone.
+// SilentBeats in a row make a collector gone: none is asked for later than
+// [IdleBeat].
 const SilentBeats = 3
 
 // Gone reports whether the collector has been silent for [SilentBeats] beats.
-func (c *CollectorRecord) Gone(now time.Time) bool {
-	interval := c.Info.Interval
-	if interval <= 0 {
-		interval = IdleBeat
-	}
-	return now.Sub(c.Seen) > SilentBeats*interval
-}
+func (c *CollectorRecord) Gone(now time.Time) bool { return now.Sub(c.Seen) > SilentBeats*IdleBeat }
 
 // takes reports whether the collector may take tasks of a pool: one that never
 // beats does not say which it takes.
@@ -50,7 +43,8 @@ func (c *CollectorRecord) takes(pool string) bool {
 	return len(c.Info.Pools) == 0 || slices.Contains(c.Info.Pools, pool)
 }
 
-// IdleBeat is the interval of beats of a collector that holds no lease.
+// IdleBeat is the interval of beats of a collector that holds no lease, and the
+// longest there is.
 const IdleBeat = 15 * time.Second
 
 // CollectorMemory is how long a collector that is gone is remembered, and with
