@@ -2,14 +2,16 @@
 -- what is known of it in each of its pools.
 local queues, queue_list, hints
 
-local function reversed(name)
-  local out, rest = nil, name
-  while true do
-    local dot = string.find(rest, '.', 1, true)
-    local label = dot and string.sub(rest, 1, dot - 1) or rest
-    out = out and (label .. '.' .. out) or label
-    if not dot then return out end
-    rest = string.sub(rest, dot + 1)
+-- The labels of a name in reverse order.
+local reversed
+do
+  local last, last_reversed -- what the last name had after its first label; most end alike
+  function reversed(name)
+    local dot = string.find(name, '.', 1, true)
+    if not dot then return name end
+    local rest = string.sub(name, dot + 1)
+    if rest ~= last then last_reversed, last = reversed(rest), rest end
+    return last_reversed .. '.' .. string.sub(name, 1, dot - 1)
   end
 end
 
