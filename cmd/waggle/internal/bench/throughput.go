@@ -57,20 +57,17 @@ func reference(list []int, wanted int) int {
 	return list[len(list)/2]
 }
 
-// throughputRow sizes the measurement by a warm-up, then repeats it.
+// throughputRow warms up, then measures and repeats it.
 func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow) error {
 	var submits, works, carries, lives []float64
 	var submitCosts, workCosts []Cost
 	w := workloadOf(row.Workload)
 	err := b.series(ctx, e, w, func(j *job) error {
 		j.Batch, j.Collectors = row.Batch, row.Collectors
-		j.Tasks = min(b.most(), max(500, 4*row.Batch))
-		warm, err := e.do(j, opLife)
-		if err != nil {
+		if err := b.warmUp(e, j, w); err != nil {
 			return err
 		}
-		row.Tasks = min(b.most(), max(j.Tasks, int(rate(warm)*b.cfg.Duration.Seconds())))
-		j.First, j.Tasks = j.Tasks, row.Tasks
+		row.Tasks = j.Tasks
 		for range b.cfg.Repeats {
 			submit, work, err := b.inTurn(ctx, e, j, &submitCosts, &workCosts)
 			if err != nil {
@@ -100,6 +97,21 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 	row.Submit, row.Work, row.Carried, row.Life = sampleOf(submits), sampleOf(works), sampleOf(carries), sampleOf(lives)
 	row.SubmitCost, row.WorkCost = medianCost(submitCosts), medianCost(workCosts)
 	return err
+}
+
+// warmUp makes the queues, and then learns at what rate tasks go through, by which
+// it sizes what is measured.
+func (b *bencher) warmUp(e *env, j *job, w workload) error {
+	j.Tasks = min(b.most(), max(500, 4*j.Batch, min(w.Queues, 1000)))
+	for _, part := range [...]float64{0.5, 1} { // of the duration
+		warm, err := e.do(j, opLife)
+		if err != nil {
+			return err
+		}
+		j.First += j.Tasks
+		j.Tasks = min(b.most(), max(j.Tasks, int(part*rate(warm)*b.cfg.Duration.Seconds())))
+	}
+	return nil
 }
 
 // inTurn submits, then fetches and reports, and reads what each took.
