@@ -9,7 +9,11 @@ import (
 const (
 	// MaxClaimTasks that one Claim grants over all its wants.
 	MaxClaimTasks = 100
-	// MaxClaimQueues that one Claim looks at.
+	// MaxClaimTurns that one Claim gives to queues, and as many whose time has come
+	// it promotes before: a turn costs a store more than a task does.
+	MaxClaimTurns = 50
+	// MaxClaimQueues that one Claim looks at for a want that names queues, or
+	// sources: all that it can name, since each call begins with the first.
 	MaxClaimQueues = 300
 	// MaxRenewals, MaxTransitions and MaxSubmissions in one script; larger
 	// calls run as several.
@@ -50,8 +54,9 @@ type Claims interface {
 	//
 	// A want's MaxBytes bounds the sum of record and joined bytes of what it
 	// gets, before anything is claimed; its first task always fits. At most
-	// MaxClaimTasks are granted and MaxClaimQueues looked at in one call; then
-	// More is true and the caller calls again.
+	// MaxClaimTasks are granted, MaxClaimTurns given and, for wants that name
+	// them, MaxClaimQueues looked at in one call; then More is true and the
+	// caller calls again.
 	Claim(ctx context.Context, shard int, pool string, wants []Want) (ClaimReply, error)
 
 	// GiveBack returns what is still held of the grant of (collector, client

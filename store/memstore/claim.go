@@ -14,11 +14,14 @@ type claim struct {
 	s       *shard
 	pool    *pool
 	looks   int
+	most    int // looks for the want that is served
 	granted int
 	// misses counts what could not be granted: index entries without a
 	// record, and orphans.
 	misses int
-	more   bool
+	// stopped: a bound ended the promotion, or a want's turns; left: it ended those
+	// of a want that names queues or sources.
+	stopped, left bool
 }
 
 // maxMisses bounds the misses of one call.
@@ -66,7 +69,7 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 		reply.Grants[i], reply.Used[i] = c.serve(&wants[i])
 	}
 	if c.pool != nil {
-		reply.More = c.more
+		reply.More = c.more()
 		reply.Next, reply.Wait = instant(c.next()), c.reason()
 	}
 	s.sweep(2 * len(wants))
@@ -88,8 +91,10 @@ func (c *claim) serve(want *dispatch.Want) ([]dispatch.Grant, bool) {
 	}
 	h := &hand{want: want, room: max(want.Max, 1)}
 	if len(want.SourceUIDs) > 0 || len(want.Queues) > 0 {
+		c.most = dispatch.MaxClaimQueues
 		c.serveNamed(h)
 	} else {
+		c.most = dispatch.MaxClaimTurns
 		c.serveAny(h)
 	}
 	if h.note == nil {
@@ -101,26 +106,35 @@ func (c *claim) serve(want *dispatch.Want) ([]dispatch.Grant, bool) {
 
 // promote places the queues of the pool whose time has come.
 func (c *claim) promote() {
-	for c.looks < dispatch.MaxClaimQueues {
+	for promoted := 0; ; promoted++ {
 		e, ok := c.pool.wait.first()
 		if !ok || e.score > c.s.now {
 			return
 		}
-		c.looks++
+		if promoted == dispatch.MaxClaimTurns {
+			c.stopped = true
+			return
+		}
 		c.s.placePart(e.value)
 	}
 }
 
+// more reports whether a bound ended the call before its end, and there is
+// something left.
+func (c *claim) more() bool {
+	return c.left || c.stopped && (c.pool.open.len() > 0 || c.pool.wait.firstScore() <= c.s.now)
+}
+
 // bounded reports whether the call has reached one of its bounds.
 func (c *claim) bounded() bool {
-	return c.looks >= dispatch.MaxClaimQueues || c.granted >= dispatch.MaxClaimTasks || c.misses >= maxMisses
+	return c.looks >= c.most || c.granted >= dispatch.MaxClaimTasks || c.misses >= maxMisses
 }
 
 // serveAny gives the queues of the pool their turns.
 func (c *claim) serveAny(h *hand) {
 	for h.room > 0 && !h.full {
 		if c.bounded() {
-			c.more = c.more || c.pool.open.len() > 0 || c.pool.wait.firstScore() <= c.s.now
+			c.stopped = true
 			return
 		}
 		e, ok := pick(&c.pool.open, &c.pool.picks)
@@ -149,7 +163,7 @@ func (c *claim) serveNamed(h *hand) {
 	for _, name := range c.named(h.want) {
 		for h.room > 0 && !h.full {
 			if c.bounded() {
-				c.more = true
+				c.left = true
 				return
 			}
 			qp := c.part(name)
@@ -226,7 +240,7 @@ func (c *claim) takeFromLanes(h *hand, qp *queuePool, quota int) {
 			// Its source was paused, moved or deleted, and the lane is not
 			// placed yet.
 			c.s.placeLane(l, false)
-			if c.looks++; c.looks >= dispatch.MaxClaimQueues {
+			if c.looks++; c.looks >= c.most {
 				return
 			}
 			continue

@@ -37,13 +37,13 @@ func boundTasks(e *env) {
 	is(e, "more then", reply.More, false)
 }
 
-// boundQueues makes more queues due at once than a claim looks at: calls with
+// boundQueues makes more queues due at once than a claim gives turns to: calls with
 // More reach them all (T41).
 func boundQueues(e *env) {
 	e.rule("*", delayed(time.Hour, 1))
 	g := source("a")
 	var items []dispatch.Submission
-	names := e.queues(dispatch.MaxClaimQueues + 100)
+	names := e.queues(8 * dispatch.MaxClaimTurns)
 	for _, name := range names {
 		items = append(items, item(g, name, "k", func(s *dispatch.Submission) { s.Due = start.Add(time.Second) }))
 	}
@@ -55,6 +55,9 @@ func boundQueues(e *env) {
 			e.Fatalf("%d of %d granted after %d calls, and more is still true", granted, len(names), calls)
 		}
 		reply := e.claim(e.want(1000))
+		if n := len(reply.Grants[0]); n > dispatch.MaxClaimTurns {
+			e.Errorf("%d queues were given a turn in one call, more than %d", n, dispatch.MaxClaimTurns)
+		}
 		granted += len(reply.Grants[0])
 		more = reply.More
 	}

@@ -10,14 +10,15 @@
 --          its record and, where there are, its details, with the number of its
 --          lane (from 1) before the first and where that changes; or, repeated, a
 --          list of what is still held
--- Cost     O(log n) a task and a look; at most 100 tasks and 300 looks
+-- Cost     O(log n) a task and a turn; at most 100 tasks, 50 queues promoted, and 50
+--          turns, for a want that names queues or sources 300
 --
 -- uses: grant pick outlook ahead fence take turn want
 local pool, CLAIM, answered, empty
 
 local token_keys, answer
 do
-  local function bound() return CLAIM.looks >= 300 or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
+  local function bound() return CLAIM.looks >= CLAIM.most or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
 
   -- The queues that a want narrows to, ascending, at most 300: those it names, or
   -- those in which its sources have lanes.
@@ -67,7 +68,9 @@ do
   end
 
   local function grant(w)
-    if w.sources or w.queues then serve_named(w) else serve(w) end
+    local narrow = w.sources or w.queues
+    CLAIM.most = narrow and 300 or 50 -- dispatch.MaxClaimQueues, dispatch.MaxClaimTurns
+    if narrow then serve_named(w) else serve(w) end
     if #w.ids > 0 then note_grant(w) end
   end
 

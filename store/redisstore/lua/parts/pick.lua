@@ -4,6 +4,7 @@ local new_claim, first_queues, pick_queue, pick_open_lane, promote_pool
 do
   -- So many queues of a pool are read at once, to be picked one after the other.
   local READ_QUEUES = 10
+  local MOST_PROMOTED = 50 -- dispatch.MaxClaimTurns
 
   -- Over the first members of all priority bands, the one that waits longest,
   -- given the first of all.
@@ -24,7 +25,7 @@ do
     read_shard('fence', picks, 'ready', 'leased', 'granted')
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
-      room = room, looks = 0, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
+      room = room, looks = 0, most = 0, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
       orphaned = 0, dropped = 0, soonest = {}, leases = {}, held = {}, lanes = {}, answers = {}, lane = false,
     }
   end
@@ -69,14 +70,14 @@ do
     return n, score
   end
 
-  -- Places the queues that can be granted from by now.
+  -- Places the queues that can be granted from by now, the first of them.
   function promote_pool(claim)
-    local due = call('ZRANGEBYSCORE', claim.wait, '-inf', now, 'LIMIT', 0, 300, 'WITHSCORES')
+    local due = call('ZRANGEBYSCORE', claim.wait, '-inf', now, 'LIMIT', 0, MOST_PROMOTED + 1, 'WITHSCORES')
     local names = {}
-    for i = 1, #due, 2 do names[#names + 1] = due[i] end
+    claim.stopped = #due > 2 * MOST_PROMOTED
+    for i = 1, min(#due, 2 * MOST_PROMOTED), 2 do names[#names + 1] = due[i] end
     read_all({}, names, {})
     for i, name in ipairs(names) do
-      claim.looks = claim.looks + 1
       local q = get_queue(name)
       local a = part(q, claim.pool)
       a.open, a.wait = false, tonumber(due[2 * i])

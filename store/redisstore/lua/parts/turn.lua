@@ -35,7 +35,7 @@ do
       -- Its source was paused, moved or deleted, and the lane is not placed yet.
       place_lane(l, false)
       claim.looks = claim.looks + 1
-      return 0, claim.looks < 300
+      return 0, claim.looks < claim.most
     end
     local share = quota > 1 and max(1, floor(quota / (a.opens == 1 and 1 or in_band(queue_open_key(a), score)))) or 1
     local got, ahead = 0, likely(claim, q, a, gap)
