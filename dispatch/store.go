@@ -87,10 +87,11 @@ type Submits interface {
 	//     once after it settles, a waiting one takes the earlier Due. With
 	//     IfExistsReseed it becomes (or stays) recurring, its Due, FirstDue,
 	//     Kind and Priority are replaced, and CancelRequested is lifted.
+	//     IfExistsRetry is as IfExistsKeep.
 	//   - Settled: when Item.Run is later than the record's, or the record is
 	//     DONE and RevisitAfter > 0 and that long ago, or DONE and settled
 	//     before Modified and Modified is not after now, or IfExists is
-	//     IfExistsAgain or IfExistsReseed: the record is due at Due with the
+	//     IfExistsAgain, IfExistsReseed or IfExistsRetry: the record is due at Due with the
 	//     item's body, its memo kept, its counters but Cycle reset: REVISIT.
 	//     Else EXISTS.
 	//
@@ -110,6 +111,8 @@ const (
 	IfExistsAgain
 	// IfExistsReseed is how a source (re)makes its recurring tasks.
 	IfExistsReseed
+	// IfExistsRetry brings back a settled task and leaves any other alone.
+	IfExistsRetry
 )
 
 // Submission is a task to make.

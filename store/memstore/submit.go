@@ -145,7 +145,7 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 		r.firstDue, r.kind, r.url = millis(item.FirstDue), item.Kind, item.URL
 		r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
 		r.cancel = dispatch.CancelNone
-	case dispatch.IfExistsKeep:
+	case dispatch.IfExistsKeep, dispatch.IfExistsRetry:
 	}
 	if due != r.due || priority != r.priority || recurring != r.recurring {
 		s.reorder(r, due, priority, recurring)
@@ -181,7 +181,7 @@ func (s *shard) reorder(r *record, due int64, priority int8, recurring bool) {
 // wantsRevisit reports whether a settled record is due again by the item.
 func (s *shard) wantsRevisit(r *record, item *dispatch.Submission) bool {
 	switch {
-	case item.IfExists == dispatch.IfExistsAgain || item.IfExists == dispatch.IfExistsReseed:
+	case item.IfExists >= dispatch.IfExistsAgain:
 		return true
 	case millis(item.Run) > r.run:
 		return true

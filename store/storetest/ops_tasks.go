@@ -34,7 +34,7 @@ func (m *model) modelItem(s *modelSource) dispatch.Submission {
 		if m.chance(40) {
 			i.Run = start.Add(time.Duration(m.rand.IntN(m.steps+1)) * time.Second)
 		}
-		i.IfExists = one(m, dispatch.IfExistsKeep, dispatch.IfExistsKeep, dispatch.IfExistsSooner, dispatch.IfExistsAgain)
+		i.IfExists = one(m, dispatch.IfExistsKeep, dispatch.IfExistsKeep, dispatch.IfExistsSooner, dispatch.IfExistsAgain, dispatch.IfExistsRetry)
 		if m.chance(20) {
 			i.Key = "seed" + strconv.Itoa(m.rand.IntN(2))
 			i.Recurring, i.IfExists, i.FirstDue = true, dispatch.IfExistsReseed, now.Add(time.Second)

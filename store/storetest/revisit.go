@@ -14,6 +14,7 @@ func revisitCases() []testCase {
 		{"RevisitAfter_DoneLongAgo", revisitAfter},
 		{"Modified_AfterItWasSettled", revisitModified},
 		{"Again_DeadAndCanceled", revisitAgain},
+		{"Retry_OnlyWhatHasSettled", revisitRetry},
 		{"Reseed_Canceled", revisitReseed},
 		{"Remembered_ThenForgotten_T45", revisitForgotten},
 		{"TakesTheNewBody", revisitBody},
@@ -130,6 +131,27 @@ func revisitAgain(e *env) {
 		e.submitOne(g, s, dispatch.SubmitRevisit)
 		is(e, "failures", e.task(s.ID).Counters.Failures, 0)
 		is(e, "granted", e.takeOne().Task.ID, s.ID)
+	}
+}
+
+func revisitRetry(e *env) {
+	e.open()
+	g := source("a")
+	retried := func(s *dispatch.Submission) { s.IfExists = dispatch.IfExistsRetry }
+	e.create(g, item(g, queue, "settled"))
+	e.settle(dead(e.takeTask()))
+	s := item(g, queue, "settled", retried)
+	e.submitOne(g, s, dispatch.SubmitRevisit)
+	is(e, "counters", e.task(s.ID).Counters, dispatch.Counters{Cycle: 1})
+	e.submitOne(g, s, dispatch.SubmitExists)
+	is(e, "granted", e.takeOne().Task.ID, s.ID)
+
+	e.create(g, item(g, queue, "later", func(s *dispatch.Submission) { s.Due = start.Add(time.Hour) }))
+	for _, key := range []string{"settled", "later"} { // leased; waiting
+		s := item(g, queue, key, retried)
+		before := e.task(s.ID)
+		e.submitOne(g, s, dispatch.SubmitExists)
+		is(e, key, e.task(s.ID), before)
 	}
 }
 

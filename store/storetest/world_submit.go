@@ -156,7 +156,7 @@ func (w *world) meet(t *modelTask, item *dispatch.Submission) {
 
 // revisits reports whether an item makes a settled record due again.
 func (w *world) revisits(t *modelTask, item *dispatch.Submission) bool {
-	if item.IfExists == dispatch.IfExistsAgain || item.IfExists == dispatch.IfExistsReseed || item.Run.After(t.Run) {
+	if item.IfExists >= dispatch.IfExistsAgain || item.Run.After(t.Run) {
 		return true
 	}
 	switch {
