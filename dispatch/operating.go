@@ -9,7 +9,7 @@ type NewTask struct {
 	Due                             time.Time // zero: now
 	Metadata                        map[string]string
 	Payload                         []byte
-	IfExists                        IfExists // not IfExistsReseed
+	IfExists                        IfExists // Keep, Sooner or Again
 }
 
 // NewTaskResult answers a NewTask. Err is nil, or wraps [ErrInvalid] or
@@ -20,6 +20,45 @@ type NewTaskResult struct {
 	State State
 	Err   error
 }
+
+// TaskChange is what became of a task that an operator would end, retry or take
+// from its holder. Err says why one was refused: it wraps [ErrSourceNotFound],
+// [ErrQueueDenied] or [ErrInvalid].
+type TaskChange struct {
+	Code  ChangeCode
+	State State // of the task now; StateUnknown of one that does not exist
+	Err   error
+}
+
+// ChangeCode is what became of a task in CancelTasks, RetryTasks or RevokeLeases.
+type ChangeCode uint8
+
+// The answers to a change of a task.
+const (
+	// ChangeNotFound: no task has that id.
+	ChangeNotFound ChangeCode = iota + 1
+	// ChangeCanceled: it is canceled now.
+	ChangeCanceled
+	// ChangeCancelRequested: its holder is told, and it ends canceled with its
+	// lease.
+	ChangeCancelRequested
+	// ChangeAlreadyRequested: somebody had asked for that before.
+	ChangeAlreadyRequested
+	// ChangeAlreadySettled: there is nothing to cancel.
+	ChangeAlreadySettled
+	// ChangeRetried: it had settled and is due now.
+	ChangeRetried
+	// ChangeNotSettled: it waits or is leased, and stays as it is.
+	ChangeNotSettled
+	// ChangeLimited: its source has MaxOutstanding tasks in the shard.
+	ChangeLimited
+	// ChangeRefused: it cannot come back; TaskChange.Err says why.
+	ChangeRefused
+	// ChangeRevoked: its lease has ended.
+	ChangeRevoked
+	// ChangeNotLeased: nobody holds it.
+	ChangeNotLeased
+)
 
 // SourceView is a source with what is known of it.
 type SourceView struct {

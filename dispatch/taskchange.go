@@ -1,0 +1,141 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// changePage is how many tasks an operator's call reads at once: they come with
+// their payloads.
+const changePage = 100
+
+// CancelTasks takes tasks out. One that waits is canceled at once. The holder of
+// one that is leased is told by its next heartbeat, and however the lease ends,
+// the task ends canceled. The results are in the order of the ids. The error is
+// the whole call's: some may be canceled; repeat all.
+func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID) ([]TaskChange, error) {
+	results, asked := make([]TaskChange, len(ids)), make([]bool, len(ids))
+	err := d.changeTasks(ctx, "cancel", ids, func(at []int, tasks []*Task, now time.Time) ([]int, error) {
+		var waiting []*Task
+		var from, again []int
+		var leased []TaskID
+		for n, i := range at {
+			t := tasks[n]
+			if t != nil && t.State.Waiting() {
+				waiting, from = append(waiting, t), append(from, i)
+			} else if results[i] = cancelAnswer(t, asked[i]); results[i].Code == 0 {
+				// The lease may end before it is marked: look again.
+				asked[i] = true
+				leased, again = append(leased, t.ID), append(again, i)
+			}
+		}
+		if len(leased) > 0 {
+			if err := d.store.RequestCancel(ctx, leased, CancelTask); err != nil {
+				return nil, err
+			}
+		}
+		applied, err := d.endLeases(ctx, waiting, now, func(t *Task, spec *SourceSpec, _ time.Time) Transition {
+			return d.policy.Cancel(t, spec)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range from {
+			if applied[n].Code == Applied {
+				results[i] = TaskChange{Code: ChangeCanceled, State: applied[n].State}
+			} else {
+				again = append(again, i)
+			}
+		}
+		return again, nil
+	})
+	return results, err
+}
+
+// cancelAnswer is what a task that does not wait answers to a cancel; asked:
+// this call has asked its holder to stop. The code is 0 of one whose holder has
+// to be asked.
+func cancelAnswer(t *Task, asked bool) TaskChange {
+	switch {
+	case t == nil:
+		return TaskChange{Code: ChangeNotFound}
+	case t.State == StateCanceled && asked:
+		return TaskChange{Code: ChangeCanceled, State: t.State}
+	case t.State.Settled():
+		return TaskChange{Code: ChangeAlreadySettled, State: t.State}
+	case t.CancelRequested == CancelNone:
+		return TaskChange{}
+	case asked:
+		return TaskChange{Code: ChangeCancelRequested, State: t.State}
+	default:
+		return TaskChange{Code: ChangeAlreadyRequested, State: t.State}
+	}
+}
+
+// RevokeLeases ends the leases of tasks, which are due again at once with no
+// attempt spent; why stands in their history. Renewals and reports of those who
+// held them are answered [LostRevoked]. The results are in the order of the ids.
+// The error is the whole call's: some may be revoked; repeat all.
+func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, why string) ([]TaskChange, error) {
+	results := make([]TaskChange, len(ids))
+	revoke := func(t *Task, spec *SourceSpec, now time.Time) Transition {
+		tr := d.policy.Revoke(t, spec, now)
+		tr.Attempt.Failure = &Failure{Result: ResultRevoked, Message: why, Time: now}
+		return tr
+	}
+	err := d.changeTasks(ctx, "revoke the lease of", ids, func(at []int, tasks []*Task, now time.Time) ([]int, error) {
+		var leased []*Task
+		var from, again []int
+		for n, i := range at {
+			switch t := tasks[n]; {
+			case t == nil:
+				results[i] = TaskChange{Code: ChangeNotFound}
+			case t.State != StateLeased:
+				results[i] = TaskChange{Code: ChangeNotLeased, State: t.State}
+			default:
+				leased, from = append(leased, t), append(from, i)
+			}
+		}
+		applied, err := d.endLeases(ctx, leased, now, revoke)
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range from {
+			if applied[n].Code == Applied {
+				results[i] = TaskChange{Code: ChangeRevoked, State: applied[n].State}
+			} else {
+				again = append(again, i)
+			}
+		}
+		return again, nil
+	})
+	return results, err
+}
+
+// changeTasks reads tasks and lets act change them: at are their places among
+// the ids, and act returns the places of those that were changed under it, to be
+// read again. what names the change in errors.
+func (d *Dispatcher) changeTasks(ctx context.Context, what string, ids []TaskID,
+	act func(at []int, tasks []*Task, now time.Time) (again []int, err error),
+) error {
+	for from := 0; from < len(ids); from += changePage {
+		var open []int
+		for i := from; i < min(from+changePage, len(ids)); i++ {
+			open = append(open, i)
+		}
+		for try := 0; len(open) > 0; try++ {
+			if try == settleTries {
+				return fmt.Errorf("%s task %s: it was changed %d times in between: %w", what, ids[open[0]], settleTries, ErrStoreUnavailable)
+			}
+			tasks, now, err := d.store.Tasks(ctx, pick(ids, open), false)
+			if err == nil {
+				open, err = act(open, tasks, now)
+			}
+			if err != nil {
+				return fmt.Errorf("%s tasks: %w", what, err)
+			}
+		}
+	}
+	return nil
+}

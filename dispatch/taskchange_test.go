@@ -1,0 +1,237 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// unknown is the id of a task that nobody has submitted.
+func unknown() dispatch.TaskID {
+	return dispatch.NewTaskID(dispatch.Identity{Scope: "nobody", Queue: "q", Key: "k"})
+}
+
+// codes are what became of tasks, in a form that a test can compare.
+func codes(changes []dispatch.TaskChange) string {
+	var out []string
+	for _, c := range changes {
+		out = append(out, fmt.Sprintf("%d %v", c.Code, c.State))
+	}
+	return strings.Join(out, ", ")
+}
+
+func change(code dispatch.ChangeCode, state dispatch.State) dispatch.TaskChange {
+	return dispatch.TaskChange{Code: code, State: state}
+}
+
+// changed wants a call to have changed tasks as it should.
+func (o *office) changed(got []dispatch.TaskChange, err error) func(want ...dispatch.TaskChange) {
+	return func(want ...dispatch.TaskChange) {
+		o.t.Helper()
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		if codes(got) != codes(want) {
+			o.t.Errorf("got %s, want %s", codes(got), codes(want))
+		}
+	}
+}
+
+func TestDispatcher_CancelTasks(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.unhurried()
+		o.create("s", nil)
+		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/done"})
+		done := o.fetchOne()
+		o.succeed(done)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/leased"})
+		leased := o.fetchOne()
+
+		ids := []dispatch.TaskID{waiting, done.Task.ID, leased.Task.ID, unknown(), waiting}
+		o.changed(o.CancelTasks(ctx, ids))(
+			change(dispatch.ChangeCanceled, dispatch.StateCanceled), change(dispatch.ChangeAlreadySettled, dispatch.StateDone),
+			change(dispatch.ChangeCancelRequested, dispatch.StateLeased), change(dispatch.ChangeNotFound, dispatch.StateUnknown),
+			change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, ids[:3]))(
+			change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled), change(dispatch.ChangeAlreadySettled, dispatch.StateDone),
+			change(dispatch.ChangeAlreadyRequested, dispatch.StateLeased))
+		if r := o.succeed(leased); r.Code != dispatch.ReportOK || r.State != dispatch.StateCanceled {
+			t.Errorf("report of a task to cancel: %+v", r)
+		}
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{leased.Task.ID}))(change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled))
+		if _, err := o.TriggerSource(ctx, "s", false); err != nil {
+			t.Fatal(err)
+		}
+		if grants := o.fetch(1); len(grants) != 0 {
+			t.Errorf("fetched %s, which was canceled", grants[0].Task.URL)
+		}
+	})
+}
+
+// A seed that was canceled stays out through triggers and updates of its source.
+func TestDispatcher_CancelTasks_seed(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		g := o.fetchOne()
+		id := g.Task.ID
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		o.succeed(g)
+		if _, err := o.TriggerSource(ctx, "s", true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+			s.Schedule.Every = time.Minute
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.task(id); got.State != dispatch.StateCanceled {
+			t.Fatalf("a canceled seed is %v", got.State)
+		}
+		o.changed(o.RetryTasks(ctx, []dispatch.TaskID{id}))(change(dispatch.ChangeRetried, dispatch.StateReady))
+		time.Sleep(time.Minute)
+		if r := o.succeed(o.fetchOne()); r.State != dispatch.StateScheduled {
+			t.Errorf("a seed that was brought back is %v after its cycle", r.State)
+		}
+	})
+}
+
+// What happens to a task between the look and the change is seen.
+func TestDispatcher_CancelTasks_meanwhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		leased bool
+		do     func(o *office, g *dispatch.Grant)
+		want   dispatch.TaskChange
+	}{
+		"a waiting one is granted": {
+			false, func(o *office, g *dispatch.Grant) { *g = o.fetchOne() },
+			change(dispatch.ChangeCancelRequested, dispatch.StateLeased),
+		},
+		"a leased one is released": {true, func(o *office, g *dispatch.Grant) {
+			o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Released: &dispatch.Released{}})
+		}, change(dispatch.ChangeCanceled, dispatch.StateCanceled)},
+		"a leased one is done": {
+			true, func(o *office, g *dispatch.Grant) { o.succeed(*g) },
+			change(dispatch.ChangeAlreadySettled, dispatch.StateDone),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOffice(t, func(t *testing.T, o *office) {
+				o.create("s", nil)
+				id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+				var g dispatch.Grant
+				if test.leased {
+					g = o.fetchOne()
+				}
+				do := func() { test.do(o, &g) }
+				d := o.second(&between{apply: do})
+				if test.leased {
+					d = o.second(&between{requestCancel: do})
+				}
+				o.changed(d.CancelTasks(t.Context(), []dispatch.TaskID{id}))(test.want)
+			})
+		})
+	}
+}
+
+func TestDispatcher_RevokeLeases(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.unhurried()
+		o.create("s", nil)
+		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		g := o.fetchOne()
+		ids := []dispatch.TaskID{g.Task.ID, waiting, unknown()}
+		o.changed(o.RevokeLeases(ctx, ids, "ada: it hangs"))(
+			change(dispatch.ChangeRevoked, dispatch.StateReady), change(dispatch.ChangeNotLeased, dispatch.StateScheduled),
+			change(dispatch.ChangeNotFound, dispatch.StateUnknown))
+		o.changed(o.RevokeLeases(ctx, ids[:1], ""))(change(dispatch.ChangeNotLeased, dispatch.StateReady))
+		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+			t.Errorf("report of a revoked lease: %+v", r)
+		}
+		again := o.fetchOne()
+		if again.Task.ID != g.Task.ID || again.Task.Counters.Attempt != 1 || again.Token.Fence <= g.Token.Fence {
+			t.Errorf("granted %+v after its lease was revoked", again.Task)
+		}
+		task := o.task(g.Task.ID)
+		if len(task.History) != 1 {
+			t.Fatalf("history %+v", task.History)
+		}
+		if a := task.History[0]; a.Result != dispatch.ResultRevoked || a.Collector != "c1" || a.Failure.Message != "ada: it hangs" || task.LastError != nil {
+			t.Errorf("history %+v, last error %v", a, task.LastError)
+		}
+		o.changed(o.CancelTasks(ctx, ids[:1]))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.RevokeLeases(ctx, ids[:1], ""))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
+	})
+}
+
+// A lease that is marked between the look and its end is ended all the same.
+func TestDispatcher_RevokeLeases_meanwhile(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", nil)
+		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		o.fetchOne()
+		d := o.second(&between{apply: func() {
+			o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1", IfExists: dispatch.IfExistsAgain})
+		}})
+		o.changed(d.RevokeLeases(t.Context(), []dispatch.TaskID{id}, ""))(change(dispatch.ChangeRevoked, dispatch.StateReady))
+	})
+}
+
+// More tasks than are read at once, and a store that goes away on the way: the
+// repeated call does the rest.
+func TestDispatcher_changeTasks_many(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.source("s", nil)
+		ids := w.submit("s", "", 250, 0)
+		calls := 0
+		w.spies[0].set(func(s *spy) {
+			s.fail = func(call string) error {
+				if call == "Tasks" {
+					calls++
+				}
+				if calls == 2 {
+					return dispatch.ErrStoreUnavailable
+				}
+				return nil
+			}
+		})
+		if _, err := w.d[0].CancelTasks(ctx, ids); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Fatalf("CancelTasks with a store that goes away: %v", err)
+		}
+		w.spies[0].set(func(s *spy) { s.fail = nil })
+		tally := func(changes []dispatch.TaskChange, err error) map[dispatch.ChangeCode]int {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts := make(map[dispatch.ChangeCode]int)
+			for _, c := range changes {
+				counts[c.Code]++
+			}
+			return counts
+		}
+		if got := tally(w.d[0].CancelTasks(ctx, ids)); got[dispatch.ChangeAlreadySettled] != 100 || got[dispatch.ChangeCanceled] != 150 {
+			t.Errorf("CancelTasks repeated: %v", got)
+		}
+		if got := tally(w.d[0].RetryTasks(ctx, ids)); got[dispatch.ChangeRetried] != 250 {
+			t.Errorf("RetryTasks: %v", got)
+		}
+		held := len(w.mustFetch(dispatch.FetchRequest{
+			Collector: "c", Session: "s1", ClientToken: "t", MaxTasks: len(ids), MaxBytes: dispatch.MaxFetchBytes,
+		}).Tasks)
+		if got := tally(w.d[0].RevokeLeases(ctx, ids, "")); got[dispatch.ChangeRevoked] != held || got[dispatch.ChangeNotLeased] != len(ids)-held {
+			t.Errorf("RevokeLeases of %d leases: %v", held, got)
+		}
+	})
+}

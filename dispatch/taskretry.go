@@ -1,0 +1,112 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// RetryTasks makes settled tasks due now, with their body and memo, and with the
+// counters of a first attempt: budgets and breaker begin anew. Those that wait
+// or are leased stay as they are. The results are in the order of the ids. The
+// error is the whole call's: some may be due; repeat all, and those answer
+// [ChangeNotSettled].
+func (d *Dispatcher) RetryTasks(ctx context.Context, ids []TaskID) ([]TaskChange, error) {
+	results := make([]TaskChange, len(ids))
+	for from := 0; from < len(ids); from += changePage {
+		to := min(from+changePage, len(ids))
+		if err := d.retryPage(ctx, ids[from:to], results[from:to]); err != nil {
+			return nil, fmt.Errorf("retry tasks: %w", err)
+		}
+	}
+	return results, nil
+}
+
+func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []TaskChange) error {
+	tasks, _, err := d.store.Tasks(ctx, ids, false)
+	if err != nil {
+		return err
+	}
+	var settled []int
+	for i, t := range tasks {
+		switch {
+		case t == nil:
+			results[i] = TaskChange{Code: ChangeNotFound}
+		case !t.State.Settled():
+			results[i] = TaskChange{Code: ChangeNotSettled, State: t.State}
+		default:
+			settled = append(settled, i)
+		}
+	}
+	var seeds seedsOf
+	return d.submitAll(ctx, len(settled), func(n int, known *knowledge) (*Source, Submission, error) {
+		i := settled[n]
+		source, item, err := known.retry(ctx, tasks[i], &seeds)
+		if errors.Is(err, ErrSourceNotFound) || errors.Is(err, ErrQueueDenied) || errors.Is(err, ErrInvalid) {
+			results[i] = TaskChange{Code: ChangeRefused, State: tasks[i].State, Err: err}
+			return nil, Submission{}, nil
+		}
+		return source, item, err
+	}, func(n int, _ *Submission, r SubmitResult) {
+		i := settled[n]
+		switch results[i] = (TaskChange{Code: ChangeRetried, State: r.State}); r.Code {
+		case SubmitExists: // others have brought it back since it was read
+			results[i].Code = ChangeNotSettled
+		case SubmitLimited:
+			results[i].Code = ChangeLimited
+		case SubmitSourceDeleted:
+			err := fmt.Errorf("source_id %q: %w", tasks[i].SourceID, ErrSourceNotFound)
+			results[i] = TaskChange{Code: ChangeRefused, State: tasks[i].State, Err: err}
+		case SubmitCreated, SubmitRevisit, SubmitStaleSource, SubmitStaleRules:
+		}
+	})
+}
+
+// retry is the submission that brings a settled task back as it was. The error
+// wraps ErrSourceNotFound, ErrQueueDenied or ErrInvalid when it cannot come back.
+func (k *knowledge) retry(ctx context.Context, t *Task, seeds *seedsOf) (*Source, Submission, error) {
+	source, err := k.catalog.spec(ctx, t.SourceID, t.SourceUID, 0)
+	if errors.Is(err, ErrSourceNotFound) || err == nil && source.Deleted {
+		err = fmt.Errorf("source_id %q: %w", t.SourceID, ErrSourceNotFound)
+	}
+	if err != nil {
+		return nil, Submission{}, err
+	}
+	if k.rules.denies(t.Queue) {
+		return nil, Submission{}, fmt.Errorf("queue %q: %w", t.Queue, ErrQueueDenied)
+	}
+	if t.Recurring {
+		ids, err := seeds.ids(source, k.rules)
+		if err != nil {
+			return nil, Submission{}, err
+		}
+		if !slices.Contains(ids, t.ID) { // it would recur under no source
+			return nil, Submission{}, Invalid("task_ids", t.ID, fmt.Sprintf("was a seed of source %q, and is none any more", source.ID))
+		}
+	}
+	return source, Submission{
+		ID: t.ID, SourceUID: t.SourceUID, Scope: source.Scope(), Queue: t.Queue, URL: t.URL, Key: t.Key, Kind: t.Kind,
+		Recurring: t.Recurring, Depth: t.Depth, Run: t.Run, Priority: t.Priority, FirstDue: t.FirstDue,
+		Metadata: t.Metadata, Payload: t.Payload, IfExists: IfExistsRetry,
+	}, nil
+}
+
+// seedsOf is what the seeds of the source that was asked for last are, by the
+// rules as they were then.
+type seedsOf struct {
+	source *Source
+	rules  *ruleBook
+	found  []TaskID
+}
+
+func (s *seedsOf) ids(source *Source, rules *ruleBook) ([]TaskID, error) {
+	if s.source == source && s.rules == rules {
+		return s.found, nil
+	}
+	_, ids, err := seedSubmissions(source, rules)
+	if err == nil {
+		*s = seedsOf{source, rules, ids}
+	}
+	return ids, err
+}

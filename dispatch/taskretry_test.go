@@ -1,0 +1,174 @@
+package dispatch_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func (o *office) fail(g dispatch.Grant) dispatch.ReportResult {
+	o.t.Helper()
+	return o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})[0]
+}
+
+func TestDispatcher_RetryTasks(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.unhurried()
+		o.create("s", nil)
+		o.submit(dispatch.NewTask{
+			SourceID: "s", URL: "http://a.example/dead", Kind: "page", Metadata: map[string]string{"a": "b"}, Payload: []byte("p"),
+		})
+		g := o.fetchOne()
+		if r := o.fail(g); r.State != dispatch.StateDead {
+			t.Fatalf("a task that failed for good: %+v", r)
+		}
+		done := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/done"})[0].ID
+		d := o.fetchOne()
+		o.report(dispatch.Report{ID: d.Task.ID, Token: d.Token, Succeeded: &dispatch.Succeeded{Memo: []byte("etag")}})
+		waits := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+
+		before := o.task(waits)
+		ids := []dispatch.TaskID{g.Task.ID, done, waits, unknown(), done}
+		o.changed(o.RetryTasks(ctx, ids))(
+			change(dispatch.ChangeRetried, dispatch.StateReady), change(dispatch.ChangeRetried, dispatch.StateReady),
+			change(dispatch.ChangeNotSettled, dispatch.StateScheduled), change(dispatch.ChangeNotFound, dispatch.StateUnknown),
+			change(dispatch.ChangeNotSettled, dispatch.StateReady))
+		if after := o.task(waits); after.Revision != before.Revision {
+			t.Errorf("a task that waits became %+v", after)
+		}
+		for range 2 {
+			g := o.fetchOne().Task
+			want := dispatch.Counters{Cycle: 1, Attempt: 1}
+			switch {
+			case g.Counters != want:
+				t.Errorf("%s has the counters %+v, want %+v", g.URL, g.Counters, want)
+			case g.ID == done && string(g.Memo) != "etag":
+				t.Errorf("a task that was DONE comes with the memo %q", g.Memo)
+			case g.ID != done && (g.Kind != "page" || g.Metadata["a"] != "b" || string(g.Payload) != "p"):
+				t.Errorf("a task that was DEAD comes as %+v", g)
+			}
+		}
+		o.changed(o.RetryTasks(ctx, ids[:1]))(change(dispatch.ChangeNotSettled, dispatch.StateLeased))
+	})
+}
+
+// The breaker has taken a seed out; a retry begins its counts anew, and it
+// recurs.
+func TestDispatcher_RetryTasks_seed(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Minute
+		})
+		var r dispatch.ReportResult
+		var id dispatch.TaskID
+		for r.State != dispatch.StateDead {
+			if id != "" {
+				time.Sleep(time.Until(r.Due))
+			}
+			g := o.fetchOne()
+			id, r = g.Task.ID, o.fail(g)
+		}
+		o.changed(o.RetryTasks(t.Context(), []dispatch.TaskID{id}))(change(dispatch.ChangeRetried, dispatch.StateReady))
+		g := o.fetchOne()
+		if want := (dispatch.Counters{Cycle: g.Task.Counters.Cycle, Attempt: 1}); g.Task.Counters != want {
+			t.Errorf("the counters of a seed that is retried are %+v, want %+v", g.Task.Counters, want)
+		}
+		if r := o.succeed(g); r.State != dispatch.StateScheduled || r.Due.After(time.Now().Add(time.Minute)) {
+			t.Errorf("a seed that is retried ends its cycle with %+v", r)
+		}
+	})
+}
+
+// What cannot come back says why, and fails no other.
+func TestDispatcher_RetryTasks_refused(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.unhurried()
+		o.create("gone", nil)
+		o.create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.MaxOutstanding = seeds("http://seed.example/", "http://other.example/"), 1
+		})
+		var ids []dispatch.TaskID
+		for _, task := range []dispatch.NewTask{
+			{SourceID: "gone", URL: "http://a.example/"},
+			{SourceID: "s", URL: "http://denied.example/"},
+			{SourceID: "s", URL: "http://a.example/1"},
+			{SourceID: "s", URL: "http://a.example/2"},
+		} {
+			id := o.submit(task)[0].ID
+			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}))(change(dispatch.ChangeCanceled, dispatch.StateCanceled))
+			ids = append(ids, id)
+		}
+		for _, g := range o.fetch(2) {
+			if g.Task.URL == "http://seed.example/" {
+				ids = append(ids, g.Task.ID)
+			}
+			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+			o.succeed(g)
+		}
+		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+			s.Seeds = seeds("http://other.example/")
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		rule := dispatch.QueueRule{Pattern: "denied.example", Settings: dispatch.DefaultQueueSettings()}
+		rule.Settings.Deny = true
+		if _, err := o.SetQueueRule(ctx, rule); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.DeleteSource(ctx, "gone"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := o.RetryTasks(ctx, ids)
+		o.changed(got, err)(
+			change(dispatch.ChangeRefused, dispatch.StateCanceled), change(dispatch.ChangeRefused, dispatch.StateCanceled),
+			change(dispatch.ChangeRetried, dispatch.StateReady), change(dispatch.ChangeLimited, dispatch.StateCanceled),
+			change(dispatch.ChangeRefused, dispatch.StateCanceled))
+		for i, want := range map[int]error{0: dispatch.ErrSourceNotFound, 1: dispatch.ErrQueueDenied, 4: dispatch.ErrInvalid} {
+			if !errors.Is(got[i].Err, want) {
+				t.Errorf("task %d is refused with %v, want %v", i, got[i].Err, want)
+			}
+		}
+	})
+}
+
+// A task that others have brought back between the look and the retry is not
+// asked for once more.
+func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		ids := w.submit("s", "", 1, 0)
+		w.succeed(w.mustFetch(ask("c", "t1", 0)).Tasks[0])
+		first := true
+		w.spies[0].set(func(s *spy) {
+			s.fail = func(call string) error {
+				if call != "Submit" || !first {
+					return nil
+				}
+				first = false
+				got, err := w.d[1].RetryTasks(t.Context(), ids)
+				if err != nil || codes(got) != codes([]dispatch.TaskChange{change(dispatch.ChangeRetried, dispatch.StateReady)}) {
+					t.Errorf("the first of two: %+v, %v", got, err)
+				}
+				if _, err := w.d[1].Fetch(t.Context(), ask("c", "t2", 0)); err != nil {
+					t.Error(err)
+				}
+				return nil
+			}
+		})
+		got, err := w.d[0].RetryTasks(t.Context(), ids)
+		if err != nil || codes(got) != codes([]dispatch.TaskChange{change(dispatch.ChangeNotSettled, dispatch.StateLeased)}) {
+			t.Errorf("the second of two: %+v, %v", got, err)
+		}
+		task, err := w.d[0].Task(t.Context(), ids[0])
+		if err != nil || task.AgainRequested {
+			t.Errorf("retried twice: %+v, %v", task, err)
+		}
+	})
+}
