@@ -165,6 +165,9 @@ func fromIfExists(i pb.IfExists) dispatch.IfExists {
 	}
 }
 
+// limitedMessage says why a task is LIMITED.
+const limitedMessage = "the source has max_outstanding tasks that wait or are leased in the shard"
+
 // answerSubmit fills in what became of an item.
 func answerSubmit(out *pb.SubmitResult, r *dispatch.NewTaskResult) {
 	if r.Err != nil {
@@ -173,7 +176,7 @@ func answerSubmit(out *pb.SubmitResult, r *dispatch.NewTaskResult) {
 	}
 	if r.Code == dispatch.SubmitLimited {
 		out.Code = pb.SubmitCode_SUBMIT_CODE_LIMITED
-		out.Message = "the source has max_outstanding tasks that wait or are leased in the shard"
+		out.Message = limitedMessage
 		return
 	}
 	out.TaskId, out.State = string(r.ID), toState(r.State)
@@ -189,10 +192,16 @@ func answerSubmit(out *pb.SubmitResult, r *dispatch.NewTaskResult) {
 
 // refuseSubmit answers an item that cannot be a task, err says why.
 func refuseSubmit(out *pb.SubmitResult, err error) {
-	out.Code, out.Message, out.ErrorReason = pb.SubmitCode_SUBMIT_CODE_INVALID, err.Error(), pb.ErrorReason_ERROR_REASON_INVALID_FIELD
+	out.Code = pb.SubmitCode_SUBMIT_CODE_INVALID
+	out.Message, out.ErrorReason = whyRefused(err)
+}
+
+// whyRefused says for people and for programs why an item was refused.
+func whyRefused(err error) (string, pb.ErrorReason) {
 	if kind := kindOf(err); kind != nil {
-		out.ErrorReason = kind.reason
+		return err.Error(), kind.reason
 	}
+	return err.Error(), pb.ErrorReason_ERROR_REASON_INVALID_FIELD
 }
 
 // toListedTask converts a task with what lists show of it.

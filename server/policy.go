@@ -48,9 +48,12 @@ func methodPolicies() map[string]class {
 		pb.DispatchService_ReportTask_FullMethodName:       classHold,
 		pb.DispatchService_SubmitDiscovered_FullMethodName: classSubmit,
 
-		pb.TaskService_SubmitTasks_FullMethodName: classSubmit,
-		pb.TaskService_GetTask_FullMethodName:     classRead,
-		pb.TaskService_ListTasks_FullMethodName:   classRead,
+		pb.TaskService_SubmitTasks_FullMethodName:  classSubmit,
+		pb.TaskService_GetTask_FullMethodName:      classRead,
+		pb.TaskService_ListTasks_FullMethodName:    classRead,
+		pb.TaskService_CancelTasks_FullMethodName:  classSteer,
+		pb.TaskService_RetryTasks_FullMethodName:   classSubmit, // as much work as a submit
+		pb.TaskService_RevokeLeases_FullMethodName: classSteer,
 
 		pb.SourceService_CreateSource_FullMethodName:   classSteer,
 		pb.SourceService_GetSource_FullMethodName:      classRead,

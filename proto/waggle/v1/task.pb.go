@@ -39,7 +39,7 @@ const (
 	TaskState_TASK_STATE_DONE TaskState = 4
 	// A budget is used up, or it failed for good. RetryTasks, a trigger or a pass can bring it back.
 	TaskState_TASK_STATE_DEAD TaskState = 5
-	// Ended by an operator, or its source was deleted.
+	// Ended by an operator, or its source was deleted. RetryTasks can bring it back while its source is there.
 	TaskState_TASK_STATE_CANCELED TaskState = 6
 )
 
@@ -880,7 +880,7 @@ type Attempt struct {
 	Result AttemptResult `protobuf:"varint,6,opt,name=result,proto3,enum=waggle.v1.AttemptResult" json:"result,omitempty"`
 	// Why it failed; set with FAILED.
 	Reason FailureReason `protobuf:"varint,7,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
-	// The collector's words. At most 1 KiB.
+	// The collector's words, at most 1 KiB. With REVOKED by RevokeLeases: who did it and why, "<by>: <reason>".
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
 	HttpStatus    int32 `protobuf:"varint,9,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`

@@ -145,6 +145,96 @@ func (SubmitCode) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{1}
 }
 
+// TaskChangeCode is what became of a task that was to be changed.
+type TaskChangeCode int32
+
+const (
+	// Not set; never sent.
+	TaskChangeCode_TASK_CHANGE_CODE_UNSPECIFIED TaskChangeCode = 0
+	// No task has that id, or it is forgotten.
+	TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND TaskChangeCode = 1
+	// CancelTasks: it is CANCELED by this call.
+	TaskChangeCode_TASK_CHANGE_CODE_CANCELED TaskChangeCode = 2
+	// CancelTasks: it is LEASED; its holder is told, and it ends CANCELED with its lease.
+	TaskChangeCode_TASK_CHANGE_CODE_CANCEL_REQUESTED TaskChangeCode = 3
+	// CancelTasks: it is LEASED and ends CANCELED with its lease, as was asked before; or its source is deleted.
+	TaskChangeCode_TASK_CHANGE_CODE_ALREADY_REQUESTED TaskChangeCode = 4
+	// CancelTasks: it is CANCELED already, or DONE or DEAD. Nothing changed.
+	TaskChangeCode_TASK_CHANGE_CODE_ALREADY_SETTLED TaskChangeCode = 5
+	// RetryTasks: it had settled and is due now.
+	TaskChangeCode_TASK_CHANGE_CODE_RETRIED TaskChangeCode = 6
+	// RetryTasks: it waits or is LEASED. Nothing changed.
+	TaskChangeCode_TASK_CHANGE_CODE_NOT_SETTLED TaskChangeCode = 7
+	// RetryTasks: its source has max_outstanding tasks in that shard. Nothing changed; counted in its status.
+	TaskChangeCode_TASK_CHANGE_CODE_LIMITED TaskChangeCode = 8
+	// RetryTasks: its source is deleted (SOURCE_NOT_FOUND), a rule denies its queue (QUEUE_DENIED), or it was a seed
+	// that its source has no more (INVALID_FIELD). Nothing changed.
+	TaskChangeCode_TASK_CHANGE_CODE_REFUSED TaskChangeCode = 9
+	// RevokeLeases: its lease has ended by this call.
+	TaskChangeCode_TASK_CHANGE_CODE_REVOKED TaskChangeCode = 10
+	// RevokeLeases: nobody holds it. Nothing changed.
+	TaskChangeCode_TASK_CHANGE_CODE_NOT_LEASED TaskChangeCode = 11
+)
+
+// Enum value maps for TaskChangeCode.
+var (
+	TaskChangeCode_name = map[int32]string{
+		0:  "TASK_CHANGE_CODE_UNSPECIFIED",
+		1:  "TASK_CHANGE_CODE_NOT_FOUND",
+		2:  "TASK_CHANGE_CODE_CANCELED",
+		3:  "TASK_CHANGE_CODE_CANCEL_REQUESTED",
+		4:  "TASK_CHANGE_CODE_ALREADY_REQUESTED",
+		5:  "TASK_CHANGE_CODE_ALREADY_SETTLED",
+		6:  "TASK_CHANGE_CODE_RETRIED",
+		7:  "TASK_CHANGE_CODE_NOT_SETTLED",
+		8:  "TASK_CHANGE_CODE_LIMITED",
+		9:  "TASK_CHANGE_CODE_REFUSED",
+		10: "TASK_CHANGE_CODE_REVOKED",
+		11: "TASK_CHANGE_CODE_NOT_LEASED",
+	}
+	TaskChangeCode_value = map[string]int32{
+		"TASK_CHANGE_CODE_UNSPECIFIED":       0,
+		"TASK_CHANGE_CODE_NOT_FOUND":         1,
+		"TASK_CHANGE_CODE_CANCELED":          2,
+		"TASK_CHANGE_CODE_CANCEL_REQUESTED":  3,
+		"TASK_CHANGE_CODE_ALREADY_REQUESTED": 4,
+		"TASK_CHANGE_CODE_ALREADY_SETTLED":   5,
+		"TASK_CHANGE_CODE_RETRIED":           6,
+		"TASK_CHANGE_CODE_NOT_SETTLED":       7,
+		"TASK_CHANGE_CODE_LIMITED":           8,
+		"TASK_CHANGE_CODE_REFUSED":           9,
+		"TASK_CHANGE_CODE_REVOKED":           10,
+		"TASK_CHANGE_CODE_NOT_LEASED":        11,
+	}
+)
+
+func (x TaskChangeCode) Enum() *TaskChangeCode {
+	p := new(TaskChangeCode)
+	*p = x
+	return p
+}
+
+func (x TaskChangeCode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TaskChangeCode) Descriptor() protoreflect.EnumDescriptor {
+	return file_waggle_v1_task_service_proto_enumTypes[2].Descriptor()
+}
+
+func (TaskChangeCode) Type() protoreflect.EnumType {
+	return &file_waggle_v1_task_service_proto_enumTypes[2]
+}
+
+func (x TaskChangeCode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TaskChangeCode.Descriptor instead.
+func (TaskChangeCode) EnumDescriptor() ([]byte, []int) {
+	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{2}
+}
+
 // SubmitTasksRequest submits tasks.
 type SubmitTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -712,6 +802,419 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
+// CancelTasksRequest names the tasks to take out.
+type CancelTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tasks, by id. 1 to 1000.
+	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTasksRequest) Reset() {
+	*x = CancelTasksRequest{}
+	mi := &file_waggle_v1_task_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTasksRequest) ProtoMessage() {}
+
+func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_task_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTasksRequest.ProtoReflect.Descriptor instead.
+func (*CancelTasksRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CancelTasksRequest) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
+}
+
+func (x *CancelTasksRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *CancelTasksRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelTasksResponse says what became of the tasks.
+type CancelTasksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result for each id, in the order of the ids: CANCELED, CANCEL_REQUESTED, ALREADY_REQUESTED, ALREADY_SETTLED or NOT_FOUND.
+	Results       []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTasksResponse) Reset() {
+	*x = CancelTasksResponse{}
+	mi := &file_waggle_v1_task_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTasksResponse) ProtoMessage() {}
+
+func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_task_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTasksResponse.ProtoReflect.Descriptor instead.
+func (*CancelTasksResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CancelTasksResponse) GetResults() []*TaskChange {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// RetryTasksRequest names the tasks to bring back.
+type RetryTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tasks, by id. 1 to 1000.
+	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryTasksRequest) Reset() {
+	*x = RetryTasksRequest{}
+	mi := &file_waggle_v1_task_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryTasksRequest) ProtoMessage() {}
+
+func (x *RetryTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_task_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryTasksRequest.ProtoReflect.Descriptor instead.
+func (*RetryTasksRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RetryTasksRequest) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
+}
+
+func (x *RetryTasksRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RetryTasksRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RetryTasksResponse says what became of the tasks.
+type RetryTasksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result for each id, in the order of the ids: RETRIED, NOT_SETTLED, LIMITED, REFUSED or NOT_FOUND.
+	Results       []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryTasksResponse) Reset() {
+	*x = RetryTasksResponse{}
+	mi := &file_waggle_v1_task_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryTasksResponse) ProtoMessage() {}
+
+func (x *RetryTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_task_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryTasksResponse.ProtoReflect.Descriptor instead.
+func (*RetryTasksResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RetryTasksResponse) GetResults() []*TaskChange {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// RevokeLeasesRequest names the tasks whose leases are to end.
+type RevokeLeasesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tasks, by id. 1 to 1000.
+	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher and, after `by`, in the
+	// history of the task.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeLeasesRequest) Reset() {
+	*x = RevokeLeasesRequest{}
+	mi := &file_waggle_v1_task_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeLeasesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeLeasesRequest) ProtoMessage() {}
+
+func (x *RevokeLeasesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_task_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeLeasesRequest.ProtoReflect.Descriptor instead.
+func (*RevokeLeasesRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RevokeLeasesRequest) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
+}
+
+func (x *RevokeLeasesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RevokeLeasesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RevokeLeasesResponse says what became of the tasks.
+type RevokeLeasesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result for each id, in the order of the ids: REVOKED, NOT_LEASED or NOT_FOUND.
+	Results       []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeLeasesResponse) Reset() {
+	*x = RevokeLeasesResponse{}
+	mi := &file_waggle_v1_task_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeLeasesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeLeasesResponse) ProtoMessage() {}
+
+func (x *RevokeLeasesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_task_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeLeasesResponse.ProtoReflect.Descriptor instead.
+func (*RevokeLeasesResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RevokeLeasesResponse) GetResults() []*TaskChange {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// TaskChange is what became of a task that was to be canceled, retried or taken from its holder.
+type TaskChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task's id.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// What became of it.
+	Code TaskChangeCode `protobuf:"varint,2,opt,name=code,proto3,enum=waggle.v1.TaskChangeCode" json:"code,omitempty"`
+	// The state the task is in now; unset with NOT_FOUND.
+	State TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=waggle.v1.TaskState" json:"state,omitempty"`
+	// With REFUSED: the reason for programs, SOURCE_NOT_FOUND, QUEUE_DENIED or INVALID_FIELD.
+	ErrorReason ErrorReason `protobuf:"varint,4,opt,name=error_reason,json=errorReason,proto3,enum=waggle.v1.ErrorReason" json:"error_reason,omitempty"`
+	// With REFUSED and LIMITED: why, in words.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskChange) Reset() {
+	*x = TaskChange{}
+	mi := &file_waggle_v1_task_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskChange) ProtoMessage() {}
+
+func (x *TaskChange) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_task_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskChange.ProtoReflect.Descriptor instead.
+func (*TaskChange) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_task_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TaskChange) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *TaskChange) GetCode() TaskChangeCode {
+	if x != nil {
+		return x.Code
+	}
+	return TaskChangeCode_TASK_CHANGE_CODE_UNSPECIFIED
+}
+
+func (x *TaskChange) GetState() TaskState {
+	if x != nil {
+		return x.State
+	}
+	return TaskState_TASK_STATE_UNSPECIFIED
+}
+
+func (x *TaskChange) GetErrorReason() ErrorReason {
+	if x != nil {
+		return x.ErrorReason
+	}
+	return ErrorReason_ERROR_REASON_UNSPECIFIED
+}
+
+func (x *TaskChange) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 var File_waggle_v1_task_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_service_proto_rawDesc = "" +
@@ -761,7 +1264,32 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\"b\n" +
 	"\x11ListTasksResponse\x12%\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x0f.waggle.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*d\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"W\n" +
+	"\x12CancelTasksRequest\x12\x19\n" +
+	"\btask_ids\x18\x01 \x03(\tR\ataskIds\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"F\n" +
+	"\x13CancelTasksResponse\x12/\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"V\n" +
+	"\x11RetryTasksRequest\x12\x19\n" +
+	"\btask_ids\x18\x01 \x03(\tR\ataskIds\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"E\n" +
+	"\x12RetryTasksResponse\x12/\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"X\n" +
+	"\x13RevokeLeasesRequest\x12\x19\n" +
+	"\btask_ids\x18\x01 \x03(\tR\ataskIds\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"G\n" +
+	"\x14RevokeLeasesResponse\x12/\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"\xd5\x01\n" +
+	"\n" +
+	"TaskChange\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12-\n" +
+	"\x04code\x18\x02 \x01(\x0e2\x19.waggle.v1.TaskChangeCodeR\x04code\x12*\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x14.waggle.v1.TaskStateR\x05state\x129\n" +
+	"\ferror_reason\x18\x04 \x01(\x0e2\x16.waggle.v1.ErrorReasonR\verrorReason\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage*d\n" +
 	"\bIfExists\x12\x19\n" +
 	"\x15IF_EXISTS_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eIF_EXISTS_KEEP\x10\x01\x12\x14\n" +
@@ -774,11 +1302,29 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"\x12SUBMIT_CODE_EXISTS\x10\x02\x12\x17\n" +
 	"\x13SUBMIT_CODE_REVISIT\x10\x03\x12\x17\n" +
 	"\x13SUBMIT_CODE_LIMITED\x10\x04\x12\x17\n" +
-	"\x13SUBMIT_CODE_INVALID\x10\x052\xe5\x01\n" +
+	"\x13SUBMIT_CODE_INVALID\x10\x05*\xa1\x03\n" +
+	"\x0eTaskChangeCode\x12 \n" +
+	"\x1cTASK_CHANGE_CODE_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aTASK_CHANGE_CODE_NOT_FOUND\x10\x01\x12\x1d\n" +
+	"\x19TASK_CHANGE_CODE_CANCELED\x10\x02\x12%\n" +
+	"!TASK_CHANGE_CODE_CANCEL_REQUESTED\x10\x03\x12&\n" +
+	"\"TASK_CHANGE_CODE_ALREADY_REQUESTED\x10\x04\x12$\n" +
+	" TASK_CHANGE_CODE_ALREADY_SETTLED\x10\x05\x12\x1c\n" +
+	"\x18TASK_CHANGE_CODE_RETRIED\x10\x06\x12 \n" +
+	"\x1cTASK_CHANGE_CODE_NOT_SETTLED\x10\a\x12\x1c\n" +
+	"\x18TASK_CHANGE_CODE_LIMITED\x10\b\x12\x1c\n" +
+	"\x18TASK_CHANGE_CODE_REFUSED\x10\t\x12\x1c\n" +
+	"\x18TASK_CHANGE_CODE_REVOKED\x10\n" +
+	"\x12\x1f\n" +
+	"\x1bTASK_CHANGE_CODE_NOT_LEASED\x10\v2\xcf\x03\n" +
 	"\vTaskService\x12L\n" +
 	"\vSubmitTasks\x12\x1d.waggle.v1.SubmitTasksRequest\x1a\x1e.waggle.v1.SubmitTasksResponse\x12@\n" +
 	"\aGetTask\x12\x19.waggle.v1.GetTaskRequest\x1a\x1a.waggle.v1.GetTaskResponse\x12F\n" +
-	"\tListTasks\x12\x1b.waggle.v1.ListTasksRequest\x1a\x1c.waggle.v1.ListTasksResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\tListTasks\x12\x1b.waggle.v1.ListTasksRequest\x1a\x1c.waggle.v1.ListTasksResponse\x12L\n" +
+	"\vCancelTasks\x12\x1d.waggle.v1.CancelTasksRequest\x1a\x1e.waggle.v1.CancelTasksResponse\x12I\n" +
+	"\n" +
+	"RetryTasks\x12\x1c.waggle.v1.RetryTasksRequest\x1a\x1d.waggle.v1.RetryTasksResponse\x12O\n" +
+	"\fRevokeLeases\x12\x1e.waggle.v1.RevokeLeasesRequest\x1a\x1f.waggle.v1.RevokeLeasesResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_task_service_proto_rawDescOnce sync.Once
@@ -792,48 +1338,68 @@ func file_waggle_v1_task_service_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_task_service_proto_rawDescData
 }
 
-var file_waggle_v1_task_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_task_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_waggle_v1_task_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_waggle_v1_task_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_waggle_v1_task_service_proto_goTypes = []any{
 	(IfExists)(0),                 // 0: waggle.v1.IfExists
 	(SubmitCode)(0),               // 1: waggle.v1.SubmitCode
-	(*SubmitTasksRequest)(nil),    // 2: waggle.v1.SubmitTasksRequest
-	(*SubmitItem)(nil),            // 3: waggle.v1.SubmitItem
-	(*SubmitTasksResponse)(nil),   // 4: waggle.v1.SubmitTasksResponse
-	(*SubmitResult)(nil),          // 5: waggle.v1.SubmitResult
-	(*GetTaskRequest)(nil),        // 6: waggle.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),       // 7: waggle.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),      // 8: waggle.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 9: waggle.v1.ListTasksResponse
-	nil,                           // 10: waggle.v1.SubmitItem.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(TaskState)(0),                // 12: waggle.v1.TaskState
-	(ErrorReason)(0),              // 13: waggle.v1.ErrorReason
-	(*Task)(nil),                  // 14: waggle.v1.Task
+	(TaskChangeCode)(0),           // 2: waggle.v1.TaskChangeCode
+	(*SubmitTasksRequest)(nil),    // 3: waggle.v1.SubmitTasksRequest
+	(*SubmitItem)(nil),            // 4: waggle.v1.SubmitItem
+	(*SubmitTasksResponse)(nil),   // 5: waggle.v1.SubmitTasksResponse
+	(*SubmitResult)(nil),          // 6: waggle.v1.SubmitResult
+	(*GetTaskRequest)(nil),        // 7: waggle.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),       // 8: waggle.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),      // 9: waggle.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 10: waggle.v1.ListTasksResponse
+	(*CancelTasksRequest)(nil),    // 11: waggle.v1.CancelTasksRequest
+	(*CancelTasksResponse)(nil),   // 12: waggle.v1.CancelTasksResponse
+	(*RetryTasksRequest)(nil),     // 13: waggle.v1.RetryTasksRequest
+	(*RetryTasksResponse)(nil),    // 14: waggle.v1.RetryTasksResponse
+	(*RevokeLeasesRequest)(nil),   // 15: waggle.v1.RevokeLeasesRequest
+	(*RevokeLeasesResponse)(nil),  // 16: waggle.v1.RevokeLeasesResponse
+	(*TaskChange)(nil),            // 17: waggle.v1.TaskChange
+	nil,                           // 18: waggle.v1.SubmitItem.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(TaskState)(0),                // 20: waggle.v1.TaskState
+	(ErrorReason)(0),              // 21: waggle.v1.ErrorReason
+	(*Task)(nil),                  // 22: waggle.v1.Task
 }
 var file_waggle_v1_task_service_proto_depIdxs = []int32{
-	3,  // 0: waggle.v1.SubmitTasksRequest.items:type_name -> waggle.v1.SubmitItem
-	11, // 1: waggle.v1.SubmitItem.due_time:type_name -> google.protobuf.Timestamp
-	10, // 2: waggle.v1.SubmitItem.metadata:type_name -> waggle.v1.SubmitItem.MetadataEntry
+	4,  // 0: waggle.v1.SubmitTasksRequest.items:type_name -> waggle.v1.SubmitItem
+	19, // 1: waggle.v1.SubmitItem.due_time:type_name -> google.protobuf.Timestamp
+	18, // 2: waggle.v1.SubmitItem.metadata:type_name -> waggle.v1.SubmitItem.MetadataEntry
 	0,  // 3: waggle.v1.SubmitItem.if_exists:type_name -> waggle.v1.IfExists
-	5,  // 4: waggle.v1.SubmitTasksResponse.results:type_name -> waggle.v1.SubmitResult
+	6,  // 4: waggle.v1.SubmitTasksResponse.results:type_name -> waggle.v1.SubmitResult
 	1,  // 5: waggle.v1.SubmitResult.code:type_name -> waggle.v1.SubmitCode
-	12, // 6: waggle.v1.SubmitResult.state:type_name -> waggle.v1.TaskState
-	13, // 7: waggle.v1.SubmitResult.error_reason:type_name -> waggle.v1.ErrorReason
-	14, // 8: waggle.v1.GetTaskResponse.task:type_name -> waggle.v1.Task
-	12, // 9: waggle.v1.ListTasksRequest.states:type_name -> waggle.v1.TaskState
-	14, // 10: waggle.v1.ListTasksResponse.tasks:type_name -> waggle.v1.Task
-	2,  // 11: waggle.v1.TaskService.SubmitTasks:input_type -> waggle.v1.SubmitTasksRequest
-	6,  // 12: waggle.v1.TaskService.GetTask:input_type -> waggle.v1.GetTaskRequest
-	8,  // 13: waggle.v1.TaskService.ListTasks:input_type -> waggle.v1.ListTasksRequest
-	4,  // 14: waggle.v1.TaskService.SubmitTasks:output_type -> waggle.v1.SubmitTasksResponse
-	7,  // 15: waggle.v1.TaskService.GetTask:output_type -> waggle.v1.GetTaskResponse
-	9,  // 16: waggle.v1.TaskService.ListTasks:output_type -> waggle.v1.ListTasksResponse
-	14, // [14:17] is the sub-list for method output_type
-	11, // [11:14] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	20, // 6: waggle.v1.SubmitResult.state:type_name -> waggle.v1.TaskState
+	21, // 7: waggle.v1.SubmitResult.error_reason:type_name -> waggle.v1.ErrorReason
+	22, // 8: waggle.v1.GetTaskResponse.task:type_name -> waggle.v1.Task
+	20, // 9: waggle.v1.ListTasksRequest.states:type_name -> waggle.v1.TaskState
+	22, // 10: waggle.v1.ListTasksResponse.tasks:type_name -> waggle.v1.Task
+	17, // 11: waggle.v1.CancelTasksResponse.results:type_name -> waggle.v1.TaskChange
+	17, // 12: waggle.v1.RetryTasksResponse.results:type_name -> waggle.v1.TaskChange
+	17, // 13: waggle.v1.RevokeLeasesResponse.results:type_name -> waggle.v1.TaskChange
+	2,  // 14: waggle.v1.TaskChange.code:type_name -> waggle.v1.TaskChangeCode
+	20, // 15: waggle.v1.TaskChange.state:type_name -> waggle.v1.TaskState
+	21, // 16: waggle.v1.TaskChange.error_reason:type_name -> waggle.v1.ErrorReason
+	3,  // 17: waggle.v1.TaskService.SubmitTasks:input_type -> waggle.v1.SubmitTasksRequest
+	7,  // 18: waggle.v1.TaskService.GetTask:input_type -> waggle.v1.GetTaskRequest
+	9,  // 19: waggle.v1.TaskService.ListTasks:input_type -> waggle.v1.ListTasksRequest
+	11, // 20: waggle.v1.TaskService.CancelTasks:input_type -> waggle.v1.CancelTasksRequest
+	13, // 21: waggle.v1.TaskService.RetryTasks:input_type -> waggle.v1.RetryTasksRequest
+	15, // 22: waggle.v1.TaskService.RevokeLeases:input_type -> waggle.v1.RevokeLeasesRequest
+	5,  // 23: waggle.v1.TaskService.SubmitTasks:output_type -> waggle.v1.SubmitTasksResponse
+	8,  // 24: waggle.v1.TaskService.GetTask:output_type -> waggle.v1.GetTaskResponse
+	10, // 25: waggle.v1.TaskService.ListTasks:output_type -> waggle.v1.ListTasksResponse
+	12, // 26: waggle.v1.TaskService.CancelTasks:output_type -> waggle.v1.CancelTasksResponse
+	14, // 27: waggle.v1.TaskService.RetryTasks:output_type -> waggle.v1.RetryTasksResponse
+	16, // 28: waggle.v1.TaskService.RevokeLeases:output_type -> waggle.v1.RevokeLeasesResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_service_proto_init() }
@@ -849,8 +1415,8 @@ func file_waggle_v1_task_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_task_service_proto_rawDesc), len(file_waggle_v1_task_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   9,
+			NumEnums:      3,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,16 +19,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TaskService_SubmitTasks_FullMethodName = "/waggle.v1.TaskService/SubmitTasks"
-	TaskService_GetTask_FullMethodName     = "/waggle.v1.TaskService/GetTask"
-	TaskService_ListTasks_FullMethodName   = "/waggle.v1.TaskService/ListTasks"
+	TaskService_SubmitTasks_FullMethodName  = "/waggle.v1.TaskService/SubmitTasks"
+	TaskService_GetTask_FullMethodName      = "/waggle.v1.TaskService/GetTask"
+	TaskService_ListTasks_FullMethodName    = "/waggle.v1.TaskService/ListTasks"
+	TaskService_CancelTasks_FullMethodName  = "/waggle.v1.TaskService/CancelTasks"
+	TaskService_RetryTasks_FullMethodName   = "/waggle.v1.TaskService/RetryTasks"
+	TaskService_RevokeLeases_FullMethodName = "/waggle.v1.TaskService/RevokeLeases"
 )
 
 // TaskServiceClient is the client API for TaskService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TaskService is what producers and operators call: submit tasks and look at them.
+// TaskService is what producers and operators call: submit tasks, look at them, end or retry them.
 type TaskServiceClient interface {
 	// SubmitTasks adds tasks to sources. Each item has its own result and fails no other. An item submitted
 	// twice is the same task and answers EXISTS; so the call may be repeated.
@@ -48,6 +51,32 @@ type TaskServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
+	// CancelTasks takes tasks out. One that waits is CANCELED at once. The holder of one that is leased is told by
+	// its next heartbeat (TASK_CANCELED), and however the lease ends, the task ends CANCELED. A canceled seed stays
+	// out, whatever triggers and updates of its source do, until RetryTasks, or until its source has had it taken
+	// away and added again; a page comes back also by a later pass and by a submit that says AGAIN. Each id has its
+	// own result and fails no other. Repeated: ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
+	//
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
+	// some may be canceled: repeat all).
+	CancelTasks(ctx context.Context, in *CancelTasksRequest, opts ...grpc.CallOption) (*CancelTasksResponse, error)
+	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo and what they were
+	// submitted with (of a DONE one that was no seed, metadata and payload are gone); all that counts against their
+	// budgets starts at 0, of seeds the cycles given up in a row too. Tasks that wait or are leased stay as they
+	// are. Each id has its own result and fails no other. Repeated: NOT_SETTLED while the task has not settled again.
+	//
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may be due: repeat all.
+	RetryTasks(ctx context.Context, in *RetryTasksRequest, opts ...grpc.CallOption) (*RetryTasksResponse, error)
+	// RevokeLeases takes leased tasks from their holders. They are due again at once, with no attempt spent; one
+	// whose cancel was requested is CANCELED. The holder's next renewal says REVOKED and its report LEASE_LOST, but
+	// until its next heartbeat it works on, beside the next holder perhaps: to end the work as well, cancel the
+	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
+	// again; then that lease ends.
+	//
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
+	// some may be revoked: repeat all).
+	RevokeLeases(ctx context.Context, in *RevokeLeasesRequest, opts ...grpc.CallOption) (*RevokeLeasesResponse, error)
 }
 
 type taskServiceClient struct {
@@ -88,11 +117,41 @@ func (c *taskServiceClient) ListTasks(ctx context.Context, in *ListTasksRequest,
 	return out, nil
 }
 
+func (c *taskServiceClient) CancelTasks(ctx context.Context, in *CancelTasksRequest, opts ...grpc.CallOption) (*CancelTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelTasksResponse)
+	err := c.cc.Invoke(ctx, TaskService_CancelTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *taskServiceClient) RetryTasks(ctx context.Context, in *RetryTasksRequest, opts ...grpc.CallOption) (*RetryTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetryTasksResponse)
+	err := c.cc.Invoke(ctx, TaskService_RetryTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *taskServiceClient) RevokeLeases(ctx context.Context, in *RevokeLeasesRequest, opts ...grpc.CallOption) (*RevokeLeasesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeLeasesResponse)
+	err := c.cc.Invoke(ctx, TaskService_RevokeLeases_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TaskServiceServer is the server API for TaskService service.
 // All implementations must embed UnimplementedTaskServiceServer
 // for forward compatibility.
 //
-// TaskService is what producers and operators call: submit tasks and look at them.
+// TaskService is what producers and operators call: submit tasks, look at them, end or retry them.
 type TaskServiceServer interface {
 	// SubmitTasks adds tasks to sources. Each item has its own result and fails no other. An item submitted
 	// twice is the same task and answers EXISTS; so the call may be repeated.
@@ -112,6 +171,32 @@ type TaskServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
+	// CancelTasks takes tasks out. One that waits is CANCELED at once. The holder of one that is leased is told by
+	// its next heartbeat (TASK_CANCELED), and however the lease ends, the task ends CANCELED. A canceled seed stays
+	// out, whatever triggers and updates of its source do, until RetryTasks, or until its source has had it taken
+	// away and added again; a page comes back also by a later pass and by a submit that says AGAIN. Each id has its
+	// own result and fails no other. Repeated: ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
+	//
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
+	// some may be canceled: repeat all).
+	CancelTasks(context.Context, *CancelTasksRequest) (*CancelTasksResponse, error)
+	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo and what they were
+	// submitted with (of a DONE one that was no seed, metadata and payload are gone); all that counts against their
+	// budgets starts at 0, of seeds the cycles given up in a row too. Tasks that wait or are leased stay as they
+	// are. Each id has its own result and fails no other. Repeated: NOT_SETTLED while the task has not settled again.
+	//
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may be due: repeat all.
+	RetryTasks(context.Context, *RetryTasksRequest) (*RetryTasksResponse, error)
+	// RevokeLeases takes leased tasks from their holders. They are due again at once, with no attempt spent; one
+	// whose cancel was requested is CANCELED. The holder's next renewal says REVOKED and its report LEASE_LOST, but
+	// until its next heartbeat it works on, beside the next holder perhaps: to end the work as well, cancel the
+	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
+	// again; then that lease ends.
+	//
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
+	// some may be revoked: repeat all).
+	RevokeLeases(context.Context, *RevokeLeasesRequest) (*RevokeLeasesResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
 }
 
@@ -130,6 +215,15 @@ func (UnimplementedTaskServiceServer) GetTask(context.Context, *GetTaskRequest) 
 }
 func (UnimplementedTaskServiceServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
+}
+func (UnimplementedTaskServiceServer) CancelTasks(context.Context, *CancelTasksRequest) (*CancelTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelTasks not implemented")
+}
+func (UnimplementedTaskServiceServer) RetryTasks(context.Context, *RetryTasksRequest) (*RetryTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetryTasks not implemented")
+}
+func (UnimplementedTaskServiceServer) RevokeLeases(context.Context, *RevokeLeasesRequest) (*RevokeLeasesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeLeases not implemented")
 }
 func (UnimplementedTaskServiceServer) mustEmbedUnimplementedTaskServiceServer() {}
 func (UnimplementedTaskServiceServer) testEmbeddedByValue()                     {}
@@ -206,6 +300,60 @@ func _TaskService_ListTasks_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_CancelTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).CancelTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_CancelTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).CancelTasks(ctx, req.(*CancelTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TaskService_RetryTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).RetryTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_RetryTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).RetryTasks(ctx, req.(*RetryTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TaskService_RevokeLeases_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeLeasesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).RevokeLeases(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_RevokeLeases_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).RevokeLeases(ctx, req.(*RevokeLeasesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TaskService_ServiceDesc is the grpc.ServiceDesc for TaskService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -224,6 +372,18 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTasks",
 			Handler:    _TaskService_ListTasks_Handler,
+		},
+		{
+			MethodName: "CancelTasks",
+			Handler:    _TaskService_CancelTasks_Handler,
+		},
+		{
+			MethodName: "RetryTasks",
+			Handler:    _TaskService_RetryTasks_Handler,
+		},
+		{
+			MethodName: "RevokeLeases",
+			Handler:    _TaskService_RevokeLeases_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
