@@ -13,9 +13,9 @@ import (
 )
 
 func newLease(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "lease", Short: "Look at the leases that stand"}
+	cmd := &cobra.Command{Use: "lease", Short: "Look at the leases that stand, and end them"}
 	o.register(cmd)
-	cmd.AddCommand(newLeaseList(o))
+	cmd.AddCommand(newLeaseList(o), newLeaseRevoke(o))
 	return cmd
 }
 

@@ -14,9 +14,9 @@ import (
 )
 
 func newTask(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "task", Short: "Submit tasks, and look at them"}
+	cmd := &cobra.Command{Use: "task", Short: "Submit tasks, look at them, cancel or retry them"}
 	o.register(cmd)
-	cmd.AddCommand(newTaskSubmit(o), newTaskGet(o), newTaskList(o))
+	cmd.AddCommand(newTaskSubmit(o), newTaskGet(o), newTaskList(o), newTaskCancel(o), newTaskRetry(o))
 	return cmd
 }
 

@@ -1,0 +1,106 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+const (
+	heldTask = "2239-4bltnyzhotfdv53si3p3mp2jza" // holdOne's https://news.example/today
+	noTask   = "17-aaaaaaaaaaaaaaaaaaaaaaaaaa"
+)
+
+func TestTask_CancelAndRetry(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "tour", "--scope", "tour")
+	command(t, env, "task", "submit", "--source", "tour", "https://news.example/today")
+	wantOutput(t, command(t, env, "task", "cancel", heldTask, "--reason", "a trap"), `
+RESULT    TASK                             STATE     WHY
+CANCELED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
+`)
+	got := command(t, env, "task", "cancel", heldTask, noTask)
+	wantFailure(t, got, waggle.ExitFailed, "1 task not found or refused")
+	if want := `RESULT           TASK                             STATE     WHY
+ALREADY_SETTLED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
+NOT_FOUND        17-aaaaaaaaaaaaaaaaaaaaaaaaaa    -         -
+2 tasks: 1 ALREADY_SETTLED, 1 NOT_FOUND
+`; got.out != want {
+		t.Errorf("printed\n%s\nwant\n%s", got.out, want)
+	}
+	wantOutput(t, command(t, env, "task", "retry", heldTask), `
+RESULT   TASK                             STATE  WHY
+RETRIED  2239-4bltnyzhotfdv53si3p3mp2jza  READY  -
+`)
+	wantOutput(t, command(t, env, "task", "retry", heldTask), `
+RESULT       TASK                             STATE  WHY
+NOT_SETTLED  2239-4bltnyzhotfdv53si3p3mp2jza  READY  -
+`)
+	command(t, env, "task", "cancel", heldTask)
+	command(t, env, "source", "delete", "tour")
+	got = command(t, env, "task", "retry", heldTask)
+	wantFailure(t, got, waggle.ExitFailed, "1 task not found or refused")
+	if !strings.Contains(got.out, `REFUSED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  source_id "tour": source not found`) {
+		t.Errorf("printed\n%s", got.out)
+	}
+	wantFailure(t, command(t, env, "task", "retry", "nonsense"), waggle.ExitUsage, "task_ids[0]")
+}
+
+// TestTask_CancelMany goes in several calls, and counts instead of listing.
+func TestTask_CancelMany(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	var urls strings.Builder
+	for i := range 1500 {
+		fmt.Fprintf(&urls, "https://a.example/%d\n", i)
+	}
+	commandWith(t, env, urls.String(), "task", "submit", "--source", "a", "--file", "-")
+	var all struct{ Tasks []struct{ ID string } }
+	list := command(t, env, "task", "list", "--source", "a", "--limit", "0", "-o", "json")
+	if err := json.Unmarshal([]byte(list.out), &all); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"task", "cancel"}
+	for _, task := range all.Tasks {
+		args = append(args, task.ID)
+	}
+	wantOutput(t, command(t, env, args...), "1,500 tasks: 1,500 CANCELED\n")
+	got := command(t, env, append(args, noTask, "-o", "json")...)
+	var changes struct {
+		Results []struct {
+			TaskID, Code, State string
+		} `json:"results"`
+	}
+	if err := json.Unmarshal([]byte(got.out), &changes); err != nil || len(changes.Results) != 1501 || got.code != waggle.ExitFailed {
+		t.Errorf("exit code %d, %d results: %v", got.code, len(changes.Results), err)
+	}
+}
+
+func TestLease_Revoke(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	holdOne(t, env)
+	wantOutput(t, command(t, env, "task", "cancel", heldTask, heldTask), `
+RESULT            TASK                             STATE   WHY
+CANCEL_REQUESTED  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
+CANCEL_REQUESTED  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
+2 tasks: 2 CANCEL_REQUESTED
+`)
+	wantOutput(t, command(t, env, "lease", "revoke", heldTask, "--by", "ada", "--reason", "it hangs"), `
+RESULT   TASK                             STATE     WHY
+REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
+`)
+	wantOutput(t, command(t, env, "lease", "revoke", heldTask), `
+RESULT      TASK                             STATE     WHY
+NOT_LEASED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
+`)
+	wantOutput(t, command(t, env, "lease", "list"), "no leases: nobody works on anything\n")
+	if got := command(t, env, "task", "get", heldTask); !strings.Contains(got.out, "REVOKED  ada: it hangs\n") {
+		t.Errorf("the history does not say who revoked the lease and why:\n%s", got.out)
+	}
+}
