@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -107,12 +109,12 @@ func (s *Store) countHeld(ctx context.Context, records []*dispatch.CollectorReco
 	if len(records) == 0 {
 		return nil
 	}
-	counts, err := read(ctx, "count held leases", func() ([]*redis.IntCmd, error) {
+	grants, err := read(ctx, "count held leases", func() ([]*redis.MapStringStringCmd, error) {
 		pipe := s.client.Pipeline()
-		var cmds []*redis.IntCmd
+		var cmds []*redis.MapStringStringCmd
 		for shard := range s.shards {
 			for _, c := range records {
-				cmds = append(cmds, pipe.HLen(ctx, s.keys.shard(shard).Held(c.Info.ID)))
+				cmds = append(cmds, pipe.HGetAll(ctx, s.keys.shard(shard).Held(c.Info.ID)))
 			}
 		}
 		_, err := pipe.Exec(ctx)
@@ -121,10 +123,31 @@ func (s *Store) countHeld(ctx context.Context, records []*dispatch.CollectorReco
 	if err != nil {
 		return err
 	}
-	for i, cmd := range counts {
-		records[i%len(records)].Held += cmd.Val()
+	for i, cmd := range grants {
+		n, err := countGrants(cmd.Val())
+		if err != nil {
+			return fmt.Errorf("count what collector %s holds: %w", records[i%len(records)].Info.ID, err)
+		}
+		records[i%len(records)].Held += n
 	}
 	return nil
+}
+
+// countGrants counts the tasks in what a collector holds ([shardKeys.Held]).
+func countGrants(held map[string]string) (tasks int64, err error) {
+	for field, value := range held {
+		switch strings.IndexByte(field, '/') {
+		case 0: // of one task
+			tasks++
+		case -1:
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("%.100q of grant %.100q: %w", value, field, err)
+			}
+			tasks += n
+		}
+	}
+	return tasks, nil
 }
 
 // wasReplaced reports whether a session is no longer the current one of its

@@ -124,15 +124,18 @@ func (s *Store) keepAll(ctx context.Context, shard int, collector string) error 
 func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
 	home := s.shardOfName(collector) == shard
 	var held []*dispatch.Task
-	for cursor := "0"; ; {
-		args := []any{collector, keep, limit - len(held), home && len(held) == 0, cursor}
+	for at := []any{"0"}; ; {
+		args := append([]any{collector, keep, limit - len(held), home && len(held) == 0}, at...)
 		v, err := s.run(ctx, "end session", s.scripts.session, call{shard: shard, args: args})
 		if err != nil {
 			return nil, err
 		}
 		r := readReply(v)
-		cursor = r.text()
 		values := r.list()
+		at = at[:0]
+		for r.more() {
+			at = append(at, r.text())
+		}
 		if r.err != nil {
 			return nil, r.err
 		}
@@ -140,7 +143,8 @@ func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep strin
 		if err != nil {
 			return nil, err
 		}
-		if held = append(held, met...); cursor == "0" || len(held) >= limit {
+		held = append(held, met...)
+		if ended := len(at) == 1 && at[0] == ""; ended || len(held) >= limit {
 			return held, nil
 		}
 	}

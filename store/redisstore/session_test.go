@@ -40,6 +40,48 @@ func TestStore_EndSession_Bounded(t *testing.T) {
 	}
 }
 
+// TestStore_EndSession_ManyGrants ends a session that holds more grants than one step
+// looks at, of which some hold next to nothing any more: one call finds all leases, and
+// notes nothing more of the grants that were not there.
+func TestStore_EndSession_ManyGrants(t *testing.T) {
+	t.Parallel()
+	const singles, grants, each = 300, 20, 30
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("a")
+	submit(t, s, gate, submissions(&gate, "a.example", singles+grants*each)...)
+	held := map[dispatch.TaskID]bool{}
+	for range singles {
+		held[claimOne(t, s).Task.ID] = true
+	}
+	for range grants {
+		granted := claim(t, s, want(each))
+		for i := range granted[1:] {
+			settle(t, s, done(&granted[1+i]))
+		}
+		held[granted[0].Task.ID] = true
+	}
+	key := redisstore.ShardKeys("waggle", 0).Held("collector")
+	if err := client.HSet(t.Context(), key, "lost", 2, "lost/", "1-a 1-b/session", "/gone", "1-c/session").Err(); err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := s.EndSession(t.Context(), 0, "collector", "another", 1000)
+	if err != nil {
+		t.Fatalf("EndSession: %v", err)
+	}
+	for _, task := range tasks {
+		delete(held, task.ID)
+	}
+	if len(held) > 0 || len(tasks) < singles+grants {
+		t.Errorf("EndSession found %d tasks, and missed %d", len(tasks), len(held))
+	}
+	if n, err := client.HLen(t.Context(), key).Result(); n != singles+2*grants || err != nil {
+		t.Errorf("%d fields are noted, %v, want %d", n, err, singles+2*grants)
+	}
+}
+
 // TestStore_EndSession_Overtaken holds that the end of the sessions before one that is
 // replaced on the way, by a session that has begun and holds tasks when it arrives, does
 // nothing to that one.

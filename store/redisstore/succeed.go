@@ -47,19 +47,21 @@ func readSuccess(r *reply, code dispatch.ApplyCode) dispatch.ApplyResult {
 }
 
 // successArgs packs a page of successes, >c17 I6 I4 I2 I2, and names their tasks, and
-// what they refer to: collectors and memos.
+// what they refer to: holders and memos.
 func successArgs(successes []dispatch.Success, items []int) []any {
 	args := make([]any, 1+len(items), 2+len(items))
-	numbers := make(map[string]int, 1)
+	type grant struct{ collector, token string }
+	numbers := make(map[grant]int, 1)
 	packed := make([]byte, 0, 31*len(items))
 	for i, n := range items {
 		x := &successes[n]
 		args[1+i] = string(x.ID)
-		collector, ok := numbers[x.Token.Collector]
+		g := grant{x.Token.Collector, x.Token.ClientToken}
+		holder, ok := numbers[g]
 		if !ok {
-			args = append(args, x.Token.Collector)
-			collector = len(args)
-			numbers[x.Token.Collector] = collector
+			args = append(args, g.collector+"/"+g.token)
+			holder = len(args)
+			numbers[g] = holder
 		}
 		memo := 0
 		if x.Memo != nil {
@@ -69,7 +71,7 @@ func successArgs(successes []dispatch.Success, items []int) []any {
 		packed = appendDigest(packed, x.Token.Digest())
 		packed = append48(packed, span(x.FetchDuration))
 		packed = appendAsked(packed, x.QueueDelay)
-		packed = binary.BigEndian.AppendUint16(packed, uint16(collector))
+		packed = binary.BigEndian.AppendUint16(packed, uint16(holder))
 		packed = binary.BigEndian.AppendUint16(packed, uint16(memo))
 	}
 	args[0] = packed

@@ -71,7 +71,11 @@ do
     local narrow = w.sources or w.queues
     CLAIM.most = narrow and 300 or 50 -- dispatch.MaxClaimQueues, dispatch.MaxClaimTurns
     if narrow then serve_named(w) else serve(w) end
-    if #w.ids > 0 then note_grant(w) end
+    if #w.ids > 0 then
+      local ids = table.concat(w.ids, ' ')
+      note_grant(w, ids)
+      note_held(CLAIM, w, ids)
+    end
   end
 
   -- The keys of what the client token of each want was granted, and of the only

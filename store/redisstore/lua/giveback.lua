@@ -7,14 +7,15 @@
 -- Cost     O(log n) a task
 --
 -- uses: grant
-local key = grant_key(ARGV[1] .. '/' .. ARGV[2])
+local holder = ARGV[1] .. '/' .. ARGV[2]
+local key = grant_key(holder)
 local note = unpack_grant(call('GET', key))
 if not note or note[1] ~= ARGV[4] then return 0 end
 local given, back = 0, {}
 each_held(note, ARGV[3], function(id, r, _, i)
   local l = get_lane(r.lane)
   local q = get_queue(l.queue)
-  leave_leased(l, id, ARGV[1])
+  leave_leased(l, id, holder)
   end_lease(r)
   r.revision, r.attempt = r.revision + 1, max(r.attempt, 1) - 1
   if r.cancel ~= 0 then

@@ -1,33 +1,56 @@
 -- Ends all sessions of a collector but one in this shard, and gives some of the
--- tasks that they hold (dispatch.Leases.EndSession): what a step of a scan over
--- all that the collector holds has met. Nothing, where that one was replaced.
+-- tasks that they hold (dispatch.Leases.EndSession): what a step through all that the
+-- collector holds, grant by grant, has met. Nothing, where that one was replaced.
 --
 -- KEYS[1]  the shard key
 -- ARGV     collector, the session to keep, limit, whether this is the collector's
---          home shard and nothing was found before (0, 1), cursor ('0' = begin)
--- Returns  the cursor that goes on ('0' = the end), tasks
--- Cost     O(log n) a lease met: about 100, or the 128 that Redis keeps in one piece
+--          home shard and nothing was found before (0, 1); cursor ('0' = begin, '' =
+--          the end), and the fields of what is held that the scan has met and that
+--          are still to be looked at
+-- Returns  tasks, and what the next step begins with, as above
+-- Cost     O(log n) a lease met: at most 300; and about 200 fields, or the 128 that
+--          Redis keeps in one piece
 --
 -- uses: collector
-local SCAN = 100
-local collector, keep, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
-if was_replaced(collector, keep) then return { '0', {} } end
-call('SET', keep_key(collector), keep)
-expire_at(keep_key(collector), now + DAY)
-local step = call('HSCAN', held_key(collector), ARGV[5], 'COUNT', SCAN)
-local cursor, held, found, stale = step[1], step[2], {}, {}
-for i = 1, #held, 2 do
-  local id = held[i]
-  if held[i + 1] ~= keep and #found < limit then
+local SCAN, MOST = 100, 200
+local collector, keep, limit, cursor = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
+local held, fields, found, reads, at = held_key(collector), {}, {}, 0, 1
+
+-- Finds what is held of the tasks of a grant; says whether something may be.
+local function look(holder, ids)
+  local before = #found
+  for id in string.gmatch(ids, '%S+') do
+    if #found == limit then return true end
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
-    if r and r.state == LEASED and collector_of(r) == collector then
-      found[#found + 1] = task_reply(id, raw, r, NO_DETAILS)
-    else
-      stale[#stale + 1] = id
-    end
+    reads = reads + 1
+    if r and r.state == LEASED and r.holder == holder then found[#found + 1] = task_reply(id, raw, r, NO_DETAILS) end
+  end
+  return #found > before
+end
+
+-- Looks at a field; of a grant of which nothing is held any more none stays.
+local function look_at(field)
+  local value = call('HGET', held, field)
+  local ids, session = string.match(value or '', '^([^/]*)/(.*)$')
+  local token = string.match(field, '[^/]+')
+  if ids and session ~= keep and not look(collector .. '/' .. token, ids) then call('HDEL', held, token, field) end
+end
+
+if was_replaced(collector, keep) then return { {}, '' } end
+call('SET', keep_key(collector), keep)
+expire_at(keep_key(collector), now + DAY)
+for i = 6, #ARGV do fields[i - 5] = ARGV[i] end
+if #fields == 0 then
+  local step = call('HSCAN', held, cursor, 'COUNT', SCAN)
+  cursor = step[1] ~= '0' and step[1] or ''
+  for i = 1, #step[2], 2 do
+    if string.find(step[2][i], '/', 1, true) then fields[#fields + 1] = step[2][i] end
   end
 end
-call_for_all('HDEL', held_key(collector), stale)
-if ARGV[4] == '1' and cursor == '0' and #found == 0 then session_ended(collector, keep) end
-return { cursor, found }
+while fields[at] and reads < MOST and #found < limit do
+  look_at(fields[at])
+  at = at + 1
+end
+if ARGV[4] == '1' and cursor == '' and not fields[at] and #found == 0 then session_ended(collector, keep) end
+return { found, cursor, unpack(fields, at) }

@@ -3,8 +3,8 @@
 -- KEYS[1]  the shard key
 -- ARGV     the successes, packed one after the other (succeed.go): digest of the
 --          lease, fetch duration in ms, what the host asks for (ms + 1, 0 = not
---          said), and where in ARGV its collector and its memo are (0 = no memo);
---          the id of each; collectors and memos
+--          said), and where in ARGV its holder, "<collector>/<client token>", and its
+--          memo are (0 = no memo); the id of each; holders and memos
 -- Returns  the codes, a byte each, and of those that are not settled prior result,
 --          state and due, flat
 -- Cost     O(log n) a success; lanes and queues are touched once; at most 100
@@ -70,7 +70,7 @@ do
     return refuse(string.sub(raw, at, at + DIGEST - 1) == digest and ALREADY or LOST, raw)
   end
 
-  function settle(key, raw, id, digest, fetch, asked, collector, memo)
+  function settle(key, raw, id, digest, fetch, asked, holder, memo)
     if string.find(raw, digest, 1, true) ~= 1 then return lost(raw, digest) end
     local b, e = begin_of(raw), lane_of(string.sub(raw, AT_LANE, AT_LANE + 3))
     if not b.plain or not e.plain then return refuse(POLICY, raw) end
@@ -79,7 +79,7 @@ do
     local high, low = string.byte(raw, AT_CORE, AT_CORE + 1)
     local rest = string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
     call('SET', key, settled_begin(b, detailed) .. digest .. rest, 'PXAT', e.gone)
-    leave_leased(e.l, id, ARGV[collector])
+    leave_leased(e.l, id, ARGV[holder])
     lease_ended(e.q, SUCCEEDED, fetch, 0, 0, asked > 0 and asked - 1 or nil)
     e.n = e.n + 1
     return APPLIED

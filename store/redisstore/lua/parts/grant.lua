@@ -4,13 +4,13 @@
 local GRANT_MEMORY = 600000
 local memory_ends -- by the last deadline, as text
 
-local function note_grant(w)
+local function note_grant(w, ids)
   local end_text = memory_ends[w.deadline]
   if not end_text then
     end_text = decimal(w.deadline + GRANT_MEMORY - 1)
     memory_ends[w.deadline] = end_text
   end
-  local note = cmsgpack.pack({ w.call, w.fence, table.concat(w.ids, ' '), unpack(w.turns) })
+  local note = cmsgpack.pack({ w.call, w.fence, ids, unpack(w.turns) })
   call('SET', w.grant_key, note, 'PXAT', end_text)
 end
 

@@ -86,6 +86,19 @@ do
   end
 end
 
+-- Notes for the end of the claim what the want's collector holds (keys.go): a grant
+-- of one task as such, since such a one ends at once.
+local function note_held(claim, w, ids)
+  local held, n = claim.held[w.collector], #w.ids
+  if not held then
+    held = {}
+    claim.held[w.collector] = held
+  end
+  local k, tasks = #held, ids .. '/' .. w.session
+  if n == 1 then held[k + 1], held[k + 2] = '/' .. w.token, tasks
+  else held[k + 1], held[k + 2], held[k + 3], held[k + 4] = w.token, n, w.token .. '/', tasks end
+end
+
 -- Writes what the claim took and counted.
 local function finish_claim(claim)
   local emptied = {}
@@ -106,6 +119,6 @@ local function finish_claim(claim)
   end
   if n > 0 then call('ZADD', LEASES, 'LT', unpack(leases)) end
   for collector, held in pairs(claim.held) do
-    if #held > 0 then call('HSET', held_key(collector), unpack(held)) end
+    call('HSET', held_key(collector), unpack(held))
   end
 end

@@ -68,15 +68,6 @@ do
     return false, ttl
   end
 
-  local function held_of(claim, collector)
-    local held = claim.held[collector]
-    if not held then
-      held = {}
-      claim.held[collector] = held
-    end
-    return held
-  end
-
   -- Counts what a turn took of the lane: tasks granted, orphans, and entries
   -- without a task.
   local function note_taken(claim, w, q, l, granted, orphaned, missing)
@@ -96,7 +87,7 @@ do
     local b = look_ahead(l, s, share, ahead)
     l.taking = l.taking or b.priority
     if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
-    local t, answers, held, ids = terms_of(w, s), claim.answers, held_of(claim, w.collector), w.ids
+    local t, answers, ids = terms_of(w, s), claim.answers, w.ids
     local names, away, slot, name = b.names, b.away, l.slot .. '-', w.holder_name
     local first, granted, orphaned, missing = b.taken, 0, 0, 0
     for i = first + 1, min(first + share, b.n) do
@@ -120,8 +111,6 @@ do
           raw = fence_bytes .. last_byte .. lease_of(w, t) .. raw .. name
           n = #writes
           writes[n + 1], writes[n + 2] = b.keys[i], raw
-          n = #held
-          held[n + 1], held[n + 2] = id, w.session
           if granted == 0 then answer_lane(claim, l, s) end
           n = #answers
           answers[n + 1], answers[n + 2] = id, raw

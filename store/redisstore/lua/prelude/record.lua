@@ -80,9 +80,6 @@ local function end_lease(r)
   r.lock_deleted = false
 end
 
--- Who holds the lease.
-local function collector_of(r) return string.match(r.holder, '^[^/]*') end
-
 local function rank_of(r) return (9 - r.priority) * 2 + (r.recurring and 0 or 1) end
 
 -- The state that callers see: waiting is told apart by the due time. 1 is

@@ -20,19 +20,15 @@ local ended, entering
 -- Ends a lease in all indexes; what becomes of the record, and of the queue's
 -- leases in flight, is the caller's. The lease index stays behind (expired.lua). The queue is placed; the lane changes when
 -- the task waits again.
-local function leave_leased(l, id, collector)
-  local locks, held, left = ended.locks, ended.held[collector], ended.by_lane[l.n]
+local function leave_leased(l, id, holder)
+  local locks, held, left = ended.locks, ended.held, ended.by_lane[l.n]
   locks[#locks + 1] = lock_key(id)
-  if not held then
-    held = {}
-    ended.held[collector] = held
-  end
   if not left then
     left = { lane = l }
     ended.by_lane[l.n] = left
     get_queue(l.queue).touched = true
   end
-  held[#held + 1], left[#left + 1] = id, suffix_of(id)
+  held[holder], left[#left + 1] = (held[holder] or 0) + 1, suffix_of(id)
 end
 
 -- Puts a waiting task that stands nowhere into its lane.
@@ -55,9 +51,18 @@ end
 
 local flush_moves
 do
+  -- Takes n leases off what a collector holds of a grant (keys.go).
+  local function release(holder, n)
+    local at = string.find(holder, '/', 1, true)
+    local key = held_key(string.sub(holder, 1, at - 1))
+    if n == 1 and call('HDEL', key, string.sub(holder, at)) == 1 then return end
+    local token = string.sub(holder, at + 1)
+    if call('HINCRBY', key, token, -n) <= 0 then call('HDEL', key, token, token .. '/', '/' .. token) end
+  end
+
   local function flush_ended()
     call('DEL', unpack(ended.locks))
-    for collector, ids in pairs(ended.held) do call('HDEL', held_key(collector), unpack(ids)) end
+    for holder, n in pairs(ended.held) do release(holder, n) end
     for _, left in pairs(ended.by_lane) do
       call('ZREM', later_key(left.lane.name), unpack(left))
       left.lane.later = nil
