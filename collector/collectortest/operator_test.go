@@ -45,7 +45,7 @@ func TestOperator_EndsWork(t *testing.T) {
 					if seen.note(task.URL); seen.times(task.URL) > 1 {
 						return collector.Succeeded{}, nil
 					}
-					changes, err := test.end(t.Context(), wagglev1.NewTaskServiceClient(d.Conn()), []string{task.ID})
+					changes, err := test.end(context.WithoutCancel(ctx), wagglev1.NewTaskServiceClient(d.Conn()), []string{task.ID})
 					if err != nil || len(changes) != 1 || changes[0].GetCode() != test.code {
 						t.Errorf("the operator is answered %v, %v, want %s", changes, err, test.code)
 					}
