@@ -257,8 +257,8 @@ func (l *benchLoad) expire(b *testing.B, n int) {
 			b.Fatal(err)
 		}
 		later := keys.LaneSet("ll", number)
-		leased := &redis.ZRangeBy{Min: strconv.Itoa(leasedFrom), Max: "+inf"}
-		for _, end := range l.client.ZRangeByScore(b.Context(), later, leased).Val() {
+		leased := redis.ZRangeArgs{Key: later, Start: strconv.Itoa(leasedFrom), Stop: "+inf", ByScore: true}
+		for _, end := range l.client.ZRangeArgs(b.Context(), leased).Val() {
 			pipe.ZAdd(b.Context(), later, redis.Z{Score: float64(leasedFrom + past), Member: end})
 		}
 		pipe.ZAdd(b.Context(), keys.Leases(), redis.Z{Score: float64(past), Member: lane})
