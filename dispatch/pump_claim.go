@@ -8,11 +8,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// Waits of an outlet whose claims fail, or move nothing though there is work.
+// Waits of an outlet whose claims fail, or move nothing though there is work. One
+// that a bound ended has put aside what it met, so the next comes further: so many
+// may follow each other as a million queues need that were closed since they were placed.
 const (
 	firstBackoff   = 50 * time.Millisecond
 	longestBackoff = time.Second
 	stallsAllowed  = 3
+	boundsAllowed  = 1_000_000 / MaxClaimTurns
 )
 
 // giveBackTries bounds how often a give-back is tried. Should none succeed, the
@@ -140,7 +143,7 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 		}
 	}
 	p.schedule(o, reply, len(waiters)-len(left), len(waiters))
-	p.goOn(o, reply, left, granted)
+	p.goOn(o, reply, waiters[0], left, granted)
 	for ps := range pools {
 		p.step(ps)
 	}
@@ -163,11 +166,16 @@ func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
 	if o.limit = max(served, 1); open && served == asked {
 		o.limit = min(2*served, MaxClaimTasks)
 	}
-	if o.stalled++; served > 0 || !open || !o.plain {
-		o.stalled = 0
+	switch {
+	case served > 0 || !open || !o.plain:
+		o.stalled, o.bounded = 0, 0
+	case reply.More:
+		o.bounded++
+	default:
+		o.stalled++
 	}
-	if o.stalled > stallsAllowed {
-		o.retryAt = now.Add(min(firstBackoff<<min(o.stalled-stallsAllowed-1, 10), longestBackoff))
+	if over := max(o.stalled-stallsAllowed, o.bounded-boundsAllowed); over > 0 {
+		o.retryAt = now.Add(min(firstBackoff<<min(over-1, 10), longestBackoff))
 	}
 	if !o.hinted.IsZero() {
 		o.opensAt(o.hinted, now)
@@ -203,12 +211,13 @@ func openAfter(reply ClaimReply) bool {
 	return reply.More || !reply.Next.IsZero() && !reply.Next.After(reply.Now)
 }
 
-// goOn decides what becomes of waiters that a claim gave nothing.
-func (p *pump) goOn(o *outlet, reply ClaimReply, left []*waiter, granted int) {
+// goOn decides what becomes of waiters that a claim gave nothing. The first of the
+// claim had all of its looks, which are enough for any one.
+func (p *pump) goOn(o *outlet, reply ClaimReply, first *waiter, left []*waiter, granted int) {
 	for _, w := range left {
 		switch {
 		case w.finished:
-		case w.narrow() && reply.More && granted > 0:
+		case w.narrow() && reply.More && (granted > 0 || w != first):
 			o.look(w) // its turn did not come
 		case w.narrow():
 			p.answered(w, o)

@@ -116,4 +116,32 @@ func TestPump_narrow(t *testing.T) {
 			}
 		})
 	})
+
+	t.Run("is served behind one that looks at as many queues as a claim may", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{minDelay: time.Hour}, func(t *testing.T, w *world) {
+			w.source("wide", nil)
+			w.source("mine", nil)
+			w.submit("wide", "", dispatch.MaxClaimQueues, 0)
+			for i := range dispatch.MaxClaimQueues {
+				w.submit("wide", fmt.Sprintf("q%d", i+1), 1, 0)
+			}
+			for range dispatch.MaxClaimQueues {
+				w.mustFetch(ask("first", "", 0)) // each queue waits out its delay, with a task
+			}
+			wide := ask("c", "", dispatch.MaxWait)
+			wide.Sources = []string{"wide"}
+			w.fetch(t.Context(), 0, wide)
+			synctest.Wait()
+			mine := ask("d", "", dispatch.MaxWait)
+			mine.Sources = []string{"mine"}
+			ch := w.fetch(t.Context(), 0, mine)
+			synctest.Wait()
+			began := time.Now()
+			w.submit("mine", "other", 1, 0)
+			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {
+				t.Errorf("%+v, %v after %v", a.res, a.err, a.at.Sub(began))
+			}
+		})
+	})
 }

@@ -8,8 +8,8 @@ import (
 // never is further ahead than anything waits.
 const never = 10 * 365 * 24 * time.Hour
 
-// maxNarrowWants are claimed in one call: each may look at as many queues as
-// the call is allowed to.
+// maxNarrowWants are claimed in one call: one may look at as many queues as the
+// call is allowed to, and then the others come in the next.
 const maxNarrowWants = 8
 
 // pool holds the waiters of one pool. It exists while there are any, or a claim
@@ -45,6 +45,7 @@ type outlet struct {
 
 	limit   int           // of fetches in the next claim
 	stalled int           // claims in a row that moved nothing though there was work
+	bounded int           // and such that a bound ended
 	backoff time.Duration // after errors
 	retryAt time.Time
 	err     error // of the last claim
