@@ -87,16 +87,24 @@ do
 end
 
 -- Notes for the end of the claim what the want's collector holds (keys.go): a grant
--- of one task as such, since such a one ends at once.
+-- of one task as such, since such a one ends at once. Where no sweep has come since an
+-- earlier grant of the client token was forgotten, leases of that may stand: both are
+-- noted as one.
 local function note_held(claim, w, ids)
-  local held, n = claim.held[w.collector], #w.ids
+  local held, n, key, one, many = claim.held[w.collector], #w.ids, held_key(w.collector), '/' .. w.token, w.token .. '/'
   if not held then
     held = {}
     claim.held[w.collector] = held
   end
+  local before = call('HMGET', key, one, many, w.token)
+  local earlier = before[1] or before[2]
+  if earlier then
+    ids, n = string.match(earlier, '^[^/]*') .. ' ' .. ids, n + tonumber(before[3] or 1)
+    call('HDEL', key, one)
+  end
   local k, tasks = #held, ids .. '/' .. w.session
-  if n == 1 then held[k + 1], held[k + 2] = '/' .. w.token, tasks
-  else held[k + 1], held[k + 2], held[k + 3], held[k + 4] = w.token, n, w.token .. '/', tasks end
+  if n == 1 then held[k + 1], held[k + 2] = one, tasks
+  else held[k + 1], held[k + 2], held[k + 3], held[k + 4] = w.token, n, many, tasks end
 end
 
 -- Writes what the claim took and counted.
