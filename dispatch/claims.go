@@ -168,11 +168,11 @@ type Leases interface {
 	Succeed(ctx context.Context, successes []Success) ([]ApplyResult, error)
 
 	// Expired returns leased records whose deadline has passed, the earliest
-	// first as far as one look goes, at most limit and MaxExpired, fewer where their records are
-	// long, and when to look next. Records
-	// found READY under a lock that has ended by now become grantable again,
-	// index entries without a record are dropped and counted, and those of
-	// leases that were renewed get their deadline, all inside the call.
+	// first as far as one look goes, at most limit and MaxExpired, fewer where
+	// their records are long, and when to look next. Records found READY under a
+	// lock that has ended by now become grantable again, index entries without a
+	// record are dropped and counted, and those of leases that were renewed get
+	// their deadline, all inside the call.
 	//
 	// It goes through the index from its begin to now, and then to SweepAhead
 	// from now for renewed leases alone, but looks at no more than

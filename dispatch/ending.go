@@ -14,9 +14,10 @@ import (
 const specWait = time.Second
 
 // endLeases computes what becomes of leased tasks, or of waiting ones that are
-// taken out, and applies it. The results are in the order of the tasks. A task whose source cannot be read now goes back
-// to its queue as if its budgets had no end: it is handed out only when the source
-// can be read again, and the next end of a lease judges them.
+// taken out, and applies it. The results are in the order of the tasks. A task whose
+// source cannot be read now goes back to its queue as if its budgets had no end: it is
+// handed out only when the source can be read again, and the next end of a lease
+// judges them.
 func (d *Dispatcher) endLeases(ctx context.Context, tasks []*Task, now time.Time, become func(*Task, *SourceSpec, time.Time) Transition) ([]ApplyResult, error) {
 	transitions := make([]Transition, len(tasks))
 	away := make(map[int]bool)

@@ -166,17 +166,7 @@ func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
 	if o.limit = max(served, 1); open && served == asked {
 		o.limit = min(2*served, MaxClaimTasks)
 	}
-	switch {
-	case served > 0 || !open || !o.plain:
-		o.stalled, o.bounded = 0, 0
-	case reply.More:
-		o.bounded++
-	default:
-		o.stalled++
-	}
-	if over := max(o.stalled-stallsAllowed, o.bounded-boundsAllowed); over > 0 {
-		o.retryAt = now.Add(min(firstBackoff<<min(over-1, 10), longestBackoff))
-	}
+	o.pace(reply, served, now)
 	if !o.hinted.IsZero() {
 		o.opensAt(o.hinted, now)
 		o.hinted = time.Time{}
@@ -204,6 +194,21 @@ func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
 	}
 	clear(o.looks[len(kept):])
 	o.looks = kept
+}
+
+// pace lets an outlet wait whose claims move nothing though there is work.
+func (o *outlet) pace(reply ClaimReply, served int, now time.Time) {
+	switch {
+	case served > 0 || !openAfter(reply) || !o.plain:
+		o.stalled, o.bounded = 0, 0
+	case reply.More:
+		o.bounded++
+	default:
+		o.stalled++
+	}
+	if over := max(o.stalled-stallsAllowed, o.bounded-boundsAllowed); over > 0 {
+		o.retryAt = now.Add(min(firstBackoff<<min(over-1, 10), longestBackoff))
+	}
 }
 
 // openAfter reports whether the reply leaves something to be had now.

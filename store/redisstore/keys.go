@@ -30,8 +30,8 @@ func (p shardKeys) key(name string) string { return string(p) + name }
 // Shard is a HASH: last "fence" and "lane" number, version of the "rules", when
 // leases were last "swept" and until when the "grace" after an outage lasts, the
 // "highest" instant that sweeps have seen and how far they have come in a "walk" over
-// lanes since the clock was stepped back, counts by state and of events, and "picks:<pool>". It is KEYS[1] of every
-// script.
+// lanes since the clock was stepped back, counts by state and of events, and
+// "picks:<pool>". It is KEYS[1] of every script.
 func (p shardKeys) Shard() string { return p.key("shard") }
 
 // Task is a STRING: the record of a task (record.go).
@@ -83,8 +83,8 @@ func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }
 // of the lane.
 func (p shardKeys) SourceLanes(uid string) string { return p.key("lanes:" + uid) }
 
-// Lane is a STRING (packed, lua/prelude/lane.lua): source uid, queue, slot, the pool in whose sets it
-// stands, and whether a task of it was ever dead or canceled.
+// Lane is a STRING (packed, lua/prelude/lane.lua): source uid, queue, slot, the pool
+// in whose sets it stands, and whether a task of it was ever dead or canceled.
 func (p shardKeys) Lane(n int64) string { return p.key("lane:" + strconv.FormatInt(n, 10)) }
 
 // LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is

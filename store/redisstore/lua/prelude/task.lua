@@ -17,9 +17,9 @@ end
 -- later, left, and entering the lanes with what comes to them.
 local ended, entering
 
--- Ends a lease in all indexes; what becomes of the record, and of the queue's
--- leases in flight, is the caller's. The lease index stays behind (expired.lua). The queue is placed; the lane changes when
--- the task waits again.
+-- Ends a lease in all indexes but the lease index, which stays behind (expired.lua);
+-- what becomes of the record, and of the queue's leases in flight, is the caller's.
+-- The queue is placed; the lane changes when the task waits again.
 local function leave_leased(l, id, holder)
   local locks, held, left = ended.locks, ended.held, ended.by_lane[l.n]
   locks[#locks + 1] = lock_key(id)
