@@ -14,7 +14,8 @@ local APPLIED, ALREADY, LOST, NOT_FOUND, POLICY = 1, 3, 4, 5, 6
 local SUCCESS, SUCCESS_BYTES = '>c17I6I4I2I2', 31
 
 -- By number as it is packed, the lanes of which something was settled here: what
--- their tasks share, and how many they are.
+-- their tasks share, how many they are, and of how many the queue was not told yet,
+-- with their shortest and longest fetch.
 local settled
 
 local function lane_of(packed)
@@ -22,10 +23,23 @@ local function lane_of(packed)
   if not e then
     local l = get_lane(struct.unpack('>I4', packed))
     local s = get_source(l.uid)
-    e = { l = l, s = s, q = get_queue(l.queue), n = 0, plain = not s.deleted and s.remember > 0, gone = decimal(now + s.remember - 1) }
+    e = {
+      l = l, s = s, q = get_queue(l.queue), plain = not s.deleted and s.remember > 0, gone = decimal(now + s.remember - 1),
+      n = 0, untold = 0, shortest = INF, longest = 0,
+    }
     settled[packed] = e
   end
   return e
+end
+
+-- Tells a queue of its leases that ended so far.
+local function tell(q)
+  for _, e in pairs(settled) do
+    if e.q == q and e.untold > 0 then
+      lease_ended(q, SUCCEEDED, e.shortest, 0, 0, nil, e.untold, e.longest)
+      e.untold, e.shortest, e.longest = 0, INF, 0
+    end
+  end
 end
 
 -- The answer: codes, and what is told of the tasks that were not settled.
@@ -62,7 +76,7 @@ end
 
 local settle
 do
-  local AT_LANE, AT_CORE, AT_REST = LEASE + AT.lane, LEASE + AT.core, LEASE + AT.last + DIGEST
+  local AT_CORE, AT_REST = LEASE + AT.core, LEASE + AT.last + DIGEST
 
   -- Why a task is not settled under the digest.
   local function lost(raw, digest)
@@ -70,9 +84,22 @@ do
     return refuse(string.sub(raw, at, at + DIGEST - 1) == digest and ALREADY or LOST, raw)
   end
 
-  function settle(key, raw, id, digest, fetch, asked, holder, memo)
+  -- Ends a lease as the queue sees it. What its host asks for counts from there on.
+  local function end_lease_of(e, fetch, asked)
+    e.n = e.n + 1
+    if asked > 0 then
+      tell(e.q)
+      lease_ended(e.q, SUCCEEDED, fetch, 0, 0, asked - 1)
+      return
+    end
+    e.untold = e.untold + 1
+    if fetch < e.shortest then e.shortest = fetch end
+    if fetch > e.longest then e.longest = fetch end
+  end
+
+  function settle(key, raw, lane, id, digest, fetch, asked, holder, memo)
     if string.find(raw, digest, 1, true) ~= 1 then return lost(raw, digest) end
-    local b, e = begin_of(raw), lane_of(string.sub(raw, AT_LANE, AT_LANE + 3))
+    local b, e = begin_of(raw), lane_of(lane)
     if not b.plain or not e.plain then return refuse(POLICY, raw) end
     local detailed = (b.details or memo > 0) and keep_memo(id, ARGV[memo], b.details, e.gone)
     if b.history then call('DEL', history_key(id)) end
@@ -80,8 +107,7 @@ do
     local rest = string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
     call('SET', key, settled_begin(b, detailed) .. digest .. rest, 'PXAT', e.gone)
     leave_leased(e.l, id, ARGV[holder])
-    lease_ended(e.q, SUCCEEDED, fetch, 0, 0, asked > 0 and asked - 1 or nil)
-    e.n = e.n + 1
+    end_lease_of(e, fetch, asked)
     return APPLIED
   end
 end
@@ -89,6 +115,7 @@ end
 local function count_settled()
   for _, e in pairs(settled) do
     if e.n > 0 then
+      tell(e.q)
       count(e.l.uid, 'done', e.n)
       tally_source(e.l.uid, 'out', -e.n)
       tally('settled', e.n)
@@ -103,13 +130,16 @@ read_shard('done', 'leased', 'settled')
 local packed, names, met, prefix = ARGV[1], {}, {}, P .. 't:'
 for i = 1, #packed / SUCCESS_BYTES do names[i] = prefix .. ARGV[i + 1] end
 local records = call('MGET', unpack(names))
-gather(records)
+local lane_numbers = gather(records)
 for i = 1, #names do
   -- What was settled just now is answered as it is now.
-  local id, raw = ARGV[i + 1], records[i]
-  if met[id] then raw = call('GET', names[i]) end
+  local id, raw, lane = ARGV[i + 1], records[i], lane_numbers[i]
+  if met[id] then
+    raw = call('GET', names[i])
+    lane = is_whole(raw) and lane
+  end
   met[id] = true
-  codes[i] = is_whole(raw) and settle(names[i], raw, id, struct.unpack(SUCCESS, packed, (i - 1) * SUCCESS_BYTES + 1)) or not_found()
+  codes[i] = lane and settle(names[i], raw, lane, id, struct.unpack(SUCCESS, packed, (i - 1) * SUCCESS_BYTES + 1)) or not_found()
 end
 count_settled()
 flush_notes()

@@ -48,9 +48,10 @@ do
     q.block = now + min(length, s.max_block)
   end
 
-  -- asked is what the host asks for from now on, nil when that was not said.
-  function lease_ended(q, kind, fetch, retry_after, deadline, asked)
-    q.in_flight, q.dirty = q.in_flight - 1, true
+  -- asked is what the host asks for from now on, nil when that was not said. Leases
+  -- that end alike can end together: n of them, the shortest fetch and the longest.
+  function lease_ended(q, kind, fetch, retry_after, deadline, asked, n, longest)
+    q.in_flight, q.dirty, longest = q.in_flight - (n or 1), true, longest or fetch
     if asked then q.asked = asked end
     local s, gap = settings_of(q), delay_of(q)
     if kind == EXPIRED then
@@ -60,9 +61,9 @@ do
       return
     end
     raise_next_grant(q, now + gap - fetch)
-    if fetch > 0 and s.factor > 0 then
+    if longest > 0 and s.factor > 0 then
       -- In nanoseconds, as Go computes it, cut to ms.
-      local delay = floor(floor(s.factor * (fetch * 1000000)) / 1000000)
+      local delay = floor(floor(s.factor * (longest * 1000000)) / 1000000)
       raise_next_grant(q, now + min(delay, s.max_delay > 0 and s.max_delay or DAY))
     end
     if kind == SUCCEEDED then q.step = 0 end
