@@ -14,18 +14,29 @@ local APPLIED, ALREADY, LOST, NOT_FOUND, POLICY = 1, 3, 4, 5, 6
 local SUCCESS, SUCCESS_BYTES = '>c17I6I4I2I2', 31
 
 -- By number as it is packed, the lanes of which something was settled here: what
--- their tasks share, how many they are, and of how many the queue was not told yet,
--- with their shortest and longest fetch.
+-- their tasks share, and how many they are.
 local settled
+
+-- By queue, how many leases ended of which it was not told yet, and their shortest and
+-- longest fetch.
+local untold
+
+local function untold_of(q)
+  local u = untold[q]
+  if not u then
+    u = { n = 0, shortest = INF, longest = 0 }
+    untold[q] = u
+  end
+  return u
+end
 
 local function lane_of(packed)
   local e = settled[packed]
   if not e then
     local l = get_lane(struct.unpack('>I4', packed))
-    local s = get_source(l.uid)
+    local s, q = get_source(l.uid), get_queue(l.queue)
     e = {
-      l = l, s = s, q = get_queue(l.queue), plain = not s.deleted and s.remember > 0, gone = decimal(now + s.remember - 1),
-      n = 0, untold = 0, shortest = INF, longest = 0,
+      l = l, s = s, q = q, untold = untold_of(q), n = 0, plain = not s.deleted and s.remember > 0, gone = decimal(now + s.remember - 1),
     }
     settled[packed] = e
   end
@@ -33,13 +44,10 @@ local function lane_of(packed)
 end
 
 -- Tells a queue of its leases that ended so far.
-local function tell(q)
-  for _, e in pairs(settled) do
-    if e.q == q and e.untold > 0 then
-      lease_ended(q, SUCCEEDED, e.shortest, 0, 0, nil, e.untold, e.longest)
-      e.untold, e.shortest, e.longest = 0, INF, 0
-    end
-  end
+local function tell(q, u)
+  if u.n == 0 then return end
+  lease_ended(q, SUCCEEDED, u.shortest, 0, 0, nil, u.n, u.longest)
+  u.n, u.shortest, u.longest = 0, INF, 0
 end
 
 -- The answer: codes, and what is told of the tasks that were not settled.
@@ -86,15 +94,16 @@ do
 
   -- Ends a lease as the queue sees it. What its host asks for counts from there on.
   local function end_lease_of(e, fetch, asked)
+    local u = e.untold
     e.n = e.n + 1
     if asked > 0 then
-      tell(e.q)
+      tell(e.q, u)
       lease_ended(e.q, SUCCEEDED, fetch, 0, 0, asked - 1)
       return
     end
-    e.untold = e.untold + 1
-    if fetch < e.shortest then e.shortest = fetch end
-    if fetch > e.longest then e.longest = fetch end
+    u.n = u.n + 1
+    if fetch < u.shortest then u.shortest = fetch end
+    if fetch > u.longest then u.longest = fetch end
   end
 
   function settle(key, raw, lane, id, digest, fetch, asked, holder, memo)
@@ -113,9 +122,9 @@ do
 end
 
 local function count_settled()
+  for q, u in pairs(untold) do tell(q, u) end
   for _, e in pairs(settled) do
     if e.n > 0 then
-      tell(e.q)
       count(e.l.uid, 'done', e.n)
       tally_source(e.l.uid, 'out', -e.n)
       tally('settled', e.n)
@@ -125,7 +134,7 @@ local function count_settled()
 end
 
 -- at each call
-settled, codes, out = {}, {}, { '' }
+settled, untold, codes, out = {}, {}, {}, { '' }
 read_shard('done', 'leased', 'settled')
 local packed, names, met, prefix = ARGV[1], {}, {}, P .. 't:'
 for i = 1, #packed / SUCCESS_BYTES do names[i] = prefix .. ARGV[i + 1] end
