@@ -52,8 +52,8 @@ func TestExtractLinks(t *testing.T) {
 			skipped: 3,
 		},
 		"base": {
-			html: `<base target="_blank"><base href="http://other.example/root/"><base href="http://third.example/"><a href="x">x</a>`,
-			want: []string{"http://other.example/root/x"},
+			html: `<base target="_blank"><base href="http://other.example/top/"><base href="http://third.example/"><a href="x">x</a>`,
+			want: []string{"http://other.example/top/x"},
 		},
 		"relative base": {
 			html: `<base href="../up/"><a href="x">x</a>`,
