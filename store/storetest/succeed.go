@@ -11,6 +11,7 @@ func succeedCases() []testCase {
 	return []testCase{
 		{"IsWhatPolicyAndApplyMake", succeedEqual},
 		{"ManyLanes_EachOnce", succeedLanes},
+		{"HostAsksForLess_CountsFromThere", succeedAsked},
 		{"Repeated_IsAlready_P7", succeedRepeated},
 		{"TwiceInOneCall_OneCounts_P7", succeedTwice},
 		{"StaleToken_IsLost_P3", succeedStale},
@@ -279,4 +280,25 @@ func succeedLate(e *env) {
 	e.advance(dispatch.DefaultLeaseDuration + time.Second)
 	is(e, "code", e.succeed(success(&grant))[0].Code, dispatch.Applied)
 	is(e, "leases", e.stats().Counts.Leased, 0)
+}
+
+// succeedAsked reports a success that says nothing of what the host asks for, and
+// behind it, in the same call, one of the same queue whose host asks for less: the
+// first counts by what was asked for until then. (A factor keeps the queue's longest
+// delay long: else next_grant would be cut to the new delay.)
+func succeedAsked(e *env) {
+	e.rule("*", settings(func(s *dispatch.QueueSettings) { s.MinDelay, s.MaxInFlight, s.DelayFactor = 0, 100, 1.5 }))
+	g := remembered("a")
+	e.create(g, numbered(g, queue, 3)...)
+	grants := e.claim(e.want(3)).Grants[0]
+	asking := func(i int, delay time.Duration) dispatch.Success {
+		s := success(&grants[i])
+		s.QueueDelay = &delay
+		return s
+	}
+	e.succeed(asking(0, 20*time.Second))
+	e.create(g, item(g, queue, "next"))
+	e.advance(5 * time.Second)
+	e.succeed(success(&grants[1]), asking(2, time.Second))
+	is(e, "next grant", e.nextGrant(), e.now().Add(20*time.Second))
 }
