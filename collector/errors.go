@@ -28,6 +28,9 @@ var (
 // errStoreFull is the answer to a report that the store has no room for.
 var errStoreFull = status.Error(codes.ResourceExhausted, "the store is full")
 
+// errStoreInPart is the answer to a report of which the store has not told. It is no outage: others were answered.
+var errStoreInPart = status.Error(codes.Aborted, "a part of the store does not answer")
+
 // Errors of Run beside ErrReplaced.
 var (
 	// ErrRunning is returned by a Run that begins while another one of the same Collector goes on.

@@ -124,10 +124,9 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 			r.known.note(one.lease.task, one.message.GetOutcome().GetSucceeded().GetDiscovered(), result.GetDiscovered(), time.Now())
 			r.drop(one)
 		case wagglev1.ReportCode_REPORT_CODE_STORE_FULL:
-			wait := max(one.delay.next(nil), min(result.GetRetryAfter().AsDuration(), time.Minute))
-			one.notBefore = time.Now().Add(wait)
-			r.failed(reportCall, errStoreFull, wait)
-			r.outbox.sendDirectly([]*report{one})
+			r.repeat(one, result, errStoreFull)
+		case wagglev1.ReportCode_REPORT_CODE_STORE_UNAVAILABLE:
+			r.repeat(one, result, errStoreInPart)
 		default: // LEASE_LOST, NOT_FOUND
 			r.log.Info("report came too late", zap.String("task_id", one.lease.task.ID),
 				zap.Stringer("code", code), zap.Stringer("lost_reason", result.GetLostReason()))
@@ -135,6 +134,14 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 			r.drop(one)
 		}
 	}
+}
+
+// repeat sends a report again, later: its own, whatever became of those beside it.
+func (r *run) repeat(one *report, result *wagglev1.ReportResult, why error) {
+	wait := max(one.delay.next(nil), min(result.GetRetryAfter().AsDuration(), time.Minute))
+	one.notBefore = time.Now().Add(wait)
+	r.failed(reportCall, why, wait)
+	r.outbox.sendDirectly([]*report{one})
 }
 
 // drop ends a report, and with it the lease.

@@ -218,14 +218,19 @@ func TestCollector_ReportResults(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d := newDispatcher()
-				d.put("1-full", "1-lost", "1-unknown", "1-ok")
-				full := 0
+				d.put("1-full", "1-away", "1-lost", "1-unknown", "1-ok")
+				full, away := 0, 0
 				d.onReport = func(_ int, r *wagglev1.TaskReport) *wagglev1.ReportResult {
 					result := &wagglev1.ReportResult{TaskId: r.GetTaskId(), Code: wagglev1.ReportCode_REPORT_CODE_OK}
 					switch r.GetTaskId() {
 					case "1-full":
 						if full++; full <= 3 {
 							result.Code = wagglev1.ReportCode_REPORT_CODE_STORE_FULL
+							result.RetryAfter = durationpb.New(2 * time.Second)
+						}
+					case "1-away":
+						if away++; away <= 3 {
+							result.Code = wagglev1.ReportCode_REPORT_CODE_STORE_UNAVAILABLE
 							result.RetryAfter = durationpb.New(2 * time.Second)
 						}
 					case "1-lost":
@@ -237,21 +242,18 @@ func TestCollector_ReportResults(t *testing.T) {
 				}
 				r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Slots = slots })
 				pass(time.Minute)
-				if full != 4 {
-					t.Errorf("the report for which the store was full was sent %d times, want 4", full)
+				if full != 4 || away != 4 {
+					t.Errorf("the reports for which the store was full, or away, were sent %d and %d times, want 4", full, away)
 				}
-				var at []time.Time
+				at := make(map[string]time.Time)
 				for _, report := range d.reported() {
-					if report.GetTaskId() == "1-full" {
-						at = append(at, report.at)
+					id := report.GetTaskId()
+					if last, ok := at[id]; ok && report.at.Sub(last) < 2*time.Second {
+						t.Errorf("%s repeated after %s, want 2s or more", id, report.at.Sub(last))
 					}
+					at[id] = report.at
 				}
-				for i := 1; i < len(at); i++ {
-					if at[i].Sub(at[i-1]) < 2*time.Second {
-						t.Errorf("repeated after %s, want 2s or more", at[i].Sub(at[i-1]))
-					}
-				}
-				if stats := r.collector.Stats(); stats.Succeeded != 2 || stats.Lost != 2 || stats.Reports != 0 {
+				if stats := r.collector.Stats(); stats.Succeeded != 3 || stats.Lost != 2 || stats.Reports != 0 {
 					t.Errorf("stats %+v", stats)
 				}
 				if err := r.stop(); err != nil {

@@ -66,6 +66,9 @@ func (b *batches) succeed(ctx context.Context, successes []Success) ([]ApplyResu
 type reading struct {
 	task *Task // nil for none
 	now  time.Time
+	// spec of the task's source, once that was read, or why it cannot be.
+	spec *SourceSpec
+	err  error
 }
 
 func (b *batches) tasks(ctx context.Context, ids []TaskID) ([]reading, error) {
@@ -77,7 +80,7 @@ func reader(store Store) func(context.Context, []TaskID) ([]reading, error) {
 		tasks, now, err := store.Tasks(ctx, ids, false)
 		readings := make([]reading, len(tasks))
 		for i, t := range tasks {
-			readings[i] = reading{t, now}
+			readings[i] = reading{task: t, now: now}
 		}
 		return readings, err
 	}

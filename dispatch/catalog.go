@@ -54,7 +54,9 @@ func (c *catalog) source(ctx context.Context, id string) (*Source, *follower, er
 	}
 	source, err := c.store.Source(ctx, id)
 	if err != nil {
-		c.dropSource(id)
+		if errors.Is(err, ErrSourceNotFound) {
+			c.dropSource(id)
+		}
 		return nil, nil, err
 	}
 	f, err := newFollower(&source.Spec)
@@ -102,6 +104,16 @@ func (c *catalog) specOr(ctx context.Context, t *Task) (*SourceSpec, error) {
 	default:
 		return nil, err
 	}
+}
+
+// lastSpec is what was known last of the spec of a task's source; nil: nothing.
+func (c *catalog) lastSpec(t *Task) *SourceSpec {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.sources[t.SourceID].source; known != nil && known.UID == t.SourceUID {
+		return &known.Spec
+	}
+	return nil
 }
 
 func (c *catalog) dropSource(id string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A fetch ends its wait ahead of its caller's deadline by a tenth of the time
+// A call ends its wait ahead of its caller's deadline by a tenth of the time
 // left, within these bounds.
 const (
 	shortestMargin = 50 * time.Millisecond
@@ -161,9 +161,15 @@ func (f *fetch) ownDeadline(ctx context.Context) (context.Context, context.Cance
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	margin := min(max(deadline.Sub(f.received)/10, shortestMargin), longestMargin)
+	margin := marginOf(deadline.Sub(f.received))
 	f.waitsUntil = deadline.Add(-margin)
 	return context.WithDeadline(ctx, deadline.Add(-margin/2))
+}
+
+// marginOf is how long ahead of its caller's deadline, of which so much is left, a
+// call ends what it waits for.
+func marginOf(left time.Duration) time.Duration {
+	return min(max(left/10, shortestMargin), longestMargin)
 }
 
 // narrow finds the uids of the sources that the fetch is narrowed to.

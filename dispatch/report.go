@@ -24,11 +24,12 @@ const settleTries = 5
 // repeats and never loses. Of two reports of one lease one counts. The lease
 // tokens alone prove the right to report.
 //
-// The error is the whole call's: some reports may be settled; repeat all, and
-// those answer [ReportAlready].
+// A shard that does not answer holds up no report but those that need it: they
+// answer [ReportUnavailable]. The error is the whole call's, where no report was
+// answered; some may be settled. What is repeated answers [ReportAlready] then.
 func (d *Dispatcher) Report(ctx context.Context, collector string, reports []Report) ([]ReportResult, error) {
 	results := make([]ReportResult, len(reports))
-	open := make([]int, 0, len(reports)) // indexes not answered yet
+	open := make([]int, 0, len(reports))
 	for i := range reports {
 		results[i].ID = reports[i].ID
 		if reports[i].Token.Collector != collector {
@@ -37,19 +38,43 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []Rep
 		}
 		open = append(open, i)
 	}
-	open, err := d.succeed(ctx, reports, results, open)
-	if err != nil {
+	if len(open) == 0 {
+		return results, nil
+	}
+	inTime, cancel := reportDeadline(ctx)
+	defer cancel()
+	missed, err := d.reportParts(inTime, reports, results, open)
+	if err != nil && (ctx.Err() != nil || !notSettled(err) || missed == len(reports)) {
 		return nil, err
 	}
+	return results, nil
+}
+
+// reportPart answers those of the reports that it can: what is left has no code,
+// and the error says why.
+func (d *Dispatcher) reportPart(ctx context.Context, reports []Report, results []ReportResult) error {
+	open := make([]int, len(reports)) // indexes not answered yet
+	for i := range reports {
+		open[i] = i
+	}
+	open, err := d.succeed(ctx, reports, results, open)
+	if err != nil {
+		return err
+	}
+	var failed error
 	for range settleTries {
 		if len(open) == 0 {
-			return results, nil
+			return failed
 		}
-		if open, err = d.settle(ctx, reports, results, open); err != nil {
-			return nil, err
+		var unprepared error
+		if open, unprepared, err = d.settle(ctx, reports, results, open); err != nil {
+			return err
+		}
+		if unprepared != nil {
+			failed = unprepared
 		}
 	}
-	return nil, fmt.Errorf("settle task %s: it was changed %d times in between: %w", reports[open[0]].ID, settleTries, ErrStoreUnavailable)
+	return fmt.Errorf("settle task %s: it was changed %d times in between: %w", reports[open[0]].ID, settleTries, ErrStoreUnavailable)
 }
 
 // succeed settles those of the open reports that only say that the work is done,
@@ -84,37 +109,39 @@ func (d *Dispatcher) succeed(ctx context.Context, reports []Report, results []Re
 }
 
 // settle tries to settle the reports at the open indexes, and returns those
-// whose record changed in between.
-func (d *Dispatcher) settle(ctx context.Context, reports []Report, results []ReportResult, open []int) ([]int, error) {
+// whose record changed in between. unprepared is why some were left as they are.
+func (d *Dispatcher) settle(ctx context.Context, reports []Report, results []ReportResult, open []int) (again []int, unprepared, err error) {
 	ids := make([]TaskID, len(open))
 	for n, i := range open {
 		ids[n] = reports[i].ID
 	}
 	read, err := d.batches.tasks(ctx, ids)
 	if err != nil {
-		return nil, fmt.Errorf("read reported tasks: %w", err)
+		return nil, nil, fmt.Errorf("read reported tasks: %w", err)
 	}
+	d.readSources(ctx, read)
 	d.discoverTogether(ctx, reports, results, open, read)
 	var transitions []Transition
 	var settling []int
 	for n, i := range open {
-		tr, ok, err := d.prepare(ctx, read[n].task, &reports[i], &results[i], read[n].now)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+		tr, ok, err := d.prepare(ctx, read[n], &reports[i], &results[i])
+		switch {
+		case notSettled(err):
+			unprepared = err
+		case err != nil:
+			return nil, nil, err
+		case ok:
 			transitions = append(transitions, tr)
 			settling = append(settling, i)
 		}
 	}
 	if len(transitions) == 0 {
-		return nil, nil
+		return nil, unprepared, nil
 	}
 	applied, err := d.batches.apply(ctx, transitions)
 	if err != nil {
-		return nil, fmt.Errorf("settle tasks: %w", err)
+		return nil, nil, fmt.Errorf("settle tasks: %w", err)
 	}
-	var again []int
 	for n, i := range settling {
 		if applied[n].Code == ApplyConflict {
 			again = append(again, i)
@@ -122,7 +149,29 @@ func (d *Dispatcher) settle(ctx context.Context, reports []Report, results []Rep
 		}
 		d.answer(&results[i], &reports[i], transitions[n].Result, applied[n])
 	}
-	return again, nil
+	return again, unprepared, nil
+}
+
+// readSources completes what was read with the specs of the tasks' sources: with
+// what was known last of one that cannot be read, since a retry by an older rule
+// is better than none. It does not wait long for them: others may be at home in
+// shards that answer.
+func (d *Dispatcher) readSources(ctx context.Context, read []reading) {
+	ctx, cancel := context.WithTimeout(ctx, sourcePatience)
+	defer cancel()
+	for i := range read {
+		r := &read[i]
+		if r.task == nil {
+			continue
+		}
+		if r.spec, r.err = d.catalog.specOr(ctx, r.task); r.err == nil {
+			continue
+		}
+		r.err = timedOut(ctx, r.err)
+		if last := d.catalog.lastSpec(r.task); last != nil && notSettled(r.err) {
+			r.spec, r.err = last, nil
+		}
+	}
 }
 
 // discoverTogether submits in one call what several of the open reports
@@ -156,15 +205,16 @@ func (d *Dispatcher) discoverTogether(ctx context.Context, reports []Report, res
 // prepare checks the token of a report, submits what it discovered and computes
 // the transition. It answers the report itself, and returns false, when there
 // is nothing to settle.
-func (d *Dispatcher) prepare(ctx context.Context, t *Task, r *Report, result *ReportResult, now time.Time) (Transition, bool, error) {
+func (d *Dispatcher) prepare(ctx context.Context, read reading, r *Report, result *ReportResult) (Transition, bool, error) {
+	t := read.task
 	if !checkHolder(t, r.Token, result) {
 		return Transition{}, false, nil
 	}
-	spec, err := d.catalog.specOr(ctx, t)
-	if err != nil {
-		return Transition{}, false, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, err)
+	if read.err != nil {
+		return Transition{}, false, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, read.err)
 	}
 	if s := r.Succeeded; s != nil && len(s.Discovered) > 0 && result.Discovered == nil {
+		var err error
 		result.Discovered, err = d.discover(ctx, t, s.Discovered)
 		if errors.Is(err, ErrStoreFull) {
 			result.Code, result.Discovered = ReportStoreFull, nil
@@ -173,13 +223,14 @@ func (d *Dispatcher) prepare(ctx context.Context, t *Task, r *Report, result *Re
 			return Transition{}, false, nil
 		}
 		if err != nil {
+			result.Discovered = nil
 			return Transition{}, false, fmt.Errorf("submit what task %s discovered: %w", t.ID, err)
 		}
 	}
 	// The store names the collector of a standing lock; the token does it
 	// here, where the lock may have run out.
 	t.Lease.Token = r.Token
-	return d.policy.Report(t, spec, r, now), true, nil
+	return d.policy.Report(t, read.spec, r, read.now), true, nil
 }
 
 // checkHolder answers a report whose token is not the task's current one (P3).

@@ -54,6 +54,9 @@ const (
 	ReportLeaseLost
 	ReportNotFound
 	ReportStoreFull
+	// ReportUnavailable: the store did not answer; whether it is settled is not
+	// known. Repeat it with the same lease token.
+	ReportUnavailable
 )
 
 // ReportResult answers one report.
@@ -66,7 +69,7 @@ type ReportResult struct {
 	Lost   LostReason
 	// Discovered answers the items of the report, in order.
 	Discovered []DiscoverResult
-	RetryAfter time.Duration // ReportStoreFull
+	RetryAfter time.Duration // ReportStoreFull, ReportUnavailable
 }
 
 // DiscoveredItem is something a page leads to.

@@ -61,6 +61,21 @@ func (s *hungShard) Succeed(ctx context.Context, successes []dispatch.Success) (
 	return s.Store.Succeed(ctx, successes)
 }
 
+func (s *hungShard) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	hung := slices.ContainsFunc(transitions, func(x dispatch.Transition) bool { return shardOf(x.ID) == 1 })
+	if err := s.wait(ctx, hung); err != nil {
+		return nil, err
+	}
+	return s.Store.Apply(ctx, transitions)
+}
+
+func (s *hungShard) Source(ctx context.Context, id string) (*dispatch.Source, error) {
+	if err := s.wait(ctx, inSecond(id)); err != nil {
+		return nil, err
+	}
+	return s.Store.Source(ctx, id)
+}
+
 func (s *hungShard) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {
 	hung := slices.ContainsFunc(ids, func(id dispatch.TaskID) bool { return shardOf(id) == 1 })
 	if err := s.wait(ctx, hung); err != nil {

@@ -171,6 +171,9 @@ func answerReport(out *pb.ReportResult, r *dispatch.ReportResult) {
 			out.RetryAfter = durationpb.New(retryFull)
 		}
 		return
+	case dispatch.ReportUnavailable:
+		out.Code = pb.ReportCode_REPORT_CODE_STORE_UNAVAILABLE
+		return
 	}
 	out.State, out.Result = toState(r.State), toResult(r.Result)
 }

@@ -87,7 +87,7 @@ func TestStore_KeysOfAShardShareATag(t *testing.T) {
 // TestStore_Cluster runs tasks through a Cluster of one node and four shards.
 func TestStore_Cluster(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.WithConfig("cluster-enabled", "yes"))
+	server := redistest.Start(t, redistest.WithCluster())
 	client := redisClient(t, server.URL())
 	if err := client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)

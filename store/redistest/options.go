@@ -6,9 +6,10 @@ import "fmt"
 type Option func(*options)
 
 type options struct {
-	port   int
-	clock  bool
-	config [][2]string // lines of redis.conf, in order
+	port    int
+	clock   bool
+	cluster bool
+	config  [][2]string // lines of redis.conf, in order
 }
 
 // Fsync is when an append-only file reaches the disk: Redis's appendfsync.
@@ -35,6 +36,15 @@ func WithAOF(fsync Fsync) Option {
 // options win over earlier ones.
 func WithConfig(key, value string) Option {
 	return func(o *options) { o.config = append(o.config, [2]string{key, value}) }
+}
+
+// WithCluster makes the server a node of a Cluster, so far of no other's, that has no slots. Its bus has a free port too:
+// the usual one, 10000 above the server's, may be none.
+func WithCluster() Option {
+	return func(o *options) {
+		o.cluster = true
+		o.config = append(o.config, [2]string{"cluster-enabled", "yes"})
+	}
 }
 
 // WithMaxMemory limits the server's memory, in bytes: over it, Redis refuses writes that may grow (policy noeviction).

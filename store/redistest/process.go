@@ -52,6 +52,7 @@ func (s *Server) config() string {
 	lines := []string{
 		"bind 127.0.0.1",
 		fmt.Sprintf("port %d", s.port),
+		fmt.Sprintf("cluster-port %d", s.bus),
 		"unixsocket " + s.Socket(),
 		"dir " + s.dir,
 		"logfile " + filepath.Join(s.dir, "redis.log"),

@@ -53,6 +53,7 @@ type Server struct {
 
 	mu      sync.Mutex // guards what follows, and makes Kill, Restart, Pause and Resume one step each
 	port    int
+	bus     int      // its port in a Cluster; 0 without WithCluster
 	process *process // nil while killed
 }
 
@@ -112,6 +113,11 @@ func (s *Server) startFirst(ctx context.Context) error {
 				return err
 			}
 		}
+		if s.opts.cluster {
+			if s.bus, err = freePort(); err != nil {
+				return err
+			}
+		}
 		s.process, err = s.launch()
 		if s.opts.port != 0 || !errors.Is(err, errPortTaken) {
 			return err
@@ -134,6 +140,13 @@ func (s *Server) Addr() string {
 }
 
 func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// BusPort is the port on which the nodes of its Cluster reach the server.
+func (s *Server) BusPort() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bus
+}
 
 // Socket is the path of the server's unix socket. It stays the same over Restart.
 func (s *Server) Socket() string { return filepath.Join(s.dir, "s") }

@@ -243,6 +243,9 @@ const (
 	ReportCode_REPORT_CODE_NOT_FOUND ReportCode = 4
 	// The store has no room for what was discovered; nothing was settled. Renew the lease and repeat.
 	ReportCode_REPORT_CODE_STORE_FULL ReportCode = 5
+	// The part of the store that the report needs did not answer; whether it was settled is not known. Renew the
+	// lease and repeat with the same lease token: if it was, that answers ALREADY_REPORTED.
+	ReportCode_REPORT_CODE_STORE_UNAVAILABLE ReportCode = 6
 )
 
 // Enum value maps for ReportCode.
@@ -254,14 +257,16 @@ var (
 		3: "REPORT_CODE_LEASE_LOST",
 		4: "REPORT_CODE_NOT_FOUND",
 		5: "REPORT_CODE_STORE_FULL",
+		6: "REPORT_CODE_STORE_UNAVAILABLE",
 	}
 	ReportCode_value = map[string]int32{
-		"REPORT_CODE_UNSPECIFIED":      0,
-		"REPORT_CODE_OK":               1,
-		"REPORT_CODE_ALREADY_REPORTED": 2,
-		"REPORT_CODE_LEASE_LOST":       3,
-		"REPORT_CODE_NOT_FOUND":        4,
-		"REPORT_CODE_STORE_FULL":       5,
+		"REPORT_CODE_UNSPECIFIED":       0,
+		"REPORT_CODE_OK":                1,
+		"REPORT_CODE_ALREADY_REPORTED":  2,
+		"REPORT_CODE_LEASE_LOST":        3,
+		"REPORT_CODE_NOT_FOUND":         4,
+		"REPORT_CODE_STORE_FULL":        5,
+		"REPORT_CODE_STORE_UNAVAILABLE": 6,
 	}
 )
 
@@ -1320,7 +1325,8 @@ type ReportResult struct {
 	LostReason LostReason `protobuf:"varint,6,opt,name=lost_reason,json=lostReason,proto3,enum=waggle.v1.LostReason" json:"lost_reason,omitempty"`
 	// With OK, when the report had discovered items: what became of them. Not kept for ALREADY_REPORTED.
 	Discovered *DiscoverSummary `protobuf:"bytes,7,opt,name=discovered,proto3" json:"discovered,omitempty"`
-	// With STORE_FULL: how long to wait before repeating this report. The lease stands; renew it meanwhile.
+	// With STORE_FULL and STORE_UNAVAILABLE: how long to wait before repeating this report. Renew the lease
+	// meanwhile.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,8,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1647,7 +1653,7 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\fCancelReason\x12\x1d\n" +
 	"\x19CANCEL_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCANCEL_REASON_TASK_CANCELED\x10\x01\x12 \n" +
-	"\x1cCANCEL_REASON_SOURCE_DELETED\x10\x02*\xb2\x01\n" +
+	"\x1cCANCEL_REASON_SOURCE_DELETED\x10\x02*\xd5\x01\n" +
 	"\n" +
 	"ReportCode\x12\x1b\n" +
 	"\x17REPORT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +
@@ -1655,7 +1661,8 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\x1cREPORT_CODE_ALREADY_REPORTED\x10\x02\x12\x1a\n" +
 	"\x16REPORT_CODE_LEASE_LOST\x10\x03\x12\x19\n" +
 	"\x15REPORT_CODE_NOT_FOUND\x10\x04\x12\x1a\n" +
-	"\x16REPORT_CODE_STORE_FULL\x10\x052\x98\x03\n" +
+	"\x16REPORT_CODE_STORE_FULL\x10\x05\x12!\n" +
+	"\x1dREPORT_CODE_STORE_UNAVAILABLE\x10\x062\x98\x03\n" +
 	"\x0fDispatchService\x12F\n" +
 	"\tFetchTask\x12\x1b.waggle.v1.FetchTaskRequest\x1a\x1c.waggle.v1.FetchTaskResponse\x12J\n" +
 	"\tHeartbeat\x12\x1b.waggle.v1.HeartbeatRequest\x1a\x1c.waggle.v1.HeartbeatResponse(\x010\x01\x12I\n" +

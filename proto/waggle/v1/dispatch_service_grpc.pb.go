@@ -67,8 +67,11 @@ type DispatchServiceClient interface {
 	// report has its code and never fails the others. A repeated report answers ALREADY_REPORTED with what
 	// the first one did.
 	//
+	// A part of the store that does not answer holds up only the reports that need it: those have
+	// STORE_UNAVAILABLE.
+	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be settled: repeat all).
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY: for every report; some may be settled: repeat all).
 	ReportTask(ctx context.Context, in *ReportTaskRequest, opts ...grpc.CallOption) (*ReportTaskResponse, error)
 	// SubmitDiscovered submits what a page leads to while its task is still leased, for pages with more than
 	// a report carries. The same rules hold as for `discovered` of a report. Repeated items answer EXISTS.
@@ -181,8 +184,11 @@ type DispatchServiceServer interface {
 	// report has its code and never fails the others. A repeated report answers ALREADY_REPORTED with what
 	// the first one did.
 	//
+	// A part of the store that does not answer holds up only the reports that need it: those have
+	// STORE_UNAVAILABLE.
+	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be settled: repeat all).
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY: for every report; some may be settled: repeat all).
 	ReportTask(context.Context, *ReportTaskRequest) (*ReportTaskResponse, error)
 	// SubmitDiscovered submits what a page leads to while its task is still leased, for pages with more than
 	// a report carries. The same rules hold as for `discovered` of a report. Repeated items answer EXISTS.

@@ -1,0 +1,138 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+// twoNodes is a Cluster of two nodes, each with half of the slots, that do not mind
+// when one hangs. It returns them with a client of the first.
+func twoNodes(t *testing.T) ([2]*redistest.Server, *redis.Client) {
+	t.Helper()
+	var nodes [2]*redistest.Server
+	var clients [2]*redis.Client
+	for i := range nodes {
+		nodes[i] = redistest.Start(t, redistest.WithCluster(), redistest.WithConfig("cluster-node-timeout", "600000"))
+		clients[i] = redisClient(t, nodes[i].URL())
+		if err := clients[i].ClusterAddSlotsRange(t.Context(), i*8192, i*8192+8191).Err(); err != nil {
+			t.Fatal(err)
+		}
+		// Two nodes that have not met think that their epochs collide.
+		if err := clients[i].Do(t.Context(), "cluster", "set-config-epoch", i+1).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, port, err := net.SplitHostPort(nodes[1].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := clients[0].Do(t.Context(), "cluster", "meet", host, port, nodes[1].BusPort()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clients {
+		await(t, "the nodes to meet", func() bool {
+			slots, err := c.ClusterSlots(t.Context()).Result()
+			info := c.ClusterInfo(t.Context()).Val()
+			return err == nil && len(slots) == 2 && strings.Contains(info, "cluster_state:ok")
+		})
+	}
+	return nodes, clients[0]
+}
+
+// TestStore_NodeHangs holds that of the reports of one call those are settled, and
+// answered, whose node of the Cluster answers.
+func TestStore_NodeHangs(t *testing.T) {
+	t.Parallel()
+	nodes, client := twoNodes(t)
+	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 4})
+	onSecond := func(name string) bool {
+		shard := dispatch.ShardOf(dispatch.SlotOf(name), 4)
+		return client.ClusterKeySlot(t.Context(), fmt.Sprintf("{%d}", shard)).Val() >= 8192
+	}
+	d := runDispatcher(t, s)
+	source := "s"
+	for onSecond(source) {
+		source += "s"
+	}
+	if _, err := d.CreateSource(t.Context(), source, dispatch.SourceSpec{LeaseDuration: 10 * time.Minute, Priority: 5}); err != nil {
+		t.Fatal(err)
+	}
+	var hangs []bool
+	var reports []dispatch.Report
+	for n := range 12 {
+		queue := fmt.Sprintf("host-%d.example", n)
+		task := dispatch.NewTask{SourceID: source, Key: "k", Queue: queue, Priority: 5}
+		if _, err := d.SubmitTasks(t.Context(), []dispatch.NewTask{task}); err != nil {
+			t.Fatal(err)
+		}
+		fetched, err := d.Fetch(t.Context(), dispatch.FetchRequest{
+			Collector: "c", Session: "s", Queues: []string{queue}, MaxTasks: 1, MaxBytes: dispatch.MaxFetchBytes, Wait: 10 * time.Second,
+		})
+		if err != nil || len(fetched.Tasks) != 1 {
+			t.Fatalf("Fetch: %+v, %v", fetched, err)
+		}
+		report := dispatch.Report{ID: fetched.Tasks[0].Task.ID, Token: fetched.Tasks[0].Token, Succeeded: &dispatch.Succeeded{}}
+		if n%2 == 0 {
+			report.Succeeded, report.Failed = nil, &dispatch.Failed{Reason: 1, Permanent: true}
+		}
+		hangs, reports = append(hangs, onSecond(queue)), append(reports, report)
+	}
+	nodes[1].Pause()
+	defer nodes[1].Resume()
+	var results []dispatch.ReportResult
+	var err error
+	counted := func(i int) bool {
+		return results[i].Code == dispatch.ReportOK || results[i].Code == dispatch.ReportAlready
+	}
+	await(t, "the reports of the node that is well to count", func() bool {
+		if results, err = d.Report(t.Context(), "c", reports); err != nil {
+			return false
+		}
+		all := true
+		for i, r := range results {
+			if hangs[i] && r.Code != dispatch.ReportUnavailable {
+				t.Errorf("report %d, of a task on the node that hangs: %+v", i, r)
+			}
+			all = all && (hangs[i] || counted(i))
+		}
+		return all
+	})
+	nodes[1].Resume()
+	if !slices.Contains(hangs, true) || !slices.Contains(hangs, false) {
+		t.Errorf("no choice of nodes: %v", hangs)
+	}
+	await(t, "all reports to count", func() bool {
+		results, err = d.Report(t.Context(), "c", reports)
+		return err == nil && !slices.ContainsFunc(results, func(r dispatch.ReportResult) bool { return r.Code == dispatch.ReportUnavailable })
+	})
+}
+
+// runDispatcher runs a dispatcher on the store until the test ends.
+func runDispatcher(t *testing.T, s *redisstore.Store) *dispatch.Dispatcher {
+	t.Helper()
+	d, err := dispatch.New(dispatch.Config{Store: s, ID: "d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return d
+}
