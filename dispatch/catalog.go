@@ -23,6 +23,7 @@ type catalog struct {
 
 	mu      sync.Mutex // guards what follows
 	sources map[string]catalogEntry
+	drops   uint64 // of all at once
 	rules   *ruleBook
 	rulesAt time.Time
 }
@@ -31,6 +32,7 @@ type catalogEntry struct {
 	source   *Source
 	follower *follower
 	read     time.Time
+	drops    uint64 // as they were; another number: read it again
 }
 
 func newCatalog(store Store) *catalog {
@@ -47,16 +49,14 @@ func DefaultSpec() *SourceSpec {
 // source reads a source, from memory when it was read within a second.
 func (c *catalog) source(ctx context.Context, id string) (*Source, *follower, error) {
 	c.mu.Lock()
-	entry, ok := c.sources[id]
+	entry, drops := c.sources[id], c.drops
 	c.mu.Unlock()
-	if ok && time.Since(entry.read) < catalogTTL {
+	if entry.drops == drops && time.Since(entry.read) < catalogTTL {
 		return entry.source, entry.follower, nil
 	}
 	source, err := c.store.Source(ctx, id)
 	if err != nil {
-		if errors.Is(err, ErrSourceNotFound) {
-			c.dropSource(id)
-		}
+		c.dropSource(id)
 		return nil, nil, err
 	}
 	f, err := newFollower(&source.Spec)
@@ -67,7 +67,7 @@ func (c *catalog) source(ctx context.Context, id string) (*Source, *follower, er
 	if len(c.sources) >= maxCachedSources {
 		clear(c.sources)
 	}
-	c.sources[id] = catalogEntry{source: source, follower: f, read: time.Now()}
+	c.sources[id] = catalogEntry{source: source, follower: f, read: time.Now(), drops: drops}
 	c.mu.Unlock()
 	return source, f, nil
 }
@@ -116,10 +116,14 @@ func (c *catalog) lastSpec(t *Task) *SourceSpec {
 	return nil
 }
 
+// dropSource has a source read again. What was known of it stays for lastSpec.
 func (c *catalog) dropSource(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.sources, id)
+	if entry, ok := c.sources[id]; ok {
+		entry.read = time.Time{}
+		c.sources[id] = entry
+	}
 }
 
 func (c *catalog) dropRules() {
@@ -128,11 +132,11 @@ func (c *catalog) dropRules() {
 	c.rules = nil
 }
 
-// dropAll forgets everything, after hints may have been lost.
+// dropAll has everything read again, after hints may have been lost.
 func (c *catalog) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	clear(c.sources)
+	c.drops++
 	c.rules = nil
 }
 
