@@ -15,16 +15,17 @@ const foundEach = 2
 type lane struct {
 	queue, sourceUID, sourceID, pool string
 	sourceVersion                    int64
+	slot                             string
 }
 
 func readLane(r *reply) lane {
-	return lane{r.text(), r.text(), r.text(), r.text(), r.integer()}
+	return lane{r.text(), r.text(), r.text(), r.text(), r.integer(), r.text()}
 }
 
 // appendTask appends the task that is next in a reply: as a grant, which has no
 // token yet.
 func appendTask(grants []dispatch.Grant, l *lane, r *reply, now time.Time) ([]dispatch.Grant, error) {
-	id, raw := dispatch.TaskID(r.text()), r.text()
+	id, raw := dispatch.TaskID(l.slot+"-"+r.text()), r.text()
 	more, _ := r.optionalArray()
 	if r.err != nil {
 		return nil, r.err

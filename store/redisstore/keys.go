@@ -60,8 +60,8 @@ func (p shardKeys) Poll(collector, clientToken string) string {
 
 // Held is a HASH: what a collector holds, grant by grant. "<client token>" is how many
 // tasks it still holds of one, and "<client token>/" the tasks that it was granted and
-// its session, "<id> <id>.../<session>". A grant of one task has that alone, as
-// "/<client token>".
+// its session, "<id> <id>.../<session>"; ids that follow in one lane are without their
+// slot. A grant of one task has that alone, as "/<client token>".
 func (p shardKeys) Held(collector string) string { return p.key("held:" + collector) }
 
 // Keep is a STRING with a TTL: the only session of the collector that is granted

@@ -16,7 +16,7 @@ func (s *Store) Succeed(ctx context.Context, successes []dispatch.Success) ([]di
 	pages := s.pages(len(successes), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return successes[i].ID })
 	calls := make([]call, len(pages))
 	for i, p := range pages {
-		calls[i] = call{shard: p.shard, args: successArgs(successes, p.items)}
+		calls[i] = call{shard: p.shard, args: s.successArgs(p.shard, successes, p.items)}
 	}
 	replies, err := s.runAll(ctx, "settle tasks", s.scripts.succeed, calls)
 	if err != nil {
@@ -46,22 +46,29 @@ func readSuccess(r *reply, code dispatch.ApplyCode) dispatch.ApplyResult {
 	}
 }
 
-// successArgs packs a page of successes, >c17 I6 I4 I2 I2, and names their tasks, and
-// what they refer to: holders and memos.
-func successArgs(successes []dispatch.Success, items []int) []any {
-	args := make([]any, 1+len(items), 2+len(items))
+// successArgs packs a page of successes, >c17 I6 I4 I2 I2, and names the keys of their
+// tasks and locks, and what they refer to: holders and memos.
+func (s *Store) successArgs(shard int, successes []dispatch.Success, items []int) []any {
+	n := len(items)
+	args := make([]any, 2+2*n, 4+2*n)
+	keys, twice := s.keys.shard(shard), 0
+	met := make(map[dispatch.TaskID]struct{}, n)
 	type grant struct{ collector, token string }
-	numbers := make(map[grant]int, 1)
-	packed := make([]byte, 0, 31*len(items))
-	for i, n := range items {
-		x := &successes[n]
-		args[1+i] = string(x.ID)
+	holders := make(map[grant]int, 1)
+	packed := make([]byte, 0, 31*n)
+	for i, item := range items {
+		x := &successes[item]
+		if _, ok := met[x.ID]; ok {
+			twice = 1
+		}
+		met[x.ID] = struct{}{}
+		args[2+i], args[2+n+i] = keys.Task(x.ID), keys.Lock(x.ID)
 		g := grant{x.Token.Collector, x.Token.ClientToken}
-		holder, ok := numbers[g]
+		holder, ok := holders[g]
 		if !ok {
 			args = append(args, g.collector+"/"+g.token)
 			holder = len(args)
-			numbers[g] = holder
+			holders[g] = holder
 		}
 		memo := 0
 		if x.Memo != nil {
@@ -74,6 +81,6 @@ func successArgs(successes []dispatch.Success, items []int) []any {
 		packed = binary.BigEndian.AppendUint16(packed, uint16(holder))
 		packed = binary.BigEndian.AppendUint16(packed, uint16(memo))
 	}
-	args[0] = packed
+	args[0], args[1] = packed, twice
 	return args
 }

@@ -94,7 +94,7 @@ do
   end
 
   local function end_of_lease(t, r, l)
-    leave_leased(l, t.id, r.holder)
+    leave_leased(l, suffix_of(t.id), lock_key(t.id), r.holder)
     lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
     r.last, r.result = r.digest, t.result
     end_lease(r)

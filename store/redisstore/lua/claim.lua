@@ -4,7 +4,7 @@
 -- KEYS[1]  the shard key
 -- ARGV     pool, wants; per want: what it is, packed (parts/want.lua; max bytes
 --          0 = no limit, lease 0 = the source's), its sources, its queues
--- Returns  now, next (0 = never), wait reason, more; the lanes, 5 values each (as of
+-- Returns  now, next (0 = never), wait reason, more; the lanes, 6 values each (as of
 --          begin_tasks); and the answers, flat: per want whether its client token
 --          was used, and either how many tasks it has and those: of each its id,
 --          its record and, where there are, its details, with the number of its
@@ -13,7 +13,7 @@
 -- Cost     O(log n) a task and a turn; at most 100 tasks, 50 queues promoted, and 50
 --          turns, for a want that names queues or sources 300
 --
--- uses: grant pick outlook ahead fence take turn want
+-- uses: ids grant pick outlook ahead fence take turn want
 local pool, CLAIM, answered, empty
 
 local token_keys, answer

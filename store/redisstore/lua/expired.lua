@@ -51,7 +51,7 @@ local function read_tasks(ids)
       end
       local list = tasks[#tasks]
       local n = #list
-      list[n + 1], list[n + 2] = ids[from + i - 1], raw
+      list[n + 1], list[n + 2] = suffix_of(ids[from + i - 1]), raw
       bytes = bytes + #raw
     end
   end

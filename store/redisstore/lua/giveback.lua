@@ -6,7 +6,7 @@
 -- Returns  how many tasks were given back
 -- Cost     O(log n) a task
 --
--- uses: grant
+-- uses: ids grant
 local holder = ARGV[1] .. '/' .. ARGV[2]
 local key = grant_key(holder)
 local note = unpack_grant(call('GET', key))
@@ -15,7 +15,7 @@ local given, back = 0, {}
 each_held(note, ARGV[3], function(id, r, _, i)
   local l = get_lane(r.lane)
   local q = get_queue(l.queue)
-  leave_leased(l, id, holder)
+  leave_leased(l, suffix_of(id), lock_key(id), holder)
   end_lease(r)
   r.revision, r.attempt = r.revision + 1, max(r.attempt, 1) - 1
   if r.cancel ~= 0 then

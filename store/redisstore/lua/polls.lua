@@ -8,7 +8,7 @@
 --          tasks still held
 -- Cost     O(1) a poll, O(1) a task
 --
--- uses: grant collector
+-- uses: ids grant collector
 local note_for, out, keys, step = tonumber(ARGV[1]), {}, {}, 1
 if note_for == 0 then step = 2 end
 for i = 2, #ARGV, 5 do

@@ -6,7 +6,7 @@
 -- Returns  now, and per poll: false, or the tasks still held
 -- Cost     O(1) a task
 --
--- uses: grant
+-- uses: ids grant
 local out = {}
 for i = 1, #ARGV, 4 do
   local key = grant_key(ARGV[i] .. '/' .. ARGV[i + 1])

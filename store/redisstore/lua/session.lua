@@ -11,7 +11,7 @@
 -- Cost     O(log n) a lease met: at most 300; and about 200 fields, or the 128 that
 --          Redis keeps in one piece
 --
--- uses: collector
+-- uses: collector ids
 local SCAN, MOST = 100, 200
 local collector, keep, limit, cursor = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
 local held, fields, found, reads, at = held_key(collector), {}, {}, 0, 1
@@ -19,7 +19,7 @@ local held, fields, found, reads, at = held_key(collector), {}, {}, 0, 1
 -- Finds what is held of the tasks of a grant; says whether something may be.
 local function look(holder, ids)
   local before = #found
-  for id in string.gmatch(ids, '%S+') do
+  for _, id in ipairs(ids_of(ids)) do
     if #found == limit then return true end
     local raw = call('GET', task_key(id))
     local r = read_record(raw)

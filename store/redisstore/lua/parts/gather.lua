@@ -2,10 +2,12 @@
 -- of each record's lane as it is packed, false where there is no record.
 local function gather(records)
   local numbers, names, seen, packed_of = {}, {}, {}, {}
+  local alone, leased = AT.lane, LEASE + AT.lane
   for i = 1, #records do
-    local raw, packed = records[i], false
-    if is_whole(raw) then
-      local at = is_leased(raw) and LEASE + AT.lane or AT.lane
+    local raw, at, packed = records[i], alone, false
+    local size = raw and #raw or 0
+    if size >= HEADER and string.byte(raw) == LEASED_RECORD then size, at = size - LEASE, leased end
+    if size >= HEADER then
       packed = string.sub(raw, at, at + 3)
       if not seen[packed] then seen[packed], numbers[#numbers + 1] = true, (struct.unpack('>I4', packed)) end
     end

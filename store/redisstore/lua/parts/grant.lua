@@ -19,18 +19,13 @@ end
 local AT_TURNS = 4
 local function unpack_grant(packed) return packed and cmsgpack.unpack(packed) or nil end
 
--- The digest of a lease.
-local function digest_of(fence, holder) return struct.pack('>BI8', LEASED_RECORD, fence) .. holder end
-
 -- Calls each with the id, the record and its place in the note of what is still
 -- held of the grant.
 local function each_held(note, holder, each)
-  local i = 0
-  for id in string.gmatch(note[3], '%S+') do
+  for i, id in ipairs(ids_of(note[3])) do
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
-    i = i + 1
-    if r and r.digest == digest_of(note[2] + i - 1, holder) then each(id, r, raw, i) end
+    if r and r.digest == struct.pack('>BI8', LEASED_RECORD, note[2] + i - 1) .. holder then each(id, r, raw, i) end
   end
 end
 

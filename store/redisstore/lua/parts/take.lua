@@ -37,28 +37,32 @@ do
     if claim.lane == l then return end
     local lanes, n = claim.lanes, #claim.lanes
     if not l.answered then
-      lanes[n + 1], lanes[n + 2], lanes[n + 3], lanes[n + 4], lanes[n + 5] = l.queue, l.uid, s.id, s.pool, s.version
-      l.answered = n / 5 + 1
+      lanes[n + 1], lanes[n + 2], lanes[n + 3], lanes[n + 4], lanes[n + 5], lanes[n + 6] = l.queue, l.uid, s.id, s.pool, s.version, l.slot
+      l.answered = n / 6 + 1
     end
     claim.lane, claim.answers[#claim.answers + 1] = l, l.answered
   end
 
   -- What a task that may be granted counts for the limit of a want, and whether it
   -- has details; nil for one that may not.
-  local function weigh(id, raw, l, s)
+  local function weigh(raw, l, s)
     if not raw or #raw < HEADER then return nil end
     local version, state, flags = string.byte(raw, 1, 3)
     if version ~= 1 or state ~= WAITING then return nil end
     local lane, size = struct.unpack('>I4I3', raw, AT.lane)
     if lane ~= l.n then return nil end
-    if flags % 8 < DETAILS then return size + s.joined, false end
-    return size + s.joined + call('HSTRLEN', details_key(id), 'c') + call('HSTRLEN', details_key(id), 'm'), true
+    return size + s.joined, flags % 8 >= DETAILS
   end
 
-  -- Sets the lock. When another still stands: false, and how long.
-  local function set_lock(id, token, deadline)
-    local key = lock_key(id)
-    if call('SET', key, token, 'NX', 'PXAT', deadline) then return true end
+  -- What the details count besides.
+  local function weigh_details(id)
+    return call('HSTRLEN', details_key(id), 'c') + call('HSTRLEN', details_key(id), 'm')
+  end
+
+  -- Sets the lock. When another still stands: false, and how long. (GET spares the
+  -- table that Lua makes of an answer OK.)
+  local function set_lock(key, token, deadline)
+    if not call('SET', key, token, 'NX', 'GET', 'PXAT', deadline) then return true end
     local ttl = call('PTTL', key)
     if ttl == 0 then
       call('SET', key, token, 'PXAT', deadline)
@@ -88,12 +92,13 @@ do
     l.taking = l.taking or b.priority
     if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
     local t, answers, ids = terms_of(w, s), claim.answers, w.ids
-    local names, away, slot, name = b.names, b.away, l.slot .. '-', w.holder_name
+    local names, away, locks, name = b.names, b.away, lock_key(l.slot) .. '-', w.holder_name
     local first, granted, orphaned, missing = b.taken, 0, 0, 0
     for i = first + 1, min(first + share, b.n) do
-      local id, raw = slot .. names[i], b.records[i - b.read]
+      local suffix, raw = names[i], b.records[i - b.read]
       if raw == nil then raw = read_ahead(l, b, i) end
-      local bytes, detailed = weigh(id, raw, l, s)
+      local bytes, detailed = weigh(raw, l, s)
+      if detailed then bytes = bytes + weigh_details(id_of(l, suffix)) end
       if not bytes then
         missing = missing + 1
       else
@@ -103,9 +108,9 @@ do
         end
         local fence = max(claim.fence + 1, now_us)
         local digits, last_digits = spell_digits(fence)
-        local locked, ttl = set_lock(id, name .. digits .. last_digits, t.deadline_text)
+        local locked, ttl = set_lock(locks .. suffix, name .. digits .. last_digits, t.deadline_text)
         local n = #away
-        away[n + 1], away[n + 2] = locked and t.place_text or ORPHAN_TEXT, names[i]
+        away[n + 1], away[n + 2] = locked and t.place_text or ORPHAN_TEXT, suffix
         if locked then
           local fence_bytes, last_byte = spell_bytes(fence)
           raw = fence_bytes .. last_byte .. lease_of(w, t) .. raw .. name
@@ -113,14 +118,14 @@ do
           writes[n + 1], writes[n + 2] = b.keys[i], raw
           if granted == 0 then answer_lane(claim, l, s) end
           n = #answers
-          answers[n + 1], answers[n + 2] = id, raw
-          if detailed then answers[n + 3] = holder_details(id) end
+          answers[n + 1], answers[n + 2] = suffix, raw
+          if detailed then answers[n + 3] = holder_details(id_of(l, suffix)) end
           n = #ids + 1
           if n == 1 then w.fence = fence end
-          ids[n], w.bytes, claim.fence, granted = id, w.bytes + bytes, fence, granted + 1
+          ids[n], w.bytes, claim.fence, granted = granted == 0 and id_of(l, suffix) or suffix, w.bytes + bytes, fence, granted + 1
         else
           n = #claim.leases
-          claim.leases[n + 1], claim.leases[n + 2] = decimal(now + ttl), orphan_member(l, id)
+          claim.leases[n + 1], claim.leases[n + 2] = decimal(now + ttl), orphan_member(l, id_of(l, suffix))
           orphaned = orphaned + 1
         end
       end

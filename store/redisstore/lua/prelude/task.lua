@@ -20,15 +20,15 @@ local ended, entering
 -- Ends a lease in all indexes but the lease index, which stays behind (expired.lua);
 -- what becomes of the record, and of the queue's leases in flight, is the caller's.
 -- The queue is placed; the lane changes when the task waits again.
-local function leave_leased(l, id, holder)
+local function leave_leased(l, suffix, lock, holder)
   local locks, held, left = ended.locks, ended.held, ended.by_lane[l.n]
-  locks[#locks + 1] = lock_key(id)
+  locks[#locks + 1] = lock
   if not left then
     left = { lane = l }
     ended.by_lane[l.n] = left
     get_queue(l.queue).touched = true
   end
-  held[holder], left[#left + 1] = (held[holder] or 0) + 1, suffix_of(id)
+  held[holder], left[#left + 1] = (held[holder] or 0) + 1, suffix
 end
 
 -- Puts a waiting task that stands nowhere into its lane.
@@ -170,12 +170,12 @@ local function leave_settled(l, id, r)
   if r.history then call('PERSIST', history_key(id)) end
 end
 
--- Tasks of one lane for Go: queue, source uid, source id, pool, version, and of
--- each task its id and record, and a list where more of it was asked for and is
--- there: fields of its details, and 'h' with its history.
+-- Tasks of one lane for Go: queue, source uid, source id, pool, version, slot, and of
+-- each task the end of its id and its record, and a list where more of it was asked
+-- for and is there: fields of its details, and 'h' with its history.
 local function begin_tasks(l)
   local s = get_source(l.uid)
-  return { l.queue, l.uid, s.id, s.pool, s.version }
+  return { l.queue, l.uid, s.id, s.pool, s.version, l.slot }
 end
 
 -- The details that a holder gets.
@@ -196,7 +196,7 @@ local function task_reply(id, raw, r, with)
     more = more or {}
     more[#more + 1], more[#more + 2] = 'h', call('GET', history_key(id)) or ''
   end
-  out[6], out[7], out[8] = id, raw, more
+  out[7], out[8], out[9] = suffix_of(id), raw, more
   return out
 end
 
