@@ -13,6 +13,7 @@ func pushCases() []testCase {
 		{"Pause_UntilAnInstant", pushPauseUntil},
 		{"Pause_FirstPageHoldsAllLanes", pushFirstPage},
 		{"Pool_MovesWaitingTasks", pushPool},
+		{"Pool_HeardOfByASubmit", pushPoolBySubmit},
 		{"Priority_MovesLanes", pushPriority},
 		{"Older_IsIgnored", pushOlder},
 		{"Lease_SettingsHoldForLaterGrants", pushLease},
@@ -109,6 +110,22 @@ func pushPool(e *env) {
 	is(e, "next in the new pool", reply.Next, start.Add(time.Minute))
 	e.settle(retry(&reply.Grants[0][0].Task, 0))
 	is(e, "granted there again", len(e.claimFrom("browser", e.want(9)).Grants[0]), 1)
+}
+
+// pushPoolBySubmit tells the shard of another pool by a submit to another queue: the
+// claim of the old pool that comes upon the lane puts its queue into the new pool,
+// too (P9).
+func pushPoolBySubmit(e *env) {
+	e.open()
+	g := source("a")
+	names := e.queues(2)
+	e.create(g, item(g, names[0], "waited", withPriority(5, start.Add(time.Minute))))
+	g.Version, g.Pool = 2, "browser"
+	e.submitOne(g, item(g, names[1], "told"), dispatch.SubmitCreated)
+	e.advance(time.Minute)
+	e.takeNone()
+	reply := e.claimFrom("browser", e.want(9))
+	is(e, "granted in the new pool", len(reply.Grants[0]), 2)
 }
 
 func pushPriority(e *env) {

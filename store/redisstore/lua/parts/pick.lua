@@ -81,7 +81,7 @@ do
       local q = get_queue(name)
       local a = part(q, claim.pool)
       a.open, a.wait = false, tonumber(due[2 * i])
-      place_queue(q, a, false)
+      place_queue(q, a)
     end
   end
 end

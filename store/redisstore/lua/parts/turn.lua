@@ -54,7 +54,7 @@ do
     claim.looks = claim.looks + 1
     local a = part(q, claim.pool)
     -- The end of its last turn here has placed it, though not all lanes that wait.
-    if not a.had_turn or a.waits > 0 then place_queue(q, a, false) end
+    if not a.had_turn or a.waits > 0 then place_queue(q, a) end
     if not a.open then return 0 end
     local s, room, quota, gap = settings_of(q), w.max - #w.ids, 1, delay_of(q)
     if gap <= 0 then

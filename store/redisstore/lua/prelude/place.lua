@@ -13,7 +13,7 @@ local function first_open(a)
   return head.score, head.name
 end
 
-local place_queue
+local place_queue, place_queue_everywhere
 do
   -- Notes that something of the pool can be granted at `at`, sooner than before.
   local function sooner(pool, at)
@@ -74,8 +74,7 @@ do
     a.open, a.wait = score, false
   end
 
-  -- Places the queue in one pool; it is in pool open then if a.open says so.
-  function place_queue(q, a, turn_end)
+  local function place_in(q, a, turn_end)
     a.placed = true
     if (first_waiting(a) or INF) <= now then
       local due = a.waits == 1 and { a.first_name } or call('ZRANGEBYSCORE', queue_wait_key(a), '-inf', now, 'LIMIT', 0, 100)
@@ -92,31 +91,41 @@ do
     local at = max(queue_gate(q), head and 0 or first)
     if at <= now and head then queue_opens(q, a, head, turn_end) else queue_waits(q, a, at) end
   end
-end
 
--- Places the queue in all its pools. turn is the pool in which it had a turn
--- just now, nil for none. Placing can move lanes to another pool, whose source
--- was moved: then that one is placed (again).
-local function place_queue_everywhere(q, turn)
-  local only, a = next(q.parts)
-  if only and not next(q.parts, only) then
-    -- One pool, as nearly always; placing it can make it two.
-    a.placed = nil
-    if a.held then place_queue(q, a, only == turn) end
-    if a.placed and not next(q.parts, only) then return end
-    turn = nil
-  else
-    for _, p in pairs(q.parts) do p.placed = nil end
-  end
-  for _ = 1, 3 do
-    local todo = {}
-    for pool, a in pairs(q.parts) do
-      if a.held and not a.placed then todo[#todo + 1] = pool end
+  -- Places the queue in one pool, and in those to which that moved lanes whose source
+  -- was moved; it is in pool open then if a.open says so.
+  function place_queue(q, a)
+    place_in(q, a, false)
+    if next(q.parts) == a.pool and not next(q.parts, a.pool) then return end
+    for _, p in pairs(q.parts) do
+      if p.held and p.placed == nil then place_in(q, p, false) end
     end
-    if #todo == 0 then return end
-    table.sort(todo, before)
-    for _, pool in ipairs(todo) do place_queue(q, q.parts[pool], pool == turn) end
-    turn = nil
+  end
+
+  -- Places the queue in all its pools. turn is the pool in which it had a turn
+  -- just now, nil for none. Placing can move lanes to another pool, whose source
+  -- was moved: then that one is placed (again).
+  function place_queue_everywhere(q, turn)
+    local only, a = next(q.parts)
+    if only and not next(q.parts, only) then
+      -- One pool, as nearly always; placing it can make it two.
+      a.placed = nil
+      if a.held then place_in(q, a, only == turn) end
+      if a.placed and not next(q.parts, only) then return end
+      turn = nil
+    else
+      for _, p in pairs(q.parts) do p.placed = nil end
+    end
+    for _ = 1, 3 do
+      local todo = {}
+      for pool, a in pairs(q.parts) do
+        if a.held and not a.placed then todo[#todo + 1] = pool end
+      end
+      if #todo == 0 then return end
+      table.sort(todo, before)
+      for _, pool in ipairs(todo) do place_in(q, q.parts[pool], pool == turn) end
+      turn = nil
+    end
   end
 end
 
