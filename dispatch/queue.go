@@ -85,6 +85,7 @@ const (
 	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"  // leases of the queue
 	GateHostBlocked   GateKind = "HOST_BLOCKED"   // automatic block
 	GateBlocked       GateKind = "BLOCKED"        // an operator's block
+	GatePaused        GateKind = "PAUSED"         // an operator's pause of the queue
 	GateQueuePaused   GateKind = "QUEUE_PAUSED"   // a rule's
 	GateQueueDenied   GateKind = "QUEUE_DENIED"   // a rule's
 	GateSourcePaused  GateKind = "SOURCE_PAUSED"  // an operator's

@@ -115,18 +115,41 @@ func (d *Dispatcher) QueueRules(ctx context.Context, after string, limit int) (r
 // BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).
 // The queue need not exist yet. Kind and Time of the gate are set here.
 func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Queue, error) {
-	now, err := d.store.Now(ctx)
+	gate.Kind = GateBlocked
+	return d.holdQueue(ctx, name, gate, d.store.BlockQueue)
+}
+
+// PauseQueue holds grants of a queue until gate.Until (zero: until resumed),
+// beside a block that may stand. The queue need not exist yet. Kind and Time of
+// the gate are set here.
+func (d *Dispatcher) PauseQueue(ctx context.Context, name string, gate Gate) (*Queue, error) {
+	gate.Kind = GatePaused
+	return d.holdQueue(ctx, name, gate, d.store.PauseQueue)
+}
+
+func (d *Dispatcher) holdQueue(ctx context.Context, name string, gate Gate, hold func(context.Context, string, Gate) error) (*Queue, error) {
+	gate, err := d.dated(ctx, gate)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's clock: %w", err)
+		return nil, err
 	}
-	if !gate.Until.IsZero() && !gate.Until.After(now) {
-		return nil, Invalid("until", gate.Until.Format(time.RFC3339Nano), "must be in the future")
-	}
-	gate.Kind, gate.Time = GateBlocked, now
-	if err := d.store.BlockQueue(ctx, name, gate); err != nil {
-		return nil, fmt.Errorf("block queue %q: %w", name, err)
+	if err := hold(ctx, name, gate); err != nil {
+		return nil, fmt.Errorf("close gate %s of queue %q: %w", gate.Kind, name, err)
 	}
 	return d.Queue(ctx, name)
+}
+
+// dated is an operator's gate as it is set now. ErrInvalid when it would be over
+// already.
+func (d *Dispatcher) dated(ctx context.Context, gate Gate) (Gate, error) {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return gate, fmt.Errorf("read the store's clock: %w", err)
+	}
+	if !gate.Until.IsZero() && !gate.Until.After(now) {
+		return gate, Invalid("until", gate.Until.Format(time.RFC3339Nano), "must be in the future")
+	}
+	gate.Time = now
+	return gate, nil
 }
 
 // UnblockQueue lifts an operator's block, and with automatic the one that
@@ -135,23 +158,37 @@ func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Q
 // block to lift: unblocking a queue that is not blocked, or is not there, changes
 // nothing.
 func (d *Dispatcher) UnblockQueue(ctx context.Context, name string, automatic bool) (queue *Queue, changed bool, err error) {
+	return d.letQueueGo(ctx, name, func(q *Queue) bool {
+		// A block that has ended can still have a step to set back.
+		return q.heldBy(GateBlocked) || automatic && (q.heldBy(GateHostBlocked) || q.BlockStep > 0)
+	}, func() error { return d.store.UnblockQueue(ctx, name, automatic) })
+}
+
+// ResumeQueue lifts an operator's pause of a queue, not that of a rule. It
+// returns as UnblockQueue does.
+func (d *Dispatcher) ResumeQueue(ctx context.Context, name string) (queue *Queue, changed bool, err error) {
+	return d.letQueueGo(ctx, name, func(q *Queue) bool { return q.heldBy(GatePaused) },
+		func() error { return d.store.ResumeQueue(ctx, name) })
+}
+
+func (d *Dispatcher) letQueueGo(ctx context.Context, name string, held func(*Queue) bool, lift func() error) (queue *Queue, changed bool, err error) {
 	before, err := d.queueOrNew(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
-	blocked := slices.ContainsFunc(before.Gates, func(g Gate) bool {
-		return g.Kind == GateBlocked || automatic && g.Kind == GateHostBlocked
-	})
-	// A block that has ended can still have a step to set back.
-	if !blocked && (!automatic || before.BlockStep == 0) {
+	if !held(before) {
 		return before, false, nil
 	}
-	err = d.store.UnblockQueue(ctx, name, automatic)
-	if err != nil && !errors.Is(err, ErrQueueNotFound) { // gone since the look
-		return nil, false, fmt.Errorf("unblock queue %q: %w", name, err)
+	if err := lift(); err != nil && !errors.Is(err, ErrQueueNotFound) { // gone since the look
+		return nil, false, fmt.Errorf("open a gate of queue %q: %w", name, err)
 	}
 	queue, err = d.queueOrNew(ctx, name)
 	return queue, true, err
+}
+
+// heldBy reports whether a gate of this kind holds the queue.
+func (q *Queue) heldBy(kind GateKind) bool {
+	return slices.ContainsFunc(q.Gates, func(g Gate) bool { return g.Kind == kind })
 }
 
 // queueOrNew reads a queue; one that is not there comes as it would be made.

@@ -187,3 +187,34 @@ func TestDispatcher_BlockQueue(t *testing.T) {
 		}
 	})
 }
+
+func TestDispatcher_PauseQueue(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", nil)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		if _, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{Until: time.Now().Add(-time.Second)}); !errors.Is(err, dispatch.ErrInvalid) {
+			t.Errorf("paused until the past: %v", err)
+		}
+		queue, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{By: "ops", Reason: "we move"})
+		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GatePaused || queue.Gates[0].By != "ops" || queue.Gates[0].Time.IsZero() {
+			t.Fatalf("%+v, %v", queue, err)
+		}
+		if grants := o.fetch(1); len(grants) != 0 {
+			t.Error("fetched from a paused queue")
+		}
+		if _, changed, err := o.UnblockQueue(ctx, "a.example", true); err != nil || changed {
+			t.Errorf("an unblock lifted a pause: %v, %v", changed, err)
+		}
+		if _, changed, err := o.ResumeQueue(ctx, "a.example"); err != nil || !changed {
+			t.Fatal(changed, err)
+		}
+		o.succeed(o.fetchOne())
+		for _, name := range []string{"a.example", "nowhere.example"} { // again; never there
+			queue, changed, err := o.ResumeQueue(ctx, name)
+			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
+				t.Errorf("resuming %s, which is not paused: %+v, %v, %v; want no change", name, queue, changed, err)
+			}
+		}
+	})
+}

@@ -140,13 +140,9 @@ func (d *Dispatcher) DeleteSource(ctx context.Context, id string) error {
 // PauseSource holds grants of the source's tasks; pausing again replaces the
 // gate. Kind and Time of the gate are set here.
 func (d *Dispatcher) PauseSource(ctx context.Context, id string, gate Gate) (changed bool, err error) {
-	now, err := d.store.Now(ctx)
-	if err != nil {
-		return false, fmt.Errorf("read the store's clock: %w", err)
-	}
-	gate.Kind, gate.Time = GateSourcePaused, now
-	if !gate.Until.IsZero() && !gate.Until.After(now) {
-		return false, Invalid("until", gate.Until, "must be in the future")
+	gate.Kind = GateSourcePaused
+	if gate, err = d.dated(ctx, gate); err != nil {
+		return false, err
 	}
 	return d.mutateSource(ctx, id, 0, func(s *Source) error {
 		if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {

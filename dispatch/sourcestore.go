@@ -48,7 +48,7 @@ type Sources interface {
 	SourceStatuses(ctx context.Context, uids []string) ([]SourceStatus, error)
 }
 
-// Queues keeps queue rules, blocks and what is known of queues.
+// Queues keeps queue rules, blocks, pauses and what is known of queues.
 type Queues interface {
 	// SetRule keeps a rule under a new version of all rules and tells all
 	// shards; grants after it follow it. Its answer is the new version.
@@ -69,6 +69,13 @@ type Queues interface {
 	// doubling when automatic is true. ErrQueueNotFound when there is no such
 	// queue.
 	UnblockQueue(ctx context.Context, queue string, automatic bool) error
+	// PauseQueue sets an operator's pause, replacing an earlier one; gate.Until
+	// zero = until resumed. It stands beside a block, and neither touches the
+	// other. The queue need not hold tasks.
+	PauseQueue(ctx context.Context, queue string, gate Gate) error
+	// ResumeQueue lifts the operator's pause. ErrQueueNotFound when there is no
+	// such queue.
+	ResumeQueue(ctx context.Context, queue string) error
 	// Queue reads one; ErrQueueNotFound when it holds nothing and has no gate.
 	Queue(ctx context.Context, name string) (*Queue, error)
 	// ListQueues lists the queues that exist in the order of their reversed

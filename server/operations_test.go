@@ -250,6 +250,34 @@ func TestQueueService_block(t *testing.T) {
 	}
 }
 
+func TestQueueService_pause(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	ctx := t.Context()
+	b.source(t, "news")
+	b.submit(t, "news", "https://example.com/")
+	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Millisecond))
+	paused, err := b.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: "example.com", Until: until, By: "ann", Reason: "we move"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gates := paused.GetQueue().GetGates()
+	if len(gates) != 1 || gates[0].GetKind() != pb.GateKind_GATE_KIND_PAUSED || gates[0].GetBy() != "ann" ||
+		gates[0].GetReason() != "we move" || gates[0].GetTime() == nil || !gates[0].GetUntil().AsTime().Equal(until.AsTime()) {
+		t.Errorf("paused %v", paused)
+	}
+	fetched, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", Wait: durationpb.New(0)})
+	if err != nil || fetched.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_PAUSED {
+		t.Errorf("fetched %v, %v; want PAUSED", fetched, err)
+	}
+	if got, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: "example.com"}); err != nil || !got.GetChanged() || len(got.GetQueue().GetGates()) != 0 {
+		t.Errorf("resumed %v, %v", got, err)
+	}
+	if got, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: "example.com"}); err != nil || got.GetChanged() {
+		t.Errorf("resumed again %v, %v; want no change", got, err)
+	}
+}
+
 func TestAdminService(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{Version: "v1"})

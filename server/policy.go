@@ -72,6 +72,8 @@ func methodPolicies() map[string]class {
 		pb.QueueService_DeleteQueueRule_FullMethodName: classSteer,
 		pb.QueueService_BlockQueue_FullMethodName:      classSteer,
 		pb.QueueService_UnblockQueue_FullMethodName:    classSteer,
+		pb.QueueService_PauseQueue_FullMethodName:      classSteer,
+		pb.QueueService_ResumeQueue_FullMethodName:     classSteer,
 
 		pb.AdminService_GetStats_FullMethodName:       classRead,
 		pb.AdminService_ListLeases_FullMethodName:     classRead,

@@ -105,30 +105,59 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 
 // BlockQueue holds grants of a queue.
 func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest) (*pb.BlockQueueResponse, error) {
-	if err := validateBlockQueue(req, time.Now()); err != nil {
-		return nil, err
-	}
-	queue, err := s.d.BlockQueue(ctx, req.GetName(), dispatch.Gate{
-		Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason(),
-	})
-	if err != nil {
-		return nil, about(err, "queue", req.GetName())
-	}
-	out, err := s.convert(ctx, queue)
+	out, err := s.hold(ctx, req, s.d.BlockQueue)
 	return &pb.BlockQueueResponse{Queue: out}, err
 }
 
 // UnblockQueue opens a block.
 func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
-	if err := validateQueueName("name", req.GetName()); err != nil {
+	out, changed, err := s.letGo(ctx, req.GetName(), func() (*dispatch.Queue, bool, error) {
+		return s.d.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
+	})
+	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
+}
+
+// PauseQueue holds grants of a queue, beside a block.
+func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest) (*pb.PauseQueueResponse, error) {
+	out, err := s.hold(ctx, req, s.d.PauseQueue)
+	return &pb.PauseQueueResponse{Queue: out}, err
+}
+
+// ResumeQueue ends a pause.
+func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
+	out, changed, err := s.letGo(ctx, req.GetName(), func() (*dispatch.Queue, bool, error) {
+		return s.d.ResumeQueue(ctx, req.GetName())
+	})
+	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
+}
+
+// hold closes an operator's gate of a queue.
+func (s *queueService) hold(ctx context.Context, req holdRequest,
+	hold func(context.Context, string, dispatch.Gate) (*dispatch.Queue, error),
+) (*pb.Queue, error) {
+	if err := validateHoldQueue(req, time.Now()); err != nil {
 		return nil, err
 	}
-	queue, changed, err := s.d.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
+	queue, err := hold(ctx, req.GetName(), dispatch.Gate{
+		Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason(),
+	})
 	if err != nil {
 		return nil, about(err, "queue", req.GetName())
 	}
+	return s.convert(ctx, queue)
+}
+
+// letGo opens an operator's gate of a queue.
+func (s *queueService) letGo(ctx context.Context, name string, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
+	if err := validateQueueName("name", name); err != nil {
+		return nil, false, err
+	}
+	queue, changed, err := lift()
+	if err != nil {
+		return nil, false, about(err, "queue", name)
+	}
 	out, err := s.convert(ctx, queue)
-	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
+	return out, changed, err
 }
 
 func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.Queue, error) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -261,7 +263,15 @@ func validateListQueues(req *pb.ListQueuesRequest) error {
 	return c.err()
 }
 
-func validateBlockQueue(req *pb.BlockQueueRequest, now time.Time) error {
+// holdRequest is what every call that closes a gate of one thing has.
+type holdRequest interface {
+	GetName() string
+	GetUntil() *timestamppb.Timestamp
+	GetBy() string
+	GetReason() string
+}
+
+func validateHoldQueue(req holdRequest, now time.Time) error {
 	var c checks
 	c.queue("name", req.GetName())
 	c.until("until", req.GetUntil(), now)

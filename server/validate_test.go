@@ -271,6 +271,14 @@ func badOperations() []badRequest {
 			_, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: "a\n"})
 			return err
 		}},
+		{"queue pause: passed", "until", func(ctx context.Context, b *bed) error {
+			_, err := b.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: "a.com", Until: timestamppb.New(time.Now().Add(-time.Hour))})
+			return err
+		}},
+		{"queue resume: name", "name", func(ctx context.Context, b *bed) error {
+			_, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{})
+			return err
+		}},
 		{"rule: pattern", "rule.pattern", ruleWith(func(r *pb.QueueRule) { r.Pattern = "a*b" })},
 		{"rule: no pattern", "rule.pattern", ruleWith(func(r *pb.QueueRule) { r.Pattern = "" })},
 		{"rule: min_delay", "rule.min_delay", ruleWith(func(r *pb.QueueRule) { r.MinDelay = durationpb.New(25 * time.Hour) })},

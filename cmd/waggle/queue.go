@@ -16,7 +16,8 @@ import (
 func newQueue(o *clientOptions) *cobra.Command {
 	cmd := &cobra.Command{Use: "queue", Short: "Say how polite to be to which host"}
 	o.register(cmd)
-	cmd.AddCommand(newQueueList(o), newQueueGet(o), newQueueRule(o), newQueueBlock(o), newQueueUnblock(o))
+	cmd.AddCommand(newQueueList(o), newQueueGet(o), newQueueRule(o),
+		newQueueBlock(o), newQueueUnblock(o), newQueuePause(o), newQueueResume(o))
 	return cmd
 }
 
@@ -48,7 +49,7 @@ func newQueueList(o *clientOptions) *cobra.Command {
 
 func writeQueues(out io.Writer, queues []*pb.Queue) {
 	if len(queues) == 0 {
-		fmt.Fprintln(out, "no queues: nothing waits, and nothing is blocked")
+		fmt.Fprintln(out, "no queues: nothing waits, and nothing is blocked or paused")
 		return
 	}
 	t := newTable("QUEUE", ">WAITING", ">LEASED", ">AT MOST", ">DELAY", ">NEXT", "HELD BY", "RULE")
@@ -127,55 +128,4 @@ func settingsText(s *pb.QueueSettings) string {
 		text += ", denied"
 	}
 	return text
-}
-
-func newQueueBlock(o *clientOptions) *cobra.Command {
-	var record recordFlags
-	var until timeFlag
-	cmd := &cobra.Command{
-		Use:     "block NAME",
-		Short:   "Hand out nothing of a queue; leases that stand go on",
-		Example: "  waggle queue block example.com --until 2h --reason 'they asked'",
-		Args:    exactly("the queue's name"),
-	}
-	record.register(cmd, o.console)
-	cmd.Flags().Var(&until, "until", "open by itself: 2h (from now) or 2026-01-31T18:00:00Z")
-	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		request := &pb.BlockQueueRequest{Name: args[0], By: record.by, Reason: record.reason}
-		var err error
-		if request.Until, err = until.at(c.now); err != nil {
-			return err
-		}
-		reply, err := c.queues.BlockQueue(ctx, request)
-		if err != nil {
-			return err
-		}
-		return c.show(reply.GetQueue(), func() { writeQueue(c.out, c.now, reply.GetQueue()) })
-	})
-	return cmd
-}
-
-func newQueueUnblock(o *clientOptions) *cobra.Command {
-	request := &pb.UnblockQueueRequest{}
-	cmd := &cobra.Command{
-		Use:   "unblock NAME",
-		Short: "Open a queue that an operator blocked",
-		Args:  exactly("the queue's name"),
-	}
-	cmd.Flags().BoolVar(&request.IncludeAutomatic, "automatic", false, "open the block that failures of the host caused, too")
-	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		request.Name = args[0]
-		reply, err := c.queues.UnblockQueue(ctx, request)
-		if err != nil {
-			return err
-		}
-		return c.show(reply.GetQueue(), func() {
-			if !reply.GetChanged() {
-				fmt.Fprintf(c.out, "%s was not blocked; nothing changed\n", plain(request.GetName()))
-				return
-			}
-			writeQueue(c.out, c.now, reply.GetQueue())
-		})
-	})
-	return cmd
 }

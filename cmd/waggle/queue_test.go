@@ -36,7 +36,7 @@ shop.test      1s apart, 1 at a time, blocked at most 1h, DENIED  eve  AGO  -
 func TestQueue_Block(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	wantOutput(t, command(t, env, "queue", "list"), "no queues: nothing waits, and nothing is blocked\n")
+	wantOutput(t, command(t, env, "queue", "list"), "no queues: nothing waits, and nothing is blocked or paused\n")
 	wantFailure(t, command(t, env, "queue", "get", "a.example"), waggle.ExitFailed, "queue not found", "queue list")
 	command(t, env, "source", "create", "s")
 	command(t, env, "task", "submit", "--source", "s", "https://a.example/1", "https://a.example/2", "https://b.test/")
@@ -62,4 +62,30 @@ a.example        2       0        1     1s  in 2h  BLOCKED  default
 		t.Errorf("exit code %d, still held:\n%s%s", got.code, got.out, got.err)
 	}
 	wantOutput(t, command(t, env, "queue", "unblock", "a.example"), "\na.example was not blocked; nothing changed\n")
+}
+
+func TestQueue_Pause(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	wantOutput(t, command(t, env, "queue", "resume", "a.example"), "\na.example was not paused; nothing changed\n")
+	wantOutput(t, command(t, env, "queue", "pause", "a.example", "--until", "2h", "--reason", "we move"), `
+Queue       a.example (slot 1331)
+Tasks       0 waiting, 0 leased
+Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
+Next grant  in 2h
+Held by     PAUSED by ada, now, resumes in 2h: we move
+`)
+	wantOutput(t, command(t, env, "queue", "resume", "a.example"), `
+Queue       a.example (slot 1331)
+Tasks       0 waiting, 0 leased
+Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
+Next grant  now
+`)
+	command(t, env, "queue", "rule", "set", "*", "--paused", "--reason", "stop")
+	command(t, env, "source", "create", "s")
+	command(t, env, "task", "submit", "--source", "s", "https://a.example/1")
+	wantOutput(t, command(t, env, "queue", "resume", "a.example"), `
+a.example was not paused; nothing changed
+it is held by QUEUE_PAUSED by ada, now: stop
+`)
 }

@@ -60,6 +60,7 @@ func TestUsage(t *testing.T) {
 		"task cancel":                                 "which tasks?",
 		"task retry --reason x":                       "which tasks?",
 		"lease revoke":                                "which tasks?",
+		"queue pause":                                 "the queue's name is missing",
 		"queue block":                                 "the queue's name is missing",
 		"collector list --state dead":                 `--state "dead": say active, draining, gone`,
 		"serve --log-level loud":                      `--log-level "loud": say debug, info, warn or error`,

@@ -346,7 +346,7 @@ func (c *claim) reason() dispatch.WaitReason {
 		if qp.open.len() == 0 {
 			continue
 		}
-		if set := c.s.settingsOf(qp.queue); set.Paused || set.Deny {
+		if set := c.s.settingsOf(qp.queue); set.Paused || set.Deny || gateUntil(qp.queue.paused) > c.s.now {
 			return dispatch.WaitPaused
 		}
 		return dispatch.WaitThrottled

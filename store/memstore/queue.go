@@ -20,7 +20,8 @@ type queue struct {
 	nextGrant int64
 	blocked   int64 // end of the automatic block
 	blockStep int
-	operator  *dispatch.Gate // the operator's block
+	operator  *dispatch.Gate // an operator's block
+	paused    *dispatch.Gate // an operator's pause
 	// asked is the delay that the host asks for; settings.paced has it.
 	asked time.Duration
 
@@ -70,15 +71,18 @@ func reverseLabels(name string) string {
 	return strings.Join(labels, ".")
 }
 
-// operatorUntil is the end of the operator's block; 0 when there is none.
-func (q *queue) operatorUntil() int64 {
+// operatorUntil is until when operators hold the queue; 0 when none does.
+func (q *queue) operatorUntil() int64 { return max(gateUntil(q.operator), gateUntil(q.paused)) }
+
+// gateUntil is the end of an operator's gate; 0 when there is none.
+func gateUntil(gate *dispatch.Gate) int64 {
 	switch {
-	case q.operator == nil:
+	case gate == nil:
 		return 0
-	case q.operator.Until.IsZero():
+	case gate.Until.IsZero():
 		return infinite
 	default:
-		return until(q.operator.Until)
+		return until(gate.Until)
 	}
 }
 
@@ -144,6 +148,18 @@ func (s *shard) existing(name string) (*queue, error) {
 
 // BlockQueue implements [dispatch.Queues].
 func (s *Store) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) error {
+	gate.Kind = dispatch.GateBlocked
+	return s.holdQueue(ctx, name, func(q *queue) { q.operator = &gate })
+}
+
+// PauseQueue implements [dispatch.Queues].
+func (s *Store) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) error {
+	gate.Kind = dispatch.GatePaused
+	return s.holdQueue(ctx, name, func(q *queue) { q.paused = &gate })
+}
+
+// holdQueue sets a gate of a queue, which is made when it does not exist.
+func (s *Store) holdQueue(ctx context.Context, name string, set func(q *queue)) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
@@ -151,14 +167,28 @@ func (s *Store) BlockQueue(ctx context.Context, name string, gate dispatch.Gate)
 	sh.begin()
 	defer sh.end()
 	q := sh.openQueue(name)
-	gate.Kind = dispatch.GateBlocked
-	q.operator = &gate
+	set(q)
 	sh.touchQueue(q)
 	return nil
 }
 
 // UnblockQueue implements [dispatch.Queues].
 func (s *Store) UnblockQueue(ctx context.Context, name string, automatic bool) error {
+	return s.letGo(ctx, name, func(q *queue) {
+		q.operator = nil
+		if automatic {
+			q.blocked, q.blockStep = 0, 0
+		}
+	})
+}
+
+// ResumeQueue implements [dispatch.Queues].
+func (s *Store) ResumeQueue(ctx context.Context, name string) error {
+	return s.letGo(ctx, name, func(q *queue) { q.paused = nil })
+}
+
+// letGo lifts gates of a queue that exists.
+func (s *Store) letGo(ctx context.Context, name string, lift func(q *queue)) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
@@ -169,10 +199,7 @@ func (s *Store) UnblockQueue(ctx context.Context, name string, automatic bool) e
 	if err != nil {
 		return err
 	}
-	q.operator = nil
-	if automatic {
-		q.blocked, q.blockStep = 0, 0
-	}
+	lift(q)
 	sh.touchQueue(q)
 	return nil
 }
@@ -223,8 +250,10 @@ func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 	if q.blocked > s.now {
 		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: instant(q.blocked)})
 	}
-	if q.operatorUntil() > s.now {
-		gates = append(gates, *q.operator)
+	for _, gate := range []*dispatch.Gate{q.operator, q.paused} {
+		if gateUntil(gate) > s.now {
+			gates = append(gates, *gate)
+		}
 	}
 	if set.Paused {
 		gates = append(gates, set.pausedBy.gate(dispatch.GateQueuePaused))

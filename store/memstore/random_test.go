@@ -206,10 +206,15 @@ func (w *world) block(t *rapid.T) {
 	if rapid.Bool().Draw(t, "unblock") {
 		// There may be no such queue.
 		_ = w.store.UnblockQueue(t.Context(), name, rapid.Bool().Draw(t, "automatic"))
+		_ = w.store.ResumeQueue(t.Context(), name)
 		return
 	}
 	gate := dispatch.Gate{Until: rapid.SampledFrom([]time.Time{{}, w.clock.Now().Add(time.Second)}).Draw(t, "until")}
-	w.ok(t, w.store.BlockQueue(t.Context(), name, gate))
+	hold := w.store.BlockQueue
+	if rapid.Bool().Draw(t, "pause") {
+		hold = w.store.PauseQueue
+	}
+	w.ok(t, hold(t.Context(), name, gate))
 }
 
 // TestStore_StaysConsistent does random things and checks after each that
@@ -256,6 +261,7 @@ func (w *world) drain(t *rapid.T) {
 	}
 	for _, name := range []string{"a.test", "b.test", "c.test", "d.e.test"} {
 		_ = w.store.UnblockQueue(t.Context(), name, true)
+		_ = w.store.ResumeQueue(t.Context(), name)
 	}
 	for uid, gate := range w.gates {
 		gate.Version, gate.Pool, gate.PausedUntil = gate.Version+1, "default", time.Time{}

@@ -104,7 +104,7 @@ const (
 
 func (s laneSet) name(n int64) string { return string(s) + ":" + strconv.FormatInt(n, 10) }
 
-// Queue is a STRING (packed): its next grant, blocks, leases in flight, waiting
+// Queue is a STRING (packed): its next grant, blocks, pause, leases in flight, waiting
 // tasks, what its host asks for, its settings as of a version of the rules, and of
 // each pool where it and its lanes stand there (lua/prelude/queue.lua).
 func (p shardKeys) Queue(name string) string { return p.key("queue:" + name) }
@@ -133,7 +133,7 @@ func (p shardKeys) Pools() string { return p.key("pools") }
 // the names that end alike stand together.
 func (p shardKeys) Queues() string { return p.key("queues") }
 
-// Idle is a ZSET of the queues that only a delay or block keeps, by its end.
+// Idle is a ZSET of the queues that only a delay, block or pause keeps, by its end.
 func (p shardKeys) Idle() string { return p.key("idle") }
 
 // Forget is a ZSET of the lane sets with settled tasks, by when the first of

@@ -27,24 +27,52 @@ func reverseLabels(name string) string {
 
 // BlockQueue implements [dispatch.Queues].
 func (s *Store) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) error {
-	gate.Kind = dispatch.GateBlocked
+	return s.holdQueue(ctx, name, holdBlock, dispatch.GateBlocked, gate)
+}
+
+// PauseQueue implements [dispatch.Queues].
+func (s *Store) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) error {
+	return s.holdQueue(ctx, name, holdPause, dispatch.GatePaused, gate)
+}
+
+// hold is what an operator can hold a queue by, as lua/block.lua names it.
+type hold string
+
+const (
+	holdBlock hold = "block"
+	holdPause hold = "pause"
+)
+
+// holdQueue sets an operator's gate of a queue.
+func (s *Store) holdQueue(ctx context.Context, name string, by hold, kind dispatch.GateKind, gate dispatch.Gate) error {
+	gate.Kind = kind
 	until := gate.Until
 	if until.IsZero() {
 		until = dispatch.Forever
 	}
 	encoded, err := json.Marshal(gate)
 	if err != nil {
-		return fmt.Errorf("%w: block of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, name, err)
+		return fmt.Errorf("%w: %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, by, name, err)
 	}
-	_, err = s.run(ctx, "block queue", s.scripts.block, call{
-		shard: s.shardOfName(name), args: []any{name, millis(until), string(encoded)},
+	_, err = s.run(ctx, string(by)+" queue", s.scripts.block, call{
+		shard: s.shardOfName(name), args: []any{name, string(by), millis(until), string(encoded)},
 	})
 	return err
 }
 
 // UnblockQueue implements [dispatch.Queues].
 func (s *Store) UnblockQueue(ctx context.Context, name string, automatic bool) error {
-	v, err := s.run(ctx, "unblock queue", s.scripts.block, call{shard: s.shardOfName(name), args: []any{name, automatic}})
+	return s.letGo(ctx, "unblock queue", name, holdBlock, automatic)
+}
+
+// ResumeQueue implements [dispatch.Queues].
+func (s *Store) ResumeQueue(ctx context.Context, name string) error {
+	return s.letGo(ctx, "resume queue", name, holdPause, false)
+}
+
+// letGo lifts an operator's gate of a queue.
+func (s *Store) letGo(ctx context.Context, op, name string, by hold, automatic bool) error {
+	v, err := s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(name), args: []any{name, string(by), automatic}})
 	if err != nil {
 		return err
 	}
@@ -137,9 +165,15 @@ func (s *Store) rangeOfShard(ctx context.Context, shard int, from, to string, li
 // queueState is a queue as a script describes it.
 type queueState struct {
 	queue                      *dispatch.Queue
-	next, block, operator      time.Time
-	blockGate                  dispatch.Gate
+	next, block                time.Time
+	operators                  []heldUntil // block and pause
 	pausedPattern, denyPattern string
+}
+
+// heldUntil is a gate that ends at an instant, [dispatch.Forever] when it does not.
+type heldUntil struct {
+	until time.Time
+	gate  dispatch.Gate
 }
 
 // readQueues reads what lua/queues.lua returns; last is where a list goes on.
@@ -176,8 +210,11 @@ func readQueue(r *reply) (*queueState, error) {
 	q := &dispatch.Queue{Name: r.text()}
 	st := &queueState{queue: q, next: instant(r.integer()), block: instant(r.integer())}
 	q.BlockStep = int(r.integer())
-	st.operator = instant(r.integer())
-	gate := r.text()
+	var gates []string
+	for range 2 {
+		st.operators = append(st.operators, heldUntil{until: instant(r.integer())})
+		gates = append(gates, r.text())
+	}
 	q.Leased, q.Waiting = r.integer(), r.integer()
 	if pools := r.text(); pools != "" {
 		q.Pools = strings.Split(pools, ",")
@@ -189,9 +226,12 @@ func readQueue(r *reply) (*queueState, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	if gate != "" {
-		if err := json.Unmarshal([]byte(gate), &st.blockGate); err != nil {
-			return nil, fmt.Errorf("queue %s: block: %w", q.Name, err)
+	for i, gate := range gates {
+		if gate == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(gate), &st.operators[i].gate); err != nil {
+			return nil, fmt.Errorf("queue %s: gate of an operator: %w", q.Name, err)
 		}
 	}
 	var err error
@@ -264,14 +304,10 @@ func (st *queueState) gates(now time.Time, rules map[string]dispatch.QueueRule) 
 	}
 	var latest time.Time
 	forever := false
-	for _, timed := range []struct {
-		until time.Time
-		gate  dispatch.Gate
-	}{
+	for _, timed := range append([]heldUntil{
 		{st.next, q.Settings.MinDelayGate(st.next, q.QueueDelay)},
 		{st.block, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: st.block}},
-		{st.operator, st.blockGate},
-	} {
+	}, st.operators...) {
 		if !timed.until.After(now) {
 			continue
 		}

@@ -16,6 +16,10 @@ func blockCases() []testCase {
 		{"Unblock_LeavesTheAutomatic", blockAutomatic},
 		{"Success_LeavesTheOperators", blockSuccess},
 		{"Leases_GoOn", blockLeases},
+		{"Pause_HoldsUntilThen", pauseUntil},
+		{"Pause_HoldsUntilResumed", pauseForever},
+		{"Pause_StandsBesideABlock", pauseBesideBlock},
+		{"Resume_Unknown", pauseResumeUnknown},
 	}
 }
 
@@ -123,4 +127,70 @@ func blockLeases(e *env) {
 	e.advance(time.Second)
 	is(e, "renewal", e.renew(grant).Lost, dispatch.LostNone)
 	is(e, "report", e.apply(done(&grant.Task)).Code, dispatch.Applied)
+}
+
+func (e *env) pause(name string, until time.Time) {
+	e.Helper()
+	e.ok("pause queue", e.Store.PauseQueue(e.ctx, name, dispatch.Gate{
+		Kind: dispatch.GatePaused, Until: until, By: "ops", Reason: "we move", Time: start,
+	}))
+}
+
+func pauseUntil(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.pause(queue, start.Add(time.Minute))
+	reply := e.takeNone()
+	is(e, "next", reply.Next, start.Add(time.Minute))
+	is(e, "wait", reply.Wait, dispatch.WaitPaused)
+	is(e, "gates", e.info(queue).Gates, []dispatch.Gate{
+		{Kind: dispatch.GatePaused, Until: start.Add(time.Minute), By: "ops", Reason: "we move", Time: start},
+	})
+	e.advance(time.Minute)
+	e.takeOne()
+}
+
+func pauseForever(e *env) {
+	g := source("a")
+	e.pause(queue, time.Time{}) // before there is a task
+	e.create(g, item(g, queue, "k"))
+	reply := e.takeNone()
+	is(e, "next", reply.Next, time.Time{})
+	is(e, "wait", reply.Wait, dispatch.WaitPaused)
+	e.advance(1000 * time.Hour)
+	e.takeNone()
+	e.ok("resume queue", e.Store.ResumeQueue(e.ctx, queue))
+	is(e, "gates", len(e.info(queue).Gates), 0)
+	e.takeOne()
+}
+
+// pauseBesideBlock: neither lifts or shortens the other, and the later one
+// decides.
+func pauseBesideBlock(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.block(queue, start.Add(time.Minute))
+	e.pause(queue, time.Time{})
+	e.unblock(true)
+	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
+	is(e, "gate", e.info(queue).Gates[0].Kind, dispatch.GatePaused)
+	e.block(queue, start.Add(time.Minute))
+	is(e, "gates", len(e.info(queue).Gates), 2)
+	e.ok("resume queue", e.Store.ResumeQueue(e.ctx, queue))
+	reply := e.takeNone()
+	is(e, "wait", reply.Wait, dispatch.WaitThrottled)
+	is(e, "next", reply.Next, start.Add(time.Minute))
+	e.pause(queue, start.Add(time.Second))
+	e.advance(time.Second)
+	is(e, "wait once the pause is over", e.takeNone().Wait, dispatch.WaitThrottled)
+	e.advance(time.Minute)
+	e.takeOne()
+}
+
+func pauseResumeUnknown(e *env) {
+	e.fails("resume", e.Store.ResumeQueue(e.ctx, "unknown.test"), dispatch.ErrQueueNotFound)
+	e.pause(queue, time.Time{})
+	e.ok("resume queue", e.Store.ResumeQueue(e.ctx, queue))
+	_, err := e.Store.Queue(e.ctx, queue)
+	e.fails("queue after its pause", err, dispatch.ErrQueueNotFound)
 }

@@ -61,7 +61,7 @@ func (m *model) liftAll() []step {
 	steps = append(steps, m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 1000)}))
 	steps = append(steps, m.syncSteps()...)
 	for _, name := range modelQueues() {
-		steps = append(steps, m.unblockStep(name, true))
+		steps = append(steps, m.unblockStep(name, true), m.resumeStep(name))
 	}
 	for _, s := range m.sources {
 		s.gate.Version++

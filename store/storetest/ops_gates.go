@@ -264,18 +264,54 @@ func (m *model) genBlock() step {
 	if m.chance(10) {
 		return m.unblockStep("unknown.test", true)
 	}
-	if m.chance(55) {
+	pause := m.chance(30)
+	switch {
+	case m.chance(55) && pause:
+		return m.resumeStep(name)
+	case m.chance(55):
 		return m.unblockStep(name, m.chance(50))
 	}
 	gate := dispatch.Gate{Kind: dispatch.GateBlocked, By: "ops", Reason: "asked to", Time: m.world.now()}
 	if m.chance(80) {
 		gate.Until = m.world.now().Add(one(m, time.Second, 20*time.Second, time.Hour))
 	}
+	if pause {
+		return m.pauseStep(name, gate)
+	}
 	return step{
 		name: "block queue", text: fmt.Sprint(name, " ", clockText(gate.Until)),
 		do: func(i *Instance) (any, error) { return nil, i.Store.BlockQueue(m.ctx, name, gate) },
 		see: func(any) error {
 			m.world.queue(m.world.shardOf(name), name).operator = &gate
+			return nil
+		},
+	}
+}
+
+func (m *model) pauseStep(name string, gate dispatch.Gate) step {
+	gate.Kind = dispatch.GatePaused
+	return step{
+		name: "pause queue", text: fmt.Sprint(name, " ", clockText(gate.Until)),
+		do: func(i *Instance) (any, error) { return nil, i.Store.PauseQueue(m.ctx, name, gate) },
+		see: func(any) error {
+			m.world.queue(m.world.shardOf(name), name).paused = &gate
+			return nil
+		},
+	}
+}
+
+func (m *model) resumeStep(name string) step {
+	return step{
+		name: "resume queue", text: name,
+		do: func(i *Instance) (any, error) {
+			err := i.Store.ResumeQueue(m.ctx, name)
+			if errors.Is(err, dispatch.ErrQueueNotFound) {
+				return true, nil
+			}
+			return false, err
+		},
+		see: func(any) error {
+			m.world.queue(m.world.shardOf(name), name).paused = nil
 			return nil
 		},
 	}

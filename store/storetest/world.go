@@ -75,7 +75,7 @@ type modelQueue struct {
 	// blockLow and blockHigh bound the automatic block.
 	blockLow, blockHigh time.Time
 	step                int
-	operator            *dispatch.Gate
+	operator, paused    *dispatch.Gate // an operator's block and pause
 	// asked is what the host asks for, as reported last. A store forgets it
 	// with the queue, and when exactly is its own: then askedLow is 0.
 	asked, askedLow time.Duration

@@ -238,11 +238,14 @@ func (w *world) grantable(t *modelTask, pool string) (at time.Time, never bool) 
 	gate, q, s := w.gate(t), w.queue(t.shard, t.Queue), w.rules.settings(t.Queue)
 	at = w.now()
 	later := []time.Time{t.Due, gate.PausedUntil, q.high, q.blockHigh}
-	if q.operator != nil {
-		if q.operator.Until.IsZero() {
+	for _, gate := range []*dispatch.Gate{q.operator, q.paused} {
+		if gate == nil {
+			continue
+		}
+		if gate.Until.IsZero() {
 			return at, true
 		}
-		later = append(later, q.operator.Until)
+		later = append(later, gate.Until)
 	}
 	for _, l := range later {
 		if l.After(at) {

@@ -125,8 +125,10 @@ func (w *world) ends() []time.Time {
 			ends = append(ends, keep.until)
 		}
 		for name, q := range p.queues {
-			if q.operator != nil {
-				ends = append(ends, q.operator.Until)
+			for _, gate := range []*dispatch.Gate{q.operator, q.paused} {
+				if gate != nil {
+					ends = append(ends, gate.Until)
+				}
 			}
 			if !waiting[name] && q.leased == 0 {
 				ends = append(ends, q.low, q.high, q.blockLow, q.blockHigh)

@@ -40,10 +40,17 @@ func (w *world) held(t *modelTask, pool string, strict bool) string {
 		return fmt.Sprintf("its queue's delay lasts %v longer (P6)", next.Sub(now))
 	case block.After(now):
 		return fmt.Sprintf("its host is blocked %v longer (P6)", block.Sub(now))
-	case q.operator != nil && (q.operator.Until.IsZero() || q.operator.Until.After(now)):
+	case holds(q.operator, now):
 		return "its queue is blocked by an operator"
+	case holds(q.paused, now):
+		return "its queue is paused by an operator"
 	}
 	return ""
+}
+
+// holds reports whether an operator's gate holds now; nil does not.
+func holds(gate *dispatch.Gate, now time.Time) bool {
+	return gate != nil && (gate.Until.IsZero() || gate.Until.After(now))
 }
 
 // moved follows a step of the clock.

@@ -778,6 +778,228 @@ func (x *UnblockQueueResponse) GetChanged() bool {
 	return false
 }
 
+// PauseQueueRequest pauses a queue.
+type PauseQueueRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When the pause ends by itself, by the store's clock; absent: not before ResumeQueue. At most 10 years
+	// from now; a time that has passed is INVALID_ARGUMENT.
+	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseQueueRequest) Reset() {
+	*x = PauseQueueRequest{}
+	mi := &file_waggle_v1_queue_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseQueueRequest) ProtoMessage() {}
+
+func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_queue_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
+func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PauseQueueRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseQueueRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *PauseQueueRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PauseQueueRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PauseQueueResponse holds the queue.
+type PauseQueueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue, paused.
+	Queue         *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseQueueResponse) Reset() {
+	*x = PauseQueueResponse{}
+	mi := &file_waggle_v1_queue_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseQueueResponse) ProtoMessage() {}
+
+func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_queue_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
+func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PauseQueueResponse) GetQueue() *Queue {
+	if x != nil {
+		return x.Queue
+	}
+	return nil
+}
+
+// ResumeQueueRequest resumes a queue.
+type ResumeQueueRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeQueueRequest) Reset() {
+	*x = ResumeQueueRequest{}
+	mi := &file_waggle_v1_queue_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeQueueRequest) ProtoMessage() {}
+
+func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_queue_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
+func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ResumeQueueRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ResumeQueueResponse holds the queue.
+type ResumeQueueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue as it is now; what else holds it is among its gates. It may hold no task and exist no more;
+	// then only name, settings and rule_pattern are set.
+	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Whether there was a pause to end.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeQueueResponse) Reset() {
+	*x = ResumeQueueResponse{}
+	mi := &file_waggle_v1_queue_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeQueueResponse) ProtoMessage() {}
+
+func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_queue_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
+func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ResumeQueueResponse) GetQueue() *Queue {
+	if x != nil {
+		return x.Queue
+	}
+	return nil
+}
+
+func (x *ResumeQueueResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 var File_waggle_v1_queue_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_service_proto_rawDesc = "" +
@@ -824,7 +1046,19 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x11include_automatic\x18\x02 \x01(\bR\x10includeAutomatic\"X\n" +
 	"\x14UnblockQueueResponse\x12&\n" +
 	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged2\xbc\x04\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\x81\x01\n" +
+	"\x11PauseQueueRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"<\n" +
+	"\x12PauseQueueResponse\x12&\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"(\n" +
+	"\x12ResumeQueueRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"W\n" +
+	"\x13ResumeQueueResponse\x12&\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged2\xd5\x05\n" +
 	"\fQueueService\x12C\n" +
 	"\bGetQueue\x12\x1a.waggle.v1.GetQueueRequest\x1a\x1b.waggle.v1.GetQueueResponse\x12I\n" +
 	"\n" +
@@ -834,7 +1068,10 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x0fDeleteQueueRule\x12!.waggle.v1.DeleteQueueRuleRequest\x1a\".waggle.v1.DeleteQueueRuleResponse\x12I\n" +
 	"\n" +
 	"BlockQueue\x12\x1c.waggle.v1.BlockQueueRequest\x1a\x1d.waggle.v1.BlockQueueResponse\x12O\n" +
-	"\fUnblockQueue\x12\x1e.waggle.v1.UnblockQueueRequest\x1a\x1f.waggle.v1.UnblockQueueResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\fUnblockQueue\x12\x1e.waggle.v1.UnblockQueueRequest\x1a\x1f.waggle.v1.UnblockQueueResponse\x12I\n" +
+	"\n" +
+	"PauseQueue\x12\x1c.waggle.v1.PauseQueueRequest\x1a\x1d.waggle.v1.PauseQueueResponse\x12L\n" +
+	"\vResumeQueue\x12\x1d.waggle.v1.ResumeQueueRequest\x1a\x1e.waggle.v1.ResumeQueueResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_queue_service_proto_rawDescOnce sync.Once
@@ -848,7 +1085,7 @@ func file_waggle_v1_queue_service_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_queue_service_proto_rawDescData
 }
 
-var file_waggle_v1_queue_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_waggle_v1_queue_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_waggle_v1_queue_service_proto_goTypes = []any{
 	(*GetQueueRequest)(nil),         // 0: waggle.v1.GetQueueRequest
 	(*GetQueueResponse)(nil),        // 1: waggle.v1.GetQueueResponse
@@ -864,39 +1101,50 @@ var file_waggle_v1_queue_service_proto_goTypes = []any{
 	(*BlockQueueResponse)(nil),      // 11: waggle.v1.BlockQueueResponse
 	(*UnblockQueueRequest)(nil),     // 12: waggle.v1.UnblockQueueRequest
 	(*UnblockQueueResponse)(nil),    // 13: waggle.v1.UnblockQueueResponse
-	(*Queue)(nil),                   // 14: waggle.v1.Queue
-	(*QueueRule)(nil),               // 15: waggle.v1.QueueRule
-	(*timestamppb.Timestamp)(nil),   // 16: google.protobuf.Timestamp
+	(*PauseQueueRequest)(nil),       // 14: waggle.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 15: waggle.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 16: waggle.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 17: waggle.v1.ResumeQueueResponse
+	(*Queue)(nil),                   // 18: waggle.v1.Queue
+	(*QueueRule)(nil),               // 19: waggle.v1.QueueRule
+	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
 }
 var file_waggle_v1_queue_service_proto_depIdxs = []int32{
-	14, // 0: waggle.v1.GetQueueResponse.queue:type_name -> waggle.v1.Queue
-	14, // 1: waggle.v1.ListQueuesResponse.queues:type_name -> waggle.v1.Queue
-	15, // 2: waggle.v1.SetQueueRuleRequest.rule:type_name -> waggle.v1.QueueRule
-	15, // 3: waggle.v1.SetQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
-	15, // 4: waggle.v1.ListQueueRulesResponse.rules:type_name -> waggle.v1.QueueRule
-	15, // 5: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
-	16, // 6: waggle.v1.BlockQueueRequest.until:type_name -> google.protobuf.Timestamp
-	14, // 7: waggle.v1.BlockQueueResponse.queue:type_name -> waggle.v1.Queue
-	14, // 8: waggle.v1.UnblockQueueResponse.queue:type_name -> waggle.v1.Queue
-	0,  // 9: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
-	2,  // 10: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
-	4,  // 11: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
-	6,  // 12: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
-	8,  // 13: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
-	10, // 14: waggle.v1.QueueService.BlockQueue:input_type -> waggle.v1.BlockQueueRequest
-	12, // 15: waggle.v1.QueueService.UnblockQueue:input_type -> waggle.v1.UnblockQueueRequest
-	1,  // 16: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
-	3,  // 17: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
-	5,  // 18: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
-	7,  // 19: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
-	9,  // 20: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
-	11, // 21: waggle.v1.QueueService.BlockQueue:output_type -> waggle.v1.BlockQueueResponse
-	13, // 22: waggle.v1.QueueService.UnblockQueue:output_type -> waggle.v1.UnblockQueueResponse
-	16, // [16:23] is the sub-list for method output_type
-	9,  // [9:16] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	18, // 0: waggle.v1.GetQueueResponse.queue:type_name -> waggle.v1.Queue
+	18, // 1: waggle.v1.ListQueuesResponse.queues:type_name -> waggle.v1.Queue
+	19, // 2: waggle.v1.SetQueueRuleRequest.rule:type_name -> waggle.v1.QueueRule
+	19, // 3: waggle.v1.SetQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
+	19, // 4: waggle.v1.ListQueueRulesResponse.rules:type_name -> waggle.v1.QueueRule
+	19, // 5: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
+	20, // 6: waggle.v1.BlockQueueRequest.until:type_name -> google.protobuf.Timestamp
+	18, // 7: waggle.v1.BlockQueueResponse.queue:type_name -> waggle.v1.Queue
+	18, // 8: waggle.v1.UnblockQueueResponse.queue:type_name -> waggle.v1.Queue
+	20, // 9: waggle.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	18, // 10: waggle.v1.PauseQueueResponse.queue:type_name -> waggle.v1.Queue
+	18, // 11: waggle.v1.ResumeQueueResponse.queue:type_name -> waggle.v1.Queue
+	0,  // 12: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
+	2,  // 13: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
+	4,  // 14: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
+	6,  // 15: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
+	8,  // 16: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
+	10, // 17: waggle.v1.QueueService.BlockQueue:input_type -> waggle.v1.BlockQueueRequest
+	12, // 18: waggle.v1.QueueService.UnblockQueue:input_type -> waggle.v1.UnblockQueueRequest
+	14, // 19: waggle.v1.QueueService.PauseQueue:input_type -> waggle.v1.PauseQueueRequest
+	16, // 20: waggle.v1.QueueService.ResumeQueue:input_type -> waggle.v1.ResumeQueueRequest
+	1,  // 21: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
+	3,  // 22: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
+	5,  // 23: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
+	7,  // 24: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
+	9,  // 25: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
+	11, // 26: waggle.v1.QueueService.BlockQueue:output_type -> waggle.v1.BlockQueueResponse
+	13, // 27: waggle.v1.QueueService.UnblockQueue:output_type -> waggle.v1.UnblockQueueResponse
+	15, // 28: waggle.v1.QueueService.PauseQueue:output_type -> waggle.v1.PauseQueueResponse
+	17, // 29: waggle.v1.QueueService.ResumeQueue:output_type -> waggle.v1.ResumeQueueResponse
+	21, // [21:30] is the sub-list for method output_type
+	12, // [12:21] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_service_proto_init() }
@@ -911,7 +1159,7 @@ func file_waggle_v1_queue_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_queue_service_proto_rawDesc), len(file_waggle_v1_queue_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

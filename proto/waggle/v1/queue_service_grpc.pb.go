@@ -26,13 +26,15 @@ const (
 	QueueService_DeleteQueueRule_FullMethodName = "/waggle.v1.QueueService/DeleteQueueRule"
 	QueueService_BlockQueue_FullMethodName      = "/waggle.v1.QueueService/BlockQueue"
 	QueueService_UnblockQueue_FullMethodName    = "/waggle.v1.QueueService/UnblockQueue"
+	QueueService_PauseQueue_FullMethodName      = "/waggle.v1.QueueService/PauseQueue"
+	QueueService_ResumeQueue_FullMethodName     = "/waggle.v1.QueueService/ResumeQueue"
 )
 
 // QueueServiceClient is the client API for QueueService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// QueueService is what operators call to steer politeness: rules by pattern, blocks by queue.
+// QueueService is what operators call to steer politeness: rules by pattern, blocks and pauses by queue.
 type QueueServiceClient interface {
 	// GetQueue shows a queue with its settings and gates. Changes nothing.
 	//
@@ -71,6 +73,19 @@ type QueueServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UnblockQueue(ctx context.Context, in *UnblockQueueRequest, opts ...grpc.CallOption) (*UnblockQueueResponse, error)
+	// PauseQueue holds grants of one queue for a reason of your own, also of a queue that holds no task yet:
+	// a block is for the host's sake, and collectors hear THROTTLED of it; a pause they hear as PAUSED. Leases
+	// that stand go on, submits go in. It stands beside a block, and neither lifts the other. Pausing again
+	// replaces who, why and until when. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY),
+	// RESOURCE_EXHAUSTED (STORE_FULL).
+	PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*PauseQueueResponse, error)
+	// ResumeQueue ends what PauseQueue began. Blocks, and rules that say `paused`, go on. Resuming a queue that
+	// is not paused, or that does not exist, does nothing. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ResumeQueue(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*ResumeQueueResponse, error)
 }
 
 type queueServiceClient struct {
@@ -151,11 +166,31 @@ func (c *queueServiceClient) UnblockQueue(ctx context.Context, in *UnblockQueueR
 	return out, nil
 }
 
+func (c *queueServiceClient) PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*PauseQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseQueueResponse)
+	err := c.cc.Invoke(ctx, QueueService_PauseQueue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) ResumeQueue(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*ResumeQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeQueueResponse)
+	err := c.cc.Invoke(ctx, QueueService_ResumeQueue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // QueueServiceServer is the server API for QueueService service.
 // All implementations must embed UnimplementedQueueServiceServer
 // for forward compatibility.
 //
-// QueueService is what operators call to steer politeness: rules by pattern, blocks by queue.
+// QueueService is what operators call to steer politeness: rules by pattern, blocks and pauses by queue.
 type QueueServiceServer interface {
 	// GetQueue shows a queue with its settings and gates. Changes nothing.
 	//
@@ -194,6 +229,19 @@ type QueueServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UnblockQueue(context.Context, *UnblockQueueRequest) (*UnblockQueueResponse, error)
+	// PauseQueue holds grants of one queue for a reason of your own, also of a queue that holds no task yet:
+	// a block is for the host's sake, and collectors hear THROTTLED of it; a pause they hear as PAUSED. Leases
+	// that stand go on, submits go in. It stands beside a block, and neither lifts the other. Pausing again
+	// replaces who, why and until when. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY),
+	// RESOURCE_EXHAUSTED (STORE_FULL).
+	PauseQueue(context.Context, *PauseQueueRequest) (*PauseQueueResponse, error)
+	// ResumeQueue ends what PauseQueue began. Blocks, and rules that say `paused`, go on. Resuming a queue that
+	// is not paused, or that does not exist, does nothing. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ResumeQueue(context.Context, *ResumeQueueRequest) (*ResumeQueueResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
 }
 
@@ -224,6 +272,12 @@ func (UnimplementedQueueServiceServer) BlockQueue(context.Context, *BlockQueueRe
 }
 func (UnimplementedQueueServiceServer) UnblockQueue(context.Context, *UnblockQueueRequest) (*UnblockQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UnblockQueue not implemented")
+}
+func (UnimplementedQueueServiceServer) PauseQueue(context.Context, *PauseQueueRequest) (*PauseQueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseQueue not implemented")
+}
+func (UnimplementedQueueServiceServer) ResumeQueue(context.Context, *ResumeQueueRequest) (*ResumeQueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeQueue not implemented")
 }
 func (UnimplementedQueueServiceServer) mustEmbedUnimplementedQueueServiceServer() {}
 func (UnimplementedQueueServiceServer) testEmbeddedByValue()                      {}
@@ -372,6 +426,42 @@ func _QueueService_UnblockQueue_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _QueueService_PauseQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).PauseQueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_PauseQueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).PauseQueue(ctx, req.(*PauseQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_ResumeQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).ResumeQueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_ResumeQueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).ResumeQueue(ctx, req.(*ResumeQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // QueueService_ServiceDesc is the grpc.ServiceDesc for QueueService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -406,6 +496,14 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UnblockQueue",
 			Handler:    _QueueService_UnblockQueue_Handler,
+		},
+		{
+			MethodName: "PauseQueue",
+			Handler:    _QueueService_PauseQueue_Handler,
+		},
+		{
+			MethodName: "ResumeQueue",
+			Handler:    _QueueService_ResumeQueue_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -3,10 +3,10 @@
 -- KEYS[1]  the shard key
 -- ARGV     'names' and names; or 'range', min and max (as of ZRANGEBYLEX), limit
 -- Returns  now, the last reversed name looked at ('' = the end), and per queue that
---          exists: name, next grant, block, step, operator's block, its gate
---          (JSON), in flight, waiting, pools, settings name, settings, and the
---          patterns of the rules that pause and deny it, the delay that its host
---          asks for
+--          exists: name, next grant, block, step, until when an operator's block
+--          and pause hold it, each with its gate (JSON), in flight, waiting, pools,
+--          settings name, settings, and the patterns of the rules that pause and
+--          deny it, the delay that its host asks for
 -- Cost     O(log n) a queue
 local function finite(at) return at == INF and FOREVER or at end
 
@@ -24,8 +24,9 @@ local function describe(name)
     if a.held then pools[#pools + 1] = pool end
   end
   table.sort(pools, before)
-  return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(q.operator)),
-    q.gate, q.in_flight, q.waiting, table.concat(pools, ','),
+  local held = q.gate ~= '' and cmsgpack.unpack(q.gate) or { 0, '', 0, '' }
+  return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(held[1])), held[2],
+    decimal(finite(held[3])), held[4], q.in_flight, q.waiting, table.concat(pools, ','),
     s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '', q.asked }
 end
 

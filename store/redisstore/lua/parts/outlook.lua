@@ -8,7 +8,7 @@ do
     local a = part(q, claim.pool)
     if a.opens > 0 then
       local s = settings_of(q)
-      return (s.paused or s.deny) and 3 or 2
+      return (s.paused or s.deny or q.operator > now and cmsgpack.unpack(q.gate)[3] > now) and 3 or 2
     end
     if a.waits == 1 and a.first == INF or a.waits > 1 and call('ZCOUNT', queue_wait_key(a), '+inf', '+inf') > 0 then return 3, true end
     return 1

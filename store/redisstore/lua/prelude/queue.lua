@@ -33,8 +33,9 @@ do
 
   function part(q, pool) return q.parts[pool] or new_part(q, pool, 0, false, false, false, 0, 0, false, false, false, false) end
 
-  -- Next grant, block, step, operator's block; leases in flight and waiting tasks;
-  -- what the host asks for; the operator's gate; the settings as they were cached.
+  -- Next grant, block, step, until when operators hold it; leases in flight and
+  -- waiting tasks; what the host asks for; the operators' gates (MessagePack: until
+  -- and JSON of the block, then of the pause); the settings as they were cached.
   local QUEUE = '>ddI4di4i4dI2c0I2c0'
   -- Of each pool: its name, picks, what holds (a bit each of held, open, wait), open,
   -- wait, opens, waits; and of the lanes that are alone score and name.

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newQueueBlock(o *clientOptions) *cobra.Command {
+	return holdQueue(o, &cobra.Command{
+		Use:     "block NAME",
+		Short:   "Hand out nothing of a queue for its host's sake; leases that stand go on",
+		Example: "  waggle queue block example.com --until 2h --reason 'they asked'",
+	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (*pb.Queue, error) {
+		reply, err := c.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: name, Until: until, By: record.by, Reason: record.reason})
+		return reply.GetQueue(), err
+	})
+}
+
+func newQueuePause(o *clientOptions) *cobra.Command {
+	return holdQueue(o, &cobra.Command{
+		Use:     "pause NAME",
+		Short:   "Hand out nothing of a queue for a reason of your own; leases that stand go on",
+		Long:    "Hand out nothing of a queue for a reason of your own; leases that stand go on. A pause\nstands beside a block: neither lifts the other.",
+		Example: "  waggle queue pause example.com --until 2h --reason 'we mend the parser'",
+	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (*pb.Queue, error) {
+		reply, err := c.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: name, Until: until, By: record.by, Reason: record.reason})
+		return reply.GetQueue(), err
+	})
+}
+
+// holdQueue completes a command that closes a gate of a queue.
+func holdQueue(o *clientOptions, cmd *cobra.Command,
+	hold func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (*pb.Queue, error),
+) *cobra.Command {
+	var record recordFlags
+	var until timeFlag
+	cmd.Args = exactly("the queue's name")
+	record.register(cmd, o.console)
+	cmd.Flags().Var(&until, "until", "open by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		end, err := until.at(c.now)
+		if err != nil {
+			return err
+		}
+		queue, err := hold(ctx, c, args[0], end, &record)
+		if err != nil {
+			return err
+		}
+		return c.show(queue, func() { writeQueue(c.out, c.now, queue) })
+	})
+	return cmd
+}
+
+func newQueueUnblock(o *clientOptions) *cobra.Command {
+	automatic := false
+	cmd := letQueueGo(o, &cobra.Command{
+		Use:   "unblock NAME",
+		Short: "Open a queue that an operator blocked",
+	}, "blocked", func(ctx context.Context, c *client, name string) (*pb.Queue, bool, error) {
+		reply, err := c.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic})
+		return reply.GetQueue(), reply.GetChanged(), err
+	})
+	cmd.Flags().BoolVar(&automatic, "automatic", false, "open the block that failures of the host caused, too")
+	return cmd
+}
+
+func newQueueResume(o *clientOptions) *cobra.Command {
+	return letQueueGo(o, &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Hand out tasks of a paused queue again; blocks and rules go on",
+	}, "paused", func(ctx context.Context, c *client, name string) (*pb.Queue, bool, error) {
+		reply, err := c.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: name})
+		return reply.GetQueue(), reply.GetChanged(), err
+	})
+}
+
+// letQueueGo completes a command that opens a gate of a queue; held is what it is
+// called when it is closed.
+func letQueueGo(o *clientOptions, cmd *cobra.Command, held string,
+	lift func(ctx context.Context, c *client, name string) (queue *pb.Queue, changed bool, err error),
+) *cobra.Command {
+	cmd.Args = exactly("the queue's name")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		queue, changed, err := lift(ctx, c, args[0])
+		if err != nil {
+			return err
+		}
+		return c.show(queue, func() {
+			if changed {
+				writeQueue(c.out, c.now, queue)
+				return
+			}
+			fmt.Fprintf(c.out, "%s was not %s; nothing changed\n", plain(args[0]), held)
+			for _, gate := range queue.GetGates() {
+				fmt.Fprintf(c.out, "it is held by %s %s\n", word(gate.GetKind(), "GATE_KIND_"), gateText(c.now, gate))
+			}
+		})
+	})
+	return cmd
+}
