@@ -35,7 +35,7 @@ func (p shardKeys) key(name string) string { return string(p) + name }
 func (p shardKeys) Shard() string { return p.key("shard") }
 
 // Task is a STRING: the record of a task (record.go).
-func (p shardKeys) Task(id dispatch.TaskID) string { return p.key("t:" + string(id)) }
+func (p shardKeys) Task(id dispatch.TaskID) string { return string(p) + "t:" + string(id) }
 
 // Details is a HASH made when first needed: "c" cursor, "m" memo.
 func (p shardKeys) Details(id dispatch.TaskID) string { return p.key("d:" + string(id)) }
@@ -45,7 +45,7 @@ func (p shardKeys) Details(id dispatch.TaskID) string { return p.key("d:" + stri
 func (p shardKeys) History(id dispatch.TaskID) string { return p.key("h:" + string(id)) }
 
 // Lock is a STRING with a TTL: the lease token of who holds the task.
-func (p shardKeys) Lock(id dispatch.TaskID) string { return p.key("lock:" + string(id)) }
+func (p shardKeys) Lock(id dispatch.TaskID) string { return string(p) + "lock:" + string(id) }
 
 // Grant is a STRING with a TTL: what a client token was granted.
 func (p shardKeys) Grant(collector, clientToken string) string {

@@ -51,7 +51,7 @@ func readSuccess(r *reply, code dispatch.ApplyCode) dispatch.ApplyResult {
 func (s *Store) successArgs(shard int, successes []dispatch.Success, items []int) []any {
 	n := len(items)
 	args := make([]any, 2+2*n, 4+2*n)
-	keys, twice := s.keys.shard(shard), 0
+	keys, names, twice := s.keys.shard(shard), make([]string, 2*n), 0
 	met := make(map[dispatch.TaskID]struct{}, n)
 	type grant struct{ collector, token string }
 	holders := make(map[grant]int, 1)
@@ -62,7 +62,8 @@ func (s *Store) successArgs(shard int, successes []dispatch.Success, items []int
 			twice = 1
 		}
 		met[x.ID] = struct{}{}
-		args[2+i], args[2+n+i] = keys.Task(x.ID), keys.Lock(x.ID)
+		names[i], names[n+i] = keys.Task(x.ID), keys.Lock(x.ID)
+		args[2+i], args[2+n+i] = &names[i], &names[n+i]
 		g := grant{x.Token.Collector, x.Token.ClientToken}
 		holder, ok := holders[g]
 		if !ok {

@@ -39,23 +39,21 @@ end
 
 local submit, end_series
 do
-  local function create(series, key, suffix, rest)
-    if not series.recurring then
-      if limited(series.source, series.created) then return LIMITED, 0 end
-      series.created = series.created + 1
-    end
-    enter(series, key, suffix, rest)
-    return CREATED, series.due <= now and 2 or WAITING
-  end
-
   -- Takes in an item, given the record that there is under its key: its code and
   -- its state.
   function submit(series, key, suffix, rest, raw)
     if series.refusal then return series.refusal, 0 end
     local r = raw and read_record(raw)
-    if not r then return create(series, key, suffix, rest) end
-    end_series(series)
-    return submit_again(series, suffix, key, rest, r)
+    if r then
+      end_series(series)
+      return submit_again(series, suffix, key, rest, r)
+    end
+    if not series.recurring then
+      if series.source.limit > 0 and limited(series.source, series.created) then return LIMITED, 0 end
+      series.created = series.created + 1
+    end
+    enter(series, key, suffix, rest)
+    return CREATED, series.due <= now and 2 or WAITING
   end
 
   -- Counts what was made of a series so far.

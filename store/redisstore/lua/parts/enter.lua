@@ -80,7 +80,7 @@ do
     local l = series.lane
     local e = l.enters
     if not e then
-      e = { suffixes = {}, ready = { first = INF }, later = { first = INF } }
+      e = { ready = { first = INF }, later = { first = INF } }
       l.enters = e
       entered[#entered + 1] = l
     end
@@ -88,7 +88,6 @@ do
     local n = #set
     set[n + 1], set[n + 2] = series.digits, suffix
     if series.score < set.first then set.first = series.score end
-    e.suffixes[#e.suffixes + 1] = suffix
     n = #writes
     writes[n + 1], writes[n + 2] = key, series.head .. rest
   end
@@ -96,9 +95,19 @@ end
 
 local enter_all
 do
+  -- The tasks that enter a lane.
+  local function suffixes_of(e)
+    local suffixes = {}
+    for _, set in ipairs({ e.ready, e.later }) do
+      for i = 2, #set, 2 do suffixes[#suffixes + 1] = set[i] end
+    end
+    return suffixes
+  end
+
   -- What indexes still say of records that were forgotten, or lost.
-  local function clear_traces(l, suffixes)
-    if l.fresh then return end
+  local function clear_traces(l, e)
+    if l.fresh or not first_later(l) and not l.settled then return end
+    local suffixes = suffixes_of(e)
     if first_later(l) then
       local later = call('ZMSCORE', later_key(l.name), unpack(suffixes))
       for i, suffix in ipairs(suffixes) do
@@ -119,7 +128,7 @@ do
   end
 
   local function enter_later(l, q, e)
-    if not l.fresh then found_ready(l, q, call('ZREM', ready_key(l.name), unpack(e.suffixes))) end
+    if not l.fresh then found_ready(l, q, call('ZREM', ready_key(l.name), unpack(suffixes_of(e)))) end
     call('ZADD', later_key(l.name), unpack(e.later))
     if l.later ~= nil then l.later = min(l.later or INF, e.later.first) end
     count(l.uid, 'scheduled', #e.later / 2)
@@ -134,10 +143,10 @@ do
 
   local function enter_lane(l, e)
     local q = get_queue(l.queue)
-    clear_traces(l, e.suffixes)
+    clear_traces(l, e)
     if #e.later > 0 then enter_later(l, q, e) end
     if #e.ready > 0 then enter_ready(l, q, e) end
-    q.waiting, q.dirty = q.waiting + #e.suffixes, true
+    q.waiting, q.dirty = q.waiting + (#e.ready + #e.later) / 2, true
     touch(l)
   end
 

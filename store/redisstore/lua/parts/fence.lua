@@ -3,7 +3,7 @@
 local spell_bytes, spell_digits
 do
   local bytes, bytes_of, digits, digits_of
-  local last_digits = {} -- 000 to 999
+  local last_bytes, last_digits = {}, {} -- 0 to 255, 000 to 999
 
   -- What a digest begins with, in two parts.
   function spell_bytes(fence)
@@ -12,7 +12,12 @@ do
       bytes_of = fence - last
       bytes = string.sub(struct.pack('>BI8', LEASED_RECORD, fence), 1, 8)
     end
-    return bytes, string.char(last)
+    local byte = last_bytes[last]
+    if not byte then
+      byte = string.char(last)
+      last_bytes[last] = byte
+    end
+    return bytes, byte
   end
 
   -- What a lease token ends with, in two parts.
