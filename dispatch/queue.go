@@ -92,6 +92,8 @@ const (
 	GateSourceDeleted GateKind = "SOURCE_DELETED" //
 	GateBreaker       GateKind = "BREAKER"        // a seed that keeps failing
 	GateNoCollector   GateKind = "NO_COLLECTOR"   // nobody takes tasks of the pool
+	GateLeased        GateKind = "LEASED"         // somebody works on the task
+	GateSettled       GateKind = "SETTLED"        // the task is DONE, DEAD or CANCELED
 )
 
 // Gate is anything that can hold a grant.

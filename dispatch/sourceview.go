@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,9 +11,6 @@ import (
 // lateWithoutSchedule is how late a seed may be before its source is late; one
 // interval where there is one.
 const lateWithoutSchedule = time.Hour
-
-// maxQuoted bounds what a gate quotes of a failure, in bytes.
-const maxQuoted = 300
 
 // seedsPerRead bounds one read of seed records.
 const seedsPerRead = 1000
@@ -116,85 +112,22 @@ func (t *Task) lastFailure() *Failure {
 // seedGates are what holds the seed of a source that is due next, from the
 // source to its pool and queue.
 func (d *Dispatcher) seedGates(ctx context.Context, source *Source, seeds []*Task, now time.Time) ([]Gate, error) {
-	var gates []Gate
-	if p := source.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
-		gates = append(gates, *p)
+	holds, err := d.holdsOf(ctx, source, nextSeed(seeds), now)
+	gates := make([]Gate, len(holds))
+	for i := range holds {
+		gates[i] = holds[i].Gate
 	}
-	var next *Task
+	return gates, err
+}
+
+// nextSeed is the seed that is due next, of those that wait; nil when none does.
+func nextSeed(seeds []*Task) (next *Task) {
 	for _, t := range seeds {
 		if t != nil && t.State.Waiting() && (next == nil || t.Due.Before(next.Due)) {
 			next = t
 		}
 	}
-	if next != nil && next.Due.After(now) {
-		gates = append(gates, next.dueGate(source.Spec.Schedule.Once()))
-	}
-	gate, err := d.poolGate(ctx, source.Spec.Pool, now)
-	if err != nil {
-		return nil, err
-	}
-	if gate != nil {
-		gates = append(gates, *gate)
-	}
-	if next == nil {
-		return gates, nil
-	}
-	queue, err := d.store.Queue(ctx, next.Queue)
-	if errors.Is(err, ErrQueueNotFound) {
-		return gates, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read queue %q of a seed: %w", next.Queue, err)
-	}
-	return append(gates, queue.Gates...), nil
-}
-
-// collectorsLookedAt bounds, page by page, how many collectors are looked at for
-// one that takes a pool's tasks. The first page is short, since one that does is
-// mostly among the first.
-const (
-	collectorsAtFirst  = 20
-	collectorsPerLook  = 200
-	collectorsLookedAt = 1000
-)
-
-// poolGate is there when no collector that is active takes tasks of the pool.
-func (d *Dispatcher) poolGate(ctx context.Context, pool string, now time.Time) (*Gate, error) {
-	after, size := "", collectorsAtFirst
-	for looked := 0; looked < collectorsLookedAt; {
-		page, err := d.store.ListCollectors(ctx, after, size)
-		if err != nil {
-			return nil, fmt.Errorf("list the collectors of pool %q: %w", pool, err)
-		}
-		for _, c := range page {
-			if !c.Gone(now) && !c.Info.Draining && c.takes(pool) {
-				return nil, nil
-			}
-		}
-		if len(page) < size {
-			return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes tasks of pool %q", pool)}, nil
-		}
-		looked += size
-		after, size = page[len(page)-1].Info.ID, collectorsPerLook
-	}
-	return nil, nil // too many to tell
-}
-
-// dueGate is why a seed is not due, and until when.
-func (t *Task) dueGate(once bool) Gate {
-	gate := Gate{Kind: GateNotDue, Until: t.Due, By: "waggle", Reason: "its next cycle has not come"}
-	switch {
-	case t.Counters.Attempt > 0:
-		gate.Reason = "it waits for its next attempt"
-		if e := t.LastError; e != nil && e.Message != "" {
-			gate.Reason += " after: " + strings.ToValidUTF8(e.Message[:min(len(e.Message), maxQuoted)], "")
-		}
-	case t.Counters.GivenUp > 0:
-		gate.Kind, gate.Reason = GateBreaker, fmt.Sprintf("cycles given up in a row: %d", t.Counters.GivenUp)
-	case once:
-		gate.Reason = "it is due at a time that was asked for"
-	}
-	return gate
+	return next
 }
 
 func healthOf(source *Source, status *SourceStatus, now time.Time) SourceHealth {

@@ -78,6 +78,7 @@ func methodPolicies() map[string]class {
 		pb.AdminService_GetStats_FullMethodName:       classRead,
 		pb.AdminService_ListLeases_FullMethodName:     classRead,
 		pb.AdminService_ListCollectors_FullMethodName: classRead,
+		pb.AdminService_Explain_FullMethodName:        classRead,
 
 		grpc_health_v1.Health_Check_FullMethodName: classProbe,
 		grpc_health_v1.Health_List_FullMethodName:  classProbe,

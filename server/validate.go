@@ -309,6 +309,29 @@ func validatePage(size int32) error {
 	return c.err()
 }
 
+func validateExplain(req *pb.ExplainRequest) error {
+	var c checks
+	named := 0
+	for _, name := range []string{req.GetTaskId(), req.GetSourceId(), req.GetQueue(), req.GetPool()} {
+		if name != "" {
+			named++
+		}
+	}
+	switch {
+	case named != 1:
+		c.fail("task_id", named, "or source_id, queue or pool must be set: exactly one of them")
+	case req.GetTaskId() != "":
+		c.taskID("task_id", req.GetTaskId())
+	case req.GetSourceId() != "":
+		c.id("source_id", req.GetSourceId())
+	case req.GetQueue() != "":
+		c.queue("queue", req.GetQueue())
+	default:
+		c.id("pool", req.GetPool())
+	}
+	return c.err()
+}
+
 func validateListCollectors(req *pb.ListCollectorsRequest) error {
 	var c checks
 	c.count("states", len(req.GetStates()), 0, 3)

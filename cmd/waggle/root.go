@@ -35,7 +35,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	client := newClientOptions(c)
 	root.AddCommand(
 		newSource(client), newTask(client), newQueue(client),
-		newCollector(client), newLease(client), newStats(client), newVersion(),
+		newCollector(client), newLease(client), newExplain(client), newStats(client), newVersion(),
 	)
 	finishUsage(root)
 	// A group is no command of its own, though it says so when it is called.

@@ -21,7 +21,7 @@ func newTask(o *clientOptions) *cobra.Command {
 }
 
 func newTaskGet(o *clientOptions) *cobra.Command {
-	request := &pb.GetTaskRequest{}
+	var ref taskRef
 	cmd := &cobra.Command{
 		Use:   "get [ID]",
 		Short: "Show a task with its holder and its attempts",
@@ -29,20 +29,11 @@ func newTaskGet(o *clientOptions) *cobra.Command {
   waggle task get --source news.example --url https://example.com/a`,
 		Args: atMost(1),
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&request.SourceId, "source", "", "the task's `source`, instead of an ID")
-	flags.StringVar(&request.Url, "url", "", "with --source: the task's `URL`")
-	flags.StringVar(&request.Key, "key", "", "with --source: the task's `key`")
-	flags.StringVar(&request.Queue, "queue", "", "with --key: the task's `queue`")
+	ref.register(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		named := request.GetSourceId() != "" || request.GetUrl() != "" || request.GetKey() != "" || request.GetQueue() != ""
-		switch {
-		case len(args) == 1 && named:
-			return usagef(nil, "say the task's ID, or --source with --url or --key, not both")
-		case len(args) == 1:
-			request.TaskId = args[0]
-		case request.GetSourceId() == "" || request.GetUrl() == "" && request.GetKey() == "":
-			return usagef(nil, "which task? say its ID, or --source with --url or --key")
+		request, err := ref.request(args)
+		if err != nil {
+			return err
 		}
 		reply, err := c.tasks.GetTask(ctx, request)
 		if err != nil {
@@ -51,6 +42,32 @@ func newTaskGet(o *clientOptions) *cobra.Command {
 		return c.show(reply.GetTask(), func() { writeTask(c.out, c.now, reply.GetTask()) })
 	})
 	return cmd
+}
+
+// taskRef is how people name a task: by its id, or by its source and URL or key.
+type taskRef struct{ by pb.GetTaskRequest }
+
+func (r *taskRef) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&r.by.SourceId, "source", "", "the task's `source`, instead of an ID")
+	flags.StringVar(&r.by.Url, "url", "", "with --source: the task's `URL`")
+	flags.StringVar(&r.by.Key, "key", "", "with --source: the task's `key`")
+	flags.StringVar(&r.by.Queue, "queue", "", "with --key: the task's `queue`")
+}
+
+// request finds the task that args and flags name.
+func (r *taskRef) request(args []string) (*pb.GetTaskRequest, error) {
+	by := &r.by
+	named := by.GetSourceId() != "" || by.GetUrl() != "" || by.GetKey() != "" || by.GetQueue() != ""
+	switch {
+	case len(args) == 1 && named:
+		return nil, usagef(nil, "say the task's ID, or --source with --url or --key, not both")
+	case len(args) == 1:
+		by.TaskId = args[0]
+	case by.GetSourceId() == "" || by.GetUrl() == "" && by.GetKey() == "":
+		return nil, usagef(nil, "which task? say its ID, or --source with --url or --key")
+	}
+	return by, nil
 }
 
 func newTaskList(o *clientOptions) *cobra.Command {

@@ -23,6 +23,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// HeldKind says what kind of thing a gate is of.
+type HeldKind int32
+
+const (
+	// Not set; never sent.
+	HeldKind_HELD_KIND_UNSPECIFIED HeldKind = 0
+	// A task.
+	HeldKind_HELD_KIND_TASK HeldKind = 1
+	// A source.
+	HeldKind_HELD_KIND_SOURCE HeldKind = 2
+	// A queue.
+	HeldKind_HELD_KIND_QUEUE HeldKind = 3
+	// A pool.
+	HeldKind_HELD_KIND_POOL HeldKind = 4
+)
+
+// Enum value maps for HeldKind.
+var (
+	HeldKind_name = map[int32]string{
+		0: "HELD_KIND_UNSPECIFIED",
+		1: "HELD_KIND_TASK",
+		2: "HELD_KIND_SOURCE",
+		3: "HELD_KIND_QUEUE",
+		4: "HELD_KIND_POOL",
+	}
+	HeldKind_value = map[string]int32{
+		"HELD_KIND_UNSPECIFIED": 0,
+		"HELD_KIND_TASK":        1,
+		"HELD_KIND_SOURCE":      2,
+		"HELD_KIND_QUEUE":       3,
+		"HELD_KIND_POOL":        4,
+	}
+)
+
+func (x HeldKind) Enum() *HeldKind {
+	p := new(HeldKind)
+	*p = x
+	return p
+}
+
+func (x HeldKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HeldKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_waggle_v1_admin_service_proto_enumTypes[0].Descriptor()
+}
+
+func (HeldKind) Type() protoreflect.EnumType {
+	return &file_waggle_v1_admin_service_proto_enumTypes[0]
+}
+
+func (x HeldKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HeldKind.Descriptor instead.
+func (HeldKind) EnumDescriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{0}
+}
+
 // GetStatsRequest asks for counts.
 type GetStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -727,11 +788,214 @@ func (x *ListCollectorsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ExplainRequest names one thing: exactly one of its fields is set.
+type ExplainRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A task: that it has settled, who works on it, or what holds it, its source, its pool and its queue.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// A source: what holds the seed that is due next. Where no seed waits: what holds the source and its pool,
+	// and one seed that is worked on or has settled.
+	SourceId string `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
+	// A queue: what holds it, and the pools of its tasks.
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// A pool: what holds it.
+	Pool          string `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExplainRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetSourceId() string {
+	if x != nil {
+		return x.SourceId
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+// ExplainResponse holds what holds it.
+type ExplainResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Every gate that holds it now; empty: nothing does, and it is handed out in its turn.
+	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
+	// Time until all of them have opened by themselves; zero: none holds. Absent: something has to happen
+	// first, such as a call of an operator or the end of a lease.
+	OpensIn       *durationpb.Duration `protobuf:"bytes,2,opt,name=opens_in,json=opensIn,proto3" json:"opens_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainResponse) Reset() {
+	*x = ExplainResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainResponse) ProtoMessage() {}
+
+func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
+func (*ExplainResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ExplainResponse) GetHolds() []*Hold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetOpensIn() *durationpb.Duration {
+	if x != nil {
+		return x.OpensIn
+	}
+	return nil
+}
+
+// Hold is a gate with what it is of.
+type Hold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The gate: its kind, since when, by whom, why and until when.
+	Gate *Gate `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
+	// What kind of thing the gate is of.
+	Of HeldKind `protobuf:"varint,2,opt,name=of,proto3,enum=waggle.v1.HeldKind" json:"of,omitempty"`
+	// Which one: the id of the task or source, the name of the queue or pool.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// What opens it, beside its `until`, in words for people that name the call.
+	OpenedBy      string `protobuf:"bytes,4,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Hold) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+func (x *Hold) GetOf() HeldKind {
+	if x != nil {
+		return x.Of
+	}
+	return HeldKind_HELD_KIND_UNSPECIFIED
+}
+
+func (x *Hold) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Hold) GetOpenedBy() string {
+	if x != nil {
+		return x.OpenedBy
+	}
+	return ""
+}
+
 var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
+	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
 	"\x0fGetStatsRequest\"\x96\x03\n" +
 	"\x10GetStatsResponse\x12+\n" +
 	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x16\n" +
@@ -786,12 +1050,32 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"collectors\x18\x01 \x03(\v2\x14.waggle.v1.CollectorR\n" +
 	"collectors\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xf5\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"p\n" +
+	"\x0eExplainRequest\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1b\n" +
+	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04pool\x18\x04 \x01(\tR\x04pool\"n\n" +
+	"\x0fExplainResponse\x12%\n" +
+	"\x05holds\x18\x01 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x124\n" +
+	"\bopens_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aopensIn\"\x81\x01\n" +
+	"\x04Hold\x12#\n" +
+	"\x04gate\x18\x01 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x12#\n" +
+	"\x02of\x18\x02 \x01(\x0e2\x13.waggle.v1.HeldKindR\x02of\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1b\n" +
+	"\topened_by\x18\x04 \x01(\tR\bopenedBy*x\n" +
+	"\bHeldKind\x12\x19\n" +
+	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +
+	"\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n" +
+	"\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n" +
+	"\x0eHELD_KIND_POOL\x10\x042\xb7\x02\n" +
 	"\fAdminService\x12C\n" +
 	"\bGetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n" +
 	"\n" +
 	"ListLeases\x12\x1c.waggle.v1.ListLeasesRequest\x1a\x1d.waggle.v1.ListLeasesResponse\x12U\n" +
-	"\x0eListCollectors\x12 .waggle.v1.ListCollectorsRequest\x1a!.waggle.v1.ListCollectorsResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x0eListCollectors\x12 .waggle.v1.ListCollectorsRequest\x1a!.waggle.v1.ListCollectorsResponse\x12@\n" +
+	"\aExplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_admin_service_proto_rawDescOnce sync.Once
@@ -805,48 +1089,60 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_admin_service_proto_rawDescData
 }
 
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
-	(*GetStatsRequest)(nil),        // 0: waggle.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),       // 1: waggle.v1.GetStatsResponse
-	(*StoreCounters)(nil),          // 2: waggle.v1.StoreCounters
-	(*StoreInfo)(nil),              // 3: waggle.v1.StoreInfo
-	(*DispatcherInfo)(nil),         // 4: waggle.v1.DispatcherInfo
-	(*ListLeasesRequest)(nil),      // 5: waggle.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),     // 6: waggle.v1.ListLeasesResponse
-	(*HeldLease)(nil),              // 7: waggle.v1.HeldLease
-	(*ListCollectorsRequest)(nil),  // 8: waggle.v1.ListCollectorsRequest
-	(*ListCollectorsResponse)(nil), // 9: waggle.v1.ListCollectorsResponse
-	(*TaskCounts)(nil),             // 10: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),    // 11: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
-	(*LeaseHolder)(nil),            // 13: waggle.v1.LeaseHolder
-	(CollectorState)(0),            // 14: waggle.v1.CollectorState
-	(*Collector)(nil),              // 15: waggle.v1.Collector
+	(HeldKind)(0),                  // 0: waggle.v1.HeldKind
+	(*GetStatsRequest)(nil),        // 1: waggle.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),       // 2: waggle.v1.GetStatsResponse
+	(*StoreCounters)(nil),          // 3: waggle.v1.StoreCounters
+	(*StoreInfo)(nil),              // 4: waggle.v1.StoreInfo
+	(*DispatcherInfo)(nil),         // 5: waggle.v1.DispatcherInfo
+	(*ListLeasesRequest)(nil),      // 6: waggle.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),     // 7: waggle.v1.ListLeasesResponse
+	(*HeldLease)(nil),              // 8: waggle.v1.HeldLease
+	(*ListCollectorsRequest)(nil),  // 9: waggle.v1.ListCollectorsRequest
+	(*ListCollectorsResponse)(nil), // 10: waggle.v1.ListCollectorsResponse
+	(*ExplainRequest)(nil),         // 11: waggle.v1.ExplainRequest
+	(*ExplainResponse)(nil),        // 12: waggle.v1.ExplainResponse
+	(*Hold)(nil),                   // 13: waggle.v1.Hold
+	(*TaskCounts)(nil),             // 14: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
+	(*LeaseHolder)(nil),            // 17: waggle.v1.LeaseHolder
+	(CollectorState)(0),            // 18: waggle.v1.CollectorState
+	(*Collector)(nil),              // 19: waggle.v1.Collector
+	(*Gate)(nil),                   // 20: waggle.v1.Gate
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	10, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	11, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
-	2,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
-	3,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
-	4,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	12, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	11, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	7,  // 7: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	13, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	14, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	15, // 10: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	0,  // 11: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	5,  // 12: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	8,  // 13: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	1,  // 14: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	6,  // 15: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	9,  // 16: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	14, // [14:17] is the sub-list for method output_type
-	11, // [11:14] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	14, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	15, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	3,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
+	4,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
+	5,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
+	16, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	15, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	8,  // 7: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
+	17, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	18, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	19, // 10: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	13, // 11: waggle.v1.ExplainResponse.holds:type_name -> waggle.v1.Hold
+	15, // 12: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	20, // 13: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
+	0,  // 14: waggle.v1.Hold.of:type_name -> waggle.v1.HeldKind
+	1,  // 15: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	6,  // 16: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	9,  // 17: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	11, // 18: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	2,  // 19: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	7,  // 20: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	10, // 21: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	12, // 22: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	19, // [19:23] is the sub-list for method output_type
+	15, // [15:19] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -855,19 +1151,21 @@ func file_waggle_v1_admin_service_proto_init() {
 		return
 	}
 	file_waggle_v1_collector_proto_init()
+	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   10,
+			NumEnums:      1,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_waggle_v1_admin_service_proto_goTypes,
 		DependencyIndexes: file_waggle_v1_admin_service_proto_depIdxs,
+		EnumInfos:         file_waggle_v1_admin_service_proto_enumTypes,
 		MessageInfos:      file_waggle_v1_admin_service_proto_msgTypes,
 	}.Build()
 	File_waggle_v1_admin_service_proto = out.File

@@ -22,6 +22,7 @@ const (
 	AdminService_GetStats_FullMethodName       = "/waggle.v1.AdminService/GetStats"
 	AdminService_ListLeases_FullMethodName     = "/waggle.v1.AdminService/ListLeases"
 	AdminService_ListCollectors_FullMethodName = "/waggle.v1.AdminService/ListCollectors"
+	AdminService_Explain_FullMethodName        = "/waggle.v1.AdminService/Explain"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -45,6 +46,12 @@ type AdminServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListCollectors(ctx context.Context, in *ListCollectorsRequest, opts ...grpc.CallOption) (*ListCollectorsResponse, error)
+	// Explain tells why a task, a source, a queue or a pool is not handed out: every gate that holds it, since
+	// when, by whom, why, until when, and what would open it. Its cost is that of a few reads. Changes nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND, QUEUE_NOT_FOUND),
+	// UNAVAILABLE (STORE_UNAVAILABLE).
+	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 }
 
 type adminServiceClient struct {
@@ -85,6 +92,16 @@ func (c *adminServiceClient) ListCollectors(ctx context.Context, in *ListCollect
 	return out, nil
 }
 
+func (c *adminServiceClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainResponse)
+	err := c.cc.Invoke(ctx, AdminService_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -106,6 +123,12 @@ type AdminServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListCollectors(context.Context, *ListCollectorsRequest) (*ListCollectorsResponse, error)
+	// Explain tells why a task, a source, a queue or a pool is not handed out: every gate that holds it, since
+	// when, by whom, why, until when, and what would open it. Its cost is that of a few reads. Changes nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND, QUEUE_NOT_FOUND),
+	// UNAVAILABLE (STORE_UNAVAILABLE).
+	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -124,6 +147,9 @@ func (UnimplementedAdminServiceServer) ListLeases(context.Context, *ListLeasesRe
 }
 func (UnimplementedAdminServiceServer) ListCollectors(context.Context, *ListCollectorsRequest) (*ListCollectorsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCollectors not implemented")
+}
+func (UnimplementedAdminServiceServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -200,6 +226,24 @@ func _AdminService_ListCollectors_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -218,6 +262,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListCollectors",
 			Handler:    _AdminService_ListCollectors_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _AdminService_Explain_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -60,6 +60,11 @@ const (
 	GateKind_GATE_KIND_NO_COLLECTOR GateKind = 14
 	// An operator paused the queue (PauseQueue). Opens by ResumeQueue or at `until`.
 	GateKind_GATE_KIND_PAUSED GateKind = 15
+	// The task is LEASED: `by` is the collector that works on it, `time` when it was handed out, `until` the
+	// deadline of the lease, which renewals move. Only in Explain.
+	GateKind_GATE_KIND_LEASED GateKind = 16
+	// The task is DONE, DEAD or CANCELED, and waits for nothing. Only in Explain.
+	GateKind_GATE_KIND_SETTLED GateKind = 17
 )
 
 // Enum value maps for GateKind.
@@ -81,6 +86,8 @@ var (
 		13: "GATE_KIND_COLLECTOR_SLOWED",
 		14: "GATE_KIND_NO_COLLECTOR",
 		15: "GATE_KIND_PAUSED",
+		16: "GATE_KIND_LEASED",
+		17: "GATE_KIND_SETTLED",
 	}
 	GateKind_value = map[string]int32{
 		"GATE_KIND_UNSPECIFIED":       0,
@@ -99,6 +106,8 @@ var (
 		"GATE_KIND_COLLECTOR_SLOWED":  13,
 		"GATE_KIND_NO_COLLECTOR":      14,
 		"GATE_KIND_PAUSED":            15,
+		"GATE_KIND_LEASED":            16,
+		"GATE_KIND_SETTLED":           17,
 	}
 )
 
@@ -224,7 +233,7 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\xbd\x03\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\xea\x03\n" +
 	"\bGateKind\x12\x19\n" +
 	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
@@ -242,7 +251,9 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x1bGATE_KIND_COLLECTOR_DRAINED\x10\f\x12\x1e\n" +
 	"\x1aGATE_KIND_COLLECTOR_SLOWED\x10\r\x12\x1a\n" +
 	"\x16GATE_KIND_NO_COLLECTOR\x10\x0e\x12\x14\n" +
-	"\x10GATE_KIND_PAUSED\x10\x0fB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x10GATE_KIND_PAUSED\x10\x0f\x12\x14\n" +
+	"\x10GATE_KIND_LEASED\x10\x10\x12\x15\n" +
+	"\x11GATE_KIND_SETTLED\x10\x11B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_gate_proto_rawDescOnce sync.Once

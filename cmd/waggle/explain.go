@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newExplain(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "explain", Short: "Say why a task, source, queue or pool is not handed out",
+		Example: "  waggle explain task 2741-5kq3m7x2wnd4ylhz6tbrc3vjua\n  waggle explain queue example.com",
+	}
+	o.register(cmd)
+	cmd.AddCommand(
+		newExplainTask(o),
+		newExplainOne(o, "source ID", "Say what holds a source's next seed", "the source's ID",
+			func(id string) *pb.ExplainRequest { return &pb.ExplainRequest{SourceId: id} }),
+		newExplainOne(o, "queue NAME", "Say what holds a queue", "the queue's name",
+			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Queue: name} }),
+		newExplainOne(o, "pool NAME", "Say what holds a pool", "the pool's name",
+			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Pool: name} }),
+	)
+	return cmd
+}
+
+func newExplainOne(o *clientOptions, use, short, arg string, request func(name string) *pb.ExplainRequest) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: exactly(arg),
+		RunE: o.call(func(ctx context.Context, c *client, args []string) error { return c.explain(ctx, request(args[0])) }),
+	}
+}
+
+func newExplainTask(o *clientOptions) *cobra.Command {
+	var ref taskRef
+	cmd := &cobra.Command{
+		Use: "task [ID]", Short: "Say what holds a task, or who works on it", Args: atMost(1),
+		Example: "  waggle explain task --source news.example --url https://example.com/a",
+	}
+	ref.register(cmd)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		request, err := ref.request(args)
+		if err != nil {
+			return err
+		}
+		if request.GetTaskId() == "" {
+			reply, err := c.tasks.GetTask(ctx, request)
+			if err != nil {
+				return err
+			}
+			request.TaskId = reply.GetTask().GetId()
+		}
+		return c.explain(ctx, &pb.ExplainRequest{TaskId: request.GetTaskId()})
+	})
+	return cmd
+}
+
+func (c *client) explain(ctx context.Context, request *pb.ExplainRequest) error {
+	reply, err := c.admin.Explain(ctx, request)
+	if err != nil {
+		return err
+	}
+	return c.show(reply, func() { writeExplanation(c.out, c.now, reply) })
+}
+
+func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
+	if len(e.GetHolds()) == 0 {
+		fmt.Fprintln(out, "nothing holds it: it is handed out in its turn")
+		return
+	}
+	for _, h := range e.GetHolds() {
+		fmt.Fprintf(out, "%s %s: %s %s\n    opened by: %s\n", strings.ToLower(word(h.GetOf(), "HELD_KIND_")), plain(h.GetName()),
+			word(h.GetGate().GetKind(), "GATE_KIND_"), plain(gateText(now, h.GetGate())), or(h.GetOpenedBy(), "its end"))
+	}
+	if e.GetOpensIn() != nil {
+		fmt.Fprintf(out, "all of that opens by itself in %s\n", span(e.GetOpensIn().AsDuration()))
+	}
+}

@@ -1,0 +1,33 @@
+package main_test
+
+import (
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	wantFailure(t, command(t, env, "explain", "queue", "a.example"), waggle.ExitFailed, "queue not found")
+	wantFailure(t, command(t, env, "explain", "source", "s"), waggle.ExitFailed, "source not found")
+	command(t, env, "source", "create", "s", "--scope", "s")
+	command(t, env, "task", "submit", "--source", "s", "https://a.example/1")
+	command(t, env, "source", "pause", "s", "--reason", "they move")
+	command(t, env, "queue", "pause", "a.example", "--until", "2h", "--reason", "we mend it")
+	wantOutput(t, command(t, env, "explain", "task", "--source", "s", "--url", "https://a.example/1"), `
+source s: SOURCE_PAUSED by ada, now: they move
+    opened by: ResumeSources
+pool default: NO_COLLECTOR no active collector takes tasks of pool "default"
+    opened by: a collector that fetches from the pool, or another pool of the source by UpdateSource
+queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
+    opened by: ResumeQueue
+`)
+	holdOne(t, env)
+	wantOutput(t, command(t, env, "explain", "pool", "default"), "nothing holds it: it is handed out in its turn\n")
+	wantOutput(t, command(t, env, "explain", "queue", "a.example"), `
+queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
+    opened by: ResumeQueue
+all of that opens by itself in 2h
+`)
+}

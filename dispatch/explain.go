@@ -1,0 +1,180 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Explanation is what holds a task, source, queue or pool.
+type Explanation struct {
+	// Now is the store's time of the look.
+	Now time.Time
+	// Holds are all gates that hold it; none: it is granted in its turn.
+	Holds []Hold
+}
+
+// ExplainTask tells what holds a task: that it has settled, who works on it, or
+// every gate on its way to be granted. ErrTaskNotFound.
+func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, error) {
+	tasks, now, err := d.store.Tasks(ctx, []TaskID{id}, true)
+	if err != nil {
+		return nil, fmt.Errorf("read task %s: %w", id, err)
+	}
+	t := tasks[0]
+	if t == nil {
+		return nil, fmt.Errorf("task %s: %w", id, ErrTaskNotFound)
+	}
+	if gate, ok := t.stateGate(); ok {
+		return &Explanation{now, []Hold{{gate, HeldTask, string(t.ID)}}}, nil
+	}
+	source, err := d.store.Source(ctx, t.SourceID)
+	if errors.Is(err, ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
+		gate := Gate{Kind: GateSourceDeleted, By: "waggle", Reason: "its source is deleted, and its tasks end CANCELED"}
+		return &Explanation{now, []Hold{{gate, HeldSource, t.SourceID}}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("source %q: %w", t.SourceID, err)
+	}
+	holds, err := d.holdsOf(ctx, source, t, now)
+	return &Explanation{now, holds}, err
+}
+
+// ExplainSource tells what holds a source: what holds the seed that is due next;
+// where none waits, what holds one of the others. ErrSourceNotFound.
+func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation, error) {
+	source, err := d.liveSource(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	seeds, _, err := d.store.Tasks(ctx, source.AppliedSeeds, true)
+	if err != nil {
+		return nil, fmt.Errorf("read the seeds of source %q: %w", id, err)
+	}
+	next := nextSeed(seeds)
+	holds, err := d.holdsOf(ctx, source, next, now)
+	if next == nil {
+		holds = append(holds, seedsBusy(seeds)...)
+	}
+	return &Explanation{now, holds}, err
+}
+
+// seedsBusy is why no seed waits: one that is worked on, else one that has
+// settled for good.
+func seedsBusy(seeds []*Task) []Hold {
+	var found []Hold
+	for _, t := range seeds {
+		if t == nil {
+			continue
+		}
+		if gate, ok := t.stateGate(); ok && (found == nil || gate.Kind == GateLeased) {
+			found = []Hold{{gate, HeldTask, string(t.ID)}}
+			if gate.Kind == GateLeased {
+				break
+			}
+		}
+	}
+	return found
+}
+
+// ExplainQueue tells what holds a queue and the pools of its tasks.
+// ErrQueueNotFound.
+func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanation, error) {
+	queue, err := d.Queue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	holds := queue.holds()
+	for _, pool := range queue.Pools {
+		of, err := d.poolHolds(ctx, pool, now)
+		if err != nil {
+			return nil, err
+		}
+		holds = append(holds, of...)
+	}
+	return &Explanation{now, holds}, nil
+}
+
+// ExplainPool tells what holds a pool.
+func (d *Dispatcher) ExplainPool(ctx context.Context, pool string) (*Explanation, error) {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	holds, err := d.poolHolds(ctx, pool, now)
+	return &Explanation{now, holds}, err
+}
+
+// OpensAt is when all that holds has opened by itself, at the earliest; ok is
+// false when something has to happen first.
+func (e *Explanation) OpensAt() (at time.Time, ok bool) {
+	at = e.Now
+	for _, h := range e.Holds {
+		if h.Until.IsZero() || h.Kind == GateLeased { // a lease ends sooner, or is renewed
+			return time.Time{}, false
+		}
+		if h.Until.After(at) {
+			at = h.Until
+		}
+	}
+	return at, true
+}
+
+// stateGate is what holds a task that does not wait.
+func (t *Task) stateGate() (gate Gate, ok bool) {
+	switch {
+	case t.Lease != nil:
+		gate = Gate{Kind: GateLeased, By: t.Lease.Token.Collector, Time: t.Lease.Granted, Until: t.Lease.Deadline, Reason: "a collector works on it"}
+		if t.CancelRequested != CancelNone {
+			gate.Reason += "; it ends CANCELED with its lease"
+		}
+	case t.State.Settled():
+		gate = Gate{Kind: GateSettled, By: "waggle", Time: t.SettledAt, Reason: "it is " + t.State.String()}
+		if e := t.LastError; e != nil && e.Message != "" && t.State == StateDead {
+			gate.Reason += quoted(e.Message)
+		}
+	}
+	return gate, gate.Kind != ""
+}
+
+// OpenedBy says in words for people what opens a gate, beside its end.
+func (h *Hold) OpenedBy() string {
+	switch h.Kind {
+	case GateNotDue:
+		return "its due time, or TriggerSources for a seed; SubmitTasks with SOONER for another task"
+	case GateMinDelay:
+		return "time, or a shorter min_delay by SetQueueRule"
+	case GateMaxInFlight:
+		return "the end of a lease of the queue, or a larger max_in_flight by SetQueueRule"
+	case GateHostBlocked:
+		return "time, or UnblockQueue with include_automatic"
+	case GateBlocked:
+		return "UnblockQueue"
+	case GatePaused:
+		return "ResumeQueue"
+	case GateQueuePaused, GateQueueDenied:
+		return "SetQueueRule or DeleteQueueRule of the rule that says so"
+	case GateSourcePaused:
+		return "ResumeSources"
+	case GateSourceDeleted:
+		return "nothing; a source that is created again begins anew"
+	case GateBreaker:
+		return "its due time, or TriggerSources"
+	case GateNoCollector:
+		return "a collector that fetches from the pool, or another pool of the source by UpdateSource"
+	case GateLeased:
+		return "a report of its holder, the end of its lease, or RevokeLeases"
+	case GateSettled:
+		return "RetryTasks"
+	}
+	return ""
+}

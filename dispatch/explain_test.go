@@ -1,0 +1,157 @@
+package dispatch_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// holds are the kinds of the gates of an explanation, each after what it is of.
+func holds(t *testing.T, e *dispatch.Explanation, err error) []dispatch.GateKind {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []dispatch.GateKind
+	for _, h := range e.Holds {
+		kinds = append(kinds, h.Kind)
+		if h.Name == "" || h.Of == 0 || h.OpenedBy() == "" {
+			t.Errorf("a hold does not say all: %+v", h)
+		}
+	}
+	return kinds
+}
+
+func TestDispatcher_ExplainTask(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		want := func(id dispatch.TaskID, kinds ...dispatch.GateKind) *dispatch.Explanation {
+			t.Helper()
+			e, err := o.ExplainTask(ctx, id)
+			if got := holds(t, e, err); !slices.Equal(got, kinds) {
+				t.Errorf("held by %v, want %v", got, kinds)
+			}
+			return e
+		}
+		if _, err := o.ExplainTask(ctx, "1-aaaaaaaaaaaaaaaaaaaaaaaaaa"); !errors.Is(err, dispatch.ErrTaskNotFound) {
+			t.Errorf("of a task that is not there: %v", err)
+		}
+		o.create("s", func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts = 2 })
+		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1", Due: time.Now().Add(time.Hour)})[0].ID
+		e := want(id, dispatch.GateNotDue, dispatch.GateNoCollector)
+		if _, ok := e.OpensAt(); ok {
+			t.Error("opens by itself, without a collector")
+		}
+		o.beat("c", dispatch.DefaultPool, false)
+		e = want(id, dispatch.GateNotDue)
+		if at, ok := e.OpensAt(); !ok || !at.Equal(e.Holds[0].Until) {
+			t.Errorf("opens at %v, %v", at, ok)
+		}
+		time.Sleep(time.Hour)
+		o.beat("c", dispatch.DefaultPool, false)
+		e = want(id)
+		if at, ok := e.OpensAt(); !ok || !at.Equal(e.Now) {
+			t.Errorf("held by nothing, and opens at %v, %v", at, ok)
+		}
+		if _, err := o.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		want(id, dispatch.GateSourcePaused, dispatch.GatePaused)
+		if _, err := o.ResumeSource(ctx, "s"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.ResumeQueue(ctx, "a.example"); err != nil {
+			t.Fatal(err)
+		}
+		g := o.fetchOne()
+		e = want(id, dispatch.GateLeased)
+		if h := e.Holds[0]; h.By != g.Token.Collector || h.Time.IsZero() || !h.Until.After(e.Now) {
+			t.Errorf("who works on it: %+v", h)
+		}
+		if _, ok := e.OpensAt(); ok {
+			t.Error("a lease has no end of its own")
+		}
+		failed := func(g dispatch.Grant) {
+			o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Message: "gone"}})
+		}
+		failed(g)
+		if e = want(id, dispatch.GateNotDue, dispatch.GateMinDelay); !strings.Contains(e.Holds[0].Reason, "next attempt after: gone") {
+			t.Errorf("failed, and held by %+v", e.Holds[0])
+		}
+		time.Sleep(time.Hour)
+		failed(o.fetchOne())
+		if e = want(id, dispatch.GateSettled); !strings.Contains(e.Holds[0].Reason, "DEAD after: gone") {
+			t.Errorf("dead, and held by %+v", e.Holds[0])
+		}
+	})
+}
+
+func TestDispatcher_ExplainTask_deletedSource(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", nil)
+		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		if err := o.DeleteSource(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		e, err := o.ExplainTask(t.Context(), id)
+		if got := holds(t, e, err); len(got) != 1 || got[0] != dispatch.GateSourceDeleted && got[0] != dispatch.GateSettled {
+			t.Errorf("held by %v", got)
+		}
+	})
+}
+
+func TestDispatcher_ExplainSource(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		want := func(kinds ...dispatch.GateKind) {
+			t.Helper()
+			e, err := o.ExplainSource(ctx, "s")
+			if got := holds(t, e, err); !slices.Equal(got, kinds) {
+				t.Errorf("held by %v, want %v", got, kinds)
+			}
+		}
+		if _, err := o.ExplainSource(ctx, "s"); !errors.Is(err, dispatch.ErrSourceNotFound) {
+			t.Errorf("of a source that is not there: %v", err)
+		}
+		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour })
+		o.beat("c", dispatch.DefaultPool, false)
+		want()
+		g := o.fetchOne()
+		want(dispatch.GateLeased)
+		o.succeed(g)
+		want(dispatch.GateNotDue, dispatch.GateMinDelay)
+		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}); err != nil {
+			t.Fatal(err)
+		}
+		want(dispatch.GateSettled)
+	})
+}
+
+func TestDispatcher_ExplainQueue(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		if _, err := o.ExplainQueue(ctx, "a.example"); !errors.Is(err, dispatch.ErrQueueNotFound) {
+			t.Errorf("of a queue that is not there: %v", err)
+		}
+		o.create("s", nil)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		if _, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		e, err := o.ExplainQueue(ctx, "a.example")
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateBlocked, dispatch.GateNoCollector}) {
+			t.Errorf("held by %v", got)
+		}
+		e, err = o.ExplainPool(ctx, dispatch.DefaultPool)
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
+			t.Errorf("the pool is held by %v", got)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// HeldKind says what kind of thing a gate is of.
+type HeldKind uint8
+
+// What gates are of.
+const (
+	HeldTask HeldKind = iota + 1
+	HeldSource
+	HeldQueue
+	HeldPool
+)
+
+// Hold is a gate with what it is of.
+type Hold struct {
+	Gate
+	Of   HeldKind
+	Name string // id of the task or source, name of the queue or pool
+}
+
+// maxQuoted bounds what a gate quotes of a failure, in bytes.
+const maxQuoted = 300
+
+// holdsOf is what holds a task of a source, from the source to its pool and
+// queue; without a task, what would hold any.
+func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now time.Time) ([]Hold, error) {
+	var holds []Hold
+	if p := source.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
+		holds = append(holds, Hold{*p, HeldSource, source.ID})
+	}
+	if t != nil && t.Due.After(now) {
+		holds = append(holds, Hold{t.dueGate(source.Spec.Schedule.Once()), HeldTask, string(t.ID)})
+	}
+	pool, err := d.poolHolds(ctx, source.Spec.Pool, now)
+	if err != nil {
+		return nil, err
+	}
+	holds = append(holds, pool...)
+	if t == nil {
+		return holds, nil
+	}
+	queue, err := d.Queue(ctx, t.Queue)
+	if errors.Is(err, ErrQueueNotFound) {
+		return holds, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(holds, queue.holds()...), nil
+}
+
+func (q *Queue) holds() []Hold {
+	holds := make([]Hold, len(q.Gates))
+	for i, gate := range q.Gates {
+		holds[i] = Hold{gate, HeldQueue, q.Name}
+	}
+	return holds
+}
+
+// poolHolds are the gates of a pool.
+func (d *Dispatcher) poolHolds(ctx context.Context, pool string, now time.Time) ([]Hold, error) {
+	gate, err := d.collectorGate(ctx, pool, now)
+	if err != nil || gate == nil {
+		return nil, err
+	}
+	return []Hold{{*gate, HeldPool, pool}}, nil
+}
+
+// collectorsLookedAt bounds, page by page, how many collectors are looked at for
+// one that takes a pool's tasks. The first page is short, since one that does is
+// mostly among the first.
+const (
+	collectorsAtFirst  = 20
+	collectorsPerLook  = 200
+	collectorsLookedAt = 1000
+)
+
+// collectorGate is there when no collector that is active takes tasks of the pool.
+func (d *Dispatcher) collectorGate(ctx context.Context, pool string, now time.Time) (*Gate, error) {
+	after, size := "", collectorsAtFirst
+	for looked := 0; looked < collectorsLookedAt; {
+		page, err := d.store.ListCollectors(ctx, after, size)
+		if err != nil {
+			return nil, fmt.Errorf("list the collectors of pool %q: %w", pool, err)
+		}
+		for _, c := range page {
+			if !c.Gone(now) && !c.Info.Draining && c.takes(pool) {
+				return nil, nil
+			}
+		}
+		if len(page) < size {
+			return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes tasks of pool %q", pool)}, nil
+		}
+		looked += size
+		after, size = page[len(page)-1].Info.ID, collectorsPerLook
+	}
+	return nil, nil // too many to tell
+}
+
+// dueGate is why a task is not due, and until when.
+func (t *Task) dueGate(once bool) Gate {
+	gate := Gate{Kind: GateNotDue, Until: t.Due, By: "waggle", Reason: "its next cycle has not come"}
+	switch {
+	case t.Counters.Attempt > 0:
+		gate.Reason = "it waits for its next attempt"
+		if e := t.LastError; e != nil && e.Message != "" {
+			gate.Reason += quoted(e.Message)
+		}
+	case t.Counters.GivenUp > 0:
+		gate.Kind, gate.Reason = GateBreaker, fmt.Sprintf("cycles given up in a row: %d", t.Counters.GivenUp)
+	case once || !t.Recurring:
+		gate.Reason = "it is due at a time that was asked for"
+	}
+	return gate
+}
+
+// quoted is the message of a failure, cut for a gate's reason.
+func quoted(message string) string {
+	return " after: " + strings.ToValidUTF8(message[:min(len(message), maxQuoted)], "")
+}

@@ -1,0 +1,59 @@
+package server_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+func TestAdminService_Explain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	ctx := t.Context()
+	for _, bad := range []*pb.ExplainRequest{
+		{}, {SourceId: "a", Pool: "b"}, {SourceId: "A B"}, {TaskId: "x"}, {Queue: "a b"}, {Pool: "A"},
+	} {
+		_, err := b.admin.Explain(ctx, bad)
+		wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+	}
+	_, err := b.admin.Explain(ctx, &pb.ExplainRequest{SourceId: "nothing"})
+	wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND")
+	_, err = b.admin.Explain(ctx, &pb.ExplainRequest{Queue: "nothing"})
+	wantFault(t, err, codes.NotFound, "QUEUE_NOT_FOUND")
+
+	leased := b.leased(t)
+	explain := func(req *pb.ExplainRequest) *pb.ExplainResponse {
+		t.Helper()
+		resp, err := b.admin.Explain(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	got := explain(&pb.ExplainRequest{TaskId: leased.GetTask().GetId()})
+	if len(got.GetHolds()) != 1 || got.GetHolds()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_LEASED ||
+		got.GetHolds()[0].GetGate().GetBy() != "c1" || got.GetHolds()[0].GetOf() != pb.HeldKind_HELD_KIND_TASK || got.GetOpensIn() != nil {
+		t.Errorf("a leased task: %v", got)
+	}
+	until := timestamppb.New(time.Now().Add(time.Hour))
+	if _, err := b.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: "other.example", Until: until, By: "ann", Reason: "asked"}); err != nil {
+		t.Fatal(err)
+	}
+	got = explain(&pb.ExplainRequest{Queue: "other.example"})
+	if len(got.GetHolds()) != 1 || got.GetHolds()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_BLOCKED ||
+		got.GetHolds()[0].GetName() != "other.example" || got.GetHolds()[0].GetOpenedBy() != "UnblockQueue" ||
+		got.GetOpensIn().AsDuration() < 59*time.Minute {
+		t.Errorf("a blocked queue: %v", got)
+	}
+	if got = explain(&pb.ExplainRequest{SourceId: "news"}); len(got.GetHolds()) > 1 {
+		t.Errorf("a source without seeds: %v", got)
+	}
+	if got = explain(&pb.ExplainRequest{Pool: "nobodys"}); len(got.GetHolds()) != 0 && got.GetHolds()[0].GetGate().GetKind() != pb.GateKind_GATE_KIND_NO_COLLECTOR {
+		t.Errorf("a pool: %v", got)
+	}
+}
