@@ -281,8 +281,9 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int)
 	limit = max(min(limit, dispatch.MaxTransitions), 1)
 	ended, last, again := 0, int64(-1), true
 	var leased []dispatch.TaskID
+	var lane, score, after string // how far its leased tasks were looked at
 	for {
-		args := []any{uid, last, limit - ended, limit - len(leased)}
+		args := []any{uid, last, limit - ended, limit - len(leased), lane, score, after}
 		v, err := s.run(ctx, "drop tasks", s.scripts.drop, call{shard: shard, args: args})
 		if err != nil {
 			return ended, leased, err
@@ -292,6 +293,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int)
 		last = r.integer()
 		more := r.integer() == 1
 		ids, err := readIDs(r.list())
+		lane, score, after = r.text(), r.text(), r.text()
 		if err := cmp.Or(r.err, err); err != nil {
 			return ended, leased, err
 		}

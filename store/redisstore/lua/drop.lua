@@ -2,15 +2,18 @@
 --
 -- KEYS[1]  the shard key
 -- ARGV     uid, the number of the last lane that is done (-1 = where an earlier
---          call came to), limit of tasks to end, limit of leased ones
+--          call came to), limit of tasks to end, limit of leased ones; and the lane
+--          whose leased ones a call has begun to look at, with the score and the
+--          member of the last
 -- Returns  ended, the number of the last lane that is done, whether lanes are
---          left, and the leased tasks that were met
--- Cost     O(log n) a task; at most 100 tasks and 50 lanes
+--          left, the leased tasks that were met, and what the next call begins with
+-- Cost     O(log n) a task; at most 100 tasks, 50 lanes and 500 leased ones
 --
--- uses: forget
+-- uses: forget rank
 local CANCELED_MEMORY, SOURCE_DELETED = 86400000, 2
 local uid, last, limit, leased_limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local ended, leased = 0, {}
+local ended, leased, looks = 0, {}, 500
+local begun, score, after = ARGV[5], ARGV[6], ARGV[7]
 
 local function cancel(l, suffix, was_settled)
   local id = id_of(l, suffix)
@@ -47,13 +50,22 @@ local function end_all(l, set, from, to, was_settled)
   return #found < left
 end
 
+-- Meets leased tasks of a lane; says whether those are all.
 local function meet_leased(l)
-  for _, suffix in ipairs(call('ZRANGEBYSCORE', later_key(l.name), LEASED_FROM, '(' .. decimal(ORPHAN_FROM))) do
-    if #leased >= leased_limit then return end
-    local id = id_of(l, suffix)
+  if begun ~= l.name then score, after = '', '' end
+  begun = l.name
+  local set = later_key(l.name)
+  local rank = first_rank(set, decimal(LEASED_FROM), score, after)
+  local found = call('ZRANGE', set, rank, rank + looks - 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    if tonumber(found[i + 1]) >= ORPHAN_FROM then return true end
+    if #leased >= leased_limit then return false end
+    local id = id_of(l, found[i])
     local h = call('GETRANGE', task_key(id), 0, LEASE + AT.cancel - 1)
     if is_leased(h) and string.byte(h, -1) ~= SOURCE_DELETED then leased[#leased + 1] = id end
+    score, after, looks = found[i + 1], found[i], looks - 1
   end
+  return looks > 0
 end
 
 if not get_source(uid).known or not get_source(uid).deleted then return { 0, last, 0, {} } end
@@ -70,7 +82,7 @@ for i = 2, #found, 2 do
     and end_all(l, later, ORPHAN_FROM, '+inf', false) and end_all(l, dead_key(l.name), '-inf', '+inf', true)
     and end_all(l, canceled_key(l.name), beyond, '+inf', true)
   if all then
-    meet_leased(l)
+    all = meet_leased(l)
     drop_lane(l)
   end
   if not all or #leased >= leased_limit then
@@ -81,4 +93,4 @@ for i = 2, #found, 2 do
 end
 call('HSET', source_key(uid), 'dropped', decimal(last))
 finish(true)
-return { ended, last, (not all or #found == 100) and 1 or 0, leased }
+return { ended, last, (not all or #found == 100) and 1 or 0, leased, begun, score, after }
