@@ -111,7 +111,7 @@ func (c *claim) promote() {
 		if !ok || e.score > c.s.now {
 			return
 		}
-		if promoted == dispatch.MaxClaimTurns {
+		if promoted == dispatch.MaxClaimTurns || c.s.promoted >= maxPromoted {
 			c.stopped = true
 			return
 		}
@@ -122,7 +122,8 @@ func (c *claim) promote() {
 // more reports whether a bound ended the call before its end, and there is
 // something left.
 func (c *claim) more() bool {
-	return c.left || c.stopped && (c.pool.open.len() > 0 || c.pool.wait.firstScore() <= c.s.now)
+	stopped := c.stopped || c.s.promoted >= maxPromoted
+	return c.left || stopped && (c.pool.open.len() > 0 || c.pool.wait.firstScore() <= c.s.now)
 }
 
 // bounded reports whether the call has reached one of its bounds.

@@ -7,8 +7,11 @@ import (
 )
 
 // promotions bounds how many members one placing moves from a set of what is
-// later to the set of what is now.
-const promotions = 100
+// later to the set of what is now, and maxPromoted how many all of a call do.
+const (
+	promotions  = 100
+	maxPromoted = 1000
+)
 
 // where says in which of two sets a lane or a queue stands.
 type where uint8
@@ -208,13 +211,15 @@ func (s *shard) laneTime(l *lane) int64 {
 }
 
 // promoteLane moves tasks of lane later that are due to lane ready. It is part of
-// placing the lane, and so touches it not.
+// placing the lane, and so touches it not. One moves in any case: a lane that can
+// be picked has a head.
 func (s *shard) promoteLane(l *lane) {
-	for range promotions {
+	for range max(1, min(promotions, maxPromoted-s.promoted)) {
 		head, ok := l.later.first()
 		if !ok || head.score>>5 > s.now {
 			return
 		}
+		s.promoted++
 		s.leave(head.value)
 		s.enterLane(head.value)
 	}
@@ -289,9 +294,10 @@ func (s *shard) placePart(qp *queuePool) {
 func (s *shard) placeIn(qp *queuePool, turnEnded bool) {
 	for range promotions {
 		head, ok := qp.wait.first()
-		if !ok || head.score > s.now {
+		if !ok || head.score > s.now || s.promoted >= maxPromoted {
 			break
 		}
+		s.promoted++
 		s.placeLane(head.value, false)
 	}
 	sooner := qp.sooner

@@ -26,6 +26,9 @@ type shard struct {
 	// and that are placed at its end.
 	touched       []*lane
 	touchedQueues []*queue
+	// promoted counts what placing has promoted in the call under way: tasks and
+	// lanes.
+	promoted int
 	// soonest collects, by pool, how far ahead the call made something
 	// grantable sooner than before.
 	soonest map[string]int64
@@ -101,6 +104,7 @@ func (s *shard) begin() {
 	now := s.store.now()
 	s.now, s.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
 	s.nowEnd = int64((s.micros + 999) / 1000)
+	s.promoted = 0
 }
 
 // end ends a call: it puts what was touched where it belongs, and tells what

@@ -13,6 +13,7 @@ func boundCases() []testCase {
 		{"Claim_AtMostItsTasks_P10", boundTasks},
 		{"Claim_AtMostItsQueues_P10", boundQueues},
 		{"Claim_ManyLanesMove_P10", boundMoves},
+		{"Claim_PromotesSome_P10", boundPromotions},
 		{"MaxBytes_FirstAlwaysFits_T5", boundFirstFits},
 		{"MaxBytes_RestStaysReady_T5", boundBytes},
 		{"MaxBytes_CountsJoinedBytes_T5", boundJoined},
@@ -84,6 +85,39 @@ func boundMoves(e *env) {
 	e.advance(2 * time.Second)
 	is(e, "granted of the old pool", len(e.claim(e.want(1000)).Grants[0]), 0)
 	is(e, "granted of the new pool", len(e.claimFrom("other", e.want(1000)).Grants[0]), dispatch.MaxClaimTasks)
+}
+
+// boundPromotions has thousands of tasks of many lanes become due: each call moves
+// some of them, and calls with More reach them all.
+func boundPromotions(e *env) {
+	e.open()
+	const sources, each = 60, 60
+	names := e.queues(2)
+	for i := range sources {
+		g := source(fmt.Sprint(i))
+		for _, name := range names {
+			items := numbered(g, name, each)
+			for k := range items {
+				items[k].Due = start.Add(time.Second)
+			}
+			e.create(g, items...)
+		}
+	}
+	e.advance(2 * time.Second)
+	const all = sources * each * 2
+	due, granted := int64(0), 0
+	for calls := 1; granted < all; calls++ {
+		reply := e.claim(e.want(1000))
+		if granted += len(reply.Grants[0]); !reply.More && granted < all || calls > all {
+			e.Fatalf("%d of %d granted after %d calls, more: %v", granted, all, calls, reply.More)
+		}
+		stats, err := e.Store.Stats(e.ctx)
+		e.ok("stats", err)
+		before := due
+		if due = all - stats.Counts.Scheduled; due-before > 1000+2*sources {
+			e.Fatalf("call %d moved %d tasks", calls, due-before)
+		}
+	}
 }
 
 // payload changes a submission's payload to n bytes.

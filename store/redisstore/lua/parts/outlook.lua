@@ -18,6 +18,7 @@ do
   -- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 paused.
   function outlook(claim)
     local left = claim.left and 1 or 0
+    if placing.promoted >= placing.MOST then claim.stopped = true end
     local h = all_heads[claim.open]
     if #h > 0 or not h.whole and call('EXISTS', claim.open) == 1 then return now, 0, claim.stopped and 1 or left end
     local first = call('ZRANGE', claim.wait, 0, 0, 'WITHSCORES')

@@ -78,6 +78,7 @@ do
     for i = 1, min(#due, 2 * MOST_PROMOTED), 2 do names[#names + 1] = due[i] end
     read_all({}, names, {})
     for i, name in ipairs(names) do
+      if placing.promoted >= placing.MOST then break end
       local q = get_queue(name)
       local a = part(q, claim.pool)
       a.open, a.wait = false, tonumber(due[2 * i])

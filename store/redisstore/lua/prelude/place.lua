@@ -1,9 +1,6 @@
 -- Where a queue belongs among those of each of its pools ("place queue" in
 -- dispatch/scheduling.md).
 
--- The pools that this call has named.
-local pools_named
-
 -- The first of the lanes that can be picked: its score and its number, or false.
 local function first_open(a)
   if a.opens == 0 then return false end
@@ -40,9 +37,9 @@ do
 
   -- A pool is named when a queue comes to it.
   local function name_pool(pool)
-    if pools_named[pool] then return end
+    if placing.pools[pool] then return end
     call('SADD', POOLS, pool)
-    pools_named[pool] = true
+    placing.pools[pool] = true
   end
 
   -- Puts the queue among those of the pool that wait until `at`.
@@ -78,7 +75,11 @@ do
     a.placed = true
     if (first_waiting(a) or INF) <= now then
       local due = a.waits == 1 and { a.first_name } or call('ZRANGEBYSCORE', queue_wait_key(a), '-inf', now, 'LIMIT', 0, 100)
-      for _, n in ipairs(due) do place_lane(get_lane(n), false) end
+      for _, n in ipairs(due) do
+        if placing.promoted >= placing.MOST then break end
+        placing.promoted = placing.promoted + 1
+        place_lane(get_lane(n), false)
+      end
       a.placed = true
     end
     local head, first = first_open(a), first_waiting(a)
@@ -128,6 +129,3 @@ do
     end
   end
 end
-
--- at each call
-pools_named = {}

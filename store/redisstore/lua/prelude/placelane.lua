@@ -1,6 +1,10 @@
 -- Where a lane belongs among the lanes of its queue ("place lane" in
 -- dispatch/scheduling.md).
 
+-- What placing has done in this call: the pools it has named, and how much it has
+-- promoted, of MOST tasks and lanes.
+local placing
+
 local function since_of(old, waited, turn_end)
   if turn_end then return now end
   if old then return old % BAND end
@@ -16,9 +20,11 @@ end
 
 local place_lane, open_score
 do
-  -- Moves tasks of lane later that are due to lane ready, at most 100.
+  -- Moves tasks of lane later that are due to lane ready, at most 100, and one in
+  -- any case.
   local function promote_tasks(l)
-    local due = call('ZRANGEBYSCORE', later_key(l.name), '-inf', now * 32 + 31, 'LIMIT', 0, 100, 'WITHSCORES')
+    local most = max(1, min(100, placing.MOST - placing.promoted))
+    local due = call('ZRANGEBYSCORE', later_key(l.name), '-inf', now * 32 + 31, 'LIMIT', 0, most, 'WITHSCORES')
     local add, gone = {}, {}
     for i = 1, #due, 2 do
       local score = tonumber(due[i + 1])
@@ -28,6 +34,7 @@ do
     end
     call('ZADD', ready_key(l.name), unpack(add))
     call('ZREM', later_key(l.name), unpack(gone))
+    placing.promoted = placing.promoted + #gone
     count(l.uid, 'scheduled', -#gone)
     count(l.uid, 'ready', #gone)
     l.head, l.later = nil, nil
@@ -165,3 +172,6 @@ do
     if at > now then lane_waits(l, q, a, at) else lane_opens(l, q, a, priority, turn_end) end
   end
 end
+
+-- at each call
+placing = { MOST = 1000, promoted = 0, pools = {} }
