@@ -13,7 +13,7 @@
 -- Cost     O(log n) a task and a turn; at most 100 tasks, 50 queues promoted, and 50
 --          turns, for a want that names queues or sources 300
 --
--- uses: ids grant pick outlook ahead fence take turn want
+-- uses: ids grant held pick outlook ahead fence take turn want
 local pool, CLAIM, answered, empty
 
 local token_keys, answer

@@ -14,13 +14,25 @@ do
     return 1
   end
 
+  -- Whether a queue is in pool open: one of those that this call has met, as nearly
+  -- always, or another.
+  local function any_open(claim)
+    local h = all_heads[claim.open]
+    if #h > 0 then return true end
+    if h.whole then return false end
+    for _, q in ipairs(queue_list) do
+      local a = q.parts[claim.pool]
+      if a and a.open then return true end
+    end
+    return call('EXISTS', claim.open) == 1
+  end
+
   -- When the pool has something next, why it has nothing now, and whether a bound
   -- ended the claim before its end. Wait: 0 none, 1 no tasks, 2 throttled, 3 paused.
   function outlook(claim)
     local left = claim.left and 1 or 0
     if placing.promoted >= placing.MOST then claim.stopped = true end
-    local h = all_heads[claim.open]
-    if #h > 0 or not h.whole and call('EXISTS', claim.open) == 1 then return now, 0, claim.stopped and 1 or left end
+    if any_open(claim) then return now, 0, claim.stopped and 1 or left end
     local first = call('ZRANGE', claim.wait, 0, 0, 'WITHSCORES')
     if not first[1] then return 0, 1, left end
     local score = tonumber(first[2])

@@ -22,7 +22,7 @@ do
   -- room is how many tasks the wants of the claim ask for.
   function new_claim(pool, room)
     local picks = 'picks:' .. pool
-    read_shard('fence', picks, 'ready', 'leased', 'granted')
+    read_shard('fence', picks, 'ready', 'leased', 'granted', 'swept', 'grace')
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
       room = room, looks = 0, most = 0, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
@@ -85,27 +85,6 @@ do
       place_queue(q, a)
     end
   end
-end
-
--- Notes for the end of the claim what the want's collector holds (keys.go): a grant
--- of one task as such, since such a one ends at once. Where no sweep has come since an
--- earlier grant of the client token was forgotten, leases of that may stand: both are
--- noted as one.
-local function note_held(claim, w, ids)
-  local held, n, key, one, many = claim.held[w.collector], #w.ids, held_key(w.collector), '/' .. w.token, w.token .. '/'
-  if not held then
-    held = {}
-    claim.held[w.collector] = held
-  end
-  local before = call('HMGET', key, one, many, w.token)
-  local earlier = before[1] or before[2]
-  if earlier then
-    ids, n = string.match(earlier, '^[^/]*') .. ' ' .. ids, n + tonumber(before[3] or 1)
-    call('HDEL', key, one)
-  end
-  local k, tasks = #held, ids .. '/' .. w.session
-  if n == 1 then held[k + 1], held[k + 2] = one, tasks
-  else held[k + 1], held[k + 2], held[k + 3], held[k + 4] = w.token, n, many, tasks end
 end
 
 -- Writes what the claim took and counted.
