@@ -278,8 +278,8 @@ func (d *Dispatcher) rulesChanged(ctx context.Context) error {
 	return nil
 }
 
-// syncRules brings shards to the rules of shard 0, and queues that wait for a
-// gate without an end to where they now belong.
+// syncRules brings shards to the rules of shard 0, and queues that wait for a gate
+// that the rules may have lifted, or brought nearer, to where they now belong.
 func (d *Dispatcher) syncRules(ctx context.Context) error {
 	for shard := range d.store.Shards() {
 		for page := ""; ; {

@@ -59,8 +59,10 @@ type Queues interface {
 	// Rules reads all rules, ascending by pattern, with their version.
 	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)
 	// SyncRules brings a shard to the rules of shard 0 after an interrupted
-	// SetRule, and puts up to limit queues that wait for a gate without an end
-	// where they now belong, starting at page. The end is an empty next.
+	// SetRule, and puts up to limit queues where they now belong, starting at
+	// page: those that wait for a gate without an end and, until it has come to
+	// the end once since the rules changed, those whose delay lasts, which ends
+	// no later than by the rules as they are. The end is an empty next.
 	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
 	// BlockQueue sets an operator's block, replacing an earlier one; gate.Until
 	// zero = until unblocked. The queue need not hold tasks.

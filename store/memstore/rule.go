@@ -3,7 +3,9 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -157,44 +159,76 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 	if err != nil {
 		return "", err
 	}
-	if page != "" && !strings.Contains(page, "/") {
-		return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
+	var from rulesPage
+	if page != "" {
+		if from, err = parseRulesPage(page); err != nil {
+			return "", err
+		}
 	}
-	return sh.placeGated(page, limit), nil
+	return sh.placeGated(from, max(limit, 1)), nil
 }
 
-// placeGated places at most limit queues that wait for a gate without an end
-// anew, from page "<pool>/<queue>" on, and answers the next page.
-func (s *shard) placeGated(page string, limit int) (next string) {
+// rulesPage is how far a shard has come to a version of the rules, once that has
+// begun: to a queue of a pool. The version is 0 where it had come to it before.
+type rulesPage struct {
+	begun   bool
+	version int64
+	pool    string
+	last    entry[*queuePool]
+}
+
+func parseRulesPage(page string) (rulesPage, error) {
+	parts := strings.SplitN(page, "/", 4)
+	if len(parts) < 4 {
+		return rulesPage{}, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
+	}
+	version, err1 := strconv.ParseInt(parts[0], 10, 64)
+	score, err2 := strconv.ParseInt(parts[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return rulesPage{}, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
+	}
+	return rulesPage{true, version, parts[1], entry[*queuePool]{score: score, member: parts[3]}}, nil
+}
+
+func (p *rulesPage) String() string {
+	return fmt.Sprintf("%d/%s/%d/%s", p.version, p.pool, p.last.score, p.last.member)
+}
+
+// placeGated places at most limit queues anew, from the page on: those that wait for
+// a gate without an end, and once after each change of the rules those whose delay
+// lasts, which may be shorter now. It answers the next page.
+func (s *shard) placeGated(p rulesPage, limit int) (next string) {
 	s.begin()
 	defer s.end()
-	poolName, after, _ := strings.Cut(page, "/")
-	names := make([]string, 0, len(s.pools))
-	for name := range s.pools {
-		if name >= poolName {
-			names = append(names, name)
-		}
+	if !p.begun && s.placedRules != s.rulesVersion {
+		p.version = s.rulesVersion
 	}
-	slices.Sort(names)
-	limit = max(limit, 1)
-	var gated []*queuePool
-	for _, name := range names {
-		begin := ""
-		if name == poolName && after != "" {
-			begin = after + "\x00"
+	lowest := s.now + 1
+	if p.version == 0 {
+		lowest = infinite
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
+		if name < p.pool {
+			continue
 		}
-		s.pools[name].wait.from(infinite, begin, func(e entry[*queuePool]) bool {
-			gated = append(gated, e.value)
-			return len(gated) < limit
+		begin, after := lowest, ""
+		if name == p.pool && p.begun {
+			begin, after = p.last.score, p.last.member+"\x00"
+		}
+		s.pools[name].wait.from(begin, after, func(e entry[*queuePool]) bool {
+			if e.score == infinite || e.value.queue.nextGrant > s.now {
+				s.touchQueue(e.value.queue)
+				limit--
+			}
+			p.pool, p.last = name, entry[*queuePool]{score: e.score, member: e.member}
+			return limit > 0
 		})
-		if len(gated) >= limit {
-			last := gated[len(gated)-1]
-			next = last.pool.name + "/" + last.queue.name
-			break
+		if limit == 0 {
+			return p.String()
 		}
 	}
-	for _, qp := range gated {
-		s.touchQueue(qp.queue)
+	if p.version == s.rulesVersion {
+		s.placedRules = p.version
 	}
-	return next
+	return ""
 }

@@ -54,6 +54,8 @@ type shard struct {
 
 	settings     map[string]filedSettings
 	rulesVersion int64
+	// placedRules is the version by which its queues were placed last.
+	placedRules int64
 
 	// What ends with time, by when.
 	forgetDone    orderedSet[*record]

@@ -27,9 +27,9 @@ type shardKeys string
 
 func (p shardKeys) key(name string) string { return string(p) + name }
 
-// Shard is a HASH: last "fence" and "lane" number, version of the "rules", when
-// leases were last "swept" and until when the "grace" after an outage lasts, the
-// "highest" instant that sweeps have seen and how far they have come in a "walk" over
+// Shard is a HASH: last "fence" and "lane" number, version of the "rules" and the one
+// by which its queues were "placed", when leases were last "swept" and until when the
+// "grace" after an outage lasts, the "highest" instant that sweeps have seen and how far they have come in a "walk" over
 // lanes since the clock was stepped back, counts by state and of events, and
 // "picks:<pool>". It is KEYS[1] of every script.
 func (p shardKeys) Shard() string { return p.key("shard") }

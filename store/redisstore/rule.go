@@ -135,33 +135,35 @@ func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {
 	return rule, nil
 }
 
-// SyncRules implements [dispatch.Queues]. A page is a pool and how many of its
-// queues were looked at and stay where they are.
+// SyncRules implements [dispatch.Queues]. A page is a version of the rules, and a
+// pool with the queue that was looked at last in it: its score and name.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
 	const op = "sync queue rules"
 	if err := s.checkShard(shard); err != nil {
 		return "", err
 	}
-	pool, stay, ok := strings.Cut(page, "/")
-	n, err := strconv.Atoi(stay)
-	if page != "" && (!ok || err != nil || n < 0) {
-		return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
+	from := make([]string, 4) // version, pool, score and queue
+	if page != "" {
+		if from = strings.SplitN(page, "/", 4); len(from) < 4 {
+			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
+		}
 	}
 	if page == "" && shard != 0 {
 		if err := s.copySettings(ctx, op, shard); err != nil {
 			return "", err
 		}
 	}
-	args := []any{pool, n, min(max(limit, 1), dispatch.MaxTransitions)}
+	args := []any{min(max(limit, 1), dispatch.MaxTransitions), from[0], from[1], from[2], from[3]}
 	v, err := s.run(ctx, op, s.scripts.replace, call{shard: shard, args: args})
 	if err != nil {
 		return "", err
 	}
 	r := readReply(v)
-	if pool, n = r.text(), int(r.integer()); pool == "" {
+	next := []string{r.text(), r.text(), r.text(), r.text()}
+	if next[1] == "" {
 		return "", r.err
 	}
-	return pool + "/" + strconv.Itoa(n), r.err
+	return strings.Join(next, "/"), r.err
 }
 
 // copySettings brings a shard to the rules of shard 0, when it has not got them.

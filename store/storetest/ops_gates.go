@@ -251,7 +251,7 @@ func (m *model) syncSteps() []step {
 				}
 			},
 			see: func(any) error {
-				m.world.parts[shard].unsynced = false
+				m.world.synced(shard)
 				return nil
 			},
 		})

@@ -16,6 +16,7 @@ func ruleCases() []testCase {
 		{"Star_PausedIsTheEmergencyStop", ruleEmergency},
 		{"Deny_StopsAtOnce", ruleDeny},
 		{"Opening_LetsWaitingQueuesGo", ruleOpening},
+		{"ShorterDelay_CountsAtOnce", ruleShorter},
 		{"Mapping_SettingsAreTheQueues", ruleMapping},
 		{"LaterSettings_HoldAtTheNextGrant", ruleLater},
 	}
@@ -27,6 +28,36 @@ func (e *env) listRules() []dispatch.QueueRule {
 	e.ok("rules", err)
 	is(e, "version of the rules", version, e.rules)
 	return rules
+}
+
+// ruleShorter lowers the delay of queues that wait for it, among others that wait for
+// the due times of their tasks.
+func ruleShorter(e *env) {
+	e.rule("*", delayed(time.Hour, 1))
+	g := source("a")
+	delayedQueues := e.queues(130) // some pages of them
+	for _, name := range delayedQueues {
+		e.create(g, numbered(g, name, 2)...)
+	}
+	for _, name := range e.queues(630)[130:] {
+		e.create(g, item(g, name, "later", func(s *dispatch.Submission) { s.Due = start.Add(30 * time.Minute) }))
+	}
+	for _, grant := range e.takeMany(len(delayedQueues)) {
+		e.settle(done(&grant.Task))
+	}
+	e.advance(time.Minute)
+	e.rule("*", delayed(time.Second, 1))
+	e.takeNone()
+	next := e.takeNone().Next
+	if next.After(e.now().Add(time.Second + time.Millisecond)) {
+		e.Errorf("the next grant is said to be at %v, more than a second after %v", next, e.now())
+	}
+	e.advance(time.Second + time.Millisecond)
+	e.takeMany(len(delayedQueues))
+	// A longer one counts from the next grant on.
+	e.advance(time.Minute)
+	e.rule("*", delayed(time.Hour, 1))
+	e.takeNone()
 }
 
 func (e *env) deleteRule(pattern string) {

@@ -92,6 +92,24 @@ func (w *world) ruled(version int64) error {
 	return nil
 }
 
+// synced follows the end of SyncRules in a shard: if the rules had changed, delays
+// are none longer than by the new ones in queues where something waits.
+func (w *world) synced(shard int) {
+	p := w.parts[shard]
+	if p.unsynced {
+		for _, t := range w.all() {
+			if t.shard != shard || !t.State.Waiting() || t.orphan || w.gate(t).Deleted {
+				continue
+			}
+			q := w.queue(shard, t.Queue)
+			if limit := w.now().Add(time.Millisecond + longestDelay(paced(w.rules.settings(t.Queue), q.asked))); q.high.After(limit) {
+				q.high = limit
+			}
+		}
+	}
+	p.unsynced = false
+}
+
 // quiet reports whether nothing that lasts for a while has its end after the
 // time to and not after the highest time so far: only then is a step back
 // defined, since a store may have forgotten what has ended.

@@ -1,26 +1,50 @@
--- Places a page of the queues that wait for a gate without an end, after the
--- rules have changed.
+-- Places a page of the queues that wait, after the rules have changed: those that
+-- wait for a gate without an end, and once after each change those whose delay lasts,
+-- which may be shorter now.
 --
 -- KEYS[1]  the shard key
--- ARGV     pool ('' = the first), how many of it stay and were looked at, limit
--- Returns  pool and position of the next page; pool '' = the end
--- Cost     O(log n) a queue; at most 100 queues
-local pool, stay, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- ARGV     limit; the version of the rules that the shard comes to, '0' = it has come
+--          there before, '' = to be found out; pool ('' = the first); in it the score
+--          and the name of the queue that was looked at last ('' = none)
+-- Returns  version, pool, score and name for the next page; pool '' = the end
+-- Cost     O(log n) a queue; at most 100 queues placed, and 500 looked at
+--
+-- uses: rank
+local limit, looks, version = tonumber(ARGV[1]), 500, ARGV[2]
+local pool, score, last = ARGV[3], ARGV[4], ARGV[5]
+if version == '' then
+  version = decimal(get_rules_version())
+  if call('HGET', SHARD, 'placed') == version then version = '0' end
+end
+
+local function is_delayed(queue)
+  local next_grant = call('GETRANGE', queue_key(queue), 0, 7)
+  return #next_grant == 8 and struct.unpack('>d', next_grant) > now
+end
+
+local function place_some(wait)
+  local rank = first_rank(wait, version == '0' and '+inf' or decimal(now + 1), score, last)
+  local found = call('ZRANGE', wait, rank, rank + looks - 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    if limit == 0 then return end
+    score, last, looks = found[i + 1], found[i], looks - 1
+    if tonumber(score) == INF or is_delayed(last) then
+      place_queue_everywhere(get_queue(last), nil)
+      limit = limit - 1
+    end
+  end
+end
+
 local pools = call('SMEMBERS', POOLS)
 table.sort(pools, before)
 for _, name in ipairs(pools) do
-  if name == pool or (before(pool, name) and limit > 0) then
-    if name ~= pool then pool, stay = name, 0 end
-    local wait = pool_wait_key(name)
-    local found = call('ZRANGEBYSCORE', wait, '+inf', '+inf', 'LIMIT', stay, limit)
-    for _, queue in ipairs(found) do
-      place_queue_everywhere(get_queue(queue), nil)
-      if tonumber(call('ZSCORE', wait, queue) or nil) == INF then stay = stay + 1 end
-    end
-    limit = limit - #found
-    if limit == 0 then break end
+  if limit > 0 and looks > 0 and not before(name, pool) then
+    if name ~= pool then pool, score, last = name, '', '' end
+    place_some(pool_wait_key(name))
   end
 end
+local ended = limit > 0 and looks > 0
+if ended and version ~= '0' and version == decimal(get_rules_version()) then call('HSET', SHARD, 'placed', version) end
 finish(true)
-if limit == 0 then return { pool, stay } end
-return { '', 0 }
+if ended then return { version, '', '', '' } end
+return { version, pool, score, last }
