@@ -58,6 +58,8 @@ const (
 	ChangeRevoked
 	// ChangeNotLeased: nobody holds it.
 	ChangeNotLeased
+	// ChangeOtherLease: it is held under another lease than the one meant.
+	ChangeOtherLease
 )
 
 // SourceView is a source with what is known of it.

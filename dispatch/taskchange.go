@@ -74,10 +74,11 @@ func cancelAnswer(t *Task, asked bool) TaskChange {
 }
 
 // RevokeLeases ends the leases of tasks, which are due again at once with no
-// attempt spent; why stands in their history. Renewals and reports of those who
-// held them are answered [LostRevoked]. The results are in the order of the ids.
-// The error is the whole call's: some may be revoked; repeat all.
-func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, why string) ([]TaskChange, error) {
+// attempt spent; why stands in their history. fences are those of the leases that
+// are meant, in the order of the ids, 0 for any; nil: any. Renewals and reports of
+// those who held them are answered [LostRevoked]. The results are in the order of
+// the ids. The error is the whole call's: some may be revoked; repeat all.
+func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, fences []uint64, why string) ([]TaskChange, error) {
 	results := make([]TaskChange, len(ids))
 	revoke := func(t *Task, spec *SourceSpec, now time.Time) Transition {
 		tr := d.policy.Revoke(t, spec, now)
@@ -93,6 +94,8 @@ func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, why string)
 				results[i] = TaskChange{Code: ChangeNotFound}
 			case t.State != StateLeased:
 				results[i] = TaskChange{Code: ChangeNotLeased, State: t.State}
+			case fences != nil && fences[i] != 0 && fences[i] != t.Lease.Digest.Fence:
+				results[i] = TaskChange{Code: ChangeOtherLease, State: t.State}
 			default:
 				leased, from = append(leased, t), append(from, i)
 			}

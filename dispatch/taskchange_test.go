@@ -150,10 +150,10 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		g := o.fetchOne()
 		ids := []dispatch.TaskID{g.Task.ID, waiting, unknown()}
-		o.changed(o.RevokeLeases(ctx, ids, "ada: it hangs"))(
+		o.changed(o.RevokeLeases(ctx, ids, nil, "ada: it hangs"))(
 			change(dispatch.ChangeRevoked, dispatch.StateReady), change(dispatch.ChangeNotLeased, dispatch.StateScheduled),
 			change(dispatch.ChangeNotFound, dispatch.StateUnknown))
-		o.changed(o.RevokeLeases(ctx, ids[:1], ""))(change(dispatch.ChangeNotLeased, dispatch.StateReady))
+		o.changed(o.RevokeLeases(ctx, ids[:1], nil, ""))(change(dispatch.ChangeNotLeased, dispatch.StateReady))
 		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report of a revoked lease: %+v", r)
 		}
@@ -168,8 +168,16 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		if a := task.History[0]; a.Result != dispatch.ResultRevoked || a.Collector != "c1" || a.Failure.Message != "ada: it hangs" || task.LastError != nil {
 			t.Errorf("history %+v, last error %v", a, task.LastError)
 		}
+		// The lease that was seen is gone, and the one that stands stays.
+		fences := []uint64{g.Token.Fence, 0, 7}
+		o.changed(o.RevokeLeases(ctx, ids, fences, ""))(
+			change(dispatch.ChangeOtherLease, dispatch.StateLeased), change(dispatch.ChangeNotLeased, dispatch.StateScheduled),
+			change(dispatch.ChangeNotFound, dispatch.StateUnknown))
+		fences[0] = again.Token.Fence
+		o.changed(o.RevokeLeases(ctx, ids[:1], fences, ""))(change(dispatch.ChangeRevoked, dispatch.StateReady))
+		o.fetchOne()
 		o.changed(o.CancelTasks(ctx, ids[:1]))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
-		o.changed(o.RevokeLeases(ctx, ids[:1], ""))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
+		o.changed(o.RevokeLeases(ctx, ids[:1], nil, ""))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
 	})
 }
 
@@ -182,7 +190,7 @@ func TestDispatcher_RevokeLeases_meanwhile(t *testing.T) {
 		d := o.second(&between{apply: func() {
 			o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1", IfExists: dispatch.IfExistsAgain})
 		}})
-		o.changed(d.RevokeLeases(t.Context(), []dispatch.TaskID{id}, ""))(change(dispatch.ChangeRevoked, dispatch.StateReady))
+		o.changed(d.RevokeLeases(t.Context(), []dispatch.TaskID{id}, nil, ""))(change(dispatch.ChangeRevoked, dispatch.StateReady))
 	})
 }
 
@@ -230,7 +238,7 @@ func TestDispatcher_changeTasks_many(t *testing.T) {
 		held := len(w.mustFetch(dispatch.FetchRequest{
 			Collector: "c", Session: "s1", ClientToken: "t", MaxTasks: len(ids), MaxBytes: dispatch.MaxFetchBytes,
 		}).Tasks)
-		if got := tally(w.d[0].RevokeLeases(ctx, ids, "")); got[dispatch.ChangeRevoked] != held || got[dispatch.ChangeNotLeased] != len(ids)-held {
+		if got := tally(w.d[0].RevokeLeases(ctx, ids, nil, "")); got[dispatch.ChangeRevoked] != held || got[dispatch.ChangeNotLeased] != len(ids)-held {
 			t.Errorf("RevokeLeases of %d leases: %v", held, got)
 		}
 	})

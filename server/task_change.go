@@ -27,12 +27,22 @@ func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest)
 
 // RevokeLeases takes leased tasks from their holders.
 func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequest) (*pb.RevokeLeasesResponse, error) {
+	if err := validateFences(req); err != nil {
+		return nil, err
+	}
 	why := byOrPeer(ctx, req.GetBy())
 	if req.GetReason() != "" {
 		why += ": " + req.GetReason()
 	}
+	var fences []uint64
+	if n := len(req.GetFences()); n > 0 {
+		fences = make([]uint64, n)
+		for i, fence := range req.GetFences() {
+			fences[i] = uint64(fence)
+		}
+	}
 	results, err := changeTasks(ctx, req, func(ctx context.Context, ids []dispatch.TaskID) ([]dispatch.TaskChange, error) {
-		return s.d.RevokeLeases(ctx, ids, why)
+		return s.d.RevokeLeases(ctx, ids, fences, why)
 	})
 	if err != nil {
 		return nil, err
@@ -108,6 +118,8 @@ func toChangeCode(code dispatch.ChangeCode) pb.TaskChangeCode {
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_REVOKED
 	case dispatch.ChangeNotLeased:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_LEASED
+	case dispatch.ChangeOtherLease:
+		return pb.TaskChangeCode_TASK_CHANGE_CODE_OTHER_LEASE
 	}
 	return pb.TaskChangeCode_TASK_CHANGE_CODE_UNSPECIFIED
 }

@@ -126,9 +126,21 @@ func TestTaskService_RevokeLeases(t *testing.T) {
 	b := newBed(t, server.Config{})
 	leased := b.leased(t)
 	ids := []string{leased.GetTask().GetId(), aTask}
-	req := &pb.RevokeLeasesRequest{TaskIds: ids, By: "ada", Reason: "it hangs"}
+	req := &pb.RevokeLeasesRequest{TaskIds: ids, By: "ada", Reason: "it hangs", Fences: []int64{1}}
+	for _, fences := range [][]int64{{1}, {1, -1}} {
+		req.Fences = fences
+		if _, err := b.tasks.RevokeLeases(t.Context(), req); faultOf(t, err).reason != "INVALID_FIELD" {
+			t.Errorf("fences %v: %v", fences, err)
+		}
+	}
+	req.Fences = []int64{leased.GetLease().GetFence() + 1, 0}
 	resp, err := b.tasks.RevokeLeases(t.Context(), req)
 	if err != nil {
+		t.Fatal(err)
+	}
+	wantChanges(t, ids, resp.GetResults(), "OTHER_LEASE LEASED", "NOT_FOUND UNSPECIFIED")
+	req.Fences[0]--
+	if resp, err = b.tasks.RevokeLeases(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
 	wantChanges(t, ids, resp.GetResults(), "REVOKED READY", "NOT_FOUND UNSPECIFIED")

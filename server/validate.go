@@ -250,6 +250,20 @@ func validateChange(req changeRequest) error {
 	return c.err()
 }
 
+func validateFences(req *pb.RevokeLeasesRequest) error {
+	var c checks
+	if n := len(req.GetFences()); n > 0 && n != len(req.GetTaskIds()) {
+		c.fail("fences", n, "must be none, or one for each of task_ids")
+	}
+	for i, fence := range req.GetFences() {
+		if fence < 0 {
+			c.fail(fmt.Sprintf("fences[%d]", i), fence, "must not be negative")
+			break
+		}
+	}
+	return c.err()
+}
+
 func validateQueueName(field, name string) error {
 	var c checks
 	c.queue(field, name)

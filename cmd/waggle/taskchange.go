@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,17 +41,40 @@ func newTaskRetry(o *clientOptions) *cobra.Command {
 
 func newLeaseRevoke(o *clientOptions) *cobra.Command {
 	return changeCommand(o, &cobra.Command{
-		Use:   "revoke TASK...",
+		Use:   "revoke TASK[@FENCE]...",
 		Short: "Take tasks from their holders; they are due again at once",
 		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
 holder hears of it by its next heartbeat, and works on until then; what it reports
-changes nothing. To end the work for good, say waggle task cancel.`,
+changes nothing. To end the work for good, say waggle task cancel.
+
+With the fence that waggle lease list shows, a task stays with who has it if that is
+another lease by now.`,
 		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
-  waggle lease list -o json | jq -r '.leases[] | select(.holder.collector_id == "paris-1").task_id' | xargs waggle lease revoke`,
+  waggle lease list -o json | jq -r '.leases[] | select(.holder.collector_id == "paris-1") | "\(.task_id)@\(.holder.fence)"' | xargs waggle lease revoke`,
 	}, func(ctx context.Context, c *client, ids []string, record *recordFlags) ([]*pb.TaskChange, error) {
-		reply, err := c.tasks.RevokeLeases(ctx, &pb.RevokeLeasesRequest{TaskIds: ids, By: record.by, Reason: record.reason})
+		req := &pb.RevokeLeasesRequest{By: record.by, Reason: record.reason}
+		for _, lease := range ids {
+			id, fence, err := parseLease(lease)
+			if err != nil {
+				return nil, err
+			}
+			req.TaskIds, req.Fences = append(req.TaskIds, id), append(req.Fences, fence)
+		}
+		reply, err := c.tasks.RevokeLeases(ctx, req)
 		return reply.GetResults(), err
 	})
+}
+
+// parseLease reads TASK or TASK@FENCE; 0: no fence.
+func parseLease(lease string) (id string, fence int64, err error) {
+	id, text, named := strings.Cut(lease, "@")
+	if !named {
+		return id, 0, nil
+	}
+	if fence, err = strconv.ParseInt(text, 10, 64); err != nil || fence <= 0 {
+		return "", 0, usagef(nil, "lease %q: the fence after @ has to be a number above 0, as `waggle lease list` shows it", lease)
+	}
+	return id, fence, nil
 }
 
 // changeCommand completes a command that changes the tasks of the ids it is given,

@@ -91,6 +91,13 @@ CANCEL_REQUESTED  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 CANCEL_REQUESTED  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 2 tasks: 2 CANCEL_REQUESTED
 `)
+	wantOutput(t, command(t, env, "lease", "revoke", heldTask+"@1"), `
+RESULT       TASK                             STATE   WHY
+OTHER_LEASE  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
+`)
+	if got := command(t, env, "lease", "revoke", heldTask+"@x"); got.code != waggle.ExitUsage || !strings.Contains(got.err, "the fence after @") {
+		t.Errorf("a fence that is none: exit code %d, %s", got.code, got.err)
+	}
 	wantOutput(t, command(t, env, "lease", "revoke", heldTask, "--by", "ada", "--reason", "it hangs"), `
 RESULT   TASK                             STATE     WHY
 REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -

@@ -174,6 +174,8 @@ const (
 	TaskChangeCode_TASK_CHANGE_CODE_REVOKED TaskChangeCode = 10
 	// RevokeLeases: nobody holds it. Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_NOT_LEASED TaskChangeCode = 11
+	// RevokeLeases: it is held under another fence than the one named. Nothing changed.
+	TaskChangeCode_TASK_CHANGE_CODE_OTHER_LEASE TaskChangeCode = 12
 )
 
 // Enum value maps for TaskChangeCode.
@@ -191,6 +193,7 @@ var (
 		9:  "TASK_CHANGE_CODE_REFUSED",
 		10: "TASK_CHANGE_CODE_REVOKED",
 		11: "TASK_CHANGE_CODE_NOT_LEASED",
+		12: "TASK_CHANGE_CODE_OTHER_LEASE",
 	}
 	TaskChangeCode_value = map[string]int32{
 		"TASK_CHANGE_CODE_UNSPECIFIED":       0,
@@ -205,6 +208,7 @@ var (
 		"TASK_CHANGE_CODE_REFUSED":           9,
 		"TASK_CHANGE_CODE_REVOKED":           10,
 		"TASK_CHANGE_CODE_NOT_LEASED":        11,
+		"TASK_CHANGE_CODE_OTHER_LEASE":       12,
 	}
 )
 
@@ -1031,7 +1035,10 @@ type RevokeLeasesRequest struct {
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher and, after `by`, in the
 	// history of the task.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The fence of each lease that is meant, as ListLeases shows it, in the order of the ids: a task that is held
+	// under another one by now stays with its holder. 0: whatever lease stands. None at all, or one for each id.
+	Fences        []int64 `protobuf:"varint,4,rep,packed,name=fences,proto3" json:"fences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1087,10 +1094,17 @@ func (x *RevokeLeasesRequest) GetReason() string {
 	return ""
 }
 
+func (x *RevokeLeasesRequest) GetFences() []int64 {
+	if x != nil {
+		return x.Fences
+	}
+	return nil
+}
+
 // RevokeLeasesResponse says what became of the tasks.
 type RevokeLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result for each id, in the order of the ids: REVOKED, NOT_LEASED or NOT_FOUND.
+	// A result for each id, in the order of the ids: REVOKED, NOT_LEASED, OTHER_LEASE or NOT_FOUND.
 	Results       []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1276,11 +1290,12 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"E\n" +
 	"\x12RetryTasksResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"X\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"p\n" +
 	"\x13RevokeLeasesRequest\x12\x19\n" +
 	"\btask_ids\x18\x01 \x03(\tR\ataskIds\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"G\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06fences\x18\x04 \x03(\x03R\x06fences\"G\n" +
 	"\x14RevokeLeasesResponse\x12/\n" +
 	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"\xd5\x01\n" +
 	"\n" +
@@ -1302,7 +1317,7 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"\x12SUBMIT_CODE_EXISTS\x10\x02\x12\x17\n" +
 	"\x13SUBMIT_CODE_REVISIT\x10\x03\x12\x17\n" +
 	"\x13SUBMIT_CODE_LIMITED\x10\x04\x12\x17\n" +
-	"\x13SUBMIT_CODE_INVALID\x10\x05*\xa1\x03\n" +
+	"\x13SUBMIT_CODE_INVALID\x10\x05*\xc3\x03\n" +
 	"\x0eTaskChangeCode\x12 \n" +
 	"\x1cTASK_CHANGE_CODE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aTASK_CHANGE_CODE_NOT_FOUND\x10\x01\x12\x1d\n" +
@@ -1316,7 +1331,8 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"\x18TASK_CHANGE_CODE_REFUSED\x10\t\x12\x1c\n" +
 	"\x18TASK_CHANGE_CODE_REVOKED\x10\n" +
 	"\x12\x1f\n" +
-	"\x1bTASK_CHANGE_CODE_NOT_LEASED\x10\v2\xcf\x03\n" +
+	"\x1bTASK_CHANGE_CODE_NOT_LEASED\x10\v\x12 \n" +
+	"\x1cTASK_CHANGE_CODE_OTHER_LEASE\x10\f2\xcf\x03\n" +
 	"\vTaskService\x12L\n" +
 	"\vSubmitTasks\x12\x1d.waggle.v1.SubmitTasksRequest\x1a\x1e.waggle.v1.SubmitTasksResponse\x12@\n" +
 	"\aGetTask\x12\x19.waggle.v1.GetTaskRequest\x1a\x1a.waggle.v1.GetTaskResponse\x12F\n" +

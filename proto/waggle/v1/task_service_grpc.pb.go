@@ -72,7 +72,7 @@ type TaskServiceClient interface {
 	// whose cancel was requested is CANCELED. The holder's next renewal says REVOKED and its report LEASE_LOST, but
 	// until its next heartbeat it works on, beside the next holder perhaps: to end the work as well, cancel the
 	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
-	// again; then that lease ends.
+	// again; then that lease ends, or, where fences are named, OTHER_LEASE.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
 	// some may be revoked: repeat all).
@@ -192,7 +192,7 @@ type TaskServiceServer interface {
 	// whose cancel was requested is CANCELED. The holder's next renewal says REVOKED and its report LEASE_LOST, but
 	// until its next heartbeat it works on, beside the next holder perhaps: to end the work as well, cancel the
 	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
-	// again; then that lease ends.
+	// again; then that lease ends, or, where fences are named, OTHER_LEASE.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
 	// some may be revoked: repeat all).
