@@ -12,9 +12,6 @@ const (
 	// MaxClaimTurns that one Claim gives to queues, and as many whose time has come
 	// it promotes before: a turn costs a store more than a task does.
 	MaxClaimTurns = 50
-	// MaxClaimQueues that one Claim looks at for a want that names queues, or
-	// sources: all that it can name, since each call begins with the first.
-	MaxClaimQueues = 300
 	// MaxRenewals, MaxTransitions and MaxSubmissions in one script; larger
 	// calls run as several.
 	MaxRenewals    = 500
@@ -54,9 +51,9 @@ type Claims interface {
 	//
 	// A want's MaxBytes bounds the sum of record and joined bytes of what it
 	// gets, before anything is claimed; its first task always fits. At most
-	// MaxClaimTasks are granted, MaxClaimTurns given and, for wants that name
-	// them, MaxClaimQueues looked at in one call; then More is true and the
-	// caller calls again.
+	// MaxClaimTasks are granted and MaxClaimTurns given in one call; then More is true
+	// and the caller calls again. So it is as well where a source is named for the
+	// first time and the store has not listed all of its lanes yet.
 	Claim(ctx context.Context, shard int, pool string, wants []Want) (ClaimReply, error)
 
 	// GiveBack returns what is still held of the grant of (collector, client
@@ -129,6 +126,10 @@ type ClaimReply struct {
 	// More: a bound stopped the claim before the wants were met or the pool
 	// was empty.
 	More bool
+	// Again is the earliest instant at which a want of this claim that names
+	// sources or queues can get something, if nothing changes; zero = not known
+	// to, which a hint will tell.
+	Again time.Time
 }
 
 // Leases renews, settles and ends leases.

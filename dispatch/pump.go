@@ -24,7 +24,8 @@ import (
 //     has been claimed from after it came, and had nothing.
 //   - A fetch narrowed to sources or queues cannot tell from "the pool has
 //     something" whether it can take it. It is offered when it comes, when the
-//     outlet opens, at hints and by the fallback, and not in between.
+//     outlet opens, at hints, when the store said that it may have something, and
+//     by the fallback, and not in between.
 type pump struct {
 	store      Store
 	log        *zap.Logger
@@ -59,11 +60,12 @@ type waiter struct {
 	places   []place
 	busy     bool // offered to an outlet
 	finished bool
-	held     time.Time            // until when; zero when it takes part
-	timer    *time.Timer          // of held
-	awaits   map[*outlet]struct{} // of a once: those that have not answered since it came
-	err      error                // of a once: why an outlet could not answer
-	looks    map[*outlet]struct{} // of a narrow one: those that are to be asked
+	held     time.Time             // until when; zero when it takes part
+	timer    *time.Timer           // of held
+	awaits   map[*outlet]struct{}  // of a once: those that have not answered since it came
+	err      error                 // of a once: why an outlet could not answer
+	looks    map[*outlet]struct{}  // of a narrow one: those that are to be asked
+	again    map[*outlet]time.Time // of a narrow one: when they may have something
 }
 
 // place is where a waiter stands in the line of a pool.
@@ -310,7 +312,7 @@ func (p *pump) finish(w *waiter, out outcome) bool {
 	for _, pl := range w.places {
 		pl.pool.remove(w, pl.elem)
 	}
-	w.places, w.looks = nil, nil
+	w.places, w.looks, w.again = nil, nil, nil
 	for o := range w.awaits {
 		delete(o.awaiting, w)
 	}

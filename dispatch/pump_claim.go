@@ -143,7 +143,7 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 		}
 	}
 	p.schedule(o, reply, len(waiters)-len(left), len(waiters))
-	p.goOn(o, reply, waiters[0], left, granted)
+	p.goOn(o, reply, left, granted)
 	for ps := range pools {
 		p.step(ps)
 	}
@@ -216,16 +216,19 @@ func openAfter(reply ClaimReply) bool {
 	return reply.More || !reply.Next.IsZero() && !reply.Next.After(reply.Now)
 }
 
-// goOn decides what becomes of waiters that a claim gave nothing. The first of the
-// claim had all of its looks, which are enough for any one.
-func (p *pump) goOn(o *outlet, reply ClaimReply, first *waiter, left []*waiter, granted int) {
+// goOn decides what becomes of waiters that a claim gave nothing.
+func (p *pump) goOn(o *outlet, reply ClaimReply, left []*waiter, granted int) {
+	now := time.Now()
 	for _, w := range left {
 		switch {
 		case w.finished:
-		case w.narrow() && reply.More && (granted > 0 || w != first):
-			o.look(w) // its turn did not come
+		case w.narrow() && reply.More:
+			o.look(w) // what it could have may not have been met
 		case w.narrow():
 			p.answered(w, o)
+			if reply.Again.After(reply.Now) {
+				o.lookAt(w, now.Add(reply.Again.Sub(reply.Now)))
+			}
 		case openAfter(reply) && !reply.More && granted < MaxClaimTasks:
 			// The store has something for anybody but this one.
 			p.finish(w, outcome{recheck: true})

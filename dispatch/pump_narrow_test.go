@@ -117,16 +117,17 @@ func TestPump_narrow(t *testing.T) {
 		})
 	})
 
-	t.Run("is served behind one that looks at as many queues as a claim may", func(t *testing.T) {
+	t.Run("is served behind one that looks at more queues than a claim may", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{minDelay: time.Hour}, func(t *testing.T, w *world) {
 			w.source("wide", nil)
 			w.source("mine", nil)
-			w.submit("wide", "", dispatch.MaxClaimQueues, 0)
-			for i := range dispatch.MaxClaimQueues {
+			const queues = 6 * dispatch.MaxClaimTurns
+			w.submit("wide", "", queues, 0)
+			for i := range queues {
 				w.submit("wide", fmt.Sprintf("q%d", i+1), 1, 0)
 			}
-			for range dispatch.MaxClaimQueues {
+			for range queues {
 				w.mustFetch(ask("first", "", 0)) // each queue waits out its delay, with a task
 			}
 			wide := ask("c", "", dispatch.MaxWait)
@@ -141,6 +142,104 @@ func TestPump_narrow(t *testing.T) {
 			w.submit("mine", "other", 1, 0)
 			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {
 				t.Errorf("%+v, %v after %v", a.res, a.err, a.at.Sub(began))
+			}
+		})
+	})
+}
+
+// TestPump_narrowOfManyQueues parks a fetch for a source of more queues than a claim
+// looks at, and has work for it where it is found last.
+func TestPump_narrowOfManyQueues(t *testing.T) {
+	t.Parallel()
+	const queues = 20 * dispatch.MaxClaimTurns
+
+	// many makes a source with a task in each of many queues, all held, and work for
+	// others, which nobody takes.
+	many := func(w *world) dispatch.FetchRequest {
+		w.source("many", nil)
+		w.source("others", nil)
+		w.submit("others", "", 5, 0)
+		w.rule("*.held", dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: time.Hour, Paused: true})
+		for i := range queues {
+			w.submit("many", fmt.Sprintf("q%d.held", i), 1, 0)
+		}
+		req := ask("c", "", dispatch.MaxWait)
+		req.Sources = []string{"many"}
+		return req
+	}
+	soon := func(t *testing.T, a answer, queue string, since time.Time) {
+		t.Helper()
+		if a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.Queue != queue {
+			t.Fatalf("%+v, %v, want a task of %s", a.res, a.err, queue)
+		}
+		if took := a.at.Sub(since); took > 100*time.Millisecond {
+			t.Errorf("a task of %s after %v", queue, took)
+		}
+	}
+
+	t.Run("has what is there already", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			req := many(w)
+			w.submit("many", "zz", 1, 0)
+			began := time.Now()
+			soon(t, <-w.fetch(t.Context(), 0, req), "zz", began)
+		})
+	})
+
+	t.Run("has what comes", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			ch := w.fetch(t.Context(), 0, many(w))
+			time.Sleep(3 * time.Second)
+			began := time.Now()
+			w.submit("many", "zz", 1, 0)
+			soon(t, <-ch, "zz", began)
+		})
+	})
+
+	t.Run("has what is due later, beside work for others", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			req := many(w)
+			due := time.Now().Add(3210 * time.Millisecond)
+			w.submit("many", "zz", 1, time.Until(due))
+			soon(t, <-w.fetch(t.Context(), 0, req), "zz", due)
+		})
+	})
+
+	t.Run("has what a delay holds, beside work for others", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{minDelay: 2300 * time.Millisecond}, func(t *testing.T, w *world) {
+			req := many(w)
+			w.submit("many", "zz", 2, 0)
+			began := time.Now()
+			w.mustFetch(req)
+			soon(t, <-w.fetch(t.Context(), 0, req), "zz", began.Add(2300*time.Millisecond))
+		})
+	})
+
+	t.Run("has what is in a queue that it names, beside work for others", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{minDelay: 2300 * time.Millisecond}, func(t *testing.T, w *world) {
+			req := many(w)
+			w.submit("many", "zz", 2, 0)
+			req.Sources, req.Queues = nil, []string{"zz", "q1.held"}
+			began := time.Now()
+			w.mustFetch(req)
+			soon(t, <-w.fetch(t.Context(), 0, req), "zz", began.Add(2300*time.Millisecond))
+		})
+	})
+
+	t.Run("asks seldom while there is nothing", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.fetch(t.Context(), 0, many(w))
+			time.Sleep(time.Second) // the first claims look at all queues
+			before := w.spies[0].count("Claim")
+			time.Sleep(10 * time.Second)
+			if n := w.spies[0].count("Claim") - before; n > 15 {
+				t.Errorf("%d claims in 10s", n)
 			}
 		})
 	})

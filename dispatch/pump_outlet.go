@@ -8,8 +8,8 @@ import (
 // never is further ahead than anything waits.
 const never = 10 * 365 * 24 * time.Hour
 
-// maxNarrowWants are claimed in one call: one may look at as many queues as the
-// call is allowed to, and then the others come in the next.
+// maxNarrowWants are claimed in one call: one may use all turns of the call, and then
+// the others come in the next.
 const maxNarrowWants = 8
 
 // pool holds the waiters of one pool. It exists while there are any, or a claim
@@ -36,7 +36,10 @@ type outlet struct {
 	fallback time.Time
 	// rung: narrow waiters are to be asked since it opened last, or have been.
 	rung bool
-	wait WaitReason // of the last claim
+	// again is when the first of the narrow waiters is to be asked that know when
+	// they may have something; zero = none does.
+	again time.Time
+	wait  WaitReason // of the last claim
 
 	flight bool      // a claim is under way
 	hinted time.Time // the earliest instant that a hint named meanwhile
@@ -148,6 +151,37 @@ func (o *outlet) opensAt(at, now time.Time) {
 	}
 }
 
+// lookAt has a narrow waiter asked at an instant.
+func (o *outlet) lookAt(w *waiter, at time.Time) {
+	if w.again == nil {
+		w.again = make(map[*outlet]time.Time)
+	}
+	w.again[o] = at
+	if o.again.IsZero() || at.Before(o.again) {
+		o.again = at
+	}
+}
+
+// lookAgain has those asked whose instant has come.
+func (o *outlet) lookAgain(now time.Time) {
+	if o.again.IsZero() || o.again.After(now) {
+		return
+	}
+	o.again = time.Time{}
+	for e := o.pool.narrow.Front(); e != nil; e = e.Next() {
+		w := e.Value.(*waiter)
+		at, ok := w.again[o]
+		switch {
+		case !ok:
+		case at.After(now):
+			o.lookAt(w, at)
+		default:
+			delete(w.again, o)
+			o.look(w)
+		}
+	}
+}
+
 // refresh lets time pass: the fallback opens the outlet, and an outlet that has
 // opened has its narrow waiters asked.
 func (o *outlet) refresh(now time.Time, fallback time.Duration) {
@@ -155,6 +189,7 @@ func (o *outlet) refresh(now time.Time, fallback time.Duration) {
 		o.fallback = now.Add(fallback)
 		o.until, o.rung = earlier(o.until, now), false
 	}
+	o.lookAgain(now)
 	if o.until.After(now) || o.rung {
 		return
 	}
@@ -213,6 +248,9 @@ func (p *pump) step(ps *pool) {
 			continue
 		}
 		wake = earlier(wake, o.fallback)
+		if !o.again.IsZero() {
+			wake = earlier(wake, o.again)
+		}
 		if o.until.After(now) {
 			wake = earlier(wake, o.until)
 		}

@@ -1,7 +1,9 @@
 package memstore
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -52,7 +54,7 @@ func (s *shard) check() error {
 			return fmt.Errorf("source %s counts %d outstanding, there are %d", uid, src.outstanding, sum.outstanding[uid])
 		}
 		for _, l := range src.lanes {
-			if err := s.checkLane(l); err != nil {
+			if err := errors.Join(s.checkLane(l), s.checkNamed(l)); err != nil {
 				return fmt.Errorf("lane %d of %s in %s: %w", l.number, uid, l.queueName, err)
 			}
 		}
@@ -124,6 +126,29 @@ func (s *shard) checkLane(l *lane) error {
 		return fmt.Errorf("waits until %d, but can be picked at %d", l.score, t)
 	case l.stands == open && t > s.now:
 		return fmt.Errorf("is open, but can be picked at %d", t)
+	}
+	return nil
+}
+
+// checkNamed checks that the lane stands among those of its source, if that is named,
+// as in its queue, unless it was put aside: then the queue knows of it.
+func (s *shard) checkNamed(l *lane) error {
+	n, at := l.source.named, l.named
+	switch {
+	case n == nil:
+		return nil
+	case l.at != nil && l.at.pool != l.source.pool:
+		return nil // its source has changed, and the lane is not placed yet
+	case at.of != n:
+		at = namedPlace{}
+	}
+	switch {
+	case at.stands == l.stands && (l.stands == nowhere || at.score == l.score):
+		return nil
+	case l.stands != open || at.stands != wait:
+		return fmt.Errorf("stands in %d at %d, and of its source in %d at %d", l.stands, l.score, at.stands, at.score)
+	case at.score > s.now+lookAgain && !slices.Contains(l.at.aside, l):
+		return fmt.Errorf("is aside until %d, which its queue does not know", at.score)
 	}
 	return nil
 }

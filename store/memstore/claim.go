@@ -14,7 +14,7 @@ type claim struct {
 	s       *shard
 	pool    *pool
 	looks   int
-	most    int // looks for the want that is served
+	woken   int // lanes of sources that wants name
 	granted int
 	// misses counts what could not be granted: index entries without a
 	// record, and orphans.
@@ -22,6 +22,8 @@ type claim struct {
 	// stopped: a bound ended the promotion, or a want's turns; left: it ended those
 	// of a want that names queues or sources.
 	stopped, left bool
+	// again is when a want that names queues or sources can get something.
+	again int64
 }
 
 // maxMisses bounds the misses of one call.
@@ -61,7 +63,7 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 		Now:    instant(s.now),
 		Wait:   dispatch.WaitNoTasks,
 	}
-	c := &claim{s: s, pool: s.pools[poolName]}
+	c := &claim{s: s, pool: s.pools[poolName], again: infinite}
 	if c.pool != nil {
 		c.promote()
 	}
@@ -70,6 +72,9 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 	}
 	if c.pool != nil {
 		reply.More = c.more()
+		if c.again != infinite {
+			reply.Again = instant(c.again)
+		}
 		reply.Next, reply.Wait = instant(c.next()), c.reason()
 	}
 	s.sweep(2 * len(wants))
@@ -90,11 +95,12 @@ func (c *claim) serve(want *dispatch.Want) ([]dispatch.Grant, bool) {
 		return nil, false
 	}
 	h := &hand{want: want, room: max(want.Max, 1)}
-	if len(want.SourceUIDs) > 0 || len(want.Queues) > 0 {
-		c.most = dispatch.MaxClaimQueues
-		c.serveNamed(h)
-	} else {
-		c.most = dispatch.MaxClaimTurns
+	switch {
+	case len(want.Queues) > 0:
+		c.serveQueues(h)
+	case len(want.SourceUIDs) > 0:
+		c.serveSources(h)
+	default:
 		c.serveAny(h)
 	}
 	if h.note == nil {
@@ -128,7 +134,7 @@ func (c *claim) more() bool {
 
 // bounded reports whether the call has reached one of its bounds.
 func (c *claim) bounded() bool {
-	return c.looks >= c.most || c.granted >= dispatch.MaxClaimTasks || c.misses >= maxMisses
+	return c.looks >= dispatch.MaxClaimTurns || c.granted >= dispatch.MaxClaimTasks || c.misses >= maxMisses
 }
 
 // serveAny gives the queues of the pool their turns.
@@ -142,7 +148,7 @@ func (c *claim) serveAny(h *hand) {
 		if !ok {
 			return
 		}
-		c.turn(h, e.value)
+		c.turn(h, e.value, nil)
 	}
 }
 
@@ -158,17 +164,22 @@ func pick[V any](set *openSet[V], picks *uint64) (entry[V], bool) {
 	return set.first()
 }
 
-// serveNamed gives turns to the queues that the want names, or in which the
-// sources that it names have lanes.
-func (c *claim) serveNamed(h *hand) {
-	for _, name := range c.named(h.want) {
+// serveQueues gives turns to the queues that the want names, ascending.
+func (c *claim) serveQueues(h *hand) {
+	names := slices.Clone(h.want.Queues)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		for h.room > 0 && !h.full {
 			if c.bounded() {
 				c.left = true
 				return
 			}
 			qp := c.part(name)
-			if qp == nil || !c.turn(h, qp) {
+			if qp == nil || qp.open.len()+qp.wait.len() == 0 {
+				break
+			}
+			if !c.turn(h, qp, nil) {
+				c.again = min(c.again, c.againAt(h.want, qp))
 				break
 			}
 		}
@@ -183,23 +194,26 @@ func (c *claim) part(name string) *queuePool {
 	return nil
 }
 
-// named lists the queues that a want narrows to, ascending.
-func (c *claim) named(want *dispatch.Want) []string {
-	names := slices.Clone(want.Queues)
-	if len(names) == 0 {
-		for _, uid := range want.SourceUIDs {
-			if src := c.s.sources[uid]; src != nil {
-				names = append(names, src.queueNames()...)
+// againAt is when a queue that gave a want nothing can give it something, as far as
+// is known.
+func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
+	if qp.stands == wait {
+		return qp.score
+	}
+	at := int64(infinite)
+	for _, uid := range want.SourceUIDs {
+		if src := c.s.sources[uid]; src != nil {
+			if l := src.lane(qp.queue.name); l != nil && l.at == qp && l.stands == wait {
+				at = min(at, l.score)
 			}
 		}
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	return names[:min(len(names), dispatch.MaxClaimQueues)]
+	return at
 }
 
-// turn gives the queue a turn, and reports whether something was granted.
-func (c *claim) turn(h *hand, qp *queuePool) bool {
+// turn gives the queue a turn, which begins with the lane if one is given, and reports
+// whether something was granted.
+func (c *claim) turn(h *hand, qp *queuePool, first *lane) bool {
 	c.looks++
 	c.s.placePart(qp)
 	if qp.stands != open {
@@ -214,7 +228,7 @@ func (c *claim) turn(h *hand, qp *queuePool) bool {
 		quota = 1
 	}
 	begin := len(h.grants)
-	c.takeFromLanes(h, qp, quota)
+	c.takeFromLanes(h, qp, quota, first)
 	granted := len(h.grants) > begin
 	if granted {
 		before := q.nextGrant
@@ -230,10 +244,14 @@ func (c *claim) turn(h *hand, qp *queuePool) bool {
 	return granted
 }
 
-// takeFromLanes fills a turn's quota from the open lanes of the queue.
-func (c *claim) takeFromLanes(h *hand, qp *queuePool, quota int) {
+// takeFromLanes fills a turn's quota from the open lanes of the queue, that one first
+// if it is given.
+func (c *claim) takeFromLanes(h *hand, qp *queuePool, quota int, first *lane) {
 	for quota > 0 && !h.full && c.misses < maxMisses {
-		l := c.pickLane(h.want, qp)
+		l := first
+		if first = nil; l == nil {
+			l = c.pickLane(h.want, qp)
+		}
 		if l == nil {
 			return
 		}
@@ -241,7 +259,7 @@ func (c *claim) takeFromLanes(h *hand, qp *queuePool, quota int) {
 			// Its source was paused, moved or deleted, and the lane is not
 			// placed yet.
 			c.s.placeLane(l, false)
-			if c.looks++; c.looks >= c.most {
+			if c.looks++; c.looks >= dispatch.MaxClaimTurns {
 				return
 			}
 			continue

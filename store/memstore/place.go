@@ -44,6 +44,8 @@ type lane struct {
 	at     *queuePool
 	stands where
 	score  int64
+	// named is where it stands among the lanes of its source, if that is named.
+	named namedPlace
 }
 
 // list puts a record among those that the lane lists, if it is not there.
@@ -77,6 +79,8 @@ type queuePool struct {
 	// sooner is the earliest instant at which a lane can be picked sooner than
 	// before, since the queue was placed last; infinite = none.
 	sooner int64
+	// aside are lanes that come back when the queue is placed sooner.
+	aside []*lane
 }
 
 // pool is the queues that have lanes with waiting tasks of one pool.
@@ -173,6 +177,7 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 	}
 	if t == absent {
 		l.leaveQueue()
+		s.placeNamed(l, nowhere, 0)
 		return
 	}
 	if l.at == nil {
@@ -186,6 +191,11 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 		score = int64(dispatch.MaxPriority-l.priority(head.value))<<bandShift + since(l.stands, l.score, s.now, turnEnded)
 	}
 	l.move(stands, score)
+	if before == 0 && stands == open && l.aside() {
+		s.placeNamed(l, wait, l.named.score)
+	} else {
+		s.placeNamed(l, stands, score)
+	}
 	if after := max(t, s.now); after < before && after != infinite {
 		l.at.sooner = min(l.at.sooner, after)
 	}
@@ -307,15 +317,19 @@ func (s *shard) placeIn(qp *queuePool, turnEnded bool) {
 	if !ok {
 		if work = qp.wait.firstScore(); qp.wait.len() == 0 {
 			qp.remove()
+			s.bringBack(qp)
 			return
 		}
 	}
-	before := effective(qp.stands, qp.score)
+	stood, before := qp.stands, effective(qp.stands, qp.score)
 	t := max(s.queueGate(qp.queue), work)
 	if t <= s.now && ok {
 		qp.move(open, first.score>>bandShift<<bandShift+since(qp.stands, qp.score, s.now, turnEnded))
 	} else {
 		qp.move(wait, t)
+	}
+	if stood != open && (qp.stands == open || t < before) {
+		s.bringBack(qp)
 	}
 	if t = max(t, s.now); t == infinite {
 		return

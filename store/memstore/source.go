@@ -26,9 +26,8 @@ type source struct {
 	// lanes ascend by number; byQueue finds them when there is more than one.
 	lanes   []*lane
 	byQueue map[string]*lane
-	// sorted has the names of the lanes' queues if they were asked for and no
-	// lane has come or gone since; else it is nil.
-	sorted []string
+	// named is nil until a claim names the source.
+	named *namedLanes
 
 	counts      stateCounts
 	outstanding int64 // one-shot tasks, waiting or leased
@@ -49,20 +48,7 @@ func (src *source) lane(queueName string) *lane {
 	return nil
 }
 
-// queueNames are the names of the queues in which the source has lanes,
-// ascending, at most as many as one claim looks at.
-func (src *source) queueNames() []string {
-	if src.sorted == nil {
-		for _, l := range src.lanes {
-			src.sorted = append(src.sorted, l.queueName)
-		}
-		slices.Sort(src.sorted)
-	}
-	return src.sorted[:min(len(src.sorted), dispatch.MaxClaimQueues)]
-}
-
 func (src *source) addLane(l *lane) {
-	src.sorted = nil
 	src.lanes = append(src.lanes, l)
 	if len(src.lanes) == 1 {
 		// Most sources have one lane a shard, and need no map.
@@ -126,9 +112,9 @@ func (s *shard) forgetSource(src *source) {
 // in no set of its queue.
 func (s *shard) dropLane(l *lane) {
 	l.leaveQueue()
+	s.placeNamed(l, nowhere, 0)
 	byNumber := func(l *lane, number int64) int { return cmp.Compare(l.number, number) }
 	src := l.source
-	src.sorted = nil
 	if i, ok := slices.BinarySearchFunc(src.lanes, l.number, byNumber); ok {
 		src.lanes = slices.Delete(src.lanes, i, i+1)
 		delete(src.byQueue, l.queueName)

@@ -148,7 +148,7 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 	}
 	r := readReply(v)
 	out := dispatch.ClaimReply{
-		Now: instant(r.integer()), Next: instant(r.integer()), Wait: dispatch.WaitReason(r.integer()), More: r.integer() == 1,
+		Now: instant(r.integer()), Next: instant(r.integer()), Wait: dispatch.WaitReason(r.integer()), More: r.integer() == 1, Again: instant(r.integer()),
 		Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)),
 	}
 	lanes := r.array()

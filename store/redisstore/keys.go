@@ -75,13 +75,21 @@ func (p shardKeys) Leases() string { return p.key("leases") }
 
 // SourceGate is a HASH: the "gate" of a source (packed), counts of its tasks,
 // "out" (one-shot tasks waiting or leased), "limited", "row" (failures in a row),
-// "success" and "failure" (when last), and of a deleted one the last lane whose
-// tasks were "dropped".
+// "success" and "failure" (when last), of one that claims name what is "named" of it
+// (packed, lua/prelude/named.lua), and of a deleted one the last lane whose tasks were
+// "dropped".
 func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }
 
 // SourceLanes is a ZSET of the queues in which a source has a lane, by the number
 // of the lane.
 func (p shardKeys) SourceLanes(uid string) string { return p.key("lanes:" + uid) }
+
+// SourceOpen and SourceWait are ZSETs of the lanes of a source that claims name: see
+// dispatch/scheduling.md.
+func (p shardKeys) SourceOpen(uid string) string { return p.key("so:" + uid) }
+
+// SourceWait is the ZSET of lanes that such a claim need not look at now.
+func (p shardKeys) SourceWait(uid string) string { return p.key("sw:" + uid) }
 
 // Lane is a STRING (packed, lua/prelude/lane.lua): source uid, queue, slot, the pool
 // in whose sets it stands, and whether a task of it was ever dead or canceled.
@@ -119,6 +127,10 @@ func (p shardKeys) QueueOpen(pool, name string) string { return p.key("qo:" + po
 
 // QueueWait is the ZSET of lanes that cannot be picked now.
 func (p shardKeys) QueueWait(pool, name string) string { return p.key("qw:" + pool + ":" + name) }
+
+// QueueAside is a SET of lanes in queue open that claims which name their sources
+// have put aside until the queue is placed sooner.
+func (p shardKeys) QueueAside(pool, name string) string { return p.key("qa:" + pool + ":" + name) }
 
 // PoolOpen is the ZSET of queues that can be granted from.
 func (p shardKeys) PoolOpen(pool string) string { return p.key("po:" + pool) }

@@ -76,6 +76,7 @@ func topics() []topic {
 		{"Submit", submitCases()},
 		{"Revisit", revisitCases()},
 		{"Claim", claimCases()},
+		{"Named", namedCases()},
 		{"Order", orderCases()},
 		{"Bounds", boundCases()},
 		{"Orphans", orphanCases()},

@@ -24,6 +24,9 @@ func (w *world) claimed(shard int, pool string, wants []dispatch.Want, got dispa
 			return broken("claim of token %s answered used %v, want %v", wants[i].ClientToken, got.Used[i], used)
 		}
 	}
+	if err := w.checkAgain(shard, pool, wants, got); err != nil {
+		return err
+	}
 	return w.checkIdle(shard, pool, got)
 }
 
@@ -128,8 +131,7 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 	if why := w.held(t, pool, true); why != "" || t.shard != shard {
 		return broken("task %s of %s was granted in shard %d, though %s", t.Key, t.Queue, shard, why)
 	}
-	if len(want.Queues) > 0 && !slices.Contains(want.Queues, t.Queue) ||
-		len(want.SourceUIDs) > 0 && !slices.Contains(want.SourceUIDs, t.SourceUID) {
+	if !asksFor(want, t) {
 		return broken("task %s of source %s in %s was granted to a want of other sources or queues", t.Key, t.SourceUID, t.Queue)
 	}
 	fence := max(p.lastFence+1, uint64(w.clock.Now().UnixMicro()))
@@ -183,13 +185,44 @@ func (w *world) checkWorking(shard int, pool string, want *dispatch.Want, got in
 		return nil
 	}
 	for _, t := range w.all() {
-		if t.shard != shard || !t.State.Waiting() ||
-			len(want.Queues) > 0 && !slices.Contains(want.Queues, t.Queue) ||
-			len(want.SourceUIDs) > 0 && !slices.Contains(want.SourceUIDs, t.SourceUID) {
+		if t.shard != shard || !t.State.Waiting() || !asksFor(want, t) {
 			continue
 		}
 		if w.held(t, pool, false) == "" {
 			return broken("a want of %d got %d, though task %s of %s could be granted (P9)", want.Max, got, t.Key, t.Queue)
+		}
+	}
+	return nil
+}
+
+// asksFor reports whether the want is not narrowed to other sources or queues.
+func asksFor(want *dispatch.Want, t *modelTask) bool {
+	return (len(want.Queues) == 0 || slices.Contains(want.Queues, t.Queue)) &&
+		(len(want.SourceUIDs) == 0 || slices.Contains(want.SourceUIDs, t.SourceUID))
+}
+
+// checkAgain checks what a claim says to narrowed wants of when to ask again: no task
+// that one could have can be granted before, if nothing changes (P9).
+func (w *world) checkAgain(shard int, pool string, wants []dispatch.Want, got dispatch.ClaimReply) error {
+	if got.More || !w.settledDown(shard) {
+		return nil
+	}
+	for i := range wants {
+		want := &wants[i]
+		if got.Used[i] || len(want.SourceUIDs)+len(want.Queues) == 0 || len(got.Grants[i]) > 0 {
+			continue
+		}
+		if keep := w.parts[shard].keeps[want.Collector]; keep.until.After(w.now()) && keep.session != want.Session {
+			continue
+		}
+		for _, t := range w.all() {
+			if t.shard != shard || !t.State.Waiting() || !asksFor(want, t) {
+				continue
+			}
+			if at, never := w.grantable(t, pool); !never && (got.Again.IsZero() || got.Again.After(at)) {
+				return broken("claim said to a narrowed want to ask again at %v, though task %s of %s can be granted at %v (P9)",
+					got.Again, t.Key, t.Queue, at)
+			}
 		}
 	}
 	return nil

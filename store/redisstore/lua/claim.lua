@@ -4,53 +4,42 @@
 -- KEYS[1]  the shard key
 -- ARGV     pool, wants; per want: what it is, packed (parts/want.lua; max bytes
 --          0 = no limit, lease 0 = the source's), its sources, its queues
--- Returns  now, next (0 = never), wait reason, more; the lanes, 6 values each (as of
---          begin_tasks); and the answers, flat: per want whether its client token
---          was used, and either how many tasks it has and those: of each its id,
---          its record and, where there are, its details, with the number of its
---          lane (from 1) before the first and where that changes; or, repeated, a
---          list of what is still held
--- Cost     O(log n) a task and a turn; at most 100 tasks, 50 queues promoted, and 50
---          turns, for a want that names queues or sources 300
+-- Returns  now, next (0 = never), wait reason, more, again (0 = not known); the lanes,
+--          6 values each (as of begin_tasks); and the answers, flat: per want whether
+--          its client token was used, and either how many tasks it has and those: of
+--          each its id, its record and, where there are, its details, with the number
+--          of its lane (from 1) before the first and where that changes; or, repeated,
+--          a list of what is still held
+-- Cost     O(log n) a task and a turn; at most 100 tasks, 50 turns, 50 queues promoted;
+--          for wants that name sources 50 lanes promoted and 200 listed
 --
--- uses: ids grant held pick outlook ahead fence take turn want
+-- uses: ids grant held pick outlook ahead fence take turn sources want
 local pool, CLAIM, answered, empty
 
 local token_keys, answer
 do
   local function bound() return CLAIM.looks >= CLAIM.most or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
 
-  -- The queues that a want narrows to, ascending, at most 300: those it names, or
-  -- those in which its sources have lanes.
-  local function named(w)
-    local names, seen, sorted = w.queues, {}, {}
-    if not names then
-      names = {}
-      for _, uid in ipairs(w.sources) do
-        for _, name in ipairs(call('ZRANGE', lanes_key(uid), 0, -1)) do names[#names + 1] = name end
-      end
+  -- Gives turns to the queues that a want names, ascending.
+  local function serve_queues(w)
+    local names, seen = {}, {}
+    for _, name in ipairs(w.queues) do
+      if not seen[name] then seen[name], names[#names + 1] = true, name end
     end
+    table.sort(names, before)
     for _, name in ipairs(names) do
-      if not seen[name] then
-        seen[name] = true
-        sorted[#sorted + 1] = name
-      end
-    end
-    table.sort(sorted, before)
-    return sorted
-  end
-
-  local function serve_named(w)
-    local names = named(w)
-    for i = 1, min(#names, 300) do
-      local q = get_queue(names[i])
+      local q = get_queue(name)
       while not w.ended and #w.ids < w.max do
         if bound() then
           CLAIM.left = true
           return
         end
         local a = q.parts[pool]
-        if not a or not a.held or take_turn(CLAIM, w, q) == 0 then break end
+        if not a or not a.held then break end
+        if take_turn(CLAIM, w, q) == 0 then
+          CLAIM.again = min(CLAIM.again, again_at(w, q, a))
+          break
+        end
       end
     end
   end
@@ -68,9 +57,7 @@ do
   end
 
   local function grant(w)
-    local narrow = w.sources or w.queues
-    CLAIM.most = narrow and 300 or 50 -- dispatch.MaxClaimQueues, dispatch.MaxClaimTurns
-    if narrow then serve_named(w) else serve(w) end
+    if w.queues then serve_queues(w) elseif w.sources then serve_sources(CLAIM, w, bound) else serve(w) end
     if #w.ids > 0 then
       local ids = table.concat(w.ids, ' ')
       note_grant(w, ids)
@@ -124,10 +111,10 @@ local heads, tokens = first_queues(CLAIM, token_keys(wants))
 empty = #heads == 0 and call('EXISTS', CLAIM.wait) == 0
 if not empty then promote_pool(CLAIM) end
 for i, w in ipairs(wants) do answer(w, tokens[2 * i - 1], tokens[2 * i]) end
-if empty then return { now, 0, 1, 0, CLAIM.lanes, CLAIM.answers } end
+if empty then return { now, 0, 1, 0, 0, CLAIM.lanes, CLAIM.answers } end
 finish_claim(CLAIM)
 finish(false)
 local next_at, wait, more = outlook(CLAIM)
-local reply = { now, next_at, wait, more, CLAIM.lanes, CLAIM.answers }
+local reply = { now, next_at, wait, more, CLAIM.again < INF and CLAIM.again or 0, CLAIM.lanes, CLAIM.answers }
 CLAIM = nil -- Redis need not keep the records until the next claim
 return reply

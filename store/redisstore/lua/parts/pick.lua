@@ -1,14 +1,14 @@
 -- How a claim picks from an open set, and what it knows of its pool.
 
-local new_claim, first_queues, pick_queue, pick_open_lane, promote_pool
+local new_claim, first_queues, pick_queue, pick_open_lane, promote_pool, oldest
 do
   -- So many queues of a pool are read at once, to be picked one after the other.
   local READ_QUEUES = 10
-  local MOST_PROMOTED = 50 -- dispatch.MaxClaimTurns
+  local MOST_TURNS, MOST_PROMOTED = 50, 50 -- dispatch.MaxClaimTurns, of either
 
   -- Over the first members of all priority bands, the one that waits longest,
   -- given the first of all.
-  local function oldest(set, name, score)
+  function oldest(set, name, score)
     local band = floor(score / BAND)
     while true do
       local m = call('ZRANGEBYSCORE', set, (band + 1) * BAND, '+inf', 'LIMIT', 0, 1, 'WITHSCORES')
@@ -25,7 +25,7 @@ do
     read_shard('fence', picks, 'ready', 'leased', 'granted', 'swept', 'grace')
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
-      room = room, looks = 0, most = 0, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
+      room = room, looks = 0, most = MOST_TURNS, woken = 0, listed = 0, again = INF, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
       orphaned = 0, dropped = 0, soonest = {}, leases = {}, held = {}, lanes = {}, answers = {}, lane = false,
     }
   end

@@ -26,7 +26,9 @@ do
   -- goes on.
   local function pick_lane(claim, w, q, a, quota, gap)
     local n, score
-    if w.sources then n, score = first_of_sources(w, q, a) else n, score = pick_open_lane(q, a) end
+    if w.begin then n, score, w.begin = w.begin, open_score(a, w.begin), false
+    elseif w.sources then n, score = first_of_sources(w, q, a)
+    else n, score = pick_open_lane(q, a) end
     if not score then return 0, false end
     local l = get_lane(n)
     local s = get_source(l.uid)

@@ -2,20 +2,6 @@
 -- set, so that each look at the first one is not a question to Redis.
 local all_heads -- by key
 
--- Notes that a set has one member.
-local function know_head(key, name, score)
-  all_heads[key] = { whole = true, counts = {}, { name = name, score = score } }
-end
-
--- The score of a member of a set, or false.
-local function score_of(key, name)
-  local h = all_heads[key]
-  for _, m in ipairs(h or {}) do
-    if m.name == name then return m.score end
-  end
-  return not (h and h.whole) and tonumber(call('ZSCORE', key, name) or nil) or false
-end
-
 -- Reads the first n members; a set that is known is not read again.
 local function read_heads(key, n)
   local h = all_heads[key]

@@ -4,6 +4,7 @@ local lanes
 local writes
 local get_queue, read_all, save_queues, part -- in queue.lua
 local write_taken -- in parts/ahead.lua
+local named -- in named.lua
 
 -- Lane later holds, behind the tasks that are due later, the leased ones at
 -- LEASED_FROM + deadline, and the orphans: whatever is not ready has one place in
@@ -29,17 +30,18 @@ do
   function get_source(uid)
     local s = sources[uid]
     if s then return s end
-    local f = call('HMGET', source_key(uid), 'gate', unpack(SOURCE_COUNTS))
+    local f = call('HMGET', source_key(uid), 'gate', 'named', unpack(SOURCE_COUNTS))
     if f[1] then
       local id, version, pool, priority, paused, deleted, limit, lease, hold, joined, remember = struct.unpack(GATE, f[1])
       s = {
         uid = uid, known = true, id = id, version = version, pool = pool, priority = priority, paused = until_(paused),
         deleted = deleted == 1, limit = limit, lease = lease, hold = hold, joined = joined, remember = remember, counts = {},
+        named = f[2] and named.read(f[2]),
       }
-      for i, field in ipairs(SOURCE_COUNTS) do s.counts[field] = tonumber(f[i + 1] or '0') end
+      for i, field in ipairs(SOURCE_COUNTS) do s.counts[field] = tonumber(f[i + 2] or '0') end
     else
       s = { uid = uid, known = false, id = '', version = 0, pool = '', priority = 5, paused = 0, deleted = true,
-        limit = 0, lease = 0, hold = 0, joined = 0, remember = 0, counts = {} }
+        limit = 0, lease = 0, hold = 0, joined = 0, remember = 0, counts = {}, named = false }
     end
     sources[uid] = s
     return s

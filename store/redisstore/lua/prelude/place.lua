@@ -52,8 +52,15 @@ do
     a.wait, q.dirty = at, true
     if was_open then return end
     if not before then name_pool(a.pool) end
-    -- A queue that is not the first to come changes nothing for who waits.
-    if at < (before or INF) and call('ZRANK', key, q.name) == 0 then sooner(a.pool, at) end
+    if at >= (before or INF) then return end
+    -- A queue that is not the first to come changes nothing for who waits, but for
+    -- those whose lanes were put aside.
+    if a.aside then
+      named.bring_back(q, a)
+      named.tell(a, at)
+    elseif call('ZRANK', key, q.name) == 0 then
+      sooner(a.pool, at)
+    end
   end
 
   -- Puts the queue among those of the pool that can be granted from.
@@ -61,7 +68,10 @@ do
     local score = floor(head / BAND) * BAND + since_of(a.open, a.wait, turn_end)
     if a.wait then call('ZREM', pool_wait_key(a.pool), q.name)
     elseif not a.open then name_pool(a.pool) end
-    if not a.open then sooner(a.pool, now) end
+    if not a.open then
+      sooner(a.pool, now)
+      if a.aside then named.bring_back(q, a) end
+    end
     if score ~= a.open then
       local key = pool_open_key(a.pool)
       call('ZADD', key, decimal(score), q.name)
@@ -86,6 +96,7 @@ do
     if not head and not first then
       leave_open(q, a)
       if a.wait then call('ZREM', pool_wait_key(a.pool), q.name) end
+      if a.aside then named.bring_back(q, a) end
       if a.wait or a.held then a.wait, a.held, q.dirty = false, false, true end
       return
     end

@@ -57,6 +57,15 @@ do
     return max(s.paused, floor(score / 32)), lane_priority(s, score % 32)
   end
 
+  -- The score of a member of a set, or false.
+  local function score_of(key, name)
+    local h = all_heads[key]
+    for _, m in ipairs(h or {}) do
+      if m.name == name then return m.score end
+    end
+    return not (h and h.whole) and tonumber(call('ZSCORE', key, name) or nil) or false
+  end
+
   -- The score of a lane among those of its queue that can be picked, or false.
   function open_score(a, name)
     if a.opens == 0 then return false end
@@ -129,6 +138,11 @@ do
     if a.waits == 1 then a.first_name, a.first = l.name, at else a.first = false end
   end
 
+  -- Notes that a set has one member.
+  local function know_head(key, name, score)
+    all_heads[key] = { whole = true, counts = {}, { name = name, score = score } }
+  end
+
   -- Notes where the lane stands now among those that can be picked.
   local function note_open(l, a, score)
     if not l.open then
@@ -158,6 +172,7 @@ do
     if not at then
       -- A lane that has lost no task here stands in no set already.
       if s.deleted or l.removed then leave_queue(l) end
+      if s.named then named.place(s, l.name, false, false) end
       return
     end
     if l.pool == '' then
@@ -169,7 +184,12 @@ do
     -- It has to be placed once more when it was already.
     a.placed = nil
     find_lane(l, a)
+    local before = l.open and 0 or l.wait or INF
     if at > now then lane_waits(l, q, a, at) else lane_opens(l, q, a, priority, turn_end) end
+    if s.named then
+      named.place(s, l.name, l.open, l.wait, before == 0)
+      if at < before then named.tell(a, max(at, now)) end
+    end
   end
 end
 

@@ -20,33 +20,34 @@ do
   -- whether it has lanes with waiting tasks there (held); its score in pool open
   -- and in pool wait (false = none); how many lanes are in its queue open and queue
   -- wait; and where that is one, its name and score (of queue wait: first, nil =
-  -- not known). The sets themselves exist only where several lanes share them. In
-  -- one constructor, whose table has room for 16 fields.
-  local function new_part(q, pool, picks, held, open, wait, opens, waits, head_name, head, first_name, first)
+  -- not known). The sets themselves exist only where several lanes share them. Aside
+  -- says that lanes of it were put aside, or wait to be told of (named.lua). In one
+  -- constructor, whose table has room for 16 fields.
+  local function new_part(q, pool, picks, held, open, wait, opens, waits, head_name, head, first_name, first, aside)
     local a = {
       pool = pool, queue = q.name, picks = picks, held = held, open = open, wait = wait, opens = opens, waits = waits,
-      head_name = head_name, head = head, first_name = first_name, first = first, placed = false, had_turn = false,
+      head_name = head_name, head = head, first_name = first_name, first = first, aside = aside, placed = false, had_turn = false,
     }
     q.parts[pool] = a
     return a
   end
 
-  function part(q, pool) return q.parts[pool] or new_part(q, pool, 0, false, false, false, 0, 0, false, false, false, false) end
+  function part(q, pool) return q.parts[pool] or new_part(q, pool, 0, false, false, false, 0, 0, false, false, false, false, false) end
 
   -- Next grant, block, step, until when operators hold it; leases in flight and
   -- waiting tasks; what the host asks for; the operators' gates (MessagePack: until
   -- and JSON of the block, then of the pause); the settings as they were cached.
   local QUEUE = '>ddI4di4i4dI2c0I2c0'
-  -- Of each pool: its name, picks, what holds (a bit each of held, open, wait), open,
+  -- Of each pool: its name, picks, what holds (a bit each of held, open, wait, aside), open,
   -- wait, opens, waits; and of the lanes that are alone score and name.
   local PART = '>Bc0I6BddI4I4ddBc0Bc0'
-  local HELD, OPEN, WAIT = 1, 2, 4
+  local HELD, OPEN, WAIT, ASIDE = 1, 2, 4, 8
 
   -- Until when an empty queue is remembered.
   local function queue_end(q) return max(q.next_grant, q.block, q.operator) end
 
   local function pack_part(a)
-    local bits = (a.held and HELD or 0) + (a.open and OPEN or 0) + (a.wait and WAIT or 0)
+    local bits = (a.held and HELD or 0) + (a.open and OPEN or 0) + (a.wait and WAIT or 0) + (a.aside and ASIDE or 0)
     local head, first = a.opens == 1 and a.head_name or '', a.waits == 1 and a.first_name or ''
     return struct.pack(PART, #a.pool, a.pool, a.picks, bits, a.open or 0, a.wait or 0, a.opens, a.waits,
       a.opens == 1 and a.head or 0, a.waits == 1 and a.first or 0, #head, head, #first, first)
@@ -54,8 +55,8 @@ do
 
   local function read_part(q, packed, at)
     local pool, picks, bits, open, wait, opens, waits, head, first, head_name, first_name, to = struct.unpack(PART, packed, at)
-    new_part(q, pool, picks, bits % 2 >= HELD, bits % 4 >= OPEN and open, bits >= WAIT and wait, opens, waits,
-      head_name, head, first_name, waits == 1 and first)
+    new_part(q, pool, picks, bits % 2 >= HELD, bits % 4 >= OPEN and open, bits % 8 >= WAIT and wait, opens, waits,
+      head_name, head, first_name, waits == 1 and first, bits >= ASIDE)
     return to
   end
 
