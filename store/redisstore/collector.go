@@ -104,18 +104,55 @@ func readCollector(r *reply) (*dispatch.CollectorRecord, error) {
 	return c, r.err
 }
 
+// heldFields is how many fields of what a collector holds Redis is asked for at
+// once, about: a collector may hold any number of leases.
+const heldFields = 100
+
+// heldScan goes through what a collector holds in a shard. fields are those met, some
+// more than once.
+type heldScan struct {
+	record *dispatch.CollectorRecord
+	key    string
+	cursor uint64
+	fields map[string]string
+}
+
 // countHeld fills in how many leases all shards have for the collectors.
 func (s *Store) countHeld(ctx context.Context, records []*dispatch.CollectorRecord) error {
-	if len(records) == 0 {
-		return nil
+	var open []*heldScan
+	for shard := range s.shards {
+		for _, c := range records {
+			open = append(open, &heldScan{record: c, key: s.keys.shard(shard).Held(c.Info.ID)})
+		}
 	}
-	grants, err := read(ctx, "count held leases", func() ([]*redis.MapStringStringCmd, error) {
-		pipe := s.client.Pipeline()
-		var cmds []*redis.MapStringStringCmd
-		for shard := range s.shards {
-			for _, c := range records {
-				cmds = append(cmds, pipe.HGetAll(ctx, s.keys.shard(shard).Held(c.Info.ID)))
+	for len(open) > 0 {
+		some := open[:min(len(open), maxReads)]
+		if err := s.scanHeld(ctx, some); err != nil {
+			return err
+		}
+		open = open[len(some):]
+		for _, scan := range some {
+			if scan.cursor != 0 {
+				open = append(open, scan)
+				continue
 			}
+			n, err := countGrants(scan.fields)
+			if err != nil {
+				return fmt.Errorf("count what collector %s holds: %w", scan.record.Info.ID, err)
+			}
+			scan.record.Held += n
+		}
+	}
+	return nil
+}
+
+// scanHeld takes each scan a step further, all in one round trip.
+func (s *Store) scanHeld(ctx context.Context, scans []*heldScan) error {
+	steps, err := read(ctx, "count held leases", func() ([]*redis.ScanCmd, error) {
+		pipe := s.client.Pipeline()
+		cmds := make([]*redis.ScanCmd, len(scans))
+		for i, scan := range scans {
+			cmds[i] = pipe.HScan(ctx, scan.key, scan.cursor, "", heldFields)
 		}
 		_, err := pipe.Exec(ctx)
 		return cmds, err
@@ -123,12 +160,15 @@ func (s *Store) countHeld(ctx context.Context, records []*dispatch.CollectorReco
 	if err != nil {
 		return err
 	}
-	for i, cmd := range grants {
-		n, err := countGrants(cmd.Val())
-		if err != nil {
-			return fmt.Errorf("count what collector %s holds: %w", records[i%len(records)].Info.ID, err)
+	for i, scan := range scans {
+		var found []string
+		found, scan.cursor = steps[i].Val()
+		if scan.fields == nil {
+			scan.fields = make(map[string]string, len(found)/2)
 		}
-		records[i%len(records)].Held += n
+		for k := 0; k+1 < len(found); k += 2 {
+			scan.fields[found[k]] = found[k+1]
+		}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
 // heldWorld is a world in which collectors hold grants of several sizes.
@@ -304,5 +305,36 @@ func TestHeld_TokenOfAnOutage(t *testing.T) {
 	held, err := w.client.HGetAll(t.Context(), redisstore.ShardKeys("waggle", 0).Held("collector")).Result()
 	if err != nil || len(held) > 0 {
 		t.Errorf("it is noted that the collector holds %v, %v", held, err)
+	}
+}
+
+// TestStore_ListCollectors_ManyHeld counts the leases of a collector that has many,
+// and asks Redis for some of them at a time (P10).
+func TestStore_ListCollectors_ManyHeld(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	const one, many = 500, 3
+	gate := sourceGate("source")
+	submit(t, s, gate, submissions(&gate, "host.example", one+many*dispatch.MaxClaimTasks)...)
+	for range many {
+		claim(t, s, want(dispatch.MaxClaimTasks))
+	}
+	for range one {
+		claim(t, s, want(1))
+	}
+	if _, err := s.Beats(t.Context(), []dispatch.CollectorInfo{{ID: "collector", Session: "session"}}); err != nil {
+		t.Fatal(err)
+	}
+	all, steps := calls(t, client, "hgetall"), calls(t, client, "hscan")
+	found, err := s.ListCollectors(t.Context(), "", 10)
+	if err != nil || len(found) != 1 || found[0].Held != one+many*dispatch.MaxClaimTasks {
+		t.Errorf("ListCollectors: %+v, %v", found, err)
+	}
+	all, steps = calls(t, client, "hgetall")-all, calls(t, client, "hscan")-steps
+	if fields := one + 2*many; all > 0 || steps < fields/200 {
+		t.Errorf("%d fields are read whole %d times, and in %d steps", fields, all, steps)
 	}
 }
