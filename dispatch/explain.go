@@ -169,6 +169,8 @@ func (h *Hold) OpenedBy() string {
 		return "nothing; a source that is created again begins anew"
 	case GateBreaker:
 		return "its due time, or TriggerSources"
+	case GatePoolPaused:
+		return "ResumePool"
 	case GateNoCollector:
 		return "a collector that fetches from the pool, or another pool of the source by UpdateSource"
 	case GateLeased:

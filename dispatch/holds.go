@@ -67,11 +67,18 @@ func (q *Queue) holds() []Hold {
 
 // poolHolds are the gates of a pool.
 func (d *Dispatcher) poolHolds(ctx context.Context, pool string, now time.Time) ([]Hold, error) {
-	gate, err := d.collectorGate(ctx, pool, now)
-	if err != nil || gate == nil {
+	known, err := d.pool(ctx, pool)
+	if err != nil {
 		return nil, err
 	}
-	return []Hold{{*gate, HeldPool, pool}}, nil
+	nobody, err := d.collectorGate(ctx, pool, now)
+	var holds []Hold
+	for _, gate := range []*Gate{known.Paused, nobody} {
+		if gate != nil {
+			holds = append(holds, Hold{*gate, HeldPool, pool})
+		}
+	}
+	return holds, err
 }
 
 // collectorsLookedAt bounds, page by page, how many collectors are looked at for

@@ -91,6 +91,7 @@ const (
 	GateSourcePaused  GateKind = "SOURCE_PAUSED"  // an operator's
 	GateSourceDeleted GateKind = "SOURCE_DELETED" //
 	GateBreaker       GateKind = "BREAKER"        // a seed that keeps failing
+	GatePoolPaused    GateKind = "POOL_PAUSED"    // an operator's
 	GateNoCollector   GateKind = "NO_COLLECTOR"   // nobody takes tasks of the pool
 	GateLeased        GateKind = "LEASED"         // somebody works on the task
 	GateSettled       GateKind = "SETTLED"        // the task is DONE, DEAD or CANCELED

@@ -31,6 +31,7 @@ type Store interface {
 	TaskReads
 	Sources
 	Queues
+	Pools
 	Collectors
 	Cluster
 

@@ -79,6 +79,9 @@ func methodPolicies() map[string]class {
 		pb.AdminService_ListLeases_FullMethodName:     classRead,
 		pb.AdminService_ListCollectors_FullMethodName: classRead,
 		pb.AdminService_Explain_FullMethodName:        classRead,
+		pb.AdminService_ListPools_FullMethodName:      classRead,
+		pb.AdminService_PausePool_FullMethodName:      classSteer,
+		pb.AdminService_ResumePool_FullMethodName:     classSteer,
 
 		grpc_health_v1.Health_Check_FullMethodName: classProbe,
 		grpc_health_v1.Health_List_FullMethodName:  classProbe,

@@ -323,6 +323,20 @@ func validatePage(size int32) error {
 	return c.err()
 }
 
+func validatePausePool(req holdRequest, now time.Time) error {
+	var c checks
+	c.id("name", req.GetName())
+	c.until("until", req.GetUntil(), now)
+	c.operator(req.GetBy(), req.GetReason())
+	return c.err()
+}
+
+func validatePoolName(name string) error {
+	var c checks
+	c.id("name", name)
+	return c.err()
+}
+
 func validateExplain(req *pb.ExplainRequest) error {
 	var c checks
 	named := 0

@@ -311,7 +311,7 @@ func gateText(now time.Time, g *pb.Gate) string {
 	}
 	if g.GetUntil() != nil {
 		ends := "opens "
-		if k := g.GetKind(); k == pb.GateKind_GATE_KIND_SOURCE_PAUSED || k == pb.GateKind_GATE_KIND_PAUSED {
+		if k := g.GetKind(); k == pb.GateKind_GATE_KIND_SOURCE_PAUSED || k == pb.GateKind_GATE_KIND_PAUSED || k == pb.GateKind_GATE_KIND_POOL_PAUSED {
 			ends = "resumes "
 		}
 		parts = append(parts, ends+since(now, g.GetUntil()))

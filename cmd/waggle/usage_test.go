@@ -63,6 +63,8 @@ func TestUsage(t *testing.T) {
 		"explain":                                     "which one? waggle explain pool|queue|source|task",
 		"explain task":                                "which task?",
 		"explain queue":                               "the queue's name is missing",
+		"pool":                                        "which one? waggle pool list|pause|resume",
+		"pool pause":                                  "the pool's name is missing",
 		"queue pause":                                 "the queue's name is missing",
 		"queue block":                                 "the queue's name is missing",
 		"collector list --state dead":                 `--state "dead": say active, draining, gone`,

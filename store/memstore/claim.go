@@ -64,6 +64,13 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 		Wait:   dispatch.WaitNoTasks,
 	}
 	c := &claim{s: s, pool: s.pools[poolName], again: infinite}
+	if until := s.pausedUntil(poolName); until > s.now {
+		// Nothing is looked at but what was granted before.
+		c.pool, reply.Wait = nil, dispatch.WaitPaused
+		if until != infinite {
+			reply.Next, reply.Again = instant(until), instant(until)
+		}
+	}
 	if c.pool != nil {
 		c.promote()
 	}

@@ -42,6 +42,7 @@ type shard struct {
 	sources map[string]*source
 	queues  map[string]*queue
 	pools   map[string]*pool
+	paused  map[string]dispatch.Gate // operators' pauses of pools
 	leases  orderedSet[*record]
 	holders map[string]*holder
 	grants  map[grantKey]*grantNote
@@ -93,6 +94,7 @@ func newShard(store *Store, number int) *shard {
 		sources:  make(map[string]*source),
 		queues:   make(map[string]*queue),
 		pools:    make(map[string]*pool),
+		paused:   make(map[string]dispatch.Gate),
 		holders:  make(map[string]*holder),
 		grants:   make(map[grantKey]*grantNote),
 		lanesIn:  make(map[string][]*lane),

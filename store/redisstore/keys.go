@@ -138,6 +138,10 @@ func (p shardKeys) PoolOpen(pool string) string { return p.key("po:" + pool) }
 // PoolWait is the ZSET of queues that cannot be granted from now.
 func (p shardKeys) PoolWait(pool string) string { return p.key("pw:" + pool) }
 
+// Paused is a HASH of the pauses of pools (JSON); until when stands in the shard
+// key, as "pause:<pool>" in ms, for claims.
+func (p shardKeys) Paused() string { return p.key("paused") }
+
 // Pools is a SET of the pools that ever had a queue.
 func (p shardKeys) Pools() string { return p.key("pools") }
 

@@ -56,6 +56,7 @@ type scripts struct {
 	read, list, leases, push, drop, source              script
 	create                                              script
 	rule, settings, replace, block, queues              script
+	pause, pools                                        script
 	polls, beats, collectors, forget, duty, stats, ping script
 }
 
@@ -90,6 +91,8 @@ func (s *scripts) all() []namedScript {
 		{"replace", &s.replace},
 		{"block", &s.block},
 		{"queues", &s.queues},
+		{"pause", &s.pause},
+		{"pools", &s.pools},
 		{"polls", &s.polls},
 		{"beats", &s.beats},
 		{"collectors", &s.collectors},

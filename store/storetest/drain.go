@@ -63,6 +63,9 @@ func (m *model) liftAll() []step {
 	for _, name := range modelQueues() {
 		steps = append(steps, m.unblockStep(name, true), m.resumeStep(name))
 	}
+	for _, name := range modelPools() {
+		steps = append(steps, m.resumePoolStep(name))
+	}
 	for _, s := range m.sources {
 		s.gate.Version++
 		s.gate.PausedUntil = time.Time{}
@@ -152,6 +155,7 @@ func required() []string {
 		"session ended a lease", "cancel of a leased task", "delete lock", "set lock", "delete record",
 		"push", "push paused", "push deleted", "push of an older version", "drop of a task",
 		"set rule", "delete rule", "sync rules", "block queue", "unblock queue", "unblock NOT_FOUND",
+		"pause queue", "resume queue", "pause pool", "resume pool", "list pools",
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
 		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
 	}

@@ -356,6 +356,7 @@ func generators() []generator {
 		{12, (*model).genSourceRecord},
 		{14, (*model).genRule},
 		{14, (*model).genBlock},
+		{3, (*model).genPool},
 		{10, (*model).genClockBack},
 		{10, (*model).genReadTasks},
 		{6, (*model).genReadQueue},

@@ -94,6 +94,7 @@ func topics() []topic {
 		{"Rules", ruleCases()},
 		{"Blocks", blockCases()},
 		{"Queues", queueCases()},
+		{"Pools", poolCases()},
 		{"Tasks", taskCases()},
 		{"Collectors", collectorCases()},
 		{"Cluster", clusterCases()},

@@ -26,7 +26,8 @@ type world struct {
 	sessions map[string]*modelSession // by collector
 	leaders  map[string]leadership    // by duty
 	sources  map[string]*dispatch.Source
-	gone     map[string]bool // uids of sources that were deleted
+	gone     map[string]bool           // uids of sources that were deleted
+	paused   map[string]*dispatch.Gate // by pool
 
 	highest time.Time // the latest time that the clock has shown
 }
@@ -114,7 +115,7 @@ func newWorld(shards int, clock Clock) *world {
 		shards: shards, clock: clock, counts: map[string]int{},
 		tasks: map[dispatch.TaskID]*modelTask{}, rules: newRuleBook(),
 		sessions: map[string]*modelSession{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
-		gone:    map[string]bool{},
+		gone: map[string]bool{}, paused: map[string]*dispatch.Gate{},
 		highest: start,
 	}
 	for range shards {

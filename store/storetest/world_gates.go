@@ -153,6 +153,11 @@ func (w *world) ends() []time.Time {
 			}
 		}
 	}
+	for _, gate := range w.paused {
+		if gate != nil {
+			ends = append(ends, gate.Until)
+		}
+	}
 	for _, s := range w.sessions {
 		ends = append(ends, s.seen.Add(dispatch.CollectorMemory))
 	}

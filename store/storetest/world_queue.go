@@ -32,6 +32,8 @@ func (w *world) held(t *modelTask, pool string, strict bool) string {
 		return "its source is in the pool " + gate.Pool
 	case gate.PausedUntil.After(now):
 		return "its source is paused"
+	case holds(w.paused[pool], now):
+		return "its pool is paused"
 	case s.Paused || s.Deny:
 		return "its queue is paused or denied"
 	case q.leased >= s.MaxInFlight:

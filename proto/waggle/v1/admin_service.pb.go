@@ -991,6 +991,410 @@ func (x *Hold) GetOpenedBy() string {
 	return ""
 }
 
+// Pool is which collectors may take tasks: sources name one, and collectors fetch from some.
+type Pool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Queues with tasks of the pool that can be granted from now, but for a pause of the pool.
+	ReadyQueues int64 `protobuf:"varint,2,opt,name=ready_queues,json=readyQueues,proto3" json:"ready_queues,omitempty"`
+	// Queues with tasks of the pool that cannot be granted from now: not due, resting, blocked, paused.
+	WaitingQueues int64 `protobuf:"varint,3,opt,name=waiting_queues,json=waitingQueues,proto3" json:"waiting_queues,omitempty"`
+	// The pause; absent: it is not paused. Explain tells also whether any collector takes the pool.
+	Paused        *Gate `protobuf:"bytes,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pool) Reset() {
+	*x = Pool{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pool) ProtoMessage() {}
+
+func (x *Pool) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pool.ProtoReflect.Descriptor instead.
+func (*Pool) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Pool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Pool) GetReadyQueues() int64 {
+	if x != nil {
+		return x.ReadyQueues
+	}
+	return 0
+}
+
+func (x *Pool) GetWaitingQueues() int64 {
+	if x != nil {
+		return x.WaitingQueues
+	}
+	return 0
+}
+
+func (x *Pool) GetPaused() *Gate {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
+// ListPoolsRequest lists pools.
+type ListPoolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Most pools in the reply, 1 to 1000; 0: 50.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty: the first page.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoolsRequest) Reset() {
+	*x = ListPoolsRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoolsRequest) ProtoMessage() {}
+
+func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
+func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListPoolsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPoolsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListPoolsResponse is a page of pools.
+type ListPoolsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pools, by name.
+	Pools []*Pool `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
+	// For the next page; empty: this was the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoolsResponse) Reset() {
+	*x = ListPoolsResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoolsResponse) ProtoMessage() {}
+
+func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
+func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListPoolsResponse) GetPools() []*Pool {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+func (x *ListPoolsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// PausePoolRequest pauses a pool.
+type PausePoolRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When the pause ends by itself, by the store's clock; absent: not before ResumePool. At most 10 years
+	// from now; a time that has passed is INVALID_ARGUMENT.
+	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PausePoolRequest) Reset() {
+	*x = PausePoolRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PausePoolRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PausePoolRequest) ProtoMessage() {}
+
+func (x *PausePoolRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PausePoolRequest.ProtoReflect.Descriptor instead.
+func (*PausePoolRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PausePoolRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PausePoolRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *PausePoolRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PausePoolRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PausePoolResponse holds the pool.
+type PausePoolResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pool, paused.
+	Pool          *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PausePoolResponse) Reset() {
+	*x = PausePoolResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PausePoolResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PausePoolResponse) ProtoMessage() {}
+
+func (x *PausePoolResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PausePoolResponse.ProtoReflect.Descriptor instead.
+func (*PausePoolResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PausePoolResponse) GetPool() *Pool {
+	if x != nil {
+		return x.Pool
+	}
+	return nil
+}
+
+// ResumePoolRequest resumes a pool.
+type ResumePoolRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumePoolRequest) Reset() {
+	*x = ResumePoolRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumePoolRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumePoolRequest) ProtoMessage() {}
+
+func (x *ResumePoolRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumePoolRequest.ProtoReflect.Descriptor instead.
+func (*ResumePoolRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResumePoolRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ResumePoolResponse holds the pool.
+type ResumePoolResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pool as it is now.
+	Pool *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Whether there was a pause to end.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumePoolResponse) Reset() {
+	*x = ResumePoolResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumePoolResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumePoolResponse) ProtoMessage() {}
+
+func (x *ResumePoolResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumePoolResponse.ProtoReflect.Descriptor instead.
+func (*ResumePoolResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ResumePoolResponse) GetPool() *Pool {
+	if x != nil {
+		return x.Pool
+	}
+	return nil
+}
+
+func (x *ResumePoolResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
@@ -1063,19 +1467,47 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x04gate\x18\x01 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x12#\n" +
 	"\x02of\x18\x02 \x01(\x0e2\x13.waggle.v1.HeldKindR\x02of\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1b\n" +
-	"\topened_by\x18\x04 \x01(\tR\bopenedBy*x\n" +
+	"\topened_by\x18\x04 \x01(\tR\bopenedBy\"\x8d\x01\n" +
+	"\x04Pool\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
+	"\fready_queues\x18\x02 \x01(\x03R\vreadyQueues\x12%\n" +
+	"\x0ewaiting_queues\x18\x03 \x01(\x03R\rwaitingQueues\x12'\n" +
+	"\x06paused\x18\x04 \x01(\v2\x0f.waggle.v1.GateR\x06paused\"N\n" +
+	"\x10ListPoolsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"b\n" +
+	"\x11ListPoolsResponse\x12%\n" +
+	"\x05pools\x18\x01 \x03(\v2\x0f.waggle.v1.PoolR\x05pools\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x80\x01\n" +
+	"\x10PausePoolRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"8\n" +
+	"\x11PausePoolResponse\x12#\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\"'\n" +
+	"\x11ResumePoolRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
+	"\x12ResumePoolResponse\x12#\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged*x\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +
 	"\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n" +
 	"\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n" +
-	"\x0eHELD_KIND_POOL\x10\x042\xb7\x02\n" +
+	"\x0eHELD_KIND_POOL\x10\x042\x92\x04\n" +
 	"\fAdminService\x12C\n" +
 	"\bGetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n" +
 	"\n" +
 	"ListLeases\x12\x1c.waggle.v1.ListLeasesRequest\x1a\x1d.waggle.v1.ListLeasesResponse\x12U\n" +
 	"\x0eListCollectors\x12 .waggle.v1.ListCollectorsRequest\x1a!.waggle.v1.ListCollectorsResponse\x12@\n" +
-	"\aExplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\aExplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponse\x12F\n" +
+	"\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponse\x12F\n" +
+	"\tPausePool\x12\x1b.waggle.v1.PausePoolRequest\x1a\x1c.waggle.v1.PausePoolResponse\x12I\n" +
+	"\n" +
+	"ResumePool\x12\x1c.waggle.v1.ResumePoolRequest\x1a\x1d.waggle.v1.ResumePoolResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_admin_service_proto_rawDescOnce sync.Once
@@ -1090,7 +1522,7 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(HeldKind)(0),                  // 0: waggle.v1.HeldKind
 	(*GetStatsRequest)(nil),        // 1: waggle.v1.GetStatsRequest
@@ -1106,43 +1538,61 @@ var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(*ExplainRequest)(nil),         // 11: waggle.v1.ExplainRequest
 	(*ExplainResponse)(nil),        // 12: waggle.v1.ExplainResponse
 	(*Hold)(nil),                   // 13: waggle.v1.Hold
-	(*TaskCounts)(nil),             // 14: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
-	(*LeaseHolder)(nil),            // 17: waggle.v1.LeaseHolder
-	(CollectorState)(0),            // 18: waggle.v1.CollectorState
-	(*Collector)(nil),              // 19: waggle.v1.Collector
-	(*Gate)(nil),                   // 20: waggle.v1.Gate
+	(*Pool)(nil),                   // 14: waggle.v1.Pool
+	(*ListPoolsRequest)(nil),       // 15: waggle.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),      // 16: waggle.v1.ListPoolsResponse
+	(*PausePoolRequest)(nil),       // 17: waggle.v1.PausePoolRequest
+	(*PausePoolResponse)(nil),      // 18: waggle.v1.PausePoolResponse
+	(*ResumePoolRequest)(nil),      // 19: waggle.v1.ResumePoolRequest
+	(*ResumePoolResponse)(nil),     // 20: waggle.v1.ResumePoolResponse
+	(*TaskCounts)(nil),             // 21: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
+	(*LeaseHolder)(nil),            // 24: waggle.v1.LeaseHolder
+	(CollectorState)(0),            // 25: waggle.v1.CollectorState
+	(*Collector)(nil),              // 26: waggle.v1.Collector
+	(*Gate)(nil),                   // 27: waggle.v1.Gate
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	14, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	15, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	21, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	22, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
 	3,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
 	4,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
 	5,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	16, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	15, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	23, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	22, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
 	8,  // 7: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	17, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	18, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	19, // 10: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	24, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	25, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	26, // 10: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
 	13, // 11: waggle.v1.ExplainResponse.holds:type_name -> waggle.v1.Hold
-	15, // 12: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	20, // 13: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
+	22, // 12: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	27, // 13: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
 	0,  // 14: waggle.v1.Hold.of:type_name -> waggle.v1.HeldKind
-	1,  // 15: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 16: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 17: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	11, // 18: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	2,  // 19: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 20: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 21: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	12, // 22: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	19, // [19:23] is the sub-list for method output_type
-	15, // [15:19] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	27, // 15: waggle.v1.Pool.paused:type_name -> waggle.v1.Gate
+	14, // 16: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
+	23, // 17: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
+	14, // 18: waggle.v1.PausePoolResponse.pool:type_name -> waggle.v1.Pool
+	14, // 19: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
+	1,  // 20: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	6,  // 21: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	9,  // 22: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	11, // 23: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 24: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	17, // 25: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
+	19, // 26: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
+	2,  // 27: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	7,  // 28: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	10, // 29: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	12, // 30: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 31: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	18, // 32: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
+	20, // 33: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
+	27, // [27:34] is the sub-list for method output_type
+	20, // [20:27] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -1159,7 +1609,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

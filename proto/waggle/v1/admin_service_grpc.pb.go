@@ -23,13 +23,16 @@ const (
 	AdminService_ListLeases_FullMethodName     = "/waggle.v1.AdminService/ListLeases"
 	AdminService_ListCollectors_FullMethodName = "/waggle.v1.AdminService/ListCollectors"
 	AdminService_Explain_FullMethodName        = "/waggle.v1.AdminService/Explain"
+	AdminService_ListPools_FullMethodName      = "/waggle.v1.AdminService/ListPools"
+	AdminService_PausePool_FullMethodName      = "/waggle.v1.AdminService/PausePool"
+	AdminService_ResumePool_FullMethodName     = "/waggle.v1.AdminService/ResumePool"
 )
 
 // AdminServiceClient is the client API for AdminService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService is what operators call to see how the whole does.
+// AdminService is what operators call to see how the whole does, and to hold pools.
 type AdminServiceClient interface {
 	// GetStats counts. Its cost grows with the number of shards and with nothing else. Changes nothing.
 	//
@@ -52,6 +55,23 @@ type AdminServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND, QUEUE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
+	// ListPools lists by name the pools that have queues with waiting tasks, and those that are paused. Counted
+	// shard by shard, so not of one instant. Changes nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
+	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
+	// PausePool holds grants of one pool's tasks, in every shard, also of a pool that has none yet. Leases that
+	// stand go on, submits go in. Its cost grows with the number of shards and not with that of tasks. Pausing
+	// again replaces who, why and until when. Idempotent: when it fails, some shards may be paused; call again.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other pools are paused), UNAVAILABLE
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	PausePool(ctx context.Context, in *PausePoolRequest, opts ...grpc.CallOption) (*PausePoolResponse, error)
+	// ResumePool ends a pause, and parked fetches are served at once. Resuming a pool that is not paused does
+	// nothing. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ResumePool(ctx context.Context, in *ResumePoolRequest, opts ...grpc.CallOption) (*ResumePoolResponse, error)
 }
 
 type adminServiceClient struct {
@@ -102,11 +122,41 @@ func (c *adminServiceClient) Explain(ctx context.Context, in *ExplainRequest, op
 	return out, nil
 }
 
+func (c *adminServiceClient) ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPoolsResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListPools_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) PausePool(ctx context.Context, in *PausePoolRequest, opts ...grpc.CallOption) (*PausePoolResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PausePoolResponse)
+	err := c.cc.Invoke(ctx, AdminService_PausePool_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ResumePool(ctx context.Context, in *ResumePoolRequest, opts ...grpc.CallOption) (*ResumePoolResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumePoolResponse)
+	err := c.cc.Invoke(ctx, AdminService_ResumePool_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService is what operators call to see how the whole does.
+// AdminService is what operators call to see how the whole does, and to hold pools.
 type AdminServiceServer interface {
 	// GetStats counts. Its cost grows with the number of shards and with nothing else. Changes nothing.
 	//
@@ -129,6 +179,23 @@ type AdminServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND, QUEUE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
+	// ListPools lists by name the pools that have queues with waiting tasks, and those that are paused. Counted
+	// shard by shard, so not of one instant. Changes nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
+	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
+	// PausePool holds grants of one pool's tasks, in every shard, also of a pool that has none yet. Leases that
+	// stand go on, submits go in. Its cost grows with the number of shards and not with that of tasks. Pausing
+	// again replaces who, why and until when. Idempotent: when it fails, some shards may be paused; call again.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other pools are paused), UNAVAILABLE
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	PausePool(context.Context, *PausePoolRequest) (*PausePoolResponse, error)
+	// ResumePool ends a pause, and parked fetches are served at once. Resuming a pool that is not paused does
+	// nothing. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ResumePool(context.Context, *ResumePoolRequest) (*ResumePoolResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -150,6 +217,15 @@ func (UnimplementedAdminServiceServer) ListCollectors(context.Context, *ListColl
 }
 func (UnimplementedAdminServiceServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedAdminServiceServer) ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPools not implemented")
+}
+func (UnimplementedAdminServiceServer) PausePool(context.Context, *PausePoolRequest) (*PausePoolResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PausePool not implemented")
+}
+func (UnimplementedAdminServiceServer) ResumePool(context.Context, *ResumePoolRequest) (*ResumePoolResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumePool not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -244,6 +320,60 @@ func _AdminService_Explain_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ListPools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPoolsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListPools(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListPools_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListPools(ctx, req.(*ListPoolsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_PausePool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PausePoolRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).PausePool(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_PausePool_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).PausePool(ctx, req.(*PausePoolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ResumePool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumePoolRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ResumePool(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ResumePool_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ResumePool(ctx, req.(*ResumePoolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -266,6 +396,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Explain",
 			Handler:    _AdminService_Explain_Handler,
+		},
+		{
+			MethodName: "ListPools",
+			Handler:    _AdminService_ListPools_Handler,
+		},
+		{
+			MethodName: "PausePool",
+			Handler:    _AdminService_PausePool_Handler,
+		},
+		{
+			MethodName: "ResumePool",
+			Handler:    _AdminService_ResumePool_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -50,7 +50,7 @@ const (
 	GateKind_GATE_KIND_SOURCE_DELETED GateKind = 9
 	// The source's seeds keep failing, and the gap to their next cycle has grown.
 	GateKind_GATE_KIND_BREAKER GateKind = 10
-	// An operator paused the pool.
+	// An operator paused the pool (PausePool). Opens by ResumePool or at `until`.
 	GateKind_GATE_KIND_POOL_PAUSED GateKind = 11
 	// The collector, or a rule that covers it, is draining: it gets no new tasks.
 	GateKind_GATE_KIND_COLLECTOR_DRAINED GateKind = 12

@@ -107,11 +107,16 @@ for i = 1, tonumber(ARGV[2]) do
 end
 CLAIM = new_claim(pool, room)
 local heads, tokens = first_queues(CLAIM, token_keys(wants))
--- An empty pool is what an idle dispatcher meets each second.
-empty = #heads == 0 and call('EXISTS', CLAIM.wait) == 0
+-- An empty pool is what an idle dispatcher meets each second; a paused one is as
+-- good as empty.
+local paused = CLAIM.paused > now
+empty = paused or #heads == 0 and call('EXISTS', CLAIM.wait) == 0
 if not empty then promote_pool(CLAIM) end
 for i, w in ipairs(wants) do answer(w, tokens[2 * i - 1], tokens[2 * i]) end
-if empty then return { now, 0, 1, 0, 0, CLAIM.lanes, CLAIM.answers } end
+if empty then
+  local ends = paused and CLAIM.paused < FOREVER and CLAIM.paused or 0
+  return { now, ends, paused and 3 or 1, 0, ends, CLAIM.lanes, CLAIM.answers }
+end
 finish_claim(CLAIM)
 finish(false)
 local next_at, wait, more = outlook(CLAIM)

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newPool(o *clientOptions) *cobra.Command {
+	cmd := &cobra.Command{Use: "pool", Short: "Look at pools, pause or resume them"}
+	o.register(cmd)
+	cmd.AddCommand(newPoolList(o), newPoolPause(o), newPoolResume(o))
+	return cmd
+}
+
+func newPoolList(o *clientOptions) *cobra.Command {
+	request := &pb.ListPoolsRequest{}
+	cmd := &cobra.Command{Use: "list", Short: "List the pools that have waiting tasks or are paused", Args: exactly()}
+	limit := limitFlag(cmd)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
+		if err := checkLimit(*limit); err != nil {
+			return err
+		}
+		all := &pb.ListPoolsResponse{}
+		more, err := readPages(*limit, func(size int32, token string) (*pb.ListPoolsResponse, error) {
+			request.PageSize, request.PageToken = size, token
+			return c.admin.ListPools(ctx, request)
+		}, func(p *pb.ListPoolsResponse) int {
+			all.Pools = append(all.Pools, p.GetPools()...)
+			return len(p.GetPools())
+		})
+		if err != nil {
+			return err
+		}
+		c.noteMore(more, *limit)
+		return c.show(all, func() { writePools(c.out, c.now, all.GetPools()) })
+	})
+	return cmd
+}
+
+func writePools(out io.Writer, now time.Time, pools []*pb.Pool) {
+	if len(pools) == 0 {
+		fmt.Fprintln(out, "no pools: nothing waits, and none is paused")
+		return
+	}
+	t := newTable("POOL", ">READY QUEUES", ">WAITING QUEUES", "PAUSED")
+	for _, p := range pools {
+		paused := none
+		if p.GetPaused() != nil {
+			paused = gateText(now, p.GetPaused())
+		}
+		t.row(p.GetName(), count(p.GetReadyQueues()), count(p.GetWaitingQueues()), paused)
+	}
+	t.write(out)
+}
+
+func newPoolPause(o *clientOptions) *cobra.Command {
+	var record recordFlags
+	var until timeFlag
+	cmd := &cobra.Command{
+		Use:     "pause NAME",
+		Short:   "Hand out none of a pool's tasks; leases that stand go on",
+		Example: "  waggle pool pause browser --until 2h --reason 'new image'",
+		Args:    exactly("the pool's name"),
+	}
+	record.register(cmd, o.console)
+	cmd.Flags().Var(&until, "until", "resume by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		request := &pb.PausePoolRequest{Name: args[0], By: record.by, Reason: record.reason}
+		var err error
+		if request.Until, err = until.at(c.now); err != nil {
+			return err
+		}
+		reply, err := c.admin.PausePool(ctx, request)
+		if err != nil {
+			return err
+		}
+		return c.show(reply.GetPool(), func() { writePools(c.out, c.now, []*pb.Pool{reply.GetPool()}) })
+	})
+	return cmd
+}
+
+func newPoolResume(o *clientOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Hand out tasks of a paused pool again",
+		Args:  exactly("the pool's name"),
+		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
+			reply, err := c.admin.ResumePool(ctx, &pb.ResumePoolRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			return c.show(reply.GetPool(), func() {
+				if !reply.GetChanged() {
+					fmt.Fprintf(c.out, "%s was not paused; nothing changed\n", plain(args[0]))
+					return
+				}
+				writePools(c.out, c.now, []*pb.Pool{reply.GetPool()})
+			})
+		}),
+	}
+}

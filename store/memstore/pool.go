@@ -1,0 +1,107 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// pausedUntil is the end of a pool's pause; 0 when there is none.
+func (s *shard) pausedUntil(pool string) int64 {
+	gate, ok := s.paused[pool]
+	if !ok {
+		return 0
+	}
+	return gateUntil(&gate)
+}
+
+// PausePool implements [dispatch.Pools].
+func (s *Store) PausePool(ctx context.Context, pool string, gate dispatch.Gate) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	gate.Kind = dispatch.GatePoolPaused
+	for _, sh := range s.shards {
+		if err := sh.pausePool(pool, gate); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shard) pausePool(pool string, gate dispatch.Gate) error {
+	s.begin()
+	defer s.end()
+	maps.DeleteFunc(s.paused, func(name string, _ dispatch.Gate) bool { return s.pausedUntil(name) <= s.now })
+	if _, ok := s.paused[pool]; !ok && len(s.paused) >= dispatch.MaxPausedPools {
+		return fmt.Errorf("%w: %d pools are paused, which is the limit", dispatch.ErrInvalid, dispatch.MaxPausedPools)
+	}
+	s.paused[pool] = gate
+	return nil
+}
+
+// ResumePool implements [dispatch.Pools].
+func (s *Store) ResumePool(ctx context.Context, pool string) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	for _, sh := range s.shards {
+		sh.begin()
+		delete(sh.paused, pool)
+		sh.sooner(pool, sh.now)
+		sh.end()
+	}
+	return nil
+}
+
+// Pool implements [dispatch.Pools].
+func (s *Store) Pool(ctx context.Context, name string) (dispatch.Pool, error) {
+	known, err := s.listPools(ctx, func(pool string) bool { return pool == name })
+	if err != nil || len(known) == 0 {
+		return dispatch.Pool{Name: name}, err
+	}
+	return known[0], nil
+}
+
+// ListPools implements [dispatch.Pools].
+func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispatch.Pool, error) {
+	known, err := s.listPools(ctx, func(pool string) bool { return pool > after })
+	return known[:min(len(known), max(limit, 0))], err
+}
+
+// listPools sums over all shards, ascending by name.
+func (s *Store) listPools(ctx context.Context, match func(name string) bool) ([]dispatch.Pool, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	sums := make(map[string]dispatch.Pool)
+	for _, sh := range s.shards {
+		sh.begin()
+		for name, p := range sh.pools {
+			if open, waiting := int64(p.open.len()), int64(p.wait.len()); match(name) && open+waiting > 0 {
+				sum := sums[name]
+				sum.Open, sum.Waiting = sum.Open+open, sum.Waiting+waiting
+				sums[name] = sum
+			}
+		}
+		for name, gate := range sh.paused {
+			if match(name) && sh.pausedUntil(name) > sh.now {
+				sum := sums[name]
+				sum.Paused = &gate
+				sums[name] = sum
+			}
+		}
+		sh.end()
+	}
+	var known []dispatch.Pool
+	for name, sum := range sums {
+		sum.Name = name
+		known = append(known, sum)
+	}
+	slices.SortFunc(known, func(a, b dispatch.Pool) int { return cmp.Compare(a.Name, b.Name) })
+	return known, nil
+}

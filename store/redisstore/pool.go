@@ -1,0 +1,87 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// PausePool implements [dispatch.Pools].
+func (s *Store) PausePool(ctx context.Context, pool string, gate dispatch.Gate) error {
+	gate.Kind = dispatch.GatePoolPaused
+	until := gate.Until
+	if until.IsZero() {
+		until = dispatch.Forever
+	}
+	encoded, err := json.Marshal(gate)
+	if err != nil {
+		return fmt.Errorf("%w: pause of pool %.300q cannot be encoded: %w", dispatch.ErrInvalid, pool, err)
+	}
+	replies, err := s.runAll(ctx, "pause pool", s.scripts.pause, s.everyShard(pool, millis(until), string(encoded), dispatch.MaxPausedPools))
+	if err != nil {
+		return err
+	}
+	if slices.Contains(replies, any(int64(0))) {
+		return fmt.Errorf("%w: %d pools are paused, which is the limit", dispatch.ErrInvalid, dispatch.MaxPausedPools)
+	}
+	return nil
+}
+
+// ResumePool implements [dispatch.Pools].
+func (s *Store) ResumePool(ctx context.Context, pool string) error {
+	_, err := s.runAll(ctx, "resume pool", s.scripts.pause, s.everyShard(pool))
+	return err
+}
+
+// Pool implements [dispatch.Pools].
+func (s *Store) Pool(ctx context.Context, name string) (dispatch.Pool, error) {
+	known, err := s.readPools(ctx, name)
+	if err != nil || len(known) == 0 {
+		return dispatch.Pool{Name: name}, err
+	}
+	return known[0], nil
+}
+
+// ListPools implements [dispatch.Pools].
+func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispatch.Pool, error) {
+	limit = max(limit, 0)
+	known, err := s.readPools(ctx, "", after, limit)
+	return known[:min(len(known), limit)], err
+}
+
+// readPools sums what lua/pools.lua returns over all shards, ascending by name.
+func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, error) {
+	replies, err := s.runAll(ctx, "read pools", s.scripts.pools, s.everyShard(args...))
+	if err != nil {
+		return nil, err
+	}
+	sums := make(map[string]dispatch.Pool)
+	for _, v := range replies {
+		r := readReply(v)
+		for r.more() {
+			name := r.text()
+			sum := sums[name]
+			sum.Name, sum.Open, sum.Waiting = name, sum.Open+r.integer(), sum.Waiting+r.integer()
+			if gate := r.text(); gate != "" {
+				sum.Paused = new(dispatch.Gate)
+				if err := json.Unmarshal([]byte(gate), sum.Paused); err != nil {
+					return nil, fmt.Errorf("pool %s: pause: %w", name, err)
+				}
+			}
+			sums[name] = sum
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	var known []dispatch.Pool
+	for _, sum := range sums {
+		known = append(known, sum)
+	}
+	slices.SortFunc(known, func(a, b dispatch.Pool) int { return cmp.Compare(a.Name, b.Name) })
+	return known, nil
+}

@@ -1,0 +1,141 @@
+package storetest
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func poolCases() []testCase {
+	return []testCase{
+		{"Pause_HoldsUntilResumed", poolPause},
+		{"Pause_HoldsUntilThen", poolPauseUntil},
+		{"Pause_HoldsEveryShard", poolPauseShards},
+		{"Pause_LeavesReplaysAndOtherPools", poolPauseReplay},
+		{"Pause_IsBounded_P10", poolPauseLimit},
+		{"List", poolList},
+	}
+}
+
+func (e *env) pausePool(name string, until time.Time) dispatch.Gate {
+	e.Helper()
+	gate := dispatch.Gate{Kind: dispatch.GatePoolPaused, Until: until, By: "ops", Reason: "we move", Time: start}
+	e.ok("pause pool", e.Store.PausePool(e.ctx, name, gate))
+	return gate
+}
+
+func (e *env) pool(name string) dispatch.Pool {
+	e.Helper()
+	p, err := e.Store.Pool(e.ctx, name)
+	e.ok("read pool", err)
+	return p
+}
+
+func poolPause(e *env) {
+	e.open()
+	is(e, "before", e.pool(pool), dispatch.Pool{Name: pool})
+	e.pausePool(pool, start.Add(time.Second))
+	gate := e.pausePool(pool, time.Time{}) // replaces the earlier one
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	is(e, "paused", e.pool(pool), dispatch.Pool{Name: pool, Open: 1, Paused: &gate})
+	reply := e.takeNone()
+	is(e, "next", reply.Next, time.Time{})
+	is(e, "wait", reply.Wait, dispatch.WaitPaused)
+	e.advance(1000 * time.Hour)
+	is(e, "more", e.takeNone().More, false)
+	e.ok("resume pool", e.Store.ResumePool(e.ctx, pool))
+	e.ok("resume pool again", e.Store.ResumePool(e.ctx, pool))
+	is(e, "resumed", e.pool(pool), dispatch.Pool{Name: pool, Open: 1})
+	e.take(2)
+}
+
+func poolPauseUntil(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.pausePool(pool, start.Add(time.Minute))
+	reply := e.takeNone(func(w *dispatch.Want) { w.SourceUIDs = []string{g.UID} })
+	is(e, "next", reply.Next, start.Add(time.Minute))
+	is(e, "again", reply.Again, start.Add(time.Minute))
+	e.advance(time.Minute - time.Millisecond)
+	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
+	e.advance(time.Millisecond)
+	is(e, "over", e.pool(pool), dispatch.Pool{Name: pool, Open: 1})
+	e.takeOne()
+}
+
+func poolPauseShards(e *env) {
+	g := source("a")
+	for shard := range e.Store.Shards() {
+		e.create(g, item(g, e.queueIn(shard), "k"))
+	}
+	e.pausePool(pool, time.Time{})
+	granted := func() (n int) {
+		for shard := range e.Store.Shards() {
+			reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(9)})
+			e.ok("claim", err)
+			n += len(reply.Grants[0])
+		}
+		return n
+	}
+	is(e, "granted while paused", granted(), 0)
+	e.ok("resume pool", e.Store.ResumePool(e.ctx, pool))
+	is(e, "granted then", granted(), e.Store.Shards())
+}
+
+// poolPauseReplay: what was granted is held and settled as ever, and its claim can
+// be repeated (P7).
+func poolPauseReplay(e *env) {
+	e.open()
+	g := source("a")
+	other := source("b", func(g *dispatch.SourceGate) { g.Pool = "browser" })
+	e.create(g, numbered(g, queue, 2)...)
+	e.create(other, item(other, queue, "b"))
+	want := e.want(1)
+	first := e.claim(want).Grants[0]
+	e.pausePool(pool, time.Time{})
+	reply := e.claim(want)
+	is(e, "replayed", keys(reply.Grants[0]), keys(first))
+	is(e, "used", reply.Used[0], true)
+	is(e, "renewal", e.renew(first[0]).Lost, dispatch.LostNone)
+	e.settle(done(&first[0].Task))
+	is(e, "granted in the other pool", len(e.claimFrom("browser", e.want(9)).Grants[0]), 1)
+	e.takeNone()
+}
+
+func poolPauseLimit(e *env) {
+	for n := range dispatch.MaxPausedPools {
+		e.pausePool("p"+strconv.Itoa(n), start.Add(time.Minute))
+	}
+	gate := dispatch.Gate{Kind: dispatch.GatePoolPaused}
+	e.fails("one more", e.Store.PausePool(e.ctx, "more", gate), dispatch.ErrInvalid)
+	e.pausePool("p7", time.Time{}) // again
+	e.advance(time.Minute)
+	e.pausePool("more", time.Time{}) // the others are over
+	known, err := e.Store.ListPools(e.ctx, "", 9)
+	e.ok("list pools", err)
+	is(e, "paused then", len(known), 2)
+}
+
+func poolList(e *env) {
+	list := func(after string, limit int) []dispatch.Pool {
+		known, err := e.Store.ListPools(e.ctx, after, limit)
+		e.ok("list pools", err)
+		return known
+	}
+	is(e, "nothing", len(list("", 9)), 0)
+	a := source("a")
+	b := source("b", func(g *dispatch.SourceGate) { g.Pool = "browser" })
+	for shard := range e.Store.Shards() {
+		e.create(a, item(a, e.queueIn(shard), "k"))
+	}
+	e.create(b, item(b, queue, "later", withPriority(5, start.Add(time.Minute))))
+	gate := e.pausePool("eu", time.Time{})
+	all := []dispatch.Pool{
+		{Name: "browser", Waiting: 1}, {Name: pool, Open: int64(e.Store.Shards())}, {Name: "eu", Paused: &gate},
+	}
+	is(e, "all", list("", 9), all)
+	is(e, "first", list("", 1), all[:1])
+	is(e, "after the first", list("browser", 9), all[1:])
+}
