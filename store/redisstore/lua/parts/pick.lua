@@ -25,8 +25,8 @@ do
     read_shard('fence', picks, 'ready', 'leased', 'granted', 'swept', 'grace', pause)
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
-      room = room, looks = 0, most = MOST_TURNS, woken = 0, listed = 0, again = INF, granted = 0, misses = 0, fence = known.fence, picks = known[picks],
-      paused = known[pause],
+      room = room, looks = 0, most = MOST_TURNS, woken = 0, listed = 0, again = INF, granted = 0, misses = 0,
+      fence = known.fence, picks = known[picks], paused = known[pause],
       orphaned = 0, dropped = 0, soonest = {}, leases = {}, held = {}, lanes = {}, answers = {}, lane = false,
     }
   end

@@ -55,8 +55,8 @@ do
     claim.woken = claim.woken + min(#due, left)
   end
 
-  -- The first of the open lanes of all sources, its score and its source. Every eighth
-  -- turn for which a source has the first goes to the one that waits longest.
+  -- The first of the open lanes of all sources, its source, and the source that has the
+  -- first. Every eighth turn for which one has goes to the lane that waits longest.
   local function next_lane(of)
     local n, score, lead
     for _, s in ipairs(of) do
@@ -144,4 +144,3 @@ do
     end
   end
 end
-

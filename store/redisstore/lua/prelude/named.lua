@@ -97,4 +97,3 @@ do
     a.aside, q.dirty = false, true
   end
 end
-
