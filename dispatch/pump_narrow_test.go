@@ -244,3 +244,35 @@ func TestPump_narrowOfManyQueues(t *testing.T) {
 		})
 	})
 }
+
+// TestPump_narrowToManyQueues parks fetches that name more held queues than a claim gives
+// turns to, all together.
+func TestPump_narrowToManyQueues(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{minDelay: time.Hour}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		const fetches = 8
+		var last <-chan answer
+		for i := range fetches {
+			req := ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait)
+			for k := range dispatch.MaxNarrow {
+				req.Queues = append(req.Queues, fmt.Sprintf("q%d.of%d", k, i))
+				w.submit("s", req.Queues[k], 2, 0)
+				w.mustFetch(ask("first", "", 0)) // it waits out its delay, with a task
+			}
+			req.Queues[dispatch.MaxNarrow-1] = fmt.Sprintf("z.of%d", i)
+			last = w.fetch(t.Context(), 0, req)
+		}
+		time.Sleep(time.Second)
+		before := w.spies[0].count("Claim")
+		time.Sleep(10 * time.Second)
+		if n := w.spies[0].count("Claim") - before; n > 15*fetches {
+			t.Errorf("%d claims in 10s, though there is nothing", n)
+		}
+		began := time.Now()
+		w.submit("s", fmt.Sprintf("z.of%d", fetches-1), 1, 0)
+		if a := <-last; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {
+			t.Errorf("%+v, %v after %v", a.res, a.err, a.at.Sub(began))
+		}
+	})
+}

@@ -299,19 +299,22 @@ func (o *outlet) pickPlain(limit int) []*waiter {
 	return picked
 }
 
-// pickNarrow takes the first that are to be asked here. Those that are offered
-// elsewhere keep their place.
+// pickNarrow takes the first that are to be asked here, as many as one claim can have
+// looked at all queues for that they name: else it would end with More though it moved
+// nothing, and the same would be asked again at once. Those that are offered elsewhere
+// keep their place.
 func (o *outlet) pickNarrow() []*waiter {
 	var picked []*waiter
 	kept := o.looks[:0]
-	tasks := 0
+	tasks, turns := 0, 0
 	for _, w := range o.looks {
+		fits := len(picked) == 0 || tasks+w.want.Max <= MaxClaimTasks && turns+len(w.want.Queues) <= MaxClaimTurns
 		switch {
 		case w.finished:
-		case w.busy || len(picked) >= maxNarrowWants || len(picked) > 0 && tasks+w.want.Max > MaxClaimTasks:
+		case w.busy || len(picked) >= maxNarrowWants || !fits:
 			kept = append(kept, w)
 		default:
-			tasks += w.want.Max
+			tasks, turns = tasks+w.want.Max, turns+len(w.want.Queues)
 			delete(w.looks, o)
 			picked = append(picked, w)
 		}
