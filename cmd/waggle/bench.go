@@ -79,6 +79,7 @@ func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.IntVar(&cfg.Parked, "parked", 0, "parked collectors of parts wake and idle (default 1000)")
 	flags.IntVar(&cfg.Leases, "leases", 0, "leases of parts requeue and renew (default 100000)")
 	flags.IntVar(&cfg.Dispatchers, "dispatchers", 0, "dispatchers to start (default 1)")
+	flags.IntVar(&cfg.Processors, "processors", 0, "processors that each dispatcher may use (default all)")
 	flags.DurationVar(&cfg.Duration, "duration", 0, "about how long each measurement takes (default 2s)")
 	flags.IntVar(&cfg.Repeats, "repeats", 0, "how often each is repeated (default 3)")
 	flags.DurationVar(&cfg.Timeout, "timeout", 0, "when to give up (default 1h)")
@@ -89,7 +90,7 @@ func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
 func benchFlags() *strings.Replacer {
 	return strings.NewReplacer("Only:", "only:", "Stores:", "store:", "Workloads:", "workload:", "Batches:", "batch:", "Collectors:", "collectors:",
 		"Backlogs:", "backlog:", "Queues:", "queues:", "Parked:", "parked:", "Leases:", "leases:", "Dispatchers:", "dispatchers:",
-		"Duration:", "duration:", "Repeats:", "repeats:")
+		"Processors:", "processors:", "Duration:", "duration:", "Repeats:", "repeats:")
 }
 
 // runBench measures, and writes what was found, also when it was interrupted.

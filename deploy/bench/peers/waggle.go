@@ -11,19 +11,35 @@ import (
 
 // waggle is measured by its own bench: one dispatcher and the collectors in a
 // process each, gRPC between them.
-type waggle struct{ o *options }
+type waggle struct {
+	o *options
+	// processors that the dispatcher may use at once; 0 = all.
+	processors int
+}
 
-func (w *waggle) name() string      { return "waggle" }
-func (w *waggle) choices() []string { return nil }
-func (w *waggle) choose(string)     {}
+func (w *waggle) name() string { return "waggle" }
+
+// choices are about Redis, which has one processor for itself only if others leave it
+// one.
+func (w *waggle) choices() []string { return []string{"0 processors", "1 processors"} }
+
+func (w *waggle) choose(choice string) {
+	// The choices above are of this form.
+	_, _ = fmt.Sscanf(choice, "%d processors", &w.processors)
+}
 
 func (w *waggle) settings() string {
-	return fmt.Sprintf("workload %s, %d tasks a call, %d collectors, 1 dispatcher; settled tasks are remembered for a minute", w.o.workload, w.o.batch, w.o.collectors)
+	processors := "all processors"
+	if w.processors > 0 {
+		processors = fmt.Sprintf("GOMAXPROCS=%d", w.processors)
+	}
+	return fmt.Sprintf("workload %s, %d tasks a call, %d collectors, 1 dispatcher with %s; settled tasks are remembered for a minute",
+		w.o.workload, w.o.batch, w.o.collectors, processors)
 }
 
 func (w *waggle) measure(ctx context.Context) (rate, error) {
 	cmd := exec.CommandContext(ctx, w.o.waggle, "bench", "--only", "throughput", "--store", "redis", "--workload", w.o.workload,
-		"--batch", strconv.Itoa(w.o.batch), "--collectors", strconv.Itoa(w.o.collectors), "--repeats", "1", "--output", "json")
+		"--batch", strconv.Itoa(w.o.batch), "--collectors", strconv.Itoa(w.o.collectors), "--repeats", "1", "--processors", strconv.Itoa(w.processors), "--output", "json")
 	text, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError

@@ -111,7 +111,7 @@ func checkRates(t *testing.T, row *bench.ThroughputRow) {
 
 // testMemory measures the store that needs no Redis.
 func testMemory(t *testing.T, path string) {
-	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--store", "memory", "--only", "throughput,wake", "--duration", "50ms", "--workload", "B", "--output", "json")
+	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--store", "memory", "--processors", "1", "--only", "throughput,wake", "--duration", "50ms", "--workload", "B", "--output", "json")
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress
 	if err := cmd.Run(); err != nil {
@@ -123,6 +123,9 @@ func testMemory(t *testing.T, path string) {
 	}
 	if len(result.Throughput) != 2 || len(result.Wake) != 1 {
 		t.Fatalf("%d rows of throughput, %d of wake, want 2 and 1", len(result.Throughput), len(result.Wake))
+	}
+	if result.Machine.Processors != 1 {
+		t.Errorf("the result tells of %d processors a dispatcher, want 1", result.Machine.Processors)
 	}
 	for i := range result.Throughput {
 		checkRates(t, &result.Throughput[i])
@@ -212,6 +215,7 @@ func TestConfig_Validate(t *testing.T) {
 		{"Workloads", bench.Config{Workloads: []string{"D"}}},
 		{"Batches", bench.Config{Batches: []int{1001}}},
 		{"Collectors", bench.Config{Collectors: []int{0}}},
+		{"Processors", bench.Config{Processors: 257}},
 		{"Duration", bench.Config{Duration: time.Hour}},
 	} {
 		if err := c.cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -75,6 +75,10 @@ type Config struct {
 	Repeats int
 	// Dispatchers to start. Default 1.
 	Dispatchers int
+	// Processors that each dispatcher may use at once (GOMAXPROCS), at most 256; 0: as
+	// many as there are. Beside a Redis that needs a processor for itself, fewer can be
+	// faster.
+	Processors int
 	// Parked is how many collectors wait in PartWake and PartIdle. Default
 	// 1,000.
 	Parked int
@@ -121,6 +125,9 @@ func (c *Config) Validate() error {
 				return fmt.Errorf("%s: %d is not within 1 to %d", check.field, value, check.most)
 			}
 		}
+	}
+	if c.Processors < 0 || c.Processors > 256 {
+		return fmt.Errorf("%s: %d is not within 0 to 256", "Processors", c.Processors)
 	}
 	if c.Duration < 50*time.Millisecond || c.Duration > time.Minute {
 		return fmt.Errorf("%s: %s is not within 50ms to 1m", "Duration", c.Duration)

@@ -56,7 +56,7 @@ func (e *env) startDispatchers(ctx context.Context) error {
 		url, count = e.redis.url, e.cfg.Dispatchers
 	}
 	for range count {
-		d, err := startDispatcher(ctx, e.cfg.Program, url)
+		d, err := startDispatcher(ctx, e.cfg.Program, url, e.cfg.Processors)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -43,8 +44,9 @@ type dispatcher struct {
 	grpc, http string
 }
 
-// startDispatcher starts a dispatcher on free ports of loopback.
-func startDispatcher(ctx context.Context, program, store string) (*dispatcher, error) {
+// startDispatcher starts a dispatcher on free ports of loopback, with so many processors,
+// 0 = all.
+func startDispatcher(ctx context.Context, program, store string, processors int) (*dispatcher, error) {
 	d := &dispatcher{process: process{name: "dispatcher"}}
 	d.cmd = exec.CommandContext(ctx, program, "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--store", store, "--log-level", "info", "--log-format", "json", "--max-fetches-per-collector", "1000")
@@ -52,6 +54,9 @@ func startDispatcher(ctx context.Context, program, store string) (*dispatcher, e
 		if !strings.HasPrefix(variable, "WAGGLE_") {
 			d.cmd.Env = append(d.cmd.Env, variable)
 		}
+	}
+	if processors > 0 {
+		d.cmd.Env = append(d.cmd.Env, "GOMAXPROCS="+strconv.Itoa(processors))
 	}
 	logs, err := d.cmd.StderrPipe()
 	if err != nil {

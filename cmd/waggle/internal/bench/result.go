@@ -25,6 +25,8 @@ type Machine struct {
 	LoadBefore string `json:"load_before,omitempty"`
 	Server     string `json:"server,omitempty"`
 	Repeats    int    `json:"repeats"`
+	// Processors that each dispatcher may use; 0 = all.
+	Processors int `json:"dispatcher_processors,omitempty"`
 }
 
 // ThroughputRow is one store, workload, batch and number of collectors.

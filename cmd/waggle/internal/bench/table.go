@@ -12,6 +12,9 @@ func (r *Result) WriteTable(out io.Writer) {
 	m := r.Machine
 	fmt.Fprintf(out, "%s, %d cores, %s; Redis %s; load average before %s; median of %d, spread in brackets\n",
 		m.System, m.Cores, m.Go, or(m.Redis, "none"), or(m.LoadBefore, "unknown"), m.Repeats)
+	if m.Processors > 0 {
+		fmt.Fprintf(out, "Each dispatcher had GOMAXPROCS=%d.\n", m.Processors)
+	}
 	for _, section := range []func(io.Writer){
 		r.writeThroughput, r.writeCost, r.writeFloor, r.writeLatency, r.writeFlat, r.writeKeeping,
 	} {
