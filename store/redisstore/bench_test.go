@@ -229,9 +229,6 @@ func BenchmarkRequeue(b *testing.B) {
 	}
 }
 
-// leasedFrom is where lane later has leased tasks, by their deadlines.
-const leasedFrom = 1 << 50
-
 // expire lets all leases run out now: it moves their deadlines, as a step of the
 // clock does.
 func (l *benchLoad) expire(b *testing.B, n int) {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +43,14 @@ func DecodeRecord(id dispatch.TaskID, raw string, now time.Time) (dispatch.Task,
 		return dispatch.Task{}, err
 	}
 	return t, nil
+}
+
+// RecordLane is the number of the lane that a record names.
+func RecordLane(raw string) uint32 {
+	if raw[0] == leaseVersion {
+		raw = raw[leaseSize:]
+	}
+	return binary.BigEndian.Uint32([]byte(raw[61:]))
 }
 
 // EncodeBody packs the body of a record.

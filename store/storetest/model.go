@@ -42,6 +42,9 @@ type ModelConfig struct {
 	// Seed of the random source; 0 = the environment's WAGGLE_SEED, else
 	// DefaultSeed. It is always printed.
 	Seed uint64
+	// KeepRecords leaves out the operation that deletes a record and lets the indexes
+	// stand, after which these are not exact until they are met.
+	KeepRecords bool
 }
 
 // Model applies random operations to a store, and fails the test when an answer
@@ -57,7 +60,7 @@ func Model(t *testing.T, store Factory, config ModelConfig) {
 		instances = append(instances, config.Reference(t, opts))
 	}
 	if config.Seed == 0 {
-		config.Seed = modelSeed(t)
+		config.Seed = Seed(t)
 	}
 	began := time.Now()
 	run, err := Explore(t.Context(), instances, config)
@@ -104,8 +107,8 @@ func (c ModelConfig) withDefaults() ModelConfig {
 	return c
 }
 
-// modelSeed is the seed of the environment, or DefaultSeed.
-func modelSeed(t *testing.T) uint64 {
+// Seed is the seed of the environment's WAGGLE_SEED, or DefaultSeed.
+func Seed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("WAGGLE_SEED")
 	if text == "" {

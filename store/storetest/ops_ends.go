@@ -262,6 +262,9 @@ func (m *model) genSetLock() step {
 }
 
 func (m *model) genDeleteRecord() step {
+	if m.config.KeepRecords {
+		return m.genSubmit()
+	}
 	var free []*modelTask
 	for _, t := range m.waiting() {
 		// A source with a limit would count the record on, and in a shared scope

@@ -1,0 +1,97 @@
+package redisstore_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// checkLeases holds that a sweep finds each lease and each orphan in time (P5): the
+// lease index has the lanes with leased tasks, each at most at its first deadline, and
+// the orphans, and nothing of which there is no record.
+func (a *audit) checkLeases() {
+	index := a.zset("leases")
+	for number, l := range a.lanes {
+		at, ok := index[number]
+		if l.count(placeLeased) > 0 && (!ok || at > l.firstLease()) {
+			a.say("lane %s has its first lease at %.0f, the lease index has it at %.0f (%t)", number, l.firstLease(), at, ok)
+		}
+		for suffix, score := range l.later {
+			member := l.slot + "-" + suffix + ":" + number
+			if _, ok := index[member]; placeOfLater(score) == placeOrphan && !ok {
+				a.say("orphan %s is not in the lease index", member)
+			}
+		}
+	}
+	for member := range index {
+		id, number, isOrphan := strings.Cut(member, ":")
+		if !isOrphan {
+			number = member
+		}
+		l := a.lanes[number]
+		if l == nil {
+			a.say("the lease index has %s, of a lane without a record", member)
+			continue
+		}
+		if _, suffix := splitID(dispatch.TaskID(id)); isOrphan && placeOfLater(l.later[suffix]) != placeOrphan {
+			a.say("the lease index has orphan %s, which stands %v", member, l.places(suffix))
+		}
+	}
+}
+
+// checkHeld holds that the end of a session finds what it held: of each grant, by the
+// client token, how many tasks are held and which were granted, as Held of keys.go says;
+// and nothing of a grant of which nothing is held, which would stay for ever (P10).
+func (a *audit) checkHeld() {
+	type holder struct{ collector, token string }
+	held := make(map[holder][]dispatch.TaskID)
+	for id, t := range a.tasks {
+		if t.State == dispatch.StateLeased {
+			h := holder{t.Lease.Token.Collector, t.Lease.Token.ClientToken}
+			held[h] = append(held[h], id)
+		}
+	}
+	for h, ids := range held {
+		fields := a.hashes["held"][h.collector]
+		one, isOne := fields["/"+h.token]
+		many, isMany := fields[h.token+"/"]
+		count, isCounted := fields[h.token]
+		switch {
+		case isOne && len(ids) == 1 && !isMany && !isCounted:
+			many = one
+		case !isOne && isMany && count == strconv.Itoa(len(ids)):
+		default:
+			a.say("%s holds %d tasks of grant %s, noted are one %q, %q of many %q", h.collector, len(ids), h.token, one, count, many)
+		}
+		noted, _, _ := strings.Cut(many, "/")
+		granted := grantedIDs(noted)
+		for _, id := range ids {
+			if !slices.Contains(granted, id) {
+				a.say("%s holds task %s of grant %s, noted are %q", h.collector, id, h.token, noted)
+			}
+		}
+	}
+	for collector, fields := range a.hashes["held"] {
+		for field := range fields {
+			if len(held[holder{collector, strings.Trim(field, "/")}]) == 0 {
+				a.say("%s holds nothing of the grant of %s", collector, field)
+			}
+		}
+	}
+}
+
+// grantedIDs reads the ids of a grant, of which those that follow in one lane are
+// without their slot (lua/parts/ids.lua).
+func grantedIDs(noted string) []dispatch.TaskID {
+	var ids []dispatch.TaskID
+	slot := ""
+	for id := range strings.FieldsSeq(noted) {
+		if of, suffix, whole := strings.Cut(id, "-"); whole {
+			slot, id = of, suffix
+		}
+		ids = append(ids, dispatch.TaskID(slot+"-"+id))
+	}
+	return ids
+}
