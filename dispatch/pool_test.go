@@ -41,11 +41,10 @@ func TestDispatcher_PausePool(t *testing.T) {
 // ends by itself (P9).
 func pauseAndResume(t *testing.T, o *office, sources []string) {
 	t.Helper()
-	ctx := t.Context()
 	fetch := func() <-chan time.Time {
 		served := make(chan time.Time, 1)
 		go func() {
-			result, err := o.Fetch(ctx, dispatch.FetchRequest{Collector: "c", Session: "s1", Sources: sources, Wait: dispatch.MaxWait})
+			result, err := o.Fetch(t.Context(), dispatch.FetchRequest{Collector: "c", Session: "s1", Sources: sources, Wait: dispatch.MaxWait})
 			if err != nil || len(result.Tasks) != 1 {
 				t.Errorf("a parked fetch got %+v, %v", result, err)
 			} else {
@@ -64,7 +63,7 @@ func pauseAndResume(t *testing.T, o *office, sources []string) {
 	}
 	pause := func(until time.Time) {
 		t.Helper()
-		if _, err := o.PausePool(ctx, dispatch.DefaultPool, dispatch.Gate{By: "ada", Until: until}); err != nil {
+		if _, err := o.PausePool(t.Context(), dispatch.DefaultPool, dispatch.Gate{By: "ada", Until: until}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +76,7 @@ func pauseAndResume(t *testing.T, o *office, sources []string) {
 	served := fetch()
 	time.Sleep(10 * time.Second)
 	resumed := time.Now()
-	if _, changed, err := o.ResumePool(ctx, dispatch.DefaultPool); err != nil || !changed {
+	if _, changed, err := o.ResumePool(t.Context(), dispatch.DefaultPool); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	within("resumed", served, resumed)

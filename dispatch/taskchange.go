@@ -94,7 +94,7 @@ func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, fences []ui
 				results[i] = TaskChange{Code: ChangeNotFound}
 			case t.State != StateLeased:
 				results[i] = TaskChange{Code: ChangeNotLeased, State: t.State}
-			case fences != nil && fences[i] != 0 && fences[i] != t.Lease.Digest.Fence:
+			case len(fences) > 0 && fences[i] != 0 && fences[i] != t.Lease.Digest.Fence:
 				results[i] = TaskChange{Code: ChangeOtherLease, State: t.State}
 			default:
 				leased, from = append(leased, t), append(from, i)

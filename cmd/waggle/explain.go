@@ -40,7 +40,7 @@ func newExplainOne(o *clientOptions, use, short, arg string, request func(name s
 func newExplainTask(o *clientOptions) *cobra.Command {
 	var ref taskRef
 	cmd := &cobra.Command{
-		Use: "task [ID]", Short: "Say what holds a task, or who works on it", Args: atMost(1),
+		Use: "task [ID]", Short: "Say what holds a task, or who works on it", Args: atMostOne,
 		Example: "  waggle explain task --source news.example --url https://example.com/a",
 	}
 	ref.register(cmd)

@@ -117,14 +117,12 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atMost allows up to n arguments.
-func atMost(n int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > n {
-			return unexpected(args[n])
-		}
-		return nil
+// atMostOne allows one argument, or none.
+func atMostOne(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return unexpected(args[1])
 	}
+	return nil
 }
 
 func unexpected(arg string) error { return fmt.Errorf("unexpected argument %q", arg) }

@@ -243,7 +243,7 @@ func newSourceCreate(o *clientOptions) *cobra.Command {
 		Short: "Register a source",
 		Example: `  waggle source create news.example --seed https://example.com/news --every 10m --follow --max-depth 1
   waggle source create --file news.json`,
-		Args: atMost(1),
+		Args: atMostOne,
 	}
 	f.register(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
@@ -303,7 +303,7 @@ else in between is noticed.`,
 		Example: `  waggle source update news.example --every 30m --priority 7
   waggle source update news.example --unset revisit_after
   waggle source get news.example -o json > s.json; edit s.json; waggle source update --file s.json`,
-		Args: atMost(1),
+		Args: atMostOne,
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&etag, "etag", "", "change it only if it still has this `etag`")

@@ -27,7 +27,7 @@ func newTaskGet(o *clientOptions) *cobra.Command {
 		Short: "Show a task with its holder and its attempts",
 		Example: `  waggle task get 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
   waggle task get --source news.example --url https://example.com/a`,
-		Args: atMost(1),
+		Args: atMostOne,
 	}
 	ref.register(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {

@@ -42,9 +42,9 @@ func twoNodes(t *testing.T) ([2]*redistest.Server, *redis.Client) {
 	}
 	for _, c := range clients {
 		await(t, "the nodes to meet", func() bool {
-			slots, err := c.ClusterSlots(t.Context()).Result()
+			shards, err := c.ClusterShards(t.Context()).Result()
 			info := c.ClusterInfo(t.Context()).Val()
-			return err == nil && len(slots) == 2 && strings.Contains(info, "cluster_state:ok")
+			return err == nil && len(shards) == 2 && strings.Contains(info, "cluster_state:ok")
 		})
 	}
 	return nodes, clients[0]

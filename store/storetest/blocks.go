@@ -129,9 +129,9 @@ func blockLeases(e *env) {
 	is(e, "report", e.apply(done(&grant.Task)).Code, dispatch.Applied)
 }
 
-func (e *env) pause(name string, until time.Time) {
+func (e *env) pause(until time.Time) {
 	e.Helper()
-	e.ok("pause queue", e.Store.PauseQueue(e.ctx, name, dispatch.Gate{
+	e.ok("pause queue", e.Store.PauseQueue(e.ctx, queue, dispatch.Gate{
 		Kind: dispatch.GatePaused, Until: until, By: "ops", Reason: "we move", Time: start,
 	}))
 }
@@ -139,7 +139,7 @@ func (e *env) pause(name string, until time.Time) {
 func pauseUntil(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
-	e.pause(queue, start.Add(time.Minute))
+	e.pause(start.Add(time.Minute))
 	reply := e.takeNone()
 	is(e, "next", reply.Next, start.Add(time.Minute))
 	is(e, "wait", reply.Wait, dispatch.WaitPaused)
@@ -152,7 +152,7 @@ func pauseUntil(e *env) {
 
 func pauseForever(e *env) {
 	g := source("a")
-	e.pause(queue, time.Time{}) // before there is a task
+	e.pause(time.Time{}) // before there is a task
 	e.create(g, item(g, queue, "k"))
 	reply := e.takeNone()
 	is(e, "next", reply.Next, time.Time{})
@@ -170,7 +170,7 @@ func pauseBesideBlock(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
 	e.block(queue, start.Add(time.Minute))
-	e.pause(queue, time.Time{})
+	e.pause(time.Time{})
 	e.unblock(true)
 	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
 	is(e, "gate", e.info(queue).Gates[0].Kind, dispatch.GatePaused)
@@ -180,7 +180,7 @@ func pauseBesideBlock(e *env) {
 	reply := e.takeNone()
 	is(e, "wait", reply.Wait, dispatch.WaitThrottled)
 	is(e, "next", reply.Next, start.Add(time.Minute))
-	e.pause(queue, start.Add(time.Second))
+	e.pause(start.Add(time.Second))
 	e.advance(time.Second)
 	is(e, "wait once the pause is over", e.takeNone().Wait, dispatch.WaitThrottled)
 	e.advance(time.Minute)
@@ -189,7 +189,7 @@ func pauseBesideBlock(e *env) {
 
 func pauseResumeUnknown(e *env) {
 	e.fails("resume", e.Store.ResumeQueue(e.ctx, "unknown.test"), dispatch.ErrQueueNotFound)
-	e.pause(queue, time.Time{})
+	e.pause(time.Time{})
 	e.ok("resume queue", e.Store.ResumeQueue(e.ctx, queue))
 	_, err := e.Store.Queue(e.ctx, queue)
 	e.fails("queue after its pause", err, dispatch.ErrQueueNotFound)

@@ -25,21 +25,21 @@ func (e *env) pausePool(name string, until time.Time) dispatch.Gate {
 	return gate
 }
 
-func (e *env) pool(name string) dispatch.Pool {
+func (e *env) pool() dispatch.Pool {
 	e.Helper()
-	p, err := e.Store.Pool(e.ctx, name)
+	p, err := e.Store.Pool(e.ctx, pool)
 	e.ok("read pool", err)
 	return p
 }
 
 func poolPause(e *env) {
 	e.open()
-	is(e, "before", e.pool(pool), dispatch.Pool{Name: pool})
+	is(e, "before", e.pool(), dispatch.Pool{Name: pool})
 	e.pausePool(pool, start.Add(time.Second))
 	gate := e.pausePool(pool, time.Time{}) // replaces the earlier one
 	g := source("a")
 	e.create(g, numbered(g, queue, 2)...)
-	is(e, "paused", e.pool(pool), dispatch.Pool{Name: pool, Open: 1, Paused: &gate})
+	is(e, "paused", e.pool(), dispatch.Pool{Name: pool, Open: 1, Paused: &gate})
 	reply := e.takeNone()
 	is(e, "next", reply.Next, time.Time{})
 	is(e, "wait", reply.Wait, dispatch.WaitPaused)
@@ -47,7 +47,7 @@ func poolPause(e *env) {
 	is(e, "more", e.takeNone().More, false)
 	e.ok("resume pool", e.Store.ResumePool(e.ctx, pool))
 	e.ok("resume pool again", e.Store.ResumePool(e.ctx, pool))
-	is(e, "resumed", e.pool(pool), dispatch.Pool{Name: pool, Open: 1})
+	is(e, "resumed", e.pool(), dispatch.Pool{Name: pool, Open: 1})
 	e.take(2)
 }
 
@@ -61,7 +61,7 @@ func poolPauseUntil(e *env) {
 	e.advance(time.Minute - time.Millisecond)
 	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
 	e.advance(time.Millisecond)
-	is(e, "over", e.pool(pool), dispatch.Pool{Name: pool, Open: 1})
+	is(e, "over", e.pool(), dispatch.Pool{Name: pool, Open: 1})
 	e.takeOne()
 }
 
