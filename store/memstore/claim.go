@@ -186,7 +186,9 @@ func (c *claim) serveQueues(h *hand) {
 				break
 			}
 			if !c.turn(h, qp, nil) {
-				c.again = min(c.again, c.againAt(h.want, qp))
+				at := c.againAt(h.want, qp)
+				c.again = min(c.again, at)
+				c.left = c.left || at <= c.s.now // more was due than is promoted at once
 				break
 			}
 		}

@@ -18,6 +18,7 @@ func namedCases() []testCase {
 		{"Source_MovedAndPaused", namedMoved},
 		{"Source_NamedLongAgo", namedLongAgo},
 		{"Again_IsTheEndOfAGate", namedAgain},
+		{"InAQueue_BehindManyThatAreDue_P9", namedBehind},
 		{"Hint_WhenAHeldQueueIsFree_P9", namedHint},
 		{"Hint_WhenALaneOfAnOpenQueueIs_P9", namedHintBeside},
 	}
@@ -252,6 +253,26 @@ func namedAgain(e *env) {
 	e.takeTask(naming(g))
 	e.advance(3 * time.Second)
 	is(e, "due by then", e.takeTask(naming(g)).Key, "later")
+}
+
+// namedBehind has a lane become due behind more lanes of its queue than a turn promotes.
+func namedBehind(e *env) {
+	e.open()
+	for i := range 500 {
+		other := source(fmt.Sprintf("other%d", i))
+		e.create(other, item(other, queue, "k", dueIn(time.Second)))
+	}
+	g := source("a")
+	e.create(g, item(g, queue, "last", dueIn(2*time.Second)))
+	e.advance(3 * time.Second)
+	for range 20 {
+		reply := e.claim(e.want(1, naming(g), func(w *dispatch.Want) { w.Queues = []string{queue} }))
+		if len(reply.Grants[0]) == 1 {
+			return
+		}
+		is(e, "more", reply.More, true)
+	}
+	e.Fatalf("claims do not come to what is due")
 }
 
 // namedHint has the one lease of a queue end, while the queue that can be granted from

@@ -7,9 +7,9 @@
 -- Returns  now, next (0 = never), wait reason, more, again (0 = not known); the lanes,
 --          6 values each (as of begin_tasks); and the answers, flat: per want whether
 --          its client token was used, and either how many tasks it has and those: of
---          each its id, its record and, where there are, its details, with the number
---          of its lane (from 1) before the first and where that changes; or, repeated,
---          a list of what is still held
+--          each the end of its id, its record and, where there are, its details, with
+--          the number of its lane (from 1) before the first and where that changes; or,
+--          repeated, a list of what is still held
 -- Cost     O(log n) a task and a turn; at most 100 tasks, 50 turns, 50 queues promoted;
 --          for wants that name sources 50 lanes promoted and 200 listed
 --
@@ -37,7 +37,8 @@ do
         local a = q.parts[pool]
         if not a or not a.held then break end
         if take_turn(CLAIM, w, q) == 0 then
-          CLAIM.again = min(CLAIM.again, again_at(w, q, a))
+          local at = again_at(w, q, a)
+          CLAIM.again, CLAIM.left = min(CLAIM.again, at), CLAIM.left or at <= now -- more was due than is promoted at once
           break
         end
       end
