@@ -19,6 +19,7 @@ func pushCases() []testCase {
 		{"Lease_SettingsHoldForLaterGrants", pushLease},
 		{"Deleted_GrantsNothing", pushDeleted},
 		{"Drop_EndsWaitingAndNamesLeased_T48", pushDrop},
+		{"Drop_OfNoDeletedSource", pushDropNothing},
 		{"Drop_LimitIsBounded_P10", pushDropLimits},
 		{"Status_SumsWhatShardsKnow", pushStatus},
 	}
@@ -192,6 +193,18 @@ func (e *env) drop(uid string, limit int) (int, []dispatch.TaskID) {
 	ended, leased, err := e.Store.DropTasks(e.ctx, e.shard(queue), uid, limit)
 	e.ok("drop tasks", err)
 	return ended, leased
+}
+
+// pushDropNothing drops tasks of a source that nobody knows, and of one that lives.
+func pushDropNothing(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	for _, uid := range []string{g.UID, "uid-nobody"} {
+		ended, leased := e.drop(uid, 100)
+		is(e, "ended", ended, 0)
+		is(e, "leased", len(leased), 0)
+	}
+	e.takeOne()
 }
 
 func pushDrop(e *env) {

@@ -68,7 +68,7 @@ local function meet_leased(l)
   return looks > 0
 end
 
-if not get_source(uid).known or not get_source(uid).deleted then return { 0, last, 0, {} } end
+if not get_source(uid).known or not get_source(uid).deleted then return { 0, last, 0, {}, '', '', '' } end
 if last < 0 then last = tonumber(call('HGET', source_key(uid), 'dropped') or '0') end
 local found = call('ZRANGEBYSCORE', lanes_key(uid), '(' .. decimal(last), '+inf', 'LIMIT', 0, 50, 'WITHSCORES')
 local all = true
