@@ -167,9 +167,9 @@ func (f *fetch) ownDeadline(ctx context.Context) (context.Context, context.Cance
 }
 
 // marginOf is how long ahead of its caller's deadline, of which so much is left, a
-// call ends what it waits for.
+// call ends what it waits for: no more than half of it.
 func marginOf(left time.Duration) time.Duration {
-	return min(max(left/10, shortestMargin), longestMargin)
+	return min(max(left/10, shortestMargin), longestMargin, left/2)
 }
 
 // narrow finds the uids of the sources that the fetch is narrowed to.

@@ -103,6 +103,22 @@ func TestDispatcher_Report_allHang(t *testing.T) {
 	})
 }
 
+// TestDispatcher_Report_shortDeadline: a caller who waits only a moment is answered by a
+// store that is well.
+func TestDispatcher_Report_shortDeadline(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		g := w.grants("s", "q", 1)[0]
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		results, err := w.d[0].Report(ctx, "c1", []dispatch.Report{{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}}})
+		if err != nil || results[0].Code != dispatch.ReportOK {
+			t.Errorf("%+v, %v", results, err)
+		}
+	})
+}
+
 // grants hands out n new tasks of a queue to c1.
 func (w *world) grants(source, queue string, n int) []dispatch.Grant {
 	w.t.Helper()
