@@ -199,6 +199,18 @@ func (o *outlet) refresh(now time.Time, fallback time.Duration) {
 	}
 }
 
+// wakes is when time next changes whom the outlet is to be asked for.
+func (o *outlet) wakes(now time.Time) time.Time {
+	at := o.fallback
+	if !o.again.IsZero() {
+		at = earlier(at, o.again)
+	}
+	if o.until.After(now) {
+		at = earlier(at, o.until)
+	}
+	return at
+}
+
 // asks reports whether plain waiters are to be offered.
 func (o *outlet) asks(now time.Time) bool {
 	return !o.until.After(now) || len(o.awaiting) > 0
@@ -247,13 +259,7 @@ func (p *pump) step(ps *pool) {
 			p.launch(o, waiters)
 			continue
 		}
-		wake = earlier(wake, o.fallback)
-		if !o.again.IsZero() {
-			wake = earlier(wake, o.again)
-		}
-		if o.until.After(now) {
-			wake = earlier(wake, o.until)
-		}
+		wake = earlier(wake, o.wakes(now))
 	}
 	ps.first = (ps.first + 1) % len(ps.outlets)
 	ps.timer.Reset(wake.Sub(now))
