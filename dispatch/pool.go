@@ -8,11 +8,17 @@ import (
 // MaxPausedPools bounds the pools that are paused at a time.
 const MaxPausedPools = 1000
 
+// TooManyPaused is the error of a pause beyond MaxPausedPools.
+func TooManyPaused(pool string) error {
+	return Invalid("name", pool, fmt.Sprintf("would be one more than the limit of %d paused pools", MaxPausedPools))
+}
+
 // Pool is what a store tells of one pool.
 type Pool struct {
 	Name string
-	// Open queues can be granted from but for a pause of the pool, Waiting ones
-	// hold tasks that cannot be granted now.
+	// Open queues can be granted from but for a pause of the pool and what no
+	// claim has met yet, such as a new rule; Waiting ones hold tasks that cannot
+	// be granted now.
 	Open, Waiting int64
 	// Paused is an operator's pause; nil when none holds.
 	Paused *Gate

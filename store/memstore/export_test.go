@@ -38,6 +38,9 @@ func (s *OrderedSet) Oldest() (score int64, member string, ok bool) {
 	return e.score, e.member, ok
 }
 
+// UpTo counts the members of at most a score.
+func (s *OrderedSet) UpTo(score int64) int { return s.set.upTo(score) }
+
 // InBand counts the members of a score's band.
 func (s *OrderedSet) InBand(score int64) int { return s.set.inBand(score) }
 

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"math"
+	"sort"
 
 	"github.com/tidwall/btree"
 )
@@ -80,6 +81,20 @@ func (s *orderedSet[V]) len() int {
 	default:
 		return 0
 	}
+}
+
+// upTo counts the members of at most that score.
+func (s *orderedSet[V]) upTo(score int64) int {
+	if s.tree == nil {
+		if s.one && s.only.score <= score {
+			return 1
+		}
+		return 0
+	}
+	return sort.Search(s.tree.Len(), func(i int) bool {
+		e, _ := s.tree.GetAt(i)
+		return e.score > score
+	})
 }
 
 func (s *orderedSet[V]) first() (entry[V], bool) {

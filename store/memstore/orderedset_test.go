@@ -79,11 +79,14 @@ func TestOrderedSet_AgreesWithASortedSlice(t *testing.T) {
 // compareSets fails the test where the set answers otherwise than the slice.
 func compareSets(t *rapid.T, set *memstore.OrderedSet, sorted model, probe int64) {
 	names := make([]string, len(sorted))
-	inBand, from := 0, len(sorted)
+	inBand, upTo, from := 0, 0, len(sorted)
 	for i, e := range sorted {
 		names[i] = e.name
 		if e.score() >= probe {
 			from = min(from, i)
+		}
+		if e.score() <= probe {
+			upTo++
 		}
 		if memstore.BandScore(e.band, 0) <= probe && probe < memstore.BandScore(e.band+1, 0) {
 			inBand++
@@ -97,6 +100,9 @@ func compareSets(t *rapid.T, set *memstore.OrderedSet, sorted model, probe int64
 	}
 	if got := set.InBand(probe); got != inBand {
 		t.Fatalf("%d members in the band of %d, want %d", got, probe, inBand)
+	}
+	if got := set.UpTo(probe); got != upTo {
+		t.Fatalf("%d members up to %d, want %d", got, probe, upTo)
 	}
 	check := func(what string, score int64, name string, ok bool, want member, wantOK bool) {
 		if ok != wantOK || ok && (score != want.score() || name != want.name) {

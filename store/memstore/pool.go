@@ -3,7 +3,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -38,7 +37,7 @@ func (s *shard) pausePool(pool string, gate dispatch.Gate) error {
 	defer s.end()
 	maps.DeleteFunc(s.paused, func(name string, _ dispatch.Gate) bool { return s.pausedUntil(name) <= s.now })
 	if _, ok := s.paused[pool]; !ok && len(s.paused) >= dispatch.MaxPausedPools {
-		return fmt.Errorf("%w: %d pools are paused, which is the limit", dispatch.ErrInvalid, dispatch.MaxPausedPools)
+		return dispatch.TooManyPaused(pool)
 	}
 	s.paused[pool] = gate
 	return nil
@@ -82,9 +81,9 @@ func (s *Store) listPools(ctx context.Context, match func(name string) bool) ([]
 	for _, sh := range s.shards {
 		sh.begin()
 		for name, p := range sh.pools {
-			if open, waiting := int64(p.open.len()), int64(p.wait.len()); match(name) && open+waiting > 0 {
-				sum := sums[name]
-				sum.Open, sum.Waiting = sum.Open+open, sum.Waiting+waiting
+			if open, waiting := p.open.len(), p.wait.len(); match(name) && open+waiting > 0 {
+				sum, due := sums[name], p.wait.upTo(sh.now)
+				sum.Open, sum.Waiting = sum.Open+int64(open+due), sum.Waiting+int64(waiting-due)
 				sums[name] = sum
 			}
 		}

@@ -26,7 +26,7 @@ func (s *Store) PausePool(ctx context.Context, pool string, gate dispatch.Gate) 
 		return err
 	}
 	if slices.Contains(replies, any(int64(0))) {
-		return fmt.Errorf("%w: %d pools are paused, which is the limit", dispatch.ErrInvalid, dispatch.MaxPausedPools)
+		return dispatch.TooManyPaused(pool)
 	}
 	return nil
 }

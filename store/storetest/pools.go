@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -109,7 +110,11 @@ func poolPauseLimit(e *env) {
 		e.pausePool("p"+strconv.Itoa(n), start.Add(time.Minute))
 	}
 	gate := dispatch.Gate{Kind: dispatch.GatePoolPaused}
-	e.fails("one more", e.Store.PausePool(e.ctx, "more", gate), dispatch.ErrInvalid)
+	err := e.Store.PausePool(e.ctx, "more", gate)
+	var field *dispatch.FieldError
+	if !errors.As(err, &field) || field.Field != "name" || field.Value != "more" {
+		e.Errorf("one more: %v, want an error that names field, value and limit", err)
+	}
 	e.pausePool("p7", time.Time{}) // again
 	e.advance(time.Minute)
 	e.pausePool("more", time.Time{}) // the others are over
@@ -138,4 +143,10 @@ func poolList(e *env) {
 	is(e, "all", list("", 9), all)
 	is(e, "first", list("", 1), all[:1])
 	is(e, "after the first", list("browser", 9), all[1:])
+	// What has come due meanwhile is ready, though no claim has looked yet.
+	e.advance(time.Minute)
+	is(e, "due by then", list("", 1), []dispatch.Pool{{Name: "browser", Open: 1}})
+	alone, err := e.Store.Pool(e.ctx, "browser")
+	e.ok("read pool", err)
+	is(e, "read alone", alone, dispatch.Pool{Name: "browser", Open: 1})
 }

@@ -791,14 +791,15 @@ func (x *ListCollectorsResponse) GetNextPageToken() string {
 // ExplainRequest names one thing: exactly one of its fields is set.
 type ExplainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A task: that it has settled, who works on it, or what holds it, its source, its pool and its queue.
+	// A task: that it has settled, who works on it, or what holds it, its source, its pool and its queue. Of a
+	// task whose source is deleted, that too: it cannot be retried.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// A source: what holds the seed that is due next. Where no seed waits: what holds the source and its pool,
 	// and one seed that is worked on or has settled.
 	SourceId string `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
 	// A queue: what holds it, and the pools of its tasks.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	// A pool: what holds it.
+	// A pool: what holds it, or every queue. One that nobody has used is no error.
 	Pool          string `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -925,7 +926,8 @@ type Hold struct {
 	Gate *Gate `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
 	// What kind of thing the gate is of.
 	Of HeldKind `protobuf:"varint,2,opt,name=of,proto3,enum=waggle.v1.HeldKind" json:"of,omitempty"`
-	// Which one: the id of the task or source, the name of the queue or pool.
+	// Which one: the id of the task or source, the name of the queue or pool; "*" for every queue, where the
+	// rule of that pattern is paused and what was asked about has no queue of its own.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// What opens it, beside its `until`, in words for people that name the call.
 	OpenedBy      string `protobuf:"bytes,4,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
@@ -996,7 +998,8 @@ type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Queues with tasks of the pool that can be granted from now, but for a pause of the pool.
+	// Queues with tasks of the pool that can be granted from now, but for a pause of the pool. One that a rule
+	// has come to hold is counted here until a fetch comes upon it; GetQueue tells at once.
 	ReadyQueues int64 `protobuf:"varint,2,opt,name=ready_queues,json=readyQueues,proto3" json:"ready_queues,omitempty"`
 	// Queues with tasks of the pool that cannot be granted from now: not due, resting, blocked, paused.
 	WaitingQueues int64 `protobuf:"varint,3,opt,name=waiting_queues,json=waitingQueues,proto3" json:"waiting_queues,omitempty"`

@@ -63,7 +63,8 @@ const (
 	// The task is LEASED: `by` is the collector that works on it, `time` when it was handed out, `until` the
 	// deadline of the lease, which renewals move. Only in Explain.
 	GateKind_GATE_KIND_LEASED GateKind = 16
-	// The task is DONE, DEAD or CANCELED, and waits for nothing. Only in Explain.
+	// The task is DONE, DEAD or CANCELED, as `reason` says, since `time`, and waits for nothing. Opens by
+	// RetryTasks. Only in Explain.
 	GateKind_GATE_KIND_SETTLED GateKind = 17
 )
 
@@ -147,8 +148,8 @@ type Gate struct {
 	// When the gate opens by itself, by the store's clock. Absent: it stays until somebody or something
 	// opens it (a resume, a report, a success).
 	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
-	// Who closed it: the operator's name, or "waggle" for a gate that Waggle closed itself. At most 128
-	// bytes.
+	// Who closed it: the operator's name, or "waggle" for a gate that Waggle closed itself. Empty where it
+	// follows from what goes on, like a minimum delay. At most 128 bytes.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, in words for people. At most 1 KiB.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`

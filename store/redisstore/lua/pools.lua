@@ -3,8 +3,8 @@
 -- KEYS[1]  the shard key
 -- ARGV     a pool; or '' and the pool to begin after ('' = the first), limit
 -- Returns  flat, ascending by name, of each that has queues with waiting tasks or is
---          paused: name, queues in pool open, queues in pool wait, its pause (JSON,
---          '' = none)
+--          paused: name, queues in pool open and those due in pool wait, the others
+--          in pool wait, its pause (JSON, '' = none)
 -- Cost     O(n log n) in pools
 --
 -- flags: no-writes
@@ -24,7 +24,8 @@ end
 local out = {}
 for _, name in ipairs(names) do
   if ARGV[1] ~= '' or (before(ARGV[2], name) and #out < 4 * tonumber(ARGV[3])) then
-    local open, waiting = call('ZCARD', pool_open_key(name)), call('ZCARD', pool_wait_key(name))
+    local due = call('ZCOUNT', pool_wait_key(name), '-inf', now)
+    local open, waiting = call('ZCARD', pool_open_key(name)) + due, call('ZCARD', pool_wait_key(name)) - due
     local gate = gates[name] and tonumber(call('HGET', SHARD, 'pause:' .. name) or '0') > now and gates[name] or ''
     if open + waiting > 0 or gate ~= '' then
       local n = #out
