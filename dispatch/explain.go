@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,8 @@ type Explanation struct {
 }
 
 // ExplainTask tells what holds a task: that it has settled, who works on it, or
-// every gate on its way to be granted. ErrTaskNotFound.
+// every gate on its way to be granted; and that its source is deleted.
+// ErrTaskNotFound.
 func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, error) {
 	tasks, now, err := d.store.Tasks(ctx, []TaskID{id}, true)
 	if err != nil {
@@ -26,18 +28,22 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 	if t == nil {
 		return nil, fmt.Errorf("task %s: %w", id, ErrTaskNotFound)
 	}
-	if gate, ok := t.stateGate(); ok {
-		return &Explanation{now, []Hold{{gate, HeldTask, string(t.ID)}}}, nil
+	var holds []Hold
+	gate, ok := t.stateGate()
+	if ok {
+		holds = append(holds, Hold{gate, HeldTask, string(t.ID)})
 	}
 	source, err := d.store.Source(ctx, t.SourceID)
 	if errors.Is(err, ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
 		gate := Gate{Kind: GateSourceDeleted, By: "waggle", Reason: "its source is deleted, and its tasks end CANCELED"}
-		return &Explanation{now, []Hold{{gate, HeldSource, t.SourceID}}}, nil
+		return &Explanation{now, append(holds, Hold{gate, HeldSource, cmp.Or(t.SourceID, t.SourceUID)})}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", t.SourceID, err)
 	}
-	holds, err := d.holdsOf(ctx, source, t, now)
+	if !ok {
+		holds, err = d.holdsOf(ctx, source, t, now)
+	}
 	return &Explanation{now, holds}, err
 }
 
@@ -104,13 +110,17 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 	return &Explanation{now, holds}, nil
 }
 
-// ExplainPool tells what holds a pool.
+// ExplainPool tells what holds a pool, or every queue.
 func (d *Dispatcher) ExplainPool(ctx context.Context, pool string) (*Explanation, error) {
 	now, err := d.store.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
 	holds, err := d.poolHolds(ctx, pool, now)
+	if err != nil {
+		return nil, err
+	}
+	holds, err = d.stopped(ctx, holds)
 	return &Explanation{now, holds}, err
 }
 
@@ -138,7 +148,7 @@ func (t *Task) stateGate() (gate Gate, ok bool) {
 			gate.Reason += "; it ends CANCELED with its lease"
 		}
 	case t.State.Settled():
-		gate = Gate{Kind: GateSettled, By: "waggle", Time: t.SettledAt, Reason: "it is " + t.State.String()}
+		gate = Gate{Kind: GateSettled, Time: t.SettledAt, Reason: "it is " + t.State.String()}
 		if e := t.LastError; e != nil && e.Message != "" && t.State == StateDead {
 			gate.Reason += quoted(e.Message)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -90,6 +91,9 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 		if e = want(id, dispatch.GateSettled); !strings.Contains(e.Holds[0].Reason, "DEAD after: gone") {
 			t.Errorf("dead, and held by %+v", e.Holds[0])
 		}
+		id = o.submit(dispatch.NewTask{SourceID: "s", URL: "http://b.example/1"})[0].ID
+		o.succeed(o.fetchOne())
+		want(id, dispatch.GateSettled)
 	})
 }
 
@@ -100,8 +104,10 @@ func TestDispatcher_ExplainTask_deletedSource(t *testing.T) {
 		if err := o.DeleteSource(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		e, err := o.ExplainTask(t.Context(), id)
-		if got := holds(t, e, err); len(got) != 1 || got[0] != dispatch.GateSourceDeleted && got[0] != dispatch.GateSettled {
+		// It is CANCELED, and RetryTasks, which brings back what has settled, would be refused.
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSettled, dispatch.GateSourceDeleted}) {
 			t.Errorf("held by %v", got)
 		}
 	})
@@ -152,6 +158,36 @@ func TestDispatcher_ExplainQueue(t *testing.T) {
 		e, err = o.ExplainPool(ctx, dispatch.DefaultPool)
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
 			t.Errorf("the pool is held by %v", got)
+		}
+	})
+}
+
+// The emergency stop holds what has no queue of its own, too.
+func TestDispatcher_Explain_emergencyStop(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", nil)
+		o.beat("c", dispatch.DefaultPool, false)
+		rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings(), By: "ada", Reason: "stop"}
+		for _, rule.Settings.Paused = range []bool{true, false} {
+			if _, err := o.SetQueueRule(ctx, rule); err != nil {
+				t.Fatal(err)
+			}
+			var want []dispatch.GateKind
+			if rule.Settings.Paused {
+				want = append(want, dispatch.GateQueuePaused)
+			}
+			e, err := o.ExplainPool(ctx, dispatch.DefaultPool)
+			if got := holds(t, e, err); !slices.Equal(got, want) {
+				t.Errorf("the pool is held by %v, want %v", got, want)
+			}
+			e, err = o.ExplainSource(ctx, "s")
+			if got := holds(t, e, err); !slices.Equal(got, want) {
+				t.Errorf("the source is held by %v, want %v", got, want)
+			}
+			if len(e.Holds) > 0 && (e.Holds[0].By != "ada" || e.Holds[0].Reason != "stop" || e.Holds[0].Time.IsZero()) {
+				t.Errorf("held by %+v", e.Holds[0])
+			}
 		}
 	})
 }

@@ -23,7 +23,7 @@ const (
 type Hold struct {
 	Gate
 	Of   HeldKind
-	Name string // id of the task or source, name of the queue or pool
+	Name string // id of the task or source, name of the queue or pool; everyQueue
 }
 
 // maxQuoted bounds what a gate quotes of a failure, in bytes.
@@ -45,7 +45,7 @@ func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now t
 	}
 	holds = append(holds, pool...)
 	if t == nil {
-		return holds, nil
+		return d.stopped(ctx, holds)
 	}
 	queue, err := d.Queue(ctx, t.Queue)
 	if errors.Is(err, ErrQueueNotFound) {
@@ -63,6 +63,24 @@ func (q *Queue) holds() []Hold {
 		holds[i] = Hold{gate, HeldQueue, q.Name}
 	}
 	return holds
+}
+
+// everyQueue is the pattern of the rule for all queues, and what it holds.
+const everyQueue = "*"
+
+// stopped is holds with the emergency stop, where what is asked about has no queue
+// whose gates would show it.
+func (d *Dispatcher) stopped(ctx context.Context, holds []Hold) ([]Hold, error) {
+	rules, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	rule := rules.byPattern[everyQueue]
+	if rule.SettingsName() == everyQueue && rule.Settings.Paused {
+		gate := Gate{Kind: GateQueuePaused, By: rule.By, Reason: rule.Reason, Time: rule.Time}
+		holds = append(holds, Hold{gate, HeldQueue, everyQueue})
+	}
+	return holds, nil
 }
 
 // poolHolds are the gates of a pool.
