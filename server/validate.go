@@ -339,15 +339,21 @@ func validatePoolName(name string) error {
 
 func validateExplain(req *pb.ExplainRequest) error {
 	var c checks
+	var last *dispatch.FieldError
 	named := 0
-	for _, name := range []string{req.GetTaskId(), req.GetSourceId(), req.GetQueue(), req.GetPool()} {
-		if name != "" {
-			named++
+	for _, one := range []dispatch.FieldError{
+		{Field: "task_id", Value: req.GetTaskId()}, {Field: "source_id", Value: req.GetSourceId()},
+		{Field: "queue", Value: req.GetQueue()}, {Field: "pool", Value: req.GetPool()},
+	} {
+		if one.Value != "" {
+			last, named = &one, named+1
 		}
 	}
 	switch {
-	case named != 1:
-		c.fail("task_id", named, "or source_id, queue or pool must be set: exactly one of them")
+	case named == 0:
+		c.fail("task_id", "", "must be set, or source_id, queue or pool")
+	case named > 1:
+		c.fail(last.Field, last.Value, "must be set alone: of task_id, source_id, queue and pool exactly one")
 	case req.GetTaskId() != "":
 		c.taskID("task_id", req.GetTaskId())
 	case req.GetSourceId() != "":

@@ -275,6 +275,14 @@ func badOperations() []badRequest {
 			_, err := b.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: "a.com", Until: timestamppb.New(time.Now().Add(-time.Hour))})
 			return err
 		}},
+		{"explain: nothing", "task_id", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.Explain(ctx, &pb.ExplainRequest{})
+			return err
+		}},
+		{"explain: two", "pool", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.Explain(ctx, &pb.ExplainRequest{SourceId: "a", Pool: "b"})
+			return err
+		}},
 		{"queue resume: name", "name", func(ctx context.Context, b *bed) error {
 			_, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{})
 			return err
