@@ -75,8 +75,8 @@ func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
 		return
 	}
 	for _, h := range e.GetHolds() {
-		fmt.Fprintf(out, "%s %s: %s %s\n    opened by: %s\n", strings.ToLower(word(h.GetOf(), "HELD_KIND_")), plain(h.GetName()),
-			word(h.GetGate().GetKind(), "GATE_KIND_"), plain(gateText(now, h.GetGate())), or(h.GetOpenedBy(), "its end"))
+		fmt.Fprintf(out, "%s %s: %s\n    opened by: %s\n", strings.ToLower(word(h.GetOf(), "HELD_KIND_")), plain(h.GetName()),
+			plain(heldText(now, h.GetGate())), or(h.GetOpenedBy(), "its end"))
 	}
 	if e.GetOpensIn() != nil {
 		fmt.Fprintf(out, "all of that opens by itself in %s\n", span(e.GetOpensIn().AsDuration()))

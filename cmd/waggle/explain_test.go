@@ -30,4 +30,14 @@ queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
     opened by: ResumeQueue
 all of that opens by itself in 2h
 `)
+	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--paused", "--reason", "stop")
+	wantOutput(t, command(t, env, "explain", "pool", "default"), `
+queue *: QUEUE_PAUSED by ada, now: stop
+    opened by: SetQueueRule or DeleteQueueRule of the rule that says so
+`)
+	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s")
+	wantOutput(t, command(t, env, "explain", "queue", "news.example"), `
+queue news.example: MAX_IN_FLIGHT
+    opened by: the end of a lease of the queue, or a larger max_in_flight by SetQueueRule
+`)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,14 +55,22 @@ func writeQueues(out io.Writer, queues []*pb.Queue) {
 	}
 	t := newTable("QUEUE", ">WAITING", ">LEASED", ">AT MOST", ">DELAY", ">NEXT", "HELD BY", "RULE")
 	for _, q := range queues {
-		next := "now"
-		if d := q.GetNextGrantDelay().AsDuration(); d > 0 {
-			next = "in " + span(d)
-		}
 		t.row(q.GetName(), count(q.GetWaiting()), count(q.GetLeased()), count(q.GetSettings().GetMaxInFlight()),
-			duration.Format(q.GetSettings().GetMinDelay().AsDuration()), next, gateNames(q.GetGates()), or(q.GetRulePattern(), "default"))
+			duration.Format(q.GetSettings().GetMinDelay().AsDuration()), nextGrant(q), gateNames(q.GetGates()), or(q.GetRulePattern(), "default"))
 	}
 	t.write(out)
+}
+
+// nextGrant is when the clock lets a queue be granted from. Of a gate that does not
+// open by itself it knows nothing.
+func nextGrant(q *pb.Queue) string {
+	if slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool { return g.GetUntil() == nil }) {
+		return "held"
+	}
+	if d := q.GetNextGrantDelay().AsDuration(); d > 0 {
+		return "in " + span(d)
+	}
+	return "now"
 }
 
 func gateNames(gates []*pb.Gate) string {
@@ -97,16 +106,12 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	if d := q.GetQueueDelay().AsDuration(); d > 0 {
 		sh.linef("Host asks for", "%s between requests", duration.Format(d))
 	}
-	next := "now"
-	if d := q.GetNextGrantDelay().AsDuration(); d > 0 {
-		next = "in " + span(d)
-	}
-	sh.line("Next grant", next)
+	sh.line("Next grant", nextGrant(q))
 	if q.GetBlockStep() > 0 {
 		sh.linef("Block step", "%s of the host in a row", plural(q.GetBlockStep(), "failure"))
 	}
 	for _, gate := range q.GetGates() {
-		sh.linef("Held by", "%s %s", word(gate.GetKind(), "GATE_KIND_"), gateText(now, gate))
+		sh.line("Held by", heldText(now, gate))
 	}
 	sh.write(out)
 }

@@ -81,6 +81,18 @@ Tasks       0 waiting, 0 leased
 Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
 Next grant  now
 `)
+	wantOutput(t, command(t, env, "queue", "pause", "a.example"), `
+Queue       a.example (slot 1331)
+Tasks       0 waiting, 0 leased
+Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
+Next grant  held
+Held by     PAUSED by ada, now
+`)
+	wantOutput(t, command(t, env, "queue", "list"), `
+QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY  RULE
+a.example        0       0        1     1s  held  PAUSED   default
+`)
+	command(t, env, "queue", "resume", "a.example")
 	command(t, env, "queue", "rule", "set", "*", "--paused", "--reason", "stop")
 	command(t, env, "source", "create", "s")
 	command(t, env, "task", "submit", "--source", "s", "https://a.example/1")

@@ -97,7 +97,7 @@ func letQueueGo(o *clientOptions, cmd *cobra.Command, held string,
 			}
 			fmt.Fprintf(c.out, "%s was not %s; nothing changed\n", plain(args[0]), held)
 			for _, gate := range queue.GetGates() {
-				fmt.Fprintf(c.out, "it is held by %s %s\n", word(gate.GetKind(), "GATE_KIND_"), gateText(c.now, gate))
+				fmt.Fprintf(c.out, "it is held by %s\n", heldText(c.now, gate))
 			}
 		})
 	})

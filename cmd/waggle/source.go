@@ -185,7 +185,7 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus) {
 		if i == 0 {
 			name = "Waits for"
 		}
-		sh.linef(name, "%s: %s", word(gate.GetKind(), "GATE_KIND_"), gateText(now, gate))
+		sh.line(name, strings.TrimSuffix(word(gate.GetKind(), "GATE_KIND_")+": "+gateText(now, gate), ": "))
 	}
 	sh.line("Last success", both(now, status.GetLastSuccessTime()))
 	writeFailure(sh, now, status)
@@ -300,7 +300,8 @@ func seedText(seed *pb.Seed) string {
 	return text
 }
 
-// gateText is a gate in a line: who closed it, when, why, until when.
+// gateText is a gate in a line: who closed it, when, why, until when; empty where
+// its kind says all.
 func gateText(now time.Time, g *pb.Gate) string {
 	var parts []string
 	if by := g.GetBy(); by != "" {
@@ -320,7 +321,12 @@ func gateText(now time.Time, g *pb.Gate) string {
 	if reason := g.GetReason(); reason != "" {
 		text += ": " + reason
 	}
-	return strings.TrimPrefix(or(text, "yes"), ": ")
+	return strings.TrimPrefix(text, ": ")
+}
+
+// heldText is a gate in a line that begins with its kind.
+func heldText(now time.Time, g *pb.Gate) string {
+	return strings.TrimSuffix(word(g.GetKind(), "GATE_KIND_")+" "+gateText(now, g), " ")
 }
 
 // countsText is tasks by state in a line, settled ones last.
