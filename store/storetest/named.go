@@ -21,6 +21,7 @@ func namedCases() []testCase {
 		{"InAQueue_BehindManyThatAreDue_P9", namedBehind},
 		{"Hint_WhenAHeldQueueIsFree_P9", namedHint},
 		{"Hint_WhenALaneOfAnOpenQueueIs_P9", namedHintBeside},
+		{"Hint_WhenAHeldQueueIsFreeSooner_P9", namedHintSooner},
 	}
 }
 
@@ -296,17 +297,39 @@ func namedHint(e *env) {
 	e.await(delivered, "the queue", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In >= 5*time.Second })
 }
 
-// namedHintBeside has a task come into a queue that others have work in.
+// namedHintBeside has a task come into a queue that others have work in, for those who
+// name its source, and those who name the queue too.
 func namedHintBeside(e *env) {
 	e.open()
-	g, other := source("a"), source("b")
-	e.create(g, item(g, queue, "k"))
-	e.takeTask(naming(g))
+	other := source("other")
 	e.create(other, item(other, queue, "other"))
-	e.takeNone(naming(g))
+	for _, queues := range [][]string{nil, {queue}} {
+		g := source(fmt.Sprint("a", len(queues)))
+		narrow := func(w *dispatch.Want) { w.SourceUIDs, w.Queues = []string{g.UID}, queues }
+		e.create(g, item(g, queue, "k"))
+		e.takeTask(narrow)
+		e.takeNone(narrow)
+		delivered, end := e.hints()
+		e.synced(delivered)
+		e.create(g, item(g, queue, "new"))
+		e.await(delivered, "the task", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In == 0 })
+		end()
+	}
+}
+
+// namedHintSooner has a task come that is due sooner than the others of its queue, though
+// later than those of another queue.
+func namedHintSooner(e *env) {
+	e.open()
+	names := e.queues(2)
+	g, other := source("a"), source("b")
+	e.create(other, item(other, names[1], "first", dueIn(time.Second)))
+	e.create(g, item(g, names[0], "late", dueIn(time.Hour)))
+	reply := e.takeNone(func(w *dispatch.Want) { w.Queues = names[:1] })
+	is(e, "again", reply.Again, start.Add(time.Hour))
 	delivered, end := e.hints()
 	defer end()
 	e.synced(delivered)
-	e.create(g, item(g, queue, "new"))
-	e.await(delivered, "the task", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In == 0 })
+	e.create(g, item(g, names[0], "soon", dueIn(2*time.Second)))
+	e.await(delivered, "the task", func(h dispatch.Hint) bool { return h.Kind == dispatch.HintReady && h.In <= 2*time.Second })
 }

@@ -114,14 +114,18 @@ do
   end
 
   -- When a queue that gave a want nothing can give it something, as far as is known.
+  -- Those who wait are told when that comes to be sooner.
   function again_at(w, q, a)
-    if a.wait == INF then named.watch(q, a) end
+    if a.wait then named.watch(q, a) end
     if a.wait or not w.sources then return a.wait or INF end
     local at = INF
     for _, uid in ipairs(w.sources) do
-      local n = call('ZSCORE', lanes_key(uid), q.name)
-      local _, wait = stand(a, n)
+      local s, _, wait = get_source(uid), stand(a, call('ZSCORE', lanes_key(uid), q.name))
       at = min(at, wait or INF)
+      if s.known and not s.deleted then
+        named.begin(s)
+        named.save(s)
+      end
     end
     return at
   end

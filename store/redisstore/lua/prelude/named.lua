@@ -66,7 +66,7 @@ do
   -- queue comes no sooner by it.
   function named.tell(a, at) hints[a.pool] = min(hints[a.pool] or INF, at) end
 
-  -- Has those told who wait for lanes of a queue as soon as it is placed sooner.
+  -- Has those told who wait for a queue, or lanes of it, as soon as it is placed sooner.
   function named.watch(q, a)
     if not a.aside then a.aside, q.dirty = true, true end
   end
