@@ -162,19 +162,24 @@ func (w *world) tamper(t *rapid.T) {
 }
 
 // push changes a source in both shards, to the last page, or lets one shard
-// learn of the change from a submit first, which places no lanes.
+// learn of the change from a submit first, which places no lanes. One that moves
+// to another pool is placed then: what names the source is not exact before.
 func (w *world) push(t *rapid.T) {
 	gate := w.source(t)
+	from := gate.Pool
 	gate.Version++
 	gate.Pool, gate.Priority = poolName(t), rapid.IntRange(0, 9).Draw(t, "priority")
 	if rapid.Bool().Draw(t, "by submit") {
 		w.gates[gate.UID] = gate
 		w.submitTo(t, gate)
-		return
+		if gate.Pool == from {
+			return
+		}
+	} else {
+		gate.MaxOutstanding = rapid.Int64Range(0, 8).Draw(t, "limit")
+		gate.PausedUntil = rapid.SampledFrom([]time.Time{{}, {}, dispatch.Forever, w.clock.Now().Add(time.Second)}).Draw(t, "paused")
+		w.gates[gate.UID] = gate
 	}
-	gate.MaxOutstanding = rapid.Int64Range(0, 8).Draw(t, "limit")
-	gate.PausedUntil = rapid.SampledFrom([]time.Time{{}, {}, dispatch.Forever, w.clock.Now().Add(time.Second)}).Draw(t, "paused")
-	w.gates[gate.UID] = gate
 	for shard := range w.store.Shards() {
 		for page, first := "", true; first || page != ""; first = false {
 			var err error

@@ -16,6 +16,7 @@ func namedCases() []testCase {
 		{"Sources_TakeTurns", namedTwo},
 		{"Source_LanesOfOneQueueComeBack_P9", namedAside},
 		{"Source_MovedAndPaused", namedMoved},
+		{"Source_MovedThereAndBack_P9", namedMovedBack},
 		{"Source_NamedLongAgo", namedLongAgo},
 		{"Again_IsTheEndOfAGate", namedAgain},
 		{"InAQueue_BehindManyThatAreDue_P9", namedBehind},
@@ -211,6 +212,22 @@ func namedMoved(e *env) {
 	e.push(g)
 	is(e, "again while paused", e.takeNone(naming(g)).Again, e.now().Add(time.Minute))
 	e.advance(time.Minute)
+	e.takeTask(naming(g))
+}
+
+// namedMovedBack names a source first while its lane does not stand in its pool yet, to
+// which it comes back.
+func namedMovedBack(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	there := source("b", func(g *dispatch.SourceGate) { g.Pool = "other" })
+	e.create(there, item(there, queue, "later", dueIn(time.Hour)))
+	g.Version, g.Pool = 2, "other"
+	e.submitOne(g, item(g, queue, "k"), dispatch.SubmitExists)
+	is(e, "granted before it is placed", len(e.claimFrom("other", e.want(1, naming(g))).Grants[0]), 0)
+	g.Version, g.Pool = 3, pool
+	e.push(g)
 	e.takeTask(naming(g))
 }
 

@@ -52,7 +52,7 @@ do
     if s.named.ends <= now then
       forget(s)
     elseif open and stays then
-      call('ZADD', open_key(s.uid), 'XX', decimal(open), name)
+      if not call('ZSCORE', wait_key(s.uid), name) then call('ZADD', open_key(s.uid), decimal(open), name) end
     elseif open then
       call('ZREM', wait_key(s.uid), name)
       call('ZADD', open_key(s.uid), decimal(open), name)
