@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if o.bullmq != "" {
 		systems = append(systems, &bullmq{o: &o})
 	}
-	for _, s := range systems[1:] {
+	for _, s := range systems {
 		if err := tune(ctx, s, progress); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ type system interface {
 	measure(ctx context.Context) (rate, error)
 }
 
-// tune gives a peer the settings with which it fetches and reports fastest.
+// tune gives a system the settings with which it fetches and reports fastest.
 func tune(ctx context.Context, s system, progress io.Writer) error {
 	best, fastest := "", -1.0
 	for _, choice := range s.choices() {
