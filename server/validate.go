@@ -342,8 +342,10 @@ func validateExplain(req *pb.ExplainRequest) error {
 	var last *dispatch.FieldError
 	named := 0
 	for _, one := range []dispatch.FieldError{
-		{Field: "task_id", Value: req.GetTaskId()}, {Field: "source_id", Value: req.GetSourceId()},
-		{Field: "queue", Value: req.GetQueue()}, {Field: "pool", Value: req.GetPool()},
+		{Field: "task_id", Value: req.GetTaskId()},
+		{Field: "source_id", Value: req.GetSourceId()},
+		{Field: "queue", Value: req.GetQueue()},
+		{Field: "pool", Value: req.GetPool()},
 	} {
 		if one.Value != "" {
 			last, named = &one, named+1

@@ -50,7 +50,8 @@ func readShard(ctx context.Context, client *redis.Client, prefix string) (*shard
 	for _, k := range keep {
 		k()
 	}
-	return i, i.unpack()
+	err = i.unpack()
+	return i, err
 }
 
 // read asks for the value of a key, which the function that it gives takes in.
