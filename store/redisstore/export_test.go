@@ -54,7 +54,7 @@ func RecordLane(raw string) uint32 {
 }
 
 // EncodeBody packs the body of a record.
-func EncodeBody(s *dispatch.Submission) (body []byte, core, size int) { return encodeBody(s) }
+func EncodeBody(s *dispatch.Submission) (body []byte, core, size int) { return appendBody(nil, s) }
 
 // DecodeBody reads the body of a record.
 func DecodeBody(body []byte) (dispatch.Task, error) {

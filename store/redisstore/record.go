@@ -5,12 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -35,9 +31,7 @@ import (
 //	lease: leaseVersion 1, fence 8, holder 8, granted 6, deadline 6, duration 4,
 //	longest hold 4, bytes of the holder's name 2
 //
-// The body is the core (URL, key, kind), which a settled task keeps, and the
-// rest (metadata, payload), both in the protobuf wire format without what is
-// empty. A key equal to the URL is left out.
+// The body is in body.go.
 const (
 	headerSize    = 85
 	leaseSize     = 39
@@ -53,117 +47,7 @@ const (
 	flagHistory
 )
 
-// The fields of the body.
-const (
-	fieldURL = iota + 1
-	fieldKey
-	fieldKind
-	fieldMetadata
-	fieldPayload
-	fieldMetadataKey   = 1
-	fieldMetadataValue = 2
-)
-
 var errRecord = errors.New("record is damaged")
-
-// encodeBody packs what a submission says of a task. core is the number of bytes
-// that a settled task keeps; size is what the task counts for the limit on bytes
-// of a claim.
-func encodeBody(s *dispatch.Submission) (body []byte, core, size int) {
-	size = len(s.URL) + len(s.Key) + len(s.Kind) + len(s.Payload)
-	body = appendText(body, fieldURL, s.URL)
-	if s.Key != s.URL {
-		body = appendText(body, fieldKey, s.Key)
-	}
-	body = appendText(body, fieldKind, s.Kind)
-	core = len(body)
-	for _, key := range slices.Sorted(maps.Keys(s.Metadata)) {
-		value := s.Metadata[key]
-		size += len(key) + len(value)
-		entry := appendText(appendText(nil, fieldMetadataKey, key), fieldMetadataValue, value)
-		body = protowire.AppendBytes(protowire.AppendTag(body, fieldMetadata, protowire.BytesType), entry)
-	}
-	if len(s.Payload) > 0 {
-		body = protowire.AppendBytes(protowire.AppendTag(body, fieldPayload, protowire.BytesType), s.Payload)
-	}
-	return body, core, size
-}
-
-func appendText(b []byte, field protowire.Number, text string) []byte {
-	if text == "" {
-		return b
-	}
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
-}
-
-// decodeBody reads what encodeBody wrote.
-func decodeBody(body []byte, t *dispatch.Task) error {
-	err := eachField(body, func(field protowire.Number, value []byte) error {
-		switch int(field) {
-		case fieldURL:
-			t.URL = string(value)
-		case fieldKey:
-			t.Key = string(value)
-		case fieldKind:
-			t.Kind = string(value)
-		case fieldPayload:
-			t.Payload = value
-		case fieldMetadata:
-			return decodeMetadata(value, t)
-		}
-		return nil
-	})
-	if t.Key == "" {
-		t.Key = t.URL
-	}
-	return err
-}
-
-func decodeMetadata(entry []byte, t *dispatch.Task) error {
-	var key, value string
-	err := eachField(entry, func(field protowire.Number, text []byte) error {
-		switch int(field) {
-		case fieldMetadataKey:
-			key = string(text)
-		case fieldMetadataValue:
-			value = string(text)
-		}
-		return nil
-	})
-	if t.Metadata == nil {
-		t.Metadata = make(map[string]string)
-	}
-	t.Metadata[key] = value
-	return err
-}
-
-// eachField calls field for each bytes field, and skips those of other types,
-// which a later version may write.
-func eachField(b []byte, field func(protowire.Number, []byte) error) error {
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return fmt.Errorf("%w: %w", errRecord, protowire.ParseError(n))
-		}
-		b = b[n:]
-		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-				return fmt.Errorf("%w: %w", errRecord, protowire.ParseError(n))
-			}
-			b = b[n:]
-			continue
-		}
-		value, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return fmt.Errorf("%w: %w", errRecord, protowire.ParseError(n))
-		}
-		if err := field(number, value); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
-}
 
 // header reads the numbers of a header one after the other.
 type header struct{ b []byte }
@@ -188,7 +72,7 @@ func (h *header) digest() (d dispatch.LeaseDigest) {
 // scheduled and ready apart. What its lane and source say is not in the record.
 func decodeRecord(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Task) error {
 	t.ID = id
-	rest, err := decodeLease(raw, t)
+	rest, err := decodeLease([]byte(raw), t) // the task shares the bytes
 	if err != nil {
 		return fmt.Errorf("task %s: %w", id, err)
 	}
@@ -198,10 +82,10 @@ func decodeRecord(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Tas
 	if rest[0] != recordVersion {
 		return fmt.Errorf("task %s: %w: version %d, this program knows %d", id, errRecord, rest[0], recordVersion)
 	}
-	if core, body := decodeHeader([]byte(rest[:headerSize]), t), len(rest)-headerSize; core > body {
+	if core, body := decodeHeader(rest[:headerSize], t), len(rest)-headerSize; core > body {
 		return fmt.Errorf("task %s: %w: core of %d in %d bytes", id, errRecord, core, body)
 	}
-	if err := decodeBody([]byte(rest[headerSize:]), t); err != nil {
+	if err := decodeBody(rest[headerSize:], t); err != nil {
 		return fmt.Errorf("task %s: %w", id, err)
 	}
 	switch {
@@ -217,25 +101,25 @@ func decodeRecord(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Tas
 
 // decodeLease reads the lease of a leased task's record, and returns the record as
 // it was before.
-func decodeLease(raw string, t *dispatch.Task) (rest string, err error) {
-	if raw == "" || raw[0] != leaseVersion {
+func decodeLease(raw []byte, t *dispatch.Task) (rest []byte, err error) {
+	if len(raw) == 0 || raw[0] != leaseVersion {
 		return raw, nil
 	}
 	if len(raw) < leaseSize {
-		return "", fmt.Errorf("%w: lease of %d bytes", errRecord, len(raw))
+		return nil, fmt.Errorf("%w: lease of %d bytes", errRecord, len(raw))
 	}
-	h := header{[]byte(raw[:leaseSize])}
+	h := header{raw}
 	l := &dispatch.Lease{Digest: h.digest(), Granted: h.time(), Deadline: h.time(), Duration: h.span(), MaxHold: h.span()}
 	name := int(h.uint(2))
 	rest = raw[leaseSize:]
 	if name > len(rest) {
-		return "", fmt.Errorf("%w: name of %d in %d bytes", errRecord, name, len(rest))
+		return nil, fmt.Errorf("%w: name of %d in %d bytes", errRecord, name, len(rest))
 	}
-	rest, holder := rest[:len(rest)-name], rest[len(rest)-name:]
+	rest, holder := rest[:len(rest)-name], string(rest[len(rest)-name:])
 	l.Token.Collector, l.Token.ClientToken, _ = strings.Cut(holder, "/")
 	l.Token.Fence = l.Digest.Fence
 	if l.Token.Collector == "" || l.Token.ClientToken == "" {
-		return "", fmt.Errorf("%w: %.64q does not name a holder", errRecord, holder)
+		return nil, fmt.Errorf("%w: %.64q does not name a holder", errRecord, holder)
 	}
 	t.Lease = l
 	return rest, nil

@@ -52,7 +52,6 @@ func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, item
 	met, twice := make(map[dispatch.TaskID]struct{}, len(page)), 0
 	var gate, queue []any
 	var all []series
-	rests := make([]any, 0, 2*len(page))
 	for _, i := range page {
 		item := &items[i]
 		g := gates[item.SourceUID]
@@ -71,18 +70,38 @@ func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, item
 			twice = 1
 		}
 		met[item.ID] = struct{}{}
-		var suffix string
-		all, suffix = addToSeries(all, g, q, item)
-		rests = append(rests, suffix, restOfRecord(item))
+		all = addToSeries(all, g, q, item)
 	}
 	var packed []byte
 	for i := range all {
 		packed = all[i].append(packed)
 	}
-	args := make([]any, 0, 6+len(gate)+len(queue)+len(rests))
+	texts := itemTexts(items, page)
+	args := make([]any, 0, 6+len(gate)+len(queue)+len(texts))
 	args = append(args, rulesVersion, len(gates), len(queues), len(all), twice)
 	args = append(append(append(args, gate...), queue...), packed)
-	return append(args, rests...)
+	for i := range texts {
+		args = append(args, &texts[i])
+	}
+	return args
+}
+
+// itemTexts are of each item of a page what its id ends with, and the rest of its
+// record, all in one string.
+func itemTexts(items []dispatch.Submission, page []int) []string {
+	texts := make([]string, 2*len(page))
+	var all strings.Builder
+	var rest []byte
+	for n, i := range page {
+		if rest = appendRest(rest[:0], &items[i]); n == 0 {
+			all.Grow(len(page) * len(rest))
+		}
+		begin := all.Len()
+		all.Write(rest)
+		_, texts[2*n], _ = strings.Cut(string(items[i].ID), "-")
+		texts[2*n+1] = all.String()[begin:]
+	}
+	return texts
 }
 
 // series are items that follow each other and have in common what the script
@@ -101,10 +120,9 @@ type seriesTerms struct {
 	due, revisitAfter, modified int64
 }
 
-// addToSeries adds an item to the last series, or to a new one behind it; and
-// gives the part of the item's id behind the slot.
-func addToSeries(all []series, gate, queue int, s *dispatch.Submission) ([]series, string) {
-	slot, suffix, _ := strings.Cut(string(s.ID), "-")
+// addToSeries adds an item to the last series, or to a new one behind it.
+func addToSeries(all []series, gate, queue int, s *dispatch.Submission) []series {
+	slot, _, _ := strings.Cut(string(s.ID), "-")
 	terms := seriesTerms{
 		gate: gate, queue: queue, slot: slot, recurring: s.Recurring, priority: byte(s.Priority), ifExists: s.IfExists,
 		due: millis(s.Due), revisitAfter: span(s.RevisitAfter), modified: millis(s.Modified),
@@ -113,7 +131,7 @@ func addToSeries(all []series, gate, queue int, s *dispatch.Submission) ([]serie
 		all = append(all, series{terms: terms})
 	}
 	all[len(all)-1].items++
-	return all, suffix
+	return all
 }
 
 // append packs the series: >I2I2 BBB I6I6I6 I2 Bc0.
@@ -132,16 +150,19 @@ func (s *series) append(b []byte) []byte {
 	return appendShort(b, s.terms.slot)
 }
 
-// restOfRecord packs a record's part that the script need not know (record.go).
-func restOfRecord(s *dispatch.Submission) []byte {
-	body, core, size := encodeBody(s)
-	b := make([]byte, 0, headerSize+len(body))
-	b = append(b, byte(size>>16), byte(size>>8), byte(size), byte(s.Priority))
-	b = binary.BigEndian.AppendUint16(b, uint16(s.Depth))
-	b = binary.BigEndian.AppendUint16(b, uint16(core))
-	b = append48(b, millis(s.Run))
-	b = append48(b, millis(s.FirstDue))
-	return append(b, body...)
+// restSize is what a record's rest has before the body.
+const restSize = 20
+
+// appendRest appends a record's part that the script need not know (record.go): what
+// its head says of the body is known behind that.
+func appendRest(b []byte, s *dispatch.Submission) []byte {
+	begin := len(b)
+	b, core, size := appendBody(append(b, make([]byte, restSize)...), s)
+	head := append(b[:begin], byte(size>>16), byte(size>>8), byte(size), byte(s.Priority))
+	head = binary.BigEndian.AppendUint16(head, uint16(s.Depth))
+	head = binary.BigEndian.AppendUint16(head, uint16(core))
+	append48(append48(head, millis(s.Run)), millis(s.FirstDue))
+	return b
 }
 
 // gateArgs packs a gate (lua/parts/gate.lua).
