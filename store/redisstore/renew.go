@@ -47,25 +47,15 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 // renewalArgs names the holders of a page of renewals and packs those:
 // >c17 I2 Bc0 B I4c0.
 func renewalArgs(renewals []dispatch.Renewal, items []int) []any {
-	type holder struct{ collector, token string }
-	type known struct {
-		number uint16
-		digest uint64
-	}
 	var args []any
-	holders := make(map[holder]known, 1)
+	known := make(holders, 1)
 	packed := make([]byte, 0, 64*len(items))
 	for _, n := range items {
 		r := &renewals[n]
-		name := holder{r.Token.Collector, r.Token.ClientToken}
-		k, ok := holders[name]
-		if !ok {
-			args = append(args, name.collector+"/"+name.token)
-			k = known{uint16(len(args)), dispatch.HolderDigest(name.collector, name.token)} //nolint:gosec // at most a page
-			holders[name] = k
-		}
-		packed = appendDigest(packed, dispatch.LeaseDigest{Fence: r.Token.Fence, Holder: k.digest})
-		packed = binary.BigEndian.AppendUint16(packed, k.number)
+		var by holder
+		by, args = known.of(r.Token, args)
+		packed = by.appendDigest(packed, r.Token)
+		packed = binary.BigEndian.AppendUint16(packed, by.number)
 		packed = appendShort(packed, string(r.ID))
 		packed = appendLong(append(packed, given(r.Cursor)), r.Cursor)
 	}

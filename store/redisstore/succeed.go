@@ -53,8 +53,7 @@ func (s *Store) successArgs(shard int, successes []dispatch.Success, items []int
 	args := make([]any, 2+2*n, 4+2*n)
 	keys, names, twice := s.keys.shard(shard), make([]string, 2*n), 0
 	met := make(map[dispatch.TaskID]struct{}, n)
-	type grant struct{ collector, token string }
-	holders := make(map[grant]int, 1)
+	known := make(holders, 1)
 	packed := make([]byte, 0, 31*n)
 	for i, item := range items {
 		x := &successes[item]
@@ -64,22 +63,17 @@ func (s *Store) successArgs(shard int, successes []dispatch.Success, items []int
 		met[x.ID] = struct{}{}
 		names[i], names[n+i] = keys.Task(x.ID), keys.Lock(x.ID)
 		args[2+i], args[2+n+i] = &names[i], &names[n+i]
-		g := grant{x.Token.Collector, x.Token.ClientToken}
-		holder, ok := holders[g]
-		if !ok {
-			args = append(args, g.collector+"/"+g.token)
-			holder = len(args)
-			holders[g] = holder
-		}
+		var by holder
+		by, args = known.of(x.Token, args)
 		memo := 0
 		if x.Memo != nil {
 			args = append(args, x.Memo)
 			memo = len(args)
 		}
-		packed = appendDigest(packed, x.Token.Digest())
+		packed = by.appendDigest(packed, x.Token)
 		packed = append48(packed, span(x.FetchDuration))
 		packed = appendAsked(packed, x.QueueDelay)
-		packed = binary.BigEndian.AppendUint16(packed, uint16(holder))
+		packed = binary.BigEndian.AppendUint16(packed, by.number)
 		packed = binary.BigEndian.AppendUint16(packed, uint16(memo))
 	}
 	args[0], args[1] = packed, twice
