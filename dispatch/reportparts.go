@@ -25,31 +25,14 @@ type reportedPart struct {
 // shards beside each other. It returns how many could not be settled, which have
 // [ReportUnavailable], and why.
 func (d *Dispatcher) reportParts(ctx context.Context, reports []Report, results []ReportResult, open []int) (missed int, err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	answers, parts := d.settleParts(ctx, reports, open)
-	var late <-chan time.Time
-	for ; parts > 0; parts-- {
-		select {
-		case part := <-answers:
-			if part.err != nil {
-				err = timedOut(ctx, part.err)
-			}
-			if err != nil && !notSettled(err) {
-				return 0, err
-			}
-			for n, i := range part.indexes {
-				results[i] = part.results[n]
-				results[i].ID = reports[i].ID
-			}
-			if late == nil && part.err == nil {
-				late = time.After(latePart)
-			}
-		case <-late:
-			stop(ErrStoreUnavailable)
-			late = nil
-			parts++
-		}
+	if parts := d.partsOf(reports, open); len(parts) == 1 {
+		part := d.settlePart(ctx, reports, open)
+		err = part.into(results)
+	} else {
+		err = d.settleBeside(ctx, reports, results, parts)
+	}
+	if err != nil && !notSettled(err) {
+		return 0, err
 	}
 	for _, i := range open {
 		if results[i].Code == 0 {
@@ -60,14 +43,16 @@ func (d *Dispatcher) reportParts(ctx context.Context, reports []Report, results 
 	return missed, err
 }
 
-// settleParts settles the open reports by parts, whose answers it returns as they
-// come, and how many there will be. A page leads to queues in many shards: what
-// became of it is a part of its own.
-func (d *Dispatcher) settleParts(ctx context.Context, reports []Report, open []int) (<-chan reportedPart, int) {
+// partsOf are the indexes of the open reports by shard. A page leads to queues in
+// many shards: what became of it is a part of its own.
+func (d *Dispatcher) partsOf(reports []Report, open []int) [][]int {
+	if d.batches.shards == 1 {
+		return [][]int{open}
+	}
 	var parts [][]int
 	alike := make(map[int][]int, 1)
 	for _, i := range open {
-		if s := reports[i].Succeeded; d.batches.shards > 1 && s != nil && len(s.Discovered) > 0 {
+		if s := reports[i].Succeeded; s != nil && len(s.Discovered) > 0 {
 			parts = append(parts, []int{i})
 			continue
 		}
@@ -77,20 +62,57 @@ func (d *Dispatcher) settleParts(ctx context.Context, reports []Report, open []i
 	for _, indexes := range alike {
 		parts = append(parts, indexes)
 	}
+	return parts
+}
+
+// settleBeside settles parts beside each other. Once one is settled, it does not wait
+// long for the others. Its error is why some are not, and ends it where it leaves
+// nothing open.
+func (d *Dispatcher) settleBeside(ctx context.Context, reports []Report, results []ReportResult, parts [][]int) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	answers := make(chan reportedPart, len(parts))
 	for _, indexes := range parts {
-		settle := func() {
-			part := reportedPart{indexes: indexes, results: make([]ReportResult, len(indexes))}
-			part.err = d.reportPart(ctx, pick(reports, indexes), part.results)
-			answers <- part
-		}
-		if len(parts) == 1 {
-			settle()
-		} else {
-			go settle()
+		go func() { answers <- d.settlePart(ctx, reports, indexes) }()
+	}
+	var late <-chan time.Time
+	for left := len(parts); left > 0; {
+		select {
+		case part := <-answers:
+			left--
+			failed := part.into(results)
+			if failed != nil {
+				err = failed
+			}
+			if err != nil && !notSettled(err) {
+				return err
+			}
+			if late == nil && failed == nil {
+				late = time.After(latePart)
+			}
+		case <-late:
+			stop(ErrStoreUnavailable)
+			late = nil
 		}
 	}
-	return answers, len(parts)
+	return err
+}
+
+func (d *Dispatcher) settlePart(ctx context.Context, reports []Report, indexes []int) reportedPart {
+	part := reportedPart{indexes: indexes, results: make([]ReportResult, len(indexes))}
+	if err := d.reportPart(ctx, pick(reports, indexes), part.results); err != nil {
+		part.err = timedOut(ctx, err)
+	}
+	return part
+}
+
+// into puts the part's answers among those of the call.
+func (p *reportedPart) into(results []ReportResult) error {
+	for n, i := range p.indexes {
+		p.results[n].ID = results[i].ID
+		results[i] = p.results[n]
+	}
+	return p.err
 }
 
 // reportDeadline ends ahead of the caller's deadline, so that what is settled is
