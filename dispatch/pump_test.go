@@ -78,9 +78,14 @@ func TestPump_manyTasksFewClaims(t *testing.T) {
 		if len(tasks) != 1000 || len(rest) != 0 {
 			t.Fatalf("%d of 1000 fetches got %d tasks", 1000-len(rest), len(tasks))
 		}
-		// Four shards double up from one want each, to at most a hundred.
+		// Four shards double up from one want each, to as many as a claim has turns for.
 		if n := w.spies[0].count("Claim") - before; n > 80 {
 			t.Errorf("%d claims for 1000 tasks of 4 shards, want at most 80", n)
+		}
+		w.spies[0].mu.Lock()
+		defer w.spies[0].mu.Unlock()
+		if n := w.spies[0].widest; n > dispatch.MaxClaimTurns {
+			t.Errorf("a claim carried %d fetches, and has turns for %d", n, dispatch.MaxClaimTurns)
 		}
 	})
 }

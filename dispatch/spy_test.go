@@ -15,7 +15,8 @@ type spy struct {
 
 	mu        sync.Mutex // guards what follows
 	counts    map[string]int
-	wants     int
+	wants     int                     // of all claims
+	widest    int                     // claim, by its wants
 	deaf      bool                    // hints are lost
 	dumb      bool                    // Publish does nothing
 	delay     time.Duration           // of claims, before they take effect
@@ -75,7 +76,7 @@ func (s *spy) after(call string, err error) error {
 
 func (s *spy) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	s.mu.Lock()
-	s.wants += len(wants)
+	s.wants, s.widest = s.wants+len(wants), max(s.widest, len(wants))
 	delay, part := s.delay, s.failPool
 	s.mu.Unlock()
 	if err := s.before("Claim"); err != nil {
