@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -86,14 +85,15 @@ func reader(store Store) func(context.Context, []TaskID) ([]reading, error) {
 	}
 }
 
-// merger merges calls of one kind. A call that comes while no flight is under
-// way starts one at once. Others gather until it is back, and go together then;
-// when they fill a flight before, that goes beside it. So a store that is busy
-// is asked seldom, for many at a time, and one that is far away is kept busy. A
-// caller whose ctx ends stops waiting, but its items still go; not so while the
-// store does not answer, or they would pile up.
+// merger merges calls of one kind, to one shard. A call that comes while no flight
+// is under way starts one at once, if the tower lets it. Others gather until it is
+// back, and go together then; when they fill a flight before, that goes beside it. So
+// a store that is busy is asked seldom, for many at a time, and one that is far away
+// is kept busy. A caller whose ctx ends stops waiting, but its items still go; not so
+// while the store does not answer, or they would pile up.
 type merger[In, Out any] struct {
 	name  string
+	tower *tower
 	limit int // items in one flight, unless a single caller brings more
 	call  func(context.Context, []In) ([]Out, error)
 	// sizeOf is for how many of the limit an item counts; nil: each for one.
@@ -102,7 +102,7 @@ type merger[In, Out any] struct {
 	// go along; nil: all can. The items of a call go together: they agree.
 	agreement func() func(In) bool
 
-	mu      sync.Mutex // guards what follows
+	// The tower's mu guards what follows.
 	flights int
 	waiting []*mergedCall[In, Out]
 	items   int // of those that wait, by sizeOf
@@ -113,11 +113,7 @@ type mergedCall[In, Out any] struct {
 	out   []Out
 	err   error
 	done  chan struct{} // closed once out and err are set
-	gone  bool          // nobody waits for it; guarded by the merger's mu
-}
-
-func newMerger[In, Out any](name string, limit int, call func(context.Context, []In) ([]Out, error)) *merger[In, Out] {
-	return &merger[In, Out]{name: name, limit: limit, call: call}
+	gone  bool          // nobody waits for it; guarded by the tower's mu
 }
 
 // do returns one result for each item, in order.
@@ -125,51 +121,75 @@ func (m *merger[In, Out]) do(ctx context.Context, items []In) ([]Out, error) {
 	if len(items) == 0 {
 		return nil, nil
 	}
+	m.tower.mu.Lock()
+	c := m.add(ctx, items, m.tower.clear())
+	m.tower.mu.Unlock()
+	return m.wait(ctx, c)
+}
+
+// add takes a call in; atOnce: a flight that it begins need not wait.
+func (m *merger[In, Out]) add(ctx context.Context, items []In, atOnce bool) *mergedCall[In, Out] {
 	c := &mergedCall[In, Out]{items: items, done: make(chan struct{})}
-	m.mu.Lock()
 	m.waiting = append(m.waiting, c)
 	m.items += m.size(c)
 	if m.due(m.flights) {
 		m.flights++
-		go m.fly(context.WithoutCancel(ctx))
+		go m.fly(context.WithoutCancel(ctx), m.tower.enter(m.load, atOnce))
 	}
-	m.mu.Unlock()
+	return c
+}
+
+func (m *merger[In, Out]) wait(ctx context.Context, c *mergedCall[In, Out]) ([]Out, error) {
 	select {
 	case <-c.done:
 		return c.out, c.err
 	case <-ctx.Done():
-		m.mu.Lock()
+		m.tower.mu.Lock()
 		c.gone = true
-		m.mu.Unlock()
+		m.tower.mu.Unlock()
 		return nil, fmt.Errorf("%s: %w", m.name, context.Cause(ctx))
 	}
 }
 
+// load is what a flight would carry.
+func (m *merger[In, Out]) load() int { return min(m.items, m.limit) }
+
 // fly makes store calls until nobody waits.
-func (m *merger[In, Out]) fly(ctx context.Context) {
+func (m *merger[In, Out]) fly(ctx context.Context, f *flight) {
 	growStack()
-	for trouble := false; ; {
+	for trouble := false; f != nil; f = m.next() {
+		<-f.started
 		if trouble {
 			m.forget()
 		}
 		// Callers that can run go first, so that what they bring comes along: who has
 		// just been answered asks again. It makes nobody wait where nobody comes.
 		runtime.Gosched()
-		calls := m.take()
-		if len(calls) == 0 {
-			return
+		if calls := m.take(); len(calls) > 0 {
+			trouble = storeTrouble(m.answer(ctx, calls))
+			for _, c := range calls {
+				close(c.done)
+			}
 		}
-		trouble = storeTrouble(m.answer(ctx, calls))
-		for _, c := range calls {
-			close(c.done)
-		}
+		m.tower.land(f)
 	}
+}
+
+// next is the flight after one, nil when none is due.
+func (m *merger[In, Out]) next() *flight {
+	m.tower.mu.Lock()
+	defer m.tower.mu.Unlock()
+	if len(m.waiting) == 0 || !m.due(m.flights-1) {
+		m.flights--
+		return nil
+	}
+	return m.tower.enter(m.load, m.tower.clear())
 }
 
 // forget drops calls that nobody waits for.
 func (m *merger[In, Out]) forget() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.tower.mu.Lock()
+	defer m.tower.mu.Unlock()
 	m.waiting = slices.DeleteFunc(m.waiting, func(c *mergedCall[In, Out]) bool {
 		if c.gone {
 			m.items -= m.size(c)
@@ -184,13 +204,12 @@ func (m *merger[In, Out]) due(flights int) bool {
 	return flights == 0 || flights < flightsPerMerger && m.items >= m.limit
 }
 
-// take removes the calls of one flight from those that wait; none ends the
-// flight.
+// take removes the calls of one flight from those that wait, none when none is due
+// any more.
 func (m *merger[In, Out]) take() []*mergedCall[In, Out] {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.tower.mu.Lock()
+	defer m.tower.mu.Unlock()
 	if len(m.waiting) == 0 || !m.due(m.flights-1) {
-		m.flights--
 		return nil
 	}
 	fits := func(In) bool { return true }
