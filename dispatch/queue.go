@@ -80,21 +80,22 @@ type GateKind string
 
 // The gates of this version.
 const (
-	GateNotDue        GateKind = "NOT_DUE"        // due time
-	GateMinDelay      GateKind = "MIN_DELAY"      // politeness of the queue
-	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"  // leases of the queue
-	GateHostBlocked   GateKind = "HOST_BLOCKED"   // automatic block
-	GateBlocked       GateKind = "BLOCKED"        // an operator's block
-	GatePaused        GateKind = "PAUSED"         // an operator's pause of the queue
-	GateQueuePaused   GateKind = "QUEUE_PAUSED"   // a rule's
-	GateQueueDenied   GateKind = "QUEUE_DENIED"   // a rule's
-	GateSourcePaused  GateKind = "SOURCE_PAUSED"  // an operator's
-	GateSourceDeleted GateKind = "SOURCE_DELETED" //
-	GateBreaker       GateKind = "BREAKER"        // a seed that keeps failing
-	GatePoolPaused    GateKind = "POOL_PAUSED"    // an operator's
-	GateNoCollector   GateKind = "NO_COLLECTOR"   // nobody takes tasks of the pool
-	GateLeased        GateKind = "LEASED"         // somebody works on the task
-	GateSettled       GateKind = "SETTLED"        // the task is DONE, DEAD or CANCELED
+	GateNotDue        GateKind = "NOT_DUE"           // due time
+	GateMinDelay      GateKind = "MIN_DELAY"         // politeness of the queue
+	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"     // leases of the queue
+	GateHostBlocked   GateKind = "HOST_BLOCKED"      // automatic block
+	GateBlocked       GateKind = "BLOCKED"           // an operator's block
+	GatePaused        GateKind = "PAUSED"            // an operator's pause of the queue
+	GateQueuePaused   GateKind = "QUEUE_PAUSED"      // a rule's
+	GateQueueDenied   GateKind = "QUEUE_DENIED"      // a rule's
+	GateSourcePaused  GateKind = "SOURCE_PAUSED"     // an operator's
+	GateSourceDeleted GateKind = "SOURCE_DELETED"    //
+	GateBreaker       GateKind = "BREAKER"           // a seed that keeps failing
+	GatePoolPaused    GateKind = "POOL_PAUSED"       // an operator's
+	GateDrained       GateKind = "COLLECTOR_DRAINED" // an operator's, of collectors
+	GateNoCollector   GateKind = "NO_COLLECTOR"      // nobody takes tasks of the pool
+	GateLeased        GateKind = "LEASED"            // somebody works on the task
+	GateSettled       GateKind = "SETTLED"           // the task is DONE, DEAD or CANCELED
 )
 
 // Gate is anything that can hold a grant.

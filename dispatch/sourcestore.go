@@ -93,6 +93,9 @@ type Collectors interface {
 	// ListCollectors lists by id, ascending, from the first after after.
 	// Collectors silent for CollectorMemory are forgotten.
 	ListCollectors(ctx context.Context, after string, limit int) ([]*CollectorRecord, error)
+	// CollectorInfos reads what collectors tell of themselves, by id: what came with
+	// the last beat of the current session; nil where that has not sent one.
+	CollectorInfos(ctx context.Context, ids []string) ([]*CollectorInfo, error)
 	// Forget removes collectors not seen since before, up to limit, and
 	// returns how many.
 	Forget(ctx context.Context, before time.Time, limit int) (int, error)

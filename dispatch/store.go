@@ -33,6 +33,7 @@ type Store interface {
 	Queues
 	Pools
 	Collectors
+	Drains
 	Cluster
 
 	// Shards is fixed when the store is first used.
@@ -212,6 +213,8 @@ const (
 	HintSource
 	// HintRules: the queue rules have changed.
 	HintRules
+	// HintDrains: the drains of collectors have changed.
+	HintDrains
 	// HintSession: collector ID has a new session, Session.
 	HintSession
 	// HintResync: hints may have been lost; look at everything again.

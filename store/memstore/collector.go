@@ -28,6 +28,7 @@ type collector struct {
 	info     dispatch.CollectorInfo
 	first    int64
 	seen     int64
+	told     bool     // info came with a beat
 	replaced []string // sessions, the newest last
 	// fresh: the session has replaced another, and EndSession has not ended
 	// that one in the collector's home shard.
@@ -53,7 +54,7 @@ func (b *collectorBook) meet(id, session string, now int64, poll bool) (c *colle
 		}
 		c.replaced = append(c.replaced, c.info.Session)
 		c.info = dispatch.CollectorInfo{ID: id, Session: session}
-		c.first, c.fresh = now, true
+		c.first, c.told, c.fresh = now, false, true
 	}
 	state.NewSession = c.fresh
 	noted := poll && !c.fresh && now >= c.seen && now < c.seen+span(dispatch.PollNoted)
@@ -139,7 +140,7 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 	for i := range beats {
 		var c *collector
 		if c, states[i] = s.collectors.meet(beats[i].ID, beats[i].Session, now, false); !states[i].Replaced {
-			c.info = copyInfo(beats[i])
+			c.info, c.told = copyInfo(beats[i]), true
 		}
 	}
 	s.collectors.mu.Unlock()
@@ -201,6 +202,24 @@ func (b *collectorBook) list(now int64, after string, limit int) []*dispatch.Col
 		return true
 	})
 	return records
+}
+
+// CollectorInfos implements [dispatch.Collectors].
+func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	b := &s.collectors
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire(s.millis())
+	infos := make([]*dispatch.CollectorInfo, len(ids))
+	for i, id := range ids {
+		if c := b.known[id]; c != nil && c.told {
+			infos[i] = new(copyInfo(c.info))
+		}
+	}
+	return infos, nil
 }
 
 // Forget implements [dispatch.Collectors].

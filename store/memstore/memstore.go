@@ -36,6 +36,7 @@ type Store struct {
 	sources    sourceBook
 	rules      ruleBook
 	collectors collectorBook
+	drains     drainBook
 	duties     dutyBook
 	hub        hub
 }
@@ -58,6 +59,7 @@ func New(config Config) (*Store, error) {
 		s.shards[i] = newShard(s, i)
 	}
 	s.collectors.known = make(map[string]*collector)
+	s.drains.byName = make(map[string]dispatch.Drain)
 	s.duties.leaders = make(map[string]leader)
 	s.hub.closed = make(chan struct{})
 	return s, nil

@@ -104,6 +104,33 @@ func readCollector(r *reply) (*dispatch.CollectorRecord, error) {
 	return c, r.err
 }
 
+// CollectorInfos implements [dispatch.Collectors].
+func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
+	homes, calls := s.byHome(len(ids), nil, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
+	replies, err := s.runAll(ctx, "read what collectors tell", s.scripts.infos, calls)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]*dispatch.CollectorInfo, len(ids))
+	for i, home := range homes {
+		r := readReply(replies[i])
+		for _, n := range home.items {
+			encoded := r.text()
+			if encoded == "" {
+				continue
+			}
+			infos[n] = new(dispatch.CollectorInfo)
+			if err := json.Unmarshal([]byte(encoded), infos[n]); err != nil {
+				return nil, fmt.Errorf("decode collector %s: %w", ids[n], err)
+			}
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	return infos, nil
+}
+
 // heldFields is how many fields of what a collector holds Redis is asked for at
 // once, about: a collector may hold any number of leases.
 const heldFields = 100

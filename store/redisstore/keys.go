@@ -187,5 +187,9 @@ func (p shardKeys) Collectors() string { return p.key("colls") }
 // seen.
 func (p shardKeys) Seen() string { return p.key("seen") }
 
+// Drains is a HASH in shard 0: the drains of collectors by name, each until when in ms,
+// a line's end, and the drain (JSON).
+func (p shardKeys) Drains() string { return p.key("drains") }
+
 // Duty is a STRING with a TTL in shard 0: who leads a duty.
 func (p shardKeys) Duty(duty string) string { return p.key("duty:" + duty) }

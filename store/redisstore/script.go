@@ -51,13 +51,14 @@ type script string
 
 // scripts are all scripts of the store. Each field is a file of lua/.
 type scripts struct {
-	submit, claim, giveback, replay                     script
-	renew, apply, succeed, expired, session, cancel     script
-	read, list, leases, push, drop, source              script
-	create                                              script
-	rule, settings, replace, block, queues              script
-	pause, pools                                        script
-	polls, beats, collectors, forget, duty, stats, ping script
+	submit, claim, giveback, replay                 script
+	renew, apply, succeed, expired, session, cancel script
+	read, list, leases, push, drop, source          script
+	create                                          script
+	rule, settings, replace, block, queues          script
+	pause, pools                                    script
+	polls, beats, collectors, infos, forget, duty   script
+	drain, drains, stats, ping                      script
 }
 
 // namedScript is a script by the name of its file.
@@ -96,8 +97,11 @@ func (s *scripts) all() []namedScript {
 		{"polls", &s.polls},
 		{"beats", &s.beats},
 		{"collectors", &s.collectors},
+		{"infos", &s.infos},
 		{"forget", &s.forget},
 		{"duty", &s.duty},
+		{"drain", &s.drain},
+		{"drains", &s.drains},
 		{"stats", &s.stats},
 		{"ping", &s.ping},
 	}

@@ -11,6 +11,7 @@ func collectorCases() []testCase {
 	return []testCase{
 		{"Beat_IsReadBack", collectorBeat},
 		{"Poll_MakesARecord", collectorPoll},
+		{"Infos_OfTheCurrentSession", collectorInfos},
 		{"Held_CountsLeases", collectorHeld},
 		{"List_ByIDInPages", collectorList},
 		{"Forget_TheSilent", collectorForget},
@@ -72,6 +73,30 @@ func collectorPoll(e *env) {
 	if age := e.now().Sub(e.collectors("", 10)[0].Seen); age >= dispatch.PollNoted {
 		e.Errorf("a poll just now left the collector unseen for %v, want less than %v", age, dispatch.PollNoted)
 	}
+}
+
+// collectorInfos: what a session tells goes with it.
+func collectorInfos(e *env) {
+	e.poll("c1", "s1", "t", "1")
+	told := dispatch.CollectorInfo{ID: "c2", Session: "s1", Labels: map[string]string{"region": "eu"}, Slots: 2}
+	e.beat(told)
+	infos := func() []*dispatch.CollectorInfo {
+		e.Helper()
+		infos, err := e.Store.CollectorInfos(e.ctx, []string{"c2", "c1", "nobody", "c2"})
+		e.ok("collector infos", err)
+		return infos
+	}
+	is(e, "infos", infos(), []*dispatch.CollectorInfo{&told, nil, nil, &told})
+	e.poll("c2", "s2", "t", "1")
+	is(e, "infos of another session", infos(), make([]*dispatch.CollectorInfo, 4))
+	told.Session = "s2"
+	e.beat(told)
+	is(e, "infos then", infos(), []*dispatch.CollectorInfo{&told, nil, nil, &told})
+	e.advance(dispatch.CollectorMemory)
+	is(e, "infos of the forgotten", infos(), make([]*dispatch.CollectorInfo, 4))
+	none, err := e.Store.CollectorInfos(e.ctx, nil)
+	e.ok("no collector infos", err)
+	is(e, "no infos", len(none), 0)
 }
 
 func collectorHeld(e *env) {

@@ -155,7 +155,7 @@ func required() []string {
 		"session ended a lease", "cancel of a leased task", "delete lock", "set lock", "delete record",
 		"push", "push paused", "push deleted", "push of an older version", "drop of a task",
 		"set rule", "delete rule", "sync rules", "block queue", "unblock queue", "unblock NOT_FOUND",
-		"pause queue", "resume queue", "pause pool", "resume pool", "list pools",
+		"pause queue", "resume queue", "pause pool", "resume pool", "list pools", "set drain", "delete drain", "read drains",
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
 		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
 	}

@@ -56,6 +56,7 @@ func generators() []generator {
 		{14, (*model).genRule},
 		{14, (*model).genBlock},
 		{3, (*model).genPool},
+		{3, (*model).genDrain},
 		{10, (*model).genClockBack},
 		{10, (*model).genReadTasks},
 		{6, (*model).genReadQueue},

@@ -97,6 +97,7 @@ func topics() []topic {
 		{"Pools", poolCases()},
 		{"Tasks", taskCases()},
 		{"Collectors", collectorCases()},
+		{"Drains", drainCases()},
 		{"Cluster", clusterCases()},
 		{"Stats", statsCases()},
 	}

@@ -28,6 +28,7 @@ type world struct {
 	sources  map[string]*dispatch.Source
 	gone     map[string]bool           // uids of sources that were deleted
 	paused   map[string]*dispatch.Gate // by pool
+	drains   map[string]dispatch.Gate  // of collectors, by name
 
 	highest time.Time // the latest time that the clock has shown
 }
@@ -115,7 +116,7 @@ func newWorld(shards int, clock Clock) *world {
 		shards: shards, clock: clock, counts: map[string]int{},
 		tasks: map[dispatch.TaskID]*modelTask{}, rules: newRuleBook(),
 		sessions: map[string]*modelSession{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
-		gone: map[string]bool{}, paused: map[string]*dispatch.Gate{},
+		gone: map[string]bool{}, paused: map[string]*dispatch.Gate{}, drains: map[string]dispatch.Gate{},
 		highest: start,
 	}
 	for range shards {

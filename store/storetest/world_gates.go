@@ -158,6 +158,9 @@ func (w *world) ends() []time.Time {
 			ends = append(ends, gate.Until)
 		}
 	}
+	for _, gate := range w.drains {
+		ends = append(ends, gate.Until)
+	}
 	for _, s := range w.sessions {
 		ends = append(ends, s.seen.Add(dispatch.CollectorMemory))
 	}

@@ -1,0 +1,57 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// SetDrain implements [dispatch.Drains].
+func (s *Store) SetDrain(ctx context.Context, drain dispatch.Drain) error {
+	drain.Kind = dispatch.GateDrained
+	until := drain.Until
+	if until.IsZero() {
+		until = dispatch.Forever
+	}
+	encoded, err := json.Marshal(&drain)
+	if err != nil {
+		return fmt.Errorf("%w: drain cannot be encoded: %w", dispatch.ErrInvalid, err)
+	}
+	v, err := s.run(ctx, "set drain", s.scripts.drain, call{args: []any{drain.Name(), dispatch.MaxDrains, millis(until), string(encoded)}})
+	if err != nil {
+		return err
+	}
+	if v == int64(0) {
+		return dispatch.TooManyDrains(&drain)
+	}
+	return nil
+}
+
+// DeleteDrain implements [dispatch.Drains].
+func (s *Store) DeleteDrain(ctx context.Context, name string) (bool, error) {
+	v, err := s.run(ctx, "delete drain", s.scripts.drain, call{args: []any{name}})
+	return v == int64(1), err
+}
+
+// Drains implements [dispatch.Drains].
+func (s *Store) Drains(ctx context.Context) ([]dispatch.Drain, error) {
+	v, err := s.run(ctx, "read drains", s.scripts.drains, call{})
+	if err != nil {
+		return nil, err
+	}
+	var drains []dispatch.Drain
+	r := readReply(v)
+	for r.more() {
+		var drain dispatch.Drain
+		if err := json.Unmarshal([]byte(r.text()), &drain); err != nil {
+			return nil, fmt.Errorf("decode drain: %w", err)
+		}
+		drains = append(drains, drain)
+	}
+	slices.SortFunc(drains, func(a, b dispatch.Drain) int { return strings.Compare(a.Name(), b.Name()) })
+	return drains, r.err
+}
