@@ -25,7 +25,7 @@ const (
 // GetQueueRequest names a queue.
 type GetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name. Required.
+	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -550,7 +550,7 @@ func (x *DeleteQueueRuleResponse) GetRule() *QueueRule {
 // BlockQueueRequest blocks a queue.
 type BlockQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name. Required.
+	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// When the block opens by itself, by the store's clock; absent: not before UnblockQueue. At most 10 years
 	// from now; a time that has passed is INVALID_ARGUMENT.
@@ -670,7 +670,7 @@ func (x *BlockQueueResponse) GetQueue() *Queue {
 // UnblockQueueRequest unblocks a queue.
 type UnblockQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name. Required.
+	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Also open the block that failures of HOST scope caused, and set its step back to 0.
 	IncludeAutomatic bool `protobuf:"varint,2,opt,name=include_automatic,json=includeAutomatic,proto3" json:"include_automatic,omitempty"`
@@ -781,7 +781,7 @@ func (x *UnblockQueueResponse) GetChanged() bool {
 // PauseQueueRequest pauses a queue.
 type PauseQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name. Required.
+	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// When the pause ends by itself, by the store's clock; absent: not before ResumeQueue. At most 10 years
 	// from now; a time that has passed is INVALID_ARGUMENT.
@@ -901,7 +901,7 @@ func (x *PauseQueueResponse) GetQueue() *Queue {
 // ResumeQueueRequest resumes a queue.
 type ResumeQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name. Required.
+	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
