@@ -22,6 +22,7 @@ type batches struct {
 	shards   int
 	polls    *spread[Poll, PollState]
 	presence *spread[CollectorInfo, PollState]
+	infos    *spread[string, *CollectorInfo]
 	renewals *spread[Renewal, RenewResult]
 	settling *spread[Transition, ApplyResult]
 	done     *spread[Success, ApplyResult]
@@ -37,6 +38,7 @@ func newBatches(store Store) *batches {
 		shards:   shards,
 		polls:    newSpread("note polls", shards, MaxRenewals, store.BeginPolls, func(p Poll) int { return home(p.Collector) }),
 		presence: newSpread("record beats", shards, MaxRenewals, store.Beats, func(c CollectorInfo) int { return home(c.ID) }),
+		infos:    newSpread("read what collectors tell", shards, MaxRenewals, store.CollectorInfos, home),
 		renewals: newSpread("renew leases", shards, MaxRenewals, store.Renew, func(r Renewal) int { return of(r.ID) }),
 		settling: newSpread("settle leases", shards, MaxTransitions, store.Apply, func(t Transition) int { return of(t.ID) }),
 		done:     newSpread("settle tasks", shards, MaxTransitions, store.Succeed, func(s Success) int { return of(s.ID) }),

@@ -11,6 +11,10 @@ import (
 // shortest lease.
 const minBeat = MinLeaseDuration / 3
 
+// drainedBeat is the longest interval of beats of a collector that is drained: a beat
+// tells it that it is no longer.
+const drainedBeat = MaxRetryAfter
+
 // retryBeat is when a beat is wanted again of which a part failed.
 const retryBeat = time.Second
 
@@ -67,7 +71,11 @@ func (d *Dispatcher) Beat(ctx context.Context, info CollectorInfo, leases []Leas
 			b.present = nil
 		}
 	}
-	return b.end()
+	result, err := b.end()
+	if err == nil && d.drains.beat(&info) {
+		result.Drain, result.Next = true, min(result.Next, drainedBeat)
+	}
+	return result, err
 }
 
 // beating is a beat under way.

@@ -26,6 +26,14 @@ type CollectorRecord struct {
 	Held int64
 }
 
+// CollectorView is a collector with what operators want of it.
+type CollectorView struct {
+	CollectorRecord
+	// Drained is the drain that holds it, of several the one that ends last; nil when
+	// none does.
+	Drained *Gate
+}
+
 // PollNoted is how long after a store has noted that it saw a collector it need
 // not note a poll of it.
 const PollNoted = time.Second

@@ -96,6 +96,7 @@ type Dispatcher struct {
 	catalog *catalog
 	slowed  *slowdown
 	noted   *noted
+	drains  *drainWatch
 
 	// Runs of FetchTask are told apart by callPrefix, which no other
 	// dispatcher has, and their number here.
@@ -115,17 +116,19 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.noted = newNoted()
 	d.callPrefix = uuid.NewString() + "-"
 	d.pump = newPump(cfg)
+	d.drains = newDrainWatch(cfg, d.pump, d.batches.infos)
 	d.keeper = newKeeper(d)
 	return d, nil
 }
 
 // Run runs the loops of the dispatcher until ctx ends: the pump, the keeper
-// (when it leads) and the subscription to hints. It returns nil when ctx ended,
-// else why a loop cannot go on.
+// (when it leads), the watch over drains and the subscription to hints. It returns
+// nil when ctx ended, else why a loop cannot go on.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.pump.run(ctx) })
 	g.Go(func() error { return d.keeper.run(ctx) })
+	g.Go(func() error { return d.drains.run(ctx) })
 	g.Go(func() error { return d.listen(ctx) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err

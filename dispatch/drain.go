@@ -80,3 +80,63 @@ type Drains interface {
 	// Drains reads all that hold now, by name.
 	Drains(ctx context.Context) ([]Drain, error)
 }
+
+// DrainCollectors has collectors handed out nothing until drain.Until (zero: until
+// they are resumed), replacing the drain that names the same ones: their fetches end
+// with [EmptyDraining], and their beats ask for it. What they hold they finish. Kind
+// and Time of the drain are set here.
+func (d *Dispatcher) DrainCollectors(ctx context.Context, drain Drain) (Drain, error) {
+	drain.Kind = GateDrained
+	var err error
+	if drain.Gate, err = d.dated(ctx, drain.Gate); err != nil {
+		return drain, err
+	}
+	if err := d.store.SetDrain(ctx, drain); err != nil {
+		return drain, fmt.Errorf("drain collectors: %w", err)
+	}
+	return drain, d.drainsChanged(ctx)
+}
+
+// ResumeCollectors ends the drain that names the same collectors, and reports whether
+// there was one; and of a collector named by its id what still drains it.
+func (d *Dispatcher) ResumeCollectors(ctx context.Context, drain Drain) (changed bool, still *Gate, err error) {
+	if changed, err = d.store.DeleteDrain(ctx, drain.Name()); err != nil {
+		return changed, nil, fmt.Errorf("resume collectors: %w", err)
+	}
+	if err := d.drainsChanged(ctx); err != nil || drain.Collector == "" {
+		return changed, nil, err
+	}
+	infos, err := d.store.CollectorInfos(ctx, []string{drain.Collector})
+	if err != nil {
+		return changed, nil, fmt.Errorf("read what collector %q tells: %w", drain.Collector, err)
+	}
+	if other := d.drains.book.Load().of(drain.Collector, infos[0]); other != nil {
+		still = &other.Gate
+	}
+	return changed, still, nil
+}
+
+// drainsChanged lets a change of drains hold, here by the time it returns.
+func (d *Dispatcher) drainsChanged(ctx context.Context) error {
+	if err := d.drains.refresh(ctx); err != nil {
+		return err
+	}
+	if err := d.store.Publish(ctx, Hint{Kind: HintDrains}); err != nil {
+		return fmt.Errorf("tell of drains: %w", err)
+	}
+	return nil
+}
+
+// ListDrains lists drains by name from the first after after.
+func (d *Dispatcher) ListDrains(ctx context.Context, after string, limit int) (drains []Drain, next string, err error) {
+	all, err := d.store.Drains(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("read drains of collectors: %w", err)
+	}
+	drains = slices.DeleteFunc(all, func(d Drain) bool { return d.Name() <= after })
+	if len(drains) > limit {
+		drains = drains[:limit]
+		next = drains[limit-1].Name()
+	}
+	return drains, next, nil
+}

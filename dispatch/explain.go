@@ -181,6 +181,8 @@ func (h *Hold) OpenedBy() string {
 		return "its due time, or TriggerSources"
 	case GatePoolPaused:
 		return "ResumePool"
+	case GateDrained:
+		return "ResumeCollectors, or another collector that fetches from the pool"
 	case GateNoCollector:
 		return "a collector that fetches from the pool, or another pool of the source by UpdateSource"
 	case GateLeased:

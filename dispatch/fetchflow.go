@@ -70,6 +70,7 @@ type fetch struct {
 	received   time.Time
 	waitsUntil time.Time // a margin before the caller's deadline; zero: it has none
 	want       Want
+	info       *CollectorInfo // what the collector tells of itself, where drains go by that
 	granted    outcome // what the wait ended with, if it was a grant
 	asked      outcome // what a claim straight away ended with, if it found nothing
 }
@@ -77,6 +78,10 @@ type fetch struct {
 func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
 	if err := f.narrow(ctx); err != nil {
 		return nil, err
+	}
+	var err error
+	if f.info, err = f.d.drains.ask(ctx, f.want.Collector, f.want.Session); err != nil {
+		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, err)
 	}
 	if f.straight() {
 		if result, err := f.claim(ctx); result != nil || err != nil {
@@ -205,7 +210,7 @@ func (f *fetch) narrow(ctx context.Context) error {
 // A fetch that is given nothing so, wherever it asks, is noted, and waits then. So is
 // one that would have to wait for its claim: its answer may be there already.
 func (f *fetch) straight() bool {
-	return f.d.store.Shards() == 1 && len(f.want.SourceUIDs)+len(f.want.Queues) == 0 &&
+	return f.d.store.Shards() == 1 && len(f.want.SourceUIDs)+len(f.want.Queues) == 0 && !f.drained() &&
 		f.d.noted.lately(f.want.Collector, f.want.Session) && f.d.slowed.remaining(f.want.Collector) == 0 && f.d.pump.open(f.req.Pools)
 }
 
@@ -214,12 +219,12 @@ func (f *fetch) straight() bool {
 // that is not answered then, or was repeated meanwhile, ends: what the claim grants it
 // is given back.
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
-	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, once: true}, max(f.left(), f.inTime(storeTimeout)))
-	if out.asked || out.recheck {
+	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, info: f.info, once: true}, max(f.left(), f.inTime(storeTimeout)))
+	if out.asked || out.recheck || out.empty == EmptyDraining {
 		f.asked = out
 		return nil, nil //nolint:nilnil // as poll
 	}
-	if f.req.Wait > 0 && out.empty != EmptyDraining {
+	if f.req.Wait > 0 {
 		out.retryAfter = 0 // it has waited
 	}
 	return f.handOut(ctx, out)
@@ -260,8 +265,15 @@ func (f *fetch) poll(ctx context.Context) (*FetchResult, error) {
 	return nil, nil
 }
 
+// drained reports whether operators drain the collector. Such a fetch is noted, and so
+// answered if it repeats one, and then gets nothing.
+func (f *fetch) drained() bool { return f.d.drains.book.Load().of(f.want.Collector, f.info) != nil }
+
 // wait parks the fetch. again: it is to be noted again and to wait again.
 func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err error) {
+	if f.drained() {
+		return f.empty(f.d.pump.drainedOutcome()), false, nil
+	}
 	hold := f.d.slowed.remaining(f.want.Collector)
 	if f.req.Wait == 0 && hold > 0 {
 		return f.empty(outcome{empty: EmptyThrottled, retryAfter: min(hold, MaxRetryAfter)}), false, nil
@@ -270,7 +282,7 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 		result, err = f.handOut(ctx, f.asked)
 		return result, false, err
 	}
-	w := &waiter{want: f.want, pools: f.req.Pools, once: f.req.Wait == 0, hold: hold}
+	w := &waiter{want: f.want, pools: f.req.Pools, info: f.info, once: f.req.Wait == 0, hold: hold}
 	out := f.d.pump.wait(ctx, w, f.left())
 	if out.recheck {
 		return nil, true, nil

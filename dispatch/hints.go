@@ -49,11 +49,14 @@ func (d *Dispatcher) heed(h Hint) {
 		d.catalog.dropSource(h.ID)
 	case HintRules:
 		d.catalog.dropRules()
+	case HintDrains:
+		d.drains.hint()
 	case HintSession:
 		d.forgetSessions(h.ID, h.Session)
 	case HintResync:
 		d.catalog.dropAll()
 		d.noted.forgetAll()
+		d.drains.hint()
 		d.pump.hintAll()
 	}
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,8 +109,14 @@ const (
 	collectorsLookedAt = 1000
 )
 
-// collectorGate is there when no collector that is active takes tasks of the pool.
+// collectorGate is there when no collector that is active takes tasks of the pool, or
+// all that would are drained: then it is the drain that ends first.
 func (d *Dispatcher) collectorGate(ctx context.Context, pool string, now time.Time) (*Gate, error) {
+	book, err := d.drains.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var drain *Drain
 	after, size := "", collectorsAtFirst
 	for looked := 0; looked < collectorsLookedAt; {
 		page, err := d.store.ListCollectors(ctx, after, size)
@@ -117,17 +124,34 @@ func (d *Dispatcher) collectorGate(ctx context.Context, pool string, now time.Ti
 			return nil, fmt.Errorf("list the collectors of pool %q: %w", pool, err)
 		}
 		for _, c := range page {
-			if !c.Gone(now) && !c.Info.Draining && c.takes(pool) {
+			if c.Gone(now) || !c.takes(pool) {
+				continue
+			}
+			switch of := book.of(c.Info.ID, &c.Info); {
+			case of != nil && (drain == nil || drain.outlasts(of)):
+				drain = of
+			case of == nil && !c.Info.Draining:
 				return nil, nil
 			}
 		}
 		if len(page) < size {
-			return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes tasks of pool %q", pool)}, nil
+			return nobodyGate(pool, drain), nil
 		}
 		looked += size
 		after, size = page[len(page)-1].Info.ID, collectorsPerLook
 	}
 	return nil, nil // too many to tell
+}
+
+// nobodyGate is why nobody takes tasks of a pool; drain is of collectors that would,
+// nil where there are none.
+func nobodyGate(pool string, drain *Drain) *Gate {
+	if drain == nil {
+		return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes tasks of pool %q", pool)}
+	}
+	gate := drain.Gate
+	gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take tasks of pool %q are drained", pool))
+	return &gate
 }
 
 // dueGate is why a task is not due, and until when.

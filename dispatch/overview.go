@@ -100,15 +100,28 @@ func (d *Dispatcher) ListLeases(ctx context.Context, cursor string, limit int) (
 
 // ListCollectors lists collectors by id from the first after after, with the
 // store's time of the look.
-func (d *Dispatcher) ListCollectors(ctx context.Context, after string, limit int) (collectors []*CollectorRecord, next string, now time.Time, err error) {
-	if collectors, err = d.store.ListCollectors(ctx, after, limit); err != nil {
+func (d *Dispatcher) ListCollectors(ctx context.Context, after string, limit int) (collectors []CollectorView, next string, now time.Time, err error) {
+	records, err := d.store.ListCollectors(ctx, after, limit)
+	if err != nil {
 		return nil, "", now, fmt.Errorf("list collectors: %w", err)
+	}
+	drains, err := d.store.Drains(ctx)
+	if err != nil {
+		return nil, "", now, fmt.Errorf("read drains of collectors: %w", err)
 	}
 	if now, err = d.store.Now(ctx); err != nil {
 		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
 	}
-	if len(collectors) == limit {
-		next = collectors[len(collectors)-1].Info.ID
+	book := newDrainBook(drains)
+	for _, r := range records {
+		view := CollectorView{CollectorRecord: *r}
+		if drain := book.of(r.Info.ID, &r.Info); drain != nil {
+			view.Drained = &drain.Gate
+		}
+		collectors = append(collectors, view)
+	}
+	if len(records) == limit {
+		next = records[len(records)-1].Info.ID
 	}
 	return collectors, next, now, nil
 }

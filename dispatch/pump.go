@@ -40,6 +40,7 @@ type pump struct {
 	// before run and after it.
 	spawn    func(func(context.Context))
 	drained  bool
+	book     *drainBook // of the collectors that operators drain
 	seq      uint64
 	pools    map[string]*pool
 	sessions map[string]map[*waiter]struct{} // by collector
@@ -52,8 +53,9 @@ type clientToken struct{ collector, token string }
 type waiter struct {
 	want  Want
 	pools []string
-	once  bool          // does not wait
-	hold  time.Duration // to wait before it takes part
+	once  bool           // does not wait
+	hold  time.Duration  // to wait before it takes part
+	info  *CollectorInfo // what the collector tells of itself; nil: not known
 
 	answer   chan outcome // holds one; replaced when a repetition takes over
 	seq      uint64       // in order of arrival
@@ -236,9 +238,9 @@ func (p *pump) giveUp(w *waiter, answer chan outcome, out outcome) outcome {
 func (p *pump) park(w *waiter) *waiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.drained {
+	if out, away := p.turnedAway(w); away {
 		w.finished = true
-		w.answer <- p.drainingOutcome()
+		w.answer <- out
 		return w
 	}
 	if old := p.tokens[w.key()]; old != nil {

@@ -128,6 +128,7 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 		for _, pl := range w.places {
 			pools[pl.pool] = struct{}{}
 		}
+		out, away := p.turnedAway(w)
 		switch {
 		case len(reply.Grants[i]) > 0:
 			if !p.finish(w, outcome{grants: reply.Grants[i], shard: o.shard, call: w.want.Call, claimed: began}) {
@@ -136,8 +137,8 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 		case w.finished:
 		case reply.Used[i]:
 			p.finish(w, outcome{empty: EmptyTokenUsed})
-		case p.drained:
-			p.finish(w, p.drainingOutcome())
+		case away:
+			p.finish(w, out)
 		default:
 			left = append(left, w)
 		}

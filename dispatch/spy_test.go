@@ -115,6 +115,20 @@ func (s *spy) GiveBack(ctx context.Context, shard int, collector, clientToken, c
 	return s.Store.GiveBack(ctx, shard, collector, clientToken, call)
 }
 
+func (s *spy) Drains(ctx context.Context) ([]dispatch.Drain, error) {
+	if err := s.before("Drains"); err != nil {
+		return nil, err
+	}
+	return s.Store.Drains(ctx)
+}
+
+func (s *spy) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
+	if err := s.before("CollectorInfos"); err != nil {
+		return nil, err
+	}
+	return s.Store.CollectorInfos(ctx, ids)
+}
+
 func (s *spy) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
 	if err := s.before("BeginPolls"); err != nil {
 		return nil, err

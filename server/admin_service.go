@@ -81,8 +81,8 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 		return nil, err
 	}
 	collectors, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Collector, string, error) {
-		records, next, now, err := s.d.ListCollectors(ctx, after, limit)
-		all := each(records, func(r *dispatch.CollectorRecord) *pb.Collector { return toCollector(r, now) })
+		views, next, now, err := s.d.ListCollectors(ctx, after, limit)
+		all := each(views, func(v dispatch.CollectorView) *pb.Collector { return toCollector(&v, now) })
 		return slices.DeleteFunc(all, func(c *pb.Collector) bool {
 			return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), c.GetState())
 		}), next, err

@@ -161,8 +161,8 @@ func (c *checks) metadata(field string, m map[string]string) {
 	c.size(field, n, dispatch.MaxMetadataLength)
 }
 
-func (c *checks) labels(field string, m map[string]string) {
-	c.count(field, len(m), 0, dispatch.MaxLabels)
+func (c *checks) labels(field string, m map[string]string, most int) {
+	c.count(field, len(m), 0, most)
 	for k, v := range m {
 		if k == "" {
 			c.fail(field, k, "must have keys that are not empty")

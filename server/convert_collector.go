@@ -17,7 +17,7 @@ func fromCollector(c *pb.CollectorInfo) dispatch.CollectorInfo {
 	}
 }
 
-func toCollector(r *dispatch.CollectorRecord, now time.Time) *pb.Collector {
+func toCollector(r *dispatch.CollectorView, now time.Time) *pb.Collector {
 	c := &r.Info
 	return &pb.Collector{
 		Info: &pb.CollectorInfo{
@@ -25,15 +25,15 @@ func toCollector(r *dispatch.CollectorRecord, now time.Time) *pb.Collector {
 			Labels: c.Labels, Pools: c.Pools, Slots: int32(c.Slots), Draining: c.Draining,
 		},
 		State: toCollectorState(r, now), Leases: int32(min(r.Held, math.MaxInt32)),
-		HeartbeatAge: durationpb.New(max(0, now.Sub(r.Seen))), StartTime: toTime(r.First),
+		HeartbeatAge: durationpb.New(max(0, now.Sub(r.Seen))), StartTime: toTime(r.First), Drained: toGate(r.Drained),
 	}
 }
 
-func toCollectorState(r *dispatch.CollectorRecord, now time.Time) pb.CollectorState {
+func toCollectorState(r *dispatch.CollectorView, now time.Time) pb.CollectorState {
 	switch {
 	case r.Gone(now):
 		return pb.CollectorState_COLLECTOR_STATE_GONE
-	case r.Info.Draining:
+	case r.Info.Draining || r.Drained != nil:
 		return pb.CollectorState_COLLECTOR_STATE_DRAINING
 	default:
 		return pb.CollectorState_COLLECTOR_STATE_ACTIVE

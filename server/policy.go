@@ -1,6 +1,8 @@
 package server
 
 import (
+	"maps"
+
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
@@ -41,13 +43,27 @@ func (c class) String() string {
 // methodPolicies is the class of every method that may be called. A method that
 // is not in it is refused, so that none is ever served unconsidered.
 func methodPolicies() map[string]class {
+	all := make(map[string]class)
+	for _, of := range []map[string]class{collectorPolicies(), workPolicies(), operatorPolicies(), probePolicies()} {
+		maps.Copy(all, of)
+	}
+	return all
+}
+
+// collectorPolicies are of what collectors call.
+func collectorPolicies() map[string]class {
 	return map[string]class{
 		pb.DispatchService_FetchTask_FullMethodName:        classFetch,
 		pb.DispatchService_Heartbeat_FullMethodName:        classHold,
 		pb.DispatchService_RenewLease_FullMethodName:       classHold,
 		pb.DispatchService_ReportTask_FullMethodName:       classHold,
 		pb.DispatchService_SubmitDiscovered_FullMethodName: classSubmit,
+	}
+}
 
+// workPolicies are of what concerns tasks and sources.
+func workPolicies() map[string]class {
+	return map[string]class{
 		pb.TaskService_SubmitTasks_FullMethodName:  classSubmit,
 		pb.TaskService_GetTask_FullMethodName:      classRead,
 		pb.TaskService_ListTasks_FullMethodName:    classRead,
@@ -64,7 +80,12 @@ func methodPolicies() map[string]class {
 		pb.SourceService_PauseSources_FullMethodName:   classSteer,
 		pb.SourceService_ResumeSources_FullMethodName:  classSteer,
 		pb.SourceService_TriggerSources_FullMethodName: classSteer,
+	}
+}
 
+// operatorPolicies are of what concerns queues, pools, collectors and the whole.
+func operatorPolicies() map[string]class {
+	return map[string]class{
 		pb.QueueService_GetQueue_FullMethodName:        classRead,
 		pb.QueueService_ListQueues_FullMethodName:      classRead,
 		pb.QueueService_SetQueueRule_FullMethodName:    classSteer,
@@ -75,14 +96,22 @@ func methodPolicies() map[string]class {
 		pb.QueueService_PauseQueue_FullMethodName:      classSteer,
 		pb.QueueService_ResumeQueue_FullMethodName:     classSteer,
 
-		pb.AdminService_GetStats_FullMethodName:       classRead,
-		pb.AdminService_ListLeases_FullMethodName:     classRead,
-		pb.AdminService_ListCollectors_FullMethodName: classRead,
-		pb.AdminService_Explain_FullMethodName:        classRead,
-		pb.AdminService_ListPools_FullMethodName:      classRead,
-		pb.AdminService_PausePool_FullMethodName:      classSteer,
-		pb.AdminService_ResumePool_FullMethodName:     classSteer,
+		pb.AdminService_GetStats_FullMethodName:         classRead,
+		pb.AdminService_ListLeases_FullMethodName:       classRead,
+		pb.AdminService_ListCollectors_FullMethodName:   classRead,
+		pb.AdminService_Explain_FullMethodName:          classRead,
+		pb.AdminService_ListPools_FullMethodName:        classRead,
+		pb.AdminService_PausePool_FullMethodName:        classSteer,
+		pb.AdminService_ResumePool_FullMethodName:       classSteer,
+		pb.AdminService_DrainCollectors_FullMethodName:  classSteer,
+		pb.AdminService_ResumeCollectors_FullMethodName: classSteer,
+		pb.AdminService_ListDrains_FullMethodName:       classRead,
+	}
+}
 
+// probePolicies are of what every gRPC server has.
+func probePolicies() map[string]class {
+	return map[string]class{
 		grpc_health_v1.Health_Check_FullMethodName: classProbe,
 		grpc_health_v1.Health_List_FullMethodName:  classProbe,
 		grpc_health_v1.Health_Watch_FullMethodName: classProbe,

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -166,7 +165,7 @@ func validateBeat(b beat) error {
 	c.token("collector.session", info.GetSession())
 	c.text("collector.version", info.GetVersion(), dispatch.MaxIDLength)
 	c.text("collector.hostname", info.GetHostname(), maxHostname)
-	c.labels("collector.labels", info.GetLabels())
+	c.labels("collector.labels", info.GetLabels(), dispatch.MaxLabels)
 	c.ids("collector.pools", info.GetPools(), dispatch.MaxNarrow, c.id)
 	c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)
 	c.count("leases", len(b.GetLeases()), 0, maxBatch)
@@ -320,63 +319,5 @@ func validatePattern(req *pb.DeleteQueueRuleRequest) error {
 func validatePage(size int32) error {
 	var c checks
 	c.page(size)
-	return c.err()
-}
-
-func validatePausePool(req holdRequest, now time.Time) error {
-	var c checks
-	c.id("name", req.GetName())
-	c.until("until", req.GetUntil(), now)
-	c.operator(req.GetBy(), req.GetReason())
-	return c.err()
-}
-
-func validatePoolName(name string) error {
-	var c checks
-	c.id("name", name)
-	return c.err()
-}
-
-func validateExplain(req *pb.ExplainRequest) error {
-	var c checks
-	var last *dispatch.FieldError
-	named := 0
-	for _, one := range []dispatch.FieldError{
-		{Field: "task_id", Value: req.GetTaskId()},
-		{Field: "source_id", Value: req.GetSourceId()},
-		{Field: "queue", Value: req.GetQueue()},
-		{Field: "pool", Value: req.GetPool()},
-	} {
-		if one.Value != "" {
-			last, named = &one, named+1
-		}
-	}
-	switch {
-	case named == 0:
-		c.fail("task_id", "", "must be set, or source_id, queue or pool")
-	case named > 1:
-		c.fail(last.Field, last.Value, "must be set alone: of task_id, source_id, queue and pool exactly one")
-	case req.GetTaskId() != "":
-		c.taskID("task_id", req.GetTaskId())
-	case req.GetSourceId() != "":
-		c.id("source_id", req.GetSourceId())
-	case req.GetQueue() != "":
-		c.queue("queue", req.GetQueue())
-	default:
-		c.id("pool", req.GetPool())
-	}
-	return c.err()
-}
-
-func validateListCollectors(req *pb.ListCollectorsRequest) error {
-	var c checks
-	c.count("states", len(req.GetStates()), 0, 3)
-	for i, state := range req.GetStates() {
-		c.enum(fmt.Sprintf("states[%d]", i), state)
-	}
-	if slices.Contains(req.GetStates(), pb.CollectorState_COLLECTOR_STATE_UNSPECIFIED) {
-		c.fail("states", pb.CollectorState_COLLECTOR_STATE_UNSPECIFIED, "must name states")
-	}
-	c.page(req.GetPageSize())
 	return c.err()
 }

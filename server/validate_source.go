@@ -37,7 +37,7 @@ func validateSpec(spec *pb.SourceSpec) error {
 	var c checks
 	c.id("spec.id", spec.GetId())
 	c.text("spec.display_name", spec.GetDisplayName(), maxDisplayName)
-	c.labels("spec.labels", spec.GetLabels())
+	c.labels("spec.labels", spec.GetLabels(), dispatch.MaxLabels)
 	c.optionalID("spec.scope", spec.GetScope())
 	c.optionalID("spec.pool", spec.GetPool())
 	c.seeds(spec.GetSeeds())
@@ -151,7 +151,7 @@ func validateListSources(req *pb.ListSourcesRequest) error {
 	var c checks
 	c.optionalID("id_prefix", req.GetIdPrefix())
 	c.optionalID("pool", req.GetPool())
-	c.labels("labels", req.GetLabels())
+	c.labels("labels", req.GetLabels(), dispatch.MaxLabels)
 	c.count("health", len(req.GetHealth()), 0, 5)
 	for i, health := range req.GetHealth() {
 		field := fmt.Sprintf("health[%d]", i)
@@ -235,7 +235,7 @@ func (c *checks) sourceFilter(f *pb.Filter) {
 	}
 	c.optionalID("filter.source_id_prefix", f.GetSourceIdPrefix())
 	c.optionalID("filter.pool", f.GetPool())
-	c.labels("filter.labels", f.GetLabels())
+	c.labels("filter.labels", f.GetLabels(), dispatch.MaxLabels)
 	c.time("filter.create_time_from", f.GetCreateTimeFrom())
 	c.time("filter.create_time_before", f.GetCreateTimeBefore())
 }

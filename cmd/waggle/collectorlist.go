@@ -13,21 +13,29 @@ import (
 )
 
 func newCollector(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "collector", Short: "Look at the collectors"}
+	cmd := &cobra.Command{Use: "collector", Short: "Look at the collectors, drain or resume them"}
 	o.register(cmd)
-	cmd.AddCommand(newCollectorList(o))
+	cmd.AddCommand(newCollectorList(o), newCollectorDrain(o), newCollectorResume(o))
 	return cmd
 }
 
 func newCollectorList(o *clientOptions) *cobra.Command {
 	request := &pb.ListCollectorsRequest{}
 	var states []string
+	drains := false
 	cmd := &cobra.Command{Use: "list", Short: "List the collectors heard from in the last 24 h", Args: exactly()}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone")
+	cmd.Flags().BoolVar(&drains, "drains", false, "list the drains instead, also those of collectors yet to come")
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if err := checkLimit(*limit); err != nil {
 			return err
+		}
+		if drains && len(states) > 0 {
+			return usagef(nil, "--drains lists no collectors; leave --state out")
+		}
+		if drains {
+			return c.listDrains(ctx, *limit)
 		}
 		for _, name := range states {
 			value, err := enumValue("--state", name, "COLLECTOR_STATE_", pb.CollectorState_value)
@@ -58,11 +66,12 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector) {
 		fmt.Fprintln(out, "no collectors; `waggle collect` starts one")
 		return
 	}
-	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", ">LAST BEAT", "STARTED", "HOST", "VERSION")
+	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", ">LAST BEAT", "STARTED", "HOST", "VERSION", "DRAINED")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		t.row(info.GetId(), word(k.GetState(), "COLLECTOR_STATE_"), count(k.GetLeases()), count(info.GetSlots()), strings.Join(info.GetPools(), " "),
-			span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20))
+			span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20),
+			gateText(now, k.GetDrained()))
 	}
 	t.write(out)
 }

@@ -312,7 +312,7 @@ func gateText(now time.Time, g *pb.Gate) string {
 	}
 	if g.GetUntil() != nil {
 		ends := "opens "
-		if k := g.GetKind(); k == pb.GateKind_GATE_KIND_SOURCE_PAUSED || k == pb.GateKind_GATE_KIND_PAUSED || k == pb.GateKind_GATE_KIND_POOL_PAUSED {
+		if isPause(g.GetKind()) {
 			ends = "resumes "
 		}
 		parts = append(parts, ends+since(now, g.GetUntil()))
@@ -322,6 +322,12 @@ func gateText(now time.Time, g *pb.Gate) string {
 		text += ": " + reason
 	}
 	return strings.TrimPrefix(text, ": ")
+}
+
+// isPause reports whether a call that resumes opens gates of this kind.
+func isPause(kind pb.GateKind) bool {
+	return kind == pb.GateKind_GATE_KIND_SOURCE_PAUSED || kind == pb.GateKind_GATE_KIND_PAUSED ||
+		kind == pb.GateKind_GATE_KIND_POOL_PAUSED || kind == pb.GateKind_GATE_KIND_COLLECTOR_DRAINED
 }
 
 // heldText is a gate in a line that begins with its kind.

@@ -1180,7 +1180,7 @@ func (x *ListPoolsResponse) GetNextPageToken() string {
 // PausePoolRequest pauses a pool.
 type PausePoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name. Required.
+	// Its name: 1 to 128 of [a-z0-9._-]. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// When the pause ends by itself, by the store's clock; absent: not before ResumePool. At most 10 years
 	// from now; a time that has passed is INVALID_ARGUMENT.
@@ -1300,7 +1300,7 @@ func (x *PausePoolResponse) GetPool() *Pool {
 // ResumePoolRequest resumes a pool.
 type ResumePoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name. Required.
+	// Its name: 1 to 128 of [a-z0-9._-]. Required.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1396,6 +1396,421 @@ func (x *ResumePoolResponse) GetChanged() bool {
 		return x.Changed
 	}
 	return false
+}
+
+// Drain is an operator's rule that collectors are handed out nothing.
+type Drain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The collector with this id; empty: those with `labels`.
+	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
+	// Labels that a collector has, all of them, among others.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Who drains them, since when, why and until when; its kind is COLLECTOR_DRAINED.
+	Gate          *Gate `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Drain) GetCollectorId() string {
+	if x != nil {
+		return x.CollectorId
+	}
+	return ""
+}
+
+func (x *Drain) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Drain) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+// DrainCollectorsRequest names collectors: either collector_id or labels is set.
+type DrainCollectorsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of one collector, which need not have been heard of: 1 to 128 of [a-z0-9._-].
+	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
+	// The collectors that have all of these labels (region=eu). At most 16 pairs, keys and values at most 128
+	// bytes.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// When the drain ends by itself, by the store's clock; absent: not before ResumeCollectors. At most 10 years
+	// from now; a time that has passed is INVALID_ARGUMENT.
+	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCollectorsRequest) Reset() {
+	*x = DrainCollectorsRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCollectorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCollectorsRequest) ProtoMessage() {}
+
+func (x *DrainCollectorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCollectorsRequest.ProtoReflect.Descriptor instead.
+func (*DrainCollectorsRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DrainCollectorsRequest) GetCollectorId() string {
+	if x != nil {
+		return x.CollectorId
+	}
+	return ""
+}
+
+func (x *DrainCollectorsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *DrainCollectorsRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *DrainCollectorsRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DrainCollectorsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// DrainCollectorsResponse holds the drain.
+type DrainCollectorsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The drain as it is kept. ListCollectors shows which collectors it holds.
+	Drain         *Drain `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCollectorsResponse) Reset() {
+	*x = DrainCollectorsResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCollectorsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCollectorsResponse) ProtoMessage() {}
+
+func (x *DrainCollectorsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCollectorsResponse.ProtoReflect.Descriptor instead.
+func (*DrainCollectorsResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *DrainCollectorsResponse) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+// ResumeCollectorsRequest names a drain: either collector_id or labels is set.
+type ResumeCollectorsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id with which it was made: 1 to 128 of [a-z0-9._-].
+	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
+	// The labels with which it was made: the same ones, no more and no fewer. At most 16 pairs, keys and values
+	// at most 128 bytes.
+	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCollectorsRequest) Reset() {
+	*x = ResumeCollectorsRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCollectorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCollectorsRequest) ProtoMessage() {}
+
+func (x *ResumeCollectorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCollectorsRequest.ProtoReflect.Descriptor instead.
+func (*ResumeCollectorsRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ResumeCollectorsRequest) GetCollectorId() string {
+	if x != nil {
+		return x.CollectorId
+	}
+	return ""
+}
+
+func (x *ResumeCollectorsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// ResumeCollectorsResponse says what became of the drain.
+type ResumeCollectorsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether there was one to end.
+	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Of a collector named by its id: what drains it all the same, by its labels. Absent: nothing does.
+	Drained       *Gate `protobuf:"bytes,2,opt,name=drained,proto3" json:"drained,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCollectorsResponse) Reset() {
+	*x = ResumeCollectorsResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCollectorsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCollectorsResponse) ProtoMessage() {}
+
+func (x *ResumeCollectorsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCollectorsResponse.ProtoReflect.Descriptor instead.
+func (*ResumeCollectorsResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ResumeCollectorsResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *ResumeCollectorsResponse) GetDrained() *Gate {
+	if x != nil {
+		return x.Drained
+	}
+	return nil
+}
+
+// ListDrainsRequest lists drains.
+type ListDrainsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Most drains in the reply, 1 to 1000; 0: 50. Fewer may come though more follow.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty: the first page.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDrainsRequest) Reset() {
+	*x = ListDrainsRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDrainsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDrainsRequest) ProtoMessage() {}
+
+func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
+func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListDrainsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDrainsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListDrainsResponse is a page of drains.
+type ListDrainsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The drains: those by id by that, then those by labels.
+	Drains []*Drain `protobuf:"bytes,1,rep,name=drains,proto3" json:"drains,omitempty"`
+	// For the next page; empty: this was the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDrainsResponse) Reset() {
+	*x = ListDrainsResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDrainsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDrainsResponse) ProtoMessage() {}
+
+func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
+func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListDrainsResponse) GetDrains() []*Drain {
+	if x != nil {
+		return x.Drains
+	}
+	return nil
+}
+
+func (x *ListDrainsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
@@ -1494,13 +1909,47 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
 	"\x12ResumePoolResponse\x12#\n" +
 	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged*x\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\xc0\x01\n" +
+	"\x05Drain\x12!\n" +
+	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x124\n" +
+	"\x06labels\x18\x02 \x03(\v2\x1c.waggle.v1.Drain.LabelsEntryR\x06labels\x12#\n" +
+	"\x04gate\x18\x03 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x97\x02\n" +
+	"\x16DrainCollectorsRequest\x12!\n" +
+	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12E\n" +
+	"\x06labels\x18\x02 \x03(\v2-.waggle.v1.DrainCollectorsRequest.LabelsEntryR\x06labels\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x17DrainCollectorsResponse\x12&\n" +
+	"\x05drain\x18\x01 \x01(\v2\x10.waggle.v1.DrainR\x05drain\"\xbf\x01\n" +
+	"\x17ResumeCollectorsRequest\x12!\n" +
+	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12F\n" +
+	"\x06labels\x18\x02 \x03(\v2..waggle.v1.ResumeCollectorsRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
+	"\x18ResumeCollectorsResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\x12)\n" +
+	"\adrained\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\adrained\"O\n" +
+	"\x11ListDrainsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"f\n" +
+	"\x12ListDrainsResponse\x12(\n" +
+	"\x06drains\x18\x01 \x03(\v2\x10.waggle.v1.DrainR\x06drains\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*x\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +
 	"\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n" +
 	"\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n" +
-	"\x0eHELD_KIND_POOL\x10\x042\x92\x04\n" +
+	"\x0eHELD_KIND_POOL\x10\x042\x94\x06\n" +
 	"\fAdminService\x12C\n" +
 	"\bGetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n" +
 	"\n" +
@@ -1510,7 +1959,11 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponse\x12F\n" +
 	"\tPausePool\x12\x1b.waggle.v1.PausePoolRequest\x1a\x1c.waggle.v1.PausePoolResponse\x12I\n" +
 	"\n" +
-	"ResumePool\x12\x1c.waggle.v1.ResumePoolRequest\x1a\x1d.waggle.v1.ResumePoolResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"ResumePool\x12\x1c.waggle.v1.ResumePoolRequest\x1a\x1d.waggle.v1.ResumePoolResponse\x12X\n" +
+	"\x0fDrainCollectors\x12!.waggle.v1.DrainCollectorsRequest\x1a\".waggle.v1.DrainCollectorsResponse\x12[\n" +
+	"\x10ResumeCollectors\x12\".waggle.v1.ResumeCollectorsRequest\x1a#.waggle.v1.ResumeCollectorsResponse\x12I\n" +
+	"\n" +
+	"ListDrains\x12\x1c.waggle.v1.ListDrainsRequest\x1a\x1d.waggle.v1.ListDrainsResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_admin_service_proto_rawDescOnce sync.Once
@@ -1525,77 +1978,101 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
-	(HeldKind)(0),                  // 0: waggle.v1.HeldKind
-	(*GetStatsRequest)(nil),        // 1: waggle.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),       // 2: waggle.v1.GetStatsResponse
-	(*StoreCounters)(nil),          // 3: waggle.v1.StoreCounters
-	(*StoreInfo)(nil),              // 4: waggle.v1.StoreInfo
-	(*DispatcherInfo)(nil),         // 5: waggle.v1.DispatcherInfo
-	(*ListLeasesRequest)(nil),      // 6: waggle.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),     // 7: waggle.v1.ListLeasesResponse
-	(*HeldLease)(nil),              // 8: waggle.v1.HeldLease
-	(*ListCollectorsRequest)(nil),  // 9: waggle.v1.ListCollectorsRequest
-	(*ListCollectorsResponse)(nil), // 10: waggle.v1.ListCollectorsResponse
-	(*ExplainRequest)(nil),         // 11: waggle.v1.ExplainRequest
-	(*ExplainResponse)(nil),        // 12: waggle.v1.ExplainResponse
-	(*Hold)(nil),                   // 13: waggle.v1.Hold
-	(*Pool)(nil),                   // 14: waggle.v1.Pool
-	(*ListPoolsRequest)(nil),       // 15: waggle.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),      // 16: waggle.v1.ListPoolsResponse
-	(*PausePoolRequest)(nil),       // 17: waggle.v1.PausePoolRequest
-	(*PausePoolResponse)(nil),      // 18: waggle.v1.PausePoolResponse
-	(*ResumePoolRequest)(nil),      // 19: waggle.v1.ResumePoolRequest
-	(*ResumePoolResponse)(nil),     // 20: waggle.v1.ResumePoolResponse
-	(*TaskCounts)(nil),             // 21: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
-	(*LeaseHolder)(nil),            // 24: waggle.v1.LeaseHolder
-	(CollectorState)(0),            // 25: waggle.v1.CollectorState
-	(*Collector)(nil),              // 26: waggle.v1.Collector
-	(*Gate)(nil),                   // 27: waggle.v1.Gate
+	(HeldKind)(0),                    // 0: waggle.v1.HeldKind
+	(*GetStatsRequest)(nil),          // 1: waggle.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 2: waggle.v1.GetStatsResponse
+	(*StoreCounters)(nil),            // 3: waggle.v1.StoreCounters
+	(*StoreInfo)(nil),                // 4: waggle.v1.StoreInfo
+	(*DispatcherInfo)(nil),           // 5: waggle.v1.DispatcherInfo
+	(*ListLeasesRequest)(nil),        // 6: waggle.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),       // 7: waggle.v1.ListLeasesResponse
+	(*HeldLease)(nil),                // 8: waggle.v1.HeldLease
+	(*ListCollectorsRequest)(nil),    // 9: waggle.v1.ListCollectorsRequest
+	(*ListCollectorsResponse)(nil),   // 10: waggle.v1.ListCollectorsResponse
+	(*ExplainRequest)(nil),           // 11: waggle.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 12: waggle.v1.ExplainResponse
+	(*Hold)(nil),                     // 13: waggle.v1.Hold
+	(*Pool)(nil),                     // 14: waggle.v1.Pool
+	(*ListPoolsRequest)(nil),         // 15: waggle.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),        // 16: waggle.v1.ListPoolsResponse
+	(*PausePoolRequest)(nil),         // 17: waggle.v1.PausePoolRequest
+	(*PausePoolResponse)(nil),        // 18: waggle.v1.PausePoolResponse
+	(*ResumePoolRequest)(nil),        // 19: waggle.v1.ResumePoolRequest
+	(*ResumePoolResponse)(nil),       // 20: waggle.v1.ResumePoolResponse
+	(*Drain)(nil),                    // 21: waggle.v1.Drain
+	(*DrainCollectorsRequest)(nil),   // 22: waggle.v1.DrainCollectorsRequest
+	(*DrainCollectorsResponse)(nil),  // 23: waggle.v1.DrainCollectorsResponse
+	(*ResumeCollectorsRequest)(nil),  // 24: waggle.v1.ResumeCollectorsRequest
+	(*ResumeCollectorsResponse)(nil), // 25: waggle.v1.ResumeCollectorsResponse
+	(*ListDrainsRequest)(nil),        // 26: waggle.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 27: waggle.v1.ListDrainsResponse
+	nil,                              // 28: waggle.v1.Drain.LabelsEntry
+	nil,                              // 29: waggle.v1.DrainCollectorsRequest.LabelsEntry
+	nil,                              // 30: waggle.v1.ResumeCollectorsRequest.LabelsEntry
+	(*TaskCounts)(nil),               // 31: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),      // 32: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 33: google.protobuf.Timestamp
+	(*LeaseHolder)(nil),              // 34: waggle.v1.LeaseHolder
+	(CollectorState)(0),              // 35: waggle.v1.CollectorState
+	(*Collector)(nil),                // 36: waggle.v1.Collector
+	(*Gate)(nil),                     // 37: waggle.v1.Gate
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	21, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	22, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	31, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	32, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
 	3,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
 	4,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
 	5,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	23, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	22, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	33, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	32, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
 	8,  // 7: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	24, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	25, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	26, // 10: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	34, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	35, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	36, // 10: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
 	13, // 11: waggle.v1.ExplainResponse.holds:type_name -> waggle.v1.Hold
-	22, // 12: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	27, // 13: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
+	32, // 12: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	37, // 13: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
 	0,  // 14: waggle.v1.Hold.of:type_name -> waggle.v1.HeldKind
-	27, // 15: waggle.v1.Pool.paused:type_name -> waggle.v1.Gate
+	37, // 15: waggle.v1.Pool.paused:type_name -> waggle.v1.Gate
 	14, // 16: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	23, // 17: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
+	33, // 17: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
 	14, // 18: waggle.v1.PausePoolResponse.pool:type_name -> waggle.v1.Pool
 	14, // 19: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
-	1,  // 20: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 21: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 22: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	11, // 23: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 24: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	17, // 25: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
-	19, // 26: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
-	2,  // 27: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 28: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 29: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	12, // 30: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 31: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	18, // 32: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
-	20, // 33: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
-	27, // [27:34] is the sub-list for method output_type
-	20, // [20:27] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	28, // 20: waggle.v1.Drain.labels:type_name -> waggle.v1.Drain.LabelsEntry
+	37, // 21: waggle.v1.Drain.gate:type_name -> waggle.v1.Gate
+	29, // 22: waggle.v1.DrainCollectorsRequest.labels:type_name -> waggle.v1.DrainCollectorsRequest.LabelsEntry
+	33, // 23: waggle.v1.DrainCollectorsRequest.until:type_name -> google.protobuf.Timestamp
+	21, // 24: waggle.v1.DrainCollectorsResponse.drain:type_name -> waggle.v1.Drain
+	30, // 25: waggle.v1.ResumeCollectorsRequest.labels:type_name -> waggle.v1.ResumeCollectorsRequest.LabelsEntry
+	37, // 26: waggle.v1.ResumeCollectorsResponse.drained:type_name -> waggle.v1.Gate
+	21, // 27: waggle.v1.ListDrainsResponse.drains:type_name -> waggle.v1.Drain
+	1,  // 28: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	6,  // 29: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	9,  // 30: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	11, // 31: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 32: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	17, // 33: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
+	19, // 34: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
+	22, // 35: waggle.v1.AdminService.DrainCollectors:input_type -> waggle.v1.DrainCollectorsRequest
+	24, // 36: waggle.v1.AdminService.ResumeCollectors:input_type -> waggle.v1.ResumeCollectorsRequest
+	26, // 37: waggle.v1.AdminService.ListDrains:input_type -> waggle.v1.ListDrainsRequest
+	2,  // 38: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	7,  // 39: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	10, // 40: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	12, // 41: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 42: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	18, // 43: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
+	20, // 44: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
+	23, // 45: waggle.v1.AdminService.DrainCollectors:output_type -> waggle.v1.DrainCollectorsResponse
+	25, // 46: waggle.v1.AdminService.ResumeCollectors:output_type -> waggle.v1.ResumeCollectorsResponse
+	27, // 47: waggle.v1.AdminService.ListDrains:output_type -> waggle.v1.ListDrainsResponse
+	38, // [38:48] is the sub-list for method output_type
+	28, // [28:38] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -1612,7 +2089,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

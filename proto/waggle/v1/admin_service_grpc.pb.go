@@ -19,20 +19,23 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_GetStats_FullMethodName       = "/waggle.v1.AdminService/GetStats"
-	AdminService_ListLeases_FullMethodName     = "/waggle.v1.AdminService/ListLeases"
-	AdminService_ListCollectors_FullMethodName = "/waggle.v1.AdminService/ListCollectors"
-	AdminService_Explain_FullMethodName        = "/waggle.v1.AdminService/Explain"
-	AdminService_ListPools_FullMethodName      = "/waggle.v1.AdminService/ListPools"
-	AdminService_PausePool_FullMethodName      = "/waggle.v1.AdminService/PausePool"
-	AdminService_ResumePool_FullMethodName     = "/waggle.v1.AdminService/ResumePool"
+	AdminService_GetStats_FullMethodName         = "/waggle.v1.AdminService/GetStats"
+	AdminService_ListLeases_FullMethodName       = "/waggle.v1.AdminService/ListLeases"
+	AdminService_ListCollectors_FullMethodName   = "/waggle.v1.AdminService/ListCollectors"
+	AdminService_Explain_FullMethodName          = "/waggle.v1.AdminService/Explain"
+	AdminService_ListPools_FullMethodName        = "/waggle.v1.AdminService/ListPools"
+	AdminService_PausePool_FullMethodName        = "/waggle.v1.AdminService/PausePool"
+	AdminService_ResumePool_FullMethodName       = "/waggle.v1.AdminService/ResumePool"
+	AdminService_DrainCollectors_FullMethodName  = "/waggle.v1.AdminService/DrainCollectors"
+	AdminService_ResumeCollectors_FullMethodName = "/waggle.v1.AdminService/ResumeCollectors"
+	AdminService_ListDrains_FullMethodName       = "/waggle.v1.AdminService/ListDrains"
 )
 
 // AdminServiceClient is the client API for AdminService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService is what operators call to see how the whole does, and to hold pools.
+// AdminService is what operators call to see how the whole does, to hold pools, and to drain collectors.
 type AdminServiceClient interface {
 	// GetStats counts. Its cost grows with the number of shards and with nothing else. Changes nothing.
 	//
@@ -72,6 +75,26 @@ type AdminServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	ResumePool(ctx context.Context, in *ResumePoolRequest, opts ...grpc.CallOption) (*ResumePoolResponse, error)
+	// DrainCollectors has collectors handed out nothing: the one of an id, or all that have some labels, also
+	// those that come later. Their parked fetches end at once, and at the latest within 1 s, with DRAINING, as do
+	// those that they make then; their beats are answered with `drain`. What they hold they keep, renew and
+	// report. A collector tells its labels by its beats: until its first one a drain by labels does not hold it.
+	// Draining the same id or labels again replaces who, why and until when. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other drains hold), UNAVAILABLE
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	DrainCollectors(ctx context.Context, in *DrainCollectorsRequest, opts ...grpc.CallOption) (*DrainCollectorsResponse, error)
+	// ResumeCollectors ends the drain that was made with the same id or the same labels, and no other one. A
+	// collector hears of it with its next beat, which it is asked for within 5 s. Resuming what is not drained
+	// does nothing. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ResumeCollectors(ctx context.Context, in *ResumeCollectorsRequest, opts ...grpc.CallOption) (*ResumeCollectorsResponse, error)
+	// ListDrains lists the drains that hold, those by id first, also where no collector has come yet that they
+	// hold. Changes nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
+	ListDrains(ctx context.Context, in *ListDrainsRequest, opts ...grpc.CallOption) (*ListDrainsResponse, error)
 }
 
 type adminServiceClient struct {
@@ -152,11 +175,41 @@ func (c *adminServiceClient) ResumePool(ctx context.Context, in *ResumePoolReque
 	return out, nil
 }
 
+func (c *adminServiceClient) DrainCollectors(ctx context.Context, in *DrainCollectorsRequest, opts ...grpc.CallOption) (*DrainCollectorsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainCollectorsResponse)
+	err := c.cc.Invoke(ctx, AdminService_DrainCollectors_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ResumeCollectors(ctx context.Context, in *ResumeCollectorsRequest, opts ...grpc.CallOption) (*ResumeCollectorsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeCollectorsResponse)
+	err := c.cc.Invoke(ctx, AdminService_ResumeCollectors_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListDrains(ctx context.Context, in *ListDrainsRequest, opts ...grpc.CallOption) (*ListDrainsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDrainsResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListDrains_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService is what operators call to see how the whole does, and to hold pools.
+// AdminService is what operators call to see how the whole does, to hold pools, and to drain collectors.
 type AdminServiceServer interface {
 	// GetStats counts. Its cost grows with the number of shards and with nothing else. Changes nothing.
 	//
@@ -196,6 +249,26 @@ type AdminServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	ResumePool(context.Context, *ResumePoolRequest) (*ResumePoolResponse, error)
+	// DrainCollectors has collectors handed out nothing: the one of an id, or all that have some labels, also
+	// those that come later. Their parked fetches end at once, and at the latest within 1 s, with DRAINING, as do
+	// those that they make then; their beats are answered with `drain`. What they hold they keep, renew and
+	// report. A collector tells its labels by its beats: until its first one a drain by labels does not hold it.
+	// Draining the same id or labels again replaces who, why and until when. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other drains hold), UNAVAILABLE
+	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	DrainCollectors(context.Context, *DrainCollectorsRequest) (*DrainCollectorsResponse, error)
+	// ResumeCollectors ends the drain that was made with the same id or the same labels, and no other one. A
+	// collector hears of it with its next beat, which it is asked for within 5 s. Resuming what is not drained
+	// does nothing. Idempotent.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	ResumeCollectors(context.Context, *ResumeCollectorsRequest) (*ResumeCollectorsResponse, error)
+	// ListDrains lists the drains that hold, those by id first, also where no collector has come yet that they
+	// hold. Changes nothing.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
+	ListDrains(context.Context, *ListDrainsRequest) (*ListDrainsResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -226,6 +299,15 @@ func (UnimplementedAdminServiceServer) PausePool(context.Context, *PausePoolRequ
 }
 func (UnimplementedAdminServiceServer) ResumePool(context.Context, *ResumePoolRequest) (*ResumePoolResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumePool not implemented")
+}
+func (UnimplementedAdminServiceServer) DrainCollectors(context.Context, *DrainCollectorsRequest) (*DrainCollectorsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainCollectors not implemented")
+}
+func (UnimplementedAdminServiceServer) ResumeCollectors(context.Context, *ResumeCollectorsRequest) (*ResumeCollectorsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeCollectors not implemented")
+}
+func (UnimplementedAdminServiceServer) ListDrains(context.Context, *ListDrainsRequest) (*ListDrainsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDrains not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -374,6 +456,60 @@ func _AdminService_ResumePool_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_DrainCollectors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainCollectorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).DrainCollectors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_DrainCollectors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).DrainCollectors(ctx, req.(*DrainCollectorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ResumeCollectors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeCollectorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ResumeCollectors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ResumeCollectors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ResumeCollectors(ctx, req.(*ResumeCollectorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListDrains_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDrainsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListDrains(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListDrains_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListDrains(ctx, req.(*ListDrainsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -408,6 +544,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumePool",
 			Handler:    _AdminService_ResumePool_Handler,
+		},
+		{
+			MethodName: "DrainCollectors",
+			Handler:    _AdminService_DrainCollectors_Handler,
+		},
+		{
+			MethodName: "ResumeCollectors",
+			Handler:    _AdminService_ResumeCollectors_Handler,
+		},
+		{
+			MethodName: "ListDrains",
+			Handler:    _AdminService_ListDrains_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

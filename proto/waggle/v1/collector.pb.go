@@ -31,7 +31,7 @@ const (
 	CollectorState_COLLECTOR_STATE_UNSPECIFIED CollectorState = 0
 	// Beats arrive in time.
 	CollectorState_COLLECTOR_STATE_ACTIVE CollectorState = 1
-	// Beats arrive in time, and it fetches no more.
+	// Beats arrive in time, and it fetches no more: it says so itself, or operators drain it.
 	CollectorState_COLLECTOR_STATE_DRAINING CollectorState = 2
 	// Three beats in a row did not come. Its leases run out by themselves, each at its own deadline.
 	CollectorState_COLLECTOR_STATE_GONE CollectorState = 3
@@ -93,7 +93,7 @@ type CollectorInfo struct {
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// The machine it runs on, for people. At most 253 bytes.
 	Hostname string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	// Labels by which operators choose collectors (region=eu). At most 64 pairs, keys and values at most
+	// Labels by which operators choose collectors to drain (region=eu). At most 64 pairs, keys and values at most
 	// 128 bytes.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The pools it fetches from, for people: FetchTask decides by its own list. At most 16.
@@ -204,7 +204,9 @@ type Collector struct {
 	// Time since its last beat, by the store's clock.
 	HeartbeatAge *durationpb.Duration `protobuf:"bytes,4,opt,name=heartbeat_age,json=heartbeatAge,proto3" json:"heartbeat_age,omitempty"`
 	// When this session was first heard from.
-	StartTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// What drains it, of several drains the one that ends last; absent: it is not drained by operators.
+	Drained       *Gate `protobuf:"bytes,6,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -274,11 +276,18 @@ func (x *Collector) GetStartTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Collector) GetDrained() *Gate {
+	if x != nil {
+		return x.Drained
+	}
+	return nil
+}
+
 var File_waggle_v1_collector_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
-	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x02\n" +
+	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xb0\x02\n" +
 	"\rCollectorInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -290,14 +299,15 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\bdraining\x18\b \x01(\bR\bdraining\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x02\n" +
 	"\tCollector\x12,\n" +
 	"\x04info\x18\x01 \x01(\v2\x18.waggle.v1.CollectorInfoR\x04info\x12/\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.waggle.v1.CollectorStateR\x05state\x12\x16\n" +
 	"\x06leases\x18\x03 \x01(\x05R\x06leases\x12>\n" +
 	"\rheartbeat_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fheartbeatAge\x129\n" +
 	"\n" +
-	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime*\x85\x01\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12)\n" +
+	"\adrained\x18\x06 \x01(\v2\x0f.waggle.v1.GateR\adrained*\x85\x01\n" +
 	"\x0eCollectorState\x12\x1f\n" +
 	"\x1bCOLLECTOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16COLLECTOR_STATE_ACTIVE\x10\x01\x12\x1c\n" +
@@ -325,6 +335,7 @@ var file_waggle_v1_collector_proto_goTypes = []any{
 	nil,                           // 3: waggle.v1.CollectorInfo.LabelsEntry
 	(*durationpb.Duration)(nil),   // 4: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*Gate)(nil),                  // 6: waggle.v1.Gate
 }
 var file_waggle_v1_collector_proto_depIdxs = []int32{
 	3, // 0: waggle.v1.CollectorInfo.labels:type_name -> waggle.v1.CollectorInfo.LabelsEntry
@@ -332,11 +343,12 @@ var file_waggle_v1_collector_proto_depIdxs = []int32{
 	0, // 2: waggle.v1.Collector.state:type_name -> waggle.v1.CollectorState
 	4, // 3: waggle.v1.Collector.heartbeat_age:type_name -> google.protobuf.Duration
 	5, // 4: waggle.v1.Collector.start_time:type_name -> google.protobuf.Timestamp
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6, // 5: waggle.v1.Collector.drained:type_name -> waggle.v1.Gate
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_collector_proto_init() }
@@ -344,6 +356,7 @@ func file_waggle_v1_collector_proto_init() {
 	if File_waggle_v1_collector_proto != nil {
 		return
 	}
+	file_waggle_v1_gate_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -34,9 +34,10 @@ const (
 	// Tasks are due, but delays, limits or blocks of their queues hold them, or grants to this collector are
 	// slowed.
 	EmptyReason_EMPTY_REASON_THROTTLED EmptyReason = 2
-	// Tasks are due, but operators paused all that this call could take; or it is to be drained.
+	// Tasks are due, but operators paused all that this call could take.
 	EmptyReason_EMPTY_REASON_PAUSED EmptyReason = 3
-	// The dispatcher is about to stop: fetch from another one.
+	// The dispatcher is about to stop: fetch from another one. Or operators drain this collector, as the answer
+	// to its next beat says: then no other one hands out anything either.
 	EmptyReason_EMPTY_REASON_DRAINING EmptyReason = 4
 	// The client token had its grant, and nothing of it is held any more: fetch with a new one.
 	EmptyReason_EMPTY_REASON_TOKEN_USED EmptyReason = 5
@@ -717,10 +718,11 @@ type HeartbeatResponse struct {
 	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
 	// Tasks that somebody wants ended. The lease still stands: stop, and report.
 	Cancel []*CancelNotice `protobuf:"bytes,3,rep,name=cancel,proto3" json:"cancel,omitempty"`
-	// The collector is to fetch no more, finish what it holds, and keep beating until it has.
+	// Operators drain the collector: it is to fetch nothing, finish what it holds, and keep beating, until the
+	// answer to a beat no longer says so.
 	Drain bool `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`
 	// When the next beat is wanted, counted from when this message arrived: a third of the shortest lease,
-	// 15 s with none. Absent in a message that answers no beat.
+	// 15 s with none, 5 s with `drain`. Absent in a message that answers no beat.
 	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
 	// Leases that were renewed for less than lease_duration, because max_hold ends them. With a duration of 0: the
 	// part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
@@ -1049,7 +1051,8 @@ type RenewLeaseResponse struct {
 	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
 	// Tasks that somebody wants ended. The lease still stands: stop, and report.
 	Cancel []*CancelNotice `protobuf:"bytes,3,rep,name=cancel,proto3" json:"cancel,omitempty"`
-	// The collector is to fetch no more, finish what it holds, and keep renewing until it has.
+	// Operators drain the collector: it is to fetch nothing, finish what it holds, and keep renewing, until an
+	// answer no longer says so.
 	Drain bool `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`
 	// When the next renewal is wanted, counted from when this reply arrived.
 	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`

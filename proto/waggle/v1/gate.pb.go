@@ -52,7 +52,8 @@ const (
 	GateKind_GATE_KIND_BREAKER GateKind = 10
 	// An operator paused the pool (PausePool). Opens by ResumePool or at `until`.
 	GateKind_GATE_KIND_POOL_PAUSED GateKind = 11
-	// The collector, or a rule that covers it, is draining: it gets no new tasks.
+	// An operator drains the collector, or those that would take tasks of the pool (DrainCollectors): nothing is
+	// handed out to them. Opens by ResumeCollectors or at `until`.
 	GateKind_GATE_KIND_COLLECTOR_DRAINED GateKind = 12
 	// The collector reported failures of COLLECTOR scope, and grants to it are slowed.
 	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 13

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newCollectorDrain(o *clientOptions) *cobra.Command {
+	request := &pb.DrainCollectorsRequest{}
+	var record recordFlags
+	var until timeFlag
+	cmd := &cobra.Command{
+		Use:   "drain [ID]",
+		Short: "Hand out nothing to collectors, also when they come later; what they hold they finish",
+		Example: `  waggle collector drain paris-1 --until 2h --reason 'new image'
+  waggle collector drain --label region=eu --label disk=ssd`,
+		Args: atMostOne,
+	}
+	pairsVar(cmd.Flags(), &request.Labels, "label", "the collectors with this label; of several, with all of them")
+	record.register(cmd, o.console)
+	cmd.Flags().Var(&until, "until", "resume by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		var err error
+		if request.CollectorId, err = chosenCollector(args, request.GetLabels()); err != nil {
+			return err
+		}
+		if request.Until, err = until.at(c.now); err != nil {
+			return err
+		}
+		request.By, request.Reason = record.by, record.reason
+		reply, err := c.admin.DrainCollectors(ctx, request)
+		if err != nil {
+			return err
+		}
+		return c.show(reply.GetDrain(), func() { writeDrains(c.out, c.now, []*pb.Drain{reply.GetDrain()}) })
+	})
+	return cmd
+}
+
+func newCollectorResume(o *clientOptions) *cobra.Command {
+	request := &pb.ResumeCollectorsRequest{}
+	cmd := &cobra.Command{
+		Use:   "resume [ID]",
+		Short: "End a drain, named as it was made: by the same id, or by the same labels",
+		Args:  atMostOne,
+	}
+	pairsVar(cmd.Flags(), &request.Labels, "label", "the drain by this label; of several, by all of them")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		var err error
+		if request.CollectorId, err = chosenCollector(args, request.GetLabels()); err != nil {
+			return err
+		}
+		reply, err := c.admin.ResumeCollectors(ctx, request)
+		if err != nil {
+			return err
+		}
+		return c.show(reply, func() {
+			who := plain(or(request.GetCollectorId(), pairs(request.GetLabels())))
+			if reply.GetChanged() {
+				fmt.Fprintf(c.out, "%s: resumed\n", who)
+			} else {
+				fmt.Fprintf(c.out, "%s was not drained; nothing changed\n", who)
+			}
+			if reply.GetDrained() != nil {
+				fmt.Fprintf(c.out, "it is drained by its labels, %s\n", plain(gateText(c.now, reply.GetDrained())))
+			}
+		})
+	})
+	return cmd
+}
+
+// chosenCollector is the id that a command names, or none where it names labels.
+func chosenCollector(args []string, labels map[string]string) (string, error) {
+	switch {
+	case len(args) > 0 && len(labels) > 0:
+		return "", usagef(nil, "say an id or --label, not both")
+	case len(args) > 0:
+		return args[0], nil
+	case len(labels) == 0:
+		return "", usagef(nil, "which collectors? say an id or --label")
+	}
+	return "", nil
+}
+
+// listDrains shows the drains that hold, also those of collectors yet to come.
+func (c *client) listDrains(ctx context.Context, limit int) error {
+	all := &pb.ListDrainsResponse{}
+	more, err := readPages(limit, func(size int32, token string) (*pb.ListDrainsResponse, error) {
+		return c.admin.ListDrains(ctx, &pb.ListDrainsRequest{PageSize: size, PageToken: token})
+	}, func(p *pb.ListDrainsResponse) int {
+		all.Drains = append(all.Drains, p.GetDrains()...)
+		return len(p.GetDrains())
+	})
+	if err != nil {
+		return err
+	}
+	c.noteMore(more, limit)
+	return c.show(all, func() { writeDrains(c.out, c.now, all.GetDrains()) })
+}
+
+func writeDrains(out io.Writer, now time.Time, drains []*pb.Drain) {
+	if len(drains) == 0 {
+		fmt.Fprintln(out, "no drains: every collector may fetch")
+		return
+	}
+	t := newTable("COLLECTORS", "DRAINED")
+	for _, d := range drains {
+		t.row(or(d.GetCollectorId(), pairs(d.GetLabels())), gateText(now, d.GetGate()))
+	}
+	t.write(out)
+}

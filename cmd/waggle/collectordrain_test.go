@@ -1,0 +1,46 @@
+package main_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+func TestCollector_Drain(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	wantOutput(t, command(t, env, "collector", "list", "--drains"), "no drains: every collector may fetch\n")
+	wantFailure(t, command(t, env, "collector", "drain", "Bad"), waggle.ExitUsage, "collector_id")
+	holdOne(t, env)
+	wantOutput(t, command(t, env, "collector", "drain", "paris-1", "--until", "2h", "--reason", "new image"), `
+COLLECTORS  DRAINED
+paris-1     by ada, now, resumes in 2h: new image
+`)
+	wantOutput(t, command(t, env, "collector", "list", "--state", "draining"), `
+COLLECTOR  STATE     LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  DRAINED
+paris-1    DRAINING       1      4  default    AGO  AGO      paris  v1       by ada, now, resumes in 2h: new image
+`)
+	wantOutput(t, command(t, env, "collector", "drain", "--label", "region=eu", "--label", "disk=ssd"), `
+COLLECTORS          DRAINED
+disk=ssd region=eu  by ada, now
+`)
+	wantOutput(t, command(t, env, "explain", "pool", "default"), `
+pool default: COLLECTOR_DRAINED by ada, now, resumes in 2h: new image
+    opened by: ResumeCollectors, or another collector that fetches from the pool
+all of that opens by itself in 2h
+`)
+	wantOutput(t, command(t, env, "collector", "list", "--drains"), `
+COLLECTORS          DRAINED
+paris-1             by ada, now, resumes in 2h: new image
+disk=ssd region=eu  by ada, now
+`)
+	wantOutput(t, command(t, env, "collector", "resume", "paris-1"), "paris-1: resumed\n")
+	wantOutput(t, command(t, env, "collector", "resume", "paris-1"), "paris-1 was not drained; nothing changed\n")
+	var reply struct{ Changed bool }
+	got := command(t, env, "collector", "resume", "--label", "region=eu,disk=ssd", "--output", "json")
+	if err := json.Unmarshal([]byte(got.out), &reply); err != nil || !reply.Changed {
+		t.Errorf("resumed: %v\n%s%s", err, got.out, got.err)
+	}
+	wantOutput(t, command(t, env, "collector", "list", "--drains"), "no drains: every collector may fetch\n")
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// DrainCollectors has collectors handed out nothing.
+func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollectorsRequest) (*pb.DrainCollectorsResponse, error) {
+	if err := validateDrainCollectors(req, time.Now()); err != nil {
+		return nil, err
+	}
+	drain := fromDrain(req)
+	drain.Gate = dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
+	drain, err := s.d.DrainCollectors(ctx, drain)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DrainCollectorsResponse{Drain: toDrain(drain)}, nil
+}
+
+// ResumeCollectors ends a drain.
+func (s *adminService) ResumeCollectors(ctx context.Context, req *pb.ResumeCollectorsRequest) (*pb.ResumeCollectorsResponse, error) {
+	if err := validateResumeCollectors(req); err != nil {
+		return nil, err
+	}
+	changed, still, err := s.d.ResumeCollectors(ctx, fromDrain(req))
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ResumeCollectorsResponse{Changed: changed, Drained: toGate(still)}, nil
+}
+
+// ListDrains lists drains.
+func (s *adminService) ListDrains(ctx context.Context, req *pb.ListDrainsRequest) (*pb.ListDrainsResponse, error) {
+	if err := validatePage(req.GetPageSize()); err != nil {
+		return nil, err
+	}
+	tokens, err := pagesOf("ListDrains", req)
+	if err != nil {
+		return nil, err
+	}
+	after, err := tokens.cursor(req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	drains, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Drain, string, error) {
+		found, next, err := s.d.ListDrains(ctx, after, limit)
+		return each(found, toDrain), next, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListDrainsResponse{Drains: drains, NextPageToken: tokens.token(next)}, nil
+}
+
+// fromDrain is the drain that a request names.
+func fromDrain(req drainRequest) dispatch.Drain {
+	return dispatch.Drain{Collector: req.GetCollectorId(), Labels: req.GetLabels()}
+}
+
+func toDrain(d dispatch.Drain) *pb.Drain {
+	return &pb.Drain{CollectorId: d.Collector, Labels: d.Labels, Gate: toGate(&d.Gate)}
+}

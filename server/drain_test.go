@@ -1,0 +1,175 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+func TestAdminService_DrainCollectors_refuses(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	many := map[string]string{}
+	for i := range 17 {
+		many[fmt.Sprint(i)] = "x"
+	}
+	for field, bad := range map[string]*pb.DrainCollectorsRequest{
+		"collector_id":    {},
+		"collector_id ":   {CollectorId: "A"},
+		"labels":          {CollectorId: "a", Labels: map[string]string{"region": "eu"}},
+		"labels ":         {Labels: many},
+		"labels  ":        {Labels: map[string]string{"": "eu"}},
+		"labels[region]":  {Labels: map[string]string{"region": strings.Repeat("e", 129)}},
+		"labels[region] ": {Labels: map[string]string{"region": "e\x00u"}},
+		"until":           {CollectorId: "a", Until: timestamppb.New(time.Now().Add(-time.Hour))},
+		"until ":          {CollectorId: "a", Until: timestamppb.New(time.Now().Add(11 * 366 * 24 * time.Hour))},
+		"by":              {CollectorId: "a", By: strings.Repeat("b", 129)},
+		"reason":          {CollectorId: "a", Reason: strings.Repeat("b", 1025)},
+	} {
+		_, err := b.admin.DrainCollectors(t.Context(), bad)
+		if f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD"); f.violations[0].GetField() != strings.TrimRight(field, " ") {
+			t.Errorf("%v is refused for %v", bad, f.violations)
+		}
+	}
+	for _, bad := range []*pb.ResumeCollectorsRequest{{}, {CollectorId: "A"}, {CollectorId: "a", Labels: map[string]string{"region": "eu"}}} {
+		_, err := b.admin.ResumeCollectors(t.Context(), bad)
+		wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+	}
+	_, err := b.admin.ListDrains(t.Context(), &pb.ListDrainsRequest{PageSize: -1})
+	wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+}
+
+// TestAdminService_DrainCollectors drains a region whose collector waits for a task:
+// what it hears, and what operators see.
+func TestAdminService_DrainCollectors(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	ctx := t.Context()
+	eu := map[string]string{"region": "eu"}
+	stream, err := b.dispatch.Heartbeat(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat := func() *pb.HeartbeatResponse {
+		t.Helper()
+		info := &pb.CollectorInfo{Id: "paris-1", Session: "s1", Labels: map[string]string{"region": "eu", "disk": "ssd"}}
+		if err := stream.Send(&pb.HeartbeatRequest{Collector: info}); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	if beat().GetDrain() {
+		t.Error("told to drain before anybody said so")
+	}
+	type answer struct {
+		resp *pb.FetchTaskResponse
+		err  error
+	}
+	parked := make(chan answer, 1)
+	go func() {
+		resp, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "paris-1", Session: "s1", Wait: durationpb.New(30 * time.Second)})
+		parked <- answer{resp, err}
+	}()
+	eventually(t, "the fetch is parked", func() bool {
+		stats, err := b.admin.GetStats(ctx, &pb.GetStatsRequest{})
+		return err == nil && stats.GetDispatcher().GetParkedFetches() == 1
+	})
+
+	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Millisecond))
+	drained, err := b.admin.DrainCollectors(ctx, &pb.DrainCollectorsRequest{Labels: eu, Until: until, By: "ann", Reason: "new disks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantDrained := func(what string, g *pb.Gate) {
+		t.Helper()
+		if g.GetKind() != pb.GateKind_GATE_KIND_COLLECTOR_DRAINED || g.GetBy() != "ann" || g.GetReason() != "new disks" ||
+			g.GetTime() == nil || !g.GetUntil().AsTime().Equal(until.AsTime()) {
+			t.Errorf("%s: %v", what, g)
+		}
+	}
+	wantDrained("the answer", drained.GetDrain().GetGate())
+	if got := <-parked; got.err != nil || got.resp.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_DRAINING || got.resp.GetRetryAfter().AsDuration() <= 0 {
+		t.Errorf("the parked fetch was answered %v, %v", got.resp, got.err)
+	}
+	if got := beat(); !got.GetDrain() || got.GetNextHeartbeat().AsDuration() > 5*time.Second {
+		t.Errorf("the beat was answered %v", got)
+	}
+	listed, err := b.admin.ListCollectors(ctx, &pb.ListCollectorsRequest{States: []pb.CollectorState{pb.CollectorState_COLLECTOR_STATE_DRAINING}})
+	if err != nil || len(listed.GetCollectors()) != 1 {
+		t.Fatalf("draining collectors %v, %v", listed, err)
+	}
+	wantDrained("the list", listed.GetCollectors()[0].GetDrained())
+	why, err := b.admin.Explain(ctx, &pb.ExplainRequest{Pool: "default"})
+	if err != nil || len(why.GetHolds()) != 1 || why.GetOpensIn() == nil || !strings.HasPrefix(why.GetHolds()[0].GetOpenedBy(), "ResumeCollectors") {
+		t.Fatalf("explained %v, %v", why, err)
+	}
+	wantDrained("the gate of the pool", why.GetHolds()[0].GetGate())
+
+	got, err := b.admin.ResumeCollectors(ctx, &pb.ResumeCollectorsRequest{CollectorId: "paris-1"})
+	if err != nil || got.GetChanged() {
+		t.Errorf("resumed by the id %v, %v; it was drained by its label", got, err)
+	}
+	wantDrained("what holds on", got.GetDrained())
+	if got, err = b.admin.ResumeCollectors(ctx, &pb.ResumeCollectorsRequest{Labels: eu}); err != nil || !got.GetChanged() {
+		t.Errorf("resumed %v, %v", got, err)
+	}
+	if got, err = b.admin.ResumeCollectors(ctx, &pb.ResumeCollectorsRequest{Labels: eu}); err != nil || got.GetChanged() {
+		t.Errorf("resumed again %v, %v; want no change", got, err)
+	}
+	if beat().GetDrain() {
+		t.Error("told to drain after the resume")
+	}
+}
+
+// TestAdminService_ListDrains lists drains that hold nobody yet, and hears of one that
+// is too many.
+func TestAdminService_ListDrains(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	for i := range dispatch.MaxDrains {
+		drain := dispatch.Drain{Collector: fmt.Sprintf("c%03d", i), Gate: dispatch.Gate{By: "ann"}}
+		if err := b.store.SetDrain(t.Context(), drain); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := b.admin.DrainCollectors(t.Context(), &pb.DrainCollectorsRequest{Labels: map[string]string{"region": "eu", "disk": "ssd"}})
+	f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+	if v := f.violations[0]; v.GetField() != "labels" || !strings.Contains(v.GetDescription(), "1000") || !strings.Contains(f.message, "disk=ssd,region=eu") {
+		t.Errorf("one too many is refused by %q, %v", f.message, f.violations)
+	}
+	if _, err := b.admin.DrainCollectors(t.Context(), &pb.DrainCollectorsRequest{CollectorId: "c007", Reason: "again"}); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for token := ""; ; {
+		page, err := b.admin.ListDrains(t.Context(), &pb.ListDrainsRequest{PageSize: 300, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, drain := range page.GetDrains() {
+			if want := fmt.Sprintf("c%03d", seen); drain.GetCollectorId() != want || drain.GetGate().GetBy() == "" {
+				t.Fatalf("drain %d is %v, want %s", seen, drain, want)
+			}
+			seen++
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if seen != dispatch.MaxDrains {
+		t.Errorf("%d drains listed, want %d", seen, dispatch.MaxDrains)
+	}
+}
