@@ -30,6 +30,10 @@ const (
 // fetchLoop fetches what can be started at once, one call at a time, until fetching ends. A fetch carries the reports
 // that wait; while it is under way outcomes and free slots gather for the next one.
 func (r *run) fetchLoop() {
+	select {
+	case <-r.introduced:
+	case <-r.fetching.ctx.Done():
+	}
 	for {
 		free := r.awaitFree()
 		if free == 0 {
@@ -43,14 +47,18 @@ func (r *run) fetchLoop() {
 			}
 			return
 		}
-		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING {
-			r.troubles.stopping()
+		draining := answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING
+		if draining {
+			signal(r.beatNow) // its answer tells whether the dispatcher stops, or operators drain this collector
 		}
 		r.start(answer)
 		pause := answer.pause()
 		r.awaitFetch(pause == 0 && !answer.parking)
 		if !sleep(r.fetching.ctx, pause) {
 			return
+		}
+		if draining && !r.stats.snapshot().Drained {
+			r.troubles.stopping()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,6 +44,7 @@ func newHeartbeat(r *run) *heartbeat { return &heartbeat{run: r} }
 // loop beats until nothing needs a lease any more.
 func (h *heartbeat) loop() {
 	defer func() { h.closeStream() }()
+	introduced := sync.OnceFunc(func() { close(h.run.introduced) })
 	last := time.Now()
 	due := last // the first beat makes the collector known
 	for h.run.calling.ctx.Err() == nil {
@@ -54,6 +56,7 @@ func (h *heartbeat) loop() {
 		}
 		last = time.Now()
 		err := h.beat()
+		introduced()
 		switch {
 		case err == nil:
 			h.failing.reset()

@@ -45,6 +45,10 @@ type run struct {
 	handlers sync.WaitGroup // goroutines that call the handler
 	granted  chan *lease    // to one of them that has nothing to do
 
+	// introduced is closed once the first heartbeat is over: dispatchers know by it whether operators drain collectors with
+	// these labels, and say so.
+	introduced chan struct{}
+
 	// Signals, each a channel of capacity 1.
 	beatNow       chan struct{} // a heartbeat is wanted at once
 	leasesChanged chan struct{} // reckon anew when the next heartbeat is due
@@ -83,6 +87,7 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 		known:   newKnownLinks(time.Now()),
 		granted: make(chan *lease),
 
+		introduced:    make(chan struct{}),
 		beatNow:       make(chan struct{}, 1),
 		leasesChanged: make(chan struct{}, 1),
 		slotFree:      make(chan struct{}, 1),

@@ -1,0 +1,109 @@
+package collectortest_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/collector"
+	"github.com/waggle-crawl/waggle/collector/collectortest"
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// heard is how long a drained collector takes to hear that it is no longer: a beat.
+const heard = 6 * time.Second
+
+// TestDrain_BeforeItComes holds that a collector that operators have drained by its labels takes nothing, from its start
+// on, and fetches once they let it.
+func TestDrain_BeforeItComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := collectortest.Start(t)
+		admin := wagglev1.NewAdminServiceClient(d.Conn())
+		eu := map[string]string{"region": "eu"}
+		if _, err := admin.DrainCollectors(t.Context(), &wagglev1.DrainCollectorsRequest{Labels: eu, By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		d.CreateSource(&wagglev1.SourceSpec{Id: "shop"})
+		d.Submit(&wagglev1.SubmitItem{SourceId: "shop", Url: "https://a.example/"})
+		var seen visits
+		cfg := d.Machine().Config("paris-1", 4)
+		cfg.Labels = map[string]string{"region": "eu", "disk": "ssd"}
+		d.Machine().Start(cfg, collector.HandlerFunc(func(_ context.Context, task *collector.Task) (collector.Succeeded, error) {
+			seen.note(task.URL)
+			return collector.Succeeded{}, nil
+		}))
+		time.Sleep(time.Minute)
+		if n := seen.times("https://a.example/"); n != 0 {
+			t.Errorf("the drained collector was given the task %d times", n)
+		}
+		listed, err := admin.ListCollectors(t.Context(), &wagglev1.ListCollectorsRequest{})
+		if err != nil || len(listed.GetCollectors()) != 1 || listed.GetCollectors()[0].GetState() != wagglev1.CollectorState_COLLECTOR_STATE_DRAINING {
+			t.Errorf("listed %v, %v; want one that drains", listed, err)
+		}
+		if _, err := admin.ResumeCollectors(t.Context(), &wagglev1.ResumeCollectorsRequest{Labels: eu}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(heard)
+		if n := seen.times("https://a.example/"); n != 1 {
+			t.Errorf("the task was worked on %d times %s after the resume, want once", n, heard)
+		}
+		// It waits for tasks now, has nothing to beat for, and asks all the same what the end of its fetch means.
+		if _, err := admin.DrainCollectors(t.Context(), &wagglev1.DrainCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		listed, err = admin.ListCollectors(t.Context(), &wagglev1.ListCollectorsRequest{})
+		if err != nil || len(listed.GetCollectors()) != 1 || listed.GetCollectors()[0].GetHeartbeatAge().AsDuration() != 0 {
+			t.Errorf("listed %v, %v; want one that has beaten just now", listed, err)
+		}
+	})
+}
+
+// TestDrain_AmidWork holds that a collector that is drained finishes what it works on, however long that takes, and takes
+// no more until it is resumed.
+func TestDrain_AmidWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := collectortest.Start(t)
+		admin := wagglev1.NewAdminServiceClient(d.Conn())
+		d.CreateSource(&wagglev1.SourceSpec{Id: "shop", LeaseDuration: durationpb.New(6 * time.Second)})
+		d.Submit(&wagglev1.SubmitItem{SourceId: "shop", Url: "https://a.example/1"})
+		var seen visits
+		finish := make(chan struct{})
+		d.Machine().Start(d.Machine().Config("paris-1", 4), collector.HandlerFunc(func(ctx context.Context, task *collector.Task) (collector.Succeeded, error) {
+			seen.note(task.URL)
+			select {
+			case <-finish:
+				return collector.Succeeded{}, nil
+			case <-ctx.Done():
+				return collector.Succeeded{}, ctx.Err()
+			}
+		}))
+		time.Sleep(time.Second)
+		if _, err := admin.DrainCollectors(t.Context(), &wagglev1.DrainCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+			t.Fatal(err)
+		}
+		d.Submit(&wagglev1.SubmitItem{SourceId: "shop", Url: "https://a.example/2"})
+		time.Sleep(time.Minute) // ten leases
+		close(finish)
+		time.Sleep(time.Second)
+		if got := d.Task("shop", "https://a.example/1"); got.GetState() != wagglev1.TaskState_TASK_STATE_DONE || got.GetExpirations() != 0 {
+			t.Errorf("what it worked on is %v", got)
+		}
+		time.Sleep(time.Minute)
+		if n := seen.times("https://a.example/2"); n != 0 {
+			t.Errorf("the drained collector was given another task %d times", n)
+		}
+		if _, err := admin.ResumeCollectors(t.Context(), &wagglev1.ResumeCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(heard)
+		if n := seen.times("https://a.example/2"); n != 1 {
+			t.Errorf("the other task was worked on %d times %s after the resume, want once", n, heard)
+		}
+	})
+}
