@@ -38,6 +38,14 @@ func run(ctx context.Context, args []string) (err error) {
 	slots := flags.Int("slots", 1, "how many tasks to work on at once")
 	lease := flags.Duration("lease", 0, "how long leases run; 0: the source's")
 	drain := flags.Duration("drain-timeout", 0, "how long handlers may go on once it is to stop; 0: the library's default")
+	labels := make(map[string]string)
+	flags.Func("labels", "labels, as a=1,b=2", func(text string) error {
+		for pair := range strings.SplitSeq(text, ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			labels[key] = value
+		}
+		return nil
+	})
 	path := flags.String("log", "", "file for the history")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -48,7 +56,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	c, err := collector.New(collector.Config{
-		Targets: strings.Split(*servers, ","), ID: *id, Slots: *slots, LeaseDuration: *lease, DrainTimeout: *drain,
+		Targets: strings.Split(*servers, ","), ID: *id, Slots: *slots, LeaseDuration: *lease, DrainTimeout: *drain, Labels: labels,
 		DialOptions: log.DialOptions(), Logger: stderrLogger(),
 	})
 	if err != nil {
