@@ -25,7 +25,7 @@ func TestAdminService_DrainCollectors_refuses(t *testing.T) {
 	for field, bad := range map[string]*pb.DrainCollectorsRequest{
 		"collector_id":    {},
 		"collector_id ":   {CollectorId: "A"},
-		"labels":          {CollectorId: "a", Labels: map[string]string{"region": "eu"}},
+		"collector_id  ":  {CollectorId: "a", Labels: map[string]string{"region": "eu"}},
 		"labels ":         {Labels: many},
 		"labels  ":        {Labels: map[string]string{"": "eu"}},
 		"labels[region]":  {Labels: map[string]string{"region": strings.Repeat("e", 129)}},

@@ -93,7 +93,7 @@ func (c *checks) drain(req drainRequest) {
 	case id == "" && len(labels) == 0:
 		c.fail("collector_id", "", "must be set, or labels")
 	case id != "" && len(labels) > 0:
-		c.fail("labels", fmt.Sprintf("%d entries", len(labels)), "must be empty when collector_id is set")
+		c.fail("collector_id", id, "must be empty when labels are set: a drain goes by one or the other")
 	case id != "":
 		c.id("collector_id", id)
 	default:
