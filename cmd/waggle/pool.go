@@ -95,7 +95,7 @@ func newPoolResume(o *clientOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.show(reply.GetPool(), func() {
+			return c.show(reply, func() {
 				if !reply.GetChanged() {
 					fmt.Fprintf(c.out, "%s was not paused; nothing changed\n", plain(args[0]))
 					return

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -100,4 +101,23 @@ a.example        0       0        1     1s  held  PAUSED   default
 a.example was not paused; nothing changed
 it is held by QUEUE_PAUSED by ada, now: stop
 `)
+}
+
+// TestOpened_JSON: programs hear whether there was something to open.
+func TestOpened_JSON(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	for closing, opening := range map[string]string{"queue block": "queue unblock", "queue pause": "queue resume", "pool pause": "pool resume"} {
+		command(t, env, append(strings.Fields(closing), "browser")...)
+		for _, want := range []bool{true, false} {
+			var reply struct {
+				Changed     bool
+				Queue, Pool struct{ Name string }
+			}
+			got := command(t, env, append(strings.Fields(opening), "browser", "--output", "json")...)
+			if err := json.Unmarshal([]byte(got.out), &reply); err != nil || reply.Changed != want || reply.Queue.Name+reply.Pool.Name != "browser" {
+				t.Errorf("%s: %v, changed %v, want %v:\n%s%s", opening, err, reply.Changed, want, got.out, got.err)
+			}
+		}
+	}
 }

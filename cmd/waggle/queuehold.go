@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -61,9 +62,8 @@ func newQueueUnblock(o *clientOptions) *cobra.Command {
 	cmd := letQueueGo(o, &cobra.Command{
 		Use:   "unblock NAME",
 		Short: "Open a queue that an operator blocked",
-	}, "blocked", func(ctx context.Context, c *client, name string) (*pb.Queue, bool, error) {
-		reply, err := c.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic})
-		return reply.GetQueue(), reply.GetChanged(), err
+	}, "blocked", func(ctx context.Context, c *client, name string) (openedReply, error) {
+		return c.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic})
 	})
 	cmd.Flags().BoolVar(&automatic, "automatic", false, "open the block that failures of the host caused, too")
 	return cmd
@@ -73,30 +73,36 @@ func newQueueResume(o *clientOptions) *cobra.Command {
 	return letQueueGo(o, &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Hand out tasks of a paused queue again; blocks and rules go on",
-	}, "paused", func(ctx context.Context, c *client, name string) (*pb.Queue, bool, error) {
-		reply, err := c.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: name})
-		return reply.GetQueue(), reply.GetChanged(), err
+	}, "paused", func(ctx context.Context, c *client, name string) (openedReply, error) {
+		return c.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: name})
 	})
+}
+
+// openedReply is what every call answers that opens a gate of a queue.
+type openedReply interface {
+	proto.Message
+	GetQueue() *pb.Queue
+	GetChanged() bool
 }
 
 // letQueueGo completes a command that opens a gate of a queue; held is what it is
 // called when it is closed.
 func letQueueGo(o *clientOptions, cmd *cobra.Command, held string,
-	lift func(ctx context.Context, c *client, name string) (queue *pb.Queue, changed bool, err error),
+	lift func(ctx context.Context, c *client, name string) (openedReply, error),
 ) *cobra.Command {
 	cmd.Args = exactly("the queue's name")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		queue, changed, err := lift(ctx, c, args[0])
+		reply, err := lift(ctx, c, args[0])
 		if err != nil {
 			return err
 		}
-		return c.show(queue, func() {
-			if changed {
-				writeQueue(c.out, c.now, queue)
+		return c.show(reply, func() {
+			if reply.GetChanged() {
+				writeQueue(c.out, c.now, reply.GetQueue())
 				return
 			}
 			fmt.Fprintf(c.out, "%s was not %s; nothing changed\n", plain(args[0]), held)
-			for _, gate := range queue.GetGates() {
+			for _, gate := range reply.GetQueue().GetGates() {
 				fmt.Fprintf(c.out, "it is held by %s\n", heldText(c.now, gate))
 			}
 		})
