@@ -24,10 +24,10 @@ const (
 	// TurnsPerOldest: every eighth pick of a queue in a pool, and of a lane in
 	// a queue, goes to the longest wait whatever its priority.
 	TurnsPerOldest = 8
-	// TurnsPerWant: a want of many tasks is spread over the queues that have no
-	// delay, but in turns of at least this part of it: what a turn costs is
-	// then shared by several tasks.
-	TurnsPerWant = 10
+	// TurnsPerLine: wants of many tasks, be it one or several together, are spread
+	// over the queues that have no delay, but in turns of at least this part of
+	// what they ask for: what a turn costs is then shared by several tasks.
+	TurnsPerLine = 10
 )
 
 // Claims hands out leases. The order in which it picks, and the gates it

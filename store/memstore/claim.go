@@ -1,10 +1,7 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -28,19 +25,6 @@ type claim struct {
 
 // maxMisses bounds the misses of one call.
 const maxMisses = 100
-
-// hand is what one want is served with.
-type hand struct {
-	want   *dispatch.Want
-	note   *grantNote
-	holder uint64 // digest of who will hold
-	held   *holder
-	room   int
-	bytes  int
-	// full: the next task did not fit the limit on bytes.
-	full   bool
-	grants []dispatch.Grant
-}
 
 // Claim implements [dispatch.Claims].
 func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
@@ -74,9 +58,7 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 	if c.pool != nil {
 		c.promote()
 	}
-	for i := range wants {
-		reply.Grants[i], reply.Used[i] = c.serve(&wants[i])
-	}
+	c.serve(wants, &reply)
 	if c.pool != nil {
 		reply.More = c.more()
 		if c.again != infinite {
@@ -88,33 +70,6 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 	// A claim takes away; nothing can be granted sooner by it.
 	clear(s.soonest)
 	return reply
-}
-
-// serve gives one want what it gets, and whether its client token is used.
-func (c *claim) serve(want *dispatch.Want) ([]dispatch.Grant, bool) {
-	if c.s.replaced(want.Collector, want.Session) {
-		return nil, false
-	}
-	if note := c.s.grants[grantKey{want.Collector, want.ClientToken}]; note != nil && note.until > c.s.now {
-		return c.s.replay(note, want.Call), true
-	}
-	if c.pool == nil {
-		return nil, false
-	}
-	h := &hand{want: want, room: max(want.Max, 1)}
-	switch {
-	case len(want.Queues) > 0:
-		c.serveQueues(h)
-	case len(want.SourceUIDs) > 0:
-		c.serveSources(h)
-	default:
-		c.serveAny(h)
-	}
-	if h.note == nil {
-		return nil, false
-	}
-	c.s.keepGrant(h.note)
-	return h.grants, true
 }
 
 // promote places the queues of the pool whose time has come.
@@ -144,21 +99,6 @@ func (c *claim) bounded() bool {
 	return c.looks >= dispatch.MaxClaimTurns || c.granted >= dispatch.MaxClaimTasks || c.misses >= maxMisses
 }
 
-// serveAny gives the queues of the pool their turns.
-func (c *claim) serveAny(h *hand) {
-	for h.room > 0 && !h.full {
-		if c.bounded() {
-			c.stopped = true
-			return
-		}
-		e, ok := pick(&c.pool.open, &c.pool.picks)
-		if !ok {
-			return
-		}
-		c.turn(h, e.value, nil)
-	}
-}
-
 // pick takes the first of an open set; every eighth pick takes the longest
 // wait.
 func pick[V any](set *openSet[V], picks *uint64) (entry[V], bool) {
@@ -169,30 +109,6 @@ func pick[V any](set *openSet[V], picks *uint64) (entry[V], bool) {
 		return set.oldest()
 	}
 	return set.first()
-}
-
-// serveQueues gives turns to the queues that the want names, ascending.
-func (c *claim) serveQueues(h *hand) {
-	names := slices.Clone(h.want.Queues)
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		for h.room > 0 && !h.full {
-			if c.bounded() {
-				c.left = true
-				return
-			}
-			qp := c.part(name)
-			if qp == nil || qp.open.len()+qp.wait.len() == 0 {
-				break
-			}
-			if !c.turn(h, qp, nil) {
-				at := c.againAt(h.want, qp)
-				c.again = min(c.again, at)
-				c.left = c.left || at <= c.s.now // more was due than is promoted at once
-				break
-			}
-		}
-	}
 }
 
 // part finds a queue's part in the pool; nil when it has none.
@@ -218,131 +134,6 @@ func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 		}
 	}
 	return at
-}
-
-// turn gives the queue a turn, which begins with the lane if one is given, and reports
-// whether something was granted.
-func (c *claim) turn(h *hand, qp *queuePool, first *lane) bool {
-	c.looks++
-	c.s.placePart(qp)
-	if qp.stands != open {
-		return false
-	}
-	q := qp.queue
-	set := c.s.settingsOf(q)
-	most := min(h.want.Max, dispatch.MaxClaimTasks)
-	share := max(1, most/min(c.pool.open.inBand(qp.score), dispatch.TurnsPerWant))
-	quota := min(share, h.room, set.MaxInFlight-int(q.inFlight), dispatch.MaxClaimTasks-c.granted)
-	if set.paced.MinDelay > 0 {
-		quota = 1
-	}
-	begin := len(h.grants)
-	c.takeFromLanes(h, qp, quota, first)
-	granted := len(h.grants) > begin
-	if granted {
-		before := q.nextGrant
-		q.nextGrant = max(before, c.s.now)
-		if set.paced.MinDelay > 0 {
-			q.nextGrant = max(before, c.s.nowEnd+span(set.paced.MinDelay))
-		}
-		h.note.moved = append(h.note.moved, movedGrant{
-			queue: q.name, before: before, after: q.nextGrant, first: begin, count: len(h.grants) - begin,
-		})
-	}
-	c.s.placeQueue(q, c.pool)
-	return granted
-}
-
-// takeFromLanes fills a turn's quota from the open lanes of the queue, that one first
-// if it is given.
-func (c *claim) takeFromLanes(h *hand, qp *queuePool, quota int, first *lane) {
-	for quota > 0 && !h.full && c.misses < maxMisses {
-		l := first
-		if first = nil; l == nil {
-			l = c.pickLane(h.want, qp)
-		}
-		if l == nil {
-			return
-		}
-		if !l.belongs(c.s.now) {
-			// Its source was paused, moved or deleted, and the lane is not
-			// placed yet.
-			c.s.placeLane(l, false)
-			if c.looks++; c.looks >= dispatch.MaxClaimTurns {
-				return
-			}
-			continue
-		}
-		quota -= c.take(h, l, max(1, quota/qp.open.inBand(l.score)))
-		c.s.placeLane(l, true)
-	}
-}
-
-// pickLane picks a lane for the want. Of the sources that it names, it takes
-// the first lane; that is no pick and is not counted.
-func (c *claim) pickLane(want *dispatch.Want, qp *queuePool) (picked *lane) {
-	if len(want.SourceUIDs) == 0 {
-		e, _ := pick(&qp.open, &qp.picks)
-		return e.value
-	}
-	for _, uid := range want.SourceUIDs {
-		src := c.s.sources[uid]
-		if src == nil {
-			continue
-		}
-		l := src.lane(qp.queue.name)
-		if l == nil || l.at != qp || l.stands != open {
-			continue
-		}
-		if picked == nil || cmp.Or(cmp.Compare(l.score, picked.score), strings.Compare(l.name, picked.name)) < 0 {
-			picked = l
-		}
-	}
-	return picked
-}
-
-// belongs reports whether an open lane is where its source wants it.
-func (l *lane) belongs(now int64) bool {
-	return l.source.pool == l.at.pool && l.source.pausedUntil <= now && !l.source.gate.Deleted
-}
-
-// take grants at most limit tasks of the lane, as long as the lane's priority
-// stays what it is, and reports how many.
-func (c *claim) take(h *hand, l *lane, limit int) int {
-	taken, priority := 0, -1
-	for taken < limit && c.misses < maxMisses {
-		head, ok := l.ready.first()
-		if !ok {
-			break
-		}
-		r := head.value
-		p := l.priority(r)
-		if priority >= 0 && p != priority {
-			break
-		}
-		priority = p
-		if r.gone {
-			c.s.dropGhost(r)
-			c.misses++
-			continue
-		}
-		size := r.bytes() + l.source.gate.JoinedBytes
-		if len(h.grants) > 0 && h.want.MaxBytes > 0 && h.bytes+size > h.want.MaxBytes {
-			h.full = true
-			break
-		}
-		if ends, stands := c.s.strayUntil(r.id); stands {
-			c.s.leave(r)
-			c.s.enterLeases(r, ends)
-			c.s.orphaned++
-			c.misses++
-			continue
-		}
-		h.bytes += size
-		c.grant(h, r)
-		taken++
-	}
-	return taken
 }
 
 // next is the earliest instant at which the pool can give something; 0 =

@@ -129,9 +129,9 @@ func (s *shard) bringBack(qp *queuePool) {
 
 // serveSources gives turns to the queues in which the sources that the want names
 // have open lanes.
-func (c *claim) serveSources(h *hand) {
+func (c *claim) serveSources(n *line) {
 	var of []*source
-	for _, uid := range h.want.SourceUIDs {
+	for _, uid := range n.hands[0].want.SourceUIDs {
 		src := c.s.sources[uid]
 		switch {
 		case src == nil || src.gate.Deleted || src.pool != c.pool || slices.Contains(of, src):
@@ -143,7 +143,7 @@ func (c *claim) serveSources(h *hand) {
 			c.promoteNamed(src.named)
 		}
 	}
-	c.turnsOf(h, of)
+	c.turnsOf(n, of)
 	for _, src := range of {
 		c.again = min(c.again, src.named.wait.firstScore())
 	}
@@ -151,8 +151,8 @@ func (c *claim) serveSources(h *hand) {
 
 // turnsOf gives the open lanes of the sources turns, each of which takes as much of
 // its queue as any turn.
-func (c *claim) turnsOf(h *hand, of []*source) {
-	for h.room > 0 && !h.full {
+func (c *claim) turnsOf(n *line, of []*source) {
+	for h := n.hands[0]; h.room > 0 && !h.full; {
 		l, lead := nextNamed(of)
 		if l == nil {
 			return
@@ -167,7 +167,7 @@ func (c *claim) turnsOf(h *hand, of []*source) {
 			c.placeAnew(l)
 			continue
 		}
-		if c.turn(h, qp, l) {
+		if c.turn(n, qp, l) {
 			lead.named.turns++
 		}
 		if qp.stands != open && l.at == qp && l.stands == open {

@@ -78,6 +78,7 @@ func topics() []topic {
 		{"Claim", claimCases()},
 		{"Named", namedCases()},
 		{"Order", orderCases()},
+		{"Line", lineCases()},
 		{"Bounds", boundCases()},
 		{"Orphans", orphanCases()},
 		{"Politeness", politenessCases()},

@@ -13,30 +13,30 @@
 -- Cost     O(log n) a task and a turn; at most 100 tasks, 50 turns, 50 queues promoted;
 --          for wants that name sources 50 lanes promoted and 200 listed
 --
--- uses: ids grant held pick outlook ahead fence take turn sources want
-local pool, CLAIM, answered, empty
+-- uses: ids grant held pick outlook ahead fence take line turn sources want
+local CLAIM
 
-local token_keys, answer
+local token_keys, answer_all
 do
   local function bound() return CLAIM.looks >= CLAIM.most or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
 
   -- Gives turns to the queues that a want names, ascending.
-  local function serve_queues(w)
-    local names, seen = {}, {}
+  local function serve_queues(h)
+    local w, names, seen = h.want, {}, {}
     for _, name in ipairs(w.queues) do
       if not seen[name] then seen[name], names[#names + 1] = true, name end
     end
     table.sort(names, before)
     for _, name in ipairs(names) do
       local q = get_queue(name)
-      while not w.ended and #w.ids < w.max do
+      while not w.ended and h.room > 0 do
         if bound() then
           CLAIM.left = true
           return
         end
-        local a = q.parts[pool]
+        local a = q.parts[CLAIM.pool]
         if not a or not a.held then break end
-        if take_turn(CLAIM, w, q) == 0 then
+        if take_turn(CLAIM, h, q) == 0 then
           local at = again_at(w, q, a)
           CLAIM.again, CLAIM.left = min(CLAIM.again, at), CLAIM.left or at <= now -- more was due than is promoted at once
           break
@@ -45,25 +45,28 @@ do
     end
   end
 
-  local function serve(w)
-    while not w.ended and #w.ids < w.max do
-      if bound() then
+  -- Gives the queues of the pool their turns.
+  local function serve(h)
+    while line.open(CLAIM, h) do
+      if h.want.ended then line.go_on(CLAIM, h)
+      elseif bound() then
         CLAIM.stopped = true
         return
+      else
+        local q = pick_queue(CLAIM)
+        if not q then return end
+        take_turn(CLAIM, h, q)
       end
-      local q = pick_queue(CLAIM)
-      if not q then return end
-      take_turn(CLAIM, w, q)
     end
   end
 
-  local function grant(w)
-    if w.queues then serve_queues(w) elseif w.sources then serve_sources(CLAIM, w, bound) else serve(w) end
-    if #w.ids > 0 then
-      local ids = table.concat(w.ids, ' ')
-      note_grant(w, ids)
-      note_held(CLAIM, w, ids)
-    end
+  local function grant(wants)
+    local h = line.begin(CLAIM, wants)
+    if CLAIM.empty then -- nothing is looked at
+    elseif h.want.queues then serve_queues(h)
+    elseif h.want.sources then serve_sources(CLAIM, h, bound)
+    else serve(h) end
+    line.finish(CLAIM, h)
   end
 
   -- The keys of what the client token of each want was granted, and of the only
@@ -76,45 +79,52 @@ do
     return keys
   end
 
-  -- Answers a want with what it was granted before, as its note says, or by grant;
-  -- that of a session that was replaced, where another is kept, by neither.
-  function answer(w, note, keep)
-    local answers = CLAIM.answers
-    local at = #answers + 1
-    answers[at], answers[at + 1], CLAIM.lane = 0, 0, false
-    if keep and keep ~= w.session then return end
-    if answered[w.holder_name] then
+  -- What a want was granted before, as its note says; nil where it is to be granted
+  -- something.
+  local function granted_before(w, note)
+    if CLAIM.answered[w.holder_name] then
       -- The same client token again in this claim: what it was granted is read anew.
       flush_writes()
       note = call('GET', w.grant_key)
     end
-    answered[w.holder_name] = true
-    local replay = replay_grant(w.grant_key, note, w.holder, w.call)
-    if replay then
-      answers[at], answers[at + 1] = 1, replay
-    elseif not empty then
-      grant(w)
-      answers[at], answers[at + 1] = #w.ids > 0 and 1 or 0, #w.ids
+    CLAIM.answered[w.holder_name] = true
+    return replay_grant(w.grant_key, note, w.holder, w.call)
+  end
+
+  -- Answers the wants in their order, given the values of their keys.
+  function answer_all(wants, tokens)
+    local together, answers = {}, CLAIM.answers
+    local function grant_together()
+      if #together > 0 then grant(together) end
+      together = {}
     end
+    for i, w in ipairs(wants) do
+      local note, keep = tokens[2 * i - 1], tokens[2 * i]
+      local replaced = keep and keep ~= w.session -- by the one that is kept
+      if note or replaced or w.queues or w.sources or CLAIM.answered[w.holder_name] then grant_together() end
+      local before = not replaced and granted_before(w, note)
+      if before == nil then
+        together[#together + 1] = w
+        if w.queues or w.sources then grant_together() end
+      else
+        answers[#answers + 1], answers[#answers + 2] = before and 1 or 0, before or 0
+      end
+    end
+    grant_together()
   end
 end
 
 -- at each call
-pool, answered = ARGV[1], {}
-local at, wants, room = 3, {}, 0
-for i = 1, tonumber(ARGV[2]) do
-  wants[i], at = read_want(at)
-  room = room + wants[i].max
-end
-CLAIM = new_claim(pool, room)
+local wants = read_wants(tonumber(ARGV[2]), 3)
+CLAIM = new_claim(ARGV[1], wants)
 local heads, tokens = first_queues(CLAIM, token_keys(wants))
 -- An empty pool is what an idle dispatcher meets each second; a paused one is as
 -- good as empty.
-local paused = CLAIM.paused > now
-empty = paused or #heads == 0 and call('EXISTS', CLAIM.wait) == 0
-if not empty then promote_pool(CLAIM) end
-for i, w in ipairs(wants) do answer(w, tokens[2 * i - 1], tokens[2 * i]) end
-if empty then
+CLAIM.empty = CLAIM.paused > now or #heads == 0 and call('EXISTS', CLAIM.wait) == 0
+if not CLAIM.empty then promote_pool(CLAIM) end
+answer_all(wants, tokens)
+if CLAIM.empty then
+  local paused = CLAIM.paused > now
   local ends = paused and CLAIM.paused < FOREVER and CLAIM.paused or 0
   return { now, ends, paused and 3 or 1, 0, ends, CLAIM.lanes, CLAIM.answers }
 end

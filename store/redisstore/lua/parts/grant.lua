@@ -1,17 +1,21 @@
 -- What a client token was granted: a note of the ids and the first fence (the
 -- others follow one by one), of the call that last answered from it, and of what
 -- the grant did to its queues. It ends 10 minutes after the last of its leases.
-local GRANT_MEMORY = 600000
 local memory_ends -- by the last deadline, as text
 
-local function note_grant(w, ids)
-  local end_text = memory_ends[w.deadline]
-  if not end_text then
-    end_text = decimal(w.deadline + GRANT_MEMORY - 1)
-    memory_ends[w.deadline] = end_text
+local note_grant
+do
+  local GRANT_MEMORY = 600000
+
+  function note_grant(w, ids)
+    local end_text = memory_ends[w.deadline]
+    if not end_text then
+      end_text = decimal(w.deadline + GRANT_MEMORY - 1)
+      memory_ends[w.deadline] = end_text
+    end
+    local note = cmsgpack.pack({ w.call, w.fence, ids, unpack(w.turns) })
+    call('SET', w.grant_key, note, 'PXAT', end_text)
   end
-  local note = cmsgpack.pack({ w.call, w.fence, ids, unpack(w.turns) })
-  call('SET', w.grant_key, note, 'PXAT', end_text)
 end
 
 -- The note: the call, the first fence, the ids, and of each turn, flat: its queue,

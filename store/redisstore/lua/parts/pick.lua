@@ -20,14 +20,15 @@ do
   end
 
   -- room is how many tasks the wants of the claim ask for.
-  function new_claim(pool, room)
-    local picks, pause = 'picks:' .. pool, 'pause:' .. pool
+  function new_claim(pool, wants)
+    local picks, pause, room = 'picks:' .. pool, 'pause:' .. pool, 0
+    for _, w in ipairs(wants) do room = room + w.max end
     read_shard('fence', picks, 'ready', 'leased', 'granted', 'swept', 'grace', pause)
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
       room = room, looks = 0, most = MOST_TURNS, woken = 0, listed = 0, again = INF, granted = 0, misses = 0,
       fence = known.fence, picks = known[picks], paused = known[pause],
-      orphaned = 0, dropped = 0, soonest = {}, leases = {}, held = {}, lanes = {}, answers = {}, lane = false,
+      orphaned = 0, dropped = 0, soonest = {}, leases = {}, held = {}, lanes = {}, answers = {}, answered = {}, lane = false,
     }
   end
 

@@ -81,7 +81,7 @@ do
 
   -- Gives the queue of an open lane a turn, which begins with that lane, and returns
   -- how many tasks it gave. The lane is put aside where nothing more can be had now.
-  local function turn_of(claim, w, s, n)
+  local function turn_of(claim, h, s, n)
     local l = get_lane(n)
     local q = get_queue(l.queue)
     local a = part(q, claim.pool)
@@ -90,9 +90,9 @@ do
       place_anew(s, n)
       return 0
     end
-    w.begin = l.name
-    local got = take_turn(claim, w, q)
-    w.begin = false
+    h.want.begin = l.name
+    local got = take_turn(claim, h, q)
+    h.want.begin = false
     if not a.open and open_score(a, l.name) then named.put_aside(s, l.name, q, a) end
     return got
   end
@@ -101,15 +101,15 @@ do
     if at and at < claim.again then claim.again = at end
   end
 
-  local function take_turns(claim, w, of, bound)
-    while not w.ended and #w.ids < w.max do
+  local function take_turns(claim, h, of, bound)
+    while not h.want.ended and h.room > 0 do
       local n, s, lead = next_lane(of)
       if not n then return end
       if bound() then
         claim.left = true
         return
       end
-      if turn_of(claim, w, s, n) > 0 then lead.named.turns, lead.named.dirty = lead.named.turns + 1, true end
+      if turn_of(claim, h, s, n) > 0 then lead.named.turns, lead.named.dirty = lead.named.turns + 1, true end
     end
   end
 
@@ -130,9 +130,9 @@ do
     return at
   end
 
-  function serve_sources(claim, w, bound)
+  function serve_sources(claim, h, bound)
     local of = {}
-    for _, uid in ipairs(w.sources) do
+    for _, uid in ipairs(h.want.sources) do
       local s = get_source(uid)
       if has_part(claim, s) and s.paused > now then soonest(claim, s.paused)
       elseif has_part(claim, s) and not of[uid] then
@@ -141,7 +141,7 @@ do
         promote(claim, s)
       end
     end
-    take_turns(claim, w, of, bound)
+    take_turns(claim, h, of, bound)
     for _, s in ipairs(of) do
       named.save(s)
       soonest(claim, tonumber(call('ZRANGE', named.wait_key(s.uid), 0, 0, 'WITHSCORES')[2] or nil))

@@ -24,8 +24,8 @@ do
 
   -- Picks a lane and takes from it: how many were granted, and whether the turn
   -- goes on.
-  local function pick_lane(claim, w, q, a, quota, gap)
-    local n, score
+  local function pick_lane(claim, h, q, a, quota, gap)
+    local n, score, w = nil, nil, h.want
     if w.begin then n, score, w.begin = w.begin, open_score(a, w.begin), false
     elseif w.sources then n, score = first_of_sources(w, q, a)
     else n, score = pick_open_lane(q, a) end
@@ -42,42 +42,39 @@ do
     local share = quota > 1 and max(1, floor(quota / (a.opens == 1 and 1 or in_band(queue_open_key(a), score)))) or 1
     local got, ahead = 0, likely(claim, q, a, gap)
     l.taking = nil
-    while got < share and not w.ended and claim.misses < 100 do
-      local more, seen = take_from_lane(claim, w, q, l, s, share - got, ahead)
+    while got < share and claim.misses < 100 do
+      w = line.open(claim, h)
+      local more, seen = take_from_lane(claim, w, q, l, s, min(share - got, w.max - #w.ids), ahead)
       got = got + more
-      if seen == 0 then break end
+      if seen == 0 or w.ended then break end
     end
     place_lane(l, true)
-    return got, claim.misses < 100
+    return got, claim.misses < 100 and not w.ended
   end
 
   -- Gives the queue a turn and returns how many tasks it gave.
-  function take_turn(claim, w, q)
+  function take_turn(claim, h, q)
     claim.looks = claim.looks + 1
     local a = part(q, claim.pool)
     -- The end of its last turn here has placed it, though not all lanes that wait.
     if not a.had_turn or a.waits > 0 then place_queue(q, a) end
     if not a.open then return 0 end
-    local s, room, quota, gap = settings_of(q), w.max - #w.ids, 1, delay_of(q)
+    local s, quota, gap = settings_of(q), 1, delay_of(q)
     if gap <= 0 then
-      local most = min(w.max, 100)
-      local share = most > 1 and max(1, floor(most / min(in_band(claim.open, a.open), 10))) or 1
-      quota = min(share, room, s.in_flight - q.in_flight, 100 - claim.granted)
+      local share = h.asks > 1 and max(1, floor(h.asks / min(in_band(claim.open, a.open), 10))) or 1
+      quota = min(share, h.room, s.in_flight - q.in_flight, 100 - claim.granted)
     end
-    local begin, goes_on = #w.ids, true
-    while quota > 0 and goes_on and not w.ended do
+    local first, had, total, goes_on = h.at, #h.want.ids, 0, true
+    while quota > 0 and goes_on do
       local got
-      got, goes_on = pick_lane(claim, w, q, a, quota, gap)
-      quota = quota - got
+      got, goes_on = pick_lane(claim, h, q, a, quota, gap)
+      quota, total = quota - got, total + got
     end
-    local total = #w.ids - begin
     if total > 0 then
       local before = q.next_grant
       raise_next_grant(q, gap > 0 and now_end + gap or now)
-      local turns = w.turns
-      local n = #turns
-      turns[n + 1], turns[n + 2], turns[n + 3] = q.name, before, q.next_grant
-      turns[n + 4], turns[n + 5] = begin + 1, total
+      line.note_turn(h, first, had, q, before)
+      h.room = h.room - total
     end
     place_queue_everywhere(q, claim.pool)
     a.had_turn = true
