@@ -11,6 +11,7 @@ func orphanCases() []testCase {
 		{"ReadyUnderALock_IsNotGranted_T16", orphanLocked},
 		{"LockEnded_IsGrantableAgain_T16", orphanFreed},
 		{"ReadyWithoutARecord_IsDropped_T17", orphanNoRecord},
+		{"NoRecord_OfASettled", orphanSettled},
 		{"LeaseWithoutARecord_IsDropped_T17", orphanNoLeaseRecord},
 	}
 }
@@ -62,6 +63,24 @@ func orphanNoRecord(e *env) {
 	is(e, "dropped", stats.Dropped, 1)
 	e.submitOne(g, item(g, queue, "gone"), dispatch.SubmitCreated)
 	is(e, "granted", e.takeOne().Task.Key, "gone")
+}
+
+// orphanSettled loses the records of settled tasks: a new task takes what is left of
+// them out of the counts.
+func orphanSettled(e *env) {
+	e.open()
+	g := source("a")
+	for _, key := range []string{"dead", "canceled"} {
+		e.create(g, item(g, queue, key))
+	}
+	e.settle(canceled(e.task(item(g, queue, "canceled").ID)))
+	e.settle(dead(e.takeTask()))
+	is(e, "counts", e.status(g.UID).Counts, dispatch.StateCounts{Dead: 1, Canceled: 1})
+	for _, key := range []string{"dead", "canceled"} {
+		e.DeleteRecord(item(g, queue, key).ID)
+		e.submitOne(g, item(g, queue, key), dispatch.SubmitCreated)
+	}
+	is(e, "counts after new tasks", e.status(g.UID).Counts, dispatch.StateCounts{Ready: 2})
 }
 
 func orphanNoLeaseRecord(e *env) {

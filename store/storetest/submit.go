@@ -20,6 +20,7 @@ func submitCases() []testCase {
 		{"Reseed_Leased_LiftsCancel", submitReseedLeased},
 		{"MaxOutstanding_IsLimitedAndFreed_T62", submitLimited},
 		{"MaxOutstanding_SparesRecurring", submitLimitedRecurring},
+		{"MaxOutstanding_SparesReseeded", submitLimitedReseeded},
 		{"OlderSource_IsStale", submitStaleSource},
 		{"OlderRules_IsStale", submitStaleRules},
 		{"DeletedSource_IsRefused", submitDeletedSource},
@@ -230,6 +231,21 @@ func submitLimitedRecurring(e *env) {
 	e.submitOne(g, item(g, queue, "seed 3", reseed(start)), dispatch.SubmitCreated)
 }
 
+// submitLimitedReseeded makes one-shot tasks recurring, a leased and a waiting one: they
+// no longer count.
+func submitLimitedReseeded(e *env) {
+	e.open()
+	g := source("a", func(g *dispatch.SourceGate) { g.MaxOutstanding = 2 })
+	e.create(g, numbered(g, queue, 2)...)
+	e.takeOne()
+	for _, key := range []string{"0", "1"} {
+		e.submitOne(g, item(g, queue, "beside "+key), dispatch.SubmitLimited)
+		e.submitOne(g, item(g, queue, key, reseed(start)), dispatch.SubmitExists)
+		e.submitOne(g, item(g, queue, "beside "+key), dispatch.SubmitCreated)
+	}
+	e.submitOne(g, item(g, queue, "more"), dispatch.SubmitLimited)
+}
+
 func submitStaleSource(e *env) {
 	older := source("a")
 	newer := source("a", func(g *dispatch.SourceGate) { g.Version, g.Pool = 2, "browser" })
@@ -283,7 +299,9 @@ func submitSharedScope(e *env) {
 	if _, _, err := e.Store.DropTasks(e.ctx, e.shard(queue), a.UID, 100); err != nil {
 		e.Fatal(err)
 	}
+	is(e, "counts of what was dropped", e.stats().Counts, dispatch.StateCounts{Canceled: 1})
 	e.submitOne(b, item(b, queue, "k", shared), dispatch.SubmitCreated)
+	is(e, "counts of what took its place", e.stats().Counts, dispatch.StateCounts{Ready: 1})
 	is(e, "source", e.task(s.ID).SourceUID, b.UID)
 	is(e, "granted", e.takeOne().Task.ID, s.ID)
 }
