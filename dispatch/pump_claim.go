@@ -165,7 +165,7 @@ func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
 		o.until, o.rung = now.Add(reply.Next.Sub(reply.Now)), false
 	}
 	if o.limit = max(served, 1); open && served == asked {
-		o.limit = min(2*served, MaxClaimTurns) // each takes a turn at least
+		o.limit = min(2*served, MaxClaimTurns) // with a delay each takes a turn, and without one it costs as much
 	}
 	o.pace(reply, served, now)
 	if !o.hinted.IsZero() {
