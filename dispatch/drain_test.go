@@ -149,6 +149,21 @@ func TestDispatcher_DrainCollectors_later(t *testing.T) {
 	})
 }
 
+// TestDispatcher_DrainCollectors_duringClaim: a fetch that a claim is under way for is
+// answered when the claim is back with nothing.
+func TestDispatcher_DrainCollectors_duringClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		parked := w.fetch(t.Context(), 0, ask("c1", "", dispatch.MaxWait))
+		synctest.Wait()
+		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.afterClaim()
+		begin := time.Now()
+		w.drain("c1", nil, time.Time{})
+		w.wantDrained("parked", parked, begin, 50*time.Millisecond)
+	})
+}
+
 // TestDispatcher_DrainCollectors_held: what was granted is repeated, renewed and settled
 // as ever (P7).
 func TestDispatcher_DrainCollectors_held(t *testing.T) {
