@@ -52,12 +52,8 @@ Each flag can be set by the variable behind it.`,
 	return cmd
 }
 
-func (o *collectOptions) run(cmd *cobra.Command) (err error) {
-	view := o.newScreen(cmd.ErrOrStderr())
-	log, err := o.log.logger(view.log())
-	if err != nil {
-		return err
-	}
+// complete checks what the libraries do not, and gives them what no flag is for.
+func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err error) {
 	if err := checkServers(cmd, o.collector.Targets); err != nil {
 		return err
 	}
@@ -75,6 +71,18 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	}
 	if o.collector.Slots < 1 { // which the library takes for its default
 		return usagef(cmd, "--slots: %d: want 1 to 1000", o.collector.Slots)
+	}
+	return nil
+}
+
+func (o *collectOptions) run(cmd *cobra.Command) (err error) {
+	view := o.newScreen(cmd.ErrOrStderr())
+	log, err := o.log.logger(view.log())
+	if err != nil {
+		return err
+	}
+	if err := o.complete(cmd, log); err != nil {
+		return err
 	}
 	k, err := collector.New(o.collector)
 	if err != nil {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -123,7 +124,7 @@ func (w *world) replayed(what string, note *grantNote, got []dispatch.Grant) err
 
 // granted checks one new grant and takes it in.
 func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch.Grant) error {
-	now, p := w.now(), w.parts[shard]
+	p := w.parts[shard]
 	t := w.task(g.Task.ID)
 	if t == nil {
 		return broken("task %s of %s was granted and does not exist", g.Task.Key, g.Task.Queue)
@@ -140,23 +141,8 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 	}
 	p.lastFence = fence
 	gate := w.gate(t)
-	lease := &dispatch.Lease{Digest: g.Token.Digest(), Token: g.Token, Granted: now, MaxHold: gate.MaxHold}
-	if lease.MaxHold == 0 {
-		lease.MaxHold = dispatch.DefaultMaxHold
-	}
-	switch {
-	case want.Lease > 0:
-		lease.Duration = want.Lease
-	case gate.LeaseDuration > 0:
-		lease.Duration = gate.LeaseDuration
-	default:
-		lease.Duration = dispatch.DefaultLeaseDuration
-	}
-	if lease.Duration > lease.MaxHold {
-		w.count("claim cut by MAX_HOLD")
-		lease.Duration = lease.MaxHold
-	}
-	lease.Deadline = now.Add(lease.Duration)
+	lease := w.newLease(want, &gate)
+	lease.Digest, lease.Token = g.Token.Digest(), g.Token
 	t.State, t.Lease = dispatch.StateLeased, lease
 	t.Counters.Attempt++
 	t.Revision++
@@ -176,6 +162,21 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 			t.Key, g.Remaining, g.SourceVersion, lease.Duration, gate.Version)
 	}
 	return w.compare("claim", &g.Task, t, true, false)
+}
+
+// newLease is how long a want's lease of a task of the source runs: as long as the want
+// says, else as the source does, and no longer than the source lets anyone hold it.
+func (w *world) newLease(want *dispatch.Want, gate *dispatch.SourceGate) *dispatch.Lease {
+	lease := &dispatch.Lease{
+		Granted: w.now(), Duration: cmp.Or(want.Lease, gate.LeaseDuration, dispatch.DefaultLeaseDuration),
+		MaxHold: cmp.Or(gate.MaxHold, dispatch.DefaultMaxHold),
+	}
+	if lease.Duration > lease.MaxHold {
+		w.count("claim cut by MAX_HOLD")
+		lease.Duration = lease.MaxHold
+	}
+	lease.Deadline = lease.Granted.Add(lease.Duration)
+	return lease
 }
 
 // checkWorking checks that a want which was not filled left nothing that it

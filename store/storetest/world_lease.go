@@ -22,39 +22,17 @@ func (w *world) renewed(renewals []dispatch.Renewal, got []dispatch.RenewResult)
 
 // renew predicts what one renewal is answered.
 func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
-	lost := func(reason dispatch.LostReason, name string) dispatch.RenewResult {
+	t := w.task(r.ID)
+	if reason, name := w.lost(t, r); reason != dispatch.LostNone {
 		w.count("renew " + name)
 		return dispatch.RenewResult{Lost: reason}
 	}
-	t := w.task(r.ID)
-	switch {
-	case t == nil:
-		return lost(dispatch.LostUnknownTask, "UNKNOWN_TASK")
-	case t.Lease == nil || t.Lease.Token != r.Token:
-		if t.LastLease == r.Token.Digest() {
-			return lost(dispatch.LostBy(t.Result), "lost by its end")
-		}
-		if t.Lease != nil {
-			return lost(dispatch.LostTaken, "TAKEN")
-		}
-		return lost(dispatch.LostNotLeased, "NOT_LEASED")
-	}
 	now, l := w.now(), t.Lease
-	end := l.Granted.Add(l.MaxHold)
-	switch {
-	case t.ended:
-		return lost(dispatch.LostLockDeleted, "LOCK_DELETED again")
-	case !now.Before(end):
-		return lost(dispatch.LostMaxHold, "MAX_HOLD")
-	case t.lockGone && l.Deadline.After(now):
-		l.Deadline, t.ended = now, true
-		return lost(dispatch.LostLockDeleted, "LOCK_DELETED")
-	}
 	if !l.Deadline.After(now) {
 		w.count("renew after the lock ran out")
 	}
 	next := now.Add(l.Duration)
-	if next.After(end) {
+	if end := l.Granted.Add(l.MaxHold); next.After(end) {
 		w.count("renew cut by MAX_HOLD")
 		next = end
 	}
@@ -72,6 +50,33 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 	}
 	w.count("renew OK")
 	return dispatch.RenewResult{Remaining: l.Deadline.Sub(now), Duration: l.Duration, Cancel: t.CancelRequested}
+}
+
+// lost is why a renewal is refused, and how that is counted; a lease whose lock was
+// deleted ends by it.
+func (w *world) lost(t *modelTask, r *dispatch.Renewal) (reason dispatch.LostReason, name string) {
+	switch {
+	case t == nil:
+		return dispatch.LostUnknownTask, "UNKNOWN_TASK"
+	case t.Lease != nil && t.Lease.Token == r.Token:
+	case t.LastLease == r.Token.Digest():
+		return dispatch.LostBy(t.Result), "lost by its end"
+	case t.Lease != nil:
+		return dispatch.LostTaken, "TAKEN"
+	default:
+		return dispatch.LostNotLeased, "NOT_LEASED"
+	}
+	now, l := w.now(), t.Lease
+	switch {
+	case t.ended:
+		return dispatch.LostLockDeleted, "LOCK_DELETED again"
+	case !now.Before(l.Granted.Add(l.MaxHold)):
+		return dispatch.LostMaxHold, "MAX_HOLD"
+	case t.lockGone && l.Deadline.After(now):
+		l.Deadline, t.ended = now, true
+		return dispatch.LostLockDeleted, "LOCK_DELETED"
+	}
+	return dispatch.LostNone, ""
 }
 
 // applied checks the answers to transitions and takes them in.

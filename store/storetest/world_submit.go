@@ -27,24 +27,9 @@ func (w *world) submitted(gates map[string]dispatch.SourceGate, rules int64, ite
 // submit predicts what one item is answered.
 func (w *world) submit(gate dispatch.SourceGate, rules int64, item *dispatch.Submission) (dispatch.SubmitCode, dispatch.State) {
 	shard := w.shardOf(item.Queue)
-	p := w.parts[shard]
-	if held, ok := p.gates[gate.UID]; !ok || held.Version < gate.Version {
-		p.gates[gate.UID] = gate
-		if ok {
-			p.unplaced[gate.UID] = true
-		}
-	}
-	refused := func(code dispatch.SubmitCode, name string) (dispatch.SubmitCode, dispatch.State) {
+	if code, name := w.refuses(w.parts[shard], &gate, rules); code != 0 {
 		w.count(name)
 		return code, dispatch.StateUnknown
-	}
-	switch held := p.gates[gate.UID]; {
-	case held.Deleted:
-		return refused(dispatch.SubmitSourceDeleted, "submit SOURCE_DELETED")
-	case gate.Version < held.Version:
-		return refused(dispatch.SubmitStaleSource, "submit STALE_SOURCE")
-	case rules < w.rules.version:
-		return refused(dispatch.SubmitStaleRules, "submit STALE_RULES")
 	}
 	t := w.task(item.ID)
 	switch {
@@ -75,6 +60,27 @@ func (w *world) submit(gate dispatch.SourceGate, rules int64, item *dispatch.Sub
 	w.fill(shard, t.Queue)
 	w.revisit(t, item)
 	return dispatch.SubmitRevisit, w.visible(t)
+}
+
+// refuses takes the source in, if it is newer than what the shard holds, and is why the
+// shard refuses items of it, and how that is counted; 0: it does not.
+func (w *world) refuses(p *part, gate *dispatch.SourceGate, rules int64) (code dispatch.SubmitCode, name string) {
+	held, ok := p.gates[gate.UID]
+	if !ok || held.Version < gate.Version {
+		if ok {
+			p.unplaced[gate.UID] = true
+		}
+		held, p.gates[gate.UID] = *gate, *gate
+	}
+	switch {
+	case held.Deleted:
+		return dispatch.SubmitSourceDeleted, "submit SOURCE_DELETED"
+	case gate.Version < held.Version:
+		return dispatch.SubmitStaleSource, "submit STALE_SOURCE"
+	case rules < w.rules.version:
+		return dispatch.SubmitStaleRules, "submit STALE_RULES"
+	}
+	return 0, ""
 }
 
 // full reports whether the source has all the tasks that it may have.
