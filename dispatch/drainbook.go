@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,12 +24,14 @@ const (
 type drainBook struct {
 	byID     map[string]*Drain
 	byLabels []*Drain
+	names    []string // ascending
 }
 
 func newDrainBook(drains []Drain) *drainBook {
 	b := &drainBook{}
 	for i := range drains {
 		d := &drains[i]
+		b.names = append(b.names, d.Name())
 		if d.Collector == "" {
 			b.byLabels = append(b.byLabels, d)
 			continue
@@ -57,6 +60,11 @@ func (b *drainBook) of(id string, info *CollectorInfo) *Drain {
 		}
 	}
 	return last
+}
+
+// holdsSame reports whether both hold the same collectors.
+func (b *drainBook) holdsSame(other *drainBook) bool {
+	return slices.Equal(b.names, other.names)
 }
 
 // looksAtLabels reports whether some drain goes by labels.
@@ -163,7 +171,7 @@ func (w *drainWatch) refresh(ctx context.Context) error {
 // known and is not: they parked before a drain by labels came, or before their first
 // beat.
 func (w *drainWatch) askParked(ctx context.Context) error {
-	ids := w.pump.untold()
+	ids := w.pump.silent()
 	for len(ids) > 0 {
 		page := ids[:min(len(ids), MaxRenewals)]
 		ids = ids[len(page):]

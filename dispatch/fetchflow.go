@@ -71,8 +71,8 @@ type fetch struct {
 	waitsUntil time.Time // a margin before the caller's deadline; zero: it has none
 	want       Want
 	info       *CollectorInfo // what the collector tells of itself, where drains go by that
-	granted    outcome // what the wait ended with, if it was a grant
-	asked      outcome // what a claim straight away ended with, if it found nothing
+	granted    outcome        // what the wait ended with, if it was a grant
+	asked      outcome        // what a claim straight away ended with, if it found nothing
 }
 
 func (f *fetch) run(ctx context.Context) (*FetchResult, error) {

@@ -40,7 +40,8 @@ type pump struct {
 	// before run and after it.
 	spawn    func(func(context.Context))
 	drained  bool
-	book     *drainBook // of the collectors that operators drain
+	book     *drainBook           // of the collectors that operators drain
+	untold   map[*waiter]struct{} // of collectors that told nothing of themselves yet, while drains go by that
 	seq      uint64
 	pools    map[string]*pool
 	sessions map[string]map[*waiter]struct{} // by collector
@@ -96,6 +97,7 @@ type outcome struct {
 func newPump(cfg Config) *pump {
 	return &pump{
 		store: cfg.Store, log: cfg.Logger, observer: cfg.Observer, rand: cfg.Rand, fallback: cfg.Fallback, maxWaiters: cfg.MaxWaiters,
+		book:     &drainBook{},
 		pools:    make(map[string]*pool),
 		sessions: make(map[string]map[*waiter]struct{}),
 		tokens:   make(map[clientToken]*waiter),
@@ -261,6 +263,7 @@ func (p *pump) park(w *waiter) *waiter {
 		p.sessions[w.want.Collector] = make(map[*waiter]struct{})
 	}
 	p.sessions[w.want.Collector][w] = struct{}{}
+	p.noteUntold(w)
 	if w.hold <= 0 {
 		p.enlist(w)
 		return w
@@ -319,6 +322,7 @@ func (p *pump) finish(w *waiter, out outcome) bool {
 		delete(o.awaiting, w)
 	}
 	delete(p.tokens, w.key())
+	delete(p.untold, w)
 	of := p.sessions[w.want.Collector]
 	delete(of, w)
 	if len(of) == 0 {

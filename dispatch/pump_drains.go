@@ -1,6 +1,9 @@
 package dispatch
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // turnedAway is how a fetch ends that is to be handed nothing out here: the
 // dispatcher is about to stop, or operators drain the collector.
@@ -19,18 +22,33 @@ func (p *pump) drainedOutcome() outcome {
 	return outcome{empty: EmptyDraining, retryAfter: p.jittered(MaxRetryAfter).Truncate(time.Millisecond)}
 }
 
-// obey takes the drains in, and answers the fetches of collectors that they hold,
-// but for those that a claim is under way for.
+// obey takes the drains in, and where others are drained than before, answers the
+// fetches of those, but for the ones that a claim is under way for.
 func (p *pump) obey(book *drainBook) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	same := book.holdsSame(p.book)
 	p.book = book
-	if len(book.byID)+len(book.byLabels) == 0 {
+	if same {
 		return
 	}
+	p.untold = nil
 	for _, w := range p.tokens {
 		p.sendAway(w)
+		p.noteUntold(w)
 	}
+}
+
+// noteUntold notes a waiter of which it is to be known what its collector tells, and is
+// not.
+func (p *pump) noteUntold(w *waiter) {
+	if w.finished || w.info != nil || !p.book.looksAtLabels() {
+		return
+	}
+	if p.untold == nil {
+		p.untold = make(map[*waiter]struct{})
+	}
+	p.untold[w] = struct{}{}
 }
 
 // sendAway answers a waiter that is to be handed nothing out.
@@ -40,24 +58,17 @@ func (p *pump) sendAway(w *waiter) {
 	}
 }
 
-// untold are the collectors that have fetches here, where drains go by labels and
-// what the collectors tell of themselves is not known.
-func (p *pump) untold() []string {
+// silent are the collectors with fetches here of which it is to be known what they tell
+// of themselves, and is not.
+func (p *pump) silent() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.book.looksAtLabels() {
-		return nil
+	ids := make([]string, 0, len(p.untold))
+	for w := range p.untold {
+		ids = append(ids, w.want.Collector)
 	}
-	var ids []string
-	for id, waiters := range p.sessions {
-		for w := range waiters {
-			if w.info == nil {
-				ids = append(ids, id)
-				break
-			}
-		}
-	}
-	return ids
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // tell takes in what a collector tells of itself; nil is nothing.
@@ -70,6 +81,7 @@ func (p *pump) tell(info *CollectorInfo) {
 	for w := range p.sessions[info.ID] {
 		if w.want.Session == info.Session {
 			w.info = info
+			delete(p.untold, w)
 			p.sendAway(w)
 		}
 	}
