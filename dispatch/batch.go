@@ -136,7 +136,7 @@ func (m *merger[In, Out]) add(ctx context.Context, items []In, atOnce bool) *mer
 	m.items += m.size(c)
 	if m.due(m.flights) {
 		m.flights++
-		go m.fly(context.WithoutCancel(ctx), m.tower.enter(m.load, atOnce))
+		go m.fly(context.WithoutCancel(ctx), m.tower.enter(&m.items, atOnce))
 	}
 	return c
 }
@@ -153,39 +153,41 @@ func (m *merger[In, Out]) wait(ctx context.Context, c *mergedCall[In, Out]) ([]O
 	}
 }
 
-// load is what a flight would carry.
-func (m *merger[In, Out]) load() int { return min(m.items, m.limit) }
-
 // fly makes store calls until nobody waits.
 func (m *merger[In, Out]) fly(ctx context.Context, f *flight) {
 	growStack()
-	for trouble := false; f != nil; f = m.next() {
-		<-f.started
+	for trouble := false; f != nil; {
+		if f.started != nil {
+			<-f.started
+		}
 		if trouble {
 			m.forget()
 		}
-		// Callers that can run go first, so that what they bring comes along: who has
-		// just been answered asks again. It makes nobody wait where nobody comes.
+		// Callers that can run go first, so that what they bring comes along. It makes
+		// nobody wait where nobody comes.
 		runtime.Gosched()
-		if calls := m.take(); len(calls) > 0 {
+		calls := m.take()
+		if len(calls) > 0 {
 			trouble = storeTrouble(m.answer(ctx, calls))
-			for _, c := range calls {
-				close(c.done)
-			}
 		}
-		m.tower.land(f)
+		// First, so that who is answered and asks again does not wait for it.
+		f = m.land(f)
+		for _, c := range calls {
+			close(c.done)
+		}
 	}
 }
 
-// next is the flight after one, nil when none is due.
-func (m *merger[In, Out]) next() *flight {
+// land ends a flight, and is the one after it, nil when none is due.
+func (m *merger[In, Out]) land(f *flight) *flight {
 	m.tower.mu.Lock()
 	defer m.tower.mu.Unlock()
+	m.tower.land(f)
 	if len(m.waiting) == 0 || !m.due(m.flights-1) {
 		m.flights--
 		return nil
 	}
-	return m.tower.enter(m.load, m.tower.clear())
+	return m.tower.enter(&m.items, m.tower.clear())
 }
 
 // forget drops calls that nobody waits for.

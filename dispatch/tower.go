@@ -24,32 +24,35 @@ const (
 type tower struct {
 	limit int // of items in one flight
 
-	mu   sync.Mutex // guards what follows, and what the mergers hold
-	load int        // of flights under way
-	line []*flight
+	mu      sync.Mutex // guards what follows, and what the mergers hold
+	load    int        // of those in the air
+	air     []*flight  // that count, in the order in which they started
+	line    []*flight
+	watched bool // it will be looked for slow ones
 }
 
 // flight is about to make a call of the store, or makes one.
 type flight struct {
-	waiting func() int    // what it would carry now
-	started chan struct{} // closed once it can start
-	load    int           // for how many items it counts
-	slow    *time.Timer   // nil while it does not count
+	waiting *int          // items that it would carry now
+	started chan struct{} // closed once it can start; nil when it could at once
+	load    int           // for how many items it counts; 0 = it does not
+	since   time.Time     // when it started
 }
 
 // clear reports whether what comes now starts at once.
 func (t *tower) clear() bool { return len(t.line) == 0 && t.load < t.limit }
 
 // enter lets a flight start, or lines it up.
-func (t *tower) enter(waiting func() int, atOnce bool) *flight {
-	f := &flight{waiting: waiting, started: make(chan struct{})}
+func (t *tower) enter(waiting *int, atOnce bool) *flight {
+	f := &flight{waiting: waiting}
 	switch {
-	case waiting() >= t.limit/worthPart:
-		close(f.started)
+	case *waiting >= t.limit/worthPart:
 	case atOnce:
 		t.start(f)
 	default:
+		f.started = make(chan struct{})
 		t.line = append(t.line, f)
+		t.watch()
 	}
 	return f
 }
@@ -57,25 +60,50 @@ func (t *tower) enter(waiting func() int, atOnce bool) *flight {
 // start counts a flight; one that gathered much in line for no more than what need
 // not stand there, so that some are under way in any case.
 func (t *tower) start(f *flight) {
-	f.load = min(f.waiting(), t.limit/worthPart)
-	t.load += f.load
-	f.slow = time.AfterFunc(slowFlight, func() { t.land(f) })
-	close(f.started)
+	if f.load = min(*f.waiting, t.limit/worthPart); f.load > 0 {
+		f.since = time.Now()
+		t.load, t.air = t.load+f.load, append(t.air, f)
+	}
 }
 
 // land lets those start for which a flight makes room.
 func (t *tower) land(f *flight) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if f.slow == nil {
-		return
+	if f.load > 0 {
+		t.leave(f)
+		t.next()
 	}
-	f.slow.Stop()
-	f.slow = nil
-	t.load -= f.load
+}
+
+// leave ends that a flight counts.
+func (t *tower) leave(f *flight) {
+	t.load, f.load = t.load-f.load, 0
+	i := slices.Index(t.air, f)
+	t.air = slices.Delete(t.air, i, i+1)
+}
+
+func (t *tower) next() {
 	n := 0
 	for ; n < len(t.line) && t.load < t.limit; n++ {
 		t.start(t.line[n])
+		close(t.line[n].started)
 	}
 	t.line = slices.Delete(t.line, 0, n)
+}
+
+// watch lets slow flights count no longer while others wait.
+func (t *tower) watch() {
+	if t.watched || len(t.line) == 0 {
+		return
+	}
+	t.watched = true
+	time.AfterFunc(slowFlight-time.Since(t.air[0].since), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for len(t.air) > 0 && time.Since(t.air[0].since) >= slowFlight {
+			t.leave(t.air[0])
+		}
+		t.next()
+		t.watched = false
+		t.watch()
+	})
 }
