@@ -101,7 +101,7 @@ func (s *shard) grantOf(want *dispatch.Want) *grantNote {
 func (c *claim) lineFrom(wants []dispatch.Want) *line {
 	n := &line{}
 	n.join(&wants[0])
-	if narrow(&wants[0]) {
+	if narrow(&wants[0]) || len(wants) == 1 {
 		return n
 	}
 	met := map[grantKey]struct{}{{wants[0].Collector, wants[0].ClientToken}: {}}

@@ -158,7 +158,8 @@ const restSize = 20
 func appendRest(b []byte, s *dispatch.Submission) []byte {
 	begin := len(b)
 	b, core, size := appendBody(append(b, make([]byte, restSize)...), s)
-	head := append(b[:begin], byte(size>>16), byte(size>>8), byte(size), byte(s.Priority))
+	head := b[:begin]
+	head = append(head, byte(size>>16), byte(size>>8), byte(size), byte(s.Priority))
 	head = binary.BigEndian.AppendUint16(head, uint16(s.Depth))
 	head = binary.BigEndian.AppendUint16(head, uint16(core))
 	append48(append48(head, millis(s.Run)), millis(s.FirstDue))
