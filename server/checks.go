@@ -299,7 +299,8 @@ func (c *checks) pattern(field, value string) {
 	if value == "*" {
 		return
 	}
-	if name, suffix := strings.CutPrefix(value, "*."); suffix && name == "" {
+	name, suffix := strings.CutPrefix(value, "*.")
+	if suffix && name == "" || strings.Contains(name, "*") {
 		c.fail(field, value, "must be a name, \"*.\" and a suffix, or \"*\"")
 	} else {
 		c.queue(field, name)

@@ -163,7 +163,13 @@ func TestServer_pageTokens(t *testing.T) {
 			return err
 		}(),
 	} {
-		t.Run(name, func(t *testing.T) { wantFault(t, err, codes.InvalidArgument, "PAGE_TOKEN_INVALID") })
+		t.Run(name, func(t *testing.T) {
+			f := wantFault(t, err, codes.InvalidArgument, "PAGE_TOKEN_INVALID")
+			if f.metadata["field"] != "page_token" || f.metadata["value"] == "" || f.metadata["limit"] == "" ||
+				len(f.violations) != 1 || f.violations[0].GetField() != "page_token" || f.violations[0].GetReason() != "PAGE_TOKEN_INVALID" {
+				t.Errorf("metadata %v, violations %v", f.metadata, f.violations)
+			}
+		})
 	}
 }
 

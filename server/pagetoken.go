@@ -55,17 +55,25 @@ func (p pages) cursor(token string) (string, error) {
 		return "", nil
 	}
 	if len(token) > maxTokenLength {
-		return "", fmt.Errorf("%w: it is %d bytes long; the limit is %d", dispatch.ErrPageToken, len(token), maxTokenLength)
+		return "", wrongToken(token, fmt.Sprintf("is %d bytes long; the limit is %d", len(token), maxTokenLength))
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) <= tokenSum {
-		return "", dispatch.ErrPageToken
+		return "", wrongToken(token, tokenOrigin)
 	}
 	cursor := string(raw[tokenSum:])
 	if !slices.Equal(raw[:tokenSum], p.sum(cursor)) {
-		return "", dispatch.ErrPageToken
+		return "", wrongToken(token, tokenOrigin)
 	}
 	return cursor, nil
+}
+
+// tokenOrigin is where a page token has to come from.
+const tokenOrigin = "must be next_page_token of the page before, all other fields the same"
+
+// wrongToken is [dispatch.ErrPageToken] as a field that is outside its limit.
+func wrongToken(token, limit string) error {
+	return fmt.Errorf("%w: %w", dispatch.ErrPageToken, &dispatch.FieldError{Field: "page_token", Value: token, Limit: limit})
 }
 
 func (p pages) sum(cursor string) []byte {

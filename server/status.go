@@ -205,7 +205,7 @@ func interrupted(err error) bool {
 
 // status tells err, which is of this kind.
 func (k *errorKind) status(err error) *status.Status {
-	if k.reason == pb.ErrorReason_ERROR_REASON_INVALID_FIELD {
+	if k.code == codes.InvalidArgument {
 		return k.invalid(err)
 	}
 	answer := refusal{code: k.code, reason: k.reason, text: k.sentinel.Error(), retry: k.retry}
@@ -222,14 +222,14 @@ func (k *errorKind) invalid(err error) *status.Status {
 	fields := fieldErrors(err)
 	if len(fields) == 0 {
 		metadata := map[string]string{"detail": err.Error()}
-		return newStatus(k.code, k.reason, err.Error(), metadata, 0, violations([]*dispatch.FieldError{{Limit: err.Error()}}))
+		return newStatus(k.code, k.reason, err.Error(), metadata, 0, k.violations([]*dispatch.FieldError{{Limit: err.Error()}}))
 	}
 	first := fields[0]
 	metadata := map[string]string{"field": first.Field, "value": shorten(first.Value), "limit": first.Limit}
-	return newStatus(k.code, k.reason, first.Error(), metadata, 0, violations(fields))
+	return newStatus(k.code, k.reason, first.Error(), metadata, 0, k.violations(fields))
 }
 
-func violations(fields []*dispatch.FieldError) *errdetails.BadRequest {
+func (k *errorKind) violations(fields []*dispatch.FieldError) *errdetails.BadRequest {
 	bad := new(errdetails.BadRequest)
 	for _, field := range fields {
 		description := field.Limit
@@ -237,7 +237,7 @@ func violations(fields []*dispatch.FieldError) *errdetails.BadRequest {
 			description = field.Error()
 		}
 		bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{
-			Field: field.Field, Description: description, Reason: reasonName(pb.ErrorReason_ERROR_REASON_INVALID_FIELD),
+			Field: field.Field, Description: description, Reason: reasonName(k.reason),
 		})
 	}
 	return bad

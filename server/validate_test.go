@@ -343,6 +343,18 @@ func TestServer_badInput(t *testing.T) {
 	}
 }
 
+// What is wrong with the wildcards of a pattern is told with the forms there are.
+func TestServer_badInput_wildcards(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	for _, pattern := range []string{"a*b", "*a.example", "*.", "*.*.example", "a.*"} {
+		_, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: pattern}})
+		if f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD"); !strings.Contains(f.message, `"*." and a suffix`) {
+			t.Errorf("%q: %s", pattern, f.message)
+		}
+	}
+}
+
 // All fields that are wrong are told at once, up to a limit.
 func TestServer_badInput_allFields(t *testing.T) {
 	t.Parallel()
