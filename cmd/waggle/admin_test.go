@@ -42,8 +42,9 @@ func holdOne(t *testing.T, env map[string]string) {
 	}
 	held := fetch()
 	if _, err := collectors.RenewLease(t.Context(), &pb.RenewLeaseRequest{
-		Collector: &pb.CollectorInfo{Id: "paris-1", Session: "s1", Hostname: "paris", Version: "v1", Pools: []string{"default"}, Slots: 4},
-		Leases:    []*pb.LeaseBeat{{TaskId: held.GetTask().GetId(), LeaseToken: held.GetLease().GetLeaseToken()}},
+		Collector: &pb.CollectorInfo{Id: "paris-1", Session: "s1", Hostname: "paris", Version: "v1", Pools: []string{"default"}, Slots: 4,
+			Labels: map[string]string{"region": "eu", "tier": "1"}},
+		Leases: []*pb.LeaseBeat{{TaskId: held.GetTask().GetId(), LeaseToken: held.GetLease().GetLeaseToken()}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +63,8 @@ TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS  
 2239-4bltnyzhotfdv53si3p3mp2jza  tour    news.example  paris-1  SOON      in 20m  FENCE  https://news.example/today
 `)
 	wantOutput(t, command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  DRAINED
-paris-1    ACTIVE       1      4  default    AGO  AGO      paris  v1       -
+COLLECTOR  STATE   LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
+paris-1    ACTIVE       1      4  default    AGO  AGO      paris  v1       region=eu tier=1  -
 `)
 	got := command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/")
 	for _, part := range []string{

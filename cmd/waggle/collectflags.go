@@ -43,7 +43,7 @@ func (o *collectOptions) dispatchFlags() flagGroup {
 	flags.StringSliceVar(&o.collector.Targets, "server", []string{defaultServer}, "dispatchers, each `host:port`")
 	o.tls.register(flags)
 	flags.StringVar(&o.collector.ID, "id", hostname(), "its `name`, the same over restarts, another one for each process")
-	pairsVar(flags, &o.collector.Labels, "labels", "labels by which operators can drain it, with others")
+	pairsVar(flags, &o.collector.Labels, "labels", "labels by which operators can drain it, with others, as region=eu,disk=ssd")
 	flags.StringSliceVar(&o.collector.Pools, "pools", []string{"default"}, "`pools` to take tasks from")
 	flags.StringSliceVar(&o.collector.Sources, "sources", nil, "only tasks of these `sources`")
 	flags.StringSliceVar(&o.collector.Queues, "queues", nil, "only tasks of these `queues`")

@@ -18,6 +18,12 @@ func newCollectorDrain(o *clientOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain [ID]",
 		Short: "Hand out nothing to collectors, also when they come later; what they hold they finish",
+		Long: `Hand out nothing to the collector with this id, or to those with all of these labels,
+also when they come later and after they are restarted. What they hold they finish: they
+are empty when waggle collector list shows 0 leases for them. It shows the labels that
+they have, too. Draining again by the same id or labels replaces who, why and until when.
+
+A drain stands until waggle collector resume, by the same id or labels, or its --until.`,
 		Example: `  waggle collector drain paris-1 --until 2h --reason 'new image'
   waggle collector drain --label region=eu --label disk=ssd`,
 		Args: atMostOne,
@@ -48,7 +54,11 @@ func newCollectorResume(o *clientOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [ID]",
 		Short: "End a drain, named as it was made: by the same id, or by the same labels",
-		Args:  atMostOne,
+		Long: `End a drain, named as it was made: by the same id, or by the same labels, no more and no
+fewer. waggle collector list --drains shows the drains. Collectors hear of it within 5 s.`,
+		Example: `  waggle collector resume paris-1
+  waggle collector resume --label region=eu --label disk=ssd`,
+		Args: atMostOne,
 	}
 	pairsVar(cmd.Flags(), &request.Labels, "label", "the drain by this label; of several, by all of them")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
@@ -68,7 +78,7 @@ func newCollectorResume(o *clientOptions) *cobra.Command {
 				fmt.Fprintf(c.out, "%s was not drained; nothing changed\n", who)
 			}
 			if reply.GetDrained() != nil {
-				fmt.Fprintf(c.out, "it is drained by its labels, %s\n", plain(gateText(c.now, reply.GetDrained())))
+				fmt.Fprintf(c.out, "its labels drain it all the same: %s\n", plain(gateText(c.now, reply.GetDrained())))
 			}
 		})
 	})

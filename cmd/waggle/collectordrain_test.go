@@ -18,8 +18,8 @@ COLLECTORS  DRAINED
 paris-1     by ada, now, resumes in 2h: new image
 `)
 	wantOutput(t, command(t, env, "collector", "list", "--state", "draining"), `
-COLLECTOR  STATE     LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  DRAINED
-paris-1    DRAINING       1      4  default    AGO  AGO      paris  v1       by ada, now, resumes in 2h: new image
+COLLECTOR  STATE     LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
+paris-1    DRAINING       1      4  default    AGO  AGO      paris  v1       region=eu tier=1  by ada, now, resumes in 2h: new image
 `)
 	wantOutput(t, command(t, env, "collector", "drain", "--label", "region=eu", "--label", "disk=ssd"), `
 COLLECTORS          DRAINED

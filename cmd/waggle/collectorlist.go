@@ -23,7 +23,13 @@ func newCollectorList(o *clientOptions) *cobra.Command {
 	request := &pb.ListCollectorsRequest{}
 	var states []string
 	drains := false
-	cmd := &cobra.Command{Use: "list", Short: "List the collectors heard from in the last 24 h", Args: exactly()}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the collectors heard from in the last 24 h",
+		Long: `List the collectors heard from in the last 24 h. One that has not been heard from for 45 s,
+which is three of the longest beats, is GONE; its leases end each at its own deadline.`,
+		Args: exactly(),
+	}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone")
 	cmd.Flags().BoolVar(&drains, "drains", false, "list the drains instead, also those of collectors yet to come")
 	limit := limitFlag(cmd)
@@ -66,12 +72,12 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector) {
 		fmt.Fprintln(out, "no collectors; `waggle collect` starts one")
 		return
 	}
-	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", ">LAST BEAT", "STARTED", "HOST", "VERSION", "DRAINED")
+	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", ">LAST BEAT", "STARTED", "HOST", "VERSION", "LABELS", "DRAINED")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		t.row(info.GetId(), word(k.GetState(), "COLLECTOR_STATE_"), count(k.GetLeases()), count(info.GetSlots()), strings.Join(info.GetPools(), " "),
 			span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20),
-			gateText(now, k.GetDrained()))
+			pairs(info.GetLabels()), gateText(now, k.GetDrained()))
 	}
 	t.write(out)
 }

@@ -27,7 +27,7 @@ type storeOptions struct {
 }
 
 func (s *storeOptions) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.url, "store", storeMemory, "`URL`: memory, redis://host:port/db, rediss://..., redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
+	flags.StringVar(&s.url, "store", storeMemory, "`URL`: memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
 	flags.StringVar(&s.prefix, "prefix", "waggle", "`begin` of all keys in Redis; two prefixes are two Waggles")
 	flags.IntVar(&s.shards, "shards", 0, "`number` of parts that the store is cut into, fixed when it is first used; 0: as it was made, else 1, of a Cluster 64")
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
