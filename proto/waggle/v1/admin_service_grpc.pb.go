@@ -63,9 +63,10 @@ type AdminServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
-	// PausePool holds grants of one pool's tasks, in every shard, also of a pool that has none yet. Leases that
-	// stand go on, submits go in. Its cost grows with the number of shards and not with that of tasks. Pausing
-	// again replaces who, why and until when. Idempotent: when it fails, some shards may be paused; call again.
+	// PausePool holds grants of one pool's tasks from now on, in every shard and on every dispatcher, also of a
+	// pool that has none yet. Collectors hear of it as PAUSED. Leases that stand go on, submits go in. Its cost
+	// grows with the number of shards and not with that of tasks. Pausing again replaces who, why and until
+	// when. Idempotent: when it fails, some shards may be paused; call again.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other pools are paused), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
@@ -78,8 +79,9 @@ type AdminServiceClient interface {
 	// DrainCollectors has collectors handed out nothing: the one of an id, or all that have some labels, also
 	// those that come later. Their parked fetches end at once, and at the latest within 1 s, with DRAINING, as do
 	// those that they make then; their beats are answered with `drain`. What they hold they keep, renew and
-	// report. A collector tells its labels by its beats: until its first one a drain by labels does not hold it.
-	// Draining the same id or labels again replaces who, why and until when. Idempotent.
+	// report; they are empty when ListCollectors shows 0 leases for them. A collector tells its labels by its
+	// beats: until its first one a drain by labels does not hold it. Draining the same id or labels again
+	// replaces who, why and until when. Idempotent.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other drains hold), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
@@ -237,9 +239,10 @@ type AdminServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
-	// PausePool holds grants of one pool's tasks, in every shard, also of a pool that has none yet. Leases that
-	// stand go on, submits go in. Its cost grows with the number of shards and not with that of tasks. Pausing
-	// again replaces who, why and until when. Idempotent: when it fails, some shards may be paused; call again.
+	// PausePool holds grants of one pool's tasks from now on, in every shard and on every dispatcher, also of a
+	// pool that has none yet. Collectors hear of it as PAUSED. Leases that stand go on, submits go in. Its cost
+	// grows with the number of shards and not with that of tasks. Pausing again replaces who, why and until
+	// when. Idempotent: when it fails, some shards may be paused; call again.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other pools are paused), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
@@ -252,8 +255,9 @@ type AdminServiceServer interface {
 	// DrainCollectors has collectors handed out nothing: the one of an id, or all that have some labels, also
 	// those that come later. Their parked fetches end at once, and at the latest within 1 s, with DRAINING, as do
 	// those that they make then; their beats are answered with `drain`. What they hold they keep, renew and
-	// report. A collector tells its labels by its beats: until its first one a drain by labels does not hold it.
-	// Draining the same id or labels again replaces who, why and until when. Idempotent.
+	// report; they are empty when ListCollectors shows 0 leases for them. A collector tells its labels by its
+	// beats: until its first one a drain by labels does not hold it. Draining the same id or labels again
+	// replaces who, why and until when. Idempotent.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other drains hold), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).

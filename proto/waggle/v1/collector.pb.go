@@ -33,7 +33,8 @@ const (
 	CollectorState_COLLECTOR_STATE_ACTIVE CollectorState = 1
 	// Beats arrive in time, and it fetches no more: it says so itself, or operators drain it.
 	CollectorState_COLLECTOR_STATE_DRAINING CollectorState = 2
-	// Three beats in a row did not come. Its leases run out by themselves, each at its own deadline.
+	// Not heard from for 45 s, three of the longest beats, however often it is asked to beat. Its leases run out
+	// by themselves, each at its own deadline, which may be long before.
 	CollectorState_COLLECTOR_STATE_GONE CollectorState = 3
 )
 

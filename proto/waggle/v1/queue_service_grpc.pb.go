@@ -61,7 +61,8 @@ type QueueServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
 	// (QUEUE_NOT_EMPTY), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	DeleteQueueRule(ctx context.Context, in *DeleteQueueRuleRequest, opts ...grpc.CallOption) (*DeleteQueueRuleResponse, error)
-	// BlockQueue holds grants of one queue, also of a queue that holds no task yet. Leases that stand go on.
+	// BlockQueue holds grants of one queue for its host's sake, from now on and on every dispatcher, also of a
+	// queue that holds no task yet. Collectors hear of it as THROTTLED. Leases that stand go on, submits go in.
 	// Kept apart from the blocks that failures cause: no success opens it. Blocking again replaces who, why
 	// and until when. Idempotent.
 	//
@@ -73,8 +74,8 @@ type QueueServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UnblockQueue(ctx context.Context, in *UnblockQueueRequest, opts ...grpc.CallOption) (*UnblockQueueResponse, error)
-	// PauseQueue holds grants of one queue for a reason of your own, also of a queue that holds no task yet:
-	// a block is for the host's sake, and collectors hear THROTTLED of it; a pause they hear as PAUSED. Leases
+	// PauseQueue holds grants of one queue for a reason of your own, from now on and on every dispatcher, also of
+	// a queue that holds no task yet. Collectors hear of it as PAUSED, where a block is THROTTLED to them. Leases
 	// that stand go on, submits go in. It stands beside a block, and neither lifts the other. Pausing again
 	// replaces who, why and until when. Idempotent.
 	//
@@ -217,7 +218,8 @@ type QueueServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
 	// (QUEUE_NOT_EMPTY), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	DeleteQueueRule(context.Context, *DeleteQueueRuleRequest) (*DeleteQueueRuleResponse, error)
-	// BlockQueue holds grants of one queue, also of a queue that holds no task yet. Leases that stand go on.
+	// BlockQueue holds grants of one queue for its host's sake, from now on and on every dispatcher, also of a
+	// queue that holds no task yet. Collectors hear of it as THROTTLED. Leases that stand go on, submits go in.
 	// Kept apart from the blocks that failures cause: no success opens it. Blocking again replaces who, why
 	// and until when. Idempotent.
 	//
@@ -229,8 +231,8 @@ type QueueServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	UnblockQueue(context.Context, *UnblockQueueRequest) (*UnblockQueueResponse, error)
-	// PauseQueue holds grants of one queue for a reason of your own, also of a queue that holds no task yet:
-	// a block is for the host's sake, and collectors hear THROTTLED of it; a pause they hear as PAUSED. Leases
+	// PauseQueue holds grants of one queue for a reason of your own, from now on and on every dispatcher, also of
+	// a queue that holds no task yet. Collectors hear of it as PAUSED, where a block is THROTTLED to them. Leases
 	// that stand go on, submits go in. It stands beside a block, and neither lifts the other. Pausing again
 	// replaces who, why and until when. Idempotent.
 	//
