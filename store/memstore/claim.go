@@ -55,6 +55,9 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 			reply.Next, reply.Again = instant(until), instant(until)
 		}
 	}
+	if c.pool != nil && c.pool.open.len()+c.pool.wait.len() == 0 {
+		c.pool = nil // as good as none
+	}
 	if c.pool != nil {
 		c.promote()
 	}

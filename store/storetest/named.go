@@ -19,6 +19,7 @@ func namedCases() []testCase {
 		{"Source_MovedThereAndBack_P9", namedMovedBack},
 		{"Source_NamedLongAgo", namedLongAgo},
 		{"Again_IsTheEndOfAGate", namedAgain},
+		{"Again_OfAPoolWithoutTasks", namedNothing},
 		{"InAQueue_BehindManyThatAreDue_P9", namedBehind},
 		{"Hint_WhenAHeldQueueIsFree_P9", namedHint},
 		{"Hint_WhenALaneOfAnOpenQueueIs_P9", namedHintBeside},
@@ -271,6 +272,18 @@ func namedAgain(e *env) {
 	e.takeTask(naming(g))
 	e.advance(3 * time.Second)
 	is(e, "due by then", e.takeTask(naming(g)).Key, "later")
+}
+
+// namedNothing asks for a paused source in a pool where no task waits any more: the end
+// of the pause would bring nothing.
+func namedNothing(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.takeTask(naming(g))
+	g.Version, g.PausedUntil = 2, e.now().Add(time.Minute)
+	e.push(g)
+	is(e, "again", e.takeNone(naming(g)).Again, time.Time{})
 }
 
 // namedBehind has a lane become due behind more lanes of its queue than a turn promotes.
