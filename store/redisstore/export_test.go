@@ -53,6 +53,9 @@ func RecordLane(raw string) uint32 {
 	return binary.BigEndian.Uint32([]byte(raw[61:]))
 }
 
+// ItemTexts packs what a submit says of each item.
+func ItemTexts(items []dispatch.Submission, page []int) []string { return itemTexts(items, page) }
+
 // EncodeBody packs the body of a record.
 func EncodeBody(s *dispatch.Submission) (body []byte, core, size int) { return appendBody(nil, s) }
 

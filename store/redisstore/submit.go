@@ -86,6 +86,10 @@ func submitArgs(rulesVersion int64, gateOf map[string]*dispatch.SourceGate, item
 	return args
 }
 
+// textsAtFirst bounds the room made for the texts of a page by its first: the others
+// may be a thousandth of that.
+const textsAtFirst = 64 << 10
+
 // itemTexts are of each item of a page what its id ends with, and the rest of its
 // record, all in one string.
 func itemTexts(items []dispatch.Submission, page []int) []string {
@@ -94,7 +98,7 @@ func itemTexts(items []dispatch.Submission, page []int) []string {
 	var rest []byte
 	for n, i := range page {
 		if rest = appendRest(rest[:0], &items[i]); n == 0 {
-			all.Grow(len(page) * len(rest))
+			all.Grow(min(len(page)*len(rest), textsAtFirst))
 		}
 		begin := all.Len()
 		all.Write(rest)
