@@ -302,12 +302,14 @@ func (r *run) lose(lost *wagglev1.LostLease) {
 	l.lose(lost.GetReason())
 }
 
-// setDrained stops fetching while operators want this collector drained.
+// setDrained stops fetching while operators want this collector drained. It beats once more, as the last beat told that it
+// did otherwise, and the next one may be long in coming.
 func (r *run) setDrained(drained bool) {
 	if r.stats.setDrained(drained) {
 		r.log.Info("operators changed whether this collector fetches", zap.Bool("drained", drained))
 		r.outbox.hold(drained)
 		signal(r.slotFree)
+		signal(r.beatNow)
 	}
 }
 

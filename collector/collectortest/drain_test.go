@@ -107,3 +107,33 @@ func TestDrain_AmidWork(t *testing.T) {
 		}
 	})
 }
+
+// TestDrain_Told holds that a collector without work tells at once that it fetches again: until then operators see it
+// draining, and its pool without a collector.
+func TestDrain_Told(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := collectortest.Start(t)
+		admin := wagglev1.NewAdminServiceClient(d.Conn())
+		d.Machine().Start(d.Machine().Config("paris-1", 4), collector.HandlerFunc(func(context.Context, *collector.Task) (collector.Succeeded, error) {
+			return collector.Succeeded{}, nil
+		}))
+		time.Sleep(time.Minute)
+		if _, err := admin.DrainCollectors(t.Context(), &wagglev1.DrainCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := admin.ResumeCollectors(t.Context(), &wagglev1.ResumeCollectorsRequest{CollectorId: "paris-1"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(heard)
+		listed, err := admin.ListCollectors(t.Context(), &wagglev1.ListCollectorsRequest{})
+		if err != nil || len(listed.GetCollectors()) != 1 || listed.GetCollectors()[0].GetState() != wagglev1.CollectorState_COLLECTOR_STATE_ACTIVE {
+			t.Errorf("listed %v, %v; want one that is active", listed, err)
+		}
+		explained, err := admin.Explain(t.Context(), &wagglev1.ExplainRequest{Pool: "default"})
+		if err != nil || len(explained.GetHolds()) != 0 {
+			t.Errorf("explained %v, %v; want nothing that holds the pool", explained, err)
+		}
+	})
+}
