@@ -292,3 +292,23 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 		}
 	})
 }
+
+// TestDispatcher_DrainCollectors_aShardThatHangs parks fetches of collectors at home in a
+// shard that hangs and in one that does not: what the first tells cannot be known, which
+// keeps the second not from being drained by its labels.
+func TestDispatcher_DrainCollectors_aShardThatHangs(t *testing.T) {
+	t.Parallel()
+	inHungWorld(t, func(t *testing.T, w *world, store *hungShard) {
+		well, hung := homed()[0], homed()[1]
+		w.beat(0, well, european)
+		w.beat(0, hung, european)
+		parked := w.fetch(t.Context(), 0, ask(well, "t1", dispatch.MaxWait))
+		w.fetch(t.Context(), 0, ask(hung, "t2", dispatch.MaxWait))
+		synctest.Wait()
+		store.hangs.Store(true)
+		begin := time.Now()
+		w.drain("", european, time.Time{})
+		w.wantDrained("parked", parked, begin, time.Second)
+		store.hangs.Store(false)
+	})
+}

@@ -169,21 +169,27 @@ func (w *drainWatch) refresh(ctx context.Context) error {
 
 // askParked finds out what collectors tell whose fetches wait, where that is to be
 // known and is not: they parked before a drain by labels came, or before their first
-// beat.
-func (w *drainWatch) askParked(ctx context.Context) error {
+// beat. A shard that hangs keeps back neither what others answer nor, for long, the
+// next look.
+func (w *drainWatch) askParked(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, drainsAge)
+	defer cancel()
 	ids := w.pump.silent()
 	for len(ids) > 0 {
 		page := ids[:min(len(ids), MaxRenewals)]
 		ids = ids[len(page):]
-		infos, err := w.infos.all(ctx, page)
-		if err != nil {
-			return err
-		}
-		for _, info := range infos {
-			w.pump.tell(info)
+		answers, parts := w.infos.ask(ctx, page)
+		for range parts {
+			answer := <-answers
+			if answer.err != nil {
+				err = answer.err
+			}
+			for _, info := range answer.out {
+				w.pump.tell(info)
+			}
 		}
 	}
-	return nil
+	return err
 }
 
 // current is the book; only before the first was read, that is waited for.

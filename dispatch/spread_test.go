@@ -45,6 +45,13 @@ func (s *hungShard) Beats(ctx context.Context, beats []dispatch.CollectorInfo) (
 	return s.Store.Beats(ctx, beats)
 }
 
+func (s *hungShard) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
+	if err := s.wait(ctx, slices.ContainsFunc(ids, inSecond)); err != nil {
+		return nil, err
+	}
+	return s.Store.CollectorInfos(ctx, ids)
+}
+
 func (s *hungShard) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
 	hung := slices.ContainsFunc(renewals, func(r dispatch.Renewal) bool { return shardOf(r.ID) == 1 })
 	if err := s.wait(ctx, hung); err != nil {
