@@ -57,7 +57,8 @@ func (r *run) fetchLoop() {
 		if !sleep(r.fetching.ctx, pause) {
 			return
 		}
-		if draining && !r.stats.snapshot().Drained {
+		// One that was not to park did not wait for the answer to that beat; the next will say the same.
+		if draining && answer.parking && !r.stats.snapshot().Drained {
 			r.troubles.stopping()
 		}
 	}
