@@ -178,7 +178,7 @@ func TestTower(t *testing.T) {
 			var want []string
 			for n := range 20 {
 				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
+				t.Cleanup(leave)
 				key := fmt.Sprint("k", n)
 				want = append(want, key+"0")
 				left := make(chan error, 1)

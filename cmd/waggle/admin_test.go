@@ -42,8 +42,10 @@ func holdOne(t *testing.T, env map[string]string) {
 	}
 	held := fetch()
 	if _, err := collectors.RenewLease(t.Context(), &pb.RenewLeaseRequest{
-		Collector: &pb.CollectorInfo{Id: "paris-1", Session: "s1", Hostname: "paris", Version: "v1", Pools: []string{"default"}, Slots: 4,
-			Labels: map[string]string{"region": "eu", "tier": "1"}},
+		Collector: &pb.CollectorInfo{
+			Id: "paris-1", Session: "s1", Hostname: "paris", Version: "v1", Pools: []string{"default"}, Slots: 4,
+			Labels: map[string]string{"region": "eu", "tier": "1"},
+		},
 		Leases: []*pb.LeaseBeat{{TaskId: held.GetTask().GetId(), LeaseToken: held.GetLease().GetLeaseToken()}},
 	}); err != nil {
 		t.Fatal(err)
