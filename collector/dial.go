@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// Servers answer pings that come more often than 10 s with GOAWAY; 20 s keeps well away from that.
-	keepaliveTime    = 20 * time.Second
-	keepaliveTimeout = 10 * time.Second
+	// A dispatcher that is frozen, or behind a network that drops everything, is left alone once a ping has no answer.
+	// Servers answer pings that come more often than 5 s with GOAWAY; 10 s, the least that grpc sends, keeps well away.
+	keepaliveTime    = 10 * time.Second
+	keepaliveTimeout = 5 * time.Second
 
 	// maxReceive leaves room for 3 MiB of tasks beside the results of carried reports.
 	maxReceive = 16 << 20

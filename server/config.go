@@ -60,8 +60,8 @@ type Config struct {
 	SubmitsPerSecond, FetchesPerSecond, ReadsPerSecond float64
 
 	// KeepaliveMinTime is the least time between pings of a client; one that
-	// pings faster is sent away. Default 10 s, so that clients behind proxies
-	// with short idle timeouts can keep their connections.
+	// pings faster is sent away. Default 5 s: half of what collectors ping at,
+	// which find out so that a dispatcher is frozen.
 	KeepaliveMinTime time.Duration
 	// KeepaliveTime of silence after which the server pings a client, and
 	// KeepaliveTimeout in which the answer must come. Shorter frees the places
@@ -131,7 +131,7 @@ func (c *Config) fillDefaults() {
 	orDefault(&c.MaxReads, 64)
 	orDefault(&c.MaxSteers, 64)
 	orDefault(&c.Busy, 1000)
-	orDefault(&c.KeepaliveMinTime, 10*time.Second)
+	orDefault(&c.KeepaliveMinTime, 5*time.Second)
 	orDefault(&c.KeepaliveTime, 30*time.Second)
 	orDefault(&c.KeepaliveTimeout, 10*time.Second)
 	orDefault(&c.MaxConnectionAge, 30*time.Minute)

@@ -19,7 +19,7 @@ func TestConfig_Validate(t *testing.T) {
 		t.Fatalf("the zero value: %v", err)
 	}
 	if cfg.Listen != "127.0.0.1:7070" || cfg.HTTP != "127.0.0.1:7080" || cfg.MaxReceiveBytes != 4<<20 ||
-		cfg.KeepaliveMinTime != 10*time.Second || cfg.MaxConnectionAge != 30*time.Minute ||
+		cfg.KeepaliveMinTime != 5*time.Second || cfg.MaxConnectionAge != 30*time.Minute ||
 		cfg.MaxConnectionAgeGrace <= dispatch.MaxWait || cfg.ReconnectGrace != 5*time.Second {
 		t.Errorf("defaults %+v", cfg)
 	}

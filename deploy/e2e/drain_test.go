@@ -116,6 +116,35 @@ func TestCollector_Drains(t *testing.T) {
 	}
 }
 
+// TestDispatcher_Freezes stops one of two dispatchers by SIGSTOP: its port stays open and answers nothing, and half of
+// all calls go there until a ping has had no answer for 15 s. Then the other one does all.
+func TestDispatcher_Freezes(t *testing.T) {
+	server, prefix := shared.Server(t)
+	frozen, well := serve(t, "frozen", server.URL(), prefix), serve(t, "well", server.URL(), prefix)
+	c := dial(t, well.addr)
+	c.setRule(t, "*", 0, 10)
+	c.createSource(t, &pb.SourceSpec{Id: "freeze", LeaseDuration: durationpb.New(30 * time.Second)})
+	collector, log := logCollector(t, "c", t.TempDir(), 2, []string{frozen.addr, well.addr})
+	c.submit(t, page("freeze", 1))
+	started(t, log)
+
+	frozen.signal(syscall.SIGSTOP)
+	var ids []string
+	for n := range 40 {
+		ids = append(ids, c.submit(t, page("freeze", 2+n))...)
+	}
+	until(t, 27*time.Second, "all tasks are DONE", func() bool {
+		for _, id := range ids {
+			if c.task(t, id).GetState() != pb.TaskState_TASK_STATE_DONE {
+				return false
+			}
+		}
+		return true
+	})
+	frozen.signal(syscall.SIGCONT)
+	collector.stop(10 * time.Second)
+}
+
 // TestCollector_Freezes stops a collector by SIGSTOP for longer than its lease and lets it go on: another one has done
 // the task by then, its own work is told to be lost, and the task is done once.
 func TestCollector_Freezes(t *testing.T) {
