@@ -128,7 +128,6 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 		for _, pl := range w.places {
 			pools[pl.pool] = struct{}{}
 		}
-		out, away := p.turnedAway(w)
 		switch {
 		case len(reply.Grants[i]) > 0:
 			if !p.finish(w, outcome{grants: reply.Grants[i], shard: o.shard, call: w.want.Call, claimed: began}) {
@@ -137,10 +136,12 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 		case w.finished:
 		case reply.Used[i]:
 			p.finish(w, outcome{empty: EmptyTokenUsed})
-		case away:
-			p.finish(w, out)
 		default:
-			left = append(left, w)
+			if out, away := p.turnedAway(w); away {
+				p.finish(w, out)
+			} else {
+				left = append(left, w)
+			}
 		}
 	}
 	p.schedule(o, reply, len(waiters)-len(left), len(waiters))

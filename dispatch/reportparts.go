@@ -26,7 +26,7 @@ type reportedPart struct {
 // [ReportUnavailable], and why.
 func (d *Dispatcher) reportParts(ctx context.Context, reports []Report, results []ReportResult, open []int) (missed int, err error) {
 	if parts := d.partsOf(reports, open); len(parts) == 1 {
-		part := d.settlePart(ctx, reports, open)
+		part := d.settlePart(ctx, reports, parts[0])
 		err = part.into(results)
 	} else {
 		err = d.settleBeside(ctx, reports, results, parts)

@@ -60,8 +60,8 @@ type Config struct {
 	SubmitsPerSecond, FetchesPerSecond, ReadsPerSecond float64
 
 	// KeepaliveMinTime is the least time between pings of a client; one that
-	// pings faster is sent away. Default 5 s: half of what collectors ping at,
-	// which find out so that a dispatcher is frozen.
+	// pings faster is sent away. Default 5 s: half of what collectors ping at
+	// to find out that a dispatcher is frozen.
 	KeepaliveMinTime time.Duration
 	// KeepaliveTime of silence after which the server pings a client, and
 	// KeepaliveTimeout in which the answer must come. Shorter frees the places
