@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -537,6 +538,38 @@ func TestCollector_Replaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTask_SetProgress holds that what is no number is not sent: dispatchers refuse it, and with it the renewal of every lease.
+func TestTask_SetProgress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.lease = 3 * time.Second
+		d.put("1-a")
+		b := newBlocked()
+		r := start(t, d, b, nil)
+		task := <-b.tasks
+		for _, progress := range []float64{math.NaN(), math.Inf(-1), 0.25, math.NaN(), math.Inf(1)} {
+			task.SetProgress(progress)
+			pass(3 * time.Second)
+		}
+		b.let <- struct{}{}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		var sent []float32
+		for _, beat := range d.beatCalls() {
+			for _, l := range beat.leases {
+				if l.Progress != nil {
+					sent = append(sent, l.GetProgress())
+				}
+			}
+		}
+		if !slices.Equal(slices.Compact(sent), []float32{0, 0.25, 1}) {
+			t.Errorf("progress %v", sent)
+		}
+	})
 }
 
 // TestCollector_DrainedByOperators holds that nothing is fetched while operators want so, and reports go out at once.

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -73,9 +74,10 @@ func (t *Task) SetCursor(cursor []byte) error {
 	return nil
 }
 
-// SetProgress notes how far the work is, 0 to 1, for people. It goes out with the next heartbeat.
+// SetProgress notes how far the work is, 0 to 1, for people. It goes out with the next heartbeat. What is no number, as 0
+// of 0 done, says nothing.
 func (t *Task) SetProgress(progress float64) {
-	if t.lease != nil {
+	if t.lease != nil && !math.IsNaN(progress) {
 		t.lease.setProgress(min(max(progress, 0), 1))
 	}
 }
