@@ -3,6 +3,7 @@ package collector_test
 import (
 	"context"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,19 @@ func TestConfig_Validate(t *testing.T) {
 		"pools":             {func(c *collector.Config) { c.Pools = make([]string, 17) }, "Pools: 17 given, at most 16"},
 		"sources":           {func(c *collector.Config) { c.Sources = make([]string, 17) }, "Sources"},
 		"queues":            {func(c *collector.Config) { c.Queues = make([]string, 17) }, "Queues"},
+		"pool":              {func(c *collector.Config) { c.Pools = []string{"default", "EU"} }, `Pools: "EU": want 1 to 128 of [a-z0-9._-]`},
+		"no pool":           {func(c *collector.Config) { c.Pools = []string{""} }, `Pools: ""`},
+		"source":            {func(c *collector.Config) { c.Sources = []string{"a b"} }, `Sources: "a b"`},
+		"queue":             {func(c *collector.Config) { c.Queues = []string{"http://a.example"} }, `Queues: "http://a.example": want 1 to 261`},
+		"queue of a port":   {func(c *collector.Config) { c.Queues = []string{"[::1]:8080", "a_b.example:81"} }, ""},
+		"labels":            {func(c *collector.Config) { c.Labels = map[string]string{"region": "Paris, 3ème"} }, ""},
+		"many labels":       {func(c *collector.Config) { c.Labels = manyLabels(65) }, "Labels: 65 given, at most 64"},
+		"label key":         {func(c *collector.Config) { c.Labels = map[string]string{strings.Repeat("k", 129): "v"} }, "has 129 bytes: want at most 128"},
+		"label without key": {func(c *collector.Config) { c.Labels = map[string]string{"": "v"} }, `Labels: the value "v" has no key`},
+		"label value":       {func(c *collector.Config) { c.Labels = map[string]string{"k": strings.Repeat("v", 129)} }, `Labels: the value of "k"`},
+		"label no UTF-8":    {func(c *collector.Config) { c.Labels = map[string]string{"k": "\xff"} }, "UTF-8"},
+		"version":           {func(c *collector.Config) { c.Version = strings.Repeat("1", 129) }, "Version: "},
+		"hostname":          {func(c *collector.Config) { c.Hostname = "a\x00b" }, "Hostname: "},
 		"no slots":          {func(c *collector.Config) { c.Slots = -1 }, "Slots: -1: want 1 to 1000"},
 		"many slots":        {func(c *collector.Config) { c.Slots = 1001 }, "Slots"},
 		"wait":              {func(c *collector.Config) { c.Wait = 31 * time.Second }, "Wait: 31s: want at most 30s"},
@@ -55,6 +69,14 @@ func TestConfig_Validate(t *testing.T) {
 			}
 		})
 	}
+}
+
+func manyLabels(n int) map[string]string {
+	labels := map[string]string{}
+	for i := range n {
+		labels[strconv.Itoa(i)] = ""
+	}
+	return labels
 }
 
 func TestCollector_Stats(t *testing.T) {

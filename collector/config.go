@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -21,11 +22,19 @@ const (
 	defaultDrainTimeout  = 20 * time.Second
 	defaultReportTimeout = 20 * time.Second
 
-	maxSlots  = 1000
-	maxNarrow = 16
-	maxWait   = 30 * time.Second
-	minLease  = time.Second
-	maxLease  = time.Hour
+	maxSlots    = 1000
+	maxNarrow   = 16
+	maxLabels   = 64
+	maxName     = 128 // bytes of an id, a label's key or value, and the version
+	maxQueue    = 261
+	maxHostname = 253
+	maxWait     = 30 * time.Second
+	minLease    = time.Second
+	maxLease    = time.Hour
+
+	// idBytes are what ids are made of, queueBytes what queues are.
+	idBytes    = "abcdefghijklmnopqrstuvwxyz0123456789._-"
+	queueBytes = idBytes + ":[]"
 )
 
 // Config says what a Collector is and how it works. Targets and ID must be set; the zero value of everything else is
@@ -40,8 +49,8 @@ type Config struct {
 	// replaces the first one.
 	ID string
 
-	// Version of the program, Hostname (default: that of the machine) and Labels (at most 64) are shown to operators;
-	// they choose collectors by label.
+	// Version of the program (at most 128 bytes), Hostname (at most 253; default: that of the machine) and Labels (at most
+	// 64, keys and values at most 128 bytes) are shown to operators; they choose collectors by label.
 	Version  string
 	Hostname string
 	Labels   map[string]string
@@ -95,17 +104,83 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("field Targets: %q: want host:port when there are several", target)
 		}
 	}
-	if c.ID == "" || len(c.ID) > 128 || strings.Trim(c.ID, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
-		return fmt.Errorf("field ID: %q: want 1 to 128 of [a-z0-9._-]", c.ID)
+	if !madeOf(c.ID, idBytes, maxName) {
+		return fmt.Errorf("field ID: %q: want 1 to %d of [a-z0-9._-]", c.ID, maxName)
 	}
+	if err := c.validateTold(); err != nil {
+		return err
+	}
+	if err := c.validateNarrow(); err != nil {
+		return err
+	}
+	return c.validateNumbers()
+}
+
+// validateTold checks what each beat tells of the collector: dispatchers refuse a beat that tells anything else, and with
+// it the renewal of every lease.
+func (c *Config) validateTold() error {
+	if len(c.Labels) > maxLabels {
+		return fmt.Errorf("field Labels: %d given, at most %d", len(c.Labels), maxLabels)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
+		if key == "" {
+			return fmt.Errorf("field Labels: the value %.40q has no key", c.Labels[key])
+		}
+		if err := validText("Labels: the key", key, maxName); err != nil {
+			return err
+		}
+		if err := validText(fmt.Sprintf("Labels: the value of %q", key), c.Labels[key], maxName); err != nil {
+			return err
+		}
+	}
+	if err := validText("Version", c.Version, maxName); err != nil {
+		return err
+	}
+	return validText("Hostname", c.Hostname, maxHostname)
+}
+
+func validText(field, value string, limit int) error {
+	switch {
+	case len(value) > limit:
+		return fmt.Errorf("field %s: %.40q... has %d bytes: want at most %d", field, value, len(value), limit)
+	case !utf8.ValidString(value) || strings.ContainsFunc(value, isControl):
+		return fmt.Errorf("field %s: %q: want UTF-8 without control characters", field, value)
+	}
+	return nil
+}
+
+// isControl reports whether a rune is one that dispatchers take in no text: control characters but white space.
+func isControl(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\n\r", r) || r == 0x7f }
+
+// validateNarrow checks what fetches are narrowed to.
+func (c *Config) validateNarrow() error {
 	for _, list := range []struct {
-		name   string
-		values []string
-	}{{"Pools", c.Pools}, {"Sources", c.Sources}, {"Queues", c.Queues}} {
+		name, of, form string
+		limit          int
+		values         []string
+	}{
+		{"Pools", idBytes, "[a-z0-9._-]", maxName, c.Pools},
+		{"Sources", idBytes, "[a-z0-9._-]", maxName, c.Sources},
+		{"Queues", queueBytes, "[a-z0-9._-], ':' and brackets", maxQueue, c.Queues},
+	} {
 		if len(list.values) > maxNarrow {
 			return fmt.Errorf("field %s: %d given, at most %d", list.name, len(list.values), maxNarrow)
 		}
+		for _, value := range list.values {
+			if !madeOf(value, list.of, list.limit) {
+				return fmt.Errorf("field %s: %q: want 1 to %d of %s", list.name, value, list.limit, list.form)
+			}
+		}
 	}
+	return nil
+}
+
+// madeOf reports whether a name has 1 to limit bytes, each one of these.
+func madeOf(name, of string, limit int) bool {
+	return name != "" && len(name) <= limit && strings.Trim(name, of) == ""
+}
+
+func (c *Config) validateNumbers() error {
 	if c.Slots < 0 || c.Slots > maxSlots {
 		return fmt.Errorf("field Slots: %d: want 1 to %d", c.Slots, maxSlots)
 	}

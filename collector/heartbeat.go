@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -65,6 +67,10 @@ func (h *heartbeat) loop() {
 			h.run.stop(fmt.Errorf("%w: %w", ErrReplaced, err))
 			return
 		case h.run.calling.ctx.Err() == nil:
+			if status.Code(err) == codes.InvalidArgument {
+				// No repetition makes it a beat that is taken, and without beats every lease is lost.
+				h.run.stop(fmt.Errorf("heartbeat: %w", err))
+			}
 			wait := min(h.failing.next(err), h.interval())
 			h.run.failed(beatCall, err, wait)
 			due = time.Now().Add(wait)

@@ -540,6 +540,25 @@ func TestCollector_Replaced(t *testing.T) {
 	}
 }
 
+// TestCollector_BeatRefused holds that a collector whose beats are refused for what they say stops: it would lose every lease.
+func TestCollector_BeatRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.onBeat = func(int, beat) (*wagglev1.HeartbeatResponse, error) {
+			return nil, failure(codes.InvalidArgument, "INVALID_FIELD", 0)
+		}
+		begin := time.Now()
+		r := start(t, d, newBlocked(), nil)
+		if err := r.wait(); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("Run: %v, want what refused the beat", err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("stopped after %s", took)
+		}
+	})
+}
+
 // TestTask_SetProgress holds that what is no number is not sent: dispatchers refuse it, and with it the renewal of every lease.
 func TestTask_SetProgress(t *testing.T) {
 	t.Parallel()

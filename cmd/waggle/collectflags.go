@@ -163,7 +163,7 @@ func fieldsAsFlags(err error) error {
 	for _, prefix := range []string{"collector config: ", "web config: ", "warc config: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
-	names := strings.NewReplacer("field Targets", "--server", "field ID", "--id", "field Pools", "--pools", "field Sources", "--sources",
+	names := strings.NewReplacer("field Targets", "--server", "field ID", "--id", "field Labels", "--labels", "field Pools", "--pools", "field Sources", "--sources",
 		"field Queues", "--queues", "field Slots", "--slots", "field Wait", "--wait", "field LeaseDuration", "--lease",
 		"field UserAgent", "--user-agent", "field Contact", "--contact", "field RobotsAgent", "--robots-agent", "field Proxy", "--proxy",
 		"field Timeout", "--fetch-timeout", "field MaxBytes", "--max-bytes", "field MaxRatio", "--max-ratio",
