@@ -90,6 +90,8 @@ type bed struct {
 	store  *faults
 	server *server.Server
 	logs   *observer.ObservedLogs
+	shown  *server.Metrics
+	dial   func(context.Context, string) (net.Conn, error)
 	conn   *grpc.ClientConn
 
 	dispatch pb.DispatchServiceClient
@@ -119,8 +121,9 @@ func newBed(t *testing.T, cfg server.Config) *bed {
 	b := &bed{store: newStore(t)}
 	core, logs := observer.New(zapcore.DebugLevel)
 	b.logs = logs
-	cfg.Metrics = server.NewMetrics()
-	d, err := dispatch.New(dispatch.Config{Store: b.store, ID: "d1", Observer: cfg.Metrics})
+	b.shown = server.NewMetrics()
+	cfg.Metrics = b.shown
+	d, err := dispatch.New(dispatch.Config{Store: b.store, ID: "d1", Observer: b.shown})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +146,8 @@ func (b *bed) run(t *testing.T, d *dispatch.Dispatcher) {
 	go func() { ran <- d.Run(loops) }()
 	go func() { stopped <- b.server.RunOn(serving, listener, nil); close(stopped) }()
 	b.stop, b.stopped = stop, stopped
-	b.connect(t, func(context.Context, string) (net.Conn, error) { return listener.DialContext(background) })
+	b.dial = func(context.Context, string) (net.Conn, error) { return listener.DialContext(background) }
+	b.connect(t)
 	t.Cleanup(func() {
 		if err := b.conn.Close(); err != nil {
 			t.Error(err)
@@ -162,9 +166,9 @@ func (b *bed) run(t *testing.T, d *dispatch.Dispatcher) {
 	})
 }
 
-func (b *bed) connect(t *testing.T, dial func(context.Context, string) (net.Conn, error)) {
+func (b *bed) connect(t *testing.T) {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithContextDialer(dial),
+	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithContextDialer(b.dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
