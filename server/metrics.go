@@ -23,6 +23,7 @@ type Metrics struct {
 	granted   prometheus.Counter
 	claims    *prometheus.CounterVec
 	claimTime prometheus.Histogram
+	claimFor  prometheus.Histogram
 	gaveBack  prometheus.Counter
 	requeue   prometheus.Histogram
 	keeping   prometheus.Gauge
@@ -51,6 +52,10 @@ func NewMetrics() *Metrics {
 			Name: "waggle_claim_seconds", Help: "Time that the store took for a claim.",
 			Buckets: prometheus.ExponentialBuckets(.0001, 4, 8),
 		}),
+		claimFor: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "waggle_claim_fetches", Help: "Fetches for which a claim was made: those that asked at the same time share one.",
+			Buckets: []float64{1, 2, 4, 8, 16, 32, dispatch.MaxClaimTurns},
+		}),
 		gaveBack: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "waggle_given_back_tasks_total", Help: "Tasks granted to callers who had gone, and given back at once.",
 		}),
@@ -64,7 +69,7 @@ func NewMetrics() *Metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.gaveBack, m.requeue, m.keeping,
+		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.keeping,
 	)
 	return m
 }
@@ -73,7 +78,7 @@ func NewMetrics() *Metrics {
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Claimed counts one claim.
-func (m *Metrics) Claimed(_, granted int, took time.Duration, err error) {
+func (m *Metrics) Claimed(fetches, granted int, took time.Duration, err error) {
 	result := "granted"
 	switch {
 	case err != nil:
@@ -83,6 +88,7 @@ func (m *Metrics) Claimed(_, granted int, took time.Duration, err error) {
 	}
 	m.claims.WithLabelValues(result).Inc()
 	m.claimTime.Observe(took.Seconds())
+	m.claimFor.Observe(float64(fetches))
 }
 
 // GaveBack counts tasks that were given back at once.

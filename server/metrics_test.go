@@ -1,0 +1,134 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+// shown reads every metric: the value of a counter or gauge under its name with
+// labels, and of a histogram its count and sum.
+func shown(t *testing.T, m *server.Metrics) map[string]float64 {
+	t.Helper()
+	families, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]float64)
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range metric.GetLabel() {
+				name += fmt.Sprintf("{%s=%s}", label.GetName(), label.GetValue())
+			}
+			switch {
+			case metric.GetCounter() != nil:
+				values[name] = metric.GetCounter().GetValue()
+			case metric.GetGauge() != nil:
+				values[name] = metric.GetGauge().GetValue()
+			case metric.GetHistogram() != nil:
+				values[name+" count"] = float64(metric.GetHistogram().GetSampleCount())
+				values[name+" sum"] = metric.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return values
+}
+
+// What loops tell is shown, under the names that the runbook has.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	m := server.NewMetrics()
+	m.Claimed(3, 2, 250*time.Millisecond, nil)
+	m.Claimed(1, 0, 250*time.Millisecond, nil)
+	m.Claimed(4, 0, 500*time.Millisecond, errors.New("away"))
+	m.GaveBack(7)
+	m.Requeued(125 * time.Millisecond)
+	m.Keeping(true)
+	got := shown(t, m)
+	for name, want := range map[string]float64{
+		"waggle_claims_total{result=granted}": 1,
+		"waggle_claims_total{result=empty}":   1,
+		"waggle_claims_total{result=failed}":  1,
+		"waggle_claim_seconds count":          3,
+		"waggle_claim_seconds sum":            1,
+		"waggle_claim_fetches count":          3,
+		"waggle_claim_fetches sum":            8,
+		"waggle_given_back_tasks_total":       7,
+		"waggle_requeue_lag_seconds count":    1,
+		"waggle_requeue_lag_seconds sum":      0.125,
+		"waggle_keeper":                       1,
+	} {
+		if value, ok := got[name]; !ok || value != want {
+			t.Errorf("%s is %v (there: %t), want %v", name, value, ok, want)
+		}
+	}
+	m.Keeping(false)
+	if n := shown(t, m)["waggle_keeper"]; n != 0 {
+		t.Errorf("waggle_keeper is %v without the duty, want 0", n)
+	}
+}
+
+// Scrapes ask the store once in an interval, however many there are (T44).
+func TestMetrics_scrapes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{StatsInterval: 5 * time.Second})
+		counts := 0
+		b.store.breakCall("Stats", func() error { counts++; return nil })
+		for want := 1; want <= 3; want++ {
+			for range 10 {
+				if shown(t, b.shown)["waggle_store_up"] != 1 {
+					t.Fatal("the store is shown as away")
+				}
+			}
+			if counts != want {
+				t.Errorf("the store was counted %d times in %d intervals", counts, want)
+			}
+			time.Sleep(5 * time.Second) // virtual
+		}
+	})
+}
+
+// What a fetch waits is shown apart for those that got something, and what is
+// parked and streams as it is.
+func TestMetrics_fetches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{StatsInterval: time.Millisecond})
+		b.leased(t)
+		exchange(t, open(t, b), beatOf())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", Wait: durationpb.New(20 * time.Second)})
+			ended <- err
+		}()
+		time.Sleep(time.Second) // virtual
+		got := shown(t, b.shown)
+		for name, want := range map[string]float64{
+			"waggle_fetch_wait_seconds{granted=true} count": 1,
+			"waggle_fetched_tasks_total":                    1,
+			"waggle_parked_fetches":                         1,
+			"waggle_heartbeat_streams":                      1,
+			"waggle_keeper":                                 1,
+			"waggle_keeper_elected":                         1,
+			"waggle_tasks{state=leased}":                    1,
+			"waggle_draining":                               0,
+		} {
+			if value, ok := got[name]; !ok || value != want {
+				t.Errorf("%s is %v (there: %t), want %v", name, value, ok, want)
+			}
+		}
+		cancel()
+		<-ended
+	})
+}
