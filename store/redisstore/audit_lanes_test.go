@@ -72,6 +72,21 @@ func (l *laneImage) count(p place) int {
 // waiting is how many of its tasks wait: that can be picked now or later.
 func (l *laneImage) waiting() int { return len(l.ready) + l.count(placeLater) }
 
+// front is the rank of the first task of lane ready, and the score of the first of lane
+// later that waits, +Inf where there is none.
+func (l *laneImage) front() (rank, due float64) {
+	rank, due = math.Inf(1), math.Inf(1)
+	for _, score := range l.ready {
+		rank = min(rank, math.Floor(score/bandScore))
+	}
+	for _, score := range l.later {
+		if placeOfLater(score) == placeLater {
+			due = min(due, score)
+		}
+	}
+	return rank, due
+}
+
 // firstLease is the first of its leases by where lane later has them, +Inf where it has
 // none.
 func (l *laneImage) firstLease() float64 {
@@ -158,6 +173,9 @@ func (a *audit) checkLanes() {
 		}
 		if len(l.dead)+len(l.canceled) > 0 && !l.settled {
 			a.say("lane %s has settled tasks, and is not marked as such", number)
+		}
+		if rank, due := l.front(); rank != l.rank || due != l.due {
+			a.say("lane %s begins with rank %.0f, later %.0f, its record says %.0f and %.0f", number, rank, due, l.rank, l.due)
 		}
 		a.checkLaneListed(l)
 	}

@@ -36,12 +36,20 @@ type laneImage struct {
 	number                       string
 	uid, queue, slot, pool       string
 	settled                      bool
+	rank, due                    float64 // of the first of lane ready, and the score of the first of lane later that waits; +Inf = none
 	ready, later, dead, canceled zset
 }
 
 func unpackLane(number, raw string) (*laneImage, error) {
 	p := packed{rest: []byte(raw)}
 	l := &laneImage{number: number, uid: p.text(2), queue: p.text(2), slot: p.text(2), pool: p.text(2), settled: p.integer(1) == 1}
+	l.rank, l.due = float64(p.integer(1)), p.float()
+	if l.rank == 255 {
+		l.rank = math.Inf(1)
+	}
+	if l.due == 0 {
+		l.due = math.Inf(1)
+	}
 	return l, p.end("lane " + number)
 }
 

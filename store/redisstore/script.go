@@ -33,7 +33,7 @@ const (
 // that what Lua has to keep stays within the cache of a processor: that is worth a
 // tenth of the time of a script. What only few scripts need are parts.
 var prelude = []string{
-	"base", "keys", "record", "counts", "settings", "heads", "lane", "queue", "gates", "placelane", "named", "place", "task", "finish",
+	"base", "keys", "record", "counts", "settings", "heads", "lane", "front", "queue", "gates", "placelane", "named", "place", "task", "finish",
 }
 
 // functionPrefix begins the names of all functions that a store loads, and of the

@@ -1,36 +1,39 @@
 -- What a claim has read of a lane ahead of taking it, so that several wants that
 -- take from it cost no more than one: the first of lane ready, as long as they
--- have the lane priority of the first. They leave lane ready all together.
+-- have the rank of the first. They leave lane ready all together.
 local look_ahead, read_ahead
 do
   -- So many records are read at once: at most those are read in vain when the
   -- limit on bytes ends a want.
   local READ_AT_ONCE = 25
 
-  -- How many of the names, the first of lane ready, come before the first score
-  -- that changes the lane's priority, and that score.
-  local function same_priority(l, s, names, priority)
+  local function rank_at(score) return score and floor(tonumber(score) / BAND) or false end
+
+  -- How many of the names, the first of lane ready, come before the first that has
+  -- another rank, and that.
+  local function same_rank(l, names, rank)
     local heads = call('ZRANGE', ready_key(l.name), 0, #names, 'WITHSCORES')
     for i = 2, #heads, 2 do
-      local score = tonumber(heads[i])
-      if lane_priority(s, floor(score / BAND)) ~= priority then return i / 2 - 1, score end
+      local other = rank_at(heads[i])
+      if other ~= rank then return i / 2 - 1, other end
     end
     return #names, false
   end
 
-  -- The first names of lane ready, at most n, and the scores of the first, of the
+  -- The first names of lane ready, at most n, and the ranks of the first, of the
   -- last, and of what follows. Scores are slow to print, so few are asked for.
   local function first_ready(key, n)
     if n == 1 then
       local h = call('ZRANGE', key, 0, 1, 'WITHSCORES')
-      return { h[1] }, tonumber(h[2] or nil), tonumber(h[2] or nil), tonumber(h[4] or nil)
+      local rank = rank_at(h[2])
+      return { h[1] }, rank, rank, rank_at(h[4])
     end
     local names = call('ZRANGE', key, 0, n)
-    if #names == 0 then return names end
+    if #names == 0 then return names, false end
     local scores = call('ZMSCORE', key, names[1], names[min(#names, n)], names[#names])
-    local after = #names > n and tonumber(scores[3])
+    local after = #names > n and rank_at(scores[3])
     names[n + 1] = nil
-    return names, tonumber(scores[1]), tonumber(scores[2]), after
+    return names, rank_at(scores[1]), rank_at(scores[2]), after
   end
 
   -- What is left of what was read ahead of lane ready, nothing where that was all; or
@@ -40,12 +43,12 @@ do
     local b = l.ahead
     if b and (b.taken < b.n or not b.next) then return b end
     if b then write_taken(l) end
-    local names, first, last, after = first_ready(ready_key(l.name), max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
+    local names, rank, last, after = first_ready(ready_key(l.name), max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
     b = { names = names, n = #names, taken = 0, next = after or false, read = 0, keys = {}, records = {}, away = {},
-      priority = first and lane_priority(s, floor(first / BAND)) }
-    l.ahead, l.head = b, first or false
-    if not first then return b end
-    if lane_priority(s, floor(last / BAND)) ~= b.priority then b.n, b.next = same_priority(l, s, names, b.priority) end
+      priority = rank and lane_priority(s, rank) }
+    l.ahead = b
+    front.is(l, 'rank', rank)
+    if rank and last ~= rank then b.n, b.next = same_rank(l, names, rank) end
     return b
   end
 

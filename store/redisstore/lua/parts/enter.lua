@@ -47,7 +47,7 @@ local function lane_of(series)
   new_lanes[uid], made[#made + 1], made[#made + 2] = made, name, queue
   call('ZADD', queue_lanes_key(queue), name, name)
   local l = { n = n, name = name, uid = uid, queue = queue, slot = series.slot, pool = '', settled = false, fresh = true,
-    open = false, wait = false, head = false, later = false, dirty = true, removed = false }
+    open = false, wait = false, rank = false, later = false, dirty = true, removed = false }
   lanes[n], lane_numbers[uid][queue] = l, n
   return l
 end
@@ -106,9 +106,11 @@ do
 
   -- What indexes still say of records that were forgotten, or lost.
   local function clear_traces(l, e)
-    if l.fresh or not first_later(l) and not l.settled then return end
+    if l.fresh then return end
+    local any = front.later(l) or get_queue(l.queue).in_flight > 0 or call('EXISTS', later_key(l.name)) == 1
+    if not any and not l.settled then return end
     local suffixes = suffixes_of(e)
-    if first_later(l) then
+    if any then
       local later = call('ZMSCORE', later_key(l.name), unpack(suffixes))
       for i, suffix in ipairs(suffixes) do
         if later[i] then drop_entry(l, id_of(l, suffix)) end
@@ -122,7 +124,8 @@ do
   -- Counts entries of lane ready that stood there without a record.
   local function found_ready(l, q, n)
     if n == 0 then return end
-    q.waiting, l.head = q.waiting - n, nil
+    q.waiting = q.waiting - n
+    front.is(l, 'rank', nil)
     count(l.uid, 'ready', -n)
     tally('dropped', n)
   end
@@ -130,13 +133,13 @@ do
   local function enter_later(l, q, e)
     if not l.fresh then found_ready(l, q, call('ZREM', ready_key(l.name), unpack(suffixes_of(e)))) end
     call('ZADD', later_key(l.name), unpack(e.later))
-    if l.later ~= nil then l.later = min(l.later or INF, e.later.first) end
+    front.came(l, 'later', e.later.first)
     count(l.uid, 'scheduled', #e.later / 2)
   end
 
   local function enter_ready(l, q, e)
     local n = #e.ready / 2
-    if l.head ~= nil then l.head = min(l.head or INF, e.ready.first) end
+    front.came(l, 'rank', floor(e.ready.first / BAND))
     found_ready(l, q, n - call('ZADD', ready_key(l.name), unpack(e.ready)))
     count(l.uid, 'ready', n)
   end

@@ -131,7 +131,7 @@ do
       end
       b.taken = i
     end
-    if b.taken == b.n then l.head = b.next end
+    if b.taken == b.n then front.is(l, 'rank', b.next) end
     if granted > 0 then
       w.deadline = max(w.deadline, t.deadline)
       local soonest = claim.soonest[l.name]

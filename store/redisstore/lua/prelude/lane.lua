@@ -3,6 +3,7 @@ local lanes
 -- What is written at the end, flat: keys of strings and their values.
 local writes
 local get_queue, read_all, save_queues, part -- in queue.lua
+local front -- in front.lua
 local write_taken -- in parts/ahead.lua
 local named -- in named.lua
 
@@ -48,22 +49,25 @@ do
   end
 end
 
--- Of a lane, open and wait are its scores in the sets of its queue, head and later
--- those of its first ready task and of the first of lane later: false = none,
--- nil = not known (yet). name is the number as Redis has it in keys and sets.
+-- Of a lane, open and wait are its scores in the sets of its queue, rank is that of the
+-- first of lane ready, and later the score of the first of lane later that waits:
+-- false = none, nil = not known (yet). name is the number as Redis has it in keys and
+-- sets.
 local get_lane, read_lane, save_lanes
 do
-  local LANE = '>I2c0I2c0I2c0I2c0B'
+  -- Uid, queue, slot, pool, settled, rank (NO_RANK = none), later (0 = none).
+  local LANE, NO_RANK = '>I2c0I2c0I2c0I2c0BBd', 255
 
   local function pack_lane(l)
-    return struct.pack(LANE, #l.uid, l.uid, #l.queue, l.queue, #l.slot, l.slot, #l.pool, l.pool, l.settled and 1 or 0)
+    return struct.pack(LANE, #l.uid, l.uid, #l.queue, l.queue, #l.slot, l.slot, #l.pool, l.pool, l.settled and 1 or 0,
+      front.rank(l) or NO_RANK, front.later(l) or 0)
   end
 
   function read_lane(n, name, packed)
-    local uid, queue, slot, pool, settled = '', '', '', '', 0
-    if packed then uid, queue, slot, pool, settled = struct.unpack(LANE, packed) end
+    local uid, queue, slot, pool, settled, rank, later = '', '', '', '', 0, NO_RANK, 0
+    if packed then uid, queue, slot, pool, settled, rank, later = struct.unpack(LANE, packed) end
     local l = { n = n, name = name, uid = uid, queue = queue, slot = slot, pool = pool, settled = settled == 1,
-      open = nil, wait = nil, head = nil, later = nil, dirty = false, removed = false }
+      open = nil, wait = nil, rank = rank < NO_RANK and rank, later = later > 0 and later, dirty = false, removed = false }
     lanes[n] = l
     return l
   end

@@ -12,12 +12,6 @@ local function since_of(old, waited, turn_end)
   return now
 end
 
--- The score of the first of lane later, or false.
-local function first_later(l)
-  if l.later == nil then l.later = tonumber(call('ZRANGE', later_key(l.name), 0, 0, 'WITHSCORES')[2] or nil) or false end
-  return l.later
-end
-
 local place_lane, open_score
 do
   -- Moves tasks of lane later that are due to lane ready, at most 100, and one in
@@ -25,36 +19,38 @@ do
   local function promote_tasks(l)
     local most = max(1, min(100, placing.MOST - placing.promoted))
     local due = call('ZRANGEBYSCORE', later_key(l.name), '-inf', now * 32 + 31, 'LIMIT', 0, most, 'WITHSCORES')
-    local add, gone = {}, {}
+    local add, gone, lowest = {}, {}, INF
     for i = 1, #due, 2 do
       local score = tonumber(due[i + 1])
+      lowest = min(lowest, score % 32)
       add[i] = (score % 32) * BAND + floor(score / 32)
       add[i + 1] = due[i]
       gone[#gone + 1] = due[i]
     end
-    call('ZADD', ready_key(l.name), unpack(add))
-    call('ZREM', later_key(l.name), unpack(gone))
+    call_for_all('ZADD', ready_key(l.name), add)
+    call_for_all('ZREM', later_key(l.name), gone)
     placing.promoted = placing.promoted + #gone
     count(l.uid, 'scheduled', -#gone)
     count(l.uid, 'ready', #gone)
-    l.head, l.later = nil, nil
+    front.came(l, 'rank', lowest)
+    front.is(l, 'later', nil)
   end
 
   -- When the lane can be picked, and the priority of its head; nil when it is in
   -- no set. Tasks that are due become ready first.
   local function lane_time(l, s)
     if get_queue(l.queue).waiting <= 0 then return nil end -- nothing waits in any of its lanes
-    local score = first_later(l)
-    if score and score <= now * 32 + 31 then
+    local later = front.later(l)
+    if later and later <= now * 32 + 31 then
       if l.ahead then write_taken(l) end
       promote_tasks(l)
-      score = first_later(l)
+      later = front.later(l)
     end
     if s.deleted then return nil end
-    if l.head == nil then l.head = tonumber(call('ZRANGE', ready_key(l.name), 0, 0, 'WITHSCORES')[2] or nil) or false end
-    if l.head then return s.paused, lane_priority(s, floor(l.head / BAND)) end
-    if not score or score >= LEASED_FROM then return nil end
-    return max(s.paused, floor(score / 32)), lane_priority(s, score % 32)
+    local rank = front.rank(l)
+    if rank then return s.paused, lane_priority(s, rank) end
+    if not later then return nil end
+    return max(s.paused, floor(later / 32)), lane_priority(s, later % 32)
   end
 
   -- The score of a member of a set, or false.

@@ -35,7 +35,7 @@ end
 local function enter_waiting(l, id, r)
   local e = l.entering
   if not e then
-    e = { ready = {}, later = {} }
+    e = { ready = { first = INF }, later = { first = INF } }
     l.entering, entering[#entering + 1] = e, l
     touch(l)
   end
@@ -47,6 +47,7 @@ local function enter_waiting(l, id, r)
   end
   local n = #set
   set[n + 1], set[n + 2] = decimal(score), suffix_of(id)
+  set.first = min(set.first, score)
 end
 
 local flush_moves
@@ -65,7 +66,6 @@ do
     for holder, n in pairs(ended.held) do release(holder, n) end
     for _, left in pairs(ended.by_lane) do
       call('ZREM', later_key(left.lane.name), unpack(left))
-      left.lane.later = nil
       count(left.lane.uid, 'leased', -#left)
     end
     ended = { locks = {}, held = {}, by_lane = {} }
@@ -76,13 +76,13 @@ do
     if #e.ready > 0 then
       call('ZADD', ready_key(l.name), unpack(e.ready))
       count(l.uid, 'ready', #e.ready / 2)
-      l.head = nil
     end
     if #e.later > 0 then
       call('ZADD', later_key(l.name), unpack(e.later))
       count(l.uid, 'scheduled', #e.later / 2)
-      l.later = nil
     end
+    front.came(l, 'rank', floor(e.ready.first / BAND))
+    front.came(l, 'later', e.later.first)
     q.waiting, q.dirty, l.entering = q.waiting + (#e.ready + #e.later) / 2, true, nil
   end
 
@@ -111,10 +111,10 @@ local function leave_lane(l, id, place)
   local q = get_queue(l.queue)
   if place == 'ready' then
     call('ZREM', ready_key(l.name), suffix_of(id))
-    l.head = nil
+    front.is(l, 'rank', nil)
   else
     call('ZREM', later_key(l.name), suffix_of(id))
-    l.later = nil
+    if place == 'later' then front.is(l, 'later', nil) end
   end
   if place == 'orphan' then call('ZREM', LEASES, orphan_member(l, id)) end
   if place == 'leased' then

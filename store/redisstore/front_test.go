@@ -1,0 +1,63 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+// TestStore_Submit_RecordLost loses the record of the first task of a lane, which then
+// comes anew, behind another: the lane's record says what is first now.
+func TestStore_Submit_RecordLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	gate := sourceGate("source")
+	items := submissions(&gate, "host.example", 2)
+	items[0].Priority, items[0].Recurring = 9, true // of others the source counts the lost one on
+	submit(t, s, gate, items...)
+	remove(t, client, redisstore.TaskKey(s, redisstore.DefaultPrefix, items[0].ID))
+	items[0].Priority = 1
+	submit(t, s, gate, items[0])
+	if err := (&auditedStore{Store: s, client: client, prefix: redisstore.DefaultPrefix}).audit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStore_Claim_SetsLost loses what a lane's record says is there: claims go on.
+func TestStore_Claim_SetsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithClock())
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("source")
+	items := submissions(&gate, "host.example", 3)
+	items[1].Due = server.Clock().Now().Add(time.Minute)
+	submit(t, s, gate, items[:2]...)
+	keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
+	remove(t, client, keys.LaneSet("lr", 1), keys.LaneSet("ll", 1))
+	for range 2 {
+		if grants := claim(t, s, want(1)); len(grants) > 0 {
+			t.Fatalf("granted %s, whose place is lost", grants[0].Task.ID)
+		}
+		server.Clock().Advance(time.Hour)
+	}
+	submit(t, s, gate, items[2])
+	if g := claimOne(t, s); g.Task.ID != items[2].ID {
+		t.Errorf("granted %s, want %s", g.Task.ID, items[2].ID)
+	}
+}
+
+// remove deletes keys, as an operator does by mistake.
+func remove(t *testing.T, client *redis.Client, keys ...string) {
+	t.Helper()
+	if n, err := client.Del(t.Context(), keys...).Result(); err != nil || n != int64(len(keys)) {
+		t.Fatalf("deleted %d of %q: %v", n, keys, err)
+	}
+}
