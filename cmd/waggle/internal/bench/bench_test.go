@@ -74,7 +74,7 @@ func testQuick(t *testing.T, path string) {
 	}
 	var table bytes.Buffer
 	result.WriteTable(&table)
-	for _, title := range []string{"Throughput", "Cost", "The floor", "Latency", "Flatness", "Idle"} {
+	for _, title := range []string{"Throughput", "Cost", "The floor", "Empty gRPC calls", "Latency", "Flatness", "Idle"} {
 		if !strings.Contains(table.String(), "\n"+title) {
 			t.Errorf("the table has no section %q:\n%s", title, table.String())
 		}
@@ -84,10 +84,10 @@ func testQuick(t *testing.T, path string) {
 func checkResult(t *testing.T, r *bench.Result) {
 	t.Helper()
 	rows := map[string]int{
-		"throughput": len(r.Throughput), "floor": len(r.Floor), "latency": len(r.Latency), "wake": len(r.Wake),
+		"throughput": len(r.Throughput), "floor": len(r.Floor), "empty": len(r.Empty), "latency": len(r.Latency), "wake": len(r.Wake),
 		"flat": len(r.Flat), "requeue": len(r.Requeue), "renew": len(r.Renew), "idle": len(r.Idle),
 	}
-	want := map[string]int{"throughput": 2, "floor": 2, "latency": 5, "wake": 1, "flat": 2, "idle": 1}
+	want := map[string]int{"throughput": 2, "floor": 2, "empty": 1, "latency": 5, "wake": 1, "flat": 2, "idle": 1}
 	for part, n := range want {
 		if rows[part] != n {
 			t.Errorf("part %s has %d rows, want %d", part, rows[part], n)

@@ -48,7 +48,7 @@ type Config struct {
 	LoadArgs []string
 	// Server is a running dispatcher to measure instead of starting one,
 	// host:port. Then no part can say what Redis and the dispatcher spend, and
-	// the floor is not measured.
+	// of the floor only empty calls are measured.
 	Server string
 	// Only names the parts to measure; empty: all.
 	Only []string

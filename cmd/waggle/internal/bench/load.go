@@ -39,6 +39,7 @@ const (
 	opFetch   = "fetch"   // fetch only, keep what was fetched
 	opReport  = "report"  // report what opFetch kept
 	opFloor   = "floor"   // raw pipelined Redis commands
+	opEmpty   = "empty"   // gRPC calls that do nothing
 )
 
 // job is one line to a load generator.
@@ -179,6 +180,8 @@ func (g *load) do(ctx context.Context, j *job) (*outcome, error) {
 		return g.fetch(ctx, j)
 	case opReport:
 		return g.report(ctx, j)
+	case opEmpty:
+		return g.empty(ctx, j)
 	default:
 		return nil, fmt.Errorf("there is no job %q", j.Op)
 	}

@@ -6,6 +6,7 @@ type Result struct {
 	Machine    Machine         `json:"machine"`
 	Throughput []ThroughputRow `json:"throughput,omitempty"`
 	Floor      []FloorRow      `json:"floor,omitempty"`
+	Empty      []EmptyRow      `json:"empty,omitempty"`
 	Latency    []LatencyRow    `json:"latency,omitempty"`
 	Wake       []WakeRow       `json:"wake,omitempty"`
 	Flat       []FlatRow       `json:"flat,omitempty"`
@@ -59,6 +60,14 @@ type FloorRow struct {
 	Commands int    `json:"fetch_report_commands"`
 	// SubmitCPU is processor time of Redis for each task.
 	SubmitCPU Sample `json:"submit_redis_cpu_seconds"`
+}
+
+// EmptyRow is what gRPC calls cost that do nothing, one at a time for each collector.
+type EmptyRow struct {
+	Collectors int    `json:"collectors"`
+	Calls      Sample `json:"calls"`
+	// DispatcherCPU is processor time of the dispatchers for each call, in seconds.
+	DispatcherCPU Sample `json:"dispatcher_cpu_seconds"`
 }
 
 // LatencyRow is how long single calls took.

@@ -81,6 +81,13 @@ func (r *Result) writeFloor(out io.Writer) {
 	}
 	grid(out, fmt.Sprintf("The floor: records, locks and indexes alone, by raw pipelined commands (%d to submit, %d to fetch and report), no Lua, no gRPC.\nRatio: Redis CPU of fetch and report on A, by that of the floor.", floorSubmit, floorFetch+floorReport),
 		"batch|submit|Redis CPU|fetch and report|Redis CPU|ratio", rows)
+	rows = nil
+	for i := range r.Empty {
+		empty := &r.Empty[i]
+		rows = append(rows, fmt.Sprintf("%d|%s|%s", empty.Collectors, spread(empty.Calls), micros(empty.DispatcherCPU.Median)))
+	}
+	grid(out, "Empty gRPC calls, health checks, one at a time for each collector: what one task a call costs besides.",
+		"collectors|calls a second|dispatcher CPU", rows)
 }
 
 // timesFloor is how many times the floor's Redis CPU Waggle takes on A.

@@ -172,10 +172,10 @@ func medianCost(all []Cost) Cost {
 	return all[len(all)/2]
 }
 
-// floor measures the least that Redis has to do.
+// floor measures the least that gRPC and Redis have to do.
 func (b *bencher) floor(ctx context.Context, e *env) error {
-	if e.store != StoreRedis {
-		return nil
+	if err := b.emptyFloor(ctx, e); err != nil || e.store != StoreRedis {
+		return err
 	}
 	for _, batch := range b.cfg.Batches {
 		var submits, works, submitCPU, workCPU []float64
