@@ -141,16 +141,23 @@ func (m *merger[In, Out]) add(ctx context.Context, items []In, atOnce bool) *mer
 	return c
 }
 
+// wait waits for the answer, until a margin before the deadline of ctx.
 func (m *merger[In, Out]) wait(ctx context.Context, c *mergedCall[In, Out]) ([]Out, error) {
+	late, stop := lateFor(ctx)
+	defer stop()
+	var err error
 	select {
 	case <-c.done:
 		return c.out, c.err
 	case <-ctx.Done():
-		m.tower.mu.Lock()
-		c.gone = true
-		m.tower.mu.Unlock()
-		return nil, fmt.Errorf("%s: %w", m.name, context.Cause(ctx))
+		err = context.Cause(ctx)
+	case <-late:
+		err = ErrStoreUnavailable
 	}
+	m.tower.mu.Lock()
+	c.gone = true
+	m.tower.mu.Unlock()
+	return nil, fmt.Errorf("%s: %w", m.name, err)
 }
 
 // fly makes store calls until nobody waits.

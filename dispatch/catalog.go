@@ -54,7 +54,9 @@ func (c *catalog) source(ctx context.Context, id string) (*Source, *follower, er
 	if entry.drops == drops && time.Since(entry.read) < catalogTTL {
 		return entry.source, entry.follower, nil
 	}
-	source, err := c.store.Source(ctx, id)
+	inTime, cancel := aheadOf(ctx)
+	defer cancel()
+	source, err := c.store.Source(inTime, id)
 	if err != nil {
 		c.dropSource(id)
 		return nil, nil, err

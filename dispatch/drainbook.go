@@ -197,7 +197,9 @@ func (w *drainWatch) current(ctx context.Context) (*drainBook, error) {
 	if book := w.book.Load(); book != nil {
 		return book, nil
 	}
-	if err := w.refresh(ctx); err != nil {
+	inTime, cancel := aheadOf(ctx)
+	defer cancel()
+	if err := w.refresh(inTime); err != nil {
 		return nil, err
 	}
 	return w.book.Load(), nil

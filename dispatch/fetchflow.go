@@ -2,20 +2,12 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
-)
-
-// A call ends its wait ahead of its caller's deadline by a tenth of the time
-// left, within these bounds.
-const (
-	shortestMargin = 50 * time.Millisecond
-	longestMargin  = 500 * time.Millisecond
 )
 
 // recheckTries bounds how often a fetch that the store refuses what it has goes
@@ -42,9 +34,8 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	if d.Draining() {
 		return f.empty(d.pump.drainingOutcome()), nil
 	}
-	own, cancel := f.ownDeadline(ctx)
-	defer cancel()
-	result, err := f.run(own)
+	f.setMargin(ctx)
+	result, err := f.run(ctx)
 	if err == nil && len(f.granted.grants) > 0 {
 		err = context.Cause(ctx)
 	}
@@ -55,10 +46,6 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 		want := f.want
 		want.Call = f.granted.call
 		d.pump.giveBack(ctx, f.granted.shard, want)
-	}
-	if own.Err() != nil && ctx.Err() == nil && !errors.Is(err, ErrStoreUnavailable) {
-		// Only a store that does not answer lets the own deadline come.
-		err = fmt.Errorf("%w: no answer before the caller's deadline: %w", ErrStoreUnavailable, err)
 	}
 	return nil, err
 }
@@ -158,23 +145,12 @@ func distinct(names []string) []string {
 	return kept
 }
 
-// ownDeadline ends half a margin before the caller's, so that the answer is
-// there in time. The wait for tasks ends a whole one before; what is between is
-// for claims under way.
-func (f *fetch) ownDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
+// setMargin ends the wait for tasks a margin before the caller's deadline, so that the
+// answer is there in time, that of a claim under way too.
+func (f *fetch) setMargin(ctx context.Context) {
+	if deadline, ok := ctx.Deadline(); ok {
+		f.waitsUntil = deadline.Add(-marginOf(deadline.Sub(f.received)))
 	}
-	margin := marginOf(deadline.Sub(f.received))
-	f.waitsUntil = deadline.Add(-margin)
-	return context.WithDeadline(ctx, deadline.Add(-margin/2))
-}
-
-// marginOf is how long ahead of its caller's deadline, of which so much is left, a
-// call ends what it waits for: no more than half of it.
-func marginOf(left time.Duration) time.Duration {
-	return min(max(left/10, shortestMargin), longestMargin, left/2)
 }
 
 // narrow finds the uids of the sources that the fetch is narrowed to.
@@ -295,7 +271,7 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 // has been asked for everywhere, unless the store does not answer.
 func (f *fetch) left() time.Duration {
 	if f.req.Wait == 0 {
-		return storeTimeout
+		return f.inTime(storeTimeout)
 	}
 	return f.inTime(f.req.Wait - time.Since(f.received))
 }
@@ -313,6 +289,9 @@ func (f *fetch) handOut(ctx context.Context, out outcome) (*FetchResult, error) 
 	switch {
 	case out.err != nil:
 		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, out.err)
+	case out.late && f.req.Wait == 0:
+		// Only a store that does not answer keeps it so long.
+		return nil, fmt.Errorf("fetch for collector %q: no answer before the caller's deadline: %w", f.want.Collector, ErrStoreUnavailable)
 	case len(out.grants) == 0:
 		return f.empty(out), nil
 	}

@@ -91,6 +91,7 @@ type outcome struct {
 	// asked: of a once, each outlet was claimed from since it came, and had nothing;
 	// or err is why one could not be.
 	asked bool
+	late  bool // the time to wait was over
 	err   error
 }
 

@@ -41,9 +41,7 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []Rep
 	if len(open) == 0 {
 		return results, nil
 	}
-	inTime, cancel := reportDeadline(ctx)
-	defer cancel()
-	missed, err := d.reportParts(inTime, reports, results, open)
+	missed, err := d.reportParts(ctx, reports, results, open)
 	if err != nil && (ctx.Err() != nil || !notSettled(err) || missed == len(reports)) {
 		return nil, err
 	}

@@ -115,16 +115,6 @@ func (p *reportedPart) into(results []ReportResult) error {
 	return p.err
 }
 
-// reportDeadline ends ahead of the caller's deadline, so that what is settled is
-// answered in time.
-func reportDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithDeadlineCause(ctx, deadline.Add(-marginOf(time.Until(deadline))), ErrStoreUnavailable)
-}
-
 // notSettled reports whether the error of a store leaves open what became of a
 // report, so that it is to be repeated.
 func notSettled(err error) bool {
