@@ -229,8 +229,15 @@ func (p *pump) giveUp(w *waiter, answer chan outcome, out outcome) outcome {
 	if w.answer == answer && !w.finished {
 		if out.err == nil {
 			out = p.nothing(w)
+			out.late = true
 		}
+		places := w.places
 		p.finish(w, out)
+		for _, pl := range places {
+			if pl.pool.idle() {
+				p.rest(pl.pool)
+			}
+		}
 	}
 	return <-answer // holds one by now
 }

@@ -12,8 +12,15 @@ const never = 10 * 365 * 24 * time.Hour
 // the others come in the next.
 const maxNarrowWants = 8
 
+// A pool that nobody waits for is kept a while, if there are not many: the next fetch
+// of a busy one comes soon.
+const (
+	idlePool  = time.Second
+	idlePools = 100
+)
+
 // pool holds the waiters of one pool. It exists while there are any, or a claim
-// for them is under way.
+// for them is under way, and a little longer.
 type pool struct {
 	name    string
 	plain   *list.List // of *waiter that take anything of the pool, in order
@@ -22,6 +29,7 @@ type pool struct {
 	outlets []*outlet  // by shard
 	first   int        // outlet that the next step begins with
 	flights int        // claims under way
+	resting bool       // it is forgotten when the timer fires, unless somebody waits
 	timer   *time.Timer
 }
 
@@ -65,10 +73,33 @@ func (p *pump) newPool(name string) *pool {
 	ps.timer = time.AfterFunc(never, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if ps.resting && ps.idle() {
+			p.forget(ps)
+			return
+		}
 		p.step(ps)
 	})
 	p.pools[name] = ps
 	return ps
+}
+
+func (ps *pool) idle() bool { return ps.plain.Len()+ps.narrow.Len() == 0 }
+
+// rest lets a pool that nobody waits for be forgotten after a while.
+func (p *pump) rest(ps *pool) {
+	if len(p.pools) > idlePools {
+		p.forget(ps)
+		return
+	}
+	ps.resting = true
+	ps.timer.Reset(idlePool)
+}
+
+func (p *pump) forget(ps *pool) {
+	ps.timer.Stop()
+	if ps.flights == 0 && p.pools[ps.name] == ps {
+		delete(p.pools, ps.name)
+	}
 }
 
 func (ps *pool) add(w *waiter, now time.Time) {
@@ -222,13 +253,11 @@ func (p *pump) step(ps *pool) {
 	if p.spawn == nil || p.drained {
 		return
 	}
-	if ps.plain.Len()+ps.narrow.Len() == 0 {
-		ps.timer.Stop()
-		if ps.flights == 0 && p.pools[ps.name] == ps {
-			delete(p.pools, ps.name)
-		}
+	if ps.idle() {
+		p.rest(ps)
 		return
 	}
+	ps.resting = false
 	now := time.Now()
 	ready := 0
 	for _, o := range ps.outlets {

@@ -1,0 +1,62 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// emptyStore has nothing in any of its pools.
+type emptyStore struct {
+	Store
+	claims int
+}
+
+func (*emptyStore) Shards() int { return 1 }
+
+func (s *emptyStore) Claim(_ context.Context, _ int, _ string, wants []Want) (ClaimReply, error) {
+	s.claims++
+	return ClaimReply{Grants: make([][]Grant, len(wants)), Used: make([]bool, len(wants)), Now: time.Now(), Wait: WaitNoTasks}, nil
+}
+
+// Of the pools that nobody waits for some are kept, for a while: those who fetch can
+// name any.
+func TestPump_idlePools(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &emptyStore{}
+		p := newPump(Config{Store: store, Logger: zap.NewNop(), Observer: noObserver{}, Rand: func() float64 { return 0 }, Fallback: time.Minute, MaxWaiters: 1000})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.run(ctx) }()
+		synctest.Wait()
+		wait := func(n int, d time.Duration) {
+			w := &waiter{want: Want{Poll: Poll{Collector: "c", ClientToken: "t"}, Max: 1}, pools: []string{fmt.Sprintf("pool-%d", n)}}
+			p.wait(ctx, w, d)
+		}
+		for n := range 3 * idlePools {
+			wait(n, time.Millisecond)
+			if kept := len(p.pools); kept > idlePools {
+				t.Fatalf("%d pools are kept", kept)
+			}
+		}
+		claims := store.claims
+		wait(0, time.Millisecond)
+		if store.claims != claims {
+			t.Error("what was known of a pool a moment ago is asked for again")
+		}
+		time.Sleep(idlePool)
+		synctest.Wait()
+		if kept := len(p.pools); kept != 0 {
+			t.Errorf("%d pools are kept that nobody waited for since %v", kept, idlePool)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
