@@ -44,7 +44,7 @@ type pump struct {
 	untold   map[*waiter]struct{} // of collectors that told nothing of themselves yet, while drains go by that
 	seq      uint64
 	pools    map[string]*pool
-	sessions map[string]map[*waiter]struct{} // by collector
+	sessions map[string][]*waiter // by collector
 	tokens   map[clientToken]*waiter
 }
 
@@ -65,7 +65,7 @@ type waiter struct {
 	finished bool
 	held     time.Time             // until when; zero when it takes part
 	timer    *time.Timer           // of held
-	awaits   map[*outlet]struct{}  // of a once: those that have not answered since it came
+	awaits   []*outlet             // of a once: those that have not answered since it came
 	err      error                 // of a once: why an outlet could not answer
 	looks    map[*outlet]struct{}  // of a narrow one: those that are to be asked
 	again    map[*outlet]time.Time // of a narrow one: when they may have something
@@ -100,7 +100,7 @@ func newPump(cfg Config) *pump {
 		store: cfg.Store, log: cfg.Logger, observer: cfg.Observer, rand: cfg.Rand, fallback: cfg.Fallback, maxWaiters: cfg.MaxWaiters,
 		book:     &drainBook{},
 		pools:    make(map[string]*pool),
-		sessions: make(map[string]map[*waiter]struct{}),
+		sessions: make(map[string][]*waiter),
 		tokens:   make(map[clientToken]*waiter),
 	}
 }
@@ -267,10 +267,7 @@ func (p *pump) park(w *waiter) *waiter {
 		return w
 	}
 	p.tokens[w.key()] = w
-	if p.sessions[w.want.Collector] == nil {
-		p.sessions[w.want.Collector] = make(map[*waiter]struct{})
-	}
-	p.sessions[w.want.Collector][w] = struct{}{}
+	p.sessions[w.want.Collector] = append(p.sessions[w.want.Collector], w)
 	p.noteUntold(w)
 	if w.hold <= 0 {
 		p.enlist(w)
@@ -326,14 +323,14 @@ func (p *pump) finish(w *waiter, out outcome) bool {
 		pl.pool.remove(w, pl.elem)
 	}
 	w.places, w.looks, w.again = nil, nil, nil
-	for o := range w.awaits {
+	for _, o := range w.awaits {
 		delete(o.awaiting, w)
 	}
 	delete(p.tokens, w.key())
 	delete(p.untold, w)
-	of := p.sessions[w.want.Collector]
-	delete(of, w)
-	if len(of) == 0 {
+	if of := without(p.sessions[w.want.Collector], w); len(of) > 0 {
+		p.sessions[w.want.Collector] = of
+	} else {
 		delete(p.sessions, w.want.Collector)
 	}
 	w.answer <- out
@@ -387,11 +384,19 @@ func (p *pump) nothing(w *waiter) outcome {
 func (p *pump) endSessions(collector, current string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for w := range p.sessions[collector] {
+	for _, w := range slices.Clone(p.sessions[collector]) { // finish takes out of it
 		if w.want.Session != current {
 			p.finish(w, outcome{err: ErrCollectorReplaced})
 		}
 	}
+}
+
+// without takes the first of the list that is v out, in place.
+func without[T comparable](list []T, v T) []T {
+	if i := slices.Index(list, v); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -188,7 +189,7 @@ func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
 		if w.finished {
 			continue
 		}
-		if _, awaits := w.awaits[o]; awaits {
+		if slices.Contains(w.awaits, o) {
 			kept = append(kept, w)
 			continue
 		}
@@ -245,7 +246,7 @@ func (p *pump) answered(w *waiter, o *outlet) {
 	if !w.once || w.finished {
 		return
 	}
-	delete(w.awaits, o)
+	w.awaits = without(w.awaits, o)
 	delete(o.awaiting, w)
 	if len(w.awaits) == 0 && !w.busy {
 		p.finish(w, p.asked(w))

@@ -78,7 +78,7 @@ func (p *pump) tell(info *CollectorInfo) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for w := range p.sessions[info.ID] {
+	for _, w := range slices.Clone(p.sessions[info.ID]) { // as endSessions
 		if w.want.Session == info.Session {
 			w.info = info
 			delete(p.untold, w)

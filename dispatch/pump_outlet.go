@@ -110,10 +110,7 @@ func (ps *pool) add(w *waiter, now time.Time) {
 	w.places = append(w.places, place{pool: ps, elem: line.PushBack(w)})
 	for _, o := range ps.outlets {
 		if w.once {
-			if w.awaits == nil {
-				w.awaits = make(map[*outlet]struct{})
-			}
-			w.awaits[o] = struct{}{}
+			w.awaits = append(w.awaits, o)
 			o.awaiting[w] = struct{}{}
 		}
 		if w.narrow() && (w.once || !o.until.After(now)) {
