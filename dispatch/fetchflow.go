@@ -82,6 +82,7 @@ func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
 		if result, again, err := f.wait(ctx); !again {
 			return result, err
 		}
+		f.want.Call = f.d.nextCall() // a claim under way may grant yet, and be given back
 	}
 	return f.empty(outcome{empty: EmptyNoTasks, retryAfter: time.Second}), nil
 }

@@ -431,3 +431,35 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 		w.mustFetch(ask("sick", "", 0))
 	})
 }
+
+// A collector counts a lease from when it sent the fetch, plus Waited: never from
+// later than the grant, or it would work on when the lease has run out, and not
+// from much earlier either.
+func TestDispatcher_Fetch_waited(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		const slow = 300 * time.Millisecond
+		w.spies[0].set(func(s *spy) {
+			s.delay = slow // before the grant
+			s.spoil = func(call string) error {
+				if call == "Claim" {
+					time.Sleep(slow) // after it
+				}
+				return nil
+			}
+		})
+		sent := time.Now()
+		parked := w.fetch(t.Context(), 0, ask("c", "", dispatch.MaxWait))
+		time.Sleep(5 * time.Second)
+		w.submit("s", "", 1, 0)
+		a := <-parked
+		if a.err != nil || len(a.res.Tasks) != 1 {
+			t.Fatalf("%+v, %v", a.res, a.err)
+		}
+		granted := a.res.Tasks[0].Task.Lease.Granted
+		if early := granted.Sub(sent.Add(a.res.Waited)); early < 0 || early > slow {
+			t.Errorf("sent + waited is %v before the grant, want 0s to the %v that the claim took before it", early, slow)
+		}
+	})
+}

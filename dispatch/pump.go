@@ -85,8 +85,8 @@ type outcome struct {
 	claimed    time.Time // no later than the grant
 	empty      EmptyReason
 	retryAfter time.Duration
-	// recheck: the store has work but refuses it to this fetch; whether its
-	// session still is the collector's must be asked.
+	// recheck: whether the session still is the collector's must be asked. The store
+	// has work but refuses it to this fetch, or another session has begun.
 	recheck bool
 	// asked: of a once, each outlet was claimed from since it came, and had nothing;
 	// or err is why one could not be.
@@ -380,13 +380,15 @@ func (p *pump) nothing(w *waiter) outcome {
 	return out
 }
 
-// endSessions answers the fetches of all sessions of the collector but current.
+// endSessions sends the fetches of all sessions of the collector but current to ask
+// whether theirs still is the collector's: current may have been replaced meanwhile,
+// and theirs be the one that did it.
 func (p *pump) endSessions(collector, current string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range slices.Clone(p.sessions[collector]) { // finish takes out of it
 		if w.want.Session != current {
-			p.finish(w, outcome{err: ErrCollectorReplaced})
+			p.finish(w, outcome{recheck: true})
 		}
 	}
 }

@@ -54,6 +54,47 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 		})
 	}
 
+	t.Run("parked fetches of an older session end at once, at every dispatcher", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			var zombies []<-chan answer
+			for i := range w.d {
+				zombies = append(zombies, w.fetch(t.Context(), i, ask("c", fmt.Sprintf("old%d", i), dispatch.MaxWait)))
+			}
+			synctest.Wait()
+			began := time.Now()
+			// Nothing comes that they could take.
+			if _, err := w.d[0].Beat(t.Context(), dispatch.CollectorInfo{ID: "c", Session: "s2"}, nil); err != nil {
+				t.Fatal(err)
+			}
+			for i, zombie := range zombies {
+				if a := <-zombie; !errors.Is(a.err, dispatch.ErrCollectorReplaced) || a.at.Sub(began) > 10*time.Millisecond {
+					t.Errorf("fetch at dispatcher %d: %v after %v; want ErrCollectorReplaced at once", i, a.err, a.at.Sub(began))
+				}
+			}
+		})
+	})
+
+	t.Run("the news of a session that was replaced meanwhile ends no fetch of the one that did it", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			req := ask("c", "", dispatch.MaxWait)
+			req.Session = "s3"
+			parked := w.fetch(t.Context(), 0, req)
+			synctest.Wait()
+			if err := w.store.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintSession, ID: "c", Session: "s2"}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			w.submit("s", "", 1, 0)
+			if a := <-parked; a.err != nil || len(a.res.Tasks) != 1 {
+				t.Errorf("%+v, %v; want the task", a.res, a.err)
+			}
+		})
+	})
+
 	t.Run("leases are ended in the background when shards were in trouble", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
