@@ -12,7 +12,7 @@ do
   -- How many of the names, the first of lane ready, come before the first that has
   -- another rank, and that.
   local function same_rank(l, names, rank)
-    local heads = call('ZRANGE', ready_key(l.name), 0, #names, 'WITHSCORES')
+    local heads = call('ZRANGE', ready_key(l.name), '0', #names, 'WITHSCORES')
     for i = 2, #heads, 2 do
       local other = rank_at(heads[i])
       if other ~= rank then return i / 2 - 1, other end
@@ -24,11 +24,11 @@ do
   -- last, and of what follows. Scores are slow to print, so few are asked for.
   local function first_ready(key, n)
     if n == 1 then
-      local h = call('ZRANGE', key, 0, 1, 'WITHSCORES')
+      local h = call('ZRANGE', key, '0', '1', 'WITHSCORES')
       local rank = rank_at(h[2])
       return { h[1] }, rank, rank, rank_at(h[4])
     end
-    local names = call('ZRANGE', key, 0, n)
+    local names = call('ZRANGE', key, '0', n)
     if #names == 0 then return names, false end
     local scores = call('ZMSCORE', key, names[1], names[min(#names, n)], names[#names])
     local after = #names > n and rank_at(scores[3])
@@ -69,7 +69,7 @@ do
     l.ahead = nil
     if b.taken == 0 then return end
     if emptied and not b.next and b.taken == b.n then emptied[#emptied + 1] = ready_key(l.name)
-    else call('ZREMRANGEBYRANK', ready_key(l.name), 0, b.taken - 1) end
+    else call('ZREMRANGEBYRANK', ready_key(l.name), '0', b.taken - 1) end
     if #b.away > 0 then call('ZADD', later_key(l.name), unpack(b.away)) end
   end
 end

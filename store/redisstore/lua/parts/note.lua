@@ -10,7 +10,7 @@ end
 local function flush_notes()
   for _, s in pairs(sources) do
     if s.row then
-      local set = { 'row', s.row }
+      local set = { 'row', decimal(s.row) }
       if s.last_success then set[3], set[4] = 'success', decimal(s.last_success) end
       if s.last_failure then set[#set + 1], set[#set + 2] = 'failure', decimal(s.last_failure) end
       s.noted = set

@@ -33,14 +33,14 @@ do
     local left = claim.left and 1 or 0
     if placing.promoted >= placing.MOST then claim.stopped = true end
     if any_open(claim) then return now, 0, claim.stopped and 1 or left end
-    local first = call('ZRANGE', claim.wait, 0, 0, 'WITHSCORES')
+    local first = call('ZRANGE', claim.wait, '0', '0', 'WITHSCORES')
     if not first[1] then return 0, 1, left end
     local score = tonumber(first[2])
     local more = claim.stopped and score <= now and 1 or left
     local next_at = score < INF and score or 0
     local wait, source_paused = why(claim, first[1])
     if wait == 1 or source_paused then
-      local held = call('ZRANGEBYSCORE', claim.wait, '+inf', '+inf', 'LIMIT', 0, 1)
+      local held = call('ZRANGEBYSCORE', claim.wait, '+inf', '+inf', 'LIMIT', '0', '1')
       if held[1] and held[1] ~= first[1] then
         local other, also_source = why(claim, held[1])
         if other ~= 1 and not (source_paused and also_source) then wait = other end

@@ -4,14 +4,14 @@ local new_claim, first_queues, pick_queue, pick_open_lane, promote_pool, oldest
 do
   -- So many queues of a pool are read at once, to be picked one after the other.
   local READ_QUEUES = 10
-  local MOST_TURNS, MOST_PROMOTED = 50, 50 -- dispatch.MaxClaimTurns, of either
+  local MOST_TURNS, MOST_PROMOTED, ONE_MORE = 50, 50, '51' -- dispatch.MaxClaimTurns, of either
 
   -- Over the first members of all priority bands, the one that waits longest,
   -- given the first of all.
   function oldest(set, name, score)
     local band = floor(score / BAND)
     while true do
-      local m = call('ZRANGEBYSCORE', set, (band + 1) * BAND, '+inf', 'LIMIT', 0, 1, 'WITHSCORES')
+      local m = call('ZRANGEBYSCORE', set, decimal((band + 1) * BAND), '+inf', 'LIMIT', '0', '1', 'WITHSCORES')
       if not m[1] then return name, score end
       local other = tonumber(m[2])
       band = floor(other / BAND)
@@ -74,7 +74,7 @@ do
 
   -- Places the queues that can be granted from by now, the first of them.
   function promote_pool(claim)
-    local due = call('ZRANGEBYSCORE', claim.wait, '-inf', now, 'LIMIT', 0, MOST_PROMOTED + 1, 'WITHSCORES')
+    local due = call('ZRANGEBYSCORE', claim.wait, '-inf', decimal(now), 'LIMIT', '0', ONE_MORE, 'WITHSCORES')
     local names = {}
     claim.stopped = #due > 2 * MOST_PROMOTED
     for i = 1, min(#due, 2 * MOST_PROMOTED), 2 do names[#names + 1] = due[i] end
@@ -97,7 +97,7 @@ local function finish_claim(claim)
   end
   call_for_all('DEL', nil, emptied)
   if claim.picked or claim.granted > 0 then
-    fields = { claim.picks_field, claim.picks, 'fence', decimal(claim.fence) }
+    fields = { claim.picks_field, decimal(claim.picks), 'fence', decimal(claim.fence) }
   end
   tally('granted', claim.granted)
   tally('orphaned', claim.orphaned)

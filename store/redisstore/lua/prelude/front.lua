@@ -4,7 +4,7 @@
 do
   front = {}
 
-  local function first_score(key) return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or nil) end
+  local function first_score(key) return tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2] or nil) end
 
   function front.rank(l)
     if l.rank == nil then

@@ -6,7 +6,7 @@ local all_heads -- by key
 local function read_heads(key, n)
   local h = all_heads[key]
   if h and (#h > 0 or h.whole) then return h end
-  local found = call('ZRANGE', key, 0, n - 1, 'WITHSCORES')
+  local found = call('ZRANGE', key, '0', n - 1, 'WITHSCORES')
   h = { whole = #found < 2 * n, counts = h and h.counts or {} }
   for i = 1, #found, 2 do h[#h + 1] = { name = found[i], score = tonumber(found[i + 1]) } end
   all_heads[key] = h

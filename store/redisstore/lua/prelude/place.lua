@@ -21,7 +21,7 @@ do
   local function first_waiting(a)
     if a.waits == 0 then return false end
     if not a.first then
-      local m = call('ZRANGE', queue_wait_key(a), 0, 0, 'WITHSCORES')
+      local m = call('ZRANGE', queue_wait_key(a), '0', '0', 'WITHSCORES')
       a.first_name, a.first = m[1], tonumber(m[2] or nil)
     end
     return a.first
