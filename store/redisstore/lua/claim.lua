@@ -88,7 +88,7 @@ do
       note = call('GET', w.grant_key)
     end
     CLAIM.answered[w.holder_name] = true
-    return replay_grant(w.grant_key, note, w.holder, w.call)
+    return grants.replay(w.grant_key, note, w.holder, w.call)
   end
 
   -- Answers the wants in their order, given the values of their keys.

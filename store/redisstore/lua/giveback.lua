@@ -9,10 +9,10 @@
 -- uses: ids grant
 local holder = ARGV[1] .. '/' .. ARGV[2]
 local key = grant_key(holder)
-local note = unpack_grant(call('GET', key))
-if not note or note[1] ~= ARGV[4] then return 0 end
+local note = grants.read(call('GET', key))
+if not note or note.call ~= ARGV[4] then return 0 end
 local given, back = 0, {}
-each_held(note, ARGV[3], function(id, r, _, i)
+grants.each_held(note, ARGV[3], function(id, r, _, i)
   local l = get_lane(r.lane)
   local q = get_queue(l.queue)
   leave_leased(l, suffix_of(id), lock_key(id), holder)
@@ -34,13 +34,11 @@ end)
 
 -- A turn's delay is taken back with all its tasks: where one of them was
 -- reported, a request was made.
-for i = AT_TURNS, #note, 5 do
-  local q, all = get_queue(note[i]), true
-  for k = note[i + 3], note[i + 3] + note[i + 4] - 1 do all = all and back[k] end
-  if all and q.next_grant == note[i + 2] then
-    q.next_grant, q.dirty, q.touched = note[i + 1], true, true
-  end
-end
+grants.each_turn(note, function(queue, before, after, first, n)
+  local q, all = get_queue(queue), true
+  for k = first, first + n - 1 do all = all and back[k] end
+  if all and q.next_grant == after then q.next_grant, q.dirty, q.touched = before, true, true end
+end)
 call('DEL', key)
 finish(true)
 return given

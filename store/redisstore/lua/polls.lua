@@ -23,7 +23,7 @@ for i = 2, #ARGV, 5 do
   local used, held = 0, {}
   met[collector] = true
   if replaced == 0 and note_for == 0 then
-    local replay = replay_grant(keys[k + 1], found[k + 1], ARGV[i + 4], ARGV[i + 3])
+    local replay = grants.replay(keys[k + 1], found[k + 1], ARGV[i + 4], ARGV[i + 3])
     if replay then used, held = 1, replay end
   elseif replaced == 0 then
     local key = P .. 'poll:' .. collector .. '/' .. token

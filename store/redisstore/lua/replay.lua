@@ -10,6 +10,6 @@
 local out = {}
 for i = 1, #ARGV, 4 do
   local key = grant_key(ARGV[i] .. '/' .. ARGV[i + 1])
-  out[#out + 1] = replay_grant(key, call('GET', key), ARGV[i + 2], ARGV[i + 3]) or false
+  out[#out + 1] = grants.replay(key, call('GET', key), ARGV[i + 2], ARGV[i + 3]) or false
 end
 return { now, out }

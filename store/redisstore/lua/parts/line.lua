@@ -38,16 +38,15 @@ do
 
   -- Notes a turn that began with the first-th want, which had so many tasks then.
   function line.note_turn(h, first, had, q, before)
+    local turn, of
     for i = first, h.at do
       local w = h.wants[i]
-      local turns, count = w.turns, #w.ids - had
-      if count > 0 and not turns then
-        w.turns = { q.name, before, q.next_grant, had + 1, count }
-      elseif count > 0 then
-        local n = #turns
-        turns[n + 1], turns[n + 2], turns[n + 3], turns[n + 4], turns[n + 5] = q.name, before, q.next_grant, had + 1, count
+      local n = #w.ids - had
+      if n > 0 then
+        if n ~= of then turn, of = grants.pack_turn(q, before, had + 1, n), n end
+        w.turns = w.turns and w.turns .. turn or turn
       end
-      had = 0
+      if had > 0 then had, of = 0, nil end
     end
   end
 
@@ -57,8 +56,8 @@ do
     for _, w in ipairs(h.wants) do
       if #w.ids > 0 then
         local ids = table.concat(w.ids, ' ')
-        note_grant(w, ids)
-        note_held(claim, w, ids)
+        grants.note(w, ids)
+        note_held(w, ids, claim.outlive)
         claim.answers[w.answer], claim.answers[w.answer + 1] = 1, #w.ids
       end
     end

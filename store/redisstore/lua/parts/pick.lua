@@ -28,7 +28,7 @@ do
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
       room = room, looks = 0, most = MOST_TURNS, woken = 0, listed = 0, again = INF, granted = 0, misses = 0,
       fence = known.fence, picks = known[picks], paused = known[pause],
-      orphaned = 0, dropped = 0, soonest = {}, leases = {}, held = {}, lanes = {}, answers = {}, answered = {}, lane = false,
+      outlive = may_outlive(), orphaned = 0, dropped = 0, soonest = {}, leases = {}, lanes = {}, answers = {}, answered = {}, lane = false,
     }
   end
 
@@ -108,7 +108,4 @@ local function finish_claim(claim)
     n = n + 2
   end
   if n > 0 then call('ZADD', LEASES, 'LT', unpack(leases)) end
-  for collector, held in pairs(claim.held) do
-    call('HSET', held_key(collector), unpack(held))
-  end
 end

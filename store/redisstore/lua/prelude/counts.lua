@@ -7,9 +7,9 @@ local rules_version -- of the queue rules
 -- Reads counts of the shard that the call is going to change, with the version of
 -- the rules.
 local function read_shard(...)
-  local found = call('HMGET', SHARD, 'rules', ...)
+  local names, found = { ... }, call('HMGET', SHARD, 'rules', ...)
   rules_version = tonumber(found[1] or '0')
-  for i = 2, #found do known[select(i - 1, ...)] = tonumber(found[i] or '0') end
+  for i, name in ipairs(names) do known[name] = tonumber(found[i + 1] or '0') end
 end
 
 local function tally(field, n) totals[field] = (totals[field] or 0) + n end
