@@ -13,7 +13,7 @@
 -- Cost     O(log n) a task and a turn; at most 100 tasks, 50 turns, 50 queues promoted;
 --          for wants that name sources 50 lanes promoted and 200 listed
 --
--- uses: ids grant held pick outlook ahead fence take line turn sources want
+-- uses: ids grant held pick outlook ahead fence line take turn sources want
 local CLAIM
 
 local token_keys, answer_all

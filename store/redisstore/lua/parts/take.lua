@@ -16,31 +16,35 @@ do
     local hold = s.hold > 0 and s.hold or DEFAULT_HOLD
     local duration = min(w.lease > 0 and w.lease or (s.lease > 0 and s.lease or DEFAULT_LEASE), hold)
     local deadline = now + duration
-    t = { hold = hold, duration = duration, deadline = deadline, deadline_text = decimal(deadline),
-      place_text = decimal(LEASED_FROM + deadline) }
+    t = { deadline = deadline, deadline_text = decimal(deadline), place_text = decimal(LEASED_FROM + deadline),
+      packed = struct.pack('>I6I6I4I4', now, deadline, duration, hold) }
     of[w.lease] = t
     return t
   end
 
-  -- What all leases of a want under the same terms have after the fence.
-  local lease_end, lease_want, lease_terms
-  local function lease_of(w, t)
-    if w ~= lease_want or t ~= lease_terms then
-      lease_want, lease_terms = w, t
-      lease_end = w.holder .. struct.pack('>I6I6I4I4I2', now, t.deadline, t.duration, t.hold, #w.holder_name)
+  -- The number of bytes of a holder's name, as a lease has it.
+  local lengths = {}
+  local function length_of(name)
+    local packed = lengths[#name]
+    if not packed then
+      packed = struct.pack('>I2', #name)
+      lengths[#name] = packed
     end
-    return lease_end
+    return packed
   end
 
-  -- Tells of which lane the tasks are that are answered next.
-  local function answer_lane(claim, l, s)
-    if claim.lane == l then return end
+  -- Begins what a want is granted of a lane: tells of which lane the tasks are that
+  -- are answered next.
+  local function begin_lane(claim, w, l, s, t)
     local lanes, n = claim.lanes, #claim.lanes
     if not l.answered then
       lanes[n + 1], lanes[n + 2], lanes[n + 3], lanes[n + 4], lanes[n + 5], lanes[n + 6] = l.queue, l.uid, s.id, s.pool, s.version, l.slot
       l.answered = n / 6 + 1
     end
     claim.lane, claim.answers[#claim.answers + 1] = l, l.answered
+    w.deadline = max(w.deadline, t.deadline)
+    local soonest = claim.soonest[l.name]
+    if not soonest or t.deadline < soonest.deadline then claim.soonest[l.name] = t end
   end
 
   -- What a task that may be granted counts for the limit of a want, and whether it
@@ -72,72 +76,81 @@ do
     return false, ttl
   end
 
-  -- Counts what a turn took of the lane: tasks granted, orphans, and entries
-  -- without a task.
-  local function note_taken(claim, w, q, l, granted, orphaned, missing)
-    local all = granted + orphaned + missing
-    if all == 0 then return end
+  -- Puts the orphan among the leases until its lock has ended.
+  local function note_orphan(claim, l, suffix, ttl)
+    local leases, n = claim.leases, #claim.leases
+    leases[n + 1], leases[n + 2] = decimal(now + ttl), orphan_member(l, id_of(l, suffix))
+  end
+
+  -- Counts what was taken of the lane: tasks granted, orphans, and entries without a
+  -- task.
+  local function note_taken(claim, q, l, granted, orphaned, missing)
     count(l.uid, 'ready', -granted - missing)
     count(l.uid, 'leased', granted)
     q.waiting, q.in_flight = q.waiting - granted - missing, q.in_flight + granted
     q.dirty, l.removed = true, true
-    claim.granted, claim.misses = claim.granted + granted, claim.misses + all - granted
+    claim.granted, claim.misses = claim.granted + granted, claim.misses + orphaned + missing
     claim.dropped, claim.orphaned = claim.dropped + missing, claim.orphaned + orphaned
   end
 
-  -- Takes up to share tasks from the lane while its priority stays what it is: how
-  -- many were granted, and how many were met.
-  function take_from_lane(claim, w, q, l, s, share, ahead)
+  -- Takes up to share tasks from the lane while its priority stays what it is, for one
+  -- want after the other: how many were granted, and how many were met.
+  function take_from_lane(claim, h, q, l, s, share, ahead)
     local b = look_ahead(l, s, share, ahead)
     l.taking = l.taking or b.priority
     if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
-    local t, answers, ids = terms_of(w, s), claim.answers, w.ids
-    local names, away, locks, name = b.names, b.away, lock_key(l.slot) .. '-', w.holder_name
-    local first, granted, orphaned, missing = b.taken, 0, 0, 0
-    for i = first + 1, min(first + share, b.n) do
+    local answers, names, away, locks = claim.answers, b.names, b.away, lock_key(l.slot) .. '-'
+    local first, fence, granted, orphaned, missing = b.taken, claim.fence, 0, 0, 0
+    local taken = first
+    local w, t, ids, name, lease
+    for i = first + 1, min(first + share, first + 100 - claim.misses, b.n) do
+      if not w or #ids == w.max then
+        w = line.open(claim, h)
+        t, ids, name = terms_of(w, s), w.ids, w.holder_name
+        lease = w.holder .. t.packed .. length_of(name)
+      end
       local suffix, raw = names[i], b.records[i - b.read]
       if raw == nil then raw = read_ahead(l, b, i) end
       local bytes, detailed = weigh(raw, l, s)
       if detailed then bytes = bytes + weigh_details(id_of(l, suffix)) end
       if not bytes then
         missing = missing + 1
+      elseif w.max_bytes > 0 and #ids > 0 and w.bytes + bytes > w.max_bytes then
+        w.ended = true
+        break
       else
-        if w.max_bytes > 0 and #ids > 0 and w.bytes + bytes > w.max_bytes then
-          w.ended = true
-          break
-        end
-        local fence = max(claim.fence + 1, now_us)
-        local digits, last_digits = spell_digits(fence)
+        local next_fence = max(fence + 1, now_us)
+        local digits, last_digits = spell_digits(next_fence)
         local locked, ttl = set_lock(locks .. suffix, name .. digits .. last_digits, t.deadline_text)
         local n = #away
         away[n + 1], away[n + 2] = locked and t.place_text or ORPHAN_TEXT, suffix
         if locked then
+          fence = next_fence
           local fence_bytes, last_byte = spell_bytes(fence)
-          raw = fence_bytes .. last_byte .. lease_of(w, t) .. raw .. name
+          raw = fence_bytes .. last_byte .. lease .. raw .. name
           n = #writes
           writes[n + 1], writes[n + 2] = b.keys[i], raw
-          if granted == 0 then answer_lane(claim, l, s) end
+          local id = suffix
+          if claim.lane ~= l then
+            id = id_of(l, suffix)
+            begin_lane(claim, w, l, s, t)
+          end
           n = #answers
           answers[n + 1], answers[n + 2] = suffix, raw
           if detailed then answers[n + 3] = holder_details(id_of(l, suffix)) end
           n = #ids + 1
           if n == 1 then w.fence = fence end
-          ids[n], w.bytes, claim.fence, granted = granted == 0 and id_of(l, suffix) or suffix, w.bytes + bytes, fence, granted + 1
+          ids[n], w.bytes, granted = id, w.bytes + bytes, granted + 1
         else
-          n = #claim.leases
-          claim.leases[n + 1], claim.leases[n + 2] = decimal(now + ttl), orphan_member(l, id_of(l, suffix))
+          note_orphan(claim, l, suffix, ttl)
           orphaned = orphaned + 1
         end
       end
-      b.taken = i
+      taken = i
     end
-    if b.taken == b.n then front.is(l, 'rank', b.next) end
-    if granted > 0 then
-      w.deadline = max(w.deadline, t.deadline)
-      local soonest = claim.soonest[l.name]
-      if not soonest or t.deadline < soonest.deadline then claim.soonest[l.name] = t end
-    end
-    note_taken(claim, w, q, l, granted, orphaned, missing)
-    return granted, b.taken - first
+    b.taken, claim.fence = taken, fence
+    if taken == b.n then front.is(l, 'rank', b.next) end
+    if taken > first then note_taken(claim, q, l, granted, orphaned, missing) end
+    return granted, taken - first
   end
 end

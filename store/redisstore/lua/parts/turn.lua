@@ -43,13 +43,12 @@ do
     local got, ahead = 0, likely(claim, q, a, gap)
     l.taking = nil
     while got < share and claim.misses < 100 do
-      w = line.open(claim, h)
-      local more, seen = take_from_lane(claim, w, q, l, s, min(share - got, w.max - #w.ids), ahead)
+      local more, seen = take_from_lane(claim, h, q, l, s, share - got, ahead)
       got = got + more
-      if seen == 0 or w.ended then break end
+      if seen == 0 or h.want.ended then break end
     end
     place_lane(l, true)
-    return got, claim.misses < 100 and not w.ended
+    return got, claim.misses < 100 and not h.want.ended
   end
 
   -- Gives the queue a turn and returns how many tasks it gave.
