@@ -80,14 +80,19 @@ do
     local l = series.lane
     local e = l.enters
     if not e then
-      e = { ready = { first = INF }, later = { first = INF } }
+      e = { ready = false, later = false }
       l.enters = e
       entered[#entered + 1] = l
     end
-    local set = series.due <= now and e.ready or e.later
-    local n = #set
-    set[n + 1], set[n + 2] = series.digits, suffix
-    if series.score < set.first then set.first = series.score end
+    local to = series.due <= now and 'ready' or 'later'
+    local set, n = e[to], nil
+    if set then
+      n = #set
+      set[n + 1], set[n + 2] = series.digits, suffix
+      if series.score < set.first then set.first = series.score end
+    else
+      e[to] = { series.digits, suffix, first = series.score }
+    end
     n = #writes
     writes[n + 1], writes[n + 2] = key, series.head .. rest
   end
@@ -98,8 +103,8 @@ do
   -- The tasks that enter a lane.
   local function suffixes_of(e)
     local suffixes = {}
-    for _, set in ipairs({ e.ready, e.later }) do
-      for i = 2, #set, 2 do suffixes[#suffixes + 1] = set[i] end
+    for _, set in pairs(e) do
+      for i = 2, set and #set or 0, 2 do suffixes[#suffixes + 1] = set[i] end
     end
     return suffixes
   end
@@ -134,6 +139,7 @@ do
     if not l.fresh then found_ready(l, q, call('ZREM', ready_key(l.name), unpack(suffixes_of(e)))) end
     call('ZADD', later_key(l.name), unpack(e.later))
     front.came(l, 'later', e.later.first)
+    q.waiting = q.waiting + #e.later / 2
     count(l.uid, 'scheduled', #e.later / 2)
   end
 
@@ -141,15 +147,16 @@ do
     local n = #e.ready / 2
     front.came(l, 'rank', floor(e.ready.first / BAND))
     found_ready(l, q, n - call('ZADD', ready_key(l.name), unpack(e.ready)))
+    q.waiting = q.waiting + n
     count(l.uid, 'ready', n)
   end
 
   local function enter_lane(l, e)
     local q = get_queue(l.queue)
     clear_traces(l, e)
-    if #e.later > 0 then enter_later(l, q, e) end
-    if #e.ready > 0 then enter_ready(l, q, e) end
-    q.waiting, q.dirty = q.waiting + (#e.ready + #e.later) / 2, true
+    if e.later then enter_later(l, q, e) end
+    if e.ready then enter_ready(l, q, e) end
+    q.dirty = true
     touch(l)
   end
 
