@@ -174,6 +174,9 @@ func (a *audit) checkLanes() {
 		if len(l.dead)+len(l.canceled) > 0 && !l.settled {
 			a.say("lane %s has settled tasks, and is not marked as such", number)
 		}
+		if l.count(placeOrphan) > 0 && !l.orphaned {
+			a.say("lane %s has orphans, and is not marked as such", number)
+		}
 		if rank, due := l.front(); rank != l.rank || due != l.due {
 			a.say("lane %s begins with rank %.0f, later %.0f, its record says %.0f and %.0f", number, rank, due, l.rank, l.due)
 		}

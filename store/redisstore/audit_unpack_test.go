@@ -35,14 +35,16 @@ func (t *taskImage) waits() bool {
 type laneImage struct {
 	number                       string
 	uid, queue, slot, pool       string
-	settled                      bool
+	settled, orphaned            bool
 	rank, due                    float64 // of the first of lane ready, and the score of the first of lane later that waits; +Inf = none
 	ready, later, dead, canceled zset
 }
 
 func unpackLane(number, raw string) (*laneImage, error) {
 	p := packed{rest: []byte(raw)}
-	l := &laneImage{number: number, uid: p.text(2), queue: p.text(2), slot: p.text(2), pool: p.text(2), settled: p.integer(1) == 1}
+	l := &laneImage{number: number, uid: p.text(2), queue: p.text(2), slot: p.text(2), pool: p.text(2)}
+	had := p.integer(1)
+	l.settled, l.orphaned = had&1 != 0, had&2 != 0
 	l.rank, l.due = float64(p.integer(1)), p.float()
 	if l.rank == 255 {
 		l.rank = math.Inf(1)

@@ -29,6 +29,30 @@ func TestStore_Submit_RecordLost(t *testing.T) {
 	}
 }
 
+// TestStore_Submit_OrphanLost loses the record of a task that waits for a lock of
+// nobody, which then comes anew: it stands once in its lane.
+func TestStore_Submit_OrphanLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	gate := sourceGate("source")
+	item := submission(&gate, "host.example", "https://host.example/")
+	item.Recurring = true // of others the source counts the lost one on
+	submit(t, s, gate, item)
+	if err := client.Set(t.Context(), redisstore.LockKey(s, redisstore.DefaultPrefix, item.ID), "other/token/1", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if grants := claim(t, s, want(1)); len(grants) > 0 {
+		t.Fatalf("granted %s under a lock", grants[0].Task.ID)
+	}
+	remove(t, client, redisstore.TaskKey(s, redisstore.DefaultPrefix, item.ID))
+	submit(t, s, gate, item)
+	if err := (&auditedStore{Store: s, client: client, prefix: redisstore.DefaultPrefix}).audit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStore_Claim_SetsLost loses what a lane's record says is there: claims go on.
 func TestStore_Claim_SetsLost(t *testing.T) {
 	t.Parallel()

@@ -92,8 +92,8 @@ func (p shardKeys) SourceOpen(uid string) string { return p.key("so:" + uid) }
 func (p shardKeys) SourceWait(uid string) string { return p.key("sw:" + uid) }
 
 // Lane is a STRING (packed, lua/prelude/lane.lua): source uid, queue, slot, the pool
-// in whose sets it stands, whether a task of it was ever dead or canceled, and of its
-// sets what says where it belongs (lua/prelude/front.lua).
+// in whose sets it stands, whether a task of it was ever dead or canceled, or an orphan,
+// and of its sets what says where it belongs (lua/prelude/front.lua).
 func (p shardKeys) Lane(n int64) string { return p.key("lane:" + strconv.FormatInt(n, 10)) }
 
 // LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is

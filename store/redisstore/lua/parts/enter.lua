@@ -112,10 +112,10 @@ do
   -- What indexes still say of records that were forgotten, or lost.
   local function clear_traces(l, e)
     if l.fresh then return end
-    local any = front.later(l) or get_queue(l.queue).in_flight > 0 or call('EXISTS', later_key(l.name)) == 1
-    if not any and not l.settled then return end
+    local in_later = front.later(l) or l.orphaned or get_queue(l.queue).in_flight > 0
+    if not in_later and not l.settled then return end
     local suffixes = suffixes_of(e)
-    if any then
+    if in_later then
       local later = call('ZMSCORE', later_key(l.name), unpack(suffixes))
       for i, suffix in ipairs(suffixes) do
         if later[i] then drop_entry(l, id_of(l, suffix)) end

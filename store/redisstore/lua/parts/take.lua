@@ -80,6 +80,7 @@ do
   local function note_orphan(claim, l, suffix, ttl)
     local leases, n = claim.leases, #claim.leases
     leases[n + 1], leases[n + 2] = decimal(now + ttl), orphan_member(l, id_of(l, suffix))
+    l.orphaned, l.dirty = true, true
   end
 
   -- Counts what was taken of the lane: tasks granted, orphans, and entries without a

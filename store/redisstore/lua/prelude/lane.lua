@@ -55,19 +55,23 @@ end
 -- sets.
 local get_lane, read_lane, save_lanes
 do
-  -- Uid, queue, slot, pool, settled, rank (NO_RANK = none), later (0 = none).
+  -- Uid, queue, slot, pool, what it ever had (a bit each of settled, orphaned), rank
+  -- (NO_RANK = none), later (0 = none).
   local LANE, NO_RANK = '>I2c0I2c0I2c0I2c0BBd', 255
+  local SETTLED, ORPHANED = 1, 2
 
   local function pack_lane(l)
-    return struct.pack(LANE, #l.uid, l.uid, #l.queue, l.queue, #l.slot, l.slot, #l.pool, l.pool, l.settled and 1 or 0,
+    local had = (l.settled and SETTLED or 0) + (l.orphaned and ORPHANED or 0)
+    return struct.pack(LANE, #l.uid, l.uid, #l.queue, l.queue, #l.slot, l.slot, #l.pool, l.pool, had,
       front.rank(l) or NO_RANK, front.later(l) or 0)
   end
 
   function read_lane(n, name, packed)
-    local uid, queue, slot, pool, settled, rank, later = '', '', '', '', 0, NO_RANK, 0
-    if packed then uid, queue, slot, pool, settled, rank, later = struct.unpack(LANE, packed) end
-    local l = { n = n, name = name, uid = uid, queue = queue, slot = slot, pool = pool, settled = settled == 1,
+    local uid, queue, slot, pool, had, rank, later = '', '', '', '', 0, NO_RANK, 0
+    if packed then uid, queue, slot, pool, had, rank, later = struct.unpack(LANE, packed) end
+    local l = { n = n, name = name, uid = uid, queue = queue, slot = slot, pool = pool, settled = had % 2 >= SETTLED,
       open = nil, wait = nil, rank = rank < NO_RANK and rank, later = later > 0 and later, dirty = false, removed = false }
+    if had >= ORPHANED then l.orphaned = true end
     lanes[n] = l
     return l
   end
