@@ -45,18 +45,14 @@ func newExplainTask(o *clientOptions) *cobra.Command {
 	}
 	ref.register(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		request, err := ref.request(args)
+		if len(args) == 0 && !ref.named() {
+			return usagef(nil, "which task? say its ID, or --source with --url or --key")
+		}
+		ids, err := ref.ids(ctx, c, args)
 		if err != nil {
 			return err
 		}
-		if request.GetTaskId() == "" {
-			reply, err := c.tasks.GetTask(ctx, request)
-			if err != nil {
-				return err
-			}
-			request.TaskId = reply.GetTask().GetId()
-		}
-		return c.explain(ctx, &pb.ExplainRequest{TaskId: request.GetTaskId()})
+		return c.explain(ctx, &pb.ExplainRequest{TaskId: ids[0]})
 	})
 	return cmd
 }

@@ -55,12 +55,16 @@ func (r *taskRef) register(cmd *cobra.Command) {
 	flags.StringVar(&r.by.Queue, "queue", "", "with --key: the task's `queue`")
 }
 
+// named reports whether flags name a task.
+func (r *taskRef) named() bool {
+	return r.by.GetSourceId() != "" || r.by.GetUrl() != "" || r.by.GetKey() != "" || r.by.GetQueue() != ""
+}
+
 // request finds the task that args and flags name.
 func (r *taskRef) request(args []string) (*pb.GetTaskRequest, error) {
 	by := &r.by
-	named := by.GetSourceId() != "" || by.GetUrl() != "" || by.GetKey() != "" || by.GetQueue() != ""
 	switch {
-	case len(args) == 1 && named:
+	case len(args) > 0 && r.named():
 		return nil, usagef(nil, "say the task's ID, or --source with --url or --key, not both")
 	case len(args) == 1:
 		by.TaskId = args[0]
@@ -68,6 +72,25 @@ func (r *taskRef) request(args []string) (*pb.GetTaskRequest, error) {
 		return nil, usagef(nil, "which task? say its ID, or --source with --url or --key")
 	}
 	return by, nil
+}
+
+// ids are those in args, or that of the task which flags name.
+func (r *taskRef) ids(ctx context.Context, c *client, args []string) ([]string, error) {
+	switch {
+	case len(args) > 0 && !r.named():
+		return args, nil
+	case !r.named():
+		return nil, usagef(nil, "which tasks? say their IDs, as `waggle task list` and `waggle lease list` show them, or --source with --url or --key")
+	}
+	request, err := r.request(args)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.tasks.GetTask(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return []string{reply.GetTask().GetId()}, nil
 }
 
 func newTaskList(o *clientOptions) *cobra.Command {

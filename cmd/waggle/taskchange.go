@@ -14,12 +14,13 @@ import (
 
 func newTaskCancel(o *clientOptions) *cobra.Command {
 	return changeCommand(o, &cobra.Command{
-		Use:   "cancel ID...",
+		Use:   "cancel [ID...]",
 		Short: "Take tasks out; who works on one is told to stop",
 		Long: `Take tasks out. One that waits is CANCELED at once; who works on one is told by its
 next heartbeat, and the task ends CANCELED with its lease. A canceled seed stays out
 until it is retried, or taken from its source and added again.`,
 		Example: `  waggle task cancel 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'a trap'
+  waggle task cancel --source news.example --url https://example.com/a
   waggle task list --queue example.com -o json | jq -r '.tasks[].id' | xargs waggle task cancel`,
 	}, func(ctx context.Context, c *client, ids []string, record *recordFlags) ([]*pb.TaskChange, error) {
 		reply, err := c.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{TaskIds: ids, By: record.by, Reason: record.reason})
@@ -29,7 +30,7 @@ until it is retried, or taken from its source and added again.`,
 
 func newTaskRetry(o *clientOptions) *cobra.Command {
 	return changeCommand(o, &cobra.Command{
-		Use:   "retry ID...",
+		Use:   "retry [ID...]",
 		Short: "Make tasks that are DEAD, CANCELED or DONE due now, their budgets as new",
 		Example: `  waggle task retry 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
   waggle task list --source news.example --state dead --limit 0 -o json | jq -r '.tasks[].id' | xargs waggle task retry`,
@@ -41,7 +42,7 @@ func newTaskRetry(o *clientOptions) *cobra.Command {
 
 func newLeaseRevoke(o *clientOptions) *cobra.Command {
 	return changeCommand(o, &cobra.Command{
-		Use:   "revoke TASK[@FENCE]...",
+		Use:   "revoke [TASK[@FENCE]...]",
 		Short: "Take tasks from their holders; they are due again at once",
 		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
 holder hears of it by its next heartbeat, and works on until then; what it reports
@@ -77,18 +78,21 @@ func parseLease(lease string) (id string, fence int64, err error) {
 	return id, fence, nil
 }
 
-// changeCommand completes a command that changes the tasks of the ids it is given,
-// in calls of maxBulk ids. Tasks that are not there or were refused make it fail,
+// changeCommand completes a command that changes the tasks of the ids it is given, or
+// the one that flags name, in calls of maxBulk ids. Tasks that are not there or were refused make it fail,
 // though the others are done.
 func changeCommand(o *clientOptions, cmd *cobra.Command,
 	change func(ctx context.Context, c *client, ids []string, record *recordFlags) ([]*pb.TaskChange, error),
 ) *cobra.Command {
 	var record recordFlags
+	var ref taskRef
 	cmd.Args = cobra.ArbitraryArgs
+	ref.register(cmd)
 	record.register(cmd, o.console)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
-		if len(ids) == 0 {
-			return usagef(nil, "which tasks? say their IDs, as `waggle task list` and `waggle lease list` show them")
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		ids, err := ref.ids(ctx, c, args)
+		if err != nil {
+			return err
 		}
 		// The replies of the three calls are the same in JSON.
 		all := &pb.CancelTasksResponse{}

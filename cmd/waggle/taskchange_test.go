@@ -50,6 +50,27 @@ NOT_SETTLED  2239-4bltnyzhotfdv53si3p3mp2jza  READY  -
 	wantFailure(t, command(t, env, "task", "retry", "nonsense"), waggle.ExitUsage, "task_ids[0]")
 }
 
+// TestTask_ChangeByURL names the task by its source and URL, as wherever an id is taken.
+func TestTask_ChangeByURL(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	holdOne(t, env)
+	for _, test := range []struct{ group, command, result, state string }{
+		{"lease", "revoke", "REVOKED", "READY"},
+		{"task", "cancel", "CANCELED", "CANCELED"},
+		{"task", "retry", "RETRIED", "READY"},
+	} {
+		got := command(t, env, test.group, test.command, "--source", "tour", "--url", "https://news.example/today")
+		if got.code != waggle.ExitOK || !strings.Contains(got.out, test.result+"  "+heldTask+"  "+test.state) {
+			t.Errorf("%s: exit code %d\n%s%s", test.command, got.code, got.out, got.err)
+		}
+	}
+	wantFailure(t, command(t, env, "task", "cancel", heldTask, "--source", "tour", "--url", "https://news.example/today"),
+		waggle.ExitUsage, "not both")
+	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour"), waggle.ExitUsage, "which task?")
+	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "https://news.example/never"), waggle.ExitFailed, "task not found")
+}
+
 // TestTask_CancelMany goes in several calls, and counts instead of listing.
 func TestTask_CancelMany(t *testing.T) {
 	t.Parallel()
