@@ -3,6 +3,8 @@ package server
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -114,10 +116,26 @@ func (c *Config) Validate() error {
 	if c.Listen == Off {
 		return fmt.Errorf("server: Config.Listen is %q; a server must listen", Off)
 	}
+	if !isAddress(c.Listen) {
+		return fmt.Errorf("server: Config.Listen is %q; it must be host:port, with a port of 0 to 65535", c.Listen)
+	}
+	if c.HTTP != Off && !isAddress(c.HTTP) {
+		return fmt.Errorf("server: Config.HTTP is %q; it must be host:port, with a port of 0 to 65535, or %q", c.HTTP, Off)
+	}
 	if err := c.validateCounts(); err != nil {
 		return err
 	}
 	return c.validateDurations()
+}
+
+// isAddress reports whether an address has the form of one to listen on.
+func isAddress(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 func (c *Config) fillDefaults() {

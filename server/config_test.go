@@ -33,6 +33,8 @@ func TestConfig_Validate(t *testing.T) {
 		"Busy":                   {Busy: -1},
 		"ReadsPerSecond":         {ReadsPerSecond: -1},
 		"KeepaliveMinTime":       {KeepaliveMinTime: time.Millisecond},
+		"Listen ":                {Listen: "127.0.0.1"},
+		"HTTP":                   {HTTP: "127.0.0.1:65536"},
 		"MaxConnectionAgeGrace":  {MaxConnectionAgeGrace: dispatch.MaxWait},
 		"DrainTimeout":           {DrainTimeout: -1},
 		"ReconnectGrace":         {DrainTimeout: time.Second, ReconnectGrace: 2 * time.Second},
@@ -42,7 +44,7 @@ func TestConfig_Validate(t *testing.T) {
 	} {
 		t.Run(field, func(t *testing.T) {
 			t.Parallel()
-			if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), field+" ") {
+			if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)+" ") {
 				t.Errorf("got %v", err)
 			}
 		})

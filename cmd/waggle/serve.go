@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"syscall"
 
@@ -162,10 +161,7 @@ func (e *renamed) Unwrap() error { return e.err }
 
 // listenAdvice says what to do about a port that cannot be had.
 func listenAdvice(err error) error {
-	var address *net.AddrError
 	switch {
-	case errors.As(err, &address):
-		return advise(err, "want host:port, as "+defaultServer)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return advise(err, "another dispatcher? `waggle stats` asks it; --listen and --http choose other ports")
 	case errors.Is(err, syscall.EACCES):
