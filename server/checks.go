@@ -165,10 +165,10 @@ func (c *checks) labels(field string, m map[string]string, most int) {
 	c.count(field, len(m), 0, most)
 	for k, v := range m {
 		if k == "" {
-			c.fail(field, k, "must have keys that are not empty")
+			c.fail(field+".key", k, "must be set")
 		}
-		c.text(field, k, maxLabelLength)
-		c.text(field+"["+k+"]", v, maxLabelLength)
+		c.text(field+".key", k, maxLabelLength)
+		c.text(field+"["+shorten(k)+"]", v, maxLabelLength)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestAdminService_DrainCollectors_refuses(t *testing.T) {
 		"collector_id ":   {CollectorId: "A"},
 		"collector_id  ":  {CollectorId: "a", Labels: map[string]string{"region": "eu"}},
 		"labels ":         {Labels: many},
-		"labels  ":        {Labels: map[string]string{"": "eu"}},
+		"labels.key":      {Labels: map[string]string{"": "eu"}},
 		"labels[region]":  {Labels: map[string]string{"region": strings.Repeat("e", 129)}},
 		"labels[region] ": {Labels: map[string]string{"region": "e\x00u"}},
 		"until":           {CollectorId: "a", Until: timestamppb.New(time.Now().Add(-time.Hour))},

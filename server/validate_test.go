@@ -474,3 +474,15 @@ func TestDispatchService_FetchTask_unknownSource(t *testing.T) {
 		t.Errorf("metadata %v", f.metadata)
 	}
 }
+
+// A label whose key is too long is told by what it is of, its length and the limit.
+func TestServer_badInput_labels(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	long := strings.Repeat("k", 129)
+	_, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "a", Labels: map[string]string{long: "v"}}})
+	f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+	if f.metadata["field"] != "spec.labels.key" || !strings.Contains(f.message, "it is 129 bytes long; the limit is 128") {
+		t.Errorf("%s %v", f.message, f.metadata)
+	}
+}

@@ -89,7 +89,7 @@ var advice = map[string]string{
 // fieldFlags are the flags that set the fields of a source's spec and of a queue
 // rule, which share no name.
 var fieldFlags = map[string]string{
-	"display_name": "--display-name", "labels": "--label", "scope": "--scope", "pool": "--pool",
+	"display_name": "--display-name", "labels": "--label", "labels.key": "--label", "scope": "--scope", "pool": "--pool",
 	"priority": "--priority", "canonical_rules": "--canonical-rules", "seeds": "--seed", "first_crawl": "--first-crawl",
 	"schedule.every": "--every", "schedule.cron": "--cron", "schedule.time_zone": "--time-zone", "schedule.revisit": "--revisit",
 	"schedule.jitter": "--jitter", "schedule.adaptive": "--adaptive", "schedule.adaptive.min_interval": "--adaptive", "schedule.adaptive.max_interval": "--adaptive",
