@@ -84,11 +84,21 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 		views, next, now, err := s.d.ListCollectors(ctx, after, limit)
 		all := each(views, func(v dispatch.CollectorView) *pb.Collector { return toCollector(&v, now) })
 		return slices.DeleteFunc(all, func(c *pb.Collector) bool {
-			return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), c.GetState())
+			return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), c.GetState()) || !hasLabels(c.GetInfo(), req.GetLabels())
 		}), next, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &pb.ListCollectorsResponse{Collectors: collectors, NextPageToken: tokens.token(next)}, nil
+}
+
+// hasLabels reports whether a collector carries every one of labels.
+func hasLabels(info *pb.CollectorInfo, labels map[string]string) bool {
+	for key, want := range labels {
+		if value, ok := info.GetLabels()[key]; !ok || value != want {
+			return false
+		}
+	}
+	return true
 }

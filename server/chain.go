@@ -21,7 +21,8 @@ import (
 //     place. What they do not know is a fault of ours: they hand its text to
 //     logging, which logs it once, and the caller gets an id.
 //  4. limits refuse what is in no policy, and shed load, before any work.
-//  5. drains end streams that are only watched when the server is to stop.
+//  5. operators has the log tell who changed what, and drains end streams that are
+//     only watched when the server is to stop.
 //  6. recovery is last, so that a panic of a handler is an error to all of the
 //     above, and none of them is skipped.
 func (s *Server) chain() []grpc.ServerOption {
@@ -33,6 +34,7 @@ func (s *Server) chain() []grpc.ServerOption {
 			calls.unary,
 			unaryStatuses,
 			s.limits.unary,
+			operators,
 			recovery.UnaryServerInterceptor(onPanic),
 		),
 		grpc.ChainStreamInterceptor(

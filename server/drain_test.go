@@ -107,6 +107,12 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 	if got := beat(); !got.GetDrain() || got.GetNextHeartbeat().AsDuration() > 5*time.Second {
 		t.Errorf("the beat was answered %v", got)
 	}
+	for want, labels := range []map[string]string{{"region": "us"}, {"region": "eu"}} {
+		listed, err := b.admin.ListCollectors(ctx, &pb.ListCollectorsRequest{Labels: labels})
+		if err != nil || len(listed.GetCollectors()) != want {
+			t.Errorf("collectors with %v: %v, %v; want %d", labels, listed, err, want)
+		}
+	}
 	listed, err := b.admin.ListCollectors(ctx, &pb.ListCollectorsRequest{States: []pb.CollectorState{pb.CollectorState_COLLECTOR_STATE_DRAINING}})
 	if err != nil || len(listed.GetCollectors()) != 1 {
 		t.Fatalf("draining collectors %v, %v", listed, err)

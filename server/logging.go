@@ -49,8 +49,9 @@ func newCallLog(log *zap.Logger, burst int, success bool) *callLog {
 
 // callNotes are fields that the line of a call has beside those of every line.
 type callNotes struct {
-	mu     sync.Mutex // guards fields
-	fields []zap.Field
+	mu       sync.Mutex // guards what follows
+	fields   []zap.Field
+	operator bool // by it an operator changed something
 }
 
 type callNotesKey struct{}
@@ -61,6 +62,17 @@ func addFields(ctx context.Context, fields ...zap.Field) {
 		notes.mu.Lock()
 		defer notes.mu.Unlock()
 		notes.fields = append(notes.fields, fields...)
+	}
+}
+
+// noteOperator adds fields to the line of a call by which an operator changed
+// something, and has it written as info.
+func noteOperator(ctx context.Context, fields ...zap.Field) {
+	addFields(ctx, fields...)
+	if notes, ok := ctx.Value(callNotesKey{}).(*callNotes); ok {
+		notes.mu.Lock()
+		defer notes.mu.Unlock()
+		notes.operator = true
 	}
 }
 
@@ -82,12 +94,17 @@ func (l *callLog) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 
 // ended writes the line of a call.
 func (l *callLog) ended(ctx context.Context, notes *callNotes, fullMethod string, began time.Time, err error) {
+	notes.mu.Lock()
+	defer notes.mu.Unlock()
 	code := status.Code(err)
-	level, log := callLevel(code, l.success), l.log
+	level, log, message := callLevel(code, l.success || notes.operator), l.log, "finished call"
 	if level == zapcore.WarnLevel {
 		log = l.trouble
 	}
-	entry := log.Check(level, "finished call")
+	if notes.operator {
+		message = "operator's call" // sampled apart from the others
+	}
+	entry := log.Check(level, message)
 	if entry == nil {
 		return
 	}
@@ -101,9 +118,7 @@ func (l *callLog) ended(ctx context.Context, notes *callNotes, fullMethod string
 	if deadline, ok := ctx.Deadline(); ok {
 		fields = append(fields, zap.String("grpc.request.deadline", deadline.Format(time.RFC3339)))
 	}
-	notes.mu.Lock()
 	fields = append(fields, notes.fields...)
-	notes.mu.Unlock()
 	fields = append(fields, zap.Stringer("grpc.code", code))
 	if err != nil {
 		fields = append(fields, zap.String("grpc.error", err.Error()))

@@ -2,9 +2,13 @@ package server
 
 import (
 	"context"
+	"strings"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -24,9 +28,37 @@ func byOrPeer(ctx context.Context, by string) string {
 // shortBy keeps an address within what is kept of who did something.
 func shortBy(address string) string { return address[:min(len(address), dispatch.MaxIDLength)] }
 
-// logOperator adds who did something and why to the line that logging writes of
-// the call, for what is kept nowhere else.
-func logOperator(ctx context.Context, by, reason string, r bulkResult) {
-	addFields(ctx, zap.String("by", byOrPeer(ctx, by)), zap.String("reason", reason),
-		zap.Any("matched", r.matched), zap.Any("changed", r.changed))
+// operatorRequest is what every call is made with by which operators change
+// something.
+type operatorRequest interface {
+	proto.Message
+	GetBy() string
+	GetReason() string
+}
+
+// maxToldRequest is how many bytes of an operator's request go into the log.
+const maxToldRequest = 500
+
+// operators has the log tell who changed what, and why: much of it is kept nowhere
+// else, and what is kept goes with what it is about.
+func operators(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	resp, err := handler(ctx, req)
+	if r, ok := req.(operatorRequest); ok && err == nil && !onlyValidates(req) {
+		request := prototext.MarshalOptions{}.Format(r)
+		if len(request) > maxToldRequest {
+			request = strings.ToValidUTF8(request[:maxToldRequest], "") + "..."
+		}
+		noteOperator(ctx, zap.String("by", byOrPeer(ctx, r.GetBy())), zap.String("reason", r.GetReason()), zap.String("request", request))
+	}
+	return resp, err
+}
+
+func onlyValidates(req any) bool {
+	r, ok := req.(interface{ GetValidateOnly() bool })
+	return ok && r.GetValidateOnly()
+}
+
+// logChanged adds what a bulk call did to the line that logging writes of it.
+func logChanged(ctx context.Context, r bulkResult) {
+	addFields(ctx, zap.Int32("matched", r.matched), zap.Int32("changed", r.changed))
 }

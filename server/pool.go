@@ -47,7 +47,7 @@ func (s *adminService) PausePool(ctx context.Context, req *pb.PausePoolRequest) 
 
 // ResumePool ends a pause.
 func (s *adminService) ResumePool(ctx context.Context, req *pb.ResumePoolRequest) (*pb.ResumePoolResponse, error) {
-	if err := validatePoolName(req.GetName()); err != nil {
+	if err := validateLetGo(req, (*checks).id); err != nil {
 		return nil, err
 	}
 	pool, changed, err := s.d.ResumePool(ctx, req.GetName())

@@ -111,7 +111,7 @@ func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest
 
 // UnblockQueue opens a block.
 func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
-	out, changed, err := s.letGo(ctx, req.GetName(), func() (*dispatch.Queue, bool, error) {
+	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
 		return s.d.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
 	})
 	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
@@ -125,7 +125,7 @@ func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest
 
 // ResumeQueue ends a pause.
 func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
-	out, changed, err := s.letGo(ctx, req.GetName(), func() (*dispatch.Queue, bool, error) {
+	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
 		return s.d.ResumeQueue(ctx, req.GetName())
 	})
 	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
@@ -148,13 +148,13 @@ func (s *queueService) hold(ctx context.Context, req holdRequest,
 }
 
 // letGo opens an operator's gate of a queue.
-func (s *queueService) letGo(ctx context.Context, name string, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
-	if err := validateQueueName("name", name); err != nil {
+func (s *queueService) letGo(ctx context.Context, req letGoRequest, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
+	if err := validateLetGo(req, (*checks).queue); err != nil {
 		return nil, false, err
 	}
 	queue, changed, err := lift()
 	if err != nil {
-		return nil, false, about(err, "queue", name)
+		return nil, false, about(err, "queue", req.GetName())
 	}
 	out, err := s.convert(ctx, queue)
 	return out, changed, err

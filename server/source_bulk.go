@@ -48,7 +48,6 @@ func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSources
 	if err != nil {
 		return nil, err
 	}
-	logOperator(ctx, req.GetBy(), req.GetReason(), r)
 	return &pb.DeleteSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
 }
 
@@ -74,7 +73,7 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 
 // ResumeSources lets grants of sources go on.
 func (s *sourceService) ResumeSources(ctx context.Context, req *pb.ResumeSourcesRequest) (*pb.ResumeSourcesResponse, error) {
-	if err := validateBulk(req); err != nil {
+	if err := errors.Join(validateBulk(req), bulkWords(req.GetBy(), req.GetReason(), nil)); err != nil {
 		return nil, err
 	}
 	r, err := s.bulk(ctx, "ResumeSources", req, bulkAction{
@@ -89,7 +88,7 @@ func (s *sourceService) ResumeSources(ctx context.Context, req *pb.ResumeSources
 
 // TriggerSources makes the seeds of sources due now.
 func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourcesRequest) (*pb.TriggerSourcesResponse, error) {
-	if err := validateBulk(req); err != nil {
+	if err := errors.Join(validateBulk(req), bulkWords(req.GetBy(), req.GetReason(), nil)); err != nil {
 		return nil, err
 	}
 	r, err := s.bulk(ctx, "TriggerSources", req, bulkAction{
@@ -109,10 +108,17 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 // bulk acts on the sources that req names, or on those of one page that match
 // its filter. Acting twice does no harm, so a call that failed on its way is
 // repeated whole.
-func (s *sourceService) bulk(ctx context.Context, method string, req bulkRequest, action bulkAction) (bulkResult, error) {
+func (s *sourceService) bulk(ctx context.Context, method string, req bulkRequest, action bulkAction) (r bulkResult, err error) {
 	if len(req.GetIds()) > 0 {
-		return s.bulkIDs(ctx, req, action)
+		r, err = s.bulkIDs(ctx, req, action)
+	} else {
+		r, err = s.bulkFilter(ctx, method, req, action)
 	}
+	logChanged(ctx, r)
+	return r, err
+}
+
+func (s *sourceService) bulkFilter(ctx context.Context, method string, req bulkRequest, action bulkAction) (bulkResult, error) {
 	tokens, err := pagesOf(method, req.GetFilter())
 	if err != nil {
 		return bulkResult{}, err

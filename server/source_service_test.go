@@ -271,8 +271,8 @@ func TestSourceService_bulk(t *testing.T) {
 			t.Error("a deleted source is shown")
 		}
 		eventually(t, "the log tells who deleted", func() bool {
-			for _, line := range b.logs.FilterMessage("finished call").All() {
-				if fields := line.ContextMap(); fields["by"] == "ann" && fields["reason"] == "over" {
+			for _, line := range b.logs.FilterMessage("operator's call").All() {
+				if fields := line.ContextMap(); fields["by"] == "ann" && fields["reason"] == "over" && fields["changed"] == int32(4) {
 					return true
 				}
 			}

@@ -78,7 +78,7 @@ func changeTasks(ctx context.Context, req changeRequest,
 			did.matched++
 		}
 	}
-	logOperator(ctx, req.GetBy(), req.GetReason(), did)
+	logChanged(ctx, did)
 	return out, nil
 }
 

@@ -313,6 +313,7 @@ func validateSetQueueRule(req *pb.SetQueueRuleRequest) error {
 func validatePattern(req *pb.DeleteQueueRuleRequest) error {
 	var c checks
 	c.pattern("pattern", req.GetPattern())
+	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
 }
 

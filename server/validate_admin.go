@@ -17,9 +17,17 @@ func validatePausePool(req holdRequest, now time.Time) error {
 	return c.err()
 }
 
-func validatePoolName(name string) error {
+// letGoRequest is what every call has that opens a gate of one thing.
+type letGoRequest interface {
+	GetName() string
+	GetBy() string
+	GetReason() string
+}
+
+func validateLetGo(req letGoRequest, check func(c *checks, field, name string)) error {
 	var c checks
-	c.id("name", name)
+	check(&c, "name", req.GetName())
+	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
 }
 
@@ -63,6 +71,7 @@ func validateListCollectors(req *pb.ListCollectorsRequest) error {
 	if slices.Contains(req.GetStates(), pb.CollectorState_COLLECTOR_STATE_UNSPECIFIED) {
 		c.fail("states", pb.CollectorState_COLLECTOR_STATE_UNSPECIFIED, "must name states")
 	}
+	c.labels("labels", req.GetLabels(), dispatch.MaxLabels)
 	c.page(req.GetPageSize())
 	return c.err()
 }
@@ -84,6 +93,7 @@ func validateDrainCollectors(req *pb.DrainCollectorsRequest, now time.Time) erro
 func validateResumeCollectors(req *pb.ResumeCollectorsRequest) error {
 	var c checks
 	c.drain(req)
+	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
 }
 

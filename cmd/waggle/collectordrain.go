@@ -51,6 +51,7 @@ A drain stands until waggle collector resume, by the same id or labels, or its -
 
 func newCollectorResume(o *clientOptions) *cobra.Command {
 	request := &pb.ResumeCollectorsRequest{}
+	var record recordFlags
 	cmd := &cobra.Command{
 		Use:   "resume [ID]",
 		Short: "End a drain, named as it was made: by the same id, or by the same labels",
@@ -61,11 +62,13 @@ fewer. waggle collector list --drains shows the drains. Collectors hear of it wi
 		Args: atMostOne,
 	}
 	pairsVar(cmd.Flags(), &request.Labels, "label", "the drain by this label; of several, by all of them")
+	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		var err error
 		if request.CollectorId, err = chosenCollector(args, request.GetLabels()); err != nil {
 			return err
 		}
+		request.By, request.Reason = record.by, record.reason
 		reply, err := c.admin.ResumeCollectors(ctx, request)
 		if err != nil {
 			return err

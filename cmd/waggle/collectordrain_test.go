@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
@@ -21,6 +22,12 @@ paris-1     by ada, now, resumes in 2h: new image
 COLLECTOR  STATE     LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
 paris-1    DRAINING       1      4  default    AGO  AGO      paris  v1       region=eu tier=1  by ada, now, resumes in 2h: new image
 `)
+	for labels, listed := range map[string]bool{"tier=1": true, "tier=1,region=eu": true, "tier=1,region=us": false, "disk=ssd": false} {
+		got := command(t, env, "collector", "list", "--label", labels)
+		if strings.Contains(got.out, "paris-1") != listed || !listed && got.out != "no such collectors\n" {
+			t.Errorf("collectors with %s: %s%s", labels, got.out, got.err)
+		}
+	}
 	wantOutput(t, command(t, env, "collector", "drain", "--label", "region=eu", "--label", "disk=ssd"), `
 COLLECTORS          DRAINED
 disk=ssd region=eu  by ada, now

@@ -31,14 +31,15 @@ which is three of the longest beats, is GONE; its leases end each at its own dea
 		Args: exactly(),
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone")
+	pairsVar(cmd.Flags(), &request.Labels, "label", "only collectors with this label; of several, with all of them")
 	cmd.Flags().BoolVar(&drains, "drains", false, "list the drains instead, also those of collectors yet to come")
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if err := checkLimit(*limit); err != nil {
 			return err
 		}
-		if drains && len(states) > 0 {
-			return usagef(nil, "--drains lists no collectors; leave --state out")
+		if drains && len(states)+len(request.GetLabels()) > 0 {
+			return usagef(nil, "--drains lists no collectors; leave --state and --label out")
 		}
 		if drains {
 			return c.listDrains(ctx, *limit)
@@ -62,7 +63,13 @@ which is three of the longest beats, is GONE; its leases end each at its own dea
 			return err
 		}
 		c.noteMore(more, *limit)
-		return c.show(all, func() { writeCollectors(c.out, c.now, all.GetCollectors()) })
+		return c.show(all, func() {
+			if len(all.GetCollectors()) == 0 && len(states)+len(request.GetLabels()) > 0 {
+				fmt.Fprintln(c.out, "no such collectors")
+				return
+			}
+			writeCollectors(c.out, c.now, all.GetCollectors())
+		})
 	})
 	return cmd
 }

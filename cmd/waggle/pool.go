@@ -86,22 +86,25 @@ func newPoolPause(o *clientOptions) *cobra.Command {
 }
 
 func newPoolResume(o *clientOptions) *cobra.Command {
-	return &cobra.Command{
+	var record recordFlags
+	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Hand out tasks of a paused pool again",
 		Args:  exactly("the pool's name"),
-		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
-			reply, err := c.admin.ResumePool(ctx, &pb.ResumePoolRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
-			return c.show(reply, func() {
-				if !reply.GetChanged() {
-					fmt.Fprintf(c.out, "%s was not paused; nothing changed\n", plain(args[0]))
-					return
-				}
-				writePools(c.out, c.now, []*pb.Pool{reply.GetPool()})
-			})
-		}),
 	}
+	record.register(cmd, o.console)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		reply, err := c.admin.ResumePool(ctx, &pb.ResumePoolRequest{Name: args[0], By: record.by, Reason: record.reason})
+		if err != nil {
+			return err
+		}
+		return c.show(reply, func() {
+			if !reply.GetChanged() {
+				fmt.Fprintf(c.out, "%s was not paused; nothing changed\n", plain(args[0]))
+				return
+			}
+			writePools(c.out, c.now, []*pb.Pool{reply.GetPool()})
+		})
+	})
+	return cmd
 }

@@ -62,8 +62,8 @@ func newQueueUnblock(o *clientOptions) *cobra.Command {
 	cmd := letQueueGo(o, &cobra.Command{
 		Use:   "unblock NAME",
 		Short: "Open a queue that an operator blocked",
-	}, "blocked", func(ctx context.Context, c *client, name string) (openedReply, error) {
-		return c.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic})
+	}, "blocked", func(ctx context.Context, c *client, name string, record *recordFlags) (openedReply, error) {
+		return c.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic, By: record.by, Reason: record.reason})
 	})
 	cmd.Flags().BoolVar(&automatic, "automatic", false, "open the block that failures of the host caused, too")
 	return cmd
@@ -73,8 +73,8 @@ func newQueueResume(o *clientOptions) *cobra.Command {
 	return letQueueGo(o, &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Hand out tasks of a paused queue again; blocks and rules go on",
-	}, "paused", func(ctx context.Context, c *client, name string) (openedReply, error) {
-		return c.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: name})
+	}, "paused", func(ctx context.Context, c *client, name string, record *recordFlags) (openedReply, error) {
+		return c.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: name, By: record.by, Reason: record.reason})
 	})
 }
 
@@ -88,11 +88,13 @@ type openedReply interface {
 // letQueueGo completes a command that opens a gate of a queue; held is what it is
 // called when it is closed.
 func letQueueGo(o *clientOptions, cmd *cobra.Command, held string,
-	lift func(ctx context.Context, c *client, name string) (openedReply, error),
+	lift func(ctx context.Context, c *client, name string, record *recordFlags) (openedReply, error),
 ) *cobra.Command {
+	var record recordFlags
 	cmd.Args = exactly("the queue's name")
+	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		reply, err := lift(ctx, c, args[0])
+		reply, err := lift(ctx, c, args[0], &record)
 		if err != nil {
 			return err
 		}

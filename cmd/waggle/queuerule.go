@@ -97,20 +97,23 @@ func newRuleList(o *clientOptions) *cobra.Command {
 }
 
 func newRuleDelete(o *clientOptions) *cobra.Command {
-	return &cobra.Command{
+	var record recordFlags
+	cmd := &cobra.Command{
 		Use:   "delete PATTERN",
 		Short: "Remove a rule; what it matched falls to the next shorter pattern",
 		Args:  exactly("the pattern"),
-		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
-			reply, err := c.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: args[0]})
-			if err != nil {
-				return err
-			}
-			return c.show(reply.GetRule(), func() {
-				fmt.Fprintf(c.out, "deleted the rule %s: %s\n", plain(reply.GetRule().GetPattern()), plain(ruleText(reply.GetRule())))
-			})
-		}),
 	}
+	record.register(cmd, o.console)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		reply, err := c.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: args[0], By: record.by, Reason: record.reason})
+		if err != nil {
+			return err
+		}
+		return c.show(reply.GetRule(), func() {
+			fmt.Fprintf(c.out, "deleted the rule %s: %s\n", plain(reply.GetRule().GetPattern()), plain(ruleText(reply.GetRule())))
+		})
+	})
+	return cmd
 }
 
 func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {

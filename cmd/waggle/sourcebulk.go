@@ -176,11 +176,13 @@ func newSourcePause(o *clientOptions) *cobra.Command {
 
 func newSourceResume(o *clientOptions) *cobra.Command {
 	var s choice
+	var record recordFlags
 	cmd := &cobra.Command{
 		Use:   "resume ID...",
 		Short: "Hand out tasks of paused sources again",
 	}
 	s.register(cmd)
+	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
 		filter, err := s.filtered(ids)
 		if err != nil {
@@ -188,7 +190,7 @@ func newSourceResume(o *clientOptions) *cobra.Command {
 		}
 		total, err := runBulk(ids, filter, func(ids []string, filter *pb.Filter, token string) (*pb.ResumeSourcesResponse, error) {
 			return c.sources.ResumeSources(ctx, &pb.ResumeSourcesRequest{
-				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token,
+				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token, By: record.by, Reason: record.reason,
 			})
 		})
 		if err != nil {
@@ -203,12 +205,14 @@ func newSourceResume(o *clientOptions) *cobra.Command {
 
 func newSourceTrigger(o *clientOptions) *cobra.Command {
 	var s choice
+	var record recordFlags
 	var revisit bool
 	cmd := &cobra.Command{
 		Use:   "trigger ID...",
 		Short: "Make the sources' seeds due now",
 	}
 	s.register(cmd)
+	record.register(cmd, o.console)
 	cmd.Flags().BoolVar(&revisit, "revisit", false, "crawl the pages found from the seeds again, too")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
 		filter, err := s.filtered(ids)
@@ -217,7 +221,7 @@ func newSourceTrigger(o *clientOptions) *cobra.Command {
 		}
 		total, err := runBulk(ids, filter, func(ids []string, filter *pb.Filter, token string) (*pb.TriggerSourcesResponse, error) {
 			return c.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{
-				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token, Revisit: revisit,
+				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token, Revisit: revisit, By: record.by, Reason: record.reason,
 			})
 		})
 		if err != nil {

@@ -74,6 +74,7 @@ func TestUsage(t *testing.T) {
 		"collector drain c1 c2":                       `unexpected argument "c2"`,
 		"collector drain c1 --until soon":             "--until",
 		"collector list --drains --state gone":        "--drains lists no collectors",
+		"collector list --drains --label a=b":         "--drains lists no collectors",
 		"collector list --state dead":                 `--state "dead": say active, draining, gone`,
 		"serve --log-level loud":                      `--log-level "loud": say debug, info, warn or error`,
 		"serve --log-format xml":                      `--log-format "xml": say auto, console or json`,

@@ -677,7 +677,9 @@ type ListCollectorsRequest struct {
 	// Most collectors in the reply, 1 to 1000; 0: 50. Fewer may come, even none, though more follow.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only collectors that carry every one of these labels with this value. At most 64.
+	Labels        map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -731,6 +733,13 @@ func (x *ListCollectorsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListCollectorsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // ListCollectorsResponse is a page of collectors.
@@ -1301,7 +1310,11 @@ func (x *PausePoolResponse) GetPool() *Pool {
 type ResumePoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name: 1 to 128 of [a-z0-9._-]. Required.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1339,6 +1352,20 @@ func (*ResumePoolRequest) Descriptor() ([]byte, []int) {
 func (x *ResumePoolRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ResumePoolRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ResumePoolRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -1599,7 +1626,11 @@ type ResumeCollectorsRequest struct {
 	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
 	// The labels with which it was made: the same ones, no more and no fewer. At most 16 pairs, keys and values
 	// at most 128 bytes.
-	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1646,6 +1677,20 @@ func (x *ResumeCollectorsRequest) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *ResumeCollectorsRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ResumeCollectorsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // ResumeCollectorsResponse says what became of the drain.
@@ -1862,12 +1907,16 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03url\x18\x04 \x01(\tR\x03url\x12.\n" +
-	"\x06holder\x18\x05 \x01(\v2\x16.waggle.v1.LeaseHolderR\x06holder\"\x86\x01\n" +
+	"\x06holder\x18\x05 \x01(\v2\x16.waggle.v1.LeaseHolderR\x06holder\"\x87\x02\n" +
 	"\x15ListCollectorsRequest\x121\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x19.waggle.v1.CollectorStateR\x06states\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"v\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12D\n" +
+	"\x06labels\x18\x04 \x03(\v2,.waggle.v1.ListCollectorsRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"v\n" +
 	"\x16ListCollectorsResponse\x124\n" +
 	"\n" +
 	"collectors\x18\x01 \x03(\v2\x14.waggle.v1.CollectorR\n" +
@@ -1904,9 +1953,11 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"8\n" +
 	"\x11PausePoolResponse\x12#\n" +
-	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\"'\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\"O\n" +
 	"\x11ResumePoolRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"S\n" +
 	"\x12ResumePoolResponse\x12#\n" +
 	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"\xc0\x01\n" +
@@ -1927,10 +1978,12 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
 	"\x17DrainCollectorsResponse\x12&\n" +
-	"\x05drain\x18\x01 \x01(\v2\x10.waggle.v1.DrainR\x05drain\"\xbf\x01\n" +
+	"\x05drain\x18\x01 \x01(\v2\x10.waggle.v1.DrainR\x05drain\"\xe7\x01\n" +
 	"\x17ResumeCollectorsRequest\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12F\n" +
-	"\x06labels\x18\x02 \x03(\v2..waggle.v1.ResumeCollectorsRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x02 \x03(\v2..waggle.v1.ResumeCollectorsRequest.LabelsEntryR\x06labels\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
@@ -1978,7 +2031,7 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(HeldKind)(0),                    // 0: waggle.v1.HeldKind
 	(*GetStatsRequest)(nil),          // 1: waggle.v1.GetStatsRequest
@@ -2008,71 +2061,73 @@ var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(*ResumeCollectorsResponse)(nil), // 25: waggle.v1.ResumeCollectorsResponse
 	(*ListDrainsRequest)(nil),        // 26: waggle.v1.ListDrainsRequest
 	(*ListDrainsResponse)(nil),       // 27: waggle.v1.ListDrainsResponse
-	nil,                              // 28: waggle.v1.Drain.LabelsEntry
-	nil,                              // 29: waggle.v1.DrainCollectorsRequest.LabelsEntry
-	nil,                              // 30: waggle.v1.ResumeCollectorsRequest.LabelsEntry
-	(*TaskCounts)(nil),               // 31: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),      // 32: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 33: google.protobuf.Timestamp
-	(*LeaseHolder)(nil),              // 34: waggle.v1.LeaseHolder
-	(CollectorState)(0),              // 35: waggle.v1.CollectorState
-	(*Collector)(nil),                // 36: waggle.v1.Collector
-	(*Gate)(nil),                     // 37: waggle.v1.Gate
+	nil,                              // 28: waggle.v1.ListCollectorsRequest.LabelsEntry
+	nil,                              // 29: waggle.v1.Drain.LabelsEntry
+	nil,                              // 30: waggle.v1.DrainCollectorsRequest.LabelsEntry
+	nil,                              // 31: waggle.v1.ResumeCollectorsRequest.LabelsEntry
+	(*TaskCounts)(nil),               // 32: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
+	(*LeaseHolder)(nil),              // 35: waggle.v1.LeaseHolder
+	(CollectorState)(0),              // 36: waggle.v1.CollectorState
+	(*Collector)(nil),                // 37: waggle.v1.Collector
+	(*Gate)(nil),                     // 38: waggle.v1.Gate
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	31, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	32, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	32, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	33, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
 	3,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
 	4,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
 	5,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	33, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	32, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	34, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	33, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
 	8,  // 7: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	34, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	35, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	36, // 10: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	13, // 11: waggle.v1.ExplainResponse.holds:type_name -> waggle.v1.Hold
-	32, // 12: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	37, // 13: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
-	0,  // 14: waggle.v1.Hold.of:type_name -> waggle.v1.HeldKind
-	37, // 15: waggle.v1.Pool.paused:type_name -> waggle.v1.Gate
-	14, // 16: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	33, // 17: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
-	14, // 18: waggle.v1.PausePoolResponse.pool:type_name -> waggle.v1.Pool
-	14, // 19: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
-	28, // 20: waggle.v1.Drain.labels:type_name -> waggle.v1.Drain.LabelsEntry
-	37, // 21: waggle.v1.Drain.gate:type_name -> waggle.v1.Gate
-	29, // 22: waggle.v1.DrainCollectorsRequest.labels:type_name -> waggle.v1.DrainCollectorsRequest.LabelsEntry
-	33, // 23: waggle.v1.DrainCollectorsRequest.until:type_name -> google.protobuf.Timestamp
-	21, // 24: waggle.v1.DrainCollectorsResponse.drain:type_name -> waggle.v1.Drain
-	30, // 25: waggle.v1.ResumeCollectorsRequest.labels:type_name -> waggle.v1.ResumeCollectorsRequest.LabelsEntry
-	37, // 26: waggle.v1.ResumeCollectorsResponse.drained:type_name -> waggle.v1.Gate
-	21, // 27: waggle.v1.ListDrainsResponse.drains:type_name -> waggle.v1.Drain
-	1,  // 28: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 29: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 30: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	11, // 31: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 32: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	17, // 33: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
-	19, // 34: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
-	22, // 35: waggle.v1.AdminService.DrainCollectors:input_type -> waggle.v1.DrainCollectorsRequest
-	24, // 36: waggle.v1.AdminService.ResumeCollectors:input_type -> waggle.v1.ResumeCollectorsRequest
-	26, // 37: waggle.v1.AdminService.ListDrains:input_type -> waggle.v1.ListDrainsRequest
-	2,  // 38: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 39: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 40: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	12, // 41: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 42: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	18, // 43: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
-	20, // 44: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
-	23, // 45: waggle.v1.AdminService.DrainCollectors:output_type -> waggle.v1.DrainCollectorsResponse
-	25, // 46: waggle.v1.AdminService.ResumeCollectors:output_type -> waggle.v1.ResumeCollectorsResponse
-	27, // 47: waggle.v1.AdminService.ListDrains:output_type -> waggle.v1.ListDrainsResponse
-	38, // [38:48] is the sub-list for method output_type
-	28, // [28:38] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	35, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	36, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	28, // 10: waggle.v1.ListCollectorsRequest.labels:type_name -> waggle.v1.ListCollectorsRequest.LabelsEntry
+	37, // 11: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	13, // 12: waggle.v1.ExplainResponse.holds:type_name -> waggle.v1.Hold
+	33, // 13: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	38, // 14: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
+	0,  // 15: waggle.v1.Hold.of:type_name -> waggle.v1.HeldKind
+	38, // 16: waggle.v1.Pool.paused:type_name -> waggle.v1.Gate
+	14, // 17: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
+	34, // 18: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
+	14, // 19: waggle.v1.PausePoolResponse.pool:type_name -> waggle.v1.Pool
+	14, // 20: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
+	29, // 21: waggle.v1.Drain.labels:type_name -> waggle.v1.Drain.LabelsEntry
+	38, // 22: waggle.v1.Drain.gate:type_name -> waggle.v1.Gate
+	30, // 23: waggle.v1.DrainCollectorsRequest.labels:type_name -> waggle.v1.DrainCollectorsRequest.LabelsEntry
+	34, // 24: waggle.v1.DrainCollectorsRequest.until:type_name -> google.protobuf.Timestamp
+	21, // 25: waggle.v1.DrainCollectorsResponse.drain:type_name -> waggle.v1.Drain
+	31, // 26: waggle.v1.ResumeCollectorsRequest.labels:type_name -> waggle.v1.ResumeCollectorsRequest.LabelsEntry
+	38, // 27: waggle.v1.ResumeCollectorsResponse.drained:type_name -> waggle.v1.Gate
+	21, // 28: waggle.v1.ListDrainsResponse.drains:type_name -> waggle.v1.Drain
+	1,  // 29: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	6,  // 30: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	9,  // 31: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	11, // 32: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 33: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	17, // 34: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
+	19, // 35: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
+	22, // 36: waggle.v1.AdminService.DrainCollectors:input_type -> waggle.v1.DrainCollectorsRequest
+	24, // 37: waggle.v1.AdminService.ResumeCollectors:input_type -> waggle.v1.ResumeCollectorsRequest
+	26, // 38: waggle.v1.AdminService.ListDrains:input_type -> waggle.v1.ListDrainsRequest
+	2,  // 39: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	7,  // 40: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	10, // 41: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	12, // 42: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 43: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	18, // 44: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
+	20, // 45: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
+	23, // 46: waggle.v1.AdminService.DrainCollectors:output_type -> waggle.v1.DrainCollectorsResponse
+	25, // 47: waggle.v1.AdminService.ResumeCollectors:output_type -> waggle.v1.ResumeCollectorsResponse
+	27, // 48: waggle.v1.AdminService.ListDrains:output_type -> waggle.v1.ListDrainsResponse
+	39, // [39:49] is the sub-list for method output_type
+	29, // [29:39] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -2089,7 +2144,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

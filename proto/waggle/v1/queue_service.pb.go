@@ -459,7 +459,11 @@ func (x *ListQueueRulesResponse) GetNextPageToken() string {
 type DeleteQueueRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its pattern, exactly as it was set. Required.
-	Pattern       string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -497,6 +501,20 @@ func (*DeleteQueueRuleRequest) Descriptor() ([]byte, []int) {
 func (x *DeleteQueueRuleRequest) GetPattern() string {
 	if x != nil {
 		return x.Pattern
+	}
+	return ""
+}
+
+func (x *DeleteQueueRuleRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DeleteQueueRuleRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -674,8 +692,12 @@ type UnblockQueueRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Also open the block that failures of HOST scope caused, and set its step back to 0.
 	IncludeAutomatic bool `protobuf:"varint,2,opt,name=include_automatic,json=includeAutomatic,proto3" json:"include_automatic,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UnblockQueueRequest) Reset() {
@@ -720,6 +742,20 @@ func (x *UnblockQueueRequest) GetIncludeAutomatic() bool {
 		return x.IncludeAutomatic
 	}
 	return false
+}
+
+func (x *UnblockQueueRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *UnblockQueueRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // UnblockQueueResponse holds the queue.
@@ -902,7 +938,11 @@ func (x *PauseQueueResponse) GetQueue() *Queue {
 type ResumeQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name: 1 to 261 bytes of a-z, 0-9, '.', '_', '-', ':' and brackets. Required.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,6 +980,20 @@ func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
 func (x *ResumeQueueRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ResumeQueueRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ResumeQueueRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -1029,9 +1083,11 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"l\n" +
 	"\x16ListQueueRulesResponse\x12*\n" +
 	"\x05rules\x18\x01 \x03(\v2\x14.waggle.v1.QueueRuleR\x05rules\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Z\n" +
 	"\x16DeleteQueueRuleRequest\x12\x18\n" +
-	"\apattern\x18\x01 \x01(\tR\apattern\"C\n" +
+	"\apattern\x18\x01 \x01(\tR\apattern\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
 	"\x17DeleteQueueRuleResponse\x12(\n" +
 	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\"\x81\x01\n" +
 	"\x11BlockQueueRequest\x12\x12\n" +
@@ -1040,10 +1096,12 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"<\n" +
 	"\x12BlockQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"V\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"~\n" +
 	"\x13UnblockQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x11include_automatic\x18\x02 \x01(\bR\x10includeAutomatic\"X\n" +
+	"\x11include_automatic\x18\x02 \x01(\bR\x10includeAutomatic\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"X\n" +
 	"\x14UnblockQueueResponse\x12&\n" +
 	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"\x81\x01\n" +
@@ -1053,9 +1111,11 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"<\n" +
 	"\x12PauseQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"(\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"P\n" +
 	"\x12ResumeQueueRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"W\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"W\n" +
 	"\x13ResumeQueueResponse\x12&\n" +
 	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged2\xd5\x05\n" +

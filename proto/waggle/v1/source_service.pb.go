@@ -724,7 +724,7 @@ type DeleteSourcesRequest struct {
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB.
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1058,7 +1058,11 @@ type ResumeSourcesRequest struct {
 	// Change nothing; answer what would be matched and changed.
 	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1117,6 +1121,20 @@ func (x *ResumeSourcesRequest) GetValidateOnly() bool {
 func (x *ResumeSourcesRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ResumeSourcesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ResumeSourcesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -1207,7 +1225,11 @@ type TriggerSourcesRequest struct {
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Begin a pass: pages discovered from these seeds that have settled before are due again, with their
 	// memo.
-	Revisit       bool `protobuf:"varint,5,opt,name=revisit,proto3" json:"revisit,omitempty"`
+	Revisit bool `protobuf:"varint,5,opt,name=revisit,proto3" json:"revisit,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1275,6 +1297,20 @@ func (x *TriggerSourcesRequest) GetRevisit() bool {
 		return x.Revisit
 	}
 	return false
+}
+
+func (x *TriggerSourcesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *TriggerSourcesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // TriggerSourcesResponse says what was triggered.
@@ -1425,26 +1461,30 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds\"\x97\x01\n" +
+	"missingIds\"\xbf\x01\n" +
 	"\x14ResumeSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"\x94\x01\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x94\x01\n" +
 	"\x15ResumeSourcesResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds\"\xb2\x01\n" +
+	"missingIds\"\xda\x01\n" +
 	"\x15TriggerSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x18\n" +
-	"\arevisit\x18\x05 \x01(\bR\arevisit\"\x95\x01\n" +
+	"\arevisit\x18\x05 \x01(\bR\arevisit\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\x95\x01\n" +
 	"\x16TriggerSourcesResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
