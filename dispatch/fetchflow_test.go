@@ -154,6 +154,38 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 		})
 	})
 
+	t.Run("gone after it took the place of an older call of the same fetch", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			ids := w.submit("s", "", 1, 70*time.Second)
+			time.Sleep(time.Minute) // nothing is remembered of the source
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			older := w.fetch(t.Context(), 0, ask("c1", "token", dispatch.MaxWait))
+			synctest.Wait()
+			ch := w.fetch(ctx, 0, ask("c1", "token", dispatch.MaxWait))
+			synctest.Wait()
+			if a := <-older; a.err != nil || len(a.res.Tasks) != 0 {
+				t.Fatalf("the older call: %+v, %v", a.res, a.err)
+			}
+			w.spies[0].set(func(s *spy) {
+				s.spoil = func(call string) error {
+					if call == "Source" {
+						cancel()
+					}
+					return nil
+				}
+			})
+			if a := <-ch; !errors.Is(a.err, context.Canceled) {
+				t.Fatalf("Fetch: %+v, %v; want context.Canceled", a.res, a.err)
+			}
+			if g := w.mustFetch(ask("c2", "", 0)).Tasks[0]; g.Task.ID != ids[0] || g.Task.Counters.Attempt != 1 {
+				t.Errorf("task %s, attempt %d; want %s, attempt 1", g.Task.ID, g.Task.Counters.Attempt, ids[0])
+			}
+		})
+	})
+
 	t.Run("the source of what was granted cannot be read", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
@@ -412,6 +444,10 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 			if took := time.Since(began); took != want {
 				t.Errorf("it waited %v for its next task, want %v", took, want)
 			}
+		}
+		// It is told to come again within bounds, however long it is slowed.
+		if res, err = w.d[0].Fetch(t.Context(), ask("sick", "", time.Second)); err != nil || res.Empty != dispatch.EmptyThrottled || res.RetryAfter != dispatch.MaxRetryAfter {
+			t.Errorf("Fetch of a collector slowed for 16s: %+v, %v; want THROTTLED, to come again in %v", res, err, dispatch.MaxRetryAfter)
 		}
 		// What fails together counts once.
 		time.Sleep(20 * time.Second)

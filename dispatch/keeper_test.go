@@ -1,10 +1,12 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,5 +314,59 @@ func TestKeeper_outage(t *testing.T) {
 			t.Fatalf("Beat after the outage: %+v, %v; want the lease to go on", res, err)
 		}
 		w.succeed(g)
+	})
+}
+
+// chores notes what the keeper does now and then.
+type chores struct {
+	dispatch.Store
+
+	mu     sync.Mutex // guards what follows
+	forgot []time.Time
+	synced map[int]int // by shard
+}
+
+// Forget notes before when collectors are forgotten.
+func (c *chores) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgot = append(c.forgot, before)
+	return c.Store.Forget(ctx, before, limit)
+}
+
+// SyncRules counts for which shards the rules are looked at.
+func (c *chores) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.synced[shard]++
+	return c.Store.SyncRules(ctx, shard, page, limit)
+}
+
+// The keeper forgets collectors that have been gone for a day, and brings shards to
+// the rules that an interrupted call has not told them.
+func TestKeeper_chores(t *testing.T) {
+	t.Parallel()
+	c := &chores{synced: make(map[int]int)}
+	wrap := func(s dispatch.Store) dispatch.Store { c.Store = s; return c }
+	inWorld(t, setup{shards: 2, wrap: wrap}, func(t *testing.T, _ *world) {
+		c.mu.Lock()
+		clear(c.synced) // of the rule that each world has
+		c.mu.Unlock()
+		time.Sleep(21 * time.Minute)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.forgot) < 2 || len(c.forgot) > 5 {
+			t.Errorf("collectors were forgotten %d times in 21 minutes, want about twice", len(c.forgot))
+		}
+		for _, before := range c.forgot {
+			if gone := time.Since(before); gone < 24*time.Hour || gone > 24*time.Hour+21*time.Minute {
+				t.Errorf("those gone for %v are forgotten, want a day", gone)
+			}
+		}
+		for shard := range 2 {
+			if n := c.synced[shard]; n < 15 || n > 50 {
+				t.Errorf("shard %d was brought to the rules %d times in 21 minutes, want about each minute", shard, n)
+			}
+		}
 	})
 }

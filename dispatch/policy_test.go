@@ -59,6 +59,9 @@ func TestPolicy_Report_success(t *testing.T) {
 		if tr.Queue.Kind != dispatch.QueueSucceeded || tr.Queue.FetchDuration != time.Second || !tr.SourceSuccess {
 			t.Errorf("%+v", tr)
 		}
+		if tr.Cursor == nil || len(tr.Cursor) > 0 || !tr.ClearError {
+			t.Errorf("cursor %q and last error are kept: %+v", tr.Cursor, tr)
+		}
 	})
 	t.Run("recurring is due in its phase", func(t *testing.T) {
 		t.Parallel()

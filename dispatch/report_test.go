@@ -64,6 +64,10 @@ func TestDispatcher_Report_repeatedAndStale(t *testing.T) {
 		if task := o.task(id); task.State != dispatch.StateLeased || task.Counters.Expirations != 1 || len(task.History) != 1 {
 			t.Errorf("after a stale report: %+v", task)
 		}
+		foreign, err := o.Report(t.Context(), "c9", []dispatch.Report{{ID: id, Token: second.Token, Succeeded: &dispatch.Succeeded{}}})
+		if err != nil || foreign[0].Code != dispatch.ReportLeaseLost || o.task(id).State != dispatch.StateLeased {
+			t.Errorf("report of a collector that the token does not name: %+v, %v", foreign, err)
+		}
 		done := o.succeed(second)
 		again := o.succeed(second)
 		if done.Code != dispatch.ReportOK || again.Code != dispatch.ReportAlready || again.State != dispatch.StateDone || again.Result != dispatch.ResultSucceeded {

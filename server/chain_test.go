@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +208,40 @@ func TestServer_overload(t *testing.T) {
 	})
 	t.Run("after it", func(t *testing.T) {
 		if err := errors.Join(submit(), read(), fetch()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// So many calls of a class run at once, and no more; other classes are not told.
+func TestServer_callsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{MaxReads: 1, MaxSubmits: 1})
+		b.source(t, "news")
+		stuck := make(chan struct{})
+		release := sync.OnceFunc(func() { close(stuck) })
+		defer release()
+		ctx, cancel := withTimeout(t, time.Minute)
+		defer cancel()
+		wait := func() error { <-stuck; return nil }
+		b.store.breakCall("ListLeases", wait)
+		b.store.breakCall("Submit", wait)
+		read := func() error { _, err := b.admin.ListLeases(ctx, &pb.ListLeasesRequest{}); return err }
+		submit := func() error {
+			_, err := b.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{{SourceId: "news", Url: "http://a.com"}}})
+			return err
+		}
+		ended := make(chan error, 2)
+		for _, call := range []func() error{read, submit} {
+			go func() { ended <- call() }()
+			synctest.Wait()
+			if f := wantFault(t, call(), codes.ResourceExhausted, "RATE_LIMITED"); f.metadata["limit"] != "1" {
+				t.Errorf("metadata %v", f.metadata)
+			}
+		}
+		release()
+		if err := errors.Join(<-ended, <-ended, read(), submit()); err != nil {
 			t.Error(err)
 		}
 	})

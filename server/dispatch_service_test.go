@@ -96,6 +96,11 @@ func TestDispatchService_FetchTask_longPoll(t *testing.T) {
 			t.Errorf("answered after %v, want 25 s", took)
 		}
 
+		began = time.Now()
+		if _, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1"}); err != nil || time.Since(began) != 10*time.Second {
+			t.Errorf("with no wait named: %v after %v, want 10 s, which proxies bear (T57)", err, time.Since(began))
+		}
+
 		b.source(t, "news")
 		began = time.Now()
 		type answer struct {
