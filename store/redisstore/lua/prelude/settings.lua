@@ -28,17 +28,25 @@ do
     return s.packed
   end
 
+  local function unpack_settings(packed)
+    local p = cmsgpack.unpack(packed)
+    local s = { packed = packed, version = p[1] }
+    for i, field in ipairs(SETTINGS_FIELDS) do s[field] = p[i + 1] end
+    return s
+  end
+
+  -- The settings that were unpacked last, by any call: many queues have the same.
+  local last = {}
+
   function cached_settings(packed)
     if get_rules_version() == 0 then return DEFAULT_SETTINGS end
     if not packed or packed == '' then return nil end
-    local s = settings_read[packed]
-    if s then return s end
-    local p = cmsgpack.unpack(packed)
-    if p[1] ~= get_rules_version() then return nil end
-    s = {}
-    for i, field in ipairs(SETTINGS_FIELDS) do s[field] = p[i + 1] end
-    settings_read[packed] = s -- many queues have the same
-    return s
+    local s = last.packed == packed and last or settings_read[packed]
+    if not s then
+      s = unpack_settings(packed)
+      settings_read[packed], last = s, s
+    end
+    return s.version == get_rules_version() and s or nil
   end
 
   -- Reads "<delay> <in flight> <factor> <max delay> <max block> <paused> <deny> <pattern>".
