@@ -13,8 +13,8 @@ local function gather(records)
     end
     packed_of[i] = packed
   end
-  read_all(numbers, {}, {})
+  read_all(numbers)
   for i, n in ipairs(numbers) do names[i] = get_lane(n).queue end
-  read_all({}, names, {})
+  read_all(nil, names)
   return packed_of
 end

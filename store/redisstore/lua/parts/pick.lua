@@ -28,7 +28,7 @@ do
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
       room = room, looks = 0, most = MOST_TURNS, woken = 0, listed = 0, again = INF, granted = 0, misses = 0,
       fence = known.fence, picks = known[picks], paused = known[pause],
-      outlive = may_outlive(), orphaned = 0, dropped = 0, soonest = {}, leases = {}, lanes = {}, answers = {}, answered = {}, lane = false,
+      outlive = may_outlive(), orphaned = 0, dropped = 0, soonest = {}, leases = {}, lanes = {}, answers = {}, lane = false, stopped = false,
     }
   end
 
@@ -40,12 +40,12 @@ do
     h = read_heads(claim.open, max(1, min(claim.room - claim.granted, READ_QUEUES)))
     local names, numbers = {}, {}
     for i, m in ipairs(h) do names[i] = m.name end
-    local found = read_all(numbers, names, keys or {})
+    local found = read_all(nil, names, keys)
     for _, name in ipairs(names) do
       local a = part(queues[name], claim.pool)
       if a.opens == 1 then numbers[#numbers + 1] = tonumber(a.head_name) end
     end
-    read_all(numbers, {}, {})
+    read_all(numbers)
     return h, found
   end
 
@@ -75,10 +75,11 @@ do
   -- Places the queues that can be granted from by now, the first of them.
   function promote_pool(claim)
     local due = call('ZRANGEBYSCORE', claim.wait, '-inf', decimal(now), 'LIMIT', '0', ONE_MORE, 'WITHSCORES')
+    if #due == 0 then return end
     local names = {}
     claim.stopped = #due > 2 * MOST_PROMOTED
     for i = 1, min(#due, 2 * MOST_PROMOTED), 2 do names[#names + 1] = due[i] end
-    read_all({}, names, {})
+    read_all(nil, names)
     for i, name in ipairs(names) do
       if placing.promoted >= placing.MOST then break end
       local q = get_queue(name)

@@ -23,7 +23,7 @@ do
     local found = call('ZRANGEBYSCORE', lanes_key(s.uid), '(' .. decimal(v.walked), '+inf', 'LIMIT', 0, left, 'WITHSCORES')
     local names, n = {}, #found / 2
     for i = 1, n do names[i] = found[2 * i - 1] end
-    read_all({}, names, {})
+    read_all(nil, names)
     for i, name in ipairs(names) do
       local q, lane = get_queue(name), found[2 * i]
       local a = q.parts[s.pool]

@@ -12,7 +12,9 @@ local function read_shard(...)
   for i, name in ipairs(names) do known[name] = tonumber(found[i + 1] or '0') end
 end
 
-local function tally(field, n) totals[field] = (totals[field] or 0) + n end
+local function tally(field, n)
+  if n ~= 0 then totals[field] = (totals[field] or 0) + n end
+end
 
 local function tally_source(uid, field, n)
   local counts = by_source[uid]

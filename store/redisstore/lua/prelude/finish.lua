@@ -6,15 +6,19 @@ local finish
 do
   -- Adds to fields of a hash, and sets what else is given, in at most two steps.
   local function add_counts(key, counts, old, set)
-    local unread = {}
+    local unread
     for field, n in pairs(counts) do
-      if n ~= 0 and not old[field] then unread[#unread + 1] = field end
+      if n ~= 0 and old[field] then
+        set[#set + 1], set[#set + 2] = field, decimal(old[field] + n)
+      elseif n ~= 0 then
+        unread = unread or {}
+        unread[#unread + 1] = field
+      end
     end
-    if #unread > 0 then
-      for i, value in ipairs(call('HMGET', key, unpack(unread))) do old[unread[i]] = tonumber(value or '0') end
-    end
-    for field, n in pairs(counts) do
-      if n ~= 0 then set[#set + 1], set[#set + 2] = field, decimal(old[field] + n) end
+    if unread then
+      for i, value in ipairs(call('HMGET', key, unpack(unread))) do
+        set[#set + 1], set[#set + 2] = unread[i], decimal(tonumber(value or '0') + counts[unread[i]])
+      end
     end
     if #set > 0 then call('HSET', key, unpack(set)) end
   end

@@ -25,21 +25,19 @@ do
       g.joined, g.remember)
   end
 
-  -- The counts that are read along with a source, since most calls change them.
-  local SOURCE_COUNTS = { 'ready', 'leased', 'done', 'out' }
-
+  -- The counts are read along, since most calls change them.
   function get_source(uid)
     local s = sources[uid]
     if s then return s end
-    local f = call('HMGET', source_key(uid), 'gate', 'named', unpack(SOURCE_COUNTS))
+    local f = call('HMGET', source_key(uid), 'gate', 'named', 'ready', 'leased', 'done', 'out')
     if f[1] then
       local id, version, pool, priority, paused, deleted, limit, lease, hold, joined, remember = struct.unpack(GATE, f[1])
       s = {
         uid = uid, known = true, id = id, version = version, pool = pool, priority = priority, paused = until_(paused),
-        deleted = deleted == 1, limit = limit, lease = lease, hold = hold, joined = joined, remember = remember, counts = {},
+        deleted = deleted == 1, limit = limit, lease = lease, hold = hold, joined = joined, remember = remember,
+        counts = { ready = tonumber(f[3] or '0'), leased = tonumber(f[4] or '0'), done = tonumber(f[5] or '0'), out = tonumber(f[6] or '0') },
         named = f[2] and named.read(f[2]),
       }
-      for i, field in ipairs(SOURCE_COUNTS) do s.counts[field] = tonumber(f[i + 2] or '0') end
     else
       s = { uid = uid, known = false, id = '', version = 0, pool = '', priority = 5, paused = 0, deleted = true,
         limit = 0, lease = 0, hold = 0, joined = 0, remember = 0, counts = {}, named = false }

@@ -99,26 +99,44 @@ do
 
   function get_queue(name) return queues[name] or read_queue(name, call('GET', queue_key(name))) end
 
-  -- Reads the lanes and queues that were not read yet, and other keys of strings,
-  -- all at once; returns the values of the other keys first.
-  function read_all(numbers, names, keys)
-    local others, unread_lanes, lane_names, unread_queues = #keys, {}, {}, {}
+  -- Adds the keys of the lanes that were not read yet; returns their numbers and names,
+  -- flat.
+  local function unread_lanes(numbers, keys)
+    local unread = {}
     for _, n in ipairs(numbers) do
       if not lanes[n] then
-        local k, name = #unread_lanes + 1, decimal(n)
-        unread_lanes[k], lane_names[k], keys[#keys + 1] = n, name, lane_key(name)
+        local k, name = #unread, decimal(n)
+        unread[k + 1], unread[k + 2], keys[#keys + 1] = n, name, lane_key(name)
       end
     end
+    return unread
+  end
+
+  -- Adds the keys of the queues that were not read yet; returns their names.
+  local function unread_queues(names, keys)
+    local unread = {}
     for _, name in ipairs(names) do
-      if not queues[name] then unread_queues[#unread_queues + 1], keys[#keys + 1] = name, queue_key(name) end
+      if not queues[name] then unread[#unread + 1], keys[#keys + 1] = name, queue_key(name) end
     end
+    return unread
+  end
+
+  -- Reads the lanes and queues that were not read yet, and other keys of strings, all at
+  -- once, each nil for none; returns the values of the other keys first.
+  function read_all(numbers, names, keys)
+    keys = keys or {}
+    local at = #keys
+    local of_lanes, of_queues = numbers and unread_lanes(numbers, keys), names and unread_queues(names, keys)
     if #keys == 0 then return keys end
     local found = call('MGET', unpack(keys))
-    for i, n in ipairs(unread_lanes) do
-      if not lanes[n] then read_lane(n, lane_names[i], found[others + i]) end
+    for i = 1, of_lanes and #of_lanes or 0, 2 do
+      local n = of_lanes[i]
+      at = at + 1
+      if not lanes[n] then read_lane(n, of_lanes[i + 1], found[at]) end
     end
-    for i, name in ipairs(unread_queues) do
-      if not queues[name] then read_queue(name, found[others + #unread_lanes + i]) end
+    for i = 1, of_queues and #of_queues or 0 do
+      local name = of_queues[i]
+      if not queues[name] then read_queue(name, found[at + i]) end
     end
     return found
   end
@@ -132,27 +150,35 @@ do
     return packed
   end
 
+  -- Adds what a command is to be given to w, by a list of each command that is used.
+  local function add(w, list, value, second)
+    local values = w[list] or {}
+    local n = #values
+    w[list], values[n + 1], values[n + 2] = values, value, second
+  end
+
   -- Notes what is to be written of a queue: its record, or that nothing holds it.
   local function save_queue(q, w)
     local idle, gone = q.in_flight <= 0 and q.waiting <= 0, queue_end(q)
     if idle and gone <= now then
       if q.exists then
-        w.gone[#w.gone + 1], w.unnamed[#w.unnamed + 1] = queue_key(q.name), reversed(q.name)
-        if q.idle then w.busy[#w.busy + 1] = q.name end
+        add(w, 'gone', queue_key(q.name))
+        add(w, 'unnamed', reversed(q.name))
+        if q.idle then add(w, 'busy', q.name) end
       end
       queues[q.name] = nil
       return
     end
     writes[#writes + 1], writes[#writes + 2] = queue_key(q.name), pack_queue(q)
-    if not q.exists then w.named[#w.named + 1], w.named[#w.named + 2] = 0, reversed(q.name) end
-    if idle and gone < INF then w.idle[#w.idle + 1], w.idle[#w.idle + 2] = gone, q.name
-    elseif q.idle then w.busy[#w.busy + 1] = q.name end
+    if not q.exists then add(w, 'named', '0', reversed(q.name)) end
+    if idle and gone < INF then add(w, 'idle', gone, q.name)
+    elseif q.idle then add(w, 'busy', q.name) end
     q.exists, q.idle = true, idle
   end
 
   -- Writes the queues that were changed, and all other records.
   function save_queues()
-    local w = { gone = {}, named = {}, unnamed = {}, idle = {}, busy = {} }
+    local w = {}
     for _, q in ipairs(queue_list) do
       if q.dirty then
         q.dirty = false
@@ -160,11 +186,12 @@ do
       end
     end
     flush_writes()
-    call_for_all('DEL', nil, w.gone)
-    call_for_all('ZREM', QUEUES, w.unnamed)
-    call_for_all('ZADD', QUEUES, w.named)
-    call_for_all('ZREM', IDLE, w.busy)
-    call_for_all('ZADD', IDLE, w.idle)
+    if not next(w) then return end -- as nearly always
+    call_for_all('DEL', nil, w.gone or {})
+    call_for_all('ZREM', QUEUES, w.unnamed or {})
+    call_for_all('ZADD', QUEUES, w.named or {})
+    call_for_all('ZREM', IDLE, w.busy or {})
+    call_for_all('ZADD', IDLE, w.idle or {})
   end
 end
 

@@ -21,6 +21,7 @@ local ended, entering
 -- what becomes of the record, and of the queue's leases in flight, is the caller's.
 -- The queue is placed; the lane changes when the task waits again.
 local function leave_leased(l, suffix, lock, holder)
+  ended = ended or { locks = {}, held = {}, by_lane = {} }
   local locks, held, left = ended.locks, ended.held, ended.by_lane[l.n]
   locks[#locks + 1] = lock
   if not left then
@@ -68,7 +69,7 @@ do
       call('ZREM', later_key(left.lane.name), unpack(left))
       count(left.lane.uid, 'leased', -#left)
     end
-    ended = { locks = {}, held = {}, by_lane = {} }
+    ended = false
   end
 
   local function flush_entering(l)
@@ -87,7 +88,7 @@ do
   end
 
   function flush_moves()
-    if #ended.locks > 0 then flush_ended() end
+    if ended then flush_ended() end
     if #entering == 0 then return end
     for _, l in ipairs(entering) do flush_entering(l) end
     entering = {}
@@ -202,4 +203,4 @@ end
 
 -- at each call
 touched_list = {}
-ended, entering = { locks = {}, held = {}, by_lane = {} }, {}
+ended, entering = false, {}
