@@ -80,32 +80,33 @@ do
   end
 
   -- What a want was granted before, as its note says; nil where it is to be granted
-  -- something.
-  local function granted_before(w, note)
-    if CLAIM.answered[w.holder_name] then
-      -- The same client token again in this claim: what it was granted is read anew.
+  -- something. The same client token again in this claim: it is read anew.
+  local function granted_before(w, note, again)
+    if again then
       flush_writes()
       note = call('GET', w.grant_key)
     end
-    CLAIM.answered[w.holder_name] = true
     return grants.replay(w.grant_key, note, w.holder, w.call)
   end
 
   -- Answers the wants in their order, given the values of their keys.
   function answer_all(wants, tokens)
-    local together, answers = {}, CLAIM.answers
+    local together, answers, answered = {}, CLAIM.answers, {}
     local function grant_together()
       if #together > 0 then grant(together) end
       together = {}
     end
     for i, w in ipairs(wants) do
       local note, keep = tokens[2 * i - 1], tokens[2 * i]
-      local replaced = keep and keep ~= w.session -- by the one that is kept
-      if note or replaced or w.queues or w.sources or CLAIM.answered[w.holder_name] then grant_together() end
-      local before = not replaced and granted_before(w, note)
+      local replaced, again = keep and keep ~= w.session, answered[w.holder_name] -- replaced by the one that is kept
+      local alone, before = w.queues or w.sources, nil
+      if note or again or replaced or alone then grant_together() end
+      if replaced then before = false
+      elseif note or again then before = granted_before(w, note, again) end
+      answered[w.holder_name] = true
       if before == nil then
         together[#together + 1] = w
-        if w.queues or w.sources then grant_together() end
+        if alone then grant_together() end
       else
         answers[#answers + 1], answers[#answers + 2] = before and 1 or 0, before or 0
       end

@@ -55,7 +55,7 @@ do
     while h.want do line.go_on(claim, h) end
     for _, w in ipairs(h.wants) do
       if #w.ids > 0 then
-        local ids = table.concat(w.ids, ' ')
+        local ids = #w.ids == 1 and w.ids[1] or table.concat(w.ids, ' ')
         grants.note(w, ids)
         note_held(w, ids, claim.outlive)
         claim.answers[w.answer], claim.answers[w.answer + 1] = 1, #w.ids
