@@ -37,9 +37,11 @@ type importFlags struct {
 func newSourceImport(o *clientOptions) *cobra.Command {
 	f := &importFlags{}
 	cmd := &cobra.Command{
-		Use:   "import FILE",
-		Short: "Register sources from OPML, CSV, JSON lines, sitemaps or URL lists",
-		Long:  importHelp(),
+		Use: "import FILE",
+		// What it does is ApplySources.
+		Aliases: []string{"apply"},
+		Short:   "Register sources from OPML, CSV, JSON lines, sitemaps or URL lists",
+		Long:    importHelp(),
 		Example: `  waggle source import feeds.opml --every 30m --prefix feeds.
   waggle source import sources.csv --dry-run
   waggle source import urls.txt.gz --every 1d --follow --report report.csv --resume urls.state

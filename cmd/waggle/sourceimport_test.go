@@ -332,9 +332,11 @@ func TestSourceExport_roundTrip(t *testing.T) {
 		if exported.code != waggle.ExitOK || exported.err != "" {
 			t.Fatalf("%s: %d, %s", format, exported.code, exported.err)
 		}
-		got := commandWith(t, env, exported.out, "source", "import", "-")
-		if want := "3 sources: 0 created, 0 updated, 3 unchanged, 0 duplicates, 0 refused\n"; got.out != want {
-			t.Errorf("%s: %s%s\n%s", format, got.out, got.err, exported.out)
+		for _, name := range []string{"import", "apply"} {
+			got := commandWith(t, env, exported.out, "source", name, "-")
+			if want := "3 sources: 0 created, 0 updated, 3 unchanged, 0 duplicates, 0 refused\n"; got.out != want {
+				t.Errorf("%s: %s%s\n%s", format, got.out, got.err, exported.out)
+			}
 		}
 	}
 	urls := command(t, env, "source", "export", "--format", "urls")

@@ -26,6 +26,9 @@ const (
 // hold together. A condition that the call does not know (a queue for PauseSources) is refused with
 // INVALID_ARGUMENT and reason INVALID_FIELD, never ignored.
 //
+// In this version the calls that take one are those on sources; calls on tasks go by their ids, which ListTasks
+// finds by source, queue and state.
+//
 // A filter with no condition is refused, so that a forgotten field never means "everything"; say `all`.
 type Filter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
