@@ -36,17 +36,13 @@ do
 
   function finish(publish)
     flush_moves()
-    local placed = {}
     for _, l in ipairs(touched_list) do place_lane(l, false) end
     for _, l in ipairs(touched_list) do get_queue(l.queue).touched = true end
     local i = 0
     while i < #queue_list do
       i = i + 1
       local q = queue_list[i]
-      if q.touched and not placed[q.name] then
-        placed[q.name] = true
-        place_queue_everywhere(q, nil)
-      end
+      if q.touched then place_queue_everywhere(q, nil) end
     end
     save_lanes()
     save_queues()

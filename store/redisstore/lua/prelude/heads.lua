@@ -22,8 +22,8 @@ local function move_head(key, name, from, to)
   local old, new = from and floor(from / BAND), to and floor(to / BAND)
   if old and h.counts[old] then h.counts[old] = h.counts[old] - 1 end
   if new and h.counts[new] then h.counts[new] = h.counts[new] + 1 end
-  for i, m in ipairs(h) do
-    if m.name == name then
+  for i = 1, from ~= false and #h or 0 do
+    if h[i].name == name then
       table.remove(h, i)
       break
     end
