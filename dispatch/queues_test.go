@@ -1,7 +1,11 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,6 +219,38 @@ func TestDispatcher_PauseQueue(t *testing.T) {
 			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
 				t.Errorf("resuming %s, which is not paused: %+v, %v, %v; want no change", name, queue, changed, err)
 			}
+		}
+	})
+}
+
+// fullRules has as many queue rules as there may be.
+type fullRules struct {
+	dispatch.Store
+
+	full atomic.Bool
+}
+
+// Rules are those of the store, or many.
+func (r *fullRules) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) {
+	rules, version, err := r.Store.Rules(ctx)
+	for n := len(rules); r.full.Load() && n < dispatch.MaxQueueRules; n++ {
+		rules = append(rules, dispatch.QueueRule{Pattern: "h" + strconv.Itoa(n), Settings: dispatch.DefaultQueueSettings()})
+	}
+	return rules, version, err
+}
+
+func TestDispatcher_SetQueueRule_limit(t *testing.T) {
+	t.Parallel()
+	rules := &fullRules{}
+	wrap := func(s dispatch.Store) dispatch.Store { rules.Store = s; return rules }
+	inWorld(t, setup{wrap: wrap}, func(t *testing.T, w *world) {
+		rules.full.Store(true)
+		_, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "one.more", Settings: dispatch.DefaultQueueSettings()})
+		if !errors.Is(err, dispatch.ErrInvalid) || !strings.Contains(err.Error(), "the limit of 100000 rules") {
+			t.Errorf("one rule more than the limit: %v", err)
+		}
+		if _, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}); err != nil {
+			t.Errorf("one in place of another: %v", err)
 		}
 	})
 }

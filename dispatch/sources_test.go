@@ -147,7 +147,7 @@ func TestDispatcher_CanonicalRules(t *testing.T) {
 		}
 		for rules, want := range map[int]bool{0: true, 2: true, 1: false, 3: false} {
 			view, err := o.UpdateSource(t.Context(), "sorted", 0, func(s *dispatch.SourceSpec) error { s.CanonicalRules = rules; return nil })
-			if ok := err == nil && view.Source.Spec.CanonicalRules == 2; ok != want || err != nil && !errors.Is(err, dispatch.ErrInvalid) {
+			if ok := err == nil && view.Source.Spec.CanonicalRules == 2; ok != want || !want && !errors.Is(err, dispatch.ErrInvalid) {
 				t.Errorf("update to %d: %+v, %v", rules, view, err)
 			}
 		}
@@ -202,11 +202,19 @@ func TestDispatcher_PauseSource(t *testing.T) {
 		o.unhurried()
 		o.create("s", nil)
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		changed, err := o.PauseSource(t.Context(), "s", dispatch.Gate{By: "ops", Reason: "why", Until: time.Now().Add(time.Minute)})
-		if err != nil || !changed {
+		gate := dispatch.Gate{By: "ops", Reason: "why", Until: time.Now().Add(time.Minute)}
+		if changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
+		began := time.Now()
+		time.Sleep(time.Second)
+		if changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || changed {
+			t.Errorf("again in the same words: %v, %v; want no change", changed, err)
+		}
 		view, err := o.Source(t.Context(), "s")
+		if err == nil && view.Source.Paused != nil && !view.Source.Paused.Time.Equal(began) {
+			t.Errorf("paused since %v, want %v", view.Source.Paused.Time, began)
+		}
 		if err != nil || view.Health != dispatch.HealthPaused || view.Source.Paused.By != "ops" || view.Source.Paused.Time.IsZero() {
 			t.Errorf("%+v, %v", view, err)
 		}
