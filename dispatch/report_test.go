@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,35 @@ func TestDispatcher_discover_appliesFollow(t *testing.T) {
 			if deeper.Discovered[0].Code != dispatch.DiscoverFiltered || !strings.Contains(deeper.Discovered[0].Message, "max_depth") {
 				t.Errorf("too deep: %+v", deeper.Discovered)
 			}
+		}
+	})
+}
+
+// A page inherits the metadata of the one that led to it, under its own and within
+// the limit, and no page of a queue that is denied becomes a task.
+func TestDispatcher_discover_metadata(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
+		denied := dispatch.QueueRule{Pattern: "no.example", Settings: dispatch.DefaultQueueSettings()}
+		denied.Settings.Deny = true
+		if _, err := o.SetQueueRule(t.Context(), denied); err != nil {
+			t.Fatal(err)
+		}
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}})
+		r := o.succeed(o.fetchOne(),
+			dispatch.DiscoveredItem{URL: "http://a.example/1", Metadata: map[string]string{"lang": "de"}},
+			dispatch.DiscoveredItem{URL: "http://a.example/2", Metadata: map[string]string{"k": strings.Repeat("v", dispatch.MaxMetadataLength-10)}},
+			dispatch.DiscoveredItem{URL: "http://no.example/"},
+		)
+		if got := r.Discovered[1]; got.Code != dispatch.DiscoverInvalid || !strings.Contains(got.Message, "the limit is 8192") {
+			t.Errorf("over the limit with what is inherited: %+v", got)
+		}
+		if got := r.Discovered[2]; got.Code != dispatch.DiscoverFiltered || !strings.Contains(got.Message, `"no.example" is denied`) {
+			t.Errorf("of a denied queue: %+v", got)
+		}
+		if got := o.task(r.Discovered[0].ID).Metadata; !maps.Equal(got, map[string]string{"lang": "de", "team": "x"}) {
+			t.Errorf("metadata %v", got)
 		}
 	})
 }
