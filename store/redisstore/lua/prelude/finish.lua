@@ -36,8 +36,10 @@ do
 
   function finish(publish)
     flush_moves()
-    for _, l in ipairs(touched_list) do place_lane(l, false) end
-    for _, l in ipairs(touched_list) do get_queue(l.queue).touched = true end
+    for _, l in ipairs(touched_list) do
+      place_lane(l, false)
+      get_queue(l.queue).touched = true
+    end
     local i = 0
     while i < #queue_list do
       i = i + 1
