@@ -7,33 +7,29 @@ do
   -- limit on bytes ends a want.
   local READ_AT_ONCE = 25
 
-  local function rank_at(score) return score and floor(tonumber(score) / BAND) or false end
-
-  -- How many of the names, the first of lane ready, come before the first that has
-  -- another rank, and that.
-  local function same_rank(l, names, rank)
-    local heads = call('ZRANGE', ready_key(l.name), '0', #names, 'WITHSCORES')
-    for i = 2, #heads, 2 do
-      local other = rank_at(heads[i])
-      if other ~= rank then return i / 2 - 1, other end
-    end
-    return #names, false
+  -- Where the tasks of a rank end in lane ready, as text.
+  local ends = {}
+  local function end_of(rank)
+    if not ends[rank] then ends[rank] = decimal((rank + 1) * BAND - 1) end
+    return ends[rank]
   end
 
-  -- The first names of lane ready, at most n, and the ranks of the first, of the
-  -- last, and of what follows. Scores are slow to print, so few are asked for.
-  local function first_ready(key, n)
-    if n == 1 then
-      local h = call('ZRANGE', key, '0', '1', 'WITHSCORES')
-      local rank = rank_at(h[2])
-      return { h[1] }, rank, rank, rank_at(h[4])
+  -- The first names of lane ready, at most n, all of the first rank, and the rank of what
+  -- follows. Scores are slow to print, so none is asked for where more of the rank follow.
+  local function first_ready(l, n)
+    local rank, key = front.rank(l), ready_key(l.name)
+    if not rank then return {}, false end
+    local names = call('ZRANGEBYSCORE', key, '-inf', end_of(rank), 'LIMIT', '0', n + 1)
+    if #names > n then
+      names[n + 1] = nil
+      return names, rank
+    elseif #names == 0 then -- the set was lost
+      front.is(l, 'rank', nil)
+      return first_ready(l, n)
     end
-    local names = call('ZRANGE', key, '0', n)
-    if #names == 0 then return names, false end
-    local scores = call('ZMSCORE', key, names[1], names[min(#names, n)], names[#names])
-    local after = #names > n and rank_at(scores[3])
-    names[n + 1] = nil
-    return names, rank_at(scores[1]), rank_at(scores[2]), after
+    if get_queue(l.queue).waiting <= #names then return names, false end
+    local after = call('ZRANGE', key, #names, #names, 'WITHSCORES')[2]
+    return names, after and floor(tonumber(after) / BAND) or false
   end
 
   -- What is left of what was read ahead of lane ready, nothing where that was all; or
@@ -43,12 +39,10 @@ do
     local b = l.ahead
     if b and (b.taken < b.n or not b.next) then return b end
     if b then write_taken(l) end
-    local names, rank, last, after = first_ready(ready_key(l.name), max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
-    b = { names = names, n = #names, taken = 0, next = after or false, read = 0, keys = {}, records = {}, away = {},
-      priority = rank and lane_priority(s, rank) }
+    local names, after = first_ready(l, max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
+    b = { names = names, n = #names, taken = 0, next = after, read = 0, keys = {}, records = {}, away = {},
+      priority = l.rank and lane_priority(s, l.rank) }
     l.ahead = b
-    front.is(l, 'rank', rank)
-    if rank and last ~= rank then b.n, b.next = same_rank(l, names, rank) end
     return b
   end
 
