@@ -82,7 +82,6 @@ func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
 		if result, again, err := f.wait(ctx); !again {
 			return result, err
 		}
-		f.want.Call = f.d.nextCall() // a claim under way may grant yet, and be given back
 	}
 	return f.empty(outcome{empty: EmptyNoTasks, retryAfter: time.Second}), nil
 }
@@ -196,7 +195,7 @@ func (f *fetch) straight() bool {
 // that is not answered then, or was repeated meanwhile, ends: what the claim grants it
 // is given back.
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
-	out := f.d.pump.wait(ctx, &waiter{want: f.want, pools: f.req.Pools, info: f.info, once: true}, max(f.left(), f.inTime(storeTimeout)))
+	out := f.park(ctx, &waiter{once: true}, max(f.left(), f.inTime(storeTimeout)))
 	if out.asked || out.recheck || out.empty == EmptyDraining {
 		f.asked = out
 		return nil, nil //nolint:nilnil // as poll
@@ -259,13 +258,23 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 		result, err = f.handOut(ctx, f.asked)
 		return result, false, err
 	}
-	w := &waiter{want: f.want, pools: f.req.Pools, info: f.info, once: f.req.Wait == 0, hold: hold}
-	out := f.d.pump.wait(ctx, w, f.left())
+	out := f.park(ctx, &waiter{once: f.req.Wait == 0, hold: hold}, f.left())
 	if out.recheck {
 		return nil, true, nil
 	}
 	result, err = f.handOut(ctx, out)
 	return result, false, err
+}
+
+// park has the pump answer the fetch. One that is to be noted again is another call from
+// then on: a claim under way for this one may grant yet, which is given back.
+func (f *fetch) park(ctx context.Context, w *waiter, limit time.Duration) outcome {
+	w.want, w.pools, w.info = f.want, f.req.Pools, f.info
+	out := f.d.pump.wait(ctx, w, limit)
+	if out.recheck {
+		f.want.Call = f.d.nextCall()
+	}
+	return out
 }
 
 // left is how long the fetch is still to wait. One that does not wait goes on until it

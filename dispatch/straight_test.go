@@ -196,6 +196,39 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 		})
 	}
 
+	t.Run("news of a session that was replaced meanwhile takes back nothing that was answered", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 1, 0)
+			w.knownOnly("c")
+			granted, back := make(chan struct{}), make(chan struct{})
+			w.spies[0].set(func(s *spy) {
+				s.spoil = func(call string) error {
+					if call == "Claim" {
+						close(granted)
+						<-back
+					}
+					return nil
+				}
+			})
+			ch := w.fetch(t.Context(), 0, ask("c", "token1", time.Second))
+			<-granted
+			w.spies[0].set(func(s *spy) { s.spoil = nil })
+			if err := w.store.Publish(t.Context(), dispatch.Hint{Kind: dispatch.HintSession, ID: "c", Session: "older"}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // it was noted, and answered with what the claim has granted
+			close(back)
+			a := <-ch
+			if a.err != nil || len(a.res.Tasks) != 1 {
+				t.Fatalf("%+v, %v; want the task", a.res, a.err)
+			}
+			synctest.Wait()
+			w.succeed(a.res.Tasks[0])
+		})
+	})
+
 	t.Run("a repeated token has its answer though the store takes longer than the wait", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
