@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -72,9 +73,34 @@ func TestStore_Claim_SetsLost(t *testing.T) {
 		}
 		server.Clock().Advance(time.Hour)
 	}
+	// None is looked for again and again.
+	reply, err := s.Claim(t.Context(), 0, dispatch.DefaultPool, []dispatch.Want{want(1)})
+	if err != nil || reply.More || !reply.Next.IsZero() {
+		t.Errorf("Claim: %+v, %v; want nothing, ever", reply, err)
+	}
 	submit(t, s, gate, items[2])
 	if g := claimOne(t, s); g.Task.ID != items[2].ID {
 		t.Errorf("granted %s, want %s", g.Task.ID, items[2].ID)
+	}
+}
+
+// TestStore_Claim_ReadyLost loses all that the only lane of a queue has: its turn ends.
+func TestStore_Claim_ReadyLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("source")
+	items := submissions(&gate, "host.example", 2)
+	submit(t, s, gate, items[0])
+	remove(t, client, redisstore.ShardKeys(redisstore.DefaultPrefix, 0).LaneSet("lr", 1))
+	if grants := claim(t, s, want(1)); len(grants) > 0 {
+		t.Fatalf("granted %s, whose place is lost", grants[0].Task.ID)
+	}
+	submit(t, s, gate, items[1])
+	if g := claimOne(t, s); g.Task.ID != items[1].ID {
+		t.Errorf("granted %s, want %s", g.Task.ID, items[1].ID)
 	}
 }
 

@@ -99,6 +99,7 @@ do
   function take_from_lane(claim, h, q, l, s, share, ahead)
     local b = look_ahead(l, s, share, ahead)
     l.taking = l.taking or b.priority
+    if b.n == 0 then l.removed = true end -- lane ready was lost
     if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
     local answers, names, away, locks = claim.answers, b.names, b.away, lock_key(l.slot) .. '-'
     local first, fence, granted, orphaned, missing = b.taken, claim.fence, 0, 0, 0

@@ -29,6 +29,7 @@ do
     end
     call_for_all('ZADD', ready_key(l.name), add)
     call_for_all('ZREM', later_key(l.name), gone)
+    if #gone == 0 then l.removed = true end -- lane later was lost
     placing.promoted = placing.promoted + #gone
     count(l.uid, 'scheduled', -#gone)
     count(l.uid, 'ready', #gone)
@@ -166,7 +167,7 @@ do
     end
     local at, priority = lane_time(l, s)
     if not at then
-      -- A lane that has lost no task here stands in no set already.
+      -- A lane of which no task was taken, or found lost, stands in no set already.
       if s.deleted or l.removed then leave_queue(l) end
       if s.named then named.place(s, l.name, false, false) end
       return
