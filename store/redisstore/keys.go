@@ -47,7 +47,7 @@ func (p shardKeys) History(id dispatch.TaskID) string { return p.key("h:" + stri
 // Lock is a STRING with a TTL: the lease token of who holds the task.
 func (p shardKeys) Lock(id dispatch.TaskID) string { return string(p) + "lock:" + string(id) }
 
-// Grant is a STRING with a TTL: what a client token was granted.
+// Grant is a STRING (packed) with a TTL: what a client token was granted.
 func (p shardKeys) Grant(collector, clientToken string) string {
 	return p.key("grant:" + collector + "/" + clientToken)
 }
