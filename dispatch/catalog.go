@@ -59,7 +59,7 @@ func (c *catalog) source(ctx context.Context, id string) (*Source, *follower, er
 	source, err := c.store.Source(inTime, id)
 	if err != nil {
 		c.dropSource(id)
-		return nil, nil, err
+		return nil, nil, lateError(inTime, err)
 	}
 	f, err := newFollower(&source.Spec)
 	if err != nil {
@@ -162,9 +162,11 @@ func (c *catalog) ruleBook(ctx context.Context) (*ruleBook, error) {
 	if rules != nil && time.Since(at) < catalogTTL {
 		return rules, nil
 	}
-	list, version, err := c.store.Rules(ctx)
+	inTime, cancel := aheadOf(ctx)
+	defer cancel()
+	list, version, err := c.store.Rules(inTime)
 	if err != nil {
-		return nil, err
+		return nil, lateError(inTime, err)
 	}
 	rules = newRuleBook(list, version)
 	c.mu.Lock()

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -40,4 +41,13 @@ func aheadOf(ctx context.Context) (context.Context, context.CancelFunc) {
 		return ctx, func() {}
 	}
 	return context.WithDeadlineCause(ctx, deadline.Add(-marginOf(time.Until(deadline))), ErrStoreUnavailable)
+}
+
+// lateError is the error of a call of the store under a ctx of aheadOf: where that ended
+// ahead of its caller's, the store did not answer.
+func lateError(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), ErrStoreUnavailable) {
+		return timedOut(ctx, err)
+	}
+	return err
 }

@@ -1,0 +1,102 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// stuckReads is a store that, once it hangs, lets those who read sources and rules wait
+// until they have enough of it, as a client does of which all connections are in use.
+type stuckReads struct {
+	dispatch.Store
+
+	hangs atomic.Bool
+}
+
+func (s *stuckReads) wait(ctx context.Context) error {
+	if !s.hangs.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *stuckReads) Source(ctx context.Context, id string) (*dispatch.Source, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Source(ctx, id)
+}
+
+func (s *stuckReads) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, 0, err
+	}
+	return s.Store.Rules(ctx)
+}
+
+// What a call reads that is not merged with what others read ends in time, too, and as
+// what it is.
+func TestDispatcher_readsHang(t *testing.T) {
+	t.Parallel()
+	links := &dispatch.Succeeded{Discovered: []dispatch.DiscoveredItem{{Key: "link", Queue: "q", Priority: 5}}}
+	for name, call := range map[string]func(ctx context.Context, w *world, held dispatch.Grant) error{
+		"a fetch from a source": func(ctx context.Context, w *world, _ dispatch.Grant) error {
+			req := ask("c2", "", dispatch.MaxWait)
+			req.Sources = []string{"s"}
+			_, err := w.d[0].Fetch(ctx, req)
+			return err
+		},
+		"a report of links": func(ctx context.Context, w *world, held dispatch.Grant) error {
+			_, err := w.d[0].Report(ctx, "c1", []dispatch.Report{{ID: held.Task.ID, Token: held.Token, Succeeded: links}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &stuckReads{}
+			wrap := func(inner dispatch.Store) dispatch.Store {
+				store.Store = inner
+				return store
+			}
+			inWorld(t, setup{wrap: wrap}, func(t *testing.T, w *world) {
+				w.source("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
+				held := w.grants("s", "q", 1)[0]
+				time.Sleep(2 * time.Second) // what is known grows old
+				store.hangs.Store(true)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				if err := call(ctx, w, held); !errors.Is(err, dispatch.ErrStoreUnavailable) || ctx.Err() != nil {
+					t.Errorf("%v; want the store to be unavailable, in time", err)
+				}
+				store.hangs.Store(false)
+			})
+		})
+	}
+}
+
+// A report that fails is settled by what was known last of its source.
+func TestDispatcher_Report_sourceHangs(t *testing.T) {
+	t.Parallel()
+	store := &stuckReads{}
+	wrap := func(inner dispatch.Store) dispatch.Store {
+		store.Store = inner
+		return store
+	}
+	inWorld(t, setup{wrap: wrap}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		held := w.grants("s", "q", 1)[0]
+		time.Sleep(2 * time.Second) // what is known grows old
+		store.hangs.Store(true)
+		failed := dispatch.Report{ID: held.Task.ID, Token: held.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}}
+		if results, err := w.d[0].Report(t.Context(), "c1", []dispatch.Report{failed}); err != nil || results[0].Code != dispatch.ReportOK {
+			t.Errorf("%+v, %v; want it settled", results, err)
+		}
+		store.hangs.Store(false)
+	})
+}
