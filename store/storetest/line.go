@@ -13,6 +13,7 @@ func lineCases() []testCase {
 		{"MaxBytes_EndsTheTurn", lineBytes},
 		{"Replay_PartsTheLine_P7", lineReplay},
 		{"Token_TwiceInAClaim_P7", lineTwice},
+		{"Token_ThatGotNothing_PartsNoLine", lineAgain},
 		{"GiveBack_OfOneOfATurn", lineGiveBack},
 	}
 }
@@ -114,6 +115,23 @@ func lineTwice(e *env) {
 		is(e, "token of the second", reply.Grants[2][i].Token, reply.Grants[1][i].Token)
 	}
 	is(e, "leased", e.info(e.queues(1)[0]).Leased, 4)
+}
+
+// lineAgain holds a client token that got nothing of the queue that it named, and asks
+// for anything in the same claim: it shares the turns of the one before it.
+func lineAgain(e *env) {
+	e.open()
+	e.crowd(e.queues(2), 10)
+	again := e.want(2)
+	narrowed := again
+	narrowed.Queues = []string{"elsewhere.example"}
+	reply := e.claim(narrowed, e.want(2), again)
+	is(e, "grants of what is elsewhere", len(reply.Grants[0]), 0)
+	for i := range 2 {
+		g := reply.Grants[1+i]
+		is(e, "grants", len(g), 2)
+		is(e, "queue of the second grant", g[1].Task.Queue, g[0].Task.Queue)
+	}
 }
 
 func lineGiveBack(e *env) {

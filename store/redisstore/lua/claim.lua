@@ -79,33 +79,28 @@ do
     return keys
   end
 
-  -- What a want was granted before, as its note says; nil where it is to be granted
-  -- something. The same client token again in this claim: it is read anew.
-  local function granted_before(w, note, again)
-    if again then
-      flush_writes()
-      note = call('GET', w.grant_key)
-    end
-    return grants.replay(w.grant_key, note, w.holder, w.call)
-  end
-
-  -- Answers the wants in their order, given the values of their keys.
+  -- Answers the wants in their order, given the values of their keys. Of client tokens,
+  -- asked has the line in which they were last.
   function answer_all(wants, tokens)
-    local together, answers, answered = {}, CLAIM.answers, {}
+    local together, answers, asked = {}, CLAIM.answers, {}
     local function grant_together()
       if #together > 0 then grant(together) end
       together = {}
     end
     for i, w in ipairs(wants) do
       local note, keep = tokens[2 * i - 1], tokens[2 * i]
-      local replaced, again = keep and keep ~= w.session, answered[w.holder_name] -- replaced by the one that is kept
+      local replaced, again = keep and keep ~= w.session, asked[w.holder_name] -- replaced by the one that is kept
       local alone, before = w.queues or w.sources, nil
-      if note or again or replaced or alone then grant_together() end
+      if again == together or replaced or alone then grant_together() end
+      if again and not replaced then note = call('GET', w.grant_key) end -- it may have been granted something now
       if replaced then before = false
-      elseif note or again then before = granted_before(w, note, again) end
-      answered[w.holder_name] = true
+      elseif note then
+        grant_together()
+        flush_writes()
+        before = grants.replay(w.grant_key, note, w.holder, w.call)
+      end
       if before == nil then
-        together[#together + 1] = w
+        together[#together + 1], asked[w.holder_name] = w, together
         if alone then grant_together() end
       else
         answers[#answers + 1], answers[#answers + 2] = before and 1 or 0, before or 0
