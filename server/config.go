@@ -102,7 +102,8 @@ type Config struct {
 	// they are logged at level debug.
 	LogCalls bool
 	// LogBurst is how many lines about calls are logged in a second and level
-	// before only each hundredth is. Default 100.
+	// before only each hundredth is; those of operators' changes all are.
+	// Default 100.
 	LogBurst int
 }
 

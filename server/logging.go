@@ -21,6 +21,9 @@ import (
 // nothing: the fields of a line are made when it is known to be written.
 type callLog struct {
 	log *zap.Logger
+	// whole is for calls by which operators change something: none is left out, since
+	// nothing else tells of them.
+	whole *zap.Logger
 	// trouble is for calls that failed because something is away or full, which
 	// then fails them all.
 	trouble *zap.Logger
@@ -43,7 +46,8 @@ func newCallLog(log *zap.Logger, burst int, success bool) *callLog {
 		}))
 	}
 	return &callLog{
-		log: sampled(time.Second, burst, 100), trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: success,
+		log: sampled(time.Second, burst, 100), whole: log.WithOptions(zap.WithCaller(false)),
+		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: success,
 	}
 }
 
@@ -102,7 +106,7 @@ func (l *callLog) ended(ctx context.Context, notes *callNotes, fullMethod string
 		log = l.trouble
 	}
 	if notes.operator {
-		message = "operator's call" // sampled apart from the others
+		log, message = l.whole, "operator's call"
 	}
 	entry := log.Check(level, message)
 	if entry == nil {
