@@ -301,7 +301,7 @@ func (f *fetch) handOut(ctx context.Context, out outcome) (*FetchResult, error) 
 		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, out.err)
 	case out.late && f.req.Wait == 0:
 		// Only a store that does not answer keeps it so long.
-		return nil, fmt.Errorf("fetch for collector %q: no answer before the caller's deadline: %w", f.want.Collector, ErrStoreUnavailable)
+		return nil, fmt.Errorf("fetch for collector %q: no answer in time: %w", f.want.Collector, ErrStoreUnavailable)
 	case len(out.grants) == 0:
 		return f.empty(out), nil
 	}

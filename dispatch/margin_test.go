@@ -40,6 +40,25 @@ func (s *stuckReads) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, er
 	return s.Store.Rules(ctx)
 }
 
+// inStuckWorld runs a test with a task that c1 holds, of a source of which what was known
+// has grown old, on a store whose reads hang.
+func inStuckWorld(t *testing.T, test func(t *testing.T, w *world, held dispatch.Grant)) {
+	t.Helper()
+	store := &stuckReads{}
+	wrap := func(inner dispatch.Store) dispatch.Store {
+		store.Store = inner
+		return store
+	}
+	inWorld(t, setup{wrap: wrap}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
+		held := w.grants("s", "q", 1)[0]
+		time.Sleep(2 * time.Second)
+		store.hangs.Store(true)
+		test(t, w, held)
+		store.hangs.Store(false)
+	})
+}
+
 // What a call reads that is not merged with what others read ends in time, too, and as
 // what it is.
 func TestDispatcher_readsHang(t *testing.T) {
@@ -59,22 +78,12 @@ func TestDispatcher_readsHang(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := &stuckReads{}
-			wrap := func(inner dispatch.Store) dispatch.Store {
-				store.Store = inner
-				return store
-			}
-			inWorld(t, setup{wrap: wrap}, func(t *testing.T, w *world) {
-				w.source("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
-				held := w.grants("s", "q", 1)[0]
-				time.Sleep(2 * time.Second) // what is known grows old
-				store.hangs.Store(true)
+			inStuckWorld(t, func(t *testing.T, w *world, held dispatch.Grant) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				if err := call(ctx, w, held); !errors.Is(err, dispatch.ErrStoreUnavailable) || ctx.Err() != nil {
 					t.Errorf("%v; want the store to be unavailable, in time", err)
 				}
-				store.hangs.Store(false)
 			})
 		})
 	}
@@ -83,20 +92,10 @@ func TestDispatcher_readsHang(t *testing.T) {
 // A report that fails is settled by what was known last of its source.
 func TestDispatcher_Report_sourceHangs(t *testing.T) {
 	t.Parallel()
-	store := &stuckReads{}
-	wrap := func(inner dispatch.Store) dispatch.Store {
-		store.Store = inner
-		return store
-	}
-	inWorld(t, setup{wrap: wrap}, func(t *testing.T, w *world) {
-		w.source("s", nil)
-		held := w.grants("s", "q", 1)[0]
-		time.Sleep(2 * time.Second) // what is known grows old
-		store.hangs.Store(true)
+	inStuckWorld(t, func(t *testing.T, w *world, held dispatch.Grant) {
 		failed := dispatch.Report{ID: held.Task.ID, Token: held.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}}
 		if results, err := w.d[0].Report(t.Context(), "c1", []dispatch.Report{failed}); err != nil || results[0].Code != dispatch.ReportOK {
 			t.Errorf("%+v, %v; want it settled", results, err)
 		}
-		store.hangs.Store(false)
 	})
 }

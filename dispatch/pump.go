@@ -140,39 +140,10 @@ func (p *pump) inBackground(f func(context.Context)) {
 	}
 }
 
-// drain answers all that wait, but for those that a claim is under way for.
-func (p *pump) drain() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drained = true
-	for _, w := range p.tokens {
-		if !w.busy {
-			p.finish(w, p.drainingOutcome())
-		}
-	}
-	for name, ps := range p.pools {
-		ps.timer.Stop()
-		if ps.flights == 0 {
-			delete(p.pools, name)
-		}
-	}
-}
-
-func (p *pump) draining() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.drained
-}
-
 func (p *pump) parked() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.tokens)
-}
-
-// drainingOutcome spreads those who must go elsewhere a little.
-func (p *pump) drainingOutcome() outcome {
-	return outcome{empty: EmptyDraining, retryAfter: time.Duration(p.rand() * float64(time.Second)).Truncate(time.Millisecond)}
 }
 
 // wait parks a fetch and returns its end. It lasts at most limit, and a little

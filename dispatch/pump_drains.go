@@ -5,6 +5,35 @@ import (
 	"time"
 )
 
+// drain answers all that wait, but for those that a claim is under way for.
+func (p *pump) drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drained = true
+	for _, w := range p.tokens {
+		if !w.busy {
+			p.finish(w, p.drainingOutcome())
+		}
+	}
+	for name, ps := range p.pools {
+		ps.timer.Stop()
+		if ps.flights == 0 {
+			delete(p.pools, name)
+		}
+	}
+}
+
+func (p *pump) draining() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.drained
+}
+
+// drainingOutcome spreads those who must go elsewhere a little.
+func (p *pump) drainingOutcome() outcome {
+	return outcome{empty: EmptyDraining, retryAfter: time.Duration(p.rand() * float64(time.Second)).Truncate(time.Millisecond)}
+}
+
 // turnedAway is how a fetch ends that is to be handed nothing out here: the
 // dispatcher is about to stop, or operators drain the collector.
 func (p *pump) turnedAway(w *waiter) (out outcome, away bool) {
