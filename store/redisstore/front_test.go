@@ -104,6 +104,31 @@ func TestStore_Claim_ReadyLost(t *testing.T) {
 	}
 }
 
+// TestStore_Claim_QueueLost loses what is counted of a queue: a lane whose tasks are more
+// than those keeps the others.
+func TestStore_Claim_QueueLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("source")
+	items := submissions(&gate, "host.example", 4)
+	for i := range items {
+		items[i].Priority = 5 + i
+	}
+	submit(t, s, gate, items[:3]...)
+	keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
+	remove(t, client, keys.Queue("host.example"))
+	submit(t, s, gate, items[3])
+	if g := claimOne(t, s); g.Task.ID != items[3].ID {
+		t.Errorf("granted %s, want %s", g.Task.ID, items[3].ID)
+	}
+	if n, err := client.ZCard(t.Context(), keys.LaneSet("lr", 1)).Result(); err != nil || n != 3 {
+		t.Errorf("the lane has %d ready tasks left (%v), want 3", n, err)
+	}
+}
+
 // remove deletes keys, as an operator does by mistake.
 func remove(t *testing.T, client *redis.Client, keys ...string) {
 	t.Helper()

@@ -27,7 +27,6 @@ do
       front.is(l, 'rank', nil)
       return first_ready(l, n)
     end
-    if get_queue(l.queue).waiting <= #names then return names, false end
     local after = call('ZRANGE', key, #names, #names, 'WITHSCORES')[2]
     return names, after and floor(tonumber(after) / BAND) or false
   end
