@@ -54,6 +54,7 @@ type outlet struct {
 	mark   uint64    // the last waiter to come before the claim began
 	plain  bool      // the last claim was for plain waiters
 
+	crowd   crowd         // that the last claim was made for
 	limit   int           // of fetches in the next claim
 	stalled int           // claims in a row that moved nothing though there was work
 	bounded int           // and such that a bound ended
@@ -279,6 +280,10 @@ func (p *pump) step(ps *pool) {
 		}
 		if now.Before(o.retryAt) {
 			wake = earlier(wake, o.retryAt)
+			continue
+		}
+		if at := o.crowd.gathers(ps.plain.Len() - ps.busy); at.After(now) {
+			wake = earlier(wake, at)
 			continue
 		}
 		if waiters := o.pick(now, share); len(waiters) > 0 {
