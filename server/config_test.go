@@ -23,6 +23,9 @@ func TestConfig_Validate(t *testing.T) {
 		cfg.MaxConnectionAgeGrace <= dispatch.MaxWait || cfg.ReconnectGrace != 5*time.Second {
 		t.Errorf("defaults %+v", cfg)
 	}
+	if bad := (server.Config{Listen: "127.0.0.1"}); bad.Validate() == nil || !strings.Contains(bad.Validate().Error(), "Listen ") {
+		t.Errorf("an address without a port: %v", bad.Validate())
+	}
 	for field, bad := range map[string]server.Config{
 		"Listen":                 {Listen: server.Off},
 		"TLSKeyFile":             {TLSCertFile: "cert.pem"},
@@ -33,7 +36,6 @@ func TestConfig_Validate(t *testing.T) {
 		"Busy":                   {Busy: -1},
 		"ReadsPerSecond":         {ReadsPerSecond: -1},
 		"KeepaliveMinTime":       {KeepaliveMinTime: time.Millisecond},
-		"Listen ":                {Listen: "127.0.0.1"},
 		"HTTP":                   {HTTP: "127.0.0.1:65536"},
 		"MaxConnectionAgeGrace":  {MaxConnectionAgeGrace: dispatch.MaxWait},
 		"DrainTimeout":           {DrainTimeout: -1},
@@ -44,7 +46,7 @@ func TestConfig_Validate(t *testing.T) {
 	} {
 		t.Run(field, func(t *testing.T) {
 			t.Parallel()
-			if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)+" ") {
+			if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), field+" ") {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -129,6 +129,8 @@ func TestMetrics_fetches(t *testing.T) {
 			}
 		}
 		cancel()
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("a fetch that was broken off was answered")
+		}
 	})
 }

@@ -29,6 +29,9 @@ func newOPMLReader(in io.Reader) *opmlReader { return &opmlReader{xml: newXMLTex
 func (r *opmlReader) Next() (Entry, error) {
 	for {
 		token, err := r.xml.token()
+		if errors.Is(err, io.EOF) && !r.root {
+			return Entry{}, errors.New("there is no <opml> in it: it is no OPML")
+		}
 		if err != nil {
 			return Entry{}, err
 		}

@@ -224,6 +224,9 @@ func TestOpen_broken(t *testing.T) {
 			t.Errorf("%s: %d entries, %v; want %d, %q", name, len(g.entries), g.err, c.entries, c.want)
 		}
 	}
+	if g := read(strings.NewReader("nonsense"), "feeds.opml", ""); g.err == nil || !strings.Contains(g.err.Error(), "no <opml>") {
+		t.Errorf("no XML in a file said to be OPML: %v", g.err)
+	}
 	if g := read(strings.NewReader("x"), "x", "yaml"); g.err == nil || !strings.Contains(g.err.Error(), "csv, jsonl, opml, sitemap, urls") {
 		t.Errorf("unknown format: %v", g.err)
 	}
