@@ -121,7 +121,9 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 	o.flight = false
 	o.pool.flights--
 	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
-	o.crowd = crowdOf(len(waiters), began)
+	if o.plain {
+		o.crowd = crowdOf(len(waiters), began)
+	}
 
 	pools := map[*pool]struct{}{o.pool: {}}
 	var left []*waiter

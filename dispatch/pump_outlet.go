@@ -54,7 +54,7 @@ type outlet struct {
 	mark   uint64    // the last waiter to come before the claim began
 	plain  bool      // the last claim was for plain waiters
 
-	crowd   crowd         // that the last claim was made for
+	crowd   crowd         // of plain waiters, that the last claim for such was made for
 	limit   int           // of fetches in the next claim
 	stalled int           // claims in a row that moved nothing though there was work
 	bounded int           // and such that a bound ended

@@ -29,8 +29,8 @@ deletes its sources and queue rules afterwards.
 
 Everything is warmed up, repeated, and told as median and spread. Beside it stands
 the floor: the least that records, locks and indexes cost as raw pipelined Redis
-commands, and gRPC calls that do nothing. All of it takes the better part of an hour; choose parts by --only, or
-see that it works by --quick.
+commands, and gRPC calls that do nothing. All of it takes the better part of an hour;
+choose parts by --only, or see that it works by --quick.
 
 Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 		Example: `  waggle bench --quick
