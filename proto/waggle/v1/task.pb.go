@@ -684,7 +684,8 @@ func (x *Task) GetHistory() []*Attempt {
 // TaskCounts counts tasks by the state they are in. A settled task counts until it is forgotten.
 type TaskCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tasks SCHEDULED.
+	// Tasks SCHEDULED, and those READY that came due while nothing could be granted from their queue (a gate, a
+	// pool that nobody fetches from): they count here until a fetch looks there.
 	Scheduled int64 `protobuf:"varint,1,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
 	// Tasks READY.
 	Ready int64 `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
