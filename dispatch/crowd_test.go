@@ -19,7 +19,7 @@ func TestPump_gathers(t *testing.T) {
 		each   = 20
 		longer = 3 * claim // a collector is at work, at most
 	)
-	for collectors, most := range map[int]float64{1: 1, 64: 1.0 / 25} {
+	for collectors, most := range map[int]float64{1: 1, 64: 1.0 / 22} {
 		t.Run(fmt.Sprintf("%d collectors", collectors), func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, setup{}, func(t *testing.T, w *world) {
