@@ -54,6 +54,10 @@ type Claims interface {
 	// MaxClaimTasks are granted and MaxClaimTurns given in one call; then More is true
 	// and the caller calls again. So it is as well where a source is named for the
 	// first time and the store has not listed all of its lanes yet.
+	//
+	// The successes that wants carry (Want.Done), at most MaxTransitions together, are
+	// settled first, as by Succeed, whatever becomes of the wants. That is a step of its
+	// own; an error leaves open what became of either.
 	Claim(ctx context.Context, shard int, pool string, wants []Want) (ClaimReply, error)
 
 	// GiveBack returns what is still held of the grant of (collector, client
@@ -97,6 +101,8 @@ type Want struct {
 	// SourceUIDs and Queues, when set, narrow to those: at most 16 of each.
 	SourceUIDs []string
 	Queues     []string
+	// Done is what the fetch reports, of tasks of the shard.
+	Done []Success
 }
 
 // WaitReason says why a claim gave nothing.
@@ -117,6 +123,8 @@ type ClaimReply struct {
 	// Used is set for each want whose client token had a grant in this shard,
 	// now or before.
 	Used []bool
+	// Done answers what each want carries, in order; nil when none carries anything.
+	Done [][]ApplyResult
 	Now  time.Time
 	// Next is the earliest instant at which an unfiltered want of this pool can
 	// get something in this shard, if nothing changes; zero = never.

@@ -14,6 +14,8 @@ type FetchRequest struct {
 	MaxBytes    int      // 1 to MaxFetchBytes
 	Wait        time.Duration
 	Lease       time.Duration // 0: the source's
+	// Reports are settled first, as by [Dispatcher.Report].
+	Reports []Report
 }
 
 // Bounds of a fetch.
@@ -46,6 +48,8 @@ type FetchResult struct {
 	Waited     time.Duration
 	Empty      EmptyReason
 	RetryAfter time.Duration
+	// Reports answers those of the request, in their order.
+	Reports []ReportResult
 }
 
 // LeaseBeat names a lease held.

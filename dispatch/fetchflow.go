@@ -20,7 +20,8 @@ const joinTries = 3
 // Fetch hands out tasks, each under a lease. With nothing to hand out it waits
 // up to req.Wait, and answers before ctx's deadline in any case; an empty result
 // is no error. Repeated with the same collector and client token it gives what
-// is still held of what it granted (P7).
+// is still held of what it granted (P7). What it reports is settled whatever becomes of
+// the fetch, unless that is invalid or the store does not answer.
 //
 // A caller that has gone by the time of the grant has its tasks given back: no
 // attempt is spent. Errors: [ErrInvalid], [ErrSourceNotFound] for a source to
@@ -31,15 +32,13 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	if err := f.normalise(); err != nil {
 		return nil, err
 	}
-	if d.Draining() {
-		return f.empty(d.pump.drainingOutcome()), nil
-	}
 	f.setMargin(ctx)
 	result, err := f.run(ctx)
 	if err == nil && len(f.granted.grants) > 0 {
 		err = context.Cause(ctx)
 	}
 	if err == nil {
+		result.Reports = f.results
 		return result, nil
 	}
 	if len(f.granted.grants) > 0 {
@@ -60,9 +59,18 @@ type fetch struct {
 	info       *CollectorInfo // what the collector tells of itself, where drains go by that
 	granted    outcome        // what the wait ended with, if it was a grant
 	asked      outcome        // what a claim straight away ended with, if it found nothing
+	results    []ReportResult // of its reports; those without a code are not settled
 }
 
 func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
+	if f.want.Done = f.carry(); f.want.Done == nil {
+		if err := f.settle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if f.d.Draining() {
+		return f.empty(f.d.pump.drainingOutcome()), f.settle(ctx)
+	}
 	if err := f.narrow(ctx); err != nil {
 		return nil, err
 	}
@@ -75,6 +83,10 @@ func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
 			return result, err
 		}
 	}
+	if err := f.settle(ctx); err != nil {
+		return nil, err
+	}
+	f.want.Done = nil
 	for range recheckTries {
 		if result, err := f.poll(ctx); result != nil || err != nil {
 			return result, err
@@ -186,7 +198,7 @@ func (f *fetch) narrow(ctx context.Context) error {
 // A fetch that is given nothing so, wherever it asks, is noted, and waits then. So is
 // one that would have to wait for its claim: its answer may be there already.
 func (f *fetch) straight() bool {
-	return f.d.store.Shards() == 1 && len(f.want.SourceUIDs)+len(f.want.Queues) == 0 && !f.drained() &&
+	return f.d.store.Shards() == 1 && len(f.req.Sources)+len(f.req.Queues) == 0 && !f.drained() &&
 		f.d.noted.lately(f.want.Collector, f.want.Session) && f.d.slowed.remaining(f.want.Collector) == 0 && f.d.pump.open(f.req.Pools)
 }
 
@@ -196,6 +208,10 @@ func (f *fetch) straight() bool {
 // is given back.
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
 	out := f.park(ctx, &waiter{once: true}, max(f.left(), f.inTime(storeTimeout)))
+	f.granted = out
+	if err := f.settleRest(ctx, out); err != nil {
+		return nil, err
+	}
 	if out.asked || out.recheck || out.empty == EmptyDraining {
 		f.asked = out
 		return nil, nil //nolint:nilnil // as poll

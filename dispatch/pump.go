@@ -69,6 +69,7 @@ type waiter struct {
 	err      error                 // of a once: why an outlet could not answer
 	looks    map[*outlet]struct{}  // of a narrow one: those that are to be asked
 	again    map[*outlet]time.Time // of a narrow one: when they may have something
+	done     []ApplyResult         // of what the want carried, once a claim has settled it
 }
 
 // place is where a waiter stands in the line of a pool.
@@ -93,6 +94,7 @@ type outcome struct {
 	asked bool
 	late  bool // the time to wait was over
 	err   error
+	done  []ApplyResult // of what the want carried, once a claim has settled it
 }
 
 func newPump(cfg Config) *pump {
@@ -304,6 +306,7 @@ func (p *pump) finish(w *waiter, out outcome) bool {
 	} else {
 		delete(p.sessions, w.want.Collector)
 	}
+	out.done = w.done
 	w.answer <- out
 	return true
 }

@@ -322,13 +322,14 @@ func (o *outlet) pick(now time.Time, share int) []*waiter {
 // is claimed by one want.
 func (o *outlet) pickPlain(limit int) []*waiter {
 	var picked []*waiter
-	tasks := 0
+	tasks, done := 0, 0
 	for e := o.pool.plain.Front(); e != nil && len(picked) < limit; e = e.Next() {
 		w := e.Value.(*waiter)
 		if w.busy {
 			continue
 		}
-		if tasks += w.want.Max; len(picked) > 0 && tasks > MaxClaimTasks {
+		tasks, done = tasks+w.want.Max, done+len(w.want.Done)
+		if len(picked) > 0 && (tasks > MaxClaimTasks || done > MaxTransitions) {
 			break
 		}
 		picked = append(picked, w)

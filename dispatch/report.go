@@ -83,14 +83,12 @@ func (d *Dispatcher) succeed(ctx context.Context, reports []Report, results []Re
 	var rest []int
 	for _, i := range open {
 		r := &reports[i]
-		if r.Succeeded == nil || len(r.Succeeded.Discovered) > 0 {
+		if !r.plain() {
 			rest = append(rest, i)
 			continue
 		}
 		settling = append(settling, i)
-		successes = append(successes, Success{
-			ID: r.ID, Token: r.Token, Memo: r.Succeeded.Memo, FetchDuration: r.Succeeded.FetchDuration, QueueDelay: r.Succeeded.QueueDelay,
-		})
+		successes = append(successes, r.success())
 	}
 	applied, err := d.batches.succeed(ctx, successes)
 	if err != nil {

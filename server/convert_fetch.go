@@ -25,12 +25,10 @@ func fromFetch(req *pb.FetchTaskRequest) dispatch.FetchRequest {
 	return out
 }
 
-// toFetch converts what a fetch was given. before is the time from receipt of
-// the request to the begin of the fetch, with which the reports it carried were
-// settled.
-func toFetch(r *dispatch.FetchResult, before time.Duration, results []*pb.ReportResult) *pb.FetchTaskResponse {
+// toFetch converts what a fetch was given, and the answers to what it reported.
+func toFetch(r *dispatch.FetchResult, results []*pb.ReportResult) *pb.FetchTaskResponse {
 	out := &pb.FetchTaskResponse{
-		Waited: durationpb.New(before + r.Waited), EmptyReason: toEmptyReason(r.Empty),
+		Waited: durationpb.New(r.Waited), EmptyReason: toEmptyReason(r.Empty),
 		RetryAfter: toDuration(r.RetryAfter), ReportResults: results,
 	}
 	leased := make([]leasedMessage, len(r.Tasks))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -20,24 +19,27 @@ type dispatchService struct {
 	streams streams
 }
 
-// FetchTask settles the reports that it carries, then fetches. Reports are
-// settled also where the fetch is refused for load: what is done stays done.
+// FetchTask fetches, and has the reports settled that it carries. They are settled also
+// where the fetch is refused for load: what is done stays done.
 func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskRequest) (*pb.FetchTaskResponse, error) {
-	received := time.Now()
 	if err := validateFetch(req); err != nil {
 		return nil, err
 	}
-	results, err := s.settle(ctx, req.GetCollectorId(), req.GetSession(), req.GetReports())
+	carried, err := fromReports(req.GetReports())
 	if err != nil {
 		return nil, err
 	}
 	leave, err := s.limits.fetch(req.GetCollectorId())
 	if err != nil {
+		if _, unsettled := s.d.Report(ctx, req.GetCollectorId(), carried.in); unsettled != nil {
+			err = aboutCollector(unsettled, req.GetCollectorId(), req.GetSession())
+		}
 		return nil, err
 	}
 	defer leave()
-	before := time.Since(received)
-	result, err := s.d.Fetch(ctx, fromFetch(req))
+	fetch := fromFetch(req)
+	fetch.Reports = carried.in
+	result, err := s.d.Fetch(ctx, fetch)
 	if errors.Is(err, dispatch.ErrSourceNotFound) {
 		return nil, about(err, "source_id", strings.Join(req.GetSources(), ","))
 	}
@@ -45,7 +47,7 @@ func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskReques
 		return nil, aboutCollector(err, req.GetCollectorId(), req.GetSession())
 	}
 	s.metrics.fetched(result)
-	return toFetch(result, before, results), nil
+	return toFetch(result, carried.results(result.Reports)), nil
 }
 
 // RenewLease is one beat as a plain call.
@@ -58,11 +60,15 @@ func (s *dispatchService) ReportTask(ctx context.Context, req *pb.ReportTaskRequ
 	if err := validateReports(req); err != nil {
 		return nil, err
 	}
-	results, err := s.settle(ctx, req.GetCollectorId(), req.GetSession(), req.GetReports())
+	reported, err := fromReports(req.GetReports())
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ReportTaskResponse{Results: results}, nil
+	results, err := s.d.Report(ctx, req.GetCollectorId(), reported.in)
+	if err != nil {
+		return nil, aboutCollector(err, req.GetCollectorId(), req.GetSession())
+	}
+	return &pb.ReportTaskResponse{Results: reported.results(results)}, nil
 }
 
 // SubmitDiscovered submits what a leased task leads to.
@@ -80,22 +86,6 @@ func (s *dispatchService) SubmitDiscovered(ctx context.Context, req *pb.SubmitDi
 		return nil, about(err, "task_id", req.GetTaskId())
 	}
 	return &pb.SubmitDiscoveredResponse{Summary: toSummary(results, refused)}, nil
-}
-
-// settle settles reports; none are settled at once.
-func (s *dispatchService) settle(ctx context.Context, collector, session string, in []*pb.TaskReport) ([]*pb.ReportResult, error) {
-	if len(in) == 0 {
-		return nil, nil
-	}
-	out, err := fromReports(in)
-	if err != nil {
-		return nil, err
-	}
-	results, err := s.d.Report(ctx, collector, out.in)
-	if err != nil {
-		return nil, aboutCollector(err, collector, session)
-	}
-	return out.results(results), nil
 }
 
 // beat is one exchange of Heartbeat or RenewLease.

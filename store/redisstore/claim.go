@@ -142,11 +142,24 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 			return none, err
 		}
 	}
-	v, err := s.run(ctx, "claim tasks", s.scripts.claim, call{shard: shard, args: args})
+	pages, steps := s.settlements(doneOf(wants))
+	replies, err := s.runSteps(ctx, "claim tasks", append(steps, step{s.scripts.claim, call{shard: shard, args: args}}))
 	if err != nil {
 		return none, err
 	}
-	r := readReply(v)
+	out, err := readClaim(replies[len(pages)], wants)
+	if err == nil {
+		out.Done, err = readDone(replies, pages, wants)
+	}
+	if err != nil {
+		return none, err
+	}
+	return out, s.noteUsed(ctx, wants, out.Used)
+}
+
+// readClaim reads the answer to wants.
+func readClaim(reply any, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	r := readReply(reply)
 	out := dispatch.ClaimReply{
 		Now: instant(r.integer()), Next: instant(r.integer()), Wait: dispatch.WaitReason(r.integer()), More: r.integer() == 1, Again: instant(r.integer()),
 		Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)),
@@ -160,14 +173,43 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 	answers := r.array()
 	for i := range wants {
 		out.Used[i] = answers.integer() == 1
+		var err error
 		if out.Grants[i], err = readGrants(answers, of, out.Now); err != nil {
-			return none, err
+			return dispatch.ClaimReply{}, err
 		}
 	}
-	if r.join(answers); r.err != nil {
-		return none, r.err
+	r.join(answers)
+	return out, r.err
+}
+
+// doneOf is what the wants carry.
+func doneOf(wants []dispatch.Want) []dispatch.Success {
+	var done []dispatch.Success
+	for i := range wants {
+		done = append(done, wants[i].Done...)
 	}
-	return out, s.noteUsed(ctx, wants, out.Used)
+	return done
+}
+
+// readDone reads the answers to what the wants carry.
+func readDone(replies []any, pages []page, wants []dispatch.Want) ([][]dispatch.ApplyResult, error) {
+	n := 0
+	for i := range wants {
+		n += len(wants[i].Done)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	results, err := readSuccesses(replies, pages, n)
+	if err != nil {
+		return nil, err
+	}
+	done := make([][]dispatch.ApplyResult, len(wants))
+	for i := range wants {
+		n := len(wants[i].Done)
+		done[i], results = results[:n:n], results[n:]
+	}
+	return done, nil
 }
 
 // noteUsed notes at their home shards the client tokens that were granted

@@ -29,6 +29,12 @@ type call struct {
 	args  []any
 }
 
+// step is a call with its script.
+type step struct {
+	script script
+	call
+}
+
 // run runs a script on one shard, again where the error leaves open whether it
 // ran. The error is one of dispatch, with the operation.
 func (s *Store) run(ctx context.Context, op string, sc script, c call) (any, error) {
@@ -36,13 +42,22 @@ func (s *Store) run(ctx context.Context, op string, sc script, c call) (any, err
 	return reply, wrap(ctx, op, err)
 }
 
-// runAll runs a script on several shards, or several times on one, in one
-// round trip, and gives the replies in order. Those that failed are sent again
-// each on its own, some at a time. It fails as a whole when one fails.
+// runAll runs a script on several shards, or several times on one, as runSteps.
 func (s *Store) runAll(ctx context.Context, op string, sc script, calls []call) ([]any, error) {
-	replies := make([]any, len(calls))
-	if len(calls) == 1 {
-		reply, err := s.run(ctx, op, sc, calls[0])
+	steps := make([]step, len(calls))
+	for i, c := range calls {
+		steps[i] = step{sc, c}
+	}
+	return s.runSteps(ctx, op, steps)
+}
+
+// runSteps runs scripts in one round trip, and gives the replies in order. Those that
+// failed are sent again each on its own, some at a time. It fails as a whole when one
+// fails.
+func (s *Store) runSteps(ctx context.Context, op string, steps []step) ([]any, error) {
+	replies := make([]any, len(steps))
+	if len(steps) == 1 {
+		reply, err := s.run(ctx, op, steps[0].script, steps[0].call)
 		replies[0] = reply
 		return replies, err
 	}
@@ -50,9 +65,9 @@ func (s *Store) runAll(ctx context.Context, op string, sc script, calls []call) 
 		return nil, wrap(ctx, op, err)
 	}
 	pipe := s.client.Pipeline()
-	cmds := make([]*redis.Cmd, len(calls))
-	for i, c := range calls {
-		cmds[i] = pipe.FCall(ctx, string(sc), []string{s.keys.shard(c.shard).Shard()}, c.args...)
+	cmds := make([]*redis.Cmd, len(steps))
+	for i, c := range steps {
+		cmds[i] = pipe.FCall(ctx, string(c.script), []string{s.keys.shard(c.shard).Shard()}, c.args...)
 	}
 	_, failed := pipe.Exec(ctx)
 	var retries errgroup.Group
@@ -68,7 +83,7 @@ func (s *Store) runAll(ctx context.Context, op string, sc script, calls []call) 
 		}
 		retries.Go(func() error {
 			// A pipeline repeats nothing, and loads nothing.
-			replies[i], err = s.attempt(ctx, sc, calls[i], err)
+			replies[i], err = s.attempt(ctx, steps[i].script, steps[i].call, err)
 			return err
 		})
 	}

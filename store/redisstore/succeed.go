@@ -9,18 +9,30 @@ import (
 
 // Succeed implements [dispatch.Leases].
 func (s *Store) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	results := make([]dispatch.ApplyResult, len(successes))
-	for i := range results {
-		results[i].Code = dispatch.ApplyNotFound
-	}
-	pages := s.pages(len(successes), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return successes[i].ID })
-	calls := make([]call, len(pages))
-	for i, p := range pages {
-		calls[i] = call{shard: p.shard, args: s.successArgs(p.shard, successes, p.items)}
-	}
-	replies, err := s.runAll(ctx, "settle tasks", s.scripts.succeed, calls)
+	pages, steps := s.settlements(successes)
+	replies, err := s.runSteps(ctx, "settle tasks", steps)
 	if err != nil {
 		return nil, err
+	}
+	return readSuccesses(replies, pages, len(successes))
+}
+
+// settlements are the runs of a script that settle successes, a page each. What has no
+// shard is in none.
+func (s *Store) settlements(successes []dispatch.Success) ([]page, []step) {
+	pages := s.pages(len(successes), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return successes[i].ID })
+	steps := make([]step, len(pages), len(pages)+1) // room for a claim
+	for i, p := range pages {
+		steps[i] = step{s.scripts.succeed, call{shard: p.shard, args: s.successArgs(p.shard, successes, p.items)}}
+	}
+	return pages, steps
+}
+
+// readSuccesses reads the answers to n successes, by page.
+func readSuccesses(replies []any, pages []page, n int) ([]dispatch.ApplyResult, error) {
+	results := make([]dispatch.ApplyResult, n)
+	for i := range results {
+		results[i].Code = dispatch.ApplyNotFound
 	}
 	for i, p := range pages {
 		r := readReply(replies[i])

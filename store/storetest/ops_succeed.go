@@ -12,29 +12,9 @@ func (m *model) genSucceed() step {
 	var successes []dispatch.Success
 	leased := m.leased()
 	for range one(m, 1, 2, 5) {
-		var s dispatch.Success
-		g := m.stale()
-		switch {
-		case m.chance(10) && g != nil:
-			s = success(g)
-		case m.chance(3) && g != nil: // in wrong hands
-			s = success(g)
-			s.Token.Collector += "x"
-		case len(leased) > 0:
-			t := one(m, leased...)
-			s = dispatch.Success{ID: t.ID, Token: t.Lease.Token}
-		case m.chance(10):
-			unknown := item(one(m, m.sources...).gate, one(m, modelQueues()...), "unknown")
-			s = dispatch.Success{ID: unknown.ID, Token: dispatch.LeaseToken{Collector: "c0", ClientToken: "t", Fence: 1}}
-		default:
+		s, ok := m.success(leased)
+		if !ok {
 			return m.genClaim()
-		}
-		s.FetchDuration = one(m, 0, 120*time.Millisecond, time.Second, 7*time.Second+300*time.Microsecond)
-		if m.chance(4) {
-			s.QueueDelay = m.asked()
-		}
-		if m.chance(30) {
-			s.Memo = []byte(one(m, "", "etag", "another etag"))
 		}
 		successes = append(successes, s)
 	}
@@ -43,6 +23,46 @@ func (m *model) genSucceed() step {
 		do:  func(i *Instance) (any, error) { return i.Store.Succeed(m.ctx, successes) },
 		see: func(answer any) error { return m.world.succeeded(successes, as[[]dispatch.ApplyResult](answer)) },
 	}
+}
+
+// success is of one of the leased tasks, or of none; false: there is nothing to say.
+func (m *model) success(leased []*modelTask) (s dispatch.Success, ok bool) {
+	g := m.stale()
+	switch {
+	case m.chance(10) && g != nil:
+		s = success(g)
+	case m.chance(3) && g != nil: // in wrong hands
+		s = success(g)
+		s.Token.Collector += "x"
+	case len(leased) > 0:
+		t := one(m, leased...)
+		s = dispatch.Success{ID: t.ID, Token: t.Lease.Token}
+	case m.chance(10):
+		unknown := item(one(m, m.sources...).gate, one(m, modelQueues()...), "unknown")
+		s = dispatch.Success{ID: unknown.ID, Token: dispatch.LeaseToken{Collector: "c0", ClientToken: "t", Fence: 1}}
+	default:
+		return s, false
+	}
+	s.FetchDuration = one(m, 0, 120*time.Millisecond, time.Second, 7*time.Second+300*time.Microsecond)
+	if m.chance(4) {
+		s.QueueDelay = m.asked()
+	}
+	if m.chance(30) {
+		s.Memo = []byte(one(m, "", "etag", "another etag"))
+	}
+	return s, true
+}
+
+// carried is what a want of a claim in the shard reports.
+func (m *model) carried(shard int) []dispatch.Success {
+	var done []dispatch.Success
+	for range one(m, 0, 0, 1, 2) {
+		s, ok := m.success(m.leased())
+		if ok && dispatch.ShardOf(s.ID.Slot(), m.world.shards) == shard {
+			done = append(done, s)
+		}
+	}
+	return done
 }
 
 // succeeded checks the answers to successes and takes them in.

@@ -86,6 +86,7 @@ func topics() []topic {
 		{"Renew", renewCases()},
 		{"Apply", applyCases()},
 		{"Succeed", succeedCases()},
+		{"Carried", carriedCases()},
 		{"Details", detailCases()},
 		{"Expiry", expiryCases()},
 		{"Sessions", sessionCases()},

@@ -39,7 +39,7 @@ const (
 type DispatchServiceClient interface {
 	// FetchTask hands out tasks, each under a lease. It is a long poll: with nothing to hand out it waits up
 	// to `wait`, and answers before the caller's deadline in any case. Reports carried along are settled
-	// first.
+	// before it waits, whatever becomes of the fetch.
 	//
 	// Nothing to hand out is no error: the list is empty and empty_reason says why. Repeated with the same
 	// collector_id and client_token it answers what that first call granted and is still held, with the same
@@ -156,7 +156,7 @@ func (c *dispatchServiceClient) SubmitDiscovered(ctx context.Context, in *Submit
 type DispatchServiceServer interface {
 	// FetchTask hands out tasks, each under a lease. It is a long poll: with nothing to hand out it waits up
 	// to `wait`, and answers before the caller's deadline in any case. Reports carried along are settled
-	// first.
+	// before it waits, whatever becomes of the fetch.
 	//
 	// Nothing to hand out is no error: the list is empty and empty_reason says why. Repeated with the same
 	// collector_id and client_token it answers what that first call granted and is still held, with the same

@@ -1,0 +1,73 @@
+package dispatch
+
+import "context"
+
+// Reports that a fetch carries are settled before it, but where all that they say is that
+// the work is done, and the fetch is claimed for straight away: then the claim carries
+// them along. That spares the store a call and the fetch a wait.
+
+// maxCarried is how many reports go along with a claim. More are worth a call of the
+// store of their own, which others can be made beside.
+const maxCarried = MaxTransitions / 10
+
+// carry is what the claim for the fetch carries along; nil: its reports are to be settled
+// first.
+func (f *fetch) carry() []Success {
+	reports := f.req.Reports
+	if len(reports) == 0 || len(reports) > maxCarried || f.d.Draining() || !f.straight() {
+		return nil
+	}
+	done := make([]Success, len(reports))
+	for i := range reports {
+		r := &reports[i]
+		if !r.plain() || r.Token.Collector != f.want.Collector {
+			return nil
+		}
+		done[i] = r.success()
+	}
+	return done
+}
+
+// settleRest takes in what a claim has made of the reports that it carried, and settles
+// what it left: those that need a policy, or all where they came into none. Not so when
+// the store did not answer: what became of them is not known then.
+func (f *fetch) settleRest(ctx context.Context, out outcome) error {
+	if len(out.done) > 0 {
+		f.results = make([]ReportResult, len(out.done))
+	}
+	for i, applied := range out.done {
+		f.results[i].ID = f.req.Reports[i].ID
+		if applied.Code != ApplyPolicy {
+			f.d.answer(&f.results[i], &f.req.Reports[i], ResultSucceeded, applied)
+		}
+	}
+	if notSettled(out.err) {
+		return nil
+	}
+	return f.settle(ctx)
+}
+
+// settle settles the reports that are not settled yet.
+func (f *fetch) settle(ctx context.Context) error {
+	reports := f.req.Reports
+	if f.results == nil {
+		f.results = make([]ReportResult, len(reports))
+	}
+	var open []int
+	for i := range f.results {
+		if f.results[i].Code == 0 {
+			open = append(open, i)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	results, err := f.d.Report(ctx, f.want.Collector, pick(reports, open))
+	if err != nil {
+		return err
+	}
+	for n, i := range open {
+		f.results[i] = results[n]
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// reporting is a fetch that reports tasks as done.
+func reporting(grants ...dispatch.Grant) dispatch.FetchRequest {
+	req := ask("c", "", 0)
+	for _, g := range grants {
+		req.Reports = append(req.Reports, dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}})
+	}
+	return req
+}
+
+// calls counts what settles and what claims.
+type calls struct{ claims, successes, settled int }
+
+func (w *world) calls() calls {
+	s := w.spies[0]
+	return calls{s.count("Claim"), s.count("Succeed"), s.count("Apply")}
+}
+
+// wantCalls checks what was called since then.
+func (w *world) wantCalls(before, want calls) {
+	w.t.Helper()
+	now := w.calls()
+	if got := (calls{now.claims - before.claims, now.successes - before.successes, now.settled - before.settled}); got != want {
+		w.t.Errorf("called %+v, want %+v", got, want)
+	}
+}
+
+// wantReports checks the answers to the reports of a fetch.
+func (w *world) wantReports(res *dispatch.FetchResult, want ...dispatch.ReportCode) {
+	w.t.Helper()
+	if len(res.Reports) != len(want) {
+		w.t.Fatalf("%d reports were answered, want %d", len(res.Reports), len(want))
+	}
+	for i, r := range res.Reports {
+		if r.Code != want[i] {
+			w.t.Errorf("report %d of %s is answered %v, want %v", i, r.ID, r.Code, want[i])
+		}
+	}
+}
+
+// taken takes n tasks of the source by fetches of one each, of the collector of
+// reporting.
+func (w *world) taken(n int) []dispatch.Grant {
+	w.t.Helper()
+	grants := make([]dispatch.Grant, n)
+	for i := range grants {
+		grants[i] = w.mustFetch(ask("c", "", 0)).Tasks[0]
+	}
+	return grants
+}
+
+// stored reads a task.
+func (w *world) stored(id dispatch.TaskID) (*dispatch.Task, error) {
+	tasks, _, err := w.store.Tasks(w.t.Context(), []dispatch.TaskID{id}, false)
+	if err != nil {
+		return nil, err
+	}
+	return tasks[0], nil
+}
+
+func TestDispatcher_Fetch_carriesReports(t *testing.T) {
+	t.Parallel()
+	const queue = "q"
+	cases := map[string]func(t *testing.T, w *world){
+		"in its claim": func(_ *testing.T, w *world) {
+			w.submit("s", queue, 3, 0)
+			g := w.taken(1)
+			for range 2 {
+				before := w.calls()
+				res := w.mustFetch(reporting(g...))
+				w.wantReports(res, dispatch.ReportOK)
+				w.wantCalls(before, calls{claims: 1})
+				g = res.Tasks
+			}
+		},
+		"before one that finds nothing": func(t *testing.T, w *world) {
+			w.submit("s", queue, 1, 0)
+			g := w.taken(1)
+			res, err := w.d[0].Fetch(t.Context(), reporting(g...))
+			if err != nil || res.Empty != dispatch.EmptyNoTasks {
+				t.Fatalf("Fetch: %+v, %v", res, err)
+			}
+			w.wantReports(res, dispatch.ReportOK)
+		},
+		"at once where the fetch has to wait": func(t *testing.T, w *world) {
+			ids := w.submit("s", queue, 1, 0)
+			req := reporting(w.taken(1)...)
+			req.Wait = dispatch.MaxWait
+			end := w.fetch(t.Context(), 0, req)
+			time.Sleep(time.Millisecond)
+			if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
+				t.Errorf("task %+v, %v; want DONE", task, err)
+			}
+			w.submit("s", queue, 1, 0)
+			if a := <-end; a.err != nil || len(a.res.Tasks) != 1 {
+				t.Fatalf("Fetch: %+v, %v", a.res, a.err)
+			} else {
+				w.wantReports(a.res, dispatch.ReportOK)
+			}
+		},
+		"with each its answer": func(t *testing.T, w *world) {
+			w.submit("s", queue, 4, 0)
+			g := w.taken(3)
+			w.succeed(g[0])
+			req := reporting(g...)
+			req.Reports[1].Token.ClientToken = "another"
+			before := w.calls()
+			w.wantReports(w.mustFetch(req), dispatch.ReportAlready, dispatch.ReportLeaseLost, dispatch.ReportOK)
+			w.wantCalls(before, calls{claims: 1})
+		},
+		"a seed's by what its schedule says": func(t *testing.T, w *world) {
+			w.source("seeded", func(s *dispatch.SourceSpec) {
+				s.Seeds, s.Pool = seeds("http://seed.example/"), "seeds"
+				s.Schedule.Every = time.Hour
+			})
+			req := ask("c", "", 0)
+			req.Pools = []string{"seeds"}
+			g := w.mustFetch(req).Tasks
+			w.submit("s", queue, 2, 0)
+			w.taken(1)
+			before := w.calls()
+			res := w.mustFetch(reporting(g...))
+			w.wantReports(res, dispatch.ReportOK)
+			w.wantCalls(before, calls{claims: 1, successes: 1, settled: 1})
+			if r := res.Reports[0]; r.State != dispatch.StateScheduled || r.Due.IsZero() {
+				t.Errorf("the seed is %v, due %v", r.State, r.Due)
+			}
+		},
+		"ahead of it, what is more than that the work is done": func(_ *testing.T, w *world) {
+			w.submit("s", queue, 3, 0)
+			req := reporting(w.taken(1)...)
+			req.Reports[0].Succeeded, req.Reports[0].Failed = nil, &dispatch.Failed{Reason: dispatch.FailureReason(1)}
+			before := w.calls()
+			w.wantReports(w.mustFetch(req), dispatch.ReportOK)
+			w.wantCalls(before, calls{claims: 1, settled: 1})
+		},
+		"ahead of it, another's": func(_ *testing.T, w *world) {
+			w.submit("s", queue, 3, 0)
+			g := w.taken(1)
+			req := reporting(g[0], g[0])
+			req.Reports[0].Token.Collector = "d"
+			before := w.calls()
+			w.wantReports(w.mustFetch(req), dispatch.ReportLeaseLost, dispatch.ReportOK)
+			w.wantCalls(before, calls{claims: 1, successes: 1})
+		},
+		"ahead of it, many": func(_ *testing.T, w *world) {
+			const many = dispatch.MaxTransitions / 2
+			w.submit("s", queue, many+1, 0)
+			before, req := w.calls(), reporting(w.taken(many)...)
+			w.wantReports(w.mustFetch(req), reportedOK(many)...)
+			w.wantCalls(before, calls{claims: many + 1, successes: 1})
+		},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{}, func(t *testing.T, w *world) {
+				w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
+				w.knownAt(0, "c")
+				test(t, w)
+			})
+		})
+	}
+}
+
+func reportedOK(n int) []dispatch.ReportCode {
+	codes := make([]dispatch.ReportCode, n)
+	for i := range codes {
+		codes[i] = dispatch.ReportOK
+	}
+	return codes
+}
+
+// What a fetch reports is settled also where the fetch is given nothing.
+func TestDispatcher_Fetch_settlesReportsOfRefused(t *testing.T) {
+	t.Parallel()
+	full := fmt.Errorf("no room: %w", dispatch.ErrStoreFull)
+	cases := map[string]struct {
+		refuse func(w *world)
+		want   error
+	}{
+		"the store is full": {refuse: func(w *world) {
+			w.spies[0].set(func(s *spy) { s.failPool = func(string) error { return full } })
+		}, want: dispatch.ErrStoreFull},
+		"the dispatcher drains": {refuse: func(w *world) { w.d[0].Drain() }},
+		"the session was replaced": {refuse: func(w *world) {
+			req := ask("c", "", 0)
+			req.Session = "s2"
+			if _, err := w.d[0].Fetch(w.t.Context(), req); err != nil {
+				w.t.Fatal(err)
+			}
+		}, want: dispatch.ErrCollectorReplaced},
+		"the source is not known": {refuse: func(*world) {}, want: dispatch.ErrSourceNotFound},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{}, func(t *testing.T, w *world) {
+				w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
+				w.knownAt(0, "c")
+				ids := w.submit("s", "", 2, 0)
+				req := reporting(w.taken(1)...)
+				if test.want == dispatch.ErrSourceNotFound {
+					req.Sources = []string{"unknown"}
+				}
+				test.refuse(w)
+				res, err := w.d[0].Fetch(t.Context(), req)
+				if !errors.Is(err, test.want) || err == nil && len(res.Tasks) > 0 {
+					t.Errorf("Fetch: %+v, %v; want %v", res, err, test.want)
+				}
+				if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone && name != "the session was replaced" {
+					t.Errorf("task %+v, %v; want DONE", task, err)
+				}
+			})
+		})
+	}
+}
+
+// A claim that is not answered leaves open what it carried: the fetch is to be repeated,
+// and the report answers then with what became of it first (P7).
+func TestDispatcher_Fetch_repeatsWhatItCarried(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
+		w.knownAt(0, "c")
+		w.submit("s", "", 3, 0)
+		req := reporting(w.taken(1)...)
+		req.ClientToken = "t"
+		w.spies[0].set(func(s *spy) {
+			s.spoil = func(call string) error {
+				if call == "Claim" {
+					return fmt.Errorf("cut off: %w", dispatch.ErrStoreUnavailable)
+				}
+				return nil
+			}
+		})
+		before := w.calls()
+		if res, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Fatalf("Fetch: %+v, %v; want ErrStoreUnavailable", res, err)
+		}
+		w.wantCalls(before, calls{claims: 1})
+		w.spies[0].set(func(s *spy) { s.spoil = nil })
+		res := w.mustFetch(req)
+		w.wantReports(res, dispatch.ReportAlready)
+		if res.Reports[0].Result != dispatch.ResultSucceeded {
+			t.Errorf("the report is answered with %v", res.Reports[0].Result)
+		}
+		if n := w.spies[0].count("Claim") - before.claims; n != 1 {
+			t.Errorf("%d claims were made, want the first alone: its grant is repeated", n)
+		}
+	})
+}
