@@ -169,8 +169,9 @@ type TaskReads interface {
 	Tasks(ctx context.Context, ids []TaskID, details bool) (tasks []*Task, now time.Time, err error)
 	// ListTasks lists the tasks of a source or a queue in one or more states
 	// other than done, in an order of the store's own that is stable while the
-	// tasks do not move. It may return fewer than limit, even none, with a next
-	// cursor; the end is an empty next.
+	// tasks do not move; those of a page may leave the states before the next is
+	// read. It may return fewer than limit, even none, with a next cursor; the end
+	// is an empty next.
 	ListTasks(ctx context.Context, filter TaskFilter, cursor string, limit int) (tasks []*Task, next string, err error)
 }
 

@@ -13,7 +13,9 @@ func taskCases() []testCase {
 		{"List_ByState", tasksByState},
 		{"List_ByQueue", tasksByQueue},
 		{"List_Pages", tasksPages},
+		{"List_PagesThatChange", tasksPagesChange},
 		{"ListLeases_OldestFirst", leasesList},
+		{"ListLeases_PagesThatEnd", leasesEnd},
 	}
 }
 
@@ -114,6 +116,66 @@ func tasksPages(e *env) {
 	states := []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}
 	is(e, "by seven", e.list(dispatch.TaskFilter{SourceUID: g.UID, States: states}, 7), want)
 	is(e, "by one", e.list(dispatch.TaskFilter{Queue: "host2.test", States: states}, 1), want[20:40])
+}
+
+// A page may be changed before the next is read: each task is listed once all the same.
+func tasksPagesChange(e *env) {
+	e.open()
+	g := source("a")
+	var want []string
+	items := map[dispatch.TaskID]dispatch.Submission{}
+	for i := range 3 {
+		for j := range 25 {
+			key := fmt.Sprintf("%d-%02d", i, j)
+			s := item(g, fmt.Sprintf("host%d.test", i), key, withPriority(j%2, start.Add(time.Duration(j%3)*time.Hour)))
+			want, items[s.ID] = append(want, key), s
+			e.create(g, s)
+		}
+	}
+	changing := func(change func(*dispatch.Task), states ...dispatch.State) (keys []string) {
+		for cursor := ""; ; {
+			tasks, next, err := e.Store.ListTasks(e.ctx, dispatch.TaskFilter{SourceUID: g.UID, States: states}, cursor, 7)
+			e.ok("list tasks", err)
+			for _, task := range tasks {
+				keys = append(keys, task.Key)
+				change(task)
+			}
+			if cursor = next; cursor == "" {
+				slices.Sort(keys)
+				return keys
+			}
+		}
+	}
+	is(e, "waiting, to cancel", changing(func(task *dispatch.Task) { e.settle(canceled(task)) }, dispatch.StateReady, dispatch.StateScheduled), want)
+	is(e, "canceled, to retry", changing(func(task *dispatch.Task) {
+		s := items[task.ID]
+		s.IfExists = dispatch.IfExistsRetry
+		e.submitOne(g, s, dispatch.SubmitRevisit)
+	}, dispatch.StateCanceled), want)
+}
+
+// Leases that end after the page that listed them hide none of those behind.
+func leasesEnd(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 30)...)
+	for range 30 {
+		e.takeOne(func(w *dispatch.Want) { w.Lease = time.Hour })
+	}
+	var got []string
+	for cursor := ""; ; {
+		tasks, next, err := e.Store.ListLeases(e.ctx, cursor, 4)
+		e.ok("list leases", err)
+		for _, task := range tasks {
+			got = append(got, task.Key)
+			e.settle(dead(task))
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	slices.Sort(got)
+	is(e, "leases", len(slices.Compact(got)), 30)
 }
 
 func leasesList(e *env) {
