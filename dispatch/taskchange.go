@@ -89,15 +89,8 @@ func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, fences []ui
 		var leased []*Task
 		var from, again []int
 		for n, i := range at {
-			switch t := tasks[n]; {
-			case t == nil:
-				results[i] = TaskChange{Code: ChangeNotFound}
-			case t.State != StateLeased:
-				results[i] = TaskChange{Code: ChangeNotLeased, State: t.State}
-			case len(fences) > 0 && fences[i] != 0 && fences[i] != t.Lease.Digest.Fence:
-				results[i] = TaskChange{Code: ChangeOtherLease, State: t.State}
-			default:
-				leased, from = append(leased, t), append(from, i)
+			if results[i] = revokeAnswer(tasks[n], fences, i); results[i].Code == 0 {
+				leased, from = append(leased, tasks[n]), append(from, i)
 			}
 		}
 		applied, err := d.endLeases(ctx, leased, now, revoke)
@@ -114,6 +107,21 @@ func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, fences []ui
 		return again, nil
 	})
 	return results, err
+}
+
+// revokeAnswer is what the i-th task answers to the end of its lease; the code is 0
+// where that is to be ended.
+func revokeAnswer(t *Task, fences []uint64, i int) TaskChange {
+	switch {
+	case t == nil:
+		return TaskChange{Code: ChangeNotFound}
+	case t.State != StateLeased:
+		return TaskChange{Code: ChangeNotLeased, State: t.State}
+	case len(fences) > 0 && fences[i] != 0 && fences[i] != t.Lease.Digest.Fence:
+		return TaskChange{Code: ChangeOtherLease, State: t.State}
+	default:
+		return TaskChange{}
+	}
 }
 
 // changeTasks reads tasks and lets act change them: at are their places among

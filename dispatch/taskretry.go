@@ -30,12 +30,7 @@ func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []Task
 	}
 	var settled []int
 	for i, t := range tasks {
-		switch {
-		case t == nil:
-			results[i] = TaskChange{Code: ChangeNotFound}
-		case !t.State.Settled():
-			results[i] = TaskChange{Code: ChangeNotSettled, State: t.State}
-		default:
+		if results[i] = retryAnswer(t); results[i].Code == 0 {
 			settled = append(settled, i)
 		}
 	}
@@ -43,7 +38,7 @@ func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []Task
 	return d.submitAll(ctx, len(settled), func(n int, known *knowledge) (*Source, Submission, error) {
 		i := settled[n]
 		source, item, err := known.retry(ctx, tasks[i], &seeds)
-		if errors.Is(err, ErrSourceNotFound) || errors.Is(err, ErrQueueDenied) || errors.Is(err, ErrInvalid) {
+		if retryRefused(err) {
 			results[i] = TaskChange{Code: ChangeRefused, State: tasks[i].State, Err: err}
 			return nil, Submission{}, nil
 		}
@@ -61,6 +56,24 @@ func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []Task
 		case SubmitCreated, SubmitRevisit, SubmitStaleSource, SubmitStaleRules:
 		}
 	})
+}
+
+// retryAnswer is what a task that has not settled answers to a retry; the code is 0
+// of one that has.
+func retryAnswer(t *Task) TaskChange {
+	switch {
+	case t == nil:
+		return TaskChange{Code: ChangeNotFound}
+	case !t.State.Settled():
+		return TaskChange{Code: ChangeNotSettled, State: t.State}
+	default:
+		return TaskChange{}
+	}
+}
+
+// retryRefused reports whether an error of [knowledge.retry] is the task's own.
+func retryRefused(err error) bool {
+	return errors.Is(err, ErrSourceNotFound) || errors.Is(err, ErrQueueDenied) || errors.Is(err, ErrInvalid)
 }
 
 // retry is the submission that brings a settled task back as it was. The error

@@ -1,0 +1,291 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// matchLooks is how many tasks one call of MatchTasks looks at; a list counts
+	// as placeLooks of them at least.
+	matchLooks = 10_000
+	placeLooks = 50
+	// matchPlaces is how many sources or queues it reads at a time.
+	matchPlaces = 100
+)
+
+// TaskQuery selects tasks for an operator's call. All that is set must hold.
+type TaskQuery struct {
+	SourceID    string      // tasks of this source
+	Sources     SourceQuery // of sources that match; its Health is not looked at
+	Queue       string      // in this queue
+	QueueSuffix string      // in the queue of this name, and those below it
+	Collector   string      // leased to this collector
+	States      []State     // in one of these; required, and none of them done
+	// Reasons of the failure that went wrong last.
+	Reasons []FailureReason
+	// Created at or after CreatedFrom, and before CreatedBefore.
+	CreatedFrom, CreatedBefore time.Time
+}
+
+// MatchTasks lists tasks that q selects, wherever they are. A page may hold fewer
+// than limit, even none; next continues, the end is an empty next. A task that
+// moves meanwhile can be seen in two pages, or in none. Errors: ErrSourceNotFound.
+func (d *Dispatcher) MatchTasks(ctx context.Context, q *TaskQuery, cursor string, limit int) (tasks []*Task, next string, err error) {
+	w := &taskWalk{d: d, q: q, limit: limit, looks: matchLooks, seen: make(map[TaskID]bool)}
+	w.place, w.inside, _ = strings.Cut(cursor, " ")
+	if err := w.walk(ctx); err != nil {
+		return nil, "", fmt.Errorf("look for tasks: %w", err)
+	}
+	if !w.ended {
+		next = w.place + " " + w.inside
+	}
+	return w.found, next, nil
+}
+
+// taskWalk looks for tasks of a query in one place after the other: sources or
+// queues. Whatever the query says, it is one walk, so that its cursor goes on in it.
+type taskWalk struct {
+	d            *Dispatcher
+	q            *TaskQuery
+	limit, looks int // what is left of them
+	// place is the source or queue that is read, after inside, or was read, when
+	// inside is empty.
+	place, inside string
+	ended         bool
+	found         []*Task
+	seen          map[TaskID]bool
+}
+
+// taskList lists tasks of one place.
+type taskList func(ctx context.Context, cursor string, limit int) ([]*Task, string, error)
+
+// walk takes the way with the fewest places. The suffix of queues leads to none of
+// those that hold but settled tasks: they may exist no more.
+func (w *taskWalk) walk(ctx context.Context) error {
+	q, everySource := w.q, w.q.Sources.Prefix == "" && w.q.Sources.Pool == "" && len(w.q.Sources.Labels) == 0
+	switch {
+	case q.SourceID != "":
+		source, err := w.d.liveSource(ctx, q.SourceID)
+		if err == nil && !q.Sources.matches(source) {
+			w.ended = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return w.only(ctx, w.in(TaskFilter{SourceUID: source.UID, Queue: q.Queue, States: q.States}))
+	case !everySource:
+		return w.sources(ctx)
+	case q.Queue != "":
+		return w.only(ctx, w.in(TaskFilter{Queue: q.Queue, States: q.States}))
+	case q.QueueSuffix != "" && !slices.ContainsFunc(q.States, State.Settled):
+		return w.queues(ctx)
+	case q.Collector != "":
+		return w.only(ctx, w.d.store.ListLeases)
+	default:
+		return w.sources(ctx)
+	}
+}
+
+// in lists the tasks of a filter.
+func (w *taskWalk) in(filter TaskFilter) taskList {
+	return func(ctx context.Context, cursor string, limit int) ([]*Task, string, error) {
+		return w.d.store.ListTasks(ctx, filter, cursor, limit)
+	}
+}
+
+// only reads the one place that there is.
+func (w *taskWalk) only(ctx context.Context, list taskList) (err error) {
+	w.ended, err = w.read(ctx, list)
+	return err
+}
+
+// read reads on in a place, and reports whether it came to its end.
+func (w *taskWalk) read(ctx context.Context, list taskList) (end bool, err error) {
+	for w.room() {
+		tasks, next, err := list(ctx, w.inside, w.limit)
+		if err != nil {
+			return false, err
+		}
+		w.looks -= max(len(tasks), placeLooks)
+		if err := w.keep(ctx, tasks); err != nil {
+			return false, err
+		}
+		if w.inside = next; next == "" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (w *taskWalk) room() bool { return w.limit > 0 && w.looks > 0 }
+
+// sources reads the sources that match, from the first after place. Of those without
+// a task that can match their counts tell.
+func (w *taskWalk) sources(ctx context.Context) error {
+	if w.inside != "" {
+		source, err := w.d.liveSource(ctx, w.place)
+		switch {
+		case errors.Is(err, ErrSourceNotFound): // deleted since
+			w.inside = ""
+		case err != nil:
+			return err
+		default:
+			if end, err := w.readSource(ctx, source); err != nil || !end {
+				return err
+			}
+		}
+	}
+	for w.room() {
+		sources, err := w.d.store.ListSources(ctx, w.q.Sources.Prefix, w.place, matchPlaces)
+		if err != nil {
+			return fmt.Errorf("list sources: %w", err)
+		}
+		w.looks -= placeLooks
+		wanted, err := w.wanted(ctx, sources)
+		if err != nil {
+			return err
+		}
+		for _, source := range wanted {
+			if !w.room() {
+				return nil
+			}
+			if end, err := w.readSource(ctx, source); err != nil || !end {
+				return err
+			}
+		}
+		if len(sources) < matchPlaces {
+			w.ended = true
+			return nil
+		}
+		w.place = sources[len(sources)-1].ID
+	}
+	return nil
+}
+
+func (w *taskWalk) readSource(ctx context.Context, source *Source) (end bool, err error) {
+	w.place = source.ID
+	return w.read(ctx, w.in(TaskFilter{SourceUID: source.UID, Queue: w.q.Queue, States: w.q.States}))
+}
+
+// wanted are the sources that match and have tasks in the states that are meant.
+func (w *taskWalk) wanted(ctx context.Context, sources []*Source) ([]*Source, error) {
+	var matching []*Source
+	var uids []string
+	for _, source := range sources {
+		if !source.Deleted && w.q.Sources.matches(source) {
+			matching, uids = append(matching, source), append(uids, source.UID)
+		}
+	}
+	statuses, err := w.d.store.SourceStatuses(ctx, uids)
+	if err != nil {
+		return nil, fmt.Errorf("read source statuses: %w", err)
+	}
+	var wanted []*Source
+	for i, source := range matching {
+		c := statuses[i].Counts
+		if slices.ContainsFunc(w.q.States, func(s State) bool { return c.in(s) > 0 }) {
+			wanted = append(wanted, source)
+		}
+	}
+	return wanted, nil
+}
+
+// in counts the tasks that may be in a state. Those that have not settled go from one to
+// the other by time alone, before they are counted so.
+func (c StateCounts) in(s State) int64 {
+	switch s {
+	case StateDead:
+		return c.Dead
+	case StateCanceled:
+		return c.Canceled
+	case StateDone:
+		return c.Done
+	default:
+		return c.Scheduled + c.Ready + c.Leased
+	}
+}
+
+// queues reads the queues below a suffix, from the first after place.
+func (w *taskWalk) queues(ctx context.Context) error {
+	read := func(name string) (end bool, err error) {
+		w.place = name
+		return w.read(ctx, w.in(TaskFilter{Queue: name, States: w.q.States}))
+	}
+	if w.inside != "" {
+		if end, err := read(w.place); err != nil || !end {
+			return err
+		}
+	}
+	for w.room() {
+		queues, err := w.d.store.ListQueues(ctx, w.q.QueueSuffix, w.place, matchPlaces)
+		if err != nil {
+			return fmt.Errorf("list queues: %w", err)
+		}
+		w.looks -= placeLooks
+		for _, queue := range queues {
+			if !w.room() {
+				return nil
+			}
+			if end, err := read(queue.Name); err != nil || !end {
+				return err
+			}
+		}
+		if len(queues) < matchPlaces {
+			w.ended = true
+			return nil
+		}
+	}
+	return nil
+}
+
+// keep takes those tasks that match.
+func (w *taskWalk) keep(ctx context.Context, tasks []*Task) error {
+	tasks = slices.DeleteFunc(tasks, func(t *Task) bool { return w.seen[t.ID] || !w.q.selects(t) })
+	if len(w.q.Reasons) > 0 {
+		var err error
+		if tasks, err = w.failed(ctx, tasks); err != nil {
+			return err
+		}
+	}
+	for _, t := range tasks {
+		w.seen[t.ID] = true
+	}
+	w.found = append(w.found, tasks...)
+	w.limit -= len(tasks)
+	return nil
+}
+
+// failed are the tasks whose last failure has one of the reasons.
+func (w *taskWalk) failed(ctx context.Context, tasks []*Task) (failed []*Task, err error) {
+	for page := range slices.Chunk(tasks, changePage) {
+		if err := w.d.addLastErrors(ctx, page); err != nil {
+			return nil, err
+		}
+		for _, t := range page {
+			if e := t.LastError; e != nil && e.Result == ResultFailed && slices.Contains(w.q.Reasons, e.Reason) {
+				failed = append(failed, t)
+			}
+		}
+	}
+	return failed, nil
+}
+
+// selects reports whether a task matches in what its record says.
+func (q *TaskQuery) selects(t *Task) bool {
+	switch {
+	case !slices.Contains(q.States, t.State):
+	case q.Queue != "" && t.Queue != q.Queue:
+	case q.QueueSuffix != "" && t.Queue != q.QueueSuffix && !strings.HasSuffix(t.Queue, "."+q.QueueSuffix):
+	case q.Collector != "" && (t.Lease == nil || t.Lease.Token.Collector != q.Collector):
+	case t.Created.Before(q.CreatedFrom) || !q.CreatedBefore.IsZero() && !t.Created.Before(q.CreatedBefore):
+	default:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,273 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+var unsettled = []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased}
+
+// matched reads all pages of a query, each task changed by change before the next page
+// is read, and has the URLs that it found.
+func (o *office) matched(q dispatch.TaskQuery, limit int, change func(ids []dispatch.TaskID)) string {
+	o.t.Helper()
+	var urls []string
+	for cursor, calls := "", 0; ; calls++ {
+		tasks, next, err := o.MatchTasks(o.t.Context(), &q, cursor, limit)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		if len(tasks) > limit || calls > 10_000 {
+			o.t.Fatalf("call %d found %d tasks by a limit of %d", calls, len(tasks), limit)
+		}
+		var ids []dispatch.TaskID
+		for _, task := range tasks {
+			ids, urls = append(ids, task.ID), append(urls, strings.TrimPrefix(task.URL, "http://"))
+		}
+		if change != nil {
+			change(ids)
+		}
+		if cursor = next; next == "" {
+			slices.Sort(urls)
+			return strings.Join(urls, " ")
+		}
+	}
+}
+
+func TestDispatcher_MatchTasks(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		for _, id := range []string{"news.a", "news.b", "shop"} {
+			o.create(id, func(s *dispatch.SourceSpec) { s.Pool, s.Labels = "p-"+id[:4], map[string]string{"id": id} })
+		}
+		at := func(source, url string) dispatch.NewTask {
+			return dispatch.NewTask{SourceID: source, URL: "http://" + url}
+		}
+		o.submit(at("news.a", "a.example/dead"), at("news.a", "a.example/broken"))
+		for range 2 {
+			g := o.fetchFrom("p-news")
+			failed := &dispatch.Failed{Reason: 1, Permanent: true}
+			if strings.HasSuffix(g.Task.URL, "broken") {
+				failed.Reason = 5
+			}
+			o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: failed})
+		}
+		time.Sleep(time.Hour)
+		early := time.Now()
+		o.submit(at("news.a", "www.a.example/1"), at("news.b", "b.example/1"), at("shop", "a.example/1"))
+		held := o.fetchFrom("p-shop")
+		later := at("news.b", "b.example/2")
+		later.Due = time.Now().Add(time.Hour)
+		o.submit(later, at("news.b", "za.example/1"))
+
+		dead := []dispatch.State{dispatch.StateDead}
+		for name, test := range map[string]struct {
+			q    dispatch.TaskQuery
+			want string
+		}{
+			"a source":              {dispatch.TaskQuery{SourceID: "news.b", States: unsettled}, "b.example/1 b.example/2 za.example/1"},
+			"its dead":              {dispatch.TaskQuery{SourceID: "news.a", States: dead}, "a.example/broken a.example/dead"},
+			"by reason":             {dispatch.TaskQuery{SourceID: "news.a", States: dead, Reasons: []dispatch.FailureReason{5, 6}}, "a.example/broken"},
+			"in a queue":            {dispatch.TaskQuery{SourceID: "news.b", Queue: "za.example", States: unsettled}, "za.example/1"},
+			"of a wrong pool":       {dispatch.TaskQuery{SourceID: "news.b", Sources: dispatch.SourceQuery{Pool: "p-shop"}, States: unsettled}, ""},
+			"a prefix":              {dispatch.TaskQuery{Sources: dispatch.SourceQuery{Prefix: "news."}, States: []dispatch.State{dispatch.StateReady}}, "b.example/1 www.a.example/1 za.example/1"},
+			"a prefix and a suffix": {dispatch.TaskQuery{Sources: dispatch.SourceQuery{Prefix: "news."}, QueueSuffix: "a.example", States: unsettled}, "www.a.example/1"},
+			"a pool":                {dispatch.TaskQuery{Sources: dispatch.SourceQuery{Pool: "p-shop"}, States: unsettled}, "a.example/1"},
+			"a label":               {dispatch.TaskQuery{Sources: dispatch.SourceQuery{Labels: map[string]string{"id": "shop"}}, States: unsettled}, "a.example/1"},
+			"a queue":               {dispatch.TaskQuery{Queue: "a.example", States: append(dead, unsettled...)}, "a.example/1 a.example/broken a.example/dead"},
+			"a suffix":              {dispatch.TaskQuery{QueueSuffix: "a.example", States: unsettled}, "a.example/1 www.a.example/1"},
+			"the dead of a suffix":  {dispatch.TaskQuery{QueueSuffix: "example", States: dead}, "a.example/broken a.example/dead"},
+			"a collector":           {dispatch.TaskQuery{Collector: "c1", States: []dispatch.State{dispatch.StateLeased}}, "a.example/1"},
+			"another collector":     {dispatch.TaskQuery{Collector: "c2", States: []dispatch.State{dispatch.StateLeased}}, ""},
+			"held of a queue":       {dispatch.TaskQuery{Collector: "c1", Queue: "b.example", States: unsettled}, ""},
+			"all":                   {dispatch.TaskQuery{States: unsettled}, "a.example/1 b.example/1 b.example/2 www.a.example/1 za.example/1"},
+			"all that is old":       {dispatch.TaskQuery{States: append(dead, unsettled...), CreatedBefore: early}, "a.example/broken a.example/dead"},
+			"all that is new":       {dispatch.TaskQuery{States: append(dead, unsettled...), CreatedFrom: early, Queue: "a.example"}, "a.example/1"},
+		} {
+			for _, limit := range []int{1, 2, 1000} {
+				if got := o.matched(test.q, limit, nil); got != test.want {
+					t.Errorf("%s, by %d: %q, want %q", name, limit, got, test.want)
+				}
+			}
+		}
+		if _, _, err := o.MatchTasks(t.Context(), &dispatch.TaskQuery{SourceID: "none", States: unsettled}, "", 1); !errors.Is(err, dispatch.ErrSourceNotFound) {
+			t.Errorf("an unknown source: %v", err)
+		}
+		if _, _, err := o.MatchTasks(t.Context(), &dispatch.TaskQuery{SourceID: "news.a", States: unsettled}, " x", 1); !errors.Is(err, dispatch.ErrPageToken) {
+			t.Errorf("a cursor that is none: %v", err)
+		}
+		o.succeed(held)
+	})
+}
+
+// fetchFrom takes the one task that a pool has now.
+func (o *office) fetchFrom(pool string) dispatch.Grant {
+	o.t.Helper()
+	o.calls++
+	result, err := o.Fetch(o.t.Context(), dispatch.FetchRequest{
+		Collector: "c1", Session: "s1", ClientToken: fmt.Sprintf("t%d", o.calls), Pools: []string{pool}, MaxTasks: 1, MaxBytes: dispatch.MaxFetchBytes,
+	})
+	if err != nil || len(result.Tasks) != 1 {
+		o.t.Fatalf("fetched %d tasks of pool %s: %v", len(result.Tasks), pool, err)
+	}
+	return result.Tasks[0]
+}
+
+// Many places, more than are read at a time, with more tasks than a page: each task is
+// found once, though it is changed before the next page is read.
+func TestDispatcher_MatchTasks_pages(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		var urls []string
+		for i := range 250 {
+			id := fmt.Sprintf("s%03d", i)
+			o.create(id, nil)
+			var tasks []dispatch.NewTask
+			for j := range i % 4 {
+				url := fmt.Sprintf("%s.example/%d", id, j)
+				urls = append(urls, url)
+				tasks = append(tasks, dispatch.NewTask{SourceID: id, URL: "http://" + url})
+			}
+			o.submit(tasks...)
+		}
+		want := strings.Join(urls, " ")
+		for _, limit := range []int{7, 1000} {
+			bySource := dispatch.TaskQuery{States: unsettled}
+			byQueue := dispatch.TaskQuery{QueueSuffix: "example", States: unsettled}
+			canceled := dispatch.TaskQuery{QueueSuffix: "example", States: []dispatch.State{dispatch.StateCanceled}}
+			for name, q := range map[string]dispatch.TaskQuery{"sources": bySource, "queues": byQueue} {
+				if got := o.matched(q, limit, func(ids []dispatch.TaskID) { o.all(dispatch.ChangeCanceled)(o.CancelTasks(t.Context(), ids)) }); got != want {
+					t.Errorf("%s, by %d, to cancel: %d bytes of URLs, want %d", name, limit, len(got), len(want))
+				}
+				if got := o.matched(canceled, limit, func(ids []dispatch.TaskID) { o.all(dispatch.ChangeRetried)(o.RetryTasks(t.Context(), ids)) }); got != want {
+					t.Errorf("%s, by %d, to retry: %d bytes of URLs, want %d", name, limit, len(got), len(want))
+				}
+			}
+		}
+	})
+}
+
+// all wants every task to have become the same.
+func (o *office) all(code dispatch.ChangeCode) func([]dispatch.TaskChange, error) {
+	return func(changes []dispatch.TaskChange, err error) {
+		o.t.Helper()
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		for _, c := range changes {
+			if c.Code != code {
+				o.t.Fatalf("became %d, want %d", c.Code, code)
+			}
+		}
+	}
+}
+
+// A look that finds nothing has an end, and says where to go on.
+func TestDispatcher_MatchTasks_bounded(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", nil)
+		for page := range 12 {
+			tasks := make([]dispatch.NewTask, 1000)
+			for i := range tasks {
+				tasks[i] = dispatch.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d/%d", page, i)}
+			}
+			o.submit(tasks...)
+		}
+		q := dispatch.TaskQuery{SourceID: "s", States: unsettled, CreatedBefore: time.Now().Add(-time.Hour)}
+		tasks, next, err := o.MatchTasks(t.Context(), &q, "", 1000)
+		if err != nil || len(tasks) != 0 || next == "" {
+			t.Fatalf("found %d tasks, next %q: %v", len(tasks), next, err)
+		}
+		if got := o.matched(q, 1000, nil); got != "" {
+			t.Errorf("found %q", got)
+		}
+	})
+}
+
+// A source that is deleted while its tasks are looked through is left out; those behind
+// it are found.
+func TestDispatcher_MatchTasks_sourceGone(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		for _, id := range []string{"a", "b"} {
+			o.create(id, nil)
+			o.submit(dispatch.NewTask{SourceID: id, URL: "http://x.example/1" + id}, dispatch.NewTask{SourceID: id, URL: "http://x.example/2" + id})
+		}
+		first := true
+		got := o.matched(dispatch.TaskQuery{States: unsettled}, 1, func([]dispatch.TaskID) {
+			if first {
+				first = false
+				if err := o.DeleteSource(t.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		if !strings.HasSuffix(got, "x.example/1b x.example/2b") {
+			t.Errorf("found %q", got)
+		}
+	})
+}
+
+// A question what a call would do is answered as the call, and changes nothing.
+func TestDispatcher_WouldChangeTasks(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.unhurried()
+		o.create("s", nil)
+		o.create("gone", nil)
+		gone := o.submit(dispatch.NewTask{SourceID: "gone", URL: "http://gone.example/"})[0].ID
+		if err := o.DeleteSource(ctx, "gone"); err != nil {
+			t.Fatal(err)
+		}
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/dead"})
+		dead := o.fetchOne().Task.ID
+		held := func(url string) (id dispatch.TaskID, fence uint64) {
+			id = o.submit(dispatch.NewTask{SourceID: "s", URL: url})[0].ID
+			o.fetchOne()
+			return id, o.task(id).Lease.Digest.Fence
+		}
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{dead}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.RevokeLeases(ctx, []dispatch.TaskID{dead}, nil, ""))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
+		free, fence := held("http://a.example/held")
+		asked, _ := held("http://a.example/asked")
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{asked}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		waits := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
+		ids := []dispatch.TaskID{gone, dead, free, asked, waits, unknown()}
+
+		var before []*dispatch.Task
+		for _, id := range ids[:5] {
+			before = append(before, o.task(id))
+		}
+		none := change(dispatch.ChangeNotFound, dispatch.StateUnknown)
+		settled, not := change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled), change(dispatch.ChangeNotLeased, dispatch.StateCanceled)
+		cancel := []dispatch.TaskChange{
+			settled, settled, change(dispatch.ChangeCancelRequested, dispatch.StateLeased),
+			change(dispatch.ChangeAlreadyRequested, dispatch.StateLeased), change(dispatch.ChangeCanceled, dispatch.StateCanceled), none,
+		}
+		retry := []dispatch.TaskChange{
+			change(dispatch.ChangeRefused, dispatch.StateCanceled), change(dispatch.ChangeRetried, dispatch.StateReady),
+			change(dispatch.ChangeNotSettled, dispatch.StateLeased), change(dispatch.ChangeNotSettled, dispatch.StateLeased),
+			change(dispatch.ChangeNotSettled, dispatch.StateReady), none,
+		}
+		revoke := []dispatch.TaskChange{
+			not, not, change(dispatch.ChangeRevoked, dispatch.StateReady), change(dispatch.ChangeRevoked, dispatch.StateCanceled),
+			change(dispatch.ChangeNotLeased, dispatch.StateReady), none,
+		}
+		o.changed(o.WouldCancelTasks(ctx, ids))(cancel...)
+		o.changed(o.WouldRetryTasks(ctx, ids))(retry...)
+		o.changed(o.WouldRevokeLeases(ctx, ids, nil))(revoke...)
+		o.changed(o.WouldRevokeLeases(ctx, ids[2:4], []uint64{fence, 1}))(revoke[2], change(dispatch.ChangeOtherLease, dispatch.StateLeased))
+		for i, task := range before {
+			if after := o.task(ids[i]); after.Revision != task.Revision || after.State != task.State {
+				t.Errorf("asked what would be, task %d became %+v", i, after)
+			}
+		}
+		o.changed(o.CancelTasks(ctx, ids))(cancel...)
+		o.changed(o.RevokeLeases(ctx, ids[3:4], nil, ""))(revoke[3])
+		o.changed(o.RetryTasks(ctx, ids[:2]))(retry[:2]...)
+	})
+}
