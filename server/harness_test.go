@@ -85,6 +85,13 @@ func (f *faults) ListLeases(ctx context.Context, cursor string, limit int) ([]*d
 	return f.Store.ListLeases(ctx, cursor, limit)
 }
 
+func (f *faults) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {
+	if err := f.fault("Tasks"); err != nil {
+		return nil, time.Time{}, err
+	}
+	return f.Store.Tasks(ctx, ids, details)
+}
+
 // bed is a server on a memory store, with clients connected to it.
 type bed struct {
 	store  *faults

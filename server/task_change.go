@@ -2,27 +2,56 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// taskChange is what a bulk call does to tasks.
+type taskChange struct {
+	method string
+	// states in which tasks are changed, those that a filter without any stands for,
+	// unless it has to name some.
+	states         []dispatch.State
+	statesRequired bool
+	// would answers what act would.
+	would, act func(context.Context, []dispatch.TaskID, []uint64) ([]dispatch.TaskChange, error)
+}
+
+// leased reports whether it is leases that the call ends.
+func (c *taskChange) leased() bool { return len(c.states) == 1 && c.states[0] == dispatch.StateLeased }
+
+// unfenced makes of a change of tasks by their ids one that knows of fences.
+func unfenced(change func(context.Context, []dispatch.TaskID) ([]dispatch.TaskChange, error),
+) func(context.Context, []dispatch.TaskID, []uint64) ([]dispatch.TaskChange, error) {
+	return func(ctx context.Context, ids []dispatch.TaskID, _ []uint64) ([]dispatch.TaskChange, error) {
+		return change(ctx, ids)
+	}
+}
+
 // CancelTasks takes tasks out.
 func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksRequest) (*pb.CancelTasksResponse, error) {
-	results, err := changeTasks(ctx, req, s.d.CancelTasks)
+	r, err := s.change(ctx, req, nil, &taskChange{
+		method: "CancelTasks", states: []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased},
+		would: unfenced(s.d.WouldCancelTasks), act: unfenced(s.d.CancelTasks),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.CancelTasksResponse{Results: results}, nil
+	return &pb.CancelTasksResponse{Results: r.results, Matched: r.matched, Changed: r.changed, NextPageToken: r.next}, nil
 }
 
 // RetryTasks brings settled tasks back.
 func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest) (*pb.RetryTasksResponse, error) {
-	results, err := changeTasks(ctx, req, s.d.RetryTasks)
+	r, err := s.change(ctx, req, nil, &taskChange{
+		method: "RetryTasks", states: []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, statesRequired: true,
+		would: unfenced(s.d.WouldRetryTasks), act: unfenced(s.d.RetryTasks),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.RetryTasksResponse{Results: results}, nil
+	return &pb.RetryTasksResponse{Results: r.results, Matched: r.matched, Changed: r.changed, NextPageToken: r.next}, nil
 }
 
 // RevokeLeases takes leased tasks from their holders.
@@ -34,52 +63,116 @@ func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequ
 	if req.GetReason() != "" {
 		why += ": " + req.GetReason()
 	}
-	var fences []uint64
-	if n := len(req.GetFences()); n > 0 {
-		fences = make([]uint64, n)
-		for i, fence := range req.GetFences() {
-			fences[i] = uint64(fence)
-		}
-	}
-	results, err := changeTasks(ctx, req, func(ctx context.Context, ids []dispatch.TaskID) ([]dispatch.TaskChange, error) {
-		return s.d.RevokeLeases(ctx, ids, fences, why)
+	r, err := s.change(ctx, req, each(req.GetFences(), func(fence int64) uint64 { return uint64(fence) }), &taskChange{
+		method: "RevokeLeases", states: []dispatch.State{dispatch.StateLeased},
+		would: s.d.WouldRevokeLeases,
+		act: func(ctx context.Context, ids []dispatch.TaskID, fences []uint64) ([]dispatch.TaskChange, error) {
+			return s.d.RevokeLeases(ctx, ids, fences, why)
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.RevokeLeasesResponse{Results: results}, nil
+	return &pb.RevokeLeasesResponse{Results: r.results, Matched: r.matched, Changed: r.changed, NextPageToken: r.next}, nil
 }
 
-// changeTasks checks a request, changes the tasks it names, and notes for the
-// log who did it and what came of it.
-func changeTasks(ctx context.Context, req changeRequest,
-	change func(context.Context, []dispatch.TaskID) ([]dispatch.TaskChange, error),
-) ([]*pb.TaskChange, error) {
-	if err := validateChange(req); err != nil {
-		return nil, err
+// changeResult is what bulk calls on tasks answer.
+type changeResult struct {
+	bulkResult
+	results []*pb.TaskChange
+}
+
+// change checks a request, changes the tasks it names, or those of one page that match
+// its filter, and notes for the log what came of it. Acting twice does no harm, so a
+// call that failed on its way is repeated whole.
+func (s *taskService) change(ctx context.Context, req changeRequest, fences []uint64, change *taskChange) (r changeResult, err error) {
+	if err := validateChange(req, change); err != nil {
+		return r, err
 	}
-	ids := make([]dispatch.TaskID, len(req.GetTaskIds()))
-	for i, id := range req.GetTaskIds() {
-		ids[i] = dispatch.TaskID(id)
-	}
-	changes, err := change(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*pb.TaskChange, len(changes))
-	var did bulkResult
-	for i := range changes {
-		out[i] = toTaskChange(ids[i], &changes[i])
-		switch changes[i].Code {
-		case dispatch.ChangeCanceled, dispatch.ChangeCancelRequested, dispatch.ChangeRetried, dispatch.ChangeRevoked:
-			did.matched, did.changed = did.matched+1, did.changed+1
-		case dispatch.ChangeNotFound:
-		default:
-			did.matched++
+	ids := each(req.GetTaskIds(), func(id string) dispatch.TaskID { return dispatch.TaskID(id) })
+	if len(ids) == 0 {
+		if ids, fences, r.next, err = s.matching(ctx, req, change); err != nil {
+			return r, about(err, "source_id", req.GetFilter().GetSourceId())
 		}
 	}
-	logChanged(ctx, did)
-	return out, nil
+	do := change.act
+	if req.GetValidateOnly() {
+		do = change.would
+	}
+	changes, err := do(ctx, ids, fences)
+	if err != nil {
+		return r, err
+	}
+	r.results = make([]*pb.TaskChange, len(changes))
+	for i := range changes {
+		r.results[i] = toTaskChange(ids[i], &changes[i])
+		r.count(changes[i].Code)
+	}
+	if req.GetFilter() != nil { // forgotten since the look
+		r.results = slices.DeleteFunc(r.results, func(t *pb.TaskChange) bool {
+			return t.GetCode() == pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND
+		})
+	}
+	logChanged(ctx, r.bulkResult)
+	return r, nil
+}
+
+// matching are the tasks of a page that match the filter, and the fences of their
+// leases, so that no later one is taken for them.
+func (s *taskService) matching(ctx context.Context, req changeRequest, change *taskChange) (ids []dispatch.TaskID, fences []uint64, next string, err error) {
+	tokens, err := pagesOf(change.method, req.GetFilter())
+	if err != nil {
+		return nil, nil, "", err
+	}
+	cursor, err := tokens.cursor(req.GetPageToken())
+	if err != nil {
+		return nil, nil, "", err
+	}
+	tasks, next, err := s.d.MatchTasks(ctx, fromTaskFilter(req.GetFilter(), change.states), cursor, maxBatch)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	for _, t := range tasks {
+		var fence uint64
+		if t.Lease != nil {
+			fence = t.Lease.Digest.Fence
+		}
+		ids, fences = append(ids, t.ID), append(fences, fence)
+	}
+	return ids, fences, tokens.token(next), nil
+}
+
+// fromTaskFilter converts a filter that validate has found to be one of tasks; without
+// states it stands for tasks in any of states.
+func fromTaskFilter(f *pb.Filter, states []dispatch.State) *dispatch.TaskQuery {
+	if len(f.GetStates()) > 0 {
+		states = fromStates(f.GetStates())
+	}
+	q := &dispatch.TaskQuery{
+		SourceID: f.GetSourceId(),
+		Sources:  dispatch.SourceQuery{Prefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()},
+		Queue:    f.GetQueue(), QueueSuffix: f.GetQueueSuffix(), Collector: f.GetCollectorId(), States: states,
+		CreatedFrom: fromTime(f.GetCreateTimeFrom()), CreatedBefore: fromTime(f.GetCreateTimeBefore()),
+	}
+	for _, reason := range f.GetFailureReasons() {
+		q.Reasons = append(q.Reasons, dispatch.FailureReason(reason))
+		if reason == pb.FailureReason_FAILURE_REASON_OTHER { // as toReason tells it
+			q.Reasons = append(q.Reasons, 0)
+		}
+	}
+	return q
+}
+
+// count adds what became of one task.
+func (r *bulkResult) count(code dispatch.ChangeCode) {
+	switch code {
+	case dispatch.ChangeNotFound:
+		return
+	case dispatch.ChangeCanceled, dispatch.ChangeCancelRequested, dispatch.ChangeRetried, dispatch.ChangeRevoked:
+		r.changed++
+	default:
+	}
+	r.matched++
 }
 
 func toTaskChange(id dispatch.TaskID, change *dispatch.TaskChange) *pb.TaskChange {

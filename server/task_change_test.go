@@ -1,12 +1,17 @@
 package server_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -162,6 +167,154 @@ func TestTaskService_RevokeLeases(t *testing.T) {
 	if h := task.GetHistory(); len(h) != 1 || h[0].GetResult() != pb.AttemptResult_ATTEMPT_RESULT_REVOKED || h[0].GetMessage() != "ada: it hangs" ||
 		task.GetAttempt() != 0 {
 		t.Errorf("attempt %d, history %v", task.GetAttempt(), h)
+	}
+}
+
+// By a filter the calls act on what matches, 1000 at a time, and change nothing when they
+// only are to say what would be.
+func TestTaskService_changesByFilter(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.source(t, "news")
+	b.source(t, "shop")
+	for page := range 2 {
+		urls := make([]string, 700)
+		for i := range urls {
+			urls[i] = fmt.Sprintf("https://example.com/%d/%d", page, i)
+		}
+		b.submit(t, "news", urls...)
+	}
+	b.submit(t, "shop", "https://example.com/shop")
+	req := &pb.CancelTasksRequest{Filter: &pb.Filter{SourceId: "news"}, ValidateOnly: true, By: "ada", Reason: "a trap"}
+	for _, validate := range []bool{true, false} {
+		req.ValidateOnly, req.PageToken = validate, ""
+		for _, want := range []int32{1000, 400} {
+			resp, err := b.tasks.CancelTasks(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.GetMatched() != want || resp.GetChanged() != want || len(resp.GetResults()) != int(want) || (resp.GetNextPageToken() == "") != (want == 400) {
+				t.Fatalf("matched %d, changed %d, %d results, next %q; want %d", resp.GetMatched(), resp.GetChanged(), len(resp.GetResults()), resp.GetNextPageToken(), want)
+			}
+			req.PageToken = resp.GetNextPageToken()
+		}
+	}
+	logged(t, b.logs, "ada", "a trap", 400, 400)
+	retry := &pb.RetryTasksRequest{Filter: &pb.Filter{QueueSuffix: "com", States: []pb.TaskState{pb.TaskState_TASK_STATE_CANCELED}}}
+	retried, err := b.tasks.RetryTasks(t.Context(), retry)
+	if err != nil || retried.GetChanged() != 1000 || retried.GetResults()[0].GetCode() != pb.TaskChangeCode_TASK_CHANGE_CODE_RETRIED {
+		t.Fatalf("retried %d: %v", retried.GetChanged(), err)
+	}
+	// The token belongs to that filter and that call.
+	other := &pb.CancelTasksRequest{Filter: &pb.Filter{QueueSuffix: "com"}, PageToken: retried.GetNextPageToken()}
+	_, err = b.tasks.CancelTasks(t.Context(), other)
+	wantFault(t, err, codes.InvalidArgument, "PAGE_TOKEN_INVALID")
+	_, err = b.tasks.CancelTasks(t.Context(), &pb.CancelTasksRequest{Filter: &pb.Filter{SourceId: "none"}})
+	if f := wantFault(t, err, codes.NotFound, "SOURCE_NOT_FOUND"); f.metadata["source_id"] != "none" {
+		t.Errorf("told %v", f.metadata)
+	}
+}
+
+// By reason of what went wrong; one that a report left out is OTHER, as it is shown.
+func TestTaskService_changesByReason(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	leased := b.leased(t)
+	failed := succeeded(leased)
+	failed.Outcome = &pb.Outcome{Result: &pb.Outcome_Failed{Failed: &pb.Failed{Permanent: true}}}
+	b.report(t, failed)
+	filter := &pb.Filter{All: true, States: []pb.TaskState{pb.TaskState_TASK_STATE_DEAD}}
+	for _, c := range []struct {
+		reason pb.FailureReason
+		want   int32
+	}{{pb.FailureReason_FAILURE_REASON_TIMEOUT, 0}, {pb.FailureReason_FAILURE_REASON_OTHER, 1}} {
+		filter.FailureReasons = []pb.FailureReason{c.reason}
+		resp, err := b.tasks.RetryTasks(t.Context(), &pb.RetryTasksRequest{Filter: filter})
+		if err != nil || resp.GetMatched() != c.want || resp.GetChanged() != c.want || resp.GetNextPageToken() != "" {
+			t.Errorf("%v: %v, %v", c.reason, resp, err)
+		}
+	}
+}
+
+// The leases of one collector end, those that it had when they were looked for.
+func TestTaskService_revokesByCollector(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	unhurried := &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(0)}
+	if _, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{Rule: unhurried}); err != nil {
+		t.Fatal(err)
+	}
+	leased := b.leased(t)
+	id := leased.GetTask().GetId()
+	req := &pb.RevokeLeasesRequest{Filter: &pb.Filter{CollectorId: "c1"}}
+	revoke := func() *pb.RevokeLeasesResponse {
+		resp, err := b.tasks.RevokeLeases(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	b.store.breakCall("ListLeases", func() error { return dispatch.ErrStoreUnavailable })
+	_, err := b.tasks.RevokeLeases(t.Context(), req)
+	wantFault(t, err, codes.Unavailable, "STORE_UNAVAILABLE")
+	b.store.breakCall("ListLeases", nil)
+	req.Filter.CollectorId = "c2"
+	if resp := revoke(); resp.GetMatched() != 0 || len(resp.GetResults()) != 0 {
+		t.Errorf("another collector: %v", resp)
+	}
+	req.Filter.CollectorId = "c1"
+	// Between the look and the end it is given back and handed out once more.
+	b.store.breakCall("Tasks", func() error {
+		b.store.breakCall("Tasks", nil)
+		released := succeeded(leased)
+		released.Outcome = &pb.Outcome{Result: &pb.Outcome_Released{Released: &pb.Released{}}}
+		b.report(t, released)
+		eventually(t, "it is handed out again", func() bool { return len(b.fetch(t, 1)) == 1 })
+		return nil
+	})
+	wantChanges(t, []string{id}, revoke().GetResults(), "OTHER_LEASE LEASED")
+	resp := revoke()
+	wantChanges(t, []string{id}, resp.GetResults(), "REVOKED READY")
+	if resp.GetMatched() != 1 || resp.GetChanged() != 1 {
+		t.Errorf("matched %d, changed %d", resp.GetMatched(), resp.GetChanged())
+	}
+}
+
+func TestTaskService_filtersAreChecked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	dead, ready := []pb.TaskState{pb.TaskState_TASK_STATE_DEAD}, []pb.TaskState{pb.TaskState_TASK_STATE_READY}
+	for name, c := range map[string]struct {
+		req   *pb.RetryTasksRequest
+		field string
+	}{
+		"nowhere":         {&pb.RetryTasksRequest{Filter: &pb.Filter{States: dead}}, "filter.all"},
+		"all and one":     {&pb.RetryTasksRequest{Filter: &pb.Filter{States: dead, All: true, Queue: "q"}}, "filter.all"},
+		"no states":       {&pb.RetryTasksRequest{Filter: &pb.Filter{All: true}}, "filter.states"},
+		"another's state": {&pb.RetryTasksRequest{Filter: &pb.Filter{All: true, States: ready}}, "filter.states[0]"},
+		"no reason":       {&pb.RetryTasksRequest{Filter: &pb.Filter{All: true, States: dead, FailureReasons: []pb.FailureReason{0}}}, "filter.failure_reasons[0]"},
+		"unknown reason":  {&pb.RetryTasksRequest{Filter: &pb.Filter{All: true, States: dead, FailureReasons: []pb.FailureReason{77}}}, "filter.failure_reasons[0]"},
+		"many reasons":    {&pb.RetryTasksRequest{Filter: &pb.Filter{All: true, States: dead, FailureReasons: slices.Repeat([]pb.FailureReason{1}, 65)}}, "filter.failure_reasons"},
+		"a collector":     {&pb.RetryTasksRequest{Filter: &pb.Filter{CollectorId: "c1", States: dead}}, "filter.collector_id"},
+		"no source":       {&pb.RetryTasksRequest{Filter: &pb.Filter{SourceId: "A", States: dead}}, "filter.source_id"},
+		"no queue":        {&pb.RetryTasksRequest{Filter: &pb.Filter{Queue: "A", States: dead}}, "filter.queue"},
+		"no suffix":       {&pb.RetryTasksRequest{Filter: &pb.Filter{QueueSuffix: "*.a", States: dead}}, "filter.queue_suffix"},
+		"no time":         {&pb.RetryTasksRequest{Filter: &pb.Filter{All: true, States: dead, CreateTimeFrom: &timestamppb.Timestamp{Nanos: -1}}}, "filter.create_time_from"},
+		"ids beside it":   {&pb.RetryTasksRequest{TaskIds: []string{aTask}, Filter: &pb.Filter{All: true, States: dead}}, "filter"},
+		"ids and a token": {&pb.RetryTasksRequest{TaskIds: []string{aTask}, PageToken: "x"}, "page_token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := b.tasks.RetryTasks(t.Context(), c.req)
+			f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+			if len(f.violations) != 1 || f.violations[0].GetField() != c.field {
+				t.Errorf("violations %v, want one of %s", f.violations, c.field)
+			}
+		})
+	}
+	// The calls on sources know nothing of these.
+	_, err := b.sources.PauseSources(t.Context(), &pb.PauseSourcesRequest{Filter: &pb.Filter{All: true, SourceId: "a", Queue: "q", CollectorId: "c"}})
+	if f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD"); len(f.violations) != 3 {
+		t.Errorf("violations %v, want three", f.violations)
 	}
 }
 

@@ -230,39 +230,6 @@ func validateListTasks(req *pb.ListTasksRequest) error {
 	return c.err()
 }
 
-// changeRequest is what the calls that change tasks by their ids have in common.
-type changeRequest interface {
-	GetTaskIds() []string
-	GetBy() string
-	GetReason() string
-}
-
-func validateChange(req changeRequest) error {
-	var c checks
-	c.count("task_ids", len(req.GetTaskIds()), 1, maxBatch)
-	for i, id := range req.GetTaskIds()[:min(len(req.GetTaskIds()), maxBatch)] {
-		n := len(c.broken)
-		c.taskID("", id)
-		c.within(n, "task_ids", i)
-	}
-	c.operator(req.GetBy(), req.GetReason())
-	return c.err()
-}
-
-func validateFences(req *pb.RevokeLeasesRequest) error {
-	var c checks
-	if n := len(req.GetFences()); n > 0 && n != len(req.GetTaskIds()) {
-		c.fail("fences", n, "must be none, or one for each of task_ids")
-	}
-	for i, fence := range req.GetFences() {
-		if fence < 0 {
-			c.fail(fmt.Sprintf("fences[%d]", i), fence, "must not be negative")
-			break
-		}
-	}
-	return c.err()
-}
-
 func validateQueueName(field, name string) error {
 	var c checks
 	c.queue(field, name)

@@ -223,6 +223,9 @@ func (c *checks) sourceFilter(f *pb.Filter) {
 		{"filter.queue_suffix", f.GetQueueSuffix() != ""},
 		{"filter.states", len(f.GetStates()) > 0},
 		{"filter.failure_reasons", len(f.GetFailureReasons()) > 0},
+		{"filter.source_id", f.GetSourceId() != ""},
+		{"filter.queue", f.GetQueue() != ""},
+		{"filter.collector_id", f.GetCollectorId() != ""},
 	} {
 		if other.set {
 			c.fail(other.field, "set", "does not apply to sources")

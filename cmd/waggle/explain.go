@@ -45,9 +45,6 @@ func newExplainTask(o *clientOptions) *cobra.Command {
 	}
 	ref.register(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		if len(args) == 0 && !ref.named() {
-			return usagef(nil, "which task? say its ID, or --source with --url or --key")
-		}
 		ids, err := ref.ids(ctx, c, args)
 		if err != nil {
 			return err

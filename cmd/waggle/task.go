@@ -76,11 +76,8 @@ func (r *taskRef) request(args []string) (*pb.GetTaskRequest, error) {
 
 // ids are those in args, or that of the task which flags name.
 func (r *taskRef) ids(ctx context.Context, c *client, args []string) ([]string, error) {
-	switch {
-	case len(args) > 0 && !r.named():
+	if len(args) > 0 && !r.named() {
 		return args, nil
-	case !r.named():
-		return nil, usagef(nil, "which tasks? say their IDs, as `waggle task list` and `waggle lease list` show them, or --source with --url or --key")
 	}
 	request, err := r.request(args)
 	if err != nil {

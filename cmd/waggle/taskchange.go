@@ -13,35 +13,51 @@ import (
 )
 
 func newTaskCancel(o *clientOptions) *cobra.Command {
-	return changeCommand(o, &cobra.Command{
+	var yes bool
+	choice := &taskChoice{states: []pb.TaskState{pb.TaskState_TASK_STATE_SCHEDULED, pb.TaskState_TASK_STATE_READY, pb.TaskState_TASK_STATE_LEASED}}
+	cmd := changeCommand(o, choice, &cobra.Command{
 		Use:   "cancel [ID...]",
 		Short: "Take tasks out; who works on one is told to stop",
 		Long: `Take tasks out. One that waits is CANCELED at once; who works on one is told by its
 next heartbeat, and the task ends CANCELED with its lease. A canceled seed stays out
-until it is retried, or taken from its source and added again.`,
+until it is retried, or taken from its source and added again.
+
+Without IDs, --url or --key: all that match the other flags, seeds among them.`,
 		Example: `  waggle task cancel 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'a trap'
   waggle task cancel --source news.example --url https://example.com/a
-  waggle task list --queue example.com -o json | jq -r '.tasks[].id' | xargs waggle task cancel`,
-	}, func(ctx context.Context, c *client, ids []string, record *recordFlags) ([]*pb.TaskChange, error) {
-		reply, err := c.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{TaskIds: ids, By: record.by, Reason: record.reason})
-		return reply.GetResults(), err
+  waggle task cancel --queue example.com --state scheduled,ready --dry-run`,
+	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {
+		if req.filter != nil && !yes && !req.dryRun {
+			return nil, usagef(nil, "a filter cancels whatever it matches: look with --dry-run, then say --yes")
+		}
+		return c.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{
+			TaskIds: req.ids, Filter: req.filter, ValidateOnly: req.dryRun, PageToken: req.token, By: req.by, Reason: req.reason,
+		})
 	})
+	cmd.Flags().BoolVar(&yes, "yes", false, "cancel without tasks being named one by one")
+	return cmd
 }
 
 func newTaskRetry(o *clientOptions) *cobra.Command {
-	return changeCommand(o, &cobra.Command{
+	choice := &taskChoice{states: []pb.TaskState{pb.TaskState_TASK_STATE_DEAD, pb.TaskState_TASK_STATE_CANCELED}}
+	return changeCommand(o, choice, &cobra.Command{
 		Use:   "retry [ID...]",
 		Short: "Make tasks that are DEAD, CANCELED or DONE due now, their budgets as new",
 		Example: `  waggle task retry 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
-  waggle task list --source news.example --state dead --limit 0 -o json | jq -r '.tasks[].id' | xargs waggle task retry`,
-	}, func(ctx context.Context, c *client, ids []string, record *recordFlags) ([]*pb.TaskChange, error) {
-		reply, err := c.tasks.RetryTasks(ctx, &pb.RetryTasksRequest{TaskIds: ids, By: record.by, Reason: record.reason})
-		return reply.GetResults(), err
+  waggle task retry --source news.example --state dead --failed timeout --failed connect`,
+	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {
+		if req.filter != nil && len(req.filter.GetStates()) == 0 {
+			return nil, usagef(nil, "which of them? say --state dead, --state canceled or both")
+		}
+		return c.tasks.RetryTasks(ctx, &pb.RetryTasksRequest{
+			TaskIds: req.ids, Filter: req.filter, ValidateOnly: req.dryRun, PageToken: req.token, By: req.by, Reason: req.reason,
+		})
 	})
 }
 
 func newLeaseRevoke(o *clientOptions) *cobra.Command {
-	return changeCommand(o, &cobra.Command{
+	choice := &taskChoice{}
+	cmd := changeCommand(o, choice, &cobra.Command{
 		Use:   "revoke [TASK[@FENCE]...]",
 		Short: "Take tasks from their holders; they are due again at once",
 		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
@@ -51,19 +67,22 @@ changes nothing. To end the work for good, say waggle task cancel.
 With the fence that waggle lease list shows, a task stays with who has it if that is
 another lease by now.`,
 		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
-  waggle lease list -o json | jq -r '.leases[] | select(.holder.collector_id == "paris-1") | "\(.task_id)@\(.holder.fence)"' | xargs waggle lease revoke`,
-	}, func(ctx context.Context, c *client, ids []string, record *recordFlags) ([]*pb.TaskChange, error) {
-		req := &pb.RevokeLeasesRequest{By: record.by, Reason: record.reason}
-		for _, lease := range ids {
+  waggle lease revoke --collector paris-1 --dry-run`,
+	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {
+		revoke := &pb.RevokeLeasesRequest{
+			Filter: req.filter, ValidateOnly: req.dryRun, PageToken: req.token, By: req.by, Reason: req.reason,
+		}
+		for _, lease := range req.ids {
 			id, fence, err := parseLease(lease)
 			if err != nil {
 				return nil, err
 			}
-			req.TaskIds, req.Fences = append(req.TaskIds, id), append(req.Fences, fence)
+			revoke.TaskIds, revoke.Fences = append(revoke.TaskIds, id), append(revoke.Fences, fence)
 		}
-		reply, err := c.tasks.RevokeLeases(ctx, req)
-		return reply.GetResults(), err
+		return c.tasks.RevokeLeases(ctx, revoke)
 	})
+	cmd.Flags().StringVar(&choice.filter.CollectorId, "collector", "", "what the collector of this `id` holds")
+	return cmd
 }
 
 // parseLease reads TASK or TASK@FENCE; 0: no fence.
@@ -78,53 +97,86 @@ func parseLease(lease string) (id string, fence int64, err error) {
 	return id, fence, nil
 }
 
+// changeReply is what the bulk calls on tasks answer.
+type changeReply interface {
+	GetResults() []*pb.TaskChange
+	GetMatched() int32
+	GetChanged() int32
+	GetNextPageToken() string
+}
+
+// changeCall is what the bulk calls on tasks are made with.
+type changeCall struct {
+	ids    []string
+	filter *pb.Filter
+	token  string
+	dryRun bool
+	recordFlags
+}
+
 // changeCommand completes a command that changes the tasks of the ids it is given, or
-// the one that flags name, in calls of maxBulk ids. Tasks that are not there or were refused make it fail,
-// though the others are done.
-func changeCommand(o *clientOptions, cmd *cobra.Command,
-	change func(ctx context.Context, c *client, ids []string, record *recordFlags) ([]*pb.TaskChange, error),
+// those that flags name, in as many calls as that needs. Tasks that are not there or
+// were refused make it fail, though the others are done.
+func changeCommand(o *clientOptions, choice *taskChoice, cmd *cobra.Command,
+	change func(ctx context.Context, c *client, call *changeCall) (changeReply, error),
 ) *cobra.Command {
-	var record recordFlags
-	var ref taskRef
+	var call changeCall
 	cmd.Args = cobra.ArbitraryArgs
-	ref.register(cmd)
-	record.register(cmd, o.console)
+	choice.register(cmd)
+	cmd.Flags().BoolVar(&call.dryRun, "dry-run", false, "change nothing; say what would become of each")
+	call.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		ids, err := ref.ids(ctx, c, args)
+		ids, filter, err := choice.of(ctx, c, cmd, args)
 		if err != nil {
 			return err
 		}
+		call.filter = filter
 		// The replies of the three calls are the same in JSON.
 		all := &pb.CancelTasksResponse{}
-		for from := 0; from < len(ids); from += maxBulk {
-			results, err := change(ctx, c, ids[from:min(from+maxBulk, len(ids))], &record)
+		for more := true; more; more = len(ids) > 0 || call.token != "" {
+			call.ids = ids[:min(len(ids), maxBulk)]
+			ids = ids[len(call.ids):]
+			reply, err := change(ctx, c, &call)
 			if err != nil {
-				if from > 0 {
-					fmt.Fprintf(c.err, "%s before were seen to; repeating the command does them no harm\n", plural(from, "task"))
+				if n := len(all.GetResults()); n > 0 {
+					fmt.Fprintf(c.err, "%s before were seen to; repeating the command does them no harm\n", plural(n, "task"))
 				}
 				return err
 			}
-			all.Results = append(all.Results, results...)
+			call.token = reply.GetNextPageToken()
+			all.Results = append(all.Results, reply.GetResults()...)
+			all.Matched, all.Changed = all.GetMatched()+reply.GetMatched(), all.GetChanged()+reply.GetChanged()
 		}
-		if err := c.show(all, func() { writeChanges(c.out, all.GetResults()) }); err != nil {
-			return err
-		}
-		failed := 0
-		for _, r := range all.GetResults() {
-			if refused(r) {
-				failed++
-			}
-		}
-		switch {
-		case failed == 0:
-			return nil
-		case o.output == "json":
-			return errReported
-		default:
-			return fmt.Errorf("%s not found or refused", plural(failed, "task"))
-		}
+		return c.showChanges(all, call.dryRun)
 	})
 	return cmd
+}
+
+// showChanges writes what became of tasks, and fails where some could not be changed.
+func (c *client) showChanges(all *pb.CancelTasksResponse, dryRun bool) error {
+	err := c.show(all, func() {
+		if dryRun {
+			fmt.Fprintln(c.out, "nothing is changed; this is what would become of them")
+		}
+		writeChanges(c.out, all.GetResults())
+	})
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, r := range all.GetResults() {
+		if refused(r) {
+			failed++
+		}
+	}
+	switch {
+	case failed == 0:
+		return nil
+	case c.options.output == "json":
+		return errReported
+	default:
+		return fmt.Errorf("%s not found or refused", plural(failed, "task"))
+	}
 }
 
 // refused reports whether a task could not be what was asked, now or before.
@@ -140,6 +192,10 @@ func refused(r *pb.TaskChange) bool {
 // writeChanges shows each result of a few tasks, of many those that were refused,
 // and how many there are of each kind.
 func writeChanges(out io.Writer, results []*pb.TaskChange) {
+	if len(results) == 0 {
+		fmt.Fprintln(out, "no tasks match")
+		return
+	}
 	t := newTable("RESULT", "TASK", "STATE", "WHY")
 	var codes []pb.TaskChangeCode
 	counts := map[pb.TaskChangeCode]int{}

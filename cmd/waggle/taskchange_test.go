@@ -67,7 +67,8 @@ func TestTask_ChangeByURL(t *testing.T) {
 	}
 	wantFailure(t, command(t, env, "task", "cancel", heldTask, "--source", "tour", "--url", "https://news.example/today"),
 		waggle.ExitUsage, "not both")
-	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour"), waggle.ExitUsage, "which task?")
+	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour"), waggle.ExitUsage, "--dry-run", "--yes")
+	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "", "--yes"), waggle.ExitUsage, "--url is empty")
 	wantFailure(t, command(t, env, "task", "cancel", "--source", "tour", "--url", "https://news.example/never"), waggle.ExitFailed, "task not found")
 }
 
@@ -119,7 +120,13 @@ OTHER_LEASE  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 	if got := command(t, env, "lease", "revoke", heldTask+"@x"); got.code != waggle.ExitUsage || !strings.Contains(got.err, "the fence after @") {
 		t.Errorf("a fence that is none: exit code %d, %s", got.code, got.err)
 	}
-	wantOutput(t, command(t, env, "lease", "revoke", heldTask, "--by", "ada", "--reason", "it hangs"), `
+	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "nobody"), "no tasks match\n")
+	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--dry-run"), `
+nothing is changed; this is what would become of them
+RESULT   TASK                             STATE     WHY
+REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
+`)
+	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--by", "ada", "--reason", "it hangs"), `
 RESULT   TASK                             STATE     WHY
 REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
 `)
@@ -130,5 +137,37 @@ NOT_LEASED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
 	wantOutput(t, command(t, env, "lease", "list"), "no leases: nobody works on anything\n")
 	if got := command(t, env, "task", "get", heldTask); !strings.Contains(got.out, "REVOKED  ada: it hangs\n") {
 		t.Errorf("the history does not say who revoked the lease and why:\n%s", got.out)
+	}
+}
+
+// TestTask_ChangeByFilter cancels and retries what flags match, in as many calls as that takes.
+func TestTask_ChangeByFilter(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	command(t, env, "source", "create", "ab")
+	var urls strings.Builder
+	for i := range 1500 {
+		fmt.Fprintf(&urls, "https://a.example/%d\n", i)
+	}
+	commandWith(t, env, urls.String(), "task", "submit", "--source", "a", "--file", "-")
+	command(t, env, "task", "submit", "--source", "ab", "https://a.example/ab")
+	wantOutput(t, command(t, env, "task", "cancel", "--source", "a", "--dry-run"),
+		"nothing is changed; this is what would become of them\n1,500 tasks: 1,500 CANCELED\n")
+	wantFailure(t, command(t, env, "task", "cancel", "--source", "a", "--state", "dead"), waggle.ExitUsage, "say scheduled, ready, leased")
+	wantOutput(t, command(t, env, "task", "cancel", "--source", "a", "--yes"), "1,500 tasks: 1,500 CANCELED\n")
+	wantOutput(t, command(t, env, "task", "cancel", "--source", "a", "--yes"), "no tasks match\n")
+	wantOutput(t, command(t, env, "task", "retry", "--source", "a", "--state", "dead"), "no tasks match\n")
+	var all struct {
+		Results          []any
+		Matched, Changed int
+	}
+	got := command(t, env, "task", "retry", "--suffix", "example", "--all", "--state", "canceled", "-o", "json")
+	if err := json.Unmarshal([]byte(got.out), &all); err == nil || got.code != waggle.ExitUsage {
+		t.Errorf("everything beside something: exit code %d, %s", got.code, got.out)
+	}
+	got = command(t, env, "task", "retry", "--suffix", "example", "--state", "canceled", "-o", "json")
+	if err := json.Unmarshal([]byte(got.out), &all); err != nil || len(all.Results) != 1500 || all.Matched != 1500 || all.Changed != 1500 {
+		t.Errorf("%d results, %d matched, %d changed: %v", len(all.Results), all.Matched, all.Changed, err)
 	}
 }

@@ -26,33 +26,38 @@ const (
 // hold together. A condition that the call does not know (a queue for PauseSources) is refused with
 // INVALID_ARGUMENT and reason INVALID_FIELD, never ignored.
 //
-// In this version the calls that take one are those on sources; calls on tasks go by their ids, which ListTasks
-// finds by source, queue and state.
-//
-// A filter with no condition is refused, so that a forgotten field never means "everything"; say `all`.
+// A filter must say where: of which sources, which queues or whose leases; a filter that does not is refused,
+// so that a forgotten field never means "everything"; say `all`. Of tasks, states, failure reasons and create
+// times only narrow that.
 type Filter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sources whose id begins with this, for example "news.". At most 128 bytes. For calls on sources and
 	// tasks.
 	SourceIdPrefix string `protobuf:"bytes,1,opt,name=source_id_prefix,json=sourceIdPrefix,proto3" json:"source_id_prefix,omitempty"`
-	// Queues whose name is this or ends with "." and this, for example "example.com". At most 253 bytes.
-	// For calls on queues and tasks.
+	// Queues whose name is this or ends with "." and this, for example "example.com". At most 261 bytes.
+	// For calls on tasks.
 	QueueSuffix string `protobuf:"bytes,2,opt,name=queue_suffix,json=queueSuffix,proto3" json:"queue_suffix,omitempty"`
 	// The pool of the source. At most 128 bytes. For calls on sources and tasks.
 	Pool string `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Tasks in one of these states. At most 6. For calls on tasks.
+	// Tasks in one of these states. At most 6. For calls on tasks; which states each of them takes, it says.
 	States []TaskState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=waggle.v1.TaskState" json:"states,omitempty"`
 	// Tasks whose last error has one of these reasons. At most 64. For calls on tasks.
 	FailureReasons []FailureReason `protobuf:"varint,5,rep,packed,name=failure_reasons,json=failureReasons,proto3,enum=waggle.v1.FailureReason" json:"failure_reasons,omitempty"`
 	// Sources that carry every one of these labels with this value. At most 64. For calls on sources and
 	// tasks.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Created at or after this time. For calls on sources and tasks.
+	// Created at or after this time: the source for calls on sources, the task for calls on tasks.
 	CreateTimeFrom *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time_from,json=createTimeFrom,proto3" json:"create_time_from,omitempty"`
-	// Created before this time. For calls on sources and tasks.
+	// Created before this time: the source for calls on sources, the task for calls on tasks.
 	CreateTimeBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time_before,json=createTimeBefore,proto3" json:"create_time_before,omitempty"`
-	// Everything. Must be set when no other condition is, and must not be set beside one.
-	All           bool `protobuf:"varint,9,opt,name=all,proto3" json:"all,omitempty"`
+	// Every source. Must be set when no other condition says where, and must not be set beside one that does.
+	All bool `protobuf:"varint,9,opt,name=all,proto3" json:"all,omitempty"`
+	// The source with this id, which must exist. At most 128 bytes. For calls on tasks.
+	SourceId string `protobuf:"bytes,10,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
+	// The queue of this name. At most 261 bytes. For calls on tasks.
+	Queue string `protobuf:"bytes,11,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Tasks that this collector holds. At most 128 bytes. For RevokeLeases.
+	CollectorId   string `protobuf:"bytes,12,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,11 +155,32 @@ func (x *Filter) GetAll() bool {
 	return false
 }
 
+func (x *Filter) GetSourceId() string {
+	if x != nil {
+		return x.SourceId
+	}
+	return ""
+}
+
+func (x *Filter) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Filter) GetCollectorId() string {
+	if x != nil {
+		return x.CollectorId
+	}
+	return ""
+}
+
 var File_waggle_v1_filter_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_filter_proto_rawDesc = "" +
 	"\n" +
-	"\x16waggle/v1/filter.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/task.proto\"\xee\x03\n" +
+	"\x16waggle/v1/filter.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/task.proto\"\xc4\x04\n" +
 	"\x06Filter\x12(\n" +
 	"\x10source_id_prefix\x18\x01 \x01(\tR\x0esourceIdPrefix\x12!\n" +
 	"\fqueue_suffix\x18\x02 \x01(\tR\vqueueSuffix\x12\x12\n" +
@@ -164,7 +190,11 @@ const file_waggle_v1_filter_proto_rawDesc = "" +
 	"\x06labels\x18\x06 \x03(\v2\x1d.waggle.v1.Filter.LabelsEntryR\x06labels\x12D\n" +
 	"\x10create_time_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0ecreateTimeFrom\x12H\n" +
 	"\x12create_time_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x10createTimeBefore\x12\x10\n" +
-	"\x03all\x18\t \x01(\bR\x03all\x1a9\n" +
+	"\x03all\x18\t \x01(\bR\x03all\x12\x1b\n" +
+	"\tsource_id\x18\n" +
+	" \x01(\tR\bsourceId\x12\x14\n" +
+	"\x05queue\x18\v \x01(\tR\x05queue\x12!\n" +
+	"\fcollector_id\x18\f \x01(\tR\vcollectorId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"

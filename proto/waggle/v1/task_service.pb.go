@@ -806,15 +806,23 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// CancelTasksRequest names the tasks to take out.
+// CancelTasksRequest says which tasks to take out. Exactly one of task_ids and filter is required.
 type CancelTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tasks, by id. 1 to 1000.
+	// The tasks, by id. At most 1000.
 	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The tasks, by condition: source_id, source_id_prefix, pool, labels, queue, queue_suffix or all, narrowed by
+	// states, failure_reasons and create times. states are of SCHEDULED, READY and LEASED; none: all three. Seeds
+	// are tasks, too.
+	Filter *Filter `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Change nothing; answer what would become of each.
+	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -870,11 +878,39 @@ func (x *CancelTasksRequest) GetReason() string {
 	return ""
 }
 
+func (x *CancelTasksRequest) GetFilter() *Filter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *CancelTasksRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *CancelTasksRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // CancelTasksResponse says what became of the tasks.
 type CancelTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result for each id, in the order of the ids: CANCELED, CANCEL_REQUESTED, ALREADY_REQUESTED, ALREADY_SETTLED or NOT_FOUND.
-	Results       []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// CANCELED, CANCEL_REQUESTED, ALREADY_REQUESTED, ALREADY_SETTLED or NOT_FOUND: of each id, in the order of the
+	// ids, or of each task that matches the filter.
+	Results []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// Tasks that this call looked at and that matched; of ids, those that exist.
+	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
+	// Those of them that are CANCELED or CANCEL_REQUESTED by this call, or would be.
+	Changed int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	// To go on with: more tasks may match than this call acted on; empty: these were all.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -916,15 +952,44 @@ func (x *CancelTasksResponse) GetResults() []*TaskChange {
 	return nil
 }
 
-// RetryTasksRequest names the tasks to bring back.
+func (x *CancelTasksResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *CancelTasksResponse) GetChanged() int32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *CancelTasksResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// RetryTasksRequest says which tasks to bring back. Exactly one of task_ids and filter is required.
 type RetryTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tasks, by id. 1 to 1000.
+	// The tasks, by id. At most 1000.
 	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The tasks, by condition: source_id, source_id_prefix, pool, labels, queue, queue_suffix or all, narrowed by
+	// failure_reasons and create times. states are required, of DEAD and CANCELED. A task that is DONE is retried by
+	// its id, as it is listed nowhere; TriggerSources with `revisit` begins a pass over all of them.
+	Filter *Filter `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Change nothing; answer what would become of each. LIMITED is known of no task before it is retried.
+	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -980,11 +1045,39 @@ func (x *RetryTasksRequest) GetReason() string {
 	return ""
 }
 
+func (x *RetryTasksRequest) GetFilter() *Filter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *RetryTasksRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *RetryTasksRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // RetryTasksResponse says what became of the tasks.
 type RetryTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result for each id, in the order of the ids: RETRIED, NOT_SETTLED, LIMITED, REFUSED or NOT_FOUND.
-	Results       []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// RETRIED, NOT_SETTLED, LIMITED, REFUSED or NOT_FOUND: of each id, in the order of the ids, or of each task that
+	// matches the filter.
+	Results []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// Tasks that this call looked at and that matched; of ids, those that exist.
+	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
+	// Those of them that are RETRIED by this call, or would be.
+	Changed int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	// To go on with: more tasks may match than this call acted on; empty: these were all.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,10 +1119,31 @@ func (x *RetryTasksResponse) GetResults() []*TaskChange {
 	return nil
 }
 
-// RevokeLeasesRequest names the tasks whose leases are to end.
+func (x *RetryTasksResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *RetryTasksResponse) GetChanged() int32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *RetryTasksResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// RevokeLeasesRequest says which leases are to end. Exactly one of task_ids and filter is required.
 type RevokeLeasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tasks, by id. 1 to 1000.
+	// The tasks, by id. At most 1000.
 	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
@@ -1038,7 +1152,14 @@ type RevokeLeasesRequest struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The fence of each lease that is meant, as ListLeases shows it, in the order of the ids: a task that is held
 	// under another one by now stays with its holder. 0: whatever lease stands. None at all, or one for each id.
-	Fences        []int64 `protobuf:"varint,4,rep,packed,name=fences,proto3" json:"fences,omitempty"`
+	Fences []int64 `protobuf:"varint,4,rep,packed,name=fences,proto3" json:"fences,omitempty"`
+	// The leases, by condition: collector_id, source_id, source_id_prefix, pool, labels, queue, queue_suffix or all,
+	// narrowed by failure_reasons and create times of the tasks. states: LEASED or none.
+	Filter *Filter `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Change nothing; answer what would become of each.
+	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// next_page_token of the call before, with the same filter; empty: begin. Only with filter.
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1101,11 +1222,39 @@ func (x *RevokeLeasesRequest) GetFences() []int64 {
 	return nil
 }
 
+func (x *RevokeLeasesRequest) GetFilter() *Filter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *RevokeLeasesRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *RevokeLeasesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // RevokeLeasesResponse says what became of the tasks.
 type RevokeLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result for each id, in the order of the ids: REVOKED, NOT_LEASED, OTHER_LEASE or NOT_FOUND.
-	Results       []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// REVOKED, NOT_LEASED, OTHER_LEASE or NOT_FOUND: of each id, in the order of the ids, or of each task that matches
+	// the filter.
+	Results []*TaskChange `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// Tasks that this call looked at and that matched; of ids, those that exist.
+	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
+	// Those of them whose leases have ended by this call, or would.
+	Changed int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	// To go on with: more leases may match than this call acted on; empty: these were all.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1145,6 +1294,27 @@ func (x *RevokeLeasesResponse) GetResults() []*TaskChange {
 		return x.Results
 	}
 	return nil
+}
+
+func (x *RevokeLeasesResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *RevokeLeasesResponse) GetChanged() int32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *RevokeLeasesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // TaskChange is what became of a task that was to be canceled, retried or taken from its holder.
@@ -1233,7 +1403,7 @@ var File_waggle_v1_task_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/task_service.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x14waggle/v1/task.proto\"A\n" +
+	"\x1cwaggle/v1/task_service.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/task.proto\"A\n" +
 	"\x12SubmitTasksRequest\x12+\n" +
 	"\x05items\x18\x01 \x03(\v2\x15.waggle.v1.SubmitItemR\x05items\"\xa6\x03\n" +
 	"\n" +
@@ -1278,26 +1448,47 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\"b\n" +
 	"\x11ListTasksResponse\x12%\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x0f.waggle.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"W\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc6\x01\n" +
 	"\x12CancelTasksRequest\x12\x19\n" +
 	"\btask_ids\x18\x01 \x03(\tR\ataskIds\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"F\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12)\n" +
+	"\x06filter\x18\x04 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"\xa2\x01\n" +
 	"\x13CancelTasksResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"V\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\x12\x18\n" +
+	"\amatched\x18\x02 \x01(\x05R\amatched\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xc5\x01\n" +
 	"\x11RetryTasksRequest\x12\x19\n" +
 	"\btask_ids\x18\x01 \x03(\tR\ataskIds\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"E\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12)\n" +
+	"\x06filter\x18\x04 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"\xa1\x01\n" +
 	"\x12RetryTasksResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"p\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\x12\x18\n" +
+	"\amatched\x18\x02 \x01(\x05R\amatched\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xdf\x01\n" +
 	"\x13RevokeLeasesRequest\x12\x19\n" +
 	"\btask_ids\x18\x01 \x03(\tR\ataskIds\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06fences\x18\x04 \x03(\x03R\x06fences\"G\n" +
+	"\x06fences\x18\x04 \x03(\x03R\x06fences\x12)\n" +
+	"\x06filter\x18\x05 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\"\xa3\x01\n" +
 	"\x14RevokeLeasesResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\"\xd5\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.waggle.v1.TaskChangeR\aresults\x12\x18\n" +
+	"\amatched\x18\x02 \x01(\x05R\amatched\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xd5\x01\n" +
 	"\n" +
 	"TaskChange\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12-\n" +
@@ -1380,6 +1571,7 @@ var file_waggle_v1_task_service_proto_goTypes = []any{
 	(TaskState)(0),                // 20: waggle.v1.TaskState
 	(ErrorReason)(0),              // 21: waggle.v1.ErrorReason
 	(*Task)(nil),                  // 22: waggle.v1.Task
+	(*Filter)(nil),                // 23: waggle.v1.Filter
 }
 var file_waggle_v1_task_service_proto_depIdxs = []int32{
 	4,  // 0: waggle.v1.SubmitTasksRequest.items:type_name -> waggle.v1.SubmitItem
@@ -1393,29 +1585,32 @@ var file_waggle_v1_task_service_proto_depIdxs = []int32{
 	22, // 8: waggle.v1.GetTaskResponse.task:type_name -> waggle.v1.Task
 	20, // 9: waggle.v1.ListTasksRequest.states:type_name -> waggle.v1.TaskState
 	22, // 10: waggle.v1.ListTasksResponse.tasks:type_name -> waggle.v1.Task
-	17, // 11: waggle.v1.CancelTasksResponse.results:type_name -> waggle.v1.TaskChange
-	17, // 12: waggle.v1.RetryTasksResponse.results:type_name -> waggle.v1.TaskChange
-	17, // 13: waggle.v1.RevokeLeasesResponse.results:type_name -> waggle.v1.TaskChange
-	2,  // 14: waggle.v1.TaskChange.code:type_name -> waggle.v1.TaskChangeCode
-	20, // 15: waggle.v1.TaskChange.state:type_name -> waggle.v1.TaskState
-	21, // 16: waggle.v1.TaskChange.error_reason:type_name -> waggle.v1.ErrorReason
-	3,  // 17: waggle.v1.TaskService.SubmitTasks:input_type -> waggle.v1.SubmitTasksRequest
-	7,  // 18: waggle.v1.TaskService.GetTask:input_type -> waggle.v1.GetTaskRequest
-	9,  // 19: waggle.v1.TaskService.ListTasks:input_type -> waggle.v1.ListTasksRequest
-	11, // 20: waggle.v1.TaskService.CancelTasks:input_type -> waggle.v1.CancelTasksRequest
-	13, // 21: waggle.v1.TaskService.RetryTasks:input_type -> waggle.v1.RetryTasksRequest
-	15, // 22: waggle.v1.TaskService.RevokeLeases:input_type -> waggle.v1.RevokeLeasesRequest
-	5,  // 23: waggle.v1.TaskService.SubmitTasks:output_type -> waggle.v1.SubmitTasksResponse
-	8,  // 24: waggle.v1.TaskService.GetTask:output_type -> waggle.v1.GetTaskResponse
-	10, // 25: waggle.v1.TaskService.ListTasks:output_type -> waggle.v1.ListTasksResponse
-	12, // 26: waggle.v1.TaskService.CancelTasks:output_type -> waggle.v1.CancelTasksResponse
-	14, // 27: waggle.v1.TaskService.RetryTasks:output_type -> waggle.v1.RetryTasksResponse
-	16, // 28: waggle.v1.TaskService.RevokeLeases:output_type -> waggle.v1.RevokeLeasesResponse
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	23, // 11: waggle.v1.CancelTasksRequest.filter:type_name -> waggle.v1.Filter
+	17, // 12: waggle.v1.CancelTasksResponse.results:type_name -> waggle.v1.TaskChange
+	23, // 13: waggle.v1.RetryTasksRequest.filter:type_name -> waggle.v1.Filter
+	17, // 14: waggle.v1.RetryTasksResponse.results:type_name -> waggle.v1.TaskChange
+	23, // 15: waggle.v1.RevokeLeasesRequest.filter:type_name -> waggle.v1.Filter
+	17, // 16: waggle.v1.RevokeLeasesResponse.results:type_name -> waggle.v1.TaskChange
+	2,  // 17: waggle.v1.TaskChange.code:type_name -> waggle.v1.TaskChangeCode
+	20, // 18: waggle.v1.TaskChange.state:type_name -> waggle.v1.TaskState
+	21, // 19: waggle.v1.TaskChange.error_reason:type_name -> waggle.v1.ErrorReason
+	3,  // 20: waggle.v1.TaskService.SubmitTasks:input_type -> waggle.v1.SubmitTasksRequest
+	7,  // 21: waggle.v1.TaskService.GetTask:input_type -> waggle.v1.GetTaskRequest
+	9,  // 22: waggle.v1.TaskService.ListTasks:input_type -> waggle.v1.ListTasksRequest
+	11, // 23: waggle.v1.TaskService.CancelTasks:input_type -> waggle.v1.CancelTasksRequest
+	13, // 24: waggle.v1.TaskService.RetryTasks:input_type -> waggle.v1.RetryTasksRequest
+	15, // 25: waggle.v1.TaskService.RevokeLeases:input_type -> waggle.v1.RevokeLeasesRequest
+	5,  // 26: waggle.v1.TaskService.SubmitTasks:output_type -> waggle.v1.SubmitTasksResponse
+	8,  // 27: waggle.v1.TaskService.GetTask:output_type -> waggle.v1.GetTaskResponse
+	10, // 28: waggle.v1.TaskService.ListTasks:output_type -> waggle.v1.ListTasksResponse
+	12, // 29: waggle.v1.TaskService.CancelTasks:output_type -> waggle.v1.CancelTasksResponse
+	14, // 30: waggle.v1.TaskService.RetryTasks:output_type -> waggle.v1.RetryTasksResponse
+	16, // 31: waggle.v1.TaskService.RevokeLeases:output_type -> waggle.v1.RevokeLeasesResponse
+	26, // [26:32] is the sub-list for method output_type
+	20, // [20:26] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_service_proto_init() }
@@ -1424,6 +1619,7 @@ func file_waggle_v1_task_service_proto_init() {
 		return
 	}
 	file_waggle_v1_error_reason_proto_init()
+	file_waggle_v1_filter_proto_init()
 	file_waggle_v1_task_proto_init()
 	file_waggle_v1_task_service_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}

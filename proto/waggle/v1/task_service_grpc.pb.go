@@ -32,6 +32,12 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // TaskService is what producers and operators call: submit tasks, look at them, end or retry them.
+//
+// CancelTasks, RetryTasks and RevokeLeases are bulk calls: they take ids, or one filter; act on at most 1000 tasks
+// a call; and answer what became of each, how many matched, how many changed, and a token to go on with. With
+// validate_only they change nothing and answer what they would do. By a filter a call looks at some 10,000 tasks at
+// most and may match few of them, even none, though more follow: go on until there is no token. A task that changes
+// its state between two calls can be seen twice, which does it no harm, or not at all.
 type TaskServiceClient interface {
 	// SubmitTasks adds tasks to sources. Each item has its own result and fails no other. An item submitted
 	// twice is the same task and answers EXISTS; so the call may be repeated.
@@ -57,16 +63,17 @@ type TaskServiceClient interface {
 	// away and added again; a page comes back also by a later pass and by a submit that says AGAIN. Each id has its
 	// own result and fails no other. Repeated: ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
-	// some may be canceled: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
+	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
 	CancelTasks(ctx context.Context, in *CancelTasksRequest, opts ...grpc.CallOption) (*CancelTasksResponse, error)
 	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo and what they were
 	// submitted with (of a DONE one that was no seed, metadata and payload are gone); all that counts against their
 	// budgets starts at 0, of seeds the cycles given up in a row too. Tasks that wait or are leased stay as they
 	// are. Each id has its own result and fails no other. Repeated: NOT_SETTLED while the task has not settled again.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may be due: repeat all.
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
+	// of the filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY);
+	// some may be due: repeat all.
 	RetryTasks(ctx context.Context, in *RetryTasksRequest, opts ...grpc.CallOption) (*RetryTasksResponse, error)
 	// RevokeLeases takes leased tasks from their holders. They are due again at once, with no attempt spent; one
 	// whose cancel was requested is CANCELED. The holder's next renewal says REVOKED and its report LEASE_LOST, but
@@ -74,8 +81,10 @@ type TaskServiceClient interface {
 	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
 	// again; then that lease ends, or, where fences are named, OTHER_LEASE.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
-	// some may be revoked: repeat all).
+	// By a filter the lease that was found ends, and no later one of the same task.
+	//
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
+	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
 	RevokeLeases(ctx context.Context, in *RevokeLeasesRequest, opts ...grpc.CallOption) (*RevokeLeasesResponse, error)
 }
 
@@ -152,6 +161,12 @@ func (c *taskServiceClient) RevokeLeases(ctx context.Context, in *RevokeLeasesRe
 // for forward compatibility.
 //
 // TaskService is what producers and operators call: submit tasks, look at them, end or retry them.
+//
+// CancelTasks, RetryTasks and RevokeLeases are bulk calls: they take ids, or one filter; act on at most 1000 tasks
+// a call; and answer what became of each, how many matched, how many changed, and a token to go on with. With
+// validate_only they change nothing and answer what they would do. By a filter a call looks at some 10,000 tasks at
+// most and may match few of them, even none, though more follow: go on until there is no token. A task that changes
+// its state between two calls can be seen twice, which does it no harm, or not at all.
 type TaskServiceServer interface {
 	// SubmitTasks adds tasks to sources. Each item has its own result and fails no other. An item submitted
 	// twice is the same task and answers EXISTS; so the call may be repeated.
@@ -177,16 +192,17 @@ type TaskServiceServer interface {
 	// away and added again; a page comes back also by a later pass and by a submit that says AGAIN. Each id has its
 	// own result and fails no other. Repeated: ALREADY_REQUESTED or ALREADY_SETTLED, and nothing changes.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
-	// some may be canceled: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
+	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be canceled: repeat all).
 	CancelTasks(context.Context, *CancelTasksRequest) (*CancelTasksResponse, error)
 	// RetryTasks makes tasks that are DEAD, CANCELED or DONE due now. They keep their memo and what they were
 	// submitted with (of a DONE one that was no seed, metadata and payload are gone); all that counts against their
 	// budgets starts at 0, of seeds the cycles given up in a row too. Tasks that wait or are leased stay as they
 	// are. Each id has its own result and fails no other. Repeated: NOT_SETTLED while the task has not settled again.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED),
-	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY); some may be due: repeat all.
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
+	// of the filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY);
+	// some may be due: repeat all.
 	RetryTasks(context.Context, *RetryTasksRequest) (*RetryTasksResponse, error)
 	// RevokeLeases takes leased tasks from their holders. They are due again at once, with no attempt spent; one
 	// whose cancel was requested is CANCELED. The holder's next renewal says REVOKED and its report LEASE_LOST, but
@@ -194,8 +210,10 @@ type TaskServiceServer interface {
 	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
 	// again; then that lease ends, or, where fences are named, OTHER_LEASE.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY;
-	// some may be revoked: repeat all).
+	// By a filter the lease that was found ends, and no later one of the same task.
+	//
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
+	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
 	RevokeLeases(context.Context, *RevokeLeasesRequest) (*RevokeLeasesResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
 }
