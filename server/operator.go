@@ -9,8 +9,10 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // byOrPeer is who a change is put down to: who the caller says, else its
@@ -44,13 +46,42 @@ const maxToldRequest = 500
 func operators(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
 	if r, ok := req.(operatorRequest); ok && err == nil && !onlyValidates(req) {
-		request := prototext.MarshalOptions{}.Format(r)
+		request := prototext.MarshalOptions{}.Format(loggable(r))
 		if len(request) > maxToldRequest {
 			request = strings.ToValidUTF8(request[:maxToldRequest], "") + "..."
 		}
 		noteOperator(ctx, zap.String("by", byOrPeer(ctx, r.GetBy())), zap.String("reason", r.GetReason()), zap.String("request", request))
 	}
 	return resp, err
+}
+
+// loggable is what the log tells of a request: of a spec all but what is handed to
+// collectors and may be a secret, of many specs their ids.
+func loggable(req operatorRequest) proto.Message {
+	switch r := req.(type) {
+	case *pb.CreateSourceRequest:
+		return &pb.CreateSourceRequest{Spec: loggableSpec(r.GetSpec()), By: r.GetBy(), Reason: r.GetReason()}
+	case *pb.UpdateSourceRequest:
+		return &pb.UpdateSourceRequest{
+			Spec: loggableSpec(r.GetSpec()), UpdateMask: r.GetUpdateMask(), Etag: r.GetEtag(), By: r.GetBy(), Reason: r.GetReason(),
+		}
+	case *pb.ApplySourcesRequest:
+		ids := each(r.GetSpecs(), func(s *pb.SourceSpec) *pb.SourceSpec { return &pb.SourceSpec{Id: s.GetId()} })
+		return &pb.ApplySourcesRequest{Specs: ids, By: r.GetBy(), Reason: r.GetReason()}
+	default:
+		return req
+	}
+}
+
+func loggableSpec(spec *pb.SourceSpec) *pb.SourceSpec {
+	out := &pb.SourceSpec{}
+	spec.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if name := field.Name(); name != "payload" && name != "metadata" {
+			out.ProtoReflect().Set(field, value)
+		}
+		return true
+	})
+	return out
 }
 
 func onlyValidates(req any) bool {

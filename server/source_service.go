@@ -18,7 +18,7 @@ type sourceService struct {
 
 // CreateSource registers a source.
 func (s *sourceService) CreateSource(ctx context.Context, req *pb.CreateSourceRequest) (*pb.CreateSourceResponse, error) {
-	if err := validateSpec(req.GetSpec()); err != nil {
+	if err := validateCreate(req); err != nil {
 		return nil, err
 	}
 	id := req.GetSpec().GetId()
@@ -118,10 +118,18 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 	if err != nil {
 		return nil, err
 	}
+	var did bulkResult
 	for n, result := range results {
 		result.Err = insideSpec(result.Err)
 		out[from[n]] = toApplyResult(specs[n].ID, result)
+		if result.Err == nil {
+			did.matched++
+		}
+		if result.Code == dispatch.SpecCreated || result.Code == dispatch.SpecUpdated {
+			did.changed++
+		}
 	}
+	logChanged(ctx, did)
 	return &pb.ApplySourcesResponse{Results: out}, nil
 }
 

@@ -35,6 +35,18 @@ func validateID(id string) error {
 // [dispatch.SourceSpec.Validate]'s to check.
 func validateSpec(spec *pb.SourceSpec) error {
 	var c checks
+	c.spec(spec)
+	return c.err()
+}
+
+func validateCreate(req *pb.CreateSourceRequest) error {
+	var c checks
+	c.spec(req.GetSpec())
+	c.operator(req.GetBy(), req.GetReason())
+	return c.err()
+}
+
+func (c *checks) spec(spec *pb.SourceSpec) {
 	c.id("spec.id", spec.GetId())
 	c.text("spec.display_name", spec.GetDisplayName(), maxDisplayName)
 	c.labels("spec.labels", spec.GetLabels(), dispatch.MaxLabels)
@@ -57,7 +69,6 @@ func validateSpec(spec *pb.SourceSpec) error {
 	}
 	c.metadata("spec.metadata", spec.GetMetadata())
 	c.size("spec.payload", len(spec.GetPayload()), dispatch.MaxPayloadLength)
-	return c.err()
 }
 
 func (c *checks) seeds(seeds []*pb.Seed) {
@@ -144,6 +155,7 @@ func (c *checks) follow(follow *pb.Follow) {
 func validateApply(req *pb.ApplySourcesRequest) error {
 	var c checks
 	c.count("specs", len(req.GetSpecs()), 1, maxApply)
+	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
 }
 
@@ -175,6 +187,7 @@ func validateUpdate(req *pb.UpdateSourceRequest) error {
 			c.fail("etag", etag, "must be an etag as the source was read with")
 		}
 	}
+	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
 }
 

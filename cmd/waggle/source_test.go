@@ -211,3 +211,20 @@ func TestSource_Adaptive(t *testing.T) {
 		wantFailure(t, bad, test.code, test.want)
 	}
 }
+
+// TestSource_WritersAreLogged finds in the dispatcher's log who wrote sources, and why.
+func TestSource_WritersAreLogged(t *testing.T) {
+	t.Parallel()
+	env, d := served(t)
+	command(t, env, "source", "create", "a", "--reason", "a new one")
+	command(t, env, "source", "update", "a", "--priority", "7", "--by", "bob", "--reason", "it matters")
+	commandWith(t, env, "https://b.example/\n", "source", "import", "-", "--every", "1h", "--reason", "a list")
+	d.err.line(t, `.*"grpc.method":"CreateSource".*"by":"ada","reason":"a new one","request":"spec:{id:\\"a\\".*`)
+	d.err.line(t, `.*"grpc.method":"UpdateSource".*"by":"bob","reason":"it matters".*`)
+	d.err.line(t, `.*"grpc.method":"ApplySources".*"matched":1,"changed":1,"by":"ada","reason":"a list","request":"specs:{id:\\"b.example\\".*`)
+	// A question is no change.
+	commandWith(t, env, "https://c.example/\n", "source", "import", "-", "--every", "1h", "--dry-run")
+	if strings.Contains(d.err.text(), "c.example") {
+		t.Error("a dry run is in the log")
+	}
+}

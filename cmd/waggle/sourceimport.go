@@ -23,7 +23,8 @@ import (
 
 // importFlags are what an import takes beside its file.
 type importFlags struct {
-	flags *pflag.FlagSet
+	flags  *pflag.FlagSet
+	record recordFlags
 
 	format, prefix, report, resume, pool, cron, timeZone, kind string
 	labels                                                     map[string]string
@@ -49,6 +50,7 @@ func newSourceImport(o *clientOptions) *cobra.Command {
 		Args: exactly("the FILE, or - for standard input"),
 	}
 	f.register(cmd)
+	f.record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		if err := f.check(args[0]); err != nil {
 			return err
@@ -192,7 +194,7 @@ func (f *importFlags) apart(name string) error {
 func (f *importFlags) digest(file io.ReadSeeker) (string, error) {
 	h := sha256.New()
 	f.flags.VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed && !slices.Contains([]string{"resume", "report", "parallel", "server", "timeout", "output"}, flag.Name) {
+		if flag.Changed && !slices.Contains([]string{"resume", "report", "parallel", "server", "timeout", "output", "by", "reason"}, flag.Name) {
 			fmt.Fprintf(h, "%s=%s\n", flag.Name, flag.Value)
 		}
 	})

@@ -239,7 +239,7 @@ func hash64(text []byte) uint64 {
 // apply makes the call of a batch, again while it may still be taken: it can be
 // repeated without harm.
 func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
-	request := &pb.ApplySourcesRequest{Specs: batch.specs, ValidateOnly: j.flags.dryRun}
+	request := &pb.ApplySourcesRequest{Specs: batch.specs, ValidateOnly: j.flags.dryRun, By: j.flags.record.by, Reason: j.flags.record.reason}
 	deadline := time.Now().Add(applyPatience)
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		reply, err := j.client.sources.ApplySources(ctx, request)

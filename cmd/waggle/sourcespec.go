@@ -238,6 +238,7 @@ func unmarshalJSON(text []byte, into proto.Message) error {
 
 func newSourceCreate(o *clientOptions) *cobra.Command {
 	var f specFlags
+	var record recordFlags
 	cmd := &cobra.Command{
 		Use:   "create ID",
 		Short: "Register a source",
@@ -246,6 +247,7 @@ func newSourceCreate(o *clientOptions) *cobra.Command {
 		Args: atMostOne,
 	}
 	f.register(cmd)
+	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		spec := &pb.SourceSpec{}
 		if f.file != "" {
@@ -260,7 +262,7 @@ func newSourceCreate(o *clientOptions) *cobra.Command {
 		if _, err := f.overlay(spec); err != nil {
 			return err
 		}
-		reply, err := c.sources.CreateSource(ctx, &pb.CreateSourceRequest{Spec: spec})
+		reply, err := c.sources.CreateSource(ctx, &pb.CreateSourceRequest{Spec: spec, By: record.by, Reason: record.reason})
 		if err != nil {
 			return err
 		}
@@ -291,6 +293,7 @@ func nameSpec(spec *pb.SourceSpec, args []string) error {
 
 func newSourceUpdate(o *clientOptions) *cobra.Command {
 	var f specFlags
+	var record recordFlags
 	var etag string
 	var unset []string
 	cmd := &cobra.Command{
@@ -306,6 +309,7 @@ else in between is noticed.`,
 		Args: atMostOne,
 	}
 	f.register(cmd)
+	record.register(cmd, o.console)
 	cmd.Flags().StringVar(&etag, "etag", "", "change it only if it still has this `etag`")
 	cmd.Flags().StringSliceVar(&unset, "unset", nil, "`field` of the spec that goes back to its default, as follow or retry.max_attempts; may be repeated")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
@@ -316,6 +320,7 @@ else in between is noticed.`,
 		if cmd.Flags().Changed("etag") {
 			request.Etag = etag
 		}
+		request.By, request.Reason = record.by, record.reason
 		reply, err := c.sources.UpdateSource(ctx, request)
 		if err != nil {
 			return err

@@ -88,7 +88,11 @@ func (ApplyCode) EnumDescriptor() ([]byte, []int) {
 type CreateSourceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to register. Required.
-	Spec          *SourceSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *SourceSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,6 +132,20 @@ func (x *CreateSourceRequest) GetSpec() *SourceSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *CreateSourceRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *CreateSourceRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // CreateSourceResponse holds the new source.
@@ -433,7 +451,11 @@ type UpdateSourceRequest struct {
 	// and not set goes back to its default. Absent or empty: every field, as if all were named.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// The etag of the source as it was read; empty: change it whoever changed it meanwhile.
-	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -485,6 +507,20 @@ func (x *UpdateSourceRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 func (x *UpdateSourceRequest) GetEtag() string {
 	if x != nil {
 		return x.Etag
+	}
+	return ""
+}
+
+func (x *UpdateSourceRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *UpdateSourceRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -542,7 +578,11 @@ type ApplySourcesRequest struct {
 	// default.
 	Specs []*SourceSpec `protobuf:"bytes,1,rep,name=specs,proto3" json:"specs,omitempty"`
 	// Change nothing; answer what would become of each.
-	ValidateOnly  bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	ValidateOnly bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,6 +629,20 @@ func (x *ApplySourcesRequest) GetValidateOnly() bool {
 		return x.ValidateOnly
 	}
 	return false
+}
+
+func (x *ApplySourcesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ApplySourcesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // ApplySourcesResponse holds a result for each spec.
@@ -1391,9 +1445,11 @@ var File_waggle_v1_source_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x16waggle/v1/source.proto\"@\n" +
+	"\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x16waggle/v1/source.proto\"h\n" +
 	"\x13CreateSourceRequest\x12)\n" +
-	"\x04spec\x18\x01 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\"A\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"A\n" +
 	"\x14CreateSourceResponse\x12)\n" +
 	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\"\n" +
 	"\x10GetSourceRequest\x12\x0e\n" +
@@ -1415,17 +1471,21 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"j\n" +
 	"\x13ListSourcesResponse\x12+\n" +
 	"\asources\x18\x01 \x03(\v2\x11.waggle.v1.SourceR\asources\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x91\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb9\x01\n" +
 	"\x13UpdateSourceRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x12\n" +
-	"\x04etag\x18\x03 \x01(\tR\x04etag\"A\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"A\n" +
 	"\x14UpdateSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"g\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\x8f\x01\n" +
 	"\x13ApplySourcesRequest\x12+\n" +
 	"\x05specs\x18\x01 \x03(\v2\x15.waggle.v1.SourceSpecR\x05specs\x12#\n" +
-	"\rvalidate_only\x18\x02 \x01(\bR\fvalidateOnly\"H\n" +
+	"\rvalidate_only\x18\x02 \x01(\bR\fvalidateOnly\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"H\n" +
 	"\x14ApplySourcesResponse\x120\n" +
 	"\aresults\x18\x01 \x03(\v2\x16.waggle.v1.ApplyResultR\aresults\"\xa9\x01\n" +
 	"\vApplyResult\x12(\n" +
