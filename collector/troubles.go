@@ -35,18 +35,19 @@ const (
 )
 
 // troubles logs calls that fail and are repeated. Dispatchers that are away, or whose store is, fail every call of every
-// loop: that is told by one line when it begins, and one when it is over. What else makes a call fail is told once a
+// loop: that is told by one line once a call has failed twice, and one when it is over. What else makes a call fail is told once a
 // minute. All failures are there at level debug.
 type troubles struct {
 	log *zap.Logger
 
-	mu    sync.Mutex // guards what follows
-	began time.Time  // the outage; zero: there is none
-	by    string     // the call that failed first, whose answer ends it: others may go to dispatchers, or shards, that are well
-	again time.Time  // when that call failed last
-	quiet bool       // this one is not told, or not yet
-	told  time.Time  // when the last outage was told
-	left  time.Time  // when it was told last that a dispatcher stops
+	mu    sync.Mutex          // guards what follows
+	began time.Time           // the outage; zero: there is none
+	by    string              // the call that failed first, whose answer ends it: others may go to dispatchers, or shards, that are well
+	again time.Time           // when that call failed last
+	once  map[string]struct{} // the calls that have failed in it
+	quiet bool                // this one is not told, or not yet
+	told  time.Time           // when the last outage was told
+	left  time.Time           // when it was told last that a dispatcher stops
 	last  map[failedCall]time.Time
 }
 
@@ -57,7 +58,7 @@ type failedCall struct {
 }
 
 func newTroubles(log *zap.Logger) *troubles {
-	return &troubles{log: log, last: make(map[failedCall]time.Time)}
+	return &troubles{log: log, last: make(map[failedCall]time.Time), once: make(map[string]struct{})}
 }
 
 // failed notes that a call failed and is repeated after a wait.
@@ -88,9 +89,14 @@ func (t *troubles) isNews(call string, err error, now time.Time) bool {
 	}
 	if t.began.IsZero() {
 		t.began, t.by, t.quiet = now, call, true
+		clear(t.once)
 	}
 	if call == t.by {
 		t.again = now
+	}
+	if _, ok := t.once[call]; !ok {
+		t.once[call] = struct{}{} // a dispatcher has gone, maybe: the repetition goes to another
+		return false
 	}
 	if !t.quiet || !t.told.IsZero() && now.Sub(t.told) < nextOutage {
 		return false

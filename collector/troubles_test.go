@@ -74,6 +74,38 @@ func TestCollector_Outage(t *testing.T) {
 	}
 }
 
+// TestCollector_OutageOfOne holds that nothing is said of a dispatcher that goes while another answers: each call fails
+// once, and its repetition goes to the other.
+func TestCollector_OutageOfOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		var gone, fetches, beats atomic.Bool
+		once := func(failed *atomic.Bool) func() error {
+			return func() error {
+				if gone.Load() && failed.CompareAndSwap(false, true) {
+					return unavailable()
+				}
+				return nil
+			}
+		}
+		core, logs := observer.New(zap.InfoLevel)
+		r := start(t, failing(d, once(&fetches), once(&beats)), newBlocked(), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
+		pass(4 * time.Second)
+		gone.Store(true)
+		pass(time.Minute)
+		if !fetches.Load() || !beats.Load() {
+			t.Error("not each call has failed")
+		}
+		if got := said(logs); len(got) > 0 {
+			t.Errorf("said %q", got)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestCollector_OutageOfFetches holds that answers to other calls do not end an outage: dispatchers may well renew leases
 // while a shard is away that fetches go to.
 func TestCollector_OutageOfFetches(t *testing.T) {
