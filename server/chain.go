@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
@@ -25,17 +26,17 @@ import (
 //     only watched when the server is to stop.
 //  6. recovery is last, so that a panic of a handler is an error to all of the
 //     above, and none of them is skipped.
+//
+// Of calls that are no streams, 2 to 6 are one interceptor: of several, gRPC makes an
+// object for each in each call.
 func (s *Server) chain() []grpc.ServerOption {
 	calls := newCallLog(s.log, s.cfg.LogBurst, s.cfg.LogCalls)
 	onPanic := recovery.WithRecoveryHandlerContext(recovered)
+	unary := unaryChain{log: calls, limits: s.limits, recovery: recovery.UnaryServerInterceptor(onPanic)}
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(
 			s.metrics.calls.UnaryServerInterceptor(),
-			calls.unary,
-			unaryStatuses,
-			s.limits.unary,
-			operators,
-			recovery.UnaryServerInterceptor(onPanic),
+			unary.logging,
 		),
 		grpc.ChainStreamInterceptor(
 			s.metrics.calls.StreamServerInterceptor(),
@@ -48,6 +49,43 @@ func (s *Server) chain() []grpc.ServerOption {
 	}
 }
 
+// unaryChain is the interceptors of calls that are no streams, behind metrics: each of
+// its methods is one or two, and calls the next.
+type unaryChain struct {
+	log      *callLog
+	limits   *limits
+	recovery grpc.UnaryServerInterceptor
+}
+
+func (c *unaryChain) logging(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	began, noted := time.Now(), &notedContext{Context: ctx}
+	resp, err := c.statuses(noted, req, info, handler)
+	c.log.ended(ctx, &noted.notes, info.FullMethod, began, err)
+	return resp, err
+}
+
+func (c *unaryChain) statuses(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	resp, err := c.letIn(ctx, req, info, handler)
+	if err != nil {
+		return nil, told(ctx, err)
+	}
+	return resp, nil
+}
+
+// letIn is limits, operators and recovery.
+func (c *unaryChain) letIn(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	at, err := c.limits.enter(info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	defer at.leave()
+	resp, err := c.recovery(ctx, req, info, handler)
+	if err == nil {
+		logOperator(ctx, req)
+	}
+	return resp, err
+}
+
 // panicError is a panic of a handler with the stack it left.
 type panicError struct {
 	value any
@@ -58,14 +96,6 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
 func recovered(_ context.Context, value any) error {
 	return &panicError{value: value, stack: string(debug.Stack())}
-}
-
-func unaryStatuses(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	resp, err := handler(ctx, req)
-	if err != nil {
-		return nil, told(ctx, err)
-	}
-	return resp, nil
 }
 
 func streamStatuses(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {

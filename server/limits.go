@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -65,16 +64,6 @@ func newLimits(cfg *Config) *limits {
 	return l
 }
 
-// unary lets a call in, or refuses it.
-func (l *limits) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	leave, err := l.enter(info.FullMethod)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return handler(ctx, req)
-}
-
 // stream lets a stream in, or refuses it. It does not count as a call at work:
 // streams are open for hours, and each of their messages is counted by the
 // handler.
@@ -94,44 +83,56 @@ func (l *limits) classOf(method string) (class, error) {
 	return c, nil
 }
 
-func (l *limits) enter(method string) (leave func(), err error) {
+// enter lets a call in, or refuses it.
+func (l *limits) enter(method string) (admission, error) {
 	c, err := l.classOf(method)
 	if err != nil {
-		return nil, err
+		return admission{}, err
 	}
 	switch c {
 	case classFetch, classProbe:
 		// The handler of fetches asks by itself; see fetch.
-		return func() {}, nil
+		return admission{}, nil
 	case classSubmit, classRead:
 		if l.working.Load() >= int64(l.busy) {
-			return nil, l.refuse(c, method, l.busy)
+			return admission{}, l.refuse(c, method, l.busy)
 		}
 	case classHold, classSteer:
 	}
 	if err := l.withinRate(c, method); err != nil {
-		return nil, err
+		return admission{}, err
 	}
 	if n := l.running[c].Add(1); l.most[c] > 0 && n > int64(l.most[c]) {
 		l.running[c].Add(-1)
-		return nil, l.refuse(c, method, l.most[c])
+		return admission{}, l.refuse(c, method, l.most[c])
 	}
 	return l.work(c), nil
 }
 
-// work counts a call at work. Its running count was raised already.
-func (l *limits) work(c class) (done func()) {
-	l.working.Add(1)
-	return func() {
-		l.working.Add(-1)
-		l.running[c].Add(-1)
+// admission is a call at work, until it leaves; the zero value is one that is not
+// counted.
+type admission struct {
+	limits *limits
+	class  class
+}
+
+func (a admission) leave() {
+	if a.limits != nil {
+		a.limits.working.Add(-1)
+		a.limits.running[a.class].Add(-1)
 	}
+}
+
+// work counts a call at work. Its running count was raised already.
+func (l *limits) work(c class) admission {
+	l.working.Add(1)
+	return admission{l, c}
 }
 
 // hold counts a piece of work on leases, which is never refused.
 func (l *limits) hold() (done func()) {
 	l.running[classHold].Add(1)
-	return l.work(classHold)
+	return l.work(classHold).leave
 }
 
 // fetch lets a fetch of a collector park, or refuses it.

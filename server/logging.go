@@ -60,6 +60,20 @@ type callNotes struct {
 
 type callNotesKey struct{}
 
+// notedContext is the context of a call, with the call's notes.
+type notedContext struct {
+	context.Context //nolint:containedctx // it is one, as of context.WithValue, and spares every call an object
+	notes           callNotes
+}
+
+// Value implements [context.Context].
+func (c *notedContext) Value(key any) any {
+	if key == (callNotesKey{}) {
+		return &c.notes
+	}
+	return c.Context.Value(key)
+}
+
 // addFields adds fields to the line that is written when the call of ctx ends.
 func addFields(ctx context.Context, fields ...zap.Field) {
 	if notes, ok := ctx.Value(callNotesKey{}).(*callNotes); ok {
@@ -80,19 +94,12 @@ func noteOperator(ctx context.Context, fields ...zap.Field) {
 	}
 }
 
-func (l *callLog) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	began, notes := time.Now(), new(callNotes)
-	resp, err := handler(context.WithValue(ctx, callNotesKey{}, notes), req)
-	l.ended(ctx, notes, info.FullMethod, began, err)
-	return resp, err
-}
-
 func (l *callLog) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	began, notes := time.Now(), new(callNotes)
+	began, ctx := time.Now(), &notedContext{Context: stream.Context()}
 	noted := middleware.WrapServerStream(stream)
-	noted.WrappedContext = context.WithValue(stream.Context(), callNotesKey{}, notes)
+	noted.WrappedContext = ctx
 	err := handler(srv, noted)
-	l.ended(stream.Context(), notes, info.FullMethod, began, err)
+	l.ended(ctx, &ctx.notes, info.FullMethod, began, err)
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
@@ -41,18 +40,18 @@ type operatorRequest interface {
 // maxToldRequest is how many bytes of an operator's request go into the log.
 const maxToldRequest = 500
 
-// operators has the log tell who changed what, and why: much of it is kept nowhere
-// else, and what is kept goes with what it is about.
-func operators(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	resp, err := handler(ctx, req)
-	if r, ok := req.(operatorRequest); ok && err == nil && !onlyValidates(req) {
-		request := prototext.MarshalOptions{}.Format(loggable(r))
-		if len(request) > maxToldRequest {
-			request = strings.ToValidUTF8(request[:maxToldRequest], "") + "..."
-		}
-		noteOperator(ctx, zap.String("by", byOrPeer(ctx, r.GetBy())), zap.String("reason", r.GetReason()), zap.String("request", request))
+// logOperator has the log tell who changed what by a call, and why: much of it is kept
+// nowhere else, and what is kept goes with what it is about.
+func logOperator(ctx context.Context, req any) {
+	r, ok := req.(operatorRequest)
+	if !ok || onlyValidates(req) {
+		return
 	}
-	return resp, err
+	request := prototext.MarshalOptions{}.Format(loggable(r))
+	if len(request) > maxToldRequest {
+		request = strings.ToValidUTF8(request[:maxToldRequest], "") + "..."
+	}
+	noteOperator(ctx, zap.String("by", byOrPeer(ctx, r.GetBy())), zap.String("reason", r.GetReason()), zap.String("request", request))
 }
 
 // loggable is what the log tells of a request: of a spec all but what is handed to
