@@ -44,6 +44,12 @@ func toDuration(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
+// fillDuration is durationpb.New into memory that is there.
+func fillDuration(out *durationpb.Duration, d time.Duration) *durationpb.Duration {
+	out.Seconds, out.Nanos = int64(d/time.Second), int32(d%time.Second)
+	return out
+}
+
 // or is *value, or what it is when absent.
 func or[T any](value *T, absent T) T {
 	if value == nil {
@@ -97,12 +103,20 @@ func each[From, To any](in []From, convert func(From) To) []To {
 	return out
 }
 
-// pointers points to the elements of a list of messages: as the field of a
-// message wants them, with the memory of all got at once.
-func pointers[T any](list []T) []*T {
-	out := make([]*T, len(list))
-	for i := range list {
-		out[i] = &list[i]
+// messages are n messages as the field of a message wants them, with the memory of all
+// got at once. One, which is what a small call has, is got with the pointer to it.
+func messages[T any](n int) []*T {
+	if n == 1 {
+		one := new(struct {
+			message T
+			list    [1]*T
+		})
+		one.list[0] = &one.message
+		return one.list[:]
 	}
-	return out
+	all, list := make([]T, n), make([]*T, n)
+	for i := range all {
+		list[i] = &all[i]
+	}
+	return list
 }

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"time"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -25,16 +25,24 @@ func fromFetch(req *pb.FetchTaskRequest) dispatch.FetchRequest {
 	return out
 }
 
+// fetchMessage is a FetchTaskResponse with what nearly every one has: so the memory is
+// got at once.
+type fetchMessage struct {
+	response pb.FetchTaskResponse
+	waited   durationpb.Duration
+	one      [1]*pb.LeasedTask
+}
+
 // toFetch converts what a fetch was given, and the answers to what it reported.
 func toFetch(r *dispatch.FetchResult, results []*pb.ReportResult) *pb.FetchTaskResponse {
-	out := &pb.FetchTaskResponse{
-		Waited: durationpb.New(r.Waited), EmptyReason: toEmptyReason(r.Empty),
-		RetryAfter: toDuration(r.RetryAfter), ReportResults: results,
-	}
+	m := new(fetchMessage)
+	out := &m.response
+	out.Waited, out.EmptyReason = fillDuration(&m.waited, r.Waited), toEmptyReason(r.Empty)
+	out.RetryAfter, out.ReportResults = toDuration(r.RetryAfter), results
 	leased := make([]leasedMessage, len(r.Tasks))
-	out.LeasedTasks = make([]*pb.LeasedTask, len(r.Tasks))
-	for i := range r.Tasks {
-		out.LeasedTasks[i] = leased[i].fill(&r.Tasks[i])
+	out.LeasedTasks = slices.Grow(m.one[:0], len(leased))
+	for i := range leased {
+		out.LeasedTasks = append(out.LeasedTasks, leased[i].fill(&r.Tasks[i]))
 	}
 	return out
 }
@@ -51,9 +59,8 @@ func (m *leasedMessage) fill(g *dispatch.Grant) *pb.LeasedTask {
 	m.leased.Task, m.leased.Lease = m.task.fill(&g.Task), &m.lease
 	m.leased.Task.State = pb.TaskState_TASK_STATE_LEASED
 	m.leased.Task.Cursor, m.leased.Task.Memo, m.leased.Task.Payload = g.Task.Cursor, g.Task.Memo, g.Task.Payload
-	m.remaining.Seconds, m.remaining.Nanos = int64(g.Remaining/time.Second), int32(g.Remaining%time.Second)
 	m.lease.TaskId, m.lease.LeaseToken, m.lease.Fence = string(g.Task.ID), g.Token.String(), int64(g.Token.Fence)
-	m.lease.Duration = &m.remaining
+	m.lease.Duration = fillDuration(&m.remaining, g.Remaining)
 	return &m.leased
 }
 

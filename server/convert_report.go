@@ -13,14 +13,14 @@ import (
 // that cannot be tasks are left out there and answered here, in their places.
 type reports struct {
 	in      []dispatch.Report
-	refused []refusedItems // of each report
+	refused map[int]refusedItems // of the reports that have some, by their index
 }
 
 // refusedItems are discovered items that are invalid, by their index.
 type refusedItems map[int]string
 
 func fromReports(in []*pb.TaskReport) (reports, error) {
-	out := reports{in: make([]dispatch.Report, len(in)), refused: make([]refusedItems, len(in))}
+	out := reports{in: make([]dispatch.Report, len(in))}
 	succeeded := make([]dispatch.Succeeded, len(in))
 	for i, report := range in {
 		token, err := dispatch.ParseLeaseToken(report.GetLeaseToken())
@@ -30,8 +30,10 @@ func fromReports(in []*pb.TaskReport) (reports, error) {
 		out.in[i] = dispatch.Report{ID: dispatch.TaskID(report.GetTaskId()), Token: token}
 		switch result := report.GetOutcome().GetResult().(type) {
 		case *pb.Outcome_Succeeded:
-			succeeded[i], out.refused[i] = fromSucceeded(result.Succeeded)
+			var refused refusedItems
+			succeeded[i], refused = fromSucceeded(result.Succeeded)
 			out.in[i].Succeeded = &succeeded[i]
+			out.refuse(i, refused)
 		case *pb.Outcome_Failed:
 			out.in[i].Failed = fromFailed(result.Failed)
 		case *pb.Outcome_Released:
@@ -39,6 +41,17 @@ func fromReports(in []*pb.TaskReport) (reports, error) {
 		}
 	}
 	return out, nil
+}
+
+// refuse notes the items of a report that cannot be tasks; hardly any has some.
+func (r *reports) refuse(i int, items refusedItems) {
+	if len(items) == 0 {
+		return
+	}
+	if r.refused == nil {
+		r.refused = make(map[int]refusedItems)
+	}
+	r.refused[i] = items
 }
 
 func fromSucceeded(s *pb.Succeeded) (dispatch.Succeeded, refusedItems) {
@@ -141,14 +154,14 @@ func countCode(out *pb.DiscoverSummary, code dispatch.DiscoverCode) pb.DiscoverC
 
 // results answers the reports, in their order.
 func (r reports) results(out []dispatch.ReportResult) []*pb.ReportResult {
-	results := make([]pb.ReportResult, len(out))
+	results := messages[pb.ReportResult](len(out))
 	for i := range out {
-		answerReport(&results[i], &out[i])
+		answerReport(results[i], &out[i])
 		if out[i].Code == dispatch.ReportOK {
 			results[i].Discovered = toSummary(out[i].Discovered, r.refused[i])
 		}
 	}
-	return pointers(results)
+	return results
 }
 
 // answerReport fills in what became of a report.

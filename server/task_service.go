@@ -23,24 +23,26 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *pb.SubmitTasksReques
 		return nil, err
 	}
 	items := req.GetItems()
-	results := make([]pb.SubmitResult, len(items))
-	tasks, from := make([]dispatch.NewTask, 0, len(items)), make([]int, 0, len(items))
+	results, tasks := messages[pb.SubmitResult](len(items)), make([]dispatch.NewTask, 0, len(items))
 	now := time.Now()
 	for i, item := range items {
 		if err := validateSubmit(item, now); err != nil {
-			refuseSubmit(&results[i], err)
+			refuseSubmit(results[i], err)
 			continue
 		}
-		tasks, from = append(tasks, fromSubmitItem(item)), append(from, i)
+		tasks = append(tasks, fromSubmitItem(item))
 	}
 	taken, err := s.d.SubmitTasks(ctx, tasks)
 	if err != nil {
 		return nil, err
 	}
-	for n := range taken {
-		answerSubmit(&results[from[n]], &taken[n])
+	for _, result := range results {
+		if result.Code == pb.SubmitCode_SUBMIT_CODE_UNSPECIFIED { // not answered yet
+			answerSubmit(result, &taken[0])
+			taken = taken[1:]
+		}
 	}
-	return &pb.SubmitTasksResponse{Results: pointers(results)}, nil
+	return &pb.SubmitTasksResponse{Results: results}, nil
 }
 
 // GetTask shows a task, found by its id or by what makes its identity.
