@@ -239,7 +239,7 @@ func (d *Dispatcher) submitAll(ctx context.Context, n int,
 			return fmt.Errorf("read queue rules: %w", err)
 		}
 		known := knowledge{catalog: d.catalog, rules: book}
-		items, from := make([]Submission, 0, len(open)), make([]int, 0, len(open))
+		items, from := make([]Submission, 0, len(open)), open[:0]
 		var gates []SourceGate
 		gated := make(map[string]bool)
 		var last *Source
