@@ -143,8 +143,8 @@ func (m *merger[In, Out]) add(ctx context.Context, items []In, atOnce bool) *mer
 
 // wait waits for the answer, until a margin before the deadline of ctx.
 func (m *merger[In, Out]) wait(ctx context.Context, c *mergedCall[In, Out]) ([]Out, error) {
-	late, stop := lateFor(ctx)
-	defer stop()
+	late, timer := m.tower.late.start(ctx)
+	defer m.tower.late.stop(timer)
 	var err error
 	select {
 	case <-c.done:

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -20,17 +21,32 @@ func marginOf(left time.Duration) time.Duration {
 	return min(max(left/10, shortestMargin), longestMargin, left/2)
 }
 
-// lateFor tells when it is a margin before the deadline of ctx; never, where it has
-// none. It allocates less than half of what a context with that deadline does, and most
-// calls need it for nothing.
-func lateFor(ctx context.Context) (late <-chan time.Time, stop func()) {
+// lateTimers are timers that tell when it is a margin before a call's deadline. They are
+// used again: a timer is made of hundreds of bytes, and most calls need it for nothing.
+type lateTimers struct{ stopped sync.Pool }
+
+// start tells when it is a margin before the deadline of ctx; never, where it has none.
+// The timer is given to stop.
+func (l *lateTimers) start(ctx context.Context) (late <-chan time.Time, timer *time.Timer) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return nil, func() {}
+		return nil, nil
 	}
 	left := time.Until(deadline)
-	timer := time.NewTimer(left - marginOf(left))
-	return timer.C, func() { timer.Stop() }
+	left -= marginOf(left)
+	if timer, ok = l.stopped.Get().(*time.Timer); ok {
+		timer.Reset(left)
+	} else {
+		timer = time.NewTimer(left)
+	}
+	return timer.C, timer
+}
+
+func (l *lateTimers) stop(timer *time.Timer) {
+	if timer != nil {
+		timer.Stop() // it tells nothing any more, even if it went off before
+		l.stopped.Put(timer)
+	}
 }
 
 // aheadOf is ctx with an end a margin before its deadline, because the store did not

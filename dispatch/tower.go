@@ -22,7 +22,8 @@ const (
 // for the same shard meanwhile goes along. While there is room, all that a caller
 // brings starts at once, however much it is.
 type tower struct {
-	limit int // of items in one flight
+	limit int        // of items in one flight
+	late  lateTimers // of who waits for one
 
 	mu      sync.Mutex // guards what follows, and what the mergers hold
 	load    int        // of those in the air
