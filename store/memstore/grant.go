@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -22,6 +23,10 @@ type grantNote struct {
 	// forgetAt is the score by which it is to be forgotten; renewals move
 	// until beyond it.
 	forgetAt int64
+
+	// Most grants are one task: its entry and its turn have their room here.
+	oneEntry [1]grantEntry
+	oneMoved [1]movedGrant
 }
 
 // movedGrant is a queue's next grant before and after a turn.
@@ -87,7 +92,7 @@ func (c *claim) grant(h *hand, r *record) {
 		h.held = s.holder(want.Collector)
 		room := c.roomFor(h)
 		h.grants = make([]dispatch.Grant, 0, room)
-		h.note.entries = make([]grantEntry, 0, room)
+		h.note.entries, h.note.moved = slices.Grow(h.note.oneEntry[:0], room), h.note.oneMoved[:0]
 	}
 	gate := &r.source.gate
 	maxHold := span(gate.MaxHold)
@@ -157,21 +162,24 @@ func (h *holder) remove(r *record) {
 	h.held--
 }
 
+// noteBits of a note's score are a number that tells notes of one end apart, which takes
+// no name that would have to be kept with each.
+const noteBits = 20
+
 // keepGrant notes a grant for replays.
 func (s *shard) keepGrant(note *grantNote) {
 	if old := s.grants[note.key]; old != nil {
 		s.forgetGrant(old)
 	}
 	s.grants[note.key] = note
-	note.forgetAt = note.until
-	s.forgetGrants.insert(note.forgetAt, note.key.member(), note)
+	s.lastNote++
+	note.forgetAt = note.until<<noteBits | s.lastNote&(1<<noteBits-1)
+	s.forgetGrants.insert(note.forgetAt, "", note)
 }
-
-func (k grantKey) member() string { return k.collector + "/" + k.clientToken }
 
 func (s *shard) forgetGrant(note *grantNote) {
 	delete(s.grants, note.key)
-	s.forgetGrants.remove(note.forgetAt, note.key.member())
+	s.forgetGrants.remove(note.forgetAt, "")
 }
 
 // endGrant forgets a note, unless a renewal has made it last longer.

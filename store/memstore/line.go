@@ -23,21 +23,21 @@ type hand struct {
 // queue's turn goes on from one to the next. One that names queues or sources is a
 // line of its own.
 type line struct {
-	hands []*hand
+	hands []hand
 	at    int // who is served
 	asks  int // of all, at most MaxClaimTasks
 }
 
 // join puts a want at the end of the line.
 func (n *line) join(want *dispatch.Want) {
-	h := &hand{want: want, room: max(want.Max, 1)}
-	n.hands, n.asks = append(n.hands, h), min(n.asks+h.room, dispatch.MaxClaimTasks)
+	room := max(want.Max, 1)
+	n.hands, n.asks = append(n.hands, hand{want: want, room: room}), min(n.asks+room, dispatch.MaxClaimTasks)
 }
 
 // open is the hand to give a task to, one that has room; nil when there is none.
 func (n *line) open() *hand {
 	for ; n.at < len(n.hands); n.at++ {
-		if h := n.hands[n.at]; h.room > 0 {
+		if h := &n.hands[n.at]; h.room > 0 {
 			return h
 		}
 	}
@@ -46,8 +46,8 @@ func (n *line) open() *hand {
 
 // room is what the hand that is served and those behind it have.
 func (n *line) room() (room int) {
-	for _, h := range n.hands[n.at:] {
-		room += h.room
+	for i := n.at; i < len(n.hands); i++ {
+		room += n.hands[i].room
 	}
 	return room
 }
@@ -55,7 +55,8 @@ func (n *line) room() (room int) {
 // moved notes what a turn did to a queue's next grant, which began with the hand at a
 // place, when that had so many tasks.
 func (n *line) moved(at, had int, queue string, before, after int64) {
-	for _, h := range n.hands[at:min(n.at+1, len(n.hands))] {
+	for i := at; i < min(n.at+1, len(n.hands)); i++ {
+		h := &n.hands[i]
 		if count := len(h.grants) - had; count > 0 {
 			h.note.moved = append(h.note.moved, movedGrant{queue: queue, before: before, after: after, first: had, count: count})
 		}
@@ -77,9 +78,9 @@ func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 			continue
 		}
 		n := c.lineFrom(wants[i:])
-		c.serveLine(n)
-		for _, h := range n.hands {
-			if h.note != nil {
+		c.serveLine(&n)
+		for k := range n.hands {
+			if h := &n.hands[k]; h.note != nil {
 				c.s.keepGrant(h.note)
 				reply.Grants[i], reply.Used[i] = h.grants, true
 			}
@@ -98,10 +99,13 @@ func (s *shard) grantOf(want *dispatch.Want) *grantNote {
 
 // lineFrom is the line that begins with the first want, which is to be granted
 // something.
-func (c *claim) lineFrom(wants []dispatch.Want) *line {
-	n := &line{}
+func (c *claim) lineFrom(wants []dispatch.Want) line {
+	if narrow(&wants[0]) {
+		wants = wants[:1]
+	}
+	n := line{hands: make([]hand, 0, len(wants))}
 	n.join(&wants[0])
-	if narrow(&wants[0]) || len(wants) == 1 {
+	if len(wants) == 1 {
 		return n
 	}
 	met := map[grantKey]struct{}{{wants[0].Collector, wants[0].ClientToken}: {}}
@@ -155,7 +159,7 @@ func (c *claim) serveAny(n *line) {
 
 // serveQueues gives turns to the queues that the want names, ascending.
 func (c *claim) serveQueues(n *line) {
-	h := n.hands[0]
+	h := &n.hands[0]
 	names := slices.Clone(h.want.Queues)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

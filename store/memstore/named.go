@@ -152,7 +152,7 @@ func (c *claim) serveSources(n *line) {
 // turnsOf gives the open lanes of the sources turns, each of which takes as much of
 // its queue as any turn.
 func (c *claim) turnsOf(n *line, of []*source) {
-	for h := n.hands[0]; h.room > 0 && !h.full; {
+	for h := &n.hands[0]; h.room > 0 && !h.full; {
 		l, lead := nextNamed(of)
 		if l == nil {
 			return

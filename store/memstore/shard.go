@@ -35,6 +35,7 @@ type shard struct {
 
 	lastFence uint64
 	lastLane  int64
+	lastNote  int64
 	records   map[dispatch.TaskID]*record
 	strays    map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
@@ -317,7 +318,7 @@ func (s *shard) sweep(limit int) {
 	s.forgetFrom(&s.forgetDone, limit)
 	for range limit {
 		e, ok := s.forgetGrants.first()
-		if !ok || e.score > s.now {
+		if !ok || e.score>>noteBits > s.now {
 			break
 		}
 		s.endGrant(e.value)
