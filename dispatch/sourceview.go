@@ -64,8 +64,12 @@ func newSourceView(source *Source, status SourceStatus, seeds []*Task, now time.
 		if t == nil {
 			continue
 		}
-		if t.State == StateDead {
+		switch t.State {
+		case StateDead:
 			status.DeadSeeds++
+		case StateCanceled:
+			status.CanceledSeeds++
+		default:
 		}
 		status.GivenUpCycles = max(status.GivenUpCycles, int(t.Counters.GivenUp))
 		if e := t.lastFailure(); e != nil && (status.LastError == nil || e.Time.After(status.LastError.Time)) {

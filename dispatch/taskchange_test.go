@@ -95,7 +95,13 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 		if got := o.task(id); got.State != dispatch.StateCanceled {
 			t.Fatalf("a canceled seed is %v", got.State)
 		}
+		if n := o.view("s").Status.CanceledSeeds; n != 1 {
+			t.Errorf("%d canceled seeds, want 1", n)
+		}
 		o.changed(o.RetryTasks(ctx, []dispatch.TaskID{id}))(change(dispatch.ChangeRetried, dispatch.StateReady))
+		if n := o.view("s").Status.CanceledSeeds; n != 0 {
+			t.Errorf("%d canceled seeds after the retry", n)
+		}
 		time.Sleep(time.Minute)
 		if r := o.succeed(o.fetchOne()); r.State != dispatch.StateScheduled {
 			t.Errorf("a seed that was brought back is %v after its cycle", r.State)

@@ -76,7 +76,7 @@ func (m *taskMessage) fill(t *dispatch.Task) *pb.Task {
 	m.task = pb.Task{
 		Id: string(t.ID), SourceId: t.SourceID, SourceUid: t.SourceUID, Scope: t.Scope, Queue: t.Queue, Pool: t.Pool,
 		Url: t.URL, Key: t.Key, Kind: t.Kind, Depth: int32(t.Depth), Priority: int32(t.Priority),
-		State: toState(t.State), Recurring: t.Recurring,
+		State: toState(t.State), Recurring: t.Recurring, CancelRequested: t.CancelRequested != dispatch.CancelNone,
 		Cycle: int64(t.Counters.Cycle), Attempt: int32(t.Counters.Attempt), Failures: int32(t.Counters.Failures),
 		Expirations: int32(t.Counters.Expirations), Throttled: int32(t.Counters.Throttled),
 		DueTime: fillTime(&m.due, t.Due), Metadata: t.Metadata, LastError: toTaskError(t.LastError),

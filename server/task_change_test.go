@@ -86,12 +86,23 @@ func TestTaskService_CancelTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantChanges(t, ids, resp.GetResults(), "ALREADY_SETTLED CANCELED", "ALREADY_REQUESTED LEASED", "NOT_FOUND UNSPECIFIED")
+	got, err := b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: ids[1]})
+	if err != nil || !got.GetTask().GetCancelRequested() {
+		t.Errorf("of the leased one is told %v, %v", got, err)
+	}
+	list, err := b.tasks.ListTasks(t.Context(), &pb.ListTasksRequest{SourceId: "news", States: []pb.TaskState{pb.TaskState_TASK_STATE_LEASED}})
+	if err != nil || len(list.GetTasks()) != 1 || !list.GetTasks()[0].GetCancelRequested() {
+		t.Errorf("listed as %v, %v", list, err)
+	}
 	beat := b.renew(t, leased)
 	if n := beat.GetCancel(); len(beat.GetLost()) != 0 || len(n) != 1 || n[0].GetReason() != pb.CancelReason_CANCEL_REASON_TASK_CANCELED {
 		t.Errorf("the holder is told %v", beat)
 	}
 	if r := b.report(t, succeeded(leased)); r.GetState() != pb.TaskState_TASK_STATE_CANCELED {
 		t.Errorf("its report is answered %v", r)
+	}
+	if got, err = b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: ids[1]}); err != nil || got.GetTask().GetCancelRequested() {
+		t.Errorf("of the canceled one is told %v, %v", got, err)
 	}
 }
 

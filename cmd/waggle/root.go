@@ -37,6 +37,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		newSource(client), newTask(client), newQueue(client), newPool(client),
 		newCollector(client), newLease(client), newExplain(client), newStats(client), newVersion(),
 	)
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" { // cobra's own finds no fault with a command that there is not
+			cmd.Run, cmd.RunE = nil, help
+		}
+	}
 	finishUsage(root)
 	// A group is no command of its own, though it says so when it is called.
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1))
@@ -76,6 +82,16 @@ func finishUsage(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finishUsage(sub)
 	}
+}
+
+// help shows the help of the command that args name.
+func help(cmd *cobra.Command, args []string) error {
+	about, rest, err := cmd.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return missingSubcommand(about, rest)
+	}
+	about.InitDefaultHelpFlag()
+	return about.Help()
 }
 
 // missingSubcommand is what a group does when it is called itself.

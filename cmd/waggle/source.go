@@ -99,7 +99,7 @@ func writeSources(out io.Writer, now time.Time, sources []*pb.Source) {
 func writeSource(out io.Writer, now time.Time, s *pb.Source) {
 	var sh sheet
 	writeSpec(&sh, s)
-	writeStatus(&sh, now, s.GetStatus())
+	writeStatus(&sh, now, s.GetStatus(), len(s.GetSpec().GetSeeds()))
 	sh.line("Created", both(now, s.GetCreateTime()))
 	if s.GetVersion() > 1 {
 		sh.line("Changed", both(now, s.GetUpdateTime()))
@@ -151,13 +151,16 @@ func writeSpec(sh *sheet, s *pb.Source) {
 	}
 }
 
-func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus) {
+func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus, seeds int) {
 	sh.line("Health", word(status.GetHealth(), "SOURCE_HEALTH_"))
 	if gate := status.GetPaused(); gate != nil {
 		sh.line("Paused", gateText(now, gate))
 	}
 	if b := status.GetBreaker(); b != nil {
 		sh.linef("Breaker", "%s given up in a row, %s dead", plural(b.GetGivenUpCycles(), "cycle"), plural(b.GetDeadSeeds(), "seed"))
+	}
+	if n := status.GetCanceledSeeds(); n > 0 {
+		sh.linef("Canceled", "%s of %s: not crawled until `waggle task retry`", count(n), plural(seeds, "seed"))
 	}
 	if n := status.GetPendingVersions(); n > 0 {
 		sh.linef("Pending", "%s not yet in force everywhere", plural(n, "change"))

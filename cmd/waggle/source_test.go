@@ -228,3 +228,19 @@ func TestSource_WritersAreLogged(t *testing.T) {
 		t.Error("a dry run is in the log")
 	}
 }
+
+// TestSource_CanceledSeeds says of a source that nothing else ails why it is not crawled.
+func TestSource_CanceledSeeds(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--seed", "https://b.example/", "--every", "1h")
+	command(t, env, "task", "cancel", "--source", "a", "--url", "https://a.example/")
+	const line = "Canceled      1 of 2 seeds: not crawled until `waggle task retry`\n"
+	if got := command(t, env, "source", "get", "a"); !strings.Contains(got.out, line) {
+		t.Errorf("lacks %q:\n%s", line, got.out)
+	}
+	command(t, env, "task", "retry", "--source", "a", "--state", "canceled")
+	if got := command(t, env, "source", "get", "a"); strings.Contains(got.out, "Canceled") {
+		t.Errorf("still canceled:\n%s", got.out)
+	}
+}

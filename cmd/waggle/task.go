@@ -204,8 +204,12 @@ func stateText(task *pb.Task) string {
 	if holder == nil {
 		return state
 	}
-	return fmt.Sprintf("%s by %s for %s, %s (fence %d)", state, holder.GetCollectorId(), span(holder.GetAge().AsDuration()),
+	text := fmt.Sprintf("%s by %s for %s, %s (fence %d)", state, holder.GetCollectorId(), span(holder.GetAge().AsDuration()),
 		leftText(holder.GetRemaining().AsDuration()), holder.GetFence())
+	if task.GetCancelRequested() {
+		text += "; a cancel is asked for: it ends CANCELED with its lease"
+	}
+	return text
 }
 
 // leftText is the time left of a lease, or how long it is overdue.

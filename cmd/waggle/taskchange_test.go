@@ -113,6 +113,9 @@ CANCEL_REQUESTED  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 CANCEL_REQUESTED  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 2 tasks: 2 CANCEL_REQUESTED
 `)
+	if got := command(t, env, "task", "get", heldTask); !strings.Contains(got.out, "; a cancel is asked for: it ends CANCELED with its lease\n") {
+		t.Errorf("does not say that its cancel was requested:\n%s", got.out)
+	}
 	wantOutput(t, command(t, env, "lease", "revoke", heldTask+"@1"), `
 RESULT       TASK                             STATE   WHY
 OTHER_LEASE  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -

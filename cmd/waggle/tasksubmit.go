@@ -119,6 +119,9 @@ func (f *submitFlags) pattern(cmd *cobra.Command, c *client) (func(*pb.SubmitIte
 	if cmd.Flags().Changed("if-exists") {
 		over.IfExists = pb.IfExists(value)
 	}
+	if f.priority < 0 || f.priority > 9 {
+		return nil, usagef(nil, "--priority %d: say 0 to 9", f.priority)
+	}
 	if cmd.Flags().Changed("priority") {
 		over.Priority = &f.priority
 	}

@@ -53,6 +53,12 @@ func TestUsage(t *testing.T) {
 		"task list":                                   "tasks of what?",
 		"task list --source a --state done":           "DONE tasks are not listed",
 		"task submit https://a.example":               "--source is missing",
+		"task submit --source a u1 --priority 11":     "--priority 11: say 0 to 9",
+		"task submit --source a u1 --priority -1":     "--priority -1: say 0 to 9",
+		"help nosuch":                                 `there is no command "waggle nosuch"`,
+		"help sorce":                                  "did you mean serve or source?",
+		"help source nosuch":                          `there is no command "waggle source nosuch"`,
+		"help serve now":                              `there is no command "waggle serve now"`,
 		"task submit --source a":                      "which tasks?",
 		"task submit --source a --key k u1 u2":        "--key names one task; 2 URLs were given",
 		"task submit --source a --file f u1":          "not both",
@@ -157,7 +163,7 @@ func TestUsage_Environment(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"serve", "--help"}, {"help", "source", "create"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"serve", "--help"}, {"help", "source", "create"}, {"help", "task"}, {"help", "help"}, {"task", "--help"}} {
 		got := command(t, nil, args...)
 		if got.code != waggle.ExitOK || got.err != "" || !strings.Contains(got.out, "Usage:") {
 			t.Errorf("%v: exit code %d, %s%s", args, got.code, got.out, got.err)

@@ -942,8 +942,10 @@ type SourceStatus struct {
 	ShortestInterval *durationpb.Duration `protobuf:"bytes,15,opt,name=shortest_interval,json=shortestInterval,proto3" json:"shortest_interval,omitempty"`
 	// With an adaptive schedule: the longest interval that a seed of it has now; absent otherwise.
 	LongestInterval *durationpb.Duration `protobuf:"bytes,16,opt,name=longest_interval,json=longestInterval,proto3" json:"longest_interval,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Seeds that CancelTasks has taken out: they stay out, whatever triggers and updates do, until RetryTasks.
+	CanceledSeeds int64 `protobuf:"varint,17,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceStatus) Reset() {
@@ -1088,6 +1090,13 @@ func (x *SourceStatus) GetLongestInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *SourceStatus) GetCanceledSeeds() int64 {
+	if x != nil {
+		return x.CanceledSeeds
+	}
+	return 0
+}
+
 // Breaker is how far Waggle has backed off from a source whose seeds keep failing: with each cycle given
 // up in a row the gap to the next doubles, and a seed that goes on failing ends DEAD.
 type Breaker struct {
@@ -1225,7 +1234,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xc4\x06\n" +
+	"_max_depth\"\xeb\x06\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12'\n" +
 	"\x06paused\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12,\n" +
@@ -1244,7 +1253,8 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\voutstanding\x18\r \x01(\x03R\voutstanding\x12%\n" +
 	"\x05gates\x18\x0e \x03(\v2\x0f.waggle.v1.GateR\x05gates\x12F\n" +
 	"\x11shortest_interval\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x10shortestInterval\x12D\n" +
-	"\x10longest_interval\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0flongestInterval\"P\n" +
+	"\x10longest_interval\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0flongestInterval\x12%\n" +
+	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\"P\n" +
 	"\aBreaker\x12&\n" +
 	"\x0fgiven_up_cycles\x18\x01 \x01(\x05R\rgivenUpCycles\x12\x1d\n" +
 	"\n" +

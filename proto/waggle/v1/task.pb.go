@@ -443,9 +443,12 @@ type Task struct {
 	// Who works on it; only while it is LEASED, and not in what FetchTask hands out.
 	Holder *LeaseHolder `protobuf:"bytes,28,opt,name=holder,proto3" json:"holder,omitempty"`
 	// The last 10 attempts, oldest first. Only from GetTask.
-	History       []*Attempt `protobuf:"bytes,29,rep,name=history,proto3" json:"history,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	History []*Attempt `protobuf:"bytes,29,rep,name=history,proto3" json:"history,omitempty"`
+	// Only while it is LEASED: CancelTasks asked for its end, or its source is deleted, and however the lease ends,
+	// the task ends CANCELED.
+	CancelRequested bool `protobuf:"varint,30,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -679,6 +682,13 @@ func (x *Task) GetHistory() []*Attempt {
 		return x.History
 	}
 	return nil
+}
+
+func (x *Task) GetCancelRequested() bool {
+	if x != nil {
+		return x.CancelRequested
+	}
+	return false
 }
 
 // TaskCounts counts tasks by the state they are in. A settled task counts until it is forgotten.
@@ -1793,7 +1803,7 @@ var File_waggle_v1_task_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\a\n" +
+	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x1d\n" +
@@ -1828,7 +1838,8 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vsettle_time\x18\x1b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"settleTime\x12.\n" +
 	"\x06holder\x18\x1c \x01(\v2\x16.waggle.v1.LeaseHolderR\x06holder\x12,\n" +
-	"\ahistory\x18\x1d \x03(\v2\x12.waggle.v1.AttemptR\ahistory\x1a;\n" +
+	"\ahistory\x18\x1d \x03(\v2\x12.waggle.v1.AttemptR\ahistory\x12)\n" +
+	"\x10cancel_requested\x18\x1e \x01(\bR\x0fcancelRequested\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
