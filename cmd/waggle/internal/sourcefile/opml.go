@@ -55,6 +55,11 @@ func (r *opmlReader) Next() (Entry, error) {
 	}
 }
 
+// unspaced writes a URL as one that has no spaces, as a browser does
+// (https://url.spec.whatwg.org/#concept-basic-url-parser): in a column they would stand
+// between two.
+var unspaced = strings.NewReplacer("\t", "", "\n", "", "\r", "", " ", "%20")
+
 // outline reads an outline that begins, and reports whether it is a feed.
 func (r *opmlReader) outline(start xml.StartElement) (Entry, bool) {
 	plain, ours := map[string]string{}, map[string]string{}
@@ -71,6 +76,7 @@ func (r *opmlReader) outline(start xml.StartElement) (Entry, bool) {
 	if url == "" && plain["url"] != "" {
 		url, kind = plain["url"], ""
 	}
+	url = unspaced.Replace(url)
 	if url == "" && ours["url"] == "" && ours["id"] == "" {
 		r.around = append(r.around, title)
 		if plain["type"] == "rss" || plain["type"] == "atom" {
