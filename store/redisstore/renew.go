@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -26,7 +28,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	pages := s.pages(len(renewals), dispatch.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
 	calls := make([]call, len(pages))
 	for i, p := range pages {
-		calls[i] = call{shard: p.shard, args: renewalArgs(renewals, p.items)}
+		calls[i] = call{shard: p.shard, args: s.renewalArgs(p.shard, renewals, p.items)}
 	}
 	replies, err := s.runAll(ctx, "renew leases", s.scripts.renew, calls)
 	if err != nil {
@@ -34,9 +36,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	}
 	for i, p := range pages {
 		r := readReply(replies[i])
-		for _, n := range p.items {
-			results[n] = readRenewal(r)
-		}
+		readRenewals(r, p.items, results)
 		if r.err != nil {
 			return nil, r.err
 		}
@@ -44,22 +44,36 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	return results, nil
 }
 
-// renewalArgs names the holders of a page of renewals and packs those:
-// >c17 I2 Bc0 B I4c0.
-func renewalArgs(renewals []dispatch.Renewal, items []int) []any {
-	var args []any
-	known := make(holders, 1)
-	packed := make([]byte, 0, 64*len(items))
-	for _, n := range items {
-		r := &renewals[n]
-		var by holder
-		by, args = known.of(r.Token, args)
-		packed = by.appendDigest(packed, r.Token)
-		packed = binary.BigEndian.AppendUint16(packed, by.number)
-		packed = appendShort(packed, string(r.ID))
-		packed = appendLong(append(packed, given(r.Cursor)), r.Cursor)
+// renewalArgs orders a page of renewals by their holders and packs their digests: of
+// each holder >I2c8, of each of its renewals >I8; and apart from those the cursors,
+// >I2I4c0. Each holder's name follows, with the keys of its tasks and locks.
+func (s *Store) renewalArgs(shard int, renewals []dispatch.Renewal, items []int) []any {
+	slices.SortStableFunc(items, func(a, b int) int { return compareHolders(&renewals[a].Token, &renewals[b].Token) })
+	keys, n := s.keys.shard(shard), len(items)
+	digests, cursors := make([]byte, 0, 10*n), []byte{}
+	args, names := make([]any, 2, 3+2*n), make([]string, 2*n)
+	many := 0 // where the number of the last holder's renewals stands
+	for i, item := range items {
+		r := &renewals[item]
+		if i == 0 || compareHolders(&renewals[items[i-1]].Token, &r.Token) != 0 {
+			args = append(args, r.Token.Collector+"/"+r.Token.ClientToken)
+			many, digests = len(digests), append(digests, 0, 0)
+			digests = binary.BigEndian.AppendUint64(digests, dispatch.HolderDigest(r.Token.Collector, r.Token.ClientToken))
+		}
+		binary.BigEndian.PutUint16(digests[many:], binary.BigEndian.Uint16(digests[many:])+1)
+		digests = binary.BigEndian.AppendUint64(digests, r.Token.Fence)
+		names[2*i], names[2*i+1] = keys.Task(r.ID), keys.Lock(r.ID)
+		args = append(args, &names[2*i], &names[2*i+1])
+		if r.Cursor != nil {
+			cursors = appendLong(binary.BigEndian.AppendUint16(cursors, uint16(i+1)), r.Cursor) //nolint:gosec // at most MaxRenewals
+		}
 	}
-	return append(args, packed)
+	args[0], args[1] = digests, cursors
+	return args
+}
+
+func compareHolders(a, b *dispatch.LeaseToken) int {
+	return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.ClientToken, b.ClientToken))
 }
 
 // appendShort appends a text of at most 255 bytes after its length.
@@ -73,29 +87,28 @@ func appendLong(b, bytes []byte) []byte {
 	return append(b, bytes...)
 }
 
-// given is 1 for bytes that are there, be they empty.
-func given(b []byte) byte {
-	if b != nil {
-		return 1
-	}
-	return 0
-}
-
-// readRenewal reads the answer to a renewal: the duration of a lease that goes
-// on for all of it, else what became of it.
-func readRenewal(r *reply) dispatch.RenewResult {
-	switch v := r.any().(type) {
-	case int64:
-		d := time.Duration(v) * time.Millisecond
-		return dispatch.RenewResult{Remaining: d, Duration: d}
-	case []any:
-		part := &reply{values: v}
-		result := readLost(part)
-		r.join(part)
-		return result
-	default:
-		r.fail("the answer to a renewal", v)
-		return dispatch.RenewResult{Lost: dispatch.LostNotLeased}
+// readRenewals reads the answers to a page of renewals: the duration of leases that
+// go on for all of it and how many those are, else what became of one.
+func readRenewals(r *reply, items []int, results []dispatch.RenewResult) {
+	for len(items) > 0 && r.err == nil {
+		duration, ok := r.optionalInteger()
+		if !ok {
+			part := r.array()
+			results[items[0]] = readLost(part)
+			r.join(part)
+			items = items[1:]
+			continue
+		}
+		row := r.integer()
+		if row < 1 || row > int64(len(items)) {
+			r.fail("the number of renewals", row)
+			return
+		}
+		d := time.Duration(duration) * time.Millisecond
+		for _, n := range items[:row] {
+			results[n] = dispatch.RenewResult{Remaining: d, Duration: d}
+		}
+		items = items[row:]
 	}
 }
 

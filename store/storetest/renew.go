@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -20,6 +21,7 @@ func renewCases() []testCase {
 		{"Cursor_GoesToTheNextAttempt", renewCursor},
 		{"SubSecond_T60", renewSubSecond},
 		{"DoesNotRaiseRevision", renewRevision},
+		{"ManyOfSeveralHolders_AreAnsweredInOrder", renewMany},
 	}
 }
 
@@ -195,4 +197,50 @@ func renewRevision(e *env) {
 	e.renew(grant)
 	is(e, "revision", e.task(grant.Task.ID).Revision, grant.Task.Revision)
 	is(e, "apply", e.apply(done(&grant.Task)).Code, dispatch.Applied)
+}
+
+// renewMany renews leases of several holders in one call, among them some that are
+// lost, go on for less, or come with a cursor: each is answered at its place.
+func renewMany(e *env) {
+	e.open()
+	long := source("a")
+	short := source("b", func(g *dispatch.SourceGate) { g.MaxHold = 40 * time.Second })
+	e.create(long, numbered(long, queue, 6)...)
+	e.create(short, numbered(short, queue, 2)...)
+	of := func(s dispatch.SourceGate, n int, collector, token string) []dispatch.Grant {
+		return e.take(n, by(token, "1"), func(w *dispatch.Want) { w.Collector, w.SourceUIDs = collector, []string{s.UID} })
+	}
+	one, two, cut := of(long, 4, "c1", "t1"), of(long, 2, "c2", "t2"), of(short, 2, "c1", "t3")
+	e.settle(done(&one[3].Task))
+	e.advance(20 * time.Second)
+	stolen := two[1].Token
+	stolen.Fence = one[1].Token.Fence
+	renewals := []dispatch.Renewal{
+		{ID: two[0].Task.ID, Token: two[0].Token, Cursor: []byte("second")},
+		{ID: one[0].Task.ID, Token: one[0].Token},
+		{ID: cut[0].Task.ID, Token: cut[0].Token},
+		{ID: one[1].Task.ID, Token: stolen},
+		{ID: one[3].Task.ID, Token: one[3].Token},
+		{ID: one[1].Task.ID, Token: one[1].Token, Cursor: []byte("first")},
+		{ID: cut[1].Task.ID, Token: cut[1].Token},
+		{ID: item(long, queue, "unknown").ID, Token: two[1].Token},
+		{ID: two[1].Task.ID, Token: two[1].Token},
+		{ID: one[0].Task.ID, Token: one[0].Token},
+	}
+	results, err := e.Store.Renew(e.ctx, renewals)
+	e.ok("renew", err)
+	goesOn := dispatch.RenewResult{Remaining: dispatch.DefaultLeaseDuration, Duration: dispatch.DefaultLeaseDuration}
+	limited := dispatch.RenewResult{Remaining: 20 * time.Second, Duration: dispatch.DefaultLeaseDuration}
+	for i, want := range []dispatch.RenewResult{
+		goesOn, goesOn, limited, {Lost: dispatch.LostTaken}, {Lost: dispatch.LostBy(dispatch.ResultSucceeded)},
+		goesOn, limited, {Lost: dispatch.LostUnknownTask}, goesOn, goesOn,
+	} {
+		is(e, fmt.Sprintf("renewal %d", i), results[i], want)
+	}
+	is(e, "cursor", string(e.task(two[0].Task.ID).Cursor), "second")
+	is(e, "cursor", string(e.task(one[1].Task.ID).Cursor), "first")
+	for _, g := range []dispatch.Grant{one[0], one[1], two[0], two[1], cut[0], cut[1]} {
+		_, ttl := e.LockValue(g.Task.ID)
+		is(e, "time left of the lock", ttl, e.task(g.Task.ID).Lease.Deadline.Sub(e.now()))
+	}
 }

@@ -3,42 +3,61 @@
 -- comes to it (expired.lua).
 --
 -- KEYS[1]  the shard key
--- ARGV     the holders, "<collector>/<client token>"; and at the end all renewals,
---          packed one after the other (renew.go): digest of the lease, number of
---          the holder, id, whether there is a cursor, and that
--- Returns  per renewal: the duration in ms when the lease goes on for all of it,
---          else lost, remaining ms, cancel, duration. lost: 0 no, 1 unknown task,
---          2 not leased, 3 taken, 4 max hold, 5 lock deleted, 100 + result when the
---          token is that of the lease that settled last
--- Cost     3 commands a renewal; at most 500
+-- ARGV     digests, packed (renew.go): of each holder how many renewals follow and its
+--          part of the digests, of each of those the fence; cursors, packed: the
+--          number of the renewal, from 1, and that; and then each holder,
+--          "<collector>/<client token>", followed by the keys of its tasks and locks
+-- Returns  flat: for renewals in a row that go on for all of their duration that, in
+--          ms, and how many; for any other a list: lost, remaining ms, cancel,
+--          duration. lost: 0 no, 1 unknown task, 2 not leased, 3 taken, 4 max hold,
+--          5 lock deleted, 100 + result when the token is that of the lease that
+--          settled last
+-- Cost     3 commands a renewal, one a holder; at most 500 renewals
 local MEMORY = 600000
-local RENEWAL = '>c17I2Bc0BI4c0'
--- Places in a leased record as Redis counts them, in digits, since Redis is slow
--- to print numbers: the end of what is read of it, which has the last lease too;
--- its deadline; its flags.
-local READ_TO, DEADLINE, FLAGS = (LEASE + AT.last + DIGEST - 2) .. '', (AT.deadline - 1) .. '', (LEASE + AT.flags - 1) .. ''
+
+-- What is read of a record: the digest, whose part that is the holder's stands with
+-- the terms, which leases of a grant mostly share: of the lease, and of the record
+-- within it version and state, flags, result and cancel. Places as Redis counts them,
+-- in digits, since Redis is slow to print numbers: the end of that; the deadline; the
+-- flags.
+local READ, READ_BYTES, TERMS = '>BI8c35', LEASE + AT.cancel, '>c8I6I6I4I4I4BBB'
+local READ_TO, DEADLINE, FLAGS = (READ_BYTES - 1) .. '', (AT.deadline - 1) .. '', (LEASE + AT.flags - 1) .. ''
 
 local UNKNOWN, NOT_LEASED, TAKEN, HELD, DELETED, BY_RESULT = 1, 2, 3, 4, 5, 100
-local ends -- of grants, by holder
+local read -- struct.unpack
+local name, holder, ends -- of a holder, its part of the digests, and the end of its last lease
 
--- The instant in digits and as the record has it; mostly that of the last renewal.
-local last_at, digits, packed
-local function spell(at)
-  if at ~= last_at then last_at, digits, packed = at, decimal(at), struct.pack('>I6', at) end
+-- The terms that were read last ('' = none yet), and what a renewal by them does: why
+-- it is refused (0 = it is not), until when the lease goes on, in digits and as the
+-- record has it, too, and what is answered.
+local terms, by, deadline, duration, flags, cancel, lost, to, digits, packed, answer
+local function read_terms(of)
+  local granted, hold, _
+  terms = of
+  by, granted, deadline, duration, hold, _, flags, _, cancel = read(TERMS, of)
+  to = min(now + duration, granted + hold)
+  lost = flags % 32 >= LOCK_DELETED and DELETED or to <= now and HELD or 0
+  to = max(to, deadline)
+  digits, packed = decimal(to), struct.pack('>I6', to)
+  if lost == 0 and cancel == 0 and to - now == duration then answer = duration
+  else answer = { lost, lost == 0 and to - now or 0, cancel, duration } end
 end
 
 -- The collector's cursor for the next attempt; empty clears it.
-local function keep_cursor(id, flags, cursor)
-  local key, has = details_key(id), flags % 8 >= DETAILS
+local function keep_cursor(task, cursor)
+  local key, has = details_key(string.sub(task, #task_key('') + 1)), flags % 8 >= DETAILS
   if not has then
     if cursor == '' then return end
     call('DEL', key)
-    call('SETRANGE', task_key(id), FLAGS, string.char(flags + DETAILS))
+    call('SETRANGE', task, FLAGS, string.char(flags + DETAILS))
   end
   if cursor == '' then call('HDEL', key, 'c') else call('HSET', key, 'c', cursor) end
 end
 
-local function lost_by(h, digest)
+-- Why a lease is none of the holder's.
+local function lost_by(task, digest)
+  local h = call('GETRANGE', task, 0, LEASE + HEADER - 1)
+  if #h < HEADER then return { UNKNOWN, 0, 0, 0 } end
   local from = is_leased(h) and LEASE or 0
   if string.sub(h, from + AT.last, from + AT.last + DIGEST - 1) == digest then
     return { BY_RESULT + string.byte(h, from + AT.result), 0, 0, 0 }
@@ -47,50 +66,69 @@ local function lost_by(h, digest)
 end
 
 -- Ends a lease whose lock was deleted by hand: its deadline is now.
-local function end_by_hand(id, flags)
-  spell(now)
-  call('SETRANGE', task_key(id), DEADLINE, packed)
-  call('SETRANGE', task_key(id), FLAGS, string.char(flags + LOCK_DELETED))
-  local lane = decimal(record_lane(call('GET', task_key(id))))
-  call('ZADD', later_key(lane), 'XX', LEASED_FROM + now, suffix_of(id))
+local function end_by_hand(task)
+  call('SETRANGE', task, DEADLINE, struct.pack('>I6', now))
+  call('SETRANGE', task, FLAGS, string.char(flags + LOCK_DELETED))
+  local lane = decimal(record_lane(call('GET', task)))
+  call('ZADD', later_key(lane), 'XX', LEASED_FROM + now, suffix_of(task))
   call('ZADD', LEASES, 'LT', now, lane)
+  return { DELETED, 0, cancel, duration }
 end
 
-local function renew(id, holder, digest, cursor)
-  local key, lock = task_key(id), lock_key(id)
-  local h = call('GETRANGE', key, '0', READ_TO)
-  if #h < HEADER then return { UNKNOWN, 0, 0, 0 } end
-  if string.sub(h, 1, DIGEST) ~= digest then return lost_by(h, digest) end
-  local granted, deadline, duration, hold = struct.unpack('>I6I6I4I4', h, DIGEST + 1)
-  local flags, _, cancel = string.byte(h, LEASE + AT.flags, LEASE + AT.cancel)
-  if flags % 32 >= LOCK_DELETED then return { DELETED, 0, cancel, duration } end
-  local to = min(now + duration, granted + hold)
-  if to <= now then return { HELD, 0, cancel, duration } end
-  to = max(to, deadline)
-  spell(to)
-  if call('PEXPIREAT', lock, digits) == 0 then
-    if deadline > now then
-      end_by_hand(id, flags)
-      return { DELETED, 0, cancel, duration }
-    end
-    call('SET', lock, ARGV[holder] .. '/' .. decimal(struct.unpack('>I8', digest, 2)), 'PXAT', digits)
+-- What a renewal is answered.
+local function renew(task, lock, fence, cursor)
+  local h = call('GETRANGE', task, '0', READ_TO)
+  local version, its, of
+  if #h == READ_BYTES then version, its, of = read(READ, h) end
+  if its == fence and version == LEASED_RECORD and of ~= terms then read_terms(of) end
+  if its ~= fence or version ~= LEASED_RECORD or by ~= holder then
+    return lost_by(task, struct.pack('>BI8', LEASED_RECORD, fence) .. holder)
   end
-  if to ~= deadline then call('SETRANGE', key, DEADLINE, packed) end
-  if cursor then keep_cursor(id, flags, cursor) end
-  if to > (ends[holder] or 0) then ends[holder] = to end
-  if cancel == 0 and to - now == duration then return duration end
-  return { 0, to - now, cancel, duration }
+  if lost > 0 then return answer end
+  if call('PEXPIREAT', lock, digits) == 0 then
+    if deadline > now then return end_by_hand(task) end
+    call('SET', lock, name .. '/' .. decimal(fence), 'PXAT', digits)
+  end
+  if to ~= deadline then call('SETRANGE', task, DEADLINE, packed) end
+  if cursor then keep_cursor(task, cursor) end
+  if to > ends then ends = to end
+  return answer
+end
+
+-- The cursors that come with renewals, by the number of those.
+local function read_cursors(from)
+  local of, at = {}, 1
+  while at <= #from do
+    local n, cursor
+    n, cursor, at = read('>I2I4c0', from, at)
+    of[n] = cursor
+  end
+  return of
 end
 
 -- at each call
-local out, n, at, renewals = {}, 0, 1, ARGV[#ARGV]
-ends = {}
-while at <= #renewals do
-  local digest, holder, id, given, cursor
-  digest, holder, id, given, cursor, at = struct.unpack(RENEWAL, renewals, at)
-  n = n + 1
-  out[n] = renew(id, holder, digest, given == 1 and cursor or nil)
+read, terms = struct.unpack, ''
+local digests, cursors, out, last, n, at, arg = ARGV[1], read_cursors(ARGV[2]), {}, 0, 0, 1, 3
+local told, row -- to the last renewal, and to how many in a row
+while at <= #digests do
+  local many, fence
+  many, holder, at = read('>I2c8', digests, at)
+  name, ends, arg = ARGV[arg], 0, arg + 1
+  for k = n + 1, n + many do
+    fence, at = read('>I8', digests, at)
+    local a = renew(ARGV[arg], ARGV[arg + 1], fence, cursors[k])
+    arg = arg + 2
+    if a == told and row > 0 then
+      row = row + 1
+      out[last] = row
+    else
+      told, row, last = a, 0, last + 1
+      out[last] = a
+      if a == duration then row, last, out[last + 1] = 1, last + 1, 1 end
+    end
+  end
+  n = n + many
+  -- The note of a grant outlives its last lease.
+  if ends > 0 then call('PEXPIREAT', grant_key(name), decimal(ends + MEMORY - 1), 'GT') end
 end
--- The note of a grant outlives its last lease.
-for holder, to in pairs(ends) do call('PEXPIREAT', grant_key(ARGV[holder]), decimal(to + MEMORY - 1), 'GT') end
 return out
