@@ -17,8 +17,10 @@ const (
 	// MaxHold is the longest that renewals can carry one lease.
 	MaxHold        = 24 * time.Hour
 	DefaultMaxHold = 30 * time.Minute
-	// GrantMemory is how long a grant can be replayed beyond its last lease.
+	// GrantMemory is how long at least a grant can be replayed beyond its last lease.
 	GrantMemory = 10 * time.Minute
+	// GrantStep is how much longer at most, so that few renewals change for how long.
+	GrantStep = 5 * time.Minute
 	// SweepAhead is how far ahead a sweep looks for leases that were renewed, so
 	// that renewals do not bring the next one forward.
 	SweepAhead = 500 * time.Millisecond
@@ -91,6 +93,14 @@ type Lease struct {
 	Deadline time.Time
 	Duration time.Duration // what a renewal gives
 	MaxHold  time.Duration // from Granted; renewals end there
+}
+
+// Remembered is how long from the grant on it can be replayed for the sake of a lease
+// of that duration with that deadline, from the grant on, too: [GrantMemory] beyond the
+// deadline, which counts from the first one on by whole steps.
+func Remembered(duration, deadline time.Duration) time.Duration {
+	steps := (max(deadline-duration, 0) + GrantStep - 1) / GrantStep
+	return duration + steps*GrantStep + GrantMemory
 }
 
 // Grant is a task handed out.

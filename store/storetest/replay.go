@@ -14,6 +14,7 @@ func replayCases() []testCase {
 		{"SameToken_GrantsNothingNew_P7", replayNothingNew},
 		{"BeginPolls_FindsTheGrant_T6", replayPoll},
 		{"Memory_EndsTenMinutesAfterTheLease", replayMemory},
+		{"MemoryOfARenewedGrant", replayRenewed},
 		{"GiveBack_AsIfNeverGranted_T2", giveBack},
 		{"GiveBack_RestoresTheDelay_T2", giveBackDelay},
 		{"GiveBack_KeepsALaterDelay", giveBackLater},
@@ -128,6 +129,24 @@ func replayMemory(e *env) {
 	e.advance(2 * time.Second)
 	is(e, "used when forgotten", e.poll("c1", "s1", "t", "4").Used, false)
 	is(e, "granted when forgotten", len(e.claim(e.want(1, by("t", "4"))).Grants[0]), 1)
+}
+
+// replayRenewed renews a lease for minutes: its grant is remembered beyond its end, but
+// not for ever.
+func replayRenewed(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	grant := e.takeOne(by("t", "1"))
+	for range 27 {
+		e.advance(dispatch.DefaultLeaseDuration / 3)
+		is(e, "lost", e.renew(grant).Lost, dispatch.LostNone)
+	}
+	e.settle(done(&grant.Task))
+	e.advance(dispatch.DefaultLeaseDuration + dispatch.GrantMemory - time.Second)
+	is(e, "used", e.claim(e.want(1, by("t", "2"))).Used[0], true)
+	e.advance(dispatch.GrantStep + time.Second)
+	is(e, "used by poll when forgotten", e.poll("c1", "s1", "t", "3").Used, false)
 }
 
 func (e *env) giveBack(token, call string) int {

@@ -36,6 +36,7 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 		w.count("renew cut by MAX_HOLD")
 		next = end
 	}
+	noted := dispatch.Remembered(l.Duration, l.Deadline.Sub(l.Granted))
 	if next.After(l.Deadline) {
 		l.Deadline, t.behind = next, true
 	}
@@ -44,7 +45,9 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 		t.Cursor = slices.Clone(r.Cursor)
 	}
 	if note := w.parts[t.shard].notes[[2]string{r.Token.Collector, r.Token.ClientToken}]; note != nil {
-		if until := l.Deadline.Add(dispatch.GrantMemory); until.After(note.until) && note.until.After(now) {
+		remembered := dispatch.Remembered(l.Duration, l.Deadline.Sub(l.Granted))
+		if until := l.Granted.Add(remembered); remembered > noted && until.After(note.until) && note.until.After(now) {
+			w.count("renew lengthens the memory of a grant")
 			note.until = until
 		}
 	}

@@ -1,6 +1,7 @@
 -- What a client token was granted: a note of the ids and the first fence (the
 -- others follow one by one), of the call that last answered from it, and of what
--- the grant did to its queues. It ends 10 minutes after the last of its leases.
+-- the grant did to its queues. It ends 10 minutes after the last of its leases
+-- (renewed: up to 15, dispatch.Remembered).
 local memory_ends -- by the last deadline, as text
 
 local grants = {}
