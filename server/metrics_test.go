@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,6 +132,53 @@ func TestMetrics_fetches(t *testing.T) {
 		cancel()
 		if err := <-ended; err == nil {
 			t.Error("a fetch that was broken off was answered")
+		}
+	})
+}
+
+// Every call is counted, with what came and went in it, and how it ended.
+func TestMetrics_calls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		b.leased(t)
+		if _, err := b.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{}); err == nil {
+			t.Error("a submit of nothing is taken")
+		}
+		stream := open(t, b)
+		exchange(t, stream, beatOf())
+		exchange(t, stream, beatOf())
+		if err := stream.CloseSend(); err != nil {
+			t.Error(err)
+		}
+		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		got := shown(t, b.shown)
+		for _, want := range []struct {
+			metric, code, method, service, kind, part string
+			value                                     float64
+		}{
+			{"started_total", "", "SubmitTasks", "TaskService", "unary", "", 2},
+			{"msg_received_total", "", "SubmitTasks", "TaskService", "unary", "", 2},
+			{"msg_sent_total", "", "SubmitTasks", "TaskService", "unary", "", 1},
+			{"handled_total", "{grpc_code=OK}", "SubmitTasks", "TaskService", "unary", "", 1},
+			{"handled_total", "{grpc_code=InvalidArgument}", "SubmitTasks", "TaskService", "unary", "", 1},
+			{"handled_total", "{grpc_code=Internal}", "SubmitTasks", "TaskService", "unary", "", 0},
+			{"handling_seconds", "", "SubmitTasks", "TaskService", "unary", " count", 2},
+			{"started_total", "", "Heartbeat", "DispatchService", "bidi_stream", "", 1},
+			{"msg_received_total", "", "Heartbeat", "DispatchService", "bidi_stream", "", 2},
+			{"msg_sent_total", "", "Heartbeat", "DispatchService", "bidi_stream", "", 2},
+			{"handled_total", "{grpc_code=OK}", "Heartbeat", "DispatchService", "bidi_stream", "", 1},
+			{"handling_seconds", "", "Heartbeat", "DispatchService", "bidi_stream", " count", 1},
+			{"started_total", "", "GetTask", "TaskService", "unary", "", 0},
+		} {
+			name := fmt.Sprintf("grpc_server_%s%s{grpc_method=%s}{grpc_service=waggle.v1.%s}{grpc_type=%s}%s",
+				want.metric, want.code, want.method, want.service, want.kind, want.part)
+			if value, ok := got[name]; !ok || value != want.value {
+				t.Errorf("%s is %v (there: %t), want %v", name, value, ok, want.value)
+			}
 		}
 	})
 }
