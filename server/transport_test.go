@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -215,4 +217,38 @@ func TestServer_requestBytes(t *testing.T) {
 			t.Errorf("5 MB with MaxReceiveBytes %d: %v, want %v", most, err, want)
 		}
 	}
+}
+
+// Answers of all sizes arrive as they were sent, many at a time: the memory in which one
+// is encoded is used again, but not before.
+func TestServer_answers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.source(t, "news")
+	request := &pb.SubmitTasksRequest{}
+	for i, size := range []int{0, 1, 100, 200, 300, 600, 900, 1100, 5000, 40_000, 200_000} {
+		request.Items = append(request.Items, &pb.SubmitItem{
+			SourceId: "news", Url: fmt.Sprintf("https://example.com/%d", i), Payload: bytes.Repeat([]byte{byte('a' + i)}, size),
+		})
+	}
+	submitted, err := b.tasks.SubmitTasks(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var readers sync.WaitGroup
+	for i, item := range request.GetItems() {
+		id := submitted.GetResults()[i].GetTaskId()
+		for range 4 {
+			readers.Go(func() {
+				for range 20 {
+					got, err := b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: id})
+					if err != nil || got.GetTask().GetUrl() != item.GetUrl() || !bytes.Equal(got.GetTask().GetPayload(), item.GetPayload()) {
+						t.Errorf("%.200v, %v; want the task %s with %d bytes", got, err, item.GetUrl(), len(item.GetPayload()))
+						return
+					}
+				}
+			})
+		}
+	}
+	readers.Wait()
 }
