@@ -10,6 +10,11 @@ import (
 // infinite is the score +inf: no instant, until someone lifts a gate.
 const infinite = math.MaxInt64
 
+// treeDegree gives the nodes of a tree room for 79 members. With the 63 of btree's own
+// degree, the leases of 64 collectors with a task each split the only node, and merge it
+// again, with every task.
+const treeDegree = 40
+
 // entry is a member of an ordered set with what it stands for.
 type entry[V any] struct {
 	score  int64
@@ -49,7 +54,7 @@ func (s *orderedSet[V]) insert(score int64, member string, value V) {
 		s.only, s.one = e, true
 		return
 	}
-	s.tree = btree.NewBTreeGOptions(entryLess[V], btree.Options{NoLocks: true})
+	s.tree = btree.NewBTreeGOptions(entryLess[V], btree.Options{NoLocks: true, Degree: treeDegree})
 	s.tree.Set(s.only)
 	s.tree.Set(e)
 	s.only, s.one = entry[V]{}, false
