@@ -50,7 +50,7 @@ func RecordLane(raw string) uint32 {
 	if raw[0] == leaseVersion {
 		raw = raw[leaseSize:]
 	}
-	return binary.BigEndian.Uint32([]byte(raw[61:]))
+	return binary.BigEndian.Uint32([]byte(raw[13:]))
 }
 
 // ItemTexts packs what a submit says of each item.

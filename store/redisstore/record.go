@@ -18,13 +18,13 @@ import (
 // has the same layout; big-endian, times in ms:
 //
 //	version state flags result cancel                   1 each
-//	revision cycle attempt                              4 each
+//	revision cycle lane attempt                         4 each
 //	failures expirations throttled                      2 each
 //	given up, expired cycles, permanent cycles          1 each
 //	settled 6
 //	last lease: leaseVersion 1 (0 = none), fence 8, holder 8
 //	due created                                         6 each
-//	lane 4, bytes that count for a claim 3, priority 1
+//	bytes that count for a claim 3, priority 1
 //	depth, bytes of the core                            2 each
 //	run first-due                                       6 each
 //
@@ -133,11 +133,12 @@ func decodeHeader(b []byte, t *dispatch.Task) (core int) {
 	t.Recurring, t.AgainRequested = flags&flagRecurring != 0, flags&flagAgain != 0
 	t.Result, t.CancelRequested, t.Revision = dispatch.Result(h.byte()), dispatch.CancelReason(h.byte()), uint32(h.uint(4))
 	c := &t.Counters
-	c.Cycle, c.Attempt = uint32(h.uint(4)), uint32(h.uint(4))
+	c.Cycle = uint32(h.uint(4))
+	h.uint(4) // lane
+	c.Attempt = uint32(h.uint(4))
 	c.Failures, c.Expirations, c.Throttled = uint16(h.uint(2)), uint16(h.uint(2)), uint16(h.uint(2))
 	c.GivenUp, c.ExpiredCycles, c.PermanentCycles = h.byte(), h.byte(), h.byte()
 	t.SettledAt, t.LastLease, t.Due, t.Created = h.time(), h.digest(), h.time(), h.time()
-	h.uint(4) // lane
 	h.uint(3) // bytes for a claim
 	t.Priority, t.Depth, core = int(h.byte()), int(h.uint(2)), int(h.uint(2))
 	t.Run, t.FirstDue = h.time(), h.time()

@@ -14,11 +14,11 @@ import (
 // goldenRecord is the record of a new task, as lua/submit.lua writes it. Changing
 // it means that data in existing stores cannot be read: raise the format.
 const goldenRecord = "01" + "01" + "00" + "00" + "00" + // version state flags result cancel
-	"00000001" + "00000000" + "00000000" + // revision cycle attempt
+	"00000001" + "00000000" + "00000001" + "00000000" + // revision cycle lane attempt
 	"0000" + "0000" + "0000" + "00" + "00" + "00" + "000000000000" + // counters settled
 	"00" + "0000000000000000" + "0000000000000000" + // last lease
 	"019cadfdc588" + "019cadfdba50" + // due created
-	"00000001" + "000029" + "05" + "0002" + "001d" + // lane size priority depth core
+	"000029" + "05" + "0002" + "001d" + // size priority depth core
 	"019cadfdb200" + "000000000000" + // run first-due
 	"0a0b" + "687474703a2f2f612e622f" + "120a" + "6b3132333435363738" + "39" + "1a02" + "6464" + // URL key kind
 	"220c" + "0a036c616e" + "120567726561" + "74" + "2a0a" + "7061796c6f6164212121" // metadata payload

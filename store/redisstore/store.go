@@ -194,11 +194,16 @@ func (s *Store) shardOfName(name string) int {
 	return dispatch.ShardOf(dispatch.SlotOf(name), s.shards)
 }
 
-// shardOfTask is the shard that owns a task; false when the id has no slot.
+// shardOfTask is the shard that owns a task; false when the id has no slot, or no end.
 func (s *Store) shardOfTask(id dispatch.TaskID) (int, bool) {
 	slot := id.Slot()
-	return dispatch.ShardOf(max(slot, 0), s.shards), slot >= 0
+	_, end, _ := strings.Cut(string(id), "-")
+	return dispatch.ShardOf(max(slot, 0), s.shards), slot >= 0 && len(end) == endSize
 }
+
+// endSize is the length of what a task id has behind its slot, which tells the tasks of
+// a lane apart.
+const endSize = 26
 
 // pages groups n tasks by shard, in order, at most limit a page. Those whose id
 // has no slot are in none.

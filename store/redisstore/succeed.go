@@ -23,7 +23,7 @@ func (s *Store) settlements(successes []dispatch.Success) ([]page, []step) {
 	pages := s.pages(len(successes), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return successes[i].ID })
 	steps := make([]step, len(pages), len(pages)+1) // room for a claim
 	for i, p := range pages {
-		steps[i] = step{s.scripts.succeed, call{shard: p.shard, args: s.successArgs(p.shard, successes, p.items)}}
+		steps[i] = step{s.scripts.succeed, call{shard: p.shard, args: successArgs(successes, p.items)}}
 	}
 	return pages, steps
 }
@@ -58,36 +58,57 @@ func readSuccess(r *reply, code dispatch.ApplyCode) dispatch.ApplyResult {
 	}
 }
 
-// successArgs packs a page of successes, >c17 I6 I4 I2 I2, and names the keys of their
-// tasks and locks, and what they refer to: holders and memos.
-func (s *Store) successArgs(shard int, successes []dispatch.Success, items []int) []any {
-	n := len(items)
-	args := make([]any, 2+2*n, 4+2*n)
-	keys, names, twice := s.keys.shard(shard), make([]string, 2*n), 0
-	met := make(map[dispatch.TaskID]struct{}, n)
-	known := make(holders, 1)
-	packed := make([]byte, 0, 31*n)
+// successArgs packs a page of successes, of each >c26 c17 I6 I2; their slots, >I2 Bc0;
+// what few of them say besides, >I2 I4 I2; and names what they refer to: holders and
+// memos (lua/succeed.lua).
+func successArgs(successes []dispatch.Success, items []int) []any {
+	args := make([]any, 4, 5)
+	known, twice := make(holders, 1), 0
+	met := make(map[dispatch.TaskID]struct{}, len(items))
+	packed := make([]byte, 0, 51*len(items))
+	var slots slotRuns
+	var extras []byte
 	for i, item := range items {
 		x := &successes[item]
 		if _, ok := met[x.ID]; ok {
 			twice = 1
 		}
 		met[x.ID] = struct{}{}
-		names[i], names[n+i] = keys.Task(x.ID), keys.Lock(x.ID)
-		args[2+i], args[2+n+i] = &names[i], &names[n+i]
+		slot, end := x.ID[:len(x.ID)-endSize], x.ID[len(x.ID)-endSize:]
+		slots.add(string(slot))
 		var by holder
 		by, args = known.of(x.Token, args)
+		packed = append48(by.appendDigest(append(packed, end...), x.Token), span(x.FetchDuration))
+		packed = binary.BigEndian.AppendUint16(packed, by.number)
+		if x.QueueDelay == nil && x.Memo == nil {
+			continue
+		}
 		memo := 0
 		if x.Memo != nil {
 			args = append(args, x.Memo)
 			memo = len(args)
 		}
-		packed = by.appendDigest(packed, x.Token)
-		packed = append48(packed, span(x.FetchDuration))
-		packed = appendAsked(packed, x.QueueDelay)
-		packed = binary.BigEndian.AppendUint16(packed, by.number)
-		packed = binary.BigEndian.AppendUint16(packed, uint16(memo))
+		extras = appendAsked(binary.BigEndian.AppendUint16(extras, uint16(i+1)), x.QueueDelay)
+		extras = binary.BigEndian.AppendUint16(extras, uint16(memo))
 	}
-	args[0], args[1] = packed, twice
+	args[0], args[1], args[2], args[3] = twice, packed, slots.packed, extras
 	return args
+}
+
+// slotRuns are the slots of ids that follow each other, each with its "-", and how many
+// have each.
+type slotRuns struct {
+	packed []byte
+	last   string
+	run    int // where the packed run of the last slot begins
+}
+
+// add adds the slot of the next id: the last run grows, or one begins, >I2 Bc0.
+func (s *slotRuns) add(slot string) {
+	if slot != s.last || len(s.packed) == 0 {
+		s.last, s.run = slot, len(s.packed)
+		s.packed = appendShort(append(s.packed, 0, 0), slot)
+	}
+	n := s.packed[s.run:]
+	binary.BigEndian.PutUint16(n, binary.BigEndian.Uint16(n)+1)
 }

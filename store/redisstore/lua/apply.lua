@@ -94,7 +94,8 @@ do
   end
 
   local function end_of_lease(t, r, l)
-    leave_leased(l, suffix_of(t.id), lock_key(t.id), r.holder)
+    local left, locks, held = leave_leased(l)
+    left[#left + 1], locks[#locks + 1], held[r.holder] = suffix_of(t.id), lock_key(t.id), (held[r.holder] or 0) + 1
     lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
     r.last, r.result = r.digest, t.result
     end_lease(r)
@@ -156,7 +157,11 @@ while at <= #packed do
     names[i] = transitions[i].key
   end
   local records = call('MGET', unpack(names))
-  gather(records)
+  local lane_numbers = {}
+  for i = 1, #names do
+    if is_whole(records[i]) then lane_numbers[#lane_numbers + 1] = record_lane(records[i]) end
+  end
+  gather(lane_numbers)
   for i, t in ipairs(transitions) do
     local raw = records[i]
     if met[t.id] then

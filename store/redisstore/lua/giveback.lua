@@ -15,7 +15,8 @@ local given, back = 0, {}
 grants.each_held(note, ARGV[3], function(id, r, _, i)
   local l = get_lane(r.lane)
   local q = get_queue(l.queue)
-  leave_leased(l, suffix_of(id), lock_key(id), holder)
+  local left, locks, held = leave_leased(l)
+  left[#left + 1], locks[#locks + 1], held[holder] = suffix_of(id), lock_key(id), (held[holder] or 0) + 1
   end_lease(r)
   r.revision, r.attempt = r.revision + 1, max(r.attempt, 1) - 1
   if r.cancel ~= 0 then

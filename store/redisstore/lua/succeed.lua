@@ -1,63 +1,65 @@
 -- Settles leased tasks whose success needs no policy (dispatch.Leases.Succeed).
 --
 -- KEYS[1]  the shard key
--- ARGV     the successes, packed one after the other (succeed.go): digest of the
---          lease, fetch duration in ms, what the host asks for (ms + 1, 0 = not
---          said), and where in ARGV its holder, "<collector>/<client token>", and its
---          memo are (0 = no memo); whether a task is there twice (0, 1); of each the
---          key of its task; of each that of its lock; holders and memos
+-- ARGV     whether a task is there twice (0, 1); the successes, packed one after the
+--          other (SUCCESS, below); their slots, each with its "-", and how many follow
+--          in it (SLOT);
+--          what few of them say besides (EXTRA); holders, "<collector>/<client
+--          token>", and memos
 -- Returns  the codes, a byte each, and of those that are not settled prior result,
 --          state and due, flat
 -- Cost     O(log n) a success; lanes and queues are touched once; at most 100
 --
--- uses: gather note settled
+-- uses: gather note untold settled
 local APPLIED, ALREADY, LOST, NOT_FOUND, POLICY = 1, 3, 4, 5, 6
-local SUCCESS, SUCCESS_BYTES = '>c17I6I4I2I2', 31
 
--- By number as it is packed, the lanes of which something was settled here: what
--- their tasks share, and how many they are.
-local settled
+-- Of the call: the values of all successes, flat, so many of each; by their numbers the
+-- keys of their tasks and locks, and what they say besides; and of leases that end the
+-- locks, and how many each holder held.
+local VALUES = 4
+local values, task_keys, lock_keys, extras, locks, held
 
--- By queue, how many leases ended of which it was not told yet, and their shortest and
--- longest fetch.
-local untold
+local read_call
+do
+  -- Of a success the end of its id, the digest of the lease, the fetch duration in ms,
+  -- and where in ARGV its holder is (succeed.go).
+  local SUCCESS, BYTES = 'c26c17I6I2', 51
+  local SLOT = '>I2Bc0'
+  -- The number of a success, what its host asks for (ms + 1, 0 = not said), and where
+  -- in ARGV its memo is (0 = no memo).
+  local EXTRA = '>I2I4I2'
 
-local function untold_of(q)
-  local u = untold[q]
-  if not u then
-    u = { n = 0, shortest = INF, longest = 0 }
-    untold[q] = u
+  local function name_keys(slots)
+    local at, first = 1, 1
+    while at <= #slots do
+      local n, slot
+      n, slot, at = struct.unpack(SLOT, slots, at)
+      local task, lock = task_key(slot), lock_key(slot)
+      for i = first, first + n - 1 do
+        local suffix = values[VALUES * i - 3]
+        task_keys[i], lock_keys[i] = task .. suffix, lock .. suffix
+      end
+      first = first + n
+    end
   end
-  return u
-end
 
-local function lane_of(packed)
-  local e = settled[packed]
-  if not e then
-    local l = get_lane(struct.unpack('>I4', packed))
-    local s, q = get_source(l.uid), get_queue(l.queue)
-    e = {
-      l = l, s = s, q = q, untold = untold_of(q), n = 0, plain = not s.deleted and s.remember > 0, gone = decimal(now + s.remember - 1),
-    }
-    settled[packed] = e
+  local function read_extras(packed)
+    local at = 1
+    while at <= #packed do
+      local i, asked, memo
+      i, asked, memo, at = struct.unpack(EXTRA, packed, at)
+      extras[i] = { asked = asked > 0 and asked - 1, memo = ARGV[memo] }
+    end
   end
-  return e
+
+  function read_call(successes, slots, more)
+    values, task_keys, lock_keys, extras = { struct.unpack('>' .. string.rep(SUCCESS, #successes / BYTES), successes) }, {}, {}, {}
+    name_keys(slots)
+    read_extras(more)
+  end
 end
 
--- Tells a queue of its leases that ended so far.
-local function tell(q, u)
-  if u.n == 0 then return end
-  lease_ended(q, SUCCEEDED, u.shortest, 0, 0, nil, u.n, u.longest)
-  u.n, u.shortest, u.longest = 0, INF, 0
-end
-
--- Keys of what was settled and when they are forgotten, flat. Written together, and
--- then ended one by one, they cost less than by SET with PXAT: Lua makes a table of
--- each answer OK, but none of a number.
-local ends
-
--- The answer: codes, and what is told of the tasks that were not settled.
-local codes, out
+local out -- the answer
 
 -- Answers for a record that stays as it is.
 local function refuse(code, raw)
@@ -67,16 +69,22 @@ local function refuse(code, raw)
   return code
 end
 
-local function not_found()
-  local n = #out
-  out[n + 1], out[n + 2], out[n + 3] = 0, 0, 0
-  return NOT_FOUND
+-- Answers for a task that is not leased under the digest.
+local function not_held(raw, digest)
+  if not is_whole(raw) then
+    local n = #out
+    out[n + 1], out[n + 2], out[n + 3] = 0, 0, 0
+    return NOT_FOUND
+  end
+  local at = is_leased(raw) and LEASE + AT.last or AT.last
+  return refuse(string.sub(raw, at, at + DIGEST - 1) == digest and ALREADY or LOST, raw)
 end
 
--- Leaves of the details the memo alone; says whether there is any.
-local function keep_memo(id, memo, has, gone)
-  local key = details_key(id)
-  if has then
+-- Leaves of the details of the i-th task, if it has any, the memo alone; says whether
+-- there is one.
+local function keep_memo(i, g, memo)
+  local key = details_key(id_of(g.lane, values[VALUES * i - 3]))
+  if g.details then
     if memo == '' then call('HDEL', key, 'c', 'e', 'm') else call('HDEL', key, 'c', 'e') end
   elseif memo and memo ~= '' then
     call('DEL', key)
@@ -84,7 +92,7 @@ local function keep_memo(id, memo, has, gone)
     return false
   end
   if memo and memo ~= '' then call('HSET', key, 'm', memo) end
-  call('PEXPIREAT', key, gone)
+  call('PEXPIREAT', key, g.gone)
   return true
 end
 
@@ -92,19 +100,11 @@ local settle
 do
   local AT_CORE, AT_REST = LEASE + AT.core, LEASE + AT.last + DIGEST
 
-  -- Why a task is not settled under the digest.
-  local function lost(raw, digest)
-    local at = is_leased(raw) and LEASE + AT.last or AT.last
-    return refuse(string.sub(raw, at, at + DIGEST - 1) == digest and ALREADY or LOST, raw)
-  end
-
   -- Ends a lease as the queue sees it. What its host asks for counts from there on.
-  local function end_lease_of(e, fetch, asked)
-    local u = e.untold
-    e.n = e.n + 1
-    if asked > 0 then
-      tell(e.q, u)
-      lease_ended(e.q, SUCCEEDED, fetch, 0, 0, asked - 1)
+  local function end_lease_of(u, fetch, asked)
+    if asked then
+      tell(u)
+      lease_ended(u.queue, SUCCEEDED, fetch, 0, 0, asked)
       return
     end
     u.n = u.n + 1
@@ -112,62 +112,65 @@ do
     if fetch > u.longest then u.longest = fetch end
   end
 
-  function settle(key, lock, raw, lane, digest, fetch, asked, holder, memo)
-    if string.find(raw, digest, 1, true) ~= 1 then return lost(raw, digest) end
-    local b, e = begin_of(raw), lane_of(lane)
-    if not b.plain or not e.plain then return refuse(POLICY, raw) end
-    local suffix = suffix_of(key)
-    local detailed = (b.details or memo > 0) and keep_memo(id_of(e.l, suffix), ARGV[memo], b.details, e.gone)
-    if b.history then call('DEL', history_key(id_of(e.l, suffix))) end
+  -- Begins to end leases of a group's lane.
+  local function begin_left(g)
+    g.left, locks, held = leave_leased(g.lane)
+    return g.left
+  end
+
+  -- Settles the i-th task, which is leased under its digest, given its group.
+  function settle(i, raw, g)
+    if not g.plain then return refuse(POLICY, raw) end
+    local at, begin, extra = VALUES * i - 3, g.begin, extras[i]
+    if g.details or extra then
+      if keep_memo(i, g, extra and extra.memo) then begin = detailed_begin(g) end
+    end
+    if g.history then call('DEL', history_key(id_of(g.lane, values[at]))) end
     local high, low = string.byte(raw, AT_CORE, AT_CORE + 1)
-    local rest = string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
     local n = #writes
-    writes[n + 1], writes[n + 2] = key, settled_begin(b, detailed) .. digest .. rest
-    n = #ends
-    ends[n + 1], ends[n + 2] = key, e.gone
-    leave_leased(e.l, suffix, lock, ARGV[holder])
-    end_lease_of(e, fetch, asked)
+    writes[n + 1] = task_keys[i]
+    writes[n + 2] = begin .. values[at + 1] .. string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
+    local left, holder = g.left or begin_left(g), ARGV[values[at + 3]]
+    left[#left + 1], locks[#locks + 1], held[holder] = values[at], lock_keys[i], (held[holder] or 0) + 1
+    end_lease_of(g.untold, values[at + 2], extra and extra.asked)
     return APPLIED
   end
 end
 
--- What was settled just now is answered as it is now.
-local function read_again(key)
-  flush_writes()
-  local raw = call('GET', key)
-  return raw, gather({ raw })[1]
-end
-
+-- Counts what was settled, and tells queues of it.
 local function count_settled()
-  for q, u in pairs(untold) do tell(q, u) end
-  for _, e in pairs(settled) do
-    if e.n > 0 then
-      count(e.l.uid, 'done', e.n)
-      tally_source(e.l.uid, 'out', -e.n)
-      tally('settled', e.n)
-      note_success(e.s)
-    end
+  for _, u in pairs(untold) do tell(u) end
+  for _, left in pairs(ended and ended.by_lane or {}) do
+    local uid, n = left.lane.uid, #left
+    count(uid, 'done', n)
+    tally_source(uid, 'out', -n)
+    tally('settled', n)
+    note_success(get_source(uid))
   end
 end
 
 -- at each call
-settled, untold, ends, codes, out = {}, {}, {}, {}, { '' }
+out = { '' }
 read_shard('done', 'leased', 'settled')
-local packed, twice, met = ARGV[1], ARGV[2] == '1', {}
-local n = #packed / SUCCESS_BYTES
-local records = call('MGET', unpack(ARGV, 3, n + 2))
-local lane_numbers = gather(records)
-for i = 1, n do
-  local key, raw, lane = ARGV[i + 2], records[i], lane_numbers[i]
-  if twice then
-    if met[key] then raw, lane = read_again(key) end
-    met[key] = true
+read_call(ARGV[2], ARGV[3], ARGV[4])
+local records, codes, met = call('MGET', unpack(task_keys)), {}, ARGV[1] == '1' and {}
+local of = group_leased(records, values, 2, VALUES)
+for i = 1, #task_keys do
+  local raw, g, key = records[i], of[i], task_keys[i]
+  if met and met[key] then -- what was settled just now is answered as it is now
+    flush_writes()
+    raw, g = call('GET', key), false
   end
-  codes[i] = lane and settle(key, ARGV[i + 2 + n], raw, lane, struct.unpack(SUCCESS, packed, (i - 1) * SUCCESS_BYTES + 1)) or not_found()
+  codes[i] = g and settle(i, raw, g) or not_held(raw, values[VALUES * i - 2])
+  if met then met[key] = met[key] or codes[i] == APPLIED end
 end
 count_settled()
 flush_notes()
 finish(true)
-for i = 1, #ends, 2 do call('PEXPIREAT', ends[i], ends[i + 1]) end
+-- Written together, and then ended one by one, records cost less than by SET with PXAT:
+-- Lua makes a table of each answer OK, but none of a number.
+for i = 1, #codes do
+  if codes[i] == APPLIED then call('PEXPIREAT', task_keys[i], of[i].gone) end
+end
 out[1] = string.char(unpack(codes))
 return out

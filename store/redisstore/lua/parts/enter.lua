@@ -56,11 +56,12 @@ end
 -- what follows, all from the size on.
 local begin_record
 do
-  -- Version, state, flags, result, cancel; revision; and nothing up to the last lease.
-  local NEVER_LEASED = '\0\0\0\1\0\0\0\0\0\0\0\0' .. NO_COUNTERS .. '\0\0\0\0\0\0' .. NO_DIGEST
-  local ONE_SHOT, RECURRING = '\1\1\0\0\0' .. NEVER_LEASED, '\1\1\1\0\0' .. NEVER_LEASED
+  -- Version, state, flags, result, cancel; revision, cycle.
+  local ONE_SHOT, RECURRING = '\1\1\0\0\0\0\0\0\1\0\0\0\0', '\1\1\1\0\0\0\0\0\1\0\0\0\0'
+  -- Attempts, counters, when it was settled, and the last lease.
+  local NEVER_LEASED = '\0\0\0\0' .. NO_COUNTERS .. '\0\0\0\0\0\0' .. NO_DIGEST
   function begin_record(series, l)
-    return (series.recurring and RECURRING or ONE_SHOT) .. struct.pack('>I6I6I4', series.due, now, l.n)
+    return (series.recurring and RECURRING or ONE_SHOT) .. struct.pack('>I4', l.n) .. NEVER_LEASED .. struct.pack('>I6I6', series.due, now)
   end
 end
 

@@ -47,15 +47,22 @@ do
     if not soonest or t.deadline < soonest.deadline then claim.soonest[l.name] = t end
   end
 
+  -- Records of a lane mostly begin as the last one, up to their lane: notes what this
+  -- begins with, and whether it may be granted and has details.
+  local function read_head(l, raw)
+    local version, state, flags = string.byte(raw, 1, 3)
+    l.head, l.detailed = string.sub(raw, 1, AT.lane + 3), flags % 8 >= DETAILS
+    l.plain = version == 1 and state == WAITING and struct.unpack('>I4', raw, AT.lane) == l.n
+  end
+
   -- What a task that may be granted counts for the limit of a want, and whether it
   -- has details; nil for one that may not.
   local function weigh(raw, l, s)
     if not raw or #raw < HEADER then return nil end
-    local version, state, flags = string.byte(raw, 1, 3)
-    if version ~= 1 or state ~= WAITING then return nil end
-    local lane, size = struct.unpack('>I4I3', raw, AT.lane)
-    if lane ~= l.n then return nil end
-    return size + s.joined, flags % 8 >= DETAILS
+    if not l.head or string.find(raw, l.head, 1, true) ~= 1 then read_head(l, raw) end
+    if not l.plain then return nil end
+    local high, middle, low = string.byte(raw, AT.size, AT.size + 2)
+    return high * 65536 + middle * 256 + low + s.joined, l.detailed
   end
 
   -- What the details count besides.

@@ -15,7 +15,7 @@ local NO_DIGEST = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- The fields that scripts read or write alone, by their position: of the header,
 -- and of the lease.
-local AT = { state = 2, flags = 3, result = 4, cancel = 5, last = 33, lane = 62, core = 72, deadline = 24 }
+local AT = { state = 2, flags = 3, result = 4, cancel = 5, lane = 14, last = 37, size = 66, core = 72, deadline = 24 }
 local DETAILS, HISTORY, LOCK_DELETED = 4, 8, 16
 
 -- What counts failures, expirations and the like: only Go reads it.
@@ -29,7 +29,7 @@ local function is_whole(raw) return raw and #raw >= HEADER and (#raw >= LEASE + 
 
 local read_record, pack_record
 do
-  local FORMAT, LEASE_FORMAT = '>BBBBBI4I4I4c9I6c17I6I6I4I3BI2I2I6I6', '>c17I6I6I4I4I2'
+  local FORMAT, LEASE_FORMAT = '>BBBBBI4I4I4I4c9I6c17I6I6I3BI2I2I6I6', '>c17I6I6I4I4I2'
 
   -- One constructor with every field makes a table of the right size at once. More
   -- than 32 fields would double it.
@@ -38,8 +38,8 @@ do
     local digest, granted, deadline, duration, hold, name, from = NO_DIGEST, 0, 0, 0, 0, 0, 1
     local leased = is_leased(raw)
     if leased then digest, granted, deadline, duration, hold, name, from = struct.unpack(LEASE_FORMAT, raw) end
-    local version, state, flags, result, cancel, revision, cycle, attempt, counters, settled_at, last, due, created,
-      lane, size, priority, depth, core, run, first_due, at = struct.unpack(FORMAT, raw, from)
+    local version, state, flags, result, cancel, revision, cycle, lane, attempt, counters, settled_at, last, due, created,
+      size, priority, depth, core, run, first_due, at = struct.unpack(FORMAT, raw, from)
     return {
       version = version, state = leased and LEASED or state, result = result, cancel = cancel,
       revision = leased and (revision + 1) % 4294967296 or revision, cycle = cycle,
@@ -60,7 +60,7 @@ do
       lease, state, less = struct.pack(LEASE_FORMAT, r.digest, r.granted, r.deadline, r.duration, r.hold, #r.holder), WAITING, 1
     end
     return lease .. struct.pack(FORMAT, r.version, state, flags, r.result, r.cancel, (r.revision - less) % 4294967296, r.cycle,
-      (r.attempt - less) % 4294967296, r.counters, r.settled_at, r.last, r.due, r.created, r.lane, r.size, r.priority,
+      r.lane, (r.attempt - less) % 4294967296, r.counters, r.settled_at, r.last, r.due, r.created, r.size, r.priority,
       r.depth, r.core, r.run, r.first_due) .. r.body .. r.holder
   end
 end

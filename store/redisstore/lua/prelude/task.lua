@@ -17,19 +17,20 @@ end
 -- later, left, and entering the lanes with what comes to them.
 local ended, entering
 
--- Ends a lease in all indexes but the lease index, which stays behind (expired.lua);
--- what becomes of the record, and of the queue's leases in flight, is the caller's.
--- The queue is placed; the lane changes when the task waits again.
-local function leave_leased(l, suffix, lock, holder)
+-- Ends leases of a lane in all indexes but the lease index, which stays behind
+-- (expired.lua); what becomes of the records, and of the queue's leases in flight, is
+-- the caller's. So is what is returned, to which each lease adds the end of its id, the
+-- key of its lock, and one to those that its holder has. The queue is placed; the lane
+-- changes when the task waits again.
+local function leave_leased(l)
   ended = ended or { locks = {}, held = {}, by_lane = {} }
-  local locks, held, left = ended.locks, ended.held, ended.by_lane[l.n]
-  locks[#locks + 1] = lock
+  local left = ended.by_lane[l.n]
   if not left then
     left = { lane = l }
     ended.by_lane[l.n] = left
     get_queue(l.queue).touched = true
   end
-  held[holder], left[#left + 1] = (held[holder] or 0) + 1, suffix
+  return left, ended.locks, ended.held
 end
 
 -- Puts a waiting task that stands nowhere into its lane.
