@@ -73,7 +73,7 @@ func (i *shardImage) read(ctx context.Context, pipe redis.Pipeliner, name string
 			}
 			put(i.zsets, kind, rest, set)
 		}
-	case "lanes", "so", "sw", "lr", "ll", "ld", "lc", "ql", "qo", "qw", "po", "pw", "queues", "idle", "forget", "leases":
+	case "lanes", "so", "sw", "lt", "ld", "lc", "ql", "qo", "qw", "po", "pw", "queues", "idle", "forget", "leases":
 		v := pipe.ZRangeWithScores(ctx, name, 0, -1)
 		return func() {
 			set := make(zset)
@@ -115,7 +115,7 @@ func (i *shardImage) unpack() error {
 		if err != nil {
 			return err
 		}
-		l.ready, l.later = i.zsets["lr"][number], i.zsets["ll"][number]
+		l.ready, l.later = splitLane(i.zsets["lt"][number])
 		l.dead, l.canceled = i.zsets["ld"][number], i.zsets["lc"][number]
 		i.lanes[number] = l
 	}

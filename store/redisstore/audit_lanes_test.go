@@ -12,8 +12,9 @@ import (
 // Scores, as dispatch/scheduling.md and lua/prelude/lane.lua have them.
 const (
 	bandScore  = 1 << 44 // of open sets and of lane ready, one rank or priority
-	leasedFrom = 1 << 50 // of lane later, leases by deadline
-	orphanFrom = 1 << 51 // of lane later, tasks under a lock of nobody
+	laterFrom  = 1 << 49 // of a lane's set, behind lane ready, lane later
+	leasedFrom = 1 << 50 // there, leases by deadline
+	orphanFrom = 1 << 51 // there, tasks under a lock of nobody
 )
 
 // place is where a task stands in its lane.
@@ -47,7 +48,24 @@ func (l *laneImage) places(suffix string) []place {
 	return all
 }
 
-// placeOfLater is what a score in lane later means.
+// splitLane parts the set of a lane: what is ready, and what is not, of that lane later
+// with the scores that dispatch/scheduling.md gives it.
+func splitLane(set zset) (ready, later zset) {
+	ready, later = make(zset), make(zset)
+	for suffix, score := range set {
+		switch {
+		case score < laterFrom:
+			ready[suffix] = score
+		case score < leasedFrom:
+			later[suffix] = score - laterFrom
+		default:
+			later[suffix] = score
+		}
+	}
+	return ready, later
+}
+
+// placeOfLater is what the score of a task that is not ready means.
 func placeOfLater(score float64) place {
 	switch {
 	case score >= orphanFrom:
@@ -58,7 +76,7 @@ func placeOfLater(score float64) place {
 	return placeLater
 }
 
-// count is how many tasks of lane later stand in a place there.
+// count is how many of its tasks that are not ready stand in a place.
 func (l *laneImage) count(p place) int {
 	n := 0
 	for _, score := range l.later {
@@ -73,7 +91,7 @@ func (l *laneImage) count(p place) int {
 func (l *laneImage) waiting() int { return len(l.ready) + l.count(placeLater) }
 
 // front is the rank of the first task of lane ready, and the score of the first of lane
-// later that waits, +Inf where there is none.
+// later, +Inf where there is none.
 func (l *laneImage) front() (rank, due float64) {
 	rank, due = math.Inf(1), math.Inf(1)
 	for _, score := range l.ready {
@@ -87,8 +105,7 @@ func (l *laneImage) front() (rank, due float64) {
 	return rank, due
 }
 
-// firstLease is the first of its leases by where lane later has them, +Inf where it has
-// none.
+// firstLease is the first of its leases by their scores, +Inf where it has none.
 func (l *laneImage) firstLease() float64 {
 	first := math.Inf(1)
 	for _, score := range l.later {
@@ -182,7 +199,7 @@ func (a *audit) checkLanes() {
 		}
 		a.checkLaneListed(l)
 	}
-	for _, kind := range []string{"lr", "ll", "ld", "lc"} {
+	for _, kind := range []string{"lt", "ld", "lc"} {
 		for number := range a.zsets[kind] {
 			if a.lanes[number] == nil {
 				a.say("set %s is of lane %s, which has no record", kind, number)

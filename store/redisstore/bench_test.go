@@ -253,10 +253,10 @@ func (l *benchLoad) expire(b *testing.B, n int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		later := keys.LaneSet("ll", number)
-		leased := redis.ZRangeArgs{Key: later, Start: strconv.Itoa(leasedFrom), Stop: "+inf", ByScore: true}
+		tasks := keys.LaneSet("lt", number)
+		leased := redis.ZRangeArgs{Key: tasks, Start: strconv.Itoa(leasedFrom), Stop: "+inf", ByScore: true}
 		for _, end := range l.client.ZRangeArgs(b.Context(), leased).Val() {
-			pipe.ZAdd(b.Context(), later, redis.Z{Score: float64(leasedFrom + past), Member: end})
+			pipe.ZAdd(b.Context(), tasks, redis.Z{Score: float64(leasedFrom + past), Member: end})
 		}
 		pipe.ZAdd(b.Context(), keys.Leases(), redis.Z{Score: float64(past), Member: lane})
 	}

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func TestStore_Claim_SetsLost(t *testing.T) {
 	items[1].Due = server.Clock().Now().Add(time.Minute)
 	submit(t, s, gate, items[:2]...)
 	keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
-	remove(t, client, keys.LaneSet("lr", 1), keys.LaneSet("ll", 1))
+	remove(t, client, keys.LaneSet("lt", 1))
 	for range 2 {
 		if grants := claim(t, s, want(1)); len(grants) > 0 {
 			t.Fatalf("granted %s, whose place is lost", grants[0].Task.ID)
@@ -94,7 +95,7 @@ func TestStore_Claim_ReadyLost(t *testing.T) {
 	gate := sourceGate("source")
 	items := submissions(&gate, "host.example", 2)
 	submit(t, s, gate, items[0])
-	remove(t, client, redisstore.ShardKeys(redisstore.DefaultPrefix, 0).LaneSet("lr", 1))
+	remove(t, client, redisstore.ShardKeys(redisstore.DefaultPrefix, 0).LaneSet("lt", 1))
 	if grants := claim(t, s, want(1)); len(grants) > 0 {
 		t.Fatalf("granted %s, whose place is lost", grants[0].Task.ID)
 	}
@@ -124,7 +125,7 @@ func TestStore_Claim_QueueLost(t *testing.T) {
 	if g := claimOne(t, s); g.Task.ID != items[3].ID {
 		t.Errorf("granted %s, want %s", g.Task.ID, items[3].ID)
 	}
-	if n, err := client.ZCard(t.Context(), keys.LaneSet("lr", 1)).Result(); err != nil || n != 3 {
+	if n, err := client.ZCount(t.Context(), keys.LaneSet("lt", 1), "-inf", "("+strconv.Itoa(laterFrom)).Result(); err != nil || n != 3 {
 		t.Errorf("the lane has %d ready tasks left (%v), want 3", n, err)
 	}
 }

@@ -69,7 +69,7 @@ func (p shardKeys) Held(collector string) string { return p.key("held:" + collec
 func (p shardKeys) Keep(collector string) string { return p.key("keep:" + collector) }
 
 // Leases is a ZSET, the lease index: of lanes with leased tasks, each at most at the
-// first deadline in lane later, to which a sweep moves it; and of orphans,
+// first deadline of its leases, to which a sweep moves it; and of orphans,
 // "<task id>:<lane>", by when their lock ends.
 func (p shardKeys) Leases() string { return p.key("leases") }
 
@@ -96,17 +96,16 @@ func (p shardKeys) SourceWait(uid string) string { return p.key("sw:" + uid) }
 // and of its sets what says where it belongs (lua/prelude/front.lua).
 func (p shardKeys) Lane(n int64) string { return p.key("lane:" + strconv.FormatInt(n, 10)) }
 
-// LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is
-// ready; what is later, leased (by deadline) or an orphan; what is dead; what is
-// canceled.
+// LaneSet is a ZSET of the ends of task ids (after the slot) of a lane: what is not
+// settled, first what is ready, then what is later, leased (by deadline), or an orphan
+// (lua/prelude/lane.lua); what is dead; what is canceled.
 func (p shardKeys) LaneSet(set laneSet, n int64) string { return p.key(set.name(n)) }
 
 // laneSet is one of the sets of a lane.
 type laneSet string
 
 const (
-	laneReady    laneSet = "lr"
-	laneLater    laneSet = "ll"
+	laneTasks    laneSet = "lt"
 	laneDead     laneSet = "ld"
 	laneCanceled laneSet = "lc"
 )

@@ -63,7 +63,7 @@ func TestStore_KeysOfAShardShareATag(t *testing.T) {
 		k.Task(g.Task.ID): true, k.Details(g.Task.ID): true, k.Lock(g.Task.ID): true,
 		k.Grant(g.Token.Collector, g.Token.ClientToken): true, k.Held(g.Token.Collector): true,
 		k.SourceGate("source"): true, k.SourceLanes("source"): true, k.Lane(1): true,
-		k.LaneSet("lr", 1): true, k.LaneSet("ll", 1): true, k.Queue("host.example"): true, k.QueueLanes("host.example"): true,
+		k.LaneSet("lt", 1): true, k.Queue("host.example"): true, k.QueueLanes("host.example"): true,
 		k.PoolWait(pool): true,
 	}
 	for _, item := range submissions(&gate, "host.example", 3) {

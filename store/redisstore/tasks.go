@@ -102,9 +102,10 @@ func parsePosition(cursor string) (p position, err error) {
 	return p, nil
 }
 
-// Where lane later holds what is leased, by deadline, and behind that the orphans
-// (lua/prelude/lane.lua).
+// Where a lane has, behind what is ready, what is due later, what is leased, by deadline,
+// and the orphans (lua/prelude/lane.lua).
 const (
+	laterFrom  = "562949953421312"
 	leasedFrom = "1125899906842624"
 	orphanFrom = "2251799813685248"
 )
@@ -116,11 +117,11 @@ var listSets = [...]struct {
 	low, high string
 	states    []dispatch.State
 }{
-	{laneReady, "-inf", "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{laneLater, "-inf", "due", []dispatch.State{dispatch.StateReady}},
-	{laneLater, "due", "(" + leasedFrom, []dispatch.State{dispatch.StateScheduled}},
-	{laneLater, orphanFrom, "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{laneLater, leasedFrom, "(" + orphanFrom, []dispatch.State{dispatch.StateLeased}},
+	{laneTasks, "-inf", "(" + laterFrom, []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{laneTasks, laterFrom, "due", []dispatch.State{dispatch.StateReady}},
+	{laneTasks, "due", "(" + leasedFrom, []dispatch.State{dispatch.StateScheduled}},
+	{laneTasks, orphanFrom, "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{laneTasks, leasedFrom, "(" + orphanFrom, []dispatch.State{dispatch.StateLeased}},
 	{laneDead, "-inf", "+inf", []dispatch.State{dispatch.StateDead}},
 	{laneCanceled, "-inf", "+inf", []dispatch.State{dispatch.StateCanceled}},
 }

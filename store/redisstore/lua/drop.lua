@@ -54,7 +54,7 @@ end
 local function meet_leased(l)
   if begun ~= l.name then score, after = '', '' end
   begun = l.name
-  local set = later_key(l.name)
+  local set = tasks_key(l.name)
   local rank = first_rank(set, decimal(LEASED_FROM), score, after)
   local found = call('ZRANGE', set, rank, rank + looks - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
@@ -77,9 +77,9 @@ for i = 2, #found, 2 do
   local beyond = '(' .. decimal(now + CANCELED_MEMORY)
   trim_settled(dead_key(l.name), FORGET_LIMIT)
   trim_settled(canceled_key(l.name), FORGET_LIMIT)
-  local later = later_key(l.name)
-  all = end_all(l, ready_key(l.name), '-inf', '+inf', false) and end_all(l, later, '-inf', '(' .. decimal(LEASED_FROM), false)
-    and end_all(l, later, ORPHAN_FROM, '+inf', false) and end_all(l, dead_key(l.name), '-inf', '+inf', true)
+  local set = tasks_key(l.name)
+  all = end_all(l, set, '-inf', '(' .. decimal(LEASED_FROM), false) and end_all(l, set, ORPHAN_FROM, '+inf', false)
+    and end_all(l, dead_key(l.name), '-inf', '+inf', true)
     and end_all(l, canceled_key(l.name), beyond, '+inf', true)
   if all then
     all = meet_leased(l)

@@ -27,7 +27,7 @@ end
 
 -- Reads leases of a lane; says whether those are the last.
 local function read_on(name)
-  local set = later_key(name)
+  local set = tasks_key(name)
   local rank = first_rank(set, decimal(LEASED_FROM), score, after)
   local found = call('ZRANGE', set, rank, rank + limit - 1, 'WITHSCORES')
   for i = 1, #found, 2 do

@@ -1,7 +1,7 @@
 -- Reads a page of a set of a lane.
 --
 -- KEYS[1]  the shard key
--- ARGV     set: 'lr', 'll', 'ld', 'lc' and ':' and the lane's number; min and max
+-- ARGV     set: 'lt', 'ld', 'lc' and ':' and the lane's number; min and max
 --          score ('due': of lane later, from or up to what is due now); the score
 --          and the member to begin after ('' = the first); limit
 -- Returns  now, tasks, score and member of the last entry ('' = the end)
@@ -11,8 +11,8 @@
 -- uses: rank
 local set, low, high, limit = P .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6])
 local lane = get_lane(string.match(ARGV[1], ':(%d+)$'))
-if low == 'due' then low = decimal(now * 32 + 32) end
-if high == 'due' then high = decimal(now * 32 + 31) end
+if low == 'due' then low = decimal(LATER_FROM + now * 32 + 32) end
+if high == 'due' then high = decimal(LATER_FROM + now * 32 + 31) end
 
 local open = string.sub(high, 1, 1) == '('
 local top = tonumber(open and string.sub(high, 2) or high)

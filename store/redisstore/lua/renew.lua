@@ -79,7 +79,7 @@ local function end_by_hand(task)
   call('SETRANGE', task, DEADLINE, struct.pack('>I6', now))
   call('SETRANGE', task, FLAGS, string.char(flags + LOCK_DELETED))
   local lane = decimal(record_lane(call('GET', task)))
-  call('ZADD', later_key(lane), 'XX', LEASED_FROM + now, suffix_of(task))
+  call('ZADD', tasks_key(lane), 'XX', LEASED_FROM + now, suffix_of(task))
   call('ZADD', LEASES, 'LT', now, lane)
   return { DELETED, 0, cancel, duration }
 end

@@ -30,7 +30,7 @@ for i = 1, #first, 2 do
   if id then
     look(id, tonumber(first[i + 1]))
   else
-    local due = call('ZRANGEBYSCORE', later_key(lane), decimal(LEASED_FROM), decimal(LEASED_FROM + now), 'LIMIT', 0, LOOKS - looks)
+    local due = call('ZRANGEBYSCORE', tasks_key(lane), decimal(LEASED_FROM), decimal(LEASED_FROM + now), 'LIMIT', 0, LOOKS - looks)
     for _, suffix in ipairs(due) do look(id_of(get_lane(lane), suffix), now) end
   end
 end

@@ -7,19 +7,25 @@ do
   -- limit on bytes ends a want.
   local READ_AT_ONCE = 25
 
-  -- Where the tasks of a rank end in lane ready, as text.
-  local ends = {}
-  local function end_of(rank)
-    if not ends[rank] then ends[rank] = decimal((rank + 1) * BAND - 1) end
-    return ends[rank]
+  local TO = '(562949953421312' -- LATER_FROM
+
+  -- Where the tasks of a rank begin in lane ready, as text, and where those before end.
+  local begins, ends = {}, {}
+  local function begin_of(rank)
+    if not begins[rank] then
+      begins[rank] = decimal(rank * BAND)
+      ends[rank] = '(' .. begins[rank]
+    end
+    return begins[rank], ends[rank]
   end
 
   -- The first names of lane ready, at most n, all of the first rank, and the rank of what
   -- follows. Scores are slow to print, so none is asked for where more of the rank follow.
   local function first_ready(l, n)
-    local rank, key = front.rank(l), ready_key(l.name)
+    local rank, key = front.rank(l), tasks_key(l.name)
     if not rank then return {}, false end
-    local names = call('ZRANGEBYSCORE', key, '-inf', end_of(rank), 'LIMIT', '0', n + 1)
+    local after, below = begin_of(rank + 1)
+    local names = call('ZRANGEBYSCORE', key, '-inf', below, 'LIMIT', '0', n + 1)
     if #names > n then
       names[n + 1] = nil
       return names, rank
@@ -27,8 +33,8 @@ do
       front.is(l, 'rank', nil)
       return first_ready(l, n)
     end
-    local after = call('ZRANGE', key, #names, #names, 'WITHSCORES')[2]
-    return names, after and floor(tonumber(after) / BAND) or false
+    local follows = call('ZRANGEBYSCORE', key, after, TO, 'LIMIT', '0', '1', 'WITHSCORES')[2]
+    return names, follows and floor(tonumber(follows) / BAND) or false
   end
 
   -- What is left of what was read ahead of lane ready, nothing where that was all; or
@@ -39,7 +45,7 @@ do
     if b and (b.taken < b.n or not b.next) then return b end
     if b then write_taken(l) end
     local names, after = first_ready(l, max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
-    b = { names = names, n = #names, taken = 0, next = after, read = 0, keys = {}, records = {}, away = {},
+    b = { names = names, n = #names, taken = 0, next = after, read = 0, keys = {}, records = {}, away = {}, missing = false,
       priority = l.rank and lane_priority(s, l.rank) }
     l.ahead = b
     return b
@@ -55,14 +61,11 @@ do
     return b.records[1]
   end
 
-  -- Takes out of lane ready what was taken of it: its first. Where that is all, and
-  -- the caller removes such sets together, it is only noted in emptied.
-  function write_taken(l, emptied)
-    local b = l.ahead
+  -- Takes out of lane ready what was taken of it: to where it is now, or nowhere.
+  function write_taken(l)
+    local b, key = l.ahead, tasks_key(l.name)
     l.ahead = nil
-    if b.taken == 0 then return end
-    if emptied and not b.next and b.taken == b.n then emptied[#emptied + 1] = ready_key(l.name)
-    else call('ZREMRANGEBYRANK', ready_key(l.name), '0', b.taken - 1) end
-    if #b.away > 0 then call('ZADD', later_key(l.name), unpack(b.away)) end
+    if #b.away > 0 then call('ZADD', key, unpack(b.away)) end
+    if b.missing then call('ZREM', key, unpack(b.missing)) end
   end
 end

@@ -24,7 +24,7 @@ do
       set[i], set[i + 1], first = LEASED_FROM + at, far[i], min(first, at)
     end
     if #far == 0 then return 0 end
-    call('ZADD', later_key(name), unpack(set))
+    call('ZADD', tasks_key(name), unpack(set))
     call('ZADD', LEASES, 'LT', first, name)
     return #far / 2
   end

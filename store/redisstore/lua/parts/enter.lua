@@ -71,7 +71,7 @@ do
   local function begin_series(series)
     local l, rank = lane_of(series), rank_of(series)
     series.lane, series.head = l, begin_record(series, l)
-    series.score = series.due <= now and rank * BAND + series.due or series.due * 32 + rank
+    series.score = series.due <= now and rank * BAND + series.due or LATER_FROM + series.due * 32 + rank
     series.digits = decimal(series.score)
   end
 
@@ -117,9 +117,9 @@ do
     if not in_later and not l.settled then return end
     local suffixes = suffixes_of(e)
     if in_later then
-      local later = call('ZMSCORE', later_key(l.name), unpack(suffixes))
+      local places = call('ZMSCORE', tasks_key(l.name), unpack(suffixes))
       for i, suffix in ipairs(suffixes) do
-        if later[i] then drop_entry(l, id_of(l, suffix)) end
+        if places[i] then drop_entry(l, id_of(l, suffix)) end
       end
     end
     if not l.settled then return end
@@ -127,36 +127,30 @@ do
     count(l.uid, 'canceled', -call('ZREM', canceled_key(l.name), unpack(suffixes)))
   end
 
-  -- Counts entries of lane ready that stood there without a record.
-  local function found_ready(l, q, n)
-    if n == 0 then return end
-    q.waiting = q.waiting - n
+  -- Enters tasks of lane ready or of lane later. Where a lane has nothing but lane ready,
+  -- those that it had already stood there without a record.
+  local function enter_set(l, q, set, state)
+    local n = #set / 2
+    local found = n - call('ZADD', tasks_key(l.name), unpack(set))
+    q.waiting = q.waiting + n - found
+    count(l.uid, state, n)
+    if found == 0 then return end
     front.is(l, 'rank', nil)
-    count(l.uid, 'ready', -n)
-    tally('dropped', n)
-  end
-
-  local function enter_later(l, q, e)
-    if not l.fresh then found_ready(l, q, call('ZREM', ready_key(l.name), unpack(suffixes_of(e)))) end
-    call('ZADD', later_key(l.name), unpack(e.later))
-    front.came(l, 'later', e.later.first)
-    q.waiting = q.waiting + #e.later / 2
-    count(l.uid, 'scheduled', #e.later / 2)
-  end
-
-  local function enter_ready(l, q, e)
-    local n = #e.ready / 2
-    front.came(l, 'rank', floor(e.ready.first / BAND))
-    found_ready(l, q, n - call('ZADD', ready_key(l.name), unpack(e.ready)))
-    q.waiting = q.waiting + n
-    count(l.uid, 'ready', n)
+    count(l.uid, 'ready', -found)
+    tally('dropped', found)
   end
 
   local function enter_lane(l, e)
     local q = get_queue(l.queue)
     clear_traces(l, e)
-    if e.later then enter_later(l, q, e) end
-    if e.ready then enter_ready(l, q, e) end
+    if e.later then
+      front.came(l, 'later', e.later.first - LATER_FROM)
+      enter_set(l, q, e.later, 'scheduled')
+    end
+    if e.ready then
+      front.came(l, 'rank', floor(e.ready.first / BAND))
+      enter_set(l, q, e.ready, 'ready')
+    end
     q.dirty = true
     touch(l)
   end

@@ -7,7 +7,7 @@ local MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
 local function drop_lane(l)
   if not get_source(l.uid).deleted then return end
   flush_moves()
-  if call('EXISTS', ready_key(l.name), later_key(l.name), dead_key(l.name), canceled_key(l.name)) > 0 then return end
+  if call('EXISTS', tasks_key(l.name), dead_key(l.name), canceled_key(l.name)) > 0 then return end
   call('ZREM', lanes_key(l.uid), l.queue)
   call('ZREM', queue_lanes_key(l.queue), l.n)
   call('PEXPIRE', lane_key(l.name), MAX_REMEMBER)

@@ -24,7 +24,7 @@ end
 
 -- Leases of a lane by their deadlines, with those.
 local function read_leases(name, from, to, skip, limit)
-  return call('ZRANGEBYSCORE', later_key(name), from, to, 'LIMIT', skip, limit, 'WITHSCORES')
+  return call('ZRANGEBYSCORE', tasks_key(name), from, to, 'LIMIT', skip, limit, 'WITHSCORES')
 end
 
 -- The first deadline of a lane from some place on, or false.
@@ -81,7 +81,7 @@ end
 local function mend_lanes()
   local set, gone = {}, {}
   for _, v in ipairs(stale) do
-    call_for_all('ZADD', later_key(v.name), v.renewed)
+    call_for_all('ZADD', tasks_key(v.name), v.renewed)
     v.renewed, v.stale = {}, false
     local at = v.first or v.rest or first_deadline(v.name, '(' .. decimal(LEASED_FROM + now))
     if at then set[#set + 1], set[#set + 2] = at, v.name else gone[#gone + 1] = v.name end

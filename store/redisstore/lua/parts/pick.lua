@@ -92,11 +92,9 @@ end
 
 -- Writes what the claim took and counted.
 local function finish_claim(claim)
-  local emptied = {}
   for _, l in pairs(lanes) do
-    if l.ahead then write_taken(l, emptied) end
+    if l.ahead then write_taken(l) end
   end
-  call_for_all('DEL', nil, emptied)
   if claim.picked or claim.granted > 0 then
     fields = { claim.picks_field, decimal(claim.picks), 'fence', decimal(claim.fence) }
   end

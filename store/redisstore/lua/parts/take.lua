@@ -106,7 +106,7 @@ do
   function take_from_lane(claim, h, q, l, s, share, ahead)
     local b = look_ahead(l, s, share, ahead)
     l.taking = l.taking or b.priority
-    if b.n == 0 then l.removed = true end -- lane ready was lost
+    if b.n == 0 then l.removed = true end -- the set was lost
     if b.n == 0 or b.priority ~= l.taking then return 0, 0 end
     local answers, names, away, locks = claim.answers, b.names, b.away, lock_key(l.slot) .. '-'
     local first, fence, granted, orphaned, missing = b.taken, claim.fence, 0, 0, 0
@@ -124,6 +124,8 @@ do
       if detailed then bytes = bytes + weigh_details(id_of(l, suffix)) end
       if not bytes then
         missing = missing + 1
+        b.missing = b.missing or {}
+        b.missing[#b.missing + 1] = suffix
       elseif w.max_bytes > 0 and #ids > 0 and w.bytes + bytes > w.max_bytes then
         w.ended = true
         break

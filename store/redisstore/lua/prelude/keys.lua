@@ -9,8 +9,7 @@ local function keep_key(collector) return P .. 'keep:' .. collector end
 local function source_key(uid) return P .. 'src:' .. uid end
 local function lanes_key(uid) return P .. 'lanes:' .. uid end
 local function lane_key(n) return P .. 'lane:' .. n end
-local function ready_key(n) return P .. 'lr:' .. n end
-local function later_key(n) return P .. 'll:' .. n end
+local function tasks_key(n) return P .. 'lt:' .. n end
 local function dead_key(n) return P .. 'ld:' .. n end
 local function canceled_key(n) return P .. 'lc:' .. n end
 local function queue_key(name) return P .. 'queue:' .. name end

@@ -7,10 +7,11 @@ local front -- in front.lua
 local write_taken -- in parts/ahead.lua
 local named -- in named.lua
 
--- Lane later holds, behind the tasks that are due later, the leased ones at
--- LEASED_FROM + deadline, and the orphans: whatever is not ready has one place in
--- its lane.
-local LEASED_FROM, ORPHAN_FROM = 1125899906842624, 2251799813685248 -- 2^50, 2^51
+-- Lane ready and lane later (dispatch/scheduling.md) are one set, in which every task
+-- that is not settled has one place: behind the ready ones are those that are due later,
+-- at LATER_FROM + their score; behind these the leased ones, at LEASED_FROM + deadline;
+-- and the orphans.
+local LATER_FROM, LEASED_FROM, ORPHAN_FROM = 562949953421312, 1125899906842624, 2251799813685248 -- 2^49, 2^50, 2^51
 
 -- What the shard holds of a source. One that it does not know (any more) is
 -- deleted.

@@ -18,21 +18,19 @@ do
   -- any case.
   local function promote_tasks(l)
     local most = max(1, min(100, placing.MOST - placing.promoted))
-    local due = call('ZRANGEBYSCORE', later_key(l.name), '-inf', now * 32 + 31, 'LIMIT', 0, most, 'WITHSCORES')
-    local add, gone, lowest = {}, {}, INF
+    local key = tasks_key(l.name)
+    local due = call('ZRANGEBYSCORE', key, LATER_FROM, LATER_FROM + now * 32 + 31, 'LIMIT', 0, most, 'WITHSCORES')
+    local moved, n, lowest = {}, #due / 2, INF
     for i = 1, #due, 2 do
-      local score = tonumber(due[i + 1])
+      local score = tonumber(due[i + 1]) - LATER_FROM
       lowest = min(lowest, score % 32)
-      add[i] = (score % 32) * BAND + floor(score / 32)
-      add[i + 1] = due[i]
-      gone[#gone + 1] = due[i]
+      moved[i], moved[i + 1] = (score % 32) * BAND + floor(score / 32), due[i]
     end
-    call_for_all('ZADD', ready_key(l.name), add)
-    call_for_all('ZREM', later_key(l.name), gone)
-    if #gone == 0 then l.removed = true end -- lane later was lost
-    placing.promoted = placing.promoted + #gone
-    count(l.uid, 'scheduled', -#gone)
-    count(l.uid, 'ready', #gone)
+    call_for_all('ZADD', key, moved)
+    if n == 0 then l.removed = true end -- the set was lost
+    placing.promoted = placing.promoted + n
+    count(l.uid, 'scheduled', -n)
+    count(l.uid, 'ready', n)
     front.came(l, 'rank', lowest)
     front.is(l, 'later', nil)
   end

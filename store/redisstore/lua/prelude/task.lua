@@ -13,8 +13,8 @@ local function outstanding(uid, r, n)
 end
 
 -- Leases that end and tasks that wait again, written to locks, lanes and what
--- collectors hold by flush_moves, each once. ended.by_lane has what leaves lane
--- later, left, and entering the lanes with what comes to them.
+-- collectors hold by flush_moves, each once. ended.by_lane has what leaves its
+-- lane, left, and entering the lanes with what comes to them.
 local ended, entering
 
 -- Ends leases of a lane in all indexes but the lease index, which stays behind
@@ -37,19 +37,18 @@ end
 local function enter_waiting(l, id, r)
   local e = l.entering
   if not e then
-    e = { ready = { first = INF }, later = { first = INF } }
+    e = { ready = 0, later = 0, rank = INF, due = INF }
     l.entering, entering[#entering + 1] = e, l
     touch(l)
   end
-  local rank, set, score = rank_of(r), e.ready, nil
+  local rank, n, score = rank_of(r), #e, nil
   if r.due <= now then
-    score = rank * BAND + r.due
+    score, e.ready, e.rank = rank * BAND + r.due, e.ready + 1, min(e.rank, rank)
   else
-    set, score = e.later, r.due * 32 + rank
+    local place = r.due * 32 + rank
+    score, e.later, e.due = LATER_FROM + place, e.later + 1, min(e.due, place)
   end
-  local n = #set
-  set[n + 1], set[n + 2] = decimal(score), suffix_of(id)
-  set.first = min(set.first, score)
+  e[n + 1], e[n + 2] = decimal(score), suffix_of(id)
 end
 
 local flush_moves
@@ -67,7 +66,7 @@ do
     call('DEL', unpack(ended.locks))
     for holder, n in pairs(ended.held) do release(holder, n) end
     for _, left in pairs(ended.by_lane) do
-      call('ZREM', later_key(left.lane.name), unpack(left))
+      call('ZREM', tasks_key(left.lane.name), unpack(left))
       count(left.lane.uid, 'leased', -#left)
     end
     ended = false
@@ -75,17 +74,12 @@ do
 
   local function flush_entering(l)
     local e, q = l.entering, get_queue(l.queue)
-    if #e.ready > 0 then
-      call('ZADD', ready_key(l.name), unpack(e.ready))
-      count(l.uid, 'ready', #e.ready / 2)
-    end
-    if #e.later > 0 then
-      call('ZADD', later_key(l.name), unpack(e.later))
-      count(l.uid, 'scheduled', #e.later / 2)
-    end
-    front.came(l, 'rank', floor(e.ready.first / BAND))
-    front.came(l, 'later', e.later.first)
-    q.waiting, q.dirty, l.entering = q.waiting + (#e.ready + #e.later) / 2, true, nil
+    call('ZADD', tasks_key(l.name), unpack(e))
+    count(l.uid, 'ready', e.ready)
+    count(l.uid, 'scheduled', e.later)
+    front.came(l, 'rank', e.rank)
+    front.came(l, 'later', e.due)
+    q.waiting, q.dirty, l.entering = q.waiting + e.ready + e.later, true, nil
   end
 
   function flush_moves()
@@ -99,9 +93,9 @@ end
 -- Where a task stands in its lane: 'ready', 'later', 'leased', 'orphan' or nil.
 local function place_of(l, suffix)
   flush_moves()
-  local score = tonumber(call('ZSCORE', later_key(l.name), suffix) or nil)
-  if score then return score >= ORPHAN_FROM and 'orphan' or score >= LEASED_FROM and 'leased' or 'later' end
-  return call('ZSCORE', ready_key(l.name), suffix) and 'ready' or nil
+  local score = tonumber(call('ZSCORE', tasks_key(l.name), suffix) or nil)
+  if not score or score < LATER_FROM then return score and 'ready' end
+  return score >= ORPHAN_FROM and 'orphan' or score >= LEASED_FROM and 'leased' or 'later'
 end
 
 -- Whether a waiting task is an orphan: it stands in the lease index until its
@@ -111,13 +105,8 @@ local function is_orphan(l, id) return place_of(l, suffix_of(id)) == 'orphan' en
 -- Takes a task out of its lane, where it stands as place_of says.
 local function leave_lane(l, id, place)
   local q = get_queue(l.queue)
-  if place == 'ready' then
-    call('ZREM', ready_key(l.name), suffix_of(id))
-    front.is(l, 'rank', nil)
-  else
-    call('ZREM', later_key(l.name), suffix_of(id))
-    if place == 'later' then front.is(l, 'later', nil) end
-  end
+  call('ZREM', tasks_key(l.name), suffix_of(id))
+  if place == 'ready' then front.is(l, 'rank', nil) elseif place == 'later' then front.is(l, 'later', nil) end
   if place == 'orphan' then call('ZREM', LEASES, orphan_member(l, id)) end
   if place == 'leased' then
     q.in_flight = q.in_flight - 1
