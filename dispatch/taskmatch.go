@@ -32,10 +32,17 @@ type TaskQuery struct {
 	CreatedFrom, CreatedBefore time.Time
 }
 
+// TaskMatch is a task that a query has found; Fence is that of its lease, 0 where
+// it has none.
+type TaskMatch struct {
+	ID    TaskID
+	Fence uint64
+}
+
 // MatchTasks lists tasks that q selects, wherever they are. A page may hold fewer
 // than limit, even none; next continues, the end is an empty next. A task that
 // moves meanwhile can be seen in two pages, or in none. Errors: ErrSourceNotFound.
-func (d *Dispatcher) MatchTasks(ctx context.Context, q *TaskQuery, cursor string, limit int) (tasks []*Task, next string, err error) {
+func (d *Dispatcher) MatchTasks(ctx context.Context, q *TaskQuery, cursor string, limit int) (found []TaskMatch, next string, err error) {
 	w := &taskWalk{d: d, q: q, limit: limit, looks: matchLooks, seen: make(map[TaskID]bool)}
 	w.place, w.inside, _ = strings.Cut(cursor, " ")
 	if err := w.walk(ctx); err != nil {
@@ -57,7 +64,7 @@ type taskWalk struct {
 	// inside is empty.
 	place, inside string
 	ended         bool
-	found         []*Task
+	found         []TaskMatch
 	seen          map[TaskID]bool
 }
 
@@ -105,10 +112,11 @@ func (w *taskWalk) only(ctx context.Context, list taskList) (err error) {
 	return err
 }
 
-// read reads on in a place, and reports whether it came to its end.
+// read reads on in a place, and reports whether it came to its end. Tasks come with
+// their payloads, of which no more than those of a changePage are in memory.
 func (w *taskWalk) read(ctx context.Context, list taskList) (end bool, err error) {
 	for w.room() {
-		tasks, next, err := list(ctx, w.inside, w.limit)
+		tasks, next, err := list(ctx, w.inside, min(w.limit, changePage))
 		if err != nil {
 			return false, err
 		}
@@ -254,23 +262,24 @@ func (w *taskWalk) keep(ctx context.Context, tasks []*Task) error {
 		}
 	}
 	for _, t := range tasks {
-		w.seen[t.ID] = true
+		match := TaskMatch{ID: t.ID}
+		if t.Lease != nil {
+			match.Fence = t.Lease.Digest.Fence
+		}
+		w.seen[t.ID], w.found = true, append(w.found, match)
 	}
-	w.found = append(w.found, tasks...)
 	w.limit -= len(tasks)
 	return nil
 }
 
 // failed are the tasks whose last failure has one of the reasons.
 func (w *taskWalk) failed(ctx context.Context, tasks []*Task) (failed []*Task, err error) {
-	for page := range slices.Chunk(tasks, changePage) {
-		if err := w.d.addLastErrors(ctx, page); err != nil {
-			return nil, err
-		}
-		for _, t := range page {
-			if e := t.LastError; e != nil && e.Result == ResultFailed && slices.Contains(w.q.Reasons, e.Reason) {
-				failed = append(failed, t)
-			}
+	if err := w.d.addLastErrors(ctx, tasks); err != nil {
+		return nil, err
+	}
+	for _, t := range tasks {
+		if e := t.LastError; e != nil && e.Result == ResultFailed && slices.Contains(w.q.Reasons, e.Reason) {
+			failed = append(failed, t)
 		}
 	}
 	return failed, nil

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,16 +20,16 @@ func (o *office) matched(q dispatch.TaskQuery, limit int, change func(ids []disp
 	o.t.Helper()
 	var urls []string
 	for cursor, calls := "", 0; ; calls++ {
-		tasks, next, err := o.MatchTasks(o.t.Context(), &q, cursor, limit)
+		found, next, err := o.MatchTasks(o.t.Context(), &q, cursor, limit)
 		if err != nil {
 			o.t.Fatal(err)
 		}
-		if len(tasks) > limit || calls > 1000 {
-			o.t.Fatalf("call %d found %d tasks by a limit of %d", calls, len(tasks), limit)
+		if len(found) > limit || calls > 1000 {
+			o.t.Fatalf("call %d found %d tasks by a limit of %d", calls, len(found), limit)
 		}
 		var ids []dispatch.TaskID
-		for _, task := range tasks {
-			ids, urls = append(ids, task.ID), append(urls, strings.TrimPrefix(task.URL, "http://"))
+		for _, match := range found {
+			ids, urls = append(ids, match.ID), append(urls, strings.TrimPrefix(o.task(match.ID).URL, "http://"))
 		}
 		if change != nil {
 			change(ids)
@@ -168,6 +169,48 @@ func (o *office) all(code dispatch.ChangeCode) func([]dispatch.TaskChange, error
 			}
 		}
 	}
+}
+
+// lister is a store that notes the largest page that it was asked for.
+type lister struct {
+	dispatch.Store
+
+	widest int
+}
+
+func (l *lister) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) ([]*dispatch.Task, string, error) {
+	l.widest = max(l.widest, limit)
+	return l.Store.ListTasks(ctx, filter, cursor, limit)
+}
+
+func (l *lister) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
+	l.widest = max(l.widest, limit)
+	return l.Store.ListLeases(ctx, cursor, limit)
+}
+
+// Tasks are read with their payloads, which may be 256 KiB each: few at a time.
+func TestDispatcher_MatchTasks_memory(t *testing.T) {
+	t.Parallel()
+	l := &lister{}
+	inWorld(t, setup{wrap: func(s dispatch.Store) dispatch.Store {
+		l.Store = s
+		return l
+	}}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.submit("s", "q", 250, 0)
+		ready := []dispatch.State{dispatch.StateReady}
+		leased := []dispatch.State{dispatch.StateLeased}
+		for _, q := range []dispatch.TaskQuery{{SourceID: "s", States: ready}, {QueueSuffix: "q", States: ready}, {Collector: "c1", States: leased}} {
+			l.widest = 0
+			found, next, err := w.d[0].MatchTasks(t.Context(), &q, "", 1000)
+			if err != nil || next != "" || q.Collector == "" && len(found) != 250 {
+				t.Errorf("%+v: found %d tasks, next %q: %v", q, len(found), next, err)
+			}
+			if l.widest == 0 || l.widest > 100 {
+				t.Errorf("%+v: %d tasks were read at a time", q, l.widest)
+			}
+		}
+	})
 }
 
 // A look that finds nothing has an end, and says where to go on.

@@ -128,16 +128,12 @@ func (s *taskService) matching(ctx context.Context, req changeRequest, change *t
 	if err != nil {
 		return nil, nil, "", err
 	}
-	tasks, next, err := s.d.MatchTasks(ctx, fromTaskFilter(req.GetFilter(), change.states), cursor, maxBatch)
+	found, next, err := s.d.MatchTasks(ctx, fromTaskFilter(req.GetFilter(), change.states), cursor, maxBatch)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	for _, t := range tasks {
-		var fence uint64
-		if t.Lease != nil {
-			fence = t.Lease.Digest.Fence
-		}
-		ids, fences = append(ids, t.ID), append(fences, fence)
+	for _, t := range found {
+		ids, fences = append(ids, t.ID), append(fences, t.Fence)
 	}
 	return ids, fences, tokens.token(next), nil
 }
