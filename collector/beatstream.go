@@ -78,7 +78,7 @@ func (h *heartbeat) dropStream(err error) {
 	case isOutage(err):
 		h.run.log.Debug("no heartbeat stream, beats go as single calls", zap.Duration("retry_in", wait), zap.Error(err))
 	default:
-		h.run.failed(streamCall, err, wait)
+		h.run.failed(streamCall, err, wait, h.retry.repeated())
 	}
 }
 

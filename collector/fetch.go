@@ -140,7 +140,7 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 		}
 		r.awaitFetch(false)
 		wait := delay.next(err)
-		r.failed(fetchCall, err, wait)
+		r.failed(fetchCall, err, wait, delay.repeated())
 		if !sleep(r.fetching.ctx, wait) {
 			r.outbox.putBack(reports)
 			r.settleToken(request)

@@ -144,7 +144,7 @@ func (r *run) submitBatch(l *lease, batch []*wagglev1.DiscoveredItem) error {
 			return err
 		}
 		wait := delay.next(err)
-		r.failed(submitCall, err, wait)
+		r.failed(submitCall, err, wait, delay.repeated())
 		if !sleep(r.calling.ctx, wait) {
 			return context.Cause(r.calling.ctx)
 		}

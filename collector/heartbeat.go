@@ -72,7 +72,7 @@ func (h *heartbeat) loop() {
 				h.run.stop(fmt.Errorf("heartbeat: %w", err))
 			}
 			wait := min(h.failing.next(err), h.interval())
-			h.run.failed(beatCall, err, wait)
+			h.run.failed(beatCall, err, wait, h.failing.repeated())
 			due = time.Now().Add(wait)
 		}
 	}

@@ -45,7 +45,7 @@ func (r *run) reportLoop() {
 		default:
 			r.outbox.putBack(batch)
 			wait := delay.next(err)
-			r.failed(reportCall, err, wait)
+			r.failed(reportCall, err, wait, delay.repeated())
 			sleep(r.calling.ctx, wait)
 		}
 	}
@@ -140,7 +140,7 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 func (r *run) repeat(one *report, result *wagglev1.ReportResult, why error) {
 	wait := max(one.delay.next(nil), min(result.GetRetryAfter().AsDuration(), time.Minute))
 	one.notBefore = time.Now().Add(wait)
-	r.failed(reportCall, why, wait)
+	r.failed(reportCall, why, wait, one.delay.repeated())
 	r.outbox.sendDirectly([]*report{one})
 }
 

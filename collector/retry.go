@@ -34,6 +34,9 @@ func (b *retryDelay) next(err error) time.Duration {
 	return max(jitter(delay), askedDelay(err))
 }
 
+// repeated tells whether what failed last was a repetition itself.
+func (b *retryDelay) repeated() bool { return b.failures > 1 }
+
 func (b *retryDelay) reset() { b.failures = 0 }
 
 // jitter is a time between half of d and d, so that collectors that failed together do not come back together.

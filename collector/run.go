@@ -105,11 +105,11 @@ func (r *run) answered(call string) {
 	r.troubles.over(call)
 }
 
-// failed notes that a call failed and is repeated after a wait. In an outage the store may have gone back to an earlier
+// failed notes that a call failed and is repeated after a wait; or was a repetition already. In an outage the store may have gone back to an earlier
 // time, as a failover does; then what was taken before may be gone.
-func (r *run) failed(call string, err error, wait time.Duration) {
+func (r *run) failed(call string, err error, wait time.Duration, repeated bool) {
 	r.stats.failed(err)
-	r.troubles.failed(call, err, wait)
+	r.troubles.failed(call, err, wait, repeated)
 	if isOutage(err) {
 		r.known.forget()
 	}

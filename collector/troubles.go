@@ -35,19 +35,18 @@ const (
 )
 
 // troubles logs calls that fail and are repeated. Dispatchers that are away, or whose store is, fail every call of every
-// loop: that is told by one line once a call has failed twice, and one when it is over. What else makes a call fail is told once a
-// minute. All failures are there at level debug.
+// loop: that is told by one line, once a call fails that was a repetition, and by one when it is over. What else makes a
+// call fail is told once a minute. All failures are there at level debug.
 type troubles struct {
 	log *zap.Logger
 
-	mu    sync.Mutex          // guards what follows
-	began time.Time           // the outage; zero: there is none
-	by    string              // the call that failed first, whose answer ends it: others may go to dispatchers, or shards, that are well
-	again time.Time           // when that call failed last
-	once  map[string]struct{} // the calls that have failed in it
-	quiet bool                // this one is not told, or not yet
-	told  time.Time           // when the last outage was told
-	left  time.Time           // when it was told last that a dispatcher stops
+	mu    sync.Mutex // guards what follows
+	began time.Time  // the outage; zero: there is none
+	by    string     // the call that failed first, whose answer ends it: others may go to dispatchers, or shards, that are well
+	again time.Time  // when that call failed last
+	quiet bool       // this one is not told, or not yet
+	told  time.Time  // when the last outage was told
+	left  time.Time  // when it was told last that a dispatcher stops
 	last  map[failedCall]time.Time
 }
 
@@ -58,11 +57,12 @@ type failedCall struct {
 }
 
 func newTroubles(log *zap.Logger) *troubles {
-	return &troubles{log: log, last: make(map[failedCall]time.Time), once: make(map[string]struct{})}
+	return &troubles{log: log, last: make(map[failedCall]time.Time)}
 }
 
-// failed notes that a call failed and is repeated after a wait.
-func (t *troubles) failed(call string, err error, wait time.Duration) {
+// failed notes that a call failed and is repeated after a wait; or was a repetition already. The first failure of a call
+// may be that of a dispatcher that goes, and its repetition be answered by another.
+func (t *troubles) failed(call string, err error, wait time.Duration, repeated bool) {
 	level, message := zap.WarnLevel, call+" failed, will be repeated"
 	switch {
 	case reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_SOURCE_NOT_FOUND:
@@ -70,13 +70,13 @@ func (t *troubles) failed(call string, err error, wait time.Duration) {
 	case isOutage(err):
 		message = "no answer from a dispatcher, or from its store; calls are repeated until there is one"
 	}
-	if !t.isNews(call, err, time.Now()) {
+	if !t.isNews(call, err, repeated, time.Now()) {
 		level, message = zap.DebugLevel, call+" failed, will be repeated"
 	}
 	t.log.Log(level, message, zap.String("call", call), zap.Duration("wait", wait), zap.Error(err))
 }
 
-func (t *troubles) isNews(call string, err error, now time.Time) bool {
+func (t *troubles) isNews(call string, err error, repeated bool, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !isOutage(err) {
@@ -89,16 +89,11 @@ func (t *troubles) isNews(call string, err error, now time.Time) bool {
 	}
 	if t.began.IsZero() {
 		t.began, t.by, t.quiet = now, call, true
-		clear(t.once)
 	}
 	if call == t.by {
 		t.again = now
 	}
-	if _, ok := t.once[call]; !ok {
-		t.once[call] = struct{}{} // a dispatcher has gone, maybe: the repetition goes to another
-		return false
-	}
-	if !t.quiet || !t.told.IsZero() && now.Sub(t.told) < nextOutage {
+	if !repeated || !t.quiet || !t.told.IsZero() && now.Sub(t.told) < nextOutage {
 		return false
 	}
 	t.quiet, t.told = false, now

@@ -2,6 +2,7 @@ package collector_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -96,6 +97,42 @@ func TestCollector_OutageOfOne(t *testing.T) {
 		pass(time.Minute)
 		if !fetches.Load() || !beats.Load() {
 			t.Error("not each call has failed")
+		}
+		if got := said(logs); len(got) > 0 {
+			t.Errorf("said %q", got)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCollector_OutageOfOne_severalCalls holds that as well where several slots make the same call at once.
+func TestCollector_OutageOfOne_severalCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		var submits atomic.Int64
+		d.onSubmit = func(int, *wagglev1.SubmitDiscoveredRequest) error {
+			if submits.Add(1) <= 2 {
+				return unavailable()
+			}
+			return nil
+		}
+		core, logs := observer.New(zap.InfoLevel)
+		many := collector.HandlerFunc(func(context.Context, *collector.Task) (collector.Succeeded, error) {
+			var s collector.Succeeded
+			for i := range 1500 {
+				s.Discovered = append(s.Discovered, collector.Discovered{URL: fmt.Sprintf("https://a.example/%d", i)})
+			}
+			return s, nil
+		})
+		r := start(t, d, many, func(c *collector.Config) { c.Logger, c.Slots = zap.New(core), 2 })
+		d.put("1-a")
+		d.put("1-b")
+		pass(time.Minute)
+		if n := submits.Load(); n < 4 {
+			t.Errorf("%d calls were made, want 2 that fail and their repetitions", n)
 		}
 		if got := said(logs); len(got) > 0 {
 			t.Errorf("said %q", got)
