@@ -1,6 +1,11 @@
 package dispatch
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Reports that a fetch carries are settled before it, but where all that they say is that
 // the work is done, and the fetch is claimed for straight away: then the claim carries
@@ -28,9 +33,34 @@ func (f *fetch) carry() []Success {
 	return done
 }
 
+// carriedPatience is how long what a fetch carries stays in line for a claim: as long as
+// a task may wait beside a fetch (P9).
+const carriedPatience = 100 * time.Millisecond
+
+func carries(w Want) bool { return len(w.Done) > 0 }
+
+// withoutDone are the wants with nothing to carry.
+func withoutDone(wants []Want) []Want {
+	wants = slices.Clone(wants)
+	for i := range wants {
+		wants[i].Done = nil
+	}
+	return wants
+}
+
+// checkDone reports whether the reply answers what the wants carry.
+func (r *ClaimReply) checkDone(wants []Want) error {
+	for i := range wants {
+		if n := len(wants[i].Done); n > 0 && (i >= len(r.Done) || len(r.Done[i]) != n) {
+			return fmt.Errorf("the store did not answer the %d successes of want %d", n, i)
+		}
+	}
+	return nil
+}
+
 // settleRest takes in what a claim has made of the reports that it carried, and settles
-// what it left: those that need a policy, or all where they came into none. Not so when
-// the store did not answer: what became of them is not known then.
+// what it left: those that need a policy, or all where they came into none. Not so where
+// the store did not answer it: then the fetch ends with that, and is to be repeated.
 func (f *fetch) settleRest(ctx context.Context, out outcome) error {
 	if len(out.done) > 0 {
 		f.results = make([]ReportResult, len(out.done))
@@ -41,13 +71,14 @@ func (f *fetch) settleRest(ctx context.Context, out outcome) error {
 			f.d.answer(&f.results[i], &f.req.Reports[i], ResultSucceeded, applied)
 		}
 	}
-	if notSettled(out.err) {
+	if !out.asked && notSettled(out.err) {
 		return nil
 	}
 	return f.settle(ctx)
 }
 
-// settle settles the reports that are not settled yet.
+// settle settles the reports that are not settled yet. What that frees, no claim before
+// it has seen.
 func (f *fetch) settle(ctx context.Context) error {
 	reports := f.req.Reports
 	if f.results == nil {
@@ -69,5 +100,6 @@ func (f *fetch) settle(ctx context.Context) error {
 	for n, i := range open {
 		f.results[i] = results[n]
 	}
+	f.asked = outcome{}
 	return nil
 }

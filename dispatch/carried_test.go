@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -181,26 +182,107 @@ func reportedOK(n int) []dispatch.ReportCode {
 	return codes
 }
 
+// A seed's report needs a policy, which no claim has: what it frees is claimed for once
+// more.
+func TestDispatcher_Fetch_claimsWhatASeedFrees(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, time.Second} {
+		t.Run(wait.String(), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{inFlight: 1}, func(t *testing.T, w *world) {
+				w.source("s", func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule.Every = seeds("http://q/"), time.Hour })
+				seed := w.taken(1)
+				w.submit("s", "q", 2, 0)
+				time.Sleep(3 * time.Second) // until nothing is known of the pool
+				w.knownOnly("c")
+				before, req := w.calls(), reporting(seed...)
+				req.Wait = wait
+				w.wantReports(w.mustFetch(req), dispatch.ReportOK)
+				w.wantCalls(before, calls{claims: 2, successes: 1, settled: 1})
+			})
+		})
+	}
+}
+
+// What a fetch reports does not wait for a claim to come to it: here claims of others
+// serve nobody, one after the other.
+func TestDispatcher_Fetch_reportsDoNotStandInLine(t *testing.T) {
+	t.Parallel()
+	busy := func(s dispatch.Store) dispatch.Store { return &unending{Store: s} }
+	inWorld(t, setup{wrap: busy}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
+		ids := w.submit("s", "", 1, 0)
+		g := w.taken(1)
+		first := w.fetch(t.Context(), 0, ask("d", "", dispatch.MaxWait))
+		time.Sleep(100 * time.Millisecond)
+		w.knownOnly("c")
+		req := reporting(g...)
+		req.Wait = dispatch.MaxWait
+		second := w.fetch(t.Context(), 0, req)
+		time.Sleep(110 * time.Millisecond)
+		if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
+			t.Errorf("task %+v, %v; want DONE", task, err)
+		}
+		for _, ch := range []<-chan answer{first, second} {
+			if a := <-ch; a.err != nil || a.res.Empty != dispatch.EmptyNoTasks {
+				t.Errorf("Fetch: %+v, %v", a.res, a.err)
+			}
+		}
+	})
+}
+
+// unending is a store that always says that there is more in the default pool.
+type unending struct{ dispatch.Store }
+
+func (s *unending) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	time.Sleep(time.Millisecond)
+	reply, err := s.Store.Claim(ctx, shard, pool, wants)
+	reply.More = pool == dispatch.DefaultPool
+	return reply, err
+}
+
+// A report that the store refuses fails no other fetch.
+func TestDispatcher_Fetch_refusedReportFailsNoClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
+		w.knownAt(0, "c")
+		w.submit("s", "", 4, 0)
+		g := w.taken(2)
+		refused := errors.New("a record that cannot be read")
+		w.spies[0].set(func(s *spy) {
+			s.failWants = func(wants []dispatch.Want) error {
+				for i := range wants {
+					if len(wants[i].Done) > 0 && wants[i].Done[0].ID == g[0].Task.ID {
+						return refused
+					}
+				}
+				return nil
+			}
+		})
+		before := w.calls()
+		w.wantReports(w.mustFetch(reporting(g[0])), dispatch.ReportOK)
+		w.wantCalls(before, calls{claims: 2, successes: 1})
+		before = w.calls()
+		w.wantReports(w.mustFetch(reporting(g[1])), dispatch.ReportOK)
+		w.wantCalls(before, calls{claims: 1})
+	})
+}
+
 // What a fetch reports is settled also where the fetch is given nothing.
 func TestDispatcher_Fetch_settlesReportsOfRefused(t *testing.T) {
 	t.Parallel()
 	full := fmt.Errorf("no room: %w", dispatch.ErrStoreFull)
 	cases := map[string]struct {
-		refuse func(w *world)
-		want   error
+		refuse  func(w *world)
+		sources []string
+		want    error
 	}{
 		"the store is full": {refuse: func(w *world) {
 			w.spies[0].set(func(s *spy) { s.failPool = func(string) error { return full } })
 		}, want: dispatch.ErrStoreFull},
-		"the dispatcher drains": {refuse: func(w *world) { w.d[0].Drain() }},
-		"the session was replaced": {refuse: func(w *world) {
-			req := ask("c", "", 0)
-			req.Session = "s2"
-			if _, err := w.d[0].Fetch(w.t.Context(), req); err != nil {
-				w.t.Fatal(err)
-			}
-		}, want: dispatch.ErrCollectorReplaced},
-		"the source is not known": {refuse: func(*world) {}, want: dispatch.ErrSourceNotFound},
+		"the dispatcher drains":   {refuse: func(w *world) { w.d[0].Drain() }},
+		"the source is not known": {refuse: func(*world) {}, sources: []string{"unknown"}, want: dispatch.ErrSourceNotFound},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -210,15 +292,13 @@ func TestDispatcher_Fetch_settlesReportsOfRefused(t *testing.T) {
 				w.knownAt(0, "c")
 				ids := w.submit("s", "", 2, 0)
 				req := reporting(w.taken(1)...)
-				if test.want == dispatch.ErrSourceNotFound {
-					req.Sources = []string{"unknown"}
-				}
+				req.Sources = test.sources
 				test.refuse(w)
 				res, err := w.d[0].Fetch(t.Context(), req)
 				if !errors.Is(err, test.want) || err == nil && len(res.Tasks) > 0 {
 					t.Errorf("Fetch: %+v, %v; want %v", res, err, test.want)
 				}
-				if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone && name != "the session was replaced" {
+				if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
 					t.Errorf("task %+v, %v; want DONE", task, err)
 				}
 			})

@@ -14,7 +14,7 @@ type FetchRequest struct {
 	MaxBytes    int      // 1 to MaxFetchBytes
 	Wait        time.Duration
 	Lease       time.Duration // 0: the source's
-	// Reports are settled first, as by [Dispatcher.Report].
+	// Reports are settled before the fetch waits, as by [Dispatcher.Report].
 	Reports []Report
 }
 

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,6 +77,9 @@ func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
 	}
 	var err error
 	if f.info, err = f.d.drains.ask(ctx, f.want.Collector, f.want.Session); err != nil {
+		if !notSettled(err) {
+			err = errors.Join(err, f.settle(ctx))
+		}
 		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, err)
 	}
 	if f.straight() {
@@ -207,13 +211,16 @@ func (f *fetch) straight() bool {
 // that is not answered then, or was repeated meanwhile, ends: what the claim grants it
 // is given back.
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
-	out := f.park(ctx, &waiter{once: true}, max(f.left(), f.inTime(storeTimeout)))
-	f.granted = out
+	w := &waiter{once: true}
+	if carries(f.want) {
+		w.patience = carriedPatience
+	}
+	out := f.park(ctx, w, max(f.left(), f.inTime(storeTimeout)))
+	f.granted, f.asked = out, out
 	if err := f.settleRest(ctx, out); err != nil {
 		return nil, err
 	}
 	if out.asked || out.recheck || out.empty == EmptyDraining {
-		f.asked = out
 		return nil, nil //nolint:nilnil // as poll
 	}
 	if f.req.Wait > 0 {

@@ -54,9 +54,12 @@ type clientToken struct{ collector, token string }
 type waiter struct {
 	want  Want
 	pools []string
-	once  bool           // does not wait
-	hold  time.Duration  // to wait before it takes part
-	info  *CollectorInfo // what the collector tells of itself; nil: not known
+	once  bool // does not wait
+	// patience is how long it stays in line without being offered: then it is to be noted
+	// again. 0: to the end of its wait.
+	patience time.Duration
+	hold     time.Duration  // to wait before it takes part
+	info     *CollectorInfo // what the collector tells of itself; nil: not known
 
 	answer   chan outcome // holds one; replaced when a repetition takes over
 	seq      uint64       // in order of arrival
@@ -87,7 +90,8 @@ type outcome struct {
 	empty      EmptyReason
 	retryAfter time.Duration
 	// recheck: whether the session still is the collector's must be asked. The store
-	// has work but refuses it to this fetch, or another session has begun.
+	// has work but refuses it to this fetch, or another session has begun; or the fetch
+	// was not offered for as long as it had patience.
 	recheck bool
 	// asked: of a once, each outlet was claimed from since it came, and had nothing;
 	// or err is why one could not be.
@@ -152,11 +156,14 @@ func (p *pump) parked() int {
 // longer only while a claim for it is under way.
 func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) outcome {
 	w.answer = make(chan outcome, 1)
-	answer := w.answer
+	answer, patience := w.answer, limit
+	if w.patience > 0 {
+		patience = min(w.patience, limit)
+	}
 	w = p.park(w)
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	for range 2 {
+	for i, more := range [...]time.Duration{limit - patience, landing, 0} {
 		select {
 		case out := <-answer:
 			return out
@@ -165,9 +172,9 @@ func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) outcome
 		case <-timer.C:
 		}
 		if !p.inFlight(w) {
-			break
+			return p.giveUp(w, answer, outcome{recheck: i == 0 && patience < limit})
 		}
-		timer.Reset(landing)
+		timer.Reset(more)
 	}
 	return p.giveUp(w, answer, outcome{})
 }
@@ -200,7 +207,7 @@ func (p *pump) giveUp(w *waiter, answer chan outcome, out outcome) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.answer == answer && !w.finished {
-		if out.err == nil {
+		if out.err == nil && !out.recheck {
 			out = p.nothing(w)
 			out.late = true
 		}

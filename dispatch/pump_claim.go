@@ -64,26 +64,19 @@ func (p *pump) askStore(ctx context.Context, o *outlet, wants []Want) (ClaimRepl
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	reply, err := p.store.Claim(ctx, o.shard, o.pool.name, wants)
-	if err == nil {
-		err = reply.check(wants)
+	if err != nil && !storeTrouble(err) && slices.ContainsFunc(wants, carries) {
+		// What one of them carries may have made the store refuse them all.
+		reply, err = p.store.Claim(ctx, o.shard, o.pool.name, withoutDone(wants))
+	} else if err == nil {
+		err = reply.checkDone(wants)
+	}
+	if err == nil && (len(reply.Grants) != len(wants) || len(reply.Used) != len(wants)) {
+		err = fmt.Errorf("the store gave %d answers to %d wants", len(reply.Grants), len(wants))
 	}
 	if err != nil {
 		return ClaimReply{}, fmt.Errorf("claim of pool %q in shard %d: %w", o.pool.name, o.shard, timedOut(ctx, err))
 	}
 	return reply, nil
-}
-
-// check reports whether the reply answers all that was asked.
-func (r *ClaimReply) check(wants []Want) error {
-	if len(r.Grants) != len(wants) || len(r.Used) != len(wants) {
-		return fmt.Errorf("the store gave %d answers to %d wants", len(r.Grants), len(wants))
-	}
-	for i := range wants {
-		if n := len(wants[i].Done); n > 0 && (i >= len(r.Done) || len(r.Done[i]) != n) {
-			return fmt.Errorf("the store did not answer the %d successes of want %d", n, i)
-		}
-	}
-	return nil
 }
 
 // failed takes an error in. The waiters of the claim are told, since what it
@@ -142,9 +135,10 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 	var left []*waiter
 	for i, w := range waiters {
 		w.setBusy(false)
-		if len(w.want.Done) > 0 {
-			w.done, w.want.Done = reply.Done[i], nil
+		if carries(w.want) && reply.Done != nil {
+			w.done = reply.Done[i]
 		}
+		w.want.Done = nil
 		for _, pl := range w.places {
 			pools[pl.pool] = struct{}{}
 		}

@@ -26,6 +26,7 @@ type spy struct {
 	failPart  func(shard int) error   // of Renew and EndSession
 	failID    func(id string) error   // of Source
 	failPool  func(pool string) error // of Claim
+	failWants func([]dispatch.Want) error
 }
 
 func newSpy(store dispatch.Store) *spy { return &spy{Store: store, counts: make(map[string]int)} }
@@ -77,13 +78,18 @@ func (s *spy) after(call string, err error) error {
 func (s *spy) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	s.mu.Lock()
 	s.wants, s.widest = s.wants+len(wants), max(s.widest, len(wants))
-	delay, part := s.delay, s.failPool
+	delay, part, refuse := s.delay, s.failPool, s.failWants
 	s.mu.Unlock()
 	if err := s.before("Claim"); err != nil {
 		return dispatch.ClaimReply{}, err
 	}
 	if part != nil {
 		if err := part(pool); err != nil {
+			return dispatch.ClaimReply{}, err
+		}
+	}
+	if refuse != nil {
+		if err := refuse(wants); err != nil {
 			return dispatch.ClaimReply{}, err
 		}
 	}
