@@ -143,7 +143,8 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 		}
 	}
 	pages, steps := s.settlements(doneOf(wants))
-	replies, err := s.runSteps(ctx, "claim tasks", append(steps, step{s.scripts.claim, call{shard: shard, args: args}}))
+	steps = append(steps, step{script: s.scripts.claim, call: call{shard: shard, args: args}, after: true})
+	replies, err := s.runSteps(ctx, "claim tasks", steps)
 	if err != nil {
 		return none, err
 	}

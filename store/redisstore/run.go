@@ -33,6 +33,7 @@ type call struct {
 type step struct {
 	script script
 	call
+	after bool // it is sent again only once those before it are answered
 }
 
 // run runs a script on one shard, again where the error leaves open whether it
@@ -46,7 +47,7 @@ func (s *Store) run(ctx context.Context, op string, sc script, c call) (any, err
 func (s *Store) runAll(ctx context.Context, op string, sc script, calls []call) ([]any, error) {
 	steps := make([]step, len(calls))
 	for i, c := range calls {
-		steps[i] = step{sc, c}
+		steps[i] = step{script: sc, call: c}
 	}
 	return s.runSteps(ctx, op, steps)
 }
@@ -80,6 +81,11 @@ func (s *Store) runSteps(ctx context.Context, op string, steps []step) ([]any, e
 		if err == nil {
 			replies[i] = reply
 			continue
+		}
+		if steps[i].after {
+			if before := retries.Wait(); before != nil {
+				return nil, wrap(ctx, op, before)
+			}
 		}
 		retries.Go(func() error {
 			// A pipeline repeats nothing, and loads nothing.

@@ -23,7 +23,7 @@ func (s *Store) settlements(successes []dispatch.Success) ([]page, []step) {
 	pages := s.pages(len(successes), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return successes[i].ID })
 	steps := make([]step, len(pages), len(pages)+1) // room for a claim
 	for i, p := range pages {
-		steps[i] = step{s.scripts.succeed, call{shard: p.shard, args: successArgs(successes, p.items)}}
+		steps[i] = step{script: s.scripts.succeed, call: call{shard: p.shard, args: successArgs(successes, p.items)}}
 	}
 	return pages, steps
 }
