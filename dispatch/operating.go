@@ -60,6 +60,8 @@ const (
 	ChangeNotLeased
 	// ChangeOtherLease: it is held under another lease than the one meant.
 	ChangeOtherLease
+	// ChangeOtherState: it is in none of the states meant.
+	ChangeOtherState
 )
 
 // SourceView is a source with what is known of it.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,9 +13,11 @@ const changePage = 100
 
 // CancelTasks takes tasks out. One that waits is canceled at once. The holder of
 // one that is leased is told by its next heartbeat, and however the lease ends,
-// the task ends canceled. The results are in the order of the ids. The error is
-// the whole call's: some may be canceled; repeat all.
-func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID) ([]TaskChange, error) {
+// the task ends canceled. only are the states of the tasks that are meant, as they
+// were found: one in another by now stays as it is; none: any. The results are in
+// the order of the ids. The error is the whole call's: some may be canceled; repeat
+// all.
+func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID, only ...State) ([]TaskChange, error) {
 	results, asked := make([]TaskChange, len(ids)), make([]bool, len(ids))
 	err := d.changeTasks(ctx, "cancel", ids, func(at []int, tasks []*Task, now time.Time) ([]int, error) {
 		var waiting []*Task
@@ -22,10 +25,11 @@ func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID) ([]TaskChang
 		var leased []TaskID
 		for n, i := range at {
 			t := tasks[n]
-			if t != nil && t.State.Waiting() {
+			switch results[i] = cancelAnswer(t, asked[i], only); {
+			case results[i].Code != 0:
+			case t.State.Waiting():
 				waiting, from = append(waiting, t), append(from, i)
-			} else if results[i] = cancelAnswer(t, asked[i]); results[i].Code == 0 {
-				// The lease may end before it is marked: look again.
+			default: // The lease may end before it is marked: look again.
 				asked[i] = true
 				leased, again = append(leased, t.ID), append(again, i)
 			}
@@ -53,24 +57,35 @@ func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID) ([]TaskChang
 	return results, err
 }
 
-// cancelAnswer is what a task that does not wait answers to a cancel; asked:
-// this call has asked its holder to stop. The code is 0 of one whose holder has
-// to be asked.
-func cancelAnswer(t *Task, asked bool) TaskChange {
+// cancelAnswer is what a task answers to a cancel of those in the states of only;
+// asked: this call has asked its holder to stop. The code is 0 of one that is to be
+// canceled, or whose holder has to be asked.
+func cancelAnswer(t *Task, asked bool, only []State) TaskChange {
 	switch {
 	case t == nil:
 		return TaskChange{Code: ChangeNotFound}
+	case t.State.Waiting():
+		return unlessOther(t, only)
 	case t.State == StateCanceled && asked:
 		return TaskChange{Code: ChangeCanceled, State: t.State}
 	case t.State.Settled():
 		return TaskChange{Code: ChangeAlreadySettled, State: t.State}
 	case t.CancelRequested == CancelNone:
-		return TaskChange{}
+		return unlessOther(t, only)
 	case asked:
 		return TaskChange{Code: ChangeCancelRequested, State: t.State}
 	default:
 		return TaskChange{Code: ChangeAlreadyRequested, State: t.State}
 	}
+}
+
+// unlessOther answers for a task that is to be changed if it is in one of the states
+// of only; none: any. The code is 0 of one that is.
+func unlessOther(t *Task, only []State) TaskChange {
+	if len(only) == 0 || slices.Contains(only, t.State) {
+		return TaskChange{}
+	}
+	return TaskChange{Code: ChangeOtherState, State: t.State}
 }
 
 // RevokeLeases ends the leases of tasks, which are due again at once with no

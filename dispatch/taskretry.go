@@ -9,28 +9,28 @@ import (
 
 // RetryTasks makes settled tasks due now, with their body and memo, and with the
 // counters of a first attempt: budgets and breaker begin anew. Those that wait
-// or are leased stay as they are. The results are in the order of the ids. The
-// error is the whole call's: some may be due; repeat all, and those answer
-// [ChangeNotSettled].
-func (d *Dispatcher) RetryTasks(ctx context.Context, ids []TaskID) ([]TaskChange, error) {
+// or are leased stay as they are, and those that have settled in none of the states
+// of only; none: any. The results are in the order of the ids. The error is the
+// whole call's: some may be due; repeat all, and those answer [ChangeNotSettled].
+func (d *Dispatcher) RetryTasks(ctx context.Context, ids []TaskID, only ...State) ([]TaskChange, error) {
 	results := make([]TaskChange, len(ids))
 	for from := 0; from < len(ids); from += changePage {
 		to := min(from+changePage, len(ids))
-		if err := d.retryPage(ctx, ids[from:to], results[from:to]); err != nil {
+		if err := d.retryPage(ctx, ids[from:to], results[from:to], only); err != nil {
 			return nil, fmt.Errorf("retry tasks: %w", err)
 		}
 	}
 	return results, nil
 }
 
-func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []TaskChange) error {
+func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []TaskChange, only []State) error {
 	tasks, _, err := d.store.Tasks(ctx, ids, false)
 	if err != nil {
 		return err
 	}
 	var settled []int
 	for i, t := range tasks {
-		if results[i] = retryAnswer(t); results[i].Code == 0 {
+		if results[i] = retryAnswer(t, only); results[i].Code == 0 {
 			settled = append(settled, i)
 		}
 	}
@@ -58,16 +58,16 @@ func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []Task
 	})
 }
 
-// retryAnswer is what a task that has not settled answers to a retry; the code is 0
-// of one that has.
-func retryAnswer(t *Task) TaskChange {
+// retryAnswer is what a task answers to a retry of those in the states of only; the
+// code is 0 of one that has settled so.
+func retryAnswer(t *Task, only []State) TaskChange {
 	switch {
 	case t == nil:
 		return TaskChange{Code: ChangeNotFound}
 	case !t.State.Settled():
 		return TaskChange{Code: ChangeNotSettled, State: t.State}
 	default:
-		return TaskChange{}
+		return unlessOther(t, only)
 	}
 }
 

@@ -7,22 +7,22 @@ import (
 )
 
 // WouldCancelTasks answers as [Dispatcher.CancelTasks] would now, and changes nothing.
-func (d *Dispatcher) WouldCancelTasks(ctx context.Context, ids []TaskID) ([]TaskChange, error) {
+func (d *Dispatcher) WouldCancelTasks(ctx context.Context, ids []TaskID, only ...State) ([]TaskChange, error) {
 	return d.wouldChange(ctx, "cancel", ids, func(_ int, t *Task) (TaskChange, error) {
-		if t != nil && t.State.Waiting() {
+		switch answer := cancelAnswer(t, false, only); {
+		case answer.Code != 0:
+			return answer, nil
+		case t.State.Waiting():
 			return TaskChange{Code: ChangeCanceled, State: StateCanceled}, nil
+		default:
+			return TaskChange{Code: ChangeCancelRequested, State: t.State}, nil
 		}
-		answer := cancelAnswer(t, false)
-		if answer.Code == 0 {
-			answer = TaskChange{Code: ChangeCancelRequested, State: t.State}
-		}
-		return answer, nil
 	})
 }
 
 // WouldRetryTasks answers as [Dispatcher.RetryTasks] would now, and changes nothing.
 // Whether a source's MaxOutstanding allows it, only the retry itself can tell.
-func (d *Dispatcher) WouldRetryTasks(ctx context.Context, ids []TaskID) ([]TaskChange, error) {
+func (d *Dispatcher) WouldRetryTasks(ctx context.Context, ids []TaskID, only ...State) ([]TaskChange, error) {
 	book, err := d.catalog.ruleBook(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
@@ -30,7 +30,7 @@ func (d *Dispatcher) WouldRetryTasks(ctx context.Context, ids []TaskID) ([]TaskC
 	known := knowledge{catalog: d.catalog, rules: book}
 	var seeds seedsOf
 	return d.wouldChange(ctx, "retry", ids, func(_ int, t *Task) (TaskChange, error) {
-		answer := retryAnswer(t)
+		answer := retryAnswer(t, only)
 		if answer.Code != 0 {
 			return answer, nil
 		}

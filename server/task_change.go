@@ -16,17 +16,26 @@ type taskChange struct {
 	states         []dispatch.State
 	statesRequired bool
 	// would answers what act would.
-	would, act func(context.Context, []dispatch.TaskID, []uint64) ([]dispatch.TaskChange, error)
+	would, act func(context.Context, *changed) ([]dispatch.TaskChange, error)
+}
+
+// changed is what a bulk call is about: tasks by their ids. Those that a filter found
+// are in one of states, or under the lease of fences; so what has changed since the
+// look stays as it is.
+type changed struct {
+	ids    []dispatch.TaskID
+	fences []uint64
+	states []dispatch.State
 }
 
 // leased reports whether it is leases that the call ends.
 func (c *taskChange) leased() bool { return len(c.states) == 1 && c.states[0] == dispatch.StateLeased }
 
-// unfenced makes of a change of tasks by their ids one that knows of fences.
-func unfenced(change func(context.Context, []dispatch.TaskID) ([]dispatch.TaskChange, error),
-) func(context.Context, []dispatch.TaskID, []uint64) ([]dispatch.TaskChange, error) {
-	return func(ctx context.Context, ids []dispatch.TaskID, _ []uint64) ([]dispatch.TaskChange, error) {
-		return change(ctx, ids)
+// inStates makes of a change of tasks in some states one of what a call is about.
+func inStates(change func(context.Context, []dispatch.TaskID, ...dispatch.State) ([]dispatch.TaskChange, error),
+) func(context.Context, *changed) ([]dispatch.TaskChange, error) {
+	return func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
+		return change(ctx, of.ids, of.states...)
 	}
 }
 
@@ -34,7 +43,7 @@ func unfenced(change func(context.Context, []dispatch.TaskID) ([]dispatch.TaskCh
 func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksRequest) (*pb.CancelTasksResponse, error) {
 	r, err := s.change(ctx, req, nil, &taskChange{
 		method: "CancelTasks", states: []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased},
-		would: unfenced(s.d.WouldCancelTasks), act: unfenced(s.d.CancelTasks),
+		would: inStates(s.d.WouldCancelTasks), act: inStates(s.d.CancelTasks),
 	})
 	if err != nil {
 		return nil, err
@@ -46,7 +55,7 @@ func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksReques
 func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest) (*pb.RetryTasksResponse, error) {
 	r, err := s.change(ctx, req, nil, &taskChange{
 		method: "RetryTasks", states: []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, statesRequired: true,
-		would: unfenced(s.d.WouldRetryTasks), act: unfenced(s.d.RetryTasks),
+		would: inStates(s.d.WouldRetryTasks), act: inStates(s.d.RetryTasks),
 	})
 	if err != nil {
 		return nil, err
@@ -65,9 +74,11 @@ func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequ
 	}
 	r, err := s.change(ctx, req, each(req.GetFences(), func(fence int64) uint64 { return uint64(fence) }), &taskChange{
 		method: "RevokeLeases", states: []dispatch.State{dispatch.StateLeased},
-		would: s.d.WouldRevokeLeases,
-		act: func(ctx context.Context, ids []dispatch.TaskID, fences []uint64) ([]dispatch.TaskChange, error) {
-			return s.d.RevokeLeases(ctx, ids, fences, why)
+		would: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
+			return s.d.WouldRevokeLeases(ctx, of.ids, of.fences)
+		},
+		act: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
+			return s.d.RevokeLeases(ctx, of.ids, of.fences, why)
 		},
 	})
 	if err != nil {
@@ -89,9 +100,9 @@ func (s *taskService) change(ctx context.Context, req changeRequest, fences []ui
 	if err := validateChange(req, change); err != nil {
 		return r, err
 	}
-	ids := each(req.GetTaskIds(), func(id string) dispatch.TaskID { return dispatch.TaskID(id) })
-	if len(ids) == 0 {
-		if ids, fences, r.next, err = s.matching(ctx, req, change); err != nil {
+	of := &changed{fences: fences, ids: each(req.GetTaskIds(), func(id string) dispatch.TaskID { return dispatch.TaskID(id) })}
+	if len(of.ids) == 0 {
+		if of, r.next, err = s.matching(ctx, req, change); err != nil {
 			return r, about(err, "source_id", req.GetFilter().GetSourceId())
 		}
 	}
@@ -99,13 +110,13 @@ func (s *taskService) change(ctx context.Context, req changeRequest, fences []ui
 	if req.GetValidateOnly() {
 		do = change.would
 	}
-	changes, err := do(ctx, ids, fences)
+	changes, err := do(ctx, of)
 	if err != nil {
 		return r, err
 	}
 	r.results = make([]*pb.TaskChange, len(changes))
 	for i := range changes {
-		r.results[i] = toTaskChange(ids[i], &changes[i])
+		r.results[i] = toTaskChange(of.ids[i], &changes[i])
 		r.count(changes[i].Code)
 	}
 	if req.GetFilter() != nil { // forgotten since the look
@@ -117,25 +128,26 @@ func (s *taskService) change(ctx context.Context, req changeRequest, fences []ui
 	return r, nil
 }
 
-// matching are the tasks of a page that match the filter, and the fences of their
-// leases, so that no later one is taken for them.
-func (s *taskService) matching(ctx context.Context, req changeRequest, change *taskChange) (ids []dispatch.TaskID, fences []uint64, next string, err error) {
+// matching are the tasks of a page that match the filter.
+func (s *taskService) matching(ctx context.Context, req changeRequest, change *taskChange) (of *changed, next string, err error) {
 	tokens, err := pagesOf(change.method, req.GetFilter())
 	if err != nil {
-		return nil, nil, "", err
+		return nil, "", err
 	}
 	cursor, err := tokens.cursor(req.GetPageToken())
 	if err != nil {
-		return nil, nil, "", err
+		return nil, "", err
 	}
-	found, next, err := s.d.MatchTasks(ctx, fromTaskFilter(req.GetFilter(), change.states), cursor, maxBatch)
+	q := fromTaskFilter(req.GetFilter(), change.states)
+	found, next, err := s.d.MatchTasks(ctx, q, cursor, maxBatch)
 	if err != nil {
-		return nil, nil, "", err
+		return nil, "", err
 	}
+	of = &changed{states: q.States}
 	for _, t := range found {
-		ids, fences = append(ids, t.ID), append(fences, t.Fence)
+		of.ids, of.fences = append(of.ids, t.ID), append(of.fences, t.Fence)
 	}
-	return ids, fences, tokens.token(next), nil
+	return of, tokens.token(next), nil
 }
 
 // fromTaskFilter converts a filter that validate has found to be one of tasks; without
@@ -209,6 +221,8 @@ func toChangeCode(code dispatch.ChangeCode) pb.TaskChangeCode {
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_LEASED
 	case dispatch.ChangeOtherLease:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_OTHER_LEASE
+	case dispatch.ChangeOtherState:
+		return pb.TaskChangeCode_TASK_CHANGE_CODE_OTHER_STATE
 	}
 	return pb.TaskChangeCode_TASK_CHANGE_CODE_UNSPECIFIED
 }

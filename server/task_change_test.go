@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -251,10 +250,7 @@ func TestTaskService_changesByReason(t *testing.T) {
 func TestTaskService_revokesByCollector(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
-	unhurried := &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(0)}
-	if _, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{Rule: unhurried}); err != nil {
-		t.Fatal(err)
-	}
+	b.unhurried(t)
 	leased := b.leased(t)
 	id := leased.GetTask().GetId()
 	req := &pb.RevokeLeasesRequest{Filter: &pb.Filter{CollectorId: "c1"}}
@@ -275,13 +271,11 @@ func TestTaskService_revokesByCollector(t *testing.T) {
 	}
 	req.Filter.CollectorId = "c1"
 	// Between the look and the end it is given back and handed out once more.
-	b.store.breakCall("Tasks", func() error {
-		b.store.breakCall("Tasks", nil)
+	b.between(func() {
 		released := succeeded(leased)
 		released.Outcome = &pb.Outcome{Result: &pb.Outcome_Released{Released: &pb.Released{}}}
 		b.report(t, released)
 		eventually(t, "it is handed out again", func() bool { return len(b.fetch(t, 1)) == 1 })
-		return nil
 	})
 	wantChanges(t, []string{id}, revoke().GetResults(), "OTHER_LEASE LEASED")
 	resp := revoke()

@@ -176,6 +176,9 @@ const (
 	TaskChangeCode_TASK_CHANGE_CODE_NOT_LEASED TaskChangeCode = 11
 	// RevokeLeases: it is held under another fence than the one named. Nothing changed.
 	TaskChangeCode_TASK_CHANGE_CODE_OTHER_LEASE TaskChangeCode = 12
+	// CancelTasks, RetryTasks by a filter: since it was found it has gone to a state that the filter leaves out.
+	// Nothing changed.
+	TaskChangeCode_TASK_CHANGE_CODE_OTHER_STATE TaskChangeCode = 13
 )
 
 // Enum value maps for TaskChangeCode.
@@ -194,6 +197,7 @@ var (
 		10: "TASK_CHANGE_CODE_REVOKED",
 		11: "TASK_CHANGE_CODE_NOT_LEASED",
 		12: "TASK_CHANGE_CODE_OTHER_LEASE",
+		13: "TASK_CHANGE_CODE_OTHER_STATE",
 	}
 	TaskChangeCode_value = map[string]int32{
 		"TASK_CHANGE_CODE_UNSPECIFIED":       0,
@@ -209,6 +213,7 @@ var (
 		"TASK_CHANGE_CODE_REVOKED":           10,
 		"TASK_CHANGE_CODE_NOT_LEASED":        11,
 		"TASK_CHANGE_CODE_OTHER_LEASE":       12,
+		"TASK_CHANGE_CODE_OTHER_STATE":       13,
 	}
 )
 
@@ -1508,7 +1513,7 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"\x12SUBMIT_CODE_EXISTS\x10\x02\x12\x17\n" +
 	"\x13SUBMIT_CODE_REVISIT\x10\x03\x12\x17\n" +
 	"\x13SUBMIT_CODE_LIMITED\x10\x04\x12\x17\n" +
-	"\x13SUBMIT_CODE_INVALID\x10\x05*\xc3\x03\n" +
+	"\x13SUBMIT_CODE_INVALID\x10\x05*\xe5\x03\n" +
 	"\x0eTaskChangeCode\x12 \n" +
 	"\x1cTASK_CHANGE_CODE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aTASK_CHANGE_CODE_NOT_FOUND\x10\x01\x12\x1d\n" +
@@ -1523,7 +1528,8 @@ const file_waggle_v1_task_service_proto_rawDesc = "" +
 	"\x18TASK_CHANGE_CODE_REVOKED\x10\n" +
 	"\x12\x1f\n" +
 	"\x1bTASK_CHANGE_CODE_NOT_LEASED\x10\v\x12 \n" +
-	"\x1cTASK_CHANGE_CODE_OTHER_LEASE\x10\f2\xcf\x03\n" +
+	"\x1cTASK_CHANGE_CODE_OTHER_LEASE\x10\f\x12 \n" +
+	"\x1cTASK_CHANGE_CODE_OTHER_STATE\x10\r2\xcf\x03\n" +
 	"\vTaskService\x12L\n" +
 	"\vSubmitTasks\x12\x1d.waggle.v1.SubmitTasksRequest\x1a\x1e.waggle.v1.SubmitTasksResponse\x12@\n" +
 	"\aGetTask\x12\x19.waggle.v1.GetTaskRequest\x1a\x1a.waggle.v1.GetTaskResponse\x12F\n" +
