@@ -95,12 +95,12 @@ type Lease struct {
 	MaxHold  time.Duration // from Granted; renewals end there
 }
 
-// Remembered is how long from the grant on it can be replayed for the sake of a lease
-// of that duration with that deadline, from the grant on, too: [GrantMemory] beyond the
-// deadline, which counts from the first one on by whole steps.
+// Remembered is how long a grant can be replayed for the sake of a lease that was granted
+// for that duration and has that deadline, all from the grant on: [GrantMemory] beyond
+// the deadline, which counts by whole steps from the first one on.
 func Remembered(duration, deadline time.Duration) time.Duration {
-	steps := (max(deadline-duration, 0) + GrantStep - 1) / GrantStep
-	return duration + steps*GrantStep + GrantMemory
+	renewed := max(deadline-duration, 0) + GrantStep - 1
+	return duration + renewed - renewed%GrantStep + GrantMemory
 }
 
 // Grant is a task handed out.

@@ -59,7 +59,7 @@ type unaryChain struct {
 
 func (c *unaryChain) logging(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	began, noted := time.Now(), &notedContext{Context: ctx}
-	resp, err := c.statuses(noted, req, info, handler)
+	resp, err := c.statuses(noted, req, info, handler) //nolint:contextcheck // it inherits ctx
 	c.log.ended(ctx, &noted.notes, info.FullMethod, began, err)
 	return resp, err
 }

@@ -232,8 +232,12 @@ func renewMany(e *env) {
 	goesOn := dispatch.RenewResult{Remaining: dispatch.DefaultLeaseDuration, Duration: dispatch.DefaultLeaseDuration}
 	limited := dispatch.RenewResult{Remaining: 20 * time.Second, Duration: dispatch.DefaultLeaseDuration}
 	for i, want := range []dispatch.RenewResult{
-		goesOn, goesOn, limited, {Lost: dispatch.LostTaken}, {Lost: dispatch.LostBy(dispatch.ResultSucceeded)},
-		goesOn, limited, {Lost: dispatch.LostUnknownTask}, goesOn, goesOn,
+		goesOn, goesOn, limited,
+		{Lost: dispatch.LostTaken},
+		{Lost: dispatch.LostBy(dispatch.ResultSucceeded)},
+		goesOn, limited,
+		{Lost: dispatch.LostUnknownTask},
+		goesOn, goesOn,
 	} {
 		is(e, fmt.Sprintf("renewal %d", i), results[i], want)
 	}
