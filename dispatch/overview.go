@@ -62,11 +62,11 @@ func (d *Dispatcher) ListTasks(ctx context.Context, sourceID, queue string, stat
 		}
 		filter.SourceUID = source.UID
 	}
-	tasks, next, err = d.store.ListTasks(ctx, filter, cursor, limit)
+	page, err := d.store.ListTasks(ctx, filter, cursor, limit)
 	if err != nil {
 		return nil, "", fmt.Errorf("list tasks: %w", err)
 	}
-	return tasks, next, d.addLastErrors(ctx, tasks)
+	return page.Tasks, page.Next, d.addLastErrors(ctx, page.Tasks)
 }
 
 // addLastErrors tells of each listed task what last went wrong with it.

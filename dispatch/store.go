@@ -170,9 +170,22 @@ type TaskReads interface {
 	// ListTasks lists the tasks of a source or a queue in one or more states
 	// other than done, in an order of the store's own that is stable while the
 	// tasks do not move; those of a page may leave the states before the next is
-	// read. It may return fewer than limit, even none, with a next cursor; the end
-	// is an empty next.
-	ListTasks(ctx context.Context, filter TaskFilter, cursor string, limit int) (tasks []*Task, next string, err error)
+	// read. A page looks at no more than MaxLooks tasks; it may have fewer than
+	// limit, even none, with a next cursor.
+	ListTasks(ctx context.Context, filter TaskFilter, cursor string, limit int) (TaskPage, error)
+}
+
+// MaxLooks is how many tasks a page of ListTasks looks at, those among them that it
+// leaves out.
+const MaxLooks = 1000
+
+// TaskPage is a page of a list of tasks.
+type TaskPage struct {
+	Tasks []*Task
+	// Next is the cursor of what follows; empty at the end.
+	Next string
+	// Looked is how many tasks were looked at.
+	Looked int
 }
 
 // TaskFilter selects tasks to list. SourceUID or Queue is set, or both.

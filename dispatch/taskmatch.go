@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// matchLooks is how many tasks one call of MatchTasks looks at; a list counts
-	// as placeLooks of them at least.
+	// matchLooks is how many tasks one call of MatchTasks looks at, and those of the
+	// list that it is in then; a list counts as placeLooks of them at least.
 	matchLooks = 10_000
 	placeLooks = 50
 	// matchPlaces is how many sources or queues it reads at a time.
@@ -69,7 +69,7 @@ type taskWalk struct {
 }
 
 // taskList lists tasks of one place.
-type taskList func(ctx context.Context, cursor string, limit int) ([]*Task, string, error)
+type taskList func(ctx context.Context, cursor string, limit int) (TaskPage, error)
 
 // walk takes the way with the fewest places. The suffix of queues leads to none of
 // those that hold but settled tasks: they may exist no more.
@@ -93,7 +93,7 @@ func (w *taskWalk) walk(ctx context.Context) error {
 	case q.QueueSuffix != "" && !slices.ContainsFunc(q.States, State.Settled):
 		return w.queues(ctx)
 	case q.Collector != "":
-		return w.only(ctx, w.d.store.ListLeases)
+		return w.only(ctx, w.leases)
 	default:
 		return w.sources(ctx)
 	}
@@ -101,9 +101,15 @@ func (w *taskWalk) walk(ctx context.Context) error {
 
 // in lists the tasks of a filter.
 func (w *taskWalk) in(filter TaskFilter) taskList {
-	return func(ctx context.Context, cursor string, limit int) ([]*Task, string, error) {
+	return func(ctx context.Context, cursor string, limit int) (TaskPage, error) {
 		return w.d.store.ListTasks(ctx, filter, cursor, limit)
 	}
+}
+
+// leases lists what is leased, wherever it is.
+func (w *taskWalk) leases(ctx context.Context, cursor string, limit int) (TaskPage, error) {
+	leased, next, err := w.d.store.ListLeases(ctx, cursor, limit)
+	return TaskPage{Tasks: leased, Next: next, Looked: len(leased)}, err
 }
 
 // only reads the one place that there is.
@@ -116,15 +122,15 @@ func (w *taskWalk) only(ctx context.Context, list taskList) (err error) {
 // their payloads, of which no more than those of a changePage are in memory.
 func (w *taskWalk) read(ctx context.Context, list taskList) (end bool, err error) {
 	for w.room() {
-		tasks, next, err := list(ctx, w.inside, min(w.limit, changePage))
+		page, err := list(ctx, w.inside, min(w.limit, changePage))
 		if err != nil {
 			return false, err
 		}
-		w.looks -= max(len(tasks), placeLooks)
-		if err := w.keep(ctx, tasks); err != nil {
+		w.looks -= max(page.Looked, placeLooks)
+		if err := w.keep(ctx, page.Tasks); err != nil {
 			return false, err
 		}
-		if w.inside = next; next == "" {
+		if w.inside = page.Next; page.Next == "" {
 			return true, nil
 		}
 	}

@@ -178,7 +178,7 @@ type lister struct {
 	widest int
 }
 
-func (l *lister) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) ([]*dispatch.Task, string, error) {
+func (l *lister) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (dispatch.TaskPage, error) {
 	l.widest = max(l.widest, limit)
 	return l.Store.ListTasks(ctx, filter, cursor, limit)
 }
@@ -224,13 +224,17 @@ func TestDispatcher_MatchTasks_bounded(t *testing.T) {
 			}
 			o.submit(tasks...)
 		}
-		q := dispatch.TaskQuery{SourceID: "s", States: unsettled, CreatedBefore: time.Now().Add(-time.Hour)}
-		tasks, next, err := o.MatchTasks(t.Context(), &q, "", 1000)
-		if err != nil || len(tasks) != 0 || next == "" {
-			t.Fatalf("found %d tasks, next %q: %v", len(tasks), next, err)
-		}
-		if got := o.matched(q, 1000, nil); got != "" {
-			t.Errorf("found %q", got)
+		for name, q := range map[string]dispatch.TaskQuery{
+			"left out here":      {SourceID: "s", States: unsettled, CreatedBefore: time.Now().Add(-time.Hour)},
+			"left out by a list": {SourceID: "s", States: []dispatch.State{dispatch.StateScheduled}},
+		} {
+			found, next, err := o.MatchTasks(t.Context(), &q, "", 1000)
+			if err != nil || len(found) != 0 || next == "" {
+				t.Fatalf("%s: found %d tasks, next %q: %v", name, len(found), next, err)
+			}
+			if got := o.matched(q, 1000, nil); got != "" {
+				t.Errorf("%s: found %q", name, got)
+			}
 		}
 	})
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// looksPerPage bounds the records that one call of ListTasks looks at.
-const looksPerPage = 1000
-
 // Tasks implements [dispatch.TaskReads].
 func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) (tasks []*dispatch.Task, now time.Time, err error) {
 	if err := s.usable(ctx); err != nil {
@@ -82,31 +79,28 @@ func (s *Store) parseListCursor(text string) (c listCursor, err error) {
 
 // ListTasks implements [dispatch.TaskReads]: by shard, lane and
 // the order in which the lane took them in.
-func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) ([]*dispatch.Task, string, error) {
+func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (page dispatch.TaskPage, err error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, "", err
+		return page, err
 	}
 	if filter.SourceUID == "" && filter.Queue == "" {
-		return nil, "", fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
+		return page, fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
 	}
 	at, err := s.parseListCursor(cursor)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
-	var tasks []*dispatch.Task
-	looks := looksPerPage
 	for ; at.shard < len(s.shards); at = (listCursor{shard: at.shard + 1}) {
-		found, next := s.shards[at.shard].listTasks(filter, at, limit-len(tasks), &looks)
-		tasks = append(tasks, found...)
-		if next != nil {
-			return tasks, next.String(), nil
+		if next := s.shards[at.shard].listTasks(&page, filter, at, limit); next != nil {
+			page.Next = next.String()
+			break
 		}
 	}
-	return tasks, "", nil
+	return page, nil
 }
 
-// listTasks lists tasks of the shard from a place on. next is nil at the end.
-func (s *shard) listTasks(filter dispatch.TaskFilter, at listCursor, limit int, looks *int) (tasks []*dispatch.Task, next *listCursor) {
+// listTasks adds tasks of the shard from a place on to a page. next is nil at the end.
+func (s *shard) listTasks(page *dispatch.TaskPage, filter dispatch.TaskFilter, at listCursor, limit int) (next *listCursor) {
 	s.begin()
 	defer s.end()
 	for _, l := range s.lanesOf(filter) {
@@ -118,24 +112,24 @@ func (s *shard) listTasks(filter dispatch.TaskFilter, at listCursor, limit int, 
 		}
 		stopped := false
 		l.listed.from(at.after+1, "", func(e entry[*record]) bool {
-			if len(tasks) >= limit || *looks <= 0 {
+			if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks {
 				stopped = true
 				return false
 			}
-			*looks--
+			page.Looked++
 			at.after = e.score
 			if r := e.value; s.listable(r) && slices.Contains(filter.States, r.visibleState(s.now)) {
 				t := new(dispatch.Task)
 				s.task(t, r, noDetails)
-				tasks = append(tasks, t)
+				page.Tasks = append(page.Tasks, t)
 			}
 			return true
 		})
 		if stopped {
-			return tasks, &at
+			return &at
 		}
 	}
-	return tasks, nil
+	return nil
 }
 
 // listable leaves out what was removed by hand or is to be forgotten by now.

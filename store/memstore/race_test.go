@@ -168,7 +168,7 @@ func readAlong(ctx context.Context, t *testing.T, s *memstore.Store) {
 	for ctx.Err() == nil {
 		_, err := s.Stats(ctx)
 		fail(err)
-		_, _, err = s.ListTasks(ctx, dispatch.TaskFilter{SourceUID: "u", States: []dispatch.State{dispatch.StateReady}}, "", 50)
+		_, err = s.ListTasks(ctx, dispatch.TaskFilter{SourceUID: "u", States: []dispatch.State{dispatch.StateReady}}, "", 50)
 		fail(err)
 		_, _, err = s.ListLeases(ctx, "", 50)
 		fail(err)

@@ -127,13 +127,13 @@ var listSets = [...]struct {
 }
 
 // ListTasks implements [dispatch.TaskReads].
-func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) ([]*dispatch.Task, string, error) {
+func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (page dispatch.TaskPage, err error) {
 	if filter.SourceUID == "" && filter.Queue == "" {
-		return nil, "", fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
+		return page, fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
 	}
 	p, err := parsePosition(cursor)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
 	only := -1
 	if filter.Queue != "" {
@@ -142,32 +142,30 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 			p.shard = only
 		}
 	}
-	var tasks []*dispatch.Task
 	for range maxListSteps {
 		if p.shard >= s.shards || (only >= 0 && p.shard != only) {
-			return tasks, "", nil
+			return page, nil
 		}
-		if len(tasks) >= limit {
+		if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks {
 			break
 		}
-		page, next, err := s.listStep(ctx, filter, p, limit-len(tasks))
-		if err != nil {
-			return nil, "", err
+		if p, err = s.listStep(ctx, &page, filter, p, limit); err != nil {
+			return dispatch.TaskPage{}, err
 		}
-		tasks, p = append(tasks, page...), next
 	}
-	return tasks, p.String(), nil
+	page.Next = p.String()
+	return page, nil
 }
 
-// listStep reads one page of one set, or finds the next lane.
-func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p position, limit int) ([]*dispatch.Task, position, error) {
+// listStep adds a part of one set to a page, or finds the next lane.
+func (s *Store) listStep(ctx context.Context, page *dispatch.TaskPage, filter dispatch.TaskFilter, p position, limit int) (position, error) {
 	if p.lane == 0 {
 		lane, err := s.nextLane(ctx, filter, p)
 		if err != nil {
-			return nil, p, err
+			return p, err
 		}
 		if lane == 0 {
-			return nil, position{shard: p.shard + 1}, nil
+			return position{shard: p.shard + 1}, nil
 		}
 		p = position{shard: p.shard, after: p.after, lane: lane}
 	}
@@ -177,19 +175,26 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 		p.set, p.score, p.member = p.set+1, "", ""
 	}
 	if p.set == len(listSets) {
-		return nil, position{shard: p.shard, after: p.lane}, nil
+		return position{shard: p.shard, after: p.lane}, nil
 	}
 	part := &listSets[p.set]
-	tasks, score, member, err := s.listSet(ctx, p.shard, part.set.name(p.lane), part.low, part.high, p.score, p.member, min(limit, maxReads))
+	most := min(limit-len(page.Tasks), dispatch.MaxLooks-page.Looked, maxReads)
+	tasks, score, member, err := s.listSet(ctx, p.shard, part.set.name(p.lane), part.low, part.high, p.score, p.member, most)
 	if err != nil {
-		return nil, p, err
+		return p, err
 	}
-	tasks = slices.DeleteFunc(tasks, func(t *dispatch.Task) bool { return !slices.Contains(filter.States, t.State) })
+	for _, t := range tasks {
+		if slices.Contains(filter.States, t.State) {
+			page.Tasks = append(page.Tasks, t)
+		}
+	}
 	if member == "" {
-		return tasks, position{shard: p.shard, after: p.after, lane: p.lane, set: p.set + 1}, nil
+		page.Looked += len(tasks)
+		return position{shard: p.shard, after: p.after, lane: p.lane, set: p.set + 1}, nil
 	}
+	page.Looked += most // those without a record among them
 	p.score, p.member = score, member
-	return tasks, p, nil
+	return p, nil
 }
 
 // nextLane is the next lane of the filter in the shard; 0 when there is none.

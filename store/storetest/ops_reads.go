@@ -124,9 +124,9 @@ func (m *model) listTasks() step {
 		do: func(i *Instance) (any, error) {
 			var all []*dispatch.Task
 			for cursor, calls := "", 0; calls < 10_000; calls++ {
-				tasks, next, err := i.Store.ListTasks(m.ctx, filter, cursor, limit)
-				all = append(all, tasks...)
-				if cursor = next; err != nil || cursor == "" {
+				page, err := i.Store.ListTasks(m.ctx, filter, cursor, limit)
+				all = append(all, page.Tasks...)
+				if cursor = page.Next; err != nil || cursor == "" {
 					// What was ended with its source may be listed or not.
 					all = slices.DeleteFunc(all, func(t *dispatch.Task) bool {
 						return t.State.Settled() && m.world.gone[t.SourceUID]

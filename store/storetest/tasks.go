@@ -14,6 +14,7 @@ func taskCases() []testCase {
 		{"List_ByQueue", tasksByQueue},
 		{"List_Pages", tasksPages},
 		{"List_PagesThatChange", tasksPagesChange},
+		{"List_Looks", tasksLooks},
 		{"ListLeases_OldestFirst", leasesList},
 		{"ListLeases_PagesThatEnd", leasesEnd},
 	}
@@ -25,18 +26,18 @@ func (e *env) list(filter dispatch.TaskFilter, limit int) []string {
 	e.Helper()
 	names := []string{}
 	for cursor, calls := "", 0; ; calls++ {
-		tasks, next, err := e.Store.ListTasks(e.ctx, filter, cursor, limit)
+		page, err := e.Store.ListTasks(e.ctx, filter, cursor, limit)
 		e.ok("list tasks", err)
-		if len(tasks) > limit || calls > 10_000 {
-			e.Fatalf("call %d listed %d tasks by a limit of %d", calls, len(tasks), limit)
+		if len(page.Tasks) > limit || page.Looked < len(page.Tasks) || page.Looked > dispatch.MaxLooks || calls > 10_000 {
+			e.Fatalf("call %d listed %d tasks of %d by a limit of %d", calls, len(page.Tasks), page.Looked, limit)
 		}
-		for _, task := range tasks {
+		for _, task := range page.Tasks {
 			names = append(names, task.Key)
 			if len(filter.States) > 0 && !slices.Contains(filter.States, task.State) {
 				e.Fatalf("task %s is %v, listed by %v", task.Key, task.State, filter.States)
 			}
 		}
-		if cursor = next; cursor == "" {
+		if cursor = page.Next; cursor == "" {
 			slices.Sort(names)
 			return names
 		}
@@ -118,6 +119,35 @@ func tasksPages(e *env) {
 	is(e, "by one", e.list(dispatch.TaskFilter{Queue: "host2.test", States: states}, 1), want[20:40])
 }
 
+// A page that leaves out tasks by their state ends after so many, and tells of them.
+func tasksLooks(e *env) {
+	e.open()
+	g := source("a")
+	const n = dispatch.MaxLooks + 200
+	var items []dispatch.Submission
+	for i := range n {
+		items = append(items, item(g, queue, fmt.Sprint(i)))
+	}
+	for part := range slices.Chunk(items, dispatch.MaxSubmissions) {
+		e.create(g, part...)
+	}
+	looked, pages := 0, 0
+	for cursor := ""; ; pages++ {
+		page, err := e.Store.ListTasks(e.ctx, dispatch.TaskFilter{SourceUID: g.UID, States: []dispatch.State{dispatch.StateScheduled}}, cursor, 100)
+		e.ok("list tasks", err)
+		if len(page.Tasks) > 0 || page.Looked > dispatch.MaxLooks {
+			e.Fatalf("page %d listed %d tasks of %d that are ready", pages, len(page.Tasks), page.Looked)
+		}
+		looked += page.Looked
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	if looked < n || pages == 0 {
+		e.Errorf("looked at %d of %d tasks, in %d pages behind the first", looked, n, pages)
+	}
+}
+
 // A page may be changed before the next is read: each task is listed once all the same.
 func tasksPagesChange(e *env) {
 	e.open()
@@ -134,13 +164,13 @@ func tasksPagesChange(e *env) {
 	}
 	changing := func(change func(*dispatch.Task), states ...dispatch.State) (keys []string) {
 		for cursor := ""; ; {
-			tasks, next, err := e.Store.ListTasks(e.ctx, dispatch.TaskFilter{SourceUID: g.UID, States: states}, cursor, 7)
+			page, err := e.Store.ListTasks(e.ctx, dispatch.TaskFilter{SourceUID: g.UID, States: states}, cursor, 7)
 			e.ok("list tasks", err)
-			for _, task := range tasks {
+			for _, task := range page.Tasks {
 				keys = append(keys, task.Key)
 				change(task)
 			}
-			if cursor = next; cursor == "" {
+			if cursor = page.Next; cursor == "" {
 				slices.Sort(keys)
 				return keys
 			}
