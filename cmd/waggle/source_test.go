@@ -239,7 +239,7 @@ func TestSource_CanceledSeeds(t *testing.T) {
 	if got := command(t, env, "source", "get", "a"); !strings.Contains(got.out, line) {
 		t.Errorf("lacks %q:\n%s", line, got.out)
 	}
-	command(t, env, "task", "retry", "--source", "a", "--state", "canceled")
+	command(t, env, "task", "retry", "--source", "a", "--state", "canceled", "--yes")
 	if got := command(t, env, "source", "get", "a"); strings.Contains(got.out, "Canceled") {
 		t.Errorf("still canceled:\n%s", got.out)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -13,9 +12,8 @@ import (
 )
 
 func newTaskCancel(o *clientOptions) *cobra.Command {
-	var yes bool
 	choice := &taskChoice{states: []pb.TaskState{pb.TaskState_TASK_STATE_SCHEDULED, pb.TaskState_TASK_STATE_READY, pb.TaskState_TASK_STATE_LEASED}}
-	cmd := changeCommand(o, choice, &cobra.Command{
+	return changeCommand(o, choice, &cobra.Command{
 		Use:   "cancel [ID...]",
 		Short: "Take tasks out; who works on one is told to stop",
 		Long: `Take tasks out. One that waits is CANCELED at once; who works on one is told by its
@@ -27,28 +25,20 @@ Without IDs, --url or --key: all that match the other flags, seeds among them.`,
   waggle task cancel --source news.example --url https://example.com/a
   waggle task cancel --queue example.com --state scheduled,ready --dry-run`,
 	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {
-		if req.filter != nil && !yes && !req.dryRun {
-			return nil, usagef(nil, "a filter cancels whatever it matches: look with --dry-run, then say --yes")
-		}
 		return c.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{
 			TaskIds: req.ids, Filter: req.filter, ValidateOnly: req.dryRun, PageToken: req.token, By: req.by, Reason: req.reason,
 		})
 	})
-	cmd.Flags().BoolVar(&yes, "yes", false, "cancel without tasks being named one by one")
-	return cmd
 }
 
 func newTaskRetry(o *clientOptions) *cobra.Command {
-	choice := &taskChoice{states: []pb.TaskState{pb.TaskState_TASK_STATE_DEAD, pb.TaskState_TASK_STATE_CANCELED}}
+	choice := &taskChoice{states: []pb.TaskState{pb.TaskState_TASK_STATE_DEAD, pb.TaskState_TASK_STATE_CANCELED}, stateRequired: true}
 	return changeCommand(o, choice, &cobra.Command{
 		Use:   "retry [ID...]",
 		Short: "Make tasks that are DEAD, CANCELED or DONE due now, their budgets as new",
 		Example: `  waggle task retry 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
-  waggle task retry --source news.example --state dead --failed timeout --failed connect`,
+  waggle task retry --source news.example --state dead --failed timeout --failed connect --dry-run`,
 	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {
-		if req.filter != nil && len(req.filter.GetStates()) == 0 {
-			return nil, usagef(nil, "which of them? say --state dead, --state canceled or both")
-		}
 		return c.tasks.RetryTasks(ctx, &pb.RetryTasksRequest{
 			TaskIds: req.ids, Filter: req.filter, ValidateOnly: req.dryRun, PageToken: req.token, By: req.by, Reason: req.reason,
 		})
@@ -121,106 +111,36 @@ func changeCommand(o *clientOptions, choice *taskChoice, cmd *cobra.Command,
 	change func(ctx context.Context, c *client, call *changeCall) (changeReply, error),
 ) *cobra.Command {
 	var call changeCall
+	var yes bool
 	cmd.Args = cobra.ArbitraryArgs
 	choice.register(cmd)
 	cmd.Flags().BoolVar(&call.dryRun, "dry-run", false, "change nothing; say what would become of each")
+	cmd.Flags().BoolVar(&yes, "yes", false, "act on whatever flags match, without tasks being named one by one")
 	call.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		ids, filter, err := choice.of(ctx, c, cmd, args)
 		if err != nil {
 			return err
 		}
+		if filter != nil && !yes && !call.dryRun {
+			return usagef(nil, "flags act on whatever they match: look with --dry-run, then say --yes")
+		}
 		call.filter = filter
-		// The replies of the three calls are the same in JSON.
-		all := &pb.CancelTasksResponse{}
+		tally := changeTally{keepAll: filter == nil, counts: map[pb.TaskChangeCode]int{}}
 		for more := true; more; more = len(ids) > 0 || call.token != "" {
 			call.ids = ids[:min(len(ids), maxBulk)]
 			ids = ids[len(call.ids):]
 			reply, err := change(ctx, c, &call)
 			if err != nil {
-				if n := len(all.GetResults()); n > 0 {
-					fmt.Fprintf(c.err, "%s before were seen to; repeating the command does them no harm\n", plural(n, "task"))
+				if tally.total > 0 {
+					fmt.Fprintf(c.err, "%s before were seen to; repeating the command does them no harm\n", plural(tally.total, "task"))
 				}
 				return err
 			}
 			call.token = reply.GetNextPageToken()
-			all.Results = append(all.Results, reply.GetResults()...)
-			all.Matched, all.Changed = all.GetMatched()+reply.GetMatched(), all.GetChanged()+reply.GetChanged()
+			tally.add(reply)
 		}
-		return c.showChanges(all, call.dryRun)
+		return c.showChanges(&tally, call.dryRun)
 	})
 	return cmd
 }
-
-// showChanges writes what became of tasks, and fails where some could not be changed.
-func (c *client) showChanges(all *pb.CancelTasksResponse, dryRun bool) error {
-	err := c.show(all, func() {
-		if dryRun {
-			fmt.Fprintln(c.out, "nothing is changed; this is what would become of them")
-		}
-		writeChanges(c.out, all.GetResults())
-	})
-	if err != nil {
-		return err
-	}
-	failed := 0
-	for _, r := range all.GetResults() {
-		if refused(r) {
-			failed++
-		}
-	}
-	switch {
-	case failed == 0:
-		return nil
-	case c.options.output == "json":
-		return errReported
-	default:
-		return fmt.Errorf("%s not found or refused", plural(failed, "task"))
-	}
-}
-
-// refused reports whether a task could not be what was asked, now or before.
-func refused(r *pb.TaskChange) bool {
-	switch r.GetCode() {
-	case pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND, pb.TaskChangeCode_TASK_CHANGE_CODE_LIMITED, pb.TaskChangeCode_TASK_CHANGE_CODE_REFUSED:
-		return true
-	default:
-		return false
-	}
-}
-
-// writeChanges shows each result of a few tasks, of many those that were refused,
-// and how many there are of each kind.
-func writeChanges(out io.Writer, results []*pb.TaskChange) {
-	if len(results) == 0 {
-		fmt.Fprintln(out, "no tasks match")
-		return
-	}
-	t := newTable("RESULT", "TASK", "STATE", "WHY")
-	var codes []pb.TaskChangeCode
-	counts := map[pb.TaskChangeCode]int{}
-	for _, r := range results {
-		if counts[r.GetCode()]++; counts[r.GetCode()] == 1 {
-			codes = append(codes, r.GetCode())
-		}
-		if len(results) <= shownResults || refused(r) && len(t.rows) < 5*shownResults {
-			t.row(changeWord(r.GetCode()), r.GetTaskId(), word(r.GetState(), "TASK_STATE_"), r.GetMessage())
-		}
-	}
-	if len(t.rows) > 0 {
-		t.write(out)
-	}
-	if len(results) == 1 {
-		return
-	}
-	text := plural(len(results), "task") + ": "
-	for i, code := range codes {
-		if i > 0 {
-			text += ", "
-		}
-		text += count(counts[code]) + " " + changeWord(code)
-	}
-	fmt.Fprintln(out, text)
-}
-
-func changeWord(code pb.TaskChangeCode) string { return word(code, "TASK_CHANGE_CODE_") }

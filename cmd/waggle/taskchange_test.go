@@ -123,13 +123,13 @@ OTHER_LEASE  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 	if got := command(t, env, "lease", "revoke", heldTask+"@x"); got.code != waggle.ExitUsage || !strings.Contains(got.err, "the fence after @") {
 		t.Errorf("a fence that is none: exit code %d, %s", got.code, got.err)
 	}
-	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "nobody"), "no tasks match\n")
+	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "nobody", "--yes"), "no tasks match\n")
 	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--dry-run"), `
 nothing is changed; this is what would become of them
 RESULT   TASK                             STATE     WHY
 REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
 `)
-	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--by", "ada", "--reason", "it hangs"), `
+	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--by", "ada", "--reason", "it hangs", "--yes"), `
 RESULT   TASK                             STATE     WHY
 REVOKED  2239-4bltnyzhotfdv53si3p3mp2jza  CANCELED  -
 `)
@@ -160,17 +160,42 @@ func TestTask_ChangeByFilter(t *testing.T) {
 	wantFailure(t, command(t, env, "task", "cancel", "--source", "a", "--state", "dead"), waggle.ExitUsage, "say scheduled, ready, leased")
 	wantOutput(t, command(t, env, "task", "cancel", "--source", "a", "--yes"), "1,500 tasks: 1,500 CANCELED\n")
 	wantOutput(t, command(t, env, "task", "cancel", "--source", "a", "--yes"), "no tasks match\n")
-	wantOutput(t, command(t, env, "task", "retry", "--source", "a", "--state", "dead"), "no tasks match\n")
+	wantOutput(t, command(t, env, "task", "retry", "--source", "a", "--state", "dead", "--yes"), "no tasks match\n")
 	var all struct {
 		Results          []any
 		Matched, Changed int
 	}
-	got := command(t, env, "task", "retry", "--suffix", "example", "--all", "--state", "canceled", "-o", "json")
+	got := command(t, env, "task", "retry", "--suffix", "example", "--all", "--state", "canceled", "--yes", "-o", "json")
 	if err := json.Unmarshal([]byte(got.out), &all); err == nil || got.code != waggle.ExitUsage {
 		t.Errorf("everything beside something: exit code %d, %s", got.code, got.out)
 	}
-	got = command(t, env, "task", "retry", "--suffix", "example", "--state", "canceled", "-o", "json")
-	if err := json.Unmarshal([]byte(got.out), &all); err != nil || len(all.Results) != 1500 || all.Matched != 1500 || all.Changed != 1500 {
+	// So many are counted, and not kept.
+	got = command(t, env, "task", "retry", "--suffix", "example", "--state", "canceled", "--yes", "-o", "json")
+	if err := json.Unmarshal([]byte(got.out), &all); err != nil || len(all.Results) != 20 || all.Matched != 1500 || all.Changed != 1500 {
 		t.Errorf("%d results, %d matched, %d changed: %v", len(all.Results), all.Matched, all.Changed, err)
+	}
+	if want := "results has 20 tasks; the other 1,480 are counted in matched and changed only\n"; got.err != want || got.code != waggle.ExitOK {
+		t.Errorf("exit code %d, said %q, want %q", got.code, got.err, want)
+	}
+}
+
+// TestTask_ChangeAllOnPurpose wants flags that match many to be meant.
+func TestTask_ChangeAllOnPurpose(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	holdOne(t, env)
+	for _, args := range [][]string{
+		{"lease", "revoke", "--all"},
+		{"lease", "revoke", "--collector", "paris-1"},
+		{"task", "cancel", "--all"},
+		{"task", "retry", "--all", "--state", "canceled"},
+	} {
+		wantFailure(t, command(t, env, args...), waggle.ExitUsage, "--dry-run", "--yes")
+		if got := command(t, env, append(args, "--dry-run")...); got.code != waggle.ExitOK {
+			t.Errorf("%v --dry-run: exit code %d, %s", args, got.code, got.err)
+		}
+	}
+	if got := command(t, env, "lease", "list"); !strings.Contains(got.out, heldTask) {
+		t.Errorf("nobody holds the task:\n%s", got.out)
 	}
 }

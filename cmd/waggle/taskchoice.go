@@ -15,8 +15,10 @@ type taskChoice struct {
 	filter pb.Filter
 	url    string
 	key    string
-	// states of tasks that the call changes; none: what is leased.
-	states []pb.TaskState
+	// states of tasks that the call changes; none: what is leased. Of some calls it has
+	// to be said which.
+	states        []pb.TaskState
+	stateRequired bool
 
 	chosen, failed []string
 }
@@ -75,6 +77,9 @@ func (s *taskChoice) of(ctx context.Context, c *client, cmd *cobra.Command, args
 		return ids, nil, err
 	case !where:
 		return nil, nil, usagef(nil, "which tasks? say their IDs, as `waggle task list` and `waggle lease list` show them, --source with --url or --key, or --source, --queue or another flag that matches them")
+	}
+	if s.stateRequired && len(s.chosen) == 0 {
+		return nil, nil, usagef(nil, "which of them? say --state %s or both", strings.Join(s.stateNames(), ", --state "))
 	}
 	return nil, f, s.enums()
 }

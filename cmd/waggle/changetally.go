@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// changeTally is what became of the tasks that a command changes. By a filter they may
+// be millions: then those are kept that are shown, and the others counted.
+type changeTally struct {
+	keepAll                 bool
+	total, matched, changed int
+	codes                   []pb.TaskChangeCode // in the order in which they came
+	counts                  map[pb.TaskChangeCode]int
+	kept                    []*pb.TaskChange
+}
+
+func (t *changeTally) add(reply changeReply) {
+	t.matched, t.changed = t.matched+int(reply.GetMatched()), t.changed+int(reply.GetChanged())
+	for _, r := range reply.GetResults() {
+		if t.counts[r.GetCode()]++; t.counts[r.GetCode()] == 1 {
+			t.codes = append(t.codes, r.GetCode())
+		}
+		if t.total++; t.keepAll || t.total <= shownResults || refused(r) && len(t.kept) < 5*shownResults {
+			t.kept = append(t.kept, r)
+		}
+	}
+}
+
+// refused reports whether a task could not be what was asked, now or before.
+func refused(r *pb.TaskChange) bool {
+	switch r.GetCode() {
+	case pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND, pb.TaskChangeCode_TASK_CHANGE_CODE_LIMITED, pb.TaskChangeCode_TASK_CHANGE_CODE_REFUSED:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *changeTally) refused() (n int) {
+	for code, count := range t.counts {
+		if refused(&pb.TaskChange{Code: code}) {
+			n += count
+		}
+	}
+	return n
+}
+
+// showChanges writes what became of tasks, and fails where some could not be changed.
+func (c *client) showChanges(t *changeTally, dryRun bool) error {
+	// The replies of the three calls are the same in JSON.
+	all := &pb.CancelTasksResponse{Results: t.kept, Matched: int32(t.matched), Changed: int32(t.changed)}
+	err := c.show(all, func() {
+		if dryRun {
+			fmt.Fprintln(c.out, "nothing is changed; this is what would become of them")
+		}
+		t.write(c.out)
+	})
+	if err != nil {
+		return err
+	}
+	failed := t.refused()
+	if c.options.output != "json" {
+		if failed > 0 {
+			return fmt.Errorf("%s not found or refused", plural(failed, "task"))
+		}
+		return nil
+	}
+	if rest := t.total - len(t.kept); rest > 0 {
+		fmt.Fprintf(c.err, "results has %s; the other %s are counted in matched and changed only\n", plural(len(t.kept), "task"), count(rest))
+	}
+	if failed > 0 {
+		return errReported
+	}
+	return nil
+}
+
+// write shows each result of a few tasks, of many those that were refused, and how
+// many there are of each kind.
+func (t *changeTally) write(out io.Writer) {
+	if t.total == 0 {
+		fmt.Fprintln(out, "no tasks match")
+		return
+	}
+	rows := newTable("RESULT", "TASK", "STATE", "WHY")
+	for _, r := range t.kept {
+		if t.total <= shownResults || refused(r) && len(rows.rows) < 5*shownResults {
+			rows.row(changeWord(r.GetCode()), r.GetTaskId(), word(r.GetState(), "TASK_STATE_"), r.GetMessage())
+		}
+	}
+	if len(rows.rows) > 0 {
+		rows.write(out)
+	}
+	if t.total == 1 {
+		return
+	}
+	text := plural(t.total, "task") + ": "
+	for i, code := range t.codes {
+		if i > 0 {
+			text += ", "
+		}
+		text += count(t.counts[code]) + " " + changeWord(code)
+	}
+	fmt.Fprintln(out, text)
+}
+
+func changeWord(code pb.TaskChangeCode) string { return word(code, "TASK_CHANGE_CODE_") }
