@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,6 +31,9 @@ type TaskQuery struct {
 	Reasons []FailureReason
 	// Created at or after CreatedFrom, and before CreatedBefore.
 	CreatedFrom, CreatedBefore time.Time
+	// Standing leaves out leases that were granted, and tasks that settled, after the
+	// first page was read: what is changed by the pages would match again.
+	Standing bool
 }
 
 // TaskMatch is a task that a query has found; Fence is that of its lease, 0 where
@@ -44,12 +48,14 @@ type TaskMatch struct {
 // moves meanwhile can be seen in two pages, or in none. Errors: ErrSourceNotFound.
 func (d *Dispatcher) MatchTasks(ctx context.Context, q *TaskQuery, cursor string, limit int) (found []TaskMatch, next string, err error) {
 	w := &taskWalk{d: d, q: q, limit: limit, looks: matchLooks, seen: make(map[TaskID]bool)}
-	w.place, w.inside, _ = strings.Cut(cursor, " ")
+	if err := w.begin(ctx, cursor); err != nil {
+		return nil, "", err
+	}
 	if err := w.walk(ctx); err != nil {
 		return nil, "", fmt.Errorf("look for tasks: %w", err)
 	}
 	if !w.ended {
-		next = w.place + " " + w.inside
+		next = fmt.Sprintf("%d %s %s", w.began.UnixMilli(), w.place, w.inside)
 	}
 	return w.found, next, nil
 }
@@ -59,13 +65,32 @@ func (d *Dispatcher) MatchTasks(ctx context.Context, q *TaskQuery, cursor string
 type taskWalk struct {
 	d            *Dispatcher
 	q            *TaskQuery
-	limit, looks int // what is left of them
+	limit, looks int       // what is left of them
+	began        time.Time // by the store's clock, the first page
 	// place is the source or queue that is read, after inside, or was read, when
 	// inside is empty.
 	place, inside string
 	ended         bool
 	found         []TaskMatch
 	seen          map[TaskID]bool
+}
+
+// begin reads where the page begins.
+func (w *taskWalk) begin(ctx context.Context, cursor string) (err error) {
+	if cursor == "" {
+		if w.began, err = w.d.store.Now(ctx); err != nil {
+			return fmt.Errorf("read the store's clock: %w", err)
+		}
+		return nil
+	}
+	began, rest, _ := strings.Cut(cursor, " ")
+	ms, err := strconv.ParseInt(began, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: %.64q", ErrPageToken, cursor)
+	}
+	w.began = time.UnixMilli(ms)
+	w.place, w.inside, _ = strings.Cut(rest, " ")
+	return nil
 }
 
 // taskList lists tasks of one place.
@@ -260,7 +285,7 @@ func (w *taskWalk) queues(ctx context.Context) error {
 
 // keep takes those tasks that match.
 func (w *taskWalk) keep(ctx context.Context, tasks []*Task) error {
-	tasks = slices.DeleteFunc(tasks, func(t *Task) bool { return w.seen[t.ID] || !w.q.selects(t) })
+	tasks = slices.DeleteFunc(tasks, func(t *Task) bool { return w.seen[t.ID] || !w.q.selects(t) || w.since(t) })
 	if len(w.q.Reasons) > 0 {
 		var err error
 		if tasks, err = w.failed(ctx, tasks); err != nil {
@@ -276,6 +301,16 @@ func (w *taskWalk) keep(ctx context.Context, tasks []*Task) error {
 	}
 	w.limit -= len(tasks)
 	return nil
+}
+
+// since reports whether a task has become what it is after the first page was read,
+// and the query leaves such out.
+func (w *taskWalk) since(t *Task) bool {
+	became := t.SettledAt
+	if t.Lease != nil {
+		became = t.Lease.Granted
+	}
+	return w.q.Standing && became.After(w.began)
 }
 
 // failed are the tasks whose last failure has one of the reasons.

@@ -213,6 +213,53 @@ func TestDispatcher_MatchTasks_memory(t *testing.T) {
 	})
 }
 
+// What comes to match again after the first page, because the page was acted on, is
+// not found twice; so the walk has an end.
+func TestDispatcher_MatchTasks_standing(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", nil)
+		var tasks []dispatch.NewTask
+		for i := range 20 {
+			tasks = append(tasks, dispatch.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d", i)})
+		}
+		o.submit(tasks...)
+		held := make(map[dispatch.TaskID]dispatch.Grant)
+		fetch := func() {
+			for _, g := range o.fetch(20) {
+				held[g.Task.ID] = g
+			}
+		}
+		fetch()
+		leases := dispatch.TaskQuery{Collector: "c1", States: []dispatch.State{dispatch.StateLeased}, Standing: true}
+		want := o.matched(leases, 20, nil)
+		got := o.matched(leases, 5, func(ids []dispatch.TaskID) {
+			o.all(dispatch.ChangeRevoked)(o.RevokeLeases(t.Context(), ids, nil, ""))
+			time.Sleep(time.Millisecond)
+			fetch()
+		})
+		if got != want || strings.Count(want, " ") != 19 {
+			t.Errorf("revoked %s, want %s", got, want)
+		}
+
+		// Half of what they hold fails now, and half behind the first page.
+		var failed []dispatch.Report
+		for _, g := range held {
+			failed = append(failed, dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
+		}
+		o.report(failed[:10]...)
+		dead := dispatch.TaskQuery{SourceID: "s", States: []dispatch.State{dispatch.StateDead}, Standing: true}
+		want = o.matched(dead, 20, nil)
+		got = o.matched(dead, 1, func([]dispatch.TaskID) {
+			time.Sleep(time.Millisecond)
+			o.report(failed[10:]...)
+		})
+		if got != want || strings.Count(want, " ") != 9 {
+			t.Errorf("found the dead %s, want %s", got, want)
+		}
+	})
+}
+
 // A look that finds nothing has an end, and says where to go on.
 func TestDispatcher_MatchTasks_bounded(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {

@@ -15,6 +15,9 @@ type taskChange struct {
 	// unless it has to name some.
 	states         []dispatch.State
 	statesRequired bool
+	// standing: what is changed may come to match the filter again, and is not changed
+	// twice.
+	standing bool
 	// would answers what act would.
 	would, act func(context.Context, *changed) ([]dispatch.TaskChange, error)
 }
@@ -54,7 +57,7 @@ func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksReques
 // RetryTasks brings settled tasks back.
 func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest) (*pb.RetryTasksResponse, error) {
 	r, err := s.change(ctx, req, nil, &taskChange{
-		method: "RetryTasks", states: []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, statesRequired: true,
+		method: "RetryTasks", states: []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, statesRequired: true, standing: true,
 		would: inStates(s.d.WouldRetryTasks), act: inStates(s.d.RetryTasks),
 	})
 	if err != nil {
@@ -73,7 +76,7 @@ func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequ
 		why += ": " + req.GetReason()
 	}
 	r, err := s.change(ctx, req, each(req.GetFences(), func(fence int64) uint64 { return uint64(fence) }), &taskChange{
-		method: "RevokeLeases", states: []dispatch.State{dispatch.StateLeased},
+		method: "RevokeLeases", states: []dispatch.State{dispatch.StateLeased}, standing: true,
 		would: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
 			return s.d.WouldRevokeLeases(ctx, of.ids, of.fences)
 		},
@@ -139,6 +142,7 @@ func (s *taskService) matching(ctx context.Context, req changeRequest, change *t
 		return nil, "", err
 	}
 	q := fromTaskFilter(req.GetFilter(), change.states)
+	q.Standing = change.standing
 	found, next, err := s.d.MatchTasks(ctx, q, cursor, maxBatch)
 	if err != nil {
 		return nil, "", err

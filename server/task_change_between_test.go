@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -21,7 +23,7 @@ func (b *bed) between(f func()) {
 // unhurried lets every queue be fetched from without delay.
 func (b *bed) unhurried(t *testing.T) {
 	t.Helper()
-	rule := &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(0)}
+	rule := &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(0), MaxInFlight: new(int32(1000))}
 	if _, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{Rule: rule}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +81,45 @@ func TestTaskService_changesWhatTheFilterSays(t *testing.T) {
 		wantChanges(t, ids, resp.GetResults(), "OTHER_STATE DONE")
 		if resp.GetChanged() != 0 {
 			t.Errorf("changed %d", resp.GetChanged())
+		}
+	}
+}
+
+// A lease that was granted after the first page was read goes on, that of a task which
+// the first page took from its holder too.
+func TestTaskService_revokesWhatStands(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.unhurried(t)
+	b.source(t, "news")
+	const page, more = 1000, 5
+	urls := make([]string, page+more)
+	for i := range urls {
+		urls[i] = fmt.Sprintf("https://%d.example/", i)
+	}
+	b.submit(t, "news", urls[:page]...)
+	b.submit(t, "news", urls[page:]...)
+	fetch := func(want int) {
+		t.Helper()
+		eventually(t, "all are handed out", func() bool {
+			want -= len(b.fetch(t, 1000))
+			return want == 0
+		})
+	}
+	fetch(page + more)
+	req := &pb.RevokeLeasesRequest{Filter: &pb.Filter{CollectorId: "c1"}}
+	for _, want := range []int32{page, more} {
+		resp, err := b.tasks.RevokeLeases(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.GetChanged() != want || (resp.GetNextPageToken() == "") != (want == more) {
+			t.Fatalf("changed %d, next %q; want %d", resp.GetChanged(), resp.GetNextPageToken(), want)
+		}
+		if req.PageToken = resp.GetNextPageToken(); req.PageToken != "" {
+			read := time.Now()
+			eventually(t, "the store's clock goes on", func() bool { return time.Since(read) > 2*time.Millisecond })
+			fetch(page)
 		}
 	}
 }

@@ -71,6 +71,9 @@ type TaskServiceClient interface {
 	// budgets starts at 0, of seeds the cycles given up in a row too. Tasks that wait or are leased stay as they
 	// are. Each id has its own result and fails no other. Repeated: NOT_SETTLED while the task has not settled again.
 	//
+	// By a filter tasks are retried that had settled when the first page was asked for; what settles again meanwhile
+	// is not retried twice.
+	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
 	// of the filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY);
 	// some may be due: repeat all.
@@ -81,7 +84,7 @@ type TaskServiceClient interface {
 	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
 	// again; then that lease ends, or, where fences are named, OTHER_LEASE.
 	//
-	// By a filter the lease that was found ends, and no later one of the same task.
+	// By a filter leases end that stood when the first page was asked for; later ones of the same tasks go on.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
 	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
@@ -200,6 +203,9 @@ type TaskServiceServer interface {
 	// budgets starts at 0, of seeds the cycles given up in a row too. Tasks that wait or are leased stay as they
 	// are. Each id has its own result and fails no other. Repeated: NOT_SETTLED while the task has not settled again.
 	//
+	// By a filter tasks are retried that had settled when the first page was asked for; what settles again meanwhile
+	// is not retried twice.
+	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
 	// of the filter), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY);
 	// some may be due: repeat all.
@@ -210,7 +216,7 @@ type TaskServiceServer interface {
 	// task. Each id has its own result and fails no other. Repeated: NOT_LEASED, unless the task has been handed out
 	// again; then that lease ends, or, where fences are named, OTHER_LEASE.
 	//
-	// By a filter the lease that was found ends, and no later one of the same task.
+	// By a filter leases end that stood when the first page was asked for; later ones of the same tasks go on.
 	//
 	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), NOT_FOUND (SOURCE_NOT_FOUND: that
 	// of the filter), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY; some may be revoked: repeat all).
