@@ -23,15 +23,15 @@ func (t *changeTally) add(reply changeReply) {
 		if t.counts[r.GetCode()]++; t.counts[r.GetCode()] == 1 {
 			t.codes = append(t.codes, r.GetCode())
 		}
-		if t.total++; t.keepAll || t.total <= shownResults || refused(r) && len(t.kept) < 5*shownResults {
+		if t.total++; t.keepAll || t.total <= shownResults || refused(r.GetCode()) && len(t.kept) < 5*shownResults {
 			t.kept = append(t.kept, r)
 		}
 	}
 }
 
 // refused reports whether a task could not be what was asked, now or before.
-func refused(r *pb.TaskChange) bool {
-	switch r.GetCode() {
+func refused(code pb.TaskChangeCode) bool {
+	switch code {
 	case pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND, pb.TaskChangeCode_TASK_CHANGE_CODE_LIMITED, pb.TaskChangeCode_TASK_CHANGE_CODE_REFUSED:
 		return true
 	default:
@@ -39,13 +39,13 @@ func refused(r *pb.TaskChange) bool {
 	}
 }
 
-func (t *changeTally) refused() (n int) {
-	for code, count := range t.counts {
-		if refused(&pb.TaskChange{Code: code}) {
-			n += count
+func (t *changeTally) refused() (sum int) {
+	for code, n := range t.counts {
+		if refused(code) {
+			sum += n
 		}
 	}
-	return n
+	return sum
 }
 
 // showChanges writes what became of tasks, and fails where some could not be changed.
@@ -86,7 +86,7 @@ func (t *changeTally) write(out io.Writer) {
 	}
 	rows := newTable("RESULT", "TASK", "STATE", "WHY")
 	for _, r := range t.kept {
-		if t.total <= shownResults || refused(r) && len(rows.rows) < 5*shownResults {
+		if t.total <= shownResults || refused(r.GetCode()) && len(rows.rows) < 5*shownResults {
 			rows.row(changeWord(r.GetCode()), r.GetTaskId(), word(r.GetState(), "TASK_STATE_"), r.GetMessage())
 		}
 	}
