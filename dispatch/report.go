@@ -76,15 +76,21 @@ func (d *Dispatcher) reportPart(ctx context.Context, reports []Report, results [
 }
 
 // succeed settles those of the open reports that only say that the work is done,
-// where the store needs no policy for that; it returns the indexes of the others.
+// where the store needs no policy for that; it returns the indexes of the others, and
+// of those that come after one of the same task: the first counts.
 func (d *Dispatcher) succeed(ctx context.Context, reports []Report, results []ReportResult, open []int) ([]int, error) {
 	successes := make([]Success, 0, len(open))
 	settling := make([]int, 0, len(open))
 	var rest []int
+	var behind map[TaskID]struct{}
 	for _, i := range open {
 		r := &reports[i]
-		if !r.plain() {
+		if _, ok := behind[r.ID]; ok || !r.plain() {
 			rest = append(rest, i)
+			if behind == nil {
+				behind = make(map[TaskID]struct{})
+			}
+			behind[r.ID] = struct{}{}
 			continue
 		}
 		settling = append(settling, i)

@@ -116,6 +116,36 @@ func TestDispatcher_Report_repeatedAndStale(t *testing.T) {
 	})
 }
 
+// Of two reports of one lease in one call the first counts, whatever they say.
+func TestDispatcher_Report_twiceInOneCall(t *testing.T) {
+	for name, first := range map[string]dispatch.Report{
+		"released":  {Released: &dispatch.Released{}},
+		"failed":    {Failed: &dispatch.Failed{Reason: 1, Permanent: true}},
+		"succeeded": {Succeeded: &dispatch.Succeeded{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOffice(t, func(t *testing.T, o *office) {
+				o.create("s", nil)
+				id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+				g := o.fetchOne()
+				first.ID, first.Token = id, g.Token
+				results := o.report(first,
+					dispatch.Report{ID: id, Token: g.Token, Succeeded: &dispatch.Succeeded{}},
+					dispatch.Report{ID: id, Token: g.Token, Failed: &dispatch.Failed{Reason: 1}},
+				)
+				if results[0].Code != dispatch.ReportOK {
+					t.Errorf("the first: %+v", results[0])
+				}
+				for _, r := range results[1:] {
+					if r.Code != dispatch.ReportAlready || r.Result != results[0].Result {
+						t.Errorf("a later one: %+v, after %+v", r, results[0])
+					}
+				}
+			})
+		})
+	}
+}
+
 // A plain success is one call of the store; what is left to decide takes a read
 // more, which brings the clock along.
 func TestDispatcher_Report_storeCalls(t *testing.T) {

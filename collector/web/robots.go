@@ -22,8 +22,9 @@ const (
 	robotsMaxHosts   = 10_000
 	robotsCacheBytes = 64 << 20
 
-	// robotsErrorTTL is how long a robots.txt that could not be had keeps its host closed before it is asked again.
-	robotsErrorTTL = time.Minute
+	// robotsErrorTTL is how long a robots.txt that could not be had keeps its host closed before it is asked again: for
+	// the tasks under way. The host rests after each failure as its queue's block says, longer each time.
+	robotsErrorTTL = 5 * time.Second
 )
 
 // robotsDenied says that robots.txt forbids a URL.

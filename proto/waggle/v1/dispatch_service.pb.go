@@ -1318,7 +1318,7 @@ type ReportResult struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// What became of the report.
 	Code ReportCode `protobuf:"varint,2,opt,name=code,proto3,enum=waggle.v1.ReportCode" json:"code,omitempty"`
-	// With OK, the state that the task went to; with ALREADY_REPORTED, the one the first report put it in.
+	// With OK, the state that the task went to; with ALREADY_REPORTED, the one it is in now.
 	State TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=waggle.v1.TaskState" json:"state,omitempty"`
 	// When the task is next due; absent: not again.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
