@@ -130,6 +130,44 @@ func TestStore_Claim_QueueLost(t *testing.T) {
 	}
 }
 
+// TestStore_Submit_PlacedRecordLost loses the record of a task that is leased, or due
+// later, and then what is counted of its queue as well: submitted again, it is granted.
+func TestStore_Submit_PlacedRecordLost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ later, queueLost bool }{
+		"leased": {}, "later": {later: true}, "leased, with its queue": {queueLost: true}, "later, with its queue": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			client := redisClient(t, server.URL())
+			s := open(t, redisstore.Config{URL: server.URL()})
+			openRule(t, s)
+			gate := sourceGate("source")
+			items := submissions(&gate, "host.example", 1)
+			keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
+			first := items[0]
+			if test.later {
+				first.Due = time.Now().Add(time.Hour)
+			}
+			submit(t, s, gate, first)
+			lost := []string{keys.Task(first.ID)}
+			if !test.later {
+				claimOne(t, s)
+				lost = append(lost, keys.Lock(first.ID))
+			}
+			if test.queueLost {
+				lost = append(lost, keys.Queue("host.example"))
+			}
+			remove(t, client, lost...)
+			submit(t, s, gate, items...)
+			if grants := claim(t, s, want(9)); len(grants) != len(items) {
+				t.Errorf("granted %d tasks, want %d", len(grants), len(items))
+			}
+		})
+	}
+}
+
 // remove deletes keys, as an operator does by mistake.
 func remove(t *testing.T, client *redis.Client, keys ...string) {
 	t.Helper()

@@ -110,39 +110,44 @@ do
     return suffixes
   end
 
-  -- What indexes still say of records that were forgotten, or lost.
-  local function clear_traces(l, e)
-    if l.fresh then return end
-    local in_later = front.later(l) or l.orphaned or get_queue(l.queue).in_flight > 0
-    if not in_later and not l.settled then return end
+  -- What sets of settled tasks still say of records that were forgotten, or lost.
+  local function clear_settled(l, e)
+    if l.fresh or not l.settled then return end
     local suffixes = suffixes_of(e)
-    if in_later then
-      local places = call('ZMSCORE', tasks_key(l.name), unpack(suffixes))
-      for i, suffix in ipairs(suffixes) do
-        if places[i] then drop_entry(l, id_of(l, suffix)) end
-      end
-    end
-    if not l.settled then return end
     count(l.uid, 'dead', -call('ZREM', dead_key(l.name), unpack(suffixes)))
     count(l.uid, 'canceled', -call('ZREM', canceled_key(l.name), unpack(suffixes)))
   end
 
-  -- Enters tasks of lane ready or of lane later. Where a lane has nothing but lane ready,
-  -- those that it had already stood there without a record.
+  -- Enters tasks of which the lane's set had some, whose records were lost: of these how
+  -- many stood elsewhere in it, and enter now.
+  local function enter_anew(l, key, set)
+    local suffixes, moved = {}, 0
+    for i = 2, #set, 2 do suffixes[#suffixes + 1] = set[i] end
+    for i, score in ipairs(call('ZMSCORE', key, unpack(suffixes))) do
+      if tonumber(score) ~= tonumber(set[2 * i - 1]) then
+        drop_entry(l, id_of(l, suffixes[i]))
+        call('ZADD', key, set[2 * i - 1], suffixes[i])
+        moved = moved + 1
+      end
+    end
+    return moved
+  end
+
+  -- Enters tasks of lane ready or of lane later.
   local function enter_set(l, q, set, state)
-    local n = #set / 2
-    local found = n - call('ZADD', tasks_key(l.name), unpack(set))
-    q.waiting = q.waiting + n - found
-    count(l.uid, state, n)
-    if found == 0 then return end
-    front.is(l, 'rank', nil)
-    count(l.uid, 'ready', -found)
-    tally('dropped', found)
+    local key, n = tasks_key(l.name), #set / 2
+    local came = call('ZADD', key, 'NX', unpack(set))
+    if came < n then
+      came = came + enter_anew(l, key, set)
+      tally('dropped', n - came)
+    end
+    q.waiting = q.waiting + came
+    count(l.uid, state, came)
   end
 
   local function enter_lane(l, e)
     local q = get_queue(l.queue)
-    clear_traces(l, e)
+    clear_settled(l, e)
     if e.later then
       front.came(l, 'later', e.later.first - LATER_FROM)
       enter_set(l, q, e.later, 'scheduled')

@@ -109,10 +109,10 @@ local function leave_lane(l, id, place)
   if place == 'ready' then front.is(l, 'rank', nil) elseif place == 'later' then front.is(l, 'later', nil) end
   if place == 'orphan' then call('ZREM', LEASES, orphan_member(l, id)) end
   if place == 'leased' then
-    q.in_flight = q.in_flight - 1
+    q.in_flight = max(q.in_flight - 1, 0) -- the queue may have been lost
     count(l.uid, 'leased', -1)
   else
-    q.waiting = q.waiting - 1
+    q.waiting = max(q.waiting - 1, 0)
     count(l.uid, place == 'later' and 'scheduled' or 'ready', -1)
   end
   q.dirty, l.removed = true, true
