@@ -99,3 +99,40 @@ func TestDispatcher_Report_sourceHangs(t *testing.T) {
 		}
 	})
 }
+
+// The timers by which calls end ahead of their callers' deadlines are used again: each
+// call ends by its own.
+func TestDispatcher_Report_endsInTimeAgain(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.submit("s", "", 4, 0)
+		report := func() error {
+			g := w.mustFetch(ask("c1", "", 0)).Tasks[0]
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := w.d[0].Report(ctx, "c1", []dispatch.Report{{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1}}})
+			return err
+		}
+		for range 3 {
+			if err := report(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		w.spies[0].set(func(s *spy) {
+			s.fail = func(call string) error {
+				if call == "Tasks" {
+					time.Sleep(4 * time.Second)
+				}
+				return nil
+			}
+		})
+		began := time.Now()
+		err := report()
+		if took := time.Since(began); !errors.Is(err, dispatch.ErrStoreUnavailable) || took != 1800*time.Millisecond {
+			t.Errorf("%v after %v; want the store to be unavailable after 1.8s", err, took)
+		}
+		time.Sleep(time.Minute) // the call that hangs ends
+	})
+}
