@@ -36,7 +36,7 @@ type laneImage struct {
 	number                       string
 	uid, queue, slot, pool       string
 	settled, orphaned            bool
-	rank, due                    float64 // of the first of lane ready, and the score of the first of lane later that waits; +Inf = none
+	rank, due                    float64 // of the first of lane ready, and the score of the first of lane later; +Inf = none
 	ready, later, dead, canceled zset
 }
 

@@ -49,7 +49,7 @@ do
 end
 
 -- Of a lane, open and wait are its scores in the sets of its queue, rank is that of the
--- first of lane ready, and later the score of the first of lane later that waits:
+-- first of lane ready, and later the score of the first of lane later:
 -- false = none, nil = not known (yet). name is the number as Redis has it in keys and
 -- sets.
 local get_lane, read_lane, save_lanes
