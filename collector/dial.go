@@ -22,6 +22,11 @@ const (
 	// maxReceive leaves room for 3 MiB of tasks beside the results of carried reports.
 	maxReceive = 16 << 20
 
+	// How much of one answer, and of all answers, a dispatcher may send ahead: a whole one. Fixed, since grpc-go would
+	// otherwise ping the dispatcher for about each answer, to estimate them.
+	streamWindow = 4 << 20
+	connWindow   = 2 * streamWindow
+
 	// serviceConfig spreads calls over all dispatchers. Repeating calls is ours: it needs the same tokens.
 	serviceConfig = `{"loadBalancingConfig":[{"round_robin":{}}]}`
 
@@ -40,6 +45,8 @@ func dial(cfg Config) (*grpc.ClientConn, error) {
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithUserAgent("waggle-collector"),
 	}
 	target := cfg.Targets[0]
