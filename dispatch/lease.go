@@ -157,6 +157,8 @@ func LostBy(result Result) LostReason {
 		return LostMaxHold
 	case ResultRevoked:
 		return LostRevoked
+	case ResultReplaced:
+		return LostReplaced
 	case ResultNone:
 	}
 	return LostNotLeased

@@ -143,7 +143,7 @@ func (p Policy) Expire(t *Task, spec *SourceSpec, now time.Time) Transition {
 // Replace is what becomes of a leased task whose collector has begun a newer
 // session: the same as if the lease had run out.
 func (p Policy) Replace(t *Task, spec *SourceSpec, now time.Time) Transition {
-	return p.expire(t, spec, now, ResultExpired, "a newer session of the collector ended the lease")
+	return p.expire(t, spec, now, ResultReplaced, "a newer session of the collector ended the lease")
 }
 
 func (p Policy) expire(t *Task, spec *SourceSpec, now time.Time, result Result, why string) Transition {

@@ -195,7 +195,7 @@ func TestPolicy_Expire(t *testing.T) {
 	if tr := middle.Expire(held, spec(nil), epoch); tr.Result != dispatch.ResultMaxHold || tr.Counters.Expirations != 1 {
 		t.Errorf("held for max_hold: %+v", tr)
 	}
-	if tr := middle.Replace(leased(false, dispatch.Counters{}), spec(nil), epoch); tr.Expired || tr.Counters.Expirations != 1 {
+	if tr := middle.Replace(leased(false, dispatch.Counters{}), spec(nil), epoch); tr.Expired || tr.Counters.Expirations != 1 || tr.Result != dispatch.ResultReplaced {
 		t.Errorf("replaced: %+v", tr)
 	}
 }

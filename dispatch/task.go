@@ -166,11 +166,13 @@ const (
 	ResultGivenBack
 	ResultRevoked
 	ResultMaxHold
+	// ResultReplaced: the collector has begun a newer session.
+	ResultReplaced
 )
 
 // String gives the result in lower case, such as "succeeded".
 func (r Result) String() string {
-	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long"}
+	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long", "replaced"}
 	if int(r) < len(names) {
 		return names[r]
 	}

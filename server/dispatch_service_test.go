@@ -332,10 +332,9 @@ func TestDispatchService_olderSession(t *testing.T) {
 		_, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c1", Session: session, Wait: durationpb.New(0)})
 		return err
 	}
-	for _, session := range []string{"s1", "s2"} {
-		if err := fetch(session); err != nil {
-			t.Fatal(err)
-		}
+	leased := b.leased(t) // to session s1 of c1
+	if err := fetch("s2"); err != nil {
+		t.Fatal(err)
 	}
 	f := wantFault(t, fetch("s1"), codes.FailedPrecondition, "COLLECTOR_REPLACED")
 	if f.metadata["collector_id"] != "c1" || f.metadata["session"] != "s1" {
@@ -343,6 +342,20 @@ func TestDispatchService_olderSession(t *testing.T) {
 	}
 	_, err := b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}})
 	wantFault(t, err, codes.FailedPrecondition, "COLLECTOR_REPLACED")
+	reported, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{succeeded(leased)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const replaced = pb.LostReason_LOST_REASON_COLLECTOR_REPLACED
+	if r := reported.GetResults()[0]; r.GetCode() != pb.ReportCode_REPORT_CODE_LEASE_LOST || r.GetLostReason() != replaced {
+		t.Errorf("report of the older session: %v", r)
+	}
+	renewed, err := b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{
+		Collector: &pb.CollectorInfo{Id: "c1", Session: "s2"}, Leases: []*pb.LeaseBeat{held(leased)},
+	})
+	if err != nil || len(renewed.GetLost()) != 1 || renewed.GetLost()[0].GetReason() != replaced {
+		t.Errorf("renewal of the older session's lease by the newer one: %v, %v", renewed, err)
+	}
 }
 
 // A client token of an older session is used up: the newer one is told to make

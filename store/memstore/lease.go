@@ -219,7 +219,7 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 // tally counts the end of a lease.
 func (s *shard) tally(result dispatch.Result) {
 	switch result {
-	case dispatch.ResultExpired, dispatch.ResultMaxHold:
+	case dispatch.ResultExpired, dispatch.ResultMaxHold, dispatch.ResultReplaced:
 		s.expired++
 	case dispatch.ResultGivenBack, dispatch.ResultRevoked:
 	case dispatch.ResultNone, dispatch.ResultSucceeded, dispatch.ResultFailed, dispatch.ResultReleased:

@@ -92,9 +92,7 @@ func (m *model) endSessionStep(shard int, collector, keep string) step {
 			}
 			var transitions []dispatch.Transition
 			for _, task := range tasks {
-				tr := expired(task)
-				tr.Expired = false
-				transitions = append(transitions, tr)
+				transitions = append(transitions, replaced(task))
 			}
 			m.queued = append([]step{m.applyStep(transitions), m.endSessionStep(shard, collector, keep)}, m.queued...)
 			return nil

@@ -92,7 +92,7 @@ func renewEnded(e *env) {
 	g := source("a")
 	results := []dispatch.Result{
 		dispatch.ResultSucceeded, dispatch.ResultFailed, dispatch.ResultReleased, dispatch.ResultExpired,
-		dispatch.ResultRevoked, dispatch.ResultMaxHold,
+		dispatch.ResultRevoked, dispatch.ResultMaxHold, dispatch.ResultReplaced,
 	}
 	e.create(g, numbered(g, queue, len(results))...)
 	for _, result := range results {

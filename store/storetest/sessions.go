@@ -80,7 +80,7 @@ func sessionEnd(e *env) {
 			e.Fatalf("task %s was not held by the replaced session", task.Key)
 		}
 		is(e, "state", task.State, dispatch.StateLeased)
-		e.settle(ending(task, dispatch.ResultExpired, dispatch.StateScheduled))
+		e.settle(replaced(task))
 	}
 	is(e, "tasks then", len(e.endSession("s2")), 0)
 	is(e, "renewal by the new session", e.renew(mine).Lost, dispatch.LostNone)
@@ -107,7 +107,7 @@ func sessionTokenAgain(e *env) {
 	e.create(g, numbered(g, queue, 4)...)
 	end := func(grants []dispatch.Grant) {
 		for i := range grants {
-			e.settle(ending(&grants[i].Task, dispatch.ResultExpired, dispatch.StateScheduled))
+			e.settle(replaced(&grants[i].Task))
 		}
 	}
 	for i, sizes := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
@@ -140,7 +140,7 @@ func sessionPages(e *env) {
 			e.Fatalf("a page of %d tasks after %d", len(tasks), ended)
 		}
 		for _, task := range tasks {
-			e.settle(ending(task, dispatch.ResultExpired, dispatch.StateScheduled))
+			e.settle(replaced(task))
 			ended++
 		}
 	}

@@ -76,6 +76,13 @@ func expired(t *dispatch.Task) dispatch.Transition {
 	return tr
 }
 
+// replaced is what the newer session of a collector does to a lease of the older one.
+func replaced(t *dispatch.Task) dispatch.Transition {
+	tr := expired(t)
+	tr.Result, tr.Expired = dispatch.ResultReplaced, false
+	return tr
+}
+
 // canceled is what an operator does to a task that waits, or to a leased one
 // that was asked to stop.
 func canceled(t *dispatch.Task) dispatch.Transition {

@@ -8,7 +8,7 @@
 --
 -- uses: gather history note
 local APPLIED, CONFLICT, ALREADY, LOST, NOT_FOUND = 1, 2, 3, 4, 5
-local R_EXPIRED, R_GIVEN_BACK, R_REVOKED, R_MAX_HOLD = 4, 5, 6, 7
+local R_EXPIRED, R_GIVEN_BACK, R_REVOKED, R_MAX_HOLD, R_REPLACED = 4, 5, 6, 7, 8
 -- So many records are read at once, and written at once.
 local AT_ONCE = 25
 
@@ -99,7 +99,7 @@ do
     lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
     r.last, r.result = r.digest, t.result
     end_lease(r)
-    if t.result == R_EXPIRED or t.result == R_MAX_HOLD then tally('expired', 1)
+    if t.result == R_EXPIRED or t.result == R_MAX_HOLD or t.result == R_REPLACED then tally('expired', 1)
     elseif t.result ~= R_GIVEN_BACK and t.result ~= R_REVOKED then tally('settled', 1) end
   end
 
