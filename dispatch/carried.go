@@ -64,11 +64,14 @@ func (r *ClaimReply) checkDone(wants []Want) error {
 func (f *fetch) settleRest(ctx context.Context, out outcome) error {
 	if len(out.done) > 0 {
 		f.results = make([]ReportResult, len(out.done))
-	}
-	for i, applied := range out.done {
-		f.results[i].ID = f.req.Reports[i].ID
-		if applied.Code != ApplyPolicy {
-			f.d.answer(&f.results[i], &f.req.Reports[i], ResultSucceeded, applied)
+		for i, applied := range out.done {
+			f.results[i].ID = f.req.Reports[i].ID
+			if applied.Code != ApplyPolicy {
+				f.d.answer(&f.results[i], &f.req.Reports[i], ResultSucceeded, applied)
+			}
+		}
+		if err := f.d.recall(ctx, f.req.Reports, f.results); err != nil && !notSettled(err) {
+			return err
 		}
 	}
 	if !out.asked && notSettled(out.err) {

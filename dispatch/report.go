@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // MaxReports is the limit on reports of one call, and MaxDiscovered the one on
@@ -266,13 +265,6 @@ func (r *ReportResult) lost(state State) {
 	if state == StateLeased {
 		r.Lost = LostTaken
 	}
-}
-
-func dueOf(t *Task) time.Time {
-	if t.State.Waiting() {
-		return t.Due
-	}
-	return time.Time{}
 }
 
 func (d *Dispatcher) answer(result *ReportResult, r *Report, how Result, applied ApplyResult) {

@@ -100,7 +100,12 @@ func (d *Dispatcher) settleBeside(ctx context.Context, reports []Report, results
 
 func (d *Dispatcher) settlePart(ctx context.Context, reports []Report, indexes []int) reportedPart {
 	part := reportedPart{indexes: indexes, results: make([]ReportResult, len(indexes))}
-	if err := d.reportPart(ctx, pick(reports, indexes), part.results); err != nil {
+	mine := pick(reports, indexes)
+	err := d.reportPart(ctx, mine, part.results)
+	if unread := d.recall(ctx, mine, part.results); err == nil {
+		err = unread
+	}
+	if err != nil {
 		part.err = timedOut(ctx, err)
 	}
 	return part

@@ -1,0 +1,111 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// failing is a report that its task failed, for a while.
+func failing(g dispatch.Grant) dispatch.Report {
+	return dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: taskReason}}
+}
+
+// P7, also once a later lease of the task has ended: a report that counted is answered
+// with what it did, and of another end that is told.
+func TestDispatcher_Report_afterLaterLeases(t *testing.T) {
+	due := func(o *office) dispatch.Grant {
+		time.Sleep(dispatch.DefaultSpec().Retry.MaxBackoff)
+		return o.fetchOne()
+	}
+	for name, c := range map[string]struct {
+		end  func(o *office, g dispatch.Grant) // of the first lease
+		want dispatch.ReportResult
+	}{
+		"failed": {
+			func(o *office, g dispatch.Grant) { o.report(failing(g)) },
+			dispatch.ReportResult{Code: dispatch.ReportAlready, Result: dispatch.ResultFailed},
+		},
+		"succeeded, as a seed": {
+			func(o *office, g dispatch.Grant) { o.succeed(g) },
+			dispatch.ReportResult{Code: dispatch.ReportAlready, Result: dispatch.ResultSucceeded},
+		},
+		"expired": {
+			func(*office, dispatch.Grant) {},
+			dispatch.ReportResult{Code: dispatch.ReportLeaseLost, Lost: dispatch.LostExpired},
+		},
+		"revoked": {
+			func(o *office, g dispatch.Grant) {
+				if _, err := o.RevokeLeases(o.t.Context(), []dispatch.TaskID{g.Task.ID}, nil, "ada"); err != nil {
+					o.t.Fatal(err)
+				}
+			},
+			dispatch.ReportResult{Code: dispatch.ReportLeaseLost, Lost: dispatch.LostRevoked},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOffice(t, func(t *testing.T, o *office) {
+				o.create("s", func(s *dispatch.SourceSpec) {
+					s.Seeds, s.Schedule.Every = seeds("http://a.example/"), 10*time.Minute
+				})
+				first := o.fetchOne()
+				c.end(o, first)
+				o.report(failing(due(o)))
+				third := due(o)
+				if c.want.ID = first.Task.ID; c.want.Code == dispatch.ReportAlready {
+					c.want.State = dispatch.StateLeased
+				}
+				for _, r := range []dispatch.Report{failing(first), {ID: first.Task.ID, Token: first.Token, Succeeded: &dispatch.Succeeded{}}} {
+					if got := o.report(r)[0]; !sameResult(got, c.want) {
+						t.Errorf("the repeated report: %+v, want %+v", got, c.want)
+					}
+				}
+				if done := o.succeed(third); done.Code != dispatch.ReportOK {
+					t.Errorf("the report that is due: %+v", done)
+				}
+			})
+		})
+	}
+}
+
+func sameResult(a, b dispatch.ReportResult) bool {
+	return a.ID == b.ID && a.Code == b.Code && a.State == b.State && a.Due.Equal(b.Due) && a.Result == b.Result && a.Lost == b.Lost
+}
+
+// What a fetch carries is answered by the history too. Where that cannot be read it is
+// not known whether the report counted.
+func TestDispatcher_Report_afterLaterLeases_plain(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts = 100 })
+		w.submit("s", "q", 1, 0)
+		var failed []dispatch.Grant
+		for range 2 {
+			time.Sleep(dispatch.DefaultSpec().Retry.MaxBackoff)
+			g := w.taken(1)[0]
+			w.report(failing(g))
+			failed = append(failed, g)
+		}
+		w.submit("s", "q", 1, 0)
+		held := w.taken(1)[0]
+		res, err := w.d[0].Fetch(t.Context(), reporting(failed[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantReports(res, dispatch.ReportAlready)
+
+		w.spies[0].set(func(s *spy) {
+			s.fail = func(call string) error {
+				if call == "Tasks" {
+					return dispatch.ErrStoreUnavailable
+				}
+				return nil
+			}
+		})
+		results, err := w.d[0].Report(t.Context(), "c", reporting(failed[0], held).Reports)
+		if err != nil || results[0].Code != dispatch.ReportUnavailable || results[0].Lost != dispatch.LostNone || results[1].Code != dispatch.ReportOK {
+			t.Errorf("with a history that cannot be read: %+v, %v", results, err)
+		}
+	})
+}
