@@ -95,7 +95,7 @@ type Submits interface {
 	//     before Modified and Modified is not after now, or IfExists is
 	//     IfExistsAgain, IfExistsReseed or IfExistsRetry: the record is due at Due with the
 	//     item's body, its memo kept, its counters but Cycle reset: REVISIT.
-	//     Else EXISTS.
+	//     Else EXISTS, as with IfExistsRetry and a Revision that is not the record's.
 	//
 	// An item that would make or revisit a one-shot task of a source that has
 	// MaxOutstanding one-shot tasks waiting or leased in that shard gets
@@ -113,7 +113,8 @@ const (
 	IfExistsAgain
 	// IfExistsReseed is how a source (re)makes its recurring tasks.
 	IfExistsReseed
-	// IfExistsRetry brings back a settled task and leaves any other alone.
+	// IfExistsRetry brings back a settled task, at its Revision, and leaves any other
+	// alone.
 	IfExistsRetry
 )
 
@@ -136,8 +137,12 @@ type Submission struct {
 	Payload      []byte
 	IfExists     IfExists
 	RevisitAfter time.Duration
-	// Modified is when the page last changed; zero: not known.
+	// Modified is when the page last changed; zero: not known. IfExistsRetry does not
+	// look at it.
 	Modified time.Time
+	// Revision is, with IfExistsRetry, that of the settled record which is brought back;
+	// 0: any.
+	Revision uint32
 }
 
 // SubmitCode is what became of a submission.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // RetryTasks makes settled tasks due now, with their body and memo, and with the
@@ -14,40 +15,44 @@ import (
 // whole call's: some may be due; repeat all, and those answer [ChangeNotSettled].
 func (d *Dispatcher) RetryTasks(ctx context.Context, ids []TaskID, only ...State) ([]TaskChange, error) {
 	results := make([]TaskChange, len(ids))
-	for from := 0; from < len(ids); from += changePage {
-		to := min(from+changePage, len(ids))
-		if err := d.retryPage(ctx, ids[from:to], results[from:to], only); err != nil {
-			return nil, fmt.Errorf("retry tasks: %w", err)
+	err := d.changeTasks(ctx, "retry", ids, func(at []int, tasks []*Task, _ time.Time) ([]int, error) {
+		var settled []*Task
+		var from []int
+		for n, i := range at {
+			if results[i] = retryAnswer(tasks[n], only); results[i].Code == 0 {
+				settled, from = append(settled, tasks[n]), append(from, i)
+			}
 		}
+		changes, again, err := d.retrySettled(ctx, settled)
+		for n, i := range from {
+			results[i] = changes[n]
+		}
+		return pick(from, again), err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return results, nil
 }
 
-func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []TaskChange, only []State) error {
-	tasks, _, err := d.store.Tasks(ctx, ids, false)
-	if err != nil {
-		return err
-	}
-	var settled []int
-	for i, t := range tasks {
-		if results[i] = retryAnswer(t, only); results[i].Code == 0 {
-			settled = append(settled, i)
-		}
-	}
+// retrySettled brings settled tasks back as they were read. again are the places of
+// those that have been brought back since, and have settled again.
+func (d *Dispatcher) retrySettled(ctx context.Context, tasks []*Task) (results []TaskChange, again []int, err error) {
+	results = make([]TaskChange, len(tasks))
 	var seeds seedsOf
-	return d.submitAll(ctx, len(settled), func(n int, known *knowledge) (*Source, Submission, error) {
-		i := settled[n]
+	err = d.submitAll(ctx, len(tasks), func(i int, known *knowledge) (*Source, Submission, error) {
 		source, item, err := known.retry(ctx, tasks[i], &seeds)
 		if retryRefused(err) {
 			results[i] = TaskChange{Code: ChangeRefused, State: tasks[i].State, Err: err}
 			return nil, Submission{}, nil
 		}
 		return source, item, err
-	}, func(n int, _ *Submission, r SubmitResult) {
-		i := settled[n]
+	}, func(i int, _ *Submission, r SubmitResult) {
 		switch results[i] = (TaskChange{Code: ChangeRetried, State: r.State}); r.Code {
 		case SubmitExists: // others have brought it back since it was read
-			results[i].Code = ChangeNotSettled
+			if results[i].Code = ChangeNotSettled; r.State.Settled() {
+				again = append(again, i)
+			}
 		case SubmitLimited:
 			results[i].Code = ChangeLimited
 		case SubmitSourceDeleted:
@@ -56,6 +61,7 @@ func (d *Dispatcher) retryPage(ctx context.Context, ids []TaskID, results []Task
 		case SubmitCreated, SubmitRevisit, SubmitStaleSource, SubmitStaleRules:
 		}
 	})
+	return results, again, err
 }
 
 // retryAnswer is what a task answers to a retry of those in the states of only; the
@@ -101,7 +107,7 @@ func (k *knowledge) retry(ctx context.Context, t *Task, seeds *seedsOf) (*Source
 	return source, Submission{
 		ID: t.ID, SourceUID: t.SourceUID, Scope: source.Scope(), Queue: t.Queue, URL: t.URL, Key: t.Key, Kind: t.Kind,
 		Recurring: t.Recurring, Depth: t.Depth, Run: t.Run, Priority: t.Priority, FirstDue: t.FirstDue,
-		Metadata: t.Metadata, Payload: t.Payload, IfExists: IfExistsRetry,
+		Metadata: t.Metadata, Payload: t.Payload, IfExists: IfExistsRetry, Revision: t.Revision,
 	}, nil
 }
 

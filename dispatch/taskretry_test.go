@@ -172,3 +172,55 @@ func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
 		}
 	})
 }
+
+// A task that others have brought back between the look and the retry, and that has
+// settled since, is looked at again: it may be none of those that are meant.
+func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		only []dispatch.State
+		want dispatch.TaskChange
+	}{
+		"done, where the dead are meant": {
+			[]dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, change(dispatch.ChangeOtherState, dispatch.StateDone),
+		},
+		"whatever it is": {nil, change(dispatch.ChangeRetried, dispatch.StateReady)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				ids := w.submit("s", "", 1, 0)
+				g := w.mustFetch(ask("c", "t1", 0)).Tasks[0]
+				w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
+				first := true
+				w.spies[0].set(func(s *spy) {
+					s.fail = func(call string) error {
+						if call != "Submit" || !first {
+							return nil
+						}
+						first = false
+						if _, err := w.d[1].RetryTasks(t.Context(), ids); err != nil {
+							t.Error(err)
+						}
+						res, err := w.d[1].Fetch(t.Context(), ask("c", "t2", dispatch.MaxWait))
+						if err != nil || len(res.Tasks) != 1 {
+							t.Errorf("the task that is due again: %+v, %v", res, err)
+							return nil
+						}
+						g := res.Tasks[0]
+						_, err = w.d[1].Report(t.Context(), "c", []dispatch.Report{{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}}})
+						return err
+					}
+				})
+				got, err := w.d[0].RetryTasks(t.Context(), ids, test.only...)
+				if err != nil || codes(got) != codes([]dispatch.TaskChange{test.want}) {
+					t.Errorf("%+v, %v; want %+v", got, err, test.want)
+				}
+				if task, err := w.stored(ids[0]); err != nil || task.Counters.Cycle != 2 || task.State != test.want.State {
+					t.Errorf("the task is %+v, %v", task, err)
+				}
+			})
+		})
+	}
+}

@@ -181,6 +181,8 @@ func (s *shard) reorder(r *record, due int64, priority int8, recurring bool) {
 // wantsRevisit reports whether a settled record is due again by the item.
 func (s *shard) wantsRevisit(r *record, item *dispatch.Submission) bool {
 	switch {
+	case item.IfExists == dispatch.IfExistsRetry:
+		return item.Revision == 0 || item.Revision == r.revision
 	case item.IfExists >= dispatch.IfExistsAgain:
 		return true
 	case millis(item.Run) > r.run:

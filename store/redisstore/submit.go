@@ -131,6 +131,9 @@ func addToSeries(all []series, gate, queue int, s *dispatch.Submission) []series
 		gate: gate, queue: queue, slot: slot, recurring: s.Recurring, priority: byte(s.Priority), ifExists: s.IfExists,
 		due: millis(s.Due), revisitAfter: span(s.RevisitAfter), modified: millis(s.Modified),
 	}
+	if s.IfExists == dispatch.IfExistsRetry {
+		terms.modified = int64(s.Revision)
+	}
 	if n := len(all); n == 0 || all[n-1].terms != terms {
 		all = append(all, series{terms: terms})
 	}

@@ -35,6 +35,9 @@ func (m *model) modelItem(s *modelSource) dispatch.Submission {
 			i.Run = start.Add(time.Duration(m.rand.IntN(m.steps+1)) * time.Second)
 		}
 		i.IfExists = one(m, dispatch.IfExistsKeep, dispatch.IfExistsKeep, dispatch.IfExistsSooner, dispatch.IfExistsAgain, dispatch.IfExistsRetry)
+		if i.IfExists == dispatch.IfExistsRetry && m.chance(50) {
+			i.Revision = uint32(m.rand.IntN(8)) //nolint:gosec // of few
+		}
 		if m.chance(20) {
 			i.Key = "seed" + strconv.Itoa(m.rand.IntN(2))
 			i.Recurring, i.IfExists, i.FirstDue = true, dispatch.IfExistsReseed, now.Add(time.Second)

@@ -144,6 +144,15 @@ func revisitRetry(e *env) {
 	e.submitOne(g, s, dispatch.SubmitRevisit)
 	is(e, "counters", e.task(s.ID).Counters, dispatch.Counters{Cycle: 1})
 	e.submitOne(g, s, dispatch.SubmitExists)
+	e.settle(done(e.takeTask()))
+	last := e.task(s.ID)
+	for _, revision := range []uint32{last.Revision - 1, last.Revision + 1} {
+		s.Revision, s.Run, s.Modified = revision, e.now(), e.now()
+		is(e, "state at another revision", e.submitOne(g, s, dispatch.SubmitExists).State, dispatch.StateDone)
+		is(e, "record at another revision", e.task(s.ID), last)
+	}
+	s.Revision = last.Revision
+	e.submitOne(g, s, dispatch.SubmitRevisit)
 	is(e, "granted", e.takeOne().Task.ID, s.ID)
 
 	e.create(g, item(g, queue, "later", func(s *dispatch.Submission) { s.Due = start.Add(time.Hour) }))

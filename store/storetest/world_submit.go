@@ -162,6 +162,10 @@ func (w *world) meet(t *modelTask, item *dispatch.Submission) {
 
 // revisits reports whether an item makes a settled record due again.
 func (w *world) revisits(t *modelTask, item *dispatch.Submission) bool {
+	if item.IfExists == dispatch.IfExistsRetry && item.Revision != 0 && item.Revision != t.Revision {
+		w.count("submit EXISTS, retry of another revision")
+		return false
+	}
 	if item.IfExists >= dispatch.IfExistsAgain || item.Run.After(t.Run) {
 		return true
 	}

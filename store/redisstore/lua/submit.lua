@@ -12,8 +12,8 @@
 -- uses: gate enter meet
 
 -- What the items of a series have in common: gate, queue (both from 1), recurring,
--- priority, if exists, due (0 = now), revisit after, modified; how many they are;
--- and their slot (submit.go).
+-- priority, if exists, due (0 = now), revisit after, modified (with RETRY: the
+-- revision that is brought back, 0 = any); how many they are; and their slot (submit.go).
 local SERIES = '>I2I2BBBI6I6I6I2Bc0'
 local STALE_SOURCE, STALE_RULES, DELETED = 5, 6, 7
 

@@ -13,7 +13,7 @@ end
 
 local submit_again
 do
-  local SOONER, AGAIN, RESEED = 1, 2, 3 -- from AGAIN on, a settled task is due again
+  local SOONER, AGAIN, RESEED, RETRY = 1, 2, 3, 4 -- from AGAIN on, a settled task is due again
 
   -- The rest of a record: size, priority, depth, bytes of the core, run, first due,
   -- and the body.
@@ -94,6 +94,7 @@ do
   end
 
   local function again(item, r)
+    if item.if_exists == RETRY then return item.modified == 0 or item.modified == r.revision end
     if item.run > r.run or item.if_exists >= AGAIN then return true end
     if r.state ~= DONE then return false end
     if item.revisit_after > 0 and r.settled_at + item.revisit_after <= now then return true end
