@@ -233,7 +233,7 @@ func (g *load) remove(ctx context.Context, j *job) error {
 
 // tally collects what concurrent collectors count and time.
 type tally struct {
-	fetched atomic.Int64 // tasks, reported or not
+	asked atomic.Int64 // tasks that were fetched, or that fetches under way ask for
 
 	mu      sync.Mutex // guards all below
 	count   int

@@ -20,7 +20,7 @@ const (
 	payloadBytes = 200
 	// workLease is long enough that no lease runs out while throughput is measured.
 	workLease = 2 * time.Minute
-	// pollWait is how long a fetch of a drain waits, after which collectors notice the end.
+	// pollWait is how long a fetch waits for tasks, after which its collector notices the end of the job.
 	pollWait = 100 * time.Millisecond
 )
 
@@ -100,9 +100,7 @@ func (g *load) life(ctx context.Context, j *job) (*outcome, error) {
 	return t.outcome(began), err
 }
 
-// consume lets the collectors of the job work until its tasks are done. The
-// last fetches run to the end of their wait: a task that is granted to a caller
-// who hangs up in that moment stays leased.
+// consume lets the collectors of the job work until its tasks are done.
 func (g *load) consume(ctx context.Context, j *job, t *tally) error {
 	var all errgroup.Group
 	running, cancel := context.WithCancel(ctx)
@@ -123,12 +121,14 @@ func (g *load) consume(ctx context.Context, j *job, t *tally) error {
 }
 
 // collect is one collector: it fetches a batch, reports it, fetches the next.
-// Reports are carried in the next fetch when the job says so.
+// Reports are carried in the next fetch when the job says so. It ends when others ask
+// for all that is left: a fetch for nothing would hold what it carries until its wait
+// is over.
 func (g *load) collect(ctx context.Context, j *job, t *tally, c int) error {
 	client := g.dispatch(c)
 	id := fmt.Sprintf("bench-%s-%d", j.Series, c)
 	var carried []*pb.TaskReport
-	for int(t.fetched.Load()) < j.Tasks {
+	for int(t.asked.Add(int64(j.Batch)))-j.Batch < j.Tasks {
 		request := g.fetchRequest(j, id)
 		request.Reports = carried
 		var reply *pb.FetchTaskResponse
@@ -143,8 +143,8 @@ func (g *load) collect(ctx context.Context, j *job, t *tally, c int) error {
 			return err
 		}
 		carried = reportsOf(reply)
-		all := int(t.fetched.Add(int64(len(carried)))) >= j.Tasks
-		if len(carried) == 0 || j.Carry && !all {
+		t.asked.Add(int64(len(carried) - j.Batch))
+		if len(carried) == 0 || j.Carry {
 			continue
 		}
 		if err := g.send(ctx, client, t, id, carried); err != nil {
