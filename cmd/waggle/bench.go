@@ -81,6 +81,7 @@ func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.IntVar(&cfg.Dispatchers, "dispatchers", 0, "dispatchers to start (default 1)")
 	flags.IntVar(&cfg.Processors, "processors", 0, "processors that each dispatcher may use (default all)")
 	flags.DurationVar(&cfg.Duration, "duration", 0, "about how long each measurement takes (default 2s)")
+	flags.IntVar(&cfg.Tasks, "tasks", 0, "tasks of each measurement of throughput (default as many as go through in the duration)")
 	flags.IntVar(&cfg.Repeats, "repeats", 0, "how often each is repeated (default 3)")
 	flags.DurationVar(&cfg.Timeout, "timeout", 0, "when to give up (default 1h)")
 	flags.StringVar(&cfg.Server, "server", "", "measure this dispatcher, host:port, instead of starting one")
@@ -90,7 +91,7 @@ func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
 func benchFlags() *strings.Replacer {
 	return strings.NewReplacer("Only:", "only:", "Stores:", "store:", "Workloads:", "workload:", "Batches:", "batch:", "Collectors:", "collectors:",
 		"Backlogs:", "backlog:", "Queues:", "queues:", "Parked:", "parked:", "Leases:", "leases:", "Dispatchers:", "dispatchers:",
-		"Processors:", "processors:", "Duration:", "duration:", "Repeats:", "repeats:")
+		"Processors:", "processors:", "Duration:", "duration:", "Tasks:", "tasks:", "Repeats:", "repeats:")
 }
 
 // runBench measures, and writes what was found, also when it was interrupted.

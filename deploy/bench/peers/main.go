@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.StringVar(&o.waggle, "waggle", "waggle", "the waggle program")
 	flags.StringVar(&o.bullmq, "bullmq", "bullmq", "directory of the BullMQ program, after npm install; empty: without BullMQ")
 	flags.StringVar(&o.workload, "workload", "A", "Waggle's workload: A is one queue, B 1,000; peers always have one")
-	flags.IntVar(&o.tasks, "tasks", 30_000, "tasks of each measurement of a peer")
+	flags.IntVar(&o.tasks, "tasks", 30_000, "tasks of each measurement")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds; in each, every system runs once")
 	flags.IntVar(&o.batch, "batch", 100, "tasks a call: Waggle's, and BullMQ's addBulk")
 	flags.IntVar(&o.collectors, "collectors", 16, "Waggle's collectors")

@@ -39,7 +39,7 @@ func (w *waggle) settings() string {
 
 func (w *waggle) measure(ctx context.Context) (rate, error) {
 	cmd := exec.CommandContext(ctx, w.o.waggle, "bench", "--only", "throughput", "--store", "redis", "--workload", w.o.workload,
-		"--batch", strconv.Itoa(w.o.batch), "--collectors", strconv.Itoa(w.o.collectors), "--repeats", "1", "--processors", strconv.Itoa(w.processors), "--output", "json")
+		"--batch", strconv.Itoa(w.o.batch), "--collectors", strconv.Itoa(w.o.collectors), "--repeats", "1", "--tasks", strconv.Itoa(w.o.tasks), "--processors", strconv.Itoa(w.processors), "--output", "json")
 	text, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError

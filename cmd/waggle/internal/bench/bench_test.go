@@ -217,6 +217,7 @@ func TestConfig_Validate(t *testing.T) {
 		{"Collectors", bench.Config{Collectors: []int{0}}},
 		{"Processors", bench.Config{Processors: 257}},
 		{"Duration", bench.Config{Duration: time.Hour}},
+		{"Tasks", bench.Config{Tasks: 200_001}},
 	} {
 		if err := c.cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want an error about %s", c.cfg, err, c.want)

@@ -71,6 +71,9 @@ type Config struct {
 	Queues []int
 	// Duration is how long one measurement is to take, about. Default 2 s.
 	Duration time.Duration
+	// Tasks of each measurement of PartThroughput, at most 200,000; 0: as many as go
+	// through in Duration.
+	Tasks int
 	// Repeats of each measurement, after one warm-up. Default 3.
 	Repeats int
 	// Dispatchers to start. Default 1.
@@ -128,6 +131,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Processors < 0 || c.Processors > 256 {
 		return fmt.Errorf("%s: %d is not within 0 to 256", "Processors", c.Processors)
+	}
+	if c.Tasks < 0 || c.Tasks > mostTasks {
+		return fmt.Errorf("%s: %d is not within 0 to %d", "Tasks", c.Tasks, mostTasks)
 	}
 	if c.Duration < 50*time.Millisecond || c.Duration > time.Minute {
 		return fmt.Errorf("%s: %s is not within 50ms to 1m", "Duration", c.Duration)

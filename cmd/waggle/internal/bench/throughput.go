@@ -100,7 +100,7 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 }
 
 // warmUp makes the queues, and then learns at what rate tasks go through, by which
-// it sizes what is measured.
+// it sizes what is measured, unless the config does.
 func (b *bencher) warmUp(e *env, j *job, w workload) error {
 	j.Tasks = min(b.most(), max(500, 4*j.Batch, min(w.Queues, 1000)))
 	for _, part := range [...]float64{0.5, 1} { // of the duration
@@ -110,6 +110,9 @@ func (b *bencher) warmUp(e *env, j *job, w workload) error {
 		}
 		j.First += j.Tasks
 		j.Tasks = min(b.most(), max(j.Tasks, int(part*rate(warm)*b.cfg.Duration.Seconds())))
+	}
+	if b.cfg.Tasks > 0 {
+		j.Tasks = b.cfg.Tasks
 	}
 	return nil
 }
