@@ -126,7 +126,7 @@ func (c *claim) bounded() bool {
 
 // pick takes the first of an open set; every eighth pick takes the longest
 // wait.
-func pick[V any](set *openSet[V], picks *uint64) (entry[V], bool) {
+func pick[V setMember](set *openSet[V], picks *uint64) (entry[V], bool) {
 	if set.len() == 0 {
 		return entry[V]{}, false
 	}

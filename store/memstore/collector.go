@@ -35,6 +35,8 @@ type collector struct {
 	fresh bool
 }
 
+func (c *collector) member() string { return c.info.ID }
+
 // meet notes that a session of a collector was seen, in a poll or a beat, and says
 // whether it is the current one.
 func (b *collectorBook) meet(id, session string, now int64, poll bool) (c *collector, state dispatch.PollState) {
@@ -59,9 +61,9 @@ func (b *collectorBook) meet(id, session string, now int64, poll bool) (c *colle
 	state.NewSession = c.fresh
 	noted := poll && !c.fresh && now >= c.seen && now < c.seen+span(dispatch.PollNoted)
 	if c.seen != now && !noted {
-		b.seen.remove(c.seen, id)
+		b.seen.remove(c.seen, c)
 		c.seen = now
-		b.seen.insert(now, id, c)
+		b.seen.insert(now, c)
 	}
 	return c, state
 }
@@ -78,7 +80,7 @@ func (b *collectorBook) expire(now int64) {
 }
 
 func (b *collectorBook) remove(c *collector) {
-	b.seen.remove(c.seen, c.info.ID)
+	b.seen.remove(c.seen, c)
 	b.ids.Delete(c.info.ID)
 	delete(b.known, c.info.ID)
 }

@@ -1,15 +1,18 @@
 package memstore
 
 // OrderedSet is the ordered set for its own test.
-type OrderedSet struct{ set openSet[int] }
+type OrderedSet struct{ set openSet[name] }
+
+// name is a member that is nothing else.
+type name string
+
+func (n name) member() string { return string(n) }
 
 // Insert adds a member.
-func (s *OrderedSet) Insert(score int64, member string, value int) {
-	s.set.insert(score, member, value)
-}
+func (s *OrderedSet) Insert(score int64, member string) { s.set.insert(score, name(member)) }
 
 // Remove takes a member out.
-func (s *OrderedSet) Remove(score int64, member string) { s.set.remove(score, member) }
+func (s *OrderedSet) Remove(score int64, member string) { s.set.remove(score, name(member)) }
 
 // Len is the number of members.
 func (s *OrderedSet) Len() int { return s.set.len() }
@@ -17,25 +20,25 @@ func (s *OrderedSet) Len() int { return s.set.len() }
 // First gives the first member; ok is false when the set is empty.
 func (s *OrderedSet) First() (score int64, member string, ok bool) {
 	e, ok := s.set.first()
-	return e.score, e.member, ok
+	return e.score, string(e.value), ok
 }
 
 // FirstFrom gives the first member at or after score.
 func (s *OrderedSet) FirstFrom(score int64) (found int64, member string, ok bool) {
 	e, ok := s.set.firstFrom(score)
-	return e.score, e.member, ok
+	return e.score, string(e.value), ok
 }
 
 // Last gives the last member.
 func (s *OrderedSet) Last() (score int64, member string, ok bool) {
 	e, ok := s.set.last()
-	return e.score, e.member, ok
+	return e.score, string(e.value), ok
 }
 
 // Oldest gives the member that waits longest over all bands.
 func (s *OrderedSet) Oldest() (score int64, member string, ok bool) {
 	e, ok := s.set.oldest()
-	return e.score, e.member, ok
+	return e.score, string(e.value), ok
 }
 
 // UpTo counts the members of at most a score.
@@ -47,8 +50,8 @@ func (s *OrderedSet) InBand(score int64) int { return s.set.inBand(score) }
 // Members lists all members in order.
 func (s *OrderedSet) Members() []string {
 	var members []string
-	s.set.from(0, "", func(e entry[int]) bool {
-		members = append(members, e.member)
+	s.set.from(0, "", func(e entry[name]) bool {
+		members = append(members, string(e.value))
 		return true
 	})
 	return members

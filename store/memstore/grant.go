@@ -29,6 +29,9 @@ type grantNote struct {
 	oneMoved [1]movedGrant
 }
 
+// member is empty: the scores of notes tell them apart.
+func (n *grantNote) member() string { return "" }
+
 // movedGrant is a queue's next grant before and after a turn.
 type movedGrant struct {
 	queue         string
@@ -60,6 +63,8 @@ type holder struct {
 	keep        string
 	markedUntil int64
 }
+
+func (h *holder) member() string { return h.collector }
 
 // holder finds what the shard knows of a collector, or makes it.
 func (s *shard) holder(collector string) *holder {
@@ -174,12 +179,12 @@ func (s *shard) keepGrant(note *grantNote) {
 	s.grants[note.key] = note
 	s.lastNote++
 	note.forgetAt = note.until<<noteBits | s.lastNote&(1<<noteBits-1)
-	s.forgetGrants.insert(note.forgetAt, "", note)
+	s.forgetGrants.insert(note.forgetAt, note)
 }
 
 func (s *shard) forgetGrant(note *grantNote) {
 	delete(s.grants, note.key)
-	s.forgetGrants.remove(note.forgetAt, "")
+	s.forgetGrants.remove(note.forgetAt, note)
 }
 
 // endGrant forgets a note, unless a renewal has made it last longer.

@@ -212,7 +212,7 @@ func (s *shard) listLeases(after leasePlace, limit int) []placedTask {
 		if len(leased) >= limit {
 			return false
 		}
-		place := leasePlace{e.score, e.member}
+		place := leasePlace{e.score, e.value.member()}
 		if r := e.value; r.lease != nil && !r.gone && place != after {
 			t := new(dispatch.Task)
 			s.task(t, r, noDetails)

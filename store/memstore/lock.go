@@ -11,6 +11,11 @@ type strayLock struct {
 	until int64
 }
 
+// strayTask is the task of a stray lock.
+type strayTask dispatch.TaskID
+
+func (t strayTask) member() string { return string(t) }
+
 // lockValue is what stands in the lock of the lease.
 func (l *lease) lockValue() string {
 	if l.byHand != "" {
@@ -44,7 +49,7 @@ func (s *shard) strayUntil(id dispatch.TaskID) (int64, bool) {
 func (s *shard) setStray(id dispatch.TaskID, lock strayLock) {
 	s.dropStray(id)
 	s.strays[id] = lock
-	s.forgetStrays.insert(lock.until, string(id), id)
+	s.forgetStrays.insert(lock.until, strayTask(id))
 }
 
 // dropStray forgets the stray lock of the task, if there is one.
@@ -53,7 +58,7 @@ func (s *shard) dropStray(id dispatch.TaskID) {
 		return
 	}
 	if old, ok := s.strays[id]; ok {
-		s.forgetStrays.remove(old.until, string(id))
+		s.forgetStrays.remove(old.until, strayTask(id))
 		delete(s.strays, id)
 	}
 }
@@ -65,6 +70,6 @@ func (s *shard) forgetEndedStrays(limit int) {
 		if !ok || e.score > s.now {
 			return
 		}
-		s.dropStray(e.value)
+		s.dropStray(dispatch.TaskID(e.value))
 	}
 }

@@ -77,16 +77,16 @@ func (s *shard) placeNamed(l *lane, stands where, score int64) {
 	}
 	switch was.stands {
 	case open:
-		n.open.remove(was.score, l.name)
+		n.open.remove(was.score, l)
 	case wait:
-		n.wait.remove(was.score, l.name)
+		n.wait.remove(was.score, l)
 	case nowhere:
 	}
 	switch stands {
 	case open:
-		n.open.insert(score, l.name, l)
+		n.open.insert(score, l)
 	case wait:
-		n.wait.insert(score, l.name, l)
+		n.wait.insert(score, l)
 	case nowhere:
 		return
 	}
@@ -210,7 +210,7 @@ func nextNamed(of []*source) (next *lane, lead *source) {
 	var first, oldest entry[*lane]
 	for _, src := range of {
 		e, ok := src.named.open.first()
-		if ok && (lead == nil || entryLess(e, first)) {
+		if ok && (lead == nil || e.before(first.score, first.value.name)) {
 			first, lead = e, src
 		}
 	}
@@ -221,7 +221,7 @@ func nextNamed(of []*source) (next *lane, lead *source) {
 	for _, src := range of {
 		e, ok := src.named.open.oldest()
 		if ok && cmp.Or(cmp.Compare(e.score&sinceMask, oldest.score&sinceMask), cmp.Compare(e.score, oldest.score),
-			cmp.Compare(e.member, oldest.member)) < 0 {
+			cmp.Compare(e.value.name, oldest.value.name)) < 0 {
 			oldest = e
 		}
 	}

@@ -2,118 +2,179 @@ package memstore
 
 import (
 	"math"
+	"slices"
 	"sort"
-
-	"github.com/tidwall/btree"
 )
 
 // infinite is the score +inf: no instant, until someone lifts a gate.
 const infinite = math.MaxInt64
 
-// treeDegree gives the nodes of a tree room for 79 members. With the 63 of btree's own
-// degree, the leases of 64 collectors with a task each split the only node, and merge it
-// again, with every task.
-const treeDegree = 40
+// runLength is how many members a run of an ordered set has at most, and keptLength
+// for how many an empty set keeps the memory.
+const (
+	runLength  = 64
+	keptLength = 8
+)
 
-// entry is a member of an ordered set with what it stands for.
-type entry[V any] struct {
-	score  int64
-	member string
-	value  V
+// setMember is what an ordered set can hold: member is its name in the set.
+type setMember interface{ member() string }
+
+// entry is a member of an ordered set and its score.
+type entry[V setMember] struct {
+	score int64
+	value V
 }
 
-// orderedSet holds members ordered by score, then by the bytes of the member,
+// before reports whether the entry comes before where a member with that score stands.
+func (e *entry[V]) before(score int64, member string) bool {
+	return e.score < score || e.score == score && e.value.member() < member
+}
+
+// is reports whether the entry is the member of that score.
+func (e *entry[V]) is(score int64, member string) bool {
+	return e.score == score && e.value.member() == member
+}
+
+// orderedSet holds members ordered by score, then by the bytes of their names,
 // as a Redis ZSET does. Whoever puts a member in keeps its score, to take it
 // out again. The zero value is empty.
 //
-// Most sets hold one member for a short while: it is kept here, and a tree is
-// made when a second one comes.
-type orderedSet[V any] struct {
-	tree *btree.BTreeG[entry[V]]
-	only entry[V]
-	one  bool // only is the one member; there is no tree
+// The members stand in runs, which are short, so that little moves when one comes or
+// goes, and least at either end, where nearly all of them do. Most sets have one run.
+type orderedSet[V setMember] struct {
+	lowest []entry[V]   // the run of the lowest members; empty in an empty set alone
+	higher [][]entry[V] // those that follow, of which none is empty
+	size   int
 }
 
-func entryLess[V any](a, b entry[V]) bool {
-	if a.score != b.score {
-		return a.score < b.score
+// run is the i-th run.
+func (s *orderedSet[V]) run(i int) *[]entry[V] {
+	if i == 0 {
+		return &s.lowest
 	}
-	return a.member < b.member
+	return &s.higher[i-1]
 }
 
-func (e *entry[V]) is(score int64, member string) bool { return e.score == score && e.member == member }
+// find is where a member stands or, if it is not in, would stand: the run, and the
+// place in it.
+func (s *orderedSet[V]) find(score int64, member string) (run, at int, in bool) {
+	starts := func(i int) bool { return !s.higher[i][0].before(score, member) }
+	switch n := len(s.higher); {
+	case n == 0 || starts(0):
+	case !starts(n - 1):
+		run = n
+	default:
+		run = sort.Search(n, starts)
+	}
+	if run < len(s.higher) && s.higher[run][0].is(score, member) {
+		return run + 1, 0, true
+	}
+	at, in = search(*s.run(run), score, member)
+	return run, at, in
+}
 
-// insert adds the member, or replaces the value of the same score and member.
-func (s *orderedSet[V]) insert(score int64, member string, value V) {
-	e := entry[V]{score: score, member: member, value: value}
-	if s.tree != nil {
-		s.tree.Load(e) // most come in at the end, and Load looks there first
+// search is where in a run a member stands, or would.
+func search[V setMember](run []entry[V], score int64, member string) (at int, in bool) {
+	switch n := len(run); {
+	case n == 0 || run[n-1].before(score, member):
+		return n, false
+	case run[0].before(score, member):
+		at = sort.Search(n, func(i int) bool { return !run[i].before(score, member) })
+	}
+	return at, run[at].is(score, member)
+}
+
+// insert adds the member, or replaces the one of the same score and name.
+func (s *orderedSet[V]) insert(score int64, value V) {
+	e := entry[V]{score: score, value: value}
+	i, at, in := s.find(score, value.member())
+	run := s.run(i)
+	if in {
+		(*run)[at] = e
 		return
 	}
-	if !s.one || s.only.is(score, member) {
-		s.only, s.one = e, true
+	s.size++
+	if len(*run) < runLength {
+		*run = slices.Insert(*run, at, e)
 		return
 	}
-	s.tree = btree.NewBTreeGOptions(entryLess[V], btree.Options{NoLocks: true, Degree: treeDegree})
-	s.tree.Set(s.only)
-	s.tree.Set(e)
-	s.only, s.one = entry[V]{}, false
+	half := runLength / 2
+	if at == runLength {
+		half = runLength // most members come in at the end: what they fill up stays full
+	}
+	next := append(make([]entry[V], 0, runLength), (*run)[half:]...)
+	clear((*run)[half:])
+	if *run = (*run)[:half]; at < half {
+		*run = slices.Insert(*run, at, e)
+	} else {
+		next = slices.Insert(next, at-half, e)
+	}
+	s.higher = slices.Insert(s.higher, i, next)
 }
 
 // remove takes the member with exactly that score out and reports whether it
 // was in.
-func (s *orderedSet[V]) remove(score int64, member string) bool {
-	if s.tree == nil {
-		was := s.one && s.only.is(score, member)
-		if was {
-			s.only, s.one = entry[V]{}, false
-		}
-		return was
+func (s *orderedSet[V]) remove(score int64, value V) bool {
+	i, at, in := s.find(score, value.member())
+	if !in {
+		return false
 	}
-	_, was := s.tree.Delete(entry[V]{score: score, member: member})
-	if s.tree.Len() == 0 {
-		s.tree = nil
+	s.size--
+	run := s.run(i)
+	*run = without(*run, at)
+	switch n := len(*run); {
+	case n == 0 && i > 0:
+		s.higher = without(s.higher, i-1)
+	case n == 0 && len(s.higher) > 0:
+		s.lowest = s.higher[0]
+		s.higher = without(s.higher, 0)
+	case n == 0 && cap(*run) > keptLength:
+		*run = nil
+	case n < runLength/4 && i < len(s.higher) && n+len(s.higher[i]) <= runLength/2:
+		*run = append(*run, s.higher[i]...)
+		s.higher = without(s.higher, i)
 	}
-	return was
+	return true
 }
 
-func (s *orderedSet[V]) len() int {
-	switch {
-	case s.tree != nil:
-		return s.tree.Len()
-	case s.one:
-		return 1
-	default:
-		return 0
+// without takes the i-th out, by moving those before it or those behind it, whichever
+// are fewer.
+func without[E any](all []E, i int) []E {
+	last := len(all) - 1
+	if i < last/2 {
+		copy(all[1:], all[:i])
+		clear(all[:1])
+		return all[1:]
 	}
+	copy(all[i:], all[i+1:])
+	clear(all[last:])
+	return all[:last]
 }
 
-// upTo counts the members of at most that score.
+func (s *orderedSet[V]) len() int { return s.size }
+
+// upTo counts the members of at most that score, which is not infinite.
 func (s *orderedSet[V]) upTo(score int64) int {
-	if s.tree == nil {
-		if s.one && s.only.score <= score {
-			return 1
-		}
-		return 0
+	run, n, _ := s.find(score+1, "")
+	for i := range run {
+		n += len(*s.run(i))
 	}
-	return sort.Search(s.tree.Len(), func(i int) bool {
-		e, _ := s.tree.GetAt(i)
-		return e.score > score
-	})
+	return n
 }
 
-func (s *orderedSet[V]) first() (entry[V], bool) {
-	if s.tree == nil {
-		return s.only, s.one
+func (s *orderedSet[V]) first() (first entry[V], ok bool) {
+	if s.size == 0 {
+		return first, false
 	}
-	return s.tree.Min()
+	return s.lowest[0], true
 }
 
-func (s *orderedSet[V]) last() (entry[V], bool) {
-	if s.tree == nil {
-		return s.only, s.one
+func (s *orderedSet[V]) last() (last entry[V], ok bool) {
+	if s.size == 0 {
+		return last, false
 	}
-	return s.tree.Max()
+	run := *s.run(len(s.higher))
+	return run[len(run)-1], true
 }
 
 // firstScore is the lowest score, infinite when the set is empty.
@@ -127,11 +188,13 @@ func (s *orderedSet[V]) firstScore() int64 {
 // from calls yield for the members from (score, member) on, ascending, until
 // it returns false. The set must not be changed meanwhile.
 func (s *orderedSet[V]) from(score int64, member string, yield func(entry[V]) bool) {
-	begin := entry[V]{score: score, member: member}
-	if s.tree != nil {
-		s.tree.Ascend(begin, yield)
-	} else if s.one && !entryLess(s.only, begin) {
-		yield(s.only)
+	i, at, _ := s.find(score, member)
+	for ; i <= len(s.higher); i, at = i+1, 0 {
+		for _, e := range (*s.run(i))[at:] {
+			if !yield(e) {
+				return
+			}
+		}
 	}
 }
 
@@ -154,18 +217,18 @@ const (
 
 // openSet is an ordered set of what can be picked now: it counts its members by
 // priority band.
-type openSet[V any] struct {
+type openSet[V setMember] struct {
 	orderedSet[V]
 	count [bands]int
 }
 
-func (s *openSet[V]) insert(score int64, member string, value V) {
+func (s *openSet[V]) insert(score int64, value V) {
 	s.count[score>>bandShift]++
-	s.orderedSet.insert(score, member, value)
+	s.orderedSet.insert(score, value)
 }
 
-func (s *openSet[V]) remove(score int64, member string) {
-	if s.orderedSet.remove(score, member) {
+func (s *openSet[V]) remove(score int64, value V) {
+	if s.orderedSet.remove(score, value) {
 		s.count[score>>bandShift]--
 	}
 }

@@ -55,8 +55,27 @@ func TestOrderedSet_AgreesWithASortedSlice(t *testing.T) {
 				if found {
 					return
 				}
-				set.Insert(e.score(), e.name, 1)
+				set.Insert(e.score(), e.name)
 				sorted = slices.Insert(sorted, i, e)
+			},
+			"insert many": func(t *rapid.T) {
+				e := draw()
+				for n := range rapid.IntRange(50, 300).Draw(t, "many") {
+					e.name = strconv.Itoa(n)
+					if i, found := slices.BinarySearchFunc(sorted, e, compareMembers); !found {
+						set.Insert(e.score(), e.name)
+						sorted = slices.Insert(sorted, i, e)
+					}
+				}
+			},
+			"remove many": func(t *rapid.T) {
+				from := rapid.IntRange(0, len(sorted)).Draw(t, "from")
+				to := rapid.IntRange(from, len(sorted)).Draw(t, "to")
+				step := rapid.IntRange(1, 3).Draw(t, "step") // 2 and 3 leave others between them
+				for i := from; i < to && i < len(sorted); i += step - 1 {
+					set.Remove(sorted[i].score(), sorted[i].name)
+					sorted = slices.Delete(sorted, i, i+1)
+				}
 			},
 			"remove": func(t *rapid.T) {
 				if len(sorted) == 0 {

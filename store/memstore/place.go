@@ -48,18 +48,20 @@ type lane struct {
 	named namedPlace
 }
 
+func (l *lane) member() string { return l.name }
+
 // list puts a record among those that the lane lists, if it is not there.
 func (l *lane) list(r *record) {
 	if r.listedAt == 0 {
 		l.lastListed++
 		r.listedAt = l.lastListed
-		l.listed.insert(r.listedAt, "", r)
+		l.listed.insert(r.listedAt, r)
 	}
 }
 
 func (l *lane) unlist(r *record) {
 	if r.listedAt != 0 {
-		l.listed.remove(r.listedAt, "")
+		l.listed.remove(r.listedAt, r)
 		r.listedAt = 0
 	}
 }
@@ -82,6 +84,8 @@ type queuePool struct {
 	// aside are lanes that come back when the queue is placed sooner.
 	aside []*lane
 }
+
+func (qp *queuePool) member() string { return qp.queue.name }
 
 // pool is the queues that have lanes with waiting tasks of one pool.
 type pool struct {
@@ -246,9 +250,9 @@ func (l *lane) move(stands where, score int64) {
 	}
 	l.remove()
 	if l.stands, l.score = stands, score; stands == open {
-		l.at.open.insert(score, l.name, l)
+		l.at.open.insert(score, l)
 	} else {
-		l.at.wait.insert(score, l.name, l)
+		l.at.wait.insert(score, l)
 	}
 }
 
@@ -256,9 +260,9 @@ func (l *lane) remove() {
 	l.at.dirty = true
 	switch l.stands {
 	case open:
-		l.at.open.remove(l.score, l.name)
+		l.at.open.remove(l.score, l)
 	case wait:
-		l.at.wait.remove(l.score, l.name)
+		l.at.wait.remove(l.score, l)
 	case nowhere:
 	}
 	l.stands = nowhere
@@ -347,18 +351,18 @@ func (qp *queuePool) move(stands where, score int64) {
 	}
 	qp.remove()
 	if qp.stands, qp.score = stands, score; stands == open {
-		qp.pool.open.insert(score, qp.queue.name, qp)
+		qp.pool.open.insert(score, qp)
 	} else {
-		qp.pool.wait.insert(score, qp.queue.name, qp)
+		qp.pool.wait.insert(score, qp)
 	}
 }
 
 func (qp *queuePool) remove() {
 	switch qp.stands {
 	case open:
-		qp.pool.open.remove(qp.score, qp.queue.name)
+		qp.pool.open.remove(qp.score, qp)
 	case wait:
-		qp.pool.wait.remove(qp.score, qp.queue.name)
+		qp.pool.wait.remove(qp.score, qp)
 	case nowhere:
 	}
 	qp.stands = nowhere

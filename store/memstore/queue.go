@@ -36,6 +36,9 @@ type queue struct {
 	gone bool
 }
 
+// member is the name by which queues are listed.
+func (q *queue) member() string { return q.reversed }
+
 // queueOf is the queue of the lane; it is made when it does not exist.
 func (s *shard) queueOf(l *lane) *queue {
 	if l.q == nil || l.q.gone || l.q.over(s.now) {
@@ -59,7 +62,7 @@ func (s *shard) openQueue(name string) *queue {
 		q = &queue{name: name, reversed: reverseLabels(name)}
 		q.settings.version = -1
 		s.queues[name] = q
-		s.queueNames.insert(0, q.reversed, q)
+		s.queueNames.insert(0, q)
 	}
 	return q
 }
@@ -101,7 +104,7 @@ func (s *shard) queueGate(q *queue) int64 {
 // with a gate that ends, it is deleted then.
 func (s *shard) closeWhenEmpty(q *queue) {
 	if q.idleUntil != 0 {
-		s.idleQueues.remove(q.idleUntil, q.name)
+		s.idleQueues.remove(q.idleUntil, q)
 		q.idleUntil = 0
 	}
 	if q.waiting > 0 || q.inFlight > 0 {
@@ -112,7 +115,7 @@ func (s *shard) closeWhenEmpty(q *queue) {
 		s.deleteQueue(q)
 	case gates != infinite:
 		q.idleUntil = gates
-		s.idleQueues.insert(gates, q.name, q)
+		s.idleQueues.insert(gates, q)
 	}
 }
 
@@ -122,7 +125,7 @@ func (s *shard) deleteQueue(q *queue) {
 	}
 	q.gone = true
 	delete(s.queues, q.name)
-	s.queueNames.remove(0, q.reversed)
+	s.queueNames.remove(0, q)
 }
 
 // closeIdleQueues deletes at most limit queues that only a gate kept.
@@ -296,7 +299,7 @@ func (s *shard) listQueues(suffix, after string, limit int) []*dispatch.Queue {
 	}
 	collect := func(begin string, matches func(string) bool) {
 		s.queueNames.from(0, begin, func(e entry[*queue]) bool {
-			if len(found) >= limit || !matches(e.member) {
+			if len(found) >= limit || !matches(e.value.reversed) {
 				return false
 			}
 			found = append(found, s.describe(e.value))

@@ -93,6 +93,8 @@ type lease struct {
 	earlier, later *record
 }
 
+func (r *record) member() string { return string(r.id) }
+
 func (r *record) waiting() bool { return r.state == dispatch.StateScheduled }
 
 func (r *record) rank() int64 { return int64(dispatch.Rank(int(r.priority), r.recurring)) }

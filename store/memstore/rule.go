@@ -174,7 +174,8 @@ type rulesPage struct {
 	begun   bool
 	version int64
 	pool    string
-	last    entry[*queuePool]
+	score   int64
+	queue   string
 }
 
 func parseRulesPage(page string) (rulesPage, error) {
@@ -187,11 +188,11 @@ func parseRulesPage(page string) (rulesPage, error) {
 	if err1 != nil || err2 != nil {
 		return rulesPage{}, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
 	}
-	return rulesPage{true, version, parts[1], entry[*queuePool]{score: score, member: parts[3]}}, nil
+	return rulesPage{true, version, parts[1], score, parts[3]}, nil
 }
 
 func (p *rulesPage) String() string {
-	return fmt.Sprintf("%d/%s/%d/%s", p.version, p.pool, p.last.score, p.last.member)
+	return fmt.Sprintf("%d/%s/%d/%s", p.version, p.pool, p.score, p.queue)
 }
 
 // placeGated places at most limit queues anew, from the page on: those that wait for
@@ -213,14 +214,14 @@ func (s *shard) placeGated(p rulesPage, limit int) (next string) {
 		}
 		begin, after := lowest, ""
 		if name == p.pool && p.begun {
-			begin, after = p.last.score, p.last.member+"\x00"
+			begin, after = p.score, p.queue+"\x00"
 		}
 		s.pools[name].wait.from(begin, after, func(e entry[*queuePool]) bool {
 			if e.score == infinite || e.value.queue.nextGrant > s.now {
 				s.touchQueue(e.value.queue)
 				limit--
 			}
-			p.pool, p.last = name, entry[*queuePool]{score: e.score, member: e.member}
+			p.pool, p.score, p.queue = name, e.score, e.value.queue.name
 			return limit > 0
 		})
 		if limit == 0 {

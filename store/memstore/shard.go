@@ -65,7 +65,7 @@ type shard struct {
 	forgetGrants  orderedSet[*grantNote]
 	forgetSources orderedSet[*source]
 	forgetMarks   orderedSet[*holder]
-	forgetStrays  orderedSet[dispatch.TaskID]
+	forgetStrays  orderedSet[strayTask]
 	idleQueues    orderedSet[*queue]
 
 	sweptAt    int64
@@ -210,11 +210,11 @@ func (s *shard) setRecurring(r *record, recurring bool) {
 func (s *shard) leave(r *record) {
 	switch r.stands {
 	case inReady:
-		r.lane.ready.remove(r.score, string(r.id))
+		r.lane.ready.remove(r.score, r)
 	case inLater:
-		r.lane.later.remove(r.score, string(r.id))
+		r.lane.later.remove(r.score, r)
 	case inLeases:
-		s.leases.remove(r.score, string(r.id))
+		s.leases.remove(r.score, r)
 	case inNone:
 	}
 	r.stands = inNone
@@ -233,19 +233,19 @@ func (s *shard) enterLane(r *record) {
 	r.state = dispatch.StateScheduled
 	if r.due <= s.now {
 		r.stands, r.score = inReady, r.rank()<<bandShift+max(r.due, 0)
-		r.lane.ready.insert(r.score, string(r.id), r)
+		r.lane.ready.insert(r.score, r)
 		s.count(r, dispatch.StateReady)
 		return
 	}
 	r.stands, r.score = inLater, r.due*32+r.rank()
-	r.lane.later.insert(r.score, string(r.id), r)
+	r.lane.later.insert(r.score, r)
 	s.count(r, dispatch.StateScheduled)
 }
 
 // enterLeases puts a record, standing nowhere, into the lease index.
 func (s *shard) enterLeases(r *record, deadline int64) {
 	r.stands, r.score = inLeases, deadline
-	s.leases.insert(deadline, string(r.id), r)
+	s.leases.insert(deadline, r)
 }
 
 // settle makes the record DONE, DEAD or CANCELED. It stands nowhere.
@@ -255,7 +255,7 @@ func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) 
 	r.forgetAt = 0
 	if remember > 0 {
 		r.forgetAt = s.now + span(remember)
-		s.forgetSet(r).insert(r.forgetAt, string(r.id), r)
+		s.forgetSet(r).insert(r.forgetAt, r)
 		if state == dispatch.StateDone {
 			// One that is kept with its source ends with its source's others.
 			r.lane.unlist(r)
@@ -274,7 +274,7 @@ func (s *shard) forgetSet(r *record) *orderedSet[*record] {
 // keep takes a settled record out of what is to be forgotten.
 func (s *shard) keep(r *record) {
 	if r.forgetAt != 0 {
-		s.forgetSet(r).remove(r.forgetAt, string(r.id))
+		s.forgetSet(r).remove(r.forgetAt, r)
 		r.forgetAt = 0
 	}
 }

@@ -37,6 +37,8 @@ type source struct {
 	failures    int64 // in a row
 }
 
+func (src *source) member() string { return src.gate.UID }
+
 // lane finds the source's lane in a queue.
 func (src *source) lane(queueName string) *lane {
 	if src.byQueue != nil {
@@ -91,10 +93,10 @@ func (s *shard) takeGate(gate dispatch.SourceGate) *source {
 // what comes late for it is refused.
 func (s *shard) forgetLater(src *source) {
 	if src.forgetAt != 0 {
-		s.forgetSources.remove(src.forgetAt, src.gate.UID)
+		s.forgetSources.remove(src.forgetAt, src)
 	}
 	src.forgetAt = s.now + span(dispatch.CanceledMemory)
-	s.forgetSources.insert(src.forgetAt, src.gate.UID, src)
+	s.forgetSources.insert(src.forgetAt, src)
 }
 
 // forgetSource removes a deleted source that holds nothing.
@@ -103,7 +105,7 @@ func (s *shard) forgetSource(src *source) {
 		s.forgetLater(src)
 		return
 	}
-	s.forgetSources.remove(src.forgetAt, src.gate.UID)
+	s.forgetSources.remove(src.forgetAt, src)
 	src.forgotten = true
 	delete(s.sources, src.gate.UID)
 }

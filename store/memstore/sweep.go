@@ -168,16 +168,16 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 func (s *shard) mark(collector, keep string) *holder {
 	h := s.holder(collector)
 	if h.markedUntil != 0 {
-		s.forgetMarks.remove(h.markedUntil, collector)
+		s.forgetMarks.remove(h.markedUntil, h)
 	}
 	h.keep, h.markedUntil = keep, s.now+span(dispatch.CollectorMemory)
-	s.forgetMarks.insert(h.markedUntil, collector, h)
+	s.forgetMarks.insert(h.markedUntil, h)
 	return h
 }
 
 // unmark forgets which session of a collector was kept.
 func (s *shard) unmark(h *holder) {
-	s.forgetMarks.remove(h.markedUntil, h.collector)
+	s.forgetMarks.remove(h.markedUntil, h)
 	h.keep, h.markedUntil = "", 0
 	s.dropIdleHolder(h)
 }
