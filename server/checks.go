@@ -111,6 +111,16 @@ func (c *checks) optionalQueue(field, value string) {
 	}
 }
 
+// suffix checks a name that stands for a queue and all below it. What others write before
+// one would be part of the name, which no queue has.
+func (c *checks) suffix(field, value string) {
+	if strings.HasPrefix(value, ".") || strings.HasPrefix(value, "*") {
+		c.fail(field, value, "must be a name without \".\" or \"*.\" before it: it is for that queue and all below it")
+	} else {
+		c.optionalQueue(field, value)
+	}
+}
+
 // ids checks a list of ids, each by check.
 func (c *checks) ids(field string, values []string, most int, check func(field, value string)) {
 	c.count(field, len(values), 0, most)
@@ -300,7 +310,7 @@ func (c *checks) pattern(field, value string) {
 		return
 	}
 	name, suffix := strings.CutPrefix(value, "*.")
-	if suffix && name == "" || strings.Contains(name, "*") {
+	if suffix && name == "" || strings.Contains(name, "*") || strings.HasPrefix(name, ".") {
 		c.fail(field, value, "must be a name, \"*.\" and a suffix, or \"*\"")
 	} else {
 		c.queue(field, name)

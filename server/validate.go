@@ -238,7 +238,7 @@ func validateQueueName(field, name string) error {
 
 func validateListQueues(req *pb.ListQueuesRequest) error {
 	var c checks
-	c.optionalQueue("suffix", req.GetSuffix())
+	c.suffix("suffix", req.GetSuffix())
 	c.page(req.GetPageSize())
 	return c.err()
 }

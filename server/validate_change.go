@@ -58,7 +58,7 @@ func (c *checks) taskFilter(f *pb.Filter, change *taskChange) {
 	c.optionalID("filter.pool", f.GetPool())
 	c.labels("filter.labels", f.GetLabels(), dispatch.MaxLabels)
 	c.optionalQueue("filter.queue", f.GetQueue())
-	c.optionalQueue("filter.queue_suffix", f.GetQueueSuffix())
+	c.suffix("filter.queue_suffix", f.GetQueueSuffix())
 	c.optionalID("filter.collector_id", f.GetCollectorId())
 	c.filterStates(f.GetStates(), change)
 	c.count("filter.failure_reasons", len(f.GetFailureReasons()), 0, maxReasons)

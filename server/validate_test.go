@@ -287,6 +287,14 @@ func badOperations() []badRequest {
 			_, err := b.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{})
 			return err
 		}},
+		{"queue list: suffix", "suffix", func(ctx context.Context, b *bed) error {
+			_, err := b.queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: ".a.com"})
+			return err
+		}},
+		{"cancel: suffix", "filter.queue_suffix", func(ctx context.Context, b *bed) error {
+			_, err := b.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{Filter: &pb.Filter{QueueSuffix: "*.a.com"}})
+			return err
+		}},
 		{"rule: pattern", "rule.pattern", ruleWith(func(r *pb.QueueRule) { r.Pattern = "a*b" })},
 		{"rule: no pattern", "rule.pattern", ruleWith(func(r *pb.QueueRule) { r.Pattern = "" })},
 		{"rule: min_delay", "rule.min_delay", ruleWith(func(r *pb.QueueRule) { r.MinDelay = durationpb.New(25 * time.Hour) })},
@@ -347,7 +355,7 @@ func TestServer_badInput(t *testing.T) {
 func TestServer_badInput_wildcards(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
-	for _, pattern := range []string{"a*b", "*a.example", "*.", "*.*.example", "a.*"} {
+	for _, pattern := range []string{"a*b", "*a.example", "*.", "*.*.example", "a.*", ".a.example", "*..a.example"} {
 		_, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: pattern}})
 		if f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD"); !strings.Contains(f.message, `"*." and a suffix`) {
 			t.Errorf("%q: %s", pattern, f.message)

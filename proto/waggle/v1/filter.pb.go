@@ -34,8 +34,8 @@ type Filter struct {
 	// Sources whose id begins with this, for example "news.". At most 128 bytes. For calls on sources and
 	// tasks.
 	SourceIdPrefix string `protobuf:"bytes,1,opt,name=source_id_prefix,json=sourceIdPrefix,proto3" json:"source_id_prefix,omitempty"`
-	// Queues whose name is this or ends with "." and this, for example "example.com". At most 261 bytes.
-	// For calls on tasks.
+	// Queues whose name is this or ends with "." and this, for example "example.com"; it does not begin with a dot.
+	// At most 261 bytes. For calls on tasks.
 	QueueSuffix string `protobuf:"bytes,2,opt,name=queue_suffix,json=queueSuffix,proto3" json:"queue_suffix,omitempty"`
 	// The pool of the source. At most 128 bytes. For calls on sources and tasks.
 	Pool string `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`

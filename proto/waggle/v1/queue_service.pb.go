@@ -117,7 +117,7 @@ func (x *GetQueueResponse) GetQueue() *Queue {
 // ListQueuesRequest chooses queues.
 type ListQueuesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only queues whose name is this or ends with "." and this. Empty: all.
+	// Only queues whose name is this or ends with "." and this; it does not begin with a dot. Empty: all.
 	Suffix string `protobuf:"bytes,1,opt,name=suffix,proto3" json:"suffix,omitempty"`
 	// Most queues in the reply, 1 to 1000; 0: 50. Fewer may come, even none, though more follow.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
