@@ -193,8 +193,8 @@ func TestDispatcher_seedsUnderNewRules(t *testing.T) {
 		if _, err := o.DeleteQueueRule(t.Context(), "*"); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := deaf.TriggerSource(t.Context(), "old", true); err != nil || !changed {
-			t.Errorf("trigger after rules changed elsewhere: %v, %v", changed, err)
+		if did, err := deaf.TriggerSource(t.Context(), "old", true); err != nil || !did.Changed {
+			t.Errorf("trigger after rules changed elsewhere: %v, %v", did, err)
 		}
 	})
 }

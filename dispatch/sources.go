@@ -202,38 +202,51 @@ func (d *Dispatcher) mutateSource(ctx context.Context, id string, ifVersion int6
 	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, mutateTries, ErrEtagMismatch)
 }
 
-// TriggerSource makes the source's seeds due now, canceled ones excepted; a
-// leased one is due again once after it settles. With revisit that begins a
-// pass. It reports whether that changed a seed: one that is READY, or is due
-// again already after its lease, is left alone, unless a pass begins.
-func (d *Dispatcher) TriggerSource(ctx context.Context, id string, revisit bool) (changed bool, err error) {
-	for range mutateTries {
-		if changed, err = d.triggerOnce(ctx, id, revisit, true); !errors.Is(err, ErrStaleSource) {
-			return changed, err
-		}
-	}
-	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, mutateTries, ErrEtagMismatch)
+// Triggered is what a trigger of a source did.
+type Triggered struct {
+	// Changed: a seed is due sooner, or begins a pass. One that is READY, or is due
+	// again already after its lease, is left alone, unless a pass begins.
+	Changed bool
+	// Canceled seeds were left out.
+	Canceled int
 }
 
-// WouldTrigger reports whether TriggerSource would change a seed.
-func (d *Dispatcher) WouldTrigger(ctx context.Context, id string, revisit bool) (bool, error) {
+// TriggerSource makes the source's seeds due now, canceled ones excepted; a
+// leased one is due again once after it settles. With revisit that begins a
+// pass.
+func (d *Dispatcher) TriggerSource(ctx context.Context, id string, revisit bool) (did Triggered, err error) {
+	for range mutateTries {
+		if did, err = d.triggerOnce(ctx, id, revisit, true); !errors.Is(err, ErrStaleSource) {
+			return did, err
+		}
+	}
+	return Triggered{}, fmt.Errorf("source %q was changed %d times in between: %w", id, mutateTries, ErrEtagMismatch)
+}
+
+// WouldTrigger tells what TriggerSource would do.
+func (d *Dispatcher) WouldTrigger(ctx context.Context, id string, revisit bool) (Triggered, error) {
 	return d.triggerOnce(ctx, id, revisit, false)
 }
 
-func (d *Dispatcher) triggerOnce(ctx context.Context, id string, revisit, really bool) (changed bool, err error) {
+func (d *Dispatcher) triggerOnce(ctx context.Context, id string, revisit, really bool) (Triggered, error) {
+	var did Triggered
 	source, err := d.liveSource(ctx, id)
 	if err != nil {
-		return false, err
+		return did, err
 	}
 	now, err := d.store.Now(ctx)
 	if err != nil {
-		return false, fmt.Errorf("read the store's clock: %w", err)
+		return did, fmt.Errorf("read the store's clock: %w", err)
 	}
+	canceled := make(map[TaskID]struct{}) // by id, since a seed may be asked for twice
 	_, err = d.submitSeeds(ctx, source, func(t *Task, item *Submission) bool {
+		if t != nil && t.State == StateCanceled {
+			canceled[t.ID] = struct{}{}
+		}
 		if !triggers(t, now, revisit) {
 			return false
 		}
-		changed = true
+		did.Changed = true
 		item.IfExists, item.Due, item.FirstDue = IfExistsAgain, now, now
 		if t != nil && !t.FirstDue.IsZero() {
 			item.FirstDue = t.FirstDue
@@ -243,7 +256,8 @@ func (d *Dispatcher) triggerOnce(ctx context.Context, id string, revisit, really
 		}
 		return really
 	})
-	return changed, err
+	did.Canceled = len(canceled)
+	return did, err
 }
 
 // triggers reports whether a trigger changes a seed; t is nil for one without a

@@ -245,11 +245,11 @@ func TestDispatcher_TriggerSource(t *testing.T) {
 		g := o.fetchOne()
 		for n := range 3 { // while leased, however often: once more
 			would, err := o.WouldTrigger(t.Context(), "s", false)
-			if err != nil || would != (n == 0) {
+			if err != nil || would.Changed != (n == 0) {
 				t.Fatal(n, would, err)
 			}
-			if changed, err := o.TriggerSource(t.Context(), "s", false); err != nil || changed != would {
-				t.Fatal(n, changed, err)
+			if did, err := o.TriggerSource(t.Context(), "s", false); err != nil || did != would {
+				t.Fatal(n, did, err)
 			}
 		}
 		o.succeed(g)
@@ -258,8 +258,8 @@ func TestDispatcher_TriggerSource(t *testing.T) {
 			t.Fatalf("due once more: %+v", grants[0].Task)
 		}
 		for n, trigger := range []struct{ revisit, changed bool }{{false, true}, {false, false}, {true, true}} { // READY from the first on
-			if changed, err := o.TriggerSource(t.Context(), "s", trigger.revisit); err != nil || changed != trigger.changed {
-				t.Fatal(n, changed, err)
+			if did, err := o.TriggerSource(t.Context(), "s", trigger.revisit); err != nil || did.Changed != trigger.changed {
+				t.Fatal(n, did, err)
 			}
 		}
 		if g := o.fetchOne(); g.Task.Run.IsZero() {

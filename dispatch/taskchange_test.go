@@ -83,8 +83,8 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 		id := g.Task.ID
 		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
 		o.succeed(g)
-		if _, err := o.TriggerSource(ctx, "s", true); err != nil {
-			t.Fatal(err)
+		if did, err := o.TriggerSource(ctx, "s", true); err != nil || did != (dispatch.Triggered{Canceled: 1}) {
+			t.Errorf("trigger of a canceled seed: %+v, %v", did, err)
 		}
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Schedule.Every = time.Minute

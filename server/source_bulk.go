@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -91,18 +92,25 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 	if err := errors.Join(validateBulk(req), bulkWords(req.GetBy(), req.GetReason(), nil)); err != nil {
 		return nil, err
 	}
+	var canceled atomic.Int64
+	tell := func(did dispatch.Triggered, err error) (bool, error) {
+		canceled.Add(int64(did.Canceled))
+		return did.Changed, err
+	}
 	r, err := s.bulk(ctx, "TriggerSources", req, bulkAction{
 		would: func(ctx context.Context, v *dispatch.SourceView) (bool, error) {
-			return s.d.WouldTrigger(ctx, v.Source.ID, req.GetRevisit())
+			return tell(s.d.WouldTrigger(ctx, v.Source.ID, req.GetRevisit()))
 		},
 		act: func(ctx context.Context, id string) (bool, error) {
-			return s.d.TriggerSource(ctx, id, req.GetRevisit())
+			return tell(s.d.TriggerSource(ctx, id, req.GetRevisit()))
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.TriggerSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
+	return &pb.TriggerSourcesResponse{
+		Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, CanceledSeeds: canceled.Load(),
+	}, nil
 }
 
 // bulk acts on the sources that req names, or on those of one page that match

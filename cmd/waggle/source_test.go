@@ -239,6 +239,8 @@ func TestSource_CanceledSeeds(t *testing.T) {
 	if got := command(t, env, "source", "get", "a"); !strings.Contains(got.out, line) {
 		t.Errorf("lacks %q:\n%s", line, got.out)
 	}
+	wantOutput(t, command(t, env, "source", "trigger", "a"), "0 sources triggered; 1 as it was\n1 canceled seed left out: not crawled until `waggle task retry`\n")
+	wantOutput(t, command(t, env, "source", "trigger", "a", "--revisit"), "1 source triggered\n1 canceled seed left out: not crawled until `waggle task retry`\n")
 	command(t, env, "task", "retry", "--source", "a", "--state", "canceled", "--yes")
 	if got := command(t, env, "source", "get", "a"); strings.Contains(got.out, "Canceled") {
 		t.Errorf("still canceled:\n%s", got.out)

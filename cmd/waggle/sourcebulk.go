@@ -54,6 +54,7 @@ type bulkReply interface {
 type bulkTotal struct {
 	matched, changed int
 	missing          []string
+	also             string // what is to be said besides
 }
 
 // maxBulk is how many ids one call takes.
@@ -93,6 +94,9 @@ func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkRepl
 			text += fmt.Sprintf("; %s as it was", count(rest))
 		}
 		fmt.Fprintln(c.out, text)
+		if total.also != "" {
+			fmt.Fprintln(c.out, total.also)
+		}
 	})
 	if err != nil || len(total.missing) == 0 {
 		return err
@@ -219,16 +223,22 @@ func newSourceTrigger(o *clientOptions) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		canceled := int64(0)
 		total, err := runBulk(ids, filter, func(ids []string, filter *pb.Filter, token string) (*pb.TriggerSourcesResponse, error) {
-			return c.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{
+			reply, err := c.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{
 				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token, Revisit: revisit, By: record.by, Reason: record.reason,
 			})
+			canceled += reply.GetCanceledSeeds()
+			return reply, err
 		})
 		if err != nil {
 			return err
 		}
+		if canceled > 0 {
+			total.also = plural(int(canceled), "canceled seed") + " left out: not crawled until `waggle task retry`"
+		}
 		return c.showBulk(&s, total, "triggered", &pb.TriggerSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing,
+			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, CanceledSeeds: canceled,
 		})
 	})
 	return cmd

@@ -1378,7 +1378,10 @@ type TriggerSourcesResponse struct {
 	// To go on with: more sources match than one call acts on; empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Those of ids that do not exist.
-	MissingIds    []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	// Seeds of the sources looked at that CancelTasks has taken out, and that this leaves out: RetryTasks brings
+	// them back.
+	CanceledSeeds int64 `protobuf:"varint,5,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1439,6 +1442,13 @@ func (x *TriggerSourcesResponse) GetMissingIds() []string {
 		return x.MissingIds
 	}
 	return nil
+}
+
+func (x *TriggerSourcesResponse) GetCanceledSeeds() int64 {
+	if x != nil {
+		return x.CanceledSeeds
+	}
+	return 0
 }
 
 var File_waggle_v1_source_service_proto protoreflect.FileDescriptor
@@ -1544,13 +1554,14 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x18\n" +
 	"\arevisit\x18\x05 \x01(\bR\arevisit\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\x95\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\xbc\x01\n" +
 	"\x16TriggerSourcesResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds*\x89\x01\n" +
+	"missingIds\x12%\n" +
+	"\x0ecanceled_seeds\x18\x05 \x01(\x03R\rcanceledSeeds*\x89\x01\n" +
 	"\tApplyCode\x12\x1a\n" +
 	"\x16APPLY_CODE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12APPLY_CODE_CREATED\x10\x01\x12\x16\n" +
