@@ -41,6 +41,8 @@ type run struct {
 	known  *knownLinks
 	// troubles are told of calls that fail; answered is their other end.
 	troubles *troubles
+	// attendance watches controlConn, which makes the fewer calls.
+	attendance *attendance
 
 	handlers sync.WaitGroup // goroutines that call the handler
 	granted  chan *lease    // to one of them that has nothing to do
@@ -71,13 +73,15 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 	if err != nil {
 		return nil, err
 	}
-	controlConn, err := dial(cfg)
+	log := cfg.Logger.With(zap.String("collector_id", cfg.ID))
+	attendance := newAttendance(log)
+	controlConn, err := dial(cfg, grpc.WithStatsHandler(attendance))
 	if err != nil {
 		return nil, errors.Join(err, fetchConn.Close())
 	}
 	r := &run{
 		cfg: cfg, session: session, handler: handler,
-		log:       cfg.Logger.With(zap.String("collector_id", cfg.ID)),
+		log: log, attendance: attendance,
 		fetchConn: fetchConn, controlConn: controlConn,
 		fetches: wagglev1.NewDispatchServiceClient(fetchConn),
 		control: wagglev1.NewDispatchServiceClient(controlConn),
@@ -116,6 +120,7 @@ func (r *run) failed(call string, err error, wait time.Duration, repeated bool) 
 }
 
 func (r *run) close() error {
+	r.attendance.close()
 	return errors.Join(r.fetchConn.Close(), r.controlConn.Close())
 }
 
