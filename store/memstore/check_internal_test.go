@@ -30,7 +30,7 @@ func (s *shard) check() error {
 	s.begin()
 	defer s.end()
 	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		if err := s.checkRecord(r, &sum); err != nil {
 			return fmt.Errorf("task %s in state %s: %w", r.key, r.visibleState(s.now), err)
 		}

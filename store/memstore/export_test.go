@@ -1,5 +1,7 @@
 package memstore
 
+import "github.com/waggle-crawl/waggle/dispatch"
+
 // OrderedSet is the ordered set for its own test.
 type OrderedSet struct{ set openSet[name] }
 
@@ -65,7 +67,7 @@ func BandScore(band, since int64) int64 { return band<<bandShift + since }
 func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 	for _, sh := range s.shards {
 		sh.begin()
-		records += len(sh.records)
+		records += sh.records.len()
 		locks += len(sh.strays)
 		grants += len(sh.grants)
 		queues += len(sh.queues)
@@ -73,4 +75,35 @@ func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 		sh.end()
 	}
 	return records, locks, grants, queues, holders
+}
+
+// RecordIndex is the index of records for its own test.
+type RecordIndex struct{ index recordIndex }
+
+// NewRecordIndex makes one in which so many hashes are shared by all ids.
+func NewRecordIndex(hashes int) *RecordIndex {
+	x := &RecordIndex{newRecordIndex()}
+	wide := x.index.hash
+	x.index.hash = func(id dispatch.TaskID) uint64 { return wide(id) % uint64(hashes) }
+	return x
+}
+
+// Add takes in a record that has only its id.
+func (x *RecordIndex) Add(id dispatch.TaskID) { x.index.add(&record{id: id}) }
+
+// Remove takes a record out.
+func (x *RecordIndex) Remove(id dispatch.TaskID) { x.index.remove(id) }
+
+// Has reports whether the index finds the record.
+func (x *RecordIndex) Has(id dispatch.TaskID) bool {
+	r := x.index.get(id)
+	return r != nil && r.id == id
+}
+
+// IDs lists the records, and their number as the index has it.
+func (x *RecordIndex) IDs() (ids []dispatch.TaskID, size int) {
+	for r := range x.index.all() {
+		ids = append(ids, r.id)
+	}
+	return ids, x.index.len()
 }

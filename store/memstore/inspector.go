@@ -36,7 +36,7 @@ func (i Inspector) DeleteLock(id dispatch.TaskID) {
 	if sh := i.store.shardOfTask(id); sh != nil {
 		sh.begin()
 		defer sh.end()
-		if r := sh.records[id]; r != nil && r.lease != nil {
+		if r := sh.records.get(id); r != nil && r.lease != nil {
 			r.lease.lockedUntil = 0
 		}
 		sh.dropStray(id)
@@ -48,7 +48,7 @@ func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) 
 	if sh := i.store.shardOfTask(id); sh != nil {
 		sh.begin()
 		defer sh.end()
-		if r := sh.records[id]; r != nil && r.lease != nil {
+		if r := sh.records.get(id); r != nil && r.lease != nil {
 			r.lease.byHand, r.lease.lockedUntil = value, sh.now+span(ttl)
 			return
 		}
@@ -65,12 +65,12 @@ func (i Inspector) DeleteRecord(id dispatch.TaskID) {
 	}
 	sh.begin()
 	defer sh.end()
-	if r := sh.records[id]; r != nil {
+	if r := sh.records.get(id); r != nil {
 		if lock, stands := sh.lockOf(id); stands && r.lease != nil {
 			sh.setStray(id, lock)
 		}
 		r.gone = true
-		delete(sh.records, id)
+		sh.records.remove(id)
 		sh.ghosts[id] = r
 	}
 }

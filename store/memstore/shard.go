@@ -36,7 +36,7 @@ type shard struct {
 	lastFence uint64
 	lastLane  int64
 	lastNote  int64
-	records   map[dispatch.TaskID]*record
+	records   recordIndex
 	strays    map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
@@ -89,7 +89,7 @@ func newShard(store *Store, number int) *shard {
 	return &shard{
 		store: store, number: number,
 		soonest:  make(map[string]int64),
-		records:  make(map[dispatch.TaskID]*record),
+		records:  newRecordIndex(),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
 		sources:  make(map[string]*source),
@@ -143,7 +143,7 @@ func (s *shard) sooner(pool string, t int64) {
 
 // record finds a record, unless it is to be forgotten by now.
 func (s *shard) record(id dispatch.TaskID) *record {
-	r := s.records[id]
+	r := s.records.get(id)
 	if r != nil && r.forgetAt != 0 && r.forgetAt <= s.now {
 		return nil
 	}
@@ -291,7 +291,7 @@ func (s *shard) forget(r *record) {
 	if r.gone {
 		delete(s.ghosts, r.id)
 	} else {
-		delete(s.records, r.id)
+		s.records.remove(r.id)
 	}
 }
 

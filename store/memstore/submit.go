@@ -107,10 +107,10 @@ func (s *shard) create(src *source, item *dispatch.Submission) *record {
 	if ghost := s.ghosts[r.id]; ghost != nil {
 		s.dropGhost(ghost)
 	}
-	if old := s.records[r.id]; old != nil {
+	if old := s.records.get(r.id); old != nil {
 		s.forget(old)
 	}
-	s.records[r.id] = r
+	s.records.add(r)
 	r.lane.list(r)
 	s.enterWaiting(r)
 	return r
