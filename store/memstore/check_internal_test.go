@@ -103,7 +103,7 @@ func (s *shard) checkRecord(r *record, sum *tallies) error {
 		sum.waiting[r.lane.queueName]++
 	}
 	if !r.recurring {
-		sum.outstanding[r.source.gate.UID]++
+		sum.outstanding[r.lane.source.gate.UID]++
 	}
 	return nil
 }

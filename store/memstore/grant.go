@@ -99,7 +99,7 @@ func (c *claim) grant(h *hand, r *record) {
 		h.grants = make([]dispatch.Grant, 0, room)
 		h.note.entries, h.note.moved = slices.Grow(h.note.oneEntry[:0], room), h.note.oneMoved[:0]
 	}
-	gate := &r.source.gate
+	gate := &r.lane.source.gate
 	maxHold := span(gate.MaxHold)
 	if maxHold <= 0 {
 		maxHold = span(dispatch.DefaultMaxHold)
@@ -208,7 +208,7 @@ func (s *shard) replay(note *grantNote, call string) []dispatch.Grant {
 		grants = append(grants, dispatch.Grant{
 			Token:         l.token,
 			Remaining:     duration(max(l.deadline-s.now, 0)),
-			SourceVersion: e.record.source.gate.Version,
+			SourceVersion: e.record.lane.source.gate.Version,
 		})
 		s.task(&grants[len(grants)-1].Task, e.record, handedOut)
 	}
@@ -280,7 +280,7 @@ func (s *shard) giveBack(r *record) {
 	}
 	s.touchQueue(s.queueOf(r.lane))
 	remember := dispatch.CanceledMemory
-	if gate := &r.source.gate; !gate.Deleted {
+	if gate := &r.lane.source.gate; !gate.Deleted {
 		remember = gate.Remember
 	}
 	r.settledAt, r.cancel, r.again = s.now, dispatch.CancelNone, false

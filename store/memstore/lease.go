@@ -208,11 +208,11 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.enterWaiting(r)
 	}
 	if t.SourceSuccess {
-		r.source.lastSuccess, r.source.failures = s.now, 0
+		r.lane.source.lastSuccess, r.lane.source.failures = s.now, 0
 	}
 	if t.SourceFailure {
-		r.source.lastFailure = s.now
-		r.source.failures++
+		r.lane.source.lastFailure = s.now
+		r.lane.source.failures++
 	}
 }
 

@@ -18,22 +18,39 @@ const (
 )
 
 // record is a task as the shard keeps it. Instants are in milliseconds, 0 = not
-// set.
+// set. Small fields stand together, since there are millions of records.
 type record struct {
-	id     dispatch.TaskID
-	source *source
-	lane   *lane
+	id   dispatch.TaskID
+	lane *lane // and by it the source and the queue
 
 	url, key, kind string
 	metadata       map[string]string
 	payload        []byte
-	depth          int
+	details        *details
 	run            int64
-	priority       int8
-	recurring      bool
 
+	depth     int32
+	priority  int8
+	recurring bool
 	state     dispatch.State // StateScheduled stands for every waiting record
-	counters  dispatch.Counters
+	// counted is the state under which the record is counted.
+	counted  dispatch.State
+	counters dispatch.Counters
+	revision uint32
+	result   dispatch.Result
+	cancel   dispatch.CancelReason
+	again    bool
+	// gone is set when the record was removed by hand, and the sets still
+	// name it.
+	gone bool
+	// stands and score say in which set of the shard or the lane the record
+	// is. A waiting record in the lease index is an orphan.
+	stands index
+	score  int64
+	// listedAt is its number among the records that its lane lists; 0 = it is
+	// not listed.
+	listedAt int64
+
 	due       int64
 	firstDue  int64
 	created   int64
@@ -43,25 +60,6 @@ type record struct {
 
 	lease     *lease
 	lastLease dispatch.LeaseDigest
-	result    dispatch.Result
-	cancel    dispatch.CancelReason
-	again     bool
-	revision  uint32
-
-	details *details
-
-	// stands and score say in which set of the shard or the lane the record
-	// is. A waiting record in the lease index is an orphan.
-	stands index
-	score  int64
-	// listedAt is its number among the records that its lane lists; 0 = it is
-	// not listed.
-	listedAt int64
-	// counted is the state under which the record is counted.
-	counted dispatch.State
-	// gone is set when the record was removed by hand, and the sets still
-	// name it.
-	gone bool
 }
 
 // details are what most records never have.
@@ -140,8 +138,8 @@ const (
 // task copies the record into t for a caller of the store.
 func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
 	*t = dispatch.Task{
-		ID: r.id, SourceUID: r.source.gate.UID, Queue: r.lane.queueName,
-		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Depth: r.depth,
+		ID: r.id, SourceUID: r.lane.source.gate.UID, Queue: r.lane.queueName,
+		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Depth: int(r.depth),
 		Run: instant(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
 		Counters: r.counters, Due: instant(r.due), FirstDue: instant(r.firstDue),
 		Created: instant(r.created), SettledAt: instant(r.settledAt),
@@ -149,8 +147,8 @@ func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
 		LastLease: r.lastLease, Result: r.result,
 		CancelRequested: r.cancel, AgainRequested: r.again, Revision: r.revision,
 	}
-	if !r.source.forgotten {
-		t.SourceID, t.Pool = r.source.gate.ID, r.source.gate.Pool
+	if !r.lane.source.forgotten {
+		t.SourceID, t.Pool = r.lane.source.gate.ID, r.lane.source.gate.Pool
 	}
 	if l := r.lease; l != nil {
 		t.Lease = &dispatch.Lease{

@@ -164,14 +164,14 @@ func (s *shard) count(r *record, state dispatch.State) {
 	}
 	if r.counted != dispatch.StateUnknown {
 		s.counts[r.counted]--
-		r.source.counts[r.counted]--
+		r.lane.source.counts[r.counted]--
 	}
 	if state != dispatch.StateUnknown {
 		s.counts[state]++
-		r.source.counts[state]++
+		r.lane.source.counts[state]++
 	}
 	if !r.recurring {
-		r.source.outstanding += outstanding(state) - outstanding(r.counted)
+		r.lane.source.outstanding += outstanding(state) - outstanding(r.counted)
 	}
 	if waits, waited := state.Waiting(), r.counted.Waiting(); waits != waited {
 		q := s.queueOf(r.lane)
@@ -199,9 +199,9 @@ func (s *shard) setRecurring(r *record, recurring bool) {
 		return
 	}
 	if recurring {
-		r.source.outstanding -= outstanding(r.counted)
+		r.lane.source.outstanding -= outstanding(r.counted)
 	} else {
-		r.source.outstanding += outstanding(r.counted)
+		r.lane.source.outstanding += outstanding(r.counted)
 	}
 	r.recurring = recurring
 }

@@ -62,7 +62,7 @@ func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 		return refuse(dispatch.SubmitStaleRules)
 	}
 	switch {
-	case r == nil || r.state.Settled() && r.source.gate.Deleted:
+	case r == nil || r.state.Settled() && r.lane.source.gate.Deleted:
 		// Where the source was deleted the identity is free.
 		if src.full(item.Recurring) {
 			src.limited++
@@ -75,8 +75,8 @@ func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 		return answer(dispatch.SubmitExists)
 	case !s.wantsRevisit(r, item):
 		return answer(dispatch.SubmitExists)
-	case r.source.full(r.recurring || item.Recurring):
-		r.source.limited++
+	case r.lane.source.full(r.recurring || item.Recurring):
+		r.lane.source.limited++
 		return answer(dispatch.SubmitLimited)
 	}
 	s.revisit(r, item)
@@ -99,7 +99,7 @@ func (s *shard) dueOf(due time.Time) int64 {
 // create makes the record of a task.
 func (s *shard) create(src *source, item *dispatch.Submission) *record {
 	r := &record{
-		id: item.ID, source: src, lane: s.laneFor(src, item.Queue), key: item.Key,
+		id: item.ID, lane: s.laneFor(src, item.Queue), key: item.Key,
 		run: millis(item.Run), recurring: item.Recurring,
 		due: s.dueOf(item.Due), firstDue: millis(item.FirstDue), created: s.now, revision: 1,
 	}
@@ -118,7 +118,7 @@ func (s *shard) create(src *source, item *dispatch.Submission) *record {
 
 // takeBody takes what an item says of a task beside when it is due.
 func (r *record) takeBody(item *dispatch.Submission) {
-	r.url, r.kind, r.depth, r.priority = item.URL, item.Kind, item.Depth, int8(item.Priority)
+	r.url, r.kind, r.depth, r.priority = item.URL, item.Kind, int32(item.Depth), int8(item.Priority)
 	r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
 }
 
@@ -126,7 +126,7 @@ func (r *record) takeBody(item *dispatch.Submission) {
 func (s *shard) meet(r *record, item *dispatch.Submission) {
 	before := *r
 	r.run = max(r.run, millis(item.Run))
-	r.depth = min(r.depth, item.Depth)
+	r.depth = min(r.depth, int32(item.Depth))
 	due, priority, recurring := r.due, r.priority, r.recurring
 	switch item.IfExists {
 	case dispatch.IfExistsSooner:

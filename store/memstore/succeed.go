@@ -41,9 +41,9 @@ func (s *shard) succeed(success *dispatch.Success) dispatch.ApplyResult {
 
 // plain reports whether a success of the record leaves nothing to decide.
 func plain(r *record) bool {
-	gate := &r.source.gate
+	gate := &r.lane.source.gate
 	return !r.recurring && r.cancel == dispatch.CancelNone && !r.again &&
-		!r.source.forgotten && !gate.Deleted && gate.Remember > 0
+		!r.lane.source.forgotten && !gate.Deleted && gate.Remember > 0
 }
 
 // done is the transition of a plain success.
@@ -52,6 +52,6 @@ func done(t *dispatch.Transition, r *record, success *dispatch.Success) {
 	t.FirstDue, t.Run = instant(r.firstDue), instant(r.run)
 	t.Counters = dispatch.Counters{Cycle: r.counters.Cycle + 1}
 	t.Settled, t.Shrink, t.SourceSuccess = true, true, true
-	t.Remember, t.Memo = r.source.gate.Remember, success.Memo
+	t.Remember, t.Memo = r.lane.source.gate.Remember, success.Memo
 	t.Queue = dispatch.QueueEffect{Kind: dispatch.QueueSucceeded, FetchDuration: success.FetchDuration, QueueDelay: success.QueueDelay}
 }
