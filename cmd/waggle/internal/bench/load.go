@@ -242,6 +242,19 @@ type tally struct {
 	last    time.Time
 }
 
+// ask notes a fetch for n of so many tasks; false: others ask for all that is left.
+func (t *tally) ask(n, of int) bool {
+	for {
+		asked := t.asked.Load()
+		if int(asked) >= of {
+			return false
+		}
+		if t.asked.CompareAndSwap(asked, asked+int64(n)) {
+			return true
+		}
+	}
+}
+
 func (t *tally) add(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

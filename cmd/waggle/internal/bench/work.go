@@ -114,7 +114,11 @@ func (g *load) consume(ctx context.Context, j *job, t *tally) error {
 			return err
 		})
 	}
-	if err := all.Wait(); err != nil {
+	err := all.Wait()
+	if err == nil && t.reached() < j.Tasks {
+		err = errors.New("the collectors have ended")
+	}
+	if err != nil {
 		return fmt.Errorf("%d of %d tasks were done: %w", t.reached(), j.Tasks, err)
 	}
 	return nil
@@ -128,7 +132,7 @@ func (g *load) collect(ctx context.Context, j *job, t *tally, c int) error {
 	client := g.dispatch(c)
 	id := fmt.Sprintf("bench-%s-%d", j.Series, c)
 	var carried []*pb.TaskReport
-	for int(t.asked.Add(int64(j.Batch)))-j.Batch < j.Tasks {
+	for t.ask(j.Batch, j.Tasks) {
 		request := g.fetchRequest(j, id)
 		request.Reports = carried
 		var reply *pb.FetchTaskResponse
