@@ -25,11 +25,14 @@ type reportedPart struct {
 // shards beside each other. It returns how many could not be settled, which have
 // [ReportUnavailable], and why.
 func (d *Dispatcher) reportParts(ctx context.Context, reports []Report, results []ReportResult, open []int) (missed int, err error) {
-	if parts := d.partsOf(reports, open); len(parts) == 1 {
+	switch parts := d.partsOf(reports, open); {
+	case len(parts) > 1:
+		err = d.settleBeside(ctx, reports, results, parts)
+	case len(open) == len(reports): // as nearly all calls are
+		err = d.settleTogether(ctx, reports, results)
+	default:
 		part := d.settlePart(ctx, reports, parts[0])
 		err = part.into(results)
-	} else {
-		err = d.settleBeside(ctx, reports, results, parts)
 	}
 	if err != nil && !notSettled(err) {
 		return 0, err
@@ -100,15 +103,21 @@ func (d *Dispatcher) settleBeside(ctx context.Context, reports []Report, results
 
 func (d *Dispatcher) settlePart(ctx context.Context, reports []Report, indexes []int) reportedPart {
 	part := reportedPart{indexes: indexes, results: make([]ReportResult, len(indexes))}
-	mine := pick(reports, indexes)
-	err := d.reportPart(ctx, mine, part.results)
-	if unread := d.recall(ctx, mine, part.results); err == nil {
+	part.err = d.settleTogether(ctx, pick(reports, indexes), part.results)
+	return part
+}
+
+// settleTogether answers those of the reports that it can; the error is why not the
+// others.
+func (d *Dispatcher) settleTogether(ctx context.Context, reports []Report, results []ReportResult) error {
+	err := d.reportPart(ctx, reports, results)
+	if unread := d.recall(ctx, reports, results); err == nil {
 		err = unread
 	}
 	if err != nil {
-		part.err = timedOut(ctx, err)
+		err = timedOut(ctx, err)
 	}
-	return part
+	return err
 }
 
 // into puts the part's answers among those of the call.

@@ -139,6 +139,11 @@ func (s *shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 	if r == nil {
 		return dispatch.ApplyResult{Code: dispatch.ApplyNotFound}
 	}
+	return s.applyTo(r, t)
+}
+
+// applyTo is apply to the record of the transition.
+func (s *shard) applyTo(r *record, t *dispatch.Transition) dispatch.ApplyResult {
 	result := dispatch.ApplyResult{Code: s.judge(r, t)}
 	switch result.Code {
 	case dispatch.Applied:

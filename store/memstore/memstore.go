@@ -142,6 +142,9 @@ func (s *Store) shardOfName(name string) *shard {
 // are left out.
 func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID, work func(*shard, []int)) {
 	groups := make([][]int, len(s.shards))
+	if len(groups) == 1 {
+		groups[0] = make([]int, 0, n)
+	}
 	for i := range n {
 		if sh := s.shardOfTask(id(i)); sh != nil {
 			groups[sh.number] = append(groups[sh.number], i)

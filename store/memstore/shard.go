@@ -143,7 +143,11 @@ func (s *shard) sooner(pool string, t int64) {
 
 // record finds a record, unless it is to be forgotten by now.
 func (s *shard) record(id dispatch.TaskID) *record {
-	r := s.records.get(id)
+	return s.known(s.records.get(id))
+}
+
+// known is the record, unless it is to be forgotten by now.
+func (s *shard) known(r *record) *record {
 	if r != nil && r.forgetAt != 0 && r.forgetAt <= s.now {
 		return nil
 	}

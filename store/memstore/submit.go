@@ -44,7 +44,8 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 
 // submit makes one task, or answers for the one that exists.
 func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.Submission) dispatch.SubmitResult {
-	r := s.record(item.ID)
+	old := s.records.get(item.ID)
+	r := s.known(old)
 	answer := func(code dispatch.SubmitCode) dispatch.SubmitResult {
 		result := dispatch.SubmitResult{Code: code}
 		if r != nil {
@@ -68,7 +69,7 @@ func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.
 			src.limited++
 			return answer(dispatch.SubmitLimited)
 		}
-		r = s.create(src, item)
+		r = s.create(src, item, old)
 		return answer(dispatch.SubmitCreated)
 	case !r.state.Settled():
 		s.meet(r, item)
@@ -96,8 +97,8 @@ func (s *shard) dueOf(due time.Time) int64 {
 	return millis(due)
 }
 
-// create makes the record of a task.
-func (s *shard) create(src *source, item *dispatch.Submission) *record {
+// create makes the record of a task; old is the one that there was, if there was one.
+func (s *shard) create(src *source, item *dispatch.Submission, old *record) *record {
 	r := &record{
 		id: item.ID, lane: s.laneFor(src, item.Queue), key: item.Key,
 		run: millis(item.Run), recurring: item.Recurring,
@@ -107,7 +108,7 @@ func (s *shard) create(src *source, item *dispatch.Submission) *record {
 	if ghost := s.ghosts[r.id]; ghost != nil {
 		s.dropGhost(ghost)
 	}
-	if old := s.records.get(r.id); old != nil {
+	if old != nil {
 		s.forget(old)
 	}
 	s.records.add(r)

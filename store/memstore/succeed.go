@@ -29,14 +29,20 @@ func (s *Store) Succeed(ctx context.Context, successes []dispatch.Success) ([]di
 
 // succeed settles one task, if that needs no policy.
 func (s *shard) succeed(success *dispatch.Success) dispatch.ApplyResult {
-	t := dispatch.Transition{ID: success.ID, Token: success.Token.Digest()}
-	if r := s.record(t.ID); r != nil {
-		if r.lease != nil && r.lease.digest == t.Token && !plain(r) {
+	r := s.record(success.ID)
+	if r == nil {
+		return dispatch.ApplyResult{Code: dispatch.ApplyNotFound}
+	}
+	t := dispatch.Transition{ID: success.ID}
+	if r.lease != nil && r.lease.token == success.Token {
+		if t.Token = r.lease.digest; !plain(r) {
 			return dispatch.ApplyResult{Code: dispatch.ApplyPolicy, State: dispatch.StateLeased}
 		}
-		done(&t, r, success)
+	} else {
+		t.Token = success.Token.Digest()
 	}
-	return s.apply(&t)
+	done(&t, r, success)
+	return s.applyTo(r, &t)
 }
 
 // plain reports whether a success of the record leaves nothing to decide.
