@@ -53,17 +53,27 @@ const (
 	maxTaskID  = 4 + 1 + hashLength
 )
 
-// ParseTaskID checks the form of a task id that came from outside. The error
-// wraps [ErrInvalid].
+// ParseTaskID checks the form of a task id that came from outside. The error is a
+// [FieldError].
 func ParseTaskID(s string) (TaskID, error) {
 	slot, hash, ok := strings.Cut(s, "-")
-	if n := slotOf(slot); !ok || n < 0 || len(slot) > 1 && slot[0] == '0' {
-		return "", fmt.Errorf("%w: task id %.64q is not \"<slot>-<%d characters>\" with a slot of 0 to %d", ErrInvalid, s, hashLength, Slots-1)
-	}
-	if len(hash) != hashLength || strings.ContainsFunc(hash, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '2' || c > '7') }) {
-		return "", fmt.Errorf("%w: task id %.64q does not end in %d characters of a-z and 2-7", ErrInvalid, s, hashLength)
+	if !ok || slotOf(slot) < 0 || len(slot) > 1 && slot[0] == '0' || !isHash(hash) {
+		return "", Invalid("task_id", s, fmt.Sprintf("must be \"<slot>-<%d characters>\", with a slot of 0 to %d and characters of a-z and 2-7", hashLength, Slots-1))
 	}
 	return TaskID(s), nil
+}
+
+// isHash reports whether that can be behind the slot.
+func isHash(s string) bool {
+	if len(s) != hashLength {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '2' || c > '7') {
+			return false
+		}
+	}
+	return true
 }
 
 // slotOf reads a slot in decimal; -1 when it is none.
@@ -85,9 +95,12 @@ func slotOf(digits string) int {
 }
 
 // Slot is the slot of the task's queue, 0 to [Slots]-1; -1 when the id was not
-// made by [NewTaskID] or [ParseTaskID].
+// made by [NewTaskID] or [ParseTaskID], as far as its length tells.
 func (id TaskID) Slot() int {
-	slot, _, _ := strings.Cut(string(id), "-")
+	slot, hash, _ := strings.Cut(string(id), "-")
+	if len(hash) != hashLength {
+		return -1
+	}
 	return slotOf(slot)
 }
 

@@ -57,8 +57,9 @@ func TestParseTaskID_refuses(t *testing.T) {
 		"", "-", good, "1-", "4096-" + good, "-1-" + good, "01-" + good, "1-" + good + "a", "1-" + good[1:],
 		"1-" + strings.ToUpper(good), "1-" + good[:25] + "1", "x-" + good, "1_" + good,
 	} {
-		if _, err := dispatch.ParseTaskID(bad); !errors.Is(err, dispatch.ErrInvalid) {
-			t.Errorf("ParseTaskID(%q): %v, want ErrInvalid", bad, err)
+		_, err := dispatch.ParseTaskID(bad)
+		if field := (*dispatch.FieldError)(nil); !errors.As(err, &field) || field.Field != "task_id" || field.Value != bad || !strings.Contains(field.Limit, "26") {
+			t.Errorf("ParseTaskID(%q): %v, want a FieldError", bad, err)
 		}
 	}
 }

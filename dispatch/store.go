@@ -72,7 +72,8 @@ type Submits interface {
 	// Submit makes tasks, or answers for those that exist. Each item is atomic
 	// and idempotent by its ID: repeated, it answers SubmitExists.
 	//
-	// Every source of the items must be among gates. A shard that does not hold
+	// Every source of the items must be among gates, and every id one of
+	// [ParseTaskID]: else the error wraps [ErrInvalid], and no item is taken. A shard that does not hold
 	// a source yet, or holds an older version, takes the gate's; a shard that
 	// holds a newer version, or other queue rules than rulesVersion (a
 	// higher number), refuses the item with SubmitStaleSource or

@@ -292,7 +292,7 @@ func (c *checks) taskID(field, value string) {
 	if value == "" {
 		c.fail(field, value, "must be set")
 	} else if _, err := dispatch.ParseTaskID(value); err != nil {
-		c.fail(field, value, "must be a task id, \"<slot>-<26 characters>\"")
+		c.from(field, err)
 	}
 }
 

@@ -194,15 +194,14 @@ func (s *Store) shardOfName(name string) int {
 	return dispatch.ShardOf(dispatch.SlotOf(name), s.shards)
 }
 
-// shardOfTask is the shard that owns a task; false when the id has no slot, or no end.
+// shardOfTask is the shard that owns a task; false when the id has no slot.
 func (s *Store) shardOfTask(id dispatch.TaskID) (int, bool) {
 	slot := id.Slot()
-	_, end, _ := strings.Cut(string(id), "-")
-	return dispatch.ShardOf(max(slot, 0), s.shards), slot >= 0 && len(end) == endSize
+	return dispatch.ShardOf(max(slot, 0), s.shards), slot >= 0
 }
 
-// endSize is the length of what a task id has behind its slot, which tells the tasks of
-// a lane apart.
+// endSize is the length of what a task id with a slot has behind it, which tells the
+// tasks of a lane apart.
 const endSize = 26
 
 // pages groups n tasks by shard, in order, at most limit a page. Those whose id

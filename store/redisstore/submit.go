@@ -16,8 +16,8 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 		gateOf[gates[i].UID] = &gates[i]
 	}
 	for i := range items {
-		if _, ok := s.shardOfTask(items[i].ID); !ok {
-			return nil, fmt.Errorf("%w: task id %.64q has no slot", dispatch.ErrInvalid, items[i].ID)
+		if _, err := dispatch.ParseTaskID(string(items[i].ID)); err != nil {
+			return nil, err
 		}
 		if gateOf[items[i].SourceUID] == nil {
 			return nil, fmt.Errorf("%w: source %.64q of task %s is not among the gates", dispatch.ErrInvalid, items[i].SourceUID, items[i].ID)

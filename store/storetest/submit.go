@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,6 +30,7 @@ func submitCases() []testCase {
 		{"Batch_AnswersInOrder_T46", submitBatch},
 		{"ManyQueues_ReachTheirShards", submitManyQueues},
 		{"Bytes_AreNotShared", submitBytes},
+		{"MalformedID_IsRefused", submitMalformedID},
 	}
 }
 
@@ -352,4 +354,27 @@ func submitBytes(e *env) {
 	task.Payload[1], task.Metadata["a"] = 'y', "y"
 	is(e, "payload read again", string(e.task(s.ID).Payload), "abc")
 	is(e, "metadata read again", e.task(s.ID).Metadata["a"], "b")
+}
+
+// submitMalformedID has an id that no identity has: none of the items is taken, and
+// whatever names it finds nothing.
+func submitMalformedID(e *env) {
+	g := source("a")
+	good := item(g, queue, "k")
+	end := good.ID[len(good.ID)-26:]
+	for _, id := range []dispatch.TaskID{"", end, "x-" + end, "4096-" + end, "01-" + end, "1-" + end[1:], "1-" + end + "a", "1-" + end[:25] + "1"} {
+		bad := good
+		bad.ID = id
+		_, err := e.Store.Submit(e.ctx, 0, []dispatch.SourceGate{g}, []dispatch.Submission{good, bad})
+		var field *dispatch.FieldError
+		if !errors.As(err, &field) || field.Field != "task_id" || field.Value != string(id) {
+			e.Errorf("submit of %q: %v, want a FieldError that names it", id, err)
+		}
+		if e.read(id) != nil || e.read(good.ID) != nil {
+			e.Fatalf("%q or the item before it was taken", id)
+		}
+		token := dispatch.LeaseToken{Collector: "c1", ClientToken: "t", Fence: 1}
+		is(e, "renewal", e.renewWith(dispatch.Renewal{ID: id, Token: token}).Lost, dispatch.LostUnknownTask)
+		is(e, "report", e.apply(dispatch.Transition{ID: id, Token: token.Digest()}).Code, dispatch.ApplyNotFound)
+	}
 }
