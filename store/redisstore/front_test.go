@@ -105,8 +105,8 @@ func TestStore_Claim_ReadyLost(t *testing.T) {
 	}
 }
 
-// TestStore_Claim_QueueLost loses what is counted of a queue: a lane whose tasks are more
-// than those keeps the others.
+// TestStore_Claim_QueueLost loses what is counted of a queue: it is counted anew, and all
+// tasks of its lane are granted.
 func TestStore_Claim_QueueLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -127,6 +127,51 @@ func TestStore_Claim_QueueLost(t *testing.T) {
 	}
 	if n, err := client.ZCount(t.Context(), keys.LaneSet("lt", 1), "-inf", "("+strconv.Itoa(laterFrom)).Result(); err != nil || n != 3 {
 		t.Errorf("the lane has %d ready tasks left (%v), want 3", n, err)
+	}
+	for range 3 {
+		claimOne(t, s)
+	}
+}
+
+// TestStore_Claim_QueueLost_inFlight loses it while leases stand: they still count
+// against how many the queue may have (P6).
+func TestStore_Claim_QueueLost_inFlight(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]bool{"a task comes": false, "a lease ends": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			client := redisClient(t, server.URL())
+			s := open(t, redisstore.Config{URL: server.URL()})
+			rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 3, MaxBlock: time.Hour}}
+			if _, err := s.SetRule(t.Context(), rule); err != nil {
+				t.Fatal(err)
+			}
+			gate, other := sourceGate("source"), sourceGate("other") // of lanes of their own
+			items := submissions(&gate, "host.example", 6)
+			submit(t, s, gate, items[:5]...)
+			submit(t, s, other, submissions(&other, "host.example", 1)...)
+			held := claim(t, s, want(3))
+			if len(held) != 3 {
+				t.Fatalf("granted %d tasks, want 3", len(held))
+			}
+			remove(t, client, redisstore.ShardKeys(redisstore.DefaultPrefix, 0).Queue("host.example"))
+			free := 0
+			if ends {
+				settle(t, s, done(&held[0]))
+				free = 1
+			}
+			submit(t, s, gate, items[5])
+			if got := len(claim(t, s, want(9))); got != free {
+				t.Errorf("granted %d tasks with %d of 3 leases standing, want %d", got, 3-free, free)
+			}
+			for _, g := range held[free:] {
+				settle(t, s, done(&g))
+			}
+			if got := len(claim(t, s, want(9))); got != 3-free {
+				t.Errorf("granted %d tasks once those have ended, want %d", got, 3-free)
+			}
+		})
 	}
 }
 

@@ -176,6 +176,35 @@ do
     q.exists, q.idle = true, idle
   end
 
+  -- Names queues whose records are new; says whether all of the names are.
+  local function name_queues(names)
+    local came = 0
+    for i = 1, #names, 1000 do came = came + call('ZADD', QUEUES, unpack(names, i, min(i + 999, #names))) end
+    return came == #names / 2
+  end
+
+  -- Counts what stands in the lanes of a queue, of MOST lanes.
+  local MOST = 1000
+  local function recount(q)
+    q.in_flight, q.waiting, q.dirty = 0, 0, true
+    for _, n in ipairs(call('ZRANGE', queue_lanes_key(q.name), 0, MOST - 1)) do
+      local key = tasks_key(n)
+      local leased = call('ZCOUNT', key, decimal(LEASED_FROM), '(' .. decimal(ORPHAN_FROM))
+      q.in_flight, q.waiting = q.in_flight + leased, q.waiting + call('ZCARD', key) - leased
+    end
+  end
+
+  -- Makes up for records that were lost: a queue whose record is new, and its name is
+  -- not, tells of one.
+  local function recount_new(names)
+    local new = {}
+    for i = 2, #names, 2 do new[names[i]] = true end
+    for _, q in ipairs(queue_list) do
+      if queues[q.name] == q and new[reversed(q.name)] then recount(q) end
+    end
+    save_queues()
+  end
+
   -- Writes the queues that were changed, and all other records.
   function save_queues()
     local w = {}
@@ -189,9 +218,9 @@ do
     if not next(w) then return end -- as nearly always
     call_for_all('DEL', nil, w.gone or {})
     call_for_all('ZREM', QUEUES, w.unnamed or {})
-    call_for_all('ZADD', QUEUES, w.named or {})
     call_for_all('ZREM', IDLE, w.busy or {})
     call_for_all('ZADD', IDLE, w.idle or {})
+    if w.named and not name_queues(w.named) then recount_new(w.named) end
   end
 end
 
