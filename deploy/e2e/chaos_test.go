@@ -8,14 +8,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/waggle-crawl/waggle/deploy/e2e/history"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -62,8 +59,11 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	t.Logf("%d tasks took %v; their queues' delays alone take %v", chaosTasks, took.Round(time.Millisecond), chaosBound)
+	if n := w.client.stats(t).GetCounters().GetSettled(); n != chaosTasks {
+		t.Errorf("%d reports were accepted, of %d tasks", n, chaosTasks)
+	}
 	w.checkStore(t)
-	w.checkHistory(t)
+	w.checkHistory(t, chaosDelay, chaosInFlight)
 }
 
 // seeded is a random source whose seed is printed: that of the environment's WAGGLE_E2E_SEED, else a new one.
@@ -82,23 +82,19 @@ func seeded(t *testing.T) *rand.Rand {
 
 // chaos is the world of TestChaos.
 type chaos struct {
-	server      *redistest.Server
-	shards      int
+	fleet
+
 	dispatchers []*dispatcher
 	collectors  []*process
-	logs        []string
-	ids         []string // of all tasks
-	client      *client  // of a dispatcher that is not killed
-	killed      map[string]bool
 }
 
 // newChaos starts everything. The last dispatcher is the one that lives.
 func newChaos(t *testing.T, shards int) *chaos {
 	t.Helper()
 	t.Logf("shards: %d", shards)
-	w := &chaos{
+	w := &chaos{fleet: fleet{
 		server: redistest.Start(t, redistest.WithAOF(redistest.FsyncEverySecond)), shards: shards, killed: map[string]bool{},
-	}
+	}}
 	var servers []string
 	for i := range 3 {
 		d := serve(t, fmt.Sprintf("dispatcher-%d", i), w.server.URL(), "waggle", "--shards", strconv.Itoa(shards))
@@ -148,79 +144,4 @@ func (w *chaos) plan(random *rand.Rand) []kill {
 	}
 	slices.SortFunc(plan, func(a, b kill) int { return int(a.at - b.at) })
 	return plan
-}
-
-// checkStore looks at what the store has in the end.
-func (w *chaos) checkStore(t *testing.T) {
-	t.Helper()
-	stats := w.client.stats(t)
-	if n := stats.GetCounters().GetSettled(); n != chaosTasks {
-		t.Errorf("%d reports were accepted, of %d tasks", n, chaosTasks)
-	}
-	if n := stats.GetLeases(); n != 0 {
-		t.Errorf("%d leases stand", n)
-	}
-	if left := locks(t, w.server, "waggle"); len(left) > 0 {
-		t.Errorf("%d locks are left: %v", len(left), left[:min(5, len(left))])
-	}
-	t.Logf("leases: %d granted, %d ended by a report, %d ran out", stats.GetCounters().GetGranted(),
-		stats.GetCounters().GetSettled(), stats.GetCounters().GetExpired())
-}
-
-// checkHistory holds what the collectors wrote down against the promises.
-func (w *chaos) checkHistory(t *testing.T) {
-	t.Helper()
-	h, err := history.Read(w.logs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tasks := w.tasks(t)
-	states := map[string]string{}
-	for _, task := range tasks {
-		states[task.GetId()] = task.GetState().String()
-	}
-	lost, unanswered := h.NothingLost(states, w.killed)
-	found := slices.Concat(lost, h.OneHolder(), h.FencesRise(w.shard),
-		h.Polite(chaosDelay, chaosInFlight), h.ReplayHarmless())
-	for _, v := range found[:min(20, len(found))] {
-		t.Error(v)
-	}
-	s := h.Summary()
-	t.Logf("%d events of %d leases of %d tasks checked for P1, P2, P4, P6, P7: %d violations", len(h.Events), s.Leases, s.Tasks, len(found))
-	t.Logf("reports: %d accepted, %d whose answer a killed collector missed, %d refused as LEASE_LOST; leases told to be lost: %d",
-		s.Accepted, unanswered, s.Refused, s.Lost)
-	t.Logf("smallest gap of a queue: %v between grants by the store's clock, %v between starts as collectors saw them (delay %v)",
-		s.LeaseGap, s.StartGap, chaosDelay)
-}
-
-// shard is the shard of a task: its id begins with its slot, and each shard has an equal range of the 4,096 slots.
-func (w *chaos) shard(task string) int {
-	slot, _, _ := strings.Cut(task, "-")
-	n, err := strconv.Atoi(slot)
-	if err != nil {
-		return -1
-	}
-	return n * w.shards / 4096
-}
-
-// tasks reads all tasks from the store.
-func (w *chaos) tasks(t *testing.T) []*pb.Task {
-	t.Helper()
-	const readers = 16
-	tasks := make([]*pb.Task, len(w.ids))
-	var g sync.WaitGroup
-	for r := range readers {
-		g.Go(func() {
-			for i := r; i < len(w.ids); i += readers {
-				reply, err := w.client.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: w.ids[i]})
-				if err != nil {
-					t.Errorf("get task %s: %v", w.ids[i], err)
-					return
-				}
-				tasks[i] = reply.GetTask()
-			}
-		})
-	}
-	g.Wait()
-	return tasks
 }

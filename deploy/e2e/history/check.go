@@ -44,7 +44,7 @@ func (h *History) NothingLost(states map[string]string, killed map[string]bool) 
 }
 
 // OneHolder checks P2: no lease began while an earlier one of the same task stood for sure, that is, before the deadline
-// that its collector was told, and before it sent a report.
+// that its collector was told, before it sent a report, and before it began anew.
 func (h *History) OneHolder() []Violation {
 	var found []Violation
 	for _, task := range slices.Sorted(maps.Keys(h.tasks)) {

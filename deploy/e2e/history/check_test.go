@@ -49,6 +49,7 @@ func TestHistory_Checks(t *testing.T) {
 	sent := func(at int64) history.Event {
 		return history.Event{Kind: history.FetchSent, Time: at, Collector: "b", ClientToken: "8"}
 	}
+	began := func(at int64) history.Event { return history.Event{Kind: history.Began, Time: at, Collector: "a"} }
 	replayed := granted("a", "t", "q", "1", 1000*ms)
 	replayed.Sent, replayed.Time = 1500*ms, 1501*ms
 	more := granted("a", "u", "r", "1", 1200*ms)
@@ -64,6 +65,8 @@ func TestHistory_Checks(t *testing.T) {
 		{"expired, then done by another", slices.Concat([]history.Event{lost}, done("b", "t", "q", "2", 4000*ms, 100*ms)), nil},
 		{"granted before the deadline", slices.Concat([]history.Event{lost}, done("b", "t", "q", "2", 3900*ms, 100*ms)), []string{"P2"}},
 		{"granted after the first deadline, before the renewed one", slices.Concat([]history.Event{lost, renewed}, done("b", "t", "q", "2", 4100*ms, 100*ms)), []string{"P2"}},
+		{"granted after its collector began anew", slices.Concat([]history.Event{lost, began(1500 * ms)}, done("b", "t", "q", "2", 1600*ms, 100*ms)), nil},
+		{"granted before its collector began anew", slices.Concat([]history.Event{lost, began(1700 * ms)}, done("b", "t", "q", "2", 1600*ms, 100*ms)), []string{"P2"}},
 		{"granted after a report went out", slices.Concat(reported(lost, 1500*ms, "released", history.OK), []history.Event{lost}, done("b", "t", "q", "2", 1600*ms, 100*ms)), nil},
 		{"done twice", slices.Concat(done("a", "t", "q", "1", 1000*ms, 100*ms), done("b", "t", "q", "2", 4100*ms, 100*ms)), []string{"P7"}},
 		{"accepted as new twice", slices.Concat(done("a", "t", "q", "1", 1000*ms, 100*ms), reported(lost, 1300*ms, history.Succeeded, history.OK)), []string{"P7"}},
@@ -144,7 +147,7 @@ func TestHistory_Read(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := h.Summary(); len(h.Events) != 6 || s.Leases != 2 || s.Tasks != 2 || s.Accepted != 2 {
+	if s := h.Summary(); len(h.Events) != 8 || s.Leases != 2 || s.Tasks != 2 || s.Accepted != 2 {
 		t.Errorf("%d events, %+v", len(h.Events), s)
 	}
 	if _, err := history.Read(filepath.Join(dir, "none")); err == nil {

@@ -24,6 +24,7 @@ type Kind string
 
 // The kinds of events.
 const (
+	Began      Kind = "began"       // the collector's process did; one before it is gone
 	FetchSent  Kind = "fetch_sent"  // a FetchTask goes out, for the first time or again
 	Granted    Kind = "granted"     // a reply of FetchTask held this lease; Duration from Sent + Waited on
 	Started    Kind = "started"     // the handler began
@@ -74,13 +75,15 @@ type Log struct {
 	err  error // the first write that failed
 }
 
-// Open makes the log of a collector, or goes on with the one that is there.
+// Open makes the log of a collector that has begun, or goes on with the one that is there.
 func Open(path, collector string) (*Log, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &Log{collector: collector, file: file}, nil
+	l := &Log{collector: collector, file: file}
+	l.Add(Event{Kind: Began})
+	return l, nil
 }
 
 // Add writes an event, and fills in its time and collector. Close tells whether one could not be written.
@@ -116,6 +119,8 @@ type lease struct {
 	task, queue, token string
 	collector          string
 	fence              int64 // the instant of its grant by the store's clock, see fenceSlack
+	came               int64 // when its grant did
+	replaced           int64 // when its collector began anew, which ends it; 0: it did not
 	until              int64 // it stood at least until then, unless a report ended it
 	reportSent         int64 // when the first report went out; 0: none did
 	accepted           bool  // a report was answered OK or ALREADY_REPORTED
@@ -125,10 +130,13 @@ type lease struct {
 
 // certainEnd is the time until which the lease stood for sure.
 func (l *lease) certainEnd() int64 {
-	if l.reportSent > 0 {
-		return min(l.until, l.reportSent)
+	end := l.until
+	for _, at := range []int64{l.reportSent, l.replaced} {
+		if at > 0 {
+			end = min(end, at)
+		}
 	}
-	return l.until
+	return end
 }
 
 // Read reads logs, and puts their events in the order of time.
@@ -160,7 +168,7 @@ func New(events []Event) *History {
 	h := &History{Events: events, leases: map[string]*lease{}, tasks: map[string][]*lease{}}
 	for _, e := range events {
 		if e.Kind == Granted && h.leases[e.Token] == nil {
-			l := &lease{task: e.Task, queue: e.Queue, token: e.Token, collector: e.Collector, fence: e.Fence}
+			l := &lease{task: e.Task, queue: e.Queue, token: e.Token, collector: e.Collector, fence: e.Fence, came: e.Time}
 			h.leases[e.Token] = l
 			h.tasks[e.Task] = append(h.tasks[e.Task], l)
 		}
@@ -170,10 +178,26 @@ func New(events []Event) *History {
 			l.note(e)
 		}
 	}
+	h.replace()
 	for _, leases := range h.tasks {
 		slices.SortFunc(leases, func(a, b *lease) int { return cmp.Compare(a.fence, b.fence) })
 	}
 	return h
+}
+
+// replace notes with leases when their collectors began anew.
+func (h *History) replace() {
+	began := map[string][]int64{}
+	for _, e := range h.Events {
+		if e.Kind == Began {
+			began[e.Collector] = append(began[e.Collector], e.Time)
+		}
+	}
+	for _, l := range h.leases {
+		if i, _ := slices.BinarySearch(began[l.collector], l.came); i < len(began[l.collector]) {
+			l.replaced = began[l.collector][i]
+		}
+	}
 }
 
 // note adds what an event says of the lease.
@@ -193,6 +217,6 @@ func (l *lease) note(e Event) {
 			l.oks++
 		}
 		l.accepted = l.accepted || e.Code == OK || e.Code == AlreadyReported
-	case FetchSent, Started, Ended, Lost:
+	case Began, FetchSent, Started, Ended, Lost:
 	}
 }

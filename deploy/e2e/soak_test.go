@@ -1,0 +1,233 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/store/redistest"
+)
+
+const (
+	soakTime        = 12 * time.Second // WAGGLE_E2E_SOAK sets another
+	soakDispatchers = 3
+	soakCollectors  = 6
+	soakSlots       = 8
+	soakQueues      = 24
+	soakDelay       = 20 * time.Millisecond
+	soakInFlight    = 3
+	soakLease       = 3 * time.Second
+	soakWork        = "20ms"
+	// soakBatch tasks are submitted each soakEvery, about a third of what the queues' delays let through.
+	soakBatch = 40
+	soakEvery = 100 * time.Millisecond
+	// soakCall is how long a call of the submitter may take: a dispatcher that is frozen never answers.
+	soakCall = 3 * time.Second
+	// soakSettle is the most that the tasks may take once all is well again: what is left over from the faults, and
+	// leases that run out meanwhile.
+	soakSettle = 2 * time.Minute
+	// soakExpirations is more often than a task's lease runs out here, unless one in some thousands is the fault's victim
+	// each time.
+	soakExpirations = 100
+)
+
+// TestSoak submits tasks all the while that dispatchers, collectors, Redis and the connections between them fail in every
+// way that package redistest and the kernel have, several at once; then all is well, and what the collectors wrote down
+// and the store has must break no promise. The seed decides what fails, though not what that meets.
+func TestSoak(t *testing.T) {
+	random := seeded(t)
+	w := newSoak(t, 1+3*random.IntN(2))
+	enough, submitted := make(chan struct{}), make(chan error, 1)
+	go func() { submitted <- w.submit(t.Context(), enough) }()
+	w.suffer(t, random, soakFor(t))
+	close(enough)
+	if err := <-submitted; err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	until(t, soakSettle, fmt.Sprintf("all %d tasks are DONE", len(w.ids)), func() bool {
+		w.keepUp()
+		return w.done(t.Context()) == len(w.ids)
+	})
+	t.Logf("%d tasks; the last was DONE %v after the last fault", len(w.ids), time.Since(began).Round(time.Millisecond))
+	for _, c := range w.collectors {
+		c.stop(20 * time.Second)
+	}
+	w.checkStore(t)
+	w.checkHistory(t, soakDelay, soakInFlight)
+}
+
+// soakFor is how long things fail.
+func soakFor(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("WAGGLE_E2E_SOAK")
+	if text == "" {
+		return soakTime
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("WAGGLE_E2E_SOAK: %v", err)
+	}
+	return d
+}
+
+// soak is the world of TestSoak.
+type soak struct {
+	fleet
+
+	links       []*redistest.Proxy // of each dispatcher to Redis
+	addrs       []string           // of each dispatcher
+	clients     []*client          // to each dispatcher
+	dispatchers []*post
+	collectors  []*post
+}
+
+// post is a program that is started again when it has ended, as by an init system.
+type post struct {
+	*process
+
+	start func() *process
+	down  bool // it is to stay away
+}
+
+func newPost(start func() *process) *post { return &post{process: start(), start: start} }
+
+// keepUp starts the program again if it has ended and is not to stay away.
+func (p *post) keepUp() {
+	select {
+	case <-p.done:
+		if !p.down {
+			p.process = p.start()
+		}
+	default:
+	}
+}
+
+// keepUp starts again what has ended.
+func (w *soak) keepUp() {
+	for _, p := range w.dispatchers {
+		p.keepUp()
+	}
+	for _, p := range w.collectors {
+		p.keepUp()
+	}
+}
+
+// newSoak starts everything.
+func newSoak(t *testing.T, shards int) *soak {
+	t.Helper()
+	t.Logf("shards: %d", shards)
+	w := &soak{fleet: fleet{
+		server: redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways)), shards: shards, killed: map[string]bool{},
+	}}
+	for i := range soakDispatchers {
+		link, addr := redistest.NewProxy(t, w.server.Addr()), freeAddr(t)
+		w.links, w.addrs, w.clients = append(w.links, link), append(w.addrs, addr), append(w.clients, dial(t, addr))
+		w.dispatchers = append(w.dispatchers, newPost(func() *process {
+			return launch(t, fmt.Sprintf("dispatcher-%d", i), programs.path("waggle"), "serve", "--listen", addr, "--http", "off",
+				"--store", link.URL(), "--prefix", "waggle", "--shards", strconv.Itoa(shards))
+		}))
+		w.dispatchers[i].line("serving", startLimit)
+	}
+	c := w.clients[0]
+	c.setRule(t, "*", soakDelay, soakInFlight)
+	c.createSource(t, &pb.SourceSpec{
+		Id: "soak", LeaseDuration: durationpb.New(soakLease), Retry: &pb.RetryPolicy{MaxExpirations: proto.Int32(soakExpirations)},
+	})
+	dir := t.TempDir()
+	for i := range soakCollectors {
+		id, log := fmt.Sprintf("collector-%d", i), ""
+		w.collectors = append(w.collectors, newPost(func() (p *process) {
+			p, log = logCollector(t, id, dir, soakSlots, w.addrs)
+			return p
+		}))
+		w.logs, w.killed[id] = append(w.logs, log), true
+	}
+	return w
+}
+
+// submit submits tasks until enough is closed.
+func (w *soak) submit(ctx context.Context, enough <-chan struct{}) error {
+	tick := time.NewTicker(soakEvery)
+	defer tick.Stop()
+	for n := 0; ; n += soakBatch {
+		items := make([]*pb.SubmitItem, soakBatch)
+		for i := range items {
+			items[i] = &pb.SubmitItem{
+				SourceId: "soak", Url: fmt.Sprintf("https://host-%02d.example/%d", (n+i)%soakQueues, n+i), Metadata: map[string]string{"work": soakWork},
+			}
+		}
+		if err := w.acknowledge(ctx, tick, items); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-enough:
+			return nil
+		}
+	}
+}
+
+// acknowledge submits items to one dispatcher after the other, once a tick, until one answers that they are there, now or
+// since a call whose answer was lost.
+func (w *soak) acknowledge(ctx context.Context, tick *time.Ticker, items []*pb.SubmitItem) error {
+	for tries := 0; ; tries++ {
+		calling, cancel := context.WithTimeout(ctx, soakCall)
+		reply, err := w.clients[tries%len(w.clients)].tasks.SubmitTasks(calling, &pb.SubmitTasksRequest{Items: items})
+		cancel()
+		for _, r := range reply.GetResults() {
+			if c := r.GetCode(); c != pb.SubmitCode_SUBMIT_CODE_CREATED && c != pb.SubmitCode_SUBMIT_CODE_EXISTS {
+				return fmt.Errorf("a task was answered %v", r)
+			}
+			w.ids = append(w.ids, r.GetTaskId())
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// done is how many tasks are DONE, by the first dispatcher that answers; -1 when none does. Those that were away are
+// connected to again only after a while.
+func (w *soak) done(ctx context.Context) int {
+	for _, c := range w.clients {
+		if stats, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{}); err == nil {
+			w.client = c
+			return int(stats.GetTasks().GetDone())
+		}
+	}
+	return -1
+}
+
+// suffer lets things fail for a while. Then nothing does any more.
+func (w *soak) suffer(t *testing.T, random *rand.Rand, d time.Duration) {
+	t.Helper()
+	lanes := w.lanes(random)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < d; <-tick.C {
+		w.keepUp()
+		for _, l := range lanes {
+			l.goOn(t, time.Since(began))
+		}
+	}
+	for _, l := range lanes {
+		l.calm()
+		t.Logf("%s: %d faults", l.name, l.count)
+	}
+}
