@@ -34,21 +34,39 @@ type keeper struct {
 
 func newKeeper(d *Dispatcher) *keeper { return &keeper{d: d, ttl: d.cfg.KeeperTTL} }
 
+// unheardAllowed is how many campaigns in a row may go without an answer before the
+// keeper stands back.
+const unheardAllowed = 1
+
 // run campaigns until ctx ends, and keeps while it leads.
+//
+// A campaign that was not answered may have been won. Where requests reach the store and
+// answers do not come back, as through a proxy that hangs, to go on would be to win and
+// do nothing, again and again: so it stands back for long enough that others win.
 func (k *keeper) run(ctx context.Context) error {
-	failing := false
+	unheard := 0
 	for ctx.Err() == nil {
 		asked := time.Now()
 		leads, err := k.campaign(ctx)
-		if (err != nil) != failing && ctx.Err() == nil {
-			failing = err != nil
+		if (err != nil) != (unheard > 0) && ctx.Err() == nil {
 			k.logCampaign(err)
 		}
-		if leads {
-			k.lead(ctx, asked)
+		switch {
+		case leads:
+			if unheard = 0; k.lead(ctx, asked) != nil {
+				unheard = 1
+			}
 			continue
+		case err != nil:
+			unheard++
+		default:
+			unheard = 0
 		}
-		if !pause(ctx, k.interval()) {
+		wait := k.interval()
+		if unheard > unheardAllowed {
+			wait = 2 * k.ttl
+		}
+		if !pause(ctx, wait) {
 			break
 		}
 	}
@@ -76,8 +94,9 @@ func (k *keeper) campaign(ctx context.Context) (bool, error) {
 }
 
 // lead keeps until another one leads, or leadership could not be renewed for
-// its TTL. renewed is when the last campaign that was won began.
-func (k *keeper) lead(ctx context.Context, renewed time.Time) {
+// its TTL: then it returns why not. renewed is when the last campaign that was won
+// began.
+func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
 	k.d.log.Info("this dispatcher is the keeper now")
 	k.d.cfg.Observer.Keeping(true)
 	defer k.d.cfg.Observer.Keeping(false)
@@ -94,9 +113,13 @@ func (k *keeper) lead(ctx context.Context, renewed time.Time) {
 	_ = g.Wait() // its functions return no errors
 	if ctx.Err() != nil {
 		k.resign(ctx)
-		return
+		return nil
 	}
 	k.d.log.Warn("this dispatcher is the keeper no more", zap.Error(why))
+	if errors.Is(why, errOtherKeeper) {
+		return nil
+	}
+	return why
 }
 
 var errOtherKeeper = errors.New("another dispatcher is the keeper")

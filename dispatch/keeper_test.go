@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -246,53 +245,6 @@ func TestKeeper_poison(t *testing.T) {
 		if err != nil || task.State != dispatch.StateDead || len(task.History) != 3 || task.LastError == nil || task.LastError.Result != dispatch.ResultExpired {
 			t.Errorf("%+v, %v; want it DEAD with a history of 3 and the reason", task, err)
 		}
-	})
-}
-
-func TestKeeper_election(t *testing.T) {
-	t.Parallel()
-
-	t.Run("one leads, and hands over when it stops", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{dispatchers: 3}, func(t *testing.T, w *world) {
-			first := w.keepers()
-			if len(first) != 1 {
-				t.Fatalf("keepers %v, want one", first)
-			}
-			time.Sleep(time.Minute)
-			if now := w.keepers(); !slices.Equal(now, first) {
-				t.Fatalf("keepers %v, want still %v", now, first)
-			}
-			w.stops[first[0]]()
-			time.Sleep(1100 * time.Millisecond)
-			if now := w.keepers(); len(now) != 1 || now[0] == first[0] {
-				t.Errorf("keepers %v a second after %v stopped, want another one", now, first)
-			}
-		})
-	})
-
-	t.Run("one that cannot reach the store stops sweeping, another takes over", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
-			first := w.keepers()[0]
-			w.spies[first].set(func(s *spy) {
-				s.fail = func(string) error { return errors.Join(dispatch.ErrStoreUnavailable) }
-			})
-			time.Sleep(6 * time.Second)
-			if now := w.keepers(); len(now) != 1 || now[0] == first {
-				t.Fatalf("keepers %v, want the one that is not %d", now, first)
-			}
-			sweeps := w.spies[first].count("Expired")
-			time.Sleep(10 * time.Second)
-			if n := w.spies[first].count("Expired") - sweeps; n != 0 {
-				t.Errorf("%d sweeps of one that does not lead", n)
-			}
-			w.spies[first].set(func(s *spy) { s.fail = nil })
-			time.Sleep(10 * time.Second)
-			if now := w.keepers(); len(now) != 1 || now[0] == first {
-				t.Errorf("keepers %v, want still the one that took over", now)
-			}
-		})
 	})
 }
 

@@ -205,7 +205,8 @@ func (s *spy) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, er
 	if err := s.before("Expired"); err != nil {
 		return dispatch.Sweep{}, err
 	}
-	return s.Store.Expired(ctx, shard, limit)
+	sweep, err := s.Store.Expired(ctx, shard, limit)
+	return sweep, s.after("Expired", err)
 }
 
 func (s *spy) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
@@ -216,7 +217,10 @@ func (s *spy) Campaign(ctx context.Context, duty, holder string, ttl time.Durati
 	ever := s.everLeads
 	s.mu.Unlock()
 	leads, err := s.Store.Campaign(ctx, duty, holder, ttl)
-	return leads || ever, err
+	if err = s.after("Campaign", err); err != nil {
+		return false, err
+	}
+	return leads || ever, nil
 }
 
 func (s *spy) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {

@@ -1,0 +1,97 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestKeeper_election(t *testing.T) {
+	t.Parallel()
+
+	t.Run("one leads, and hands over when it stops", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{dispatchers: 3}, func(t *testing.T, w *world) {
+			first := w.keepers()
+			if len(first) != 1 {
+				t.Fatalf("keepers %v, want one", first)
+			}
+			time.Sleep(time.Minute)
+			if now := w.keepers(); !slices.Equal(now, first) {
+				t.Fatalf("keepers %v, want still %v", now, first)
+			}
+			w.stops[first[0]]()
+			time.Sleep(1100 * time.Millisecond)
+			if now := w.keepers(); len(now) != 1 || now[0] == first[0] {
+				t.Errorf("keepers %v a second after %v stopped, want another one", now, first)
+			}
+		})
+	})
+
+	t.Run("one that cannot reach the store stops sweeping, another takes over", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+			first := w.keepers()[0]
+			w.spies[first].set(func(s *spy) {
+				s.fail = func(string) error { return errors.Join(dispatch.ErrStoreUnavailable) }
+			})
+			time.Sleep(6 * time.Second)
+			if now := w.keepers(); len(now) != 1 || now[0] == first {
+				t.Fatalf("keepers %v, want the one that is not %d", now, first)
+			}
+			sweeps := w.spies[first].count("Expired")
+			time.Sleep(10 * time.Second)
+			if n := w.spies[first].count("Expired") - sweeps; n != 0 {
+				t.Errorf("%d sweeps of one that does not lead", n)
+			}
+			w.spies[first].set(func(s *spy) { s.fail = nil })
+			time.Sleep(10 * time.Second)
+			if now := w.keepers(); len(now) != 1 || now[0] == first {
+				t.Errorf("keepers %v, want still the one that took over", now)
+			}
+		})
+	})
+}
+
+// A keeper whose calls take effect though it hears nothing of them, as behind a proxy that
+// hangs, does not keep the duty from others by asking for it again and again.
+func TestKeeper_unheard(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+		synctest.Wait()
+		first := w.keepers()
+		if len(first) != 1 {
+			t.Fatalf("keepers %v, want one", first)
+		}
+		deaf, other := first[0], 1-first[0]
+		w.spies[deaf].set(func(s *spy) {
+			s.spoil = func(call string) error {
+				if call == "Campaign" || call == "Expired" {
+					return context.DeadlineExceeded
+				}
+				return nil
+			}
+		})
+		time.Sleep(10 * time.Second)
+		if leads := w.keepers(); len(leads) != 1 || leads[0] != other {
+			t.Fatalf("keepers %v, want %d alone", leads, other)
+		}
+		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 2 * time.Second })
+		w.submit("s", "", 1, 0)
+		w.mustFetch(ask("dead", "", 0))
+		time.Sleep(2*time.Second + 500*time.Millisecond)
+		if n := len(w.mustFetch(ask("next", "", 0)).Tasks); n != 1 {
+			t.Errorf("%d tasks half a second after the lease has run out, want 1", n)
+		}
+		w.spies[deaf].set(func(s *spy) { s.spoil = nil })
+		time.Sleep(10 * time.Second)
+		if leads := w.keepers(); len(leads) != 1 {
+			t.Errorf("keepers %v once all are heard, want one", leads)
+		}
+	})
+}
