@@ -111,3 +111,18 @@ func settle(t testing.TB, s *redisstore.Store, tr dispatch.Transition) {
 		t.Fatalf("Apply: code %d, not applied", results[0].Code)
 	}
 }
+
+// await waits for a condition, asking often.
+func await(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !met() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited 20 s for %s", what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestDispatcher_Fetch_slowed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.submit("s", "", 10, 0)
+		fail := func() {
+			t.Helper()
+			g := w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0]
+			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
+		}
+		fail()
+		res, err := w.d[0].Fetch(t.Context(), ask("sick", "", 0))
+		if err != nil || res.Empty != dispatch.EmptyThrottled || res.RetryAfter <= 0 || res.RetryAfter > dispatch.MaxRetryAfter {
+			t.Errorf("Fetch of a slowed collector: %+v, %v; want THROTTLED", res, err)
+		}
+		for want := time.Second; want <= 8*time.Second; want *= 2 {
+			began := time.Now()
+			fail()
+			if took := time.Since(began); took != want {
+				t.Errorf("it waited %v for its next task, want %v", took, want)
+			}
+		}
+		// It is told to come again within bounds, however long it is slowed.
+		if res, err = w.d[0].Fetch(t.Context(), ask("sick", "", time.Second)); err != nil || res.Empty != dispatch.EmptyThrottled || res.RetryAfter != dispatch.MaxRetryAfter {
+			t.Errorf("Fetch of a collector slowed for 16s: %+v, %v; want THROTTLED, to come again in %v", res, err, dispatch.MaxRetryAfter)
+		}
+		// What fails together counts once.
+		time.Sleep(20 * time.Second)
+		req := ask("many", "", 0)
+		req.MaxTasks = 3
+		for _, g := range w.mustFetch(req).Tasks {
+			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
+		}
+		began := time.Now()
+		w.succeed(w.mustFetch(ask("many", "", dispatch.MaxWait)).Tasks[0])
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("after three failures at once it waited %v, want 1s", took)
+		}
+		// Others are not slowed, and a success ends it.
+		w.mustFetch(ask("well", "", 0))
+		w.succeed(w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0])
+		w.mustFetch(ask("sick", "", 0))
+	})
+}
