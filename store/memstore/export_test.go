@@ -1,6 +1,6 @@
 package memstore
 
-import "github.com/waggle-crawl/waggle/dispatch"
+import "hash/maphash"
 
 // OrderedSet is the ordered set for its own test.
 type OrderedSet struct{ set openSet[name] }
@@ -69,7 +69,7 @@ func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 		sh.begin()
 		records += sh.records.len()
 		locks += len(sh.strays)
-		grants += len(sh.grants)
+		grants += sh.grants.len()
 		queues += len(sh.queues)
 		holders += len(sh.holders)
 		sh.end()
@@ -77,33 +77,33 @@ func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 	return records, locks, grants, queues, holders
 }
 
-// RecordIndex is the index of records for its own test.
-type RecordIndex struct{ index recordIndex }
+// HashIndex is the index of records and grants for its own test: of strings.
+type HashIndex struct{ index hashIndex[string, string] }
 
-// NewRecordIndex makes one in which so many hashes are shared by all ids.
-func NewRecordIndex(hashes int) *RecordIndex {
-	x := &RecordIndex{newRecordIndex()}
-	wide := x.index.hash
-	x.index.hash = func(id dispatch.TaskID) uint64 { return wide(id) % uint64(hashes) }
-	return x
+// NewHashIndex makes one in which so many hashes are shared by all keys.
+func NewHashIndex(hashes int) *HashIndex {
+	return &HashIndex{newHashIndex(
+		func(v *string) string { return *v },
+		func(seed maphash.Seed, key string) uint64 { return maphash.String(seed, key) % uint64(hashes) },
+	)}
 }
 
-// Add takes in a record that has only its id.
-func (x *RecordIndex) Add(id dispatch.TaskID) { x.index.add(&record{id: id}) }
+// Add takes in a key that it does not have.
+func (x *HashIndex) Add(key string) { x.index.add(&key) }
 
-// Remove takes a record out.
-func (x *RecordIndex) Remove(id dispatch.TaskID) { x.index.remove(id) }
+// Remove takes a key out.
+func (x *HashIndex) Remove(key string) { x.index.remove(key) }
 
-// Has reports whether the index finds the record.
-func (x *RecordIndex) Has(id dispatch.TaskID) bool {
-	r := x.index.get(id)
-	return r != nil && r.id == id
+// Has reports whether the index finds the key.
+func (x *HashIndex) Has(key string) bool {
+	v := x.index.get(key)
+	return v != nil && *v == key
 }
 
-// IDs lists the records, and their number as the index has it.
-func (x *RecordIndex) IDs() (ids []dispatch.TaskID, size int) {
-	for r := range x.index.all() {
-		ids = append(ids, r.id)
+// Keys lists the keys, and their number as the index has it.
+func (x *HashIndex) Keys() (keys []string, size int) {
+	for v := range x.index.all() {
+		keys = append(keys, *v)
 	}
-	return ids, x.index.len()
+	return keys, x.index.len()
 }

@@ -29,6 +29,8 @@ type grantNote struct {
 	oneMoved [1]movedGrant
 }
 
+func (n *grantNote) name() grantKey { return n.key }
+
 // member is empty: the scores of notes tell them apart.
 func (n *grantNote) member() string { return "" }
 
@@ -92,9 +94,10 @@ func (c *claim) roomFor(h *hand) int {
 func (c *claim) grant(h *hand, r *record) {
 	s, want := c.s, h.want
 	if h.note == nil {
-		h.note = &grantNote{key: grantKey{want.Collector, want.ClientToken}, call: want.Call}
-		h.holder = dispatch.HolderDigest(want.Collector, want.ClientToken)
 		h.held = s.holder(want.Collector)
+		h.holder = dispatch.HolderDigest(want.Collector, want.ClientToken)
+		// What is kept has the holder's name, not a copy of each call.
+		h.note = &grantNote{key: grantKey{h.held.collector, want.ClientToken}, call: want.Call}
 		room := c.roomFor(h)
 		h.grants = make([]dispatch.Grant, 0, room)
 		h.note.entries, h.note.moved = slices.Grow(h.note.oneEntry[:0], room), h.note.oneMoved[:0]
@@ -114,7 +117,7 @@ func (c *claim) grant(h *hand, r *record) {
 	length = min(length, maxHold)
 
 	s.leave(r)
-	token := dispatch.LeaseToken{Collector: want.Collector, ClientToken: want.ClientToken, Fence: s.nextFence()}
+	token := dispatch.LeaseToken{Collector: h.held.collector, ClientToken: want.ClientToken, Fence: s.nextFence()}
 	r.state = dispatch.StateLeased
 	r.counters.Attempt++
 	r.revision++
@@ -173,17 +176,17 @@ const noteBits = 20
 
 // keepGrant notes a grant for replays.
 func (s *shard) keepGrant(note *grantNote) {
-	if old := s.grants[note.key]; old != nil {
+	if old := s.grants.get(note.key); old != nil {
 		s.forgetGrant(old)
 	}
-	s.grants[note.key] = note
+	s.grants.add(note)
 	s.lastNote++
 	note.forgetAt = note.until<<noteBits | s.lastNote&(1<<noteBits-1)
 	s.forgetGrants.insert(note.forgetAt, note)
 }
 
 func (s *shard) forgetGrant(note *grantNote) {
-	delete(s.grants, note.key)
+	s.grants.remove(note.key)
 	s.forgetGrants.remove(note.forgetAt, note)
 }
 
@@ -223,7 +226,7 @@ func (s *shard) replays(polls []dispatch.Poll, states []dispatch.PollState) {
 		if states[i].Replaced {
 			continue
 		}
-		note := s.grants[grantKey{polls[i].Collector, polls[i].ClientToken}]
+		note := s.grants.get(grantKey{polls[i].Collector, polls[i].ClientToken})
 		if note == nil || note.until <= s.now {
 			continue
 		}
@@ -243,7 +246,7 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	}
 	sh.begin()
 	defer sh.end()
-	note := sh.grants[grantKey{collector, clientToken}]
+	note := sh.grants.get(grantKey{collector, clientToken})
 	if note == nil || note.until <= sh.now || note.call != call {
 		return 0, nil
 	}

@@ -67,7 +67,7 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	}
 	l.lockedUntil = l.deadline
 	if until := l.remembered(); until > noted {
-		if note := s.grants[grantKey{l.token.Collector, l.token.ClientToken}]; note != nil && note.until > s.now {
+		if note := s.grants.get(grantKey{l.token.Collector, l.token.ClientToken}); note != nil && note.until > s.now {
 			note.until = max(note.until, until)
 		}
 	}

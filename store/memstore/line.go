@@ -91,7 +91,7 @@ func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 
 // grantOf is the note of what the want's client token was granted; nil for none.
 func (s *shard) grantOf(want *dispatch.Want) *grantNote {
-	if note := s.grants[grantKey{want.Collector, want.ClientToken}]; note != nil && note.until > s.now {
+	if note := s.grants.get(grantKey{want.Collector, want.ClientToken}); note != nil && note.until > s.now {
 		return note
 	}
 	return nil

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"hash/maphash"
 	"maps"
 	"slices"
 
@@ -90,6 +91,10 @@ type lease struct {
 	holder         *holder
 	earlier, later *record
 }
+
+func (r *record) taskID() dispatch.TaskID { return r.id }
+
+func hashOf(seed maphash.Seed, id dispatch.TaskID) uint64 { return maphash.String(seed, string(id)) }
 
 func (r *record) member() string { return string(r.id) }
 

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ type shard struct {
 	lastFence uint64
 	lastLane  int64
 	lastNote  int64
-	records   recordIndex
+	records   hashIndex[dispatch.TaskID, record]
 	strays    map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
@@ -46,7 +47,7 @@ type shard struct {
 	paused  map[string]dispatch.Gate // operators' pauses of pools
 	leases  orderedSet[*record]
 	holders map[string]*holder
-	grants  map[grantKey]*grantNote
+	grants  hashIndex[grantKey, grantNote]
 
 	// queueNames orders the queues by their reversed labels; lanesIn has the
 	// lanes of each queue name, ascending by number, whether the queue exists
@@ -89,7 +90,7 @@ func newShard(store *Store, number int) *shard {
 	return &shard{
 		store: store, number: number,
 		soonest:  make(map[string]int64),
-		records:  newRecordIndex(),
+		records:  newHashIndex((*record).taskID, hashOf),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
 		sources:  make(map[string]*source),
@@ -97,7 +98,7 @@ func newShard(store *Store, number int) *shard {
 		pools:    make(map[string]*pool),
 		paused:   make(map[string]dispatch.Gate),
 		holders:  make(map[string]*holder),
-		grants:   make(map[grantKey]*grantNote),
+		grants:   newHashIndex((*grantNote).name, maphash.Comparable[grantKey]),
 		lanesIn:  make(map[string][]*lane),
 		settings: make(map[string]filedSettings),
 	}

@@ -1,0 +1,55 @@
+package memstore_test
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/waggle-crawl/waggle/store/memstore"
+)
+
+func TestHashIndex_AgreesWithAMap(t *testing.T) {
+	t.Parallel()
+	for _, hashes := range []int{2, 1 << 30} {
+		t.Run(strconv.Itoa(hashes)+" hashes", func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				index, want := memstore.NewHashIndex(hashes), make(map[string]bool)
+				key := strconv.Itoa
+				t.Repeat(map[string]func(*rapid.T){
+					"add": func(t *rapid.T) {
+						from := rapid.IntRange(0, 500).Draw(t, "from")
+						for n := range rapid.IntRange(1, 600).Draw(t, "many") {
+							if k := key(from + n); !want[k] && (hashes > 2 || len(want) < 20) {
+								index.Add(k)
+								want[k] = true
+							}
+						}
+					},
+					"remove": func(t *rapid.T) {
+						from := rapid.IntRange(0, 500).Draw(t, "from")
+						for n := range rapid.IntRange(1, 600).Draw(t, "many") {
+							index.Remove(key(from + n)) // whether it is in or not
+							delete(want, key(from+n))
+						}
+					},
+					"": func(t *rapid.T) {
+						for n := range 1100 {
+							if k := key(n); index.Has(k) != want[k] {
+								t.Fatalf("has %s: %t, want %t", k, index.Has(k), want[k])
+							}
+						}
+						keys, size := index.Keys()
+						slices.Sort(keys)
+						if !slices.Equal(keys, slices.Sorted(maps.Keys(want))) || size != len(want) {
+							t.Fatalf("has %d keys, says %d, want %d", len(keys), size, len(want))
+						}
+					},
+				})
+			})
+		})
+	}
+}
