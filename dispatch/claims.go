@@ -103,6 +103,9 @@ type Want struct {
 	Queues     []string
 	// Done is what the fetch reports, of tasks of the shard.
 	Done []Success
+	// Noted: BeginPolls has noted it, at most MaxWait ago and a little more. Then the
+	// store need not note again that the client token is in use.
+	Noted bool
 }
 
 // WaitReason says why a claim gave nothing.

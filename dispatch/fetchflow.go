@@ -261,6 +261,7 @@ func (f *fetch) poll(ctx context.Context) (*FetchResult, error) {
 		}
 		return &FetchResult{Tasks: state.Replay}, nil
 	}
+	f.want.Noted = true
 	return nil, nil
 }
 

@@ -357,3 +357,33 @@ func TestDispatcher_Fetch_straightBesideAFailure(t *testing.T) {
 		})
 	})
 }
+
+// TestDispatcher_Fetch_tellsWhatIsNoted holds that a claim for a fetch that was noted says
+// so, which spares a store of several shards to note it again; and that no other does.
+func TestDispatcher_Fetch_tellsWhatIsNoted(t *testing.T) {
+	t.Parallel()
+	for _, shards := range [...]int{1, 4} {
+		inWorld(t, setup{shards: shards}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.submit("s", "", 20, 0)
+			for n := range 10 {
+				polls := w.spies[0].count("BeginPolls")
+				var noted []bool
+				w.spies[0].set(func(s *spy) {
+					s.failWants = func(wants []dispatch.Want) error {
+						noted = append(noted, wants[0].Noted)
+						return nil
+					}
+				})
+				w.succeed(w.mustFetch(ask("c", "", time.Second)).Tasks[0])
+				polled := w.spies[0].count("BeginPolls") > polls
+				if len(noted) == 0 || slices.Contains(noted, !polled) {
+					t.Errorf("%d shards, fetch %d: it was noted: %v; its claims say %v", shards, n, polled, noted)
+				}
+				if straight := shards == 1 && n > 0; straight == polled {
+					t.Errorf("%d shards, fetch %d: it was noted: %v", shards, n, polled)
+				}
+			}
+		})
+	}
+}

@@ -214,17 +214,21 @@ func readDone(replies []any, pages []page, wants []dispatch.Want) ([][]dispatch.
 }
 
 // noteUsed notes at their home shards the client tokens that were granted
-// something, for a want that was never polled for, or waited long.
+// something, and that no poll has noted.
 func (s *Store) noteUsed(ctx context.Context, wants []dispatch.Want, used []bool) error {
-	if s.shards == 1 || !slices.Contains(used, true) {
+	var keys []string
+	for i := range wants {
+		if w := &wants[i]; s.shards > 1 && used[i] && !w.Noted {
+			keys = append(keys, s.keys.shard(s.shardOfName(w.Collector)).Poll(w.Collector, w.ClientToken))
+		}
+	}
+	if len(keys) == 0 {
 		return nil
 	}
 	_, err := read(ctx, "note client tokens", func() (struct{}, error) {
 		pipe := s.client.Pipeline()
-		for i := range wants {
-			if w := &wants[i]; used[i] {
-				pipe.Set(ctx, s.keys.shard(s.shardOfName(w.Collector)).Poll(w.Collector, w.ClientToken), "", pollMemory)
-			}
+		for _, key := range keys {
+			pipe.Set(ctx, key, "", pollMemory)
 		}
 		_, err := pipe.Exec(ctx)
 		return struct{}{}, err

@@ -100,3 +100,33 @@ func commandsRun(t *testing.T, client redis.Cmdable) int {
 	}
 	return total
 }
+
+// TestStore_Claim_Noted claims in a store of several shards for what a poll has noted: only
+// otherwise is it noted at the collector's home, for its repetition to be answered.
+func TestStore_Claim_Noted(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	s := open(t, redisstore.Config{URL: server.URL(), Prefix: prefix, Shards: 4})
+	client := redisClient(t, server.URL())
+	gate := sourceGate("source")
+	openRule(t, s)
+	submit(t, s, gate, submissions(&gate, "host.example", 2)...)
+	shard := dispatch.ShardOf(dispatch.SlotOf("host.example"), 4)
+	for _, noted := range [...]bool{false, true} {
+		w := want(1)
+		w.Noted = noted
+		reply, err := s.Claim(t.Context(), shard, pool, []dispatch.Want{w})
+		if err != nil || len(reply.Grants[0]) != 1 {
+			t.Fatalf("Claim: %+v, %v", reply, err)
+		}
+		home := redisstore.ShardKeys(prefix, dispatch.ShardOf(dispatch.SlotOf(w.Collector), 4))
+		n, err := client.Exists(t.Context(), home.Poll(w.Collector, w.ClientToken)).Result()
+		if err != nil || (n == 1) == noted {
+			t.Errorf("a token that was noted: %v; notes of its claim: %d, %v", noted, n, err)
+		}
+		states, err := s.BeginPolls(t.Context(), []dispatch.Poll{w.Poll})
+		if err != nil || !noted && (!states[0].Used || len(states[0].Replay) != 1) {
+			t.Errorf("BeginPolls: %+v, %v", states, err)
+		}
+	}
+}
