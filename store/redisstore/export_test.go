@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"encoding/binary"
 	"time"
 
@@ -12,6 +13,25 @@ import (
 
 // AddHook lets tests see the commands of a store, and come between them.
 func AddHook(s *Store, hook redis.Hook) { s.client.AddHook(hook) }
+
+// AddNodeHook adds a hook to the client of each node of a Cluster.
+func AddNodeHook(ctx context.Context, s *Store, hook redis.Hook) error {
+	return s.client.(*redis.ClusterClient).ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		c.AddHook(hook)
+		return nil
+	})
+}
+
+// Waiting is how many scripts wait to go along with others to their node.
+func Waiting(s *Store) int {
+	s.together.mu.Lock()
+	defer s.together.mu.Unlock()
+	n := 0
+	for _, of := range s.together.nodes {
+		n += len(of.waiting)
+	}
+	return n
+}
 
 // LockKey names the lock of a task for tests that look at it.
 func LockKey(s *Store, prefix string, id dispatch.TaskID) string {

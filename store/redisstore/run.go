@@ -109,12 +109,22 @@ func (s *Store) attempt(ctx context.Context, sc script, c call, last error) (any
 				return nil, err
 			}
 		}
-		v, err := s.client.FCall(ctx, string(sc), keys, c.args...).Result()
+		v, err := s.send(ctx, sc, keys, c.args, last == nil)
 		if errors.Is(err, redis.Nil) {
 			return nil, nil //nolint:nilnil // nil is an answer of a script
 		}
 		return v, err
 	})
+}
+
+// send sends a script once, the first time together with others for the same node where
+// there are several. Not so again: the client of a Cluster alone learns from what goes
+// wrong which node to ask.
+func (s *Store) send(ctx context.Context, sc script, keys []string, args []any, first bool) (any, error) {
+	if first && s.together != nil && sc == s.scripts.submit {
+		return s.together.call(ctx, sc, keys, args)
+	}
+	return s.client.FCall(ctx, string(sc), keys, args...).Result()
 }
 
 // read runs a command that changes nothing, again where it was not answered.

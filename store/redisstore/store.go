@@ -47,12 +47,13 @@ type Config struct {
 // Store is a [dispatch.Store] in Redis. Its methods may be called from any
 // goroutine.
 type Store struct {
-	client  redis.UniversalClient
-	keys    keys
-	scripts *scripts
-	library *library
-	shards  int
-	log     *zap.Logger
+	client   redis.UniversalClient
+	together *together // nil where there is one node
+	keys     keys
+	scripts  *scripts
+	library  *library
+	shards   int
+	log      *zap.Logger
 }
 
 var _ dispatch.Store = (*Store)(nil)
@@ -74,8 +75,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	client := connect(loadInto(lib))
 	s := &Store{
-		client: connect(loadInto(lib)), keys: keys{config.Prefix}, scripts: loaded, library: lib, log: config.Logger,
+		client: client, together: newTogether(client), keys: keys{config.Prefix}, scripts: loaded, library: lib, log: config.Logger,
 	}
 	if err := s.check(ctx, config, cluster); err != nil {
 		if closeErr := s.client.Close(); closeErr != nil {

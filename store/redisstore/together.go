@@ -1,0 +1,141 @@
+package redisstore
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// mostTogether bounds the scripts of one round trip, which is as long as all of
+	// them take.
+	mostTogether = 32
+	// tripsAtOnce is how many round trips to one node are under way, at most: while
+	// one is answered, Redis has the next.
+	tripsAtOnce = 2
+	// tripTimeout bounds one, which no single caller's deadline does.
+	tripTimeout = 5 * time.Second
+)
+
+// together sends scripts that are called at the same time for several shards of one
+// node of a Cluster in one round trip: a round trip of its own costs Redis and the
+// dispatcher more than a small script does. A call that comes while none is under way
+// goes at once; others gather until one is back.
+type together struct {
+	cluster *redis.ClusterClient
+
+	mu    sync.Mutex // guards what follows
+	nodes map[*redis.Client]*node
+}
+
+// node is one that scripts are under way to.
+type node struct {
+	trips   int
+	waiting []*passenger
+}
+
+// passenger is a call of a script that waits to go along, or is under way.
+type passenger struct {
+	script script
+	keys   []string
+	args   []any
+
+	reply any
+	err   error
+	done  chan struct{} // closed once reply and err are set
+	gone  bool          // nobody waits for it; guarded by mu of together
+}
+
+// newTogether makes one for a Cluster; nil for what has only one node.
+func newTogether(client redis.UniversalClient) *together {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return nil
+	}
+	return &together{cluster: cluster, nodes: make(map[*redis.Client]*node)}
+}
+
+// call calls a script, once. It follows no redirection.
+func (t *together) call(ctx context.Context, sc script, keys []string, args []any) (any, error) {
+	client, err := t.cluster.MasterForKey(ctx, keys[0])
+	if err != nil {
+		return nil, err
+	}
+	p := &passenger{script: sc, keys: keys, args: args, done: make(chan struct{})}
+	t.board(ctx, client, p)
+	select {
+	case <-p.done:
+		return p.reply, p.err
+	case <-ctx.Done():
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		p.gone = true
+		return nil, ctx.Err()
+	}
+}
+
+// board has a call go with the next round trip to its node.
+func (t *together) board(ctx context.Context, client *redis.Client, p *passenger) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[client]
+	if n == nil {
+		n = &node{}
+		t.nodes[client] = n
+	}
+	n.waiting = append(n.waiting, p)
+	if n.trips < tripsAtOnce {
+		n.trips++
+		go t.shuttle(context.WithoutCancel(ctx), client, n)
+	}
+}
+
+// shuttle makes round trips to a node until nobody waits.
+func (t *together) shuttle(ctx context.Context, client *redis.Client, n *node) {
+	for {
+		// What is called at the same time goes along.
+		runtime.Gosched()
+		aboard := t.take(client, n)
+		if len(aboard) == 0 {
+			return
+		}
+		trip(ctx, client, aboard)
+	}
+}
+
+// take is who goes with the next round trip; none: the last one is back.
+func (t *together) take(client *redis.Client, n *node) []*passenger {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.waiting = slices.DeleteFunc(n.waiting, func(p *passenger) bool { return p.gone })
+	k := min(len(n.waiting), mostTogether)
+	aboard := n.waiting[:k:k]
+	if n.waiting = n.waiting[k:]; k == 0 {
+		if n.trips--; n.trips == 0 {
+			delete(t.nodes, client) // it may leave the Cluster
+		}
+	}
+	return aboard
+}
+
+// trip is one round trip.
+func trip(ctx context.Context, client *redis.Client, aboard []*passenger) {
+	ctx, cancel := context.WithTimeout(ctx, tripTimeout)
+	defer cancel()
+	pipe := client.Pipeline()
+	cmds := make([]*redis.Cmd, len(aboard))
+	for i, p := range aboard {
+		cmds[i] = pipe.FCall(ctx, string(p.script), p.keys, p.args...)
+	}
+	_, failed := pipe.Exec(ctx)
+	for i, p := range aboard {
+		if p.reply, p.err = cmds[i].Result(); p.err == nil && p.reply == nil {
+			p.err = failed // it was not sent: the connection was refused
+		}
+		close(p.done)
+	}
+}

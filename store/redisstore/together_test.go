@@ -1,0 +1,101 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+)
+
+// heldTrips counts round trips of several commands, and holds them until it is told.
+type heldTrips struct {
+	release     chan struct{}
+	trips, sent atomic.Int64
+}
+
+func (h *heldTrips) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *heldTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *heldTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.trips.Add(1)
+		h.sent.Add(int64(len(cmds)))
+		<-h.release
+		return next(ctx, cmds)
+	}
+}
+
+// TestStore_Submit_Together holds that submits to many shards, which come while two
+// round trips to a node are under way, go to it together.
+func TestStore_Submit_Together(t *testing.T) {
+	t.Parallel()
+	const callers = 60
+	nodes, _ := twoNodes(t)
+	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 16})
+	_, rules, err := s.Rules(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := sourceGate("source")
+	held := &heldTrips{release: make(chan struct{})}
+	if err := redisstore.AddNodeHook(t.Context(), s, held); err != nil {
+		t.Fatal(err)
+	}
+	var all errgroup.Group
+	for n := range callers {
+		all.Go(func() error {
+			queue := fmt.Sprintf("host-%d.example", n)
+			results, err := s.Submit(t.Context(), rules, []dispatch.SourceGate{gate}, submissions(&gate, queue, 1))
+			if err == nil && results[0].Code != dispatch.SubmitCreated {
+				err = fmt.Errorf("submit of a new task: %v", results[0])
+			}
+			return err
+		})
+	}
+	await(t, "all to be under way or to wait", func() bool { return int(held.sent.Load())+redisstore.Waiting(s) == callers })
+	close(held.release)
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	// Two to each node first, and what gathered behind them, in one or two.
+	if trips := held.trips.Load(); trips > 8 {
+		t.Errorf("%d submits took %d round trips, more than 8", callers, trips)
+	}
+}
+
+// TestStore_Submit_ToldElsewhere holds that a submit is made where the Cluster says that
+// its shard is now.
+func TestStore_Submit_ToldElsewhere(t *testing.T) {
+	t.Parallel()
+	nodes, client := twoNodes(t)
+	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 16})
+	gate := sourceGate("source")
+	moves := func(queue string) (slot int64, ok bool) {
+		slot = client.ClusterKeySlot(t.Context(), fmt.Sprintf("{%d}", dispatch.ShardOf(dispatch.SlotOf(queue), 16))).Val()
+		return slot, slot < 8192 && client.ClusterCountKeysInSlot(t.Context(), int(slot)).Val() == 0
+	}
+	for n := range 100 {
+		queue := fmt.Sprintf("host-%d.example", n)
+		slot, ok := moves(queue)
+		if !ok {
+			continue
+		}
+		second := redisClient(t, nodes[1].URL())
+		id := second.ClusterMyID(t.Context()).Val()
+		for _, c := range [...]*redis.Client{second, client} {
+			if err := c.Do(t.Context(), "cluster", "setslot", slot, "node", id).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		submit(t, s, gate, submissions(&gate, queue, 1)...)
+		return
+	}
+	t.Fatal("the first node has no shard that is empty")
+}
