@@ -67,7 +67,7 @@ func (n *network) set(down, frozen bool, addresses ...string) {
 	for _, to := range addresses {
 		n.down[to], n.frozen[to] = down, frozen
 		for _, conn := range n.open[to] {
-			_ = conn.Close() // by the other end, too, perhaps
+			conn.Close()
 		}
 		n.open[to] = nil
 	}
