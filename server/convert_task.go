@@ -65,8 +65,8 @@ func toResult(r dispatch.Result) pb.AttemptResult {
 // taskMessage is a Task with the messages in it that nearly every task has, so
 // that their memory is got at once.
 type taskMessage struct {
-	task                  pb.Task
-	due, created, settled timestamppb.Timestamp
+	task         pb.Task
+	due, created timestamppb.Timestamp
 }
 
 // toTask converts a task without its holder, payload and history.
@@ -80,7 +80,7 @@ func (m *taskMessage) fill(t *dispatch.Task) *pb.Task {
 		Cycle: int64(t.Counters.Cycle), Attempt: int32(t.Counters.Attempt), Failures: int32(t.Counters.Failures),
 		Expirations: int32(t.Counters.Expirations), Throttled: int32(t.Counters.Throttled),
 		DueTime: fillTime(&m.due, t.Due), Metadata: t.Metadata, LastError: toTaskError(t.LastError),
-		CreateTime: fillTime(&m.created, t.Created), SettleTime: fillTime(&m.settled, t.SettledAt),
+		CreateTime: fillTime(&m.created, t.Created), SettleTime: toTime(t.SettledAt),
 	}
 	if !t.Run.IsZero() {
 		m.task.Run = t.Run.UnixMilli()
