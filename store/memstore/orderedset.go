@@ -9,10 +9,13 @@ import (
 // infinite is the score +inf: no instant, until someone lifts a gate.
 const infinite = math.MaxInt64
 
-// runLength is how many members a run of an ordered set has at most, and keptLength
-// for how many an empty set keeps the memory.
+// A run of an ordered set has runLength members at most, and longLength in one of so many
+// runs that it is their list that takes long to change. An empty set keeps the memory
+// for keptLength members.
 const (
 	runLength  = 64
+	longLength = 256
+	manyRuns   = 1000
 	keptLength = 8
 )
 
@@ -94,15 +97,16 @@ func (s *orderedSet[V]) insert(score int64, value V) {
 		return
 	}
 	s.size++
-	if len(*run) < runLength {
+	n, most := len(*run), s.mostInRun()
+	if n < most {
 		*run = slices.Insert(*run, at, e)
 		return
 	}
-	half := runLength / 2
-	if at == runLength {
-		half = runLength // most members come in at the end: what they fill up stays full
+	half := n / 2
+	if at == n {
+		half = n // most members come in at the end: what they fill up stays full
 	}
-	next := append(make([]entry[V], 0, runLength), (*run)[half:]...)
+	next := append(make([]entry[V], 0, most), (*run)[half:]...)
 	clear((*run)[half:])
 	if *run = (*run)[:half]; at < half {
 		*run = slices.Insert(*run, at, e)
@@ -110,6 +114,14 @@ func (s *orderedSet[V]) insert(score int64, value V) {
 		next = slices.Insert(next, at-half, e)
 	}
 	s.higher = slices.Insert(s.higher, i, next)
+}
+
+// mostInRun is how many members a run has at most.
+func (s *orderedSet[V]) mostInRun() int {
+	if len(s.higher) < manyRuns {
+		return runLength
+	}
+	return longLength
 }
 
 // remove takes the member with exactly that score out and reports whether it

@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
@@ -93,6 +94,46 @@ func TestOrderedSet_AgreesWithASortedSlice(t *testing.T) {
 			"": func(t *rapid.T) { compareSets(t, &set, sorted, draw().score()) },
 		})
 	})
+}
+
+// TestOrderedSet_Large has so many members that runs are longer, and then so few that they
+// are not any more.
+func TestOrderedSet_Large(t *testing.T) {
+	t.Parallel()
+	var set memstore.OrderedSet
+	random := rand.New(rand.NewPCG(1, 2))
+	members := make([]member, 150_000)
+	for i := range members {
+		members[i] = member{band: 3, since: random.Int64N(1 << 20), name: strconv.Itoa(i)}
+	}
+	compare := func(want []member) {
+		t.Helper()
+		sorted := slices.SortedFunc(slices.Values(want), compareMembers)
+		names := make([]string, len(sorted))
+		for i := range sorted {
+			names[i] = sorted[i].name
+		}
+		if got := set.Members(); !slices.Equal(got, names) || set.Len() != len(names) {
+			t.Fatalf("%d members, length %d, want %d in their order", len(got), set.Len(), len(names))
+		}
+	}
+	for _, e := range members {
+		set.Insert(e.score(), e.name)
+	}
+	compare(members)
+	kept := len(members) / 20
+	for _, e := range members[kept:] {
+		set.Remove(e.score(), e.name)
+	}
+	compare(members[:kept])
+	for _, e := range members[kept : 3*kept] {
+		set.Insert(e.score(), e.name)
+	}
+	compare(members[:3*kept])
+	for _, e := range members[:3*kept] {
+		set.Remove(e.score(), e.name)
+	}
+	compare(nil)
 }
 
 // compareSets fails the test where the set answers otherwise than the slice.
