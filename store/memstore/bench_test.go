@@ -1,8 +1,11 @@
 package memstore_test
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore"
@@ -103,4 +106,58 @@ func BenchmarkStore_Submit(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*1000), "ns/task")
+}
+
+// BenchmarkStore_Life makes tasks, grants them and settles them, by how many a call has
+// and in how many queues they are. What is done stays, as it does for a day: what a task
+// costs includes what that does to the collections of garbage, so that it is to be
+// compared over the same number of tasks (-benchtime 1000000x).
+func BenchmarkStore_Life(b *testing.B) {
+	gates := []dispatch.SourceGate{{UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5, Remember: 24 * time.Hour}}
+	for _, c := range []struct{ batch, queues int }{{1, 1}, {100, 1}, {100, 1000}} {
+		b.Run(fmt.Sprintf("batch%d_queues%d", c.batch, c.queues), func(b *testing.B) {
+			s := wallStore(b)
+			call := 0
+			b.ReportAllocs()
+			b.ResetTimer()
+			for made := 0; made < b.N; {
+				b.StopTimer()
+				items := newItems(made, min(20_000, b.N-made), c.queues)
+				made += len(items)
+				b.StartTimer()
+				for page := range slices.Chunk(items, c.batch) {
+					if _, err := s.Submit(b.Context(), 1, gates, page); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for left := len(items); left > 0; {
+					call++
+					grants := claimTasks(b, s, call, c.batch)
+					successes := make([]dispatch.Success, len(grants))
+					for i := range grants {
+						successes[i] = dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token}
+					}
+					if _, err := s.Succeed(b.Context(), successes); err != nil {
+						b.Fatal(err)
+					}
+					left -= len(grants)
+				}
+			}
+		})
+	}
+}
+
+// newItems are tasks with a page's URL and 200 bytes of payload.
+func newItems(from, n, queues int) []dispatch.Submission {
+	payload := make([]byte, 200)
+	items := make([]dispatch.Submission, n)
+	for i := range items {
+		queue := "q" + strconv.Itoa((from+i)%queues) + ".test"
+		url := "https://" + queue + "/a/page/of/it/" + strconv.Itoa(from+i)
+		items[i] = dispatch.Submission{
+			ID:        dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: queue, Key: url}),
+			SourceUID: "u", Queue: queue, URL: url, Key: url, Priority: 5, Payload: payload,
+		}
+	}
+	return items
 }
