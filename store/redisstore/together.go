@@ -22,9 +22,10 @@ const (
 )
 
 // together sends scripts that are called at the same time for several shards of one
-// node of a Cluster in one round trip: a round trip of its own costs Redis and the
-// dispatcher more than a small script does. A call that comes while none is under way
-// goes at once; others gather until one is back.
+// node of a Cluster in one round trip: one of its own costs Redis some 6 µs more, about
+// a tenth of a submit of one task, and the dispatcher a read and a write. A call that
+// comes while fewer than tripsAtOnce are under way goes at once; others gather until one
+// is back.
 type together struct {
 	cluster *redis.ClusterClient
 
