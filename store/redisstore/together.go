@@ -67,7 +67,17 @@ func (t *together) call(ctx context.Context, sc script, keys []string, args []an
 		return nil, err
 	}
 	p := &passenger{script: sc, keys: keys, args: args, done: make(chan struct{})}
-	t.board(ctx, client, p)
+	if n := t.board(client, p); n != nil {
+		runtime.Gosched() // what is called at the same time goes along
+		aboard := t.take(client, n)
+		if len(aboard) == 1 && aboard[0] == p {
+			// Alone, as nearly always: nobody else has to run for it.
+			p.reply, p.err = client.FCall(ctx, string(sc), keys, args...).Result()
+			t.goOn(ctx, client, n, t.take(client, n))
+			return p.reply, p.err
+		}
+		t.goOn(ctx, client, n, aboard)
+	}
 	select {
 	case <-p.done:
 		return p.reply, p.err
@@ -79,8 +89,9 @@ func (t *together) call(ctx context.Context, sc script, keys []string, args []an
 	}
 }
 
-// board has a call go with the next round trip to its node.
-func (t *together) board(ctx context.Context, client *redis.Client, p *passenger) {
+// board has a call go with the next round trip to its node; it returns that where the
+// caller is to begin one.
+func (t *together) board(client *redis.Client, p *passenger) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[client]
@@ -89,23 +100,26 @@ func (t *together) board(ctx context.Context, client *redis.Client, p *passenger
 		t.nodes[client] = n
 	}
 	n.waiting = append(n.waiting, p)
-	if n.trips < tripsAtOnce {
-		n.trips++
-		go t.shuttle(context.WithoutCancel(ctx), client, n)
+	if n.trips == tripsAtOnce {
+		return nil
 	}
+	n.trips++
+	return n
 }
 
-// shuttle makes round trips to a node until nobody waits.
-func (t *together) shuttle(ctx context.Context, client *redis.Client, n *node) {
-	for {
-		// What is called at the same time goes along.
-		runtime.Gosched()
-		aboard := t.take(client, n)
-		if len(aboard) == 0 {
-			return
-		}
-		trip(ctx, client, aboard)
+// goOn makes round trips to a node until nobody waits.
+func (t *together) goOn(ctx context.Context, client *redis.Client, n *node, aboard []*passenger) {
+	if len(aboard) == 0 {
+		return
 	}
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		for len(aboard) > 0 {
+			trip(ctx, client, aboard)
+			runtime.Gosched() // who was answered may call again
+			aboard = t.take(client, n)
+		}
+	}()
 }
 
 // take is who goes with the next round trip; none: the last one is back.

@@ -13,7 +13,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
-// heldTrips counts round trips of several commands, and holds them until it is told.
+// heldTrips counts round trips of scripts, and holds them until it is told.
 type heldTrips struct {
 	release     chan struct{}
 	trips, sent atomic.Int64
@@ -21,14 +21,25 @@ type heldTrips struct {
 
 func (h *heldTrips) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h *heldTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *heldTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.hold(cmd)
+		return next(ctx, cmd)
+	}
+}
 
 func (h *heldTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.hold(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (h *heldTrips) hold(cmds ...redis.Cmder) {
+	if cmds[0].Name() == "fcall" {
 		h.trips.Add(1)
 		h.sent.Add(int64(len(cmds)))
 		<-h.release
-		return next(ctx, cmds)
 	}
 }
 
