@@ -42,22 +42,25 @@ const unheardAllowed = 1
 //
 // A campaign that was not answered may have been won. Where requests reach the store and
 // answers do not come back, as through a proxy that hangs, to go on would be to win and
-// do nothing, again and again: so it stands back for long enough that others win.
+// do nothing, again and again: so it stands back for long enough that others win. Not so
+// from a store that refuses at once, as one that begins anew: while all stood back from it
+// nobody would sweep, and what was away for a moment would count as an outage.
 func (k *keeper) run(ctx context.Context) error {
-	unheard := 0
+	failing, unheard := false, 0
 	for ctx.Err() == nil {
 		asked := time.Now()
 		leads, err := k.campaign(ctx)
-		if (err != nil) != (unheard > 0) && ctx.Err() == nil {
+		if (err != nil) != failing && ctx.Err() == nil {
 			k.logCampaign(err)
 		}
+		failing = err != nil
 		switch {
 		case leads:
 			if unheard = 0; k.lead(ctx, asked) != nil {
-				unheard = 1
+				failing, unheard = true, 1
 			}
 			continue
-		case err != nil:
+		case failing && time.Since(asked) >= k.ttl/2:
 			unheard++
 		default:
 			unheard = 0

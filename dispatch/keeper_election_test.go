@@ -71,10 +71,11 @@ func TestKeeper_unheard(t *testing.T) {
 		deaf, other := first[0], 1-first[0]
 		w.spies[deaf].set(func(s *spy) {
 			s.spoil = func(call string) error {
-				if call == "Campaign" || call == "Expired" {
-					return context.DeadlineExceeded
+				if call != "Campaign" && call != "Expired" {
+					return nil
 				}
-				return nil
+				time.Sleep(2500 * time.Millisecond) // until it is given up
+				return context.DeadlineExceeded
 			}
 		})
 		time.Sleep(10 * time.Second)
@@ -92,6 +93,26 @@ func TestKeeper_unheard(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if leads := w.keepers(); len(leads) != 1 {
 			t.Errorf("keepers %v once all are heard, want one", leads)
+		}
+	})
+}
+
+// A store that is away for less than an outage, and refuses meanwhile, as Redis does while
+// it is started again, is swept as soon as it is back (P5).
+func TestKeeper_refused(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 6 * time.Second })
+		w.submit("s", "", 1, 0)
+		w.mustFetch(ask("dead", "", 0))
+		w.spies[0].set(func(s *spy) {
+			s.fail = func(string) error { return errors.Join(dispatch.ErrStoreUnavailable) }
+		})
+		time.Sleep(4 * time.Second)
+		w.spies[0].set(func(s *spy) { s.fail = nil })
+		time.Sleep(2*time.Second + 500*time.Millisecond)
+		if n := len(w.mustFetch(ask("next", "", 0)).Tasks); n != 1 {
+			t.Errorf("%d tasks half a second after the lease has run out, want 1", n)
 		}
 	})
 }
