@@ -213,8 +213,13 @@ func TestServer_requestBytes(t *testing.T) {
 				SourceId: "news", Url: fmt.Sprintf("https://example.com/%d", i), Payload: make([]byte, 250<<10),
 			})
 		}
-		if _, err := b.tasks.SubmitTasks(t.Context(), req); status.Code(err) != want {
+		_, err := b.tasks.SubmitTasks(t.Context(), req)
+		if status.Code(err) != want {
 			t.Errorf("5 MB with MaxReceiveBytes %d: %v, want %v", most, err, want)
+		}
+		// The manual tells clients by this that to repeat the message is in vain.
+		if details := status.Convert(err).Details(); len(details) > 0 {
+			t.Errorf("5 MB with MaxReceiveBytes %d: %v has %v, want no RetryInfo", most, err, details)
 		}
 	}
 }
