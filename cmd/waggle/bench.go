@@ -45,6 +45,12 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 			if err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
+			if err := refuseZero(cmd); err != nil { // which the library takes for its defaults
+				return err
+			}
+			if cfg.Server != "" && len(cfg.Stores) > 0 {
+				return usagef(cmd, "--store: --server measures a dispatcher with the store that it has; say one of them")
+			}
 			if cfg.Server != "" {
 				servers := []string{cfg.Server}
 				if err := checkServers(cmd, servers); err != nil {

@@ -123,7 +123,8 @@ func (f *timeFlag) at(now time.Time) (*timestamppb.Timestamp, error) {
 }
 
 // pairsFlag is a flag that takes key=value, may be repeated, and may hold
-// several with commas between them.
+// several with commas between them. No key may come twice: one of its values would
+// be lost.
 type pairsFlag struct{ into *map[string]string }
 
 var _ pflag.Value = pairsFlag{}
@@ -134,6 +135,9 @@ func (f pairsFlag) Set(text string) error {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
 			return fmt.Errorf("%q is not key=value", pair)
+		}
+		if _, given := (*f.into)[key]; given {
+			return fmt.Errorf("%q is given twice", key)
 		}
 		if *f.into == nil {
 			*f.into = map[string]string{}

@@ -134,6 +134,10 @@ func TestUsage(t *testing.T) {
 		"collect --max-crawl-delay 2h":                "--max-crawl-delay: 2h0m0s: want at most 1h0m0s",
 		"collect --sitemaps --ignore-robots":          "--sitemaps: robots.txt, which names them, is not asked with --ignore-robots",
 		"collect --max-bytes -1":                      "--max-bytes: -1",
+		"collect --labels a=b,a=c":                    `"a" is given twice`,
+		"bench --repeats 0":                           "--repeats: 0: want more than 0",
+		"bench --store memory --server 127.0.0.1:1":   "--store: --server measures",
+		"collector drain --label a=b --label a=c":     `"a" is given twice`,
 		"demo --pages 1":                              "--pages 1: say 2 to 1000",
 		"version now":                                 `unexpected argument "now"`,
 	} {
