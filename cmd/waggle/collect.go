@@ -111,5 +111,8 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	p := newProgress(k, o, log, view)
 	log.Info("collector takes tasks", zap.String("id", o.collector.ID), zap.Strings("servers", o.collector.Targets),
 		zap.Strings("pools", o.collector.Pools), zap.Int("slots", o.collector.Slots))
+	if o.web.Sink == nil {
+		log.Info("no page is kept: neither --out nor --warc is given")
+	}
 	return p.watch(ctx, func(ctx context.Context) error { return k.Run(ctx, p.tally.counting(pages)) })
 }

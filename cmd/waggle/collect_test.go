@@ -86,7 +86,8 @@ func TestCollect_MovedSeed(t *testing.T) {
 	env, _ := served(t)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s")
 	command(t, env, "source", "create", "feed", "--seed", site.URL+"/feed", "--every", "1s")
-	k := start(t, env, "collect", "--allow-private", "--log-level", "error")
+	k := start(t, env, "collect", "--allow-private")
+	k.err.line(t, `"level":"info".*"msg":"no page is kept: neither --out nor --warc is given"`)
 	for i, want := range []string{"", `"1"`, `"1"`} {
 		select {
 		case got := <-conditions:
