@@ -29,6 +29,7 @@ func TestConfig_Validate(t *testing.T) {
 		"no target":         {func(c *collector.Config) { c.Targets = nil }, "Targets"},
 		"empty target":      {func(c *collector.Config) { c.Targets = []string{""} }, "Targets"},
 		"scheme of several": {func(c *collector.Config) { c.Targets = []string{"dns:///a:1", "b:2"} }, `"dns:///a:1"`},
+		"URL for a target":  {func(c *collector.Config) { c.Targets = []string{"http://x"} }, `Targets: "http://x": scheme "http" is unknown`},
 		"no id":             {func(c *collector.Config) { c.ID = "" }, "ID"},
 		"capitals in id":    {func(c *collector.Config) { c.ID = "Paris" }, `"Paris"`},
 		"slash in id":       {func(c *collector.Config) { c.ID = "a/b" }, `"a/b"`},

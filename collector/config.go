@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver"
 )
 
 // Defaults and limits of Config.
@@ -42,7 +43,7 @@ const (
 type Config struct {
 	// Targets are the dispatchers, each host:port. Of a single one all addresses that its name resolves to are used, so
 	// one DNS name may stand for a whole group. Calls go to all of them in turn. A single target may also be any target
-	// that grpc-go knows, as unix:///run/waggle.sock.
+	// that grpc-go knows, as unix:///run/waggle.sock; a resolver of your own must be registered.
 	Targets []string
 
 	// ID names the collector, the same over restarts: 1 to 128 of [a-z0-9._-]. A second process with the same ID
@@ -99,6 +100,9 @@ func (c *Config) Validate() error {
 	for _, target := range c.Targets {
 		if target == "" {
 			return errors.New("field Targets: has an empty one")
+		}
+		if scheme, _, ok := strings.Cut(target, "://"); ok && resolver.Get(scheme) == nil { // grpc-go would take it for a host
+			return fmt.Errorf("field Targets: %q: scheme %q is unknown: want host:port", target, scheme)
 		}
 		if len(c.Targets) > 1 && strings.Contains(target, "/") {
 			return fmt.Errorf("field Targets: %q: want host:port when there are several", target)
