@@ -61,8 +61,8 @@ func (f *fleet) checkHistory(t *testing.T, delay time.Duration, inFlight int) {
 	t.Logf("%d events of %d leases of %d tasks checked for P1, P2, P4, P6, P7: %d violations", len(h.Events), s.Leases, s.Tasks, len(found))
 	t.Logf("reports: %d accepted, %d whose answer a killed collector missed, %d refused as LEASE_LOST; leases told to be lost: %d",
 		s.Accepted, unanswered, s.Refused, s.Lost)
-	t.Logf("smallest gap of a queue: %v between grants by the store's clock, %v between starts as collectors saw them (delay %v)",
-		s.LeaseGap, s.StartGap, delay)
+	t.Logf("smallest gap of a queue: %v between grants by the store's clock, which P6 bounds by the delay of %v; %v between when handlers began, which it does not",
+		s.LeaseGap, delay, s.StartGap)
 }
 
 // shard is the shard of a task: its id begins with its slot, and each shard has an equal range of the 4,096 slots.

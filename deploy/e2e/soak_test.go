@@ -45,11 +45,11 @@ const (
 // way that package redistest and the kernel have, several at once; then all is well, and what the collectors wrote down
 // and the store has must break no promise. The seed decides what fails, though not what that meets.
 func TestSoak(t *testing.T) {
-	random := seeded(t)
+	random, long := seeded(t), soakFor(t)
 	w := newSoak(t, 1+3*random.IntN(2))
 	enough, submitted := make(chan struct{}), make(chan error, 1)
 	go func() { submitted <- w.submit(t.Context(), enough) }()
-	w.suffer(t, random, soakFor(t))
+	w.suffer(t, random, long)
 	close(enough)
 	if err := <-submitted; err != nil {
 		t.Fatal(err)
@@ -77,6 +77,9 @@ func soakFor(t *testing.T) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		t.Fatalf("WAGGLE_E2E_SOAK: %v", err)
+	}
+	if d < time.Second {
+		t.Fatalf("WAGGLE_E2E_SOAK: %s: want at least 1s, or nothing fails", d)
 	}
 	return d
 }
