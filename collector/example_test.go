@@ -4,33 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/collector"
 )
 
-// A collector with eight slots that drains on SIGTERM and on Ctrl-C.
+// A collector with eight slots that drains on SIGTERM and on Ctrl-C. README.md shows parts of it.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
+	log, err := zap.NewProduction() // to standard error, as soon as no dispatcher answers
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	c, err := collector.New(collector.Config{
 		Targets: []string{"127.0.0.1:7070"},
 		ID:      "paris-1",
 		Slots:   8,
 		Labels:  map[string]string{"region": "eu"},
+		Logger:  log,
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	err = c.Run(ctx, collector.HandlerFunc(func(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
-		fmt.Println("fetching", t.URL)
-		return collector.Succeeded{HTTPStatus: 200}, nil
+	err = c.Run(ctx, collector.HandlerFunc(func(ctx context.Context, task *collector.Task) (collector.Succeeded, error) {
+		// ctx ends when the lease does. Store what you find under task.Fence.
+		began := time.Now()
+		status, err := fetch(ctx, task.URL)
+		if err != nil {
+			return collector.Succeeded{}, err
+		}
+		// The queue's delay counts from when the request began: without FetchDuration, from the report.
+		return collector.Succeeded{HTTPStatus: status, FetchDuration: time.Since(began)}, nil
 	}))
 	switch {
 	case errors.Is(err, collector.ErrReplaced):
@@ -38,6 +54,20 @@ func Example() {
 	case err != nil:
 		fmt.Println(err)
 	}
+}
+
+// fetch reads a page.
+func fetch(ctx context.Context, url string) (status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, reply.Body)
+	return reply.StatusCode, errors.Join(err, reply.Body.Close())
 }
 
 // A handler says whose fault a failure is. It can be tried out with a Task made by hand.
