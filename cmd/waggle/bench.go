@@ -45,8 +45,8 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 			if err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
-			if err := refuseZero(cmd); err != nil { // which the library takes for its defaults
-				return err
+			if cfg.Repeats == 0 && cmd.Flags().Changed("repeats") { // which the library takes for its default
+				return usagef(cmd, "--repeats: 0: want more than 0")
 			}
 			if cfg.Server != "" && len(cfg.Stores) > 0 {
 				return usagef(cmd, "--store: --server measures a dispatcher with the store that it has; say one of them")
