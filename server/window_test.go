@@ -7,9 +7,11 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/server"
@@ -86,7 +88,7 @@ func TestServer_pingsForNothing(t *testing.T) {
 			tapped := tap(conn)
 			conns <- tapped
 			return tapped, nil
-		})},
+		}), grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Hour})}, // none of those pings, however slow this is
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func (h *heldTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (h *heldTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		h.hold(cmds...)
-		return next(ctx, cmds)
+		return next(context.WithoutCancel(ctx), cmds) // a trip may be held for longer than it may take
 	}
 }
 
