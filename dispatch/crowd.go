@@ -8,6 +8,10 @@ const (
 	worthGathering = 4
 	// longestGathering bounds that wait.
 	longestGathering = time.Millisecond
+	// worthBeside is for how many fetches a claim goes beside one under way, so that the
+	// store need not wait for the dispatcher between the two. For fewer, what claims cost
+	// by themselves outweighs that.
+	worthBeside = 20
 )
 
 // crowd is the fetches that a claim was made for. Where many collectors ask for a task

@@ -23,6 +23,13 @@ const (
 // lease runs out.
 const giveBackTries = 3
 
+// asking is a claim under way.
+type asking struct {
+	mark  uint64 // the last waiter to come before it began
+	plain bool   // it is for plain waiters
+	began time.Time
+}
+
 // launch begins a claim for the waiters. The store's call has a deadline of its
 // own: it must not be cut off because one of its callers has gone.
 func (p *pump) launch(o *outlet, waiters []*waiter) {
@@ -31,28 +38,33 @@ func (p *pump) launch(o *outlet, waiters []*waiter) {
 		wants[i] = w.want
 		w.setBusy(true)
 	}
-	o.flight, o.hinted, o.mark, o.plain = true, time.Time{}, p.seq, !waiters[0].narrow()
+	if o.flights == 0 {
+		o.hinted = time.Time{}
+	}
+	o.flights++
 	o.pool.flights++
+	o.plain = !waiters[0].narrow()
+	asked := asking{mark: p.seq, plain: o.plain}
 	p.spawn(func(ctx context.Context) {
 		growStack()
-		p.claim(context.WithoutCancel(ctx), o, waiters, wants)
+		p.claim(context.WithoutCancel(ctx), o, asked, waiters, wants)
 	})
 }
 
-func (p *pump) claim(ctx context.Context, o *outlet, waiters []*waiter, wants []Want) {
-	began := time.Now()
+func (p *pump) claim(ctx context.Context, o *outlet, asked asking, waiters []*waiter, wants []Want) {
+	asked.began = time.Now()
 	reply, err := p.askStore(ctx, o, wants)
 	granted := 0
 	for _, g := range reply.Grants {
 		granted += len(g)
 	}
-	p.observer.Claimed(len(wants), granted, time.Since(began), err)
+	p.observer.Claimed(len(wants), granted, time.Since(asked.began), err)
 	p.mu.Lock()
 	var unclaimed []*waiter
 	if err != nil {
-		unclaimed = p.failed(o, waiters, err)
+		unclaimed = p.failed(o, asked, waiters, err)
 	} else {
-		unclaimed = p.landed(o, waiters, reply, began, granted)
+		unclaimed = p.landed(o, asked, waiters, reply, granted)
 	}
 	p.mu.Unlock()
 	for _, w := range unclaimed {
@@ -83,7 +95,7 @@ func (p *pump) askStore(ctx context.Context, o *outlet, wants []Want) (ClaimRepl
 // did is unknown: repeated with the same client token, their fetches get what
 // it granted. It returns those that have gone and may have been granted
 // something.
-func (p *pump) failed(o *outlet, waiters []*waiter, err error) (unclaimed []*waiter) {
+func (p *pump) failed(o *outlet, asked asking, waiters []*waiter, err error) (unclaimed []*waiter) {
 	if o.err == nil {
 		p.log.Warn("claims fail; fetches are told to come again", zap.String("pool", o.pool.name), zap.Int("shard", o.shard), zap.Error(err))
 	}
@@ -93,7 +105,7 @@ func (p *pump) failed(o *outlet, waiters []*waiter, err error) (unclaimed []*wai
 	// Jittered by half: dispatchers must not come back in step.
 	o.retryAt = now.Add(o.backoff/2 + time.Duration(p.rand()*float64(o.backoff/2)))
 	o.until, o.rung, o.limit = now, false, 1
-	o.flight = false
+	o.flights--
 	o.pool.flights--
 	pools := map[*pool]struct{}{o.pool: {}}
 	for _, w := range waiters {
@@ -106,7 +118,7 @@ func (p *pump) failed(o *outlet, waiters []*waiter, err error) (unclaimed []*wai
 		}
 	}
 	for w := range o.awaiting {
-		if w.seq <= o.mark {
+		if w.seq <= asked.mark {
 			w.err = err
 			p.answered(w, o)
 		}
@@ -120,15 +132,15 @@ func (p *pump) failed(o *outlet, waiters []*waiter, err error) (unclaimed []*wai
 // landed takes a reply in: it answers those who were given something, notes
 // when to ask next, and lets the others go on. It returns the waiters that have
 // gone and were given something.
-func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time.Time, granted int) (unclaimed []*waiter) {
+func (p *pump) landed(o *outlet, asked asking, waiters []*waiter, reply ClaimReply, granted int) (unclaimed []*waiter) {
 	if o.err != nil {
 		p.log.Info("claims succeed again", zap.String("pool", o.pool.name), zap.Int("shard", o.shard))
 	}
-	o.flight = false
+	o.flights--
 	o.pool.flights--
 	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
-	if o.plain {
-		o.crowd = crowdOf(len(waiters), began)
+	if asked.plain {
+		o.crowd = crowdOf(len(waiters), asked.began)
 	}
 
 	pools := map[*pool]struct{}{o.pool: {}}
@@ -144,7 +156,7 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 		}
 		switch {
 		case len(reply.Grants[i]) > 0:
-			if !p.finish(w, outcome{grants: reply.Grants[i], shard: o.shard, call: w.want.Call, claimed: began}) {
+			if !p.finish(w, outcome{grants: reply.Grants[i], shard: o.shard, call: w.want.Call, claimed: asked.began}) {
 				unclaimed = append(unclaimed, w)
 			}
 		case w.finished:
@@ -158,7 +170,7 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 			}
 		}
 	}
-	p.schedule(o, reply, len(waiters)-len(left), len(waiters))
+	p.schedule(o, asked, reply, len(waiters)-len(left), len(waiters))
 	p.goOn(o, reply, left, granted)
 	for ps := range pools {
 		p.step(ps)
@@ -167,7 +179,7 @@ func (p *pump) landed(o *outlet, waiters []*waiter, reply ClaimReply, began time
 }
 
 // schedule notes when the outlet is to be asked next, and for how many.
-func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
+func (p *pump) schedule(o *outlet, asked asking, reply ClaimReply, served, wanted int) {
 	now := time.Now()
 	o.fallback = now.Add(p.nextFallback())
 	open := openAfter(reply)
@@ -179,13 +191,15 @@ func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
 	default:
 		o.until, o.rung = now.Add(reply.Next.Sub(reply.Now)), false
 	}
-	if o.limit = max(served, 1); open && served == asked {
+	if o.limit = max(served, 1); open && served == wanted {
 		o.limit = min(2*served, MaxClaimTurns) // with a delay each takes a turn, and without one it costs as much
 	}
-	o.pace(reply, served, now)
+	o.pace(asked, reply, served, now)
 	if !o.hinted.IsZero() {
 		o.opensAt(o.hinted, now)
-		o.hinted = time.Time{}
+		if o.flights == 0 {
+			o.hinted = time.Time{}
+		}
 	}
 	if open {
 		return
@@ -193,7 +207,7 @@ func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
 	// There is nothing for anyone that came before the claim began, whatever
 	// it asks for.
 	for w := range o.awaiting {
-		if w.seq <= o.mark {
+		if w.seq <= asked.mark {
 			p.answered(w, o)
 		}
 	}
@@ -213,9 +227,9 @@ func (p *pump) schedule(o *outlet, reply ClaimReply, served, asked int) {
 }
 
 // pace lets an outlet wait whose claims move nothing though there is work.
-func (o *outlet) pace(reply ClaimReply, served int, now time.Time) {
+func (o *outlet) pace(asked asking, reply ClaimReply, served int, now time.Time) {
 	switch {
-	case served > 0 || !openAfter(reply) || !o.plain:
+	case served > 0 || !openAfter(reply) || !asked.plain:
 		o.stalled, o.bounded = 0, 0
 	case reply.More:
 		o.bounded++

@@ -12,6 +12,9 @@ const never = 10 * 365 * 24 * time.Hour
 // the others come in the next.
 const maxNarrowWants = 8
 
+// mostFlights is how many claims from one outlet are under way at most.
+const mostFlights = 2
+
 // A pool that nobody waits for is kept a while, if there are not many: the next fetch
 // of a busy one comes soon.
 const (
@@ -49,10 +52,9 @@ type outlet struct {
 	again time.Time
 	wait  WaitReason // of the last claim
 
-	flight bool      // a claim is under way
-	hinted time.Time // the earliest instant that a hint named meanwhile
-	mark   uint64    // the last waiter to come before the claim began
-	plain  bool      // the last claim was for plain waiters
+	flights int       // claims under way
+	hinted  time.Time // the earliest instant that a hint named meanwhile
+	plain   bool      // the last claim was for plain waiters
 
 	crowd   crowd         // of plain waiters, that the last claim for such was made for
 	limit   int           // of fetches in the next claim
@@ -159,7 +161,7 @@ func (o *outlet) look(w *waiter) {
 
 // hint notes that something can be had at an instant.
 func (o *outlet) hint(at, now time.Time) {
-	if o.flight {
+	if o.flights > 0 {
 		if o.hinted.IsZero() || at.Before(o.hinted) {
 			o.hinted = at
 		}
@@ -245,8 +247,8 @@ func (o *outlet) asks(now time.Time) bool {
 	return !o.until.After(now) || len(o.awaiting) > 0
 }
 
-// step begins the claims that are due in a pool, at most one for each outlet,
-// and sets the timer for the next.
+// step begins the claims that are due in a pool, one for each outlet and a second where
+// many wait, and sets the timer for the next.
 func (p *pump) step(ps *pool) {
 	if p.spawn == nil || p.drained {
 		return
@@ -259,7 +261,7 @@ func (p *pump) step(ps *pool) {
 	now := time.Now()
 	ready := 0
 	for _, o := range ps.outlets {
-		if !o.flight && !now.Before(o.retryAt) {
+		if o.flights == 0 && !now.Before(o.retryAt) {
 			o.refresh(now, p.nextFallback())
 			if o.asks(now) {
 				ready++
@@ -275,7 +277,10 @@ func (p *pump) step(ps *pool) {
 	wake := now.Add(never)
 	for i := range ps.outlets {
 		o := ps.outlets[(ps.first+i)%len(ps.outlets)]
-		if o.flight {
+		if o.flights > 0 {
+			if ready == 0 && o.goesBeside(ps.plain.Len()-ps.busy, now) {
+				p.launch(o, o.pickPlain(o.limit))
+			}
 			continue
 		}
 		if now.Before(o.retryAt) {
@@ -294,6 +299,12 @@ func (p *pump) step(ps *pool) {
 	}
 	ps.first = (ps.first + 1) % len(ps.outlets)
 	ps.timer.Reset(wake.Sub(now))
+}
+
+// goesBeside reports whether a claim is to be made beside one under way: for many, and
+// where the last one has served as many as can be expected to be served again.
+func (o *outlet) goesBeside(waiting int, now time.Time) bool {
+	return o.flights < mostFlights && o.plain && o.asks(now) && !now.Before(o.retryAt) && min(waiting, o.limit) >= worthBeside
 }
 
 // nextFallback is jittered downwards, so that dispatchers do not ask in step.
