@@ -108,3 +108,6 @@ func Library() (string, error) {
 	}
 	return lib.code, nil
 }
+
+// SetTripPatience sets how long a call waits to go along with others.
+func SetTripPatience(s *Store, d time.Duration) { s.together.patience = d }

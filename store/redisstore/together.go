@@ -19,6 +19,9 @@ const (
 	tripsAtOnce = 2
 	// tripTimeout bounds one, which no single caller's deadline does.
 	tripTimeout = 5 * time.Second
+	// tripPatience is how long a call waits to go along before it goes by itself: where a
+	// node hangs, calls must not wait for each other's time to run out.
+	tripPatience = 500 * time.Millisecond
 )
 
 // together sends scripts that are called at the same time for several shards of one
@@ -27,7 +30,8 @@ const (
 // comes while fewer than tripsAtOnce are under way goes at once; others gather until one
 // is back.
 type together struct {
-	cluster *redis.ClusterClient
+	cluster  *redis.ClusterClient
+	patience time.Duration // tripPatience
 
 	mu    sync.Mutex // guards what follows
 	nodes map[*redis.Client]*node
@@ -48,7 +52,10 @@ type passenger struct {
 	reply any
 	err   error
 	done  chan struct{} // closed once reply and err are set
-	gone  bool          // nobody waits for it; guarded by mu of together
+
+	// Guarded by mu of together:
+	aboard bool // it is under way
+	gone   bool // nobody waits for it
 }
 
 // newTogether makes one for a Cluster; nil for what has only one node.
@@ -57,7 +64,7 @@ func newTogether(client redis.UniversalClient) *together {
 	if !ok {
 		return nil
 	}
-	return &together{cluster: cluster, nodes: make(map[*redis.Client]*node)}
+	return &together{cluster: cluster, patience: tripPatience, nodes: make(map[*redis.Client]*node)}
 }
 
 // call calls a script, once. It follows no redirection.
@@ -78,15 +85,31 @@ func (t *together) call(ctx context.Context, sc script, keys []string, args []an
 		}
 		t.goOn(ctx, client, n, aboard)
 	}
-	select {
-	case <-p.done:
-		return p.reply, p.err
-	case <-ctx.Done():
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		p.gone = true
-		return nil, ctx.Err()
+	patience := time.NewTimer(t.patience)
+	defer patience.Stop()
+	for {
+		select {
+		case <-p.done:
+			return p.reply, p.err
+		case <-ctx.Done():
+			t.leave(p)
+			return nil, ctx.Err()
+		case <-patience.C:
+			if t.leave(p) {
+				return client.FCall(ctx, string(sc), keys, args...).Result()
+			}
+		}
 	}
+}
+
+// leave takes a call back that nobody is to wait for any more; false: it is under way.
+func (t *together) leave(p *passenger) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !p.aboard {
+		p.gone = true
+	}
+	return p.gone
 }
 
 // board has a call go with the next round trip to its node; it returns that where the
@@ -129,6 +152,9 @@ func (t *together) take(client *redis.Client, n *node) []*passenger {
 	n.waiting = slices.DeleteFunc(n.waiting, func(p *passenger) bool { return p.gone })
 	k := min(len(n.waiting), mostTogether)
 	aboard := n.waiting[:k:k]
+	for _, p := range aboard {
+		p.aboard = true
+	}
 	if n.waiting = n.waiting[k:]; k == 0 {
 		if n.trips--; n.trips == 0 {
 			delete(t.nodes, client) // it may leave the Cluster
