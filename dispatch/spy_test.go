@@ -217,7 +217,7 @@ func (s *spy) Campaign(ctx context.Context, duty, holder string, ttl time.Durati
 	ever := s.everLeads
 	s.mu.Unlock()
 	leads, err := s.Store.Campaign(ctx, duty, holder, ttl)
-	if err = s.after("Campaign", err); err != nil {
+	if err := s.after("Campaign", err); err != nil {
 		return false, err
 	}
 	return leads || ever, nil
