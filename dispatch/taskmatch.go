@@ -78,6 +78,9 @@ type taskWalk struct {
 // begin reads where the page begins.
 func (w *taskWalk) begin(ctx context.Context, cursor string) (err error) {
 	if cursor == "" {
+		if !w.q.Standing {
+			return nil
+		}
 		if w.began, err = w.d.store.Now(ctx); err != nil {
 			return fmt.Errorf("read the store's clock: %w", err)
 		}
