@@ -41,26 +41,8 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 			if output != "table" && output != "json" {
 				return usagef(cmd, "--output %q: say table or json", output)
 			}
-			program, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find this program: %w", err)
-			}
-			if cfg.Repeats == 0 && cmd.Flags().Changed("repeats") { // which the library takes for its default
-				return usagef(cmd, "--repeats: 0: want more than 0")
-			}
-			if cfg.Server != "" && len(cfg.Stores) > 0 {
-				return usagef(cmd, "--store: --server measures a dispatcher with the store that it has; say one of them")
-			}
-			if cfg.Server != "" {
-				servers := []string{cfg.Server}
-				if err := checkServers(cmd, servers); err != nil {
-					return err
-				}
-				cfg.Server = servers[0] // as it was understood
-			}
-			cfg.Program, cfg.LoadArgs = program, []string{benchLoad}
-			if err := cfg.Validate(); err != nil {
-				return usagef(cmd, "--%s", benchFlags().Replace(err.Error()))
+			if err := checkBench(cmd, &cfg); err != nil {
+				return err
 			}
 			return runBench(cmd, cfg, output, pictures)
 		},
@@ -70,6 +52,32 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 	flags.StringVarP(&output, "output", "o", "table", "table for people, json for programs")
 	flags.StringVar(&pictures, "svg", "", "directory to write pictures to")
 	return cmd
+}
+
+// checkBench completes what the flags say, and refuses what does not go.
+func checkBench(cmd *cobra.Command, cfg *bench.Config) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	cfg.Program, cfg.LoadArgs = program, []string{benchLoad}
+	if err := refuseZero(cmd, "processors", "tasks"); err != nil {
+		return err
+	}
+	if cfg.Server != "" {
+		if len(cfg.Stores) > 0 {
+			return usagef(cmd, "--store: --server measures a dispatcher with the store that it has; say one of them")
+		}
+		servers := []string{cfg.Server}
+		if err := checkServers(cmd, servers); err != nil {
+			return err
+		}
+		cfg.Server = servers[0] // as it was understood
+	}
+	if err := cfg.Validate(); err != nil {
+		return usagef(cmd, "--%s", benchFlags().Replace(err.Error()))
+	}
+	return nil
 }
 
 // benchConfig adds the flags that say what is measured, and how.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,12 +141,12 @@ func (f urlFlag) Type() string { return "URL" }
 var wantBelowZero = regexp.MustCompile(`negative: (\w+)`)
 
 // refuseZero refuses the 0 of flags whose default is 0 here and something else in the
-// library: who says 0 does not want that.
-func refuseZero(cmd *cobra.Command) (err error) {
+// library, but for those that mean what 0 does there: who says 0 does not want that.
+func refuseZero(cmd *cobra.Command, but ...string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
 		isZero := value == "0" || value == "0s" || value == "" && f.Value.Type() == "duration"
-		if !isZero || value != f.DefValue || err != nil {
+		if !isZero || value != f.DefValue || slices.Contains(but, f.Name) || err != nil {
 			return
 		}
 		want := "more than 0"

@@ -136,6 +136,8 @@ func TestUsage(t *testing.T) {
 		"collect --max-bytes -1":                      "--max-bytes: -1",
 		"collect --labels a=b,a=c":                    `"a" is given twice`,
 		"bench --repeats 0":                           "--repeats: 0: want more than 0",
+		"bench --parked 0":                            "--parked: 0: want more than 0",
+		"bench --duration 0s":                         "--duration: 0: want more than 0",
 		"bench --processors 0 --tasks 0 --batch 0":    "--batch: ", // the first two mean as many as there are
 		"bench --store memory --server 127.0.0.1:1":   "--store: --server measures",
 		"collector drain --label a=b --label a=c":     `"a" is given twice`,
