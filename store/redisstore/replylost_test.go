@@ -12,14 +12,21 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// TestStore_Claim_ReplyLost loses the reply of a claim: it is repeated under the
-// same client token and has taken effect once (T8).
-func TestStore_Claim_ReplyLost(t *testing.T) {
-	t.Parallel()
+// behindProxy is a store that is open to all, behind a proxy that can lose replies.
+func behindProxy(t *testing.T) (*redisstore.Store, *redistest.Proxy, *redistest.Server) {
+	t.Helper()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	s := open(t, redisstore.Config{URL: proxy.URL()})
 	openRule(t, s)
+	return s, proxy, server
+}
+
+// TestStore_Claim_ReplyLost loses the reply of a claim: it is repeated under the
+// same client token and has taken effect once (T8).
+func TestStore_Claim_ReplyLost(t *testing.T) {
+	t.Parallel()
+	s, proxy, _ := behindProxy(t)
 	gate := sourceGate("source")
 	submit(t, s, gate, submissions(&gate, "host.example", 10)...)
 	proxy.ResetAfter(0)
@@ -38,10 +45,7 @@ func TestStore_Claim_ReplyLost(t *testing.T) {
 // TestStore_RepliesLost loses the reply of each kind of change once (P7).
 func TestStore_RepliesLost(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	s := open(t, redisstore.Config{URL: proxy.URL()})
-	openRule(t, s)
+	s, proxy, _ := behindProxy(t)
 	gate := sourceGate("source")
 
 	proxy.ResetAfter(0)
@@ -69,10 +73,7 @@ func TestStore_RepliesLost(t *testing.T) {
 // takes effect, and its client token finds it (T9).
 func TestStore_Claim_CallerGone(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	s := open(t, redisstore.Config{URL: proxy.URL()})
-	openRule(t, s)
+	s, proxy, server := behindProxy(t)
 	gate := sourceGate("source")
 	submit(t, s, gate, submissions(&gate, "host.example", 2)...)
 
