@@ -89,20 +89,20 @@ func (d *Dispatcher) keepSources(ctx context.Context, specs []NamedSpec, which [
 			if err == nil {
 				made[n] = &newcomer{source, seeds, ids}
 			}
-			return results[i].note(SpecCreated, err)
+			return results[i].note(SpecResult{Code: SpecCreated}, err)
 		})
 	}
 	return made, group.Wait()
 }
 
 // applyMade brings a source to a spec that was made since it was looked for.
-func (d *Dispatcher) applyMade(ctx context.Context, named NamedSpec) (SpecCode, error) {
+func (d *Dispatcher) applyMade(ctx context.Context, named NamedSpec) (SpecResult, error) {
 	kept, err := d.store.Source(ctx, named.ID)
 	if errors.Is(err, ErrSourceNotFound) {
-		return 0, fmt.Errorf("source %q was made and deleted by others meanwhile: %w", named.ID, ErrSourceExists)
+		return SpecResult{}, fmt.Errorf("source %q was made and deleted by others meanwhile: %w", named.ID, ErrSourceExists)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read source %q: %w", named.ID, err)
+		return SpecResult{}, fmt.Errorf("read source %q: %w", named.ID, err)
 	}
 	return d.applySpec(ctx, named, kept)
 }

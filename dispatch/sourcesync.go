@@ -19,6 +19,26 @@ const syncAtOnce = 16
 type NamedSpec struct {
 	ID   string
 	Spec SourceSpec
+	// Over lays the spec over that of the source that there is. nil: Spec takes
+	// its place whole.
+	Over func(kept *SourceSpec) error
+}
+
+// respec makes the spec of a source that there is.
+func (n *NamedSpec) respec(kept *SourceSpec) error {
+	if n.Over != nil {
+		return n.Over(kept)
+	}
+	*kept = n.Spec
+	return nil
+}
+
+// check says what is wrong with a spec that is laid over nothing. What is left out
+// stays so: where a source exists, what is fixed keeps its value.
+func (n *NamedSpec) check() error {
+	filled := n.Spec
+	filled.FillDefaults()
+	return filled.Validate()
 }
 
 // SpecCode is what became of a [NamedSpec].
@@ -37,6 +57,8 @@ const (
 type SpecResult struct {
 	Code SpecCode
 	Err  error
+	// Before and After are the specs of a source that was updated.
+	Before, After *SourceSpec
 }
 
 // ApplySources brings sources to specs and makes those that do not exist. It
@@ -47,7 +69,7 @@ type SpecResult struct {
 // say what would.
 func (d *Dispatcher) ApplySources(ctx context.Context, specs []NamedSpec, validateOnly bool) ([]SpecResult, error) {
 	results := make([]SpecResult, len(specs))
-	open := checkSpecs(specs, results)
+	open := checkIDs(specs, results)
 	ids := make([]string, len(open))
 	for n, i := range open {
 		ids[n] = specs[i].ID
@@ -61,13 +83,17 @@ func (d *Dispatcher) ApplySources(ctx context.Context, specs []NamedSpec, valida
 	group.SetLimit(syncAtOnce)
 	var fresh, shared []int // new sources; those that may share seeds
 	for n, i := range open {
+		if kept[n] == nil || specs[i].Over == nil {
+			results[i].Err = specs[i].check()
+		}
 		switch {
+		case results[i].Err != nil:
 		case validateOnly:
 			if err := results[i].note(d.wouldApply(ctx, specs[i], kept[n], rehearsed)); err != nil {
 				return nil, err
 			}
 		case specs[i].Spec.Scope != "":
-			shared = append(shared, i)
+			shared = append(shared, n)
 		case kept[n] == nil:
 			fresh = append(fresh, i)
 		default:
@@ -79,9 +105,10 @@ func (d *Dispatcher) ApplySources(ctx context.Context, specs []NamedSpec, valida
 	if err := errors.Join(group.Wait(), d.createSources(ctx, specs, fresh, results)); err != nil {
 		return nil, fmt.Errorf("apply sources: %w", err)
 	}
-	for _, i := range shared {
+	for _, n := range shared {
 		// One after another, so that each meets the seeds of those before it.
-		if err := results[i].note(d.createShared(ctx, specs[i])); err != nil {
+		i := open[n]
+		if err := results[i].note(d.applyShared(ctx, specs[i], kept[n])); err != nil {
 			return nil, fmt.Errorf("apply sources: %w", err)
 		}
 	}
@@ -90,98 +117,88 @@ func (d *Dispatcher) ApplySources(ctx context.Context, specs []NamedSpec, valida
 
 // note keeps what became of a spec; only an error that is not the spec's is
 // returned.
-func (r *SpecResult) note(code SpecCode, err error) error {
+func (r *SpecResult) note(did SpecResult, err error) error {
 	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrSourceExists) {
-		r.Err = err
+		*r = SpecResult{Err: err}
 		return nil
 	}
 	if err == nil {
-		r.Code = code
+		*r = did
 	}
 	return err
 }
 
-// checkSpecs notes what is wrong, and returns the indexes of the specs that are
-// right.
-func checkSpecs(specs []NamedSpec, results []SpecResult) (open []int) {
+// checkIDs notes which specs name an id that came by, and returns the indexes of
+// the others.
+func checkIDs(specs []NamedSpec, results []SpecResult) (open []int) {
 	first := make(map[string]int, len(specs))
 	for i := range specs {
-		named := &specs[i]
-		if at, twice := first[named.ID]; twice {
-			results[i].Err = Invalid("id", named.ID, fmt.Sprintf("is that of specs[%d] too", at))
+		if at, twice := first[specs[i].ID]; twice {
+			results[i].Err = Invalid("id", specs[i].ID, fmt.Sprintf("is that of specs[%d] too", at))
 			continue
 		}
-		first[named.ID] = i
-		// What is left out stays so: where a source exists, what is fixed keeps
-		// its value.
-		filled := named.Spec
-		filled.FillDefaults()
-		if results[i].Err = filled.Validate(); results[i].Err == nil {
-			open = append(open, i)
-		}
+		first[specs[i].ID] = i
+		open = append(open, i)
 	}
 	return open
 }
 
 // wouldApply is what applySpec would answer, after what was rehearsed before;
 // kept is the source as it was read, nil when there is none.
-func (d *Dispatcher) wouldApply(ctx context.Context, named NamedSpec, kept *Source, before rehearsal) (SpecCode, error) {
+func (d *Dispatcher) wouldApply(ctx context.Context, named NamedSpec, kept *Source, before rehearsal) (did SpecResult, err error) {
 	switch {
 	case kept == nil:
 		source, err := newSource(named.ID, &named.Spec, time.Time{})
 		if err != nil {
-			return 0, err
+			return did, err
 		}
-		return SpecCreated, d.checkSeeds(ctx, source, before)
+		return SpecResult{Code: SpecCreated}, d.checkSeeds(ctx, source, before)
 	case kept.Deleted:
-		return 0, fmt.Errorf("source %q is being deleted: %w", named.ID, ErrSourceExists)
+		return did, fmt.Errorf("source %q is being deleted: %w", named.ID, ErrSourceExists)
 	}
 	after := *kept
-	if err := d.respec(ctx, replaceSpec(&named.Spec), before)(&after); err != nil {
-		return 0, err
+	if err := d.respec(ctx, named.respec, before)(&after); err != nil {
+		return did, err
 	}
 	if reflect.DeepEqual(kept.Spec, after.Spec) {
-		return SpecUnchanged, nil
+		return SpecResult{Code: SpecUnchanged}, nil
 	}
-	return SpecUpdated, nil
+	return SpecResult{Code: SpecUpdated, Before: &kept.Spec, After: &after.Spec}, nil
 }
 
-// applySpec brings a source that was read to a spec that was checked.
-func (d *Dispatcher) applySpec(ctx context.Context, named NamedSpec, kept *Source) (SpecCode, error) {
-	code, err := d.wouldApply(ctx, named, kept, rehearsal{})
+// applySpec brings a source that was read to a spec.
+func (d *Dispatcher) applySpec(ctx context.Context, named NamedSpec, kept *Source) (SpecResult, error) {
+	did, err := d.wouldApply(ctx, named, kept, rehearsal{})
 	if err != nil {
-		return 0, err
+		return SpecResult{}, err
 	}
-	if code == SpecUnchanged {
+	if did.Code == SpecUnchanged {
 		if kept.Applied >= kept.Version {
-			return SpecUnchanged, nil
+			return did, nil
 		}
 		// An interrupted call left it: its seeds may not be there.
-		return SpecUnchanged, d.applySource(ctx, kept)
+		return did, d.applySource(ctx, kept)
 	}
-	changed, err := d.mutateSource(ctx, named.ID, 0, d.respec(ctx, replaceSpec(&named.Spec), rehearsal{}))
+	changed, err := d.mutateSource(ctx, named.ID, 0, d.respec(ctx, named.respec, rehearsal{}))
 	switch {
 	case errors.Is(err, ErrSourceNotFound):
-		return 0, fmt.Errorf("source %q is being deleted: %w", named.ID, ErrSourceExists)
+		return SpecResult{}, fmt.Errorf("source %q is being deleted: %w", named.ID, ErrSourceExists)
 	case changed:
-		return SpecUpdated, err
+		return did, err
 	default:
-		return SpecUnchanged, err
+		return SpecResult{Code: SpecUnchanged}, err
 	}
 }
 
-// createShared makes a source whose seeds others may have.
-func (d *Dispatcher) createShared(ctx context.Context, named NamedSpec) (SpecCode, error) {
+// applyShared brings a source, whose seeds others may have, to a spec, and makes
+// it when there was none.
+func (d *Dispatcher) applyShared(ctx context.Context, named NamedSpec, kept *Source) (SpecResult, error) {
+	if kept != nil {
+		return d.applySpec(ctx, named, kept)
+	}
 	err := d.createSource(ctx, named.ID, &named.Spec)
 	if errors.Is(err, ErrSourceExists) {
 		return d.applyMade(ctx, named)
 	}
-	return SpecCreated, err
-}
-
-func replaceSpec(spec *SourceSpec) func(*SourceSpec) error {
-	return func(s *SourceSpec) error {
-		*s = *spec
-		return nil
-	}
+	return SpecResult{Code: SpecCreated}, err
 }

@@ -56,6 +56,7 @@ func toApplyResult(id string, r dispatch.SpecResult) *pb.ApplyResult {
 		out.Code = pb.ApplyCode_APPLY_CODE_CREATED
 	case r.Code == dispatch.SpecUpdated:
 		out.Code = pb.ApplyCode_APPLY_CODE_UPDATED
+		out.ChangedFields, out.LostFields = specDiff(r.Before, r.After)
 	default:
 		out.Code = pb.ApplyCode_APPLY_CODE_UNCHANGED
 	}

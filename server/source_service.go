@@ -112,7 +112,11 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 			out[i] = toApplyResult(spec.GetId(), dispatch.SpecResult{Err: err})
 			continue
 		}
-		specs, from = append(specs, dispatch.NamedSpec{ID: spec.GetId(), Spec: fromSpec(spec)}), append(from, i)
+		named := dispatch.NamedSpec{ID: spec.GetId(), Spec: fromSpec(spec)}
+		if req.GetKeepAbsent() {
+			named.Over = keepAbsent(spec)
+		}
+		specs, from = append(specs, named), append(from, i)
 	}
 	results, err := s.d.ApplySources(ctx, specs, req.GetValidateOnly())
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -30,7 +29,7 @@ type importFlags struct {
 	labels                                                     map[string]string
 	every, jitter                                              spanFlag
 	adaptive                                                   rangeFlag
-	now, dryRun, follow, revisit                               bool
+	now, dryRun, follow, revisit, replace                      bool
 	maxDepth, priority                                         int32
 	parallel                                                   int
 }
@@ -74,7 +73,9 @@ has one made from its first URL, the same each time: host and path, with _ for
 each slash; where that does not say all of the URL, a hyphen and ten digits of
 its SHA-256 follow.
 
-Sources that exist are brought to what the file says. An import that was
+Sources that exist are brought to what the file and the flags say. What those do
+not say (a column that is absent, a cell that is empty) stays as it is, labels and
+metadata are added; with --replace it goes back to its default. An import that was
 interrupted may be repeated as it is: what is there already answers UNCHANGED.
 --resume keeps a file of how far it came, and passes over that part.
 
@@ -104,6 +105,7 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.follow, "follow", false, "follow links on the hosts of the seeds")
 	fs.Int32Var(&f.maxDepth, "max-depth", 0, "follow links up to this `depth`; seeds have 0")
 	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval")
+	fs.BoolVar(&f.replace, "replace", false, "what neither the file nor the flags say of a source goes back to its default; without it, it stays")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; say what would become of each")
 	fs.StringVar(&f.report, "report", "", "`file` that gets a line for each entry: CSV when its name ends in .csv, else JSON lines")
 	fs.StringVar(&f.resume, "resume", "", "`file` that keeps how far the import came, to go on from there after an interruption")
@@ -170,7 +172,7 @@ func (f *importFlags) run(ctx context.Context, c *client, name string, stdin io.
 	}
 	j := &importJob{
 		client: c, flags: f, name: name, format: format, entries: entries, state: state, report: report,
-		known: make(map[uint64]knownID), progress: newImportProgress(c, counted, size),
+		known: make(map[uint64]knownID), pages: make(seenPages), progress: newImportProgress(c, counted, size),
 	}
 	return j.run(ctx)
 }
@@ -214,6 +216,9 @@ func hashFile(h hash.Hash, file io.ReadSeeker) error {
 
 // complete fills in what an entry leaves to the flags, and its id.
 func (f *importFlags) complete(spec *pb.SourceSpec) error {
+	if spec == nil {
+		return nil // it could not be read at all
+	}
 	if spec.GetId() == "" {
 		if len(spec.GetSeeds()) == 0 || spec.GetSeeds()[0].GetUrl() == "" {
 			return errors.New("there is neither an id nor a URL to make one from")
@@ -285,55 +290,4 @@ func schedule(spec *pb.SourceSpec) *pb.Schedule {
 		spec.Schedule = &pb.Schedule{}
 	}
 	return spec.Schedule
-}
-
-// importTotal is what became of the entries of a file.
-type importTotal struct {
-	Created    int `json:"created"`
-	Updated    int `json:"updated"`
-	Unchanged  int `json:"unchanged"`
-	Duplicates int `json:"duplicates"`
-	Refused    int `json:"refused"`
-	// Unscheduled of them are crawled once, and at once.
-	Unscheduled int `json:"unscheduled"`
-	// Seedless of them have nothing to crawl but what is submitted.
-	Seedless int `json:"seedless"`
-}
-
-func (t *importTotal) entries() int {
-	return t.Created + t.Updated + t.Unchanged + t.Duplicates + t.Refused
-}
-
-// showTotal writes the summary.
-func (j *importJob) showTotal() error {
-	t := &j.state.Total
-	if j.client.options.output == "json" {
-		text, err := json.MarshalIndent(t, "", "  ")
-		if err != nil {
-			return fmt.Errorf("write JSON: %w", err)
-		}
-		fmt.Fprintln(j.client.out, string(text))
-		return nil
-	}
-	verb := ""
-	if j.flags.dryRun {
-		verb = "would be "
-	}
-	fmt.Fprintf(j.client.out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused\n", plural(t.entries(), "source"),
-		verb, count(t.Created), count(t.Updated), count(t.Unchanged), plural(t.Duplicates, "duplicate"), count(t.Refused))
-	if t.Unscheduled > 0 {
-		fmt.Fprintf(j.client.err, "waggle: %s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one\n",
-			have(t.Unscheduled, "source"))
-	}
-	if t.Seedless > 0 {
-		fmt.Fprintf(j.client.err, "waggle: %s no url: only what is submitted to such a source is crawled\n", have(t.Seedless, "source"))
-	}
-	return nil
-}
-
-func have(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing + " has"
-	}
-	return count(n) + " " + thing + "s have"
 }

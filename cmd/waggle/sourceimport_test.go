@@ -72,13 +72,16 @@ func TestSourceImport(t *testing.T) {
 	if b.GetLabels()["team"] != "y" || b.GetPool() != "eu" {
 		t.Errorf("b is %v", b)
 	}
-	wantOutput(t, command(t, env, append(args, "--now", "-o", "json")...), `
+	wantOutput(t, command(t, env, append(args, "--now", "--replace", "-o", "json")...), `
 {
   "created": 0,
   "updated": 2,
   "unchanged": 0,
   "duplicates": 0,
   "refused": 0,
+  "changed_fields": {
+    "first_crawl": 2
+  },
   "unscheduled": 0,
   "seedless": 0
 }
@@ -93,18 +96,19 @@ func TestSourceImport_report(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	file := write(t, "x.csv", "id,url,every\na,https://a.example/,1h\nBad Id,https://b.example/,1h\n,,1h\n"+
-		"a,https://a.example/,1h\na,https://other.example/,1h\nc,no url,\nd,https://d.example/,\ne,https://e.example/,soon\nf,,1h\n")
+		"a,https://a.example/,1h\na,https://other.example/,1h\nc,no url,\nd,https://d.example/,\ne,https://e.example/,soon\nf,,1h\n,https://g.example/\n")
 	for _, name := range []string{"report.csv", "report.jsonl"} {
 		report := filepath.Join(t.TempDir(), name)
 		got := command(t, env, "source", "import", file, "--dry-run", "--report", report)
 		wantFailure(t, got, waggle.ExitFailed, "line 3: Bad Id: spec.id", "line 4: there is neither a url nor an id",
-			"line 6: a: line 2 has the same id, and says something else", `line 7: c: spec.seeds[0].url`, "1 source has no schedule", "line 9: every", "1 source has no url")
-		if want := "9 sources: would be 3 created, 0 updated, 0 unchanged, 1 duplicate, 5 refused\n"; got.out != want {
+			"line 6: a: line 2 has the same id, and says something else", `line 7: c: spec.seeds[0].url`, "1 source has no schedule", "line 9: e: every", "1 source has no url")
+		if want := "10 sources: would be 3 created, 0 updated, 0 unchanged, 1 duplicate, 6 refused\n"; got.out != want {
 			t.Errorf("printed %q, want %q", got.out, want)
 		}
 		lines := strings.Split(strings.TrimSpace(readText(t, report)), "\n")
 		if name == "report.csv" {
-			if len(lines) != 10 || lines[0] != "line,id,result,error" || lines[1] != "2,a,CREATED," || lines[4] != "5,a,DUPLICATE,the same as line 2" {
+			if len(lines) != 11 || lines[0] != "line,id,result,error,changed,lost" || lines[1] != "2,a,CREATED,,," ||
+				lines[4] != "5,a,DUPLICATE,the same as line 2,," || lines[10] != `11,g.example,INVALID,"has 2 fields, the header 3",,` {
 				t.Errorf("%s:\n%s", name, strings.Join(lines, "\n"))
 			}
 			continue
@@ -113,7 +117,7 @@ func TestSourceImport_report(t *testing.T) {
 			Line              int
 			ID, Result, Error string
 		}
-		if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || first.Line != 2 || first.ID != "a" || first.Result != "CREATED" || len(lines) != 9 {
+		if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || first.Line != 2 || first.ID != "a" || first.Result != "CREATED" || len(lines) != 10 {
 			t.Errorf("%v: %s", err, lines[0])
 		}
 		if err := json.Unmarshal([]byte(lines[1]), &second); err != nil || second.Result != "INVALID" || !strings.Contains(second.Error, "Bad Id") {

@@ -20,6 +20,9 @@ import (
 )
 
 const (
+	// shownTwins is how many pages that two sources crawl are told of one by one.
+	shownTwins = 5
+
 	// maxApply specs and applyBytes of them go in one call.
 	maxApply   = 500
 	applyBytes = 3 << 20
@@ -48,7 +51,8 @@ type importJob struct {
 
 	// known are the ids that came by, as hashes: some 40 bytes an entry.
 	known map[uint64]knownID
-	shown int
+	pages seenPages
+	shown int // of what is told of entry by entry
 }
 
 // knownID is where an id came by, and a hash of its spec.
@@ -63,9 +67,12 @@ type importItem struct {
 	id      string
 	result  string // as the report has it
 	err     string
-	once    bool // it has no schedule
-	idle    bool // it has no seeds
-	pending bool // it is among the specs of its batch
+	changed []string // the fields of a source that were updated
+	lost    []string // those of them that lose what they had
+	twin    string   // of another source before it, which crawls one of its pages
+	once    bool     // it has no schedule
+	idle    bool     // it has no seeds
+	pending bool     // it is among the specs of its batch
 }
 
 // importBatch is what one call takes, with the entries in between that none
@@ -188,11 +195,11 @@ func (j *importJob) read(ctx context.Context, order, calls chan<- *importBatch) 
 func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
 	item := importItem{line: entry.Line}
 	err := entry.Err
-	if err == nil {
-		err = j.flags.complete(entry.Spec)
+	if completeErr := j.flags.complete(entry.Spec); err == nil {
+		err = completeErr
 	}
+	item.id = entry.Spec.GetId()
 	if err == nil {
-		item.id = entry.Spec.GetId()
 		err = j.meet(&item, entry.Spec)
 	}
 	if done {
@@ -203,6 +210,7 @@ func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
 		item.result, item.err = resultInvalid, err.Error()
 	case item.result == "":
 		item.pending = true
+		item.twin = j.pages.meet(item.line, entry.Spec)
 		item.idle = len(entry.Spec.GetSeeds()) == 0
 		item.once = entry.Spec.GetSchedule().GetRule() == nil && !item.idle
 		batch.specs, batch.bytes = append(batch.specs, entry.Spec), batch.bytes+proto.Size(entry.Spec)
@@ -239,7 +247,10 @@ func hash64(text []byte) uint64 {
 // apply makes the call of a batch, again while it may still be taken: it can be
 // repeated without harm.
 func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
-	request := &pb.ApplySourcesRequest{Specs: batch.specs, ValidateOnly: j.flags.dryRun, By: j.flags.record.by, Reason: j.flags.record.reason}
+	request := &pb.ApplySourcesRequest{
+		Specs: batch.specs, ValidateOnly: j.flags.dryRun, KeepAbsent: !j.flags.replace,
+		By: j.flags.record.by, Reason: j.flags.record.reason,
+	}
 	deadline := time.Now().Add(applyPatience)
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		reply, err := j.client.sources.ApplySources(ctx, request)
@@ -292,6 +303,7 @@ func (b *importBatch) answer(results []*pb.ApplyResult) error {
 	for i := range b.items {
 		if item := &b.items[i]; item.pending {
 			item.result, item.err = word(results[0].GetCode(), "APPLY_CODE_"), results[0].GetMessage()
+			item.changed, item.lost = results[0].GetChangedFields(), results[0].GetLostFields()
 			results = results[1:]
 		}
 	}
@@ -348,6 +360,8 @@ func (j *importJob) take(item *importItem) error {
 		t.Created++
 	case "UPDATED":
 		t.Updated++
+		t.Changed.add(item.changed)
+		t.Lost.add(item.lost)
 	case "UNCHANGED":
 		t.Unchanged++
 	case resultDuplicate:
@@ -359,10 +373,15 @@ func (j *importJob) take(item *importItem) error {
 			j.progress.tell(fmt.Sprintf("line %d: %s", item.line, item.text()))
 		}
 	}
-	if item.once && item.result != resultInvalid {
-		t.Unscheduled++
+	if item.twin != "" && item.result != resultInvalid {
+		if t.Twins++; t.Twins <= shownTwins {
+			j.progress.tell(fmt.Sprintf("line %d: %s: %s", item.line, item.id, item.twin))
+		}
 	}
-	if item.idle && item.result != resultInvalid {
+	// One that was there has kept what it had.
+	if whole := item.result == "CREATED" || j.flags.replace && item.result != resultInvalid; whole && item.once {
+		t.Unscheduled++
+	} else if whole && item.idle {
 		t.Seedless++
 	}
 	if err := j.report.write(item); err != nil {

@@ -149,7 +149,7 @@ func openReport(path string, from int64) (*importReport, error) {
 	}
 	r.rows = csv.NewWriter(r)
 	if from == 0 {
-		return r, r.rows.Write([]string{"line", "id", "result", "error"})
+		return r, r.rows.Write([]string{"line", "id", "result", "error", "changed", "lost"})
 	}
 	return r, nil
 }
@@ -169,14 +169,18 @@ func (r *importReport) Write(p []byte) (int, error) {
 func (r *importReport) write(item *importItem) (err error) {
 	switch {
 	case r.rows != nil:
-		err = r.rows.Write([]string{strconv.Itoa(item.line), item.id, item.result, item.err})
+		err = r.rows.Write([]string{
+			strconv.Itoa(item.line), item.id, item.result, item.err, strings.Join(item.changed, " "), strings.Join(item.lost, " "),
+		})
 	case r.lines != nil:
 		err = r.lines.Encode(struct {
-			Line   int    `json:"line"`
-			ID     string `json:"id"`
-			Result string `json:"result"`
-			Error  string `json:"error,omitempty"`
-		}{item.line, item.id, item.result, item.err})
+			Line    int      `json:"line"`
+			ID      string   `json:"id"`
+			Result  string   `json:"result"`
+			Error   string   `json:"error,omitempty"`
+			Changed []string `json:"changed,omitempty"`
+			Lost    []string `json:"lost,omitempty"`
+		}{item.line, item.id, item.result, item.err, item.changed, item.lost})
 	}
 	if err != nil {
 		return fmt.Errorf("--report: %w", err)

@@ -575,14 +575,18 @@ func (x *UpdateSourceResponse) GetSource() *Source {
 type ApplySourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The specs, each with an id of its own. 1 to 500. Every field counts: one that is absent goes back to its
-	// default.
+	// default, unless keep_absent is set.
 	Specs []*SourceSpec `protobuf:"bytes,1,rep,name=specs,proto3" json:"specs,omitempty"`
 	// Change nothing; answer what would become of each.
 	ValidateOnly bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Fields that a spec leaves out stay as the source has them, instead of going back to their defaults.
+	// Labels and metadata are added to those that are there, seeds with the URL of one that is there keep its
+	// key, queue and kind, and first_crawl is of new sources only. Default false: specs are whole.
+	KeepAbsent    bool `protobuf:"varint,5,opt,name=keep_absent,json=keepAbsent,proto3" json:"keep_absent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +649,13 @@ func (x *ApplySourcesRequest) GetReason() string {
 	return ""
 }
 
+func (x *ApplySourcesRequest) GetKeepAbsent() bool {
+	if x != nil {
+		return x.KeepAbsent
+	}
+	return false
+}
+
 // ApplySourcesResponse holds a result for each spec.
 type ApplySourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -702,7 +713,12 @@ type ApplyResult struct {
 	// source is still being deleted.
 	ErrorReason ErrorReason `protobuf:"varint,3,opt,name=error_reason,json=errorReason,proto3,enum=waggle.v1.ErrorReason" json:"error_reason,omitempty"`
 	// With INVALID: why, in words; names the field and the limit.
-	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// With UPDATED: the fields that are other than before, for example "pool", "schedule.every" or "seeds".
+	ChangedFields []string `protobuf:"bytes,5,rep,name=changed_fields,json=changedFields,proto3" json:"changed_fields,omitempty"`
+	// With UPDATED: those of changed_fields that lose what they had, with nothing in its place: a field that
+	// goes back to its default, a map that lost a key, a list that became shorter.
+	LostFields    []string `protobuf:"bytes,6,rep,name=lost_fields,json=lostFields,proto3" json:"lost_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -763,6 +779,20 @@ func (x *ApplyResult) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *ApplyResult) GetChangedFields() []string {
+	if x != nil {
+		return x.ChangedFields
+	}
+	return nil
+}
+
+func (x *ApplyResult) GetLostFields() []string {
+	if x != nil {
+		return x.LostFields
+	}
+	return nil
 }
 
 // DeleteSourcesRequest deletes sources. Exactly one of ids and filter is required.
@@ -1490,19 +1520,24 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"A\n" +
 	"\x14UpdateSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\x8f\x01\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xb0\x01\n" +
 	"\x13ApplySourcesRequest\x12+\n" +
 	"\x05specs\x18\x01 \x03(\v2\x15.waggle.v1.SourceSpecR\x05specs\x12#\n" +
 	"\rvalidate_only\x18\x02 \x01(\bR\fvalidateOnly\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"H\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1f\n" +
+	"\vkeep_absent\x18\x05 \x01(\bR\n" +
+	"keepAbsent\"H\n" +
 	"\x14ApplySourcesResponse\x120\n" +
-	"\aresults\x18\x01 \x03(\v2\x16.waggle.v1.ApplyResultR\aresults\"\xa9\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x16.waggle.v1.ApplyResultR\aresults\"\xf1\x01\n" +
 	"\vApplyResult\x12(\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x14.waggle.v1.ApplyCodeR\x04code\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x129\n" +
 	"\ferror_reason\x18\x03 \x01(\x0e2\x16.waggle.v1.ErrorReasonR\verrorReason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xbf\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12%\n" +
+	"\x0echanged_fields\x18\x05 \x03(\tR\rchangedFields\x12\x1f\n" +
+	"\vlost_fields\x18\x06 \x03(\tR\n" +
+	"lostFields\"\xbf\x01\n" +
 	"\x14DeleteSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +

@@ -87,6 +87,10 @@ func (r *csvReader) Next() (Entry, error) {
 		if wrong.Line > wrong.StartLine { // a quote that is not closed has taken in all that follows
 			return Entry{Line: r.line, Err: fmt.Errorf("%w; what follows, up to line %d, was read as part of it", wrong.Err, wrong.Line)}, nil
 		}
+		if errors.Is(wrong.Err, csv.ErrFieldCount) {
+			spec, _ := fromRow(r.texts(record)) // what is wrong is that it has too few, or too many
+			return Entry{Line: r.line, Spec: spec, Err: fmt.Errorf("has %d fields, the header %d", len(record), len(r.header))}, nil
+		}
 		return Entry{Line: r.line, Err: wrong.Err}, nil
 	case errors.Is(err, errTooLong):
 		return Entry{}, fmt.Errorf("after line %d: %w: is a quote not closed?", r.line, errTooLong)
@@ -94,21 +98,27 @@ func (r *csvReader) Next() (Entry, error) {
 		return Entry{}, fatal(r.line+1, err)
 	}
 	r.line, _ = r.rows.FieldPos(0)
-	texts := make(map[string]string, len(record))
 	for i, value := range record {
 		if !utf8.ValidString(value) {
 			return Entry{Line: r.line, Err: fmt.Errorf("column %s %w", r.header[i], errNotUTF8)}, nil
 		}
-		texts[r.header[i]] = value
 	}
-	spec, err := fromRow(texts)
+	spec, err := fromRow(r.texts(record))
 	if err == nil && spec.GetId() == "" && len(spec.GetSeeds()) == 0 {
 		err = errors.New("there is neither a url nor an id")
 	}
-	if err != nil {
-		return Entry{Line: r.line, Err: err}, nil
+	return Entry{Line: r.line, Spec: spec, Err: err}, nil
+}
+
+// texts are the fields of a row by the name of their column.
+func (r *csvReader) texts(record []string) map[string]string {
+	texts := make(map[string]string, len(r.header))
+	for i, value := range record[:min(len(record), len(r.header))] {
+		if utf8.ValidString(value) {
+			texts[r.header[i]] = value
+		}
 	}
-	return Entry{Line: r.line, Spec: spec}, nil
+	return texts
 }
 
 // csvWriter writes all columns.

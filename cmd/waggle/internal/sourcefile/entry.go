@@ -50,7 +50,8 @@ const CategoryLabel = "category"
 // Entry is one source of a file, or what is wrong with it.
 type Entry struct {
 	Line int // where it begins, from 1
-	// Spec has an id only where the file gives one. Nil with Err.
+	// Spec has an id only where the file gives one. With Err it is nil, or what could
+	// be read, to say of which entry it is.
 	Spec *pb.SourceSpec
 	// Err says why the entry is no source; the entries after it can be read.
 	Err error

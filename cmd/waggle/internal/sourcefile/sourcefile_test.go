@@ -110,7 +110,7 @@ func TestOpen_CSV(t *testing.T) {
 		"2 :https://a.example/ :https://a.example/2 in x y named A; \"quoted\"\nand on",
 		`4 !every "soon": "soon" is no duration; say 90s, 1h30m or 30d`,
 		"5 !there is neither a url nor an id",
-		"6 !wrong number of fields",
+		"6 !has 2 fields, the header 5",
 		`7 !extraneous or missing " in quoted-field`,
 		`8 !labels "no pair": "no pair" is not key=value`,
 		"9 !column name is not in UTF-8",

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// importTotal is what became of the entries of a file.
+type importTotal struct {
+	Created    int `json:"created"`
+	Updated    int `json:"updated"`
+	Unchanged  int `json:"unchanged"`
+	Duplicates int `json:"duplicates"`
+	Refused    int `json:"refused"`
+	// Changed says of how many updated sources each field is other than before, and
+	// Lost of how many it lost what it had.
+	Changed fieldCounts `json:"changed_fields,omitempty"`
+	Lost    fieldCounts `json:"lost_fields,omitempty"`
+	// Twins of them crawl a page that a source before them in the file crawls.
+	Twins int `json:"twins,omitempty"`
+	// Unscheduled of them are crawled once, and at once.
+	Unscheduled int `json:"unscheduled"`
+	// Seedless of them have nothing to crawl but what is submitted.
+	Seedless int `json:"seedless"`
+}
+
+// fieldCounts are numbers of sources by the path of a field of their spec.
+type fieldCounts map[string]int
+
+func (f *fieldCounts) add(paths []string) {
+	for _, path := range paths {
+		if *f == nil {
+			*f = fieldCounts{}
+		}
+		(*f)[path]++
+	}
+}
+
+// String is a line for people: the most frequent first.
+func (f fieldCounts) String() string {
+	var parts []string
+	for _, path := range slices.SortedFunc(maps.Keys(f), func(a, b string) int {
+		return cmp.Or(cmp.Compare(f[b], f[a]), cmp.Compare(a, b))
+	}) {
+		parts = append(parts, path+" of "+count(f[path]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (t *importTotal) entries() int {
+	return t.Created + t.Updated + t.Unchanged + t.Duplicates + t.Refused
+}
+
+// showTotal writes the summary.
+func (j *importJob) showTotal() error {
+	t := &j.state.Total
+	if j.client.options.output == "json" {
+		text, err := json.MarshalIndent(t, "", "  ")
+		if err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		fmt.Fprintln(j.client.out, string(text))
+		return nil
+	}
+	verb := ""
+	if j.flags.dryRun {
+		verb = "would be "
+	}
+	fmt.Fprintf(j.client.out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused\n", plural(t.entries(), "source"),
+		verb, count(t.Created), count(t.Updated), count(t.Unchanged), plural(t.Duplicates, "duplicate"), count(t.Refused))
+	if len(t.Changed) > 0 {
+		fmt.Fprintf(j.client.out, "updated: %s\n", t.Changed)
+	}
+	if len(t.Lost) > 0 {
+		fmt.Fprintf(j.client.err, "waggle: %slost, with nothing in its place: %s; --report FILE names the sources\n", verb, t.Lost)
+	}
+	if t.Twins > shownTwins {
+		fmt.Fprintf(j.client.err, "waggle: %s in all crawl a page that a source before them crawls too\n", plural(t.Twins, "source"))
+	}
+	if t.Unscheduled > 0 {
+		fmt.Fprintf(j.client.err, "waggle: %s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one\n",
+			have(t.Unscheduled, "source"))
+	}
+	if t.Seedless > 0 {
+		fmt.Fprintf(j.client.err, "waggle: %s no url: only what is submitted to such a source is crawled\n", have(t.Seedless, "source"))
+	}
+	return nil
+}
+
+func have(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing + " has"
+	}
+	return count(n) + " " + thing + "s have"
+}
