@@ -61,10 +61,10 @@ func (r *ClaimReply) checkDone(wants []Want) error {
 // settleRest takes in what a claim has made of the reports that it carried, and settles
 // what it left: those that need a policy, or all where they came into none. Not so where
 // the store did not answer it: then the fetch ends with that, and is to be repeated.
-func (f *fetch) settleRest(ctx context.Context, out outcome) error {
-	if len(out.done) > 0 {
-		f.results = make([]ReportResult, len(out.done))
-		for i, applied := range out.done {
+func (f *fetch) settleRest(ctx context.Context) error {
+	if len(f.out.done) > 0 {
+		f.results = make([]ReportResult, len(f.out.done))
+		for i, applied := range f.out.done {
 			f.results[i].ID = f.req.Reports[i].ID
 			if applied.Code != ApplyPolicy {
 				f.d.answer(&f.results[i], &f.req.Reports[i], ResultSucceeded, applied)
@@ -74,7 +74,7 @@ func (f *fetch) settleRest(ctx context.Context, out outcome) error {
 			return err
 		}
 	}
-	if !out.asked && notSettled(out.err) {
+	if !f.out.asked && notSettled(f.out.err) {
 		return nil
 	}
 	return f.settle(ctx)
@@ -103,6 +103,6 @@ func (f *fetch) settle(ctx context.Context) error {
 	for n, i := range open {
 		f.results[i] = results[n]
 	}
-	f.asked = outcome{}
+	f.out.asked = false
 	return nil
 }

@@ -35,22 +35,23 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	}
 	f.setMargin(ctx)
 	result, err := f.run(ctx)
-	if err == nil && len(f.granted.grants) > 0 {
+	if err == nil && len(f.out.grants) > 0 {
 		err = context.Cause(ctx)
 	}
 	if err == nil {
 		result.Reports = f.results
 		return result, nil
 	}
-	if len(f.granted.grants) > 0 {
-		want := f.want
-		want.Call = f.granted.call
-		d.pump.giveBack(ctx, f.granted.shard, want)
+	if len(f.out.grants) > 0 {
+		f.want.Call = f.out.call
+		d.pump.giveBack(ctx, f.out.shard, f.want.Poll)
 	}
 	return nil, err
 }
 
-// fetch is one run of Fetch.
+// fetch is one run of Fetch. It lies on the stack of a call, and what a parked one takes is
+// for the most part its stack, which has 8 KiB until it needs more and 16 from then on: so
+// the outcomes of its waits share one place.
 type fetch struct {
 	d          *Dispatcher
 	req        FetchRequest
@@ -58,8 +59,7 @@ type fetch struct {
 	waitsUntil time.Time // a margin before the caller's deadline; zero: it has none
 	want       Want
 	info       *CollectorInfo // what the collector tells of itself, where drains go by that
-	granted    outcome        // what the wait ended with, if it was a grant
-	asked      outcome        // what a claim straight away ended with, if it found nothing
+	out        outcome        // what it was last answered with, by a claim straight away or the wait
 	results    []ReportResult // of its reports; those without a code are not settled
 }
 
@@ -215,18 +215,18 @@ func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
 	if carries(f.want) {
 		w.patience = carriedPatience
 	}
-	out := f.park(ctx, w, max(f.left(), f.inTime(storeTimeout)))
-	f.granted, f.asked = out, out
-	if err := f.settleRest(ctx, out); err != nil {
+	f.park(ctx, w, max(f.left(), f.inTime(storeTimeout)))
+	none := f.out.asked || f.out.recheck || f.out.empty == EmptyDraining
+	if err := f.settleRest(ctx); err != nil {
 		return nil, err
 	}
-	if out.asked || out.recheck || out.empty == EmptyDraining {
+	if none {
 		return nil, nil //nolint:nilnil // as poll
 	}
 	if f.req.Wait > 0 {
-		out.retryAfter = 0 // it has waited
+		f.out.retryAfter = 0 // it has waited
 	}
-	return f.handOut(ctx, out)
+	return f.handOut(ctx)
 }
 
 // poll notes the fetch with the store, and answers it if its client token has
@@ -278,27 +278,24 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 	if f.req.Wait == 0 && hold > 0 {
 		return f.empty(outcome{empty: EmptyThrottled, retryAfter: min(hold, MaxRetryAfter)}), false, nil
 	}
-	if f.req.Wait == 0 && f.asked.asked {
-		result, err = f.handOut(ctx, f.asked)
-		return result, false, err
+	if f.req.Wait > 0 || !f.out.asked {
+		f.park(ctx, &waiter{once: f.req.Wait == 0, hold: hold}, f.left())
+		if f.out.recheck {
+			return nil, true, nil
+		}
 	}
-	out := f.park(ctx, &waiter{once: f.req.Wait == 0, hold: hold}, f.left())
-	if out.recheck {
-		return nil, true, nil
-	}
-	result, err = f.handOut(ctx, out)
+	result, err = f.handOut(ctx)
 	return result, false, err
 }
 
 // park has the pump answer the fetch. One that is to be noted again is another call from
 // then on: a claim under way for this one may grant yet, which is given back.
-func (f *fetch) park(ctx context.Context, w *waiter, limit time.Duration) outcome {
+func (f *fetch) park(ctx context.Context, w *waiter, limit time.Duration) {
 	w.want, w.pools, w.info = f.want, f.req.Pools, f.info
-	out := f.d.pump.wait(ctx, w, limit)
-	if out.recheck {
+	f.out = f.d.pump.wait(ctx, w, limit)
+	if f.out.recheck {
 		f.want.Call = f.d.nextCall()
 	}
-	return out
 }
 
 // left is how long the fetch is still to wait. One that does not wait goes on until it
@@ -319,21 +316,20 @@ func (f *fetch) inTime(d time.Duration) time.Duration {
 }
 
 // handOut answers the fetch with what its wait ended with.
-func (f *fetch) handOut(ctx context.Context, out outcome) (*FetchResult, error) {
+func (f *fetch) handOut(ctx context.Context) (*FetchResult, error) {
 	switch {
-	case out.err != nil:
-		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, out.err)
-	case out.late && f.req.Wait == 0:
+	case f.out.err != nil:
+		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, f.out.err)
+	case f.out.late && f.req.Wait == 0:
 		// Only a store that does not answer keeps it so long.
 		return nil, fmt.Errorf("fetch for collector %q: no answer in time: %w", f.want.Collector, ErrStoreUnavailable)
-	case len(out.grants) == 0:
-		return f.empty(out), nil
+	case len(f.out.grants) == 0:
+		return f.empty(f.out), nil
 	}
-	f.granted = out
-	if err := f.join(ctx, out.grants); err != nil {
+	if err := f.join(ctx, f.out.grants); err != nil {
 		return nil, fmt.Errorf("hand out to collector %q: %w", f.want.Collector, err)
 	}
-	return &FetchResult{Tasks: out.grants, Waited: max(out.claimed.Sub(f.received), 0)}, nil
+	return &FetchResult{Tasks: f.out.grants, Waited: max(f.out.claimed.Sub(f.received), 0)}, nil
 }
 
 // join completes what was granted with what its sources hold.

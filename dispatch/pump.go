@@ -154,7 +154,7 @@ func (p *pump) parked() int {
 
 // wait parks a fetch and returns its end. It lasts at most limit, and a little
 // longer only while a claim for it is under way.
-func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) outcome {
+func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) (out outcome) {
 	w.answer = make(chan outcome, 1)
 	answer, patience := w.answer, limit
 	if w.patience > 0 {
@@ -165,18 +165,18 @@ func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) outcome
 	defer timer.Stop()
 	for i, more := range [...]time.Duration{limit - patience, landing, 0} {
 		select {
-		case out := <-answer:
+		case out = <-answer:
 			return out
 		case <-ctx.Done():
-			return p.giveUp(w, answer, outcome{err: context.Cause(ctx)})
+			return p.giveUp(w, answer, false, context.Cause(ctx))
 		case <-timer.C:
 		}
 		if !p.inFlight(w) {
-			return p.giveUp(w, answer, outcome{recheck: i == 0 && patience < limit})
+			return p.giveUp(w, answer, i == 0 && patience < limit, nil)
 		}
 		timer.Reset(more)
 	}
-	return p.giveUp(w, answer, outcome{})
+	return p.giveUp(w, answer, false, nil)
 }
 
 // landing is how long a fetch whose wait is over still waits for a claim that is
@@ -203,11 +203,12 @@ func (p *pump) inFlight(w *waiter) bool {
 
 // giveUp ends the wait of the call that waits on answer, unless it has its
 // answer by now.
-func (p *pump) giveUp(w *waiter, answer chan outcome, out outcome) outcome {
+func (p *pump) giveUp(w *waiter, answer chan outcome, recheck bool, gone error) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.answer == answer && !w.finished {
-		if out.err == nil && !out.recheck {
+		out := outcome{recheck: recheck, err: gone}
+		if gone == nil && !recheck {
 			out = p.nothing(w)
 			out.late = true
 		}

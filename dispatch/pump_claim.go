@@ -68,7 +68,7 @@ func (p *pump) claim(ctx context.Context, o *outlet, asked asking, waiters []*wa
 	}
 	p.mu.Unlock()
 	for _, w := range unclaimed {
-		p.giveBack(ctx, o.shard, w.want)
+		p.giveBack(ctx, o.shard, w.want.Poll)
 	}
 }
 
@@ -288,7 +288,7 @@ func (p *pump) asked(w *waiter) outcome {
 }
 
 // giveBack returns what a caller who has gone was granted.
-func (p *pump) giveBack(ctx context.Context, shard int, want Want) {
+func (p *pump) giveBack(ctx context.Context, shard int, poll Poll) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	var err error
@@ -297,7 +297,7 @@ func (p *pump) giveBack(ctx context.Context, shard int, want Want) {
 			break
 		}
 		var n int
-		if n, err = p.store.GiveBack(ctx, shard, want.Collector, want.ClientToken, want.Call); err == nil {
+		if n, err = p.store.GiveBack(ctx, shard, poll.Collector, poll.ClientToken, poll.Call); err == nil {
 			if n > 0 {
 				p.observer.GaveBack(n)
 			}
@@ -305,7 +305,7 @@ func (p *pump) giveBack(ctx context.Context, shard int, want Want) {
 		}
 	}
 	p.log.Debug("tasks of a fetch that has gone could not be given back; their leases run out",
-		zap.String("collector", want.Collector), zap.Int("shard", shard), zap.Error(err))
+		zap.String("collector", poll.Collector), zap.Int("shard", shard), zap.Error(err))
 }
 
 // jittered is half of d to all of it.

@@ -19,6 +19,8 @@ type env struct {
 	dispatchers []*dispatcher
 	load        *generator
 	series      int
+	// variables are put into the environment of dispatchers that are started.
+	variables []string
 }
 
 // newEnv starts what measuring the store takes. close ends it.
@@ -56,7 +58,7 @@ func (e *env) startDispatchers(ctx context.Context) error {
 		url, count = e.redis.url, e.cfg.Dispatchers
 	}
 	for range count {
-		d, err := startDispatcher(ctx, e.cfg.Program, url, e.cfg.Processors)
+		d, err := startDispatcher(ctx, e.cfg.Program, url, e.cfg.Processors, e.variables)
 		if err != nil {
 			return err
 		}

@@ -45,8 +45,8 @@ type dispatcher struct {
 }
 
 // startDispatcher starts a dispatcher on free ports of loopback, with so many processors,
-// 0 = all.
-func startDispatcher(ctx context.Context, program, store string, processors int) (*dispatcher, error) {
+// 0 = all, and with variables of its own in its environment.
+func startDispatcher(ctx context.Context, program, store string, processors int, variables []string) (*dispatcher, error) {
 	d := &dispatcher{process: process{name: "dispatcher"}}
 	d.cmd = exec.CommandContext(ctx, program, "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--store", store, "--log-level", "info", "--log-format", "json", "--max-fetches-per-collector", "1000")
@@ -55,6 +55,7 @@ func startDispatcher(ctx context.Context, program, store string, processors int)
 			d.cmd.Env = append(d.cmd.Env, variable)
 		}
 	}
+	d.cmd.Env = append(d.cmd.Env, variables...)
 	if processors > 0 {
 		d.cmd.Env = append(d.cmd.Env, "GOMAXPROCS="+strconv.Itoa(processors))
 	}

@@ -142,6 +142,6 @@ type IdleRow struct {
 	Calls           float64 `json:"redis_calls_per_second"`
 	RedisShare      float64 `json:"redis_core_share"`
 	DispatcherShare float64 `json:"dispatcher_core_share"`
-	// Bytes of the dispatcher's memory for each parked fetch, at most.
+	// Bytes of the dispatcher's memory for each parked fetch, with little garbage beside.
 	Bytes float64 `json:"bytes_per_fetch"`
 }

@@ -149,7 +149,7 @@ func (r *Result) writeKeeping(out io.Writer) {
 		n := &r.Idle[i]
 		rows = append(rows, fmt.Sprintf("%s|%d|%.1f|%.2f %%|%.2f %%|%.1f KiB", n.Store, n.Parked, n.Calls, 100*n.RedisShare, 100*n.DispatcherShare, n.Bytes/1024))
 	}
-	grid(out, "Idle: collectors are parked, nothing happens.", "store|parked|Redis scripts/s|Redis core|dispatcher core|dispatcher memory a fetch", rows)
+	grid(out, "Idle: collectors are parked, nothing happens. Memory: of a dispatcher with GOGC=10, which leaves little garbage in it.", "store|parked|Redis scripts/s|Redis core|dispatcher core|dispatcher memory a fetch", rows)
 }
 
 func spread(s Sample) string {
