@@ -109,3 +109,40 @@ func TestDispatcher_Report_afterLaterLeases_plain(t *testing.T) {
 		}
 	})
 }
+
+// How far P7 goes for what no history shows: a report is answered with what it did until
+// a later lease of the task has ended.
+func TestDispatcher_Report_notInHistory(t *testing.T) {
+	page := dispatch.NewTask{SourceID: "s", URL: "http://a.example/"}
+	again := page
+	again.IfExists = dispatch.IfExistsAgain
+	for name, c := range map[string]struct {
+		report dispatch.Report
+		result dispatch.Result
+	}{
+		"released":                      {dispatch.Report{Released: &dispatch.Released{}}, dispatch.ResultReleased},
+		"succeeded, and submitted anew": {dispatch.Report{Succeeded: &dispatch.Succeeded{}}, dispatch.ResultSucceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOffice(t, func(t *testing.T, o *office) {
+				o.create("s", nil)
+				o.submit(page)
+				first := o.fetchOne()
+				c.report.ID, c.report.Token = first.Task.ID, first.Token
+				o.report(c.report)
+				o.submit(again)
+				time.Sleep(time.Minute)
+				second := o.fetchOne()
+				want := dispatch.ReportResult{ID: first.Task.ID, Code: dispatch.ReportAlready, State: dispatch.StateLeased, Result: c.result}
+				if got := o.report(c.report)[0]; !sameResult(got, want) {
+					t.Errorf("while a later lease stands: %+v, want %+v", got, want)
+				}
+				o.succeed(second)
+				want = dispatch.ReportResult{ID: first.Task.ID, Code: dispatch.ReportLeaseLost, Lost: dispatch.LostNotLeased}
+				if got := o.report(c.report)[0]; !sameResult(got, want) {
+					t.Errorf("once that has ended: %+v, want %+v", got, want)
+				}
+			})
+		})
+	}
+}

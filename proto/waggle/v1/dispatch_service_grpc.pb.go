@@ -65,7 +65,9 @@ type DispatchServiceClient interface {
 	RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
 	// ReportTask says how work on tasks ended. Results come in the order of the reports; a stale or refused
 	// report has its code and never fails the others. A repeated report answers ALREADY_REPORTED with what
-	// the first one did; once a later lease of the task has ended, as long as the task's history shows its own.
+	// the first one did. Once a later lease of the task has ended it does so for as long as the task's history
+	// shows the attempt, and LEASE_LOST from then on: of the last 10 attempts, of which a release is none, and not
+	// of the success of a task that is crawled once, which nothing is kept of once it has come again.
 	//
 	// A part of the store that does not answer holds up only the reports that need it: those have
 	// STORE_UNAVAILABLE.
@@ -182,7 +184,9 @@ type DispatchServiceServer interface {
 	RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
 	// ReportTask says how work on tasks ended. Results come in the order of the reports; a stale or refused
 	// report has its code and never fails the others. A repeated report answers ALREADY_REPORTED with what
-	// the first one did; once a later lease of the task has ended, as long as the task's history shows its own.
+	// the first one did. Once a later lease of the task has ended it does so for as long as the task's history
+	// shows the attempt, and LEASE_LOST from then on: of the last 10 attempts, of which a release is none, and not
+	// of the success of a task that is crawled once, which nothing is kept of once it has come again.
 	//
 	// A part of the store that does not answer holds up only the reports that need it: those have
 	// STORE_UNAVAILABLE.
