@@ -93,6 +93,11 @@ func checkResult(t *testing.T, r *bench.Result) {
 			t.Errorf("part %s has %d rows, want %d", part, rows[part], n)
 		}
 	}
+	for i := range r.Flat {
+		if row := &r.Flat[i]; row.Scripts < 500 {
+			t.Errorf("flat ran %d scripts over %s: too few to tell of slow ones", row.Scripts, row.Over)
+		}
+	}
 	for i := range r.Throughput {
 		row := &r.Throughput[i]
 		checkRates(t, row)

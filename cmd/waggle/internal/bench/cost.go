@@ -38,6 +38,7 @@ type reading struct {
 	scripts, scriptSecs  float64 // FCALL: calls, and the time they took
 	commands             float64
 	memory               float64
+	redisWaited          float64 // for a processor
 	dispatcherCPU        float64
 	dispatcherRSS        float64
 }
@@ -120,6 +121,20 @@ func processCPU(pid int) (seconds, resident float64) {
 	}
 	// In ticks of 10 ms, whatever the processor, and pages.
 	return (number(11) + number(12)) / 100, number(21) * float64(os.Getpagesize())
+}
+
+// waitedFor is how many seconds the main thread of a process was ready to run and had no
+// processor; 0 where the system does not say.
+func waitedFor(pid int) float64 {
+	var ran, waited float64 // in nanoseconds
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscan(string(stat), &ran, &waited); err != nil {
+		return 0
+	}
+	return waited / 1e9
 }
 
 // claimsOf asks a dispatcher how many claims it made at the store.

@@ -154,6 +154,7 @@ func (e *env) read(ctx context.Context) (*reading, error) {
 	if err := e.redis.each(func(c *redis.Client) error { return readRedis(ctx, c, r) }); err != nil {
 		return nil, err
 	}
+	r.redisWaited = e.redis.waited()
 	for _, d := range e.dispatchers {
 		cpu, resident := processCPU(d.pid())
 		r.dispatcherCPU += cpu

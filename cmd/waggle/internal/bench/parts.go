@@ -3,11 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // latency measures single calls with work waiting, and heartbeats.
@@ -75,131 +71,6 @@ func (b *bencher) wake(ctx context.Context, e *env) error {
 		b.result.Wake = append(b.result.Wake, row)
 		b.tell("wake-up     %-7s %d parked  p50 %s  p99 %s  p99.9 %s  %.2f claims a task", row.Store, row.Parked,
 			millis(row.Latency.P50), millis(row.Latency.P99), millis(row.Latency.P999), row.Claims)
-		return nil
-	})
-}
-
-// What rows of flatness are compared over.
-const (
-	overBacklog = "backlog"
-	overQueues  = "queues"
-)
-
-// leastTasks is how many tasks lie in few queues.
-const leastTasks = 1000
-
-// flat measures fetches over the number of queued tasks, then of queues.
-func (b *bencher) flat(ctx context.Context, e *env) error {
-	for _, backlog := range b.cfg.Backlogs {
-		if err := b.flatRow(ctx, e, FlatRow{Over: overBacklog, Backlog: backlog, Queues: min(1000, backlog)}, slices.Min(b.cfg.Backlogs)); err != nil {
-			return fmt.Errorf("%d tasks: %w", backlog, err)
-		}
-	}
-	for _, queues := range b.cfg.Queues {
-		if err := b.flatRow(ctx, e, FlatRow{Over: overQueues, Backlog: max(leastTasks, queues), Queues: queues}, max(leastTasks, slices.Min(b.cfg.Queues))); err != nil {
-			return fmt.Errorf("%d queues: %w", queues, err)
-		}
-	}
-	return nil
-}
-
-// flatRow is one row of a table whose smallest has so many tasks: all of them
-// fetch as many at a time.
-func (b *bencher) flatRow(ctx context.Context, e *env, row FlatRow, smallest int) error {
-	// What is filled queue by queue lies there as what came in turns, and is filled sooner.
-	w := workload{Name: "B", Queues: row.Queues, Burst: min(100, row.Backlog/row.Queues)}
-	return b.series(ctx, e, w, func(j *job) error {
-		empty, err := e.read(ctx)
-		if err != nil {
-			return err
-		}
-		j.Tasks = row.Backlog
-		if err := e.fill(j); err != nil {
-			return err
-		}
-		if err := e.redis.each(func(c *redis.Client) error { return c.SlowLogReset(ctx).Err() }); err != nil {
-			return fmt.Errorf("reset SLOWLOG: %w", err)
-		}
-		row.Store = e.store
-		full, err := e.read(ctx)
-		if err != nil {
-			return err
-		}
-		row.TaskBytes = (full.memory - empty.memory) / float64(row.Backlog)
-		if err := b.flatRounds(ctx, e, j, smallest, &row); err != nil {
-			return err
-		}
-		after, err := e.read(ctx)
-		if err != nil {
-			return err
-		}
-		row.Scripts = int(after.scripts - full.scripts)
-		b.result.Flat = append(b.result.Flat, row)
-		b.tell("flat        %-7s %8d tasks in %7d queues  fetch p50 %s p99 %s  script %s  %.0f bytes a task", row.Store, row.Backlog, row.Queues,
-			millis(row.Fetch.P50), millis(row.Fetch.P99), micros(row.ScriptSeconds), row.TaskBytes)
-		return b.slowest(ctx, e, &b.result.Flat[len(b.result.Flat)-1])
-	})
-}
-
-// flatRounds fetches and reports half of the smallest backlog, at most 100 at a time.
-func (b *bencher) flatRounds(ctx context.Context, e *env, j *job, smallest int, row *FlatRow) error {
-	var fetches, reports []int64
-	var scripts, scriptSecs float64
-	var total Cost
-	rounds := 1 + 4*b.cfg.Repeats
-	round := min(500, smallest/(2*rounds))
-	for i := range rounds {
-		j.Tasks, j.Batch, j.Collectors = round, min(100, round), 16
-		before, err := e.read(ctx)
-		if err != nil {
-			return err
-		}
-		fetched, err := e.do(j, opFetch)
-		if err != nil {
-			return err
-		}
-		after, err := e.read(ctx)
-		if err != nil {
-			return err
-		}
-		reported, err := e.do(j, opReport)
-		if err != nil {
-			return err
-		}
-		if i == 0 {
-			continue // the warm-up
-		}
-		fetches, reports = append(fetches, fetched.Samples["fetch"]...), append(reports, reported.Samples["report"]...)
-		scripts, scriptSecs = scripts+after.scripts-before.scripts, scriptSecs+after.scriptSecs-before.scriptSecs
-		c := costs(before, after, round*(rounds-1))
-		total.RedisCalls += c.RedisCalls
-		total.RedisCommands += c.RedisCommands
-		total.RedisCPU += c.RedisCPU
-		total.RedisBytes += c.RedisBytes
-		total.DispatcherCPU += c.DispatcherCPU
-	}
-	row.Fetch, row.Report, row.FetchCost = latencyOf(fetches), latencyOf(reports), total
-	if scripts > 0 {
-		row.ScriptSeconds = scriptSecs / scripts
-	}
-	return nil
-}
-
-// slowest reads what SLOWLOG noted of scripts. The reset after the fill is in it,
-// too: it frees what was noted of thousands of submits.
-func (b *bencher) slowest(ctx context.Context, e *env, row *FlatRow) error {
-	return e.redis.each(func(c *redis.Client) error {
-		entries, err := c.SlowLogGet(ctx, 100_000).Result()
-		if err != nil {
-			return fmt.Errorf("read SLOWLOG: %w", err)
-		}
-		for _, entry := range entries {
-			if len(entry.Args) == 0 || !strings.EqualFold(entry.Args[0], "fcall") {
-				continue
-			}
-			row.Slow++
-			row.Slowest = max(row.Slowest, entry.Duration.Seconds())
-		}
 		return nil
 	})
 }

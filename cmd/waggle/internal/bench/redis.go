@@ -114,8 +114,7 @@ func (r *privateRedis) startNode(ctx context.Context, dir, url string, args ...s
 		return errors.New("redis-server is not installed (apt-get install redis-server); --store memory needs none")
 	}
 	p := &process{name: "redis-server"}
-	p.cmd = exec.CommandContext(ctx, path, append(args, "--dir", dir, "--save", "", "--appendonly", "no",
-		"--slowlog-log-slower-than", "5000", "--slowlog-max-len", "100000")...)
+	p.cmd = exec.CommandContext(ctx, path, append(append(args, "--dir", dir, "--save", "", "--appendonly", "no"), slowArgs()...)...)
 	p.cmd.Stderr, p.cmd.Stdout = &p.stderr, &p.stderr
 	tie(p.cmd)
 	if err := p.cmd.Start(); err != nil {

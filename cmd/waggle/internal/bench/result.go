@@ -102,11 +102,13 @@ type FlatRow struct {
 	FetchCost     Cost    `json:"fetch_cost"`
 	// TaskBytes of Redis memory for each queued task.
 	TaskBytes float64 `json:"task_bytes"`
-	// Slow are scripts of 5 ms and more, Slowest is the longest, in seconds,
-	// of the Scripts that ran while tasks were fetched and reported.
-	Scripts int     `json:"scripts"`
-	Slow    int     `json:"slow_scripts"`
-	Slowest float64 `json:"slowest_script_seconds"`
+	// Scripts ran once the tasks were queued; Slow is what took 5 ms and more meanwhile, the
+	// longest first.
+	Scripts int    `json:"scripts"`
+	Slow    []Slow `json:"slow,omitempty"`
+	// RedisWaited is how many seconds of that Redis was ready to run and had no processor:
+	// it makes scripts slow that are not.
+	RedisWaited float64 `json:"redis_waited_seconds"`
 }
 
 // RequeueRow is how soon leases that ran out could be handed out again.

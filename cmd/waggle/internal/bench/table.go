@@ -116,15 +116,21 @@ func (r *Result) writeLatency(out io.Writer) {
 }
 
 func (r *Result) writeFlat(out io.Writer) {
-	var rows []string
+	var rows, slow []string
 	for i := range r.Flat {
 		f := &r.Flat[i]
-		rows = append(rows, fmt.Sprintf("%s|%d|%d|%s|%s|%s|%s|%s|%s|%s|%d of %d, %s", f.Store, f.Backlog, f.Queues, millis(f.Fetch.P50), millis(f.Fetch.P99), millis(f.Report.P50),
+		size := fmt.Sprintf("%s|%s|%d|%d", f.Store, f.Over, f.Backlog, f.Queues)
+		rows = append(rows, fmt.Sprintf("%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", size, millis(f.Fetch.P50), millis(f.Fetch.P99), millis(f.Report.P50),
 			micros(f.ScriptSeconds), number("%.3f", f.FetchCost.RedisCalls), number("%.1f", f.FetchCost.RedisCommands),
-			number("%.0f", f.TaskBytes), f.Slow, f.Scripts, millis(f.Slowest)))
+			number("%.0f", f.TaskBytes), f.slowness(), millis(f.RedisWaited)))
+		for _, s := range f.Slow {
+			slow = append(slow, fmt.Sprintf("%s|%s|%d|%s", size, s.What, s.Count, millis(s.Longest)))
+		}
 	}
-	grid(out, "Flatness: one collector fetches, at most 100 tasks a call, while so many are queued. Slow: scripts of 5 ms and more, and the longest.",
-		"store|tasks|queues|fetch p50|fetch p99|report p50|claim script|scripts a task|commands a task|bytes a task|slow", rows)
+	grid(out, "Flatness over the number of queued tasks (backlog) and of queues: one collector fetches, at most 100 tasks a call.\nSlow: scripts of 5 ms and more, of those of that and of 16 collectors with a task a call, and the longest;\nRedis is slow too while it has to wait for a processor: so long in all.",
+		"store|over|tasks|queues|fetch p50|fetch p99|report p50|claim script|scripts a task|commands a task|bytes a task|slow|Redis waited", rows)
+	grid(out, "What took Redis 5 ms and more while those were queued: scripts by their names, commands, and in lower case with a dash\nwhat it did of its own accord (LATENCY), which tells the longest only.",
+		"store|over|tasks|queues|what|count|longest", slow)
 }
 
 func (r *Result) writeKeeping(out io.Writer) {
