@@ -225,3 +225,24 @@ func TestHostQueue_sharesSchemes(t *testing.T) {
 		}
 	}
 }
+
+func TestQueueName(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Example.COM":                 "example.com",
+		"example.com.":                "example.com",
+		"bücher.example:8080":         "xn--bcher-kva.example:8080",
+		"https://Example.com:443/a?b": "example.com",
+		"2001:DB8::1":                 "[2001:db8::1]",
+		"[2001:DB8::1]:81":            "[2001:db8::1]:81",
+		"my_queue-1":                  "my_queue-1",
+		"":                            "",
+		"*":                           "*",
+		"no host":                     "no host",
+		"ftp://example.com/":          "ftp://example.com/",
+	} {
+		if got := dispatch.QueueName(text); got != want {
+			t.Errorf("QueueName(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

@@ -23,6 +23,30 @@ func HostQueue(raw string) (string, error) {
 	return queue, err
 }
 
+// QueueName is the name of the queue that people mean by text: of a URL its host,
+// as [HostQueue] has it; of a host in whatever case and script that host, with its
+// port. What is neither is given as it is, for others to refuse.
+func QueueName(text string) string {
+	if strings.Contains(text, "://") {
+		if queue, err := HostQueue(text); err == nil {
+			return queue
+		}
+		return text
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), ""
+	}
+	name, err := canonicalHost(host)
+	if err != nil {
+		return text
+	}
+	if port == "" {
+		return name
+	}
+	return net.JoinHostPort(strings.Trim(name, "[]"), port)
+}
+
 // parseURL parses an absolute http or https URL and brings scheme and host into
 // canonical form.
 func parseURL(raw string) (*url.URL, error) {

@@ -19,16 +19,75 @@ func (d *Dispatcher) checkMapping(ctx context.Context, book *ruleBook, pattern, 
 	if was == will {
 		return nil
 	}
-	if was != "" {
-		return d.checkEmpty(ctx, was)
-	}
-	return d.eachBelow(ctx, pattern, func(queue *Queue) error {
-		if queue.Name == will || !book.matchedBy(queue.Name, pattern) {
-			return nil
+	var left NotEmptyError
+	note := func(queue *Queue) error {
+		if queue.Name != will && queue.Waiting+queue.Leased > 0 {
+			return left.add(queue)
 		}
-		return emptyOr(queue)
-	})
+		return nil
+	}
+	var err error
+	if was != "" {
+		err = d.ifThere(ctx, was, note)
+	} else {
+		err = d.eachBelow(ctx, pattern, func(queue *Queue) error {
+			if !book.matchedBy(queue.Name, pattern) {
+				return nil
+			}
+			return note(queue)
+		})
+	}
+	if err == nil && len(left.Queues) > 0 {
+		err = &left
+	}
+	return err
 }
+
+// How much a NotEmptyError names.
+const (
+	shownNotEmpty   = 5
+	maxNotEmptyText = 200 // bytes
+)
+
+// NotEmptyError is an [ErrQueueNotEmpty] with the queues that tasks would be left
+// behind in: the first of them, and whether there are more.
+type NotEmptyError struct {
+	Queues []*Queue
+	More   bool
+}
+
+// add notes a queue; the error is e, once it names enough.
+func (e *NotEmptyError) add(queue *Queue) error {
+	if len(e.Queues) == shownNotEmpty {
+		e.More = true
+		return e
+	}
+	e.Queues = append(e.Queues, queue)
+	return nil
+}
+
+// Names are the first of the queues, with how many tasks each holds, in about most
+// bytes.
+func (e *NotEmptyError) Names(most int) string {
+	text, more := "", e.More
+	for _, queue := range e.Queues {
+		name := fmt.Sprintf("%s (%d)", queue.Name, queue.Waiting+queue.Leased)
+		if text == "" {
+			text = name
+		} else if more = more || len(text)+len(name) > most; !more {
+			text += ", " + name
+		}
+	}
+	if more {
+		text += " and more"
+	}
+	return text
+}
+
+func (e *NotEmptyError) Error() string { return "tasks would be left in " + e.Names(maxNotEmptyText) }
+
+// Unwrap is [ErrQueueNotEmpty].
+func (*NotEmptyError) Unwrap() error { return ErrQueueNotEmpty }
 
 // eachBelow visits the queues of the hosts that pattern matches, and some others:
 // the hosts themselves, and those of the same names with a port, which the order
@@ -39,12 +98,8 @@ func (d *Dispatcher) eachBelow(ctx context.Context, pattern string, visit func(*
 	}
 	name := strings.TrimPrefix(pattern, "*.")
 	if name == pattern { // a single host
-		queue, err := d.store.Queue(ctx, name)
-		if err == nil {
-			err = visit(queue)
-		}
-		if err != nil && !errors.Is(err, ErrQueueNotFound) {
-			return fmt.Errorf("queue %q: %w", name, err)
+		if err := d.ifThere(ctx, name, visit); err != nil {
+			return err
 		}
 	} else if err := d.eachQueue(ctx, name, "", visit); err != nil {
 		return err
@@ -85,15 +140,8 @@ func (d *Dispatcher) eachQueue(ctx context.Context, suffix, after string, visit 
 	}
 }
 
-// emptyOr is ErrQueueNotEmpty for a queue that holds tasks.
-func emptyOr(queue *Queue) error {
-	if n := queue.Waiting + queue.Leased; n > 0 {
-		return fmt.Errorf("queue %q holds tasks, %d: %w", queue.Name, n, ErrQueueNotEmpty)
-	}
-	return nil
-}
-
-func (d *Dispatcher) checkEmpty(ctx context.Context, name string) error {
+// ifThere visits a queue that exists.
+func (d *Dispatcher) ifThere(ctx context.Context, name string, visit func(*Queue) error) error {
 	queue, err := d.store.Queue(ctx, name)
 	switch {
 	case errors.Is(err, ErrQueueNotFound):
@@ -101,7 +149,7 @@ func (d *Dispatcher) checkEmpty(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("queue %q: %w", name, err)
 	}
-	return emptyOr(queue)
+	return visit(queue)
 }
 
 // matchedBy reports whether pattern is the longest that would match host.

@@ -126,4 +126,7 @@ type Queue struct {
 	// BlockStep counts the automatic blocks in a row.
 	BlockStep int
 	Gates     []Gate
+	// MapsTo is the queue that new tasks of a host of this name go to; empty =
+	// this one. Only [Dispatcher.FindQueue] tells it.
+	MapsTo string
 }

@@ -22,6 +22,23 @@ func (d *Dispatcher) Queue(ctx context.Context, name string) (*Queue, error) {
 	return queue, nil
 }
 
+// FindQueue reads a queue, and one that is not there as it would be made, with
+// where the hosts of its name are mapped to.
+func (d *Dispatcher) FindQueue(ctx context.Context, name string) (*Queue, error) {
+	queue, err := d.queueOrNew(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	book, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	if to := book.queueOf(name); to != name {
+		queue.MapsTo = to
+	}
+	return queue, nil
+}
+
 // ListQueues lists the queues that exist, by their labels from the last
 // (com.example.www), from the first after after. suffix narrows to a name and
 // all names below it.
@@ -219,6 +236,8 @@ func (r *QueueRule) Validate() error {
 		return Invalid("delay_factor", s.DelayFactor, fmt.Sprintf("must be 0 to %d", MaxDelayFactor))
 	case s.MaxDelay < 0 || s.MaxDelay > MaxMinDelay:
 		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be 1ms to %v", MaxMinDelay))
+	case s.MaxDelay > 0 && s.MaxDelay < s.MinDelay:
+		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more: requests are never nearer than that", s.MinDelay))
 	case s.MaxBlock < time.Second || s.MaxBlock > LongestMaxBlock:
 		return Invalid("max_block", s.MaxBlock, fmt.Sprintf("must be 1s to %v", LongestMaxBlock))
 	case r.Queue != "" && strings.Contains(r.Queue, "*"):

@@ -18,7 +18,9 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 		o.create("s", nil)
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
 		rule := dispatch.QueueRule{Pattern: "*.a.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
-		if _, err := o.SetQueueRule(ctx, rule); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+		var left *dispatch.NotEmptyError
+		if _, err := o.SetQueueRule(ctx, rule); !errors.Is(err, dispatch.ErrQueueNotEmpty) || !errors.As(err, &left) ||
+			left.Names(100) != "www.a.example (1)" {
 			t.Errorf("a mapping away from tasks: %v", err)
 		}
 		o.succeed(o.fetchOne())

@@ -227,9 +227,9 @@ func TestQueueService_block(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
 	ctx := t.Context()
-	_, err := b.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: "example.com"})
-	if f := wantFault(t, err, codes.NotFound, "QUEUE_NOT_FOUND"); f.metadata["queue"] != "example.com" {
-		t.Errorf("metadata %v", f.metadata)
+	unseen, err := b.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: "example.com"})
+	if q := unseen.GetQueue(); err != nil || q.GetSettings().GetMaxInFlight() != 1 || q.GetRulePattern() != "" || q.GetMapsTo() != "" {
+		t.Errorf("never seen: %v, %v", unseen, err)
 	}
 	unblocked, err := b.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: "example.com"})
 	if err != nil || unblocked.GetChanged() || unblocked.GetQueue().GetName() != "example.com" {

@@ -21,7 +21,7 @@ func (s *queueService) GetQueue(ctx context.Context, req *pb.GetQueueRequest) (*
 	if err := validateQueueName("name", req.GetName()); err != nil {
 		return nil, err
 	}
-	queue, err := s.d.Queue(ctx, req.GetName())
+	queue, err := s.d.FindQueue(ctx, req.GetName())
 	if err != nil {
 		return nil, about(err, "queue", req.GetName())
 	}
@@ -168,11 +168,11 @@ func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.
 	return toQueue(queue, now), nil
 }
 
-// aboutRule names the rule, and in the words of the domain the queue that a
-// mapping would empty.
+// aboutRule names the rule, and the queues that a mapping would leave tasks in.
 func aboutRule(err error, pattern string) error {
-	if errors.Is(err, dispatch.ErrQueueNotEmpty) {
-		return about(err, "pattern", pattern, "detail", err.Error())
+	var left *dispatch.NotEmptyError
+	if errors.As(err, &left) {
+		return about(err, "pattern", pattern, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
 	}
 	return about(err, "pattern", pattern)
 }

@@ -54,6 +54,9 @@ Each flag can be set by the variable behind it.`,
 
 // complete checks what the libraries do not, and gives them what no flag is for.
 func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err error) {
+	for i, queue := range o.collector.Queues {
+		o.collector.Queues[i] = queueName(queue)
+	}
 	if err := checkServers(cmd, o.collector.Targets); err != nil {
 		return err
 	}

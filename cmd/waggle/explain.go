@@ -22,8 +22,8 @@ func newExplain(o *clientOptions) *cobra.Command {
 		newExplainTask(o),
 		newExplainOne(o, "source ID", "Say what holds a source's next seed", "the source's ID",
 			func(id string) *pb.ExplainRequest { return &pb.ExplainRequest{SourceId: id} }),
-		newExplainOne(o, "queue NAME", "Say what holds a queue", "the queue's name",
-			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Queue: name} }),
+		newExplainOne(o, "queue QUEUE", "Say what holds a queue", "the queue's name",
+			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Queue: queueName(name)} }),
 		newExplainOne(o, "pool NAME", "Say what holds a pool", "the pool's name",
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Pool: name} }),
 	)

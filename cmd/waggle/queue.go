@@ -25,7 +25,7 @@ func newQueue(o *clientOptions) *cobra.Command {
 func newQueueList(o *clientOptions) *cobra.Command {
 	request := &pb.ListQueuesRequest{}
 	cmd := &cobra.Command{Use: "list", Short: "List the queues that hold tasks or are held", Args: exactly()}
-	cmd.Flags().StringVar(&request.Suffix, "suffix", "", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
+	queueVar(cmd.Flags(), &request.Suffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if err := checkLimit(*limit); err != nil {
@@ -83,9 +83,13 @@ func gateNames(gates []*pb.Gate) string {
 
 func newQueueGet(o *clientOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "get NAME",
+		Use:   "get QUEUE",
 		Short: "Show a queue with its settings and everything that holds it",
-		Args:  exactly("the queue's name"),
+		Long: `Show a queue with its settings and everything that holds it. One that was never
+seen is shown as it would be made, with the rule that applies to it. Wherever a queue
+is asked for, a host in any spelling and a URL mean the queue of that host's name.`,
+		Example: "  waggle queue get example.com\n  waggle queue get https://Example.com/news",
+		Args:    oneQueue,
 		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
 			reply, err := c.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: args[0]})
 			if err != nil {
@@ -100,6 +104,9 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	var sh sheet
 	sh.linef("Queue", "%s (slot %d)", q.GetName(), q.GetSlot())
 	sh.linef("Tasks", "%s waiting, %s leased", count(q.GetWaiting()), count(q.GetLeased()))
+	if q.GetMapsTo() != "" {
+		sh.linef("Mapped", "new tasks of this host go to the queue %s, by a rule", q.GetMapsTo())
+	}
 	sh.line("Pools", strings.Join(q.GetPools(), " "))
 	settings := q.GetSettings()
 	sh.linef("Settings", "%s (by %s)", settingsText(settings), or(q.GetRulePattern(), "default, no rule matches"))

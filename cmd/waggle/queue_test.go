@@ -38,7 +38,13 @@ func TestQueue_Block(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	wantOutput(t, command(t, env, "queue", "list"), "no queues: nothing waits, and nothing is blocked or paused\n")
-	wantFailure(t, command(t, env, "queue", "get", "a.example"), waggle.ExitFailed, "queue not found", "queue list")
+	wantOutput(t, command(t, env, "queue", "get", "a.example"), `
+Queue       a.example (slot 1331)
+Tasks       0 waiting, 0 leased
+Settings    1s apart, 1 at a time, blocked at most 1d (by default, no rule matches)
+Next grant  now
+`)
+	wantFailure(t, command(t, env, "explain", "queue", "a.example"), waggle.ExitFailed, "queue not found", "queue list")
 	command(t, env, "source", "create", "s")
 	command(t, env, "task", "submit", "--source", "s", "https://a.example/1", "https://a.example/2", "https://b.test/")
 	wantOutput(t, command(t, env, "queue", "list"), `

@@ -13,7 +13,7 @@ import (
 
 func newQueueBlock(o *clientOptions) *cobra.Command {
 	return holdQueue(o, &cobra.Command{
-		Use:     "block NAME",
+		Use:     "block QUEUE",
 		Short:   "Hand out nothing of a queue for its host's sake; leases that stand go on",
 		Example: "  waggle queue block example.com --until 2h --reason 'they asked'",
 	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (*pb.Queue, error) {
@@ -24,7 +24,7 @@ func newQueueBlock(o *clientOptions) *cobra.Command {
 
 func newQueuePause(o *clientOptions) *cobra.Command {
 	return holdQueue(o, &cobra.Command{
-		Use:     "pause NAME",
+		Use:     "pause QUEUE",
 		Short:   "Hand out nothing of a queue for a reason of your own; leases that stand go on",
 		Long:    "Hand out nothing of a queue for a reason of your own; leases that stand go on. A pause\nstands beside a block: neither lifts the other.",
 		Example: "  waggle queue pause example.com --until 2h --reason 'we mend the parser'",
@@ -40,7 +40,7 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 ) *cobra.Command {
 	var record recordFlags
 	var until timeFlag
-	cmd.Args = exactly("the queue's name")
+	cmd.Args = oneQueue
 	record.register(cmd, o.console)
 	cmd.Flags().Var(&until, "until", "open by itself: 2h (from now) or 2026-01-31T18:00:00Z")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
@@ -60,7 +60,7 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 func newQueueUnblock(o *clientOptions) *cobra.Command {
 	automatic := false
 	cmd := letQueueGo(o, &cobra.Command{
-		Use:   "unblock NAME",
+		Use:   "unblock QUEUE",
 		Short: "Open a queue that an operator blocked",
 	}, "blocked", func(ctx context.Context, c *client, name string, record *recordFlags) (openedReply, error) {
 		return c.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic, By: record.by, Reason: record.reason})
@@ -71,7 +71,7 @@ func newQueueUnblock(o *clientOptions) *cobra.Command {
 
 func newQueueResume(o *clientOptions) *cobra.Command {
 	return letQueueGo(o, &cobra.Command{
-		Use:   "resume NAME",
+		Use:   "resume QUEUE",
 		Short: "Hand out tasks of a paused queue again; blocks and rules go on",
 	}, "paused", func(ctx context.Context, c *client, name string, record *recordFlags) (openedReply, error) {
 		return c.queues.ResumeQueue(ctx, &pb.ResumeQueueRequest{Name: name, By: record.by, Reason: record.reason})
@@ -91,7 +91,7 @@ func letQueueGo(o *clientOptions, cmd *cobra.Command, held string,
 	lift func(ctx context.Context, c *client, name string, record *recordFlags) (openedReply, error),
 ) *cobra.Command {
 	var record recordFlags
-	cmd.Args = exactly("the queue's name")
+	cmd.Args = oneQueue
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		reply, err := lift(ctx, c, args[0], &record)

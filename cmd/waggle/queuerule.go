@@ -37,7 +37,7 @@ func newRuleSet(o *clientOptions) *cobra.Command {
 		Short: "Create a rule, or replace it whole: what is left out has its default",
 		Example: `  waggle queue rule set '*.example.com' --min-delay 200ms --max-in-flight 4
   waggle queue rule set '*' --paused --reason 'emergency stop'`,
-		Args: exactly("the pattern"),
+		Args: onePattern,
 	}
 	flags := cmd.Flags()
 	spanVar(flags, &minDelay, "min-delay", "least time between two request starts (default 1s)")
@@ -47,7 +47,7 @@ func newRuleSet(o *clientOptions) *cobra.Command {
 	spanVar(flags, &maxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
 	flags.BoolVar(&paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
 	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
-	flags.StringVar(&rule.Queue, "queue", "", "one queue for all hosts that match, by this `name`")
+	queueVar(flags, &rule.Queue, "queue", "one queue for all hosts that match, by this `name`")
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		rule.Pattern = args[0]
@@ -101,7 +101,7 @@ func newRuleDelete(o *clientOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete PATTERN",
 		Short: "Remove a rule; what it matched falls to the next shorter pattern",
-		Args:  exactly("the pattern"),
+		Args:  onePattern,
 	}
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {

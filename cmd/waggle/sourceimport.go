@@ -26,6 +26,7 @@ type importFlags struct {
 	record recordFlags
 
 	format, prefix, report, resume, pool, cron, timeZone, kind string
+	queue                                                      queueFlag
 	labels                                                     map[string]string
 	every, jitter                                              spanFlag
 	adaptive                                                   rangeFlag
@@ -44,6 +45,7 @@ func newSourceImport(o *clientOptions) *cobra.Command {
 		Long:    importHelp(),
 		Example: `  waggle source import feeds.opml --every 30m --prefix feeds.
   waggle source import sources.csv --dry-run
+  waggle source import shops.csv --every 1d --queue shops
   waggle source import urls.txt.gz --every 1d --follow --report report.csv --resume urls.state
   curl -s https://example.com/sitemap.xml | waggle source import - --every 6h`,
 		Args: exactly("the FILE, or - for standard input"),
@@ -77,6 +79,10 @@ Sources that exist are brought to what the file and the flags say. What those do
 not say (a column that is absent, a cell that is empty) stays as it is, labels and
 metadata are added; with --replace it goes back to its default. An import that was
 interrupted may be repeated as it is: what is there already answers UNCHANGED.
+Hosts that share a queue are mapped by 'waggle queue rule set' before there are
+tasks of theirs. --queue, or a column queue, says it of seeds alone, also of those
+that are there: they move.
+
 --resume keeps a file of how far it came, and passes over that part.
 
 Columns of a CSV, in any order, of which url or id must be there:
@@ -101,6 +107,7 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.pool, "pool", "", "`pool` of collectors that may take their tasks (default \"default\")")
 	fs.Int32Var(&f.priority, "priority", 5, "`0 to 9`, higher first")
 	fs.StringVar(&f.kind, "kind", "", "what `kind` their seeds are to the collector, as feed, sitemap or list")
+	fs.Var(&f.queue, "queue", "the one queue of all their seeds, by this `name`, instead of each host its own")
 	pairsVar(fs, &f.labels, "label", "label that each gets; may be repeated")
 	fs.BoolVar(&f.follow, "follow", false, "follow links on the hosts of the seeds")
 	fs.Int32Var(&f.maxDepth, "max-depth", 0, "follow links up to this `depth`; seeds have 0")
@@ -244,6 +251,11 @@ func (f *importFlags) complete(spec *pb.SourceSpec) error {
 	for _, seed := range spec.GetSeeds() {
 		if seed.GetKind() == "" {
 			seed.Kind = f.kind
+		}
+		if seed.GetQueue() == "" {
+			seed.Queue = string(f.queue)
+		} else {
+			seed.Queue = queueName(seed.GetQueue())
 		}
 	}
 	if spec.GetFirstCrawl() == pb.FirstCrawl_FIRST_CRAWL_UNSPECIFIED {

@@ -35,6 +35,7 @@ type specFlags struct {
 	maxOutstanding                                                  int64
 	adaptive                                                        rangeFlag
 	jitter                                                          spanFlag
+	queue                                                           queueFlag
 	every, lease, maxHold, remember, revisitAfter, minBack, maxBack spanFlag
 }
 
@@ -44,6 +45,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.file, "file", "f", "", "`file` with a SourceSpec in JSON, or a source as 'get --output json' writes it; - for standard input. Other flags are laid over it")
 	fs.StringArrayVar(&f.seeds, "seed", nil, "`URL` where crawling begins; may be repeated")
 	fs.StringVar(&f.kind, "kind", "", "what `kind` the seeds are to the collector, as feed, sitemap or list (default: by what they are)")
+	fs.Var(&f.queue, "queue", "the `queue` of the seeds (default by the queue rules, from the URL's host)")
 	spanVar(fs, &f.every, "every", "crawl the seeds again at this interval, as 10m, 1h, 7d")
 	fs.StringVar(&f.cron, "cron", "", "or by five cron `fields`, as \"0 6 * * *\", or @daily")
 	fs.StringVar(&f.timeZone, "time-zone", "", "IANA `zone` of --cron (default UTC)")
@@ -105,12 +107,17 @@ func (f *specFlags) overlay(spec *pb.SourceSpec) ([]string, error) {
 			spec.Seeds = append(spec.Seeds, &pb.Seed{Url: url})
 		}
 	})
-	if f.flags.Changed("kind") {
-		if len(spec.GetSeeds()) == 0 {
-			return nil, usagef(nil, "--kind is of seeds, which --seed has to name")
+	for flag, assign := range map[string]func(*pb.Seed){
+		"kind":  func(seed *pb.Seed) { seed.Kind = f.kind },
+		"queue": func(seed *pb.Seed) { seed.Queue = string(f.queue) },
+	} {
+		if f.flags.Changed(flag) && len(spec.GetSeeds()) == 0 {
+			return nil, usagef(nil, "--%s is of seeds, which --seed has to name", flag)
 		}
 		for _, seed := range spec.GetSeeds() {
-			seed.Kind = f.kind
+			if f.flags.Changed(flag) {
+				assign(seed)
+			}
 		}
 	}
 	if f.flags.Changed("first-crawl") {

@@ -52,7 +52,7 @@ func (r *taskRef) register(cmd *cobra.Command) {
 	flags.StringVar(&r.by.SourceId, "source", "", "the task's `source`, instead of an ID")
 	flags.StringVar(&r.by.Url, "url", "", "with --source: the task's `URL`")
 	flags.StringVar(&r.by.Key, "key", "", "with --source: the task's `key`")
-	flags.StringVar(&r.by.Queue, "queue", "", "with --key: the task's `queue`")
+	queueVar(flags, &r.by.Queue, "queue", "with --key: the task's `queue`")
 }
 
 // named reports whether flags name a task.
@@ -102,7 +102,7 @@ func newTaskList(o *clientOptions) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&request.SourceId, "source", "", "tasks of this `source`")
-	flags.StringVar(&request.Queue, "queue", "", "tasks of this `queue`")
+	queueVar(flags, &request.Queue, "queue", "tasks of this `queue`")
 	flags.StringSliceVar(&states, "state", nil, "only tasks in this `state`: scheduled, ready, leased, dead, canceled")
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {

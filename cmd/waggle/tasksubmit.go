@@ -50,7 +50,7 @@ which the flags are laid.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.source, "source", "", "the `source` that the tasks belong to")
 	flags.StringVar(&f.key, "key", "", "`key` that identifies the task (default its canonical URL); for one task only")
-	flags.StringVar(&f.queue, "queue", "", "its `queue` (default by the queue rules, from the URL's host)")
+	queueVar(flags, &f.queue, "queue", "its `queue` (default by the queue rules, from the URL's host)")
 	flags.StringVar(&f.kind, "kind", "", "what `kind` of task it is, for the collector")
 	flags.Int32Var(&f.priority, "priority", 5, "`0 to 9`, higher first")
 	flags.Var(&f.due, "due", "`when`: 2h (from now) or 2026-01-31T18:00:00Z (default now)")

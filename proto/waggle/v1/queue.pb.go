@@ -54,7 +54,10 @@ type Queue struct {
 	// The delay between request starts that the host itself asks for, as collectors last reported it
 	// (queue_delay); absent: none. What holds is the longer of settings.min_delay and this, of which at most
 	// settings.max_delay (1 min where that is absent) counts. Forgotten with the queue, and learned again.
-	QueueDelay    *durationpb.Duration `protobuf:"bytes,11,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
+	QueueDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
+	// The queue that new tasks of a host of this name go to, by the queue rules, instead of this one. Empty:
+	// this one. Only GetQueue tells it.
+	MapsTo        string `protobuf:"bytes,12,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -164,6 +167,13 @@ func (x *Queue) GetQueueDelay() *durationpb.Duration {
 		return x.QueueDelay
 	}
 	return nil
+}
+
+func (x *Queue) GetMapsTo() string {
+	if x != nil {
+		return x.MapsTo
+	}
+	return ""
 }
 
 // QueueSettings are politeness settings with defaults filled in.
@@ -291,7 +301,7 @@ type QueueRule struct {
 	// Wait this many times the fetch duration after each report, 0 to 100; absent: 0.
 	DelayFactor *float64 `protobuf:"fixed64,5,opt,name=delay_factor,json=delayFactor,proto3,oneof" json:"delay_factor,omitempty"`
 	// Most that delay_factor, and the host by its queue_delay, can ask for: 1 ms to 24 h. Absent: 24 h for
-	// delay_factor, 1 min for the host.
+	// delay_factor, 1 min for the host. Not less than min_delay.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,6,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Longest block that failures of HOST scope can cause, 1 s to 30 days; absent: 24 h.
 	MaxBlock *durationpb.Duration `protobuf:"bytes,7,opt,name=max_block,json=maxBlock,proto3" json:"max_block,omitempty"`
@@ -428,7 +438,7 @@ var File_waggle_v1_queue_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\x97\x03\n" +
+	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xb0\x03\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.waggle.v1.QueueSettingsR\bsettings\x12!\n" +
@@ -443,7 +453,8 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\x04slot\x18\n" +
 	" \x01(\x05R\x04slot\x12:\n" +
 	"\vqueue_delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"queueDelay\"\xaa\x02\n" +
+	"queueDelay\x12\x17\n" +
+	"\amaps_to\x18\f \x01(\tR\x06mapsTo\"\xaa\x02\n" +
 	"\rQueueSettings\x126\n" +
 	"\tmin_delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bminDelay\x12\"\n" +
 	"\rmax_in_flight\x18\x02 \x01(\x05R\vmaxInFlight\x12!\n" +

@@ -36,10 +36,10 @@ const (
 //
 // QueueService is what operators call to steer politeness: rules by pattern, blocks and pauses by queue.
 type QueueServiceClient interface {
-	// GetQueue shows a queue with its settings and gates. Changes nothing.
+	// GetQueue shows a queue with its settings and gates. One that holds nothing and has no gate is shown as it
+	// would be made: by which rule, and to which queue its host is mapped. Changes nothing.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_NOT_FOUND), UNAVAILABLE
-	// (STORE_UNAVAILABLE).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE).
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
 	// ListQueues lists the queues that hold tasks or have a gate of their own. A page is not of one instant.
 	// Changes nothing.
@@ -193,10 +193,10 @@ func (c *queueServiceClient) ResumeQueue(ctx context.Context, in *ResumeQueueReq
 //
 // QueueService is what operators call to steer politeness: rules by pattern, blocks and pauses by queue.
 type QueueServiceServer interface {
-	// GetQueue shows a queue with its settings and gates. Changes nothing.
+	// GetQueue shows a queue with its settings and gates. One that holds nothing and has no gate is shown as it
+	// would be made: by which rule, and to which queue its host is mapped. Changes nothing.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_NOT_FOUND), UNAVAILABLE
-	// (STORE_UNAVAILABLE).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE).
 	GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
 	// ListQueues lists the queues that hold tasks or have a gate of their own. A page is not of one instant.
 	// Changes nothing.

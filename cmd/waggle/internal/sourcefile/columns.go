@@ -75,7 +75,8 @@ func identityColumns() []column {
 	return []column{
 		text("id", "the source's id", func(s *pb.SourceSpec) *string { return &s.Id }),
 		{"url", "where crawling begins; several with spaces between them", seedURLs, setSeedURLs},
-		{"kind", "what its seeds are to the collector: feed, sitemap, list", seedKind, setSeedKind},
+		seeds("kind", "what its seeds are to the collector: feed, sitemap, list", func(s *pb.Seed) *string { return &s.Kind }),
+		seeds("queue", "the queue of its seeds, in place of their host's", func(s *pb.Seed) *string { return &s.Queue }),
 		text("name", "a name for people", func(s *pb.SourceSpec) *string { return &s.DisplayName }),
 		pairs("labels", "key=value; several with semicolons between them, %3B for one in a value", func(s *pb.SourceSpec) *map[string]string { return &s.Labels }),
 		text("scope", "the scope whose keys it shares", func(s *pb.SourceSpec) *string { return &s.Scope }),
@@ -202,20 +203,20 @@ func setSeedURLs(s *pb.SourceSpec, value string) error {
 	return nil
 }
 
-func seedKind(s *pb.SourceSpec) string {
-	if len(s.GetSeeds()) == 0 {
-		return ""
-	}
-	return s.GetSeeds()[0].GetKind()
-}
-
-// setSeedKind comes after setSeedURLs: columns are set in their own order, not
-// in that of the file.
-func setSeedKind(s *pb.SourceSpec, value string) error {
-	for _, seed := range s.GetSeeds() {
-		seed.Kind = value
-	}
-	return nil
+// seeds is a column of what all seeds of a source have in common. It is set after
+// the seeds are: columns are set in their own order, not in that of the file.
+func seeds(name, what string, field func(*pb.Seed) *string) column {
+	return column{name, what, func(s *pb.SourceSpec) string {
+		if len(s.GetSeeds()) == 0 {
+			return ""
+		}
+		return *field(s.GetSeeds()[0])
+	}, func(s *pb.SourceSpec, value string) error {
+		for _, seed := range s.GetSeeds() {
+			*field(seed) = value
+		}
+		return nil
+	}}
 }
 
 // row is a spec as the text of each column.
