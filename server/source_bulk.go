@@ -20,6 +20,8 @@ const (
 	// bulkPages is how many pages of sources a call looks through for those
 	// that match its filter.
 	bulkPages = 10
+	// maxSample is how many of what it would change a call names.
+	maxSample = 20
 )
 
 // bulkAction is what a bulk call does to each source.
@@ -35,6 +37,7 @@ type bulkResult struct {
 	matched, changed int32
 	next             string
 	missing          []string
+	sample           []string // of what a call that only looks would change
 }
 
 // DeleteSources ends sources.
@@ -49,7 +52,7 @@ func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSources
 	if err != nil {
 		return nil, err
 	}
-	return &pb.DeleteSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
+	return &pb.DeleteSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample}, nil
 }
 
 // PauseSources holds grants of sources.
@@ -69,7 +72,7 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 	if err != nil {
 		return nil, err
 	}
-	return &pb.PauseSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
+	return &pb.PauseSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample}, nil
 }
 
 // ResumeSources lets grants of sources go on.
@@ -84,7 +87,7 @@ func (s *sourceService) ResumeSources(ctx context.Context, req *pb.ResumeSources
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ResumeSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing}, nil
+	return &pb.ResumeSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample}, nil
 }
 
 // TriggerSources makes the seeds of sources due now.
@@ -110,6 +113,7 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 	}
 	return &pb.TriggerSourcesResponse{
 		Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, CanceledSeeds: canceled.Load(),
+		SampleIds: r.sample,
 	}, nil
 }
 
@@ -122,6 +126,8 @@ func (s *sourceService) bulk(ctx context.Context, method string, req bulkRequest
 	} else {
 		r, err = s.bulkFilter(ctx, method, req, action)
 	}
+	slices.Sort(r.sample)
+	r.sample = r.sample[:min(len(r.sample), maxSample)]
 	logChanged(ctx, r)
 	return r, err
 }
@@ -225,6 +231,9 @@ func (t *bulkTally) apply(ctx context.Context, id string, view *dispatch.SourceV
 	t.matched++
 	if changed {
 		t.changed++
+	}
+	if changed && validateOnly {
+		t.sample = append(t.sample, id)
 	}
 	return nil
 }

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -15,6 +19,7 @@ type changeTally struct {
 	codes                   []pb.TaskChangeCode // in the order in which they came
 	counts                  map[pb.TaskChangeCode]int
 	kept                    []*pb.TaskChange
+	about                   map[string]*pb.Task // the first of them, of a dry run
 }
 
 func (t *changeTally) add(reply changeReply) {
@@ -27,6 +32,22 @@ func (t *changeTally) add(reply changeReply) {
 			t.kept = append(t.kept, r)
 		}
 	}
+}
+
+// look reads the first tasks of a dry run, so that people see what they would change.
+func (t *changeTally) look(ctx context.Context, c *client) error {
+	t.about = map[string]*pb.Task{}
+	for _, r := range t.kept[:min(len(t.kept), shownResults)] {
+		reply, err := c.tasks.GetTask(ctx, &pb.GetTaskRequest{TaskId: r.GetTaskId()})
+		if status.Code(err) == codes.NotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		t.about[r.GetTaskId()] = reply.GetTask()
+	}
+	return nil
 }
 
 // refused reports whether a task could not be what was asked, now or before.
@@ -84,17 +105,30 @@ func (t *changeTally) write(out io.Writer) {
 		fmt.Fprintln(out, "no tasks match")
 		return
 	}
-	rows := newTable("RESULT", "TASK", "STATE", "WHY")
+	columns := []string{"RESULT", "TASK", "STATE", "WHY"}
+	if t.about != nil {
+		columns = []string{"RESULT", "TASK", "STATE", "SOURCE", "QUEUE", "URL", "WHY"}
+	}
+	rows := newTable(columns...)
 	for _, r := range t.kept {
-		if t.total <= shownResults || refused(r.GetCode()) && len(rows.rows) < 5*shownResults {
-			rows.row(changeWord(r.GetCode()), r.GetTaskId(), word(r.GetState(), "TASK_STATE_"), r.GetMessage())
+		task, sample := t.about[r.GetTaskId()]
+		if !sample && t.total > shownResults && !refused(r.GetCode()) || len(rows.rows) >= 5*shownResults {
+			continue
 		}
+		cells := []string{changeWord(r.GetCode()), r.GetTaskId(), word(r.GetState(), "TASK_STATE_")}
+		if t.about != nil {
+			cells = append(cells, task.GetSourceId(), task.GetQueue(), brief(urlOrKey(task), urlWidth))
+		}
+		rows.row(append(cells, r.GetMessage())...)
 	}
 	if len(rows.rows) > 0 {
 		rows.write(out)
 	}
 	if t.total == 1 {
 		return
+	}
+	if more := t.total - len(rows.rows); more > 0 && t.about != nil {
+		fmt.Fprintf(out, "and %s more\n", count(more))
 	}
 	text := plural(t.total, "task") + ": "
 	for i, code := range t.codes {

@@ -14,9 +14,17 @@ func TestQueue_names(t *testing.T) {
 	command(t, env, "source", "create", "s", "--seed", "https://bücher.example/")
 	for _, name := range []string{"bücher.example", "BÜCHER.example.", "https://xn--bcher-kva.example/page", "xn--bcher-kva.example"} {
 		for _, args := range [][]string{
-			{"queue", "get", name}, {"queue", "block", name}, {"queue", "unblock", name}, {"queue", "pause", name}, {"queue", "resume", name},
-			{"queue", "list", "--suffix", name}, {"explain", "queue", name}, {"task", "list", "--queue", name},
-			{"task", "cancel", "--queue", name, "--dry-run"}, {"queue", "rule", "set", "*." + name, "--min-delay", "2s"}, {"queue", "rule", "delete", "*." + name},
+			{"queue", "get", name},
+			{"queue", "block", name},
+			{"queue", "unblock", name},
+			{"queue", "pause", name},
+			{"queue", "resume", name},
+			{"queue", "list", "--suffix", name},
+			{"explain", "queue", name},
+			{"task", "list", "--queue", name},
+			{"task", "cancel", "--queue", name, "--dry-run"},
+			{"queue", "rule", "set", "*." + name, "--min-delay", "2s"},
+			{"queue", "rule", "delete", "*." + name},
 		} {
 			got := command(t, env, args...)
 			if got.code != waggle.ExitOK || strings.Contains(got.out, "no tasks") || strings.Contains(got.out, "no queues") || strings.Contains(got.out, "0 waiting") {

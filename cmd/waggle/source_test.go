@@ -96,7 +96,10 @@ func TestSource_JSON(t *testing.T) {
   "matched": 1,
   "changed": 1,
   "next_page_token": "",
-  "missing_ids": []
+  "missing_ids": [],
+  "sample_ids": [
+    "a"
+  ]
 }
 `)
 	list := command(t, env, "source", "list")
@@ -150,7 +153,7 @@ func TestSource_Bulk(t *testing.T) {
 	for _, id := range []string{"news.a", "news.b", "shop.a"} {
 		command(t, env, "source", "create", id, "--seed", "https://"+id+".example/")
 	}
-	wantOutput(t, command(t, env, "source", "pause", "--prefix", "news.", "--reason", "site moves"), "2 sources paused\n")
+	wantOutput(t, command(t, env, "source", "pause", "--prefix", "news.", "--yes", "--reason", "site moves"), "2 sources paused\n")
 	got := command(t, env, "source", "get", "news.b")
 	if !strings.Contains(settle(got.out), "Paused  by ada, AGO: site moves\n") {
 		t.Errorf("does not say who paused it and why:\n%s", got.out)
@@ -163,7 +166,7 @@ func TestSource_Bulk(t *testing.T) {
 		t.Errorf("printed %q", missing.out)
 	}
 	wantFailure(t, command(t, env, "source", "delete", "--prefix", "news."), waggle.ExitUsage, "--dry-run", "--yes")
-	wantOutput(t, command(t, env, "source", "delete", "--prefix", "news.", "--dry-run"), "2 sources would be deleted\n")
+	wantOutput(t, command(t, env, "source", "delete", "--prefix", "news.", "--dry-run"), "2 sources would be deleted\n  news.a\n  news.b\n")
 	wantOutput(t, command(t, env, "source", "delete", "--prefix", "news.", "--yes"), "2 sources deleted\n")
 	wantOutput(t, command(t, env, "source", "delete", "shop.a"), "1 source deleted\n")
 }

@@ -15,6 +15,7 @@ import (
 type choice struct {
 	filter pb.Filter
 	dryRun bool
+	yes    bool
 }
 
 func (s *choice) register(cmd *cobra.Command) {
@@ -25,6 +26,7 @@ func (s *choice) register(cmd *cobra.Command) {
 	pairsVar(flags, &s.filter.Labels, "label", "sources with this label")
 	flags.BoolVar(&s.filter.All, "all", false, "all sources")
 	flags.BoolVar(&s.dryRun, "dry-run", false, "change nothing; say what would be")
+	flags.BoolVar(&s.yes, "yes", false, "act on whatever flags match, without ids being named one by one")
 }
 
 // filtered is the filter if one was given; then there must be no ids.
@@ -33,6 +35,8 @@ func (s *choice) filtered(ids []string) (*pb.Filter, error) {
 	switch {
 	case given && len(ids) > 0:
 		return nil, usagef(nil, "say ids, or --prefix, --pool, --label or --all, not both")
+	case given && !s.yes && !s.dryRun:
+		return nil, usagef(nil, "flags act on whatever they match: look with --dry-run, then say --yes")
 	case given:
 		return &s.filter, nil
 	case len(ids) == 0:
@@ -48,13 +52,15 @@ type bulkReply interface {
 	GetChanged() int32
 	GetNextPageToken() string
 	GetMissingIds() []string
+	GetSampleIds() []string
 }
 
 // bulkTotal is what the calls of one command answered together.
 type bulkTotal struct {
 	matched, changed int
 	missing          []string
-	also             string // what is to be said besides
+	sample           []string // of what would be changed
+	also             string   // what is to be said besides
 }
 
 // maxBulk is how many ids one call takes.
@@ -74,6 +80,7 @@ func runBulk[R bulkReply](ids []string, filter *pb.Filter, call func(ids []strin
 		total.matched += int(reply.GetMatched())
 		total.changed += int(reply.GetChanged())
 		total.missing = append(total.missing, reply.GetMissingIds()...)
+		total.sample = append(total.sample, reply.GetSampleIds()[:min(len(reply.GetSampleIds()), shownResults-len(total.sample))]...)
 		token = reply.GetNextPageToken()
 		if len(ids) == 0 && token == "" {
 			return total, nil
@@ -94,6 +101,12 @@ func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkRepl
 			text += fmt.Sprintf("; %s as it was", count(rest))
 		}
 		fmt.Fprintln(c.out, text)
+		for _, id := range total.sample {
+			fmt.Fprintf(c.out, "  %s\n", plain(id))
+		}
+		if more := total.changed - len(total.sample); more > 0 && len(total.sample) > 0 {
+			fmt.Fprintf(c.out, "  and %s more\n", count(more))
+		}
 		if total.also != "" {
 			fmt.Fprintln(c.out, total.also)
 		}
@@ -110,7 +123,6 @@ func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkRepl
 func newSourceDelete(o *clientOptions) *cobra.Command {
 	var s choice
 	var record recordFlags
-	var yes bool
 	cmd := &cobra.Command{
 		Use:     "delete ID...",
 		Short:   "Delete sources; their tasks end CANCELED",
@@ -118,14 +130,10 @@ func newSourceDelete(o *clientOptions) *cobra.Command {
 	}
 	s.register(cmd)
 	record.register(cmd, o.console)
-	cmd.Flags().BoolVar(&yes, "yes", false, "delete without ids being named one by one")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
 		filter, err := s.filtered(ids)
 		if err != nil {
 			return err
-		}
-		if filter != nil && !yes && !s.dryRun {
-			return usagef(nil, "a filter deletes whatever it matches: look with --dry-run, then say --yes")
 		}
 		total, err := runBulk(ids, filter, func(ids []string, filter *pb.Filter, token string) (*pb.DeleteSourcesResponse, error) {
 			return c.sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{
@@ -136,7 +144,7 @@ func newSourceDelete(o *clientOptions) *cobra.Command {
 			return err
 		}
 		return c.showBulk(&s, total, "deleted", &pb.DeleteSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing,
+			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
 		})
 	})
 	return cmd
@@ -172,7 +180,7 @@ func newSourcePause(o *clientOptions) *cobra.Command {
 			return err
 		}
 		return c.showBulk(&s, total, "paused", &pb.PauseSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing,
+			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
 		})
 	})
 	return cmd
@@ -201,7 +209,7 @@ func newSourceResume(o *clientOptions) *cobra.Command {
 			return err
 		}
 		return c.showBulk(&s, total, "resumed", &pb.ResumeSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing,
+			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
 		})
 	})
 	return cmd
@@ -238,7 +246,7 @@ func newSourceTrigger(o *clientOptions) *cobra.Command {
 			total.also = plural(int(canceled), "canceled seed") + " left out: not crawled until `waggle task retry`"
 		}
 		return c.showBulk(&s, total, "triggered", &pb.TriggerSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, CanceledSeeds: canceled,
+			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample, CanceledSeeds: canceled,
 		})
 	})
 	return cmd

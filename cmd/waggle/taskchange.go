@@ -140,6 +140,11 @@ func changeCommand(o *clientOptions, choice *taskChoice, cmd *cobra.Command,
 			call.token = reply.GetNextPageToken()
 			tally.add(reply)
 		}
+		if call.dryRun && c.options.output != "json" {
+			if err := tally.look(ctx, c); err != nil {
+				return err
+			}
+		}
 		return c.showChanges(&tally, call.dryRun)
 	})
 	return cmd

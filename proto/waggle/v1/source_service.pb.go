@@ -896,7 +896,9 @@ type DeleteSourcesResponse struct {
 	// To go on with: more sources match than one call acts on; empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Those of ids that do not exist.
-	MissingIds    []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
+	SampleIds     []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -955,6 +957,13 @@ func (x *DeleteSourcesResponse) GetNextPageToken() string {
 func (x *DeleteSourcesResponse) GetMissingIds() []string {
 	if x != nil {
 		return x.MissingIds
+	}
+	return nil
+}
+
+func (x *DeleteSourcesResponse) GetSampleIds() []string {
+	if x != nil {
+		return x.SampleIds
 	}
 	return nil
 }
@@ -1069,7 +1078,9 @@ type PauseSourcesResponse struct {
 	// To go on with: more sources match than one call acts on; empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Those of ids that do not exist.
-	MissingIds    []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
+	SampleIds     []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1128,6 +1139,13 @@ func (x *PauseSourcesResponse) GetNextPageToken() string {
 func (x *PauseSourcesResponse) GetMissingIds() []string {
 	if x != nil {
 		return x.MissingIds
+	}
+	return nil
+}
+
+func (x *PauseSourcesResponse) GetSampleIds() []string {
+	if x != nil {
+		return x.SampleIds
 	}
 	return nil
 }
@@ -1233,7 +1251,9 @@ type ResumeSourcesResponse struct {
 	// To go on with: more sources match than one call acts on; empty: these were all.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Those of ids that do not exist.
-	MissingIds    []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
+	SampleIds     []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1292,6 +1312,13 @@ func (x *ResumeSourcesResponse) GetNextPageToken() string {
 func (x *ResumeSourcesResponse) GetMissingIds() []string {
 	if x != nil {
 		return x.MissingIds
+	}
+	return nil
+}
+
+func (x *ResumeSourcesResponse) GetSampleIds() []string {
+	if x != nil {
+		return x.SampleIds
 	}
 	return nil
 }
@@ -1412,6 +1439,8 @@ type TriggerSourcesResponse struct {
 	// Seeds of the sources looked at that CancelTasks has taken out, and that this leaves out: RetryTasks brings
 	// them back.
 	CanceledSeeds int64 `protobuf:"varint,5,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
+	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
+	SampleIds     []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1481,6 +1510,13 @@ func (x *TriggerSourcesResponse) GetCanceledSeeds() int64 {
 	return 0
 }
 
+func (x *TriggerSourcesResponse) GetSampleIds() []string {
+	if x != nil {
+		return x.SampleIds
+	}
+	return nil
+}
+
 var File_waggle_v1_source_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_service_proto_rawDesc = "" +
@@ -1545,13 +1581,15 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x94\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xb3\x01\n" +
 	"\x15DeleteSourcesResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds\"\xf0\x01\n" +
+	"missingIds\x12\x1d\n" +
+	"\n" +
+	"sample_ids\x18\x06 \x03(\tR\tsampleIds\"\xf0\x01\n" +
 	"\x13PauseSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
@@ -1560,13 +1598,15 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x120\n" +
-	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x93\x01\n" +
+	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xb2\x01\n" +
 	"\x14PauseSourcesResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds\"\xbf\x01\n" +
+	"missingIds\x12\x1d\n" +
+	"\n" +
+	"sample_ids\x18\x06 \x03(\tR\tsampleIds\"\xbf\x01\n" +
 	"\x14ResumeSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
@@ -1574,13 +1614,15 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x94\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xb3\x01\n" +
 	"\x15ResumeSourcesResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
-	"missingIds\"\xda\x01\n" +
+	"missingIds\x12\x1d\n" +
+	"\n" +
+	"sample_ids\x18\x06 \x03(\tR\tsampleIds\"\xda\x01\n" +
 	"\x15TriggerSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
@@ -1589,14 +1631,16 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x18\n" +
 	"\arevisit\x18\x05 \x01(\bR\arevisit\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\xbc\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\xdb\x01\n" +
 	"\x16TriggerSourcesResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
 	"missingIds\x12%\n" +
-	"\x0ecanceled_seeds\x18\x05 \x01(\x03R\rcanceledSeeds*\x89\x01\n" +
+	"\x0ecanceled_seeds\x18\x05 \x01(\x03R\rcanceledSeeds\x12\x1d\n" +
+	"\n" +
+	"sample_ids\x18\x06 \x03(\tR\tsampleIds*\x89\x01\n" +
 	"\tApplyCode\x12\x1a\n" +
 	"\x16APPLY_CODE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12APPLY_CODE_CREATED\x10\x01\x12\x16\n" +
