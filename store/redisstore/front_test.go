@@ -175,6 +175,39 @@ func TestStore_Claim_QueueLost_inFlight(t *testing.T) {
 	}
 }
 
+// TestStore_Submit_QueuesLost loses what is counted of many queues of many lanes: one call
+// counts in so many of them at most (P10).
+func TestStore_Submit_QueuesLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	const queues, sources, most = 30, 40, 1000
+	gate := sourceGate("source")
+	var names []string
+	var items []dispatch.Submission
+	for q := range queues {
+		names = append(names, "host"+strconv.Itoa(q)+".example")
+		items = append(items, submissions(&gate, names[q], 1)...)
+	}
+	for n := range sources {
+		other := sourceGate("source" + strconv.Itoa(n))
+		var others []dispatch.Submission
+		for _, name := range names {
+			others = append(others, submissions(&other, name, 1)...)
+		}
+		submit(t, s, other, others...)
+	}
+	for _, name := range names {
+		remove(t, client, redisstore.ShardKeys(redisstore.DefaultPrefix, 0).Queue(name))
+	}
+	before := calls(t, client, "zcount")
+	submit(t, s, gate, items...)
+	if n := calls(t, client, "zcount") - before; n < most/2 || n > most {
+		t.Errorf("a submit into %d queues that were lost, of %d lanes each, counted in %d lanes, want %d at most", queues, sources+1, n, most)
+	}
+}
+
 // TestStore_Submit_PlacedRecordLost loses the record of a task that is leased, or due
 // later, and then what is counted of its queue as well: submitted again, it is granted.
 func TestStore_Submit_PlacedRecordLost(t *testing.T) {

@@ -183,24 +183,27 @@ do
     return came == #names / 2
   end
 
-  -- Counts what stands in the lanes of a queue, of MOST lanes.
-  local MOST = 1000
-  local function recount(q)
+  -- Counts what stands in the lanes of a queue, of so many lanes; returns how many it has.
+  local function recount(q, most)
+    local numbers = call('ZRANGE', queue_lanes_key(q.name), 0, most - 1)
     q.in_flight, q.waiting, q.dirty = 0, 0, true
-    for _, n in ipairs(call('ZRANGE', queue_lanes_key(q.name), 0, MOST - 1)) do
+    for _, n in ipairs(numbers) do
       local key = tasks_key(n)
       local leased = call('ZCOUNT', key, decimal(LEASED_FROM), '(' .. decimal(ORPHAN_FROM))
       q.in_flight, q.waiting = q.in_flight + leased, q.waiting + call('ZCARD', key) - leased
     end
+    return #numbers
   end
 
   -- Makes up for records that were lost: a queue whose record is new, and its name is
-  -- not, tells of one.
+  -- not, tells of one. Looks into MOST lanes in all: queues beyond them count what comes
+  -- from here on.
+  local MOST = 1000
   local function recount_new(names)
-    local new = {}
+    local new, left = {}, MOST
     for i = 2, #names, 2 do new[names[i]] = true end
     for _, q in ipairs(queue_list) do
-      if queues[q.name] == q and new[reversed(q.name)] then recount(q) end
+      if left > 0 and queues[q.name] == q and new[reversed(q.name)] then left = left - recount(q, left) end
     end
     save_queues()
   end
