@@ -8,6 +8,13 @@ import (
 // pageLength is how many values a page of an index has.
 const pageLength = 512
 
+// An index of more than leastSparse places of which not one in sparse is used gives back
+// what a peak has left of it: late, since all of its values are moved then at once.
+const (
+	sparse      = 16
+	leastSparse = 16 * pageLength
+)
+
 // hashIndex finds values by their keys. A map of them would have two pointers or more for
 // each at a random place of the memory, and following them was most of what a collection
 // of garbage cost. This one's map has none, and its pages have the values about in the
@@ -59,6 +66,11 @@ func (x *hashIndex[K, V]) add(v *V) {
 		x.clashing[key] = v
 		return
 	}
+	x.put(hash, v)
+}
+
+// put gives a value the place of its hash, which no other one's is.
+func (x *hashIndex[K, V]) put(hash uint64, v *V) {
 	place := uint32(x.size)
 	if n := len(x.free); n > 0 {
 		place, x.free = x.free[n-1], x.free[:n-1]
@@ -90,6 +102,22 @@ func (x *hashIndex[K, V]) remove(key K) {
 	*x.slot(place) = nil
 	delete(x.places, hash)
 	x.free = append(x.free, place)
+	if x.size > leastSparse && len(x.places) < x.size/sparse {
+		x.shrink()
+	}
+}
+
+// shrink moves the values into as much memory as they need. A map keeps what it ever had.
+func (x *hashIndex[K, V]) shrink() {
+	pages := x.pages
+	x.places, x.pages, x.size, x.free = make(map[uint64]uint32, len(x.places)), nil, 0, nil
+	for _, page := range pages {
+		for _, v := range page {
+			if v != nil {
+				x.put(x.hash(x.seed, x.key(v)), v)
+			}
+		}
+	}
 }
 
 func (x *hashIndex[K, V]) len() int { return len(x.places) + len(x.clashing) }

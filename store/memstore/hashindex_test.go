@@ -53,3 +53,29 @@ func TestHashIndex_AgreesWithAMap(t *testing.T) {
 		})
 	}
 }
+
+// What is left of a peak is found where it was moved to, and so is what comes then.
+func TestHashIndex_Peak(t *testing.T) {
+	t.Parallel()
+	const peak, left = 20_000, 300
+	index := memstore.NewHashIndex(1 << 30)
+	for n := range peak {
+		index.Add(strconv.Itoa(n))
+	}
+	for n := range peak {
+		if n%(peak/left) != 0 {
+			index.Remove(strconv.Itoa(n))
+		}
+	}
+	for n := range peak / 2 {
+		index.Add("new" + strconv.Itoa(n))
+	}
+	for n := range peak {
+		if key := strconv.Itoa(n); index.Has(key) != (n%(peak/left) == 0) {
+			t.Fatalf("has %s: %t", key, index.Has(key))
+		}
+		if key := "new" + strconv.Itoa(n); index.Has(key) != (n < peak/2) {
+			t.Fatalf("has %s: %t", key, index.Has(key))
+		}
+	}
+}

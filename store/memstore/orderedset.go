@@ -146,6 +146,9 @@ func (s *orderedSet[V]) remove(score int64, value V) bool {
 		*run = append(*run, s.higher[i]...)
 		s.higher = without(s.higher, i)
 	}
+	if len(s.higher) == 0 {
+		s.higher = nil // the list of them is long after a peak
+	}
 	return true
 }
 
