@@ -44,9 +44,10 @@ type ThroughputRow struct {
 	Work    Sample `json:"fetch_report"`
 	Carried Sample `json:"fetch_report_carried"`
 	Life    Sample `json:"whole_life"`
-	// SubmitCost and WorkCost are of the median repeat by Redis CPU.
+	// SubmitCost, WorkCost and LifeCost are of the median repeat by Redis CPU.
 	SubmitCost Cost `json:"submit_cost"`
 	WorkCost   Cost `json:"fetch_report_cost"`
+	LifeCost   Cost `json:"whole_life_cost"`
 	// Retries are calls that a dispatcher refused for load.
 	Retries int `json:"retries"`
 }

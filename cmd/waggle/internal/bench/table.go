@@ -64,7 +64,7 @@ func (r *Result) writeCost(out io.Writer) {
 		for _, c := range []struct {
 			what string
 			cost *Cost
-		}{{"submit", &t.SubmitCost}, {"fetch, report", &t.WorkCost}} {
+		}{{"submit", &t.SubmitCost}, {"fetch, report", &t.WorkCost}, {"whole life", &t.LifeCost}} {
 			rows = append(rows, fmt.Sprintf("%s|%s|%d|%d|%s|%s|%s|%s|%s|%s", t.Store, t.Workload, t.Batch, t.Collectors, c.what,
 				number("%.3f", c.cost.RedisCalls), number("%.1f", c.cost.RedisCommands), micros(c.cost.RedisCPU),
 				number("%.0f", c.cost.RedisBytes), micros(c.cost.DispatcherCPU)))

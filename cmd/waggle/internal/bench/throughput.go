@@ -60,7 +60,7 @@ func reference(list []int, wanted int) int {
 // throughputRow warms up, then measures and repeats it.
 func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow) error {
 	var submits, works, carries, lives []float64
-	var submitCosts, workCosts []Cost
+	var submitCosts, workCosts, lifeCosts []Cost
 	w := workloadOf(row.Workload)
 	err := b.series(ctx, e, w, func(j *job) error {
 		j.Batch, j.Collectors = row.Batch, row.Collectors
@@ -69,10 +69,15 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 		}
 		row.Tasks = j.Tasks
 		for range b.cfg.Repeats {
-			submit, work, err := b.inTurn(ctx, e, j, &submitCosts, &workCosts)
+			submit, err := measured(ctx, e, j, opSubmit, &submitCosts)
 			if err != nil {
 				return err
 			}
+			work, err := measured(ctx, e, j, opDrain, &workCosts)
+			if err != nil {
+				return err
+			}
+			j.First += j.Tasks
 			if err := e.fill(j); err != nil {
 				return err
 			}
@@ -83,7 +88,7 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 			}
 			j.Carry = false
 			j.First += j.Tasks
-			life, err := e.do(j, opLife)
+			life, err := measured(ctx, e, j, opLife, &lifeCosts)
 			if err != nil {
 				return err
 			}
@@ -95,7 +100,7 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 		return nil
 	})
 	row.Submit, row.Work, row.Carried, row.Life = sampleOf(submits), sampleOf(works), sampleOf(carries), sampleOf(lives)
-	row.SubmitCost, row.WorkCost = medianCost(submitCosts), medianCost(workCosts)
+	row.SubmitCost, row.WorkCost, row.LifeCost = medianCost(submitCosts), medianCost(workCosts), medianCost(lifeCosts)
 	return err
 }
 
@@ -117,30 +122,22 @@ func (b *bencher) warmUp(e *env, j *job, w workload) error {
 	return nil
 }
 
-// inTurn submits, then fetches and reports, and reads what each took.
-func (b *bencher) inTurn(ctx context.Context, e *env, j *job, submitCosts, workCosts *[]Cost) (submit, work *outcome, err error) {
+// measured does a job, and reads what each of its tasks took.
+func measured(ctx context.Context, e *env, j *job, op string, of *[]Cost) (*outcome, error) {
 	before, err := e.read(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if submit, err = e.do(j, opSubmit); err != nil {
-		return nil, nil, err
-	}
-	between, err := e.read(ctx)
+	o, err := e.do(j, op)
 	if err != nil {
-		return nil, nil, err
-	}
-	if work, err = e.do(j, opDrain); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	after, err := e.read(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	j.First += j.Tasks
-	*submitCosts = append(*submitCosts, costs(before, between, j.Tasks))
-	*workCosts = append(*workCosts, costs(between, after, j.Tasks))
-	return submit, work, nil
+	*of = append(*of, costs(before, after, j.Tasks))
+	return o, nil
 }
 
 func (b *bencher) most() int {
