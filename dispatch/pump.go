@@ -63,6 +63,7 @@ type waiter struct {
 
 	answer   chan outcome // holds one; replaced when a repetition takes over
 	seq      uint64       // in order of arrival
+	since    time.Time    // when it came to stand in line
 	places   []place
 	busy     bool // offered to an outlet
 	finished bool
@@ -276,8 +277,8 @@ func (w *waiter) repeatedBy(o *waiter) bool {
 // enlist lets a parked fetch take part.
 func (p *pump) enlist(w *waiter) {
 	p.seq++
-	w.seq = p.seq
 	now := time.Now()
+	w.seq, w.since = p.seq, now
 	for _, name := range w.pools {
 		ps := p.pools[name]
 		if ps == nil {
