@@ -185,7 +185,7 @@ func (r *run) judgeFetchError(err error, request *wagglev1.FetchTaskRequest, rep
 	switch {
 	case isReplaced(err):
 		return fmt.Errorf("%w: %w", ErrReplaced, err)
-	case len(*reports) > 0 && (status.Code(err) == codes.InvalidArgument || r.cfg.Slots > 1):
+	case len(*reports) > 0 && (refuses(err, *reports) || r.cfg.Slots > 1):
 		// Perhaps a carried report is what is refused: let the report loop find out. Nor shall fetches and reports that
 		// fail for reasons of their own hold each other up.
 		r.outbox.sendDirectly(*reports)

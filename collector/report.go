@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -33,6 +34,9 @@ func (r *run) reportLoop() {
 			continue
 		}
 		err := r.send(batch)
+		if err != nil && refuses(err, batch) {
+			batch, err = r.findRefused(batch)
+		}
 		switch {
 		case err == nil:
 			delay.reset()
@@ -40,8 +44,6 @@ func (r *run) reportLoop() {
 			r.outbox.putBack(batch)
 			r.stop(fmt.Errorf("%w: %w", ErrReplaced, err))
 			return
-		case status.Code(err) == codes.InvalidArgument:
-			r.findRefused(batch)
 		default:
 			r.outbox.putBack(batch)
 			wait := delay.next(err)
@@ -81,16 +83,36 @@ func (r *run) send(batch []*report) error {
 	return nil
 }
 
+// smallReports is how many bytes of reports are too large for no dispatcher, nor for anything on the way to it.
+const smallReports = 64 << 10
+
+// refuses tells whether an error is about what the reports say, or how large they are, and comes each time. A proxy on
+// the way may say that there is too much of something as gRPC does, without a reason: small reports are repeated then.
+func refuses(err error, reports []*report) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument:
+		return true
+	case codes.ResourceExhausted:
+		size := 0
+		for _, one := range reports {
+			size += proto.Size(one.message)
+		}
+		return size > smallReports && isTooLarge(err)
+	default:
+		return false
+	}
+}
+
 // findRefused sends the reports of a refused call one by one, so that one bad report holds up no other. One that is
-// refused alone becomes a failure that says so; if even that is refused, it is dropped and its lease runs out.
-func (r *run) findRefused(batch []*report) {
+// refused alone becomes a failure that says so; if even that is refused, it is dropped and its lease runs out. With an
+// error come the reports that are still to be sent.
+func (r *run) findRefused(batch []*report) ([]*report, error) {
 	for i, one := range batch {
 		err := r.send([]*report{one})
 		switch {
 		case err == nil:
-		case status.Code(err) != codes.InvalidArgument:
-			r.outbox.putBack(batch[i:])
-			return
+		case !refuses(err, batch[i:i+1]):
+			return batch[i:], err
 		case one.refused:
 			r.log.Error("report dropped: refused twice", zap.String("task_id", one.lease.task.ID), zap.Error(err))
 			r.drop(one)
@@ -101,6 +123,7 @@ func (r *run) findRefused(batch []*report) {
 			r.outbox.sendDirectly([]*report{one})
 		}
 	}
+	return nil, nil
 }
 
 // settle takes the results of reports that were taken from the outbox.

@@ -68,6 +68,15 @@ func reasonOf(err error) wagglev1.ErrorReason {
 	return wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED
 }
 
+// isTooLarge tells whether an error is gRPC's own refusal of a message that is larger than one may be: Waggle's of too
+// much at once say why, and when to come again.
+func isTooLarge(err error) bool {
+	if status.Code(err) != codes.ResourceExhausted || reasonOf(err) != wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED {
+		return false
+	}
+	return askedDelay(err) == 0
+}
+
 func isReplaced(err error) bool {
 	return reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED
 }
