@@ -147,6 +147,7 @@ type ruleBook struct {
 	version    int64
 	byPattern  map[string]QueueRule
 	bySettings map[string]filedSettings // by QueueRule.SettingsName
+	deniesAny  bool
 }
 
 // filedSettings are settings with the name under which they are filed.
@@ -184,6 +185,7 @@ func newRuleBook(rules []QueueRule, version int64) *ruleBook {
 	for _, rule := range rules {
 		b.byPattern[rule.Pattern] = rule
 		b.bySettings[rule.SettingsName()] = filedSettings{rule.Settings, rule.SettingsName()}
+		b.deniesAny = b.deniesAny || rule.Settings.Deny
 	}
 	return b
 }

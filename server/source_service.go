@@ -26,7 +26,11 @@ func (s *sourceService) CreateSource(ctx context.Context, req *pb.CreateSourceRe
 	if err != nil {
 		return nil, about(inside("spec", err), "source_id", id)
 	}
-	return &pb.CreateSourceResponse{Source: toSource(view)}, nil
+	warnings, err := s.d.Doubts(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CreateSourceResponse{Source: toSource(view), Warnings: warnings[0]}, nil
 }
 
 // GetSource shows a source.
@@ -95,7 +99,11 @@ func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRe
 	if err != nil {
 		return nil, about(insideSpec(err), "source_id", id)
 	}
-	return &pb.UpdateSourceResponse{Source: toSource(view)}, nil
+	warnings, err := s.d.Doubts(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.UpdateSourceResponse{Source: toSource(view), Warnings: warnings[0]}, nil
 }
 
 // ApplySources brings sources to specs, and answers those that cannot be in
@@ -123,14 +131,27 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 		return nil, err
 	}
 	var did bulkResult
+	var doubted []*dispatch.SourceSpec
+	for n, result := range results {
+		if result.Code == dispatch.SpecUpdated {
+			doubted = append(doubted, result.After)
+		} else {
+			doubted = append(doubted, &specs[n].Spec)
+		}
+	}
+	warnings, err := s.d.Doubts(ctx, doubted)
+	if err != nil {
+		return nil, err
+	}
 	for n, result := range results {
 		result.Err = insideSpec(result.Err)
 		out[from[n]] = toApplyResult(specs[n].ID, result)
 		if result.Err == nil {
 			did.matched++
 		}
-		if result.Code == dispatch.SpecCreated || result.Code == dispatch.SpecUpdated {
+		if result.Err == nil && (result.Code == dispatch.SpecCreated || result.Code == dispatch.SpecUpdated) {
 			did.changed++
+			out[from[n]].Warnings = warnings[n]
 		}
 	}
 	logChanged(ctx, did)

@@ -34,7 +34,7 @@ disk=ssd region=eu  by ada, now
 `)
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
 pool default: COLLECTOR_DRAINED by ada, now, resumes in 2h: new image
-    opened by: ResumeCollectors, or another collector that fetches from the pool
+    opened by: `+"`"+`waggle collector resume`+"`"+`, or another collector that fetches from the pool
 all of that opens by itself in 2h
 `)
 	wantOutput(t, command(t, env, "collector", "list", "--drains"), `

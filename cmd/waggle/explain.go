@@ -69,9 +69,21 @@ func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
 	}
 	for _, h := range e.GetHolds() {
 		fmt.Fprintf(out, "%s %s: %s\n    opened by: %s\n", strings.ToLower(word(h.GetOf(), "HELD_KIND_")), plain(h.GetName()),
-			plain(heldText(now, h.GetGate())), or(h.GetOpenedBy(), "its end"))
+			plain(heldText(now, h.GetGate())), or(commandNames().Replace(h.GetOpenedBy()), "its end"))
 	}
 	if e.GetOpensIn() != nil {
 		fmt.Fprintf(out, "all of that opens by itself in %s\n", span(e.GetOpensIn().AsDuration()))
 	}
+}
+
+// commandNames writes commands where the dispatcher names the calls they make. Of two
+// that begin alike the longer comes first.
+func commandNames() *strings.Replacer {
+	return strings.NewReplacer(
+		"TriggerSources", "`waggle source trigger`", "ResumeSources", "`waggle source resume`", "UpdateSource", "`waggle source update`",
+		"SubmitTasks with SOONER", "`waggle task submit --if-exists sooner`", "RetryTasks", "`waggle task retry`", "RevokeLeases", "`waggle lease revoke`",
+		"SetQueueRule", "`waggle queue rule set`", "DeleteQueueRule", "`waggle queue rule delete`",
+		"UnblockQueue with include_automatic", "`waggle queue unblock --automatic`", "UnblockQueue", "`waggle queue unblock`",
+		"ResumeQueue", "`waggle queue resume`", "ResumePool", "`waggle pool resume`", "ResumeCollectors", "`waggle collector resume`",
+	)
 }

@@ -17,27 +17,27 @@ func TestExplain(t *testing.T) {
 	command(t, env, "queue", "pause", "a.example", "--until", "2h", "--reason", "we mend it")
 	wantOutput(t, command(t, env, "explain", "task", "--source", "s", "--url", "https://a.example/1"), `
 source s: SOURCE_PAUSED by ada, now: they move
-    opened by: ResumeSources
+    opened by: `+"`"+`waggle source resume`+"`"+`
 pool default: NO_COLLECTOR no active collector takes tasks of pool "default"
-    opened by: a collector that fetches from the pool, or another pool of the source by UpdateSource
+    opened by: a collector that fetches from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
 queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
-    opened by: ResumeQueue
+    opened by: `+"`"+`waggle queue resume`+"`"+`
 `)
 	holdOne(t, env)
 	wantOutput(t, command(t, env, "explain", "pool", "default"), "nothing holds it: it is handed out in its turn\n")
 	wantOutput(t, command(t, env, "explain", "queue", "a.example"), `
 queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
-    opened by: ResumeQueue
+    opened by: `+"`"+`waggle queue resume`+"`"+`
 all of that opens by itself in 2h
 `)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--paused", "--reason", "stop")
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
 queue *: QUEUE_PAUSED by ada, now: stop
-    opened by: SetQueueRule or DeleteQueueRule of the rule that says so
+    opened by: `+"`"+`waggle queue rule set`+"`"+` or `+"`"+`waggle queue rule delete`+"`"+` of the rule that says so
 `)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s")
 	wantOutput(t, command(t, env, "explain", "queue", "news.example"), `
 queue news.example: MAX_IN_FLIGHT
-    opened by: the end of a lease of the queue, or a larger max_in_flight by SetQueueRule
+    opened by: the end of a lease of the queue, or a larger max_in_flight by `+"`"+`waggle queue rule set`+"`"+`
 `)
 }

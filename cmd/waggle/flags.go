@@ -111,7 +111,10 @@ func (f *timeFlag) at(now time.Time) (*timestamppb.Timestamp, error) {
 	if f.text == "" {
 		return nil, nil //nolint:nilnil // no time is not an error
 	}
-	if d, err := duration.Parse(f.text); err == nil && d >= 0 {
+	if d, err := duration.Parse(f.text); err == nil {
+		if d < 0 {
+			return nil, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", f.text)
+		}
 		return timestamppb.New(now.Add(d)), nil
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00"} {

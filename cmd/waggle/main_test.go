@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // beWaggle, in the environment of a process of this test's program, makes it the command: the demo starts collectors so.
@@ -211,6 +212,16 @@ func wantOutput(t *testing.T, got answer, want string) {
 	want = settle(strings.TrimPrefix(want, "\n"))
 	if text := settle(got.out); text != want {
 		t.Errorf("printed\n%s\nwant\n%s", text, want)
+	}
+}
+
+// taken lets a collector take tasks of a pool.
+func taken(t *testing.T, env map[string]string, pool string) {
+	t.Helper()
+	if _, err := pb.NewDispatchServiceClient(connect(t, env)).RenewLease(t.Context(), &pb.RenewLeaseRequest{
+		Collector: &pb.CollectorInfo{Id: "of-" + pool, Session: "s", Pools: []string{pool}, Slots: 1},
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

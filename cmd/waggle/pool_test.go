@@ -19,9 +19,9 @@ browser             1               0  by ada, now, resumes in 2h: new image
 `)
 	wantOutput(t, command(t, env, "explain", "task", "--source", "s", "--url", "https://a.example/1"), `
 pool browser: POOL_PAUSED by ada, now, resumes in 2h: new image
-    opened by: ResumePool
+    opened by: `+"`"+`waggle pool resume`+"`"+`
 pool browser: NO_COLLECTOR no active collector takes tasks of pool "browser"
-    opened by: a collector that fetches from the pool, or another pool of the source by UpdateSource
+    opened by: a collector that fetches from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
 `)
 	wantOutput(t, command(t, env, "pool", "resume", "browser"), `
 POOL     READY QUEUES  WAITING QUEUES  PAUSED

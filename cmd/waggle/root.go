@@ -23,9 +23,11 @@ when a collector dies.
   waggle bench     measure it on this machine
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Version:       versionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},

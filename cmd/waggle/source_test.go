@@ -13,6 +13,7 @@ import (
 func TestSource_Tables(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
+	taken(t, env, "eu")
 	wantOutput(t, command(t, env, "source", "list"), `
 no sources; `+"`waggle source create`"+` makes one
 `)
@@ -112,6 +113,7 @@ func TestSource_JSON(t *testing.T) {
 func TestSource_Update(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
+	taken(t, env, "eu")
 	command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--every", "1h", "--revisit-after", "30d", "--follow", "--exclude", "x")
 	wantOutput(t, command(t, env, "source", "update", "a", "--cron", "@daily", "--max-depth", "3", "--unset", "revisit_after"), `
 source a is at version 2

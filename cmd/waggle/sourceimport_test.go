@@ -52,6 +52,7 @@ func spec(t *testing.T, env map[string]string, id string) *pb.SourceSpec {
 func TestSourceImport(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
+	taken(t, env, "eu")
 	file := write(t, "feeds.csv", "url,name,labels,pool\nhttps://a.example/rss.xml,A,team=x,\nhttps://b.example/rss.xml,B,,eu\n")
 	args := []string{"source", "import", file, "--every", "1h", "--prefix", "feeds.", "--label", "team=y,from=csv", "--pool", "default", "--kind", "feed", "--max-depth", "1"}
 	wantOutput(t, command(t, env, append(args, "--dry-run")...), `

@@ -50,3 +50,34 @@ func TestSourceImport_twins(t *testing.T) {
 		t.Errorf("%d: %s%s", got.code, got.out, got.err)
 	}
 }
+
+// What is right, and is not handed out all the same, is told when it is made.
+func TestSource_warnings(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "queue", "rule", "set", "*.bad.example", "--deny")
+	const pool, denied = `no collector that is active takes tasks of the pool "browsr"`, `the rule for "*.bad.example" denies the queue "x.bad.example" of a seed`
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"", []string{"create", "a", "--seed", "https://a.example/"}},
+		{pool, []string{"create", "b", "--seed", "https://b.example/", "--pool", "browsr"}},
+		{denied, []string{"create", "c", "--seed", "https://x.bad.example/"}},
+		{pool, []string{"update", "a", "--pool", "browsr"}},
+	} {
+		got := command(t, env, append([]string{"source"}, c.args...)...)
+		want := ""
+		if c.want != "" {
+			want = "waggle: " + c.want + "\n"
+		}
+		if got.code != waggle.ExitOK || got.err != want {
+			t.Errorf("%v: %d, told %q, want %q", c.args, got.code, got.err, want)
+		}
+	}
+	got := commandWith(t, env, "url,pool\nhttps://1.example/,browsr\nhttps://2.example/,browsr\nhttps://x.bad.example/2,\n",
+		"source", "import", "-", "--every", "1d", "--dry-run")
+	if want := "waggle: 2 sources: " + pool + "\nwaggle: 1 source: " + denied + "\n"; got.code != waggle.ExitOK || got.err != want {
+		t.Errorf("%d, told %q, want %q", got.code, got.err, want)
+	}
+}

@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// shownTwins is how many pages that two sources crawl are told of one by one.
-	shownTwins = 5
-
 	// maxApply specs and applyBytes of them go in one call.
 	maxApply   = 500
 	applyBytes = 3 << 20
@@ -69,6 +66,7 @@ type importItem struct {
 	err     string
 	changed []string // the fields of a source that were updated
 	lost    []string // those of them that lose what they had
+	warned  []string // what the dispatcher doubts
 	twin    string   // of another source before it, which crawls one of its pages
 	once    bool     // it has no schedule
 	idle    bool     // it has no seeds
@@ -304,6 +302,7 @@ func (b *importBatch) answer(results []*pb.ApplyResult) error {
 		if item := &b.items[i]; item.pending {
 			item.result, item.err = word(results[0].GetCode(), "APPLY_CODE_"), results[0].GetMessage()
 			item.changed, item.lost = results[0].GetChangedFields(), results[0].GetLostFields()
+			item.warned = results[0].GetWarnings()
 			results = results[1:]
 		}
 	}
@@ -373,6 +372,7 @@ func (j *importJob) take(item *importItem) error {
 			j.progress.tell(fmt.Sprintf("line %d: %s", item.line, item.text()))
 		}
 	}
+	t.Warnings.add(item.warned)
 	if item.twin != "" && item.result != resultInvalid {
 		if t.Twins++; t.Twins <= shownTwins {
 			j.progress.tell(fmt.Sprintf("line %d: %s: %s", item.line, item.id, item.twin))

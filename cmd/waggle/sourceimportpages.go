@@ -8,6 +8,9 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// shownTwins is how many pages that two sources crawl are told of one by one.
+const shownTwins = 5
+
 // seenPages are the lines of the sources that crawl each page, by a hash of what it
 // is in canonical form. Sources know nothing of each other's: two spellings of one
 // URL, in two sources, are crawled twice.

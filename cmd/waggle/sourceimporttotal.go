@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// shownWarnings is how many kinds of warnings are told.
+const shownWarnings = 10
+
 // importTotal is what became of the entries of a file.
 type importTotal struct {
 	Created    int `json:"created"`
@@ -20,6 +23,8 @@ type importTotal struct {
 	// Lost of how many it lost what it had.
 	Changed fieldCounts `json:"changed_fields,omitempty"`
 	Lost    fieldCounts `json:"lost_fields,omitempty"`
+	// Warnings are what the dispatcher doubts, with of how many.
+	Warnings fieldCounts `json:"warnings,omitempty"`
 	// Twins of them crawl a page that a source before them in the file crawls.
 	Twins int `json:"twins,omitempty"`
 	// Unscheduled of them are crawled once, and at once.
@@ -28,7 +33,8 @@ type importTotal struct {
 	Seedless int `json:"seedless"`
 }
 
-// fieldCounts are numbers of sources by the path of a field of their spec.
+// fieldCounts are numbers of sources by the path of a field of their spec, or by
+// another text.
 type fieldCounts map[string]int
 
 func (f *fieldCounts) add(paths []string) {
@@ -40,12 +46,14 @@ func (f *fieldCounts) add(paths []string) {
 	}
 }
 
+func (f fieldCounts) sorted() []string {
+	return slices.SortedFunc(maps.Keys(f), func(a, b string) int { return cmp.Or(cmp.Compare(f[b], f[a]), cmp.Compare(a, b)) })
+}
+
 // String is a line for people: the most frequent first.
 func (f fieldCounts) String() string {
 	var parts []string
-	for _, path := range slices.SortedFunc(maps.Keys(f), func(a, b string) int {
-		return cmp.Or(cmp.Compare(f[b], f[a]), cmp.Compare(a, b))
-	}) {
+	for _, path := range f.sorted() {
 		parts = append(parts, path+" of "+count(f[path]))
 	}
 	return strings.Join(parts, ", ")
@@ -77,6 +85,13 @@ func (j *importJob) showTotal() error {
 	}
 	if len(t.Lost) > 0 {
 		fmt.Fprintf(j.client.err, "waggle: %slost, with nothing in its place: %s; --report FILE names the sources\n", verb, t.Lost)
+	}
+	for i, warning := range t.Warnings.sorted() {
+		if i == shownWarnings {
+			fmt.Fprintf(j.client.err, "waggle: and %s of other kinds\n", plural(len(t.Warnings)-i, "warning"))
+			break
+		}
+		fmt.Fprintf(j.client.err, "waggle: %s: %s\n", plural(t.Warnings[warning], "source"), plain(warning))
 	}
 	if t.Twins > shownTwins {
 		fmt.Fprintf(j.client.err, "waggle: %s in all crawl a page that a source before them crawls too\n", plural(t.Twins, "source"))

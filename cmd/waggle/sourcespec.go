@@ -273,9 +273,17 @@ func newSourceCreate(o *clientOptions) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		c.warn(reply.GetWarnings())
 		return c.show(reply.GetSource(), func() { writeCreated(c.out, reply.GetSource()) })
 	})
 	return cmd
+}
+
+// warn tells of what a dispatcher did, and doubts.
+func (c *client) warn(warnings []string) {
+	for _, warning := range warnings {
+		fmt.Fprintf(c.err, "waggle: %s\n", plain(warning))
+	}
 }
 
 func writeCreated(out io.Writer, s *pb.Source) {
@@ -332,6 +340,7 @@ else in between is noticed.`,
 		if err != nil {
 			return err
 		}
+		c.warn(reply.GetWarnings())
 		return c.show(reply.GetSource(), func() {
 			fmt.Fprintf(c.out, "source %s is at version %d\n", reply.GetSource().GetId(), reply.GetSource().GetVersion())
 		})

@@ -45,6 +45,7 @@ func TestUsage(t *testing.T) {
 		"source update a --unset nope":                "--unset nope: a spec has no such field",
 		"source pause":                                "which sources?",
 		"source pause a --all":                        "not both",
+		"source pause a --until -1h":                  `"-1h" is over: say how long from now`,
 		"source pause a --until later":                `"later" is no time`,
 		"source delete --all":                         "--yes",
 		"source pause --all":                          "--yes",
@@ -181,6 +182,9 @@ func TestHelp(t *testing.T) {
 	}
 	if got := command(t, nil, "serve", "--help"); !strings.Contains(got.out, "[WAGGLE_DRAIN_TIMEOUT]") {
 		t.Errorf("does not name the variables:\n%s", got.out)
+	}
+	if got, flag := command(t, nil, "version"), command(t, nil, "--version"); flag.code != waggle.ExitOK || flag.out != got.out {
+		t.Errorf("--version: %d, %q, want %q", flag.code, flag.out, got.out)
 	}
 	if got := command(t, nil, "version"); got.code != waggle.ExitOK || !strings.HasPrefix(got.out, "waggle ") {
 		t.Errorf("version: exit code %d, %s%s", got.code, got.out, got.err)

@@ -15,10 +15,15 @@ func newVersion() *cobra.Command {
 		GroupID: "operate",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintf(cmd.OutOrStdout(), "waggle %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 			return nil
 		},
 	}
+}
+
+// versionLine is what the command and --version print.
+func versionLine() string {
+	return fmt.Sprintf("waggle %s %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version is that of the module as it was built: a tag, or "devel" with the

@@ -685,7 +685,8 @@ func (*Schedule_Adaptive) isSchedule_Rule() {}
 
 // Adaptive is an interval of each seed's own: a crawl that finds the content changed makes it a fifth
 // shorter, one that finds it the same (`changed` of the report is false, as with a 304) two fifths longer;
-// where the report does not say, and when a cycle fails, it stays. It begins at the geometric mean of the
+// where the report does not say, when a cycle fails, and after the first crawl, which has nothing to compare
+// with whatever it reports, it stays. It begins at the geometric mean of the
 // bounds, never leaves them, is kept in whole seconds, and counts from the end of the last cycle.
 type Adaptive struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -152,7 +152,10 @@ func (x *CreateSourceRequest) GetReason() string {
 type CreateSourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source as it is kept.
-	Source        *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Source *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// What keeps its seeds from being handed out though the spec is right, in words: a pool that no active
+	// collector takes, other than "default"; a queue that a rule denies.
+	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +193,13 @@ func (*CreateSourceResponse) Descriptor() ([]byte, []int) {
 func (x *CreateSourceResponse) GetSource() *Source {
 	if x != nil {
 		return x.Source
+	}
+	return nil
+}
+
+func (x *CreateSourceResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -529,7 +539,10 @@ func (x *UpdateSourceRequest) GetReason() string {
 type UpdateSourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source as it is kept.
-	Source        *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Source *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// What keeps its seeds from being handed out though the spec is right, in words: a pool that no active
+	// collector takes, other than "default"; a queue that a rule denies.
+	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -567,6 +580,13 @@ func (*UpdateSourceResponse) Descriptor() ([]byte, []int) {
 func (x *UpdateSourceResponse) GetSource() *Source {
 	if x != nil {
 		return x.Source
+	}
+	return nil
+}
+
+func (x *UpdateSourceResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -718,7 +738,9 @@ type ApplyResult struct {
 	ChangedFields []string `protobuf:"bytes,5,rep,name=changed_fields,json=changedFields,proto3" json:"changed_fields,omitempty"`
 	// With UPDATED: those of changed_fields that lose what they had, with nothing in its place: a field that
 	// goes back to its default, a map that lost a key, a list that became shorter.
-	LostFields    []string `protobuf:"bytes,6,rep,name=lost_fields,json=lostFields,proto3" json:"lost_fields,omitempty"`
+	LostFields []string `protobuf:"bytes,6,rep,name=lost_fields,json=lostFields,proto3" json:"lost_fields,omitempty"`
+	// With CREATED and UPDATED: as those of CreateSourceResponse.
+	Warnings      []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +813,13 @@ func (x *ApplyResult) GetChangedFields() []string {
 func (x *ApplyResult) GetLostFields() []string {
 	if x != nil {
 		return x.LostFields
+	}
+	return nil
+}
+
+func (x *ApplyResult) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -1525,9 +1554,10 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x13CreateSourceRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"A\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"]\n" +
 	"\x14CreateSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\"\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\"\n" +
 	"\x10GetSourceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\">\n" +
 	"\x11GetSourceResponse\x12)\n" +
@@ -1554,9 +1584,10 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"updateMask\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"A\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"]\n" +
 	"\x14UpdateSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xb0\x01\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\xb0\x01\n" +
 	"\x13ApplySourcesRequest\x12+\n" +
 	"\x05specs\x18\x01 \x03(\v2\x15.waggle.v1.SourceSpecR\x05specs\x12#\n" +
 	"\rvalidate_only\x18\x02 \x01(\bR\fvalidateOnly\x12\x0e\n" +
@@ -1565,7 +1596,7 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\vkeep_absent\x18\x05 \x01(\bR\n" +
 	"keepAbsent\"H\n" +
 	"\x14ApplySourcesResponse\x120\n" +
-	"\aresults\x18\x01 \x03(\v2\x16.waggle.v1.ApplyResultR\aresults\"\xf1\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x16.waggle.v1.ApplyResultR\aresults\"\x8d\x02\n" +
 	"\vApplyResult\x12(\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x14.waggle.v1.ApplyCodeR\x04code\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x129\n" +
@@ -1573,7 +1604,8 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12%\n" +
 	"\x0echanged_fields\x18\x05 \x03(\tR\rchangedFields\x12\x1f\n" +
 	"\vlost_fields\x18\x06 \x03(\tR\n" +
-	"lostFields\"\xbf\x01\n" +
+	"lostFields\x12\x1a\n" +
+	"\bwarnings\x18\a \x03(\tR\bwarnings\"\xbf\x01\n" +
 	"\x14DeleteSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +

@@ -1,0 +1,59 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+)
+
+// Doubts says of each spec, for people, what keeps its seeds from being handed out
+// though the spec is right: a pool that no collector takes, a queue that a rule
+// denies. Both may be meant; whoever mistyped a name learns of it nowhere else.
+func (d *Dispatcher) Doubts(ctx context.Context, specs []*SourceSpec) ([][]string, error) {
+	book, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	pools := map[string]string{DefaultPool: "", "": ""} // who begins has no collector yet
+	doubts := make([][]string, len(specs))
+	for i, spec := range specs {
+		if _, known := pools[spec.Pool]; !known {
+			if pools[spec.Pool], err = d.poolDoubt(ctx, spec.Pool); err != nil {
+				return nil, err
+			}
+		}
+		for _, doubt := range []string{pools[spec.Pool], book.deniedSeed(spec)} {
+			if doubt != "" {
+				doubts[i] = append(doubts[i], doubt)
+			}
+		}
+	}
+	return doubts, nil
+}
+
+func (d *Dispatcher) poolDoubt(ctx context.Context, pool string) (string, error) {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the store's clock: %w", err)
+	}
+	gate, err := d.collectorGate(ctx, pool, now)
+	if err != nil || gate == nil || gate.Kind != GateNoCollector {
+		return "", err
+	}
+	return fmt.Sprintf("no collector that is active takes tasks of the pool %q", pool), nil
+}
+
+// deniedSeed tells of the first seed that a rule denies.
+func (b *ruleBook) deniedSeed(spec *SourceSpec) string {
+	if !b.deniesAny {
+		return ""
+	}
+	for _, seed := range spec.Seeds {
+		to, err := resolveTarget(max(spec.CanonicalRules, CanonicalPlain), seed.URL, seed.Key, seed.Queue, b)
+		if err != nil || !b.denies(to.queue) {
+			continue
+		}
+		_, rule := b.settings(to.queue)
+		return fmt.Sprintf("the rule for %q denies the queue %q of a seed", rule, to.queue)
+	}
+	return ""
+}
