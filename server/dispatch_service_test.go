@@ -7,22 +7,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
-
-func succeeded(l *pb.LeasedTask, items ...*pb.DiscoveredItem) *pb.TaskReport {
-	return &pb.TaskReport{
-		TaskId: l.GetLease().GetTaskId(), LeaseToken: l.GetLease().GetLeaseToken(),
-		Outcome: &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: &pb.Succeeded{
-			HttpStatus: 200, FetchDuration: durationpb.New(20 * time.Millisecond), Discovered: items,
-		}}},
-	}
-}
 
 func TestDispatchService_FetchTask(t *testing.T) {
 	t.Parallel()
@@ -200,131 +189,6 @@ func TestDispatchService_FetchTask_limits(t *testing.T) {
 	})
 }
 
-func TestDispatchService_ReportTask(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, server.Config{})
-	leased := b.leased(t)
-	report := func(t *testing.T, r *pb.TaskReport) *pb.ReportResult {
-		t.Helper()
-		resp, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{r}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.GetResults()[0]
-	}
-	stale := func(token string) *pb.TaskReport {
-		r := succeeded(leased)
-		r.LeaseToken = token
-		return r
-	}
-	t.Run("token of another lease", func(t *testing.T) {
-		if got := report(t, stale("c1/other/7")); got.GetCode() != pb.ReportCode_REPORT_CODE_LEASE_LOST ||
-			got.GetLostReason() != pb.LostReason_LOST_REASON_TAKEN {
-			t.Errorf("got %v", got)
-		}
-	})
-	t.Run("token of another collector", func(t *testing.T) {
-		if got := report(t, stale(strings.Replace(leased.GetLease().GetLeaseToken(), "c1/", "c2/", 1))); got.GetCode() != pb.ReportCode_REPORT_CODE_LEASE_LOST {
-			t.Errorf("got %v", got)
-		}
-	})
-	t.Run("unknown task", func(t *testing.T) {
-		r := succeeded(leased)
-		r.TaskId = "17-aaaaaaaaaaaaaaaaaaaaaaaaaa"
-		if got := report(t, r); got.GetCode() != pb.ReportCode_REPORT_CODE_NOT_FOUND {
-			t.Errorf("got %v", got)
-		}
-	})
-	t.Run("settles once", func(t *testing.T) {
-		if got := report(t, succeeded(leased)); got.GetCode() != pb.ReportCode_REPORT_CODE_OK {
-			t.Fatalf("got %v", got)
-		}
-		if got := report(t, succeeded(leased)); got.GetCode() != pb.ReportCode_REPORT_CODE_ALREADY_REPORTED ||
-			got.GetResult() != pb.AttemptResult_ATTEMPT_RESULT_SUCCEEDED {
-			t.Errorf("got %v", got)
-		}
-	})
-	t.Run("a task that is not leased", func(t *testing.T) {
-		if got := report(t, stale("c1/other/7")); got.GetCode() != pb.ReportCode_REPORT_CODE_LEASE_LOST ||
-			got.GetLostReason() != pb.LostReason_LOST_REASON_NOT_LEASED {
-			t.Errorf("got %v", got)
-		}
-	})
-}
-
-// Discovered items that cannot be tasks are answered in their places, and fail
-// nothing.
-func TestDispatchService_ReportTask_discovered(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, server.Config{})
-	_, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
-		Id: "news", Follow: &pb.Follow{AllowHosts: []string{"example.com"}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.submit(t, "news", "https://example.com/a")
-	leased := b.fetch(t, 1)[0]
-	items := []*pb.DiscoveredItem{
-		{Url: "https://example.com/b"},
-		{Url: "mailto:a@example.com"},
-		{Url: "https://example.com/c", Kind: strings.Repeat("k", 129)},
-		{Url: "https://other.example/"},
-		{Url: "https://example.com/b#again"},
-		{Url: "https://example.com/d", ModifiedTime: &timestamppb.Timestamp{Seconds: 1 << 60}},
-	}
-	want := []pb.DiscoverCode{
-		pb.DiscoverCode_DISCOVER_CODE_CREATED, pb.DiscoverCode_DISCOVER_CODE_INVALID, pb.DiscoverCode_DISCOVER_CODE_INVALID,
-		pb.DiscoverCode_DISCOVER_CODE_FILTERED, pb.DiscoverCode_DISCOVER_CODE_EXISTS, pb.DiscoverCode_DISCOVER_CODE_INVALID,
-	}
-	check := func(t *testing.T, summary *pb.DiscoverSummary, want []pb.DiscoverCode) {
-		t.Helper()
-		if len(summary.GetResults()) != len(want) {
-			t.Fatalf("results %v", summary)
-		}
-		for i, r := range summary.GetResults() {
-			if r.GetCode() != want[i] {
-				t.Errorf("item %d is %v, want %v", i, r, want[i])
-			}
-		}
-	}
-	submitted, err := b.dispatch.SubmitDiscovered(t.Context(), &pb.SubmitDiscoveredRequest{
-		TaskId: leased.GetLease().GetTaskId(), LeaseToken: leased.GetLease().GetLeaseToken(), Items: items,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	check(t, submitted.GetSummary(), want)
-	if s := submitted.GetSummary(); s.GetCreated() != 1 || s.GetInvalid() != 3 || s.GetFiltered() != 1 || s.GetExisting() != 1 {
-		t.Errorf("summary %v", s)
-	}
-	reported, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{
-		CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{succeeded(leased, items...)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want[0] = pb.DiscoverCode_DISCOVER_CODE_EXISTS
-	check(t, reported.GetResults()[0].GetDiscovered(), want)
-}
-
-func TestDispatchService_SubmitDiscovered_leaseLost(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, server.Config{})
-	leased := b.leased(t)
-	_, err := b.dispatch.SubmitDiscovered(t.Context(), &pb.SubmitDiscoveredRequest{
-		TaskId: leased.GetLease().GetTaskId(), LeaseToken: "c1/other/7", Items: []*pb.DiscoveredItem{{Url: "https://example.com/b"}},
-	})
-	f := wantFault(t, err, codes.FailedPrecondition, "LEASE_LOST")
-	if f.metadata["task_id"] != leased.GetLease().GetTaskId() {
-		t.Errorf("metadata %v", f.metadata)
-	}
-	_, err = b.dispatch.SubmitDiscovered(t.Context(), &pb.SubmitDiscoveredRequest{
-		TaskId: "17-aaaaaaaaaaaaaaaaaaaaaaaaaa", LeaseToken: "c1/other/7", Items: []*pb.DiscoveredItem{{Url: "https://example.com/b"}},
-	})
-	wantFault(t, err, codes.NotFound, "TASK_NOT_FOUND")
-}
-
 func TestDispatchService_olderSession(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
@@ -379,43 +243,5 @@ func TestDispatchService_FetchTask_tokenOfOlderSession(t *testing.T) {
 	}
 	if got := fetch("s2"); len(got.GetLeasedTasks()) != 0 || got.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_TOKEN_USED {
 		t.Errorf("got %v", got)
-	}
-}
-
-// What a report says beside how the task ended goes through: where a redirect
-// led, when a page changed, what the host asks for.
-func TestDispatchService_ReportTask_saysMore(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, server.Config{})
-	_, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
-		Id: "news", Follow: &pb.Follow{AllowHosts: []string{"*"}, MaxDepth: proto.Int32(0)},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.submit(t, "news", "https://example.com/a")
-	b.submit(t, "news", "https://example.com/b")
-	leased := b.fetch(t, 1)[0]
-	report := succeeded(leased,
-		&pb.DiscoveredItem{Url: "https://www.example/", SameDepth: true, ModifiedTime: timestamppb.Now()},
-		&pb.DiscoveredItem{Url: "https://www.example/deeper"})
-	report.GetOutcome().GetSucceeded().QueueDelay = durationpb.New(20 * time.Second)
-	reported, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{report}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := reported.GetResults()[0].GetDiscovered(); s.GetCreated() != 1 || s.GetFiltered() != 1 {
-		t.Errorf("discovered %v", s)
-	}
-	queue, err := b.queues.GetQueue(t.Context(), &pb.GetQueueRequest{Name: "example.com"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := queue.GetQueue()
-	if q.GetQueueDelay().AsDuration() != 20*time.Second || q.GetSettings().GetMinDelay().AsDuration() != time.Second || q.GetSettings().GetMaxDelay() != nil {
-		t.Errorf("queue %v", q)
-	}
-	if len(q.GetGates()) != 1 || q.GetGates()[0].GetReason() != "the host asks for 20s between requests" {
-		t.Errorf("gates %v", q.GetGates())
 	}
 }
