@@ -173,14 +173,18 @@ func (a *attendance) anyServes(now time.Time) bool {
 	return false
 }
 
-// forgetMissing makes room for one more that is missing.
+// forgetMissing makes room for one more that is missing: by the one that is for longest.
 func (a *attendance) forgetMissing() {
-	missing := 0
+	longest, missing := "", 0
 	for address, one := range a.present {
-		if one.missing {
-			if missing++; missing >= maxMissing {
-				delete(a.present, address)
-			}
+		if !one.missing {
+			continue
 		}
+		if missing++; missing == 1 || one.seen.Before(a.present[longest].seen) {
+			longest = address
+		}
+	}
+	if missing >= maxMissing {
+		delete(a.present, longest)
 	}
 }
