@@ -47,10 +47,11 @@ func NewTaskID(id Identity) TaskID {
 	return TaskID(idEncoding.AppendEncode(append(strconv.AppendInt(text[:0], int64(SlotOf(id.Queue)), 10), '-'), sum[:16]))
 }
 
-// A task id has hashLength characters behind its slot, and at most maxTaskID.
+// A task id has TaskHashLength characters behind its slot and the dash, which tell the
+// tasks of a queue apart, and maxTaskID in all at most.
 const (
-	hashLength = 26
-	maxTaskID  = 4 + 1 + hashLength
+	TaskHashLength = 26
+	maxTaskID      = 4 + 1 + TaskHashLength
 )
 
 // ParseTaskID checks the form of a task id that came from outside. The error is a
@@ -58,14 +59,14 @@ const (
 func ParseTaskID(s string) (TaskID, error) {
 	slot, hash, ok := strings.Cut(s, "-")
 	if !ok || slotOf(slot) < 0 || len(slot) > 1 && slot[0] == '0' || !isHash(hash) {
-		return "", Invalid("task_id", s, fmt.Sprintf("must be \"<slot>-<%d characters>\", with a slot of 0 to %d and characters of a-z and 2-7", hashLength, Slots-1))
+		return "", Invalid("task_id", s, fmt.Sprintf("must be \"<slot>-<%d characters>\", with a slot of 0 to %d and characters of a-z and 2-7", TaskHashLength, Slots-1))
 	}
 	return TaskID(s), nil
 }
 
 // isHash reports whether that can be behind the slot.
 func isHash(s string) bool {
-	if len(s) != hashLength {
+	if len(s) != TaskHashLength {
 		return false
 	}
 	for _, c := range []byte(s) {
@@ -98,7 +99,7 @@ func slotOf(digits string) int {
 // made by [NewTaskID] or [ParseTaskID], as far as its length tells.
 func (id TaskID) Slot() int {
 	slot, hash, _ := strings.Cut(string(id), "-")
-	if len(hash) != hashLength {
+	if len(hash) != TaskHashLength {
 		return -1
 	}
 	return slotOf(slot)

@@ -202,10 +202,6 @@ func (s *Store) shardOfTask(id dispatch.TaskID) (int, bool) {
 	return dispatch.ShardOf(max(slot, 0), s.shards), slot >= 0
 }
 
-// endSize is the length of what a task id with a slot has behind it, which tells the
-// tasks of a lane apart.
-const endSize = 26
-
 // pages groups n tasks by shard, in order, at most limit a page. Those whose id
 // has no slot are in none.
 func (s *Store) pages(n, limit int, id func(int) dispatch.TaskID) []page {

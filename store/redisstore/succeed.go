@@ -74,7 +74,8 @@ func successArgs(successes []dispatch.Success, items []int) []any {
 			twice = 1
 		}
 		met[x.ID] = struct{}{}
-		slot, end := x.ID[:len(x.ID)-endSize], x.ID[len(x.ID)-endSize:]
+		behind := len(x.ID) - dispatch.TaskHashLength
+		slot, end := x.ID[:behind], x.ID[behind:]
 		slots.add(string(slot))
 		var by holder
 		by, args = known.of(x.Token, args)

@@ -113,7 +113,8 @@ type load struct {
 const connections = 4
 
 // window is how much of one answer a dispatcher may send ahead, and a quarter of what it may
-// of all: fixed, as package collector has it, since grpc-go pings otherwise to estimate it.
+// of all, since a connection is that of many collectors: fixed, as for one of package
+// collector, since grpc-go pings otherwise to estimate it.
 const window = 4 << 20
 
 func (g *load) close() {
