@@ -45,6 +45,10 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		testInterrupted(t, path)
 	})
+	t.Run("InterruptedServer", func(t *testing.T) {
+		t.Parallel()
+		testInterruptedServer(t, path)
+	})
 }
 
 // testQuick runs the parts once, on Redis, but for those whose leases run out on

@@ -123,14 +123,30 @@ func (e *env) newSeries(w workload) (*job, error) {
 	return j, err
 }
 
-// endSeries deletes what a series left in a dispatcher that goes on.
-func (e *env) endSeries(j *job) error {
+// cleanUpLimit bounds how long an interrupted bench cleans up.
+const cleanUpLimit = 10 * time.Second
+
+// endSeries deletes what a series left in a dispatcher that goes on, also when the
+// bench was interrupted: the load generator ends with ctx, so another one does it.
+func (e *env) endSeries(ctx context.Context, j *job) error {
 	if e.cfg.Server == "" {
 		return nil
 	}
 	last := *j
 	last.Op = opDelete
-	_, err := e.load.do(&last)
+	if ctx.Err() == nil {
+		if _, err := e.load.do(&last); err == nil {
+			return nil // else the signal may have come to the load generator first
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
+	defer cancel()
+	another, err := startGenerator(ctx, e.cfg.Program, e.cfg.LoadArgs)
+	if err != nil {
+		return err
+	}
+	defer another.kill()
+	_, err = another.do(&last)
 	return err
 }
 

@@ -223,13 +223,13 @@ func (g *load) remove(ctx context.Context, j *job) error {
 	conn := g.conns[0]
 	_, err := pb.NewSourceServiceClient(conn).DeleteSources(ctx, &pb.DeleteSourcesRequest{Ids: []string{sourceOf(j)}, By: "bench", Reason: "waggle bench"})
 	if err != nil {
-		return fmt.Errorf("delete the source: %w", err)
+		err = fmt.Errorf("delete the source: %w", err)
 	}
-	_, err = pb.NewQueueServiceClient(conn).DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: patternOf(j)})
-	if err != nil {
-		return fmt.Errorf("delete the queue rule: %w", err)
+	_, ruleErr := pb.NewQueueServiceClient(conn).DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: patternOf(j)})
+	if ruleErr != nil {
+		ruleErr = fmt.Errorf("delete the queue rule: %w", ruleErr)
 	}
-	return nil
+	return errors.Join(err, ruleErr)
 }
 
 // tally collects what concurrent collectors count and time.

@@ -111,8 +111,14 @@ func (b *bencher) series(ctx context.Context, e *env, w workload, f func(j *job)
 		return err
 	}
 	j, err := e.newSeries(w)
-	if err != nil {
+	if err == nil {
+		err = f(j)
+	} else if ctx.Err() == nil {
 		return err
 	}
-	return errors.Join(f(j), e.endSeries(j))
+	left := e.endSeries(ctx, j)
+	if left != nil && ctx.Err() != nil {
+		b.tell("what series %s made is left at the dispatcher: %v", j.Series, left)
+	}
+	return errors.Join(err, left)
 }
