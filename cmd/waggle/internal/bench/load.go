@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,7 +197,8 @@ func (g *load) do(ctx context.Context, j *job) (*outcome, error) {
 func sourceOf(j *job) string  { return "bench." + j.Series }
 func patternOf(j *job) string { return "*." + j.Series + ".bench.invalid" }
 func urlOf(j *job, task int) string {
-	return fmt.Sprintf("https://q%d.%s.bench.invalid/task/%d", task/max(1, j.Workload.Burst)%j.Workload.Queues, j.Series, task)
+	queue := task / max(1, j.Workload.Burst) % j.Workload.Queues
+	return "https://q" + strconv.Itoa(queue) + "." + j.Series + ".bench.invalid/task/" + strconv.Itoa(task)
 }
 
 // create makes the source of the series, which only takes what is submitted,

@@ -43,15 +43,17 @@ func (g *load) produce(ctx context.Context, j *job, t *tally, n int, done func(i
 	for p := range n {
 		all.Go(func() error {
 			client := pb.NewTaskServiceClient(g.conns[p%len(g.conns)])
+			// Calls are over when the next is made: all of a producer's are made of the same items.
+			items := submitItems(j, payload)
 			for {
 				from := int(next.Add(int64(j.Batch))) - j.Batch
 				to := min(from+j.Batch, j.Tasks)
 				if from >= to {
 					return nil
 				}
-				request := &pb.SubmitTasksRequest{}
-				for i := from; i < to; i++ {
-					request.Items = append(request.Items, &pb.SubmitItem{SourceId: sourceOf(j), Url: urlOf(j, j.First+i), Payload: payload})
+				request := &pb.SubmitTasksRequest{Items: items[:to-from]}
+				for i, item := range request.Items {
+					item.Url = urlOf(j, j.First+from+i)
 				}
 				err := again(ctx, t, func() error {
 					reply, err := client.SubmitTasks(ctx, request)
@@ -65,6 +67,15 @@ func (g *load) produce(ctx context.Context, j *job, t *tally, n int, done func(i
 		})
 	}
 	return all.Wait()
+}
+
+// submitItems are items for a call, which have no URL yet.
+func submitItems(j *job, payload []byte) []*pb.SubmitItem {
+	items := make([]*pb.SubmitItem, j.Batch)
+	for i := range items {
+		items[i] = &pb.SubmitItem{SourceId: sourceOf(j), Payload: payload}
+	}
+	return items
 }
 
 func refusedSubmit(reply *pb.SubmitTasksResponse) error {
