@@ -17,7 +17,8 @@ const storeTimeout = 5 * time.Second
 const flightsPerMerger = 2
 
 // batches merge what many callers ask of the store at the same time into few
-// calls of it. A call that comes while none is under way starts at once.
+// calls of it. A call that comes while none is under way starts at once, and each
+// does of a store that is [Local].
 type batches struct {
 	shards   int
 	polls    *spread[Poll, PollState]
@@ -36,14 +37,14 @@ func newBatches(store Store) *batches {
 	of := func(id TaskID) int { return shardOfTask(id, shards) }
 	b := &batches{
 		shards:   shards,
-		polls:    newSpread("note polls", shards, MaxRenewals, store.BeginPolls, func(p Poll) int { return home(p.Collector) }),
-		presence: newSpread("record beats", shards, MaxRenewals, store.Beats, func(c CollectorInfo) int { return home(c.ID) }),
-		infos:    newSpread("read what collectors tell", shards, MaxRenewals, store.CollectorInfos, home),
-		renewals: newSpread("renew leases", shards, MaxRenewals, store.Renew, func(r Renewal) int { return of(r.ID) }),
-		settling: newSpread("settle leases", shards, MaxTransitions, store.Apply, func(t Transition) int { return of(t.ID) }),
-		done:     newSpread("settle tasks", shards, MaxTransitions, store.Succeed, func(s Success) int { return of(s.ID) }),
-		reads:    newSpread("read tasks", shards, MaxRenewals, reader(store), of),
-		submits:  newSpread("submit tasks", shards, MaxSubmissions, submitter(store), func(c submitCall) int { return of(c.items[0].ID) }),
+		polls:    newSpread(store, storeCall[Poll, PollState]{"note polls", store.BeginPolls}, MaxRenewals, func(p Poll) int { return home(p.Collector) }),
+		presence: newSpread(store, storeCall[CollectorInfo, PollState]{"record beats", store.Beats}, MaxRenewals, func(c CollectorInfo) int { return home(c.ID) }),
+		infos:    newSpread(store, storeCall[string, *CollectorInfo]{"read what collectors tell", store.CollectorInfos}, MaxRenewals, home),
+		renewals: newSpread(store, storeCall[Renewal, RenewResult]{"renew leases", store.Renew}, MaxRenewals, func(r Renewal) int { return of(r.ID) }),
+		settling: newSpread(store, storeCall[Transition, ApplyResult]{"settle leases", store.Apply}, MaxTransitions, func(t Transition) int { return of(t.ID) }),
+		done:     newSpread(store, storeCall[Success, ApplyResult]{"settle tasks", store.Succeed}, MaxTransitions, func(s Success) int { return of(s.ID) }),
+		reads:    newSpread(store, storeCall[TaskID, reading]{"read tasks", reader(store)}, MaxRenewals, of),
+		submits:  newSpread(store, storeCall[submitCall, []SubmitResult]{"submit tasks", submitter(store)}, MaxSubmissions, func(c submitCall) int { return of(c.items[0].ID) }),
 	}
 	for _, m := range b.submits.mergers {
 		m.sizeOf = func(c submitCall) int { return len(c.items) }
@@ -94,10 +95,9 @@ func reader(store Store) func(context.Context, []TaskID) ([]reading, error) {
 // is kept busy. A caller whose ctx ends stops waiting, but its items still go; not so
 // while the store does not answer, or they would pile up.
 type merger[In, Out any] struct {
-	name  string
+	call  storeCall[In, Out]
 	tower *tower
 	limit int // items in one flight, unless a single caller brings more
-	call  func(context.Context, []In) ([]Out, error)
 	// sizeOf is for how many of the limit an item counts; nil: each for one.
 	sizeOf func(In) int
 	// agreement begins a flight: it tells of one item after the other whether it can
@@ -108,6 +108,24 @@ type merger[In, Out any] struct {
 	flights int
 	waiting []*mergedCall[In, Out]
 	items   int // of those that wait, by sizeOf
+}
+
+// storeCall asks the store for one result for each item, by the name that it has in
+// errors.
+type storeCall[In, Out any] struct {
+	name string
+	ask  func(context.Context, []In) ([]Out, error)
+}
+
+func (c *storeCall[In, Out]) of(ctx context.Context, items []In) ([]Out, error) {
+	out, err := c.ask(ctx, items)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	case len(out) != len(items):
+		return nil, fmt.Errorf("%s: the store gave %d answers to %d items", c.name, len(out), len(items))
+	}
+	return out, nil
 }
 
 type mergedCall[In, Out any] struct {
@@ -157,7 +175,7 @@ func (m *merger[In, Out]) wait(ctx context.Context, c *mergedCall[In, Out]) ([]O
 	m.tower.mu.Lock()
 	c.gone = true
 	m.tower.mu.Unlock()
-	return nil, fmt.Errorf("%s: %w", m.name, err)
+	return nil, fmt.Errorf("%s: %w", m.call.name, err)
 }
 
 // fly makes store calls until nobody waits.
@@ -298,20 +316,14 @@ func (m *merger[In, Out]) together(ctx context.Context, calls []*mergedCall[In, 
 func (m *merger[In, Out]) once(ctx context.Context, items []In) ([]Out, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	out, err := m.call(ctx, items)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", m.name, timedOut(ctx, err))
-	case len(out) != len(items):
-		return nil, fmt.Errorf("%s: the store gave %d answers to %d items", m.name, len(out), len(items))
-	}
-	return out, nil
+	out, err := m.call.of(ctx, items)
+	return out, timedOut(ctx, err)
 }
 
 // timedOut makes the end of a store call's own deadline what it means to those
 // who wait for it.
 func timedOut(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !errors.Is(err, ErrStoreUnavailable) {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrStoreUnavailable) {
 		return fmt.Errorf("%w: %w", ErrStoreUnavailable, err)
 	}
 	return err

@@ -3,8 +3,11 @@ package dispatch
 import "context"
 
 // spread merges calls of one kind per shard, so that one that hangs, or is slow,
-// holds up no other.
+// holds up no other. Of a store that is [Local] each caller asks for itself, all
+// shards at once.
 type spread[In, Out any] struct {
+	call    storeCall[In, Out]
+	local   bool
 	shardOf func(In) int
 	mergers []*merger[In, Out] // by shard
 	tower   *tower
@@ -12,18 +15,18 @@ type spread[In, Out any] struct {
 
 // newSpread makes a merger for each shard. limit is how many items go in one store
 // call.
-func newSpread[In, Out any](name string, shards, limit int, call func(context.Context, []In) ([]Out, error), shardOf func(In) int) *spread[In, Out] {
-	s := &spread[In, Out]{shardOf: shardOf}
-	s.tower = &tower{limit: limit}
-	for range shards {
-		s.mergers = append(s.mergers, &merger[In, Out]{name: name, tower: s.tower, limit: limit, call: call})
+func newSpread[In, Out any](store Store, call storeCall[In, Out], limit int, shardOf func(In) int) *spread[In, Out] {
+	s := &spread[In, Out]{call: call, shardOf: shardOf, tower: &tower{limit: limit}}
+	_, s.local = store.(Local)
+	for range max(store.Shards(), 1) {
+		s.mergers = append(s.mergers, &merger[In, Out]{call: call, tower: s.tower, limit: limit})
 	}
 	return s
 }
 
 // one returns the result of one item.
 func (s *spread[In, Out]) one(ctx context.Context, item In) (Out, error) {
-	out, err := s.mergers[s.shardOf(item)].do(ctx, []In{item})
+	out, err := s.all(ctx, []In{item})
 	if err != nil {
 		var none Out
 		return none, err
@@ -34,6 +37,12 @@ func (s *spread[In, Out]) one(ctx context.Context, item In) (Out, error) {
 // all returns one result for each item, in order. It fails when a shard does, once
 // all have answered.
 func (s *spread[In, Out]) all(ctx context.Context, items []In) ([]Out, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	if s.local {
+		return s.call.of(ctx, items)
+	}
 	if len(s.mergers) == 1 {
 		return s.mergers[0].do(ctx, items)
 	}
@@ -91,8 +100,15 @@ type shardAnswer[Out any] struct {
 }
 
 // ask asks each shard for its part of the items, and returns the answers as they
-// come, and how many there will be.
+// come, and how many there will be. Of a local store there is one.
 func (s *spread[In, Out]) ask(ctx context.Context, items []In) (<-chan shardAnswer[Out], int) {
+	if s.local && len(items) > 0 {
+		answer := shardAnswer[Out]{indexes: upTo(len(items))}
+		answer.out, answer.err = s.call.of(ctx, items)
+		answers := make(chan shardAnswer[Out], 1)
+		answers <- answer
+		return answers, 1
+	}
 	parts := s.begin(ctx, items, indexesByShard(items, s.shardOf))
 	answers := make(chan shardAnswer[Out], len(parts))
 	for _, p := range parts {
@@ -102,6 +118,15 @@ func (s *spread[In, Out]) ask(ctx context.Context, items []In) (<-chan shardAnsw
 		}()
 	}
 	return answers, len(parts)
+}
+
+// upTo is the numbers from 0 to n-1.
+func upTo(n int) []int {
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers
 }
 
 func indexesByShard[T any](items []T, shardOf func(T) int) map[int][]int {

@@ -52,6 +52,16 @@ type Store interface {
 	Close() error
 }
 
+// Local is a [Store] that answers at once, in the process of its caller: there is no
+// round trip to wait for, or to share, and no shard that hangs or fails alone. What
+// several callers ask of it at the same time is not merged into one call, which would
+// cost them more than it saves.
+type Local interface {
+	Store
+	// Local does nothing: that there is one tells.
+	Local()
+}
+
 // StoreStats are totals over all shards.
 type StoreStats struct {
 	Counts StateCounts

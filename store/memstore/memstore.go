@@ -41,7 +41,7 @@ type Store struct {
 	hub        hub
 }
 
-var _ dispatch.Store = (*Store)(nil)
+var _ dispatch.Local = (*Store)(nil)
 
 // New makes an empty store. The error wraps [dispatch.ErrInvalid].
 func New(config Config) (*Store, error) {
@@ -70,6 +70,9 @@ func (s *Store) Shards() int { return len(s.shards) }
 
 // Kind is "memory".
 func (s *Store) Kind() string { return "memory" }
+
+// Local implements [dispatch.Local].
+func (s *Store) Local() {}
 
 // Ping answers nil until the store is closed.
 func (s *Store) Ping(ctx context.Context) error { return s.usable(ctx) }
