@@ -67,7 +67,11 @@ func joined(calls []submitCall) submitCall {
 	if len(calls) == 1 {
 		return calls[0]
 	}
-	all, seen := submitCall{rules: calls[0].rules}, make(map[string]bool)
+	all, seen, items := submitCall{rules: calls[0].rules}, make(map[string]bool), 0
+	for _, c := range calls {
+		items += len(c.items)
+	}
+	all.items = make([]Submission, 0, items)
 	for _, c := range calls {
 		for _, g := range c.gates {
 			if !seen[g.UID] {

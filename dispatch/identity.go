@@ -35,7 +35,10 @@ type TaskID string
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // NewTaskID derives the id of a task from its identity.
-func NewTaskID(id Identity) TaskID {
+func NewTaskID(id Identity) TaskID { return newTaskID(SlotOf(id.Queue), id) }
+
+// newTaskID is NewTaskID with the slot of the queue.
+func newTaskID(slot int, id Identity) TaskID {
 	hashed := make([]byte, 0, 512)
 	for _, part := range [...]string{id.Scope, id.Queue, id.Key} {
 		// Length prefixes keep ("ab", "c") and ("a", "bc") apart.
@@ -44,7 +47,7 @@ func NewTaskID(id Identity) TaskID {
 	}
 	sum := sha256.Sum256(hashed)
 	var text [maxTaskID]byte
-	return TaskID(idEncoding.AppendEncode(append(strconv.AppendInt(text[:0], int64(SlotOf(id.Queue)), 10), '-'), sum[:16]))
+	return TaskID(idEncoding.AppendEncode(append(strconv.AppendInt(text[:0], int64(slot), 10), '-'), sum[:16]))
 }
 
 // A task id has TaskHashLength characters behind its slot and the dash, which tell the

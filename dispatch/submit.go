@@ -23,21 +23,20 @@ func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTas
 		return nil, err
 	}
 	results := make([]NewTaskResult, len(tasks))
-	err = d.submitAll(ctx, len(tasks), func(i int, known *knowledge) (*Source, Submission, error) {
+	err = d.submitAll(ctx, len(tasks), func(i int, known *knowledge, item *Submission) (*Source, error) {
 		source, _, err := known.source(ctx, tasks[i].SourceID)
 		if err != nil || source.Deleted {
 			if err == nil || errors.Is(err, ErrSourceNotFound) {
 				results[i].Err = fmt.Errorf("source_id %q: %w", tasks[i].SourceID, ErrSourceNotFound)
-				return nil, Submission{}, nil
+				return nil, nil
 			}
-			return nil, Submission{}, err
+			return nil, err
 		}
-		item, err := submissionOf(source, &tasks[i], known.rules, now)
-		if err != nil {
+		if err := known.submission(source, &tasks[i], now, item); err != nil {
 			results[i].Err = err
-			return nil, Submission{}, nil
+			return nil, nil
 		}
-		return source, item, nil
+		return source, nil
 	}, func(i int, item *Submission, r SubmitResult) {
 		if r.Code == SubmitSourceDeleted {
 			results[i].Err = fmt.Errorf("source_id %q: %w", tasks[i].SourceID, ErrSourceNotFound)
@@ -69,6 +68,23 @@ type knowledge struct {
 	id     string
 	found  *Source
 	follow *follower
+	// queue was the last that a task was for.
+	queue knownQueue
+}
+
+// knownQueue is what the name of a queue says of the tasks for it.
+type knownQueue struct {
+	name   string
+	slot   int
+	denied bool
+}
+
+// queueOf looks a queue up; items one after the other are often of one.
+func (k *knowledge) queueOf(name string) *knownQueue {
+	if k.queue.name != name {
+		k.queue = knownQueue{name: name, slot: SlotOf(name), denied: k.rules.denies(name)}
+	}
+	return &k.queue
 }
 
 // source looks a source up; most items of a submit are of one.
@@ -83,24 +99,29 @@ func (k *knowledge) source(ctx context.Context, id string) (*Source, *follower, 
 	return k.found, k.follow, nil
 }
 
-func submissionOf(source *Source, t *NewTask, book *ruleBook, now time.Time) (Submission, error) {
-	to, err := resolveTarget(source.Spec.CanonicalRules, t.URL, t.Key, t.Queue, book)
+// submission makes the item of a producer's task.
+func (k *knowledge) submission(source *Source, t *NewTask, now time.Time, item *Submission) error {
+	to, err := resolveTarget(source.Spec.CanonicalRules, t.URL, t.Key, t.Queue, k.rules)
 	if err != nil {
-		return Submission{}, err
+		return err
 	}
-	if book.denies(to.queue) {
-		return Submission{}, fmt.Errorf("queue %q: %w", to.queue, ErrQueueDenied)
+	if k.queueOf(to.queue).denied {
+		return fmt.Errorf("queue %q: %w", to.queue, ErrQueueDenied)
 	}
-	due := t.Due
-	if !due.IsZero() {
-		due = latest(due, now)
+	k.aim(item, source, to)
+	item.URL, item.Kind, item.Priority = t.URL, t.Kind, t.Priority
+	item.Metadata, item.Payload, item.IfExists = t.Metadata, t.Payload, t.IfExists
+	if !t.Due.IsZero() {
+		item.Due = latest(t.Due, now)
 	}
-	return Submission{
-		ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
-		SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: t.URL, Key: to.key, Kind: t.Kind,
-		Priority: t.Priority, Due: due, Metadata: t.Metadata, Payload: t.Payload,
-		IfExists: t.IfExists, RevisitAfter: source.Spec.RevisitAfter,
-	}, nil
+	return nil
+}
+
+// aim gives an item what its target and its source make of it.
+func (k *knowledge) aim(item *Submission, source *Source, to target) {
+	id := Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}
+	item.ID, item.SourceUID, item.RevisitAfter = newTaskID(k.queueOf(to.queue).slot, id), source.UID, source.Spec.RevisitAfter
+	item.Scope, item.Queue, item.Key = id.Scope, id.Queue, id.Key
 }
 
 // crawled is a task whose page leads to items.
@@ -128,41 +149,39 @@ func (d *Dispatcher) discoverAll(ctx context.Context, pages []crawled) ([][]Disc
 			places = append(places, place{n, i})
 		}
 	}
-	err := d.submitAll(ctx, len(places), func(i int, known *knowledge) (*Source, Submission, error) {
+	err := d.submitAll(ctx, len(places), func(i int, known *knowledge, item *Submission) (*Source, error) {
 		page, result := pages[places[i].page], &results[places[i].page][places[i].item]
 		source, follow, err := known.source(ctx, page.task.SourceID)
 		if errors.Is(err, ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != page.task.SourceUID) {
 			*result = DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
-			return nil, Submission{}, nil
+			return nil, nil
 		}
 		if err != nil {
-			return nil, Submission{}, err
+			return nil, err
 		}
-		item, refusal := follow.submission(source, page.task, &page.items[places[i].item], known.rules)
-		if refusal != nil {
+		if refusal := known.discovery(source, follow, page.task, &page.items[places[i].item], item); refusal != nil {
 			*result = *refusal
-			return nil, Submission{}, nil
+			return nil, nil
 		}
-		return source, item, nil
+		return source, nil
 	}, func(i int, item *Submission, r SubmitResult) {
 		results[places[i].page][places[i].item] = discovered(item, r)
 	})
 	return results, err
 }
 
-// submission is the task that a discovered item of t's page makes, or why it
-// makes none.
-func (f *follower) submission(source *Source, t *Task, item *DiscoveredItem, book *ruleBook) (Submission, *DiscoverResult) {
-	to, err := resolveTarget(source.Spec.CanonicalRules, item.URL, item.Key, item.Queue, book)
+// discovery makes the item of what a page of t's leads to, or says why there is none.
+func (k *knowledge) discovery(source *Source, f *follower, t *Task, found *DiscoveredItem, item *Submission) *DiscoverResult {
+	to, err := resolveTarget(source.Spec.CanonicalRules, found.URL, found.Key, found.Queue, k.rules)
 	if err != nil {
-		return Submission{}, &DiscoverResult{Code: DiscoverInvalid, Message: err.Error()}
+		return &DiscoverResult{Code: DiscoverInvalid, Message: err.Error()}
 	}
 	depth, ifExists := t.Depth+1, IfExistsKeep
-	if item.SameDepth {
+	if found.SameDepth {
 		depth = t.Depth
 	}
 	var why string
-	if item.SameDepth && t.Recurring {
+	if found.SameDepth && t.Recurring {
 		// The seed's content is there: each cycle of the seed crawls it. Not so
 		// of other tasks, or two pages that redirect to each other would be
 		// crawled for ever.
@@ -172,27 +191,25 @@ func (f *follower) submission(source *Source, t *Task, item *DiscoveredItem, boo
 		why = f.refuses(to, depth)
 	}
 	if why != "" {
-		return Submission{}, &DiscoverResult{Code: DiscoverFiltered, Message: why}
+		return &DiscoverResult{Code: DiscoverFiltered, Message: why}
 	}
-	if book.denies(to.queue) {
-		return Submission{}, &DiscoverResult{Code: DiscoverFiltered, Message: fmt.Sprintf("queue %q is denied", to.queue)}
+	if k.queueOf(to.queue).denied {
+		return &DiscoverResult{Code: DiscoverFiltered, Message: fmt.Sprintf("queue %q is denied", to.queue)}
 	}
 	metadata := t.Metadata
-	if len(item.Metadata) > 0 {
-		metadata = make(map[string]string, len(t.Metadata)+len(item.Metadata))
+	if len(found.Metadata) > 0 {
+		metadata = make(map[string]string, len(t.Metadata)+len(found.Metadata))
 		maps.Copy(metadata, t.Metadata)
-		maps.Copy(metadata, item.Metadata)
+		maps.Copy(metadata, found.Metadata)
 		if n := mapBytes(metadata); n > MaxMetadataLength {
 			why := fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, MaxMetadataLength)
-			return Submission{}, &DiscoverResult{Code: DiscoverInvalid, Message: why}
+			return &DiscoverResult{Code: DiscoverInvalid, Message: why}
 		}
 	}
-	return Submission{
-		ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
-		SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: item.URL, Key: to.key, Kind: item.Kind,
-		Depth: depth, Run: t.Run, Priority: item.Priority, Metadata: metadata, Payload: item.Payload,
-		IfExists: ifExists, RevisitAfter: source.Spec.RevisitAfter, Modified: item.Modified,
-	}, nil
+	k.aim(item, source, to)
+	item.URL, item.Kind, item.Priority, item.Modified = found.URL, found.Kind, found.Priority, found.Modified
+	item.Depth, item.Run, item.Metadata, item.Payload, item.IfExists = depth, t.Run, metadata, found.Payload, ifExists
+	return nil
 }
 
 // discovered is what a store's answer means for a discovered item.
@@ -220,10 +237,11 @@ func mapBytes(m map[string]string) int {
 }
 
 // submitAll submits n items: prepare makes each from what the catalog knows (a
-// nil source leaves the item out), done has its answer. Items that the store
-// refuses as prepared from stale knowledge are prepared again from fresh.
+// nil source leaves it out; then prepare has not touched it), done has its answer.
+// Items that the store refuses as prepared from stale knowledge are prepared again
+// from fresh.
 func (d *Dispatcher) submitAll(ctx context.Context, n int,
-	prepare func(i int, known *knowledge) (*Source, Submission, error),
+	prepare func(i int, known *knowledge, item *Submission) (*Source, error),
 	done func(i int, item *Submission, r SubmitResult),
 ) error {
 	open := make([]int, n)
@@ -239,12 +257,12 @@ func (d *Dispatcher) submitAll(ctx context.Context, n int,
 			return fmt.Errorf("read queue rules: %w", err)
 		}
 		known := knowledge{catalog: d.catalog, rules: book}
-		items, from := make([]Submission, 0, len(open)), open[:0]
+		items, from := make([]Submission, len(open)), open[:0]
 		var gates []SourceGate
 		gated := make(map[string]bool)
 		var last *Source
 		for _, i := range open {
-			source, item, err := prepare(i, &known)
+			source, err := prepare(i, &known, &items[len(from)])
 			if err != nil {
 				return err
 			}
@@ -256,9 +274,9 @@ func (d *Dispatcher) submitAll(ctx context.Context, n int,
 				gates = append(gates, source.Gate())
 			}
 			last = source
-			items, from = append(items, item), append(from, i)
+			from = append(from, i)
 		}
-		if open, err = d.submitOnce(ctx, book.version, gates, items, from, done); err != nil {
+		if open, err = d.submitOnce(ctx, book.version, gates, items[:len(from)], from, done); err != nil {
 			return err
 		}
 	}

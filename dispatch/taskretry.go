@@ -40,13 +40,13 @@ func (d *Dispatcher) RetryTasks(ctx context.Context, ids []TaskID, only ...State
 func (d *Dispatcher) retrySettled(ctx context.Context, tasks []*Task) (results []TaskChange, again []int, err error) {
 	results = make([]TaskChange, len(tasks))
 	var seeds seedsOf
-	err = d.submitAll(ctx, len(tasks), func(i int, known *knowledge) (*Source, Submission, error) {
-		source, item, err := known.retry(ctx, tasks[i], &seeds)
+	err = d.submitAll(ctx, len(tasks), func(i int, known *knowledge, item *Submission) (*Source, error) {
+		source, err := known.retry(ctx, tasks[i], &seeds, item)
 		if retryRefused(err) {
 			results[i] = TaskChange{Code: ChangeRefused, State: tasks[i].State, Err: err}
-			return nil, Submission{}, nil
+			return nil, nil
 		}
-		return source, item, err
+		return source, err
 	}, func(i int, _ *Submission, r SubmitResult) {
 		switch results[i] = (TaskChange{Code: ChangeRetried, State: r.State}); r.Code {
 		case SubmitExists: // others have brought it back since it was read
@@ -82,33 +82,34 @@ func retryRefused(err error) bool {
 	return errors.Is(err, ErrSourceNotFound) || errors.Is(err, ErrQueueDenied) || errors.Is(err, ErrInvalid)
 }
 
-// retry is the submission that brings a settled task back as it was. The error
+// retry makes the item that brings a settled task back as it was. The error
 // wraps ErrSourceNotFound, ErrQueueDenied or ErrInvalid when it cannot come back.
-func (k *knowledge) retry(ctx context.Context, t *Task, seeds *seedsOf) (*Source, Submission, error) {
+func (k *knowledge) retry(ctx context.Context, t *Task, seeds *seedsOf, item *Submission) (*Source, error) {
 	source, err := k.catalog.spec(ctx, t.SourceID, t.SourceUID, 0)
 	if errors.Is(err, ErrSourceNotFound) || err == nil && source.Deleted {
 		err = fmt.Errorf("source_id %q: %w", t.SourceID, ErrSourceNotFound)
 	}
 	if err != nil {
-		return nil, Submission{}, err
+		return nil, err
 	}
-	if k.rules.denies(t.Queue) {
-		return nil, Submission{}, fmt.Errorf("queue %q: %w", t.Queue, ErrQueueDenied)
+	if k.queueOf(t.Queue).denied {
+		return nil, fmt.Errorf("queue %q: %w", t.Queue, ErrQueueDenied)
 	}
 	if t.Recurring {
 		ids, err := seeds.ids(source, k.rules)
 		if err != nil {
-			return nil, Submission{}, err
+			return nil, err
 		}
 		if !slices.Contains(ids, t.ID) { // it would recur under no source
-			return nil, Submission{}, Invalid("task_ids", t.ID, fmt.Sprintf("was a seed of source %q, and is none any more", source.ID))
+			return nil, Invalid("task_ids", t.ID, fmt.Sprintf("was a seed of source %q, and is none any more", source.ID))
 		}
 	}
-	return source, Submission{
+	*item = Submission{
 		ID: t.ID, SourceUID: t.SourceUID, Scope: source.Scope(), Queue: t.Queue, URL: t.URL, Key: t.Key, Kind: t.Kind,
 		Recurring: t.Recurring, Depth: t.Depth, Run: t.Run, Priority: t.Priority, FirstDue: t.FirstDue,
 		Metadata: t.Metadata, Payload: t.Payload, IfExists: IfExistsRetry, Revision: t.Revision,
-	}, nil
+	}
+	return source, nil
 }
 
 // seedsOf is what the seeds of the source that was asked for last are, by the

@@ -34,7 +34,7 @@ func (d *Dispatcher) WouldRetryTasks(ctx context.Context, ids []TaskID, only ...
 		if answer.Code != 0 {
 			return answer, nil
 		}
-		switch _, _, err := known.retry(ctx, t, &seeds); {
+		switch _, err := known.retry(ctx, t, &seeds, new(Submission)); {
 		case retryRefused(err):
 			return TaskChange{Code: ChangeRefused, State: t.State, Err: err}, nil
 		case err != nil:
