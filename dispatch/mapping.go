@@ -84,6 +84,7 @@ func (e *NotEmptyError) Names(most int) string {
 	return text
 }
 
+// Error names some of the queues.
 func (e *NotEmptyError) Error() string { return "tasks would be left in " + e.Names(maxNotEmptyText) }
 
 // Unwrap is [ErrQueueNotEmpty].
