@@ -107,18 +107,8 @@ func (f *specFlags) overlay(spec *pb.SourceSpec) ([]string, error) {
 			spec.Seeds = append(spec.Seeds, &pb.Seed{Url: url})
 		}
 	})
-	for flag, assign := range map[string]func(*pb.Seed){
-		"kind":  func(seed *pb.Seed) { seed.Kind = f.kind },
-		"queue": func(seed *pb.Seed) { seed.Queue = string(f.queue) },
-	} {
-		if f.flags.Changed(flag) && len(spec.GetSeeds()) == 0 {
-			return nil, usagef(nil, "--%s is of seeds, which --seed has to name", flag)
-		}
-		for _, seed := range spec.GetSeeds() {
-			if f.flags.Changed(flag) {
-				assign(seed)
-			}
-		}
+	if err := f.overlaySeeds(spec.GetSeeds()); err != nil {
+		return nil, err
 	}
 	if f.flags.Changed("first-crawl") {
 		value, err := enumValue("--first-crawl", f.firstCrawl, "FIRST_CRAWL_", pb.FirstCrawl_value)
@@ -131,6 +121,24 @@ func (f *specFlags) overlay(spec *pb.SourceSpec) ([]string, error) {
 	f.overlayRetry(spec, set)
 	f.overlayFollow(spec, set)
 	return paths, nil
+}
+
+// overlaySeeds sets what flags say of all seeds.
+func (f *specFlags) overlaySeeds(seeds []*pb.Seed) error {
+	for flag, assign := range map[string]func(*pb.Seed){
+		"kind":  func(seed *pb.Seed) { seed.Kind = f.kind },
+		"queue": func(seed *pb.Seed) { seed.Queue = string(f.queue) },
+	} {
+		if f.flags.Changed(flag) && len(seeds) == 0 {
+			return usagef(nil, "--%s is of seeds, which --seed has to name", flag)
+		}
+		for _, seed := range seeds {
+			if f.flags.Changed(flag) {
+				assign(seed)
+			}
+		}
+	}
+	return nil
 }
 
 // oneRule refuses more than one rule of when seeds are due again.
