@@ -77,7 +77,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	client := connect(loadInto(lib))
 	s := &Store{
-		client: client, together: newTogether(client), keys: keys{config.Prefix}, scripts: loaded, library: lib, log: config.Logger,
+		client: client, together: newTogether(ctx, client), keys: keys{config.Prefix}, scripts: loaded, library: lib, log: config.Logger,
 	}
 	if err := s.check(ctx, config, cluster); err != nil {
 		if closeErr := s.client.Close(); closeErr != nil {

@@ -31,7 +31,8 @@ const (
 // is back.
 type together struct {
 	cluster  *redis.ClusterClient
-	patience time.Duration // tripPatience
+	patience time.Duration   // tripPatience
+	ctx      context.Context //nolint:containedctx // a round trip is of several callers: it begins from what the store was opened under
 
 	mu    sync.Mutex // guards what follows
 	nodes map[*redis.Client]*node
@@ -59,12 +60,12 @@ type passenger struct {
 }
 
 // newTogether makes one for a Cluster; nil for what has only one node.
-func newTogether(client redis.UniversalClient) *together {
+func newTogether(ctx context.Context, client redis.UniversalClient) *together {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
 		return nil
 	}
-	return &together{cluster: cluster, patience: tripPatience, nodes: make(map[*redis.Client]*node)}
+	return &together{cluster: cluster, patience: tripPatience, ctx: context.WithoutCancel(ctx), nodes: make(map[*redis.Client]*node)}
 }
 
 // call calls a script, once. It follows no redirection.
@@ -80,10 +81,10 @@ func (t *together) call(ctx context.Context, sc script, keys []string, args []an
 		if len(aboard) == 1 && aboard[0] == p {
 			// Alone, as nearly always: nobody else has to run for it.
 			p.reply, p.err = client.FCall(ctx, string(sc), keys, args...).Result()
-			t.goOn(ctx, client, n, t.take(client, n))
+			t.goOn(client, n, t.take(client, n))
 			return p.reply, p.err
 		}
-		t.goOn(ctx, client, n, aboard)
+		t.goOn(client, n, aboard)
 	}
 	patience := time.NewTimer(t.patience)
 	defer patience.Stop()
@@ -131,14 +132,13 @@ func (t *together) board(client *redis.Client, p *passenger) *node {
 }
 
 // goOn makes round trips to a node until nobody waits.
-func (t *together) goOn(ctx context.Context, client *redis.Client, n *node, aboard []*passenger) {
+func (t *together) goOn(client *redis.Client, n *node, aboard []*passenger) {
 	if len(aboard) == 0 {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
 	go func() {
 		for len(aboard) > 0 {
-			trip(ctx, client, aboard)
+			trip(t.ctx, client, aboard)
 			runtime.Gosched() // who was answered may call again
 			aboard = t.take(client, n)
 		}

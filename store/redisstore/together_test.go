@@ -16,9 +16,12 @@ import (
 
 // heldTrips counts round trips of scripts, and holds them until it is told.
 type heldTrips struct {
-	release     chan struct{}
-	trips, sent atomic.Int64
+	release             chan struct{}
+	trips, sent, marked atomic.Int64 // marked: those of several callers that carry the mark of one
 }
+
+// callerMark is the key of what a caller's context carries.
+type callerMark struct{}
 
 func (h *heldTrips) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -31,6 +34,9 @@ func (h *heldTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (h *heldTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if ctx.Value(callerMark{}) != nil {
+			h.marked.Add(1)
+		}
 		h.hold(cmds...)
 		return next(context.WithoutCancel(ctx), cmds) // a trip may be held for longer than it may take
 	}
@@ -64,7 +70,8 @@ func submitAtOnce(t *testing.T, callers int, patience time.Duration, goesOn func
 	for n := range callers {
 		all.Go(func() error {
 			queue := fmt.Sprintf("host-%d.example", n)
-			results, err := s.Submit(t.Context(), rules, []dispatch.SourceGate{gate}, submissions(&gate, queue, 1))
+			ctx := context.WithValue(t.Context(), callerMark{}, n)
+			results, err := s.Submit(ctx, rules, []dispatch.SourceGate{gate}, submissions(&gate, queue, 1))
 			if err == nil && results[0].Code != dispatch.SubmitCreated && results[0].Code != dispatch.SubmitExists {
 				err = fmt.Errorf("submit of a task: %v", results[0])
 			}
@@ -75,6 +82,9 @@ func submitAtOnce(t *testing.T, callers int, patience time.Duration, goesOn func
 	close(held.release)
 	if err := all.Wait(); err != nil {
 		t.Error(err)
+	}
+	if n := held.marked.Load(); n > 0 {
+		t.Errorf("%d round trips for several callers carry what the context of one does", n)
 	}
 	return held.trips.Load()
 }
