@@ -7,11 +7,10 @@
 -- Cost     O(log n) a lane; at most 100 lanes
 --
 -- uses: gate
-local page, limit, gate = tonumber(ARGV[1]), tonumber(ARGV[2]), read_gate(3)
-local s = get_source(gate.uid)
-if s.known and s.version > gate.version then return 0 end
-take_gate(gate)
-local found = call('ZRANGEBYSCORE', lanes_key(gate.uid), '(' .. decimal(page), '+inf', 'LIMIT', 0, limit, 'WITHSCORES')
+local page, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
+local s, version = take_gate(3)
+if s.known and s.version > version then return 0 end
+local found = call('ZRANGEBYSCORE', lanes_key(s.uid), '(' .. decimal(page), '+inf', 'LIMIT', 0, limit, 'WITHSCORES')
 for i = 2, #found, 2 do touch(get_lane(found[i])) end
 finish(true)
 if #found < 2 * limit then return 0 end

@@ -17,24 +17,24 @@
 local SERIES = '>I2I2BBBI6I6I6I2Bc0'
 local STALE_SOURCE, STALE_RULES, DELETED = 5, 6, 7
 
-local read_series
-do
-  local function refusal(s, gate)
-    if s.deleted then return DELETED end
-    if s.version > gate.version then return STALE_SOURCE end
-    return get_rules_version() > tonumber(ARGV[1]) and STALE_RULES
-  end
+-- Takes the gate at position i: its source, and why nothing of it is taken in, false =
+-- it is.
+local function read_gate_of_call(i)
+  local s, version = take_gate(i)
+  if s.deleted then return { source = s, refusal = DELETED } end
+  if s.version > version then return { source = s, refusal = STALE_SOURCE } end
+  return { source = s, refusal = get_rules_version() > tonumber(ARGV[1]) and STALE_RULES }
+end
 
-  -- In one constructor, whose table has room for 16 fields.
-  function read_series(packed, at, gates, queue_names)
-    local gate, queue, recurring, priority, if_exists, due, revisit_after, modified, n, slot, to = struct.unpack(SERIES, packed, at)
-    local s = take_gate(gates[gate])
-    return {
-      source = s, refusal = refusal(s, gates[gate]), queue = queue_names[queue], recurring = recurring == 1, priority = priority,
-      if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified, n = n, slot = slot,
-      created = 0, lane = false, head = false, score = 0, digits = false,
-    }, to
-  end
+-- In one constructor, whose table has room for 16 fields.
+local function read_series(packed, at, gates, queue_names)
+  local n_gate, queue, recurring, priority, if_exists, due, revisit_after, modified, n, slot, to = struct.unpack(SERIES, packed, at)
+  local gate = gates[n_gate]
+  return {
+    source = gate.source, refusal = gate.refusal, queue = queue_names[queue], recurring = recurring == 1, priority = priority,
+    if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified, n = n, slot = slot,
+    created = 0, lane = false, head = false, score = 0, digits = false,
+  }, to
 end
 
 local submit, end_series
@@ -69,13 +69,12 @@ local READ_AT_ONCE = 25
 local all_series, from, task_keys -- of the call, and where the items begin in ARGV
 
 local function read_call()
-  local gates, queue_names, at, to = {}, {}, 6, 1
+  local gates, at, to = {}, 6, 1
   for i = 1, tonumber(ARGV[2]) do
-    gates[i], at = read_gate(at), at + 12
+    gates[i], at = read_gate_of_call(at), at + GATE_ARGS
   end
-  for i = 1, tonumber(ARGV[3]) do
-    queue_names[i], at = ARGV[at], at + 1
-  end
+  local queue_names = { unpack(ARGV, at, at + tonumber(ARGV[3]) - 1) }
+  at = at + #queue_names
   for i = 1, tonumber(ARGV[4]) do all_series[i], to = read_series(ARGV[at], to, gates, queue_names) end
   from = at + 1
 end

@@ -34,6 +34,24 @@ do
     end
   end
 
+  -- By shard, what a hint says it is ready in, and the channel of hints.
+  local tellings = {}
+  local function telling_of(shard)
+    local t = tellings[shard]
+    if not t then
+      local prefix, number = string.match(P, '^(.*):{(%d+)}:$')
+      t = { ready = 'ready ' .. number .. ' ', channel = prefix .. ':hints' }
+      tellings[shard] = t
+    end
+    return t
+  end
+
+  local function publish_hints()
+    local t, message = telling_of(SHARD), {}
+    for pool, at in pairs(hints) do message[#message + 1] = t.ready .. pool .. ' ' .. decimal(max(at - now, 0)) end
+    call('PUBLISH', t.channel, table.concat(message, '\n'))
+  end
+
   function finish(publish)
     flush_moves()
     for _, l in ipairs(touched_list) do
@@ -49,11 +67,6 @@ do
     save_lanes()
     save_queues()
     flush_counts()
-    if not publish then return end
-    local shard, message = string.match(P, '{(%d+)}'), {}
-    for pool, at in pairs(hints) do
-      message[#message + 1] = 'ready ' .. shard .. ' ' .. pool .. ' ' .. decimal(max(at - now, 0))
-    end
-    if #message > 0 then call('PUBLISH', string.match(P, '^(.*):{%d+}:$') .. ':hints', table.concat(message, '\n')) end
+    if publish and next(hints) then publish_hints() end
   end
 end
