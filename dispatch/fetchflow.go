@@ -29,7 +29,7 @@ const joinTries = 3
 // narrow to, [ErrCollectorReplaced], [ErrTooManyWaiters], and those of the
 // store; after [ErrStoreUnavailable] repeat with the same client token.
 func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult, error) {
-	f := &fetch{d: d, received: time.Now(), req: req}
+	f := d.newFetch(req)
 	if err := f.normalise(); err != nil {
 		return nil, err
 	}
@@ -49,9 +49,15 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	return nil, err
 }
 
-// fetch is one run of Fetch. It lies on the stack of a call, and what a parked one takes is
-// for the most part its stack, which has 8 KiB until it needs more and 16 from then on: so
-// the outcomes of its waits share one place.
+// newFetch makes a fetch beside the stack of its call.
+//
+//go:noinline
+func (d *Dispatcher) newFetch(req FetchRequest) *fetch {
+	return &fetch{d: d, received: time.Now(), req: req}
+}
+
+// fetch is one run of Fetch. What a parked one takes is for the most part the stack of its
+// call, which has 8 KiB until it needs more and 16 from then on: so this is not on it.
 type fetch struct {
 	d          *Dispatcher
 	req        FetchRequest
