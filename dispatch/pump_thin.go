@@ -24,6 +24,9 @@ func (o *outlet) isThin() bool { return o.emptied && len(o.awaiting)+len(o.looks
 // none comes back before.
 func (ps *pool) roomForThin(now time.Time) (room int, until time.Time) {
 	room, until = 1, now.Add(never)
+	if len(ps.outlets) == 1 {
+		return room, until
+	}
 	first := ps.firstInLine()
 	if first != nil {
 		until = first.since.Add(thinPatience)
