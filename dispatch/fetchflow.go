@@ -298,7 +298,7 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 // then on: a claim under way for this one may grant yet, which is given back.
 func (f *fetch) park(ctx context.Context, w *waiter, limit time.Duration) {
 	w.want, w.pools, w.info = f.want, f.req.Pools, f.info
-	f.out = f.d.pump.wait(ctx, w, limit)
+	f.d.pump.wait(ctx, w, limit, &f.out)
 	if f.out.recheck {
 		f.want.Call = f.d.nextCall()
 	}

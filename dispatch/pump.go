@@ -153,37 +153,6 @@ func (p *pump) parked() int {
 	return len(p.tokens)
 }
 
-// wait parks a fetch and returns its end. It lasts at most limit, and a little
-// longer only while a claim for it is under way.
-func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration) (out outcome) {
-	w.answer = make(chan outcome, 1)
-	answer, patience := w.answer, limit
-	if w.patience > 0 {
-		patience = min(w.patience, limit)
-	}
-	w = p.park(w)
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for i, more := range [...]time.Duration{limit - patience, landing, 0} {
-		select {
-		case out = <-answer:
-			return out
-		case <-ctx.Done():
-			return p.giveUp(w, answer, false, context.Cause(ctx))
-		case <-timer.C:
-		}
-		if !p.inFlight(w) {
-			return p.giveUp(w, answer, i == 0 && patience < limit, nil)
-		}
-		timer.Reset(more)
-	}
-	return p.giveUp(w, answer, false, nil)
-}
-
-// landing is how long a fetch whose wait is over still waits for a claim that is
-// under way for it, so that the grant need not be given back.
-const landing = 20 * time.Millisecond
-
 // open reports whether something can be had of one of the pools now, as far as is
 // known.
 func (p *pump) open(pools []string) bool {
@@ -194,101 +163,6 @@ func (p *pump) open(pools []string) bool {
 		ps := p.pools[name]
 		return ps == nil || slices.ContainsFunc(ps.outlets, func(o *outlet) bool { return !o.until.After(now) && !now.Before(o.retryAt) })
 	})
-}
-
-func (p *pump) inFlight(w *waiter) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return w.busy
-}
-
-// giveUp ends the wait of the call that waits on answer, unless it has its
-// answer by now.
-func (p *pump) giveUp(w *waiter, answer chan outcome, recheck bool, gone error) outcome {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if w.answer == answer && !w.finished {
-		out := outcome{recheck: recheck, err: gone}
-		if gone == nil && !recheck {
-			out = p.nothing(w)
-			out.late = true
-		}
-		places := w.places
-		p.finish(w, out)
-		for _, pl := range places {
-			if pl.pool.idle() {
-				p.rest(pl.pool)
-			}
-		}
-	}
-	return <-answer // holds one by now
-}
-
-// park puts a fetch in line. When the same fetch is parked already, as of a
-// connection that broke, this one takes its place in the line, and the waiter
-// of that one is returned.
-func (p *pump) park(w *waiter) *waiter {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if out, away := p.turnedAway(w); away {
-		w.finished = true
-		w.answer <- out
-		return w
-	}
-	if old := p.tokens[w.key()]; old != nil {
-		if old.repeatedBy(w) {
-			old.answer <- outcome{empty: EmptyNoTasks}
-			old.answer = w.answer
-			return old
-		}
-		p.finish(old, outcome{empty: EmptyNoTasks})
-	}
-	if len(p.tokens) >= p.maxWaiters {
-		w.finished = true
-		w.answer <- outcome{err: ErrTooManyWaiters}
-		return w
-	}
-	p.tokens[w.key()] = w
-	p.sessions[w.want.Collector] = append(p.sessions[w.want.Collector], w)
-	p.noteUntold(w)
-	if w.hold <= 0 {
-		p.enlist(w)
-		return w
-	}
-	w.held = time.Now().Add(w.hold)
-	w.timer = time.AfterFunc(w.hold, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !w.finished {
-			w.held = time.Time{}
-			p.enlist(w)
-		}
-	})
-	return w
-}
-
-// repeatedBy reports whether the other fetch asks for the same, and waits.
-func (w *waiter) repeatedBy(o *waiter) bool {
-	return !w.once && !o.once && w.want.Session == o.want.Session && w.want.Max == o.want.Max &&
-		w.want.MaxBytes == o.want.MaxBytes && w.want.Lease == o.want.Lease && slices.Equal(w.pools, o.pools) &&
-		slices.Equal(w.want.SourceUIDs, o.want.SourceUIDs) && slices.Equal(w.want.Queues, o.want.Queues)
-}
-
-// enlist lets a parked fetch take part.
-func (p *pump) enlist(w *waiter) {
-	p.seq++
-	now := time.Now()
-	w.seq, w.since = p.seq, now
-	for _, name := range w.pools {
-		ps := p.pools[name]
-		if ps == nil {
-			ps = p.newPool(name)
-		}
-		ps.add(w, now)
-	}
-	for _, pl := range w.places {
-		p.step(pl.pool)
-	}
 }
 
 // finish answers a waiter and takes it out of every line; false when it was
