@@ -1,70 +1,29 @@
 package collector
 
 import (
-	"context"
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// beatStream is an open heartbeat stream with a goroutine that reads it.
-type beatStream struct {
-	client grpc.BidiStreamingClient[wagglev1.HeartbeatRequest, wagglev1.HeartbeatResponse]
-	life
-	answers chan *wagglev1.HeartbeatResponse
-	broken  chan struct{} // closed when the stream is over; then err says why
-	err     error
-}
+// beatStream is an open heartbeat stream.
+type beatStream = stream[wagglev1.HeartbeatRequest, wagglev1.HeartbeatResponse]
 
 // openStream opens a stream on any dispatcher. When that fails it is tried again later; beats go as calls meanwhile.
 func (h *heartbeat) openStream() {
-	stream := newLife(h.run.calling.ctx)
-	stop := h.impatient(stream.end)
-	client, err := h.run.control.Heartbeat(stream.ctx)
+	life := newLife(h.run.calling.ctx)
+	stop := h.impatient(life.end)
+	client, err := h.run.control.Heartbeat(life.ctx)
 	stop()
 	if err != nil {
-		stream.end(err)
+		life.end(err)
 		h.dropStream(err)
 		return
 	}
-	h.stream = &beatStream{
-		client: client, life: stream,
-		answers: make(chan *wagglev1.HeartbeatResponse), broken: make(chan struct{}),
-	}
-	go h.stream.read()
+	h.stream = readStream(life, client)
 	h.run.stats.setStreaming(true)
-}
-
-// read hands answers over until the stream is over.
-func (s *beatStream) read() {
-	defer close(s.broken)
-	for {
-		answer, err := s.client.Recv()
-		if err == nil {
-			select {
-			case s.answers <- answer:
-				continue
-			case <-s.ctx.Done():
-			}
-			err = context.Cause(s.ctx)
-		}
-		s.err = err
-		s.end(err)
-		return
-	}
-}
-
-// send sends a beat. Of a stream that is over it returns why.
-func (s *beatStream) send(request *wagglev1.HeartbeatRequest) error {
-	if err := s.client.Send(request); err != nil {
-		s.end(err)
-		<-s.broken // the reader has the true error
-		return s.err
-	}
-	return nil
 }
 
 // dropStream gives a stream up that failed, or could not be had, and puts the next one off. Beats go as single calls
@@ -87,8 +46,7 @@ func (h *heartbeat) closeStream() {
 	if h.stream == nil {
 		return
 	}
-	h.stream.end(context.Canceled)
-	<-h.stream.broken
+	h.stream.close()
 	h.stream = nil
 	h.run.stats.setStreaming(false)
 }

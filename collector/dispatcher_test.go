@@ -42,16 +42,17 @@ type dispatcher struct {
 	quit  chan struct{} // closed when the server stops
 	broke chan error    // ends the stream between beats
 
-	mu      sync.Mutex
-	granted int
-	polls   int // parked now
-	fetches []fetchCall
-	streams int
-	beats   []beat
-	reports []reportCall
-	calls   []*wagglev1.ReportTaskRequest
-	submits []*wagglev1.SubmitDiscoveredRequest
-	news    chan *wagglev1.HeartbeatResponse
+	mu           sync.Mutex
+	granted      int
+	polls        int // parked now
+	fetches      []fetchCall
+	streams      int // of heartbeats
+	fetchStreams int
+	beats        []beat
+	reports      []reportCall
+	calls        []*wagglev1.ReportTaskRequest
+	submits      []*wagglev1.SubmitDiscoveredRequest
+	news         chan *wagglev1.HeartbeatResponse
 }
 
 type fetchCall struct {
@@ -103,6 +104,26 @@ func (d *dispatcher) grant(req *wagglev1.FetchTaskRequest, task *wagglev1.Task) 
 		TaskId: task.GetId(), Fence: fence, Duration: durationpb.New(d.duration()),
 		LeaseToken: fmt.Sprintf("%s/%s/%d", req.GetCollectorId(), req.GetClientToken(), fence),
 	}}
+}
+
+// StreamingFetchTask is FetchTask for each message.
+func (d *dispatcher) StreamingFetchTask(stream wagglev1.DispatchService_StreamingFetchTaskServer) error {
+	d.mu.Lock()
+	d.fetchStreams++
+	d.mu.Unlock()
+	for {
+		request, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		answer, err := d.FetchTask(stream.Context(), request.GetFetch())
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&wagglev1.StreamingFetchTaskResponse{Answer: answer}); err != nil {
+			return err
+		}
+	}
 }
 
 // FetchTask hands out what is ready, up to max_tasks, or waits for one.
@@ -293,6 +314,12 @@ func (d *dispatcher) fetchCalls() []fetchCall {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.fetches)
+}
+
+func (d *dispatcher) fetchStreamCalls() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fetchStreams
 }
 
 func (d *dispatcher) beatCalls() []beat {

@@ -124,20 +124,3 @@ func told(ctx context.Context, err error) error {
 	}
 	return st.Err()
 }
-
-// drains ends streams that hold nothing (health watches, reflection) when the
-// server drains, which would else wait for their clients to leave.
-func (s *Server) drains(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if s.limits.policies[info.FullMethod] != classProbe {
-		return handler(srv, stream)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- handler(srv, stream) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-s.draining:
-		// The handler's stream ends with this return, and with it the handler.
-		return errStopping()
-	}
-}

@@ -87,6 +87,7 @@ func (s *Server) drain() {
 	s.health.stop()
 	s.d.Drain()
 	close(s.draining)
+	s.fetches.stop()
 	graceful := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

@@ -38,6 +38,7 @@ type Server struct {
 
 	heartbeats atomic.Int64
 	draining   chan struct{} // closed when streams are to end
+	fetches    fetchStreams
 
 	mu                         sync.Mutex // guards the listeners
 	grpcListener, httpListener net.Listener
@@ -107,6 +108,7 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		// Stop waits for handlers, so that none works on a closed store.
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.InTapHandle(tapFetches),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 	}
