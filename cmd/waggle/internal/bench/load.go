@@ -56,8 +56,9 @@ type job struct {
 	Tasks      int
 	Batch      int
 	Collectors int
-	// Carry lets a fetch carry the reports of the one before.
-	Carry bool
+	// Carry lets a fetch carry the reports of the one before; Stream, that all fetches of a
+	// collector go through one stream, too.
+	Carry, Stream bool
 	// Limit is when to give up, or how long to go on.
 	Limit time.Duration
 }

@@ -59,7 +59,7 @@ func reference(list []int, wanted int) int {
 
 // throughputRow warms up, then measures and repeats it.
 func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow) error {
-	var submits, works, carries, lives []float64
+	var submits, works, carries, streams, lives []float64
 	var submitCosts, workCosts, lifeCosts []Cost
 	w := workloadOf(row.Workload)
 	err := b.series(ctx, e, w, func(j *job) error {
@@ -78,28 +78,27 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 				return err
 			}
 			j.First += j.Tasks
-			if err := e.fill(j); err != nil {
-				return err
-			}
-			j.Carry = true
-			carried, err := e.do(j, opDrain)
+			calls, err := carried(e, j, false)
 			if err != nil {
 				return err
 			}
-			j.Carry = false
-			j.First += j.Tasks
+			streamed, err := carried(e, j, true)
+			if err != nil {
+				return err
+			}
 			life, err := measured(ctx, e, j, opLife, &lifeCosts)
 			if err != nil {
 				return err
 			}
 			j.First += j.Tasks
 			submits, works = append(submits, rate(submit)), append(works, rate(work))
-			carries, lives = append(carries, rate(carried)), append(lives, rate(life))
-			row.Retries += submit.Retries + work.Retries + carried.Retries + life.Retries
+			carries, streams, lives = append(carries, rate(calls)), append(streams, rate(streamed)), append(lives, rate(life))
+			row.Retries += submit.Retries + work.Retries + calls.Retries + streamed.Retries + life.Retries
 		}
 		return nil
 	})
-	row.Submit, row.Work, row.Carried, row.Life = sampleOf(submits), sampleOf(works), sampleOf(carries), sampleOf(lives)
+	row.Submit, row.Work, row.Life = sampleOf(submits), sampleOf(works), sampleOf(lives)
+	row.Carried, row.Streamed = sampleOf(carries), sampleOf(streams)
 	row.SubmitCost, row.WorkCost, row.LifeCost = medianCost(submitCosts), medianCost(workCosts), medianCost(lifeCosts)
 	return err
 }
@@ -120,6 +119,18 @@ func (b *bencher) warmUp(e *env, j *job, w workload) error {
 		j.Tasks = b.cfg.Tasks
 	}
 	return nil
+}
+
+// carried submits, then fetches, each fetch with the reports of the one before.
+func carried(e *env, j *job, stream bool) (*outcome, error) {
+	if err := e.fill(j); err != nil {
+		return nil, err
+	}
+	j.Carry, j.Stream = true, stream
+	work, err := e.do(j, opDrain)
+	j.Carry, j.Stream = false, false
+	j.First += j.Tasks
+	return work, err
 }
 
 // measured does a job, and reads what each of its tasks took.
