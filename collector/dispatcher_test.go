@@ -31,10 +31,12 @@ type dispatcher struct {
 
 	onFetch  func(ctx context.Context, n int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error)
 	onStream func(n int) error
-	onBeat   func(n int, b beat) (*wagglev1.HeartbeatResponse, error) // a nil answer: silence
-	onReport func(n int, r *wagglev1.TaskReport) *wagglev1.ReportResult
-	onCall   func(n int, req *wagglev1.ReportTaskRequest) error
-	onSubmit func(n int, req *wagglev1.SubmitDiscoveredRequest) error
+	// onFetchStream runs before the n-th stream of fetches takes another.
+	onFetchStream func(ctx context.Context, n int)
+	onBeat        func(n int, b beat) (*wagglev1.HeartbeatResponse, error) // a nil answer: silence
+	onReport      func(n int, r *wagglev1.TaskReport) *wagglev1.ReportResult
+	onCall        func(n int, req *wagglev1.ReportTaskRequest) error
+	onSubmit      func(n int, req *wagglev1.SubmitDiscoveredRequest) error
 
 	noisy bool          // each answer to a beat comes after news
 	lease time.Duration // of each grant and renewal; 30 s when zero
@@ -110,8 +112,12 @@ func (d *dispatcher) grant(req *wagglev1.FetchTaskRequest, task *wagglev1.Task) 
 func (d *dispatcher) StreamingFetchTask(stream wagglev1.DispatchService_StreamingFetchTaskServer) error {
 	d.mu.Lock()
 	d.fetchStreams++
+	n := d.fetchStreams
 	d.mu.Unlock()
 	for {
+		if d.onFetchStream != nil {
+			d.onFetchStream(stream.Context(), n)
+		}
 		request, err := stream.Recv()
 		if err != nil {
 			return err

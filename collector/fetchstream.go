@@ -58,6 +58,8 @@ func (f *fetchStream) ready(ctx context.Context) (used bool, err error) {
 	return false, nil
 }
 
+// ask sends a fetch and waits for its answer. Sending does not wait for the dispatcher: of a stream without another message
+// under way, gRPC takes one whatever its size.
 func (f *fetchStream) ask(ctx context.Context, fetch *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
 	if err := f.stream.send(&wagglev1.StreamingFetchTaskRequest{Fetch: fetch}); err != nil {
 		return nil, err

@@ -2,6 +2,8 @@ package collector_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +74,37 @@ func TestCollector_FetchStreamDraining(t *testing.T) {
 		pass(time.Minute)
 		if n := len(d.fetchCalls()); n > 60 {
 			t.Errorf("%d fetches in a minute though each was told to wait a second", n)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCollector_FetchStreamStuck holds that a dispatcher that takes nothing any more, as a frozen one, does not keep a
+// fetch with large reports for ever: it is made again through another stream.
+func TestCollector_FetchStreamStuck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.put("1-a")
+		fetched := 0 // through the first stream
+		d.onFetchStream = func(ctx context.Context, n int) {
+			if fetched++; n == 1 && fetched == 2 {
+				<-ctx.Done()
+			}
+		}
+		links := make([]collector.Discovered, 1000)
+		for i := range links {
+			links[i].URL = fmt.Sprintf("http://example.com/%d/%s", i, strings.Repeat("x", 1000))
+		}
+		crawl := func(context.Context, *collector.Task) (collector.Succeeded, error) {
+			return collector.Succeeded{Discovered: links}, nil
+		}
+		r := start(t, d, collector.HandlerFunc(crawl), func(c *collector.Config) { c.Slots = 1 })
+		pass(time.Minute)
+		if n := len(d.reported()); n != 1 {
+			t.Errorf("%d reports came, want the one that the stuck fetch carried", n)
 		}
 		if err := r.stop(); err != nil {
 			t.Error(err)
