@@ -268,6 +268,9 @@ func (p *pump) step(ps *pool) {
 	sharing := max(1, ready+min(thin, room))
 	share := (ps.plain.Len() - ps.busy + sharing - 1) / sharing
 	wake, first := now.Add(never), ps.first
+	if o := ps.overdue(now); o != nil {
+		first = o.shard
+	}
 	for i := range ps.outlets {
 		o := ps.outlets[(first+i)%len(ps.outlets)]
 		if o.flights > 0 {
@@ -284,8 +287,11 @@ func (p *pump) step(ps *pool) {
 			wake = earlier(wake, at)
 			continue
 		}
-		if o.isThin() && room == 0 {
+		if o.isThin() && room == 0 && !o.isOverdue(now) {
 			wake = earlier(earlier(wake, until), o.wakes(now))
+			if o.asks(now) {
+				wake = earlier(wake, o.until.Add(thinPatience))
+			}
 			continue
 		}
 		if waiters := o.pick(now, share); len(waiters) > 0 {

@@ -52,3 +52,18 @@ func (ps *pool) firstInLine() *waiter {
 	}
 	return nil
 }
+
+// isOverdue reports whether the outlet has been open for as long as one may be kept waiting.
+func (o *outlet) isOverdue(now time.Time) bool {
+	return o.flights == 0 && !now.Before(o.retryAt) && !o.until.Add(thinPatience).After(now)
+}
+
+// overdue is the one of those that opened first: it is claimed from before any other.
+func (ps *pool) overdue(now time.Time) (first *outlet) {
+	for _, o := range ps.outlets {
+		if o.isOverdue(now) && (first == nil || o.until.Before(first.until)) {
+			first = o
+		}
+	}
+	return first
+}

@@ -1,0 +1,103 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// slowClaims is a store of which each claim takes a while.
+type slowClaims struct {
+	dispatch.Store
+	took time.Duration
+}
+
+func (s *slowClaims) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	time.Sleep(s.took)
+	return s.Store.Claim(ctx, shard, pool, wants)
+}
+
+// seldom is what became of the tasks of a shard that has one now and then.
+type seldom struct {
+	mu      sync.Mutex // guards what follows
+	fetched int
+	longest time.Duration // that one waited
+}
+
+func (s *seldom) take(a answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range a.res.Tasks {
+		if task := a.res.Tasks[i].Task; shardIn(manyShards, task.ID) == manyShards-1 {
+			s.fetched++
+			s.longest = max(s.longest, a.at.Sub(task.Created))
+		}
+	}
+}
+
+// forageBesideBacklog lets collectors work while one shard has a backlog, a quarter of the
+// others often have a task, and the last one has so many in all.
+func (w *world) forageBesideBacklog(t *testing.T, collectors, tasks int) *seldom {
+	t.Helper()
+	const often, work = manyShards / 4, 5 * time.Millisecond
+	queues := queuesIn(0, manyShards)
+	submit := func(key string, n int, queues ...string) {
+		if _, err := w.d[0].SubmitTasks(t.Context(), tasksIn(key, n, queues...)); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range 60 {
+		submit(fmt.Sprint("backlog", i, "-"), 1000, queues[0])
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	var of seldom
+	var all sync.WaitGroup
+	for n := range collectors {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				a := <-w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", n), "", time.Second))
+				if a.err != nil {
+					return
+				}
+				of.take(a)
+				time.Sleep(work)
+			}
+		})
+	}
+	for i := range 20 * tasks {
+		if i%20 == 0 {
+			submit(fmt.Sprint("seldom", i, "-"), 1, queues[manyShards-1])
+		}
+		submit(fmt.Sprint("often", i, "-"), 1, queues[1+i%often], queues[1+(i*7)%often])
+		time.Sleep(time.Millisecond)
+	}
+	end()
+	all.Wait()
+	return &of
+}
+
+// TestPump_thinBesideBacklog holds that a task of a shard that has one now and then is not
+// kept waiting by a shard that always has some, and by others that often have one (P9).
+func TestPump_thinBesideBacklog(t *testing.T) {
+	t.Parallel()
+	const tasks, limit = 150, 100 * time.Millisecond
+	for _, took := range []time.Duration{time.Millisecond, 3 * time.Millisecond} {
+		for _, collectors := range []int{48, 100} {
+			t.Run(fmt.Sprintf("%v %d", took, collectors), func(t *testing.T) {
+				t.Parallel()
+				inWorld(t, setup{shards: manyShards, wrap: func(s dispatch.Store) dispatch.Store { return &slowClaims{s, took} }}, func(t *testing.T, w *world) {
+					w.source("s", nil)
+					of := w.forageBesideBacklog(t, collectors, tasks)
+					if of.fetched < tasks-10 || of.longest > limit {
+						t.Errorf("%d of %d tasks of the last shard came, one after %v; want all but the last ones, after %v at most", of.fetched, tasks, of.longest, limit)
+					}
+				})
+			})
+		}
+	}
+}
