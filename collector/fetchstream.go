@@ -42,16 +42,25 @@ func (f *fetchStream) exchange(ctx context.Context, fetch *wagglev1.FetchTaskReq
 
 // ready sees to a stream to use, and says whether it was used before.
 func (f *fetchStream) ready(ctx context.Context) (used bool, err error) {
-	if f.stream != nil && !f.stream.over() && time.Since(f.opened) < fetchStreamAge {
+	switch {
+	case f.stream == nil:
+	case f.stream.over():
+		f.close()
+	case time.Since(f.opened) < fetchStreamAge:
 		return true, nil
+	default:
+		f.stream.finish()
+		f.stream = nil
 	}
-	f.close()
 	life := newLife(f.run.calling.ctx) //nolint:contextcheck // a stream outlives the fetch that opens it
 	stop := context.AfterFunc(ctx, func() { life.end(context.Cause(ctx)) })
 	client, err := f.run.fetches.StreamingFetchTask(life.ctx, grpc.WaitForReady(true)) //nolint:contextcheck // as above
 	stop()
 	if err != nil {
 		life.end(err)
+		if ctx.Err() != nil { // as a call would tell of a deadline
+			err = status.Errorf(status.FromContextError(ctx.Err()).Code(), "open a stream: %s", status.Convert(err).Message())
+		}
 		return false, err
 	}
 	f.stream, f.opened = readStream(life, client), time.Now()

@@ -61,6 +61,11 @@ func (s *stream[Request, Answer]) over() bool {
 	}
 }
 
+// finish lets the dispatcher end a stream on which nothing is under way, and its reader with it.
+func (s *stream[Request, Answer]) finish() {
+	_ = s.client.CloseSend() // fails only where the stream is over
+}
+
 // close ends the stream and waits for its reader.
 func (s *stream[Request, Answer]) close() {
 	s.end(context.Canceled)

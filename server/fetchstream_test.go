@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -107,6 +108,17 @@ func TestServer_StreamingFetchTask_refused(t *testing.T) {
 			t.Errorf("a stream with a bad %s ends with %v", field, f.violations)
 		}
 	}
+}
+
+// TestServer_StreamingFetchTask_unavailable holds that a stream tells of a store that is away as a call does.
+func TestServer_StreamingFetchTask_unavailable(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.store.breakCall("BeginPolls", func() error { return dispatch.ErrStoreUnavailable })
+	stream := b.fetches(t.Context(), t)
+	ask(t, stream, fetchOf("t1", 0))
+	_, err := stream.Recv()
+	wantFault(t, err, codes.Unavailable, "STORE_UNAVAILABLE")
 }
 
 // TestServer_StreamingFetchTask_gone holds that a fetch whose stream ends no longer waits for a task.

@@ -57,7 +57,6 @@ func (s *fetchStreams) remove(f *fetchStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, f)
-	f.interrupt()
 }
 
 // stop ends those that wait for a fetch, and each other once it has answered its own.
@@ -85,7 +84,9 @@ type fetchStream struct {
 
 type fetchStreamKey struct{}
 
-// tapFetches gives each stream of fetches a context that can be ended.
+// tapFetches gives each stream of fetches a context that can be ended. It ends by itself
+// with the context that it was made of; not sooner, since by then the stream's status tells
+// of its own end.
 func tapFetches(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if info.FullMethodName != pb.DispatchService_StreamingFetchTask_FullMethodName {
 		return ctx, nil
