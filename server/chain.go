@@ -11,6 +11,8 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 )
 
 // chain is every interceptor, the outermost first. The order, and why:
@@ -119,6 +121,8 @@ func told(ctx context.Context, err error) error {
 		if errors.As(err, &p) {
 			addFields(ctx, zap.String("stack", p.stack))
 		}
+	case errors.Is(err, dispatch.ErrDraining):
+		noteStopping(ctx)
 	case kind != nil && kind.retry > 0:
 		addFields(ctx, zap.String("cause", err.Error()))
 	}

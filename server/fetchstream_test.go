@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -159,6 +160,9 @@ func TestServer_StreamingFetchTask_drain(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("the server waits for streams that have ended")
+	}
+	if lines := b.logs.FilterLevelExact(zap.WarnLevel).All(); len(lines) > 0 {
+		t.Errorf("a stop is warned of: %v", lines)
 	}
 }
 

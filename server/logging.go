@@ -56,6 +56,7 @@ type callNotes struct {
 	mu       sync.Mutex // guards what follows
 	fields   []zap.Field
 	operator bool // by it an operator changed something
+	stopping bool // it was sent elsewhere because this dispatcher stops
 }
 
 type callNotesKey struct{}
@@ -94,6 +95,15 @@ func noteOperator(ctx context.Context, fields ...zap.Field) {
 	}
 }
 
+// noteStopping has the line of a call written as debug, which was sent elsewhere.
+func noteStopping(ctx context.Context) {
+	if notes, ok := ctx.Value(callNotesKey{}).(*callNotes); ok {
+		notes.mu.Lock()
+		defer notes.mu.Unlock()
+		notes.stopping = true
+	}
+}
+
 func (l *callLog) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	began, ctx := time.Now(), &notedContext{Context: stream.Context()}
 	noted := middleware.WrapServerStream(stream)
@@ -109,6 +119,9 @@ func (l *callLog) ended(ctx context.Context, notes *callNotes, fullMethod string
 	defer notes.mu.Unlock()
 	code := status.Code(err)
 	level, log, message := callLevel(code, l.success || notes.operator), l.log, "finished call"
+	if notes.stopping {
+		level = zapcore.DebugLevel // its drain is told once, not for each call
+	}
 	if level == zapcore.WarnLevel {
 		log = l.trouble
 	}
