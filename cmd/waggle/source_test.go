@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 func TestSource_Tables(t *testing.T) {
@@ -249,5 +250,37 @@ func TestSource_CanceledSeeds(t *testing.T) {
 	command(t, env, "task", "retry", "--source", "a", "--state", "canceled", "--yes")
 	if got := command(t, env, "source", "get", "a"); strings.Contains(got.out, "Canceled") {
 		t.Errorf("still canceled:\n%s", got.out)
+	}
+}
+
+func TestSource_Health(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--every", "1h")
+	dispatch := pb.NewDispatchServiceClient(connect(t, env))
+	got, err := dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c", Session: "s", ClientToken: "t"})
+	if err != nil || len(got.GetLeasedTasks()) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	lease := got.GetLeasedTasks()[0].GetLease()
+	if _, err := dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c", Session: "s", Reports: []*pb.TaskReport{{
+		TaskId: lease.GetTaskId(), LeaseToken: lease.GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Failed{Failed: &pb.Failed{
+			Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503, Message: "down for repairs",
+		}}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	command(t, env, "source", "pause", "a", "--by", "ada", "--reason", "they mend it")
+	sheet := settle(command(t, env, "source", "get", "a").out)
+	if strings.Contains(sheet, "Collector") {
+		t.Errorf("its own failure is told as the collector's:\n%s", sheet)
+	}
+	for _, line := range []string{
+		"Health PAUSED\n", "Unfinished 1 task\n", "Waits for SOURCE_PAUSED: by ada, AGO: they mend it\n", "HOST_BLOCKED: ", "Last success -\n",
+		"Last failure AGO (TIME)\n", "Failures 1 in a row\n", "Reason SERVER_ERROR (HTTP 503): down for repairs\n", "it waits for its next attempt",
+	} {
+		if !strings.Contains(strings.ReplaceAll(sheet, "  ", " "), line) {
+			t.Errorf("lacks %q:\n%s", line, sheet)
+		}
 	}
 }

@@ -53,14 +53,3 @@ func TestSourceImport_away(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", got.code, got.err)
 	}
 }
-
-// A source that nobody crawls is not waited for in silence.
-func TestSourceWait_noCollector(t *testing.T) {
-	t.Parallel()
-	env, _ := served(t)
-	command(t, env, "source", "create", "b", "--seed", "https://b.example/", "--pool", "eu")
-	wait := command(t, env, "source", "wait", "b", "--for", "1ms")
-	if want := `b: 1 outstanding (1 ready, 0 leased, no active collector takes tasks of pool "eu")`; !strings.Contains(wait.out, want) {
-		t.Errorf("lacks %q:\n%s", want, wait.out)
-	}
-}
