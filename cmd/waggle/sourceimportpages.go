@@ -29,7 +29,7 @@ func (p seenPages) meet(line int, spec *pb.SourceSpec) (twin string) {
 		case !met:
 			p[hash] = line
 		case before != line && twin == "":
-			twin = fmt.Sprintf("%s is the page that the source of line %d crawls: it is crawled twice, unless one of them goes, or both name one scope",
+			twin = fmt.Sprintf("%s is the page that the source of line %d crawls: it is crawled twice, unless one of them goes",
 				seed.GetUrl(), before)
 		}
 	}
