@@ -104,13 +104,15 @@ func (d *Dispatcher) UpdateSource(ctx context.Context, id string, ifVersion int6
 	return d.Source(ctx, id)
 }
 
-// respec changes the spec of a source by change, and checks what comes of it.
+// respec changes the spec of a source by change, and checks what comes of it. What is
+// fixed at creation may be left out, and stays.
 func (d *Dispatcher) respec(ctx context.Context, change func(*SourceSpec) error, rehearsed rehearsal) func(*Source) error {
 	return func(s *Source) error {
 		before := s.Spec
 		if err := change(&s.Spec); err != nil {
 			return err
 		}
+		setDefault(&s.Spec.Scope, before.Scope)
 		setDefault(&s.Spec.CanonicalRules, before.CanonicalRules)
 		s.Spec.FillDefaults()
 		if s.Spec.Scope != before.Scope {

@@ -33,8 +33,8 @@ func (n *NamedSpec) respec(kept *SourceSpec) error {
 	return nil
 }
 
-// check says what is wrong with a spec that is laid over nothing. What is left out
-// stays so: where a source exists, what is fixed keeps its value.
+// check says what is wrong with a spec that is laid over nothing, without filling what
+// it leaves out: where a source exists, what is fixed keeps its value.
 func (n *NamedSpec) check() error {
 	filled := n.Spec
 	filled.FillDefaults()
@@ -92,7 +92,7 @@ func (d *Dispatcher) ApplySources(ctx context.Context, specs []NamedSpec, valida
 			if err := results[i].note(d.wouldApply(ctx, specs[i], kept[n], rehearsed)); err != nil {
 				return nil, err
 			}
-		case specs[i].Spec.Scope != "":
+		case specs[i].Spec.Scope != "" || kept[n] != nil && kept[n].Spec.Scope != "":
 			shared = append(shared, n)
 		case kept[n] == nil:
 			fresh = append(fresh, i)

@@ -40,6 +40,7 @@ func TestDispatcher_ApplySources(t *testing.T) {
 			wanted("new", "http://n.example/"), wanted("old", "http://a.example/new"), wanted("same", "http://b.example/"),
 			wanted("bad", "no url"), wanted("new", "http://twice.example/"), wanted("scoped"),
 		}
+		specs[5].Spec.Scope = "other"
 		codes := []dispatch.SpecCode{dispatch.SpecCreated, dispatch.SpecUpdated, dispatch.SpecUnchanged, 0, 0, 0}
 		check := func(results []dispatch.SpecResult) {
 			t.Helper()

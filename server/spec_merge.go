@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -14,7 +16,7 @@ func keepAbsent(spec *pb.SourceSpec) func(kept *dispatch.SourceSpec) error {
 		// Both share what they hold with others.
 		merged, over := proto.CloneOf(toSpec(spec.GetId(), kept)), proto.CloneOf(spec)
 		over.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_UNSPECIFIED
-		keepSeeds(over.GetSeeds(), merged.GetSeeds())
+		keepSeeds(merged.GetCanonicalRules(), over.GetSeeds(), merged.GetSeeds())
 		if rule := over.GetSchedule(); rule.GetRule() != nil && rule.GetCron() == "" && merged.GetSchedule() != nil {
 			merged.Schedule.TimeZone = "" // it was that of a cron
 		}
@@ -24,23 +26,6 @@ func keepAbsent(spec *pb.SourceSpec) func(kept *dispatch.SourceSpec) error {
 		}
 		*kept = fromSpec(merged)
 		return nil
-	}
-}
-
-// keepSeeds completes seeds that a source has already.
-func keepSeeds(seeds, kept []*pb.Seed) {
-	byURL := make(map[string]*pb.Seed, len(kept))
-	for _, seed := range kept {
-		byURL[seed.GetUrl()] = seed
-	}
-	for _, seed := range seeds {
-		if seed.GetUrl() == "" || byURL[seed.GetUrl()] == nil {
-			continue
-		}
-		whole := proto.CloneOf(byURL[seed.GetUrl()])
-		layOver(whole.ProtoReflect(), seed.ProtoReflect())
-		proto.Reset(seed)
-		proto.Merge(seed, whole)
 	}
 }
 
@@ -77,11 +62,25 @@ func specDiff(before, after *dispatch.SourceSpec) (changed, lost []string) {
 	var d diff
 	base := dispatch.SourceSpec{Priority: dispatch.DefaultPriority}
 	base.FillDefaults()
-	d.compare("", toSpec("", before).ProtoReflect(), toSpec("", after).ProtoReflect(), toSpec("", &base).ProtoReflect())
+	was, is := toSpec("", before), toSpec("", after)
+	d.compareSeeds(was.GetCanonicalRules(), was.GetSeeds(), is.GetSeeds())
+	was.Seeds, is.Seeds = nil, nil
+	d.compare("", was.ProtoReflect(), is.ProtoReflect(), toSpec("", &base).ProtoReflect())
+	slices.Sort(d.changed)
+	slices.Sort(d.lost)
 	return d.changed, d.lost
 }
 
 type diff struct{ changed, lost []string }
+
+func (d *diff) note(path string, changed, lost bool) {
+	if changed {
+		d.changed = append(d.changed, path)
+	}
+	if lost {
+		d.lost = append(d.lost, path)
+	}
+}
 
 func (d *diff) compare(path string, before, after, base protoreflect.Message) {
 	fields := before.Descriptor().Fields()

@@ -263,8 +263,8 @@ type SourceSpec struct {
 	// Labels by which operators choose sources. At most 64 pairs, keys and values at most 128 bytes.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The space in which keys are unique, for sources that must not crawl one key twice between them: 1 to
-	// 128 of [a-z0-9._-]. Empty: the source's own. Fixed at creation. Of two sources of one scope only one may
-	// have a seed; the other is refused with INVALID_ARGUMENT (INVALID_FIELD) that names both.
+	// 128 of [a-z0-9._-]. Empty: the source's own. Fixed at creation; absent later, it stays. Of two sources
+	// of one scope only one may have a seed; the other is refused with INVALID_ARGUMENT (INVALID_FIELD) that names both.
 	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Where crawling begins: tasks that are scheduled again each time they settle. At most 1000. Empty: a
 	// source that only takes submitted tasks.

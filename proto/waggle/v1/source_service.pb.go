@@ -595,7 +595,7 @@ func (x *UpdateSourceResponse) GetWarnings() []string {
 type ApplySourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The specs, each with an id of its own. 1 to 500. Every field counts: one that is absent goes back to its
-	// default, unless keep_absent is set.
+	// default, unless it is fixed at creation or keep_absent is set.
 	Specs []*SourceSpec `protobuf:"bytes,1,rep,name=specs,proto3" json:"specs,omitempty"`
 	// Change nothing; answer what would become of each.
 	ValidateOnly bool `protobuf:"varint,2,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -604,8 +604,9 @@ type ApplySourcesRequest struct {
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Fields that a spec leaves out stay as the source has them, instead of going back to their defaults.
-	// Labels and metadata are added to those that are there, seeds with the URL of one that is there keep its
-	// key, queue and kind, and first_crawl is of new sources only. Default false: specs are whole.
+	// Labels and metadata are added to those that are there, seeds with the key of one that is there, or its URL
+	// in canonical form, keep its key, queue and kind, and first_crawl is of new sources only. Default false:
+	// specs are whole.
 	KeepAbsent    bool `protobuf:"varint,5,opt,name=keep_absent,json=keepAbsent,proto3" json:"keep_absent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -734,10 +735,12 @@ type ApplyResult struct {
 	ErrorReason ErrorReason `protobuf:"varint,3,opt,name=error_reason,json=errorReason,proto3,enum=waggle.v1.ErrorReason" json:"error_reason,omitempty"`
 	// With INVALID: why, in words; names the field and the limit.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// With UPDATED: the fields that are other than before, for example "pool", "schedule.every" or "seeds".
+	// With UPDATED: the fields that are other than before, for example "pool" or "schedule.every".
+	// "seeds" is for seeds that came, went or changed places, "seeds.kind" and the like for those that stay.
 	ChangedFields []string `protobuf:"bytes,5,rep,name=changed_fields,json=changedFields,proto3" json:"changed_fields,omitempty"`
 	// With UPDATED: those of changed_fields that lose what they had, with nothing in its place: a field that
-	// goes back to its default, a map that lost a key, a list that became shorter.
+	// goes back to its default, a map that lost a key, a list that became shorter, a seed that stays without
+	// its queue ("seeds.queue").
 	LostFields []string `protobuf:"bytes,6,rep,name=lost_fields,json=lostFields,proto3" json:"lost_fields,omitempty"`
 	// With CREATED and UPDATED: as those of CreateSourceResponse.
 	Warnings      []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
