@@ -13,14 +13,12 @@ func (d *Dispatcher) Doubts(ctx context.Context, specs []*SourceSpec) ([][]strin
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
-	pools := map[string]string{DefaultPool: "", "": ""} // who begins has no collector yet
+	pools, err := d.poolDoubts(ctx, specs)
+	if err != nil {
+		return nil, err
+	}
 	doubts := make([][]string, len(specs))
 	for i, spec := range specs {
-		if _, known := pools[spec.Pool]; !known {
-			if pools[spec.Pool], err = d.poolDoubt(ctx, spec.Pool); err != nil {
-				return nil, err
-			}
-		}
 		for _, doubt := range []string{pools[spec.Pool], book.deniedSeed(spec)} {
 			if doubt != "" {
 				doubts[i] = append(doubts[i], doubt)
@@ -30,16 +28,32 @@ func (d *Dispatcher) Doubts(ctx context.Context, specs []*SourceSpec) ([][]strin
 	return doubts, nil
 }
 
-func (d *Dispatcher) poolDoubt(ctx context.Context, pool string) (string, error) {
+// poolDoubts are the doubts about the pools of specs, by pool.
+func (d *Dispatcher) poolDoubts(ctx context.Context, specs []*SourceSpec) (map[string]string, error) {
+	var pools []string
+	for _, spec := range specs {
+		if spec.Pool != "" && spec.Pool != DefaultPool { // who begins has no collector yet
+			pools = append(pools, spec.Pool)
+		}
+	}
+	if len(pools) == 0 {
+		return nil, nil
+	}
 	now, err := d.store.Now(ctx)
 	if err != nil {
-		return "", fmt.Errorf("read the store's clock: %w", err)
+		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	gate, err := d.collectorGate(ctx, pool, now)
-	if err != nil || gate == nil || gate.Kind != GateNoCollector {
-		return "", err
+	gates, err := d.collectorGates(ctx, pools, now)
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("no collector that is active takes tasks of the pool %q", pool), nil
+	doubts := make(map[string]string)
+	for pool, gate := range gates {
+		if gate.Kind == GateNoCollector {
+			doubts[pool] = fmt.Sprintf("no collector that is active takes tasks of the pool %q", pool)
+		}
+	}
+	return doubts, nil
 }
 
 // deniedSeed tells of the first seed that a rule denies.

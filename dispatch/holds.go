@@ -90,9 +90,9 @@ func (d *Dispatcher) poolHolds(ctx context.Context, pool string, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	nobody, err := d.collectorGate(ctx, pool, now)
+	nobody, err := d.collectorGates(ctx, []string{pool}, now)
 	var holds []Hold
-	for _, gate := range []*Gate{known.Paused, nobody} {
+	for _, gate := range []*Gate{known.Paused, nobody[pool]} {
 		if gate != nil {
 			holds = append(holds, Hold{*gate, HeldPool, pool})
 		}
@@ -101,7 +101,7 @@ func (d *Dispatcher) poolHolds(ctx context.Context, pool string, now time.Time) 
 }
 
 // collectorsLookedAt bounds, page by page, how many collectors are looked at for
-// one that takes a pool's tasks. The first page is short, since one that does is
+// those that take the tasks of pools. The first page is short, since one that does is
 // mostly among the first.
 const (
 	collectorsAtFirst  = 20
@@ -109,38 +109,57 @@ const (
 	collectorsLookedAt = 1000
 )
 
-// collectorGate is there when no collector that is active takes tasks of the pool, or
-// all that would are drained: then it is the drain that ends first.
-func (d *Dispatcher) collectorGate(ctx context.Context, pool string, now time.Time) (*Gate, error) {
+// collectorGates are there of the pools of which no collector that is active takes
+// tasks, or all that would are drained: then it is the drain that ends first.
+func (d *Dispatcher) collectorGates(ctx context.Context, pools []string, now time.Time) (map[string]*Gate, error) {
 	book, err := d.drains.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var drain *Drain
+	unmet := make(map[string]*Drain, len(pools)) // pools that nobody was found for so far
+	for _, pool := range pools {
+		unmet[pool] = nil
+	}
 	after, size := "", collectorsAtFirst
-	for looked := 0; looked < collectorsLookedAt; {
+	for looked := 0; looked < collectorsLookedAt && len(unmet) > 0; {
 		page, err := d.store.ListCollectors(ctx, after, size)
 		if err != nil {
-			return nil, fmt.Errorf("list the collectors of pool %q: %w", pool, err)
+			return nil, fmt.Errorf("list the collectors of pools: %w", err)
 		}
 		for _, c := range page {
-			if c.Gone(now) || !c.takes(pool) {
-				continue
-			}
-			switch of := book.of(c.Info.ID, &c.Info); {
-			case of != nil && (drain == nil || drain.outlasts(of)):
-				drain = of
-			case of == nil && !c.Info.Draining:
-				return nil, nil
+			if !c.Gone(now) {
+				c.meets(unmet, book.of(c.Info.ID, &c.Info))
 			}
 		}
 		if len(page) < size {
-			return nobodyGate(pool, drain), nil
+			return nobodyGates(unmet), nil
 		}
 		looked += size
 		after, size = page[len(page)-1].Info.ID, collectorsPerLook
 	}
 	return nil, nil // too many to tell
+}
+
+// meets takes the pools that an active collector takes out of unmet; when it is
+// drained, by of, it is noted there instead.
+func (c *CollectorRecord) meets(unmet map[string]*Drain, of *Drain) {
+	for pool, drain := range unmet {
+		switch {
+		case !c.takes(pool):
+		case of != nil && (drain == nil || drain.outlasts(of)):
+			unmet[pool] = of
+		case of == nil && !c.Info.Draining:
+			delete(unmet, pool)
+		}
+	}
+}
+
+func nobodyGates(unmet map[string]*Drain) map[string]*Gate {
+	gates := make(map[string]*Gate, len(unmet))
+	for pool, drain := range unmet {
+		gates[pool] = nobodyGate(pool, drain)
+	}
+	return gates
 }
 
 // nobodyGate is why nobody takes tasks of a pool; drain is of collectors that would,

@@ -18,7 +18,7 @@ func (d *Dispatcher) CreateSource(ctx context.Context, id string, spec SourceSpe
 	if err := d.createSource(ctx, id, &spec); err != nil {
 		return nil, err
 	}
-	return d.Source(ctx, id)
+	return d.changedSource(ctx, id)
 }
 
 // createSource keeps a source with a spec that was checked, and makes its seeds.
@@ -48,6 +48,24 @@ func (d *Dispatcher) Source(ctx context.Context, id string) (*SourceView, error)
 		return nil, err
 	}
 	views, err := d.views(ctx, []*Source{source}, true)
+	if err != nil {
+		return nil, err
+	}
+	return views[0], nil
+}
+
+// changedSource shows a source after a change. The change stands: where the details of
+// its state cannot be read, they are left out.
+func (d *Dispatcher) changedSource(ctx context.Context, id string) (*SourceView, error) {
+	view, err := d.Source(ctx, id)
+	if err == nil || errors.Is(err, ErrSourceNotFound) {
+		return view, err
+	}
+	source, err := d.liveSource(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	views, err := d.views(ctx, []*Source{source}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +119,7 @@ func (d *Dispatcher) UpdateSource(ctx context.Context, id string, ifVersion int6
 	if _, err := d.mutateSource(ctx, id, ifVersion, d.respec(ctx, change, rehearsal{})); err != nil {
 		return nil, err
 	}
-	return d.Source(ctx, id)
+	return d.changedSource(ctx, id)
 }
 
 // respec changes the spec of a source by change, and checks what comes of it. What is

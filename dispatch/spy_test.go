@@ -135,6 +135,13 @@ func (s *spy) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.Col
 	return s.Store.CollectorInfos(ctx, ids)
 }
 
+func (s *spy) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	if err := s.before("ListCollectors"); err != nil {
+		return nil, err
+	}
+	return s.Store.ListCollectors(ctx, after, limit)
+}
+
 func (s *spy) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
 	if err := s.before("BeginPolls"); err != nil {
 		return nil, err

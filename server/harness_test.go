@@ -78,6 +78,13 @@ func (f *faults) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispa
 	return f.Store.BeginPolls(ctx, polls)
 }
 
+func (f *faults) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	if err := f.fault("ListCollectors"); err != nil {
+		return nil, err
+	}
+	return f.Store.ListCollectors(ctx, after, limit)
+}
+
 func (f *faults) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
 	if err := f.fault("ListLeases"); err != nil {
 		return nil, "", err

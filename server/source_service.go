@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -26,10 +28,7 @@ func (s *sourceService) CreateSource(ctx context.Context, req *pb.CreateSourceRe
 	if err != nil {
 		return nil, about(inside("spec", err), "source_id", id)
 	}
-	warnings, err := s.d.Doubts(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
-	if err != nil {
-		return nil, err
-	}
+	warnings := s.warnings(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
 	return &pb.CreateSourceResponse{Source: toSource(view), Warnings: warnings[0]}, nil
 }
 
@@ -99,10 +98,7 @@ func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRe
 	if err != nil {
 		return nil, about(insideSpec(err), "source_id", id)
 	}
-	warnings, err := s.d.Doubts(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
-	if err != nil {
-		return nil, err
-	}
+	warnings := s.warnings(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
 	return &pb.UpdateSourceResponse{Source: toSource(view), Warnings: warnings[0]}, nil
 }
 
@@ -139,10 +135,7 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 			doubted = append(doubted, &specs[n].Spec)
 		}
 	}
-	warnings, err := s.d.Doubts(ctx, doubted)
-	if err != nil {
-		return nil, err
-	}
+	warnings := s.warnings(ctx, doubted)
 	for n, result := range results {
 		result.Err = insideSpec(result.Err)
 		out[from[n]] = toApplyResult(specs[n].ID, result)
@@ -156,6 +149,17 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 	}
 	logChanged(ctx, did)
 	return &pb.ApplySourcesResponse{Results: out}, nil
+}
+
+// warnings are what is doubted of each spec. They are advice about what is done: where
+// they cannot be had, the line of the call says why, and its answer has none.
+func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSpec) [][]string {
+	doubts, err := s.d.Doubts(ctx, specs)
+	if err != nil {
+		addFields(ctx, zap.String("no_warnings", err.Error()))
+		return make([][]string, len(specs))
+	}
+	return doubts
 }
 
 // versionOf is the version that an etag names, 0 without one. The etag must be

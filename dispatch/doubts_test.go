@@ -1,0 +1,41 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Any number of pools is one walk over the collectors.
+func TestDispatcher_Doubts_pools(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		for n := range 30 {
+			info := dispatch.CollectorInfo{ID: fmt.Sprintf("c%d", n), Session: "s", Pools: []string{fmt.Sprintf("p%d", n)}}
+			if _, err := o.Beat(t.Context(), info, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		counted := newSpy(o.store)
+		d, err := dispatch.New(dispatch.Config{Store: counted, ID: "d2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs := []*dispatch.SourceSpec{{}, {Pool: dispatch.DefaultPool}}
+		for n := range 60 {
+			specs = append(specs, &dispatch.SourceSpec{Pool: fmt.Sprintf("p%d", n)})
+		}
+		doubts, err := d.Doubts(t.Context(), specs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, told := range doubts {
+			if doubted := i-2 >= 30; (len(told) == 1) != doubted {
+				t.Errorf("%q: %q", specs[i].Pool, told)
+			}
+		}
+		if n := counted.count("ListCollectors"); n != 2 {
+			t.Errorf("collectors were listed %d times, want a short page and the rest", n)
+		}
+	})
+}
