@@ -113,25 +113,29 @@ func TestSourceService_ApplySources_absentOfSeeds(t *testing.T) {
 			"less of each",
 			[]*pb.Seed{{Url: "https://k.example/"}, {Url: "https://k.example/", Queue: "fast"}, {Url: "https://l.example/"}, {Key: "n", Queue: "q"}},
 			whole.GetSeeds(),
-			[]string{"seeds.key", "seeds.kind", "seeds.queue"}, []string{"seeds.key", "seeds.kind", "seeds.queue"},
+			[]string{"seeds.key", "seeds.kind", "seeds.queue"},
+			[]string{"seeds.key", "seeds.kind", "seeds.queue"},
 		},
 		{
 			"another spelling",
 			[]*pb.Seed{{Url: "https://K.example", Queue: "slow"}, whole.GetSeeds()[1], whole.GetSeeds()[2], whole.GetSeeds()[3]},
 			[]*pb.Seed{{Url: "https://K.example", Queue: "slow", Kind: "feed"}, whole.GetSeeds()[1], whole.GetSeeds()[2], whole.GetSeeds()[3]},
-			[]string{"seeds.kind", "seeds.url"}, []string{"seeds.kind"},
+			[]string{"seeds.kind", "seeds.url"},
+			[]string{"seeds.kind"},
 		},
 		{
 			"another place, another queue, another URL of a key",
 			[]*pb.Seed{{Url: "https://m.example/", Key: "l"}, {Url: "https://k.example:443/", Queue: "third"}},
 			[]*pb.Seed{{Url: "https://m.example/", Key: "l", Kind: "sitemap"}, {Url: "https://k.example:443/", Queue: "third", Kind: "feed"}},
-			[]string{"seeds", "seeds.kind", "seeds.queue", "seeds.url"}, []string{"seeds", "seeds.kind"},
+			[]string{"seeds", "seeds.kind", "seeds.queue", "seeds.url"},
+			[]string{"seeds", "seeds.kind"},
 		},
 		{
 			"others",
 			[]*pb.Seed{{Key: "n", Queue: "r"}, {Url: "https://l.example/", Key: "m"}},
 			[]*pb.Seed{{Key: "n", Queue: "r"}, {Url: "https://l.example/", Key: "m"}},
-			[]string{"seeds"}, []string{"seeds"},
+			[]string{"seeds"},
+			[]string{"seeds"},
 		},
 	} {
 		spec := &pb.SourceSpec{Id: "s", Seeds: c.seeds}
