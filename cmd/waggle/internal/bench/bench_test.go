@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -194,6 +195,10 @@ func testInterrupted(t *testing.T, path string) {
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(progress)
+	if err != nil || !strings.HasSuffix(string(rest), "waggle: interrupted; the result has what was measured until then\n") {
+		t.Errorf("an interrupted bench ends with (%v)\n%s", err, rest)
 	}
 	if err := cmd.Wait(); err == nil {
 		t.Error("an interrupted bench exits 0")

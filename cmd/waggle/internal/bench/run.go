@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// errInterrupted is how people hear that they ended a bench.
+var errInterrupted = errors.New("interrupted; the result has what was measured until then")
+
 // Run measures what cfg says, and tells progress, a line a row, to progress.
 // The result holds what was measured before an error, such as the end of ctx.
 // Nothing is left behind: no process, no directory; with cfg.Server its sources
@@ -20,6 +23,7 @@ func Run(ctx context.Context, cfg Config, progress io.Writer) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("the bench took longer than %s", cfg.Timeout))
 	defer cancel()
 	b := &bencher{cfg: &cfg, progress: progress, result: &Result{Machine: machineOf(&cfg)}}
@@ -29,6 +33,9 @@ func Run(ctx context.Context, cfg Config, progress io.Writer) (*Result, error) {
 	}
 	for _, store := range stores {
 		if err := b.measure(ctx, store); err != nil {
+			if caller.Err() != nil {
+				return b.result, errInterrupted
+			}
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
