@@ -28,7 +28,7 @@ updated: display_name of 1
 	got := command(t, env, "source", "import", fewer, "--replace", "--dry-run", "--report", report)
 	if got.code != waggle.ExitOK || !strings.Contains(got.out, "would be 0 created, 2 updated") ||
 		!strings.Contains(got.out, "updated: labels of 2, schedule of 2, display_name of 1\n") ||
-		!strings.Contains(got.err, "would be lost, with nothing in its place: labels of 2, schedule of 2, display_name of 1") {
+		!strings.Contains(got.err, "would be lost, with nothing in its place: labels of 2, schedule of 2, display_name of 1; "+report+" names the sources\n") {
 		t.Errorf("%d: %s%s", got.code, got.out, got.err)
 	}
 	if text := readText(t, report); !strings.HasPrefix(text, "line,id,result,error,changed,lost\n2,a,UPDATED,,labels schedule,labels schedule\n") {

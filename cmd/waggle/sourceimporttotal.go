@@ -84,7 +84,7 @@ func (j *importJob) showTotal() error {
 		fmt.Fprintf(j.client.out, "updated: %s\n", t.Changed)
 	}
 	if len(t.Lost) > 0 {
-		fmt.Fprintf(j.client.err, "waggle: %slost, with nothing in its place: %s; --report FILE names the sources\n", verb, t.Lost)
+		fmt.Fprintf(j.client.err, "waggle: %slost, with nothing in its place: %s; %s names the sources\n", verb, t.Lost, plain(or(j.flags.report, "--report FILE")))
 	}
 	for i, warning := range t.Warnings.sorted() {
 		if i == shownWarnings {

@@ -226,7 +226,7 @@ func (f *specFlags) read(in io.Reader) (*pb.SourceSpec, string, error) {
 	}
 	var outer map[string]json.RawMessage
 	if err := json.Unmarshal(text, &outer); err != nil {
-		return nil, "", fmt.Errorf("--file %s is no JSON object: %w", f.file, err)
+		return nil, "", fmt.Errorf("--file %s is no JSON object: %w", f.file, sourcefile.PlainJSON(err))
 	}
 	if _, whole := outer["spec"]; whole {
 		var source pb.Source

@@ -74,7 +74,7 @@ func (r *jsonReader) indented() (text []byte, wrong, err error) {
 func parseJSON(text []byte) (*pb.SourceSpec, error) {
 	var outer map[string]json.RawMessage
 	if err := json.Unmarshal(text, &outer); err != nil {
-		return nil, fmt.Errorf("is no JSON object: %w", err)
+		return nil, fmt.Errorf("is no JSON object: %w", PlainJSON(err))
 	}
 	if _, whole := outer["spec"]; whole {
 		var source pb.Source
@@ -93,9 +93,13 @@ func parseJSON(text []byte) (*pb.SourceSpec, error) {
 // wrongDuration is how the protobuf library refuses a duration.
 var wrongDuration = regexp.MustCompile(`invalid google\.protobuf\.Duration value "([^"]*)"`)
 
-// PlainJSON is an error of protojson for people: without what the library puts before
-// it, and with how a duration has to be written.
+// PlainJSON is an error of protojson or encoding/json for people: without what the
+// library puts before it and types of Go, and with how a duration has to be written.
 func PlainJSON(err error) error {
+	var other *json.UnmarshalTypeError
+	if errors.As(err, &other) {
+		return fmt.Errorf("it is of JSON's type %s", other.Value)
+	}
 	// The library keeps programs from reading its errors by a no-break space.
 	text := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
 	return errors.New(wrongDuration.ReplaceAllStringFunc(text, func(refusal string) string {

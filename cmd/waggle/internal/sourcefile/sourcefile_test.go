@@ -163,7 +163,7 @@ func TestOpen_JSONL(t *testing.T) {
 	read(strings.NewReader(file), "-", "").want(t, sourcefile.JSONL,
 		"1 :https://a.example/", "3 :https://b.example/",
 		`4 !is no SourceSpec: (line 1:13): unknown field "color"`,
-		"5 !is no JSON object: json: cannot unmarshal array into Go value of type map[string]json.RawMessage",
+		"5 !is no JSON object: it is of JSON's type array",
 		"6 !is no JSON object: unexpected end of JSON input",
 		"7 :https://d.example/", "15",
 		`16 !is no SourceSpec: (line 1:24): "1h30m" is no duration in JSON, where it is in seconds, as "5400s"`,
