@@ -88,6 +88,14 @@ func runBulk[R bulkReply](ids []string, filter *pb.Filter, call func(ids []strin
 	}
 }
 
+// cutShort says, of a command that err ended, what it changed before.
+func (c *client) cutShort(s *choice, total bulkTotal, did string, err error) error {
+	if total.changed > 0 && !s.dryRun {
+		fmt.Fprintf(c.err, "waggle: stopped after %s %s; the same command again does the rest\n", plural(total.changed, "source"), did)
+	}
+	return err
+}
+
 // showBulk writes what became of the sources; ids that do not exist make the
 // command fail, though the others are done.
 func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkReply) error {
@@ -98,7 +106,7 @@ func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkRepl
 		}
 		text := plural(total.changed, "source") + " " + verb
 		if rest := total.matched - total.changed; rest > 0 {
-			text += fmt.Sprintf("; %s as it was", count(rest))
+			text += "; " + unchangedText(rest, s.dryRun)
 		}
 		fmt.Fprintln(c.out, text)
 		for _, id := range total.sample {
@@ -118,6 +126,18 @@ func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkRepl
 		fmt.Fprintf(c.err, "waggle: source not found: %s\n", plain(id))
 	}
 	return errReported
+}
+
+// unchangedText says of n sources that nothing is changed of them.
+func unchangedText(n int, dryRun bool) string {
+	switch {
+	case dryRun:
+		return count(n) + " would stay as now"
+	case n == 1:
+		return "1 as it was"
+	default:
+		return count(n) + " as they were"
+	}
 }
 
 func newSourceDelete(o *clientOptions) *cobra.Command {
@@ -141,7 +161,7 @@ func newSourceDelete(o *clientOptions) *cobra.Command {
 			})
 		})
 		if err != nil {
-			return err
+			return c.cutShort(&s, total, "deleted", err)
 		}
 		return c.showBulk(&s, total, "deleted", &pb.DeleteSourcesResponse{
 			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
@@ -177,7 +197,7 @@ func newSourcePause(o *clientOptions) *cobra.Command {
 			})
 		})
 		if err != nil {
-			return err
+			return c.cutShort(&s, total, "paused", err)
 		}
 		return c.showBulk(&s, total, "paused", &pb.PauseSourcesResponse{
 			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
@@ -206,7 +226,7 @@ func newSourceResume(o *clientOptions) *cobra.Command {
 			})
 		})
 		if err != nil {
-			return err
+			return c.cutShort(&s, total, "resumed", err)
 		}
 		return c.showBulk(&s, total, "resumed", &pb.ResumeSourcesResponse{
 			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
@@ -240,7 +260,7 @@ func newSourceTrigger(o *clientOptions) *cobra.Command {
 			return reply, err
 		})
 		if err != nil {
-			return err
+			return c.cutShort(&s, total, "triggered", err)
 		}
 		if canceled > 0 {
 			total.also = plural(int(canceled), "canceled seed") + " left out: not crawled until `waggle task retry`"

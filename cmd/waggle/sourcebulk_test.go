@@ -1,0 +1,76 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// slowDeleter deletes what the first call names, and never answers the second.
+type slowDeleter struct {
+	pb.UnimplementedSourceServiceServer
+	calls   int           // one at a time
+	stalled chan struct{} // closed at the second call
+}
+
+func (s *slowDeleter) DeleteSources(ctx context.Context, req *pb.DeleteSourcesRequest) (*pb.DeleteSourcesResponse, error) {
+	if s.calls++; s.calls == 2 {
+		close(s.stalled)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	n := int32(len(req.GetIds()))
+	return &pb.DeleteSourcesResponse{Matched: n, Changed: n}, nil
+}
+
+// A bulk command that is interrupted says what it did before.
+func TestSourceBulk_interrupted(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, slow := grpc.NewServer(), &slowDeleter{stalled: make(chan struct{})}
+	pb.RegisterSourceServiceServer(server, slow)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	args := []string{"source", "delete"}
+	for i := range 1001 {
+		args = append(args, fmt.Sprint("s", i))
+	}
+	deleting := start(t, map[string]string{"WAGGLE_SERVER": listener.Addr().String()}, args...)
+	<-slow.stalled
+	code := deleting.end()
+	wantFailure(t, answer{code: code, err: deleting.err.text()}, waggle.ExitFailed,
+		"waggle: stopped after 1,000 sources deleted; the same command again does the rest\nwaggle: interrupted\n")
+}
+
+// What bulk commands leave alone is told in words that fit how many there are.
+func TestSourceBulk_left(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	for _, id := range []string{"m.a", "m.b", "m.c"} {
+		command(t, env, "source", "create", id)
+	}
+	command(t, env, "source", "pause", "m.a", "m.b")
+	wantOutput(t, command(t, env, "source", "resume", "m.c", "--dry-run"), "0 sources would be resumed; 1 would stay as now\n")
+	got := command(t, env, "source", "resume", "--prefix", "m.", "--dry-run")
+	if !strings.HasPrefix(got.out, "2 sources would be resumed; 1 would stay as now\n") {
+		t.Errorf("printed %s%s", got.out, got.err)
+	}
+	command(t, env, "source", "resume", "m.a")
+	wantOutput(t, command(t, env, "source", "resume", "--prefix", "m.", "--yes"), "1 source resumed; 2 as they were\n")
+}
