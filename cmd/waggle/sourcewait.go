@@ -26,7 +26,9 @@ func newSourceWait(o *clientOptions) *cobra.Command {
 		Short: "Wait until nothing of the sources is outstanding",
 		Long: `Wait until nothing of the sources is outstanding: no task of theirs is due, leased,
 or waits for another attempt. Seeds that rest until their next cycle do not
-count; submitted tasks whose due time is still to come do. Tasks that ended DEAD
+count; submitted tasks whose due time is still to come do, and so does a source's
+first crawl: one that was never crawled is waited for ('source trigger ID' begins it
+now). Tasks that ended DEAD
 or CANCELED are not outstanding: 'task list --source ID --state dead' shows them.
 
 Ends with 0 when nothing is outstanding, with 1 when --for is over before. A
@@ -43,7 +45,7 @@ dispatcher that is away for a while is waited for, too.`,
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not tell how far they are")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
 		slices.Sort(ids)
-		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, pause: waitAtFirst, left: map[string]int64{}, alone: map[string]bool{}, clear: map[string]bool{}}
+		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, pause: waitAtFirst, seen: map[string]sourceLook{}, clear: map[string]bool{}}
 		if longest > 0 {
 			w.deadline = time.Now().Add(time.Duration(longest))
 		}
@@ -59,13 +61,19 @@ type sourceWait struct {
 	quiet    bool
 	deadline time.Time // zero: none
 	pause    time.Duration
-	away     time.Time        // since when the dispatcher does not answer; zero: it does
-	left     map[string]int64 // outstanding, when it was told last
-	alone    map[string]bool  // no collector takes its pool, when it was told last
+	away     time.Time             // since when the dispatcher does not answer; zero: it does
+	seen     map[string]sourceLook // at the last look
 	// clear are those that had nothing outstanding at the last look. Shards
 	// are counted one after another, and a task may pass from one that is yet
 	// to be counted to one that has been; it does not do so twice.
 	clear map[string]bool
+}
+
+// sourceLook is what a look at a source found that people hear of when it changes.
+type sourceLook struct {
+	left     int64 // outstanding
+	alone    bool  // no collector takes its pool
+	notBegun bool  // its first crawl is to come
 }
 
 func (w *sourceWait) run(ctx context.Context) error {
@@ -121,16 +129,14 @@ func (w *sourceWait) look(ctx context.Context) (changed bool, err error) {
 			return false, err
 		}
 		status := reply.GetSource().GetStatus()
-		left, before := status.GetOutstanding(), w.left[id]
-		changed = changed || left != before
-		w.left[id] = left
-		alone := slices.ContainsFunc(status.GetGates(), isNoCollector)
-		news := left != before || alone != w.alone[id]
-		w.alone[id] = alone
+		found := sourceLook{status.GetOutstanding(), slices.ContainsFunc(status.GetGates(), isNoCollector), notBegun(status)}
+		before := w.seen[id]
+		w.seen[id] = found
+		changed = changed || found.left != before.left || found.notBegun != before.notBegun
 		switch {
-		case left > 0:
-			if news {
-				w.tell("%s: %s outstanding (%s)", id, count(left), waitingText(status))
+		case found.left > 0 || found.notBegun:
+			if found != before {
+				w.tell("%s: %s", id, waitingText(status))
 			}
 			w.clear[id] = false
 		case w.clear[id]:
@@ -152,10 +158,24 @@ func (w *sourceWait) tell(format string, args ...any) {
 	}
 }
 
+// notBegun reports whether nothing of a source was ever crawled, and a seed of it will be.
+func notBegun(status *pb.SourceStatus) bool {
+	tasks := status.GetTasks()
+	return status.GetOutstanding() == 0 && status.GetNextDueTime() != nil &&
+		status.GetLastSuccessTime() == nil && status.GetLastFailureTime() == nil && tasks.GetDone() == 0 && tasks.GetDead() == 0
+}
+
 // waitingText is what of a source is outstanding, and what holds it.
 func waitingText(status *pb.SourceStatus) string {
+	if notBegun(status) {
+		return "not begun; first crawl " + since(time.Now(), status.GetNextDueTime()) + heldBesides(status)
+	}
 	tasks := status.GetTasks()
-	text := fmt.Sprintf("%s ready, %s leased", count(tasks.GetReady()), count(tasks.GetLeased()))
+	return fmt.Sprintf("%s outstanding (%s ready, %s leased%s)", count(status.GetOutstanding()), count(tasks.GetReady()), count(tasks.GetLeased()), heldBesides(status))
+}
+
+// heldBesides is what holds a source beside what opens by itself while it is crawled.
+func heldBesides(status *pb.SourceStatus) (text string) {
 	for _, gate := range status.GetGates() {
 		switch gate.GetKind() {
 		case pb.GateKind_GATE_KIND_MIN_DELAY, pb.GateKind_GATE_KIND_MAX_IN_FLIGHT, pb.GateKind_GATE_KIND_NOT_DUE:
@@ -174,7 +194,11 @@ func isNoCollector(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIN
 func (w *sourceWait) late() error {
 	var text []string
 	for _, id := range w.ids {
-		text = append(text, fmt.Sprintf("%s: %s outstanding", id, count(w.left[id])))
+		what := count(w.seen[id].left) + " outstanding"
+		if w.seen[id].notBegun {
+			what = "not begun"
+		}
+		text = append(text, id+": "+what)
 	}
 	fmt.Fprintf(w.client.err, "waggle: not finished within --for: %s\n  `waggle task list --source ID` shows them, `waggle source get ID` what holds its seeds\n", plain(strings.Join(text, "; ")))
 	return errReported

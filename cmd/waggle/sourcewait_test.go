@@ -15,7 +15,7 @@ func TestSourceWait(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "10")
-	command(t, env, "source", "create", "idle", "--seed", "https://i.example/", "--every", "1h", "--first-crawl", "spread")
+	command(t, env, "source", "create", "idle") // it has no seed
 	wantOutput(t, command(t, env, "source", "wait", "idle"), "idle: finished; 0 done, 0 dead, 0 canceled\n")
 	command(t, env, "source", "create", "busy", "--seed", "https://b.example/", "--every", "1h", "--follow")
 	late := command(t, env, "source", "wait", "busy", "--for", "300ms")
@@ -60,4 +60,22 @@ func TestSourceWait_noCollector(t *testing.T) {
 	if want := `b: 1 outstanding (1 ready, 0 leased, no active collector takes tasks of pool "eu")`; !strings.Contains(wait.out, want) {
 		t.Errorf("lacks %q:\n%s", want, wait.out)
 	}
+}
+
+// A source that was never crawled is not finished: its first crawl is waited for, and
+// what holds it is told.
+func TestSourceWait_notBegun(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	taken(t, env, "default")
+	command(t, env, "source", "create", "later", "--seed", "https://l.example/", "--every", "30d", "--first-crawl", "spread")
+	wait := command(t, env, "source", "wait", "later", "--for", "1ms")
+	wantFailure(t, wait, waggle.ExitFailed, "not finished within --for: later: not begun")
+	told := start(t, env, "source", "wait", "later")
+	told.out.line(t, `^later: not begun; first crawl in \S+( \S+)?$`)
+	command(t, env, "source", "pause", "later")
+	paused := start(t, env, "source", "wait", "later")
+	paused.out.line(t, `^later: not begun; first crawl in \S+( \S+)?, SOURCE_PAUSED$`)
+	command(t, env, "source", "create", "none")
+	wantOutput(t, command(t, env, "source", "wait", "none"), "none: finished; 0 done, 0 dead, 0 canceled\n")
 }
