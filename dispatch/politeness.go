@@ -128,6 +128,12 @@ func (s QueueSettings) MinDelayGate(until time.Time, asked time.Duration) Gate {
 	return gate
 }
 
+// MaxInFlightGate is the gate of a queue that has as many leases as it may have, or
+// more, since it might have more.
+func (s QueueSettings) MaxInFlightGate(leased int64) Gate {
+	return Gate{Kind: GateMaxInFlight, Reason: fmt.Sprintf("%d in flight of at most %d", leased, s.MaxInFlight)}
+}
+
 // LongestDelay is the longest that next_grant can lie ahead by these settings.
 // Further ahead, the store's clock was stepped back.
 func (s QueueSettings) LongestDelay() time.Duration {

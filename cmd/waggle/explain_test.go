@@ -37,7 +37,7 @@ queue *: QUEUE_PAUSED by ada, now: stop
 `)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s")
 	wantOutput(t, command(t, env, "explain", "queue", "news.example"), `
-queue news.example: MAX_IN_FLIGHT
+queue news.example: MAX_IN_FLIGHT 1 in flight of at most 1
     opened by: the end of a lease of the queue, or a larger max_in_flight by `+"`"+`waggle queue rule set`+"`"+`
 `)
 }

@@ -318,7 +318,11 @@ func gateText(now time.Time, g *pb.Gate) string {
 		if isPause(g.GetKind()) {
 			ends = "resumes "
 		}
-		parts = append(parts, ends+since(now, g.GetUntil()))
+		if when := since(now, g.GetUntil()); when == "now" {
+			parts = append(parts, ends+"within 1s")
+		} else {
+			parts = append(parts, ends+when)
+		}
 	}
 	text := strings.Join(parts, ", ")
 	if reason := g.GetReason(); reason != "" {
@@ -335,7 +339,11 @@ func isPause(kind pb.GateKind) bool {
 
 // heldText is a gate in a line that begins with its kind.
 func heldText(now time.Time, g *pb.Gate) string {
-	return strings.TrimSuffix(word(g.GetKind(), "GATE_KIND_")+" "+gateText(now, g), " ")
+	between := " "
+	if g.GetBy() == "" && g.GetTime() == nil && g.GetUntil() != nil {
+		between = ", " // nobody closed it: until when comes first
+	}
+	return strings.TrimSuffix(word(g.GetKind(), "GATE_KIND_")+between+gateText(now, g), " ")
 }
 
 // countsText is tasks by state in a line, settled ones last.

@@ -265,7 +265,7 @@ func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 		gates = append(gates, set.filed.gate(dispatch.GateQueueDenied))
 	}
 	if q.inFlight >= int64(set.MaxInFlight) {
-		gates = append(gates, dispatch.Gate{Kind: dispatch.GateMaxInFlight})
+		gates = append(gates, set.MaxInFlightGate(q.inFlight))
 	}
 	return gates
 }

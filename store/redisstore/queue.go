@@ -325,7 +325,7 @@ func (st *queueState) gates(now time.Time, rules map[string]dispatch.QueueRule) 
 	}
 	full := q.Leased >= int64(q.Settings.MaxInFlight)
 	if full {
-		add(dispatch.Gate{Kind: dispatch.GateMaxInFlight})
+		add(q.Settings.MaxInFlightGate(q.Leased))
 	}
 	if !forever && !full && !q.Settings.Paused && !q.Settings.Deny {
 		q.NextGrant = latest
