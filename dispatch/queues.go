@@ -130,7 +130,8 @@ func (d *Dispatcher) QueueRules(ctx context.Context, after string, limit int) (r
 }
 
 // BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).
-// The queue need not exist yet. Kind and Time of the gate are set here.
+// The queue need not exist yet. Kind and Time of the gate are set here. New tasks
+// of a host that is mapped away (MapsTo of what it returns) are not held by it.
 func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Queue, error) {
 	gate.Kind = GateBlocked
 	return d.holdQueue(ctx, name, gate, d.store.BlockQueue)
@@ -152,7 +153,7 @@ func (d *Dispatcher) holdQueue(ctx context.Context, name string, gate Gate, hold
 	if err := hold(ctx, name, gate); err != nil {
 		return nil, fmt.Errorf("close gate %s of queue %q: %w", gate.Kind, name, err)
 	}
-	return d.Queue(ctx, name)
+	return d.FindQueue(ctx, name)
 }
 
 // dated is an operator's gate as it is set now. ErrInvalid when it would be over
@@ -189,7 +190,7 @@ func (d *Dispatcher) ResumeQueue(ctx context.Context, name string) (queue *Queue
 }
 
 func (d *Dispatcher) letQueueGo(ctx context.Context, name string, held func(*Queue) bool, lift func() error) (queue *Queue, changed bool, err error) {
-	before, err := d.queueOrNew(ctx, name)
+	before, err := d.FindQueue(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
@@ -199,7 +200,7 @@ func (d *Dispatcher) letQueueGo(ctx context.Context, name string, held func(*Que
 	if err := lift(); err != nil && !errors.Is(err, ErrQueueNotFound) { // gone since the look
 		return nil, false, fmt.Errorf("open a gate of queue %q: %w", name, err)
 	}
-	queue, err = d.queueOrNew(ctx, name)
+	queue, err = d.FindQueue(ctx, name)
 	return queue, true, err
 }
 

@@ -109,7 +109,7 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	}
 	sh.line("Pools", strings.Join(q.GetPools(), " "))
 	settings := q.GetSettings()
-	sh.linef("Settings", "%s (by %s)", settingsText(settings), or(q.GetRulePattern(), "default, no rule matches"))
+	sh.linef("Settings", "%s (by %s)", settingsText(settings), or(q.GetRulePattern(), noRule(q)))
 	if d := q.GetQueueDelay().AsDuration(); d > 0 {
 		sh.linef("Host asks for", "%s between requests", duration.Format(d))
 	}
@@ -121,6 +121,14 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 		sh.line("Held by", heldText(now, gate))
 	}
 	sh.write(out)
+}
+
+// noRule says why no rule sets how polite a queue is.
+func noRule(q *pb.Queue) string {
+	if q.GetMapsTo() != "" {
+		return "default: the rule is for " + q.GetMapsTo()
+	}
+	return "default, no rule matches"
 }
 
 // settingsText is politeness in a line.

@@ -52,9 +52,20 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 		if err != nil {
 			return err
 		}
+		c.noteMapped(cmd, queue)
 		return c.show(queue, func() { writeQueue(c.out, c.now, queue) })
 	})
 	return cmd
+}
+
+// noteMapped says that what was done to a queue is not done to its host, where a rule
+// maps it to another queue. The queue of the host's own name is a queue all the same:
+// what was put into it by name is there.
+func (c *client) noteMapped(cmd *cobra.Command, queue *pb.Queue) {
+	if to := queue.GetMapsTo(); to != "" {
+		fmt.Fprintf(c.err, "waggle: new tasks of this host go to the queue %s, by a rule: `waggle queue %s %s` is for them, and for all of that queue\n",
+			plain(to), cmd.Name(), plain(to))
+	}
 }
 
 func newQueueUnblock(o *clientOptions) *cobra.Command {
@@ -98,6 +109,7 @@ func letQueueGo(o *clientOptions, cmd *cobra.Command, held string,
 		if err != nil {
 			return err
 		}
+		c.noteMapped(cmd, reply.GetQueue())
 		return c.show(reply, func() {
 			if reply.GetChanged() {
 				writeQueue(c.out, c.now, reply.GetQueue())

@@ -79,3 +79,26 @@ func TestQueue_contradictoryRule(t *testing.T) {
 	got := command(t, env, "queue", "rule", "set", "a.example", "--min-delay", "10s", "--max-delay", "5s")
 	wantFailure(t, got, waggle.ExitUsage, "rule.max_delay (--max-delay) is \"5s\"; it must be min_delay, 10s, or more")
 }
+
+// A block or pause of a host that is mapped to another queue says that it does not
+// hold the host, and what does.
+func TestQueue_holdMapped(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "queue", "rule", "set", "a.example", "--queue", "merged")
+	for _, action := range []string{"block", "pause", "unblock", "resume", "unblock"} {
+		got := command(t, env, "queue", action, "https://a.example/")
+		wantFailure(t, got, waggle.ExitOK,
+			"waggle: new tasks of this host go to the queue merged, by a rule: `waggle queue "+action+" merged` is for them, and for all of that queue\n")
+	}
+	if got := command(t, env, "queue", "pause", "merged"); got.code != waggle.ExitOK || got.err != "" {
+		t.Errorf("the queue itself: %d, %s", got.code, got.err)
+	}
+	if got := command(t, env, "queue", "block", "a.example", "--output", "json"); !strings.Contains(got.out, `"merged"`) {
+		t.Errorf("programs do not hear of it: %s", got.out)
+	}
+	got := command(t, env, "queue", "get", "a.example")
+	if !strings.Contains(got.out, "(by default: the rule is for merged)") {
+		t.Errorf("which rule sets it:\n%s", got.out)
+	}
+}

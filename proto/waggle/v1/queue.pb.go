@@ -56,7 +56,7 @@ type Queue struct {
 	// settings.max_delay (1 min where that is absent) counts. Forgotten with the queue, and learned again.
 	QueueDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
 	// The queue that new tasks of a host of this name go to, by the queue rules, instead of this one. Empty:
-	// this one. Only GetQueue tells it.
+	// this one. ListQueues does not tell it.
 	MapsTo        string `protobuf:"bytes,12,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

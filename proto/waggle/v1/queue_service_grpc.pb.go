@@ -64,7 +64,8 @@ type QueueServiceClient interface {
 	// BlockQueue holds grants of one queue for its host's sake, from now on and on every dispatcher, also of a
 	// queue that holds no task yet. Collectors hear of it as THROTTLED. Leases that stand go on, submits go in.
 	// Kept apart from the blocks that failures cause: no success opens it. Blocking again replaces who, why
-	// and until when. Idempotent.
+	// and until when. Of a host that a rule maps to another queue it holds what the queue of its own name has,
+	// not its new tasks: maps_to of the answer names the queue to block. Idempotent.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY),
 	// RESOURCE_EXHAUSTED (STORE_FULL).
@@ -221,7 +222,8 @@ type QueueServiceServer interface {
 	// BlockQueue holds grants of one queue for its host's sake, from now on and on every dispatcher, also of a
 	// queue that holds no task yet. Collectors hear of it as THROTTLED. Leases that stand go on, submits go in.
 	// Kept apart from the blocks that failures cause: no success opens it. Blocking again replaces who, why
-	// and until when. Idempotent.
+	// and until when. Of a host that a rule maps to another queue it holds what the queue of its own name has,
+	// not its new tasks: maps_to of the answer names the queue to block. Idempotent.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY),
 	// RESOURCE_EXHAUSTED (STORE_FULL).
