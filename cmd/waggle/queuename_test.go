@@ -55,7 +55,7 @@ func TestQueue_mapImported(t *testing.T) {
 	got := command(t, env, rule...)
 	wantFailure(t, got, waggle.ExitFailed, `queue not empty: pattern "*.shops.example", tasks_left_in "a.shops.example (1), b.shops.example (1)"`+"\n",
 		"source import FILE --queue NAME")
-	if moved := command(t, env, "source", "import", file, "--queue", "Shops"); !strings.Contains(moved.out, "updated: seeds of 3") {
+	if moved := command(t, env, "source", "import", file, "--queue", "Shops"); !strings.Contains(moved.out, "updated: seeds.queue of 3") {
 		t.Errorf("%s%s", moved.out, moved.err)
 	}
 	if a := spec(t, env, "a"); a.GetSeeds()[0].GetQueue() != "shops" || a.GetSeeds()[0].GetKind() != "feed" {
