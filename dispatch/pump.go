@@ -63,7 +63,6 @@ type waiter struct {
 
 	answer   chan outcome // holds one; replaced when a repetition takes over
 	seq      uint64       // in order of arrival
-	since    time.Time    // when it came to stand in line
 	places   []place
 	busy     bool // offered to an outlet
 	finished bool

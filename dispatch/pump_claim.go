@@ -42,7 +42,6 @@ func (p *pump) launch(o *outlet, waiters []*waiter) {
 		o.hinted = time.Time{}
 	}
 	o.flights++
-	o.began = time.Now()
 	o.pool.flights++
 	o.plain = !waiters[0].narrow()
 	asked := asking{mark: p.seq, plain: o.plain}
@@ -184,7 +183,6 @@ func (p *pump) schedule(o *outlet, asked asking, reply ClaimReply, served, wante
 	now := time.Now()
 	o.fallback = now.Add(p.nextFallback())
 	open := openAfter(reply)
-	o.emptied = !open
 	switch {
 	case open:
 		o.until = now

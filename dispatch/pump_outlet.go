@@ -53,8 +53,6 @@ type outlet struct {
 	wait  WaitReason // of the last claim
 
 	flights int       // claims under way
-	began   time.Time // when the last claim began
-	emptied bool      // it has given all that there was, or there was none yet
 	hinted  time.Time // the earliest instant that a hint named meanwhile
 	plain   bool      // the last claim was for plain waiters
 
@@ -73,7 +71,7 @@ type outlet struct {
 func (p *pump) newPool(name string) *pool {
 	ps := &pool{name: name, plain: list.New(), narrow: list.New()}
 	for shard := range max(p.store.Shards(), 1) {
-		ps.outlets = append(ps.outlets, &outlet{shard: shard, pool: ps, limit: 1, emptied: true, awaiting: make(map[*waiter]struct{})})
+		ps.outlets = append(ps.outlets, &outlet{shard: shard, pool: ps, limit: 1, awaiting: make(map[*waiter]struct{})})
 	}
 	ps.timer = time.AfterFunc(never, func() {
 		p.mu.Lock()
@@ -261,20 +259,26 @@ func (p *pump) step(ps *pool) {
 	}
 	ps.resting = false
 	now := time.Now()
-	room, until := ps.roomForThin(now)
-	ready, thin := p.readyOutlets(ps, now)
+	ready := 0
+	for _, o := range ps.outlets {
+		if o.flights == 0 && !now.Before(o.retryAt) {
+			o.refresh(now, p.nextFallback())
+			if o.asks(now) {
+				ready++
+			}
+		}
+	}
 	// Several open outlets share the waiters, so that none has to wait until
 	// another gives them back.
-	sharing := max(1, ready+min(thin, room))
-	share := (ps.plain.Len() - ps.busy + sharing - 1) / sharing
-	wake, first := now.Add(never), ps.first
-	if o := ps.overdue(now); o != nil {
-		first = o.shard
+	share := 1
+	if ready > 0 {
+		share = (ps.plain.Len() - ps.busy + ready - 1) / ready
 	}
+	wake := now.Add(never)
 	for i := range ps.outlets {
-		o := ps.outlets[(first+i)%len(ps.outlets)]
+		o := ps.outlets[(ps.first+i)%len(ps.outlets)]
 		if o.flights > 0 {
-			if ready+thin == 0 && o.goesBeside(ps.plain.Len()-ps.busy, now) {
+			if ready == 0 && o.goesBeside(ps.plain.Len()-ps.busy, now) {
 				p.launch(o, o.pickPlain(o.limit))
 			}
 			continue
@@ -287,43 +291,14 @@ func (p *pump) step(ps *pool) {
 			wake = earlier(wake, at)
 			continue
 		}
-		if o.isThin() && room == 0 && !o.isOverdue(now) {
-			wake = earlier(earlier(wake, until), o.wakes(now))
-			if o.asks(now) {
-				wake = earlier(wake, o.until.Add(thinPatience))
-			}
-			continue
-		}
 		if waiters := o.pick(now, share); len(waiters) > 0 {
-			if o.isThin() {
-				room, until = room-1, earlier(until, now.Add(thinCounts))
-			}
 			p.launch(o, waiters)
-			ps.first = (first + i + 1) % len(ps.outlets) // they take turns
 			continue
 		}
 		wake = earlier(wake, o.wakes(now))
 	}
+	ps.first = (ps.first + 1) % len(ps.outlets)
 	ps.timer.Reset(wake.Sub(now))
-}
-
-// readyOutlets lets time pass for the outlets, and counts those that are to be asked now:
-// thin ones, and others.
-func (p *pump) readyOutlets(ps *pool, now time.Time) (ready, thin int) {
-	for _, o := range ps.outlets {
-		if o.flights > 0 || now.Before(o.retryAt) {
-			continue
-		}
-		o.refresh(now, p.nextFallback())
-		switch {
-		case !o.asks(now):
-		case o.isThin():
-			thin++
-		default:
-			ready++
-		}
-	}
-	return ready, thin
 }
 
 // goesBeside reports whether a claim is to be made beside one under way: for many, and

@@ -132,8 +132,8 @@ func (w *waiter) repeatedBy(o *waiter) bool {
 // enlist lets a parked fetch take part.
 func (p *pump) enlist(w *waiter) {
 	p.seq++
+	w.seq = p.seq
 	now := time.Now()
-	w.seq, w.since = p.seq, now
 	for _, name := range w.pools {
 		ps := p.pools[name]
 		if ps == nil {

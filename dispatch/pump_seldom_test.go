@@ -81,9 +81,9 @@ func (w *world) forageBesideBacklog(t *testing.T, collectors, tasks int) *seldom
 	return &of
 }
 
-// TestPump_thinBesideBacklog holds that a task of a shard that has one now and then is not
+// TestPump_seldomBesideBacklog holds that a task of a shard that has one now and then is not
 // kept waiting by a shard that always has some, and by others that often have one (P9).
-func TestPump_thinBesideBacklog(t *testing.T) {
+func TestPump_seldomBesideBacklog(t *testing.T) {
 	t.Parallel()
 	const tasks, limit = 150, 100 * time.Millisecond
 	for _, took := range []time.Duration{time.Millisecond, 3 * time.Millisecond} {
