@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,8 +68,8 @@ func (p *pump) claim(ctx context.Context, o *outlet, asked asking, waiters []*wa
 		unclaimed = p.landed(o, asked, waiters, reply, granted)
 	}
 	p.mu.Unlock()
-	for _, w := range unclaimed {
-		p.giveBack(ctx, o.shard, w.want.Poll)
+	if len(unclaimed) > 0 {
+		p.giveBackAll(ctx, o.shard, unclaimed)
 	}
 }
 
@@ -285,6 +286,17 @@ func (p *pump) asked(w *waiter) outcome {
 	out := p.nothing(w)
 	out.asked = true
 	return out
+}
+
+// giveBackAll returns what the waiters of a claim were granted that have gone, of which
+// there are at most [MaxClaimTurns]. They do not wait for each other: run waits for them
+// all, and where the store hangs each takes as long as a call may.
+func (p *pump) giveBackAll(ctx context.Context, shard int, unclaimed []*waiter) {
+	var all sync.WaitGroup
+	for _, w := range unclaimed {
+		all.Go(func() { p.giveBack(ctx, shard, w.want.Poll) })
+	}
+	all.Wait()
 }
 
 // giveBack returns what a caller who has gone was granted.

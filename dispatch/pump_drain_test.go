@@ -1,6 +1,8 @@
 package dispatch_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +89,43 @@ func TestPump_stopped(t *testing.T) {
 			if a := <-ch; a.err != nil || a.res.Empty != dispatch.EmptyDraining {
 				t.Errorf("parked fetch of a dispatcher that stopped: %+v, %v", a.res, a.err)
 			}
+		}
+	})
+}
+
+// Callers who go in a crowd, and a store that hangs just then, do not keep a dispatcher
+// from stopping: what they were granted is given back beside each other, in the time of
+// one call.
+func TestPump_stoppedWhileItGivesBack(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		ctx, goAway := context.WithCancel(t.Context())
+		for i := range 100 {
+			w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait))
+		}
+		synctest.Wait()
+		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.submit("s", "", 100, 0)
+		time.Sleep(225 * time.Millisecond) // claims for 1, 2, 4 and 8 are back, one for 16 is under way
+		goAway()
+		w.spies[0].set(func(s *spy) {
+			s.fail = func(call string) error {
+				if call != "GiveBack" {
+					return nil
+				}
+				time.Sleep(10 * time.Second)
+				return dispatch.ErrStoreUnavailable
+			}
+		})
+		began := time.Now()
+		w.stops[0]()
+		w.wg.Wait()
+		if n := w.spies[0].count("GiveBack"); n < 10 {
+			t.Fatalf("%d grants to give back; want those of one claim for many", n)
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("the dispatcher stopped after %v; want it not to wait for one grant after the other", took)
 		}
 	})
 }
