@@ -16,6 +16,40 @@ import (
 // until when there is nothing, unless a hint says otherwise. So idle fetches
 // cost nothing, however many there are, and one new task costs one claim.
 //
+//	Fetch --wait--> waiter --enlist--> pool "default": plain  [w1 w2 w3 ...]
+//	  ^                                                narrow [w4 w9 ...]
+//	  |                                    |
+//	  |                                   step   at a hint, when a claim has ended,
+//	  |                                    |     at the pool's timer, as a waiter comes
+//	  |                    +---------------+---------------+
+//	  |                 outlet 0        outlet 1        outlet 2     one a shard
+//	  |               under way: 1    until: in 3 s   until: never
+//	  |                    |                         (a look at each fallback)
+//	finish              launch: Store.Claim for the first of the line, off the lock
+//	  ^                    |
+//	  +---- landed or failed: who was given something is answered, the others are
+//	        in line as they were, the outlet notes until when there is nothing; step
+//
+// What happens when
+//
+//   - 10,000 fetches wait, and there is nothing: each outlet is claimed from at its
+//     fallback, by one want. The others are not touched.
+//   - a hint comes: its outlet opens at the instant that it names, and step claims for
+//     the first of the line. Where that claim served all that it was made for and leaves
+//     something, the next is for twice as many, up to [MaxClaimTurns], and from
+//     [worthBeside] on one goes beside it. A claim that finds nothing more closes the
+//     outlet until what it says. A hint during a claim opens it when that has landed, since
+//     the claim may have looked before.
+//   - a claim fails: what it did is unknown, so all for whom it was made are answered
+//     with the error, and get what it granted as they repeat their client token. The
+//     outlet rests, up to [longestBackoff]; the others in line wait on.
+//   - a claim refuses a fetch what there is for anybody, as to a replaced session: that one
+//     is answered with recheck, and is noted with the store again.
+//   - a caller goes while a claim is under way for it: what that grants is given back.
+//   - the dispatcher drains, or operators drain a collector: who is not offered to an
+//     outlet is answered at once, the others as their claim ends. A dispatcher that drains
+//     makes no claim any more; run ends once those under way are back.
+//
 // How a fetch is answered:
 //
 //   - It is offered to one outlet at a time, so that no two shards grant to one
@@ -26,6 +60,21 @@ import (
 //     something" whether it can take it. It is offered when it comes, when the
 //     outlet opens, at hints, when the store said that it may have something, and
 //     by the fallback, and not in between.
+//
+// The files: pump_park.go is how waiters come and go, pump_outlet.go what is asked of
+// the store when and for whom (with crowd.go and hints.go), pump_claim.go what becomes of
+// an answer, pump_drains.go who is sent away.
+//
+// One lock guards it all, and nothing waits under it. What holds whenever it is free:
+//
+//   - A waiter that is not finished is in tokens, and once it is enlisted in the line of
+//     each of its pools. finish takes it out of everything but the looks of outlets, which
+//     leave it out as they are walked.
+//   - busy is the waiter's from launch to the end of that claim, even where it is answered
+//     meanwhile. The busy of a pool counts those in its plain line.
+//   - A once that is not finished awaits just the outlets in whose awaiting it is.
+//   - Whatever may make a claim due ends with step; else the pool's timer is set for when
+//     time does.
 type pump struct {
 	store      Store
 	log        *zap.Logger

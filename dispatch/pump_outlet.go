@@ -259,15 +259,7 @@ func (p *pump) step(ps *pool) {
 	}
 	ps.resting = false
 	now := time.Now()
-	ready := 0
-	for _, o := range ps.outlets {
-		if o.flights == 0 && !now.Before(o.retryAt) {
-			o.refresh(now, p.nextFallback())
-			if o.asks(now) {
-				ready++
-			}
-		}
-	}
+	ready := p.refresh(ps, now)
 	// Several open outlets share the waiters, so that none has to wait until
 	// another gives them back.
 	share := 1
@@ -299,6 +291,20 @@ func (p *pump) step(ps *pool) {
 	}
 	ps.first = (ps.first + 1) % len(ps.outlets)
 	ps.timer.Reset(wake.Sub(now))
+}
+
+// refresh lets time pass for the outlets that no claim is under way from, and counts
+// those of them that plain waiters are to be offered to.
+func (p *pump) refresh(ps *pool, now time.Time) (ready int) {
+	for _, o := range ps.outlets {
+		if o.flights == 0 && !now.Before(o.retryAt) {
+			o.refresh(now, p.nextFallback())
+			if o.asks(now) {
+				ready++
+			}
+		}
+	}
+	return ready
 }
 
 // goesBeside reports whether a claim is to be made beside one under way: for many, and
