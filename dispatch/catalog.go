@@ -146,14 +146,8 @@ func (c *catalog) dropAll() {
 type ruleBook struct {
 	version    int64
 	byPattern  map[string]QueueRule
-	bySettings map[string]filedSettings // by QueueRule.SettingsName
+	bySettings map[string]QueueRule // by QueueRule.SettingsName
 	deniesAny  bool
-}
-
-// filedSettings are settings with the name under which they are filed.
-type filedSettings struct {
-	QueueSettings
-	name string
 }
 
 func (c *catalog) ruleBook(ctx context.Context) (*ruleBook, error) {
@@ -180,11 +174,11 @@ func newRuleBook(rules []QueueRule, version int64) *ruleBook {
 	b := &ruleBook{
 		version:    version,
 		byPattern:  make(map[string]QueueRule, len(rules)),
-		bySettings: make(map[string]filedSettings, len(rules)),
+		bySettings: make(map[string]QueueRule, len(rules)),
 	}
 	for _, rule := range rules {
 		b.byPattern[rule.Pattern] = rule
-		b.bySettings[rule.SettingsName()] = filedSettings{rule.Settings, rule.SettingsName()}
+		b.bySettings[rule.SettingsName()] = rule
 		b.deniesAny = b.deniesAny || rule.Settings.Deny
 	}
 	return b
@@ -201,17 +195,45 @@ func (b *ruleBook) queueOf(host string) string {
 
 // denies reports whether the settings of queue refuse submits.
 func (b *ruleBook) denies(queue string) bool {
-	settings, _ := longestMatch(b.bySettings, queue)
-	return settings.Deny
+	rule, _ := longestMatch(b.bySettings, queue)
+	return rule.Settings.Deny
 }
 
 // settings are what holds for a queue, and the name under which they are filed;
 // empty when they are the defaults.
 func (b *ruleBook) settings(queue string) (QueueSettings, string) {
-	if filed, ok := longestMatch(b.bySettings, queue); ok {
-		return filed.QueueSettings, filed.name
+	if rule, ok := longestMatch(b.bySettings, queue); ok {
+		return rule.Settings, rule.SettingsName()
 	}
 	return DefaultQueueSettings(), ""
+}
+
+// fresh is a queue as it would be made.
+func (b *ruleBook) fresh(name string) *Queue {
+	q := &Queue{Name: name}
+	q.Settings, q.SettingsName = b.settings(name)
+	rule := b.bySettings[q.SettingsName]
+	if stop := b.bySettings[everyQueue]; stop.Settings.Paused && !q.Settings.Paused {
+		q.Settings.Paused = true
+		q.Gates = append(q.Gates, stop.gate(GateQueuePaused))
+	} else if q.Settings.Paused {
+		q.Gates = append(q.Gates, rule.gate(GateQueuePaused))
+	}
+	if q.Settings.Deny {
+		q.Gates = append(q.Gates, rule.gate(GateQueueDenied))
+	}
+	return q
+}
+
+// gate is one that a rule closes.
+func (r *QueueRule) gate(kind GateKind) Gate {
+	return Gate{Kind: kind, By: r.By, Reason: r.Reason, Time: r.Time}
+}
+
+// names reports whether a rule is for the queue of this very name.
+func (b *ruleBook) names(queue string) bool {
+	_, ok := b.bySettings[queue]
+	return ok
 }
 
 // join completes grants with what their tasks share with their source: the spec

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -86,15 +87,54 @@ type Drains interface {
 // with [EmptyDraining], and their beats ask for it. What they hold they finish. Kind
 // and Time of the drain are set here.
 func (d *Dispatcher) DrainCollectors(ctx context.Context, drain Drain) (Drain, error) {
-	drain.Kind = GateDrained
-	var err error
-	if drain.Gate, err = d.dated(ctx, drain.Gate); err != nil {
+	drain, err := d.WouldDrain(ctx, drain)
+	if err != nil {
 		return drain, err
 	}
 	if err := d.store.SetDrain(ctx, drain); err != nil {
 		return drain, fmt.Errorf("drain collectors: %w", err)
 	}
 	return drain, d.drainsChanged(ctx)
+}
+
+// WouldDrain is the drain as DrainCollectors would keep it.
+func (d *Dispatcher) WouldDrain(ctx context.Context, drain Drain) (Drain, error) {
+	drain.Kind = GateDrained
+	var err error
+	if drain.Gate, err = d.dated(ctx, drain.Gate); err != nil {
+		return drain, err
+	}
+	all, err := d.store.Drains(ctx)
+	if err != nil {
+		return drain, fmt.Errorf("read drains of collectors: %w", err)
+	}
+	same := func(other Drain) bool { return other.Name() == drain.Name() }
+	if len(all) >= MaxDrains && !slices.ContainsFunc(all, same) {
+		return drain, TooManyDrains(&drain)
+	}
+	return drain, nil
+}
+
+// DrainedBy finds the collectors that a drain names, by id, of those whose beats were
+// heard within [CollectorMemory]. By labels it looks at all of these.
+func (d *Dispatcher) DrainedBy(ctx context.Context, drain *Drain) (ids []string, err error) {
+	if drain.Collector == "" {
+		_, err = d.eachCollector(ctx, math.MaxInt, func(c *CollectorRecord) bool {
+			if drain.holds(c.Info.ID, c.Info.Labels) {
+				ids = append(ids, c.Info.ID)
+			}
+			return true
+		})
+		return ids, err
+	}
+	infos, err := d.store.CollectorInfos(ctx, []string{drain.Collector})
+	if err != nil {
+		return nil, fmt.Errorf("read what collector %q tells: %w", drain.Collector, err)
+	}
+	if infos[0] != nil {
+		ids = []string{drain.Collector}
+	}
+	return ids, nil
 }
 
 // ResumeCollectors ends the drain that names the same collectors, and reports whether

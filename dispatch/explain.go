@@ -14,6 +14,9 @@ type Explanation struct {
 	Now time.Time
 	// Holds are all gates that hold it; none: it is granted in its turn.
 	Holds []Hold
+	// MapsTo and Unknown are, of a queue, those of [Queue].
+	MapsTo  string
+	Unknown bool
 }
 
 // ExplainTask tells what holds a task: that it has settled, who works on it, or
@@ -36,7 +39,7 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 	source, err := d.store.Source(ctx, t.SourceID)
 	if errors.Is(err, ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
 		gate := Gate{Kind: GateSourceDeleted, By: "waggle", Reason: "its source is deleted, and its tasks end CANCELED"}
-		return &Explanation{now, append(holds, Hold{gate, HeldSource, cmp.Or(t.SourceID, t.SourceUID)})}, nil
+		return &Explanation{Now: now, Holds: append(holds, Hold{gate, HeldSource, cmp.Or(t.SourceID, t.SourceUID)})}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", t.SourceID, err)
@@ -44,7 +47,7 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 	if !ok {
 		holds, err = d.holdsOf(ctx, source, t, now)
 	}
-	return &Explanation{now, holds}, err
+	return &Explanation{Now: now, Holds: holds}, err
 }
 
 // ExplainSource tells what holds a source: what holds the seed that is due next;
@@ -67,7 +70,7 @@ func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation
 	if next == nil {
 		holds = append(holds, seedsBusy(seeds)...)
 	}
-	return &Explanation{now, holds}, err
+	return &Explanation{Now: now, Holds: holds}, err
 }
 
 // seedsBusy is why no seed waits: one that is worked on, else one that has
@@ -88,10 +91,10 @@ func seedsBusy(seeds []*Task) []Hold {
 	return found
 }
 
-// ExplainQueue tells what holds a queue and the pools of its tasks.
-// ErrQueueNotFound.
+// ExplainQueue tells what holds a queue and the pools of its tasks; of one that is not
+// there, what would hold it.
 func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanation, error) {
-	queue, err := d.Queue(ctx, name)
+	queue, err := d.FindQueue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +110,7 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 		}
 		holds = append(holds, of...)
 	}
-	return &Explanation{now, holds}, nil
+	return &Explanation{Now: now, Holds: holds, MapsTo: queue.MapsTo, Unknown: queue.Unknown}, nil
 }
 
 // ExplainPool tells what holds a pool, or every queue.
@@ -121,7 +124,7 @@ func (d *Dispatcher) ExplainPool(ctx context.Context, pool string) (*Explanation
 		return nil, err
 	}
 	holds, err = d.stopped(ctx, holds)
-	return &Explanation{now, holds}, err
+	return &Explanation{Now: now, Holds: holds}, err
 }
 
 // OpensAt is when all that holds has opened by itself, at the earliest; ok is

@@ -143,8 +143,8 @@ func TestDispatcher_ExplainSource(t *testing.T) {
 func TestDispatcher_ExplainQueue(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
-		if _, err := o.ExplainQueue(ctx, "a.example"); !errors.Is(err, dispatch.ErrQueueNotFound) {
-			t.Errorf("of a queue that is not there: %v", err)
+		if e, err := o.ExplainQueue(ctx, "a.example"); err != nil || len(e.Holds) > 0 || !e.Unknown || e.MapsTo != "" {
+			t.Errorf("of a queue that is not there: %+v, %v", e, err)
 		}
 		o.create("s", nil)
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})

@@ -76,10 +76,8 @@ func (d *Dispatcher) stopped(ctx context.Context, holds []Hold) ([]Hold, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
-	rule := rules.byPattern[everyQueue]
-	if rule.SettingsName() == everyQueue && rule.Settings.Paused {
-		gate := Gate{Kind: GateQueuePaused, By: rule.By, Reason: rule.Reason, Time: rule.Time}
-		holds = append(holds, Hold{gate, HeldQueue, everyQueue})
+	if rule := rules.bySettings[everyQueue]; rule.Settings.Paused {
+		holds = append(holds, Hold{rule.gate(GateQueuePaused), HeldQueue, everyQueue})
 	}
 	return holds, nil
 }
@@ -120,24 +118,39 @@ func (d *Dispatcher) collectorGates(ctx context.Context, pools []string, now tim
 	for _, pool := range pools {
 		unmet[pool] = nil
 	}
+	all, err := d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
+		if !c.Gone(now) {
+			c.meets(unmet, book.of(c.Info.ID, &c.Info))
+		}
+		return len(unmet) > 0
+	})
+	if err != nil || !all {
+		return nil, err // too many to tell, or somebody was found for each
+	}
+	return nobodyGates(unmet), nil
+}
+
+// eachCollector visits the collectors that are remembered, by id, page by page, until
+// most were looked at, or visit wants no more. all tells that it came to the end.
+func (d *Dispatcher) eachCollector(ctx context.Context, most int, visit func(*CollectorRecord) (more bool)) (all bool, err error) {
 	after, size := "", collectorsAtFirst
-	for looked := 0; looked < collectorsLookedAt && len(unmet) > 0; {
+	for looked := 0; looked < most; {
 		page, err := d.store.ListCollectors(ctx, after, size)
 		if err != nil {
-			return nil, fmt.Errorf("list the collectors of pools: %w", err)
+			return false, fmt.Errorf("list collectors: %w", err)
 		}
 		for _, c := range page {
-			if !c.Gone(now) {
-				c.meets(unmet, book.of(c.Info.ID, &c.Info))
+			if !visit(c) {
+				return false, nil
 			}
 		}
 		if len(page) < size {
-			return nobodyGates(unmet), nil
+			return true, nil
 		}
 		looked += size
 		after, size = page[len(page)-1].Info.ID, collectorsPerLook
 	}
-	return nil, nil // too many to tell
+	return false, nil
 }
 
 // meets takes the pools that an active collector takes out of unmet; when it is

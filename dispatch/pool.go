@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // MaxPausedPools bounds the pools that are paused at a time.
@@ -22,6 +23,9 @@ type Pool struct {
 	Open, Waiting int64
 	// Paused is an operator's pause; nil when none holds.
 	Paused *Gate
+	// Unknown: none of its tasks waits, and no collector that was heard of says that it
+	// takes them. Only [Dispatcher.PausePool] tells it.
+	Unknown bool
 }
 
 // Pools keeps pauses of pools.
@@ -54,7 +58,13 @@ func (d *Dispatcher) PausePool(ctx context.Context, name string, gate Gate) (Poo
 	if err := d.store.PausePool(ctx, name, gate); err != nil {
 		return Pool{}, fmt.Errorf("pause pool %q: %w", name, err)
 	}
-	return d.pool(ctx, name)
+	pool, err := d.pool(ctx, name)
+	if err == nil && pool.Open+pool.Waiting == 0 {
+		pool.Unknown, err = d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
+			return !slices.Contains(c.Info.Pools, name)
+		})
+	}
+	return pool, err
 }
 
 // ResumePool lets grants of a pool go on, and reports whether it was paused.

@@ -129,4 +129,7 @@ type Queue struct {
 	// MapsTo is the queue that new tasks of a host of this name go to; empty =
 	// this one. Only [Dispatcher.FindQueue] tells it.
 	MapsTo string
+	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, and
+	// no rule is for this very name. Only [Dispatcher.FindQueue] tells it.
+	Unknown bool
 }

@@ -23,7 +23,7 @@ func (d *Dispatcher) Queue(ctx context.Context, name string) (*Queue, error) {
 }
 
 // FindQueue reads a queue, and one that is not there as it would be made, with
-// where the hosts of its name are mapped to.
+// where the hosts of its name are mapped to and whether anything is known of it.
 func (d *Dispatcher) FindQueue(ctx context.Context, name string) (*Queue, error) {
 	queue, err := d.queueOrNew(ctx, name)
 	if err != nil {
@@ -36,7 +36,23 @@ func (d *Dispatcher) FindQueue(ctx context.Context, name string) (*Queue, error)
 	if to := book.queueOf(name); to != name {
 		queue.MapsTo = to
 	}
+	if !book.names(name) && queue.blank() {
+		left, err := d.store.ListTasks(ctx, TaskFilter{Queue: name, States: settledListed}, "", 1)
+		if err != nil {
+			return nil, fmt.Errorf("list tasks of queue %q: %w", name, err)
+		}
+		queue.Unknown = len(left.Tasks) == 0 && left.Next == ""
+	}
 	return queue, nil
+}
+
+// settledListed are the states of settled tasks that can be listed.
+var settledListed = []State{StateDead, StateCanceled}
+
+// blank reports whether the queue holds no task, and nothing is left of one, so that
+// at most operators' gates keep it.
+func (q *Queue) blank() bool {
+	return q.Waiting+q.Leased == 0 && q.QueueDelay == 0 && q.BlockStep == 0 && !q.heldBy(GateMinDelay)
 }
 
 // ListQueues lists the queues that exist, by their labels from the last
@@ -130,8 +146,8 @@ func (d *Dispatcher) QueueRules(ctx context.Context, after string, limit int) (r
 }
 
 // BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).
-// The queue need not exist yet. Kind and Time of the gate are set here. New tasks
-// of a host that is mapped away (MapsTo of what it returns) are not held by it.
+// The queue need not exist yet (Unknown of what it returns). Kind and Time of the
+// gate are set here. New tasks of a host that is mapped away (MapsTo) are not held by it.
 func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Queue, error) {
 	gate.Kind = GateBlocked
 	return d.holdQueue(ctx, name, gate, d.store.BlockQueue)
@@ -219,8 +235,7 @@ func (d *Dispatcher) queueOrNew(ctx context.Context, name string) (*Queue, error
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
-	settings, by := book.settings(name)
-	return &Queue{Name: name, Settings: settings, SettingsName: by}, nil
+	return book.fresh(name), nil
 }
 
 // Validate reports, as a [FieldError], the first setting out of its range.

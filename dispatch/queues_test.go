@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -254,5 +255,58 @@ func TestDispatcher_SetQueueRule_limit(t *testing.T) {
 		if _, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}); err != nil {
 			t.Errorf("one in place of another: %v", err)
 		}
+	})
+}
+
+// A queue that is not there is shown with what would hold it; one that nothing is known
+// of is told from one that has been used.
+func TestDispatcher_FindQueue_notThere(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		set := func(pattern, queue string, change func(*dispatch.QueueSettings)) {
+			t.Helper()
+			rule := dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings(), By: pattern}
+			change(&rule.Settings)
+			if _, err := o.SetQueueRule(ctx, rule); err != nil {
+				t.Fatal(err)
+			}
+		}
+		find := func(name string) *dispatch.Queue {
+			t.Helper()
+			q, err := o.FindQueue(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return q
+		}
+		want := func(name, by string, unknown bool, want ...dispatch.GateKind) {
+			t.Helper()
+			q := find(name)
+			if got := kinds(q.Gates); !slices.Equal(got, want) || q.Unknown != unknown || len(got) > 0 && q.Gates[0].By != by {
+				t.Errorf("%s is held by %+v, want %v; unknown %v, want %v", name, q.Gates, want, q.Unknown, unknown)
+			}
+		}
+		set("*.paused.example", "", func(s *dispatch.QueueSettings) { s.Paused = true })
+		set("*.denied.example", "", func(s *dispatch.QueueSettings) { s.Deny = true })
+		set("mapped.example", "shops", func(*dispatch.QueueSettings) {})
+		want("a.example", "", true)
+		want("a.paused.example", "*.paused.example", true, dispatch.GateQueuePaused)
+		want("a.denied.example", "*.denied.example", true, dispatch.GateQueueDenied)
+		want("shops", "", false)
+		if q := find("mapped.example"); q.MapsTo != "shops" || !q.Unknown {
+			t.Errorf("of a host that is mapped: %+v", q)
+		}
+		set("*", "", func(s *dispatch.QueueSettings) { s.Paused = true })
+		want("a.paused.example", "*.paused.example", true, dispatch.GateQueuePaused)
+		want("a.denied.example", "*", true, dispatch.GateQueuePaused, dispatch.GateQueueDenied)
+		want("a.example", "*", true, dispatch.GateQueuePaused)
+		set("*", "", func(*dispatch.QueueSettings) {})
+		o.create("s", nil)
+		made := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		want("a.example", "", false)
+		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{made[0].ID}); err != nil {
+			t.Fatal(err)
+		}
+		want("a.example", "", false)
 	})
 }

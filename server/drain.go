@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -15,11 +16,20 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 	}
 	drain := fromDrain(req)
 	drain.Gate = dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
-	drain, err := s.d.DrainCollectors(ctx, drain)
+	ids, err := s.d.DrainedBy(ctx, &drain)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.DrainCollectorsResponse{Drain: toDrain(drain)}, nil
+	out := &pb.DrainCollectorsResponse{Matched: int32(min(len(ids), math.MaxInt32))}
+	set := s.d.DrainCollectors
+	if req.GetValidateOnly() {
+		set, out.SampleIds = s.d.WouldDrain, ids[:min(len(ids), maxSample)]
+	}
+	if drain, err = set(ctx, drain); err != nil {
+		return nil, err
+	}
+	out.Drain = toDrain(drain)
+	return out, nil
 }
 
 // ResumeCollectors ends a drain.

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,13 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 	})
 
 	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Millisecond))
+	would, err := b.admin.DrainCollectors(ctx, &pb.DrainCollectorsRequest{Labels: eu, By: "bob", ValidateOnly: true})
+	if err != nil || would.GetMatched() != 1 || !slices.Equal(would.GetSampleIds(), []string{"paris-1"}) || would.GetDrain().GetGate().GetBy() != "bob" {
+		t.Errorf("a drain that is only tried: %v, %v", would, err)
+	}
+	if beat().GetDrain() {
+		t.Error("drained by a call that only validates")
+	}
 	drained, err := b.admin.DrainCollectors(ctx, &pb.DrainCollectorsRequest{Labels: eu, Until: until, By: "ann", Reason: "new disks"})
 	if err != nil {
 		t.Fatal(err)
@@ -151,10 +159,13 @@ func TestAdminService_ListDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := b.admin.DrainCollectors(t.Context(), &pb.DrainCollectorsRequest{Labels: map[string]string{"region": "eu", "disk": "ssd"}})
-	f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
-	if v := f.violations[0]; v.GetField() != "labels" || !strings.Contains(v.GetDescription(), "1000") || !strings.Contains(f.message, "disk=ssd,region=eu") {
-		t.Errorf("one too many is refused by %q, %v", f.message, f.violations)
+	for _, try := range []bool{true, false} {
+		more := &pb.DrainCollectorsRequest{Labels: map[string]string{"region": "eu", "disk": "ssd"}, ValidateOnly: try}
+		_, err := b.admin.DrainCollectors(t.Context(), more)
+		f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+		if v := f.violations[0]; v.GetField() != "labels" || !strings.Contains(v.GetDescription(), "1000") || !strings.Contains(f.message, "disk=ssd,region=eu") {
+			t.Errorf("one too many is refused by %q, %v", f.message, f.violations)
+		}
 	}
 	if _, err := b.admin.DrainCollectors(t.Context(), &pb.DrainCollectorsRequest{CollectorId: "c007", Reason: "again"}); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ExplainResponse{Holds: each(explanation.Holds, toHold)}
+	out := &pb.ExplainResponse{Holds: each(explanation.Holds, toHold), MapsTo: explanation.MapsTo, Unknown: explanation.Unknown}
 	if at, ok := explanation.OpensAt(); ok {
 		out.OpensIn = durationpb.New(at.Sub(explanation.Now))
 	}

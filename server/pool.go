@@ -58,5 +58,5 @@ func (s *adminService) ResumePool(ctx context.Context, req *pb.ResumePoolRequest
 }
 
 func toPool(p dispatch.Pool) *pb.Pool {
-	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: toGate(p.Paused)}
+	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: toGate(p.Paused), Unknown: p.Unknown}
 }

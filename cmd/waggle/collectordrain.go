@@ -22,6 +22,7 @@ func newCollectorDrain(o *clientOptions) *cobra.Command {
 also when they come later and after they are restarted. What they hold they finish: they
 are empty when waggle collector list shows 0 leases for them. It shows the labels that
 they have, too. Draining again by the same id or labels replaces who, why and until when.
+With --dry-run it says which collectors that are known it would be.
 
 A drain stands until waggle collector resume, by the same id or labels, or its --until.`,
 		Example: `  waggle collector drain paris-1 --until 2h --reason 'new image'
@@ -31,6 +32,7 @@ A drain stands until waggle collector resume, by the same id or labels, or its -
 	pairsVar(cmd.Flags(), &request.Labels, "label", "the collectors with this label; of several, with all of them")
 	record.register(cmd, o.console)
 	cmd.Flags().Var(&until, "until", "resume by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	cmd.Flags().BoolVar(&request.ValidateOnly, "dry-run", false, "change nothing; say which collectors would be drained")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		var err error
 		if request.CollectorId, err = chosenCollector(args, request.GetLabels()); err != nil {
@@ -44,7 +46,16 @@ A drain stands until waggle collector resume, by the same id or labels, or its -
 		if err != nil {
 			return err
 		}
-		return c.show(reply.GetDrain(), func() { writeDrains(c.out, c.now, []*pb.Drain{reply.GetDrain()}) })
+		if reply.GetMatched() == 0 {
+			c.noteUndrained(request)
+		}
+		return c.show(reply, func() {
+			if request.GetValidateOnly() {
+				writeSample(c.out, plural(reply.GetMatched(), "collector")+" would be drained", reply.GetSampleIds(), int(reply.GetMatched()))
+				return
+			}
+			writeDrains(c.out, c.now, []*pb.Drain{reply.GetDrain()})
+		})
 	})
 	return cmd
 }

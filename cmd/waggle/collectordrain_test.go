@@ -14,6 +14,11 @@ func TestCollector_Drain(t *testing.T) {
 	wantOutput(t, command(t, env, "collector", "list", "--drains"), "no drains: every collector may fetch\n")
 	wantFailure(t, command(t, env, "collector", "drain", "Bad"), waggle.ExitUsage, "collector_id")
 	holdOne(t, env)
+	for _, named := range [][]string{{"paris-1"}, {"--label", "region=eu"}} {
+		got := command(t, env, append([]string{"collector", "drain", "--dry-run"}, named...)...)
+		wantOutput(t, got, "1 collector would be drained\n  paris-1\n")
+	}
+	wantOutput(t, command(t, env, "collector", "list", "--drains"), "no drains: every collector may fetch\n")
 	wantOutput(t, command(t, env, "collector", "drain", "paris-1", "--until", "2h", "--reason", "new image"), `
 COLLECTORS  DRAINED
 paris-1     by ada, now, resumes in 2h: new image
@@ -28,7 +33,8 @@ paris-1    DRAINING       1      4  default    AGO  AGO      paris  v1       reg
 			t.Errorf("collectors with %s: %s%s", labels, got.out, got.err)
 		}
 	}
-	wantOutput(t, command(t, env, "collector", "drain", "--label", "region=eu", "--label", "disk=ssd"), `
+	wantNoted(t, command(t, env, "collector", "drain", "--label", "region=eu", "--label", "disk=ssd"),
+		"no collector with disk=ssd region=eu has been heard of in the last 24 h; the drain is kept for those that come", `
 COLLECTORS          DRAINED
 disk=ssd region=eu  by ada, now
 `)

@@ -76,7 +76,6 @@ var advice = map[string]string{
 	"SOURCE_EXISTS":        "`waggle source update` changes it, `waggle source get` shows it",
 	"ETAG_MISMATCH":        "somebody changed it: `waggle source get` it again, then decide again",
 	"TASK_NOT_FOUND":       "it was never submitted, or settled so long ago that it is forgotten",
-	"QUEUE_NOT_FOUND":      "it holds no task, and nothing blocks or pauses it; `waggle queue list` shows those that do",
 	"QUEUE_RULE_NOT_FOUND": "`waggle queue rule list` shows the rules; a pattern is given exactly as it was set",
 	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",
 	"QUEUE_DENIED":         "`waggle queue rule list` shows the rule that denies it",

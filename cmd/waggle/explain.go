@@ -59,7 +59,24 @@ func (c *client) explain(ctx context.Context, request *pb.ExplainRequest) error 
 	if err != nil {
 		return err
 	}
-	return c.show(reply, func() { writeExplanation(c.out, c.now, reply) })
+	return c.show(reply, func() {
+		name := plain(request.GetQueue())
+		switch to := plain(reply.GetMapsTo()); {
+		case to != "":
+			fmt.Fprintf(c.out, "new tasks of this host go to the queue %s, by a rule: `waggle explain queue %s` is for them\n", to, to)
+			if reply.GetUnknown() && len(reply.GetHolds()) == 0 {
+				return
+			}
+			fmt.Fprintf(c.out, "of the queue %s itself:\n", name)
+		case reply.GetUnknown():
+			fmt.Fprintln(c.out, unknownQueue(request.GetQueue()))
+			if len(reply.GetHolds()) == 0 {
+				fmt.Fprintln(c.out, "nothing would hold it")
+				return
+			}
+		}
+		writeExplanation(c.out, c.now, reply)
+	})
 }
 
 func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {

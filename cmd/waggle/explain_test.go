@@ -9,7 +9,6 @@ import (
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	wantFailure(t, command(t, env, "explain", "queue", "a.example"), waggle.ExitFailed, "queue not found")
 	wantFailure(t, command(t, env, "explain", "source", "s"), waggle.ExitFailed, "source not found")
 	command(t, env, "source", "create", "s", "--scope", "s")
 	command(t, env, "task", "submit", "--source", "s", "https://a.example/1")

@@ -215,6 +215,16 @@ func wantOutput(t *testing.T, got answer, want string) {
 	}
 }
 
+// wantNoted wants an output as wantOutput does, and with it a note on stderr.
+func wantNoted(t *testing.T, got answer, note, want string) {
+	t.Helper()
+	if got.err != "waggle: "+note+"\n" {
+		t.Errorf("noted %q, want %q", got.err, note)
+	}
+	got.err = ""
+	wantOutput(t, got, want)
+}
+
 // taken lets a collector take tasks of a pool.
 func taken(t *testing.T, env map[string]string, pool string) {
 	t.Helper()

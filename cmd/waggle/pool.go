@@ -80,6 +80,9 @@ func newPoolPause(o *clientOptions) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if reply.GetPool().GetUnknown() {
+			c.note("nothing is known of a pool %s: none of its tasks waits, and no collector takes them; the pause is kept for tasks that come", plain(args[0]))
+		}
 		return c.show(reply.GetPool(), func() { writePools(c.out, c.now, []*pb.Pool{reply.GetPool()}) })
 	})
 	return cmd

@@ -43,7 +43,13 @@ func newQueueList(o *clientOptions) *cobra.Command {
 			return err
 		}
 		c.noteMore(more, *limit)
-		return c.show(all, func() { writeQueues(c.out, all.GetQueues()) })
+		return c.show(all, func() {
+			if len(all.GetQueues()) == 0 && request.GetSuffix() != "" {
+				fmt.Fprintf(c.out, "no queue %s, nor one below it, holds a task or is held\n", plain(request.GetSuffix()))
+				return
+			}
+			writeQueues(c.out, all.GetQueues())
+		})
 	})
 	return cmd
 }
@@ -94,6 +100,9 @@ is asked for, a host in any spelling and a URL mean the queue of that host's nam
 			reply, err := c.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: args[0]})
 			if err != nil {
 				return err
+			}
+			if queue := reply.GetQueue(); queue.GetUnknown() && queue.GetMapsTo() == "" {
+				c.note("%s", unknownQueue(queue.GetName()))
 			}
 			return c.show(reply.GetQueue(), func() { writeQueue(c.out, c.now, reply.GetQueue()) })
 		}),

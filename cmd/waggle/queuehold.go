@@ -52,7 +52,7 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 		if err != nil {
 			return err
 		}
-		c.noteMapped(cmd, queue)
+		c.noteHeld(cmd, queue)
 		return c.show(queue, func() { writeQueue(c.out, c.now, queue) })
 	})
 	return cmd
@@ -63,7 +63,7 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 // what was put into it by name is there.
 func (c *client) noteMapped(cmd *cobra.Command, queue *pb.Queue) {
 	if to := queue.GetMapsTo(); to != "" {
-		fmt.Fprintf(c.err, "waggle: new tasks of this host go to the queue %s, by a rule: `waggle queue %s %s` is for them, and for all of that queue\n",
+		c.note("new tasks of this host go to the queue %s, by a rule: `waggle queue %s %s` is for them, and for all of that queue",
 			plain(to), cmd.Name(), plain(to))
 	}
 }

@@ -75,7 +75,13 @@ func newSourceList(o *clientOptions) *cobra.Command {
 			return err
 		}
 		c.noteMore(more, *limit)
-		return c.show(all, func() { writeSources(c.out, c.now, all.GetSources()) })
+		return c.show(all, func() {
+			if len(all.GetSources()) == 0 && (request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(health) > 0) {
+				fmt.Fprintln(c.out, "no such sources")
+				return
+			}
+			writeSources(c.out, c.now, all.GetSources())
+		})
 	})
 	return cmd
 }

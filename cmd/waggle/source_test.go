@@ -30,9 +30,7 @@ SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  L
 api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0  -         -
 news.example  default  every 10m                     OK              0      1       0     0     0  AGO       -
 `)
-	wantOutput(t, command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), `
-no sources; `+"`waggle source create`"+` makes one
-`)
+	wantOutput(t, command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), "no such sources\n")
 	wantOutput(t, withoutLag(command(t, env, "source", "get", "news.example")), `
 Source        news.example (uid UUID)
 Labels        team=a

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -105,16 +106,13 @@ func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkRepl
 			verb = "would be " + did
 		}
 		text := plural(total.changed, "source") + " " + verb
+		if total.matched == 0 && len(total.missing) == 0 {
+			text = "no sources match"
+		}
 		if rest := total.matched - total.changed; rest > 0 {
 			text += "; " + unchangedText(rest, s.dryRun)
 		}
-		fmt.Fprintln(c.out, text)
-		for _, id := range total.sample {
-			fmt.Fprintf(c.out, "  %s\n", plain(id))
-		}
-		if more := total.changed - len(total.sample); more > 0 && len(total.sample) > 0 {
-			fmt.Fprintf(c.out, "  and %s more\n", count(more))
-		}
+		writeSample(c.out, text, total.sample, total.changed)
 		if total.also != "" {
 			fmt.Fprintln(c.out, total.also)
 		}
@@ -126,6 +124,18 @@ func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkRepl
 		fmt.Fprintf(c.err, "waggle: source not found: %s\n", plain(id))
 	}
 	return errReported
+}
+
+// writeSample writes what a call does or would do, and the first ids of all that it
+// concerns.
+func writeSample(out io.Writer, text string, sample []string, all int) {
+	fmt.Fprintln(out, text)
+	for _, id := range sample {
+		fmt.Fprintf(out, "  %s\n", plain(id))
+	}
+	if more := all - len(sample); more > 0 && len(sample) > 0 {
+		fmt.Fprintf(out, "  and %s more\n", count(more))
+	}
 }
 
 // unchangedText says of n sources that nothing is changed of them.

@@ -112,17 +112,9 @@ func newTaskList(o *clientOptions) *cobra.Command {
 		if err := checkLimit(*limit); err != nil {
 			return err
 		}
-		listed := maps.Clone(pb.TaskState_value)
-		delete(listed, pb.TaskState_TASK_STATE_DONE.String())
-		for _, name := range states {
-			if strings.EqualFold(name, "done") {
-				return usagef(nil, "--state done: DONE tasks are not listed; `waggle task get --source ID --url URL` finds one")
-			}
-			value, err := enumValue("--state", name, "TASK_STATE_", listed)
-			if err != nil {
-				return err
-			}
-			request.States = append(request.States, pb.TaskState(value))
+		var err error
+		if request.States, err = listedStates(states); err != nil {
+			return err
 		}
 		all := &pb.ListTasksResponse{}
 		more, err := readPages(*limit, func(size int32, token string) (*pb.ListTasksResponse, error) {
@@ -136,9 +128,31 @@ func newTaskList(o *clientOptions) *cobra.Command {
 			return err
 		}
 		c.noteMore(more, *limit)
+		if len(all.GetTasks()) == 0 && request.GetQueue() != "" {
+			if err := c.noteEmptyQueue(ctx, request.GetQueue()); err != nil {
+				return err
+			}
+		}
 		return c.show(all, func() { writeTasks(c.out, c.now, all.GetTasks()) })
 	})
 	return cmd
+}
+
+// listedStates reads names of states in which tasks can be listed.
+func listedStates(names []string) (states []pb.TaskState, err error) {
+	listed := maps.Clone(pb.TaskState_value)
+	delete(listed, pb.TaskState_TASK_STATE_DONE.String())
+	for _, name := range names {
+		if strings.EqualFold(name, "done") {
+			return nil, usagef(nil, "--state done: DONE tasks are not listed; `waggle task get --source ID --url URL` finds one")
+		}
+		value, err := enumValue("--state", name, "TASK_STATE_", listed)
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, pb.TaskState(value))
+	}
+	return states, nil
 }
 
 func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {

@@ -140,6 +140,11 @@ func changeCommand(o *clientOptions, choice *taskChoice, cmd *cobra.Command,
 			call.token = reply.GetNextPageToken()
 			tally.add(reply)
 		}
+		if tally.total == 0 && filter != nil {
+			if err := c.noteUnmatched(ctx, filter); err != nil {
+				return err
+			}
+		}
 		if call.dryRun && c.options.output != "json" {
 			if err := tally.look(ctx, c); err != nil {
 				return err

@@ -123,7 +123,8 @@ OTHER_LEASE  2239-4bltnyzhotfdv53si3p3mp2jza  LEASED  -
 	if got := command(t, env, "lease", "revoke", heldTask+"@x"); got.code != waggle.ExitUsage || !strings.Contains(got.err, "the fence after @") {
 		t.Errorf("a fence that is none: exit code %d, %s", got.code, got.err)
 	}
-	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "nobody", "--yes"), "no tasks match\n")
+	wantNoted(t, command(t, env, "lease", "revoke", "--collector", "nobody", "--yes"),
+		"no collector nobody has been heard of in the last 24 h", "no tasks match\n")
 	wantOutput(t, command(t, env, "lease", "revoke", "--collector", "paris-1", "--dry-run"), `
 nothing is changed; this is what would become of them
 RESULT   TASK                             STATE     SOURCE  QUEUE         URL                         WHY

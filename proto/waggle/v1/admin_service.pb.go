@@ -806,7 +806,7 @@ type ExplainRequest struct {
 	// A source: what holds the seed that is due next. Where no seed waits: what holds the source and its pool,
 	// and one seed that is worked on or has settled.
 	SourceId string `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// A queue: what holds it, and the pools of its tasks.
+	// A queue: what holds it, and the pools of its tasks. Of one that is not there: what would hold it.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// A pool: what holds it, or every queue. One that nobody has used is no error.
 	Pool          string `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -879,7 +879,11 @@ type ExplainResponse struct {
 	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Time until all of them have opened by themselves; zero: none holds. Absent: something has to happen
 	// first, such as a call of an operator or the end of a lease.
-	OpensIn       *durationpb.Duration `protobuf:"bytes,2,opt,name=opens_in,json=opensIn,proto3" json:"opens_in,omitempty"`
+	OpensIn *durationpb.Duration `protobuf:"bytes,2,opt,name=opens_in,json=opensIn,proto3" json:"opens_in,omitempty"`
+	// Of a queue: where the queue rules send new tasks of a host of this name instead. Empty: nowhere else.
+	MapsTo string `protobuf:"bytes,3,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
+	// Of a queue: nothing is known of it, as of one that is misspelt. See Queue.unknown.
+	Unknown       bool `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -926,6 +930,20 @@ func (x *ExplainResponse) GetOpensIn() *durationpb.Duration {
 		return x.OpensIn
 	}
 	return nil
+}
+
+func (x *ExplainResponse) GetMapsTo() string {
+	if x != nil {
+		return x.MapsTo
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 // Hold is a gate with what it is of.
@@ -1013,7 +1031,11 @@ type Pool struct {
 	// Queues with tasks of the pool that cannot be granted from now: not due, resting, blocked, paused.
 	WaitingQueues int64 `protobuf:"varint,3,opt,name=waiting_queues,json=waitingQueues,proto3" json:"waiting_queues,omitempty"`
 	// The pause; absent: it is not paused. Explain tells also whether any collector takes the pool.
-	Paused        *Gate `protobuf:"bytes,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	Paused *Gate `protobuf:"bytes,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Nothing is known of a pool of this name, as of one that is misspelt: none of its tasks waits, and no
+	// collector that was heard of in the last 24 h says that it takes them. What holds it is kept for tasks that
+	// come. Only PausePool tells it, where fewer than 1000 collectors are known.
+	Unknown       bool `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1074,6 +1096,13 @@ func (x *Pool) GetPaused() *Gate {
 		return x.Paused
 	}
 	return nil
+}
+
+func (x *Pool) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 // ListPoolsRequest lists pools.
@@ -1503,7 +1532,9 @@ type DrainCollectorsRequest struct {
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Change nothing; answer what the call would.
+	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1573,11 +1604,23 @@ func (x *DrainCollectorsRequest) GetReason() string {
 	return ""
 }
 
+func (x *DrainCollectorsRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // DrainCollectorsResponse holds the drain.
 type DrainCollectorsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The drain as it is kept. ListCollectors shows which collectors it holds.
-	Drain         *Drain `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
+	Drain *Drain `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
+	// Collectors that it names, of those whose beats were heard in the last 24 h. 0: none so far, as of an id
+	// that is misspelt; the drain is kept for those that come.
+	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
+	// With validate_only: the first ids of those, in their order; at most 20.
+	SampleIds     []string `protobuf:"bytes,3,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1615,6 +1658,20 @@ func (*DrainCollectorsResponse) Descriptor() ([]byte, []int) {
 func (x *DrainCollectorsResponse) GetDrain() *Drain {
 	if x != nil {
 		return x.Drain
+	}
+	return nil
+}
+
+func (x *DrainCollectorsResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *DrainCollectorsResponse) GetSampleIds() []string {
+	if x != nil {
+		return x.SampleIds
 	}
 	return nil
 }
@@ -1926,20 +1983,23 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04pool\x18\x04 \x01(\tR\x04pool\"n\n" +
+	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xa1\x01\n" +
 	"\x0fExplainResponse\x12%\n" +
 	"\x05holds\x18\x01 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x124\n" +
-	"\bopens_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aopensIn\"\x81\x01\n" +
+	"\bopens_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aopensIn\x12\x17\n" +
+	"\amaps_to\x18\x03 \x01(\tR\x06mapsTo\x12\x18\n" +
+	"\aunknown\x18\x04 \x01(\bR\aunknown\"\x81\x01\n" +
 	"\x04Hold\x12#\n" +
 	"\x04gate\x18\x01 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x12#\n" +
 	"\x02of\x18\x02 \x01(\x0e2\x13.waggle.v1.HeldKindR\x02of\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1b\n" +
-	"\topened_by\x18\x04 \x01(\tR\bopenedBy\"\x8d\x01\n" +
+	"\topened_by\x18\x04 \x01(\tR\bopenedBy\"\xa7\x01\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fready_queues\x18\x02 \x01(\x03R\vreadyQueues\x12%\n" +
 	"\x0ewaiting_queues\x18\x03 \x01(\x03R\rwaitingQueues\x12'\n" +
-	"\x06paused\x18\x04 \x01(\v2\x0f.waggle.v1.GateR\x06paused\"N\n" +
+	"\x06paused\x18\x04 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12\x18\n" +
+	"\aunknown\x18\x05 \x01(\bR\aunknown\"N\n" +
 	"\x10ListPoolsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -1967,18 +2027,22 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x04gate\x18\x03 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x97\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x02\n" +
 	"\x16DrainCollectorsRequest\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12E\n" +
 	"\x06labels\x18\x02 \x03(\v2-.waggle.v1.DrainCollectorsRequest.LabelsEntryR\x06labels\x120\n" +
 	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x1a9\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
 	"\x17DrainCollectorsResponse\x12&\n" +
-	"\x05drain\x18\x01 \x01(\v2\x10.waggle.v1.DrainR\x05drain\"\xe7\x01\n" +
+	"\x05drain\x18\x01 \x01(\v2\x10.waggle.v1.DrainR\x05drain\x12\x18\n" +
+	"\amatched\x18\x02 \x01(\x05R\amatched\x12\x1d\n" +
+	"\n" +
+	"sample_ids\x18\x03 \x03(\tR\tsampleIds\"\xe7\x01\n" +
 	"\x17ResumeCollectorsRequest\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12F\n" +
 	"\x06labels\x18\x02 \x03(\v2..waggle.v1.ResumeCollectorsRequest.LabelsEntryR\x06labels\x12\x0e\n" +

@@ -55,7 +55,7 @@ type AdminServiceClient interface {
 	// Explain tells why a task, a source, a queue or a pool is not handed out: every gate that holds it, since
 	// when, by whom, why, until when, and what would open it. Its cost is that of a few reads. Changes nothing.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND, QUEUE_NOT_FOUND),
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	// ListPools lists by name the pools that have queues with waiting tasks, and those that are paused. Counted
@@ -81,7 +81,7 @@ type AdminServiceClient interface {
 	// those that they make then; their beats are answered with `drain`. What they hold they keep, renew and
 	// report; they are empty when ListCollectors shows 0 leases for them. A collector tells its labels by its
 	// beats: until its first one a drain by labels does not hold it. Draining the same id or labels again
-	// replaces who, why and until when. Idempotent.
+	// replaces who, why and until when. Idempotent. By labels its cost grows with the collectors that are known.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other drains hold), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
@@ -231,7 +231,7 @@ type AdminServiceServer interface {
 	// Explain tells why a task, a source, a queue or a pool is not handed out: every gate that holds it, since
 	// when, by whom, why, until when, and what would open it. Its cost is that of a few reads. Changes nothing.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND, QUEUE_NOT_FOUND),
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND, SOURCE_NOT_FOUND),
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	// ListPools lists by name the pools that have queues with waiting tasks, and those that are paused. Counted
@@ -257,7 +257,7 @@ type AdminServiceServer interface {
 	// those that they make then; their beats are answered with `drain`. What they hold they keep, renew and
 	// report; they are empty when ListCollectors shows 0 leases for them. A collector tells its labels by its
 	// beats: until its first one a drain by labels does not hold it. Draining the same id or labels again
-	// replaces who, why and until when. Idempotent.
+	// replaces who, why and until when. Idempotent. By labels its cost grows with the collectors that are known.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD; also when 1000 other drains hold), UNAVAILABLE
 	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).

@@ -48,7 +48,8 @@ const (
 	// NOT_FOUND. No task has this id or identity, or it was forgotten. Do not repeat. Metadata: task_id, or
 	// source_id with url or key.
 	ErrorReason_ERROR_REASON_TASK_NOT_FOUND ErrorReason = 20
-	// NOT_FOUND. The queue holds no task and has no gate. Do not repeat. Metadata: queue.
+	// NOT_FOUND. The queue holds no task and has no gate. Do not repeat. Metadata: queue. No call has this
+	// answer now: a queue that is not there is shown as it would be made.
 	ErrorReason_ERROR_REASON_QUEUE_NOT_FOUND ErrorReason = 30
 	// NOT_FOUND. No rule has this pattern. Do not repeat. Metadata: pattern.
 	ErrorReason_ERROR_REASON_QUEUE_RULE_NOT_FOUND ErrorReason = 31

@@ -57,7 +57,11 @@ type Queue struct {
 	QueueDelay *durationpb.Duration `protobuf:"bytes,11,opt,name=queue_delay,json=queueDelay,proto3" json:"queue_delay,omitempty"`
 	// The queue that new tasks of a host of this name go to, by the queue rules, instead of this one. Empty:
 	// this one. ListQueues does not tell it.
-	MapsTo        string `protobuf:"bytes,12,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
+	MapsTo string `protobuf:"bytes,12,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
+	// Nothing is known of a queue of this name, as of one that is misspelt: no task is in it but perhaps DONE
+	// ones, and no rule is for this very name. What holds it is kept for tasks that come. ListQueues does not
+	// tell it.
+	Unknown       bool `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +178,13 @@ func (x *Queue) GetMapsTo() string {
 		return x.MapsTo
 	}
 	return ""
+}
+
+func (x *Queue) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 // QueueSettings are politeness settings with defaults filled in.
@@ -438,7 +449,7 @@ var File_waggle_v1_queue_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xb0\x03\n" +
+	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xca\x03\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.waggle.v1.QueueSettingsR\bsettings\x12!\n" +
@@ -454,7 +465,8 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	" \x01(\x05R\x04slot\x12:\n" +
 	"\vqueue_delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"queueDelay\x12\x17\n" +
-	"\amaps_to\x18\f \x01(\tR\x06mapsTo\"\xaa\x02\n" +
+	"\amaps_to\x18\f \x01(\tR\x06mapsTo\x12\x18\n" +
+	"\aunknown\x18\r \x01(\bR\aunknown\"\xaa\x02\n" +
 	"\rQueueSettings\x126\n" +
 	"\tmin_delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bminDelay\x12\"\n" +
 	"\rmax_in_flight\x18\x02 \x01(\x05R\vmaxInFlight\x12!\n" +

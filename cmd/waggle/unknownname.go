@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// note writes a line for people beside what a command shows.
+func (c *client) note(format string, args ...any) {
+	fmt.Fprintf(c.err, "waggle: "+format+"\n", args...)
+}
+
+// noteHeld says where a queue that was held may not be the one that was meant.
+func (c *client) noteHeld(cmd *cobra.Command, queue *pb.Queue) {
+	if queue.GetMapsTo() == "" && queue.GetUnknown() {
+		c.note("%s; the %s is kept for tasks that come", unknownQueue(queue.GetName()), cmd.Name())
+	}
+	c.noteMapped(cmd, queue)
+}
+
+// unknownQueue says that nothing is known by the name of a queue.
+func unknownQueue(name string) string {
+	return "nothing is known of a queue " + plain(name) + ": no task is in it, and no rule names it"
+}
+
+// noteUndrained says of a drain that no collector is known that it names.
+func (c *client) noteUndrained(request *pb.DrainCollectorsRequest) {
+	kept := "; the drain is kept for those that come"
+	if request.GetValidateOnly() {
+		kept = ""
+	}
+	c.note("no collector %s has been heard of in the last 24 h%s", plain(or(request.GetCollectorId(), "with "+pairs(request.GetLabels()))), kept)
+}
+
+// noteUnmatched says, where no task matches a filter, by which of its names nothing is
+// known: one that is misspelt matches nothing either.
+func (c *client) noteUnmatched(ctx context.Context, f *pb.Filter) error {
+	if f.GetQueue() != "" {
+		if err := c.noteEmptyQueue(ctx, f.GetQueue()); err != nil {
+			return err
+		}
+	}
+	if f.GetQueueSuffix() != "" {
+		known, err := hasAny(func(size int32, token string) (*pb.ListQueuesResponse, error) {
+			return c.queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: f.GetQueueSuffix(), PageSize: size, PageToken: token})
+		}, func(p *pb.ListQueuesResponse) int { return len(p.GetQueues()) })
+		if err != nil {
+			return err
+		}
+		if !known {
+			c.note("no queue %s, nor one below it, holds a task that waits or is leased", plain(f.GetQueueSuffix()))
+		}
+	}
+	if err := c.noteNoSource(ctx, f); err != nil || f.GetCollectorId() == "" {
+		return err
+	}
+	known, err := hasAny(func(size int32, token string) (*pb.ListCollectorsResponse, error) {
+		return c.admin.ListCollectors(ctx, &pb.ListCollectorsRequest{PageSize: pageSize, PageToken: token})
+	}, func(p *pb.ListCollectorsResponse) int {
+		return len(slices.DeleteFunc(p.GetCollectors(), func(k *pb.Collector) bool { return k.GetInfo().GetId() != f.GetCollectorId() }))
+	})
+	if err == nil && !known {
+		c.note("no collector %s has been heard of in the last 24 h", plain(f.GetCollectorId()))
+	}
+	return err
+}
+
+// noteEmptyQueue says of a queue without tasks that nothing is known of it, or where the
+// tasks of its host are.
+func (c *client) noteEmptyQueue(ctx context.Context, name string) error {
+	reply, err := c.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: name})
+	if err != nil {
+		return err
+	}
+	switch queue := reply.GetQueue(); {
+	case queue.GetMapsTo() != "":
+		c.note("new tasks of this host go to the queue %s, by a rule", plain(queue.GetMapsTo()))
+	case queue.GetUnknown():
+		c.note("%s", unknownQueue(name))
+	}
+	return nil
+}
+
+// noteNoSource says that there are no sources of which a filter wants tasks.
+func (c *client) noteNoSource(ctx context.Context, f *pb.Filter) error {
+	var wanted []string
+	if f.GetSourceIdPrefix() != "" {
+		wanted = append(wanted, "an id that begins with "+f.GetSourceIdPrefix())
+	}
+	if f.GetPool() != "" {
+		wanted = append(wanted, "the pool "+f.GetPool())
+	}
+	if len(f.GetLabels()) > 0 {
+		wanted = append(wanted, "the label "+pairs(f.GetLabels()))
+	}
+	if wanted == nil {
+		return nil
+	}
+	known, err := hasAny(func(size int32, token string) (*pb.ListSourcesResponse, error) {
+		return c.sources.ListSources(ctx, &pb.ListSourcesRequest{
+			IdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels(), PageSize: size, PageToken: token,
+		})
+	}, func(p *pb.ListSourcesResponse) int { return len(p.GetSources()) })
+	if err == nil && !known {
+		c.note("no source has %s", plain(strings.Join(wanted, " and ")))
+	}
+	return err
+}
+
+// hasAny reports whether a list has anything, and reads no more of it than that takes.
+func hasAny[P page](ask func(size int32, token string) (P, error), held func(P) int) (found bool, err error) {
+	_, err = readPages(1, ask, func(p P) int {
+		n := held(p)
+		found = found || n > 0
+		return n
+	})
+	return found, err
+}
