@@ -43,7 +43,12 @@ func (a *audit) checkSources() {
 			a.say("source %s has %d tasks out, records say %d", uid, s.counts["out"], out[uid])
 		}
 	}
-	a.checkCounts("the shard", unpackCounts(a.hashes["shard"][""]), sums[""])
+	counts, err := unpackCounts(a.hashes["shard"][""]["counts"], "scheduled", "ready", "leased", "done", "dead", "canceled",
+		"granted", "settled", "expired", "orphaned", "dropped", "lane")
+	if err != nil {
+		a.say("the shard: %v", err)
+	}
+	a.checkCounts("the shard", counts, sums[""])
 }
 
 func (a *audit) checkCounts(of string, counts, sums map[string]int) {

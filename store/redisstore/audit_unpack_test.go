@@ -134,8 +134,9 @@ type sourceImage struct {
 }
 
 func unpackSource(uid string, fields map[string]string) (*sourceImage, error) {
-	s := &sourceImage{uid: uid, counts: unpackCounts(fields)}
-	p := packed{rest: []byte(fields["gate"])}
+	counts, err := unpackCounts(fields["counts"], "scheduled", "ready", "leased", "done", "dead", "canceled", "out", "limited", "row", "success", "failure")
+	s := &sourceImage{uid: uid, counts: counts}
+	p := packed{rest: []byte(fields["gate"]), err: err}
 	p.text(2) // id
 	p.float() // version
 	s.pool = p.text(2)
@@ -151,15 +152,16 @@ func unpackSource(uid string, fields map[string]string) (*sourceImage, error) {
 	return s, p.err
 }
 
-// unpackCounts reads the fields of a hash that are numbers.
-func unpackCounts(fields map[string]string) map[string]int {
-	counts := make(map[string]int)
-	for field, text := range fields {
-		if n, err := strconv.Atoi(text); err == nil {
-			counts[field] = n
-		}
+// unpackCounts reads packed counts, given what they are of in their order.
+func unpackCounts(value string, fields ...string) (map[string]int, error) {
+	counts, p := make(map[string]int), packed{rest: []byte(value)}
+	if value == "" {
+		return counts, nil
 	}
-	return counts
+	for _, field := range fields {
+		counts[field] = int(p.integer(6)<<16) >> 16
+	}
+	return counts, p.end("counts")
 }
 
 // packed reads what the scripts have packed, big-endian.

@@ -27,10 +27,11 @@ type shardKeys string
 
 func (p shardKeys) key(name string) string { return string(p) + name }
 
-// Shard is a HASH: last "fence" and "lane" number, version of the "rules" and the one
+// Shard is a HASH: the last "fence", version of the "rules" and the one
 // by which its queues were "placed", when leases were last "swept" and until when the
 // "grace" after an outage lasts, the "highest" instant that sweeps have seen and how far they have come in a "walk" over
-// lanes since the clock was stepped back, counts by state and of events, and
+// lanes since the clock was stepped back, "counts" by state and of events with the last
+// number of a lane (packed, lua/prelude/counts.lua), and
 // "picks:<pool>". It is KEYS[1] of every script.
 func (p shardKeys) Shard() string { return p.key("shard") }
 
@@ -73,9 +74,8 @@ func (p shardKeys) Keep(collector string) string { return p.key("keep:" + collec
 // "<task id>:<lane>", by when their lock ends.
 func (p shardKeys) Leases() string { return p.key("leases") }
 
-// SourceGate is a HASH: the "gate" of a source (packed), counts of its tasks,
-// "out" (one-shot tasks waiting or leased), "limited", "row" (failures in a row),
-// "success" and "failure" (when last), of one that claims name what is "named" of it
+// SourceGate is a HASH: the "gate" of a source and "counts" of its tasks (packed,
+// lua/prelude/lane.lua), of one that claims name what is "named" of it
 // (packed, lua/prelude/named.lua), and of a deleted one the last lane whose tasks were
 // "dropped".
 func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }

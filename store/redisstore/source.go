@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -323,20 +322,22 @@ func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.S
 }
 
 func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []dispatch.SourceStatus) error {
-	fields := strings.Fields("scheduled ready leased done dead canceled limited row success failure")
-	values, err := read(ctx, "read source statuses", func() ([][]any, error) {
+	values, err := read(ctx, "read source statuses", func() ([]string, error) {
 		pipe := s.client.Pipeline()
-		var cmds []*redis.SliceCmd
+		var cmds []*redis.StringCmd
 		for shard := range s.shards {
 			for _, uid := range uids {
-				cmds = append(cmds, pipe.HMGet(ctx, s.keys.shard(shard).SourceGate(uid), fields...))
+				cmds = append(cmds, pipe.HGet(ctx, s.keys.shard(shard).SourceGate(uid), "counts"))
 			}
 		}
-		if _, err := pipe.Exec(ctx); err != nil {
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 			return nil, err
 		}
-		values := make([][]any, len(cmds))
+		values := make([]string, len(cmds))
 		for i, cmd := range cmds {
+			if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+				return nil, err
+			}
 			values[i] = cmd.Val()
 		}
 		return values, nil
@@ -345,18 +346,8 @@ func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []disp
 		return err
 	}
 	for i, v := range values {
-		r, st := readReply(v), &statuses[i%len(uids)]
-		st.Counts = st.Counts.Add(readCounts(r))
-		st.Limited += r.integer()
-		st.FailuresInARow += r.integer()
-		if t := instant(r.integer()); t.After(st.LastSuccess) {
-			st.LastSuccess = t
-		}
-		if t := instant(r.integer()); t.After(st.LastFailure) {
-			st.LastFailure = t
-		}
-		if r.err != nil {
-			return r.err
+		if err := addCounts(&statuses[i%len(uids)], v); err != nil {
+			return err
 		}
 	}
 	return nil

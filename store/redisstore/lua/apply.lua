@@ -89,8 +89,8 @@ do
   local function note_source(uid, t)
     local s = get_source(uid)
     if not s.known then return end
-    if says(t, 'success') then note_success(s) end
-    if says(t, 'failure') then note_failure(s) end
+    if says(t, 'success') then note_success(s.counts) end
+    if says(t, 'failure') then note_failure(s.counts) end
   end
 
   local function end_of_lease(t, r, l)
@@ -173,6 +173,5 @@ while at <= #packed do
     answer(out, t, raw)
   end
 end
-flush_notes()
 finish(true)
 return out

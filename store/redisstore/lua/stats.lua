@@ -8,10 +8,8 @@
 -- Cost     O(log n); at most 100 leases, of 100 lanes, are looked at
 --
 -- flags: no-writes
-local fields = { 'scheduled', 'ready', 'leased', 'done', 'dead', 'canceled', 'granted', 'settled', 'expired',
-  'orphaned', 'dropped' }
-local out = call('HMGET', SHARD, unpack(fields))
-for i = 1, #fields do out[i] = tonumber(out[i] or '0') end
+local c = shard_counts()
+local out = { c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.granted, c.settled, c.expired, c.orphaned, c.dropped }
 
 -- Of renewed leases the index may have an earlier deadline than the record, and of
 -- lanes an earlier one than that of any lease.

@@ -100,7 +100,7 @@ end
 
 -- at each call
 all_series, task_keys = {}, {}
-read_shard('ready', 'scheduled', 'lane')
+read_shard()
 read_call()
 name_keys()
 local out, met, raws, i, twice = {}, {}, find_lanes(all_series, { unpack(task_keys, 1, READ_AT_ONCE) }), 0, ARGV[5] == '1'

@@ -145,13 +145,13 @@ local function count_settled()
     count(uid, 'done', n)
     tally_source(uid, 'out', -n)
     tally('settled', n)
-    note_success(get_source(uid))
+    note_success(get_source(uid).counts)
   end
 end
 
 -- at each call
 out = { '' }
-read_shard('done', 'leased', 'settled')
+read_shard()
 read_call(ARGV[2], ARGV[3], ARGV[4])
 local records, codes, met = call('MGET', unpack(task_keys)), {}, ARGV[1] == '1' and {}
 local of = group_leased(records, values, 2, VALUES)
@@ -165,7 +165,6 @@ for i = 1, #task_keys do
   if met then met[key] = met[key] or codes[i] == APPLIED end
 end
 count_settled()
-flush_notes()
 finish(true)
 -- Written together, and then ended one by one, records cost less than by SET with PXAT:
 -- Lua makes a table of each answer OK, but none of a number.

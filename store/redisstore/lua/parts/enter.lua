@@ -42,7 +42,7 @@ local function lane_of(series)
   local n = lane_numbers[uid][queue]
   if n then return lanes[n] or get_lane(n) end
   tally('lane', 1)
-  n = known.lane + totals.lane
+  n = counts.lane
   local name, made = decimal(n), new_lanes[uid] or {}
   new_lanes[uid], made[#made + 1], made[#made + 2] = made, name, queue
   call('ZADD', queue_lanes_key(queue), name, name)

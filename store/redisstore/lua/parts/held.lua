@@ -5,7 +5,7 @@ do
   -- Leases can outlive the note of their grant (parts/grant.lua) only where sweeps stood
   -- still, and then by no more than the longest hold: a minute in which no sweep came,
   -- or a day after an outage.
-  function may_outlive() return known.swept + 60000 < now or known.grace + DAY > now end
+  function may_outlive(swept, grace) return swept + 60000 < now or grace + DAY > now end
 
   -- Leases of an earlier grant of the client token, of which no note is left: how many,
   -- and the tasks.

@@ -5,8 +5,7 @@ local CREATED, EXISTS, REVISIT, LIMITED = 1, 2, 3, 4
 -- Whether a source has all the one-shot tasks that it may.
 local function limited(s, more)
   if s.limit == 0 then return false end
-  local pending = by_source[s.uid] and by_source[s.uid].out or 0
-  if s.counts.out + pending + more < s.limit then return false end
+  if s.counts.out + more < s.limit then return false end
   tally_source(s.uid, 'limited', 1)
   return true
 end

@@ -9,6 +9,7 @@
 -- call. When Redis loads it, none of its own functions and of Lua's is there.
 local call, floor, max, min
 local SHARD, P, new_shard
+local ZEROS -- what is packed of nothing: all numbers are 0
 
 local INF = 1 / 0
 local FOREVER = 8796093022207 -- dispatch.Forever in ms: a gate without an end
@@ -57,7 +58,10 @@ end
 local sources
 
 -- at each call
-call, floor, max, min = redis.call, math.floor, math.max, math.min
+if not call then
+  call, floor, max, min = redis.call, math.floor, math.max, math.min
+  ZEROS = string.rep('\0', 72)
+end
 new_shard = SHARD ~= KEYS[1]
 if new_shard then
   SHARD = KEYS[1]

@@ -1,25 +1,50 @@
--- Counts by state and of events, collected while a script runs and written once
--- at its end: per shard in the shard key, per source in its key. known has those
--- of the shard that were read already, fields what else is written to its key.
-local totals, by_source, known, fields
+-- Counts by state and of events, changed while a script runs and written once at its
+-- end, packed: per shard in the shard key, per source in its key.
+local counts -- of the shard, false = not read
+local fields -- what else is written to the shard key, flat
 local rules_version -- of the queue rules
+local get_source -- in lane.lua
 
--- Reads counts of the shard that the call is going to change, with the version of
--- the rules.
-local function read_shard(...)
-  local names, found = { ... }, call('HMGET', SHARD, 'rules', ...)
-  rules_version = tonumber(found[1] or '0')
-  for i, name in ipairs(names) do known[name] = tonumber(found[i + 1] or '0') end
-end
+local pack_counts, read_shard, shard_counts, tally, tally_source
+do
+  -- Counts by state; of events; and the number of the last lane.
+  local COUNTS = '>i6i6i6i6i6i6i6i6i6i6i6i6'
 
-local function tally(field, n)
-  if n ~= 0 then totals[field] = (totals[field] or 0) + n end
-end
+  -- In one constructor, whose table has room for 16 fields.
+  local function read_counts(packed)
+    local scheduled, ready, leased, done, dead, canceled, granted, settled, expired, orphaned, dropped, lane = struct.unpack(COUNTS, packed or ZEROS)
+    return {
+      scheduled = scheduled, ready = ready, leased = leased, done = done, dead = dead, canceled = canceled, granted = granted,
+      settled = settled, expired = expired, orphaned = orphaned, dropped = dropped, lane = lane, changed = false,
+    }
+  end
 
-local function tally_source(uid, field, n)
-  local counts = by_source[uid]
-  if not counts then counts = {}; by_source[uid] = counts end
-  counts[field] = (counts[field] or 0) + n
+  function pack_counts(c)
+    return struct.pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.granted, c.settled, c.expired, c.orphaned,
+      c.dropped, c.lane)
+  end
+
+  -- Reads counts of the shard with the version of the rules, and other fields of its key,
+  -- whose values are returned from the third on.
+  function read_shard(...)
+    local found = call('HMGET', SHARD, 'rules', 'counts', ...)
+    rules_version, counts = tonumber(found[1] or 0), read_counts(found[2])
+    return found
+  end
+
+  function shard_counts()
+    counts = counts or read_counts(call('HGET', SHARD, 'counts'))
+    return counts
+  end
+
+  local function add_count(c, field, n)
+    if n ~= 0 then c[field], c.changed = c[field] + n, true end
+  end
+
+  function tally(field, n) add_count(counts or shard_counts(), field, n) end
+
+  -- Counts what is kept of a source alone.
+  function tally_source(uid, field, n) add_count(get_source(uid).counts, field, n) end
 end
 
 local function count(uid, field, n)
@@ -27,7 +52,5 @@ local function count(uid, field, n)
   tally_source(uid, field, n)
 end
 
-local STATE_FIELD = { [1] = 'scheduled', [2] = 'ready', [3] = 'leased', [4] = 'done', [5] = 'dead', [6] = 'canceled' }
-
 -- at each call
-totals, by_source, known, fields, rules_version = {}, {}, {}, {}, nil
+counts, fields, rules_version = false, {}, nil

@@ -4,34 +4,10 @@
 
 local finish
 do
-  -- Adds to fields of a hash, and sets what else is given, in at most two steps.
-  local function add_counts(key, counts, old, set)
-    local unread
-    for field, n in pairs(counts) do
-      if n ~= 0 and old[field] then
-        set[#set + 1], set[#set + 2] = field, decimal(old[field] + n)
-      elseif n ~= 0 then
-        unread = unread or {}
-        unread[#unread + 1] = field
-      end
-    end
-    if unread then
-      for i, value in ipairs(call('HMGET', key, unpack(unread))) do
-        set[#set + 1], set[#set + 2] = unread[i], decimal(tonumber(value or '0') + counts[unread[i]])
-      end
-    end
-    if #set > 0 then call('HSET', key, unpack(set)) end
-  end
-
-  local function flush_counts()
-    add_counts(SHARD, totals, known, fields)
-    for uid in pairs(by_source) do get_source(uid) end
-    for uid, s in pairs(sources) do
-      -- A source that was forgotten keeps no counts.
-      if s.known and (by_source[uid] or s.noted) then
-        add_counts(source_key(uid), by_source[uid] or {}, s.counts, s.noted or {})
-      end
-    end
+  local function save_counts()
+    local n = #fields
+    if counts and counts.changed then fields[n + 1], fields[n + 2] = 'counts', pack_counts(counts) end
+    if #fields > 0 then call('HSET', SHARD, unpack(fields)) end
   end
 
   -- By shard, what a hint says it is ready in, and the channel of hints.
@@ -66,7 +42,8 @@ do
     end
     save_lanes()
     save_queues()
-    flush_counts()
+    save_counts()
+    save_sources()
     if publish and next(hints) then publish_hints() end
   end
 end

@@ -1,16 +1,5 @@
 -- The gates of a queue, and what the end of a lease does to them.
 
--- The settings, resolved once for each version of the rules.
-local function settings_of(q)
-  if q.settings then return q.settings end
-  q.settings = cached_settings(q.cached)
-  if not q.settings then
-    q.settings = resolve_settings(q.name)
-    q.cached = pack_settings(q.settings)
-  end
-  return q.settings
-end
-
 -- The delay between request starts: the rule's, or what the host asks for where
 -- that is longer, of which a minute counts when no max_delay is set
 -- (dispatch.QueueSettings.Paced).
@@ -24,12 +13,21 @@ local function raise_next_grant(q, at)
   if at > q.next_grant then q.next_grant, q.dirty = at, true end
 end
 
-local function queue_gate(q)
-  local s = settings_of(q)
-  local bound = now_end + max(longest_delay(s), delay_of(q))
-  if q.next_grant > bound then q.next_grant, q.dirty = bound, true end
-  if s.paused or s.deny or q.in_flight >= s.in_flight then return INF end
-  return max(q.next_grant, q.block, q.operator)
+local queue_gate
+do
+  -- The longest that next_grant can lie ahead; further, the clock was stepped back.
+  local function longest_delay(s)
+    if s.factor > 0 then return max(s.delay, s.max_delay > 0 and s.max_delay or DAY) end
+    return s.delay
+  end
+
+  function queue_gate(q)
+    local s = settings_of(q)
+    local bound = now_end + max(longest_delay(s), delay_of(q))
+    if q.next_grant > bound then q.next_grant, q.dirty = bound, true end
+    if s.paused or s.deny or q.in_flight >= s.in_flight then return INF end
+    return max(q.next_grant, q.block, q.operator)
+  end
 end
 
 -- What the end of a lease does to its queue: kinds as dispatch.QueueEffectKind.

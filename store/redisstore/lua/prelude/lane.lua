@@ -15,36 +15,72 @@ local LATER_FROM, LEASED_FROM, ORPHAN_FROM = 562949953421312, 1125899906842624, 
 
 -- What the shard holds of a source. One that it does not know (any more) is
 -- deleted.
-local get_source, pack_gate
+local pack_gate, save_sources
 do
   -- Id, version, pool, priority, paused until, deleted, limit, lease, hold, bytes
   -- that are joined to each task, how long settled tasks are remembered.
   local GATE = '>I2c0dI2c0BdBddddd'
+  -- Counts by state; one-shot tasks that wait or are leased, and those that were
+  -- limited; failures in a row, and when it last succeeded and failed.
+  local COUNTS = '>i6i6i6i6i6i6i6i6i6i6i6'
 
   function pack_gate(g)
     return struct.pack(GATE, #g.id, g.id, g.version, #g.pool, g.pool, g.priority, g.paused, g.deleted, g.limit, g.lease, g.hold,
       g.joined, g.remember)
   end
 
-  -- The counts are read along, since most calls change them.
+  local NO_GATE = { known = false, id = '', version = 0, pool = '', priority = 5, paused = 0, deleted = true, limit = 0, lease = 0,
+    hold = 0, joined = 0, remember = 0 }
+  NO_GATE.__index = NO_GATE
+
+  -- Gates that were unpacked by any call: they seldom change.
+  local MOST_GATES = 100
+  local gates, n_gates = {}, 0
+
+  local function unpack_gate(packed)
+    local id, version, pool, priority, paused, deleted, limit, lease, hold, joined, remember = struct.unpack(GATE, packed)
+    local g = {
+      known = true, id = id, version = version, pool = pool, priority = priority, paused = until_(paused), deleted = deleted == 1,
+      limit = limit, lease = lease, hold = hold, joined = joined, remember = remember,
+    }
+    g.__index = g
+    if n_gates == MOST_GATES then gates, n_gates = {}, 0 end
+    gates[packed], n_gates = g, n_gates + 1
+    return g
+  end
+
+  -- In one constructor, as read_counts.
+  local function read_source_counts(packed)
+    local scheduled, ready, leased, done, dead, canceled, out, limited, row, success, failure = struct.unpack(COUNTS, packed or ZEROS)
+    return {
+      scheduled = scheduled, ready = ready, leased = leased, done = done, dead = dead, canceled = canceled, out = out,
+      limited = limited, row = row, success = success, failure = failure, changed = false,
+    }
+  end
+
+  -- A source has what its gate has. The counts are read along, since most calls change
+  -- them.
   function get_source(uid)
     local s = sources[uid]
     if s then return s end
-    local f = call('HMGET', source_key(uid), 'gate', 'named', 'ready', 'leased', 'done', 'out')
-    if f[1] then
-      local id, version, pool, priority, paused, deleted, limit, lease, hold, joined, remember = struct.unpack(GATE, f[1])
-      s = {
-        uid = uid, known = true, id = id, version = version, pool = pool, priority = priority, paused = until_(paused),
-        deleted = deleted == 1, limit = limit, lease = lease, hold = hold, joined = joined, remember = remember,
-        counts = { ready = tonumber(f[3] or '0'), leased = tonumber(f[4] or '0'), done = tonumber(f[5] or '0'), out = tonumber(f[6] or '0') },
-        named = f[2] and named.read(f[2]),
-      }
-    else
-      s = { uid = uid, known = false, id = '', version = 0, pool = '', priority = 5, paused = 0, deleted = true,
-        limit = 0, lease = 0, hold = 0, joined = 0, remember = 0, counts = {}, named = false }
-    end
+    local f = call('HMGET', source_key(uid), 'gate', 'counts', 'named')
+    local packed = f[1]
+    s = setmetatable({
+      uid = uid, counts = read_source_counts(packed and f[2]), named = packed and f[3] and named.read(f[3]), terms = false, gone = false,
+    }, packed and (gates[packed] or unpack_gate(packed)) or NO_GATE)
     sources[uid] = s
     return s
+  end
+
+  -- Writes what was counted of sources. One that was forgotten keeps no counts.
+  function save_sources()
+    for uid, s in pairs(sources) do
+      local c = s.counts
+      if c.changed and s.known then
+        call('HSET', source_key(uid), 'counts', struct.pack(COUNTS, c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.out,
+          c.limited, c.row, c.success, c.failure))
+      end
+    end
   end
 end
 

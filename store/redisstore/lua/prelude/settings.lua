@@ -9,7 +9,7 @@ local function get_rules_version()
   return rules_version
 end
 
-local pack_settings, cached_settings, resolve_settings
+local settings_of
 do
   local DEFAULT_SETTINGS = { delay = 1000, in_flight = 1, factor = 0, max_delay = 0, max_block = DAY, paused = false,
     deny = false, name = '', pattern = '', paused_by = '' }
@@ -19,7 +19,7 @@ do
   local SETTINGS_FIELDS = { 'delay', 'in_flight', 'factor', 'max_delay', 'max_block', 'paused', 'deny', 'name', 'pattern',
     'paused_by' }
 
-  function pack_settings(s)
+  local function pack_settings(s)
     local version = get_rules_version()
     if s.packed and s.version == version then return s.packed end
     local packed = { version }
@@ -38,7 +38,7 @@ do
   -- The settings that were unpacked last, by any call: many queues have the same.
   local last = {}
 
-  function cached_settings(packed)
+  local function cached_settings(packed)
     if get_rules_version() == 0 then return DEFAULT_SETTINGS end
     if not packed or packed == '' then return nil end
     local s = last.packed == packed and last or settings_read[packed]
@@ -90,7 +90,7 @@ do
     for i, value in ipairs(call('HMGET', SETTINGS, unpack(unknown))) do filed[unknown[i]] = value end
   end
 
-  function resolve_settings(queue)
+  local function resolve_settings(queue)
     local names = settings_names(queue)
     look_up(names)
     local found = DEFAULT_SETTINGS
@@ -109,12 +109,17 @@ do
     end
     return found
   end
-end
 
--- The longest that next_grant can lie ahead; further, the clock was stepped back.
-local function longest_delay(s)
-  if s.factor > 0 then return max(s.delay, s.max_delay > 0 and s.max_delay or DAY) end
-  return s.delay
+  -- The settings of a queue, resolved once for each version of the rules.
+  function settings_of(q)
+    if q.settings then return q.settings end
+    q.settings = cached_settings(q.cached)
+    if not q.settings then
+      q.settings = resolve_settings(q.name)
+      q.cached = pack_settings(q.settings)
+    end
+    return q.settings
+  end
 end
 
 -- at each call

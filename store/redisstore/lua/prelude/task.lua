@@ -129,36 +129,41 @@ local function drop_entry(l, id)
   tally('dropped', 1)
 end
 
--- Writes and files a settled task. remember is in ms, 0 = with its source. The
--- sets of dead and canceled tasks are scored by when they are forgotten.
-local function enter_settled(l, id, r, remember)
-  count(l.uid, STATE_FIELD[r.state], 1)
-  local gone = remember > 0 and now + remember or INF
-  if remember == 0 then
-    write_record(id, r)
-  else
-    call('SET', task_key(id), pack_record(r), 'PXAT', decimal(gone - 1))
-    if r.details then expire_at(details_key(id), gone) end
-    if r.history then expire_at(history_key(id), gone) end
-  end
-  if r.state == DONE and remember > 0 then return end
-  local set = r.state == DEAD and dead_key(l.name) or canceled_key(l.name)
-  call('ZADD', set, gone, suffix_of(id))
-  if not l.settled then
-    l.settled, l.dirty = true, true
-  end
-  if remember > 0 then call('ZADD', FORGET, 'LT', gone, set) end
-end
+local enter_settled, leave_settled
+do
+  local FIELD = { [DONE] = 'done', [DEAD] = 'dead', [CANCELED] = 'canceled' }
 
--- Takes a settled task out of what is to be forgotten.
-local function leave_settled(l, id, r)
-  count(l.uid, STATE_FIELD[r.state], -1)
-  if l.settled then
-    call('ZREM', dead_key(l.name), suffix_of(id))
-    call('ZREM', canceled_key(l.name), suffix_of(id))
+  -- Writes and files a settled task. remember is in ms, 0 = with its source. The
+  -- sets of dead and canceled tasks are scored by when they are forgotten.
+  function enter_settled(l, id, r, remember)
+    count(l.uid, FIELD[r.state], 1)
+    local gone = remember > 0 and now + remember or INF
+    if remember == 0 then
+      write_record(id, r)
+    else
+      call('SET', task_key(id), pack_record(r), 'PXAT', decimal(gone - 1))
+      if r.details then expire_at(details_key(id), gone) end
+      if r.history then expire_at(history_key(id), gone) end
+    end
+    if r.state == DONE and remember > 0 then return end
+    local set = r.state == DEAD and dead_key(l.name) or canceled_key(l.name)
+    call('ZADD', set, gone, suffix_of(id))
+    if not l.settled then
+      l.settled, l.dirty = true, true
+    end
+    if remember > 0 then call('ZADD', FORGET, 'LT', gone, set) end
   end
-  if r.details then call('PERSIST', details_key(id)) end
-  if r.history then call('PERSIST', history_key(id)) end
+
+  -- Takes a settled task out of what is to be forgotten.
+  function leave_settled(l, id, r)
+    count(l.uid, FIELD[r.state], -1)
+    if l.settled then
+      call('ZREM', dead_key(l.name), suffix_of(id))
+      call('ZREM', canceled_key(l.name), suffix_of(id))
+    end
+    if r.details then call('PERSIST', details_key(id)) end
+    if r.history then call('PERSIST', history_key(id)) end
+  end
 end
 
 -- Tasks of one lane for Go: queue, source uid, source id, pool, version, slot, and of
