@@ -34,5 +34,6 @@ func (s *dispatchService) fetchOf(stream pb.DispatchService_StreamingFetchTaskSe
 		c.fail("fetch", "", "must be set")
 		return nil, c.err()
 	}
-	return s.FetchTask(stream.Context(), request.GetFetch())
+	answer, err := s.FetchTask(stream.Context(), request.GetFetch())
+	return answer, inside("fetch", err)
 }

@@ -96,9 +96,9 @@ func TestServer_StreamingFetchTask_refused(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
 	for field, request := range map[string]*pb.StreamingFetchTaskRequest{
-		"fetch":        {},
-		"collector_id": {Fetch: &pb.FetchTaskRequest{Session: "s1"}},
-		"max_tasks":    {Fetch: &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", MaxTasks: 1001}},
+		"fetch":              {},
+		"fetch.collector_id": {Fetch: &pb.FetchTaskRequest{Session: "s1"}},
+		"fetch.max_tasks":    {Fetch: &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", MaxTasks: 1001}},
 	} {
 		stream := b.fetches(t.Context(), t)
 		if err := stream.Send(request); err != nil {

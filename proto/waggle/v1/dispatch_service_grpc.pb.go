@@ -58,7 +58,7 @@ type DispatchServiceClient interface {
 	// fetch that had no answer with the same client token. A stream stays with its dispatcher: open a new one now
 	// and then, as each minute, for dispatchers that have joined meanwhile.
 	//
-	// Errors: as FetchTask, and CANCELED, UNAVAILABLE (DRAINING).
+	// Errors: as FetchTask, with "fetch." before the fields, and CANCELED, UNAVAILABLE (DRAINING).
 	StreamingFetchTask(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamingFetchTaskRequest, StreamingFetchTaskResponse], error)
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
 	// exactly those; each is answered by one message, in order. A dispatcher may also send a message that
@@ -200,7 +200,7 @@ type DispatchServiceServer interface {
 	// fetch that had no answer with the same client token. A stream stays with its dispatcher: open a new one now
 	// and then, as each minute, for dispatchers that have joined meanwhile.
 	//
-	// Errors: as FetchTask, and CANCELED, UNAVAILABLE (DRAINING).
+	// Errors: as FetchTask, with "fetch." before the fields, and CANCELED, UNAVAILABLE (DRAINING).
 	StreamingFetchTask(grpc.BidiStreamingServer[StreamingFetchTaskRequest, StreamingFetchTaskResponse]) error
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
 	// exactly those; each is answered by one message, in order. A dispatcher may also send a message that
