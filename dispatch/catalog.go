@@ -13,8 +13,12 @@ import (
 // must not be stale (a pause, a pool) is checked by the shards themselves.
 const catalogTTL = time.Second
 
-// maxCachedSources bounds the catalog's memory.
-const maxCachedSources = 10_000
+// What a catalog remembers is bounded by count and by size: one source can have a
+// thousand seeds, each with a payload.
+const (
+	maxCachedSources = 10_000
+	maxCachedBytes   = 256 << 20
+)
 
 // catalog is what a dispatcher remembers of sources and queue rules between
 // calls. Nothing in it matters: all of it can be read again.
@@ -23,6 +27,7 @@ type catalog struct {
 
 	mu      sync.Mutex // guards what follows
 	sources map[string]catalogEntry
+	bytes   int    // of sources, about
 	drops   uint64 // of all at once
 	rules   *ruleBook
 	rulesAt time.Time
@@ -31,6 +36,7 @@ type catalog struct {
 type catalogEntry struct {
 	source   *Source
 	follower *follower
+	bytes    int // about
 	read     time.Time
 	drops    uint64 // as they were; another number: read it again
 }
@@ -65,13 +71,42 @@ func (c *catalog) source(ctx context.Context, id string) (*Source, *follower, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("source %q: %w", id, err)
 	}
-	c.mu.Lock()
-	if len(c.sources) >= maxCachedSources {
-		clear(c.sources)
-	}
-	c.sources[id] = catalogEntry{source: source, follower: f, read: time.Now(), drops: drops}
-	c.mu.Unlock()
+	c.keep(id, catalogEntry{source: source, follower: f, bytes: source.bytes(), read: time.Now(), drops: drops})
 	return source, f, nil
+}
+
+// keep remembers a source. Where that would be too much, all others are forgotten: they
+// are read again each [catalogTTL] in any case.
+func (c *catalog) keep(id string, entry catalogEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += entry.bytes - c.sources[id].bytes
+	if len(c.sources) >= maxCachedSources || c.bytes > maxCachedBytes {
+		clear(c.sources)
+		c.bytes = entry.bytes
+	}
+	c.sources[id] = entry
+}
+
+// Besides its bytes a source takes about sourceCost, and each of its seeds and patterns
+// seedCost and patternCost: a compiled pattern is a program.
+const (
+	sourceCost  = 1 << 10
+	seedCost    = 256
+	patternCost = 8 << 10
+)
+
+// bytes is about what a source, with its follow rule compiled, takes in memory.
+func (s *Source) bytes() int {
+	n := sourceCost + len(s.Spec.Payload) + mapBytes(s.Spec.Metadata) + mapBytes(s.Spec.Labels)
+	for i := range s.Spec.Seeds {
+		seed := &s.Spec.Seeds[i]
+		n += seedCost + len(seed.URL) + len(seed.Key) + len(seed.Payload) + mapBytes(seed.Metadata)
+	}
+	if follow := s.Spec.Follow; follow != nil {
+		n += patternCost*(len(follow.Include)+len(follow.Exclude)) + MaxQueueLength*len(follow.AllowHosts)
+	}
+	return n
 }
 
 // spec finds the spec of a task's source, at least as new as version atLeast.
