@@ -6,12 +6,8 @@ import (
 	"fmt"
 )
 
-// MaxReports is the limit on reports of one call, and MaxDiscovered the one on
-// the discovered items of one report.
-const (
-	MaxReports    = 1000
-	MaxDiscovered = 1000
-)
+// MaxDiscovered is the limit on the discovered items of one report.
+const MaxDiscovered = 1000
 
 // settleTries bounds how often a settlement is computed anew because the record
 // was changed (canceled, triggered) between read and write.
