@@ -157,7 +157,7 @@ func (r *robots) read(u *url.URL) *robotsEntry {
 	return nil
 }
 
-// errLoaderGone marks an entry whose fetch ended because the context of its asker did.
+// errLoaderGone marks an entry whose fetch ended because the context of its asker did, or because it panicked.
 var errLoaderGone = errors.New("robots.txt: asker has gone")
 
 // entry finds the entry of an origin, or makes one; then mine is true and the caller loads it.
@@ -235,6 +235,8 @@ func (r *robots) evict(now time.Time) {
 // load fetches the robots.txt of u's host and closes the entry.
 func (r *robots) load(ctx context.Context, u *url.URL, entry *robotsEntry) {
 	defer close(entry.done)
+	// Also of one that panics: those who wait must not take what it left for a robots.txt that allows everything.
+	entry.err, entry.expires = errLoaderGone, time.Now()
 	fetchCtx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	target := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
@@ -244,7 +246,6 @@ func (r *robots) load(ctx context.Context, u *url.URL, entry *robotsEntry) {
 	})
 	now := time.Now()
 	if ctx.Err() != nil && err != nil {
-		entry.err, entry.expires = errLoaderGone, now
 		return
 	}
 	entry.rules, entry.err = r.judge(target, answer, err, now)

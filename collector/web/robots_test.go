@@ -262,6 +262,41 @@ func TestRobots_AskerGone(t *testing.T) {
 	})
 }
 
+// TestRobots_AskerPanics holds that the tasks that wait for an answer do not take a panic, as of a transport, for one that
+// allows everything.
+func TestRobots_AskerPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked, goOn := make(chan struct{}, 10), make(chan struct{})
+		h := newHandler(t, web.Config{Transport: transport(func(r *http.Request) (*http.Response, error) {
+			if asked <- struct{}{}; len(asked) > 1 {
+				return answer(r, 200, "User-agent: *\nDisallow: /"), nil
+			}
+			<-goOn
+			panic("a transport of one's own")
+		})})
+		var all sync.WaitGroup
+		all.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the one that asked did not panic")
+				}
+			}()
+			_, _ = h.Handle(t.Context(), &collector.Task{URL: "http://a/"}) // it panics
+		})
+		synctest.Wait()
+		all.Go(func() {
+			_, err := h.Handle(t.Context(), &collector.Task{URL: "http://a/"})
+			if failed := new(collector.Failed); !errors.As(err, &failed) || failed.Reason != collector.ReasonRobotsDenied {
+				t.Errorf("the one that waited: %v, want what robots.txt says", err)
+			}
+		})
+		synctest.Wait()
+		close(goOn)
+		all.Wait()
+	})
+}
+
 // TestRobots_Hosts holds that the cache is bounded and goes on working beyond its bound.
 func TestRobots_Hosts(t *testing.T) {
 	t.Parallel()
