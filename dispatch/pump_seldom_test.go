@@ -101,3 +101,24 @@ func TestPump_seldomBesideBacklog(t *testing.T) {
 		}
 	}
 }
+
+// Where there is more to do than collectors that ask, each shard has its turn: none is
+// left out for as long as those before it have work.
+func TestPump_shardsTakeTurns(t *testing.T) {
+	t.Parallel()
+	const shards = 4
+	inWorld(t, setup{shards: shards}, func(t *testing.T, w *world) {
+		w.source("s", nil)
+		w.submit("s", "", 400, 0)
+		took := make([]int, shards)
+		for n := range 20 * shards {
+			g := w.mustFetch(ask(fmt.Sprintf("c%d", n%3), "", time.Second)).Tasks[0]
+			took[dispatch.ShardOf(g.Task.ID.Slot(), shards)]++
+		}
+		for shard, n := range took {
+			if n < 10 {
+				t.Errorf("of shard %d came %d of %d tasks, want 10 or more: %v", shard, n, 20*shards, took)
+			}
+		}
+	})
+}
