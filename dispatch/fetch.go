@@ -10,8 +10,8 @@ type FetchRequest struct {
 	Pools       []string // empty: DefaultPool
 	Sources     []string // ids; empty: all
 	Queues      []string // empty: all
-	MaxTasks    int      // 1 to MaxFetchTasks
-	MaxBytes    int      // 1 to MaxFetchBytes
+	MaxTasks    int      // 1 to MaxFetchTasks; 0: 1
+	MaxBytes    int      // 1 to MaxFetchBytes; 0: MaxFetchBytes
 	Wait        time.Duration
 	Lease       time.Duration // 0: the source's
 	// Reports are settled before the fetch waits, as by [Dispatcher.Report].

@@ -10,19 +10,12 @@ import (
 )
 
 func fromFetch(req *pb.FetchTaskRequest) dispatch.FetchRequest {
-	out := dispatch.FetchRequest{
+	return dispatch.FetchRequest{
 		Collector: req.GetCollectorId(), Session: req.GetSession(), ClientToken: req.GetClientToken(),
 		Pools: req.GetPools(), Sources: req.GetSources(), Queues: req.GetQueues(),
 		MaxTasks: int(req.GetMaxTasks()), MaxBytes: int(req.GetMaxBytes()),
 		Wait: durationOr(req.GetWait(), dispatch.DefaultWait), Lease: req.GetLeaseDuration().AsDuration(),
 	}
-	if out.MaxTasks == 0 {
-		out.MaxTasks = 1
-	}
-	if out.MaxBytes == 0 {
-		out.MaxBytes = dispatch.MaxFetchBytes
-	}
-	return out
 }
 
 // fetchMessage is a FetchTaskResponse with what nearly every one has: so the memory is
