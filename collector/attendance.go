@@ -18,19 +18,25 @@ const (
 	// to connect, take.
 	missed = 20 * time.Second
 
+	// proven is how long after it let a heartbeat go unanswered a connection that still stands counts again: one to a
+	// dispatcher that is frozen is given up by then.
+	proven = keepaliveTime + keepaliveTimeout + time.Second
+
 	// maxMissing bounds the dispatchers that are remembered while they are away: behind a name they may be others ever
 	// again.
 	maxMissing = 100
 )
 
-// attendance tells by two lines in the log of a dispatcher that goes while another serves on: once it is missed, and once
-// it is back. Calls that fail do not tell, since others answer them at once. It watches one connection, to all dispatchers.
+// attendance tells by two lines in the log of a dispatcher that goes while another serves on: once it is missed, or a
+// heartbeat that it did not answer was answered by another, and once it is back. Other calls that fail do not tell, since
+// others answer them at once. It watches one connection, to all dispatchers.
 type attendance struct {
 	log *zap.Logger
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	present map[string]*attendant // by address
+	silent  map[string]struct{}   // addresses that did not answer a heartbeat, and no other has since
 }
 
 // attendant is a dispatcher.
@@ -44,12 +50,50 @@ type attendant struct {
 
 // connection is one of the transport.
 type connection struct {
-	address string
-	began   time.Time
+	address   string
+	began     time.Time
+	suspected time.Time // when it let a heartbeat go unanswered last
+}
+
+// counts tells whether there is somebody at the other end.
+func (c *connection) counts(now time.Time) bool {
+	return now.Sub(c.began) >= served && now.Sub(c.suspected) >= proven
 }
 
 func newAttendance(log *zap.Logger) *attendance {
-	return &attendance{log: log, present: make(map[string]*attendant)}
+	return &attendance{log: log, present: make(map[string]*attendant), silent: make(map[string]struct{})}
+}
+
+// unanswered notes that a dispatcher did not answer a heartbeat in time. It is told when another one does: else it is an
+// outage.
+func (a *attendance) unanswered(address string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.silent[address] = struct{}{}
+}
+
+// answers notes that a dispatcher has answered a heartbeat.
+func (a *attendance) answers(address string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.silent, address)
+	now := time.Now()
+	for silent := range a.silent {
+		delete(a.silent, silent)
+		one := a.present[silent]
+		if one == nil || a.closed {
+			continue
+		}
+		for c := range one.open {
+			c.suspected = now
+		}
+		if !one.missing {
+			a.forgetMissing()
+			one.missing = true
+			a.log.Info("a dispatcher does not answer heartbeats; others do", zap.String("dispatcher", silent))
+		}
+		a.lookIn(silent, one, now, proven)
+	}
 }
 
 // close ends what is told: connections end now because the collector does.
@@ -108,7 +152,7 @@ func (a *attendance) HandleRPC(context.Context, stats.RPCStats) {}
 // look notes whether a connection that counts stands now.
 func (one *attendant) look(now time.Time) (stands bool) {
 	for c := range one.open {
-		if now.Sub(c.began) >= served {
+		if c.counts(now) {
 			one.seen = now
 			return true
 		}

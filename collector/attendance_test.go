@@ -25,7 +25,8 @@ type network struct {
 
 	mu     sync.Mutex // guards what follows
 	down   map[string]bool
-	frozen map[string]bool // takes connections, and answers nothing
+	frozen map[string]bool          // takes connections, and answers nothing
+	halted map[string]chan struct{} // stands still until it is closed, its connections as they are
 	open   map[string][]net.Conn
 }
 
@@ -38,6 +39,40 @@ func (a address) String() string { return string(a) }
 type addressed struct {
 	net.Conn
 	remote address
+	n      *network
+	closed chan struct{}
+	close  func()
+}
+
+// Read gives nothing while the dispatcher stands still, and Write takes nothing.
+func (c addressed) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.halt()
+	return n, err
+}
+
+func (c addressed) Write(b []byte) (int, error) {
+	c.halt()
+	return c.Conn.Write(b)
+}
+
+func (c addressed) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
+
+// halt waits for as long as the dispatcher stands still, or until the connection is given up.
+func (c addressed) halt() {
+	c.n.mu.Lock()
+	goesOn := c.n.halted[string(c.remote)]
+	c.n.mu.Unlock()
+	if goesOn == nil {
+		return
+	}
+	select {
+	case <-goesOn:
+	case <-c.closed:
+	}
 }
 
 // RemoteAddr is the address that was dialed.
@@ -51,13 +86,28 @@ func (n *network) dial(ctx context.Context, to string) (net.Conn, error) {
 	}
 	var conn net.Conn
 	var err error
-	if n.frozen[to] {
+	if n.frozen[to] || n.halted[to] != nil {
 		conn, _ = net.Pipe()
 	} else if conn, err = n.listener.DialContext(ctx); err != nil {
 		return nil, err
 	}
 	n.open[to] = append(n.open[to], conn)
-	return addressed{conn, address(to)}, nil
+	closed := make(chan struct{})
+	return addressed{conn, address(to), n, closed, sync.OnceFunc(func() { close(closed) })}, nil
+}
+
+// stop has a dispatcher stand still, as SIGSTOP does, until it is let go on.
+func (n *network) stop(to string) (goOn func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	goesOn := make(chan struct{})
+	n.halted[to] = goesOn
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.halted, to)
+		close(goesOn)
+	}
 }
 
 // set kills dispatchers, freezes them, or lets them begin anew.
@@ -77,6 +127,7 @@ func serveNetwork(t *testing.T, d *dispatcher) *network {
 	t.Helper()
 	n := &network{
 		listener: bufconn.Listen(1 << 20), down: make(map[string]bool), frozen: make(map[string]bool), open: make(map[string][]net.Conn),
+		halted: make(map[string]chan struct{}),
 	}
 	server := grpc.NewServer(grpc.WaitForHandlers(true))
 	wagglev1.RegisterDispatchServiceServer(server, d)
@@ -157,6 +208,61 @@ func TestCollector_DispatcherIsGone(t *testing.T) {
 					t.Errorf("said %q, want %q", got, test.want)
 				}
 				n.set(false, false, a, b)
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestCollector_DispatcherStandsStill holds that a dispatcher that stands still is told by its address as soon as another
+// one has answered the heartbeat that it did not, and again once it is back; and that no lease is lost over it.
+func TestCollector_DispatcherStandsStill(t *testing.T) {
+	t.Parallel()
+	const a, b = "a.test:1", "b.test:1"
+	for name, test := range map[string]struct{ lease, still time.Duration }{
+		"for a while, its connections as they were": {3 * time.Second, 5 * time.Second},
+		"for long": {30 * time.Second, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDispatcher()
+				core, logs := observer.New(zap.InfoLevel)
+				n := serveNetwork(t, d)
+				d.lease = test.lease
+				d.put("1-a")
+				handler := newBlocked()
+				r := start(t, d, handler, func(c *collector.Config) {
+					c.Logger, c.Wait, c.Targets = zap.New(core), time.Second, []string{a, b}
+					c.DialOptions = []grpc.DialOption{grpc.WithContextDialer(n.dial)}
+				})
+				pass(time.Minute)
+				goOn := n.stop(a)
+				pass(test.still) // the heartbeat stream is with the other one now, if it was not before
+				goOn()
+				pass(time.Minute)
+				logs.TakeAll()
+				stopped := time.Now()
+				goOn = n.stop(b)
+				pass(test.still)
+				goOn()
+				pass(time.Minute)
+				lines := logs.FilterField(zap.String("dispatcher", b)).All()
+				if len(lines) != 2 || lines[0].Message != "a dispatcher does not answer heartbeats; others do" || lines[1].Message != "a dispatcher is back" {
+					t.Fatalf("said of %s: %v", b, lines)
+				}
+				if after := lines[0].Time.Sub(stopped); after > test.lease*2/3 {
+					t.Errorf("told after %s", after)
+				}
+				if back := lines[1].Time.Sub(stopped.Add(test.still)); back < 0 || back > 30*time.Second {
+					t.Errorf("told to be back %s after it was", back)
+				}
+				if len(handler.causes) != 0 {
+					t.Errorf("the handler was stopped: %v", <-handler.causes)
+				}
+				close(handler.let)
 				if err := r.stop(); err != nil {
 					t.Error(err)
 				}

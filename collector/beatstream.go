@@ -8,6 +8,10 @@ import (
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// nextStream bounds how long it takes until a stream that ended is replaced by another: collectors that lost theirs
+// together spread over half of it.
+const nextStream = time.Second
+
 // beatStream is an open heartbeat stream.
 type beatStream = stream[wagglev1.HeartbeatRequest, wagglev1.HeartbeatResponse]
 
@@ -22,7 +26,7 @@ func (h *heartbeat) openStream() {
 		h.dropStream(err)
 		return
 	}
-	h.stream = readStream(life, client)
+	h.stream, h.opened = readStream(life, client), time.Now()
 	h.run.stats.setStreaming(true)
 }
 
@@ -32,6 +36,9 @@ func (h *heartbeat) dropStream(err error) {
 	h.closeStream()
 	wait := h.retry.next(err)
 	h.reopen = time.Now().Add(wait)
+	if !h.sooner.IsZero() && h.sooner.Before(h.reopen) {
+		h.sooner = h.reopen
+	}
 	switch {
 	case h.run.calling.ctx.Err() != nil:
 	case isOutage(err):
@@ -41,7 +48,9 @@ func (h *heartbeat) dropStream(err error) {
 	}
 }
 
-// closeStream ends the stream, if there is one, and waits for its reader.
+// closeStream ends the stream, if there is one, and waits for its reader. Who waits for a cancel hears of it by a stream
+// only: another one is had soon, and not with the next beat, which may be far off. One that has not lasted from a beat to
+// the next is not worth another beat.
 func (h *heartbeat) closeStream() {
 	if h.stream == nil {
 		return
@@ -49,4 +58,7 @@ func (h *heartbeat) closeStream() {
 	h.stream.close()
 	h.stream = nil
 	h.run.stats.setStreaming(false)
+	if interval := h.interval(); time.Since(h.opened) >= interval {
+		h.sooner = time.Now().Add(jitter(min(nextStream, interval)))
+	}
 }

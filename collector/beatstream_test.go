@@ -155,3 +155,53 @@ func TestCollector_BeatOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestCollector_BeatStreamLost holds that a stream that breaks between two beats is replaced within a second, and that
+// streams that break ever again cost no more beats than there would be.
+func TestCollector_BeatStreamLost(t *testing.T) {
+	t.Parallel()
+	const interval = 10 * time.Second // of a lease of 30 s
+	for name, test := range map[string]struct {
+		breaks  time.Duration // each stream, after a beat
+		beats   int           // most of five minutes
+		without time.Duration // most that passes from the end of a stream to the next one
+	}{
+		"once in a while": {27 * time.Second, 50, time.Second},
+		"at once":         {time.Second, 36, interval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDispatcher()
+				d.put("1-a")
+				b := newBlocked()
+				r := start(t, d, b, nil)
+				var with, without, longest time.Duration
+				const look = 50 * time.Millisecond
+				pass(interval)
+				for range 5 * time.Minute / look {
+					pass(look)
+					if r.collector.Stats().Streaming {
+						with, without = with+look, 0
+					} else {
+						with, without = 0, without+look
+					}
+					longest = max(longest, without)
+					if with >= test.breaks {
+						d.broke <- failure(codes.Unavailable, "", 0)
+					}
+				}
+				if longest > test.without+look {
+					t.Errorf("%s without a stream, want at most %s", longest, test.without)
+				}
+				if n := len(d.beatCalls()); n > test.beats {
+					t.Errorf("%d beats, want at most %d", n, test.beats)
+				}
+				close(b.let)
+				if err := r.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -37,6 +39,8 @@ type heartbeat struct {
 	stream  *beatStream // nil while there is none
 	retry   retryDelay  // of opening a stream
 	reopen  time.Time   // when to open a stream again
+	opened  time.Time   // when the stream was opened
+	sooner  time.Time   // when to beat for another stream, in place of one that ended; zero: when a beat is due
 	failing retryDelay  // of beats that nobody answered
 	wanted  time.Duration
 }
@@ -50,13 +54,16 @@ func (h *heartbeat) loop() {
 	last := time.Now()
 	due := last // the first beat makes the collector known
 	for h.run.calling.ctx.Err() == nil {
+		if !h.sooner.IsZero() && h.sooner.Before(due) {
+			due = h.sooner
+		}
 		if !h.await(&due, last) {
 			return
 		}
 		if time.Now().Before(due) {
 			continue // news came, or leases changed
 		}
-		last = time.Now()
+		last, h.sooner = time.Now(), time.Time{}
 		err := h.beat()
 		introduced()
 		switch {
@@ -72,6 +79,7 @@ func (h *heartbeat) loop() {
 				h.run.stop(fmt.Errorf("heartbeat: %w", err))
 			}
 			wait := min(h.failing.next(err), h.interval())
+			h.sooner = time.Time{}
 			h.run.failed(beatCall, err, wait, h.failing.repeated())
 			due = time.Now().Add(wait)
 		}
@@ -202,6 +210,8 @@ func (h *heartbeat) beatStream(parts []beatPart) (answered int, err error) {
 	for i, part := range parts {
 		sent := time.Now()
 		answer, err := h.exchange(stream, part)
+		to, _ := peer.FromContext(stream.client.Context())
+		h.heard(stream.ctx, to, err)
 		if err != nil {
 			return i, err
 		}
@@ -241,7 +251,10 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 	stop := h.impatient(call.end)
 	defer stop()
 	sent := time.Now()
-	answer, err := h.run.control.RenewLease(call.ctx, &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats})
+	var to peer.Peer
+	request := &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats}
+	answer, err := h.run.control.RenewLease(call.ctx, request, grpc.Peer(&to))
+	h.heard(call.ctx, &to, err)
 	if err != nil {
 		return err
 	}
@@ -250,6 +263,17 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 		Drain: answer.GetDrain(), NextHeartbeat: answer.GetNextHeartbeat(), Limited: answer.GetLimited(),
 	}, &part, sent)
 	return nil
+}
+
+// heard notes which dispatcher has answered a beat, or has not in time, which ended ctx.
+func (h *heartbeat) heard(ctx context.Context, to *peer.Peer, err error) {
+	switch {
+	case to == nil || to.Addr == nil:
+	case err == nil:
+		h.run.attendance.answers(to.Addr.String())
+	case errors.Is(context.Cause(ctx), errSilent):
+		h.run.attendance.unanswered(to.Addr.String())
+	}
 }
 
 // apply takes an answer in. part is what it answers; nil for news that answer nothing.
