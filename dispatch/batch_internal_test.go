@@ -30,6 +30,8 @@ func TestMerger_forgets(t *testing.T) {
 		}
 		callers.Wait()
 		time.Sleep(time.Minute)
+		m.tower.mu.Lock()
+		defer m.tower.mu.Unlock()
 		if len(m.waiting) > 0 || m.items != 0 || m.flights != 0 || m.tower.load != 0 {
 			t.Errorf("%d calls of %d items wait, %d flights that count for %d are under way; want none", len(m.waiting), m.items, m.flights, m.tower.load)
 		}

@@ -81,7 +81,7 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.run(ctx) }) // it has no other end than that of ctx
-	for step := range 1500 {
+	for step := range 600 {
 		switch n := r.IntN(20); {
 		case n < 12:
 			w, limit, patience := randomWaiter(r, step), time.Duration(r.IntN(3000))*time.Millisecond, time.Duration(r.IntN(6000))*time.Millisecond
@@ -110,6 +110,8 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 	stop()
 	running.Wait()
 	p.mustHold(t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if n := len(p.tokens) + len(p.sessions) + len(p.untold); n != 0 {
 		t.Errorf("%d notes of waiters are left once all are answered", n)
 	}
