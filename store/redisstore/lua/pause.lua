@@ -19,7 +19,7 @@ if ARGV[2] then
 else
   call('HDEL', SHARD, 'pause:' .. pool)
   call('HDEL', paused, pool)
-  hints[pool] = now
+  tell_of(pool, now)
   finish(true)
 end
 return 1

@@ -24,6 +24,7 @@ do
   -- Of a success the end of its id, the digest of the lease, the fetch duration in ms,
   -- and where in ARGV its holder is (succeed.go).
   local SUCCESS, BYTES = 'c26c17I6I2', 51
+  local formats = {} -- of so many successes
   local SLOT = '>I2Bc0'
   -- The number of a success, what its host asks for (ms + 1, 0 = not said), and where
   -- in ARGV its memo is (0 = no memo).
@@ -53,7 +54,9 @@ do
   end
 
   function read_call(successes, slots, more)
-    values, task_keys, lock_keys, extras = { struct.unpack('>' .. string.rep(SUCCESS, #successes / BYTES), successes) }, {}, {}, {}
+    local n = #successes / BYTES
+    formats[n] = formats[n] or '>' .. string.rep(SUCCESS, n)
+    values, task_keys, lock_keys, extras = { struct.unpack(formats[n], successes) }, {}, {}, {}
     name_keys(slots)
     read_extras(more)
   end
@@ -140,12 +143,13 @@ end
 -- Counts what was settled, and tells queues of it.
 local function count_settled()
   for _, u in pairs(untold) do tell(u) end
-  for _, left in pairs(ended and ended.by_lane or {}) do
-    local uid, n = left.lane.uid, #left
-    count(uid, 'done', n)
-    tally_source(uid, 'out', -n)
+  for i = 1, ended and #ended or 0 do
+    local l = ended[i]
+    local n, c = #l.left, get_source(l.uid).counts
+    count(l.uid, 'done', n)
     tally('settled', n)
-    note_success(get_source(uid).counts)
+    c.out = c.out - n
+    note_success(c)
   end
 end
 

@@ -27,9 +27,10 @@ local function find_lanes(all_series, keys)
     end
   end
   for uid, names in pairs(queues_of) do
-    for i, n in ipairs(call('ZMSCORE', lanes_key(uid), unpack(names))) do
-      n = tonumber(n or nil)
-      lane_numbers[uid][names[i]], numbers_of[#numbers_of + 1] = n, n
+    local found = call('ZMSCORE', lanes_key(uid), unpack(names))
+    for i = 1, #found do
+      local n = found[i]
+      if n then lane_numbers[uid][names[i]], numbers_of[#numbers_of + 1] = tonumber(n), n end
     end
   end
   return read_all(numbers_of, all, keys)

@@ -35,17 +35,17 @@ do
   -- The first queues of the pool, which are read with their first lanes, and with
   -- other keys of strings, whose values are returned beside.
   function first_queues(claim, keys)
-    local h = all_heads[claim.open]
+    local h = all_heads and all_heads[claim.open]
     if h and (#h > 0 or h.whole) then return h end
     h = read_heads(claim.open, max(1, min(claim.room - claim.granted, READ_QUEUES)))
-    local names, numbers = {}, {}
-    for i, m in ipairs(h) do names[i] = m.name end
+    local names, alone = {}, {}
+    for i = 1, #h do names[i] = h[i].name end
     local found = read_all(nil, names, keys)
-    for _, name in ipairs(names) do
-      local a = part(queues[name], claim.pool)
-      if a.opens == 1 then numbers[#numbers + 1] = tonumber(a.head_name) end
+    for i = 1, #names do
+      local a = part(queues[names[i]], claim.pool)
+      if a.opens == 1 then alone[#alone + 1] = a.head_name end
     end
-    read_all(numbers)
+    if #alone == 1 then get_lane(alone[1]) else read_all(alone) end
     return h, found
   end
 

@@ -1,7 +1,7 @@
 -- What leased records of one lane have in common that begin alike, as most of a call
 -- do: their lane, and how the record begins of such a task that succeeded and needs no
 -- policy. It is made once for all of them.
-local groups -- by what their records begin with
+local groups -- a list, and by what their records begin with
 local settled_tail -- what a settled record has from its attempts up to its last lease
 local group_leased, detailed_begin
 do
@@ -18,7 +18,7 @@ do
       details = flags % 8 >= DETAILS, history = flags % 16 >= HISTORY, begin = false, detailed = false,
       lane = false, untold = false, gone = false, left = false,
     }
-    groups[head] = g
+    groups[#groups + 1], groups[head] = g, g
     return g
   end
 
@@ -35,9 +35,10 @@ do
 
   local function read_lanes()
     local numbers = {}
-    for _, g in pairs(groups) do numbers[#numbers + 1] = g.number end
+    for i = 1, #groups do numbers[i] = groups[i].number end
     gather(numbers)
-    for _, g in pairs(groups) do
+    for i = 1, #groups do
+      local g = groups[i]
       local l = get_lane(g.number)
       local s = get_source(l.uid)
       s.gone = s.gone or decimal(now + s.remember - 1)

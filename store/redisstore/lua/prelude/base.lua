@@ -29,11 +29,12 @@ local function decimal(n) return string.format('%d', n) end
 -- Waggle keeps is gone at its end.
 local function expire_at(key, at) call('PEXPIREAT', key, decimal(at - 1)) end
 
--- Gives a command, of a key if there is one, all values, some at a time: Lua's
+-- Gives a command, of a key if there is one, all values, if any, some at a time: Lua's
 -- stack takes less than 8000.
 local function call_for_all(command, key, values)
-  for i = 1, #values, 1000 do
-    local last = min(i + 999, #values)
+  local n = values and #values or 0
+  for i = 1, n, 1000 do
+    local last = i + 999 < n and i + 999 or n
     if key then call(command, key, unpack(values, i, last)) else call(command, unpack(values, i, last)) end
   end
 end

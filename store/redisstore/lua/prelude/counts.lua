@@ -1,7 +1,7 @@
 -- Counts by state and of events, changed while a script runs and written once at its
 -- end, packed: per shard in the shard key, per source in its key.
 local counts -- of the shard, false = not read
-local fields -- what else is written to the shard key, flat
+local fields = {} -- what else is written to the shard key, flat
 local rules_version -- of the queue rules
 local get_source -- in lane.lua
 
@@ -53,4 +53,5 @@ local function count(uid, field, n)
 end
 
 -- at each call
-counts, fields, rules_version = false, {}, nil
+counts, rules_version = false, nil
+if fields[1] then fields = {} end

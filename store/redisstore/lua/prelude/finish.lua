@@ -5,9 +5,8 @@
 local finish
 do
   local function save_counts()
-    local n = #fields
-    if counts and counts.changed then fields[n + 1], fields[n + 2] = 'counts', pack_counts(counts) end
-    if #fields > 0 then call('HSET', SHARD, unpack(fields)) end
+    if counts and counts.changed then call('HSET', SHARD, 'counts', pack_counts(counts), unpack(fields))
+    elseif fields[1] then call('HSET', SHARD, unpack(fields)) end
   end
 
   -- By shard, what a hint says it is ready in, and the channel of hints.
@@ -30,7 +29,8 @@ do
 
   function finish(publish)
     flush_moves()
-    for _, l in ipairs(touched_list) do
+    for k = 1, #touched_list do
+      local l = touched_list[k]
       place_lane(l, false)
       get_queue(l.queue).touched = true
     end
@@ -44,6 +44,6 @@ do
     save_queues()
     save_counts()
     save_sources()
-    if publish and next(hints) then publish_hints() end
+    if publish and hints then publish_hints() end
   end
 end

@@ -1,9 +1,10 @@
 -- The first members of an open set, kept while the script itself changes the
 -- set, so that each look at the first one is not a question to Redis.
-local all_heads -- by key
+local all_heads -- by key, false = none
 
 -- Reads the first n members; a set that is known is not read again.
 local function read_heads(key, n)
+  all_heads = all_heads or {}
   local h = all_heads[key]
   if h and (#h > 0 or h.whole) then return h end
   local found = call('ZRANGE', key, '0', n - 1, 'WITHSCORES')
@@ -16,7 +17,7 @@ end
 -- Notes that a member goes from one score to another, false = out of the set.
 -- The old one may be nil, not known.
 local function move_head(key, name, from, to)
-  local h = all_heads[key]
+  local h = all_heads and all_heads[key]
   if not h then return end
   if from == nil then h.counts = {} end
   local old, new = from and floor(from / BAND), to and floor(to / BAND)
@@ -37,7 +38,7 @@ end
 
 -- How many members share the band of score.
 local function in_band(key, score)
-  local band, h = floor(score / BAND), all_heads[key]
+  local band, h = floor(score / BAND), all_heads and all_heads[key]
   local n = h and h.counts[band]
   if not n and h and h.whole then
     n = 0
@@ -52,4 +53,4 @@ local function in_band(key, score)
 end
 
 -- at each call
-all_heads = {}
+all_heads = false

@@ -1,7 +1,7 @@
 -- Sources and lanes: each a record, read once a script.
 local lanes
 -- What is written at the end, flat: keys of strings and their values.
-local writes
+local writes = {}
 local get_queue, read_all, save_queues, part -- in queue.lua
 local front -- in front.lua
 local write_taken -- in parts/ahead.lua
@@ -112,9 +112,11 @@ do
   end
 
   function get_lane(n)
+    local l, name = lanes[n], n
+    if l then return l end
     n = tonumber(n)
     if lanes[n] then return lanes[n] end
-    local name = decimal(n)
+    if n == name then name = decimal(n) end
     return read_lane(n, name, call('GET', lane_key(name)))
   end
 
@@ -154,4 +156,5 @@ end
 local function lane_priority(s, rank) return max(0, min(9, s.priority + 9 - floor(rank / 2) - 5)) end
 
 -- at each call
-lanes, writes = {}, {}
+lanes = {}
+if writes[1] then writes = {} end

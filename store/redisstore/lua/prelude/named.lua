@@ -64,7 +64,7 @@ do
 
   -- Tells those who wait that something of the pool can be had at `at`, though the
   -- queue comes no sooner by it.
-  function named.tell(a, at) hints[a.pool] = min(hints[a.pool] or INF, at) end
+  function named.tell(a, at) tell_of(a.pool, at) end
 
   -- Has those told who wait for a queue, or lanes of it, as soon as it is placed sooner.
   function named.watch(q, a)

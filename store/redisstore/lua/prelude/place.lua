@@ -12,11 +12,6 @@ end
 
 local place_queue, place_queue_everywhere
 do
-  -- Notes that something of the pool can be granted at `at`, sooner than before.
-  local function sooner(pool, at)
-    if at < (hints[pool] or INF) then hints[pool] = at end
-  end
-
   -- When the first of the lanes that wait can be picked, or false.
   local function first_waiting(a)
     if a.waits == 0 then return false end
@@ -37,9 +32,9 @@ do
 
   -- A pool is named when a queue comes to it.
   local function name_pool(pool)
-    if placing.pools[pool] then return end
+    if placing.named == pool then return end
     call('SADD', POOLS, pool)
-    placing.pools[pool] = true
+    placing.named = pool
   end
 
   -- Puts the queue among those of the pool that wait until `at`.
@@ -59,7 +54,7 @@ do
       named.bring_back(q, a)
       named.tell(a, at)
     elseif call('ZRANK', key, q.name) == 0 then
-      sooner(a.pool, at)
+      tell_of(a.pool, at)
     end
   end
 
@@ -69,7 +64,7 @@ do
     if a.wait then call('ZREM', pool_wait_key(a.pool), q.name)
     elseif not a.open then name_pool(a.pool) end
     if not a.open then
-      sooner(a.pool, now)
+      tell_of(a.pool, now)
       if a.aside then named.bring_back(q, a) end
     end
     if score ~= a.open then
@@ -119,10 +114,12 @@ do
   -- was moved: then that one is placed (again).
   function place_queue_everywhere(q, turn)
     local only, a = next(q.parts)
-    if only and not next(q.parts, only) then
+    if not only then return end
+    if not next(q.parts, only) then
       -- One pool, as nearly always; placing it can make it two.
+      if not a.held then return end
       a.placed = nil
-      if a.held then place_in(q, a, only == turn) end
+      place_in(q, a, only == turn)
       if a.placed and not next(q.parts, only) then return end
       turn = nil
     else

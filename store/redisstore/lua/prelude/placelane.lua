@@ -1,9 +1,9 @@
 -- Where a lane belongs among the lanes of its queue ("place lane" in
 -- dispatch/scheduling.md).
 
--- What placing has done in this call: the pools it has named, and how much it has
+-- What placing has done in this call: the pool it has named last, and how much it has
 -- promoted, of MOST tasks and lanes.
-local placing
+local placing = { MOST = 1000, promoted = 0, named = false }
 
 local function since_of(old, waited, turn_end)
   if turn_end then return now end
@@ -54,7 +54,7 @@ do
 
   -- The score of a member of a set, or false.
   local function score_of(key, name)
-    local h = all_heads[key]
+    local h = all_heads and all_heads[key]
     for _, m in ipairs(h or {}) do
       if m.name == name then return m.score end
     end
@@ -135,6 +135,7 @@ do
 
   -- Notes that a set has one member.
   local function know_head(key, name, score)
+    all_heads = all_heads or {}
     all_heads[key] = { whole = true, counts = {}, { name = name, score = score } }
   end
 
@@ -189,4 +190,4 @@ do
 end
 
 -- at each call
-placing = { MOST = 1000, promoted = 0, pools = {} }
+placing.promoted, placing.named = 0, false

@@ -1,6 +1,12 @@
 -- Queues: each one record, read once a script and written once at its end, and
 -- what is known of it in each of its pools.
-local queues, queue_list, hints
+local queues, queue_list
+-- When something of a pool can be granted, sooner than before; false = nothing.
+local hints
+local function tell_of(pool, at)
+  hints = hints or {}
+  if at < (hints[pool] or INF) then hints[pool] = at end
+end
 
 -- The labels of a name in reverse order.
 local reversed
@@ -23,16 +29,21 @@ do
   -- not known). The sets themselves exist only where several lanes share them. Aside
   -- says that lanes of it were put aside, or wait to be told of (named.lua). In one
   -- constructor, whose table has room for 16 fields.
-  local function new_part(q, pool, picks, held, open, wait, opens, waits, head_name, head, first_name, first, aside)
-    local a = {
-      pool = pool, queue = q.name, picks = picks, held = held, open = open, wait = wait, opens = opens, waits = waits,
+  local function new_part(queue, pool, picks, held, open, wait, opens, waits, head_name, head, first_name, first, aside)
+    return {
+      pool = pool, queue = queue, picks = picks, held = held, open = open, wait = wait, opens = opens, waits = waits,
       head_name = head_name, head = head, first_name = first_name, first = first, aside = aside, placed = false, had_turn = false,
     }
-    q.parts[pool] = a
-    return a
   end
 
-  function part(q, pool) return q.parts[pool] or new_part(q, pool, 0, false, false, false, 0, 0, false, false, false, false, false) end
+  function part(q, pool)
+    local a = q.parts[pool]
+    if not a then
+      a = new_part(q.name, pool, 0, false, false, false, 0, 0, false, false, false, false, false)
+      q.parts[pool] = a
+    end
+    return a
+  end
 
   -- Next grant, block, step, until when operators hold it; leases in flight and
   -- waiting tasks; what the host asks for; the operators' gates (MessagePack: until
@@ -53,22 +64,22 @@ do
       a.opens == 1 and a.head or 0, a.waits == 1 and a.first or 0, #head, head, #first, first)
   end
 
-  local function read_part(q, packed, at)
+  -- Reads the part at a position of the record, and answers where the next is.
+  local function read_part(queue, packed, at)
     local pool, picks, bits, open, wait, opens, waits, head, first, head_name, first_name, to = struct.unpack(PART, packed, at)
-    new_part(q, pool, picks, bits % 2 >= HELD, bits % 4 >= OPEN and open, bits % 8 >= WAIT and wait, opens, waits,
-      head_name, head, first_name, waits == 1 and first, bits >= ASIDE)
-    return to
+    return new_part(queue, pool, picks, bits % 2 >= HELD, bits % 4 >= OPEN and open, bits % 8 >= WAIT and wait, opens, waits,
+      head_name, head, first_name, waits == 1 and first, bits >= ASIDE), to
   end
 
   -- In one constructor, as new_part.
-  local function new_queue(name, exists, next_grant, block, step, operator, in_flight, waiting, asked, gate, cached)
+  local function new_queue(name, exists, next_grant, block, step, operator, in_flight, waiting, asked, gate, cached, parts)
     return {
       name = name, exists = exists, next_grant = next_grant, block = block, step = step, operator = operator, in_flight = in_flight,
-      waiting = waiting, asked = asked, gate = gate, cached = cached, settings = false, parts = {}, idle = false,
+      waiting = waiting, asked = asked, gate = gate, cached = cached, settings = false, parts = parts, idle = false,
       dirty = false, touched = false,
     }
   end
-  local function no_queue(name) return new_queue(name, false, 0, 0, 0, 0, 0, 0, 0, '', '') end
+  local function no_queue(name) return new_queue(name, false, 0, 0, 0, 0, 0, 0, 0, '', '', {}) end
 
   local function delete_queue(q)
     call('DEL', queue_key(q.name))
@@ -78,9 +89,16 @@ do
 
   local function unpack_queue(name, packed)
     local next_grant, block, step, operator, in_flight, waiting, asked, gate, cached, at = struct.unpack(QUEUE, packed)
-    local q = new_queue(name, true, next_grant, block, step, operator, in_flight, waiting, asked, gate, cached)
-    while at <= #packed do at = read_part(q, packed, at) end
-    return q
+    local parts, a
+    if at <= #packed then
+      a, at = read_part(name, packed, at)
+      parts = { [a.pool] = a } -- nearly all have one
+    end
+    while at <= #packed do
+      a, at = read_part(name, packed, at)
+      parts[a.pool] = a
+    end
+    return new_queue(name, true, next_grant, block, step, operator, in_flight, waiting, asked, gate, cached, parts or {})
   end
 
   local function read_queue(name, packed)
@@ -100,12 +118,15 @@ do
   function get_queue(name) return queues[name] or read_queue(name, call('GET', queue_key(name))) end
 
   -- Adds the keys of the lanes that were not read yet; returns their numbers and names,
-  -- flat.
+  -- flat. Of a lane there may be the name for the number.
   local function unread_lanes(numbers, keys)
     local unread = {}
-    for _, n in ipairs(numbers) do
+    for i = 1, #numbers do
+      local name = numbers[i]
+      local n = tonumber(name)
       if not lanes[n] then
-        local k, name = #unread, decimal(n)
+        if n == name then name = decimal(n) end
+        local k = #unread
         unread[k + 1], unread[k + 2], keys[#keys + 1] = n, name, lane_key(name)
       end
     end
@@ -115,7 +136,8 @@ do
   -- Adds the keys of the queues that were not read yet; returns their names.
   local function unread_queues(names, keys)
     local unread = {}
-    for _, name in ipairs(names) do
+    for i = 1, #names do
+      local name = names[i]
       if not queues[name] then unread[#unread + 1], keys[#keys + 1] = name, queue_key(name) end
     end
     return unread
@@ -129,14 +151,18 @@ do
     local of_lanes, of_queues = numbers and unread_lanes(numbers, keys), names and unread_queues(names, keys)
     if #keys == 0 then return keys end
     local found = call('MGET', unpack(keys))
-    for i = 1, of_lanes and #of_lanes or 0, 2 do
-      local n = of_lanes[i]
-      at = at + 1
-      if not lanes[n] then read_lane(n, of_lanes[i + 1], found[at]) end
+    if of_lanes then
+      for i = 1, #of_lanes, 2 do
+        local n = of_lanes[i]
+        at = at + 1
+        if not lanes[n] then read_lane(n, of_lanes[i + 1], found[at]) end
+      end
     end
-    for i = 1, of_queues and #of_queues or 0 do
-      local name = of_queues[i]
-      if not queues[name] then read_queue(name, found[at + i]) end
+    if of_queues then
+      for i = 1, #of_queues do
+        local name = of_queues[i]
+        if not queues[name] then read_queue(name, found[at + i]) end
+      end
     end
     return found
   end
@@ -211,7 +237,8 @@ do
   -- Writes the queues that were changed, and all other records.
   function save_queues()
     local w = {}
-    for _, q in ipairs(queue_list) do
+    for i = 1, #queue_list do
+      local q = queue_list[i]
       if q.dirty then
         q.dirty = false
         save_queue(q, w)
@@ -219,13 +246,13 @@ do
     end
     flush_writes()
     if not next(w) then return end -- as nearly always
-    call_for_all('DEL', nil, w.gone or {})
-    call_for_all('ZREM', QUEUES, w.unnamed or {})
-    call_for_all('ZREM', IDLE, w.busy or {})
-    call_for_all('ZADD', IDLE, w.idle or {})
+    call_for_all('DEL', nil, w.gone)
+    call_for_all('ZREM', QUEUES, w.unnamed)
+    call_for_all('ZREM', IDLE, w.busy)
+    call_for_all('ZADD', IDLE, w.idle)
     if w.named and not name_queues(w.named) then recount_new(w.named) end
   end
 end
 
 -- at each call
-queues, queue_list, hints = {}, {}, {}
+queues, queue_list, hints = {}, {}, false

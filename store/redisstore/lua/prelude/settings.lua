@@ -1,6 +1,6 @@
 -- The settings of a queue: those filed under the most specific name, in the
 -- order of dispatch.SettingsNames, and a paused "*" whatever else holds.
-local settings_read
+local settings_read -- by this call, as they are packed, or by name
 -- What is filed under the names that this call has looked up, false = nothing.
 local filed
 
@@ -28,6 +28,12 @@ do
     return s.packed
   end
 
+  local function keep(by, s)
+    settings_read = settings_read or {}
+    settings_read[by] = s
+    return s
+  end
+
   local function unpack_settings(packed)
     local p = cmsgpack.unpack(packed)
     local s = { packed = packed, version = p[1] }
@@ -41,17 +47,17 @@ do
   local function cached_settings(packed)
     if get_rules_version() == 0 then return DEFAULT_SETTINGS end
     if not packed or packed == '' then return nil end
-    local s = last.packed == packed and last or settings_read[packed]
+    local s = last.packed == packed and last or settings_read and settings_read[packed]
     if not s then
       s = unpack_settings(packed)
-      settings_read[packed], last = s, s
+      last = keep(packed, s)
     end
     return s.version == get_rules_version() and s or nil
   end
 
   -- Reads "<delay> <in flight> <factor> <max delay> <max block> <paused> <deny> <pattern>".
   local function read_settings(packed, name)
-    local s = settings_read[name]
+    local s = settings_read and settings_read[name]
     if s then return s end
     local delay, in_flight, factor, max_delay, max_block, paused, deny, pattern =
       string.match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)')
@@ -60,8 +66,7 @@ do
       max_delay = tonumber(max_delay), max_block = tonumber(max_block),
       paused = paused == '1', deny = deny == '1', name = name, pattern = pattern, paused_by = pattern,
     }
-    settings_read[name] = s
-    return s
+    return keep(name, s)
   end
 
   local function settings_names(queue)
@@ -83,6 +88,7 @@ do
 
   local function look_up(names)
     local unknown = {}
+    filed = filed or {}
     for _, name in ipairs(names) do
       if filed[name] == nil then unknown[#unknown + 1] = name end
     end
@@ -123,4 +129,4 @@ do
 end
 
 -- at each call
-settings_read, filed = {}, {}
+settings_read, filed = false, false

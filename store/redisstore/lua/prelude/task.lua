@@ -1,5 +1,5 @@
 -- Tasks among the sets of their lane, and how they are handed to Go.
-local touched_list
+local touched_list = {}
 
 local function touch(l)
   if l.touched then return end
@@ -13,9 +13,9 @@ local function outstanding(uid, r, n)
 end
 
 -- Leases that end and tasks that wait again, written to locks, lanes and what
--- collectors hold by flush_moves, each once. ended.by_lane has what leaves its
--- lane, left, and entering the lanes with what comes to them.
-local ended, entering
+-- collectors hold by flush_moves, each once. ended has the lanes with what leaves them,
+-- left, and entering those with what comes to them.
+local ended, entering = false, {}
 
 -- Ends leases of a lane in all indexes but the lease index, which stays behind
 -- (expired.lua); what becomes of the records, and of the queue's leases in flight, is
@@ -23,14 +23,12 @@ local ended, entering
 -- key of its lock, and one to those that its holder has. The queue is placed; the lane
 -- changes when the task waits again.
 local function leave_leased(l)
-  ended = ended or { locks = {}, held = {}, by_lane = {} }
-  local left = ended.by_lane[l.n]
-  if not left then
-    left = { lane = l }
-    ended.by_lane[l.n] = left
+  ended = ended or { locks = {}, held = {} }
+  if not l.left then
+    l.left, ended[#ended + 1] = {}, l
     get_queue(l.queue).touched = true
   end
-  return left, ended.locks, ended.held
+  return l.left, ended.locks, ended.held
 end
 
 -- Puts a waiting task that stands nowhere into its lane.
@@ -65,9 +63,11 @@ do
   local function flush_ended()
     call('DEL', unpack(ended.locks))
     for holder, n in pairs(ended.held) do release(holder, n) end
-    for _, left in pairs(ended.by_lane) do
-      call('ZREM', tasks_key(left.lane.name), unpack(left))
-      count(left.lane.uid, 'leased', -#left)
+    for i = 1, #ended do
+      local l = ended[i]
+      call('ZREM', tasks_key(l.name), unpack(l.left))
+      count(l.uid, 'leased', -#l.left)
+      l.left = nil
     end
     ended = false
   end
@@ -85,7 +85,7 @@ do
   function flush_moves()
     if ended then flush_ended() end
     if #entering == 0 then return end
-    for _, l in ipairs(entering) do flush_entering(l) end
+    for i = 1, #entering do flush_entering(entering[i]) end
     entering = {}
   end
 end
@@ -197,5 +197,6 @@ local function task_reply(id, raw, r, with)
 end
 
 -- at each call
-touched_list = {}
-ended, entering = false, {}
+if touched_list[1] then touched_list = {} end
+if entering[1] then entering = {} end
+ended = false
