@@ -41,8 +41,9 @@ do
     return s
   end
 
-  -- The settings that were unpacked last, by any call: many queues have the same.
-  local last = {}
+  -- The settings that were unpacked last, and read last, by any call: many queues have
+  -- the same.
+  local last, last_read = {}, {}
 
   local function cached_settings(packed)
     if get_rules_version() == 0 then return DEFAULT_SETTINGS end
@@ -57,15 +58,16 @@ do
 
   -- Reads "<delay> <in flight> <factor> <max delay> <max block> <paused> <deny> <pattern>".
   local function read_settings(packed, name)
-    local s = settings_read and settings_read[name]
-    if s then return s end
+    local s = last_read.name == name and last_read or settings_read and settings_read[name]
+    if s and s.filed == packed then return s end
     local delay, in_flight, factor, max_delay, max_block, paused, deny, pattern =
       string.match(packed, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)')
     s = {
       delay = tonumber(delay), in_flight = tonumber(in_flight), factor = tonumber(factor),
       max_delay = tonumber(max_delay), max_block = tonumber(max_block),
-      paused = paused == '1', deny = deny == '1', name = name, pattern = pattern, paused_by = pattern,
+      paused = paused == '1', deny = deny == '1', name = name, pattern = pattern, paused_by = pattern, filed = packed,
     }
+    last_read = s
     return keep(name, s)
   end
 
