@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -67,14 +66,35 @@ type bulkTotal struct {
 // maxBulk is how many ids one call takes.
 const maxBulk = 1000
 
-// runBulk calls as often as the ids, or the pages of the filter, need.
-func runBulk[R bulkReply](ids []string, filter *pb.Filter, call func(ids []string, filter *pb.Filter, token string) (R, error)) (bulkTotal, error) {
-	var total bulkTotal
-	token := ""
+// bulkPage is what one call of a command acts on.
+type bulkPage struct {
+	ids    []string
+	filter *pb.Filter
+	token  string
+}
+
+// actOn calls as often as the ids, or the pages of the choice's filter, need, and shows
+// what was done (a past participle); whole is the reply that all calls together are.
+func actOn[R bulkReply](c *client, s *choice, ids []string, did string, call func(bulkPage) (R, error), whole func(*bulkTotal) R) error {
+	filter, err := s.filtered(ids)
+	if err != nil {
+		return err
+	}
+	total, err := runBulk(ids, filter, call)
+	if err != nil {
+		return c.cutShort(s, total, did, err)
+	}
+	return c.showBulk(s, total, did, whole(total))
+}
+
+// runBulk adds up what the calls answer, also as far as they came.
+func runBulk[R bulkReply](ids []string, filter *pb.Filter, call func(bulkPage) (R, error)) (*bulkTotal, error) {
+	total := &bulkTotal{}
+	page := bulkPage{filter: filter}
 	for {
-		batch := ids[:min(len(ids), maxBulk)]
-		ids = ids[len(batch):]
-		reply, err := call(batch, filter, token)
+		page.ids = ids[:min(len(ids), maxBulk)]
+		ids = ids[len(page.ids):]
+		reply, err := call(page)
 		if err != nil {
 			return total, err
 		}
@@ -82,15 +102,15 @@ func runBulk[R bulkReply](ids []string, filter *pb.Filter, call func(ids []strin
 		total.changed += int(reply.GetChanged())
 		total.missing = append(total.missing, reply.GetMissingIds()...)
 		total.sample = append(total.sample, reply.GetSampleIds()[:min(len(reply.GetSampleIds()), shownResults-len(total.sample))]...)
-		token = reply.GetNextPageToken()
-		if len(ids) == 0 && token == "" {
+		page.token = reply.GetNextPageToken()
+		if len(ids) == 0 && page.token == "" {
 			return total, nil
 		}
 	}
 }
 
 // cutShort says, of a command that err ended, what it changed before.
-func (c *client) cutShort(s *choice, total bulkTotal, did string, err error) error {
+func (c *client) cutShort(s *choice, total *bulkTotal, did string, err error) error {
 	if total.changed > 0 && !s.dryRun {
 		fmt.Fprintf(c.err, "waggle: stopped after %s %s; the same command again does the rest\n", plural(total.changed, "source"), did)
 	}
@@ -99,7 +119,7 @@ func (c *client) cutShort(s *choice, total bulkTotal, did string, err error) err
 
 // showBulk writes what became of the sources; ids that do not exist make the
 // command fail, though the others are done.
-func (c *client) showBulk(s *choice, total bulkTotal, did string, reply bulkReply) error {
+func (c *client) showBulk(s *choice, total *bulkTotal, did string, reply bulkReply) error {
 	err := c.show(reply, func() {
 		verb := did
 		if s.dryRun {
@@ -161,20 +181,12 @@ func newSourceDelete(o *clientOptions) *cobra.Command {
 	s.register(cmd)
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
-		filter, err := s.filtered(ids)
-		if err != nil {
-			return err
-		}
-		total, err := runBulk(ids, filter, func(ids []string, filter *pb.Filter, token string) (*pb.DeleteSourcesResponse, error) {
+		return actOn(c, &s, ids, "deleted", func(p bulkPage) (*pb.DeleteSourcesResponse, error) {
 			return c.sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{
-				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token, By: record.by, Reason: record.reason,
+				Ids: p.ids, Filter: p.filter, ValidateOnly: s.dryRun, PageToken: p.token, By: record.by, Reason: record.reason,
 			})
-		})
-		if err != nil {
-			return c.cutShort(&s, total, "deleted", err)
-		}
-		return c.showBulk(&s, total, "deleted", &pb.DeleteSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
+		}, func(t *bulkTotal) *pb.DeleteSourcesResponse {
+			return &pb.DeleteSourcesResponse{Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample}
 		})
 	})
 	return cmd
@@ -193,24 +205,16 @@ func newSourcePause(o *clientOptions) *cobra.Command {
 	record.register(cmd, o.console)
 	cmd.Flags().Var(&until, "until", "resume by itself: 2h (from now) or 2026-01-31T18:00:00Z")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
-		filter, err := s.filtered(ids)
+		end, err := until.at(c.now)
 		if err != nil {
 			return err
 		}
-		var end *timestamppb.Timestamp
-		if end, err = until.at(c.now); err != nil {
-			return err
-		}
-		total, err := runBulk(ids, filter, func(ids []string, filter *pb.Filter, token string) (*pb.PauseSourcesResponse, error) {
+		return actOn(c, &s, ids, "paused", func(p bulkPage) (*pb.PauseSourcesResponse, error) {
 			return c.sources.PauseSources(ctx, &pb.PauseSourcesRequest{
-				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token, By: record.by, Reason: record.reason, Until: end,
+				Ids: p.ids, Filter: p.filter, ValidateOnly: s.dryRun, PageToken: p.token, By: record.by, Reason: record.reason, Until: end,
 			})
-		})
-		if err != nil {
-			return c.cutShort(&s, total, "paused", err)
-		}
-		return c.showBulk(&s, total, "paused", &pb.PauseSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
+		}, func(t *bulkTotal) *pb.PauseSourcesResponse {
+			return &pb.PauseSourcesResponse{Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample}
 		})
 	})
 	return cmd
@@ -226,20 +230,12 @@ func newSourceResume(o *clientOptions) *cobra.Command {
 	s.register(cmd)
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
-		filter, err := s.filtered(ids)
-		if err != nil {
-			return err
-		}
-		total, err := runBulk(ids, filter, func(ids []string, filter *pb.Filter, token string) (*pb.ResumeSourcesResponse, error) {
+		return actOn(c, &s, ids, "resumed", func(p bulkPage) (*pb.ResumeSourcesResponse, error) {
 			return c.sources.ResumeSources(ctx, &pb.ResumeSourcesRequest{
-				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token, By: record.by, Reason: record.reason,
+				Ids: p.ids, Filter: p.filter, ValidateOnly: s.dryRun, PageToken: p.token, By: record.by, Reason: record.reason,
 			})
-		})
-		if err != nil {
-			return c.cutShort(&s, total, "resumed", err)
-		}
-		return c.showBulk(&s, total, "resumed", &pb.ResumeSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample,
+		}, func(t *bulkTotal) *pb.ResumeSourcesResponse {
+			return &pb.ResumeSourcesResponse{Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample}
 		})
 	})
 	return cmd
@@ -257,26 +253,20 @@ func newSourceTrigger(o *clientOptions) *cobra.Command {
 	record.register(cmd, o.console)
 	cmd.Flags().BoolVar(&revisit, "revisit", false, "crawl the pages found from the seeds again, too")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
-		filter, err := s.filtered(ids)
-		if err != nil {
-			return err
-		}
 		canceled := int64(0)
-		total, err := runBulk(ids, filter, func(ids []string, filter *pb.Filter, token string) (*pb.TriggerSourcesResponse, error) {
+		return actOn(c, &s, ids, "triggered", func(p bulkPage) (*pb.TriggerSourcesResponse, error) {
 			reply, err := c.sources.TriggerSources(ctx, &pb.TriggerSourcesRequest{
-				Ids: ids, Filter: filter, ValidateOnly: s.dryRun, PageToken: token, Revisit: revisit, By: record.by, Reason: record.reason,
+				Ids: p.ids, Filter: p.filter, ValidateOnly: s.dryRun, PageToken: p.token, Revisit: revisit, By: record.by, Reason: record.reason,
 			})
 			canceled += reply.GetCanceledSeeds()
 			return reply, err
-		})
-		if err != nil {
-			return c.cutShort(&s, total, "triggered", err)
-		}
-		if canceled > 0 {
-			total.also = plural(int(canceled), "canceled seed") + " left out: not crawled until `waggle task retry`"
-		}
-		return c.showBulk(&s, total, "triggered", &pb.TriggerSourcesResponse{
-			Matched: int32(total.matched), Changed: int32(total.changed), MissingIds: total.missing, SampleIds: total.sample, CanceledSeeds: canceled,
+		}, func(t *bulkTotal) *pb.TriggerSourcesResponse {
+			if canceled > 0 {
+				t.also = plural(int(canceled), "canceled seed") + " left out: not crawled until `waggle task retry`"
+			}
+			return &pb.TriggerSourcesResponse{
+				Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample, CanceledSeeds: canceled,
+			}
 		})
 	})
 	return cmd
