@@ -278,15 +278,21 @@ func (m *merger[In, Out]) size(c *mergedCall[In, Out]) int {
 }
 
 // answer makes one store call for all. Where the store refuses that, an item of one
-// may have made it refuse them all: then it makes one for each caller. It returns
-// why the first failed.
+// may have made it refuse them all: then it makes one for each caller, until the store
+// is in trouble, which the others need not wait for again. It returns that, or why the
+// first call failed.
 func (m *merger[In, Out]) answer(ctx context.Context, calls []*mergedCall[In, Out]) error {
 	err := m.together(ctx, calls)
 	if err == nil || len(calls) == 1 || storeTrouble(err) {
 		return err
 	}
-	for _, c := range calls {
-		c.out, c.err = m.once(ctx, c.items)
+	for i, c := range calls {
+		if c.out, c.err = m.once(ctx, c.items); storeTrouble(c.err) {
+			for _, other := range calls[i+1:] {
+				other.err = c.err
+			}
+			return c.err
+		}
 	}
 	return err
 }

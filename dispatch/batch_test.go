@@ -22,7 +22,9 @@ type slowRenewals struct {
 	flights int
 	most    int
 	batches [][]dispatch.TaskID
+	refused bool            // a call
 	refuse  dispatch.TaskID // fails any call it is in
+	hangs   bool            // once it has refused one
 }
 
 func (s *slowRenewals) Shards() int { return s.shards }
@@ -50,15 +52,28 @@ func (s *slowRenewals) Renew(ctx context.Context, renewals []dispatch.Renewal) (
 		defer s.mu.Unlock()
 		s.flights--
 	}()
+	answer := time.After(10 * time.Millisecond)
+	if s.hung() {
+		answer = nil
+	}
 	select {
-	case <-time.After(10 * time.Millisecond):
+	case <-answer:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	if slices.Contains(ids, s.refuse) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refused = true
 		return nil, errors.New("refused")
 	}
 	return results, nil
+}
+
+func (s *slowRenewals) hung() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hangs && s.refused
 }
 
 func (s *slowRenewals) read() (most int, batches [][]dispatch.TaskID) {
@@ -201,6 +216,30 @@ func TestBatches(t *testing.T) {
 				})
 			}
 			wg.Wait()
+		})
+	})
+
+	t.Run("a store that hangs after a refusal is waited for once", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			store, d := newSlow(t, 1)
+			_, bad := beatOf(7)
+			store.refuse, store.hangs = bad[0].ID, true
+			began := time.Now()
+			var wg sync.WaitGroup
+			for n := range 20 {
+				wg.Go(func() {
+					info, leases := beatOf(n)
+					_, err := d.Beat(t.Context(), info, leases)
+					if err != nil && !errors.Is(err, dispatch.ErrStoreUnavailable) {
+						t.Errorf("beat %d: %v, want that the store does not answer", n, err)
+					}
+				})
+			}
+			wg.Wait()
+			if took := time.Since(began); took > 6*time.Second {
+				t.Errorf("the callers were answered after %v; want the time of one call of the store, 5s", took)
+			}
 		})
 	})
 }
