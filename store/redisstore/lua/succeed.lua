@@ -143,14 +143,15 @@ end
 -- Counts what was settled, and tells queues of it.
 local function count_settled()
   for _, u in pairs(untold) do tell(u) end
+  local all = 0
   for i = 1, ended and #ended or 0 do
     local l = ended[i]
     local n, c = #l.left, get_source(l.uid).counts
-    count(l.uid, 'done', n)
-    tally('settled', n)
-    c.out = c.out - n
+    c.done, c.out, all = c.done + n, c.out - n, all + n
     note_success(c)
   end
+  tally('done', all)
+  tally('settled', all)
 end
 
 -- at each call

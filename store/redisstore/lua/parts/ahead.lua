@@ -46,7 +46,7 @@ do
     if b then write_taken(l) end
     local names, after = first_ready(l, max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
     b = { names = names, n = #names, taken = 0, next = after, read = 0, keys = {}, records = {}, away = {}, missing = false,
-      priority = l.rank and lane_priority(s, l.rank) }
+      priority = l.rank and lane_priority(s, l.rank), head = false, detailed = false, plain = false }
     l.ahead = b
     return b
   end

@@ -5,10 +5,11 @@ local function gather(numbers)
     return
   end
   local once, names, seen = {}, {}, {}
-  for _, n in ipairs(numbers) do
+  for i = 1, #numbers do
+    local n = numbers[i]
     if not seen[n] then seen[n], once[#once + 1] = true, n end
   end
   read_all(once)
-  for i, n in ipairs(once) do names[i] = get_lane(n).queue end
+  for i = 1, #once do names[i] = lanes[once[i]].queue end
   read_all(nil, names)
 end

@@ -49,20 +49,20 @@ do
 
   -- Records of a lane mostly begin as the last one, up to their lane: notes what this
   -- begins with, and whether it may be granted and has details.
-  local function read_head(l, raw)
+  local function read_head(b, raw, l)
     local version, state, flags = string.byte(raw, 1, 3)
-    l.head, l.detailed = string.sub(raw, 1, AT.lane + 3), flags % 8 >= DETAILS
-    l.plain = version == 1 and state == WAITING and struct.unpack('>I4', raw, AT.lane) == l.n
+    b.head, b.detailed = string.sub(raw, 1, AT.lane + 3), flags % 8 >= DETAILS
+    b.plain = version == 1 and state == WAITING and struct.unpack('>I4', raw, AT.lane) == l.n
   end
 
   -- What a task that may be granted counts for the limit of a want, and whether it
   -- has details; nil for one that may not.
-  local function weigh(raw, l, s)
+  local function weigh(raw, b, l, s)
     if not raw or #raw < HEADER then return nil end
-    if not l.head or string.find(raw, l.head, 1, true) ~= 1 then read_head(l, raw) end
-    if not l.plain then return nil end
+    if not b.head or string.find(raw, b.head, 1, true) ~= 1 then read_head(b, raw, l) end
+    if not b.plain then return nil end
     local high, middle, low = string.byte(raw, AT.size, AT.size + 2)
-    return high * 65536 + middle * 256 + low + s.joined, l.detailed
+    return high * 65536 + middle * 256 + low + s.joined, b.detailed
   end
 
   -- What the details count besides.
@@ -120,7 +120,7 @@ do
       end
       local suffix, raw = names[i], b.records[i - b.read]
       if raw == nil then raw = read_ahead(l, b, i) end
-      local bytes, detailed = weigh(raw, l, s)
+      local bytes, detailed = weigh(raw, b, l, s)
       if detailed then bytes = bytes + weigh_details(id_of(l, suffix)) end
       if not bytes then
         missing = missing + 1
