@@ -35,7 +35,8 @@ const (
 type Claims interface {
 	// BeginPolls notes each poll at the collector's home shard, and answers
 	// what an earlier call with the same client token was granted and still
-	// holds. A session not seen before replaces the collector's current one;
+	// holds, in whatever shard; a store of several shards does so for [PollMemory]
+	// after that call. A session not seen before replaces the collector's current one;
 	// a session that was replaced is refused (PollState.Replaced), and from this
 	// call's answer on by claims in that shard. Called before a fetch is parked.
 	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
@@ -45,7 +46,11 @@ type Claims interface {
 	// above every fence that the shard gave before, and its grant is noted
 	// under (collector, client token) and its Call. A want whose client token
 	// has a grant in this shard gets what is still held of that, and nothing
-	// new (P7). A want of a session that was replaced, as EndSession has noted in
+	// new (P7). The note of a grant is kept while any lease of it stands; from the end
+	// of the last one on, however it ended, that the token was used is remembered for
+	// [TokenMemory]. For that a store may keep 64 bits of a digest: of so many tokens n
+	// that it remembers, a fresh one is taken for used with a probability of n/2^64,
+	// and gets nothing. A want of a session that was replaced, as EndSession has noted in
 	// this shard or BeginPolls and Beats in the collector's home shard, gets
 	// nothing of either.
 	//
@@ -66,8 +71,8 @@ type Claims interface {
 	// task whose cancel was requested meanwhile does not wait again: it ends
 	// CANCELED with its flags lifted, settled now, and is kept for its source's
 	// Remember, or for CanceledMemory when its source is deleted.
-	// GiveBack does nothing when another call than call has answered from the
-	// grant. It returns how many tasks it gave back, those that ended included.
+	// The token is fresh again then. GiveBack does nothing when another call than call
+	// has answered from the grant, or nothing of it is held. It returns how many tasks it gave back, those that ended included.
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
 
@@ -85,8 +90,8 @@ type PollState struct {
 	Replaced bool
 	// NewSession: this poll's session is new, and replaced another.
 	NewSession bool
-	// Used: the client token had a grant before. Replay has what is still
-	// held of it.
+	// Used: the client token had a grant before, as far as Claim remembers. Replay has
+	// what is still held of it.
 	Used   bool
 	Replay []Grant
 }

@@ -17,10 +17,12 @@ const (
 	// MaxHold is the longest that renewals can carry one lease.
 	MaxHold        = 24 * time.Hour
 	DefaultMaxHold = 30 * time.Minute
-	// GrantMemory is how long at least a grant can be replayed beyond its last lease.
-	GrantMemory = 10 * time.Minute
-	// GrantStep is how much longer at most, so that few renewals change for how long.
-	GrantStep = 5 * time.Minute
+	// TokenMemory is how long at least a client token is remembered as used when the last
+	// lease of its grant has ended; at most it is twice as long ([TokenStep]).
+	TokenMemory = 10 * time.Minute
+	// PollMemory is how long at least a store of several shards remembers that a client
+	// token was polled: the longest wait of a fetch, the longest lease, and TokenMemory.
+	PollMemory = time.Minute + MaxLeaseDuration + TokenMemory
 	// SweepAhead is how far ahead a sweep looks for leases that were renewed, so
 	// that renewals do not bring the next one forward.
 	SweepAhead = 500 * time.Millisecond
@@ -95,13 +97,10 @@ type Lease struct {
 	MaxHold  time.Duration // from Granted; renewals end there
 }
 
-// Remembered is how long a grant can be replayed for the sake of a lease that was granted
-// for that duration and has that deadline, all from the grant on: [GrantMemory] beyond
-// the deadline, which counts by whole steps from the first one on.
-func Remembered(duration, deadline time.Duration) time.Duration {
-	renewed := max(deadline-duration, 0) + GrantStep - 1
-	return duration + renewed - renewed%GrantStep + GrantMemory
-}
+// TokenStep is the step of [TokenMemory] in which an instant lies. A client token whose
+// last lease has ended is remembered as used in that step and in the next one, so that
+// stores can forget all of a step at once.
+func TokenStep(at time.Time) int64 { return at.UnixMilli() / TokenMemory.Milliseconds() }
 
 // Grant is a task handed out.
 type Grant struct {

@@ -70,6 +70,9 @@ func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 		records += sh.records.len()
 		locks += len(sh.strays)
 		grants += sh.grants.len()
+		for _, used := range sh.used {
+			grants += len(used)
+		}
 		queues += len(sh.queues)
 		holders += len(sh.holders)
 		sh.end()

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -12,17 +13,19 @@ type grantKey struct {
 	collector, clientToken string
 }
 
-// grantNote remembers what a client token was granted in the shard.
+// grantNote says what a client token was granted in the shard, while it holds anything
+// of that.
 type grantNote struct {
 	key     grantKey
+	digest  uint64 // of the holder
 	call    string // that answered from it last
-	until   int64
 	entries []grantEntry
+	// left is how many of the leases stand.
+	left int
+	// givenBack: it is as if it had never been granted.
+	givenBack bool
 	// moved is what the grant did to the next grants of queues.
 	moved []movedGrant
-	// forgetAt is the score by which it is to be forgotten; renewals move
-	// until beyond it.
-	forgetAt int64
 
 	// Most grants are one task: its entry and its turn have their room here.
 	oneEntry [1]grantEntry
@@ -30,9 +33,6 @@ type grantNote struct {
 }
 
 func (n *grantNote) name() grantKey { return n.key }
-
-// member is empty: the scores of notes tell them apart.
-func (n *grantNote) member() string { return "" }
 
 // movedGrant is a queue's next grant before and after a turn.
 type movedGrant struct {
@@ -97,7 +97,7 @@ func (c *claim) grant(h *hand, r *record) {
 		h.held = s.holder(want.Collector)
 		h.holder = dispatch.HolderDigest(want.Collector, want.ClientToken)
 		// What is kept has the holder's name, not a copy of each call.
-		h.note = &grantNote{key: grantKey{h.held.collector, want.ClientToken}, call: want.Call}
+		h.note = &grantNote{key: grantKey{h.held.collector, want.ClientToken}, digest: h.holder, call: want.Call}
 		room := c.roomFor(h)
 		h.grants = make([]dispatch.Grant, 0, room)
 		h.note.entries, h.note.moved = slices.Grow(h.note.oneEntry[:0], room), h.note.oneMoved[:0]
@@ -123,7 +123,7 @@ func (c *claim) grant(h *hand, r *record) {
 	r.revision++
 	r.lease = &lease{
 		digest: dispatch.LeaseDigest{Fence: token.Fence, Holder: h.holder}, token: token, session: want.Session,
-		granted: s.now, deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
+		note: h.note, granted: s.now, deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
 	}
 	s.dropStray(r.id)
 	s.enterLeases(r, r.lease.deadline)
@@ -135,7 +135,7 @@ func (c *claim) grant(h *hand, r *record) {
 	h.room--
 
 	h.note.entries = append(h.note.entries, grantEntry{record: r, fence: token.Fence})
-	h.note.until = max(h.note.until, r.lease.deadline+span(dispatch.GrantMemory))
+	h.note.left++
 	h.grants = append(h.grants, dispatch.Grant{
 		Token: token, Remaining: duration(length), SourceVersion: gate.Version,
 	})
@@ -170,36 +170,44 @@ func (h *holder) remove(r *record) {
 	h.held--
 }
 
-// noteBits of a note's score are a number that tells notes of one end apart, which takes
-// no name that would have to be kept with each.
-const noteBits = 20
-
-// keepGrant notes a grant for replays.
-func (s *shard) keepGrant(note *grantNote) {
-	if old := s.grants.get(note.key); old != nil {
-		s.forgetGrant(old)
+// leaseEnded notes that a lease of a grant has ended. With the last one the note ends, and
+// the client token was used.
+func (s *shard) leaseEnded(note *grantNote) {
+	if note.left--; note.left > 0 || note.givenBack {
+		return
 	}
-	s.grants.add(note)
-	s.lastNote++
-	note.forgetAt = note.until<<noteBits | s.lastNote&(1<<noteBits-1)
-	s.forgetGrants.insert(note.forgetAt, note)
-}
-
-func (s *shard) forgetGrant(note *grantNote) {
 	s.grants.remove(note.key)
-	s.forgetGrants.remove(note.forgetAt, note)
-}
-
-// endGrant forgets a note, unless a renewal has made it last longer.
-func (s *shard) endGrant(note *grantNote) {
-	s.forgetGrant(note)
-	if note.until > s.now {
-		s.keepGrant(note)
+	step := dispatch.TokenStep(instant(s.now))
+	if s.used[step] == nil {
+		s.used[step] = make(map[uint64]struct{})
 	}
+	s.used[step][note.digest] = struct{}{}
 }
 
-// replay gives what is still held of a grant to a call that repeats it.
+// forgetUsed forgets the client tokens that were used before the last step.
+func (s *shard) forgetUsed() {
+	last := dispatch.TokenStep(instant(s.now)) - 1
+	maps.DeleteFunc(s.used, func(step int64, _ map[uint64]struct{}) bool { return step < last })
+}
+
+// grantOf is what the shard knows of a client token: whether it was used, and the note of
+// its grant; nil where nothing of that is held.
+func (s *shard) grantOf(p *dispatch.Poll) (note *grantNote, used bool) {
+	if note = s.grants.get(grantKey{p.Collector, p.ClientToken}); note != nil {
+		return note, true
+	}
+	digest, step := dispatch.HolderDigest(p.Collector, p.ClientToken), dispatch.TokenStep(instant(s.now))
+	_, now := s.used[step][digest]
+	_, before := s.used[step-1][digest]
+	return nil, now || before
+}
+
+// replay gives what is still held of a grant, of which there may be no note any more, to
+// a call that repeats it.
 func (s *shard) replay(note *grantNote, call string) []dispatch.Grant {
+	if note == nil {
+		return nil
+	}
 	note.call = call
 	var grants []dispatch.Grant
 	for i := range note.entries {
@@ -226,12 +234,10 @@ func (s *shard) replays(polls []dispatch.Poll, states []dispatch.PollState) {
 		if states[i].Replaced {
 			continue
 		}
-		note := s.grants.get(grantKey{polls[i].Collector, polls[i].ClientToken})
-		if note == nil || note.until <= s.now {
-			continue
+		if note, used := s.grantOf(&polls[i]); used {
+			states[i].Used = true
+			states[i].Replay = append(states[i].Replay, s.replay(note, polls[i].Call)...)
 		}
-		states[i].Used = true
-		states[i].Replay = append(states[i].Replay, s.replay(note, polls[i].Call)...)
 	}
 }
 
@@ -247,10 +253,11 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	sh.begin()
 	defer sh.end()
 	note := sh.grants.get(grantKey{collector, clientToken})
-	if note == nil || note.until <= sh.now || note.call != call {
+	if note == nil || note.call != call {
 		return 0, nil
 	}
 	given := 0
+	note.givenBack = true
 	for _, m := range note.moved {
 		back := 0
 		for i := range note.entries[m.first : m.first+m.count] {
@@ -265,7 +272,7 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 		}
 		given += back
 	}
-	sh.forgetGrant(note)
+	sh.grants.remove(note.key)
 	return given, nil
 }
 
@@ -301,6 +308,7 @@ func (s *shard) endLease(r *record) {
 func (s *shard) detach(r *record) {
 	h := r.lease.holder
 	h.remove(r)
+	s.leaseEnded(r.lease.note)
 	s.dropIdleHolder(h)
 	s.queueOf(r.lane).inFlight--
 	r.lease = nil

@@ -61,27 +61,16 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 		return lost(dispatch.LostLockDeleted)
 	}
 	// The index is brought up to date when a sweep comes to it.
-	noted := l.remembered()
 	if l.deadline = max(l.deadline, end); l.lockedUntil <= s.now {
 		l.byHand = ""
 	}
 	l.lockedUntil = l.deadline
-	if until := l.remembered(); until > noted {
-		if note := s.grants.get(grantKey{l.token.Collector, l.token.ClientToken}); note != nil && note.until > s.now {
-			note.until = max(note.until, until)
-		}
-	}
 	if renewal.Cursor != nil {
 		r.setCursor(renewal.Cursor)
 	}
 	return dispatch.RenewResult{
 		Remaining: duration(l.deadline - s.now), Duration: duration(l.duration), Cancel: r.cancel,
 	}
-}
-
-// remembered is until when its grant can be replayed for the sake of the lease.
-func (l *lease) remembered() int64 {
-	return l.granted + span(dispatch.Remembered(duration(l.duration), duration(l.deadline-l.granted)))
 }
 
 // moveDeadline gives the lease another deadline, in the index too.

@@ -72,7 +72,7 @@ func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 			i++
 			continue
 		}
-		if note := c.s.grantOf(&wants[i]); note != nil {
+		if note, used := c.s.grantOf(&wants[i].Poll); used {
 			reply.Grants[i], reply.Used[i] = c.s.replay(note, wants[i].Call), true
 			i++
 			continue
@@ -81,20 +81,12 @@ func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 		c.serveLine(&n)
 		for k := range n.hands {
 			if h := &n.hands[k]; h.note != nil {
-				c.s.keepGrant(h.note)
+				c.s.grants.add(h.note)
 				reply.Grants[i], reply.Used[i] = h.grants, true
 			}
 			i++
 		}
 	}
-}
-
-// grantOf is the note of what the want's client token was granted; nil for none.
-func (s *shard) grantOf(want *dispatch.Want) *grantNote {
-	if note := s.grants.get(grantKey{want.Collector, want.ClientToken}); note != nil && note.until > s.now {
-		return note
-	}
-	return nil
 }
 
 // lineFrom is the line that begins with the first want, which is to be granted
@@ -113,7 +105,8 @@ func (c *claim) lineFrom(wants []dispatch.Want) line {
 		want := &wants[i]
 		key := grantKey{want.Collector, want.ClientToken}
 		_, twice := met[key]
-		if twice || narrow(want) || c.s.replaced(want.Collector, want.Session) || c.s.grantOf(want) != nil {
+		_, used := c.s.grantOf(&want.Poll)
+		if twice || used || narrow(want) || c.s.replaced(want.Collector, want.Session) {
 			break
 		}
 		met[key] = struct{}{}

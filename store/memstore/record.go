@@ -75,6 +75,7 @@ type lease struct {
 	digest   dispatch.LeaseDigest
 	token    dispatch.LeaseToken
 	session  string
+	note     *grantNote
 	granted  int64
 	deadline int64
 	duration int64

@@ -36,7 +36,6 @@ type shard struct {
 
 	lastFence uint64
 	lastLane  int64
-	lastNote  int64
 	records   hashIndex[dispatch.TaskID, record]
 	strays    map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
@@ -48,6 +47,9 @@ type shard struct {
 	leases  orderedSet[*record]
 	holders map[string]*holder
 	grants  hashIndex[grantKey, grantNote]
+	// used has the digests of who has held what a client token was granted, by the step
+	// in which the last lease ended ([dispatch.TokenStep]).
+	used map[int64]map[uint64]struct{}
 
 	// queueNames orders the queues by their reversed labels; lanesIn has the
 	// lanes of each queue name, ascending by number, whether the queue exists
@@ -63,7 +65,6 @@ type shard struct {
 	// What ends with time, by when.
 	forgetDone    orderedSet[*record]
 	forgetEnded   orderedSet[*record] // dead and canceled
-	forgetGrants  orderedSet[*grantNote]
 	forgetSources orderedSet[*source]
 	forgetMarks   orderedSet[*holder]
 	forgetStrays  orderedSet[strayTask]
@@ -99,6 +100,7 @@ func newShard(store *Store, number int) *shard {
 		paused:   make(map[string]dispatch.Gate),
 		holders:  make(map[string]*holder),
 		grants:   newHashIndex((*grantNote).name, maphash.Comparable[grantKey]),
+		used:     make(map[int64]map[uint64]struct{}),
 		lanesIn:  make(map[string][]*lane),
 		settings: make(map[string]filedSettings),
 	}
@@ -321,13 +323,6 @@ func (s *shard) dropGhost(r *record) {
 // call on the shard does a little of it, so that nothing piles up.
 func (s *shard) sweep(limit int) {
 	s.forgetFrom(&s.forgetDone, limit)
-	for range limit {
-		e, ok := s.forgetGrants.first()
-		if !ok || e.score>>noteBits > s.now {
-			break
-		}
-		s.endGrant(e.value)
-	}
 	for range limit {
 		e, ok := s.forgetMarks.first()
 		if !ok || e.score > s.now {

@@ -25,6 +25,7 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	last := sh.sweptAt
 	sh.sweptAt = sh.now
 	sh.sweep(forgetPerSweep)
+	sh.forgetUsed()
 	if next := sh.leases.firstScore(); next != infinite {
 		if last != 0 && sh.now-last > span(dispatch.OutageAfter) {
 			sh.graceUntil = sh.now + span(dispatch.OutageGrace)

@@ -64,7 +64,7 @@ func (i *shardImage) read(ctx context.Context, pipe redis.Pipeliner, name string
 	case "shard", "src", "held":
 		v := pipe.HGetAll(ctx, name)
 		return func() { put(i.hashes, kind, rest, v.Val()) }
-	case "pools", "qa":
+	case "pools", "qa", "used":
 		v := pipe.SMembersMap(ctx, name)
 		return func() {
 			set := make(zset)

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,14 +46,7 @@ func (a *audit) checkLeases() {
 // client token, how many tasks are held and which were granted, as Held of keys.go says;
 // and nothing of a grant of which nothing is held, which would stay for ever (P10).
 func (a *audit) checkHeld() {
-	type holder struct{ collector, token string }
-	held := make(map[holder][]dispatch.TaskID)
-	for id, t := range a.tasks {
-		if t.State == dispatch.StateLeased {
-			h := holder{t.Lease.Token.Collector, t.Lease.Token.ClientToken}
-			held[h] = append(held[h], id)
-		}
-	}
+	held := a.held()
 	for h, ids := range held {
 		fields := a.hashes["held"][h.collector]
 		one, isOne := fields["/"+h.token]
@@ -65,7 +59,10 @@ func (a *audit) checkHeld() {
 		default:
 			a.say("%s holds %d tasks of grant %s, noted are one %q, %q of many %q", h.collector, len(ids), h.token, one, count, many)
 		}
-		noted, _, _ := strings.Cut(many, "/")
+		noted, err := unpackNote(many)
+		if err != nil {
+			a.say("%s holds %d tasks of grant %s: %v", h.collector, len(ids), h.token, err)
+		}
 		granted := grantedIDs(noted)
 		for _, id := range ids {
 			if !slices.Contains(granted, id) {
@@ -77,6 +74,47 @@ func (a *audit) checkHeld() {
 		for field := range fields {
 			if len(held[holder{collector, strings.Trim(field, "/")}]) == 0 {
 				a.say("%s holds nothing of the grant of %s", collector, field)
+			}
+		}
+	}
+}
+
+// holder is who holds what a client token was granted.
+type holder struct{ collector, token string }
+
+// held is what each holds.
+func (a *audit) held() map[holder][]dispatch.TaskID {
+	held := make(map[holder][]dispatch.TaskID)
+	for id, t := range a.tasks {
+		if t.State == dispatch.StateLeased {
+			h := holder{t.Lease.Token.Collector, t.Lease.Token.ClientToken}
+			held[h] = append(held[h], id)
+		}
+	}
+	return held
+}
+
+// checkUsed holds that client tokens are noted as used by digests, and that none which is
+// remembered as used was granted anything (P7).
+func (a *audit) checkUsed() {
+	held := make(map[string]holder)
+	for h := range a.held() {
+		digest := binary.BigEndian.AppendUint64(nil, dispatch.HolderDigest(h.collector, h.token))
+		held[string(digest)] = h
+	}
+	for name, used := range a.zsets["used"] {
+		step, err := strconv.ParseInt(name, 10, 64)
+		if err != nil {
+			a.say("client tokens are noted as used in step %q: %v", name, err)
+		}
+		for digest := range used {
+			if len(digest) != 8 {
+				a.say("of a client token that was used in step %d, %q is noted", step, digest)
+			}
+			for _, id := range a.held()[held[digest]] {
+				if granted := dispatch.TokenStep(a.tasks[id].Lease.Granted); granted == step || granted == step+1 {
+					a.say("%v was used in step %d, and was granted task %s in step %d", held[digest], step, id, granted)
+				}
 			}
 		}
 	}

@@ -116,6 +116,7 @@ func auditShard(image *shardImage) []string {
 	a.checkNamed()
 	a.checkLeases()
 	a.checkHeld()
+	a.checkUsed()
 	a.checkForget()
 	slices.Sort(a.found)
 	return a.found

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -150,6 +151,22 @@ func unpackSource(uid string, fields map[string]string) (*sourceImage, error) {
 	p.float() // until when
 	s.named, s.listed = true, math.IsInf(p.float(), 1)
 	return s, p.err
+}
+
+// unpackNote reads the tasks of a note of a grant (lua/parts/grant.lua).
+func unpackNote(note string) (ids string, err error) {
+	p := packed{rest: []byte(note)}
+	p.text(1) // session
+	p.text(1) // call
+	p.integer(8)
+	ids = p.text(2)
+	p.text(2) // turns
+	return ids, p.end("note of a grant")
+}
+
+// packNote makes one.
+func packNote(session, ids string) string {
+	return string([]byte{byte(len(session))}) + session + strings.Repeat("\x00", 1+8+1) + string([]byte{byte(len(ids))}) + ids + "\x00\x00"
 }
 
 // unpackCounts reads packed counts, given what they are of in their order.

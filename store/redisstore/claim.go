@@ -12,11 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// pollMemory is how long a store of several shards notes that a client token was
-// seen: the longest wait of a fetch, the longest lease, and the memory of its
-// grant.
-const pollMemory = time.Minute + dispatch.MaxLeaseDuration + dispatch.GrantMemory
-
 // holderArg is the part of a lease's digest that says who holds it.
 func holderArg(p *dispatch.Poll) string {
 	var b [8]byte
@@ -29,7 +24,7 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	states := make([]dispatch.PollState, len(polls))
 	memory := int64(0)
 	if s.shards > 1 {
-		memory = pollMemory.Milliseconds()
+		memory = dispatch.PollMemory.Milliseconds()
 	}
 	homes, calls := s.byHome(len(polls), []any{memory}, func(i int) (string, []any) {
 		p := &polls[i]
@@ -228,7 +223,7 @@ func (s *Store) noteUsed(ctx context.Context, wants []dispatch.Want, used []bool
 	_, err := read(ctx, "note client tokens", func() (struct{}, error) {
 		pipe := s.client.Pipeline()
 		for _, key := range keys {
-			pipe.Set(ctx, key, "", pollMemory)
+			pipe.Set(ctx, key, "", dispatch.PollMemory)
 		}
 		_, err := pipe.Exec(ctx)
 		return struct{}{}, err

@@ -263,9 +263,9 @@ func (w *heldWorld) replace() {
 	}
 }
 
-// TestHeld_TokenOfAnOutage uses a client token anew when what it was granted is no
-// longer known, after an outage that a lease of it outlived: when both have settled
-// nothing is noted.
+// TestHeld_TokenOfAnOutage repeats a client token after an outage that its leases have
+// outlived: it is given those, and nothing else, and when they have settled nothing is
+// noted.
 func TestHeld_TokenOfAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -275,18 +275,9 @@ func TestHeld_TokenOfAnOutage(t *testing.T) {
 		submit(t, w.store, w.gate, submissions(&w.gate, queue, 2*most)...)
 		ask := want(most)
 		grants := claim(t, w.store, ask)
-		w.clock.Advance(dispatch.DefaultLeaseDuration + dispatch.GrantMemory)
-		var renewals []dispatch.Renewal
-		for i := range grants {
-			renewals = append(renewals, dispatch.Renewal{ID: grants[i].Task.ID, Token: grants[i].Token})
-		}
-		renewed, err := w.store.Renew(t.Context(), renewals)
-		if err != nil || renewed[0].Lost != dispatch.LostNone {
-			t.Fatalf("Renew after the outage: %+v, %v", renewed, err)
-		}
-		grants = append(grants, claim(t, w.store, ask)...)
-		if len(grants) != 2*most {
-			t.Fatalf("%d tasks were granted, want %d", len(grants), 2*most)
+		w.clock.Advance(dispatch.DefaultLeaseDuration + 3*dispatch.TokenMemory)
+		if again := claim(t, w.store, ask); len(again) != most || again[0].Token != grants[0].Token {
+			t.Fatalf("after the outage %d tasks were granted, %+v, want the %d from before", len(again), again, most)
 		}
 		var successes []dispatch.Success
 		for i := range grants {
@@ -305,6 +296,37 @@ func TestHeld_TokenOfAnOutage(t *testing.T) {
 	held, err := w.client.HGetAll(t.Context(), redisstore.ShardKeys("waggle", 0).Held("collector")).Result()
 	if err != nil || len(held) > 0 {
 		t.Errorf("it is noted that the collector holds %v, %v", held, err)
+	}
+}
+
+// TestUsed_Forgotten has client tokens used in step after step: each step has a set of
+// them, and sweeps leave those of the last two, also when none came for long.
+func TestUsed_Forgotten(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	k := redisstore.ShardKeys("waggle", 0)
+	w.sweep()
+	use := func() int64 {
+		submit(t, w.store, w.gate, submission(&w.gate, "host.example", "https://host.example/"+uuid.NewString()))
+		g := claimOne(t, w.store)
+		settle(t, w.store, done(&g))
+		return dispatch.TokenStep(w.clock.Now())
+	}
+	for _, pause := range []time.Duration{dispatch.TokenMemory, dispatch.TokenMemory, 2 * dispatch.TokenMemory, 300 * time.Hour, dispatch.TokenMemory} {
+		used := map[string]bool{k.Used(use()): true}
+		w.clock.Advance(dispatch.TokenMemory)
+		used[k.Used(use())] = true
+		w.sweep()
+		found, err := w.client.Keys(t.Context(), k.Used(0)[:len(k.Used(0))-1]+"*").Result()
+		if err != nil || len(found) != 2 || !used[found[0]] || !used[found[1]] {
+			t.Fatalf("client tokens are noted as used in %q, %v, want %v", found, err, used)
+		}
+		w.clock.Advance(pause)
+	}
+	w.clock.Advance(dispatch.TokenMemory)
+	w.sweep()
+	if found, err := w.client.Keys(t.Context(), "*used*").Result(); err != nil || len(found) > 0 {
+		t.Errorf("client tokens are noted as used in %q in the end, %v", found, err)
 	}
 }
 

@@ -48,10 +48,10 @@ func (p shardKeys) History(id dispatch.TaskID) string { return p.key("h:" + stri
 // Lock is a STRING with a TTL: the lease token of who holds the task.
 func (p shardKeys) Lock(id dispatch.TaskID) string { return string(p) + "lock:" + string(id) }
 
-// Grant is a STRING (packed) with a TTL: what a client token was granted.
-func (p shardKeys) Grant(collector, clientToken string) string {
-	return p.key("grant:" + collector + "/" + clientToken)
-}
+// Used is a SET of the client tokens of whose grants the last lease has ended in a step of
+// time ([dispatch.TokenStep]): of each the 8 bytes of its holder's digest. The first sweep
+// after the next step removes it.
+func (p shardKeys) Used(step int64) string { return p.key("used:" + strconv.FormatInt(step, 10)) }
 
 // Poll is a STRING with a TTL in the collector's home shard: the client token
 // was seen. Only a store of several shards has it.
@@ -60,9 +60,10 @@ func (p shardKeys) Poll(collector, clientToken string) string {
 }
 
 // Held is a HASH: what a collector holds, grant by grant. "<client token>" is how many
-// tasks it still holds of one, and "<client token>/" the tasks that it was granted and
-// its session, "<id> <id>.../<session>"; ids that follow in one lane are without their
-// slot. A grant of one task has that alone, as "/<client token>".
+// tasks it still holds of one, and "<client token>/" the note of it (packed,
+// lua/parts/grant.lua): the session, the call that last answered from it, the tasks, whose
+// ids are without their slot where they follow in one lane, and what it did to its queues.
+// A grant of one task has that alone, as "/<client token>".
 func (p shardKeys) Held(collector string) string { return p.key("held:" + collector) }
 
 // Keep is a STRING with a TTL: the only session of the collector that is granted

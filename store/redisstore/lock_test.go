@@ -61,8 +61,8 @@ func TestStore_KeysOfAShardShareATag(t *testing.T) {
 	want := map[string]bool{
 		"waggle:meta": true, k.Shard(): true, k.Leases(): true, k.Pools(): true, k.Queues(): true,
 		k.Task(g.Task.ID): true, k.Details(g.Task.ID): true, k.Lock(g.Task.ID): true,
-		k.Grant(g.Token.Collector, g.Token.ClientToken): true, k.Held(g.Token.Collector): true,
-		k.SourceGate("source"): true, k.SourceLanes("source"): true, k.Lane(1): true,
+		k.Held(g.Token.Collector): true,
+		k.SourceGate("source"):    true, k.SourceLanes("source"): true, k.Lane(1): true,
 		k.LaneSet("lt", 1): true, k.Queue("host.example"): true, k.QueueLanes("host.example"): true,
 		k.PoolWait(pool): true,
 	}

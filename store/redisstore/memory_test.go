@@ -76,3 +76,53 @@ func usedMemory(t *testing.T, client *redis.Client) int64 {
 	}
 	return n
 }
+
+const usedLimit = 72 // bytes
+
+// TestMemoryPerUsedToken measures what is kept of a client token whose task is no longer
+// held: tasks are claimed one by one and released, which leaves them as they were.
+func TestMemoryPerUsedToken(t *testing.T) {
+	const tasks, rounds = dispatch.MaxClaimTasks, 500
+	server := redistest.Start(t, redistest.WithClock())
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("source")
+	submit(t, s, gate, submissions(&gate, "host.example", tasks)...)
+	use := func() {
+		wants := make([]dispatch.Want, tasks)
+		for i := range wants {
+			wants[i] = want(1)
+		}
+		reply, err := s.Claim(t.Context(), 0, pool, wants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transitions := make([]dispatch.Transition, tasks)
+		for i, grants := range reply.Grants {
+			if len(grants) != 1 {
+				t.Fatalf("want %d was granted %d tasks", i, len(grants))
+			}
+			transitions[i] = dispatch.Transition{
+				ID: grants[0].Task.ID, Token: grants[0].Token.Digest(), Revision: grants[0].Task.Revision,
+				Result: dispatch.ResultReleased, State: dispatch.StateScheduled, Queue: dispatch.QueueEffect{Kind: dispatch.QueueUntouched},
+			}
+		}
+		results, err := s.Apply(t.Context(), transitions)
+		if err != nil || results[0].Code != dispatch.Applied {
+			t.Fatalf("Apply: %+v, %v", results[0], err)
+		}
+	}
+	for range 10 {
+		use()
+	}
+	before := usedMemory(t, client)
+	for range rounds {
+		use()
+	}
+	each := float64(usedMemory(t, client)-before) / (tasks * rounds)
+	t.Logf("%d used client tokens: %.0f bytes each", tasks*rounds, each)
+	if each > usedLimit {
+		t.Errorf("a used client token costs %.0f bytes, the limit is %d", each, usedLimit)
+	}
+}

@@ -64,7 +64,7 @@ func TestStore_EndSession_ManyGrants(t *testing.T) {
 		held[granted[0].Task.ID] = true
 	}
 	key := redisstore.ShardKeys("waggle", 0).Held("collector")
-	if err := client.HSet(t.Context(), key, "lost", 2, "lost/", "1-a 1-b/session", "/gone", "1-c/session").Err(); err != nil {
+	if err := client.HSet(t.Context(), key, "lost", 2, "lost/", packNote("session", "1-a 1-b"), "/gone", packNote("session", "1-c")).Err(); err != nil {
 		t.Fatal(err)
 	}
 	tasks, err := s.EndSession(t.Context(), 0, "collector", "another", 1000)

@@ -141,7 +141,7 @@ func required() []string {
 	return []string{
 		"submit", "submit CREATED", "submit EXISTS", "submit EXISTS settled", "submit REVISIT", "submit LIMITED",
 		"submit LIMITED revisit", "submit STALE_SOURCE", "submit STALE_RULES", "submit SOURCE_DELETED",
-		"claim", "claim with grants", "claim without grants", "claim TOKEN_USED", "claim replay with grants",
+		"claim", "claim with grants", "claim without grants", "claim TOKEN_USED", "claim TOKEN_USED, all ended", "claim replay with grants",
 		"claim by a replaced session", "claim cut by MAX_HOLD", "claim THROTTLED", "claim PAUSED", "claim NO_TASKS",
 		"renew OK", "renew MAX_HOLD", "renew cut by MAX_HOLD", "renew TAKEN", "renew NOT_LEASED", "renew lost by its end",
 		"renew LOCK_DELETED", "renew LOCK_DELETED again", "renew after the lock ran out", "renew UNKNOWN_TASK",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -290,13 +289,6 @@ func (m *model) checkAll() error {
 	var ids []dispatch.TaskID
 	for _, t := range m.world.all() {
 		ids = append(ids, t.ID)
-	}
-	for _, p := range m.world.parts {
-		for key, note := range p.notes {
-			if !note.until.After(m.world.highest.Add(-24 * time.Hour)) {
-				delete(p.notes, key)
-			}
-		}
 	}
 	steps := []step{m.readStep(ids, true), m.listLeases(), m.genStats(), m.listSources()}
 	for _, name := range modelQueues() {

@@ -20,8 +20,10 @@ func (m *model) genPoll() step {
 	}
 	if len(m.recent) > 0 && m.chance(60) {
 		s := m.repeated(m.recent[m.rand.IntN(len(m.recent))].shard)
-		p.Collector, p.ClientToken = s.collector, s.token
-		p.Session = m.collector(s.collector).session()
+		if m.config.Shards == 1 || m.world.now().Sub(s.at) < dispatch.PollMemory {
+			p.Collector, p.ClientToken = s.collector, s.token
+			p.Session = m.collector(s.collector).session()
+		}
 	}
 	return m.pollStep(p)
 }

@@ -20,6 +20,7 @@ type spent struct {
 	collector, session, token, call string
 	shard                           int
 	grants                          []dispatch.Grant
+	at                              time.Time // when claimed last
 }
 
 // modelItem makes a random submission of a source.
@@ -208,7 +209,7 @@ func (m *model) claimStep(shard int, pool string, wants []dispatch.Want, text st
 				if !reply.Used[n] {
 					continue
 				}
-				m.keep(spent{w.Collector, w.Session, w.ClientToken, w.Call, shard, reply.Grants[n]})
+				m.keep(spent{w.Collector, w.Session, w.ClientToken, w.Call, shard, reply.Grants[n], m.world.now()})
 			}
 			return nil
 		},

@@ -13,8 +13,10 @@ func replayCases() []testCase {
 		{"SameToken_OtherCollector_IsItsOwn", replayOther},
 		{"SameToken_GrantsNothingNew_P7", replayNothingNew},
 		{"BeginPolls_FindsTheGrant_T6", replayPoll},
-		{"Memory_EndsTenMinutesAfterTheLease", replayMemory},
-		{"MemoryOfARenewedGrant", replayRenewed},
+		{"Memory_TenMinutesAfterTheLastLease", replayMemory},
+		{"Memory_OfARenewedGrant", replayRenewed},
+		{"Memory_WhileSomeIsHeld", replayHeld},
+		{"Memory_WhileNothingSweeps", replayUnswept},
 		{"GiveBack_AsIfNeverGranted_T2", giveBack},
 		{"GiveBack_RestoresTheDelay_T2", giveBackDelay},
 		{"GiveBack_KeepsALaterDelay", giveBackLater},
@@ -118,35 +120,83 @@ func replayPoll(e *env) {
 	is(e, "replay when settled", len(state.Replay), 0)
 }
 
+// remembered checks until when a client token is remembered whose last lease has just
+// ended: for ten minutes at least, and no longer than to the end of the next step.
+func (e *env) remembered(token string) {
+	e.Helper()
+	ended := e.now()
+	for _, at := range []time.Duration{time.Millisecond, dispatch.TokenMemory / 2, dispatch.TokenMemory} {
+		e.Clock.Set(ended.Add(at))
+		reply := e.claim(e.want(1, by(token, "later")))
+		is(e, "used", reply.Used[0], true)
+		is(e, "granted when used", len(reply.Grants[0]), 0)
+		is(e, "used by poll", e.poll("c1", "s1", token, "later still").Used, true)
+		is(e, "given back when used", e.giveBack(token, "later still"), 0)
+	}
+	e.Clock.Set(ended.Truncate(dispatch.TokenMemory).Add(2 * dispatch.TokenMemory))
+	is(e, "used when forgotten", e.poll("c1", "s1", token, "at last").Used, false)
+	is(e, "granted when forgotten", len(e.claim(e.want(1, by(token, "at last"))).Grants[0]), 1)
+}
+
 func replayMemory(e *env) {
 	e.open()
 	g := source("a")
-	e.create(g, numbered(g, queue, 3)...)
-	e.settle(done(e.takeTask(by("t", "1"))))
-	e.advance(dispatch.DefaultLeaseDuration + dispatch.GrantMemory - time.Second)
-	is(e, "used", e.claim(e.want(1, by("t", "2"))).Used[0], true)
-	is(e, "used by poll", e.poll("c1", "s1", "t", "3").Used, true)
-	e.advance(2 * time.Second)
-	is(e, "used when forgotten", e.poll("c1", "s1", "t", "4").Used, false)
-	is(e, "granted when forgotten", len(e.claim(e.want(1, by("t", "4"))).Grants[0]), 1)
+	e.create(g, numbered(g, queue, 10)...)
+	for _, into := range []time.Duration{0, time.Minute, dispatch.TokenMemory - 2*time.Millisecond} {
+		e.Clock.Set(e.now().Truncate(dispatch.TokenMemory).Add(dispatch.TokenMemory + into))
+		e.settle(done(e.takeTask(by(into.String(), "1"))))
+		e.remembered(into.String())
+	}
 }
 
-// replayRenewed renews a lease for minutes: its grant is remembered beyond its end, but
-// not for ever.
+// replayRenewed renews a lease for longer than an ended one is remembered: as long as it
+// is held, the call is repeated with it.
 func replayRenewed(e *env) {
 	e.open()
 	g := source("a")
 	e.create(g, numbered(g, queue, 2)...)
 	grant := e.takeOne(by("t", "1"))
-	for range 27 {
+	for range 80 {
 		e.advance(dispatch.DefaultLeaseDuration / 3)
 		is(e, "lost", e.renew(grant).Lost, dispatch.LostNone)
 	}
+	is(e, "replayed", keys(e.claim(e.want(1, by("t", "2"))).Grants[0]), keys([]dispatch.Grant{grant}))
+	is(e, "replayed by poll", len(e.poll("c1", "s1", "t", "3").Replay), 1)
 	e.settle(done(&grant.Task))
-	e.advance(dispatch.DefaultLeaseDuration + dispatch.GrantMemory - time.Second)
-	is(e, "used", e.claim(e.want(1, by("t", "2"))).Used[0], true)
-	e.advance(dispatch.GrantStep + time.Second)
-	is(e, "used by poll when forgotten", e.poll("c1", "s1", "t", "3").Used, false)
+	e.remembered("t")
+}
+
+// replayHeld ends one lease of a grant long before the other, which has no end of its own.
+func replayHeld(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 4)...)
+	grants := e.take(2, by("t", "1"))
+	e.settle(done(&grants[0].Task))
+	for range 5 {
+		for range 20 {
+			e.advance(dispatch.DefaultLeaseDuration / 2)
+			is(e, "lost", e.renew(grants[1]).Lost, dispatch.LostNone)
+		}
+		is(e, "still held", keys(e.claim(e.want(2, by("t", "2"))).Grants[0]), keys(grants[1:]))
+	}
+}
+
+// replayUnswept lets a lease run out while nobody sweeps: it is held until its end is
+// applied, and its client token remembered from then on.
+func replayUnswept(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	grant := e.takeOne(by("t", "1"))
+	e.advance(3 * time.Hour)
+	reply := e.claim(e.want(1, by("t", "2")))
+	is(e, "still held", keys(reply.Grants[0]), keys([]dispatch.Grant{grant}))
+	is(e, "remaining", reply.Grants[0][0].Remaining, time.Duration(0))
+	tr := done(&grant.Task)
+	tr.Result, tr.State, tr.Expired, tr.Delay = dispatch.ResultExpired, dispatch.StateScheduled, true, 0
+	e.settle(tr)
+	e.remembered("t")
 }
 
 func (e *env) giveBack(token, call string) int {

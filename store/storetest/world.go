@@ -37,8 +37,9 @@ type world struct {
 type part struct {
 	gates      map[string]dispatch.SourceGate
 	queues     map[string]*modelQueue
-	notes      map[[2]string]*grantNote
-	keeps      map[string]keptSession // by collector
+	notes      map[[2]string]*grantNote // of what is held
+	used       map[[2]string]int64      // the step in which the last lease of a client token ended
+	keeps      map[string]keptSession   // by collector
 	lastFence  uint64
 	lastSweep  time.Time
 	graceUntil time.Time
@@ -83,10 +84,9 @@ type modelQueue struct {
 	asked, askedLow time.Duration
 }
 
-// grantNote is what the store keeps of a grant, to replay it.
+// grantNote is what the store keeps of a grant, to replay it, while it is held.
 type grantNote struct {
 	call   string
-	until  time.Time
 	grants []dispatch.Grant
 }
 
@@ -122,7 +122,7 @@ func newWorld(shards int, clock Clock) *world {
 	for range shards {
 		w.parts = append(w.parts, &part{
 			gates: map[string]dispatch.SourceGate{}, queues: map[string]*modelQueue{},
-			notes: map[[2]string]*grantNote{}, keeps: map[string]keptSession{}, unplaced: map[string]bool{},
+			notes: map[[2]string]*grantNote{}, used: map[[2]string]int64{}, keeps: map[string]keptSession{}, unplaced: map[string]bool{},
 		})
 	}
 	return w

@@ -64,6 +64,9 @@ func (w *world) claimedBy(shard int, pool string, want *dispatch.Want, got []dis
 	if note := w.noted(shard, key); note != nil {
 		note.call = want.Call
 		w.count("claim TOKEN_USED")
+		if len(note.grants) == 0 {
+			w.count("claim TOKEN_USED, all ended")
+		}
 		if len(got) > 0 {
 			w.count("claim replay with grants")
 		}
@@ -79,9 +82,6 @@ func (w *world) claimedBy(shard int, pool string, want *dispatch.Want, got []dis
 		bytesLeft -= w.size(t)
 		if i > 0 && bytesLeft < 0 {
 			return false, broken("a want of %d bytes got %d more", want.MaxBytes, -bytesLeft)
-		}
-		if end := t.Lease.Deadline.Add(dispatch.GrantMemory); end.After(note.until) {
-			note.until = end
 		}
 		note.grants = append(note.grants, got[i])
 	}
@@ -106,23 +106,46 @@ func (w *world) size(t *modelTask) int {
 	return n
 }
 
-// noted is the note of a grant that is still remembered.
+// noted is what the shard knows of a client token: the note of what is held of its grant,
+// one of nothing where its last lease has ended and it is remembered that it was used, or
+// nil.
 func (w *world) noted(shard int, key [2]string) *grantNote {
-	note := w.parts[shard].notes[key]
-	if note == nil || !note.until.After(w.now()) {
-		return nil
+	p := w.parts[shard]
+	if note := p.notes[key]; note != nil {
+		return note
 	}
-	return note
+	step := dispatch.TokenStep(w.now())
+	if at, used := p.used[key]; used && (at == step || at == step-1) {
+		return &grantNote{}
+	}
+	return nil
+}
+
+// leaseEnded notes that a lease has ended, of which the task no longer knows.
+func (w *world) leaseEnded(shard int, token dispatch.LeaseToken) {
+	p, key := w.parts[shard], [2]string{token.Collector, token.ClientToken}
+	note := p.notes[key]
+	if note == nil || len(w.stillHeld(note)) > 0 {
+		return
+	}
+	delete(p.notes, key)
+	p.used[key] = dispatch.TokenStep(w.now())
+}
+
+// stillHeld is what is still held of a grant.
+func (w *world) stillHeld(note *grantNote) []dispatch.Grant {
+	var held []dispatch.Grant
+	for _, g := range note.grants {
+		if t := w.task(g.Task.ID); t != nil && t.Lease != nil && t.Lease.Token == g.Token {
+			held = append(held, g)
+		}
+	}
+	return held
 }
 
 // replayed checks a replay: what is still held of the grant, and no more (P7).
 func (w *world) replayed(what string, note *grantNote, got []dispatch.Grant) error {
-	var want []dispatch.Grant
-	for _, g := range note.grants {
-		if t := w.task(g.Task.ID); t != nil && t.Lease != nil && t.Lease.Token == g.Token {
-			want = append(want, g)
-		}
-	}
+	want := w.stillHeld(note)
 	if len(got) != len(want) {
 		return broken("%s: a replay of %v gave %v (P7)", what, keys(want), keys(got))
 	}

@@ -36,20 +36,12 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 		w.count("renew cut by MAX_HOLD")
 		next = end
 	}
-	noted := dispatch.Remembered(l.Duration, l.Deadline.Sub(l.Granted))
 	if next.After(l.Deadline) {
 		l.Deadline, t.behind = next, true
 	}
 	t.lockGone = false
 	if r.Cursor != nil {
 		t.Cursor = slices.Clone(r.Cursor)
-	}
-	if note := w.parts[t.shard].notes[[2]string{r.Token.Collector, r.Token.ClientToken}]; note != nil {
-		remembered := dispatch.Remembered(l.Duration, l.Deadline.Sub(l.Granted))
-		if until := l.Granted.Add(remembered); remembered > noted && until.After(note.until) && note.until.After(now) {
-			w.count("renew lengthens the memory of a grant")
-			note.until = until
-		}
 	}
 	w.count("renew OK")
 	return dispatch.RenewResult{Remaining: l.Deadline.Sub(now), Duration: l.Duration, Cancel: t.CancelRequested}
@@ -173,8 +165,10 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 		q.block(now, tr.Queue.RetryAfter.Truncate(time.Millisecond), s)
 	default:
 	}
+	token := t.Lease.Token
 	t.LastLease, t.Result, t.Lease = t.Lease.Digest, tr.Result, nil
 	t.lockGone, t.ended = false, false
+	w.leaseEnded(t.shard, token)
 }
 
 // block begins or extends the automatic block. The store may have forgotten
@@ -260,11 +254,8 @@ func (w *world) gaveBack(shard int, collector, token, call string, got int) erro
 		return nil
 	}
 	n := 0
-	for _, g := range note.grants {
-		t := w.task(g.Task.ID)
-		if t == nil || t.Lease == nil || t.Lease.Token != g.Token {
-			continue
-		}
+	for _, g := range w.stillHeld(note) {
+		t := w.tasks[g.Task.ID]
 		n++
 		w.returned(t)
 		t.lockGone, t.ended = false, false

@@ -94,8 +94,9 @@ do
   end
 
   local function end_of_lease(t, r, l)
-    local left, locks, held = leave_leased(l)
+    local left, locks, held, digests = leave_leased(l)
     left[#left + 1], locks[#locks + 1], held[r.holder] = suffix_of(t.id), lock_key(t.id), (held[r.holder] or 0) + 1
+    digests[r.holder] = r.digest
     lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
     r.last, r.result = r.digest, t.result
     end_lease(r)

@@ -13,10 +13,10 @@
 -- Cost     O(log n) a task and a turn; at most 100 tasks, 50 turns, 50 queues promoted;
 --          for wants that name sources 50 lanes promoted and 200 listed
 --
--- uses: ids grant held pick outlook ahead fence line take turn sources want
+-- uses: ids grant pick outlook ahead fence line take turn sources want
 local CLAIM
 
-local token_keys, answer_all
+local keep_keys, answer_all
 do
   local function bound() return CLAIM.looks >= CLAIM.most or CLAIM.granted >= 100 or CLAIM.misses >= 100 end
 
@@ -69,35 +69,32 @@ do
     line.finish(CLAIM, h)
   end
 
-  -- The keys of what the client token of each want was granted, and of the only
-  -- session of its collector that is granted anything.
-  function token_keys(wants)
+  -- The keys of the only session of each want's collector that is granted anything.
+  function keep_keys(wants)
     local keys = {}
-    for i, w in ipairs(wants) do
-      keys[2 * i - 1], keys[2 * i] = w.grant_key, keep_key(w.collector)
-    end
+    for i, w in ipairs(wants) do keys[i] = keep_key(w.collector) end
     return keys
   end
 
-  -- Answers the wants in their order, given the values of their keys. Of client tokens,
-  -- asked has the line in which they were last.
-  function answer_all(wants, tokens)
+  -- Answers the wants in their order, given the values of their keys and what is known of
+  -- their client tokens. Of those, asked has the line in which they were last.
+  function answer_all(wants, keeps, tokens)
     local together, answers, asked = {}, CLAIM.answers, {}
     local function grant_together()
       if #together > 0 then grant(together) end
       together = {}
     end
     for i, w in ipairs(wants) do
-      local note, keep = tokens[2 * i - 1], tokens[2 * i]
+      local found, keep = tokens[i], keeps[i]
       local replaced, again = keep and keep ~= w.session, asked[w.holder_name] -- replaced by the one that is kept
       local alone, before = w.queues or w.sources, nil
       if again == together or replaced or alone then grant_together() end
-      if again and not replaced then note = call('GET', w.grant_key) end -- it may have been granted something now
+      if again and not replaced then found = grants.find(w.collector, w.token) end -- it may have been granted something now
       if replaced then before = false
-      elseif note then
+      elseif found then
         grant_together()
         flush_writes()
-        before = grants.replay(w.grant_key, note, w.holder, w.call)
+        before = grants.replay(w, found)
       end
       if before == nil then
         together[#together + 1], asked[w.holder_name] = w, together
@@ -113,12 +110,12 @@ end
 -- at each call
 local wants = read_wants(tonumber(ARGV[2]), 3)
 CLAIM = new_claim(ARGV[1], wants)
-local heads, tokens = first_queues(CLAIM, token_keys(wants))
+local heads, keeps = first_queues(CLAIM, keep_keys(wants))
 -- An empty pool is what an idle dispatcher meets each second; a paused one is as
 -- good as empty.
 CLAIM.empty = CLAIM.paused > now or #heads == 0 and call('EXISTS', CLAIM.wait) == 0
 if not CLAIM.empty then promote_pool(CLAIM) end
-answer_all(wants, tokens)
+answer_all(wants, keeps, grants.known(wants))
 if CLAIM.empty then
   local paused = CLAIM.paused > now
   local ends = paused and CLAIM.paused < FOREVER and CLAIM.paused or 0

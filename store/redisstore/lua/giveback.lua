@@ -7,9 +7,8 @@
 -- Cost     O(log n) a task
 --
 -- uses: ids grant
-local holder = ARGV[1] .. '/' .. ARGV[2]
-local key = grant_key(holder)
-local note = grants.read(call('GET', key))
+local collector, token, holder = ARGV[1], ARGV[2], ARGV[1] .. '/' .. ARGV[2]
+local note = grants.read(grants.find(collector, token))
 if not note or note.call ~= ARGV[4] then return 0 end
 local given, back = 0, {}
 grants.each_held(note, ARGV[3], function(id, r, _, i)
@@ -40,6 +39,6 @@ grants.each_turn(note, function(queue, before, after, first, n)
   for k = first, first + n - 1 do all = all and back[k] end
   if all and q.next_grant == after then q.next_grant, q.dirty, q.touched = before, true, true end
 end)
-call('DEL', key)
 finish(true)
+call('HDEL', held_key(collector), '/' .. token, token, token .. '/') -- also where a record was lost
 return given

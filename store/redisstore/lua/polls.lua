@@ -9,27 +9,24 @@
 -- Cost     O(1) a poll, O(1) a task
 --
 -- uses: ids grant collector
-local note_for, out, keys, step = tonumber(ARGV[1]), {}, {}, 1
-if note_for == 0 then step = 2 end
+local note_for, out, keys, asks = tonumber(ARGV[1]), {}, {}, {}
 for i = 2, #ARGV, 5 do
-  keys[#keys + 1] = collector_key(ARGV[i])
-  if note_for == 0 then keys[#keys + 1] = grant_key(ARGV[i] .. '/' .. ARGV[i + 2]) end
+  local n = #asks + 1
+  keys[n] = collector_key(ARGV[i])
+  asks[n] = { collector = ARGV[i], session = ARGV[i + 1], token = ARGV[i + 2], call = ARGV[i + 3], holder = ARGV[i + 4] }
 end
-local found, k, met = call('MGET', unpack(keys)), 1, {}
-for i = 2, #ARGV, 5 do
-  local collector, token = ARGV[i], ARGV[i + 2]
-  local packed = met[collector] and call('GET', collector_key(collector)) or found[k]
-  local replaced, fresh = see(packed, collector, ARGV[i + 1], nil)
+local collectors, tokens, met = call('MGET', unpack(keys)), note_for == 0 and grants.known(asks), {}
+for i, a in ipairs(asks) do
+  local packed = met[a.collector] and call('GET', keys[i]) or collectors[i]
+  local replaced, fresh = see(packed, a.collector, a.session, nil)
   local used, held = 0, {}
-  met[collector] = true
+  met[a.collector] = true
   if replaced == 0 and note_for == 0 then
-    local replay = grants.replay(keys[k + 1], found[k + 1], ARGV[i + 4], ARGV[i + 3])
-    if replay then used, held = 1, replay end
+    if tokens[i] then used, held = 1, grants.replay(a, tokens[i]) end
   elseif replaced == 0 then
-    local key = P .. 'poll:' .. collector .. '/' .. token
+    local key = P .. 'poll:' .. a.collector .. '/' .. a.token
     if not call('SET', key, '', 'NX', 'PX', note_for) then used = 1 end
   end
-  out[#out + 1] = { replaced, fresh, used, held }
-  k = k + step
+  out[i] = { replaced, fresh, used, held }
 end
 return { now, out }

@@ -12,7 +12,7 @@
 --          duration. lost: 0 no, 1 unknown task, 2 not leased, 3 taken, 4 max hold,
 --          5 lock deleted, 100 + result when the token is that of the lease that
 --          settled last
--- Cost     3 commands a renewal, one a holder now and then; at most 500 renewals
+-- Cost     3 commands a renewal; at most 500 renewals
 
 -- What is read of a record: the digest, whose part that is the holder's stands with
 -- the terms, which leases of a grant mostly share: of the lease, and of the record
@@ -24,19 +24,15 @@ local READ_TO, DEADLINE, FLAGS = (READ_BYTES - 1) .. '', (AT.deadline - 1) .. ''
 
 local UNKNOWN, NOT_LEASED, TAKEN, HELD, DELETED, BY_RESULT = 1, 2, 3, 4, 5, 100
 local read -- struct.unpack
-local name, holder, ends -- of a holder, its part of the digests, and until when the note of its grant is to be kept
+local name, holder -- of a holder, and its part of the digests
 
 -- The terms that were read last ('' = none yet), and what a renewal by them does: why
 -- it is refused (0 = it is not), until when the lease goes on, in digits and as the
--- record has it, too, until when the note of its grant is to be kept from now on (0 =
--- as it is), and what is answered.
-local terms, by, deadline, duration, flags, cancel, lost, to, digits, packed, noted, answer
+-- record has it, too, and what is answered.
+local terms, by, deadline, duration, flags, cancel, lost, to, digits, packed, answer
 local read_terms
 do
-  local TERMS, GRANT_MEMORY, GRANT_STEP = '>c8I6I6I4I4I4BBB', 600000, 300000
-
-  -- Until when the note of a grant is kept for a lease: dispatch.Remembered.
-  local function note_end(first, at) return first + math.ceil(max(at - first, 0) / GRANT_STEP) * GRANT_STEP + GRANT_MEMORY end
+  local TERMS = '>c8I6I6I4I4I4BBB'
 
   function read_terms(of)
     local granted, hold, _
@@ -45,8 +41,7 @@ do
     to = min(now + duration, granted + hold)
     lost = flags % 32 >= LOCK_DELETED and DELETED or to <= now and HELD or 0
     to = max(to, deadline)
-    digits, packed, noted = decimal(to), struct.pack('>I6', to), note_end(granted + duration, to)
-    if noted == note_end(granted + duration, deadline) then noted = 0 end
+    digits, packed = decimal(to), struct.pack('>I6', to)
     if lost == 0 and cancel == 0 and to - now == duration then answer = duration
     else answer = { lost, lost == 0 and to - now or 0, cancel, duration } end
   end
@@ -100,7 +95,6 @@ local function renew(task, lock, fence, cursor)
   end
   if to ~= deadline then call('SETRANGE', task, DEADLINE, packed) end
   if cursor then keep_cursor(task, cursor) end
-  if noted > ends then ends = noted end
   return answer
 end
 
@@ -122,7 +116,7 @@ local told, row -- to the last renewal, and to how many in a row
 while at <= #digests do
   local many, fence
   many, holder, at = read('>I2c8', digests, at)
-  name, ends, arg = ARGV[arg], 0, arg + 1
+  name, arg = ARGV[arg], arg + 1
   for k = n + 1, n + many do
     fence, at = read('>I8', digests, at)
     local a = renew(ARGV[arg], ARGV[arg + 1], fence, cursors[k])
@@ -137,6 +131,5 @@ while at <= #digests do
     end
   end
   n = n + many
-  if ends > 0 then call('PEXPIREAT', grant_key(name), decimal(ends - 1), 'GT') end
 end
 return out

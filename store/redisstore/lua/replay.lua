@@ -7,9 +7,9 @@
 -- Cost     O(1) a task
 --
 -- uses: ids grant
-local out = {}
+local asks, out = {}, {}
 for i = 1, #ARGV, 4 do
-  local key = grant_key(ARGV[i] .. '/' .. ARGV[i + 1])
-  out[#out + 1] = grants.replay(key, call('GET', key), ARGV[i + 2], ARGV[i + 3]) or false
+  asks[#asks + 1] = { collector = ARGV[i], token = ARGV[i + 1], holder = ARGV[i + 2], call = ARGV[i + 3] }
 end
+for i, found in ipairs(grants.known(asks)) do out[i] = found and grants.replay(asks[i], found) end
 return { now, out }

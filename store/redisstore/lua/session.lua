@@ -11,7 +11,7 @@
 -- Cost     O(log n) a lease met: at most 300; and about 200 fields, or the 128 that
 --          Redis keeps in one piece
 --
--- uses: collector ids
+-- uses: collector ids grant
 local SCAN, MOST = 100, 200
 local collector, keep, limit, cursor = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
 local held, fields, found, reads, at = held_key(collector), {}, {}, 0, 1
@@ -31,10 +31,8 @@ end
 
 -- Looks at a field; of a grant of which nothing is held any more none stays.
 local function look_at(field)
-  local value = call('HGET', held, field)
-  local ids, session = string.match(value or '', '^([^/]*)/(.*)$')
-  local token = string.match(field, '[^/]+')
-  if ids and session ~= keep and not look(collector .. '/' .. token, ids) then call('HDEL', held, token, field) end
+  local note, token = grants.read(call('HGET', held, field)), string.match(field, '[^/]+')
+  if note and note.session ~= keep and not look(collector .. '/' .. token, note.ids) then call('HDEL', held, token, field) end
 end
 
 if was_replaced(collector, keep) then return { {}, '' } end

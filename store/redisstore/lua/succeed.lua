@@ -15,9 +15,9 @@ local APPLIED, ALREADY, LOST, NOT_FOUND, POLICY = 1, 3, 4, 5, 6
 
 -- Of the call: the values of all successes, flat, so many of each; by their numbers the
 -- keys of their tasks and locks, and what they say besides; and of leases that end the
--- locks, and how many each holder held.
+-- locks, how many each holder held, and a digest of each.
 local VALUES = 4
-local values, task_keys, lock_keys, extras, locks, held
+local values, task_keys, lock_keys, extras, locks, held, digests
 
 local read_call
 do
@@ -117,7 +117,7 @@ do
 
   -- Begins to end leases of a group's lane.
   local function begin_left(g)
-    g.left, locks, held = leave_leased(g.lane)
+    g.left, locks, held, digests = leave_leased(g.lane)
     return g.left
   end
 
@@ -135,6 +135,7 @@ do
     writes[n + 2] = begin .. values[at + 1] .. string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
     local left, holder = g.left or begin_left(g), ARGV[values[at + 3]]
     left[#left + 1], locks[#locks + 1], held[holder] = values[at], lock_keys[i], (held[holder] or 0) + 1
+    digests[holder] = values[at + 1]
     end_lease_of(g.untold, values[at + 2], extra and extra.asked)
     return APPLIED
   end

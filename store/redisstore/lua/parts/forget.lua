@@ -1,5 +1,6 @@
 -- What ends with time, removed a little with each sweep.
 local FORGET_LIMIT = 100
+local MAX_STEPS = 1000 -- a week: what is from before a longer pause is among the first
 local MAX_REMEMBER = 400 * DAY -- dispatch.MaxRemember
 
 -- Takes a lane of a deleted source that holds nothing off the indexes. DONE
@@ -35,6 +36,14 @@ local function forget_settled()
     local first = call('ZRANGE', set, 0, 0, 'WITHSCORES')
     if first[1] and tonumber(first[2]) < INF then call('ZADD', FORGET, first[2], set) else call('ZREM', FORGET, set) end
   end
+end
+
+-- Forgets the client tokens that were used before the last step, given when leases were
+-- last swept.
+local function forget_used(swept)
+  local first, keys = used.step(swept) - 1, {}
+  for at = first, min(used.step(now) - 2, first + MAX_STEPS) do keys[#keys + 1] = used.key(at) end
+  if swept > 0 and #keys > 0 then call('UNLINK', unpack(keys)) end
 end
 
 local function forget_idle_queues()

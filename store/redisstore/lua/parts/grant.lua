@@ -1,32 +1,47 @@
--- What a client token was granted: a note of the ids and the first fence (the
--- others follow one by one), of the call that last answered from it, and of what
--- the grant did to its queues. It ends 10 minutes after the last of its leases
--- (renewed: up to 15, dispatch.Remembered).
-local memory_ends -- by the last deadline, as text
-
+-- What a client token was granted. Of a grant of which something is held its collector
+-- has a note (keys.go): the session, the call that last answered from it, the first fence
+-- (the others follow one by one), the ids, and what the grant did to its queues. With the
+-- last of its leases the note ends, and the token was used (prelude/task.lua).
 local grants = {}
 do
-  local GRANT_MEMORY = 600000
-  -- The call, the first fence, the ids, the turns; and of a turn the queue, its next
-  -- grant before and after, the first of the ids and how many.
-  local NOTE, TURN = '>Bc0I8I2c0I2c0', '>I2c0ddI2I2'
+  -- The session, the call, the first fence, the ids, the turns; and of a turn the queue,
+  -- its next grant before and after, the first of the ids and how many.
+  local NOTE, TURN = '>Bc0Bc0I8I2c0I2c0', '>I2c0ddI2I2'
 
-  local function pack_grant(by, fence, ids, turns) return struct.pack(NOTE, #by, by, fence, #ids, ids, #turns, turns) end
+  local function pack_note(session, by, fence, ids, turns)
+    return struct.pack(NOTE, #session, session, #by, by, fence, #ids, ids, #turns, turns)
+  end
 
+  -- Notes what a want was granted: one task as such, since such a note ends at once.
   function grants.note(w, ids)
-    local end_text = memory_ends[w.deadline]
-    if not end_text then
-      end_text = decimal(w.deadline + GRANT_MEMORY - 1)
-      memory_ends[w.deadline] = end_text
-    end
-    call('SET', w.grant_key, pack_grant(w.call, w.fence, ids, w.turns), 'PXAT', end_text)
+    local key, n, note = held_key(w.collector), #w.ids, pack_note(w.session, w.call, w.fence, ids, w.turns)
+    if n == 1 then call('HSET', key, '/' .. w.token, note)
+    else call('HSET', key, w.token, decimal(n), w.token .. '/', note) end
+  end
+
+  -- The packed note of what a client token was granted; false where nothing of it is held.
+  function grants.find(collector, token)
+    local found = call('HMGET', held_key(collector), '/' .. token, token .. '/')
+    return found[1] or found[2]
   end
 
   -- Reads a packed note; nil where there is none.
   function grants.read(packed)
     if not packed then return nil end
-    local by, fence, ids, turns = struct.unpack(NOTE, packed)
-    return { call = by, fence = fence, ids = ids, turns = turns }
+    local session, by, fence, ids, turns = struct.unpack(NOTE, packed)
+    return { session = session, call = by, fence = fence, ids = ids, turns = turns }
+  end
+
+  -- What is known of the client tokens that are asked for, each with its collector and
+  -- the holder's digest: the packed note, true where it was used and nothing is held, or
+  -- false.
+  function grants.known(asks)
+    if #asks == 0 then return {} end
+    local found, digests, this, last = {}, {}, used.keys()
+    for i, a in ipairs(asks) do found[i], digests[i] = grants.find(a.collector, a.token), a.holder end
+    local since, before = call('SMISMEMBER', this, unpack(digests)), call('SMISMEMBER', last, unpack(digests))
+    for i = 1, #digests do found[i] = found[i] or since[i] + before[i] > 0 end
+    return found
   end
 
   function grants.pack_turn(q, before, first, n) return struct.pack(TURN, #q.name, q.name, before, q.next_grant, first, n) end
@@ -50,18 +65,17 @@ do
     end
   end
 
-  -- Answers a repeated client token, given the key of its grant and the packed note
-  -- there, with what is still held, and notes that this call has answered; nil when
-  -- the token has no grant here.
-  function grants.replay(key, packed, holder, by)
-    local note = grants.read(packed)
-    if not note then return nil end
-    if note.call ~= by then call('SET', key, pack_grant(by, note.fence, note.ids, note.turns), 'KEEPTTL') end
+  -- Answers a repeated client token, given what is known of it, with what is still held,
+  -- and notes that this call has answered.
+  function grants.replay(ask, found)
     local held = {}
-    grants.each_held(note, holder, function(id, r, raw) held[#held + 1] = task_reply(id, raw, r, HANDED_OUT) end)
+    if found == true then return held end
+    local note = grants.read(found)
+    if note.call ~= ask.call then
+      local field = string.find(note.ids, ' ', 1, true) and ask.token .. '/' or '/' .. ask.token
+      call('HSET', held_key(ask.collector), field, pack_note(note.session, ask.call, note.fence, note.ids, note.turns))
+    end
+    grants.each_held(note, ask.holder, function(id, r, raw) held[#held + 1] = task_reply(id, raw, r, HANDED_OUT) end)
     return held
   end
 end
-
--- at each call
-memory_ends = {}

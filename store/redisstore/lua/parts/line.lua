@@ -57,7 +57,6 @@ do
       if #w.ids > 0 then
         local ids = #w.ids == 1 and w.ids[1] or table.concat(w.ids, ' ')
         grants.note(w, ids)
-        note_held(w, ids, claim.outlive)
         claim.answers[w.answer], claim.answers[w.answer + 1] = 1, #w.ids
       end
     end

@@ -23,12 +23,12 @@ do
   function new_claim(pool, wants)
     local picks, pause, room = 'picks:' .. pool, 'pause:' .. pool, 0
     for _, w in ipairs(wants) do room = room + w.max end
-    local f = read_shard('fence', picks, pause, 'swept', 'grace')
+    local f = read_shard('fence', picks, pause)
     return {
       pool = pool, open = pool_open_key(pool), wait = pool_wait_key(pool), picks_field = picks,
       room = room, looks = 0, most = MOST_TURNS, woken = 0, listed = 0, again = INF, granted = 0, misses = 0,
       fence = tonumber(f[3] or 0), picks = tonumber(f[4] or 0), paused = tonumber(f[5] or 0),
-      outlive = may_outlive(tonumber(f[6] or 0), tonumber(f[7] or 0)), orphaned = 0, dropped = 0, soonest = {}, leases = {}, lanes = {}, answers = {}, lane = false, stopped = false,
+      orphaned = 0, dropped = 0, soonest = {}, leases = {}, lanes = {}, answers = {}, lane = false, stopped = false,
     }
   end
 

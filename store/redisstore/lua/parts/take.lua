@@ -42,7 +42,6 @@ do
       l.answered = n / 6 + 1
     end
     claim.lane, claim.answers[#claim.answers + 1] = l, l.answered
-    w.deadline = max(w.deadline, t.deadline)
     local soonest = claim.soonest[l.name]
     if not soonest or t.deadline < soonest.deadline then claim.soonest[l.name] = t end
   end

@@ -17,8 +17,8 @@ do
     local most, max_bytes, lease, sources, queues, holder, collector, session, token, by = struct.unpack(WANT, ARGV[i])
     local name = collector .. '/' .. token
     local w = {
-      collector = collector, session = session, call = by, token = token, holder = holder, holder_name = name, grant_key = grant_key(name),
-      max = most, max_bytes = max_bytes, lease = lease, ids = {}, turns = false, bytes = 0, deadline = 0, fence = 0, answer = 0,
+      collector = collector, session = session, call = by, token = token, holder = holder, holder_name = name,
+      max = most, max_bytes = max_bytes, lease = lease, ids = {}, turns = false, bytes = 0, fence = 0, answer = 0,
     }
     if sources > 0 then w.sources = list(i + 1, sources) end
     if queues > 0 then w.queues = list(i + 1 + sources, queues) end

@@ -3,7 +3,6 @@ local function task_key(id) return P .. 't:' .. id end
 local function details_key(id) return P .. 'd:' .. id end
 local function history_key(id) return P .. 'h:' .. id end
 local function lock_key(id) return P .. 'lock:' .. id end
-local function grant_key(holder_name) return P .. 'grant:' .. holder_name end
 local function held_key(collector) return P .. 'held:' .. collector end
 local function keep_key(collector) return P .. 'keep:' .. collector end
 local function source_key(uid) return P .. 'src:' .. uid end
@@ -18,6 +17,24 @@ local function queue_open_key(a) return P .. 'qo:' .. a.pool .. ':' .. a.queue e
 local function queue_wait_key(a) return P .. 'qw:' .. a.pool .. ':' .. a.queue end
 local function pool_open_key(pool) return P .. 'po:' .. pool end
 local function pool_wait_key(pool) return P .. 'pw:' .. pool end
+
+-- Of client tokens that were used: the step of time in which they are noted (keys.go), the
+-- key of a step, and those of this one and the one before it.
+local used = {}
+do
+  local STEP = 600000 -- dispatch.TokenMemory
+  local of, step, this, last
+
+  function used.step(at) return floor(at / STEP) end
+  function used.key(at) return P .. 'used:' .. decimal(at) end
+
+  function used.keys()
+    local at = used.step(now)
+    if of ~= P or step ~= at then of, step, this, last = P, at, used.key(at), used.key(at - 1) end
+    return this, last
+  end
+end
+
 local LEASES, POOLS, QUEUES, IDLE, FORGET, SETTINGS
 
 -- at each call

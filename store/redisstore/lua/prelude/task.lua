@@ -20,15 +20,16 @@ local ended, entering = false, {}
 -- Ends leases of a lane in all indexes but the lease index, which stays behind
 -- (expired.lua); what becomes of the records, and of the queue's leases in flight, is
 -- the caller's. So is what is returned, to which each lease adds the end of its id, the
--- key of its lock, and one to those that its holder has. The queue is placed; the lane
+-- key of its lock, one to those that its holder has, and its digest, of that holder, unless
+-- it is as if it had never been granted. The queue is placed; the lane
 -- changes when the task waits again.
 local function leave_leased(l)
-  ended = ended or { locks = {}, held = {} }
+  ended = ended or { locks = {}, held = {}, digests = {} }
   if not l.left then
     l.left, ended[#ended + 1] = {}, l
     get_queue(l.queue).touched = true
   end
-  return l.left, ended.locks, ended.held
+  return l.left, ended.locks, ended.held, ended.digests
 end
 
 -- Puts a waiting task that stands nowhere into its lane.
@@ -51,18 +52,25 @@ end
 
 local flush_moves
 do
-  -- Takes n leases off what a collector holds of a grant (keys.go).
+  -- Takes n leases off what a collector holds of a grant (keys.go); says whether nothing
+  -- is left.
   local function release(holder, n)
     local at = string.find(holder, '/', 1, true)
     local key = held_key(string.sub(holder, 1, at - 1))
-    if n == 1 and call('HDEL', key, string.sub(holder, at)) == 1 then return end
+    if n == 1 and call('HDEL', key, string.sub(holder, at)) == 1 then return true end
     local token = string.sub(holder, at + 1)
-    if call('HINCRBY', key, token, -n) <= 0 then call('HDEL', key, token, token .. '/', '/' .. token) end
+    if call('HINCRBY', key, token, -n) > 0 then return false end
+    call('HDEL', key, token, token .. '/', '/' .. token)
+    return true
   end
 
   local function flush_ended()
     call('DEL', unpack(ended.locks))
-    for holder, n in pairs(ended.held) do release(holder, n) end
+    local over, digests = {}, ended.digests
+    for holder, n in pairs(ended.held) do
+      if release(holder, n) and digests[holder] then over[#over + 1] = string.sub(digests[holder], -8) end
+    end
+    if #over > 0 then call('SADD', (used.keys()), unpack(over)) end
     for i = 1, #ended do
       local l = ended[i]
       call('ZREM', tasks_key(l.name), unpack(l.left))
