@@ -24,7 +24,7 @@ const (
 //
 // Rules 1 ([CanonicalPlain]), after RFC 3986 section 6.2.2 and 6.2.3, and after
 // what crawlers do:
-//   - white space around the URL goes; only http and https are taken;
+//   - white space around the URL goes (see [TrimURL]); only http and https are taken;
 //   - the scheme and the host are in lower case, the host in punycode (IDNA 2008
 //     as UTS 46 looks names up), without a trailing dot; IP addresses are in
 //     their shortest form;

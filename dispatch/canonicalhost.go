@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
@@ -47,6 +48,13 @@ func QueueName(text string) string {
 	return net.JoinHostPort(strings.Trim(name, "[]"), port)
 }
 
+// TrimURL leaves out what stands around a URL and is none of it: white space, and
+// the control characters that browsers leave out there too (WHATWG's "C0 control or
+// space"). So are URLs kept and handed out; their keys have never had it.
+func TrimURL(raw string) string {
+	return strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' || unicode.IsSpace(r) })
+}
+
 // parseURL parses an absolute http or https URL and brings scheme and host into
 // canonical form.
 func parseURL(raw string) (*url.URL, error) {
@@ -57,7 +65,11 @@ func parseURL(raw string) (*url.URL, error) {
 	case !utf8.ValidString(raw):
 		return nil, bad("must be UTF-8")
 	}
-	u, err := url.Parse(strings.TrimSpace(raw))
+	trimmed := TrimURL(raw)
+	if i := strings.IndexFunc(trimmed, isControl); i >= 0 {
+		return nil, bad(fmt.Sprintf("must have no control character in it, such as %q", trimmed[i]))
+	}
+	u, err := url.Parse(trimmed)
 	if err != nil {
 		return nil, bad("does not parse as a URL")
 	}
@@ -79,6 +91,8 @@ func parseURL(raw string) (*url.URL, error) {
 	u.Host = host
 	return u, nil
 }
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // canonicalPort is a URL's port without leading zeros; empty when it is the
 // scheme's.

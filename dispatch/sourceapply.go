@@ -264,7 +264,7 @@ func seedSubmission(source *Source, seed *Seed, book *ruleBook) (Submission, err
 	}
 	return Submission{
 		ID:        NewTaskID(Identity{Scope: source.Scope(), Queue: to.queue, Key: to.key}),
-		SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: seed.URL, Key: to.key, Kind: seed.Kind,
+		SourceUID: source.UID, Scope: source.Scope(), Queue: to.queue, URL: to.url, Key: to.key, Kind: seed.Kind,
 		Recurring: true, Priority: seed.Priority, Metadata: seed.Metadata, Payload: seed.Payload,
 	}, nil
 }

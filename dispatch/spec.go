@@ -73,9 +73,9 @@ func (s *SourceSpec) validateSeeds() error {
 	return nil
 }
 
-// target is what a URL, or a key and queue in its place, stands for. The host is
-// the URL's, with its port if that is not the scheme's.
-type target struct{ canonical, host, key, queue string }
+// target is what a URL, or a key and queue in its place, stands for, with the URL
+// that is fetched. The host is the URL's, with its port if that is not the scheme's.
+type target struct{ url, canonical, host, key, queue string }
 
 // resolveTarget finds key and queue of what was submitted. Without a rule book
 // the queue is the host's.
@@ -91,7 +91,7 @@ func resolveTarget(rules int, rawURL, key, queue string, book *ruleBook) (target
 	if err != nil {
 		return t, err
 	}
-	t.canonical, t.host = canonical, host
+	t.url, t.canonical, t.host = TrimURL(rawURL), canonical, host
 	if t.key == "" {
 		if t.key = canonical; len(t.key) > MaxURLLength {
 			return t, Invalid("url", rawURL, fmt.Sprintf("is %d bytes long in canonical form; the limit is %d", len(t.key), MaxURLLength))

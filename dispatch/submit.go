@@ -109,7 +109,7 @@ func (k *knowledge) submission(source *Source, t *NewTask, now time.Time, item *
 		return fmt.Errorf("queue %q: %w", to.queue, ErrQueueDenied)
 	}
 	k.aim(item, source, to)
-	item.URL, item.Kind, item.Priority = t.URL, t.Kind, t.Priority
+	item.URL, item.Kind, item.Priority = to.url, t.Kind, t.Priority
 	item.Metadata, item.Payload, item.IfExists = t.Metadata, t.Payload, t.IfExists
 	if !t.Due.IsZero() {
 		item.Due = latest(t.Due, now)
@@ -207,7 +207,7 @@ func (k *knowledge) discovery(source *Source, f *follower, t *Task, found *Disco
 		}
 	}
 	k.aim(item, source, to)
-	item.URL, item.Kind, item.Priority, item.Modified = found.URL, found.Kind, found.Priority, found.Modified
+	item.URL, item.Kind, item.Priority, item.Modified = to.url, found.Kind, found.Priority, found.Modified
 	item.Depth, item.Run, item.Metadata, item.Payload, item.IfExists = depth, t.Run, metadata, found.Payload, ifExists
 	return nil
 }

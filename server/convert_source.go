@@ -144,7 +144,7 @@ func fromSpec(s *pb.SourceSpec) dispatch.SourceSpec {
 	}
 	for _, seed := range s.GetSeeds() {
 		out.Seeds = append(out.Seeds, dispatch.Seed{
-			URL: seed.GetUrl(), Key: seed.GetKey(), Queue: seed.GetQueue(), Kind: seed.GetKind(), Priority: dispatch.DefaultPriority,
+			URL: dispatch.TrimURL(seed.GetUrl()), Key: seed.GetKey(), Queue: seed.GetQueue(), Kind: seed.GetKind(), Priority: dispatch.DefaultPriority,
 		})
 	}
 	return out

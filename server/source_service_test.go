@@ -79,6 +79,24 @@ func TestSourceService_CreateSource(t *testing.T) {
 	})
 }
 
+// A seed is kept without what stands around its URL: the same spec again changes
+// nothing, with it and without.
+func TestSourceService_seedWithSpaceAround(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	for i, want := range []pb.ApplyCode{pb.ApplyCode_APPLY_CODE_CREATED, pb.ApplyCode_APPLY_CODE_UNCHANGED, pb.ApplyCode_APPLY_CODE_UNCHANGED} {
+		spec := &pb.SourceSpec{Id: "s", Seeds: []*pb.Seed{{Url: []string{" http://a.example/\n", "\x0chttp://a.example/", "http://a.example/"}[i]}}}
+		resp, err := b.sources.ApplySources(t.Context(), &pb.ApplySourcesRequest{Specs: []*pb.SourceSpec{spec}, KeepAbsent: i == 1})
+		if err != nil || resp.GetResults()[0].GetCode() != want {
+			t.Fatalf("apply %d: %v, %v, want %v", i, resp, err, want)
+		}
+	}
+	got, err := b.sources.GetSource(t.Context(), &pb.GetSourceRequest{Id: "s"})
+	if url := got.GetSource().GetSpec().GetSeeds()[0].GetUrl(); err != nil || url != "http://a.example/" {
+		t.Errorf("the seed is %q, %v", url, err)
+	}
+}
+
 func TestSourceService_GetSource_notFound(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})

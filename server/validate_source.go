@@ -76,8 +76,8 @@ func (c *checks) seeds(seeds []*pb.Seed) {
 	for i, seed := range seeds[:min(len(seeds), dispatch.MaxSeeds)] {
 		n := len(c.broken)
 		c.target(seed.GetUrl(), seed.GetKey(), seed.GetQueue())
-		// What lists URLs parts them by white space; a seed is kept as it was written.
-		if strings.ContainsFunc(strings.TrimSpace(seed.GetUrl()), unicode.IsSpace) {
+		// What lists URLs parts them by white space.
+		if strings.ContainsFunc(dispatch.TrimURL(seed.GetUrl()), unicode.IsSpace) {
 			c.fail("url", seed.GetUrl(), "must have no white space in it; a space is %s", "%20")
 		}
 		c.text("kind", seed.GetKind(), dispatch.MaxIDLength)
