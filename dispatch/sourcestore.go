@@ -56,7 +56,8 @@ type Queues interface {
 	SetRule(ctx context.Context, rule QueueRule) (version int64, err error)
 	// DeleteRule removes a rule; ErrRuleNotFound.
 	DeleteRule(ctx context.Context, pattern string) (version int64, err error)
-	// Rules reads all rules, ascending by pattern, with their version.
+	// Rules reads all rules, ascending by pattern, with their version. Those that
+	// change meanwhile may be newer than the version, never older.
 	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)
 	// SyncRules brings a shard to the rules of shard 0 after an interrupted
 	// SetRule, and puts up to limit queues where they now belong, starting at

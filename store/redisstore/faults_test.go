@@ -85,6 +85,9 @@ func TestStore_Full(t *testing.T) {
 	if err := s.CreateSource(t.Context(), &dispatch.Source{ID: "new", UID: "new", Version: 1}); !errors.Is(err, dispatch.ErrStoreFull) {
 		t.Errorf("CreateSource: %v, want ErrStoreFull", err)
 	}
+	if rules, version, err := s.Rules(t.Context()); len(rules) != 1 || version != 1 || err != nil {
+		t.Errorf("Rules: %v, version %d, %v", rules, version, err)
+	}
 	if err := s.Ping(t.Context()); err != nil {
 		t.Errorf("Ping: %v", err)
 	}

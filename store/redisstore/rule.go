@@ -99,8 +99,11 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 	}
 	k := s.keys.shard(0)
 	found, err := read(ctx, op, func() (both, error) {
-		pipe := s.client.TxPipeline()
-		rules, version := pipe.HGetAll(ctx, k.Rules()), pipe.HGet(ctx, k.Shard(), "rules")
+		// No transaction, of which Redis refuses even reads when it is full. Rules
+		// that change in between are newer than the version: a submit by them is
+		// refused as stale, and they are read again.
+		pipe := s.client.Pipeline()
+		version, rules := pipe.HGet(ctx, k.Shard(), "rules"), pipe.HGetAll(ctx, k.Rules())
 		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 			return both{}, err
 		}
@@ -108,7 +111,7 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 		if errors.Is(err, redis.Nil) {
 			err = nil
 		}
-		return both{rules.Val(), n}, err
+		return both{rules.Val(), n}, errors.Join(err, rules.Err())
 	})
 	if err != nil {
 		return nil, 0, err
