@@ -48,8 +48,8 @@ var (
 	// still be worked on.
 	ErrStoreFull = errors.New("store full")
 	// ErrStoreReadOnly is a store that takes no writes at all, such as a
-	// Redis replica. Repeat: a client that follows failovers finds the
-	// primary.
+	// Redis replica, or one that has too few replicas or no room on its disk.
+	// Repeat: a client that follows failovers finds the primary.
 	ErrStoreReadOnly = errors.New("store is read-only")
 	// ErrStoreMismatch is a store that was made with other fixed settings,
 	// such as the number of shards, or one that cannot keep Waggle's

@@ -80,7 +80,7 @@ var advice = map[string]string{
 	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",
 	"QUEUE_DENIED":         "`waggle queue rule list` shows the rule that denies it",
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
-	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, or a full disk",
+	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
 	"STORE_FULL":           "the store's memory is used up; what is in it still gets done",
 	"DRAINING":             "this dispatcher is about to stop; ask another one with --server",
 }

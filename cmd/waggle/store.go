@@ -59,9 +59,21 @@ func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	case errors.Is(err, dispatch.ErrStoreUnavailable):
 		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), "is Redis running there? `--store memory` needs none, and keeps nothing over a restart")
 	case errors.Is(err, dispatch.ErrStoreReadOnly):
-		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), "this is a replica: name the primary, or use redis+sentinel://")
+		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), readOnlyAdvice(err))
 	default:
 		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), mismatchAdvice(err))
+	}
+}
+
+// readOnlyAdvice is what to do about a Redis that takes no writes.
+func readOnlyAdvice(err error) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, "NOREPLICAS"):
+		return "fewer replicas are there than min-replicas-to-write asks for: look at them"
+	case strings.Contains(text, "MISCONF"):
+		return "Redis cannot write to its disk: make room, and look at its log"
+	default:
+		return "this is a replica: name the primary, or use redis+sentinel://"
 	}
 }
 

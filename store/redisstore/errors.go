@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -27,9 +28,13 @@ const (
 
 // laterPrefixes begin the errors of a server that cannot answer now.
 var laterPrefixes = [...]string{
-	"LOADING ", "CLUSTERDOWN ", "TRYAGAIN ", "MASTERDOWN ", "NOREPLICAS ", "MISCONF ", "BUSY ",
-	"MOVED ", "ASK ", "UNBLOCKED ", "ERR max number of clients reached",
+	"LOADING ", "CLUSTERDOWN ", "TRYAGAIN ", "MASTERDOWN ", "BUSY ", "MOVED ", "ASK ", "UNBLOCKED ", "ERR max number of clients reached",
 }
+
+// readOnlyPrefixes begin the errors of a server that takes no writes now: a
+// replica, one whose replicas are too few or too far behind, one that cannot write
+// to its disk.
+var readOnlyPrefixes = [...]string{"READONLY ", "NOREPLICAS ", "MISCONF "}
 
 // faultOf sorts an error of the client.
 func faultOf(ctx context.Context, err error) fault {
@@ -41,17 +46,16 @@ func faultOf(ctx context.Context, err error) fault {
 		return faultFull
 	case strings.HasPrefix(text, "ERR Function not found"):
 		return faultNoFunction
-	case redis.IsReadOnlyError(err) || strings.HasPrefix(text, "READONLY "):
+	case redis.IsReadOnlyError(err) || beginsAny(text, readOnlyPrefixes[:]):
 		return faultReadOnly
-	case isNetwork(err):
+	case isNetwork(err) || beginsAny(text, laterPrefixes[:]):
 		return faultUnavailable
 	}
-	for _, prefix := range laterPrefixes {
-		if strings.HasPrefix(text, prefix) {
-			return faultUnavailable
-		}
-	}
 	return faultOther
+}
+
+func beginsAny(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 func isNetwork(err error) bool {

@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +136,61 @@ func TestStore_ReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	submit(t, s, gate, submissions(&gate, "host.example", 1)...)
+}
+
+// TestStore_NoReplicas asks of the server for replicas that it has not got.
+func TestStore_NoReplicas(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	gate := sourceGate("source")
+	if err := client.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Submit(t.Context(), 0, []dispatch.SourceGate{gate}, submissions(&gate, "host.example", 1))
+	if !errors.Is(err, dispatch.ErrStoreReadOnly) || !strings.Contains(fmt.Sprint(err), "NOREPLICAS") {
+		t.Errorf("Submit: %v, want ErrStoreReadOnly", err)
+	}
+	if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: "new"}); !errors.Is(err, dispatch.ErrStoreReadOnly) {
+		t.Errorf("Open of a new store: %v, want ErrStoreReadOnly", err)
+	}
+	if err := client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, s, gate, submissions(&gate, "host.example", 1)...)
+}
+
+// TestStore_DiskFull has a file where the server would keep its data be a
+// directory, and it takes no writes once it could not keep them (MISCONF).
+func TestStore_DiskFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("dbfilename", "kept.rdb"), redistest.WithConfig("save", "3600 1000000"))
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	dir, err := client.ConfigGet(t.Context(), "dir").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir["dir"], "kept.rdb", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	gate := sourceGate("source")
+	if err := client.Save(t.Context()).Err(); err == nil {
+		t.Fatal("redis kept its data in a directory")
+	}
+	if err := client.BgSave(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); !strings.Contains(client.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err"); {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("no save failed")
+		}
+	}
+	_, err = s.Submit(t.Context(), 0, []dispatch.SourceGate{gate}, submissions(&gate, "host.example", 1))
+	if !errors.Is(err, dispatch.ErrStoreReadOnly) || !strings.Contains(fmt.Sprint(err), "MISCONF") {
+		t.Errorf("Submit: %v, want ErrStoreReadOnly", err)
+	}
 }
 
 func TestStore_Closed(t *testing.T) {
