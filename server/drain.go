@@ -16,19 +16,23 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 	}
 	drain := fromDrain(req)
 	drain.Gate = dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
+	set := s.d.DrainCollectors
+	if req.GetValidateOnly() {
+		set = s.d.WouldDrain
+	}
+	drain, err := set(ctx, drain)
+	if err != nil {
+		return nil, err
+	}
+	// After it holds: whom it meets is looked for among all collectors.
 	ids, err := s.d.DrainedBy(ctx, &drain)
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.DrainCollectorsResponse{Matched: int32(min(len(ids), math.MaxInt32))}
-	set := s.d.DrainCollectors
+	out := &pb.DrainCollectorsResponse{Drain: toDrain(drain), Matched: int32(min(len(ids), math.MaxInt32))}
 	if req.GetValidateOnly() {
-		set, out.SampleIds = s.d.WouldDrain, ids[:min(len(ids), maxSample)]
+		out.SampleIds = ids[:min(len(ids), maxSample)]
 	}
-	if drain, err = set(ctx, drain); err != nil {
-		return nil, err
-	}
-	out.Drain = toDrain(drain)
 	return out, nil
 }
 

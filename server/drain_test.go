@@ -49,6 +49,21 @@ func TestAdminService_DrainCollectors_refuses(t *testing.T) {
 	wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
 }
 
+// TestAdminService_DrainCollectors_lookFails drains in an emergency: whom it meets cannot
+// be told, but the drain holds.
+func TestAdminService_DrainCollectors_lookFails(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	b.store.breakCall("ListCollectors", func() error { return dispatch.ErrStoreUnavailable })
+	_, err := b.admin.DrainCollectors(t.Context(), &pb.DrainCollectorsRequest{Labels: map[string]string{"region": "eu"}})
+	wantFault(t, err, codes.Unavailable, "STORE_UNAVAILABLE")
+	b.store.breakCall("ListCollectors", nil)
+	list, err := b.admin.ListDrains(t.Context(), &pb.ListDrainsRequest{})
+	if err != nil || len(list.GetDrains()) != 1 {
+		t.Errorf("%v, %v; want the drain to be kept", list.GetDrains(), err)
+	}
+}
+
 // TestAdminService_DrainCollectors drains a region whose collector waits for a task:
 // what it hears, and what operators see.
 func TestAdminService_DrainCollectors(t *testing.T) {
