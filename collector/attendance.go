@@ -76,7 +76,10 @@ func (a *attendance) unanswered(address string) {
 func (a *attendance) answers(address string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.silent, address)
+	if _, was := a.silent[address]; was {
+		clear(a.silent) // an outage of what stands behind them all: who is frozen does not answer the next either
+		return
+	}
 	now := time.Now()
 	for silent := range a.silent {
 		delete(a.silent, silent)

@@ -44,3 +44,34 @@ func TestAttendance_forgetsTheLongestGone(t *testing.T) {
 		}
 	})
 }
+
+// Of dispatchers none of which has answered heartbeats, as when their store hangs, nothing is
+// told: they are as good as each other.
+func TestAttendance_outageOfAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.InfoLevel)
+		a := newAttendance(zap.New(core))
+		defer a.close()
+		address := func(n byte) *net.TCPAddr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, n), Port: 7070} }
+		for n := range byte(2) {
+			a.HandleConn(a.TagConn(t.Context(), &stats.ConnTagInfo{RemoteAddr: address(n)}), &stats.ConnBegin{})
+		}
+		time.Sleep(time.Minute)
+		for n := range byte(2) {
+			a.unanswered(address(n).String())
+		}
+		for n := range byte(2) {
+			a.answers(address(n).String())
+		}
+		time.Sleep(time.Minute)
+		if lines.Len() != 0 {
+			t.Errorf("said of an outage: %v", lines.All())
+		}
+		a.unanswered(address(0).String())
+		a.answers(address(1).String())
+		if lines.Len() != 1 {
+			t.Errorf("said of the one that does not answer then: %v; want one line", lines.All())
+		}
+	})
+}
