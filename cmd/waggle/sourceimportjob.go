@@ -114,7 +114,11 @@ func (j *importJob) run(ctx context.Context) error {
 	j.progress.end()
 	if err != nil {
 		err = errors.Join(err, j.save())
-		fmt.Fprintf(j.client.err, "waggle: stopped after %s%s\n", plural(j.state.Done, "source"), j.resumeAdvice(err))
+		atLeast := "at least " // of a call that failed some may be done
+		if errors.Is(err, errBroken) {
+			atLeast = ""
+		}
+		fmt.Fprintf(j.client.err, "waggle: stopped after %s%s%s\n", atLeast, plural(j.state.Done, "source"), j.resumeAdvice(err))
 		return err
 	}
 	if err := j.state.remove(); err != nil {

@@ -103,7 +103,7 @@ func TestSourceImport_resume(t *testing.T) {
 	}
 	stop()
 	got := answer{code: <-ended, err: errs.text()}
-	wantFailure(t, got, waggle.ExitFailed, "line 12: ", "stopped after 1,000 sources; the same command again goes on from there", "waggle: interrupted")
+	wantFailure(t, got, waggle.ExitFailed, "line 12: ", "stopped after at least 1,000 sources; the same command again goes on from there", "waggle: interrupted")
 	var kept struct {
 		Done   int
 		Report int64

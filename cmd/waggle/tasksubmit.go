@@ -192,7 +192,7 @@ func submit(ctx context.Context, c *client, next itemReader) error {
 		reply, err := c.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: batch})
 		if err != nil {
 			if s.total > 0 {
-				fmt.Fprintf(c.err, "%s before were submitted; repeating the command does them no harm\n", plural(s.total, "task"))
+				fmt.Fprintf(c.err, "at least %s were submitted; repeating the command does them no harm\n", plural(s.total, "task"))
 			}
 			return err
 		}
