@@ -7,7 +7,8 @@ import (
 
 // Doubts says of each spec, for people, what keeps its seeds from being handed out
 // though the spec is right: a pool that no collector takes, a queue that a rule
-// denies. Both may be meant; whoever mistyped a name learns of it nowhere else.
+// denies, a schedule without seeds. All may be meant; whoever mistyped or forgot
+// something learns of it nowhere else.
 func (d *Dispatcher) Doubts(ctx context.Context, specs []*SourceSpec) ([][]string, error) {
 	book, err := d.catalog.ruleBook(ctx)
 	if err != nil {
@@ -19,7 +20,7 @@ func (d *Dispatcher) Doubts(ctx context.Context, specs []*SourceSpec) ([][]strin
 	}
 	doubts := make([][]string, len(specs))
 	for i, spec := range specs {
-		for _, doubt := range []string{pools[spec.Pool], book.deniedSeed(spec)} {
+		for _, doubt := range []string{pools[spec.Pool], book.deniedSeed(spec), idleSchedule(spec)} {
 			if doubt != "" {
 				doubts[i] = append(doubts[i], doubt)
 			}
@@ -54,6 +55,14 @@ func (d *Dispatcher) poolDoubts(ctx context.Context, specs []*SourceSpec) (map[s
 		}
 	}
 	return doubts, nil
+}
+
+// idleSchedule tells of a schedule that nothing follows.
+func idleSchedule(spec *SourceSpec) string {
+	if len(spec.Seeds) > 0 || spec.Schedule.Once() {
+		return ""
+	}
+	return "it has a schedule and no seeds: only tasks that are submitted are crawled"
 }
 
 // deniedSeed tells of the first seed that a rule denies.

@@ -2,10 +2,24 @@ package dispatch_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
+
+// A schedule that nothing follows is doubted; a source for tasks that are submitted
+// has none.
+func TestDispatcher_Doubts_noSeeds(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		hourly := dispatch.Schedule{Every: time.Hour}
+		doubts, err := o.Doubts(t.Context(), []*dispatch.SourceSpec{{Schedule: hourly}, {}, {Schedule: hourly, Seeds: seeds("http://a.example/")}})
+		if err != nil || len(doubts[0]) != 1 || !strings.Contains(doubts[0][0], "no seeds") || doubts[1] != nil || doubts[2] != nil {
+			t.Errorf("%q, %v", doubts, err)
+		}
+	})
+}
 
 // Any number of pools is one walk over the collectors.
 func TestDispatcher_Doubts_pools(t *testing.T) {

@@ -51,7 +51,8 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 }
 
 // ExplainSource tells what holds a source: what holds the seed that is due next;
-// where none waits, what holds one of the others. ErrSourceNotFound.
+// where none waits, what holds one of the others; or that it has none.
+// ErrSourceNotFound.
 func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation, error) {
 	source, err := d.liveSource(ctx, id)
 	if err != nil {
@@ -67,7 +68,10 @@ func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation
 	}
 	next := nextSeed(seeds)
 	holds, err := d.holdsOf(ctx, source, next, now)
-	if next == nil {
+	switch {
+	case len(source.Spec.Seeds) == 0:
+		holds = append(holds, Hold{Gate{Kind: GateNoSeeds, Reason: "it has no seeds"}, HeldSource, id})
+	case next == nil:
 		holds = append(holds, seedsBusy(seeds)...)
 	}
 	return &Explanation{Now: now, Holds: holds}, err
@@ -192,6 +196,8 @@ func (h *Hold) OpenedBy() string {
 		return "a report of its holder, the end of its lease, or RevokeLeases"
 	case GateSettled:
 		return "RetryTasks"
+	case GateNoSeeds:
+		return "seeds, by UpdateSource; tasks that are submitted are handed out all the same"
 	}
 	return ""
 }

@@ -128,6 +128,11 @@ func TestDispatcher_ExplainSource(t *testing.T) {
 		}
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Hour })
 		o.beat("c", dispatch.DefaultPool, false)
+		o.create("idle", nil)
+		e, err := o.ExplainSource(ctx, "idle")
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoSeeds}) {
+			t.Errorf("a source without seeds is held by %v", got)
+		}
 		want()
 		g := o.fetchOne()
 		want(dispatch.GateLeased)
@@ -182,10 +187,10 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 				t.Errorf("the pool is held by %v, want %v", got, want)
 			}
 			e, err = o.ExplainSource(ctx, "s")
-			if got := holds(t, e, err); !slices.Equal(got, want) {
+			if got := holds(t, e, err); !slices.Equal(got, append(want, dispatch.GateNoSeeds)) {
 				t.Errorf("the source is held by %v, want %v", got, want)
 			}
-			if len(e.Holds) > 0 && (e.Holds[0].By != "ada" || e.Holds[0].Reason != "stop" || e.Holds[0].Time.IsZero()) {
+			if rule.Settings.Paused && (e.Holds[0].By != "ada" || e.Holds[0].Reason != "stop" || e.Holds[0].Time.IsZero()) {
 				t.Errorf("held by %+v", e.Holds[0])
 			}
 		}

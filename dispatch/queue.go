@@ -96,6 +96,7 @@ const (
 	GateNoCollector   GateKind = "NO_COLLECTOR"      // nobody takes tasks of the pool
 	GateLeased        GateKind = "LEASED"            // somebody works on the task
 	GateSettled       GateKind = "SETTLED"           // the task is DONE, DEAD or CANCELED
+	GateNoSeeds       GateKind = "NO_SEEDS"          // the source has none
 )
 
 // Gate is anything that can hold a grant.

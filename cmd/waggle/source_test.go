@@ -22,7 +22,12 @@ no sources; `+"`waggle source create`"+` makes one
 		"--follow", "--max-depth", "1", "--label", "team=a", "--lease", "1m"), `
 created source news.example: 1 seed, every 10m, follow hosts of the seeds, to depth 1
 `)
-	wantOutput(t, command(t, env, "source", "create", "api", "--cron", "0 6 * * *", "--time-zone", "Europe/Berlin", "--pool", "eu"), `
+	got := command(t, env, "source", "create", "api", "--cron", "0 6 * * *", "--time-zone", "Europe/Berlin", "--pool", "eu")
+	if want := "waggle: it has a schedule and no seeds: only tasks that are submitted are crawled\n"; got.err != want {
+		t.Errorf("stderr %q, want %q", got.err, want)
+	}
+	got.err = ""
+	wantOutput(t, got, `
 created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow no links
 `)
 	wantOutput(t, command(t, env, "source", "list"), `

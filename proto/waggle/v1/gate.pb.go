@@ -67,6 +67,8 @@ const (
 	// The task is DONE, DEAD or CANCELED, as `reason` says, since `time`, and waits for nothing. Opens by
 	// RetryTasks. Only in Explain.
 	GateKind_GATE_KIND_SETTLED GateKind = 17
+	// The source has no seeds: of it only what is submitted is handed out. Opens by UpdateSource. Only in Explain.
+	GateKind_GATE_KIND_NO_SEEDS GateKind = 18
 )
 
 // Enum value maps for GateKind.
@@ -90,6 +92,7 @@ var (
 		15: "GATE_KIND_PAUSED",
 		16: "GATE_KIND_LEASED",
 		17: "GATE_KIND_SETTLED",
+		18: "GATE_KIND_NO_SEEDS",
 	}
 	GateKind_value = map[string]int32{
 		"GATE_KIND_UNSPECIFIED":       0,
@@ -110,6 +113,7 @@ var (
 		"GATE_KIND_PAUSED":            15,
 		"GATE_KIND_LEASED":            16,
 		"GATE_KIND_SETTLED":           17,
+		"GATE_KIND_NO_SEEDS":          18,
 	}
 )
 
@@ -235,7 +239,7 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\xea\x03\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\x82\x04\n" +
 	"\bGateKind\x12\x19\n" +
 	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
@@ -255,7 +259,8 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x16GATE_KIND_NO_COLLECTOR\x10\x0e\x12\x14\n" +
 	"\x10GATE_KIND_PAUSED\x10\x0f\x12\x14\n" +
 	"\x10GATE_KIND_LEASED\x10\x10\x12\x15\n" +
-	"\x11GATE_KIND_SETTLED\x10\x11B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x11GATE_KIND_SETTLED\x10\x11\x12\x16\n" +
+	"\x12GATE_KIND_NO_SEEDS\x10\x12B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_gate_proto_rawDescOnce sync.Once
