@@ -10,7 +10,8 @@ import (
 // The causes with which a handler's context ends; test context.Cause(ctx) with errors.Is.
 var (
 	// ErrLeaseLost means that the lease is no longer held, or could not be renewed in time. Somebody else may have the
-	// task already: stop at once, write nothing more. Whatever the handler returns is dropped.
+	// task already: stop at once, write nothing more. Whatever the handler returns is dropped; a task whose lease could
+	// not be renewed is given back once it has returned.
 	ErrLeaseLost = errors.New("lease lost")
 
 	// ErrCanceled means that somebody wants the task ended: it was canceled, its source deleted, or its queue denied.

@@ -53,10 +53,8 @@ func (r *run) handle(l *lease) {
 // conclude reports what became of a task.
 func (r *run) conclude(l *lease, result returned) {
 	if !l.finish() {
-		r.log.Info("lease lost, outcome dropped", zap.String("task_id", l.task.ID), zap.NamedError("cause", context.Cause(l.ctx)))
-		r.stats.lost()
+		r.abandon(l)
 		r.leases.returned()
-		r.forget(l)
 		signal(r.slotFree)
 		return
 	}
@@ -78,6 +76,18 @@ func (r *run) conclude(l *lease, result returned) {
 	r.report(l, outcome) // before the slot is free, so that the next fetch can carry it
 	r.leases.returned()
 	signal(r.slotFree)
+}
+
+// abandon drops what a handler said whose lease was gone before it returned.
+func (r *run) abandon(l *lease) {
+	if !l.isLost() {
+		r.log.Info("lease not renewed in time, its handler was stopped; the task is given back", zap.String("task_id", l.task.ID))
+		r.giveBack(l)
+		return
+	}
+	r.log.Info("lease lost, outcome dropped", zap.String("task_id", l.task.ID), zap.NamedError("cause", context.Cause(l.ctx)))
+	r.stats.lost()
+	r.forget(l)
 }
 
 // forget drops a lease that is over, and frees what its context holds.

@@ -72,8 +72,8 @@ func TestTask_Deadline(t *testing.T) {
 	})
 }
 
-// TestCollector_LeaseNotRenewed holds that work stops at the deadline less the margin when nobody renews, and that its
-// outcome is dropped.
+// TestCollector_LeaseNotRenewed holds that work stops at the deadline less the margin when nobody renews, and that the task
+// is given back, whatever the handler says.
 func TestCollector_LeaseNotRenewed(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []time.Duration{time.Second, 3 * time.Second, 30 * time.Second} {
@@ -95,10 +95,10 @@ func TestCollector_LeaseNotRenewed(t *testing.T) {
 					t.Errorf("stopped after %s, want %s", at.Sub(begin), want)
 				}
 				pass(time.Minute)
-				if reports := d.reported(); len(reports) != 0 {
-					t.Errorf("reported %v", reports)
+				if reports := d.reported(); len(reports) != 1 || reports[0].GetOutcome().GetReleased() == nil {
+					t.Errorf("reported %v, want one release", reports)
 				}
-				if stats := r.collector.Stats(); stats.Lost != 1 || stats.Running != 0 {
+				if stats := r.collector.Stats(); stats.Released != 1 || stats.Lost != 0 || stats.Running != 0 || stats.Reports != 0 {
 					t.Errorf("stats %+v", stats)
 				}
 				if err := r.stop(); err != nil {

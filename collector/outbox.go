@@ -22,6 +22,9 @@ type report struct {
 	message *wagglev1.TaskReport
 	bytes   int
 
+	// until is when a lease that was given up is no longer reported; zero: the report is repeated until it is answered.
+	until time.Time
+
 	// direct says that the report loop sends it, even if fetches carry reports.
 	direct bool
 
@@ -40,10 +43,11 @@ type outbox struct {
 	mu      sync.Mutex // guards everything below
 	waiting []*report
 	taken   int
+	owed    int             // of both, those that a shutdown waits for
 	awaited bool            // a fetch is to go out soon that carries reports: the report loop leaves them to it
 	direct  bool            // the report loop sends everything, for good
 	held    bool            // the report loop sends everything, while nothing is fetched
-	empty   []chan struct{} // closed when nothing is left
+	empty   []chan struct{} // closed when nothing is owed
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
@@ -53,6 +57,9 @@ func (o *outbox) add(r *report) {
 	defer o.mu.Unlock()
 	r.bytes = proto.Size(r.message)
 	o.waiting = append(o.waiting, r)
+	if r.until.IsZero() {
+		o.owed++
+	}
 	signal(o.wake)
 }
 
@@ -96,6 +103,11 @@ func (o *outbox) due() (batch []*report, next time.Time) {
 		return true
 	})
 	return batch, next
+}
+
+// late takes what is not to be reported any more at a time.
+func (o *outbox) late(at time.Time) []*report {
+	return o.take(func(r *report, _ time.Time) bool { return !r.until.IsZero() && !r.until.After(at) })
 }
 
 // take takes the reports that fit one call, the oldest first.
@@ -154,12 +166,15 @@ func (o *outbox) hold(held bool) {
 	signal(o.wake)
 }
 
-// done counts reports that were taken and need no more sending.
-func (o *outbox) done(n int) {
+// done counts a report that was taken and needs no more sending.
+func (o *outbox) done(r *report) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.taken -= n
-	if len(o.waiting)+o.taken > 0 {
+	o.taken--
+	if r.until.IsZero() {
+		o.owed--
+	}
+	if o.owed > 0 {
 		return
 	}
 	for _, c := range o.empty {
@@ -168,12 +183,13 @@ func (o *outbox) done(n int) {
 	o.empty = nil
 }
 
-// whenEmpty is closed once no report is left; nothing may be added any more.
+// whenEmpty is closed once no report is left but of leases that were given up: no shutdown waits for those. Nothing may be
+// added any more.
 func (o *outbox) whenEmpty() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := make(chan struct{})
-	if len(o.waiting)+o.taken == 0 {
+	if o.owed == 0 {
 		close(c)
 		return c
 	}

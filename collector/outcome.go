@@ -12,7 +12,7 @@ import (
 //
 // The error says how the task ended: nil, it succeeded; a *Failed, as that says; a *Released, it is given back; any other
 // error, it failed with ReasonHandler. An error returned after ctx has ended gives the task back, unless the lease is
-// lost: then nothing is reported. A panic counts as an error.
+// lost: then what was returned does not count. A panic counts as an error.
 //
 // A Handler must return soon after ctx has ended. One that does not keeps its slot; Stats counts it as stuck.
 type Handler interface {

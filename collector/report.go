@@ -24,10 +24,47 @@ func (r *run) report(l *lease, outcome *wagglev1.Outcome) {
 	}})
 }
 
+// storeGrace is how long the store keeps leases after an outage, so that collectors can renew them.
+const storeGrace = 30 * time.Second
+
+// giveBack reports a lease as released that was given up at its own deadline; its handler has returned, and is not at the
+// host any more. After an outage the store holds the task and its queue's slot for this lease until the grace is over, and
+// then counts an expiration, though nobody works. If the lease has passed on meanwhile, the report changes nothing: like
+// all with an old lease token it is refused.
+func (r *run) giveBack(l *lease) {
+	r.outbox.add(&report{lease: l, direct: true, until: time.Now().Add(storeGrace), message: &wagglev1.TaskReport{
+		TaskId: l.task.ID, LeaseToken: l.token, Outcome: released(0),
+	}})
+}
+
+// dropLate drops the leases that were given up and are not to be reported any more at a time.
+func (r *run) dropLate(at time.Time) {
+	for batch := r.outbox.late(at); len(batch) > 0; batch = r.outbox.late(at) {
+		for _, one := range batch {
+			r.log.Info("lease lost, outcome dropped: no dispatcher took the task back", zap.String("task_id", one.lease.task.ID))
+			r.stats.lost()
+			r.drop(one)
+		}
+	}
+}
+
+// longestWait is the longest wait before reports are sent again: one of a lease that was given up is to be taken soon after the
+// outage, so that it is repeated as often as the lease was renewed.
+func longestWait(reports ...*report) time.Duration {
+	most := maxBackoff
+	for _, one := range reports {
+		if !one.until.IsZero() {
+			most = min(most, max(one.lease.duration/3, minBackoff))
+		}
+	}
+	return most
+}
+
 // reportLoop sends the reports that no fetch is to carry soon, many in one call, one call at a time.
 func (r *run) reportLoop() {
 	var delay retryDelay
 	for r.calling.ctx.Err() == nil {
+		r.dropLate(time.Now())
 		batch, next := r.outbox.due()
 		if len(batch) == 0 {
 			r.awaitReports(next)
@@ -46,7 +83,7 @@ func (r *run) reportLoop() {
 			return
 		default:
 			r.outbox.putBack(batch)
-			wait := delay.next(err)
+			wait := delay.nextWithin(longestWait(batch...), err)
 			r.failed(reportCall, err, wait, delay.repeated())
 			sleep(r.calling.ctx, wait)
 		}
@@ -161,7 +198,7 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 
 // repeat sends a report again, later: its own, whatever became of those beside it.
 func (r *run) repeat(one *report, result *wagglev1.ReportResult, why error) {
-	wait := max(one.delay.next(nil), min(result.GetRetryAfter().AsDuration(), time.Minute))
+	wait := max(one.delay.nextWithin(longestWait(one), nil), min(result.GetRetryAfter().AsDuration(), time.Minute))
 	one.notBefore = time.Now().Add(wait)
 	r.failed(reportCall, why, wait, one.delay.repeated())
 	r.outbox.sendDirectly([]*report{one})
@@ -170,6 +207,6 @@ func (r *run) repeat(one *report, result *wagglev1.ReportResult, why error) {
 // drop ends a report, and with it the lease.
 func (r *run) drop(one *report) {
 	r.forget(one.lease)
-	r.outbox.done(1)
+	r.outbox.done(one)
 	signal(r.slotFree)
 }

@@ -25,10 +25,13 @@ type retryDelay struct {
 }
 
 // next is the wait after one more failure: doubling from 100 ms to 5 s, with jitter, and no less than the server asked.
-func (b *retryDelay) next(err error) time.Duration {
-	delay := maxBackoff
+func (b *retryDelay) next(err error) time.Duration { return b.nextWithin(maxBackoff, err) }
+
+// nextWithin is next for a wait that doubles to less, unless the server asked for more.
+func (b *retryDelay) nextWithin(most time.Duration, err error) time.Duration {
+	delay := most
 	if b.failures < 6 {
-		delay = min(minBackoff<<b.failures, maxBackoff)
+		delay = min(minBackoff<<b.failures, most)
 	}
 	b.failures++
 	return max(jitter(delay), askedDelay(err))

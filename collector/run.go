@@ -141,6 +141,7 @@ func (r *run) work() error {
 	r.working.end(ErrDraining)
 	r.calling.end(ErrDraining)
 	loops.Wait()
+	r.dropLate(time.Now().Add(storeGrace)) // all
 	return errors.Join(r.stopCause(), unclean)
 }
 

@@ -22,7 +22,8 @@ type Stats struct {
 	Reports int
 
 	// Granted tasks, and what became of them. Succeeded, Failed and Released count reports that were taken; Lost counts
-	// leases that ended before.
+	// leases that ended before. One that could not be renewed in time is among Reports, until a dispatcher has answered
+	// that its task is Released, or the lease Lost, or none has for 30 s.
 	Granted, Succeeded, Failed, Released, Lost uint64
 
 	// Streaming is true while heartbeats go over a stream; false when they go by single calls, or not at all.

@@ -44,6 +44,11 @@ func Start(t testing.TB) *Dispatcher {
 	if err != nil {
 		t.Fatalf("make a store: %v", err)
 	}
+	return startOn(t, store)
+}
+
+func startOn(t testing.TB, store dispatch.Store) *Dispatcher {
+	t.Helper()
 	d, err := dispatch.New(dispatch.Config{Store: store, ID: "test"})
 	if err != nil {
 		t.Fatalf("make a dispatcher: %v", err)
