@@ -57,9 +57,11 @@ func (r *run) fetchLoop() {
 		if !sleep(r.fetching.ctx, pause) {
 			return
 		}
-		// One that was not to park did not wait for the answer to that beat; the next will say the same.
+		// One that was not to park did not wait for the answer to that beat; the next will say the same. Another dispatcher
+		// that answered it may not have known of operators' drain by then: a beat after the pause finds one that does.
 		if draining && answer.parking && !r.stats.snapshot().Drained {
-			r.troubles.stopping()
+			r.turnedAway.Store(true)
+			signal(r.beatNow)
 		}
 	}
 }

@@ -163,7 +163,7 @@ type beatPart struct {
 
 // beat names all leases, and returns nil once all parts are answered.
 func (h *heartbeat) beat() error {
-	parts := h.parts()
+	parts, turnedAway := h.parts(), h.run.turnedAway.Swap(false)
 	if h.stream == nil && !time.Now().Before(h.reopen) {
 		h.openStream()
 	}
@@ -181,6 +181,9 @@ func (h *heartbeat) beat() error {
 		if err := h.beatOnce(part); err != nil {
 			return err
 		}
+	}
+	if turnedAway && !h.run.stats.snapshot().Drained {
+		h.run.troubles.stopping()
 	}
 	return nil
 }

@@ -52,6 +52,10 @@ type run struct {
 	// these labels, and say so.
 	introduced chan struct{}
 
+	// turnedAway says that a fetch was answered DRAINING, and not yet whether operators or the dispatcher's stop are why: a
+	// beat sent from now on tells.
+	turnedAway atomic.Bool
+
 	// Signals, each a channel of capacity 1.
 	beatNow       chan struct{} // a heartbeat is wanted at once
 	leasesChanged chan struct{} // reckon anew when the next heartbeat is due

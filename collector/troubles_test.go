@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/collector"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -241,6 +242,40 @@ func TestCollector_DispatcherStops(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCollector_DrainHeardLate holds that operators' drain is not told as the stop of a dispatcher where fetches go to one
+// that knows of it sooner than the one that answers heartbeats.
+func TestCollector_DrainHeardLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		begin := time.Now()
+		since := func(after time.Duration) bool { return time.Since(begin) >= after }
+		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
+			if !since(4 * time.Second) {
+				time.Sleep(time.Second)
+				return nil, nil
+			}
+			return &wagglev1.FetchTaskResponse{
+				EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DRAINING, RetryAfter: durationpb.New(3 * time.Second),
+			}, nil
+		}
+		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
+			answer := d.renewal(b)
+			answer.Drain = since(6 * time.Second)
+			return answer, nil
+		}
+		core, logs := observer.New(zap.InfoLevel)
+		r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
+		pass(time.Minute)
+		if got, want := said(logs), []string{"operators changed whether this collector fetches"}; !slices.Equal(got, want) {
+			t.Errorf("said %q, want %q", got, want)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestCollector_Trouble holds that a call that fails for a reason of its own is told of once a minute.
