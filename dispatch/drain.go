@@ -110,9 +110,9 @@ func (d *Dispatcher) WouldDrain(ctx context.Context, drain Drain) (Drain, error)
 	}
 	same := func(other Drain) bool { return other.Name() == drain.Name() }
 	if len(all) >= MaxDrains && !slices.ContainsFunc(all, same) {
-		return drain, TooManyDrains(&drain)
+		err = TooManyDrains(&drain)
 	}
-	return drain, nil
+	return drain, err
 }
 
 // DrainedBy finds the collectors that a drain names, by id, of those whose beats were

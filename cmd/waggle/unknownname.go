@@ -39,7 +39,7 @@ func (c *client) noteUndrained(request *pb.DrainCollectorsRequest) {
 }
 
 // noteUnmatched says, where no task matches a filter, by which of its names nothing is
-// known: one that is misspelt matches nothing either.
+// known: one that is misspelled matches nothing either.
 func (c *client) noteUnmatched(ctx context.Context, f *pb.Filter) error {
 	if f.GetQueue() != "" {
 		if err := c.noteEmptyQueue(ctx, f.GetQueue()); err != nil {

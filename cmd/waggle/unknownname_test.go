@@ -6,7 +6,7 @@ import (
 )
 
 // What is held by a name that nothing is known by is held, and it is said that nothing
-// is: it may be misspelt.
+// is: it may be misspelled.
 func TestUnknownName_held(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
