@@ -35,10 +35,11 @@ const (
 type Claims interface {
 	// BeginPolls notes each poll at the collector's home shard, and answers
 	// what an earlier call with the same client token was granted and still
-	// holds, in whatever shard; a store of several shards does so for [PollMemory]
-	// after that call. A session not seen before replaces the collector's current one;
-	// a session that was replaced is refused (PollState.Replaced), and from this
-	// call's answer on by claims in that shard. Called before a fetch is parked.
+	// holds, in whatever shard; a store of several shards does so for
+	// [PollMemory] after that call. A session not seen before replaces the
+	// collector's current one; a session that was replaced is refused
+	// (PollState.Replaced), and from this call's answer on by claims in that
+	// shard. Called before a fetch is parked.
 	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
 
 	// Claim grants tasks of pool in shard to wants, first want first. Each
@@ -46,13 +47,13 @@ type Claims interface {
 	// above every fence that the shard gave before, and its grant is noted
 	// under (collector, client token) and its Call. A want whose client token
 	// has a grant in this shard gets what is still held of that, and nothing
-	// new (P7). The note of a grant is kept while any lease of it stands; from the end
-	// of the last one on, however it ended, that the token was used is remembered for
-	// [TokenMemory]. For that a store may keep 64 bits of a digest: of so many tokens n
-	// that it remembers, a fresh one is taken for used with a probability of n/2^64,
-	// and gets nothing. A want of a session that was replaced, as EndSession has noted in
-	// this shard or BeginPolls and Beats in the collector's home shard, gets
-	// nothing of either.
+	// new (P7). The note of a grant is kept while any lease of it stands; from
+	// the end of the last one on, however it ended, that the token was used is
+	// remembered for [TokenMemory]. For that a store may keep 64 bits of a
+	// digest: of so many tokens n that it remembers, a fresh one is taken for
+	// used with a probability of n/2^64, and gets nothing. A want of a session
+	// that was replaced, as EndSession has noted in this shard or BeginPolls and
+	// Beats in the collector's home shard, gets nothing of either.
 	//
 	// A want's MaxBytes bounds the sum of record and joined bytes of what it
 	// gets, before anything is claimed; its first task always fits. At most
@@ -71,8 +72,9 @@ type Claims interface {
 	// task whose cancel was requested meanwhile does not wait again: it ends
 	// CANCELED with its flags lifted, settled now, and is kept for its source's
 	// Remember, or for CanceledMemory when its source is deleted.
-	// The token is fresh again then. GiveBack does nothing when another call than call
-	// has answered from the grant, or nothing of it is held. It returns how many tasks it gave back, those that ended included.
+	// The token is fresh again then. GiveBack does nothing when another call than
+	// call has answered from the grant, or nothing of it is held. It returns how
+	// many tasks it gave back, those that ended included.
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
 

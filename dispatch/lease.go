@@ -99,7 +99,8 @@ type Lease struct {
 
 // TokenStep is the step of [TokenMemory] in which an instant lies. A client token whose
 // last lease has ended is remembered as used in that step and in the next one, so that
-// stores can forget all of a step at once.
+// stores can forget all of a step at once; and in the one before it, so that none is
+// fresh while the store's clock has stepped back by up to TokenMemory.
 func TokenStep(at time.Time) int64 { return at.UnixMilli() / TokenMemory.Milliseconds() }
 
 // Grant is a task handed out.

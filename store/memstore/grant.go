@@ -197,9 +197,12 @@ func (s *shard) grantOf(p *dispatch.Poll) (note *grantNote, used bool) {
 		return note, true
 	}
 	digest, step := dispatch.HolderDigest(p.Collector, p.ClientToken), dispatch.TokenStep(instant(s.now))
-	_, now := s.used[step][digest]
-	_, before := s.used[step-1][digest]
-	return nil, now || before
+	for _, at := range []int64{step, step - 1, step + 1} {
+		if _, used = s.used[at][digest]; used {
+			break
+		}
+	}
+	return nil, used
 }
 
 // replay gives what is still held of a grant, of which there may be no note any more, to

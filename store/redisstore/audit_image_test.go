@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,6 +21,7 @@ type shardImage struct {
 	strings map[string]map[string]string
 	hashes  map[string]map[string]map[string]string
 	zsets   map[string]map[string]zset
+	ends    map[string]map[string]time.Duration // TTLs as instants since 1970, of "used" alone
 
 	tasks   map[dispatch.TaskID]*taskImage
 	lanes   map[string]*laneImage // by number
@@ -34,6 +36,7 @@ func readShard(ctx context.Context, client *redis.Client, prefix string) (*shard
 		strings: make(map[string]map[string]string),
 		hashes:  make(map[string]map[string]map[string]string),
 		zsets:   make(map[string]map[string]zset),
+		ends:    make(map[string]map[string]time.Duration),
 	}
 	names, err := client.Keys(ctx, prefix+"*").Result()
 	if err != nil {
@@ -65,8 +68,11 @@ func (i *shardImage) read(ctx context.Context, pipe redis.Pipeliner, name string
 		v := pipe.HGetAll(ctx, name)
 		return func() { put(i.hashes, kind, rest, v.Val()) }
 	case "pools", "qa", "used":
-		v := pipe.SMembersMap(ctx, name)
+		v, end := pipe.SMembersMap(ctx, name), pipe.PExpireTime(ctx, name)
 		return func() {
+			if kind == "used" {
+				put(i.ends, kind, rest, end.Val())
+			}
 			set := make(zset)
 			for member := range v.Val() {
 				set[member] = 0

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -107,12 +108,16 @@ func (a *audit) checkUsed() {
 		if err != nil {
 			a.say("client tokens are noted as used in step %q: %v", name, err)
 		}
+		want := time.Duration(step+2)*dispatch.TokenMemory + 24*time.Hour
+		if end := a.ends["used"][name]; end != want {
+			a.say("what was used in step %d ends at %v, want %v", step, end, want)
+		}
 		for digest := range used {
 			if len(digest) != 8 {
 				a.say("of a client token that was used in step %d, %q is noted", step, digest)
 			}
 			for _, id := range a.held()[held[digest]] {
-				if granted := dispatch.TokenStep(a.tasks[id].Lease.Granted); granted == step || granted == step+1 {
+				if granted := dispatch.TokenStep(a.tasks[id].Lease.Granted); step-1 <= granted && granted <= step+1 {
 					a.say("%v was used in step %d, and was granted task %s in step %d", held[digest], step, id, granted)
 				}
 			}

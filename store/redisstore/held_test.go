@@ -330,6 +330,30 @@ func TestUsed_Forgotten(t *testing.T) {
 	}
 }
 
+// TestUsed_EndsUnswept loses a shard's key, by which sweeps know what to remove: what is
+// noted of used client tokens ends all the same.
+func TestUsed_EndsUnswept(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	w.sweep()
+	submit(t, w.store, w.gate, submission(&w.gate, "host.example", "https://host.example/"))
+	g := claimOne(t, w.store)
+	settle(t, w.store, done(&g))
+	used := redisstore.ShardKeys("waggle", 0).Used(dispatch.TokenStep(w.clock.Now()))
+	w.client.Del(t.Context(), redisstore.ShardKeys("waggle", 0).Shard())
+	openRule(t, w.store)
+	for _, after := range []struct {
+		pause time.Duration
+		stand int64
+	}{{2 * dispatch.TokenMemory, 1}, {24*time.Hour - dispatch.TokenMemory, 1}, {dispatch.TokenMemory, 0}} {
+		w.clock.Advance(after.pause)
+		w.sweep()
+		if found, err := w.client.Exists(t.Context(), used).Result(); err != nil || found != after.stand {
+			t.Errorf("%v later there are %d sets of used client tokens, %v; want %d", after.pause, found, err, after.stand)
+		}
+	}
+}
+
 // TestStore_ListCollectors_ManyHeld counts the leases of a collector that has many,
 // and asks Redis for some of them at a time (P10).
 func TestStore_ListCollectors_ManyHeld(t *testing.T) {

@@ -50,7 +50,7 @@ func (p shardKeys) Lock(id dispatch.TaskID) string { return string(p) + "lock:" 
 
 // Used is a SET of the client tokens of whose grants the last lease has ended in a step of
 // time ([dispatch.TokenStep]): of each the 8 bytes of its holder's digest. The first sweep
-// after the next step removes it.
+// after the next step removes it; where none does, it ends a day later by its TTL.
 func (p shardKeys) Used(step int64) string { return p.key("used:" + strconv.FormatInt(step, 10)) }
 
 // Poll is a STRING with a TTL in the collector's home shard: the client token

@@ -358,8 +358,13 @@ func (m *model) advanceStep(d time.Duration) step {
 	}
 }
 
-// genClockBack steps the clock back, where that is defined.
+// genClockBack steps the clock back, where that is defined: also over the beginning of a
+// step of [dispatch.TokenStep] that is not long ago.
 func (m *model) genClockBack() step {
+	now := m.world.now()
+	if over := now.Sub(now.Truncate(dispatch.TokenMemory)) + time.Millisecond; over < time.Minute && m.chance(70) {
+		return m.stepBack(over)
+	}
 	return m.stepBack(one(m, time.Millisecond, 20*time.Millisecond, time.Second, 10*time.Second))
 }
 

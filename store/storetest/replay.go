@@ -17,6 +17,7 @@ func replayCases() []testCase {
 		{"Memory_OfARenewedGrant", replayRenewed},
 		{"Memory_WhileSomeIsHeld", replayHeld},
 		{"Memory_WhileNothingSweeps", replayUnswept},
+		{"Memory_OverAStepBack_P7", replayClockBack},
 		{"GiveBack_AsIfNeverGranted_T2", giveBack},
 		{"GiveBack_RestoresTheDelay_T2", giveBackDelay},
 		{"GiveBack_KeepsALaterDelay", giveBackLater},
@@ -197,6 +198,26 @@ func replayUnswept(e *env) {
 	tr.Result, tr.State, tr.Expired, tr.Delay = dispatch.ResultExpired, dispatch.StateScheduled, true, 0
 	e.settle(tr)
 	e.remembered("t")
+}
+
+// replayClockBack steps the clock back over the beginning of the step of time in which
+// client tokens were used.
+func replayClockBack(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 5)...)
+	for _, back := range []time.Duration{2 * time.Second, dispatch.TokenMemory} {
+		e.Clock.Set(e.now().Truncate(dispatch.TokenMemory).Add(3*dispatch.TokenMemory + time.Second))
+		e.sweep(1)
+		token := back.String()
+		e.settle(done(e.takeTask(by(token, "1"))))
+		e.advance(-back)
+		e.sweep(1)
+		reply := e.claim(e.want(1, by(token, "2")))
+		is(e, "used", reply.Used[0], true)
+		is(e, "granted when used", len(reply.Grants[0]), 0)
+		is(e, "used by poll", e.poll("c1", "s1", token, "3").Used, true)
+	}
 }
 
 func (e *env) giveBack(token, call string) int {

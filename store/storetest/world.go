@@ -38,8 +38,8 @@ type part struct {
 	gates      map[string]dispatch.SourceGate
 	queues     map[string]*modelQueue
 	notes      map[[2]string]*grantNote // of what is held
-	used       map[[2]string]int64      // the step in which the last lease of a client token ended
-	keeps      map[string]keptSession   // by collector
+	used       map[usedToken]bool
+	keeps      map[string]keptSession // by collector
 	lastFence  uint64
 	lastSweep  time.Time
 	graceUntil time.Time
@@ -84,6 +84,12 @@ type modelQueue struct {
 	asked, askedLow time.Duration
 }
 
+// usedToken is a (collector, client token), and the step in which its last lease ended.
+type usedToken struct {
+	key  [2]string
+	step int64
+}
+
 // grantNote is what the store keeps of a grant, to replay it, while it is held.
 type grantNote struct {
 	call   string
@@ -122,7 +128,7 @@ func newWorld(shards int, clock Clock) *world {
 	for range shards {
 		w.parts = append(w.parts, &part{
 			gates: map[string]dispatch.SourceGate{}, queues: map[string]*modelQueue{},
-			notes: map[[2]string]*grantNote{}, used: map[[2]string]int64{}, keeps: map[string]keptSession{}, unplaced: map[string]bool{},
+			notes: map[[2]string]*grantNote{}, used: map[usedToken]bool{}, keeps: map[string]keptSession{}, unplaced: map[string]bool{},
 		})
 	}
 	return w

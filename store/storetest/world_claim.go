@@ -115,7 +115,11 @@ func (w *world) noted(shard int, key [2]string) *grantNote {
 		return note
 	}
 	step := dispatch.TokenStep(w.now())
-	if at, used := p.used[key]; used && (at == step || at == step-1) {
+	if p.used[usedToken{key, step + 1}] {
+		w.count("used after a step back")
+		return &grantNote{}
+	}
+	if p.used[usedToken{key, step}] || p.used[usedToken{key, step - 1}] {
 		return &grantNote{}
 	}
 	return nil
@@ -129,7 +133,7 @@ func (w *world) leaseEnded(shard int, token dispatch.LeaseToken) {
 		return
 	}
 	delete(p.notes, key)
-	p.used[key] = dispatch.TokenStep(w.now())
+	p.used[usedToken{key, dispatch.TokenStep(w.now())}] = true
 }
 
 // stillHeld is what is still held of a grant.

@@ -136,8 +136,8 @@ func (w *world) ends() []time.Time {
 		ends = append(ends, t.forgetAt, t.orphanUntil)
 	}
 	for _, p := range w.parts {
-		for _, step := range p.used {
-			ends = append(ends, time.UnixMilli((step+2)*dispatch.TokenMemory.Milliseconds()))
+		for token := range p.used {
+			ends = append(ends, time.UnixMilli((token.step+2)*dispatch.TokenMemory.Milliseconds()))
 		}
 		for _, keep := range p.keeps {
 			ends = append(ends, keep.until)

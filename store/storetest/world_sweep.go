@@ -19,7 +19,7 @@ func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
 		p.graceUntil = now.Add(dispatch.OutageGrace)
 	}
 	p.lastSweep = now
-	maps.DeleteFunc(p.used, func(_ [2]string, step int64) bool { return step < dispatch.TokenStep(now)-1 })
+	maps.DeleteFunc(p.used, func(token usedToken, _ bool) bool { return token.step < dispatch.TokenStep(now)-1 })
 	grace := now.Before(p.graceUntil)
 	if sure && stands && got.Grace != grace {
 		return broken("a sweep answered grace %v, want %v", got.Grace, grace)

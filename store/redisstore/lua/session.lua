@@ -8,8 +8,8 @@
 --          the end), and the fields of what is held that the scan has met and that
 --          are still to be looked at
 -- Returns  tasks, and what the next step begins with, as above
--- Cost     O(log n) a lease met: at most 300; and about 200 fields, or the 128 that
---          Redis keeps in one piece
+-- Cost     O(log n) a lease met: at most 300; and about 200 fields (a hash table, since
+--          notes are too long for Redis to keep them in one piece)
 --
 -- uses: collector ids grant
 local SCAN, MOST = 100, 200

@@ -37,10 +37,11 @@ do
   -- false.
   function grants.known(asks)
     if #asks == 0 then return {} end
-    local found, digests, this, last = {}, {}, used.keys()
+    local found, digests, this, last, ahead = {}, {}, used.keys()
     for i, a in ipairs(asks) do found[i], digests[i] = grants.find(a.collector, a.token), a.holder end
     local since, before = call('SMISMEMBER', this, unpack(digests)), call('SMISMEMBER', last, unpack(digests))
-    for i = 1, #digests do found[i] = found[i] or since[i] + before[i] > 0 end
+    local after = call('SMISMEMBER', ahead, unpack(digests))
+    for i = 1, #digests do found[i] = found[i] or since[i] + before[i] + after[i] > 0 end
     return found
   end
 

@@ -19,19 +19,29 @@ local function pool_open_key(pool) return P .. 'po:' .. pool end
 local function pool_wait_key(pool) return P .. 'pw:' .. pool end
 
 -- Of client tokens that were used: the step of time in which they are noted (keys.go), the
--- key of a step, and those of this one and the one before it.
+-- key of a step, those of the steps that are asked for them, and how one is noted.
 local used = {}
 do
   local STEP = 600000 -- dispatch.TokenMemory
-  local of, step, this, last
+  local of, step, this, last, ahead
 
   function used.step(at) return floor(at / STEP) end
   function used.key(at) return P .. 'used:' .. decimal(at) end
 
+  -- The keys of this step, the one before it, and the one after it, of before a step back.
   function used.keys()
     local at = used.step(now)
-    if of ~= P or step ~= at then of, step, this, last = P, at, used.key(at), used.key(at - 1) end
-    return this, last
+    if of ~= P or step ~= at then of, step, this, last, ahead = P, at, used.key(at), used.key(at - 1), used.key(at + 1) end
+    return this, last, ahead
+  end
+
+  -- Notes the digests of client tokens as used. Sweeps remove the set, without holding up
+  -- Redis as the end of a large one does; its end is for what they do not know of: the
+  -- shard key was lost, or the clock was ahead.
+  function used.note(digests)
+    local key = used.keys()
+    call('SADD', key, unpack(digests))
+    call('PEXPIREAT', key, decimal((step + 2) * STEP + DAY), 'NX')
   end
 end
 
