@@ -193,7 +193,8 @@ func (s *shard) forgetUsed() {
 // grantOf is what the shard knows of a client token: whether it was used, and the note of
 // its grant; nil where nothing of that is held.
 func (s *shard) grantOf(p *dispatch.Poll) (note *grantNote, used bool) {
-	if note = s.grants.get(grantKey{p.Collector, p.ClientToken}); note != nil {
+	note = s.grants.get(grantKey{p.Collector, p.ClientToken})
+	if note != nil {
 		return note, true
 	}
 	digest, step := dispatch.HolderDigest(p.Collector, p.ClientToken), dispatch.TokenStep(instant(s.now))
