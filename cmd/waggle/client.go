@@ -240,6 +240,11 @@ func checkLimit(limit int) error {
 	return nil
 }
 
+// note writes a line for people beside what a command shows.
+func (c *client) note(format string, args ...any) {
+	fmt.Fprintf(c.err, "waggle: "+format+"\n", args...)
+}
+
 // noteMore says on stderr that a list was cut.
 func (c *client) noteMore(more bool, limit int) {
 	if more {

@@ -112,7 +112,7 @@ func runBulk[R bulkReply](ids []string, filter *pb.Filter, call func(bulkPage) (
 // cutShort says, of a command that err ended, what it changed before.
 func (c *client) cutShort(s *choice, total *bulkTotal, did string, err error) error {
 	if total.changed > 0 && !s.dryRun {
-		fmt.Fprintf(c.err, "waggle: stopped after %s %s; the same command again does the rest\n", plural(total.changed, "source"), did)
+		c.note("stopped after %s %s; the same command again does the rest", plural(total.changed, "source"), did)
 	}
 	return err
 }
@@ -141,7 +141,7 @@ func (c *client) showBulk(s *choice, total *bulkTotal, did string, reply bulkRep
 		return err
 	}
 	for _, id := range total.missing {
-		fmt.Fprintf(c.err, "waggle: source not found: %s\n", plain(id))
+		c.note("source not found: %s", plain(id))
 	}
 	return errReported
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -78,10 +77,10 @@ func export(ctx context.Context, c *client, request *pb.ListSourcesRequest, form
 		return err
 	}
 	if skipped > 0 {
-		fmt.Fprintf(c.err, "waggle: %s left out: %s holds URLs, and they have none\n", plural(skipped, "source"), format)
+		c.note("%s left out: %s holds URLs, and they have none", plural(skipped, "source"), format)
 	}
 	for _, field := range slices.Sorted(maps.Keys(lost)) {
-		fmt.Fprintf(c.err, "waggle: %s cannot hold all of %s, of %s\n", format, field, plural(lost[field], "source"))
+		c.note("%s cannot hold all of %s, of %s", format, field, plural(lost[field], "source"))
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestSourceImport_report(t *testing.T) {
 		report := filepath.Join(t.TempDir(), name)
 		got := command(t, env, "source", "import", file, "--dry-run", "--report", report)
 		wantFailure(t, got, waggle.ExitFailed, "line 3: Bad Id: spec.id", "line 4: there is neither a url nor an id",
-			"line 6: a: line 2 has the same id, and says something else", `line 7: c: spec.seeds[0].url`, "1 source has no schedule", "line 9: e: every", "1 source has no url")
+			"line 6: a: line 2 has the same id, and says something else", `line 7: c: spec.seeds[0].url`, "1 source has no schedule", "line 9: e: every", "1 source: it has a schedule and no seeds")
 		if want := "10 sources: would be 3 created, 0 updated, 0 unchanged, 1 duplicate, 6 refused\n"; got.out != want {
 			t.Errorf("printed %q, want %q", got.out, want)
 		}

@@ -53,3 +53,20 @@ func TestSourceImport_away(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", got.code, got.err)
 	}
 }
+
+// That a source has nothing to crawl is told once: with a schedule by the dispatcher's
+// warning, without one by the import.
+func TestSourceImport_seedless(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	file := write(t, "a.csv", "id,url,every\nscheduled,,1h\nsubmitted,,\n")
+	got := command(t, env, "source", "import", file)
+	for _, told := range []string{
+		"waggle: 1 source: it has a schedule and no seeds: only tasks that are submitted are crawled\n",
+		"waggle: 1 source has no url: only what is submitted to such a source is crawled\n",
+	} {
+		if strings.Count(got.err, told) != 1 {
+			t.Errorf("want once %q in\n%s", told, got.err)
+		}
+	}
+}

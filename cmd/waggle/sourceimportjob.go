@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"math/rand/v2"
 	"time"
 
@@ -28,14 +27,11 @@ const (
 	// store, cannot take it.
 	applyPatience = time.Minute
 	longestPause  = 5 * time.Second
-
-	// shownRefusals is how many refused entries are told of one by one.
-	shownRefusals = 20
 )
 
 // importJob brings the entries of a file to a dispatcher: one goroutine reads
-// and packs them, some call, and the last takes what came of them in the order of
-// the file, so that at each moment a beginning of the file is done.
+// and packs them, some call, and the last takes what came of them
+// (sourceimportsettle.go) in the order of the file, so that at each moment a beginning of the file is done.
 type importJob struct {
 	client   *client
 	flags    *importFlags
@@ -69,7 +65,7 @@ type importItem struct {
 	warned  []string // what the dispatcher doubts
 	twin    string   // of another source before it, which crawls one of its pages
 	once    bool     // it has no schedule
-	idle    bool     // it has no seeds
+	idle    bool     // it has no seeds and no schedule; of one that has a schedule the dispatcher warns
 	pending bool     // it is among the specs of its batch
 }
 
@@ -213,8 +209,8 @@ func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
 	case item.result == "":
 		item.pending = true
 		item.twin = j.pages.meet(item.line, entry.Spec)
-		item.idle = len(entry.Spec.GetSeeds()) == 0
-		item.once = entry.Spec.GetSchedule().GetRule() == nil && !item.idle
+		seedless, unscheduled := len(entry.Spec.GetSeeds()) == 0, entry.Spec.GetSchedule().GetRule() == nil
+		item.idle, item.once = seedless && unscheduled, unscheduled && !seedless
 		batch.specs, batch.bytes = append(batch.specs, entry.Spec), batch.bytes+proto.Size(entry.Spec)
 	}
 	batch.items = append(batch.items, item)
@@ -295,109 +291,4 @@ func repeatable(err error) (wait time.Duration, again bool) {
 	default:
 		return 0, false
 	}
-}
-
-// answer lays the results of the call over the entries.
-func (b *importBatch) answer(results []*pb.ApplyResult) error {
-	if len(results) != len(b.specs) {
-		return fmt.Errorf("the dispatcher answered %d of %d specs", len(results), len(b.specs))
-	}
-	for i := range b.items {
-		if item := &b.items[i]; item.pending {
-			item.result, item.err = word(results[0].GetCode(), "APPLY_CODE_"), results[0].GetMessage()
-			item.changed, item.lost = results[0].GetChangedFields(), results[0].GetLostFields()
-			item.warned = results[0].GetWarnings()
-			results = results[1:]
-		}
-	}
-	b.specs = nil
-	return nil
-}
-
-// settle takes the batches in the order of the file.
-func (j *importJob) settle(ctx context.Context, order <-chan *importBatch) error {
-	for batch := range order {
-		if err := batch.wait(ctx); err != nil {
-			return err
-		}
-		for i := range batch.items {
-			if err := j.take(&batch.items[i]); err != nil {
-				return err
-			}
-		}
-		if err := j.saveSometimes(); err != nil {
-			return err
-		}
-		j.progress.show(&j.state.Total)
-		if batch.end != nil && !errors.Is(batch.end, io.EOF) {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return fmt.Errorf("%s: %w: %w", j.name, errBroken, batch.end)
-		}
-	}
-	return nil
-}
-
-// wait waits for the answer of the call. One that is there counts, also when the
-// import is ending.
-func (b *importBatch) wait(ctx context.Context) error {
-	select {
-	case err := <-b.done:
-		return err
-	default:
-	}
-	select {
-	case err := <-b.done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// take counts an entry and tells of it.
-func (j *importJob) take(item *importItem) error {
-	t := &j.state.Total
-	switch item.result {
-	case "CREATED":
-		t.Created++
-	case "UPDATED":
-		t.Updated++
-		t.Changed.add(item.changed)
-		t.Lost.add(item.lost)
-	case "UNCHANGED":
-		t.Unchanged++
-	case resultDuplicate:
-		t.Duplicates++
-	default:
-		t.Refused++
-		if j.shown < shownRefusals {
-			j.shown++
-			j.progress.tell(fmt.Sprintf("line %d: %s", item.line, item.text()))
-		}
-	}
-	t.Warnings.add(item.warned)
-	if item.twin != "" && item.result != resultInvalid {
-		if t.Twins++; t.Twins <= shownTwins {
-			j.progress.tell(fmt.Sprintf("line %d: %s: %s", item.line, item.id, item.twin))
-		}
-	}
-	// One that was there has kept what it had.
-	if whole := item.result == "CREATED" || j.flags.replace && item.result != resultInvalid; whole && item.once {
-		t.Unscheduled++
-	} else if whole && item.idle {
-		t.Seedless++
-	}
-	if err := j.report.write(item); err != nil {
-		return err // not done before it is reported
-	}
-	j.state.Done++
-	return nil
-}
-
-func (i *importItem) text() string {
-	if i.id == "" {
-		return i.err
-	}
-	return i.id + ": " + i.err
 }

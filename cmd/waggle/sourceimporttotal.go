@@ -29,7 +29,7 @@ type importTotal struct {
 	Twins int `json:"twins,omitempty"`
 	// Unscheduled of them are crawled once, and at once.
 	Unscheduled int `json:"unscheduled"`
-	// Seedless of them have nothing to crawl but what is submitted.
+	// Seedless of them have nothing to crawl but what is submitted, and no schedule.
 	Seedless int `json:"seedless"`
 }
 
@@ -84,24 +84,24 @@ func (j *importJob) showTotal() error {
 		fmt.Fprintf(j.client.out, "updated: %s\n", t.Changed)
 	}
 	if len(t.Lost) > 0 {
-		fmt.Fprintf(j.client.err, "waggle: %slost, with nothing in its place: %s; %s names the sources\n", verb, t.Lost, plain(or(j.flags.report, "--report FILE")))
+		j.client.note("%slost, with nothing in its place: %s; %s names the sources", verb, t.Lost, plain(or(j.flags.report, "--report FILE")))
 	}
 	for i, warning := range t.Warnings.sorted() {
 		if i == shownWarnings {
-			fmt.Fprintf(j.client.err, "waggle: and %s of other kinds\n", plural(len(t.Warnings)-i, "warning"))
+			j.client.note("and %s of other kinds", plural(len(t.Warnings)-i, "warning"))
 			break
 		}
-		fmt.Fprintf(j.client.err, "waggle: %s: %s\n", plural(t.Warnings[warning], "source"), plain(warning))
+		j.client.note("%s: %s", plural(t.Warnings[warning], "source"), plain(warning))
 	}
 	if t.Twins > shownTwins {
-		fmt.Fprintf(j.client.err, "waggle: %s in all crawl a page that a source before them crawls too\n", plural(t.Twins, "source"))
+		j.client.note("%s in all crawl a page that a source before them crawls too", plural(t.Twins, "source"))
 	}
 	if t.Unscheduled > 0 {
-		fmt.Fprintf(j.client.err, "waggle: %s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one\n",
+		j.client.note("%s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one",
 			have(t.Unscheduled, "source"))
 	}
 	if t.Seedless > 0 {
-		fmt.Fprintf(j.client.err, "waggle: %s no url: only what is submitted to such a source is crawled\n", have(t.Seedless, "source"))
+		j.client.note("%s no url: only what is submitted to such a source is crawled", have(t.Seedless, "source"))
 	}
 	return nil
 }

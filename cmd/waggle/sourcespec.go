@@ -290,7 +290,7 @@ func newSourceCreate(o *clientOptions) *cobra.Command {
 // warn tells of what a dispatcher did, and doubts.
 func (c *client) warn(warnings []string) {
 	for _, warning := range warnings {
-		fmt.Fprintf(c.err, "waggle: %s\n", plain(warning))
+		c.note("%s", plain(warning))
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,11 +9,6 @@ import (
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
-
-// note writes a line for people beside what a command shows.
-func (c *client) note(format string, args ...any) {
-	fmt.Fprintf(c.err, "waggle: "+format+"\n", args...)
-}
 
 // noteHeld says where a queue that was held may not be the one that was meant.
 func (c *client) noteHeld(cmd *cobra.Command, queue *pb.Queue) {

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// shownRefusals is how many refused entries are told of one by one.
+const shownRefusals = 20
+
+// answer lays the results of the call over the entries.
+func (b *importBatch) answer(results []*pb.ApplyResult) error {
+	if len(results) != len(b.specs) {
+		return fmt.Errorf("the dispatcher answered %d of %d specs", len(results), len(b.specs))
+	}
+	for i := range b.items {
+		if item := &b.items[i]; item.pending {
+			item.result, item.err = word(results[0].GetCode(), "APPLY_CODE_"), results[0].GetMessage()
+			item.changed, item.lost = results[0].GetChangedFields(), results[0].GetLostFields()
+			item.warned = results[0].GetWarnings()
+			results = results[1:]
+		}
+	}
+	b.specs = nil
+	return nil
+}
+
+// settle takes the batches in the order of the file.
+func (j *importJob) settle(ctx context.Context, order <-chan *importBatch) error {
+	for batch := range order {
+		if err := batch.wait(ctx); err != nil {
+			return err
+		}
+		for i := range batch.items {
+			if err := j.take(&batch.items[i]); err != nil {
+				return err
+			}
+		}
+		if err := j.saveSometimes(); err != nil {
+			return err
+		}
+		j.progress.show(&j.state.Total)
+		if batch.end != nil && !errors.Is(batch.end, io.EOF) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("%s: %w: %w", j.name, errBroken, batch.end)
+		}
+	}
+	return nil
+}
+
+// wait waits for the answer of the call. One that is there counts, also when the
+// import is ending.
+func (b *importBatch) wait(ctx context.Context) error {
+	select {
+	case err := <-b.done:
+		return err
+	default:
+	}
+	select {
+	case err := <-b.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// take counts an entry and tells of it.
+func (j *importJob) take(item *importItem) error {
+	t := &j.state.Total
+	switch item.result {
+	case "CREATED":
+		t.Created++
+	case "UPDATED":
+		t.Updated++
+		t.Changed.add(item.changed)
+		t.Lost.add(item.lost)
+	case "UNCHANGED":
+		t.Unchanged++
+	case resultDuplicate:
+		t.Duplicates++
+	default:
+		t.Refused++
+		if j.shown < shownRefusals {
+			j.shown++
+			j.progress.tell(fmt.Sprintf("line %d: %s", item.line, item.text()))
+		}
+	}
+	t.Warnings.add(item.warned)
+	if item.twin != "" && item.result != resultInvalid {
+		if t.Twins++; t.Twins <= shownTwins {
+			j.progress.tell(fmt.Sprintf("line %d: %s: %s", item.line, item.id, item.twin))
+		}
+	}
+	// One that was there has kept what it had.
+	if whole := item.result == "CREATED" || j.flags.replace && item.result != resultInvalid; whole && item.once {
+		t.Unscheduled++
+	} else if whole && item.idle {
+		t.Seedless++
+	}
+	if err := j.report.write(item); err != nil {
+		return err // not done before it is reported
+	}
+	j.state.Done++
+	return nil
+}
+
+func (i *importItem) text() string {
+	if i.id == "" {
+		return i.err
+	}
+	return i.id + ": " + i.err
+}
