@@ -15,6 +15,10 @@ func (d *Dispatcher) Now(ctx context.Context) (time.Time, error) { return d.stor
 // Ping answers whether the store can be worked with now.
 func (d *Dispatcher) Ping(ctx context.Context) error { return d.store.Ping(ctx) }
 
+// StoreLosses is how often this dispatcher has found that the store had lost its data;
+// see [Store].
+func (d *Dispatcher) StoreLosses() int64 { return d.store.Losses() }
+
 // Task reads a task with all its details, completed by its source.
 // ErrTaskNotFound.
 func (d *Dispatcher) Task(ctx context.Context, id TaskID) (*Task, error) {

@@ -44,6 +44,11 @@ type Store interface {
 	// ErrStoreMismatch when it is no longer the one that was opened. Called
 	// about each second.
 	Ping(ctx context.Context) error
+	// Losses is how often, since it was opened, a Ping has found that the store, or a
+	// part of it, had lost what it held: that it was emptied, or came back without
+	// its files. Every instance that had worked with it finds that. 0 of a store
+	// that is away, fails over or was empty when it was opened.
+	Losses() int64
 	// Now is the store's clock, in whole milliseconds.
 	Now(ctx context.Context) (time.Time, error)
 	// Stats counts, in O(shards).

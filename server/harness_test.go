@@ -57,6 +57,14 @@ func (f *faults) Ping(ctx context.Context) error {
 	return f.Store.Ping(ctx)
 }
 
+// Losses counts one when the fault of that name fails.
+func (f *faults) Losses() int64 {
+	if f.fault("Losses") != nil {
+		return 1
+	}
+	return f.Store.Losses()
+}
+
 func (f *faults) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 	if err := f.fault("Stats"); err != nil {
 		return dispatch.StoreStats{}, err

@@ -135,6 +135,7 @@ type storeCollector struct {
 	gauges   []gauge
 	up       *prometheus.Desc
 	streams  *prometheus.Desc
+	losses   *prometheus.Desc
 	open     func() int64
 
 	mu   sync.Mutex // guards the rest
@@ -147,6 +148,8 @@ func newStoreCollector(d *dispatch.Dispatcher, interval time.Duration, streams f
 		d: d, interval: interval, open: streams,
 		up:      prometheus.NewDesc("waggle_store_up", "1 when the store could be counted.", nil, nil),
 		streams: prometheus.NewDesc("waggle_heartbeat_streams", "Heartbeat streams open here.", nil, nil),
+		losses: prometheus.NewDesc("waggle_store_losses_total",
+			"Times that this dispatcher found the store, or a part of it, without the data it had worked with: emptied, or back without its files.", nil, nil),
 	}
 	c.gauges = storeGauges()
 	return c
@@ -193,6 +196,7 @@ func storeGauges() []gauge {
 func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.up
 	ch <- c.streams
+	ch <- c.losses
 	for _, g := range c.gauges {
 		ch <- g.desc
 	}
@@ -202,6 +206,7 @@ func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 // counts out, rather than showing old ones as if they were new.
 func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.streams, prometheus.GaugeValue, float64(c.open()))
+	ch <- prometheus.MustNewConstMetric(c.losses, prometheus.CounterValue, float64(c.d.StoreLosses()))
 	o := c.overview()
 	ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, oneIf(o != nil))
 	if o == nil {

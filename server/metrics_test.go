@@ -99,6 +99,22 @@ func TestMetrics_scrapes(t *testing.T) {
 	})
 }
 
+// A loss of the store's data is counted, from 0, and while the store is away too.
+func TestMetrics_losses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		if n, ok := shown(t, b.shown)["waggle_store_losses_total"]; !ok || n != 0 {
+			t.Errorf("waggle_store_losses_total is %v (there: %t), want 0", n, ok)
+		}
+		b.store.breakCall("Losses", func() error { return errors.New("emptied") })
+		b.store.breakCall("Stats", func() error { return errors.New("away") })
+		if n := shown(t, b.shown)["waggle_store_losses_total"]; n != 1 {
+			t.Errorf("waggle_store_losses_total is %v after a loss, want 1", n)
+		}
+	})
+}
+
 // What a fetch waits is shown apart for those that got something, and what is
 // parked and streams as it is.
 func TestMetrics_fetches(t *testing.T) {

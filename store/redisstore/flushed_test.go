@@ -14,31 +14,136 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// TestStore_Flushed empties Redis under a running store: the number of shards is
-// fixed again before anyone comes with another, and there is a warning, once.
+// watched is a store whose errors a test reads.
+type watched struct {
+	*redisstore.Store
+	logs *observer.ObservedLogs
+}
+
+func openWatched(t *testing.T, config redisstore.Config) watched {
+	t.Helper()
+	core, logs := observer.New(zap.ErrorLevel)
+	config.Logger = zap.New(core)
+	s := watched{open(t, config), logs}
+	s.ping(t, 0)
+	return s
+}
+
+// ping pings more than once, and then so many losses must have been counted and told.
+func (s watched) ping(t *testing.T, losses int) {
+	t.Helper()
+	for range max(2, s.Shards()) {
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("Ping: %v", err)
+		}
+	}
+	told := s.logs.FilterMessageSnippet("the store lost its data")
+	if n := s.Losses(); n != int64(losses) || told.Len() != losses {
+		t.Errorf("%d losses counted and %d told, want %d; log: %v", n, told.Len(), losses, s.logs.All())
+	}
+	for _, line := range told.All() {
+		if !strings.Contains(line.Message, "When the store has lost its data") {
+			t.Errorf("the log does not name the section of the runbook: %s", line.Message)
+		}
+	}
+}
+
+// TestStore_Flushed empties Redis under running stores: the number of shards is
+// fixed again before anyone comes with another, and each store tells of its loss, once.
 func TestStore_Flushed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := redisClient(t, server.URL())
-	core, logs := observer.New(zap.WarnLevel)
-	s := open(t, redisstore.Config{URL: server.URL(), Shards: 4, Logger: zap.New(core)})
-	if err := s.Ping(t.Context()); err != nil {
-		t.Fatalf("Ping: %v", err)
-	}
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := s.Ping(t.Context()); err != nil {
-			t.Errorf("Ping of an empty redis: %v", err)
+	config := redisstore.Config{URL: server.URL(), Shards: 4}
+	stores := []watched{openWatched(t, config), openWatched(t, config), openWatched(t, config)}
+	for losses := 1; losses <= 2; losses++ {
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n := logs.FilterMessageSnippet("the store lost its data").Len(); n != 1 {
-		t.Errorf("%d warnings of lost data, want 1; log: %v", n, logs.All())
+		for _, s := range stores {
+			s.ping(t, losses)
+		}
+		openWatched(t, config) // it has lost nothing
 	}
 	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Shards: 2})
 	if !errors.Is(err, dispatch.ErrStoreMismatch) {
 		t.Errorf("Open with another number of shards: %v, want ErrStoreMismatch", err)
+	}
+}
+
+// TestStore_Flushed_byOldBuild has a dispatcher that knows no marks be the first to
+// find that Redis was emptied.
+func TestStore_Flushed_byOldBuild(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Server(t)
+	client, key := redisClient(t, server.URL()), redisstore.MetaKey(prefix)
+	s := openWatched(t, redisstore.Config{URL: server.URL(), Prefix: prefix})
+	fixed, err := client.HGetAll(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Del(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), key, "shards", fixed["shards"], "format", fixed["format"]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	openWatched(t, redisstore.Config{URL: server.URL(), Prefix: prefix})
+	s.ping(t, 1)
+}
+
+// TestStore_NotLost does to a Redis what loses nothing.
+func TestStore_NotLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithAOF(redistest.FsyncAlways))
+	client := redisClient(t, server.URL())
+	s := openWatched(t, redisstore.Config{URL: server.URL()})
+	openWatched(t, redisstore.Config{URL: server.URL(), Prefix: "other"})
+	s.ping(t, 0)
+	if err := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.ping(t, 0)
+	server.Kill()
+	if err := s.Ping(t.Context()); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("Ping of a redis that is away: %v, want ErrStoreUnavailable", err)
+	}
+	server.Restart()
+	await(t, "the restarted redis", func() bool { return s.Ping(t.Context()) == nil })
+	s.ping(t, 0)
+}
+
+// TestStore_RestartedEmpty restarts a Redis that keeps no files.
+func TestStore_RestartedEmpty(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := openWatched(t, redisstore.Config{URL: server.URL()})
+	server.Kill()
+	server.Restart()
+	await(t, "the restarted redis", func() bool { return s.Ping(t.Context()) == nil })
+	s.ping(t, 1)
+}
+
+// TestStore_ShardsLost takes from a Cluster what one of its nodes held: no more than
+// some shards.
+func TestStore_ShardsLost(t *testing.T) {
+	t.Parallel()
+	server := startCluster(t)
+	client := redisClient(t, server.URL())
+	config := redisstore.Config{URL: "redis+cluster://" + server.Addr(), Shards: 6}
+	stores := []watched{openWatched(t, config), openWatched(t, config)}
+	for _, shard := range []int{2, 5} {
+		if err := client.Del(t.Context(), redisstore.ShardKeys("waggle", shard).Mark()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range stores {
+		s.ping(t, 1)
+		for _, line := range s.logs.All() {
+			if shards := fmt.Sprint(line.ContextMap()["of_shards"]); !strings.Contains(shards, "2") || !strings.Contains(shards, "5") {
+				t.Errorf("the log names the shards %s, want 2 and 5", shards)
+			}
+		}
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // (lua/prelude/keys.lua).
 type keys struct{ prefix string }
 
-// Meta is a HASH: "shards" and "format", both fixed when the store is first
-// used. It belongs to no shard.
+// Meta is a HASH: "shards", "format" and "made", a mark, all fixed when the store is
+// first used. It belongs to no shard.
 func (k keys) Meta() string { return k.prefix + ":meta" }
 
 // Hints is the channel on which scripts tell what can be granted sooner.
@@ -34,6 +34,10 @@ func (p shardKeys) key(name string) string { return string(p) + name }
 // number of a lane (packed, lua/prelude/counts.lua), and
 // "picks:<pool>". It is KEYS[1] of every script.
 func (p shardKeys) Shard() string { return p.key("shard") }
+
+// Mark is a STRING: a mark that the shard was given when it was first looked at
+// (marks.go). Only a Cluster has it.
+func (p shardKeys) Mark() string { return p.key("mark") }
 
 // Task is a STRING: the record of a task (record.go).
 func (p shardKeys) Task(id dispatch.TaskID) string { return string(p) + "t:" + string(id) }

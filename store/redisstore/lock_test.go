@@ -84,9 +84,9 @@ func TestStore_KeysOfAShardShareATag(t *testing.T) {
 	}
 }
 
-// TestStore_Cluster runs tasks through a Cluster of one node and four shards.
-func TestStore_Cluster(t *testing.T) {
-	t.Parallel()
+// startCluster runs a Cluster of one node.
+func startCluster(t *testing.T) *redistest.Server {
+	t.Helper()
 	server := redistest.Start(t, redistest.WithCluster())
 	client := redisClient(t, server.URL())
 	if err := client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
@@ -95,6 +95,13 @@ func TestStore_Cluster(t *testing.T) {
 	await(t, "the cluster", func() bool {
 		return client.Set(t.Context(), "probe", "x", 0).Err() == nil
 	})
+	return server
+}
+
+// TestStore_Cluster runs tasks through a Cluster of one node and four shards.
+func TestStore_Cluster(t *testing.T) {
+	t.Parallel()
+	server := startCluster(t)
 	s := open(t, redisstore.Config{URL: "redis+cluster://" + server.Addr(), Shards: 4})
 	openRule(t, s)
 	gate := sourceGate("source")

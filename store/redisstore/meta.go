@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"go.uber.org/zap"
-
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
@@ -16,7 +14,11 @@ const format = "11"
 
 // meta is what is fixed when a store is first used: the fields of [keys.Meta],
 // empty where there is none.
-type meta struct{ shards, format string }
+type meta struct{ shards, format, made string }
+
+// whole reports whether all of it is there. A build of before there was a mark has
+// written none.
+func (m meta) whole() bool { return m.shards != "" && m.made != "" }
 
 // checkMeta fixes the number of shards of a new store, and compares it with that
 // of one that exists.
@@ -25,7 +27,7 @@ func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
 	if err != nil {
 		return err
 	}
-	if kept.shards == "" {
+	if !kept.whole() {
 		shards := want
 		if shards == 0 && cluster {
 			shards = DefaultClusterShards
@@ -38,6 +40,7 @@ func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
 	if err != nil {
 		return err
 	}
+	s.marks.store = kept.made
 	if want != 0 && want != shards {
 		return fmt.Errorf("%w: the store in redis under %q was made with %d shards, this program was told %d",
 			dispatch.ErrStoreMismatch, s.keys.prefix, shards, want)
@@ -48,39 +51,38 @@ func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
 
 // recheckMeta finds out whether Redis still holds what was fixed. Where that is
 // gone, as after a FLUSHALL or a restart without its files, this dispatcher's
-// number of shards is fixed again before another one comes with another.
-func (s *Store) recheckMeta(ctx context.Context) error {
+// number of shards is fixed again before another one comes with another. lost tells
+// whether it is not what this dispatcher has met so far.
+func (s *Store) recheckMeta(ctx context.Context) (lost bool, err error) {
 	kept, err := s.readMeta(ctx)
 	switch {
 	case errors.Is(err, dispatch.ErrStoreUnavailable):
-		return nil // in a Cluster another node than the first shard's is away; the next look tells
+		return false, nil // in a Cluster another node than the first shard's is away; the next look tells
 	case err != nil:
-		return err
+		return false, err
 	}
-	if kept.shards == "" {
+	if !kept.whole() {
 		if kept, err = s.writeMeta(ctx, s.shards); err != nil {
-			return err
+			return false, err
 		}
-		s.log.Warn("the store lost its data: redis no longer held the number of shards, and it was written again; "+
-			"sources, tasks, queue rules and leases that redis does not hold any more are gone, and need to be registered anew",
-			zap.String("key", s.keys.Meta()), zap.Int("shards", s.shards))
 	}
+	lost, s.marks.store = kept.made != s.marks.store, kept.made
 	shards, err := s.judgeMeta(kept)
 	if err != nil {
-		return err
+		return lost, err
 	}
 	if shards != s.shards {
-		return fmt.Errorf("%w: the store in redis under %q has %d shards now, this dispatcher works with %d; it lost its data, or was replaced: restart the dispatcher",
+		return lost, fmt.Errorf("%w: the store in redis under %q has %d shards now, this dispatcher works with %d; it lost its data, or was replaced: restart the dispatcher",
 			dispatch.ErrStoreMismatch, s.keys.prefix, shards, s.shards)
 	}
-	return nil
+	return lost, nil
 }
 
 const opMeta = "read the store's number of shards"
 
 func (s *Store) readMeta(ctx context.Context) (meta, error) {
 	kept, err := read(ctx, opMeta, func() ([]any, error) {
-		return s.client.HMGet(ctx, s.keys.Meta(), "shards", "format").Result()
+		return s.client.HMGet(ctx, s.keys.Meta(), "shards", "format", "made").Result()
 	})
 	if err != nil {
 		return meta{}, err
@@ -88,18 +90,17 @@ func (s *Store) readMeta(ctx context.Context) (meta, error) {
 	var m meta
 	m.shards, _ = kept[0].(string) // nil where there is none
 	m.format, _ = kept[1].(string)
+	m.made, _ = kept[2].(string)
 	return m, nil
 }
 
 // writeMeta fixes what is not fixed yet, and answers what is: another dispatcher
 // may have been first.
 func (s *Store) writeMeta(ctx context.Context, shards int) (meta, error) {
-	key := s.keys.Meta()
-	if err := s.client.HSetNX(ctx, key, "format", format).Err(); err != nil {
-		return meta{}, wrap(ctx, opMeta, err)
-	}
-	if err := s.client.HSetNX(ctx, key, "shards", strconv.Itoa(shards)).Err(); err != nil {
-		return meta{}, wrap(ctx, opMeta, err)
+	for _, field := range [...][2]string{{"made", newMark()}, {"format", format}, {"shards", strconv.Itoa(shards)}} {
+		if err := s.client.HSetNX(ctx, s.keys.Meta(), field[0], field[1]).Err(); err != nil {
+			return meta{}, wrap(ctx, opMeta, err)
+		}
 	}
 	return s.readMeta(ctx)
 }

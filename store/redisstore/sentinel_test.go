@@ -27,6 +27,37 @@ func TestStore_Sentinel(t *testing.T) {
 	settle(t, s, done(&g))
 }
 
+// TestStore_FailedOver has a Sentinel promote the replica of its server: that is no
+// loss of data.
+func TestStore_FailedOver(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	replica := redistest.Start(t, redistest.WithConfig("replicaof", host+" "+port))
+	client := redisClient(t, replica.URL())
+	await(t, "the replica", func() bool {
+		text, err := client.Info(t.Context(), "replication").Result()
+		return err == nil && strings.Contains(text, "master_link_status:up")
+	})
+	addr := startSentinel(t, server.Addr())
+	s := openWatched(t, redisstore.Config{URL: "redis+sentinel://" + addr + "/main"})
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() {
+		if err := sentinel.Close(); err != nil {
+			t.Errorf("close the sentinel's client: %v", err)
+		}
+	})
+	await(t, "the failover", func() bool { return sentinel.Failover(t.Context(), "main").Err() == nil })
+	await(t, "the promotion", func() bool { return client.Set(t.Context(), "promoted", "yes", 0).Err() == nil })
+	server.Kill()
+	await(t, "the promoted redis", func() bool { return s.Ping(t.Context()) == nil })
+	s.ping(t, 0)
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.ping(t, 1)
+}
+
 // startSentinel runs a Sentinel that watches the server as "main", and gives its
 // address.
 func startSentinel(t *testing.T, server string) string {

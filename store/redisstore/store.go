@@ -53,6 +53,7 @@ type Store struct {
 	scripts  *scripts
 	library  *library
 	shards   int
+	marks    marks
 	log      *zap.Logger
 }
 
@@ -84,6 +85,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 			s.log.Warn("close redis client", zap.Error(closeErr))
 		}
 		return nil, err
+	}
+	if cluster {
+		s.beginMarks(ctx)
 	}
 	return s, nil
 }
@@ -121,12 +125,12 @@ func (s *Store) Close() error {
 
 // Ping makes sure that the first shard can be written to, and that Redis still is
 // the store that was opened: one that lost its data is given its number of shards
-// again, with a warning; one that has another is [dispatch.ErrStoreMismatch].
+// again, and an error is logged; one that has another is [dispatch.ErrStoreMismatch].
 func (s *Store) Ping(ctx context.Context) error {
 	if _, err := s.Now(ctx); err != nil {
 		return err
 	}
-	return s.recheckMeta(ctx)
+	return s.lookForLoss(ctx)
 }
 
 // Now is the clock of the Redis that has shard 0.

@@ -190,6 +190,7 @@ func clusterNow(e *env) {
 
 func clusterPing(e *env) {
 	e.ok("ping", e.Store.Ping(e.ctx))
+	is(e, "losses of a store that keeps its data", e.Store.Losses(), 0)
 	if e.Store.Kind() == "" {
 		e.Fatal("the store's kind has no name")
 	}

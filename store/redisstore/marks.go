@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// marks are what tells whether Redis still holds what this dispatcher has worked
+// with: the store is given a mark when it is first used, and in a Cluster, of which one
+// node can come back empty, each shard too. A mark that has changed says that all
+// beside it is gone. Whoever finds it missing sets a new one, so that each dispatcher
+// sees it change.
+type marks struct {
+	mu     sync.Mutex // guards the rest but losses
+	store  string
+	shards []string // empty: not looked at yet; nil where there is one node
+	next   int      // the shard that is looked at next
+	losses atomic.Int64
+}
+
+// newMark is one that nothing had before.
+func newMark() string { return uuid.NewString() }
+
+// beginMarks looks at all shards of a Cluster for the first time. One that cannot be
+// looked at now is when its turn comes.
+func (s *Store) beginMarks(ctx context.Context) {
+	s.marks.shards = make([]string, s.shards)
+	if _, err := s.lostShards(ctx, 0, s.shards); err != nil {
+		s.log.Warn("not all shards could be looked at; a loss of theirs is noticed from their next look on", zap.Error(err))
+	}
+}
+
+// Losses implements [dispatch.Store].
+func (s *Store) Losses() int64 { return s.marks.losses.Load() }
+
+// lookForLoss compares the store's mark and that of one shard in turn with what this
+// dispatcher has seen so far. A loss is counted and told once, with all shards
+// of which it is seen.
+func (s *Store) lookForLoss(ctx context.Context) error {
+	m := &s.marks
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lost, failed := s.recheckMeta(ctx)
+	shards, err := s.lostInTurn(ctx, lost)
+	failed = errors.Join(failed, err)
+	if lost || len(shards) > 0 {
+		m.losses.Add(1)
+		s.log.Error("the store lost its data: what redis held of sources, tasks, queue rules and leases is gone, or is another store's; "+
+			"this dispatcher goes on with what is there. Bring the files of redis back, or register anew: "+
+			"deploy/README.md, \"When the store has lost its data\"",
+			zap.String("prefix", s.keys.prefix), zap.Bool("whole_store", lost), zap.Ints("of_shards", shards))
+	}
+	return failed
+}
+
+// lostInTurn looks at the shard whose turn it is, and at all where something is lost
+// (other). A shard whose node does not answer, or is full, is looked at another time.
+func (s *Store) lostInTurn(ctx context.Context, other bool) (lost []int, err error) {
+	m := &s.marks
+	if len(m.shards) == 0 {
+		return nil, nil
+	}
+	turn := m.next
+	m.next = (turn + 1) % len(m.shards)
+	if lost, err = s.lostShards(ctx, turn, turn+1); other || len(lost) > 0 {
+		var more []int
+		more, err = s.lostShards(ctx, 0, len(m.shards))
+		lost = append(lost, more...)
+	}
+	if errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreFull) || errors.Is(err, dispatch.ErrStoreReadOnly) {
+		return lost, nil
+	}
+	return lost, err
+}
+
+// lostShards gives those of the shards from from to before to whose mark is another one
+// than before.
+func (s *Store) lostShards(ctx context.Context, from, to int) (lost []int, err error) {
+	const op = "read the marks of shards"
+	pipe := s.client.Pipeline()
+	found := make([]*redis.StringCmd, 0, to-from)
+	for shard := from; shard < to; shard++ {
+		found = append(found, pipe.Get(ctx, s.keys.shard(shard).Mark()))
+	}
+	_, failed := pipe.Exec(ctx)
+	if errors.Is(failed, redis.Nil) {
+		failed = nil
+	}
+	for i, cmd := range found {
+		shard := from + i
+		mark, err := cmd.Result()
+		if errors.Is(err, redis.Nil) {
+			mark, err = s.markShard(ctx, shard)
+		}
+		if err != nil {
+			failed = err
+			continue
+		}
+		if before := s.marks.shards[shard]; before != "" && before != mark {
+			lost = append(lost, shard)
+		}
+		s.marks.shards[shard] = mark
+	}
+	return lost, wrap(ctx, op, failed)
+}
+
+// markShard gives a shard its mark; another dispatcher may have been first.
+func (s *Store) markShard(ctx context.Context, shard int) (string, error) {
+	mark := newMark()
+	before, err := s.client.SetArgs(ctx, s.keys.shard(shard).Mark(), mark, redis.SetArgs{Mode: "NX", Get: true}).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return mark, nil
+	case err != nil:
+		return "", err
+	default:
+		return before, nil
+	}
+}
