@@ -28,6 +28,7 @@ type importFlags struct {
 	format, prefix, report, resume, pool, cron, timeZone, kind string
 	queue                                                      queueFlag
 	labels                                                     map[string]string
+	prune                                                      pruneFlags
 	every, jitter                                              spanFlag
 	adaptive                                                   rangeFlag
 	now, dryRun, follow, revisit, replace                      bool
@@ -47,6 +48,7 @@ func newSourceImport(o *clientOptions) *cobra.Command {
   waggle source import sources.csv --dry-run
   waggle source import shops.csv --every 1d --queue shops
   waggle source import urls.txt.gz --every 1d --follow --report report.csv --resume urls.state
+  waggle source import news.jsonl --prune news. --dry-run
   curl -s https://example.com/sitemap.xml | waggle source import - --every 6h`,
 		Args: exactly("the FILE, or - for standard input"),
 	}
@@ -85,6 +87,12 @@ that are there: they move.
 
 --resume keeps a file of how far it came, and passes over that part.
 
+--prune PREFIX also deletes the sources whose id begins with PREFIX and which the
+file does not have, as 'source delete' does; others it never touches. It deletes
+nothing when an entry was refused, when the rest of the file cannot be read, or
+when no id of the file begins with PREFIX. Look with --dry-run first; --report has
+all that would be deleted.
+
 Columns of a CSV, in any order, of which url or id must be there:
 `)
 	for _, column := range sourcefile.Columns() {
@@ -117,6 +125,7 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.report, "report", "", "`file` that gets a line for each entry: CSV when its name ends in .csv, else JSON lines")
 	fs.StringVar(&f.resume, "resume", "", "`file` that keeps how far the import came, to go on from there after an interruption")
 	fs.IntVar(&f.parallel, "parallel", 4, "`number` of calls at a time")
+	f.prune.register(fs)
 }
 
 func (f *importFlags) check(name string) error {
@@ -137,7 +146,7 @@ func (f *importFlags) check(name string) error {
 	case f.parallel < 1 || f.parallel > 16:
 		return usagef(nil, "--parallel %d: say 1 to 16", f.parallel)
 	}
-	return nil
+	return f.prune.check(changed("prune"), f.dryRun)
 }
 
 func (f *importFlags) run(ctx context.Context, c *client, name string, stdin io.Reader) (err error) {
@@ -203,7 +212,7 @@ func (f *importFlags) apart(name string) error {
 func (f *importFlags) digest(file io.ReadSeeker) (string, error) {
 	h := sha256.New()
 	f.flags.VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed && !slices.Contains([]string{"resume", "report", "parallel", "server", "timeout", "output", "by", "reason"}, flag.Name) {
+		if flag.Changed && !slices.Contains([]string{"resume", "report", "parallel", "server", "timeout", "output", "by", "reason", "yes"}, flag.Name) {
 			fmt.Fprintf(h, "%s=%s\n", flag.Name, flag.Value)
 		}
 	})

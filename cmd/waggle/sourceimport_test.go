@@ -72,6 +72,7 @@ func TestSourceImport(t *testing.T) {
   "unchanged": 0,
   "duplicates": 0,
   "refused": 0,
+  "deleted": 0,
   "changed_fields": {
     "first_crawl": 2
   },

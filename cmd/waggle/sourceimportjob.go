@@ -46,6 +46,9 @@ type importJob struct {
 	known map[uint64]knownID
 	pages seenPages
 	shown int // of what is told of entry by entry
+
+	// pruned is what --prune deletes, once the file is read.
+	pruned pruneScope
 }
 
 // knownID is where an id came by, and a hash of its spec.
@@ -107,15 +110,12 @@ func (j *importJob) run(ctx context.Context) error {
 	}
 	group.Go(func() error { return j.settle(groupCtx, order) })
 	err := group.Wait()
+	if err == nil {
+		err = j.prune(ctx)
+	}
 	j.progress.end()
 	if err != nil {
-		err = errors.Join(err, j.save())
-		atLeast := "at least " // of a call that failed some may be done
-		if errors.Is(err, errBroken) {
-			atLeast = ""
-		}
-		fmt.Fprintf(j.client.err, "waggle: stopped after %s%s%s\n", atLeast, plural(j.state.Done, "source"), j.resumeAdvice(err))
-		return err
+		return j.stopped(err)
 	}
 	if err := j.state.remove(); err != nil {
 		return err
@@ -129,7 +129,22 @@ func (j *importJob) run(ctx context.Context) error {
 	if j.state.Total.Refused > 0 {
 		return j.refused()
 	}
-	return nil
+	return j.pruned.failed
+}
+
+// stopped ends an import that err has interrupted, and says how far it came.
+func (j *importJob) stopped(err error) error {
+	err = errors.Join(err, j.save())
+	atLeast := "at least " // of a call that failed some may be done
+	if errors.Is(err, errBroken) {
+		atLeast = ""
+	}
+	deleted := ""
+	if n := j.state.Total.Deleted; n > 0 {
+		deleted = ", and " + count(n) + " deleted"
+	}
+	fmt.Fprintf(j.client.err, "waggle: stopped after %s%s%s%s\n", atLeast, plural(j.state.Done, "source"), deleted, j.resumeAdvice(err))
+	return err
 }
 
 // refused ends an import of which some entries were not taken.
@@ -199,6 +214,7 @@ func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
 	item.id = entry.Spec.GetId()
 	if err == nil {
 		err = j.meet(&item, entry.Spec)
+		j.pruned.meet(item.id, j.flags.prune.prefix)
 	}
 	if done {
 		return
@@ -242,19 +258,30 @@ func hash64(text []byte) uint64 {
 	return h.Sum64()
 }
 
-// apply makes the call of a batch, again while it may still be taken: it can be
-// repeated without harm.
+// apply makes the call of a batch: it can be repeated without harm.
 func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
 	request := &pb.ApplySourcesRequest{
 		Specs: batch.specs, ValidateOnly: j.flags.dryRun, KeepAbsent: !j.flags.replace,
 		By: j.flags.record.by, Reason: j.flags.record.reason,
 	}
+	var reply *pb.ApplySourcesResponse
+	if err := j.patiently(ctx, func() (err error) {
+		reply, err = j.client.sources.ApplySources(ctx, request)
+		return err
+	}); err != nil {
+		return err
+	}
+	return batch.answer(reply.GetResults())
+}
+
+// patiently makes a call, again while it may still be taken.
+func (j *importJob) patiently(ctx context.Context, call func() error) error {
 	deadline := time.Now().Add(applyPatience)
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, longestPause) {
-		reply, err := j.client.sources.ApplySources(ctx, request)
+		err := call()
 		if err == nil {
 			j.progress.answered()
-			return batch.answer(reply.GetResults())
+			return nil
 		}
 		wait, again := repeatable(err)
 		if wait = max(wait, pause/2+rand.N(pause/2)); !again || time.Now().Add(wait).After(deadline) {

@@ -19,6 +19,10 @@ type importTotal struct {
 	Unchanged  int `json:"unchanged"`
 	Duplicates int `json:"duplicates"`
 	Refused    int `json:"refused"`
+	// Deleted sources are those that --prune found the file not to have.
+	Deleted int `json:"deleted"`
+	// SampleIDs are the first of those that a dry run would delete.
+	SampleIDs []string `json:"sample_ids,omitempty"`
 	// Changed says of how many updated sources each field is other than before, and
 	// Lost of how many it lost what it had.
 	Changed fieldCounts `json:"changed_fields,omitempty"`
@@ -78,8 +82,11 @@ func (j *importJob) showTotal() error {
 	if j.flags.dryRun {
 		verb = "would be "
 	}
-	fmt.Fprintf(j.client.out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused\n", plural(t.entries(), "source"),
-		verb, count(t.Created), count(t.Updated), count(t.Unchanged), plural(t.Duplicates, "duplicate"), count(t.Refused))
+	fmt.Fprintf(j.client.out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused%s\n", plural(t.entries(), "source"),
+		verb, count(t.Created), count(t.Updated), count(t.Unchanged), plural(t.Duplicates, "duplicate"), count(t.Refused), j.deletedText())
+	if len(t.SampleIDs) > 0 {
+		writeSample(j.client.out, "would be deleted, as the file does not have them:", t.SampleIDs, t.Deleted)
+	}
 	if len(t.Changed) > 0 {
 		fmt.Fprintf(j.client.out, "updated: %s\n", t.Changed)
 	}

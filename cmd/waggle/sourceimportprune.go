@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// resultDeleted is the result of a source that the file does not have.
+const resultDeleted = "DELETED"
+
+// pruneFlags are which sources an import deletes when its file does not have them.
+type pruneFlags struct {
+	prefix string // empty: none
+	yes    bool
+}
+
+func (p *pruneFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&p.prefix, "prune", "", "delete the sources whose id begins with this `prefix`, as news., and which the file does not have")
+	flags.BoolVar(&p.yes, "yes", false, "delete what --prune finds, without ids being named one by one")
+}
+
+// check wants a prefix that ends where a part of an id ends: one letter too few would
+// reach for other people's sources, and none for all there are.
+func (p *pruneFlags) check(given, dryRun bool) error {
+	switch {
+	case !given:
+		return nil
+	case len(p.prefix) < 2 || !strings.ContainsRune("._-", rune(p.prefix[len(p.prefix)-1])):
+		return usagef(nil, "--prune %q: say how the ids begin, up to a dot, _ or -, as news.", p.prefix)
+	case !p.yes && !dryRun:
+		return usagef(nil, "--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
+	}
+	return nil
+}
+
+// pruneScope is what an import knows of the sources that --prune is about.
+type pruneScope struct {
+	inFile int   // entries with such an id
+	failed error // why it could not delete any, told already
+}
+
+// meet notes an id of the file.
+func (p *pruneScope) meet(id, prefix string) {
+	if strings.HasPrefix(id, prefix) {
+		p.inFile++
+	}
+}
+
+// prune deletes the sources that the file, all of which is done, does not have. What a
+// file lacks because it could not be read, or because it is another one, stays.
+func (j *importJob) prune(ctx context.Context) error {
+	switch prefix := j.flags.prune.prefix; {
+	case prefix == "":
+		return nil
+	case j.state.Total.Refused > 0:
+		j.progress.tell("--prune deletes nothing, as not every entry was taken")
+		return nil
+	case j.pruned.inFile == 0:
+		j.progress.tell(fmt.Sprintf("--prune deletes nothing, as no id of the file begins with %s: is it the right one?", prefix))
+		j.pruned.failed = errReported
+		return nil
+	}
+	ids, err := j.absent(ctx)
+	if err != nil {
+		return err
+	}
+	if j.flags.dryRun {
+		j.state.Total.SampleIDs = ids[:min(len(ids), shownResults)]
+	}
+	for some := range slices.Chunk(ids, maxBulk) {
+		if err := j.remove(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// absent lists the sources that the file does not have, by id.
+func (j *importJob) absent(ctx context.Context) (ids []string, err error) {
+	_, err = readPages(0, func(size int32, token string) (reply *pb.ListSourcesResponse, err error) {
+		err = j.patiently(ctx, func() (err error) {
+			reply, err = j.client.sources.ListSources(ctx, &pb.ListSourcesRequest{IdPrefix: j.flags.prune.prefix, PageSize: size, PageToken: token})
+			return err
+		})
+		return reply, err
+	}, func(p *pb.ListSourcesResponse) int {
+		for _, source := range p.GetSources() {
+			if _, has := j.known[hash64([]byte(source.GetId()))]; !has {
+				ids = append(ids, source.GetId())
+			}
+		}
+		return len(p.GetSources())
+	})
+	return ids, err
+}
+
+// remove deletes sources, or counts them in a dry run, and reports each.
+func (j *importJob) remove(ctx context.Context, ids []string) error {
+	deleted, calls := len(ids), 0
+	if !j.flags.dryRun {
+		if err := j.patiently(ctx, func() error {
+			calls++
+			reply, err := j.client.sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{Ids: ids, By: j.flags.record.by, Reason: j.flags.record.reason})
+			if deleted = int(reply.GetChanged()); calls > 1 {
+				// The call whose answer was lost may have deleted them.
+				deleted += len(reply.GetMissingIds())
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	j.state.Total.Deleted += deleted
+	for _, id := range ids {
+		if err := j.report.write(&importItem{id: id, result: resultDeleted}); err != nil {
+			return err
+		}
+	}
+	return j.save()
+}
+
+// deletedText is what the summary says of them.
+func (j *importJob) deletedText() string {
+	if j.flags.prune.prefix == "" {
+		return ""
+	}
+	return ", " + count(j.state.Total.Deleted) + " deleted"
+}

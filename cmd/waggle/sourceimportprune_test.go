@@ -1,0 +1,182 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// sourceIDs are the ids of all sources, with spaces between.
+func sourceIDs(t *testing.T, env map[string]string) string {
+	t.Helper()
+	reply, err := pb.NewSourceServiceClient(connect(t, env)).ListSources(t.Context(), &pb.ListSourcesRequest{PageSize: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, s := range reply.GetSources() {
+		ids = append(ids, s.GetId())
+	}
+	return strings.Join(ids, " ")
+}
+
+// What a file lost goes with --prune, and nothing beside its prefix.
+func TestSourceImport_prune(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "import", write(t, "all.csv", "id\nnews\nnews.a\nnews.b\nnews.c\nnews.d\nnewspaper.x\nshop.a\n"))
+	fewer := write(t, "news.csv", "id,name\nnews.b,B\nnews.e,\nshop.b,\n")
+	report := filepath.Join(t.TempDir(), "report.csv")
+	args := []string{"source", "import", fewer, "--prune", "news."}
+	wantFailure(t, command(t, env, args...), waggle.ExitUsage, "look with --dry-run, then say --yes")
+	looked := command(t, env, append(args, "--dry-run", "--report", report)...)
+	looked.err = ""
+	wantOutput(t, looked, `
+3 sources: would be 2 created, 1 updated, 0 unchanged, 0 duplicates, 0 refused, 3 deleted
+would be deleted, as the file does not have them:
+  news.a
+  news.c
+  news.d
+updated: display_name of 1
+`)
+	if text := readText(t, report); !strings.HasSuffix(text, "\n0,news.a,DELETED,,,\n0,news.c,DELETED,,,\n0,news.d,DELETED,,,\n") {
+		t.Errorf("report:\n%s", text)
+	}
+	if got := sourceIDs(t, env); got != "news news.a news.b news.c news.d newspaper.x shop.a" {
+		t.Errorf("after a dry run there are %s", got)
+	}
+	if got := command(t, env, append(args, "--yes")...); got.code != waggle.ExitOK ||
+		!strings.HasPrefix(got.out, "3 sources: 2 created, 1 updated, 0 unchanged, 0 duplicates, 0 refused, 3 deleted\n") {
+		t.Errorf("%d: %s%s", got.code, got.out, got.err)
+	}
+	if got := sourceIDs(t, env); got != "news news.b news.e newspaper.x shop.a shop.b" {
+		t.Errorf("there are %s", got)
+	}
+	wantOutput(t, command(t, env, append(args, "--yes")...), `
+3 sources: 0 created, 0 updated, 3 unchanged, 0 duplicates, 0 refused, 0 deleted
+`)
+}
+
+// A file that was not taken as a whole, or is another one, deletes nothing.
+func TestSourceImport_pruneNothing(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "import", write(t, "all.csv", "id\nnews.a\nnews.b\n"))
+	for _, c := range []struct{ name, text, want string }{
+		{"refused.csv", "id,every\nnews.a,\nnews.b,soon\n", "waggle: --prune deletes nothing, as not every entry was taken\n"},
+		{"other.csv", "id\nnewspaper\n", "waggle: --prune deletes nothing, as no id of the file begins with news.: is it the right one?\n"},
+		{"empty.jsonl", "", "as no id of the file begins with news."},
+		{"broken.opml", `<opml><body><outline xmlUrl="https://a.example/"/><outline`, "the rest cannot be read"},
+	} {
+		for _, mode := range []string{"--dry-run", "--yes"} {
+			got := command(t, env, "source", "import", write(t, c.name, c.text), "--prefix", "news.", "--prune", "news.", mode)
+			wantFailure(t, got, waggle.ExitFailed, c.want)
+			if ids := sourceIDs(t, env) + " "; !strings.Contains(ids, "news.a ") || !strings.Contains(ids, "news.b ") {
+				t.Errorf("%s %s: there are %s", c.name, mode, ids)
+			}
+		}
+	}
+	for _, prefix := range []string{"", ".", "n", "news"} {
+		got := command(t, env, "source", "import", "x.csv", "--prune", prefix, "--yes")
+		wantFailure(t, got, waggle.ExitUsage, fmt.Sprintf("--prune %q: say how the ids begin", prefix))
+	}
+}
+
+// deleting is a dispatcher that passes on what an import calls, but for one call of
+// DeleteSources.
+type deleting struct {
+	pb.UnimplementedSourceServiceServer
+
+	to      pb.SourceServiceClient
+	calls   int // of DeleteSources, one at a time
+	fault   int // the call that is not answered; 0: none
+	lost    bool
+	stalled chan struct{} // closed at that call
+}
+
+func (s *deleting) ApplySources(ctx context.Context, req *pb.ApplySourcesRequest) (*pb.ApplySourcesResponse, error) {
+	return s.to.ApplySources(ctx, req)
+}
+
+func (s *deleting) ListSources(ctx context.Context, req *pb.ListSourcesRequest) (*pb.ListSourcesResponse, error) {
+	return s.to.ListSources(ctx, req)
+}
+
+func (s *deleting) DeleteSources(ctx context.Context, req *pb.DeleteSourcesRequest) (*pb.DeleteSourcesResponse, error) {
+	if s.calls++; s.calls != s.fault {
+		return s.to.DeleteSources(ctx, req)
+	}
+	if s.lost {
+		if _, err := s.to.DeleteSources(ctx, req); err != nil {
+			return nil, err
+		}
+		return nil, status.Error(codes.Unavailable, "gone for a moment")
+	}
+	close(s.stalled)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *deleting) serve(t *testing.T) (address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	pb.RegisterSourceServiceServer(server, s)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// A prune whose answers are lost, or that is interrupted, ends as one that was not.
+func TestSourceImport_pruneResume(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	var all strings.Builder
+	for i := range 1503 {
+		fmt.Fprintf(&all, `{"id":"news.%04d"}`+"\n", i)
+	}
+	file := write(t, "news.jsonl", `{"id":"news.0000"}`)
+	report := filepath.Join(t.TempDir(), "report.jsonl")
+	args := []string{"source", "import", file, "--prune", "news.", "--yes", "--resume", filepath.Join(t.TempDir(), "state"), "--report", report}
+	through := func(d *deleting) map[string]string {
+		commandWith(t, env, all.String(), "source", "import", "-", "--format", "jsonl")
+		d.to = pb.NewSourceServiceClient(connect(t, env))
+		return with(env, "WAGGLE_SERVER", d.serve(t))
+	}
+	const done = "1 source: 0 created, 0 updated, 1 unchanged, 0 duplicates, 0 refused, 1,502 deleted\n"
+
+	got := command(t, through(&deleting{fault: 1, lost: true}), args...)
+	if got.code != waggle.ExitOK || got.out != done {
+		t.Errorf("an answer was lost: %d: %s%s", got.code, got.out, got.err)
+	}
+	slow := &deleting{fault: 2, stalled: make(chan struct{})}
+	b := start(t, through(slow), args...)
+	<-slow.stalled
+	wantFailure(t, answer{code: b.end(), err: b.err.text()}, waggle.ExitFailed,
+		"stopped after at least 1 source, and 1,000 deleted; the same command again goes on from there", "waggle: interrupted")
+	if got := command(t, env, args...); got.code != waggle.ExitOK || got.out != done {
+		t.Errorf("resumed: %d: %s%s", got.code, got.out, got.err)
+	}
+	if n := strings.Count(readText(t, report), `"DELETED"`); n != 1502 || sourceIDs(t, env) != "news.0000" {
+		t.Errorf("%d reported deleted; there are %s", n, sourceIDs(t, env))
+	}
+}
