@@ -12,8 +12,10 @@ type FetchRequest struct {
 	Queues      []string // empty: all
 	MaxTasks    int      // 1 to MaxFetchTasks; 0: 1
 	MaxBytes    int      // 1 to MaxFetchBytes; 0: MaxFetchBytes
-	Wait        time.Duration
-	Lease       time.Duration // 0: the source's
+	// Wait is for how long, 0 to MaxWait; where a claim is under way when that is over, until
+	// its end, as far as the caller's deadline lets.
+	Wait  time.Duration
+	Lease time.Duration // 0: the source's
 	// Reports are settled before the fetch waits, as by [Dispatcher.Report].
 	Reports []Report
 }

@@ -298,7 +298,11 @@ func (f *fetch) wait(ctx context.Context) (result *FetchResult, again bool, err 
 // then on: a claim under way for this one may grant yet, which is given back.
 func (f *fetch) park(ctx context.Context, w *waiter, limit time.Duration) {
 	w.want, w.pools, w.info = f.want, f.req.Pools, f.info
-	f.d.pump.wait(ctx, w, limit, &f.out)
+	landing := shortestLanding
+	if !w.once { // else limit is the time of a claim already
+		landing = max(f.inTime(limit+storeTimeout)-limit, landing)
+	}
+	f.d.pump.wait(ctx, w, limit, landing, &f.out)
 	if f.out.recheck {
 		f.want.Call = f.d.nextCall()
 	}
@@ -312,6 +316,10 @@ func (f *fetch) left() time.Duration {
 	}
 	return f.inTime(f.req.Wait - time.Since(f.received))
 }
+
+// shortestLanding is how long a fetch goes on for a claim under way in any case: less than
+// the shortest margin.
+const shortestLanding = 20 * time.Millisecond
 
 // inTime is d, cut to what is left until the caller's deadline; 0 or more.
 func (f *fetch) inTime(d time.Duration) time.Duration {

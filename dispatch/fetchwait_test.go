@@ -183,3 +183,107 @@ func TestDispatcher_Fetch_waited(t *testing.T) {
 		}
 	})
 }
+
+// A store that has become slow must not grant the same tasks again and again to fetches
+// that have ended meanwhile: that keeps it busy, and so slow, for ever.
+func TestDispatcher_Fetch_slowStore(t *testing.T) {
+	t.Parallel()
+	const wait, slow = 100 * time.Millisecond, 700 * time.Millisecond
+
+	t.Run("a claim under way at the end of the wait is waited for", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.spies[0].set(func(s *spy) { s.delay = slow })
+			w.submit("s", "", 5, 0)
+			for range 5 {
+				ctx, cancel := context.WithTimeout(t.Context(), wait+5*time.Second)
+				res, err := w.d[0].Fetch(ctx, ask("c", "", wait))
+				cancel()
+				if err != nil || len(res.Tasks) != 1 {
+					t.Fatalf("Fetch: %+v, %v; want a task", res, err)
+				}
+			}
+			if n := w.spies[0].count("GiveBack"); n != 0 {
+				t.Errorf("%d grants were given back, want none", n)
+			}
+		})
+	})
+
+	t.Run("and is the last: its end is the fetch's", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.spies[0].set(func(s *spy) { s.delay = slow })
+			began := time.Now()
+			parked := w.fetch(t.Context(), 0, ask("c", "", wait))
+			time.Sleep(wait + slow/2)
+			w.spies[0].set(func(s *spy) { s.delay = 0 })
+			w.submit("s", "other", 1, time.Hour) // its hint would have the store asked again
+			a := <-parked
+			if a.err != nil || a.res.Empty != dispatch.EmptyNoTasks || a.at.Sub(began) != slow {
+				t.Errorf("Fetch: %+v, %v after %v; want NO_TASKS when the claim has ended, after %v", a.res, a.err, a.at.Sub(began), slow)
+			}
+			if n := w.spies[0].count("Claim"); n != 1 {
+				t.Errorf("%d claims, want the one that was under way", n)
+			}
+		})
+	})
+
+	t.Run("but not beyond the caller's deadline", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			w.spies[0].set(func(s *spy) { s.delay = time.Minute })
+			const deadline = 2 * time.Second
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			began := time.Now()
+			res, err := w.d[0].Fetch(ctx, ask("c", "", wait))
+			if took := time.Since(began); err != nil || res.Empty != dispatch.EmptyNoTasks || took >= deadline || took < deadline/2 {
+				t.Errorf("Fetch: %+v, %v after %v; want NO_TASKS shortly before %v", res, err, took, deadline)
+			}
+		})
+	})
+
+	t.Run("where callers go before, the next claim is for few", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			const callers = 64
+			w.submit("s", "", 10*callers, 0)
+			w.spies[0].set(func(s *spy) {
+				s.delay = time.Millisecond // so that there is a crowd
+				s.failWants = func(wants []dispatch.Want) error {
+					if len(wants) >= callers/4 {
+						time.Sleep(slow) // longer than any of the callers waits
+					}
+					return nil
+				}
+			})
+			for i := range 3 {
+				if got := w.fetchedByCrowd(callers, slow/2); got < callers/8 || got == callers {
+					t.Errorf("crowd %d: %d of %d fetches were given a task, want those of the claims that are quick", i, got, callers)
+				}
+				time.Sleep(slow * 3 / 4) // until the claim under way is back
+			}
+		})
+	})
+}
+
+// fetchedByCrowd is how many of so many fetches at once, each with so long until its
+// deadline, were given a task.
+func (w *world) fetchedByCrowd(callers int, deadline time.Duration) (got int) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), deadline)
+	defer cancel()
+	var all []<-chan answer
+	for i := range callers {
+		all = append(all, w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait)))
+	}
+	for _, ch := range all {
+		if a := <-ch; a.err == nil {
+			got += len(a.res.Tasks)
+		}
+	}
+	return got
+}

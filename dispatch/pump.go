@@ -115,6 +115,7 @@ type waiter struct {
 	places   []place
 	busy     bool // offered to an outlet
 	finished bool
+	over     bool                  // its wait is over but for the claim under way
 	held     time.Time             // until when; zero when it takes part
 	timer    *time.Timer           // of held
 	awaits   []*outlet             // of a once: those that have not answered since it came

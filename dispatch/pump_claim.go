@@ -156,27 +156,38 @@ func (p *pump) landed(o *outlet, asked asking, waiters []*waiter, reply ClaimRep
 			pools[pl.pool] = struct{}{}
 		}
 		switch {
-		case len(reply.Grants[i]) > 0:
-			if !p.finish(w, outcome{grants: reply.Grants[i], shard: o.shard, call: w.want.Call, claimed: asked.began}) {
+		case w.finished:
+			if len(reply.Grants[i]) > 0 {
 				unclaimed = append(unclaimed, w)
 			}
-		case w.finished:
+		case len(reply.Grants[i]) > 0:
+			p.finish(w, outcome{grants: reply.Grants[i], shard: o.shard, call: w.want.Call, claimed: asked.began})
 		case reply.Used[i]:
 			p.finish(w, outcome{empty: EmptyTokenUsed})
-		default:
-			if out, away := p.turnedAway(w); away {
-				p.finish(w, out)
-			} else {
-				left = append(left, w)
-			}
+		case !p.sentAway(w):
+			left = append(left, w)
 		}
 	}
-	p.schedule(o, asked, reply, len(waiters)-len(left), len(waiters))
+	served := len(waiters) - len(left)
+	p.schedule(o, asked, reply, served, len(waiters))
+	if len(unclaimed) > 0 {
+		// Where claims take longer than callers wait, the next is for fewer, and shorter.
+		o.limit = max(served-len(unclaimed), 1)
+	}
 	p.goOn(o, reply, left, granted)
 	for ps := range pools {
 		p.step(ps)
 	}
 	return unclaimed
+}
+
+// sentAway answers a waiter that a claim gave nothing, and that is not to be offered again:
+// false, where it goes on.
+func (p *pump) sentAway(w *waiter) bool {
+	if out, away := p.turnedAway(w); away {
+		return p.finish(w, out)
+	}
+	return w.over && p.finish(w, p.late(w))
 }
 
 // schedule notes when the outlet is to be asked next, and for how many.

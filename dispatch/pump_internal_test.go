@@ -36,7 +36,7 @@ func TestPump_idlePools(t *testing.T) {
 		synctest.Wait()
 		wait := func(n int, d time.Duration) {
 			w := &waiter{want: Want{Poll: Poll{Collector: "c", ClientToken: "t"}, Max: 1}, pools: []string{fmt.Sprintf("pool-%d", n)}}
-			p.wait(ctx, w, d, &outcome{})
+			p.wait(ctx, w, d, shortestLanding, &outcome{})
 		}
 		for n := range 3 * idlePools {
 			wait(n, time.Millisecond)

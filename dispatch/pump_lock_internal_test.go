@@ -89,7 +89,7 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 				caller, gone := context.WithTimeout(t.Context(), patience)
 				defer gone()
 				var out outcome
-				p.wait(caller, w, limit, &out)
+				p.wait(caller, w, limit, shortestLanding, &out)
 			})
 		case n < 17:
 			p.hint(fmt.Sprintf("p%d", r.IntN(3)), r.IntN(3), time.Duration(r.IntN(3)*r.IntN(500))*time.Millisecond)

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// wait parks a fetch, and has its end in out. It lasts at most limit, and a little
-// longer only while a claim for it is under way. What lies on the stack here lies there
-// for each fetch that is parked (fetch).
-func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration, out *outcome) {
+// wait parks a fetch, and has its end in out. It lasts at most limit, and longer only for
+// a claim that is under way for it then, at most by landing: what that grants need not be
+// given back. Were it not waited for, fetches that wait for less than a claim takes would
+// have a slow store grant and take back the same tasks for ever. What lies on the stack
+// here lies there for each fetch that is parked (fetch).
+func (p *pump) wait(ctx context.Context, w *waiter, limit, landing time.Duration, out *outcome) {
 	w.answer = make(chan outcome, 1)
 	answer, patience := w.answer, limit
 	if w.patience > 0 {
@@ -28,8 +30,9 @@ func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration, out *ou
 			return
 		case <-timer.C:
 		}
-		if !p.inFlight(w) {
-			p.giveUp(w, answer, i == 0 && patience < limit, nil)
+		inTime := i == 0 && patience < limit
+		if !p.inFlight(w, answer, !inTime) {
+			p.giveUp(w, answer, inTime, nil)
 			*out = <-answer
 			return
 		}
@@ -39,13 +42,14 @@ func (p *pump) wait(ctx context.Context, w *waiter, limit time.Duration, out *ou
 	*out = <-answer
 }
 
-// landing is how long a fetch whose wait is over still waits for a claim that is
-// under way for it, so that the grant need not be given back.
-const landing = 20 * time.Millisecond
-
-func (p *pump) inFlight(w *waiter) bool {
+// inFlight reports whether a claim is under way for a waiter. Where its wait is over, that
+// is the last one for it, unless the call that waits on answer has been repeated.
+func (p *pump) inFlight(w *waiter, answer chan outcome, over bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if w.answer == answer && w.busy && over {
+		w.over = true
+	}
 	return w.busy
 }
 
@@ -57,8 +61,7 @@ func (p *pump) giveUp(w *waiter, answer chan outcome, recheck bool, gone error) 
 	if w.answer == answer && !w.finished {
 		out := outcome{recheck: recheck, err: gone}
 		if gone == nil && !recheck {
-			out = p.nothing(w)
-			out.late = true
+			out = p.late(w)
 		}
 		places := w.places
 		p.finish(w, out)
@@ -68,6 +71,13 @@ func (p *pump) giveUp(w *waiter, answer chan outcome, recheck bool, gone error) 
 			}
 		}
 	}
+}
+
+// late is the answer to a waiter that was given nothing before its wait was over.
+func (p *pump) late(w *waiter) outcome {
+	out := p.nothing(w)
+	out.late = true
+	return out
 }
 
 // park puts a fetch in line. When the same fetch is parked already, as of a
@@ -109,7 +119,7 @@ func (p *pump) replaced(w *waiter) *waiter {
 	if old := p.tokens[w.key()]; old != nil {
 		if old.repeatedBy(w) {
 			old.answer <- outcome{empty: EmptyNoTasks}
-			old.answer = w.answer
+			old.answer, old.over = w.answer, false
 			return old
 		}
 		p.finish(old, outcome{empty: EmptyNoTasks})
