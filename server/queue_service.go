@@ -56,6 +56,16 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 	return &pb.ListQueuesResponse{Queues: queues, NextPageToken: tokens.token(next)}, nil
 }
 
+// CheckQueueRule reports what SetQueueRule refuses of a rule whatever the store holds, for
+// those who want to know before they call it: by, reason and update_time are not looked at.
+func CheckQueueRule(rule *pb.QueueRule) error {
+	if err := validateSetQueueRule(&pb.SetQueueRuleRequest{Rule: rule}); err != nil {
+		return err
+	}
+	checked := fromRule(rule, "", "")
+	return inside("rule", checked.Validate())
+}
+
 // SetQueueRule sets the rule of a pattern.
 func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleRequest) (*pb.SetQueueRuleResponse, error) {
 	if err := validateSetQueueRule(req); err != nil {

@@ -21,7 +21,7 @@ func newQueueRule(o *clientOptions) *cobra.Command {
 suffix (*.example.com: every name below it, not itself), or * for everything. The
 longest pattern that matches holds, and holds whole.`,
 	}
-	cmd.AddCommand(newRuleSet(o), newRuleList(o), newRuleDelete(o))
+	cmd.AddCommand(newRuleSet(o), newRuleList(o), newRuleDelete(o), newRuleExport(o), newRuleApply(o))
 	return cmd
 }
 
@@ -80,20 +80,26 @@ func newRuleList(o *clientOptions) *cobra.Command {
 		if err := checkLimit(*limit); err != nil {
 			return err
 		}
-		all := &pb.ListQueueRulesResponse{}
-		more, err := readPages(*limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
-			return c.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
-		}, func(p *pb.ListQueueRulesResponse) int {
-			all.Rules = append(all.Rules, p.GetRules()...)
-			return len(p.GetRules())
-		})
+		rules, more, err := c.queueRules(ctx, *limit)
 		if err != nil {
 			return err
 		}
 		c.noteMore(more, *limit)
+		all := &pb.ListQueueRulesResponse{Rules: rules}
 		return c.show(all, func() { writeRules(c.out, c.now, all.GetRules()) })
 	})
 	return cmd
+}
+
+// queueRules reads the rules by pattern, at most limit of them when it is not 0.
+func (c *client) queueRules(ctx context.Context, limit int) (rules []*pb.QueueRule, more bool, err error) {
+	more, err = readPages(limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
+		return c.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
+	}, func(p *pb.ListQueueRulesResponse) int {
+		rules = append(rules, p.GetRules()...)
+		return len(p.GetRules())
+	})
+	return rules, more, err
 }
 
 func newRuleDelete(o *clientOptions) *cobra.Command {

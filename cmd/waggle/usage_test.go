@@ -15,7 +15,7 @@ func TestUsage(t *testing.T) {
 	for args, part := range map[string]string{
 		"surce":                                       `there is no command "waggle surce"; did you mean serve or source?`,
 		"source":                                      "which one? waggle source create|delete|export|get",
-		"queue rule":                                  "which one? waggle queue rule delete|list|set",
+		"queue rule":                                  "which one? waggle queue rule apply|delete|export|list|set",
 		"source lst":                                  `there is no command "waggle source lst"; did you mean get or list?`,
 		"source get":                                  "the source's ID is missing",
 		"source get a b":                              `unexpected argument "b"`,

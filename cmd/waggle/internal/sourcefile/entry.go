@@ -82,7 +82,7 @@ func Open(in io.Reader, name string, format Format) (Reader, Format, error) {
 	case CSV:
 		r, err = newCSVReader(text)
 	case JSONL:
-		r = &jsonReader{lines: lines{in: text}}
+		r = &jsonReader{objects: &Objects{lines: lines{in: text}}}
 	case OPML:
 		r = newOPMLReader(text)
 	case Sitemap:

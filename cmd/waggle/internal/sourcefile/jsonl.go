@@ -1,7 +1,6 @@
 package sourcefile
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,59 +15,17 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// jsonReader reads a JSON object a line, or objects over several lines as they
-// are indented for people: those begin with a line { and end with a line }.
-type jsonReader struct{ lines lines }
+// jsonReader reads objects that are sources or their specs.
+type jsonReader struct{ objects *Objects }
 
 // Next implements [Reader].
 func (r *jsonReader) Next() (Entry, error) {
-	for {
-		line, wrong, err := r.lines.next()
-		if err != nil {
-			return Entry{}, fatal(r.lines.number+1, err)
-		}
-		begin := r.lines.number
-		if wrong != nil {
-			return Entry{Line: begin, Err: wrong}, nil
-		}
-		text := bytes.TrimSpace(line)
-		if len(text) == 0 {
-			continue
-		}
-		if string(line) == "{" {
-			if text, wrong, err = r.indented(); err != nil {
-				return Entry{}, fatal(r.lines.number+1, err)
-			}
-			if wrong != nil {
-				return Entry{Line: begin, Err: wrong}, nil
-			}
-		}
-		spec, err := parseJSON(text)
-		return Entry{Line: begin, Spec: spec, Err: err}, nil
+	object, err := r.objects.Next()
+	if err != nil || object.Err != nil {
+		return Entry{Line: object.Line, Err: object.Err}, err
 	}
-}
-
-// indented reads the rest of an object that a line { began.
-func (r *jsonReader) indented() (text []byte, wrong, err error) {
-	text = []byte("{")
-	for {
-		line, bad, err := r.lines.next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil, errors.New("the file ends within it"), nil
-		case err != nil:
-			return nil, nil, err
-		case bad != nil:
-			wrong = bad
-		case len(text)+len(line) > MaxRecord:
-			wrong, text = errTooLong, text[:1]
-		case wrong == nil:
-			text = append(append(text, '\n'), line...)
-		}
-		if string(line) == "}" {
-			return text, wrong, nil
-		}
-	}
+	spec, err := parseJSON(object.Text)
+	return Entry{Line: object.Line, Spec: spec, Err: err}, nil
 }
 
 func parseJSON(text []byte) (*pb.SourceSpec, error) {
@@ -117,18 +74,8 @@ type jsonWriter struct{ out io.Writer }
 
 // Write implements [Writer].
 func (w *jsonWriter) Write(spec *pb.SourceSpec) ([]string, error) {
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(Minimal(spec))
-	if err != nil {
+	if err := WriteObject(w.out, Minimal(spec)); err != nil {
 		return nil, fmt.Errorf("source %s: %w", spec.GetId(), err)
-	}
-	// The library varies its white space on purpose; files should not.
-	var line bytes.Buffer
-	if err := json.Compact(&line, text); err != nil {
-		return nil, fmt.Errorf("source %s: %w", spec.GetId(), err)
-	}
-	line.WriteByte('\n')
-	if _, err := line.WriteTo(w.out); err != nil {
-		return nil, fmt.Errorf("write: %w", err)
 	}
 	return nil, nil
 }

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+// ruleApply is the command that brings rules to a file.
+type ruleApply struct {
+	record                   recordFlags
+	dryRun, prune, lift, yes bool
+}
+
+func newRuleApply(o *clientOptions) *cobra.Command {
+	a := &ruleApply{}
+	cmd := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Bring the rules to those of a file",
+		Long: `Bring the rules to those of a file, as 'queue rule export' writes it; - is standard
+input. Each rule of the file is set whole, as 'queue rule set' does: what it leaves
+out has its default. Rules that the file does not have stay, or go with --prune,
+unless an entry of the file was refused or it has no rules at all.
+
+What is paused or denied now, and not in the file, stays paused or denied: nobody
+writes an emergency stop into a file. With --lift the file decides that, too.
+
+--dry-run says what would change of each rule. It does not foresee what only the
+dispatcher can tell, as that a mapping would leave tasks behind (QUEUE_NOT_EMPTY).`,
+		Example: `  waggle queue rule apply rules.jsonl --dry-run
+  waggle queue rule apply rules.jsonl --prune --yes`,
+		Args: exactly("the FILE, or - for standard input"),
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&a.dryRun, "dry-run", false, "change nothing; say what would become of each rule")
+	flags.BoolVar(&a.prune, "prune", false, "delete the rules that the file does not have")
+	flags.BoolVar(&a.lift, "lift", false, "hand out again what is paused or denied now and not in the file")
+	flags.BoolVar(&a.yes, "yes", false, "delete what --prune finds, without patterns being named one by one")
+	a.record.register(cmd, o.console)
+	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		if a.prune && !a.yes && !a.dryRun {
+			return usagef(nil, "--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
+		}
+		return a.run(ctx, c, args[0], cmd.InOrStdin())
+	})
+	return cmd
+}
+
+func (a *ruleApply) run(ctx context.Context, c *client, name string, stdin io.Reader) error {
+	entries, err := readRules(ctx, name, stdin)
+	if err != nil {
+		return err
+	}
+	if a.prune && len(entries) == 0 {
+		return fmt.Errorf("%s has no rules: nothing is deleted; `waggle queue rule delete` deletes one", name)
+	}
+	there, _, err := c.queueRules(ctx, 0)
+	if err != nil {
+		return err
+	}
+	plan := newRulePlan(entries, there, a.lift, a.prune)
+	if !a.dryRun {
+		if err := a.carryOut(ctx, c, plan); err != nil {
+			return err
+		}
+	}
+	return c.showRulePlan(plan, a.dryRun)
+}
+
+// readRules reads all rules of a file.
+func readRules(ctx context.Context, name string, stdin io.Reader) ([]ruleEntry, error) {
+	var entries []ruleEntry
+	byPattern, byQueue := map[string]ruleEntry{}, map[string]ruleEntry{}
+	err := eachObject(ctx, name, stdin, func(object sourcefile.Object) {
+		entry := ruleEntry{line: object.Line, err: object.Err}
+		if entry.err == nil {
+			entry.rule, entry.err = parseRule(object.Text)
+		}
+		if entry.err == nil {
+			pattern, queue := entry.rule.GetPattern(), settingsName(entry.rule)
+			if before := byPattern[pattern]; before.rule != nil {
+				entry.err = fmt.Errorf("line %d has the same pattern", before.line)
+			} else if entry.err = agreeing(byQueue[queue], entry); entry.err == nil {
+				byPattern[pattern], byQueue[queue] = entry, entry
+			}
+		}
+		entries = append(entries, entry)
+	})
+	return entries, err
+}
+
+// eachObject reads the objects of a file; - is standard input.
+func eachObject(ctx context.Context, name string, stdin io.Reader, take func(sourcefile.Object)) error {
+	in := io.Reader(newCtxReader(ctx, stdin))
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("apply: %w", err)
+		}
+		defer file.Close() //nolint:errcheck // it was only read
+		in = newCtxReader(ctx, file)
+	}
+	objects, err := sourcefile.OpenObjects(in)
+	for err == nil {
+		var object sourcefile.Object
+		if object, err = objects.Next(); err == nil {
+			take(object)
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+func parseRule(text []byte) (*pb.QueueRule, error) {
+	rule := &pb.QueueRule{}
+	if err := protojson.Unmarshal(text, rule); err != nil {
+		return nil, fmt.Errorf("is no QueueRule: %w", sourcefile.PlainJSON(err))
+	}
+	rule.Pattern, rule.Queue = queuePattern(rule.GetPattern()), queueName(rule.GetQueue())
+	return rule, server.CheckQueueRule(rule)
+}
+
+// agreeing refuses a rule for a queue of which another one of the file says otherwise:
+// the dispatcher would bring each to the other, again and again.
+func agreeing(first, entry ruleEntry) error {
+	if first.rule == nil {
+		return nil
+	}
+	before, after := wholeRule(first.rule), wholeRule(entry.rule)
+	before.Queue, before.Reason, after.Queue, after.Reason = "", "", "", ""
+	if len(changedSettings(before, after)) == 0 {
+		return nil
+	}
+	return fmt.Errorf("line %d has other settings for the queue %s: rules for one queue must agree", first.line, settingsName(entry.rule))
+}
+
+// carryOut sets and deletes what the plan says. What the dispatcher refuses is tried again
+// after the others: rules for one queue, and mappings, may be in each other's way.
+func (a *ruleApply) carryOut(ctx context.Context, c *client, plan *rulePlan) error {
+	done := 0
+	if err := inRounds(plan.changes, func(change *ruleChange) (bool, error) {
+		if !change.calls() || change.result == resultDeleted {
+			return true, nil
+		}
+		rule := wholeRule(change.rule)
+		_, err := c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: rule, By: a.record.by, Reason: or(rule.GetReason(), a.record.reason)})
+		return a.took(change, &done, err)
+	}); err != nil {
+		return c.rulesCutShort(done, err)
+	}
+	if plan.refused() > 0 {
+		for _, change := range plan.changes {
+			if change.result == resultDeleted {
+				change.result = resultKept
+			}
+		}
+	}
+	if err := inRounds(plan.changes, func(change *ruleChange) (bool, error) {
+		if change.result != resultDeleted {
+			return true, nil
+		}
+		_, err := c.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: change.rule.GetPattern(), By: a.record.by, Reason: a.record.reason})
+		if status.Code(err) == codes.NotFound {
+			err = nil // somebody else has deleted it
+		}
+		return a.took(change, &done, err)
+	}); err != nil {
+		return c.rulesCutShort(done, err)
+	}
+	for _, change := range plan.changes {
+		if change.err != "" && change.result != resultInvalid {
+			change.result = resultRefused
+		}
+	}
+	return nil
+}
+
+// took notes what the dispatcher answered of a change; it is false when it refused that
+// one, and an error when it can take none.
+func (a *ruleApply) took(change *ruleChange, done *int, err error) (bool, error) {
+	change.err = ""
+	switch status.Code(err) {
+	case codes.OK:
+		*done++
+		return true, nil
+	case codes.InvalidArgument, codes.FailedPrecondition:
+		change.err = refusalText(err)
+		return false, nil
+	default:
+		return false, err
+	}
+}
+
+// refusalText is why the dispatcher refused something, in a line, with what to do.
+func refusalText(err error) string {
+	problem, todo := (&callError{err: err}).words()
+	var text bytes.Buffer
+	text.WriteString(problem)
+	for _, line := range todo {
+		if line != "" {
+			text.WriteString("; " + line)
+		}
+	}
+	return text.String()
+}
+
+// inRounds does what can be done, and goes on with the rest while some of it could be.
+func inRounds(changes []*ruleChange, do func(*ruleChange) (bool, error)) error {
+	for {
+		var left []*ruleChange
+		for _, change := range changes {
+			done, err := do(change)
+			if err != nil {
+				return err
+			}
+			if !done {
+				left = append(left, change)
+			}
+		}
+		if len(left) == 0 || len(left) == len(changes) {
+			return nil
+		}
+		changes = left
+	}
+}
+
+// rulesCutShort says, of an apply that err ended, what it changed before.
+func (c *client) rulesCutShort(done int, err error) error {
+	if done > 0 {
+		c.note("stopped after %s; the same command again does the rest", plural(done, "rule"))
+	}
+	return err
+}

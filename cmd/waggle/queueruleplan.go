@@ -1,0 +1,266 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// ruleEntry is a rule of a file, or what is wrong with it.
+type ruleEntry struct {
+	line int
+	rule *pb.QueueRule // nil: it could not be read
+	err  error
+}
+
+// The results of rules, beside those of imports.
+const (
+	resultCreated   = "CREATED"
+	resultUpdated   = "UPDATED"
+	resultUnchanged = "UNCHANGED"
+	resultRefused   = "REFUSED"
+	resultKept      = "KEPT"
+)
+
+// ruleChange is what becomes of one rule.
+type ruleChange struct {
+	line    int           // of the file; 0: it is not there
+	rule    *pb.QueueRule // whole, as it is to be; of one that goes, as it is
+	was     *pb.QueueRule // whole; nil: there is none
+	result  string
+	changed []string // settings, with what they were and will be
+	stays   string   // what of it the file does not say and stays: paused, denied
+	follows string   // the pattern of the rule by which it changes, as both are for one queue
+	outOf   string   // the pattern of a shorter rule that holds its queues until it is there
+	err     string
+}
+
+// calls reports whether the dispatcher has to be told of the change.
+func (c *ruleChange) calls() bool {
+	return c.follows == "" && (c.result == resultCreated || c.result == resultUpdated || c.result == resultDeleted)
+}
+
+// lifts reports whether the change hands out again what was held.
+func (c *ruleChange) lifts() bool {
+	if c.outOf != "" {
+		return true
+	}
+	gone := c.result == resultDeleted
+	return c.was.GetPaused() && (gone || !c.rule.GetPaused()) || c.was.GetDeny() && (gone || !c.rule.GetDeny())
+}
+
+// holds reports whether the rule holds its queues, or comes to.
+func (c *ruleChange) holds() bool { return c.rule.GetPaused() || c.rule.GetDeny() }
+
+// rulePlan brings the rules that there are to those of a file.
+type rulePlan struct {
+	lift, prune bool
+
+	file    map[string]*pb.QueueRule   // by pattern
+	there   map[string]*pb.QueueRule   // whole, by pattern
+	byQueue map[string][]*pb.QueueRule // whole, by what they set
+	changes []*ruleChange
+}
+
+// newRulePlan makes a plan. What is paused or denied and not so in the file stays so
+// without lift: what somebody has stopped in a hurry is in no file.
+func newRulePlan(entries []ruleEntry, there []*pb.QueueRule, lift, prune bool) *rulePlan {
+	p := &rulePlan{
+		lift: lift, prune: prune,
+		file: map[string]*pb.QueueRule{}, there: map[string]*pb.QueueRule{}, byQueue: map[string][]*pb.QueueRule{},
+	}
+	for _, rule := range there {
+		whole := wholeRule(rule)
+		p.there[rule.GetPattern()] = whole
+		p.byQueue[settingsName(whole)] = append(p.byQueue[settingsName(whole)], whole)
+	}
+	for _, entry := range entries {
+		p.file[entry.rule.GetPattern()] = entry.rule
+	}
+	refused := false
+	for _, entry := range entries {
+		change := p.changeTo(entry)
+		refused = refused || change.err != ""
+		p.changes = append(p.changes, change)
+	}
+	for _, rule := range there {
+		if _, has := p.file[rule.GetPattern()]; !has {
+			p.absent(p.there[rule.GetPattern()], refused)
+		}
+	}
+	// What holds less comes last, and what is gone after that.
+	slices.SortStableFunc(p.changes, func(a, b *ruleChange) int { return cmp.Compare(a.turn(), b.turn()) })
+	return p
+}
+
+func (c *ruleChange) turn() int {
+	switch {
+	case c.result == resultDeleted:
+		return 2
+	case c.lifts():
+		return 1
+	default:
+		return 0
+	}
+}
+
+// settingsName is what a rule sets: the queue that it maps to, else its pattern.
+func settingsName(rule *pb.QueueRule) string { return or(rule.GetQueue(), rule.GetPattern()) }
+
+// changeTo is what becomes of a rule that the file has.
+func (p *rulePlan) changeTo(entry ruleEntry) *ruleChange {
+	if entry.err != nil {
+		return &ruleChange{line: entry.line, rule: entry.rule, result: resultInvalid, err: entry.err.Error()}
+	}
+	change := &ruleChange{line: entry.line, rule: wholeRule(entry.rule), was: p.there[entry.rule.GetPattern()]}
+	if !p.lift {
+		p.keep(change)
+	}
+	if above := p.above(change); above != nil && (above.GetPaused() && !change.rule.GetPaused() || above.GetDeny() && !change.rule.GetDeny()) {
+		change.outOf = above.GetPattern()
+	}
+	change.changed = changedSettings(change.was, change.rule)
+	switch {
+	case change.was == nil:
+		change.result, change.changed = resultCreated, nil
+	case len(change.changed) == 0:
+		change.result = resultUnchanged
+	default:
+		change.result = resultUpdated
+	}
+	return change
+}
+
+// keep lets a rule hold what is held now by it, by the others for its queue, or by the
+// shorter one that it comes before, unless the file says that one too.
+func (p *rulePlan) keep(change *ruleChange) {
+	holders := append([]*pb.QueueRule{change.was}, p.byQueue[settingsName(change.rule)]...)
+	if above := p.above(change); heldWord(above) != heldWord(p.file[above.GetPattern()]) {
+		holders = append(holders, above)
+	}
+	var stays []string
+	for _, held := range holders {
+		if held.GetPaused() && !change.rule.GetPaused() {
+			*change.rule.Paused, stays = true, append(stays, "paused")
+		}
+		if held.GetDeny() && !change.rule.GetDeny() {
+			*change.rule.Deny, stays = true, append(stays, "denied")
+		}
+	}
+	if len(stays) > 0 && change.was != nil {
+		change.rule.Reason = change.was.GetReason() // it is why it is held
+	}
+	change.stays = strings.Join(stays, " and ")
+}
+
+// above is the rule that holds now for what a new one is to match; nil: there is none, or
+// the rule is not new. A pause of everything is none: it holds whatever comes before it.
+func (p *rulePlan) above(change *ruleChange) *pb.QueueRule {
+	if change.was != nil {
+		return nil
+	}
+	for _, pattern := range shorterPatterns(change.rule.GetPattern()) {
+		if rule := p.there[pattern]; rule != nil {
+			if pattern == "*" && !rule.GetDeny() {
+				return nil
+			}
+			return rule
+		}
+	}
+	return nil
+}
+
+// shorterPatterns are those that match all that a pattern does, the longest first.
+func shorterPatterns(pattern string) (shorter []string) {
+	name := strings.TrimPrefix(pattern, "*.")
+	if port := strings.LastIndexByte(name, ':'); port > strings.LastIndexByte(name, ']') {
+		name = name[:port]
+		shorter = append(shorter, name)
+	}
+	for _, rest, more := strings.Cut(name, "."); more; _, rest, more = strings.Cut(rest, ".") {
+		shorter = append(shorter, "*."+rest)
+	}
+	if pattern != "*" {
+		shorter = append(shorter, "*")
+	}
+	return shorter
+}
+
+// absent is what becomes of a rule that the file does not have.
+func (p *rulePlan) absent(rule *pb.QueueRule, refused bool) {
+	change := &ruleChange{rule: rule, was: rule, result: resultDeleted}
+	switch {
+	case p.prune && refused:
+		return
+	case p.prune && !p.lift && change.holds():
+		change.result = resultKept
+		change.stays = heldWord(rule)
+	case !p.prune:
+		if !p.follow(change) {
+			return
+		}
+	}
+	p.changes = append(p.changes, change)
+}
+
+// follow makes a rule one that takes the settings of another of its queue, which the
+// file has; false: there is none.
+func (p *rulePlan) follow(change *ruleChange) bool {
+	for _, leader := range p.changes {
+		if leader.result != resultUpdated || leader.follows != "" || settingsName(leader.rule) != settingsName(change.was) ||
+			settingsName(leader.was) != settingsName(change.was) {
+			continue
+		}
+		change.rule = wholeRule(leader.rule)
+		change.rule.Pattern, change.rule.Queue, change.rule.Reason = change.was.GetPattern(), change.was.GetQueue(), ""
+		if change.changed = changedSettings(change.was, change.rule); len(change.changed) > 0 {
+			change.result, change.follows = resultUpdated, leader.rule.GetPattern()
+			return true
+		}
+	}
+	return false
+}
+
+// changedSettings are the settings in which a rule differs from what it was. A reason that
+// is not given is none that differs.
+func changedSettings(was, rule *pb.QueueRule) (changed []string) {
+	for _, setting := range []struct {
+		name string
+		text func(*pb.QueueRule) string
+	}{
+		{"min_delay", func(r *pb.QueueRule) string { return duration.Format(r.GetMinDelay().AsDuration()) }},
+		{"max_in_flight", func(r *pb.QueueRule) string { return strconv.Itoa(int(r.GetMaxInFlight())) }},
+		{"delay_factor", func(r *pb.QueueRule) string { return strconv.FormatFloat(r.GetDelayFactor(), 'g', -1, 64) }},
+		{"max_delay", func(r *pb.QueueRule) string { return exactOr(r.GetMaxDelay(), none) }},
+		{"max_block", func(r *pb.QueueRule) string { return duration.Format(r.GetMaxBlock().AsDuration()) }},
+		{"queue", func(r *pb.QueueRule) string { return or(r.GetQueue(), none) }},
+		{"paused", func(r *pb.QueueRule) string { return strconv.FormatBool(r.GetPaused()) }},
+		{"deny", func(r *pb.QueueRule) string { return strconv.FormatBool(r.GetDeny()) }},
+		{"reason", func(r *pb.QueueRule) string { return or(r.GetReason(), none) }},
+	} {
+		before, after := setting.text(was), setting.text(rule)
+		if before == after || setting.name == "reason" && rule.GetReason() == "" {
+			continue
+		}
+		changed = append(changed, fmt.Sprintf("%s %s -> %s", setting.name, before, after))
+	}
+	return changed
+}
+
+// heldWord is how a rule holds its queues; empty: it does not.
+func heldWord(rule *pb.QueueRule) string {
+	switch {
+	case rule.GetPaused() && rule.GetDeny():
+		return "paused and denied"
+	case rule.GetDeny():
+		return "denied"
+	case rule.GetPaused():
+		return "paused"
+	}
+	return ""
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ruleTotal is what became of rules, for programs.
+type ruleTotal struct {
+	Created   int          `json:"created"`
+	Updated   int          `json:"updated"`
+	Unchanged int          `json:"unchanged"`
+	Refused   int          `json:"refused"`
+	Deleted   int          `json:"deleted"`
+	Rules     []ruleResult `json:"rules"`
+}
+
+// ruleResult is what became of one rule.
+type ruleResult struct {
+	Line    int      `json:"line,omitempty"`
+	Pattern string   `json:"pattern"`
+	Result  string   `json:"result"`
+	Changed []string `json:"changed,omitempty"`
+	Stays   string   `json:"stays,omitempty"`
+	Follows string   `json:"follows,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+func (p *rulePlan) total() *ruleTotal {
+	t := &ruleTotal{Rules: []ruleResult{}}
+	for _, c := range p.changes {
+		switch c.result {
+		case resultCreated:
+			t.Created++
+		case resultUpdated:
+			if c.follows == "" { // else it is no rule of the file
+				t.Updated++
+			}
+		case resultUnchanged:
+			t.Unchanged++
+		case resultDeleted:
+			t.Deleted++
+		case resultInvalid, resultRefused:
+			t.Refused++
+		}
+		t.Rules = append(t.Rules, ruleResult{
+			Line: c.line, Pattern: c.rule.GetPattern(), Result: c.result, Changed: c.changed, Stays: c.stays, Follows: c.follows, Error: c.err,
+		})
+	}
+	return t
+}
+
+// refused is how many entries of the file were not taken.
+func (p *rulePlan) refused() (n int) {
+	for _, c := range p.changes {
+		if c.err != "" && c.line > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// showRulePlan writes what became of the rules, and fails where some were refused.
+func (c *client) showRulePlan(p *rulePlan, dryRun bool) error {
+	t := p.total()
+	if c.options.output == "json" {
+		text, err := json.MarshalIndent(t, "", "  ")
+		if err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		fmt.Fprintln(c.out, string(text))
+	} else {
+		c.writeRulePlan(p, t, dryRun)
+	}
+	kept := 0
+	for _, change := range p.changes {
+		if change.stays != "" {
+			kept++
+		}
+	}
+	if kept > 0 {
+		c.note("%s paused or denied as now, which the file does not say; --lift ends that", stay(kept, "rule"))
+	}
+	if t.Refused == 0 {
+		return nil
+	}
+	if p.prune && p.refused() > 0 {
+		c.note("--prune deletes nothing, as not every entry was taken")
+	}
+	return errReported
+}
+
+func stay(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing + " stays"
+	}
+	return count(n) + " " + thing + "s stay"
+}
+
+// writeRulePlan writes it for people: what begins or ends to be held first, then what is
+// refused, so that neither is cut.
+func (c *client) writeRulePlan(p *rulePlan, t *ruleTotal, dryRun bool) {
+	if dryRun {
+		fmt.Fprintln(c.out, "nothing is changed; this is what would become of the rules")
+	}
+	rows := newTable("RESULT", "PATTERN", "CHANGES")
+	shown := slices.DeleteFunc(slices.Clone(p.changes), func(c *ruleChange) bool { return c.result == resultUnchanged && c.stays == "" })
+	slices.SortStableFunc(shown, func(a, b *ruleChange) int { return cmp.Compare(a.rank(), b.rank()) })
+	for _, change := range shown[:min(len(shown), 5*shownResults)] {
+		rows.row(change.result, change.rule.GetPattern(), change.text())
+	}
+	if len(rows.rows) > 0 {
+		rows.write(c.out)
+	}
+	if more := len(shown) - len(rows.rows); more > 0 {
+		fmt.Fprintf(c.out, "and %s more; --output json has all\n", count(more))
+	}
+	verb := ""
+	if dryRun {
+		verb = "would be "
+	}
+	text := fmt.Sprintf("%s: %s%s created, %s updated, %s unchanged, %s refused", plural(t.Created+t.Updated+t.Unchanged+t.Refused, "rule"),
+		verb, count(t.Created), count(t.Updated), count(t.Unchanged), count(t.Refused))
+	if p.prune {
+		text += ", " + count(t.Deleted) + " deleted"
+	}
+	fmt.Fprintln(c.out, text)
+}
+
+// rank is in which order changes are shown.
+func (c *ruleChange) rank() int {
+	switch {
+	case c.lifts(), c.stays != "", c.holds() && !c.was.GetPaused() && !c.was.GetDeny():
+		return 0
+	case c.err != "":
+		return 1
+	default:
+		return 2
+	}
+}
+
+// text is the change in a line.
+func (c *ruleChange) text() string {
+	var parts []string
+	switch {
+	case c.err != "" && c.line > 0:
+		return fmt.Sprintf("line %d: %s", c.line, c.err)
+	case c.err != "":
+		return c.err
+	case c.result == resultUpdated:
+		parts = c.changed
+	case c.result != resultUnchanged:
+		parts = []string{ruleText(c.rule)}
+	}
+	if c.stays != "" {
+		parts = append(parts, "stays "+c.stays)
+	}
+	if c.outOf != "" {
+		parts = append(parts, "no longer held by "+c.outOf)
+	}
+	if c.follows != "" {
+		parts = append(parts, "as "+c.follows+", which is for the same queue")
+	}
+	return strings.Join(parts, ", ")
+}
