@@ -273,7 +273,7 @@ func TestDispatcher_Beat(t *testing.T) {
 			w.source("s", nil)
 			ids := w.submit("s", "", 1, 0)
 			held := w.mustFetch(ask("c", "", 0)).Tasks
-			if err := w.store.RequestCancel(t.Context(), ids, dispatch.CancelTask); err != nil {
+			if err := w.store.RequestCancel(t.Context(), ids, dispatch.CancelTask, nil); err != nil {
 				t.Fatal(err)
 			}
 			res, err := w.d[0].Beat(t.Context(), info, leaseBeats(held))

@@ -234,6 +234,16 @@ func (b *ruleBook) denies(queue string) bool {
 	return rule.Settings.Deny
 }
 
+// denial is who denied a queue by a rule, and why.
+func (b *ruleBook) denial(queue string) Note {
+	rule, _ := longestMatch(b.bySettings, queue)
+	note := Note{By: rule.By, Reason: fmt.Sprintf("the rule %q denies its queue", rule.Pattern)}
+	if rule.Reason != "" {
+		note.Reason += ": " + rule.Reason
+	}
+	return note
+}
+
 // settings are what holds for a queue, and the name under which they are filed;
 // empty when they are the defaults.
 func (b *ruleBook) settings(queue string) (QueueSettings, string) {

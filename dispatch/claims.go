@@ -212,8 +212,10 @@ type Leases interface {
 	EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*Task, error)
 
 	// RequestCancel marks leased tasks so that their holders are told to stop
-	// and they end CANCELED; it raises Revision. Others are left alone.
-	RequestCancel(ctx context.Context, ids []TaskID, reason CancelReason) error
+	// and they end CANCELED; it raises Revision. line, unless nil, is added to the
+	// history of those that it marks. Others are left alone: those marked for the same
+	// reason already, too.
+	RequestCancel(ctx context.Context, ids []TaskID, reason CancelReason, line *Attempt) error
 
 	// ListLeases lists leased tasks of all shards in an order of the store's own;
 	// those of a lane come by their deadlines, as they were when the index was

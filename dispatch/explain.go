@@ -38,7 +38,7 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 	}
 	source, err := d.store.Source(ctx, t.SourceID)
 	if errors.Is(err, ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
-		gate := Gate{Kind: GateSourceDeleted, By: "waggle", Reason: "its source is deleted, and its tasks end CANCELED"}
+		gate := t.sourceGone(source)
 		return &Explanation{Now: now, Holds: append(holds, Hold{gate, HeldSource, cmp.Or(t.SourceID, t.SourceUID)})}, nil
 	}
 	if err != nil {
@@ -146,21 +146,76 @@ func (e *Explanation) OpensAt() (at time.Time, ok bool) {
 	return at, true
 }
 
+// sourceGone is the gate of a task whose source is deleted; source is what is kept under
+// its id, nil where nothing is.
+func (t *Task) sourceGone(source *Source) Gate {
+	const means = "its source is deleted, and its tasks end CANCELED"
+	deletion := t.SourceDeleted
+	if deletion == nil && source != nil && source.UID == t.SourceUID {
+		deletion = source.Deletion
+	}
+	if deletion == nil {
+		return Gate{Kind: GateSourceDeleted, By: "waggle", Reason: means}
+	}
+	gate := *deletion
+	if gate.Reason = cmp.Or(gate.Reason, means); deletion.Reason != "" {
+		gate.Reason = means + ": " + deletion.Reason
+	}
+	return gate
+}
+
+// Canceled is who canceled a task that is CANCELED, or asked for it while it is LEASED,
+// when and why; nil of any other, or where nobody said. It takes a task with details.
+func (t *Task) Canceled() *Gate {
+	if t.State != StateCanceled && t.CancelRequested == CancelNone {
+		return nil
+	}
+	found := t.SourceDeleted
+	for i := len(t.History) - 1; i >= 0; i-- {
+		if a := &t.History[i]; a.Result == ResultCanceled {
+			if found == nil || found.Time.Before(a.Ended) {
+				found = &Gate{By: a.By, Reason: a.Reason, Time: a.Ended}
+			}
+			break
+		}
+	}
+	return found
+}
+
 // stateGate is what holds a task that does not wait.
 func (t *Task) stateGate() (gate Gate, ok bool) {
 	switch {
 	case t.Lease != nil:
 		gate = Gate{Kind: GateLeased, By: t.Lease.Token.Collector, Time: t.Lease.Granted, Until: t.Lease.Deadline, Reason: "a collector works on it"}
 		if t.CancelRequested != CancelNone {
-			gate.Reason += "; it ends CANCELED with its lease"
+			gate.Reason += "; it ends CANCELED with its lease" + t.canceledWords()
 		}
 	case t.State.Settled():
 		gate = Gate{Kind: GateSettled, Time: t.SettledAt, Reason: "it is " + t.State.String()}
 		if e := t.LastError; e != nil && e.Message != "" && t.State == StateDead {
 			gate.Reason += quoted(e.Message)
 		}
+		if c := t.Canceled(); c != nil {
+			gate.By = c.By
+			if c.Reason != "" {
+				gate.Reason += ": " + c.Reason
+			}
+		}
 	}
 	return gate, gate.Kind != ""
+}
+
+// canceledWords is who asked for the end of a leased task, and why.
+func (t *Task) canceledWords() string {
+	c := t.Canceled()
+	switch {
+	case c == nil:
+		return ""
+	case c.Reason == "":
+		return ", as " + c.By + " asked"
+	default:
+		return ", as " + c.By + " asked: " + c.Reason
+	}
 }
 
 // OpenedBy says in words for people what opens a gate, beside its end.

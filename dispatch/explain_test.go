@@ -101,7 +101,7 @@ func TestDispatcher_ExplainTask_deletedSource(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
 		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
-		if err := o.DeleteSource(t.Context(), "s"); err != nil {
+		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -138,7 +138,7 @@ func TestDispatcher_ExplainSource(t *testing.T) {
 		want(dispatch.GateLeased)
 		o.succeed(g)
 		want(dispatch.GateNotDue, dispatch.GateMinDelay)
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}); err != nil {
+		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}, dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		want(dispatch.GateSettled)

@@ -159,7 +159,7 @@ func LostBy(result Result) LostReason {
 		return LostRevoked
 	case ResultReplaced:
 		return LostReplaced
-	case ResultNone:
+	case ResultNone, ResultCanceled:
 	}
 	return LostNotLeased
 }

@@ -163,10 +163,11 @@ func (p Policy) expire(t *Task, spec *SourceSpec, now time.Time, result Result, 
 }
 
 // Revoke is what becomes of a task whose lease an operator ends: due again at
-// once, no attempt spent.
-func (p Policy) Revoke(t *Task, spec *SourceSpec, now time.Time) Transition {
+// once, no attempt spent. note stands in its history.
+func (p Policy) Revoke(t *Task, spec *SourceSpec, note Note, now time.Time) Transition {
 	tr := begin(t, ResultRevoked)
 	tr.Attempt = attempt(t, ResultRevoked, nil, now)
+	tr.Attempt.Note = note
 	tr.Queue.Kind = QueueReported
 	tr.State = StateScheduled
 	tr.Counters.Attempt = spare(t.Counters.Attempt)
@@ -175,11 +176,12 @@ func (p Policy) Revoke(t *Task, spec *SourceSpec, now time.Time) Transition {
 }
 
 // Cancel is what becomes of a waiting task that an operator, or its source,
-// takes out.
-func (p Policy) Cancel(t *Task, spec *SourceSpec) Transition {
+// takes out. note stands in its history, unless it is empty.
+func (p Policy) Cancel(t *Task, spec *SourceSpec, note Note, now time.Time) Transition {
 	return Transition{
 		ID: t.ID, Revision: t.Revision, State: StateCanceled, Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue,
 		Settled: true, Remember: spec.Remember, ClearFlags: true, Queue: QueueEffect{Kind: QueueUntouched},
+		Attempt: note.canceled(now),
 	}
 }
 

@@ -360,7 +360,9 @@ func (d *Dispatcher) endDeniedOnce(ctx context.Context, book *ruleBook) (again b
 			if err != nil {
 				return false, fmt.Errorf("read the store's clock: %w", err)
 			}
-			applied, err := d.endLeases(ctx, denied, now, d.policy.Revoke)
+			applied, err := d.endLeases(ctx, denied, now, func(t *Task, spec *SourceSpec, now time.Time) Transition {
+				return d.policy.Revoke(t, spec, book.denial(t.Queue), now)
+			})
 			if err != nil {
 				return false, fmt.Errorf("end leases of denied queues: %w", err)
 			}

@@ -304,7 +304,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 		o.create("s", nil)
 		made := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		want("a.example", "", false)
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{made[0].ID}); err != nil {
+		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{made[0].ID}, dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		want("a.example", "", false)

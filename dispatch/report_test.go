@@ -160,7 +160,7 @@ func TestDispatcher_Report_storeCalls(t *testing.T) {
 	}{
 		{"a plain success", nil, dispatch.Report{Succeeded: &dispatch.Succeeded{Memo: []byte("m")}}, [4]int{1, 0, 0, 0}, dispatch.StateDone},
 		{"canceled", func(w *world, id dispatch.TaskID) {
-			if err := w.store.RequestCancel(w.t.Context(), []dispatch.TaskID{id}, dispatch.CancelTask); err != nil {
+			if err := w.store.RequestCancel(w.t.Context(), []dispatch.TaskID{id}, dispatch.CancelTask, nil); err != nil {
 				w.t.Fatal(err)
 			}
 		}, dispatch.Report{Succeeded: &dispatch.Succeeded{}}, [4]int{1, 1, 0, 1}, dispatch.StateCanceled},

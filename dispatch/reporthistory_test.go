@@ -37,7 +37,7 @@ func TestDispatcher_Report_afterLaterLeases(t *testing.T) {
 		},
 		"revoked": {
 			func(o *office, g dispatch.Grant) {
-				if _, err := o.RevokeLeases(o.t.Context(), []dispatch.TaskID{g.Task.ID}, nil, "ada"); err != nil {
+				if _, err := o.RevokeLeases(o.t.Context(), []dispatch.TaskID{g.Task.ID}, nil, dispatch.Note{By: "ada"}); err != nil {
 					o.t.Fatal(err)
 				}
 			},

@@ -33,12 +33,15 @@ type Source struct {
 	// AppliedSeeds are the ids of the recurring tasks that exist, and
 	// PendingSeeds those that versions below this one may have made beside them
 	// before all shards had this one.
-	AppliedSeeds []TaskID  `json:"applied_seeds,omitempty"`
-	PendingSeeds []TaskID  `json:"pending_seeds,omitempty"`
-	Paused       *Gate     `json:"paused,omitempty"`
-	Deleted      bool      `json:"deleted,omitempty"`
-	Created      time.Time `json:"created"`
-	Updated      time.Time `json:"updated"`
+	AppliedSeeds []TaskID `json:"applied_seeds,omitempty"`
+	PendingSeeds []TaskID `json:"pending_seeds,omitempty"`
+	Paused       *Gate    `json:"paused,omitempty"`
+	Deleted      bool     `json:"deleted,omitempty"`
+	// Deletion is who deleted it, when and why; nil while it is not, or where nobody
+	// said.
+	Deletion *Gate     `json:"deletion,omitempty"`
+	Created  time.Time `json:"created"`
+	Updated  time.Time `json:"updated"`
 }
 
 // Scope is the space in which the source's keys are unique.

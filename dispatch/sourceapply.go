@@ -78,12 +78,12 @@ func (d *Dispatcher) dropSource(ctx context.Context, source *Source) (bool, erro
 	pages := 0
 	for shard := range d.store.Shards() {
 		for {
-			ended, leased, err := d.store.DropTasks(ctx, shard, source.UID, dropPage)
+			ended, leased, err := d.store.DropTasks(ctx, shard, source.UID, dropPage, source.Deletion)
 			if err != nil {
 				return false, fmt.Errorf("end tasks in shard %d: %w", shard, err)
 			}
 			if len(leased) > 0 {
-				if err := d.store.RequestCancel(ctx, leased, CancelSourceDeleted); err != nil {
+				if err := d.store.RequestCancel(ctx, leased, CancelSourceDeleted, nil); err != nil {
 					return false, fmt.Errorf("cancel leases in shard %d: %w", shard, err)
 				}
 			}
@@ -277,8 +277,9 @@ func (d *Dispatcher) cancelSeeds(ctx context.Context, source *Source, ids []Task
 	if len(ids) == 0 {
 		return nil
 	}
+	note := Note{By: "waggle", Reason: "the spec of its source does not name this seed any more"}
 	for range settleTries {
-		tasks, _, err := d.store.Tasks(ctx, ids, false)
+		tasks, now, err := d.store.Tasks(ctx, ids, false)
 		if err != nil {
 			return fmt.Errorf("read seeds to cancel: %w", err)
 		}
@@ -288,7 +289,7 @@ func (d *Dispatcher) cancelSeeds(ctx context.Context, source *Source, ids []Task
 			switch {
 			case t == nil || !t.Recurring || t.SourceUID != source.UID:
 			case t.State.Waiting():
-				waiting = append(waiting, d.policy.Cancel(t, &source.Spec))
+				waiting = append(waiting, d.policy.Cancel(t, &source.Spec, note, now))
 			case t.State == StateLeased && t.CancelRequested == CancelNone:
 				leased = append(leased, t.ID)
 			}
@@ -297,7 +298,7 @@ func (d *Dispatcher) cancelSeeds(ctx context.Context, source *Source, ids []Task
 			return nil
 		}
 		if len(leased) > 0 {
-			if err := d.store.RequestCancel(ctx, leased, CancelTask); err != nil {
+			if err := d.store.RequestCancel(ctx, leased, CancelTask, note.canceled(now)); err != nil {
 				return fmt.Errorf("cancel leased seeds: %w", err)
 			}
 		}

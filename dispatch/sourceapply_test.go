@@ -20,12 +20,12 @@ type between struct {
 	markApplied   func() error // instead of it when it returns an error
 }
 
-func (b *between) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason) error {
+func (b *between) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) error {
 	if do := b.requestCancel; do != nil {
 		b.requestCancel = nil
 		do()
 	}
-	return b.Store.RequestCancel(ctx, ids, reason)
+	return b.Store.RequestCancel(ctx, ids, reason, line)
 }
 
 func (b *between) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
@@ -65,7 +65,7 @@ func TestDispatcher_DeleteSource_whileALeaseEnds(t *testing.T) {
 		d := o.second(&between{requestCancel: func() {
 			o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{}})
 		}})
-		if err := d.DeleteSource(t.Context(), "s"); err != nil {
+		if err := d.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		if task := o.task(ids[0].ID); task.State != dispatch.StateCanceled {
@@ -166,7 +166,7 @@ func TestDispatcher_SharedScope_oneSeedOneSource(t *testing.T) {
 		}
 		o.create("elsewhere", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		// Once its source is gone, another one may have it.
-		if err := o.DeleteSource(ctx, "first"); err != nil {
+		if err := o.DeleteSource(ctx, "first", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := o.CreateSource(ctx, "third", spec("http://a.example/")); err != nil {

@@ -148,10 +148,17 @@ func (d *Dispatcher) respec(ctx context.Context, change func(*SourceSpec) error,
 
 // DeleteSource ends a source: no more grants of its tasks at once, then all its
 // tasks CANCELED, of which the keeper does what is left of a large one. Holders
-// of leases are told by heartbeat. Deleting what is gone is ErrSourceNotFound.
-func (d *Dispatcher) DeleteSource(ctx context.Context, id string) error {
-	_, err := d.mutateSource(ctx, id, 0, func(s *Source) error {
-		s.Deleted = true
+// of leases are told by heartbeat. note is what its tasks tell of it while they are
+// remembered. Deleting what is gone is ErrSourceNotFound.
+func (d *Dispatcher) DeleteSource(ctx context.Context, id string, note Note) error {
+	gate, err := d.dated(ctx, Gate{Kind: GateSourceDeleted, By: note.By, Reason: note.Reason})
+	if err != nil {
+		return err
+	}
+	_, err = d.mutateSource(ctx, id, 0, func(s *Source) error {
+		if s.Deleted = true; note != (Note{}) {
+			s.Deletion = &gate
+		}
 		return nil
 	})
 	return err

@@ -163,10 +163,10 @@ func TestDispatcher_DeleteSource(t *testing.T) {
 			dispatch.NewTask{SourceID: "s", URL: "http://b.example/2", Due: time.Now().Add(time.Hour)},
 		)
 		held := o.fetchOne()
-		if err := o.DeleteSource(t.Context(), "s"); err != nil {
+		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.DeleteSource(t.Context(), "s"); !errors.Is(err, dispatch.ErrSourceNotFound) {
+		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
 			t.Errorf("deleted twice: %v", err)
 		}
 		if grants := o.fetch(10); len(grants) != 0 {

@@ -40,8 +40,9 @@ type Sources interface {
 	// and canceled ones become CANCELED records that are kept for
 	// CanceledMemory; it returns how many it ended and the leased ones it met,
 	// at most limit and in no order, which the caller cancels. Zero and none
-	// means that nothing is left to end but leases.
-	DropTasks(ctx context.Context, shard int, uid string, limit int) (ended int, leased []TaskID, err error)
+	// means that nothing is left to end but leases. why, unless nil, is what Tasks tells
+	// from then on as SourceDeleted of the source's tasks in the shard.
+	DropTasks(ctx context.Context, shard int, uid string, limit int, why *Gate) (ended int, leased []TaskID, err error)
 	// SourceStatuses sums what all shards know of sources, by uid: Counts,
 	// LastSuccess, FailuresInARow, LastFailure and Limited. The rest is read
 	// from the seeds' own records.

@@ -127,7 +127,7 @@ func TestDispatcher_ApplySources_deleted(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
 		d := o.second(&between{markApplied: func() error { return dispatch.ErrStoreUnavailable }})
-		if err := d.DeleteSource(t.Context(), "s"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		if err := d.DeleteSource(t.Context(), "s", dispatch.Note{}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("error %v", err)
 		}
 		for _, validateOnly := range []bool{true, false} {

@@ -132,6 +132,9 @@ type Task struct {
 	Memo      []byte
 	LastError *Failure
 	History   []Attempt
+	// SourceDeleted is by whom and why its source was deleted; nil of one whose source
+	// is there, or where it is not known any more.
+	SourceDeleted *Gate
 }
 
 // Counters are the numbers of a task that policy moves. They are applied as a
@@ -168,11 +171,14 @@ const (
 	ResultMaxHold
 	// ResultReplaced: the collector has begun a newer session.
 	ResultReplaced
+	// ResultCanceled is of no lease, but of a line of the history: an operator has
+	// canceled the task, or has asked for it.
+	ResultCanceled
 )
 
 // String gives the result in lower case, such as "succeeded".
 func (r Result) String() string {
-	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long", "replaced"}
+	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long", "replaced", "canceled"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -189,13 +195,32 @@ const (
 	CancelSourceDeleted
 )
 
-// Attempt is one line of a task's history.
+// Attempt is one line of a task's history: an attempt, or, with ResultCanceled, what an
+// operator did to it, which has neither collector nor fence.
 type Attempt struct {
-	Collector string    `json:"c"`
-	Cycle     uint32    `json:"y"`
-	Fence     uint64    `json:"f"`
-	Started   time.Time `json:"s"`
+	Collector string    `json:"c,omitempty"`
+	Cycle     uint32    `json:"y,omitempty"`
+	Fence     uint64    `json:"f,omitempty"`
+	Started   time.Time `json:"s,omitzero"`
 	Ended     time.Time `json:"e"`
 	Result    Result    `json:"r"`
 	Failure   *Failure  `json:"x,omitempty"`
+	// Note is of the operator who ended it, with ResultRevoked and ResultCanceled.
+	Note
+}
+
+// Note is whom a change is put down to, and why: by at most MaxIDLength bytes, the
+// reason MaxMessageLength. Both empty: nobody said.
+type Note struct {
+	By     string `json:"b,omitempty"`
+	Reason string `json:"w,omitempty"`
+}
+
+// canceled is the line of the history that says who has canceled a task; nil when
+// nobody said.
+func (n Note) canceled(now time.Time) *Attempt {
+	if n == (Note{}) {
+		return nil
+	}
+	return &Attempt{Ended: now, Result: ResultCanceled, Note: n}
 }

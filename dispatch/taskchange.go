@@ -14,10 +14,10 @@ const changePage = 100
 // CancelTasks takes tasks out. One that waits is canceled at once. The holder of
 // one that is leased is told by its next heartbeat, and however the lease ends,
 // the task ends canceled. only are the states of the tasks that are meant, as they
-// were found: one in another by now stays as it is; none: any. The results are in
-// the order of the ids. The error is the whole call's: some may be canceled; repeat
+// were found: one in another by now stays as it is; none: any. note stands in the
+// history of those that this call takes out. The results are in the order of the ids. The error is the whole call's: some may be canceled; repeat
 // all.
-func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID, only ...State) ([]TaskChange, error) {
+func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID, note Note, only ...State) ([]TaskChange, error) {
 	results, asked := make([]TaskChange, len(ids)), make([]bool, len(ids))
 	err := d.changeTasks(ctx, "cancel", ids, func(at []int, tasks []*Task, now time.Time) ([]int, error) {
 		var waiting []*Task
@@ -35,12 +35,12 @@ func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID, only ...Stat
 			}
 		}
 		if len(leased) > 0 {
-			if err := d.store.RequestCancel(ctx, leased, CancelTask); err != nil {
+			if err := d.store.RequestCancel(ctx, leased, CancelTask, note.canceled(now)); err != nil {
 				return nil, err
 			}
 		}
-		applied, err := d.endLeases(ctx, waiting, now, func(t *Task, spec *SourceSpec, _ time.Time) Transition {
-			return d.policy.Cancel(t, spec)
+		applied, err := d.endLeases(ctx, waiting, now, func(t *Task, spec *SourceSpec, now time.Time) Transition {
+			return d.policy.Cancel(t, spec, note, now)
 		})
 		if err != nil {
 			return nil, err
@@ -89,16 +89,14 @@ func unlessOther(t *Task, only []State) TaskChange {
 }
 
 // RevokeLeases ends the leases of tasks, which are due again at once with no
-// attempt spent; why stands in their history. fences are those of the leases that
+// attempt spent; note stands in their history. fences are those of the leases that
 // are meant, in the order of the ids, 0 for any; nil: any. Renewals and reports of
 // those who held them are answered [LostRevoked]. The results are in the order of
 // the ids. The error is the whole call's: some may be revoked; repeat all.
-func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, fences []uint64, why string) ([]TaskChange, error) {
+func (d *Dispatcher) RevokeLeases(ctx context.Context, ids []TaskID, fences []uint64, note Note) ([]TaskChange, error) {
 	results := make([]TaskChange, len(ids))
 	revoke := func(t *Task, spec *SourceSpec, now time.Time) Transition {
-		tr := d.policy.Revoke(t, spec, now)
-		tr.Attempt.Failure = &Failure{Result: ResultRevoked, Message: why, Time: now}
-		return tr
+		return d.policy.Revoke(t, spec, note, now)
 	}
 	err := d.changeTasks(ctx, "revoke the lease of", ids, func(at []int, tasks []*Task, now time.Time) ([]int, error) {
 		var leased []*Task

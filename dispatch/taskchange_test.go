@@ -54,17 +54,17 @@ func TestDispatcher_CancelTasks(t *testing.T) {
 		leased := o.fetchOne()
 
 		ids := []dispatch.TaskID{waiting, done.Task.ID, leased.Task.ID, unknown(), waiting}
-		o.changed(o.CancelTasks(ctx, ids))(
+		o.changed(o.CancelTasks(ctx, ids, dispatch.Note{}))(
 			change(dispatch.ChangeCanceled, dispatch.StateCanceled), change(dispatch.ChangeAlreadySettled, dispatch.StateDone),
 			change(dispatch.ChangeCancelRequested, dispatch.StateLeased), change(dispatch.ChangeNotFound, dispatch.StateUnknown),
 			change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled))
-		o.changed(o.CancelTasks(ctx, ids[:3]))(
+		o.changed(o.CancelTasks(ctx, ids[:3], dispatch.Note{}))(
 			change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled), change(dispatch.ChangeAlreadySettled, dispatch.StateDone),
 			change(dispatch.ChangeAlreadyRequested, dispatch.StateLeased))
 		if r := o.succeed(leased); r.Code != dispatch.ReportOK || r.State != dispatch.StateCanceled {
 			t.Errorf("report of a task to cancel: %+v", r)
 		}
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{leased.Task.ID}))(change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{leased.Task.ID}, dispatch.Note{}))(change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled))
 		if _, err := o.TriggerSource(ctx, "s", false); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		g := o.fetchOne()
 		id := g.Task.ID
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}, dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
 		o.succeed(g)
 		if did, err := o.TriggerSource(ctx, "s", true); err != nil || did != (dispatch.Triggered{Canceled: 1}) {
 			t.Errorf("trigger of a canceled seed: %+v, %v", did, err)
@@ -141,7 +141,7 @@ func TestDispatcher_CancelTasks_meanwhile(t *testing.T) {
 				if test.leased {
 					d = o.second(&between{requestCancel: do})
 				}
-				o.changed(d.CancelTasks(t.Context(), []dispatch.TaskID{id}))(test.want)
+				o.changed(d.CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))(test.want)
 			})
 		})
 	}
@@ -156,10 +156,10 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		g := o.fetchOne()
 		ids := []dispatch.TaskID{g.Task.ID, waiting, unknown()}
-		o.changed(o.RevokeLeases(ctx, ids, nil, "ada: it hangs"))(
+		o.changed(o.RevokeLeases(ctx, ids, nil, dispatch.Note{By: "ada", Reason: "it hangs"}))(
 			change(dispatch.ChangeRevoked, dispatch.StateReady), change(dispatch.ChangeNotLeased, dispatch.StateScheduled),
 			change(dispatch.ChangeNotFound, dispatch.StateUnknown))
-		o.changed(o.RevokeLeases(ctx, ids[:1], nil, ""))(change(dispatch.ChangeNotLeased, dispatch.StateReady))
+		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(dispatch.ChangeNotLeased, dispatch.StateReady))
 		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report of a revoked lease: %+v", r)
 		}
@@ -171,19 +171,19 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		if len(task.History) != 1 {
 			t.Fatalf("history %+v", task.History)
 		}
-		if a := task.History[0]; a.Result != dispatch.ResultRevoked || a.Collector != "c1" || a.Failure.Message != "ada: it hangs" || task.LastError != nil {
+		if a := task.History[0]; a.Result != dispatch.ResultRevoked || a.Collector != "c1" || a.Note != (dispatch.Note{By: "ada", Reason: "it hangs"}) || task.LastError != nil {
 			t.Errorf("history %+v, last error %v", a, task.LastError)
 		}
 		// The lease that was seen is gone, and the one that stands stays.
 		fences := []uint64{g.Token.Fence, 0, 7}
-		o.changed(o.RevokeLeases(ctx, ids, fences, ""))(
+		o.changed(o.RevokeLeases(ctx, ids, fences, dispatch.Note{}))(
 			change(dispatch.ChangeOtherLease, dispatch.StateLeased), change(dispatch.ChangeNotLeased, dispatch.StateScheduled),
 			change(dispatch.ChangeNotFound, dispatch.StateUnknown))
 		fences[0] = again.Token.Fence
-		o.changed(o.RevokeLeases(ctx, ids[:1], fences, ""))(change(dispatch.ChangeRevoked, dispatch.StateReady))
+		o.changed(o.RevokeLeases(ctx, ids[:1], fences, dispatch.Note{}))(change(dispatch.ChangeRevoked, dispatch.StateReady))
 		o.fetchOne()
-		o.changed(o.CancelTasks(ctx, ids[:1]))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
-		o.changed(o.RevokeLeases(ctx, ids[:1], nil, ""))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, ids[:1], dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
 	})
 }
 
@@ -196,7 +196,7 @@ func TestDispatcher_RevokeLeases_meanwhile(t *testing.T) {
 		d := o.second(&between{apply: func() {
 			o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1", IfExists: dispatch.IfExistsAgain})
 		}})
-		o.changed(d.RevokeLeases(t.Context(), []dispatch.TaskID{id}, nil, ""))(change(dispatch.ChangeRevoked, dispatch.StateReady))
+		o.changed(d.RevokeLeases(t.Context(), []dispatch.TaskID{id}, nil, dispatch.Note{}))(change(dispatch.ChangeRevoked, dispatch.StateReady))
 	})
 }
 
@@ -220,7 +220,7 @@ func TestDispatcher_changeTasks_many(t *testing.T) {
 				return nil
 			}
 		})
-		if _, err := w.d[0].CancelTasks(ctx, ids); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		if _, err := w.d[0].CancelTasks(ctx, ids, dispatch.Note{}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("CancelTasks with a store that goes away: %v", err)
 		}
 		w.spies[0].set(func(s *spy) { s.fail = nil })
@@ -235,7 +235,7 @@ func TestDispatcher_changeTasks_many(t *testing.T) {
 			}
 			return counts
 		}
-		if got := tally(w.d[0].CancelTasks(ctx, ids)); got[dispatch.ChangeAlreadySettled] != 100 || got[dispatch.ChangeCanceled] != 150 {
+		if got := tally(w.d[0].CancelTasks(ctx, ids, dispatch.Note{})); got[dispatch.ChangeAlreadySettled] != 100 || got[dispatch.ChangeCanceled] != 150 {
 			t.Errorf("CancelTasks repeated: %v", got)
 		}
 		if got := tally(w.d[0].RetryTasks(ctx, ids)); got[dispatch.ChangeRetried] != 250 {
@@ -244,7 +244,7 @@ func TestDispatcher_changeTasks_many(t *testing.T) {
 		held := len(w.mustFetch(dispatch.FetchRequest{
 			Collector: "c", Session: "s1", ClientToken: "t", MaxTasks: len(ids), MaxBytes: dispatch.MaxFetchBytes,
 		}).Tasks)
-		if got := tally(w.d[0].RevokeLeases(ctx, ids, nil, "")); got[dispatch.ChangeRevoked] != held || got[dispatch.ChangeNotLeased] != len(ids)-held {
+		if got := tally(w.d[0].RevokeLeases(ctx, ids, nil, dispatch.Note{})); got[dispatch.ChangeRevoked] != held || got[dispatch.ChangeNotLeased] != len(ids)-held {
 			t.Errorf("RevokeLeases of %d leases: %v", held, got)
 		}
 	})

@@ -145,7 +145,9 @@ func TestDispatcher_MatchTasks_pages(t *testing.T) {
 			byQueue := dispatch.TaskQuery{QueueSuffix: "example", States: unsettled}
 			canceled := dispatch.TaskQuery{QueueSuffix: "example", States: []dispatch.State{dispatch.StateCanceled}}
 			for name, q := range map[string]dispatch.TaskQuery{"sources": bySource, "queues": byQueue} {
-				if got := o.matched(q, limit, func(ids []dispatch.TaskID) { o.all(dispatch.ChangeCanceled)(o.CancelTasks(t.Context(), ids)) }); got != want {
+				if got := o.matched(q, limit, func(ids []dispatch.TaskID) {
+					o.all(dispatch.ChangeCanceled)(o.CancelTasks(t.Context(), ids, dispatch.Note{}))
+				}); got != want {
 					t.Errorf("%s, by %d, to cancel: %d bytes of URLs, want %d", name, limit, len(got), len(want))
 				}
 				if got := o.matched(canceled, limit, func(ids []dispatch.TaskID) { o.all(dispatch.ChangeRetried)(o.RetryTasks(t.Context(), ids)) }); got != want {
@@ -234,7 +236,7 @@ func TestDispatcher_MatchTasks_standing(t *testing.T) {
 		leases := dispatch.TaskQuery{Collector: "c1", States: []dispatch.State{dispatch.StateLeased}, Standing: true}
 		want := o.matched(leases, 20, nil)
 		got := o.matched(leases, 5, func(ids []dispatch.TaskID) {
-			o.all(dispatch.ChangeRevoked)(o.RevokeLeases(t.Context(), ids, nil, ""))
+			o.all(dispatch.ChangeRevoked)(o.RevokeLeases(t.Context(), ids, nil, dispatch.Note{}))
 			time.Sleep(time.Millisecond)
 			fetch()
 		})
@@ -298,7 +300,7 @@ func TestDispatcher_MatchTasks_sourceGone(t *testing.T) {
 		got := o.matched(dispatch.TaskQuery{States: unsettled}, 1, func([]dispatch.TaskID) {
 			if first {
 				first = false
-				if err := o.DeleteSource(t.Context(), "a"); err != nil {
+				if err := o.DeleteSource(t.Context(), "a", dispatch.Note{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -317,7 +319,7 @@ func TestDispatcher_WouldChangeTasks(t *testing.T) {
 		o.create("s", nil)
 		o.create("gone", nil)
 		gone := o.submit(dispatch.NewTask{SourceID: "gone", URL: "http://gone.example/"})[0].ID
-		if err := o.DeleteSource(ctx, "gone"); err != nil {
+		if err := o.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/dead"})
@@ -327,11 +329,11 @@ func TestDispatcher_WouldChangeTasks(t *testing.T) {
 			o.fetchOne()
 			return id, o.task(id).Lease.Digest.Fence
 		}
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{dead}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
-		o.changed(o.RevokeLeases(ctx, []dispatch.TaskID{dead}, nil, ""))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{dead}, dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.RevokeLeases(ctx, []dispatch.TaskID{dead}, nil, dispatch.Note{}))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
 		free, fence := held("http://a.example/held")
 		asked, _ := held("http://a.example/asked")
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{asked}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{asked}, dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
 		waits := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
 		ids := []dispatch.TaskID{gone, dead, free, asked, waits, unknown()}
 
@@ -363,8 +365,8 @@ func TestDispatcher_WouldChangeTasks(t *testing.T) {
 				t.Errorf("asked what would be, task %d became %+v", i, after)
 			}
 		}
-		o.changed(o.CancelTasks(ctx, ids))(cancel...)
-		o.changed(o.RevokeLeases(ctx, ids[3:4], nil, ""))(revoke[3])
+		o.changed(o.CancelTasks(ctx, ids, dispatch.Note{}))(cancel...)
+		o.changed(o.RevokeLeases(ctx, ids[3:4], nil, dispatch.Note{}))(revoke[3])
 		o.changed(o.RetryTasks(ctx, ids[:2]))(retry[:2]...)
 	})
 }

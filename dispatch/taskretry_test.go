@@ -100,14 +100,14 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 			{SourceID: "s", URL: "http://a.example/2"},
 		} {
 			id := o.submit(task)[0].ID
-			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}))(change(dispatch.ChangeCanceled, dispatch.StateCanceled))
+			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}, dispatch.Note{}))(change(dispatch.ChangeCanceled, dispatch.StateCanceled))
 			ids = append(ids, id)
 		}
 		for _, g := range o.fetch(2) {
 			if g.Task.URL == "http://seed.example/" {
 				ids = append(ids, g.Task.ID)
 			}
-			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}, dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
 			o.succeed(g)
 		}
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
@@ -121,7 +121,7 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 		if _, err := o.SetQueueRule(ctx, rule); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.DeleteSource(ctx, "gone"); err != nil {
+		if err := o.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := o.RetryTasks(ctx, ids)

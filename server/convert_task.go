@@ -54,6 +54,8 @@ func toResult(r dispatch.Result) pb.AttemptResult {
 		return pb.AttemptResult_ATTEMPT_RESULT_RELEASED
 	case dispatch.ResultRevoked:
 		return pb.AttemptResult_ATTEMPT_RESULT_REVOKED
+	case dispatch.ResultCanceled:
+		return pb.AttemptResult_ATTEMPT_RESULT_CANCELED
 	case dispatch.ResultNone:
 		return pb.AttemptResult_ATTEMPT_RESULT_UNSPECIFIED
 	default:
@@ -93,6 +95,11 @@ func toFullTask(t *dispatch.Task, now time.Time) *pb.Task {
 	out := toTask(t)
 	out.Holder = toHolder(t.Lease, now)
 	out.Cursor, out.Memo, out.Payload = t.Cursor, t.Memo, t.Payload
+	if c := t.Canceled(); c != nil {
+		out.Cancellation = &pb.Cancellation{
+			By: c.By, Reason: c.Reason, Time: toTime(c.Time), SourceDeleted: c.Kind == dispatch.GateSourceDeleted,
+		}
+	}
 	for i := range t.History {
 		out.History = append(out.History, toAttempt(&t.History[i]))
 	}
@@ -125,6 +132,12 @@ func toAttempt(a *dispatch.Attempt) *pb.Attempt {
 	}
 	if f := a.Failure; f != nil {
 		out.Reason, out.Message, out.HttpStatus = toReason(f), f.Message, int32(f.HTTPStatus)
+	}
+	if a.By != "" {
+		out.Message = a.By
+	}
+	if a.Reason != "" {
+		out.Message += ": " + a.Reason
 	}
 	return out
 }

@@ -45,9 +45,10 @@ func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSources
 	if err := errors.Join(validateBulk(req), bulkWords(req.GetBy(), req.GetReason(), nil)); err != nil {
 		return nil, err
 	}
+	note := dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
 	r, err := s.bulk(ctx, "DeleteSources", req, bulkAction{
 		would: func(context.Context, *dispatch.SourceView) (bool, error) { return true, nil },
-		act:   func(ctx context.Context, id string) (bool, error) { return true, s.d.DeleteSource(ctx, id) },
+		act:   func(ctx context.Context, id string) (bool, error) { return true, s.d.DeleteSource(ctx, id, note) },
 	})
 	if err != nil {
 		return nil, err

@@ -44,9 +44,13 @@ func inStates(change func(context.Context, []dispatch.TaskID, ...dispatch.State)
 
 // CancelTasks takes tasks out.
 func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksRequest) (*pb.CancelTasksResponse, error) {
+	note := dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
 	r, err := s.change(ctx, req, nil, &taskChange{
 		method: "CancelTasks", states: []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased},
-		would: inStates(s.d.WouldCancelTasks), act: inStates(s.d.CancelTasks),
+		would: inStates(s.d.WouldCancelTasks),
+		act: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
+			return s.d.CancelTasks(ctx, of.ids, note, of.states...)
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -71,17 +75,14 @@ func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequ
 	if err := validateFences(req); err != nil {
 		return nil, err
 	}
-	why := byOrPeer(ctx, req.GetBy())
-	if req.GetReason() != "" {
-		why += ": " + req.GetReason()
-	}
+	note := dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
 	r, err := s.change(ctx, req, each(req.GetFences(), func(fence int64) uint64 { return uint64(fence) }), &taskChange{
 		method: "RevokeLeases", states: []dispatch.State{dispatch.StateLeased}, standing: true,
 		would: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
 			return s.d.WouldRevokeLeases(ctx, of.ids, of.fences)
 		},
 		act: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
-			return s.d.RevokeLeases(ctx, of.ids, of.fences, why)
+			return s.d.RevokeLeases(ctx, of.ids, of.fences, note)
 		},
 	})
 	if err != nil {

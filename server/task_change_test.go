@@ -85,9 +85,12 @@ func TestTaskService_CancelTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantChanges(t, ids, resp.GetResults(), "ALREADY_SETTLED CANCELED", "ALREADY_REQUESTED LEASED", "NOT_FOUND UNSPECIFIED")
-	got, err := b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: ids[1]})
-	if err != nil || !got.GetTask().GetCancelRequested() {
-		t.Errorf("of the leased one is told %v, %v", got, err)
+	for _, id := range ids[:2] {
+		got, err := b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: id})
+		if err != nil || got.GetTask().GetCancelRequested() != (id == ids[1]) {
+			t.Errorf("of task %s is told %v, %v", id, got, err)
+		}
+		wantCancellation(t, got.GetTask())
 	}
 	list, err := b.tasks.ListTasks(t.Context(), &pb.ListTasksRequest{SourceId: "news", States: []pb.TaskState{pb.TaskState_TASK_STATE_LEASED}})
 	if err != nil || len(list.GetTasks()) != 1 || !list.GetTasks()[0].GetCancelRequested() {
@@ -100,9 +103,26 @@ func TestTaskService_CancelTasks(t *testing.T) {
 	if r := b.report(t, succeeded(leased)); r.GetState() != pb.TaskState_TASK_STATE_CANCELED {
 		t.Errorf("its report is answered %v", r)
 	}
-	if got, err = b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: ids[1]}); err != nil || got.GetTask().GetCancelRequested() {
+	got, err := b.tasks.GetTask(t.Context(), &pb.GetTaskRequest{TaskId: ids[1]})
+	if err != nil || got.GetTask().GetCancelRequested() {
 		t.Errorf("of the canceled one is told %v, %v", got, err)
 	}
+	wantCancellation(t, got.GetTask())
+}
+
+// wantCancellation wants a task to tell that ada canceled it.
+func wantCancellation(t *testing.T, task *pb.Task) {
+	t.Helper()
+	c := task.GetCancellation()
+	if c.GetBy() != "ada" || c.GetReason() != "a mistake" || c.GetTime() == nil || c.GetSourceDeleted() {
+		t.Errorf("task %s has the cancellation %v", task.GetId(), c)
+	}
+	for _, a := range task.GetHistory() {
+		if a.GetResult() == pb.AttemptResult_ATTEMPT_RESULT_CANCELED && a.GetMessage() == "ada: a mistake" && a.GetEndTime() != nil && a.GetCollectorId() == "" {
+			return
+		}
+	}
+	t.Errorf("task %s has the history %v", task.GetId(), task.GetHistory())
 }
 
 func TestTaskService_RetryTasks(t *testing.T) {

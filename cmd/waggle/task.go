@@ -193,6 +193,9 @@ func writeTask(out io.Writer, now time.Time, task *pb.Task) {
 	if task.GetSettleTime() != nil {
 		sh.line("Settled", both(now, task.GetSettleTime()))
 	}
+	if c := task.GetCancellation(); c != nil {
+		sh.line("Canceled", cancellationText(now, task))
+	}
 	if e := task.GetLastError(); e != nil {
 		sh.linef("Last error", "%s, %s", errorText(e), since(now, e.GetTime()))
 	}
@@ -222,6 +225,22 @@ func stateText(task *pb.Task) string {
 		leftText(holder.GetRemaining().AsDuration()), holder.GetFence())
 	if task.GetCancelRequested() {
 		text += "; a cancel is asked for: it ends CANCELED with its lease"
+	}
+	return text
+}
+
+// cancellationText says who canceled the task, or asked for that.
+func cancellationText(now time.Time, task *pb.Task) string {
+	c := task.GetCancellation()
+	text := fmt.Sprintf("by %s, %s", c.GetBy(), since(now, c.GetTime()))
+	switch {
+	case c.GetSourceDeleted():
+		text = "its source was deleted " + text
+	case task.GetCancelRequested():
+		text = "asked for " + text
+	}
+	if c.GetReason() != "" {
+		text += ": " + c.GetReason()
 	}
 	return text
 }
@@ -256,8 +275,10 @@ func placeText(task *pb.Task) string {
 func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
 	t := newTable(">CYCLE", "COLLECTOR", "STARTED", ">TOOK", "RESULT", "DETAIL")
 	for _, a := range attempts {
-		took, result := none, "under way"
-		if a.GetEndTime() != nil {
+		cycle, started, took, result := count(a.GetCycle()), since(now, a.GetStartTime()), none, "under way"
+		if a.GetResult() == pb.AttemptResult_ATTEMPT_RESULT_CANCELED { // no attempt
+			cycle, started = none, since(now, a.GetEndTime())
+		} else if a.GetEndTime() != nil {
 			took = span(a.GetEndTime().AsTime().Sub(a.GetStartTime().AsTime()))
 		}
 		if a.GetResult() != pb.AttemptResult_ATTEMPT_RESULT_UNSPECIFIED {
@@ -273,7 +294,7 @@ func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
 		if a.GetMessage() != "" {
 			detail = append(detail, brief(a.GetMessage(), messageWidth))
 		}
-		t.row(count(a.GetCycle()), a.GetCollectorId(), since(now, a.GetStartTime()), took, result, strings.Join(detail, ", "))
+		t.row(cycle, or(a.GetCollectorId(), none), started, took, result, strings.Join(detail, ", "))
 	}
 	t.write(out)
 }

@@ -235,13 +235,7 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 		r.details.lastError = nil
 	}
 	if t.Attempt != nil {
-		attempt := *t.Attempt
-		attempt.Failure = copyFailure(attempt.Failure)
-		d := r.detail()
-		if len(d.history) >= dispatch.MaxHistory {
-			d.history = slices.Delete(d.history, 0, len(d.history)-dispatch.MaxHistory+1)
-		}
-		d.history = append(d.history, attempt)
+		r.addHistory(*t.Attempt)
 	}
 	if !t.Shrink {
 		return
@@ -252,6 +246,16 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 			r.details = &details{memo: d.memo}
 		}
 	}
+}
+
+// addHistory adds a line to the history, of which the oldest goes where it is full.
+func (r *record) addHistory(line dispatch.Attempt) {
+	line.Failure = copyFailure(line.Failure)
+	d := r.detail()
+	if len(d.history) >= dispatch.MaxHistory {
+		d.history = slices.Delete(d.history, 0, len(d.history)-dispatch.MaxHistory+1)
+	}
+	d.history = append(d.history, line)
 }
 
 // affect does to the queue what the end of a lease does beside freeing a lease
@@ -281,7 +285,7 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 }
 
 // RequestCancel implements [dispatch.Leases].
-func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason) error {
+func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
@@ -293,6 +297,9 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason {
 				r.cancel = reason
 				r.revision++
+				if line != nil {
+					r.addHistory(*line)
+				}
 			}
 		}
 	})

@@ -162,6 +162,9 @@ func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
 			Duration: duration(l.duration), MaxHold: duration(l.maxHold),
 		}
 	}
+	if src := r.lane.source; with == allDetails && src.gate.Deleted && !src.forgotten {
+		t.SourceDeleted = copyGate(src.deletion)
+	}
 	if r.details == nil || with == noDetails {
 		return
 	}
@@ -174,6 +177,14 @@ func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
 			t.History[i].Failure = copyFailure(t.History[i].Failure)
 		}
 	}
+}
+
+func copyGate(g *dispatch.Gate) *dispatch.Gate {
+	if g == nil {
+		return nil
+	}
+	clone := *g
+	return &clone
 }
 
 func copyFailure(f *dispatch.Failure) *dispatch.Failure {

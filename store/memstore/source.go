@@ -22,6 +22,8 @@ type source struct {
 	forgetAt    int64 // of a deleted source
 	// forgotten: deleted long ago; only records point here.
 	forgotten bool
+	// deletion is who deleted it, and why; nil: not said.
+	deletion *dispatch.Gate
 
 	// lanes ascend by number; byQueue finds them when there is more than one.
 	lanes   []*lane
@@ -176,7 +178,7 @@ func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceG
 }
 
 // DropTasks implements [dispatch.Sources].
-func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int) (int, []dispatch.TaskID, error) {
+func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int, why *dispatch.Gate) (int, []dispatch.TaskID, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, nil, err
 	}
@@ -190,6 +192,9 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int)
 	src := sh.sources[uid]
 	if src == nil || !src.gate.Deleted {
 		return 0, nil, nil
+	}
+	if why != nil {
+		src.deletion = copyGate(why)
 	}
 	var leased []dispatch.TaskID
 	ended := 0

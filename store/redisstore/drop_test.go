@@ -33,7 +33,7 @@ func TestStore_DropTasks_ManyLeased(t *testing.T) {
 	met := make(map[dispatch.TaskID]bool)
 	for done := false; !done; {
 		scripts, looks := calls(t, client, "fcall"), calls(t, client, "getrange")
-		_, leased, err := s.DropTasks(t.Context(), 0, gate.UID, dispatch.MaxTransitions)
+		_, leased, err := s.DropTasks(t.Context(), 0, gate.UID, dispatch.MaxTransitions, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestStore_DropTasks_ManyLeased(t *testing.T) {
 		if looks > most*scripts {
 			t.Fatalf("%d leases looked at by %d scripts", looks, scripts)
 		}
-		if err := s.RequestCancel(t.Context(), leased, dispatch.CancelSourceDeleted); err != nil {
+		if err := s.RequestCancel(t.Context(), leased, dispatch.CancelSourceDeleted, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range leased {

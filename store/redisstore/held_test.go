@@ -221,7 +221,7 @@ func (w *heldWorld) cancel() {
 	for _, t := range w.some() {
 		ids = append(ids, t.ID)
 	}
-	if err := w.store.RequestCancel(w.Context(), ids, dispatch.CancelTask); err != nil {
+	if err := w.store.RequestCancel(w.Context(), ids, dispatch.CancelTask, nil); err != nil {
 		w.Fatalf("RequestCancel: %v", err)
 	}
 	w.giveBack()
@@ -233,7 +233,7 @@ func (w *heldWorld) revoke() {
 }
 
 func (w *heldWorld) revoked(t *dispatch.Task) dispatch.Transition {
-	return w.policy.Revoke(t, w.spec, w.clock.Now())
+	return w.policy.Revoke(t, w.spec, dispatch.Note{}, w.clock.Now())
 }
 
 // replace ends the older sessions of all collectors.

@@ -82,7 +82,7 @@ func (p shardKeys) Leases() string { return p.key("leases") }
 // SourceGate is a HASH: the "gate" of a source and "counts" of its tasks (packed,
 // lua/prelude/lane.lua), of one that claims name what is "named" of it
 // (packed, lua/prelude/named.lua), and of a deleted one the last lane whose tasks were
-// "dropped".
+// "dropped", and "why" it was deleted (JSON).
 func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }
 
 // SourceLanes is a ZSET of the queues in which a source has a lane, by the number

@@ -151,17 +151,21 @@ func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep strin
 }
 
 // RequestCancel implements [dispatch.Leases].
-func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason) error {
+func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) error {
+	said, err := optionalJSON(line)
+	if err != nil {
+		return fmt.Errorf("%w: line of a task's history: %w", dispatch.ErrInvalid, err)
+	}
 	pages := s.pages(len(ids), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] })
 	calls := make([]call, len(pages))
 	for i, p := range pages {
-		args := []any{int(reason)}
+		args := []any{int(reason), said}
 		for _, n := range p.items {
 			args = append(args, string(ids[n]))
 		}
 		calls[i] = call{shard: p.shard, args: args}
 	}
-	_, err := s.runAll(ctx, "request cancel", s.scripts.cancel, calls)
+	_, err = s.runAll(ctx, "request cancel", s.scripts.cancel, calls)
 	return err
 }
 

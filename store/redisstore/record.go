@@ -146,7 +146,7 @@ func decodeHeader(b []byte, t *dispatch.Task) (core int) {
 }
 
 // decodeMore reads the parts that most tasks do not have: fields of the details,
-// and the history.
+// the history, and who deleted the source.
 func decodeMore(t *dispatch.Task, more []any) error {
 	for i := 0; i+1 < len(more); i += 2 {
 		field, _ := more[i].(string)
@@ -162,6 +162,11 @@ func decodeMore(t *dispatch.Task, more []any) error {
 		case "h":
 			if err := decodeHistory(t, value); err != nil {
 				return err
+			}
+		case "x":
+			t.SourceDeleted = new(dispatch.Gate)
+			if err := json.Unmarshal([]byte(value), t.SourceDeleted); err != nil {
+				return fmt.Errorf("task %s: deletion of its source: %w", t.ID, err)
 			}
 		}
 	}

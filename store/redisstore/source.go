@@ -273,16 +273,20 @@ func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceG
 
 // DropTasks implements [dispatch.Sources]. It walks the lanes of the source from
 // where the last call came to, and from the first once that finds nothing more.
-func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int) (int, []dispatch.TaskID, error) {
+func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int, why *dispatch.Gate) (int, []dispatch.TaskID, error) {
 	if err := s.checkShard(shard); err != nil {
 		return 0, nil, err
+	}
+	said, err := optionalJSON(why)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: deletion of source %s: %w", dispatch.ErrInvalid, uid, err)
 	}
 	limit = max(min(limit, dispatch.MaxTransitions), 1)
 	ended, last, again := 0, int64(-1), true
 	var leased []dispatch.TaskID
 	var lane, score, after string // how far its leased tasks were looked at
 	for {
-		args := []any{uid, last, limit - ended, limit - len(leased), lane, score, after}
+		args := []any{uid, last, limit - ended, limit - len(leased), lane, score, after, said}
 		v, err := s.run(ctx, "drop tasks", s.scripts.drop, call{shard: shard, args: args})
 		if err != nil {
 			return ended, leased, err

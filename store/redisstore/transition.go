@@ -68,6 +68,15 @@ func appendJSON[T any](b []byte, v *T) ([]byte, error) {
 	return appendLong(b, text), err
 }
 
+// optionalJSON is a value as JSON, nil as an empty string.
+func optionalJSON[T any](v *T) (string, error) {
+	if v == nil {
+		return "", nil
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
 // appendAsked appends what a host asks for, in four bytes: 0 = not said, else one
 // more than it is.
 func appendAsked(b []byte, asked *time.Duration) []byte {

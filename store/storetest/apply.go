@@ -118,7 +118,7 @@ func applyConflict(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
 	grant := e.takeOne()
-	e.ok("request cancel", e.Store.RequestCancel(e.ctx, []dispatch.TaskID{grant.Task.ID}, dispatch.CancelTask))
+	e.ok("request cancel", e.Store.RequestCancel(e.ctx, []dispatch.TaskID{grant.Task.ID}, dispatch.CancelTask, nil))
 	is(e, "code", e.apply(done(&grant.Task)).Code, dispatch.ApplyConflict)
 	is(e, "state", e.task(grant.Task.ID).State, dispatch.StateLeased)
 	e.settle(done(e.task(grant.Task.ID)))

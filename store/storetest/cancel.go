@@ -7,12 +7,13 @@ func cancelCases() []testCase {
 		{"Leased_IsToldByRenewal", cancelLeased},
 		{"Others_AreLeftAlone", cancelOthers},
 		{"Repeated_ChangesNothing", cancelRepeated},
+		{"Line_StandsInTheHistory", cancelLine},
 	}
 }
 
 func (e *env) requestCancel(reason dispatch.CancelReason, ids ...dispatch.TaskID) {
 	e.Helper()
-	e.ok("request cancel", e.Store.RequestCancel(e.ctx, ids, reason))
+	e.ok("request cancel", e.Store.RequestCancel(e.ctx, ids, reason, nil))
 }
 
 func cancelLeased(e *env) {
@@ -62,4 +63,34 @@ func cancelRepeated(e *env) {
 	is(e, "task", e.task(id), before)
 	e.requestCancel(dispatch.CancelSourceDeleted, id)
 	is(e, "reason", e.task(id).CancelRequested, dispatch.CancelSourceDeleted)
+}
+
+// cancelLine asks for the end of leased tasks, of which one has a history that is full
+// and one has none, and says who did it.
+func cancelLine(e *env) {
+	e.open()
+	a, b := source("a"), source("b")
+	e.create(a, item(a, queue, "fresh"))
+	e.create(b, item(b, queue, "full"))
+	of := func(gate dispatch.SourceGate) *dispatch.Task {
+		return e.takeTask(func(w *dispatch.Want) { w.SourceUIDs = []string{gate.UID} })
+	}
+	for n := range dispatch.MaxHistory + 1 {
+		tr := retry(of(b), 0)
+		tr.Attempt = &dispatch.Attempt{Collector: "c", Cycle: uint32(n), Ended: e.now(), Result: dispatch.ResultFailed}
+		e.settle(tr)
+	}
+	fresh, full := of(a).ID, of(b).ID
+	before := e.task(full).History
+	note := dispatch.Note{By: "ada", Reason: "no \"good\": \x00\u00e9"}
+	line := &dispatch.Attempt{Ended: e.now(), Result: dispatch.ResultCanceled, Note: note}
+	for range 2 { // what is marked already gets no second line
+		e.ok("request cancel", e.Store.RequestCancel(e.ctx, []dispatch.TaskID{fresh, full}, dispatch.CancelTask, line))
+	}
+	is(e, "history of one that had none", e.task(fresh).History, []dispatch.Attempt{*line})
+	is(e, "history of one that was full", e.task(full).History, append(before[1:], *line))
+	e.settle(canceled(e.task(fresh)))
+	task := e.task(fresh)
+	is(e, "state", task.State, dispatch.StateCanceled)
+	is(e, "history after the end", task.History, []dispatch.Attempt{*line})
 }

@@ -82,7 +82,7 @@ func (m *model) drainRound() []step {
 		steps = append(steps, m.sweepStep(shard, 100))
 		for _, uid := range slices.Sorted(maps.Keys(m.world.gone)) {
 			if m.world.anyOf(shard, uid) {
-				steps = append(steps, m.dropStep(shard, uid))
+				steps = append(steps, m.dropStep(shard, uid, nil))
 			}
 		}
 		for _, name := range []string{pool, "browser"} {

@@ -217,7 +217,7 @@ func (m *model) apply(s step) error {
 }
 
 // blur takes out of an answer what a store may forget when it likes, the id and
-// pool of a source that was deleted and how many settled records are left; and of
+// pool of a source that was deleted, of settled tasks why, and how many settled records are left; and of
 // what it gives, when a sweep that has nothing to do soon looks next.
 func (m *model) blur(answer any) any {
 	if got, ok := answer.(totals); ok {
@@ -235,7 +235,9 @@ func (m *model) blur(answer any) any {
 	}
 	for _, t := range tasks {
 		if t != nil && m.world.gone[t.SourceUID] {
-			t.SourceID, t.Pool = "", ""
+			if t.SourceID, t.Pool = "", ""; t.State.Settled() {
+				t.SourceDeleted = nil
+			}
 		}
 	}
 	return answer

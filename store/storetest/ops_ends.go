@@ -201,15 +201,19 @@ func (m *model) genCancel() step {
 			ids = append(ids, m.modelItem(one(m, m.sources...)).ID)
 		}
 	}
-	return m.cancelStep(ids, dispatch.CancelTask)
+	var line *dispatch.Attempt
+	if m.chance(50) {
+		line = &dispatch.Attempt{Ended: m.world.now(), Result: dispatch.ResultCanceled, Note: dispatch.Note{By: "ops", Reason: one(m, "", "why")}}
+	}
+	return m.cancelStep(ids, dispatch.CancelTask, line)
 }
 
-func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason) step {
+func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) step {
 	return step{
-		name: "request cancel", text: fmt.Sprint(ids, reason),
-		do: func(i *Instance) (any, error) { return nil, i.Store.RequestCancel(m.ctx, ids, reason) },
+		name: "request cancel", text: fmt.Sprint(ids, reason, line != nil),
+		do: func(i *Instance) (any, error) { return nil, i.Store.RequestCancel(m.ctx, ids, reason, line) },
 		see: func(any) error {
-			m.world.requestedCancel(ids, reason)
+			m.world.requestedCancel(ids, reason, line)
 			return nil
 		},
 	}

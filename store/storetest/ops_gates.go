@@ -139,8 +139,12 @@ func (m *model) genDeleteSource() step {
 	s.before = gone
 	m.world.gone[gone.UID] = true
 	steps := m.pushSteps(gone)
+	var why *dispatch.Gate
+	if m.chance(70) {
+		why = &dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: "ops", Reason: one(m, "", "why"), Time: m.world.now()}
+	}
 	for shard := range m.world.shards {
-		steps = append(steps, m.dropStep(shard, gone.UID))
+		steps = append(steps, m.dropStep(shard, gone.UID, why))
 	}
 	s.gate.Version++
 	m.rename(s)
@@ -154,14 +158,14 @@ type drops struct {
 	leased []dispatch.TaskID
 }
 
-func (m *model) dropStep(shard int, uid string) step {
+func (m *model) dropStep(shard int, uid string, why *dispatch.Gate) step {
 	limit := one(m, 2, 20, 100)
 	return step{
 		name: "drop tasks", text: fmt.Sprintf("shard=%d %s limit=%d", shard, uid, limit),
 		do: func(i *Instance) (any, error) {
 			var all drops
 			for range 10_000 {
-				ended, leased, err := i.Store.DropTasks(m.ctx, shard, uid, limit)
+				ended, leased, err := i.Store.DropTasks(m.ctx, shard, uid, limit, why)
 				if err != nil || ended == 0 && len(leased) == 0 {
 					slices.Sort(all.leased) // they come in no order
 					return all, err
@@ -171,7 +175,7 @@ func (m *model) dropStep(shard int, uid string) step {
 				}
 				all.ended += ended
 				all.leased = append(all.leased, leased...)
-				if err := i.Store.RequestCancel(m.ctx, leased, dispatch.CancelSourceDeleted); err != nil {
+				if err := i.Store.RequestCancel(m.ctx, leased, dispatch.CancelSourceDeleted, nil); err != nil {
 					return nil, err
 				}
 			}
@@ -179,7 +183,7 @@ func (m *model) dropStep(shard int, uid string) step {
 		},
 		see: func(answer any) error {
 			all := as[drops](answer)
-			return m.world.dropped(shard, uid, all.ended, all.leased)
+			return m.world.dropped(shard, uid, all.ended, all.leased, why)
 		},
 	}
 }

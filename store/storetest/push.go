@@ -19,6 +19,7 @@ func pushCases() []testCase {
 		{"Lease_SettingsHoldForLaterGrants", pushLease},
 		{"Deleted_GrantsNothing", pushDeleted},
 		{"Drop_EndsWaitingAndNamesLeased_T48", pushDrop},
+		{"Drop_KeepsWhoDeletedTheSource", pushDropWhy},
 		{"Drop_OfNoDeletedSource", pushDropNothing},
 		{"Drop_LimitIsBounded_P10", pushDropLimits},
 		{"Status_SumsWhatShardsKnow", pushStatus},
@@ -190,9 +191,36 @@ func pushDeleted(e *env) {
 
 func (e *env) drop(uid string, limit int) (int, []dispatch.TaskID) {
 	e.Helper()
-	ended, leased, err := e.Store.DropTasks(e.ctx, e.shard(queue), uid, limit)
+	ended, leased, err := e.Store.DropTasks(e.ctx, e.shard(queue), uid, limit, nil)
 	e.ok("drop tasks", err)
 	return ended, leased
+}
+
+// pushDropWhy drops tasks and says who deleted the source: they tell as long as they are
+// remembered, and tasks of another source do not.
+func pushDropWhy(e *env) {
+	e.open()
+	g, other := source("a"), source("b")
+	e.create(g, numbered(g, queue, 3)...)
+	e.create(other, item(other, queue, "kept"))
+	grant := e.takeOne(func(w *dispatch.Want) { w.SourceUIDs = []string{g.UID} })
+	e.push(deleted(g))
+	why := &dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: "ada", Reason: "it is \"gone\"", Time: e.now()}
+	for _, said := range []*dispatch.Gate{why, nil} { // who finishes the drop may not know
+		_, leased, err := e.Store.DropTasks(e.ctx, e.shard(queue), g.UID, 100, said)
+		e.ok("drop tasks", err)
+		e.requestCancel(dispatch.CancelSourceDeleted, leased...)
+	}
+	for _, at := range []string{"0", "1", "2"} {
+		is(e, "why its source was deleted", e.task(item(g, queue, at).ID).SourceDeleted, why)
+	}
+	e.settle(canceled(e.task(grant.Task.ID)))
+	e.advance(dispatch.CanceledMemory - time.Second)
+	is(e, "why, a day later", e.task(grant.Task.ID).SourceDeleted, why)
+	is(e, "of another source", e.task(item(other, queue, "kept").ID).SourceDeleted, (*dispatch.Gate)(nil))
+	tasks, _, err := e.Store.Tasks(e.ctx, []dispatch.TaskID{grant.Task.ID}, false)
+	e.ok("read tasks", err)
+	is(e, "without details", tasks[0].SourceDeleted, (*dispatch.Gate)(nil))
 }
 
 // pushDropNothing drops tasks of a source that nobody knows, and of one that lives.

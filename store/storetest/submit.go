@@ -187,7 +187,7 @@ func submitReseedLeased(e *env) {
 	s := item(g, queue, "k")
 	e.create(g, s)
 	grant := e.takeOne()
-	e.ok("request cancel", e.Store.RequestCancel(e.ctx, []dispatch.TaskID{s.ID}, dispatch.CancelTask))
+	e.ok("request cancel", e.Store.RequestCancel(e.ctx, []dispatch.TaskID{s.ID}, dispatch.CancelTask, nil))
 	is(e, "asked to stop", e.task(s.ID).CancelRequested, dispatch.CancelTask)
 	e.submitOne(g, item(g, queue, "k", reseed(start)), dispatch.SubmitExists)
 	task := e.task(s.ID)
@@ -298,7 +298,7 @@ func submitSharedScope(e *env) {
 	gone := source("a", func(g *dispatch.SourceGate) { g.Version, g.Deleted = 2, true })
 	e.push(gone)
 	e.submitOne(b, item(b, queue, "k", shared), dispatch.SubmitExists)
-	if _, _, err := e.Store.DropTasks(e.ctx, e.shard(queue), a.UID, 100); err != nil {
+	if _, _, err := e.Store.DropTasks(e.ctx, e.shard(queue), a.UID, 100, nil); err != nil {
 		e.Fatal(err)
 	}
 	is(e, "counts of what was dropped", e.stats().Counts, dispatch.StateCounts{Canceled: 1})

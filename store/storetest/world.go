@@ -47,6 +47,8 @@ type part struct {
 	unsynced bool
 	// unplaced are sources whose lanes were not placed anew yet.
 	unplaced map[string]bool
+	// deletions are why sources were deleted, by uid; nil: not said.
+	deletions map[string]*dispatch.Gate
 	// ghosts: a record was deleted by hand here.
 	ghosts int
 }
@@ -129,6 +131,7 @@ func newWorld(shards int, clock Clock) *world {
 		w.parts = append(w.parts, &part{
 			gates: map[string]dispatch.SourceGate{}, queues: map[string]*modelQueue{},
 			notes: map[[2]string]*grantNote{}, used: map[usedToken]bool{}, keeps: map[string]keptSession{}, unplaced: map[string]bool{},
+			deletions: map[string]*dispatch.Gate{},
 		})
 	}
 	return w
@@ -240,6 +243,10 @@ func (w *world) compare(what string, got *dispatch.Task, t *modelTask, details, 
 	}
 	if !details {
 		want.Cursor, want.Memo, have.Cursor, have.Memo = nil, nil, nil, nil
+	}
+	// When a store forgets a deleted source is its own.
+	if want.SourceDeleted = w.parts[t.shard].deletions[t.SourceUID]; !history || w.gone[t.SourceUID] && have.SourceDeleted == nil {
+		want.SourceDeleted = nil
 	}
 	if !history {
 		want.LastError, want.History, have.LastError, have.History = nil, nil, nil, nil

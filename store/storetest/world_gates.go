@@ -26,11 +26,14 @@ func (w *world) pushed(shard int, gate dispatch.SourceGate) {
 }
 
 // requestedCancel follows RequestCancel.
-func (w *world) requestedCancel(ids []dispatch.TaskID, reason dispatch.CancelReason) {
+func (w *world) requestedCancel(ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) {
 	for _, id := range ids {
 		if t := w.task(id); t != nil && t.Lease != nil && t.CancelRequested != reason {
 			t.CancelRequested = reason
 			t.Revision++
+			if line != nil {
+				t.remember(*line)
+			}
 			w.count("cancel of a leased task")
 		}
 	}
@@ -38,7 +41,10 @@ func (w *world) requestedCancel(ids []dispatch.TaskID, reason dispatch.CancelRea
 
 // dropped checks what the drop of a source's tasks, repeated to its end, has
 // ended and which leased tasks it named.
-func (w *world) dropped(shard int, uid string, ended int, leased []dispatch.TaskID) error {
+func (w *world) dropped(shard int, uid string, ended int, leased []dispatch.TaskID, why *dispatch.Gate) error {
+	if why != nil {
+		w.parts[shard].deletions[uid] = why
+	}
 	now := w.now()
 	want, held := 0, map[dispatch.TaskID]bool{}
 	more := w.parts[shard].ghosts // entries that the store may still find
@@ -73,7 +79,7 @@ func (w *world) dropped(shard int, uid string, ended int, leased []dispatch.Task
 			return broken("the drop of source %s named task %s, which is not leased", uid, id)
 		}
 	}
-	w.requestedCancel(leased, dispatch.CancelSourceDeleted)
+	w.requestedCancel(leased, dispatch.CancelSourceDeleted, nil)
 	return nil
 }
 

@@ -234,12 +234,17 @@ func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
 		t.LastError = &failure
 	}
 	if tr.Attempt != nil {
-		t.History = append(slices.Clone(t.History), *tr.Attempt)
-		t.History = t.History[max(0, len(t.History)-dispatch.MaxHistory):]
+		t.remember(*tr.Attempt)
 	}
 	if tr.Shrink {
 		t.Payload, t.Metadata, t.Cursor, t.LastError, t.History = nil, nil, nil, nil, nil
 	}
+}
+
+// remember adds a line to the history.
+func (t *modelTask) remember(line dispatch.Attempt) {
+	t.History = append(slices.Clone(t.History), line)
+	t.History = t.History[max(0, len(t.History)-dispatch.MaxHistory):]
 }
 
 // gaveBack checks a give-back and takes it in.

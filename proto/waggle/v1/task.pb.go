@@ -108,6 +108,8 @@ const (
 	AttemptResult_ATTEMPT_RESULT_EXPIRED AttemptResult = 4
 	// An operator took the lease away.
 	AttemptResult_ATTEMPT_RESULT_REVOKED AttemptResult = 5
+	// No attempt: somebody canceled the task, or asked for that while it was leased.
+	AttemptResult_ATTEMPT_RESULT_CANCELED AttemptResult = 6
 )
 
 // Enum value maps for AttemptResult.
@@ -119,6 +121,7 @@ var (
 		3: "ATTEMPT_RESULT_RELEASED",
 		4: "ATTEMPT_RESULT_EXPIRED",
 		5: "ATTEMPT_RESULT_REVOKED",
+		6: "ATTEMPT_RESULT_CANCELED",
 	}
 	AttemptResult_value = map[string]int32{
 		"ATTEMPT_RESULT_UNSPECIFIED": 0,
@@ -127,6 +130,7 @@ var (
 		"ATTEMPT_RESULT_RELEASED":    3,
 		"ATTEMPT_RESULT_EXPIRED":     4,
 		"ATTEMPT_RESULT_REVOKED":     5,
+		"ATTEMPT_RESULT_CANCELED":    6,
 	}
 )
 
@@ -442,13 +446,17 @@ type Task struct {
 	SettleTime *timestamppb.Timestamp `protobuf:"bytes,27,opt,name=settle_time,json=settleTime,proto3" json:"settle_time,omitempty"`
 	// Who works on it; only while it is LEASED, and not in what FetchTask hands out.
 	Holder *LeaseHolder `protobuf:"bytes,28,opt,name=holder,proto3" json:"holder,omitempty"`
-	// The last 10 attempts, oldest first. Only from GetTask.
+	// The last 10 attempts and cancels, oldest first. Only from GetTask.
 	History []*Attempt `protobuf:"bytes,29,rep,name=history,proto3" json:"history,omitempty"`
 	// Only while it is LEASED: CancelTasks asked for its end, or its source is deleted, and however the lease ends,
 	// the task ends CANCELED.
 	CancelRequested bool `protobuf:"varint,30,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Who canceled it and why, while it is CANCELED or cancel_requested; absent otherwise, and where it is not known
+	// any more: the history, of 10 lines, keeps it, and of a task that ended with its source the source's shard, for a
+	// day. Only from GetTask.
+	Cancellation  *Cancellation `protobuf:"bytes,31,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -691,6 +699,87 @@ func (x *Task) GetCancelRequested() bool {
 	return false
 }
 
+func (x *Task) GetCancellation() *Cancellation {
+	if x != nil {
+		return x.Cancellation
+	}
+	return nil
+}
+
+// Cancellation is whom the end of a task is put down to.
+type Cancellation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `by` of CancelTasks or DeleteSources; where that was empty, the caller's address. "waggle" for a seed that the
+	// spec of its source names no longer. At most 128 bytes.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// `reason` of that call; empty: none was given. At most 1 KiB.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it was asked for, by the store's clock. A task that was leased then has settled later.
+	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// True: its source was deleted. False: the task itself was canceled.
+	SourceDeleted bool `protobuf:"varint,4,opt,name=source_deleted,json=sourceDeleted,proto3" json:"source_deleted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cancellation) Reset() {
+	*x = Cancellation{}
+	mi := &file_waggle_v1_task_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cancellation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cancellation) ProtoMessage() {}
+
+func (x *Cancellation) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_task_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
+func (*Cancellation) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Cancellation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Cancellation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Cancellation) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Cancellation) GetSourceDeleted() bool {
+	if x != nil {
+		return x.SourceDeleted
+	}
+	return false
+}
+
 // TaskCounts counts tasks by the state they are in. A settled task counts until it is forgotten.
 type TaskCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -713,7 +802,7 @@ type TaskCounts struct {
 
 func (x *TaskCounts) Reset() {
 	*x = TaskCounts{}
-	mi := &file_waggle_v1_task_proto_msgTypes[1]
+	mi := &file_waggle_v1_task_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +814,7 @@ func (x *TaskCounts) String() string {
 func (*TaskCounts) ProtoMessage() {}
 
 func (x *TaskCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[1]
+	mi := &file_waggle_v1_task_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +827,7 @@ func (x *TaskCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCounts.ProtoReflect.Descriptor instead.
 func (*TaskCounts) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{1}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *TaskCounts) GetScheduled() int64 {
@@ -804,7 +893,7 @@ type TaskError struct {
 
 func (x *TaskError) Reset() {
 	*x = TaskError{}
-	mi := &file_waggle_v1_task_proto_msgTypes[2]
+	mi := &file_waggle_v1_task_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +905,7 @@ func (x *TaskError) String() string {
 func (*TaskError) ProtoMessage() {}
 
 func (x *TaskError) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[2]
+	mi := &file_waggle_v1_task_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +918,7 @@ func (x *TaskError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskError.ProtoReflect.Descriptor instead.
 func (*TaskError) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TaskError) GetResult() AttemptResult {
@@ -874,16 +963,16 @@ func (x *TaskError) GetPermanent() bool {
 	return false
 }
 
-// Attempt is one grant of a task and how it ended.
+// Attempt is one grant of a task and how it ended; or, with CANCELED, that somebody canceled the task.
 type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who had it.
+	// Who had it; empty with CANCELED.
 	CollectorId string `protobuf:"bytes,1,opt,name=collector_id,json=collectorId,proto3" json:"collector_id,omitempty"`
-	// The task's cycle at the time.
+	// The task's cycle at the time; 0 with CANCELED.
 	Cycle int64 `protobuf:"varint,2,opt,name=cycle,proto3" json:"cycle,omitempty"`
-	// The fence of its lease.
+	// The fence of its lease; 0 with CANCELED.
 	Fence int64 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
-	// When it was granted.
+	// When it was granted; absent with CANCELED.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it ended; absent while it runs.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
@@ -891,7 +980,8 @@ type Attempt struct {
 	Result AttemptResult `protobuf:"varint,6,opt,name=result,proto3,enum=waggle.v1.AttemptResult" json:"result,omitempty"`
 	// Why it failed; set with FAILED.
 	Reason FailureReason `protobuf:"varint,7,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
-	// The collector's words, at most 1 KiB. With REVOKED by RevokeLeases: who did it and why, "<by>: <reason>".
+	// The collector's words, at most 1 KiB. With CANCELED, and with REVOKED by RevokeLeases or by a rule that denies the
+	// queue: who did it and why, "<by>: <reason>", or "<by>" without a reason; at most 1200 bytes.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// The HTTP status, 100 to 599; 0: none.
 	HttpStatus    int32 `protobuf:"varint,9,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
@@ -901,7 +991,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_waggle_v1_task_proto_msgTypes[3]
+	mi := &file_waggle_v1_task_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1003,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[3]
+	mi := &file_waggle_v1_task_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1016,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attempt) GetCollectorId() string {
@@ -1012,7 +1102,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_waggle_v1_task_proto_msgTypes[4]
+	mi := &file_waggle_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1114,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[4]
+	mi := &file_waggle_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1127,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Lease) GetTaskId() string {
@@ -1086,7 +1176,7 @@ type LeaseHolder struct {
 
 func (x *LeaseHolder) Reset() {
 	*x = LeaseHolder{}
-	mi := &file_waggle_v1_task_proto_msgTypes[5]
+	mi := &file_waggle_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1188,7 @@ func (x *LeaseHolder) String() string {
 func (*LeaseHolder) ProtoMessage() {}
 
 func (x *LeaseHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[5]
+	mi := &file_waggle_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1201,7 @@ func (x *LeaseHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseHolder.ProtoReflect.Descriptor instead.
 func (*LeaseHolder) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LeaseHolder) GetCollectorId() string {
@@ -1159,7 +1249,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_waggle_v1_task_proto_msgTypes[6]
+	mi := &file_waggle_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1261,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[6]
+	mi := &file_waggle_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1274,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Outcome) GetResult() isOutcome_Result {
@@ -1278,7 +1368,7 @@ type Succeeded struct {
 
 func (x *Succeeded) Reset() {
 	*x = Succeeded{}
-	mi := &file_waggle_v1_task_proto_msgTypes[7]
+	mi := &file_waggle_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1380,7 @@ func (x *Succeeded) String() string {
 func (*Succeeded) ProtoMessage() {}
 
 func (x *Succeeded) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[7]
+	mi := &file_waggle_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1393,7 @@ func (x *Succeeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Succeeded.ProtoReflect.Descriptor instead.
 func (*Succeeded) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Succeeded) GetHttpStatus() int32 {
@@ -1388,7 +1478,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_waggle_v1_task_proto_msgTypes[8]
+	mi := &file_waggle_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1490,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[8]
+	mi := &file_waggle_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1503,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Failed) GetReason() FailureReason {
@@ -1476,7 +1566,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_waggle_v1_task_proto_msgTypes[9]
+	mi := &file_waggle_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1578,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[9]
+	mi := &file_waggle_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1591,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Released) GetDelay() *durationpb.Duration {
@@ -1544,7 +1634,7 @@ type DiscoveredItem struct {
 
 func (x *DiscoveredItem) Reset() {
 	*x = DiscoveredItem{}
-	mi := &file_waggle_v1_task_proto_msgTypes[10]
+	mi := &file_waggle_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1646,7 @@ func (x *DiscoveredItem) String() string {
 func (*DiscoveredItem) ProtoMessage() {}
 
 func (x *DiscoveredItem) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[10]
+	mi := &file_waggle_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1659,7 @@ func (x *DiscoveredItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoveredItem.ProtoReflect.Descriptor instead.
 func (*DiscoveredItem) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DiscoveredItem) GetUrl() string {
@@ -1658,7 +1748,7 @@ type DiscoverSummary struct {
 
 func (x *DiscoverSummary) Reset() {
 	*x = DiscoverSummary{}
-	mi := &file_waggle_v1_task_proto_msgTypes[11]
+	mi := &file_waggle_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1760,7 @@ func (x *DiscoverSummary) String() string {
 func (*DiscoverSummary) ProtoMessage() {}
 
 func (x *DiscoverSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[11]
+	mi := &file_waggle_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1773,7 @@ func (x *DiscoverSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverSummary.ProtoReflect.Descriptor instead.
 func (*DiscoverSummary) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DiscoverSummary) GetResults() []*DiscoverResult {
@@ -1750,7 +1840,7 @@ type DiscoverResult struct {
 
 func (x *DiscoverResult) Reset() {
 	*x = DiscoverResult{}
-	mi := &file_waggle_v1_task_proto_msgTypes[12]
+	mi := &file_waggle_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1852,7 @@ func (x *DiscoverResult) String() string {
 func (*DiscoverResult) ProtoMessage() {}
 
 func (x *DiscoverResult) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_task_proto_msgTypes[12]
+	mi := &file_waggle_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1865,7 @@ func (x *DiscoverResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverResult.ProtoReflect.Descriptor instead.
 func (*DiscoverResult) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DiscoverResult) GetCode() DiscoverCode {
@@ -1803,7 +1893,7 @@ var File_waggle_v1_task_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\b\n" +
+	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x1d\n" +
@@ -1839,10 +1929,16 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"settleTime\x12.\n" +
 	"\x06holder\x18\x1c \x01(\v2\x16.waggle.v1.LeaseHolderR\x06holder\x12,\n" +
 	"\ahistory\x18\x1d \x03(\v2\x12.waggle.v1.AttemptR\ahistory\x12)\n" +
-	"\x10cancel_requested\x18\x1e \x01(\bR\x0fcancelRequested\x1a;\n" +
+	"\x10cancel_requested\x18\x1e \x01(\bR\x0fcancelRequested\x12;\n" +
+	"\fcancellation\x18\x1f \x01(\v2\x17.waggle.v1.CancellationR\fcancellation\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\fCancellation\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12%\n" +
+	"\x0esource_deleted\x18\x04 \x01(\bR\rsourceDeleted\"\x9c\x01\n" +
 	"\n" +
 	"TaskCounts\x12\x1c\n" +
 	"\tscheduled\x18\x01 \x01(\x03R\tscheduled\x12\x14\n" +
@@ -1950,14 +2046,15 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x11TASK_STATE_LEASED\x10\x03\x12\x13\n" +
 	"\x0fTASK_STATE_DONE\x10\x04\x12\x13\n" +
 	"\x0fTASK_STATE_DEAD\x10\x05\x12\x17\n" +
-	"\x13TASK_STATE_CANCELED\x10\x06*\xbd\x01\n" +
+	"\x13TASK_STATE_CANCELED\x10\x06*\xda\x01\n" +
 	"\rAttemptResult\x12\x1e\n" +
 	"\x1aATTEMPT_RESULT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ATTEMPT_RESULT_SUCCEEDED\x10\x01\x12\x19\n" +
 	"\x15ATTEMPT_RESULT_FAILED\x10\x02\x12\x1b\n" +
 	"\x17ATTEMPT_RESULT_RELEASED\x10\x03\x12\x1a\n" +
 	"\x16ATTEMPT_RESULT_EXPIRED\x10\x04\x12\x1a\n" +
-	"\x16ATTEMPT_RESULT_REVOKED\x10\x05*\xf2\x05\n" +
+	"\x16ATTEMPT_RESULT_REVOKED\x10\x05\x12\x1b\n" +
+	"\x17ATTEMPT_RESULT_CANCELED\x10\x06*\xf2\x05\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FAILURE_REASON_NOT_FOUND\x10\x01\x12\x1c\n" +
@@ -2007,70 +2104,73 @@ func file_waggle_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_waggle_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_waggle_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_waggle_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                // 0: waggle.v1.TaskState
 	(AttemptResult)(0),            // 1: waggle.v1.AttemptResult
 	(FailureReason)(0),            // 2: waggle.v1.FailureReason
 	(DiscoverCode)(0),             // 3: waggle.v1.DiscoverCode
 	(*Task)(nil),                  // 4: waggle.v1.Task
-	(*TaskCounts)(nil),            // 5: waggle.v1.TaskCounts
-	(*TaskError)(nil),             // 6: waggle.v1.TaskError
-	(*Attempt)(nil),               // 7: waggle.v1.Attempt
-	(*Lease)(nil),                 // 8: waggle.v1.Lease
-	(*LeaseHolder)(nil),           // 9: waggle.v1.LeaseHolder
-	(*Outcome)(nil),               // 10: waggle.v1.Outcome
-	(*Succeeded)(nil),             // 11: waggle.v1.Succeeded
-	(*Failed)(nil),                // 12: waggle.v1.Failed
-	(*Released)(nil),              // 13: waggle.v1.Released
-	(*DiscoveredItem)(nil),        // 14: waggle.v1.DiscoveredItem
-	(*DiscoverSummary)(nil),       // 15: waggle.v1.DiscoverSummary
-	(*DiscoverResult)(nil),        // 16: waggle.v1.DiscoverResult
-	nil,                           // 17: waggle.v1.Task.MetadataEntry
-	nil,                           // 18: waggle.v1.DiscoveredItem.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*Cancellation)(nil),          // 5: waggle.v1.Cancellation
+	(*TaskCounts)(nil),            // 6: waggle.v1.TaskCounts
+	(*TaskError)(nil),             // 7: waggle.v1.TaskError
+	(*Attempt)(nil),               // 8: waggle.v1.Attempt
+	(*Lease)(nil),                 // 9: waggle.v1.Lease
+	(*LeaseHolder)(nil),           // 10: waggle.v1.LeaseHolder
+	(*Outcome)(nil),               // 11: waggle.v1.Outcome
+	(*Succeeded)(nil),             // 12: waggle.v1.Succeeded
+	(*Failed)(nil),                // 13: waggle.v1.Failed
+	(*Released)(nil),              // 14: waggle.v1.Released
+	(*DiscoveredItem)(nil),        // 15: waggle.v1.DiscoveredItem
+	(*DiscoverSummary)(nil),       // 16: waggle.v1.DiscoverSummary
+	(*DiscoverResult)(nil),        // 17: waggle.v1.DiscoverResult
+	nil,                           // 18: waggle.v1.Task.MetadataEntry
+	nil,                           // 19: waggle.v1.DiscoveredItem.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
 }
 var file_waggle_v1_task_proto_depIdxs = []int32{
 	0,  // 0: waggle.v1.Task.state:type_name -> waggle.v1.TaskState
-	19, // 1: waggle.v1.Task.due_time:type_name -> google.protobuf.Timestamp
-	17, // 2: waggle.v1.Task.metadata:type_name -> waggle.v1.Task.MetadataEntry
-	6,  // 3: waggle.v1.Task.last_error:type_name -> waggle.v1.TaskError
-	19, // 4: waggle.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	19, // 5: waggle.v1.Task.settle_time:type_name -> google.protobuf.Timestamp
-	9,  // 6: waggle.v1.Task.holder:type_name -> waggle.v1.LeaseHolder
-	7,  // 7: waggle.v1.Task.history:type_name -> waggle.v1.Attempt
-	1,  // 8: waggle.v1.TaskError.result:type_name -> waggle.v1.AttemptResult
-	2,  // 9: waggle.v1.TaskError.reason:type_name -> waggle.v1.FailureReason
-	19, // 10: waggle.v1.TaskError.time:type_name -> google.protobuf.Timestamp
-	19, // 11: waggle.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	19, // 12: waggle.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
-	1,  // 13: waggle.v1.Attempt.result:type_name -> waggle.v1.AttemptResult
-	2,  // 14: waggle.v1.Attempt.reason:type_name -> waggle.v1.FailureReason
-	20, // 15: waggle.v1.Lease.duration:type_name -> google.protobuf.Duration
-	20, // 16: waggle.v1.LeaseHolder.age:type_name -> google.protobuf.Duration
-	20, // 17: waggle.v1.LeaseHolder.remaining:type_name -> google.protobuf.Duration
-	11, // 18: waggle.v1.Outcome.succeeded:type_name -> waggle.v1.Succeeded
-	12, // 19: waggle.v1.Outcome.failed:type_name -> waggle.v1.Failed
-	13, // 20: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
-	20, // 21: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
-	14, // 22: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
-	20, // 23: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
-	20, // 24: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
-	2,  // 25: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
-	20, // 26: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
-	20, // 27: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
-	20, // 28: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
-	20, // 29: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
-	18, // 30: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
-	19, // 31: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
-	16, // 32: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
-	3,  // 33: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	20, // 1: waggle.v1.Task.due_time:type_name -> google.protobuf.Timestamp
+	18, // 2: waggle.v1.Task.metadata:type_name -> waggle.v1.Task.MetadataEntry
+	7,  // 3: waggle.v1.Task.last_error:type_name -> waggle.v1.TaskError
+	20, // 4: waggle.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	20, // 5: waggle.v1.Task.settle_time:type_name -> google.protobuf.Timestamp
+	10, // 6: waggle.v1.Task.holder:type_name -> waggle.v1.LeaseHolder
+	8,  // 7: waggle.v1.Task.history:type_name -> waggle.v1.Attempt
+	5,  // 8: waggle.v1.Task.cancellation:type_name -> waggle.v1.Cancellation
+	20, // 9: waggle.v1.Cancellation.time:type_name -> google.protobuf.Timestamp
+	1,  // 10: waggle.v1.TaskError.result:type_name -> waggle.v1.AttemptResult
+	2,  // 11: waggle.v1.TaskError.reason:type_name -> waggle.v1.FailureReason
+	20, // 12: waggle.v1.TaskError.time:type_name -> google.protobuf.Timestamp
+	20, // 13: waggle.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	20, // 14: waggle.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	1,  // 15: waggle.v1.Attempt.result:type_name -> waggle.v1.AttemptResult
+	2,  // 16: waggle.v1.Attempt.reason:type_name -> waggle.v1.FailureReason
+	21, // 17: waggle.v1.Lease.duration:type_name -> google.protobuf.Duration
+	21, // 18: waggle.v1.LeaseHolder.age:type_name -> google.protobuf.Duration
+	21, // 19: waggle.v1.LeaseHolder.remaining:type_name -> google.protobuf.Duration
+	12, // 20: waggle.v1.Outcome.succeeded:type_name -> waggle.v1.Succeeded
+	13, // 21: waggle.v1.Outcome.failed:type_name -> waggle.v1.Failed
+	14, // 22: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
+	21, // 23: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
+	15, // 24: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
+	21, // 25: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
+	21, // 26: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
+	2,  // 27: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
+	21, // 28: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
+	21, // 29: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
+	21, // 30: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
+	21, // 31: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
+	19, // 32: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
+	20, // 33: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
+	17, // 34: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
+	3,  // 35: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_proto_init() }
@@ -2078,20 +2178,20 @@ func file_waggle_v1_task_proto_init() {
 	if File_waggle_v1_task_proto != nil {
 		return
 	}
-	file_waggle_v1_task_proto_msgTypes[6].OneofWrappers = []any{
+	file_waggle_v1_task_proto_msgTypes[7].OneofWrappers = []any{
 		(*Outcome_Succeeded)(nil),
 		(*Outcome_Failed)(nil),
 		(*Outcome_Released)(nil),
 	}
-	file_waggle_v1_task_proto_msgTypes[7].OneofWrappers = []any{}
-	file_waggle_v1_task_proto_msgTypes[10].OneofWrappers = []any{}
+	file_waggle_v1_task_proto_msgTypes[8].OneofWrappers = []any{}
+	file_waggle_v1_task_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_task_proto_rawDesc), len(file_waggle_v1_task_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

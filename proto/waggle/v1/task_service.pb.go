@@ -818,7 +818,8 @@ type CancelTasksRequest struct {
 	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
+	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher and, after `by`, in the history of the
+	// task, whose `cancellation` shows both.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The tasks, by condition: source_id, source_id_prefix, pool, labels, queue, queue_suffix or all, narrowed by
 	// states, failure_reasons and create times. states are of SCHEDULED, READY and LEASED; none: all three. Seeds

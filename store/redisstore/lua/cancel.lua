@@ -1,14 +1,21 @@
 -- Marks leased tasks so that their holders are told to stop.
 --
 -- KEYS[1]  the shard key
--- ARGV     reason, ids
+-- ARGV     reason, a line for the history of those that are marked ('' = none), ids
 -- Returns  how many were marked
--- Cost     3 commands a task; at most 100
-local reason, marked = tonumber(ARGV[1]), 0
-for i = 2, #ARGV do
+-- Cost     3 commands a task, with a line 5; at most 100
+--
+-- uses: history
+local reason, line, marked = tonumber(ARGV[1]), ARGV[2], 0
+for i = 3, #ARGV do
   local r = read_record(call('GET', task_key(ARGV[i])))
   if r and r.state == LEASED and r.cancel ~= reason then
     r.cancel, r.revision = reason, r.revision + 1
+    if line ~= '' then
+      local key = history_key(ARGV[i])
+      call('SET', key, with_history(r.history and call('GET', key), false, '', line))
+      r.history = true
+    end
     write_record(ARGV[i], r)
     marked = marked + 1
   end

@@ -4,7 +4,7 @@
 -- ARGV     uid, the number of the last lane that is done (-1 = where an earlier
 --          call came to), limit of tasks to end, limit of leased ones; and the lane
 --          whose leased ones a call has begun to look at, with the score and the
---          member of the last
+--          member of the last; who deleted the source, and why (JSON; '' = not said)
 -- Returns  ended, the number of the last lane that is done, whether lanes are
 --          left, the leased tasks that were met, and what the next call begins with
 -- Cost     O(log n) a task; at most 100 tasks, 50 lanes and 500 leased ones
@@ -69,6 +69,7 @@ local function meet_leased(l)
 end
 
 if not get_source(uid).known or not get_source(uid).deleted then return { 0, last, 0, {}, '', '', '' } end
+if ARGV[8] ~= '' then call('HSET', source_key(uid), 'why', ARGV[8]) end
 if last < 0 then last = tonumber(call('HGET', source_key(uid), 'dropped') or '0') end
 local found = call('ZRANGEBYSCORE', lanes_key(uid), '(' .. decimal(last), '+inf', 'LIMIT', 0, 50, 'WITHSCORES')
 local all = true

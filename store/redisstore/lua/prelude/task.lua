@@ -193,12 +193,18 @@ end
 local NO_DETAILS, HANDED_OUT, ALL_DETAILS = 0, 1, 2
 
 local function task_reply(id, raw, r, with)
-  local out, more = begin_tasks(get_lane(r.lane)), nil
+  local l = get_lane(r.lane)
+  local out, more = begin_tasks(l), nil
   if r.details and with == HANDED_OUT then more = holder_details(id)
   elseif r.details and with == ALL_DETAILS then more = call('HGETALL', details_key(id)) end
   if r.history and with == ALL_DETAILS then
     more = more or {}
     more[#more + 1], more[#more + 2] = 'h', call('GET', history_key(id)) or ''
+  end
+  local why = with == ALL_DETAILS and get_source(l.uid).deleted and call('HGET', source_key(l.uid), 'why')
+  if why then
+    more = more or {}
+    more[#more + 1], more[#more + 2] = 'x', why
   end
   out[7], out[8], out[9] = suffix_of(id), raw, more
   return out

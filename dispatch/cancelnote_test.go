@@ -1,0 +1,139 @@
+package dispatch_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// wantCanceled wants a task to tell who canceled it, and why, of itself and where it is
+// explained.
+func (o *office) wantCanceled(what string, id dispatch.TaskID, kind dispatch.GateKind, by, reason string) {
+	o.t.Helper()
+	c := o.task(id).Canceled()
+	if c == nil || c.Kind != kind || c.By != by || c.Reason != reason || c.Time.IsZero() {
+		o.t.Errorf("%s: canceled as %+v, want by %s: %s", what, c, by, reason)
+	}
+	e, err := o.ExplainTask(o.t.Context(), id)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	told := e.Holds[0].By + ": " + e.Holds[0].Reason
+	if !strings.Contains(told, by) || !strings.Contains(told, reason) {
+		o.t.Errorf("%s: explained as %s, want by %s: %s", what, told, by, reason)
+	}
+}
+
+func TestTask_Canceled(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.unhurried()
+		o.create("s", nil)
+		leased := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
+		g := o.fetchOne()
+		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
+		both := []dispatch.TaskID{waiting, leased}
+		cancel := func(note dispatch.Note) {
+			t.Helper()
+			if _, err := o.CancelTasks(ctx, both, note); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c := o.task(waiting).Canceled(); c != nil {
+			t.Errorf("a task that waits is canceled: %+v", c)
+		}
+		cancel(dispatch.Note{By: "ada", Reason: "a trap"})
+		cancel(dispatch.Note{By: "bob", Reason: "too late"}) // they are canceled already
+		o.wantCanceled("it waited", waiting, "", "ada", "a trap")
+		o.wantCanceled("it is leased", leased, "", "ada", "a trap")
+		o.succeed(g)
+		o.wantCanceled("it was leased", leased, "", "ada", "a trap")
+
+		time.Sleep(time.Minute)
+		o.all(dispatch.ChangeRetried)(o.RetryTasks(ctx, both))
+		if c := o.task(waiting).Canceled(); c != nil {
+			t.Errorf("a task that was retried is canceled: %+v", c)
+		}
+		cancel(dispatch.Note{By: "cleo"})
+		o.wantCanceled("for a second time", waiting, "", "cleo", "")
+		if lines := o.task(waiting).History; len(lines) != 2 || lines[0].By != "ada" || lines[1].By != "cleo" {
+			t.Errorf("the history of both cancels is %+v", lines)
+		}
+	})
+}
+
+// A task that nobody said anything of keeps no history.
+func TestTask_Canceled_unsaid(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", nil)
+		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
+		o.all(dispatch.ChangeCanceled)(o.CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))
+		if got := o.task(id); got.Canceled() != nil || len(got.History) != 0 {
+			t.Errorf("canceled by %+v, history %+v", got.Canceled(), got.History)
+		}
+	})
+}
+
+func TestTask_Canceled_sourceDeleted(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.unhurried()
+		o.create("s", nil)
+		leased := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
+		g := o.fetchOne()
+		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
+		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{By: "ada", Reason: "no longer ours"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		o.wantCanceled("it is leased", leased, dispatch.GateSourceDeleted, "ada", "no longer ours")
+		o.succeed(g)
+		for _, id := range []dispatch.TaskID{waiting, leased} {
+			o.wantCanceled("after the deletion", id, dispatch.GateSourceDeleted, "ada", "no longer ours")
+			e, err := o.ExplainTask(t.Context(), id)
+			if err != nil || len(e.Holds) != 2 || e.Holds[1].By != "ada" || !strings.Contains(e.Holds[1].Reason, "no longer ours") {
+				t.Errorf("explained as %+v, %v", e, err)
+			}
+		}
+	})
+}
+
+// A seed that its source's spec no longer names says so, also when it was canceled
+// by hand, and retried, before.
+func TestTask_Canceled_seed(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		view := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/", "http://b.example/") })
+		seed := view.Source.AppliedSeeds[1:]
+		o.all(dispatch.ChangeCanceled)(o.CancelTasks(ctx, seed, dispatch.Note{By: "ada"}))
+		time.Sleep(time.Minute)
+		o.all(dispatch.ChangeRetried)(o.RetryTasks(ctx, seed))
+		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+			s.Seeds = s.Seeds[:1]
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		o.wantCanceled("taken out of the spec", seed[0], "", "waggle", "the spec of its source does not name this seed any more")
+	})
+}
+
+// A lease that a rule ends says whose rule it was.
+func TestTask_revokedByRule(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", nil)
+		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
+		o.fetchOne()
+		settings := dispatch.DefaultQueueSettings()
+		settings.Deny = true
+		if _, err := o.SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*.example", Settings: settings, By: "ada", Reason: "a lawyer's letter"}); err != nil {
+			t.Fatal(err)
+		}
+		want := dispatch.Note{By: "ada", Reason: `the rule "*.example" denies its queue: a lawyer's letter`}
+		if lines := o.task(id).History; len(lines) != 1 || lines[0].Result != dispatch.ResultRevoked || lines[0].Note != want {
+			t.Errorf("the history is %+v", lines)
+		}
+	})
+}
