@@ -52,10 +52,39 @@ func (s *Store) runAll(ctx context.Context, op string, sc script, calls []call) 
 	return s.runSteps(ctx, op, steps)
 }
 
-// runSteps runs scripts in one round trip, and gives the replies in order. Those that
-// failed are sent again each on its own, some at a time. It fails as a whole when one
-// fails.
+// runSteps runs scripts in as few round trips as may be, and gives the replies in order.
+// It fails as a whole when one fails.
 func (s *Store) runSteps(ctx context.Context, op string, steps []step) ([]any, error) {
+	replies := make([]any, 0, len(steps))
+	for len(steps) > 0 {
+		n := tripLength(steps)
+		got, err := s.runTrip(ctx, op, steps[:n])
+		if err != nil {
+			return nil, err
+		}
+		replies, steps = append(replies, got...), steps[n:]
+	}
+	return replies, nil
+}
+
+// tripLength is how many of the steps go in one round trip: one of each shard, and what
+// follows upon that. Redis runs what a connection has sent without a pause, and a script of
+// a hundred tasks takes it up to 10 ms: ten in a row would keep the renewals of others
+// waiting for as long as all of them take.
+func tripLength(steps []step) int {
+	shards := make(map[int]struct{}, 1)
+	for n, s := range steps {
+		if _, ok := shards[s.shard]; ok && !s.after {
+			return n
+		}
+		shards[s.shard] = struct{}{}
+	}
+	return len(steps)
+}
+
+// runTrip runs scripts in one round trip. Those that failed are sent again each on its own,
+// some at a time.
+func (s *Store) runTrip(ctx context.Context, op string, steps []step) ([]any, error) {
 	replies := make([]any, len(steps))
 	if len(steps) == 1 {
 		reply, err := s.run(ctx, op, steps[0].script, steps[0].call)
