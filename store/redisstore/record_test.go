@@ -183,8 +183,8 @@ func FuzzHints(f *testing.F) {
 
 // goldenHistory is a history of one error and one attempt, as lua/parts/history.lua
 // writes it.
-const goldenHistory = "\x01" + "\x00\x00\x00/" + `{"u":2,"m":"no","t":"2026-03-02T10:00:10.496Z"}` + "\x00\x00\x00\x8d" +
-	`{"c":"c","y":0,"f":7,"s":"2026-03-02T10:00:10.496Z","e":"2026-03-02T10:00:10.496Z","r":2,"x":{"u":2,"m":"no","t":"2026-03-02T10:00:10.496Z"}}`
+const goldenHistory = "\x01" + "\x00\x00\x00/" + `{"u":2,"m":"no","t":"2026-03-02T10:00:10.496Z"}` + "\x00\x00\x00\x87" +
+	`{"c":"c","f":7,"s":"2026-03-02T10:00:10.496Z","e":"2026-03-02T10:00:10.496Z","r":2,"x":{"u":2,"m":"no","t":"2026-03-02T10:00:10.496Z"}}`
 
 func TestHistory_Golden(t *testing.T) {
 	t.Parallel()

@@ -117,8 +117,12 @@ func TestStore_Submit_ToldElsewhere(t *testing.T) {
 	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 16})
 	gate := sourceGate("source")
 	moves := func(queue string) (slot int64, ok bool) {
-		slot = client.ClusterKeySlot(t.Context(), fmt.Sprintf("{%d}", dispatch.ShardOf(dispatch.SlotOf(queue), 16))).Val()
-		return slot, slot < 8192 && client.ClusterCountKeysInSlot(t.Context(), int(slot)).Val() == 0
+		mark := redisstore.ShardKeys("waggle", dispatch.ShardOf(dispatch.SlotOf(queue), 16)).Mark()
+		slot = client.ClusterKeySlot(t.Context(), mark).Val()
+		if slot >= 8192 || client.ClusterCountKeysInSlot(t.Context(), int(slot)).Val() > 1 {
+			return slot, false
+		}
+		return slot, client.Del(t.Context(), mark).Val() == 1 // a slot that holds keys is not given away
 	}
 	for n := range 100 {
 		queue := fmt.Sprintf("host-%d.example", n)
