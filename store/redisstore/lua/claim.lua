@@ -34,8 +34,8 @@ do
           CLAIM.left = true
           return
         end
-        local a = q.parts[CLAIM.pool]
-        if not a or not a.held then break end
+        local a = part(q, CLAIM.pool)
+        if not a.held then break end
         if take_turn(CLAIM, h, q) == 0 then
           local at = again_at(w, q, a)
           CLAIM.again, CLAIM.left = min(CLAIM.again, at), CLAIM.left or at <= now -- more was due than is promoted at once

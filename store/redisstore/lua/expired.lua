@@ -11,7 +11,6 @@
 --
 -- uses: forget look deadlines
 local OUTAGE_AFTER, OUTAGE_GRACE = 5000, 30000
-local READ_AT_ONCE, READ_BYTES = 25, 4194304
 
 -- Looks at the entries up to now; gives those of the leases that have expired, and
 -- how many looks are left, nil when there is more to look at.
@@ -36,26 +35,31 @@ local function collect(limit)
   return expired, not more and looks or nil
 end
 
--- The tasks, those of a lane that follow each other as one list; and whether some
--- were left, since they are long.
-local function read_tasks(ids)
-  local tasks, bytes, last = {}, 0, nil
-  for from = 1, #ids, READ_AT_ONCE do
-    if bytes > READ_BYTES then return tasks, true end
-    local keys = {}
-    for i = from, min(from + READ_AT_ONCE - 1, #ids) do keys[#keys + 1] = task_key(ids[i]) end
-    for i, raw in ipairs(call('MGET', unpack(keys))) do
-      local lane = record_lane(raw)
-      if lane ~= last then
-        last, tasks[#tasks + 1] = lane, begin_tasks(get_lane(lane))
+local read_tasks
+do
+  local READ_AT_ONCE, READ_BYTES = 25, 4194304
+
+  -- The tasks, those of a lane that follow each other as one list; and whether some
+  -- were left, since they are long.
+  function read_tasks(ids)
+    local tasks, bytes, last = {}, 0, nil
+    for from = 1, #ids, READ_AT_ONCE do
+      if bytes > READ_BYTES then return tasks, true end
+      local keys = {}
+      for i = from, min(from + READ_AT_ONCE - 1, #ids) do keys[#keys + 1] = task_key(ids[i]) end
+      for i, raw in ipairs(call('MGET', unpack(keys))) do
+        local lane = record_lane(raw)
+        if lane ~= last then
+          last, tasks[#tasks + 1] = lane, begin_tasks(get_lane(lane))
+        end
+        local list = tasks[#tasks]
+        local n = #list
+        list[n + 1], list[n + 2] = suffix_of(ids[from + i - 1]), raw
+        bytes = bytes + #raw
       end
-      local list = tasks[#tasks]
-      local n = #list
-      list[n + 1], list[n + 2] = suffix_of(ids[from + i - 1]), raw
-      bytes = bytes + #raw
     end
+    return tasks, false
   end
-  return tasks, false
 end
 
 -- at each call

@@ -20,8 +20,10 @@ local function describe(name)
   if not q.exists then return nil end
   queue_gate(q)
   local pools, s = {}, settings_of(q)
-  for pool, a in pairs(q.parts) do
-    if a.held then pools[#pools + 1] = pool end
+  local a = q.part
+  while a do
+    if a.held then pools[#pools + 1] = a.pool end
+    a = a.next
   end
   table.sort(pools, before)
   local held = q.gate ~= '' and cmsgpack.unpack(q.gate) or { 0, '', 0, '' }

@@ -11,30 +11,33 @@
 -- flags: none
 -- uses: gate enter meet
 
--- What the items of a series have in common: gate, queue (both from 1), recurring,
--- priority, if exists, due (0 = now), revisit after, modified (with RETRY: the
--- revision that is brought back, 0 = any); how many they are; and their slot (submit.go).
-local SERIES = '>I2I2BBBI6I6I6I2Bc0'
-local STALE_SOURCE, STALE_RULES, DELETED = 5, 6, 7
+local read_gate_of_call, read_series
+do
+  -- What the items of a series have in common: gate, queue (both from 1), recurring,
+  -- priority, if exists, due (0 = now), revisit after, modified (with RETRY: the
+  -- revision that is brought back, 0 = any); how many they are; and their slot (submit.go).
+  local SERIES = '>I2I2BBBI6I6I6I2Bc0'
+  local STALE_SOURCE, STALE_RULES, DELETED = 5, 6, 7
 
--- Takes the gate at position i: its source, and why nothing of it is taken in, false =
--- it is.
-local function read_gate_of_call(i)
-  local s, version = take_gate(i)
-  if s.deleted then return { source = s, refusal = DELETED } end
-  if s.version > version then return { source = s, refusal = STALE_SOURCE } end
-  return { source = s, refusal = get_rules_version() > tonumber(ARGV[1]) and STALE_RULES }
-end
+  -- Takes the gate at position i: its source, and why nothing of it is taken in, false =
+  -- it is.
+  function read_gate_of_call(i)
+    local s, version = take_gate(i)
+    if s.deleted then return { source = s, refusal = DELETED } end
+    if s.version > version then return { source = s, refusal = STALE_SOURCE } end
+    return { source = s, refusal = get_rules_version() > tonumber(ARGV[1]) and STALE_RULES }
+  end
 
--- In one constructor, whose table has room for 16 fields.
-local function read_series(packed, at, gates, queue_names)
-  local n_gate, queue, recurring, priority, if_exists, due, revisit_after, modified, n, slot, to = struct.unpack(SERIES, packed, at)
-  local gate = gates[n_gate]
-  return {
-    source = gate.source, refusal = gate.refusal, queue = queue_names[queue], recurring = recurring == 1, priority = priority,
-    if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified, n = n, slot = slot,
-    created = 0, lane = false, head = false, score = 0, digits = false,
-  }, to
+  -- In one constructor, whose table has room for 16 fields.
+  function read_series(packed, at, gates, queue_names)
+    local n_gate, queue, recurring, priority, if_exists, due, revisit_after, modified, n, slot, to = struct.unpack(SERIES, packed, at)
+    local gate = gates[n_gate]
+    return {
+      source = gate.source, refusal = gate.refusal, queue = queue_names[queue], recurring = recurring == 1, priority = priority,
+      if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified, n = n, slot = slot,
+      created = 0, lane = false, head = false, score = 0, digits = false,
+    }, to
+  end
 end
 
 local submit, end_series

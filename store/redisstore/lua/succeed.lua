@@ -10,7 +10,7 @@
 --          state and due, flat
 -- Cost     O(log n) a success; lanes and queues are touched once; at most 100
 --
--- uses: gather note untold settled
+-- uses: gather note settled
 local APPLIED, ALREADY, LOST, NOT_FOUND, POLICY = 1, 3, 4, 5, 6
 
 -- Of the call: the values of all successes, flat, so many of each; by their numbers the
@@ -87,7 +87,7 @@ end
 -- there is one.
 local function keep_memo(i, g, memo)
   local key = details_key(id_of(g.lane, values[VALUES * i - 3]))
-  if g.details then
+  if g.kind.details then
     if memo == '' then call('HDEL', key, 'c', 'e', 'm') else call('HDEL', key, 'c', 'e') end
   elseif memo and memo ~= '' then
     call('DEL', key)
@@ -104,15 +104,15 @@ do
   local AT_CORE, AT_REST = LEASE + AT.core, LEASE + AT.last + DIGEST
 
   -- Ends a lease as the queue sees it. What its host asks for counts from there on.
-  local function end_lease_of(u, fetch, asked)
+  local function end_lease_of(g, fetch, asked)
     if asked then
-      tell(u)
-      lease_ended(u.queue, SUCCEEDED, fetch, 0, 0, asked)
+      tell_all()
+      lease_ended(g.queue, SUCCEEDED, fetch, 0, 0, asked)
       return
     end
-    u.n = u.n + 1
-    if fetch < u.shortest then u.shortest = fetch end
-    if fetch > u.longest then u.longest = fetch end
+    g.n = g.n + 1
+    if fetch < g.shortest then g.shortest = fetch end
+    if fetch > g.longest then g.longest = fetch end
   end
 
   -- Begins to end leases of a group's lane.
@@ -124,26 +124,27 @@ do
   -- Settles the i-th task, which is leased under its digest, given its group.
   function settle(i, raw, g)
     if not g.plain then return refuse(POLICY, raw) end
-    local at, begin, extra = VALUES * i - 3, g.begin, extras[i]
-    if g.details or extra then
-      if keep_memo(i, g, extra and extra.memo) then begin = detailed_begin(g) end
+    local at, kind, extra = VALUES * i - 3, g.kind, extras[i]
+    local begin = kind.begin
+    if kind.details or extra then
+      if keep_memo(i, g, extra and extra.memo) then begin = kind.detailed end
     end
-    if g.history then call('DEL', history_key(id_of(g.lane, values[at]))) end
+    if kind.history then call('DEL', history_key(id_of(g.lane, values[at]))) end
     local high, low = string.byte(raw, AT_CORE, AT_CORE + 1)
     local n = #writes
     writes[n + 1] = task_keys[i]
-    writes[n + 2] = begin .. values[at + 1] .. string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
+    writes[n + 2] = begin .. g.tail .. values[at + 1] .. string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
     local left, holder = g.left or begin_left(g), ARGV[values[at + 3]]
     left[#left + 1], locks[#locks + 1], held[holder] = values[at], lock_keys[i], (held[holder] or 0) + 1
     digests[holder] = values[at + 1]
-    end_lease_of(g.untold, values[at + 2], extra and extra.asked)
+    end_lease_of(g, values[at + 2], extra and extra.asked)
     return APPLIED
   end
 end
 
 -- Counts what was settled, and tells queues of it.
 local function count_settled()
-  for _, u in pairs(untold) do tell(u) end
+  tell_all()
   local all = 0
   for i = 1, ended and #ended or 0 do
     local l = ended[i]

@@ -47,9 +47,10 @@ local function lane_of(series)
   local name, made = decimal(n), new_lanes[uid] or {}
   new_lanes[uid], made[#made + 1], made[#made + 2] = made, name, queue
   call('ZADD', queue_lanes_key(queue), name, name)
-  local l = { n = n, name = name, uid = uid, queue = queue, slot = series.slot, pool = '', settled = false, fresh = true,
-    open = false, wait = false, rank = false, later = false, dirty = true, removed = false }
-  lanes[n], lane_numbers[uid][queue] = l, n
+  local l = new_lane(n, name)
+  l.uid, l.queue, l.slot, l.pool, l.settled, l.orphaned, l.fresh = uid, queue, series.slot, '', false, false, true
+  l.open, l.wait, l.rank, l.later, l.dirty = false, false, false, false, true
+  lane_numbers[uid][queue] = n
   return l
 end
 

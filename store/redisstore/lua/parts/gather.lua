@@ -4,12 +4,8 @@ local function gather(numbers)
     get_queue(get_lane(numbers[1]).queue)
     return
   end
-  local once, names, seen = {}, {}, {}
-  for i = 1, #numbers do
-    local n = numbers[i]
-    if not seen[n] then seen[n], once[#once + 1] = true, n end
-  end
-  read_all(once)
-  for i = 1, #once do names[i] = lanes[once[i]].queue end
+  local names, before = {}, n_lanes
+  read_all(numbers)
+  for i = before + 1, n_lanes do names[i - before] = lane_list[i].queue end
   read_all(nil, names)
 end

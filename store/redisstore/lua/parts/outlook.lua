@@ -20,9 +20,8 @@ do
     local h = all_heads[claim.open]
     if #h > 0 then return true end
     if h.whole then return false end
-    for _, q in ipairs(queue_list) do
-      local a = q.parts[claim.pool]
-      if a and a.open then return true end
+    for i = 1, n_queues do
+      if part(queue_list[i], claim.pool).open then return true end
     end
     return call('EXISTS', claim.open) == 1
   end

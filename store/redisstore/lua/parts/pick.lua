@@ -92,7 +92,8 @@ end
 
 -- Writes what the claim took and counted.
 local function finish_claim(claim)
-  for _, l in pairs(lanes) do
+  for i = 1, n_lanes do
+    local l = lane_list[i]
     if l.ahead then write_taken(l) end
   end
   if claim.picked or claim.granted > 0 then

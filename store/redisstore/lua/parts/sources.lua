@@ -26,9 +26,9 @@ do
     read_all(nil, names)
     for i, name in ipairs(names) do
       local q, lane = get_queue(name), found[2 * i]
-      local a = q.parts[s.pool]
+      local a = part(q, s.pool)
       local open, wait
-      if a and a.held then open, wait = stand(a, lane) end
+      if a.held then open, wait = stand(a, lane) end
       if open and (a.wait or 0) > now then named.put_aside(s, lane, q, a)
       elseif open or wait then named.place(s, lane, open, wait) end
     end

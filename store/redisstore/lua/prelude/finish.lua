@@ -35,7 +35,7 @@ do
       get_queue(l.queue).touched = true
     end
     local i = 0
-    while i < #queue_list do
+    while i < n_queues do
       i = i + 1
       local q = queue_list[i]
       if q.touched then place_queue_everywhere(q, nil) end

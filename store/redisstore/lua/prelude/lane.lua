@@ -1,5 +1,9 @@
 -- Sources and lanes: each a record, read once a script.
-local lanes
+local lanes = {} -- by number
+-- The first n_lanes are those of this call. The others are of earlier calls, to be used
+-- again: a table of many fields is slow to make, to grow and to free.
+local lane_list, n_lanes = {}, 0
+local KEPT = 200 -- of lanes, and of queues
 -- What is written at the end, flat: keys of strings and their values.
 local writes = {}
 local get_queue, read_all, save_queues, part -- in queue.lua
@@ -88,7 +92,7 @@ end
 -- first of lane ready, and later the score of the first of lane later:
 -- false = none, nil = not known (yet). name is the number as Redis has it in keys and
 -- sets.
-local get_lane, read_lane, save_lanes
+local get_lane, new_lane, lay_lane, save_lanes
 do
   -- Uid, queue, slot, pool, what it ever had (a bit each of settled, orphaned), rank
   -- (NO_RANK = none), later (0 = none).
@@ -101,13 +105,23 @@ do
       front.rank(l) or NO_RANK, front.later(l) or 0)
   end
 
-  function read_lane(n, name, packed)
-    local uid, queue, slot, pool, had, rank, later = '', '', '', '', 0, NO_RANK, 0
-    if packed then uid, queue, slot, pool, had, rank, later = struct.unpack(LANE, packed) end
-    local l = { n = n, name = name, uid = uid, queue = queue, slot = slot, pool = pool, settled = had % 2 >= SETTLED,
-      open = nil, wait = nil, rank = rank < NO_RANK and rank, later = later > 0 and later, dirty = false, removed = false }
-    if had >= ORPHANED then l.orphaned = true end
-    lanes[n] = l
+  -- A lane of which nothing is known but its number. What a call does with it begins
+  -- with nothing.
+  function new_lane(n, name)
+    n_lanes = n_lanes + 1
+    local l = lane_list[n_lanes] or {}
+    l.n, l.name, l.key, l.open, l.wait, l.dirty, l.removed, l.touched, l.fresh = n, name, lane_key(name), nil, nil, false, false, false, false
+    l.left, l.entering, l.enters, l.ahead, l.answered, l.taking = false, false, false, false, false, false
+    lane_list[n_lanes], lanes[n] = l, l
+    return l
+  end
+
+  -- What the record of a lane says, '' of one that was lost.
+  function lay_lane(l, packed)
+    local had, rank, later = 0, NO_RANK, 0
+    if packed then l.uid, l.queue, l.slot, l.pool, had, rank, later = struct.unpack(LANE, packed)
+    else l.uid, l.queue, l.slot, l.pool = '', '', '', '' end
+    l.settled, l.orphaned, l.rank, l.later = had % 2 >= SETTLED, had >= ORPHANED, rank < NO_RANK and rank, later > 0 and later
     return l
   end
 
@@ -117,18 +131,20 @@ do
     n = tonumber(n)
     if lanes[n] then return lanes[n] end
     if n == name then name = decimal(n) end
-    return read_lane(n, name, call('GET', lane_key(name)))
+    l = new_lane(n, name)
+    return lay_lane(l, call('GET', l.key))
   end
 
   -- Notes the records of lanes that were changed, to be written. The lanes of a
   -- deleted source keep their end.
   function save_lanes()
-    for _, l in pairs(lanes) do
+    for i = 1, n_lanes do
+      local l = lane_list[i]
       if l.dirty then
         local packed = pack_lane(l)
         l.dirty = false
-        if get_source(l.uid).deleted then call('SET', lane_key(l.name), packed, 'KEEPTTL')
-        else writes[#writes + 1], writes[#writes + 2] = lane_key(l.name), packed end
+        if get_source(l.uid).deleted then call('SET', l.key, packed, 'KEEPTTL')
+        else writes[#writes + 1], writes[#writes + 2] = l.key, packed end
       end
     end
   end
@@ -156,5 +172,10 @@ end
 local function lane_priority(s, rank) return max(0, min(9, s.priority + 9 - floor(rank / 2) - 5)) end
 
 -- at each call
-lanes = {}
+if n_lanes > KEPT then
+  lanes, lane_list = {}, {}
+else
+  for i = 1, n_lanes do lanes[lane_list[i].n] = nil end
+end
+n_lanes = 0
 if writes[1] then writes = {} end

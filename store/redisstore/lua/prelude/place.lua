@@ -103,36 +103,52 @@ do
   -- was moved; it is in pool open then if a.open says so.
   function place_queue(q, a)
     place_in(q, a, false)
-    if next(q.parts) == a.pool and not next(q.parts, a.pool) then return end
-    for _, p in pairs(q.parts) do
+    if q.part == a and not a.next then return end
+    local p = q.part
+    while p do
       if p.held and p.placed == nil then place_in(q, p, false) end
+      p = p.next
     end
+  end
+
+  local function unplace(a)
+    while a do
+      a.placed = nil
+      a = a.next
+    end
+  end
+
+  -- Those of the parts that are to be placed, by their pools.
+  local function unplaced(a)
+    local todo = {}
+    while a do
+      if a.held and not a.placed then todo[#todo + 1] = a end
+      a = a.next
+    end
+    table.sort(todo, function(b, c) return before(b.pool, c.pool) end)
+    return todo
   end
 
   -- Places the queue in all its pools. turn is the pool in which it had a turn
   -- just now, nil for none. Placing can move lanes to another pool, whose source
   -- was moved: then that one is placed (again).
   function place_queue_everywhere(q, turn)
-    local only, a = next(q.parts)
+    local only = q.part
     if not only then return end
-    if not next(q.parts, only) then
+    if not only.next then
       -- One pool, as nearly always; placing it can make it two.
-      if not a.held then return end
-      a.placed = nil
-      place_in(q, a, only == turn)
-      if a.placed and not next(q.parts, only) then return end
+      if not only.held then return end
+      only.placed = nil
+      place_in(q, only, only.pool == turn)
+      if only.placed and not only.next then return end
       turn = nil
     else
-      for _, p in pairs(q.parts) do p.placed = nil end
+      unplace(only)
     end
     for _ = 1, 3 do
-      local todo = {}
-      for pool, a in pairs(q.parts) do
-        if a.held and not a.placed then todo[#todo + 1] = pool end
-      end
+      local todo = unplaced(only)
       if #todo == 0 then return end
-      table.sort(todo, before)
-      for _, pool in ipairs(todo) do place_in(q, q.parts[pool], pool == turn) end
+      for _, a in ipairs(todo) do place_in(q, a, a.pool == turn) end
       turn = nil
     end
   end

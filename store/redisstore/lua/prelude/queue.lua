@@ -1,6 +1,7 @@
 -- Queues: each one record, read once a script and written once at its end, and
 -- what is known of it in each of its pools.
-local queues, queue_list
+local queues = {} -- by name
+local queue_list, n_queues = {}, 0 -- as lanes: the first n_queues are those of this call
 -- When something of a pool can be granted, sooner than before; false = nothing.
 local hints
 local function tell_of(pool, at)
@@ -27,21 +28,24 @@ do
   -- and in pool wait (false = none); how many lanes are in its queue open and queue
   -- wait; and where that is one, its name and score (of queue wait: first, nil =
   -- not known). The sets themselves exist only where several lanes share them. Aside
-  -- says that lanes of it were put aside, or wait to be told of (named.lua). In one
-  -- constructor, whose table has room for 16 fields.
-  local function new_part(queue, pool, picks, held, open, wait, opens, waits, head_name, head, first_name, first, aside)
-    return {
-      pool = pool, queue = queue, picks = picks, held = held, open = open, wait = wait, opens = opens, waits = waits,
-      head_name = head_name, head = head, first_name = first_name, first = first, aside = aside, placed = false, had_turn = false,
-    }
+  -- says that lanes of it were put aside, or wait to be told of (named.lua). Those of a
+  -- queue are q.part, false for none, and what each has as next: nearly all have one.
+  local function add_part(q, last)
+    local a = last and {} or q.own
+    if last then last.next = a else q.part = a end
+    a.queue, a.placed, a.had_turn, a.next = q.name, false, false, false
+    return a
   end
 
   function part(q, pool)
-    local a = q.parts[pool]
-    if not a then
-      a = new_part(q.name, pool, 0, false, false, false, 0, 0, false, false, false, false, false)
-      q.parts[pool] = a
+    local a, last = q.part, nil
+    while a do
+      if a.pool == pool then return a end
+      a, last = a.next, a
     end
+    a = add_part(q, last)
+    a.pool, a.picks, a.held, a.open, a.wait, a.opens, a.waits, a.aside = pool, 0, false, false, false, 0, 0, false
+    a.head_name, a.head, a.first_name, a.first = false, false, false, false
     return a
   end
 
@@ -65,104 +69,101 @@ do
   end
 
   -- Reads the part at a position of the record, and answers where the next is.
-  local function read_part(queue, packed, at)
-    local pool, picks, bits, open, wait, opens, waits, head, first, head_name, first_name, to = struct.unpack(PART, packed, at)
-    return new_part(queue, pool, picks, bits % 2 >= HELD, bits % 4 >= OPEN and open, bits % 8 >= WAIT and wait, opens, waits,
-      head_name, head, first_name, waits == 1 and first, bits >= ASIDE), to
+  local function read_part(a, packed, at)
+    local bits, open, wait, first, to
+    a.pool, a.picks, bits, open, wait, a.opens, a.waits, a.head, first, a.head_name, a.first_name, to = struct.unpack(PART, packed, at)
+    a.held, a.open, a.wait, a.aside = bits % 2 >= HELD, bits % 4 >= OPEN and open, bits % 8 >= WAIT and wait, bits >= ASIDE
+    a.first = a.waits == 1 and first
+    return to
   end
 
-  -- In one constructor, as new_part.
-  local function new_queue(name, exists, next_grant, block, step, operator, in_flight, waiting, asked, gate, cached, parts)
-    return {
-      name = name, exists = exists, next_grant = next_grant, block = block, step = step, operator = operator, in_flight = in_flight,
-      waiting = waiting, asked = asked, gate = gate, cached = cached, settings = false, parts = parts, idle = false,
-      dirty = false, touched = false,
-    }
+  -- A queue of which nothing is known but its name.
+  local function new_queue(name)
+    n_queues = n_queues + 1
+    local q = queue_list[n_queues] or { own = {} }
+    q.name, q.key, q.settings, q.part, q.idle, q.dirty, q.touched = name, queue_key(name), false, false, false, false, false
+    queue_list[n_queues], queues[name] = q, q
+    return q
   end
-  local function no_queue(name) return new_queue(name, false, 0, 0, 0, 0, 0, 0, 0, '', '', {}) end
+
+  local function lay_nothing(q)
+    q.exists, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked = false, 0, 0, 0, 0, 0, 0, 0
+    q.gate, q.cached, q.part, q.idle = '', '', false, false
+  end
 
   local function delete_queue(q)
-    call('DEL', queue_key(q.name))
+    call('DEL', q.key)
     call('ZREM', QUEUES, reversed(q.name))
     call('ZREM', IDLE, q.name)
   end
 
-  local function unpack_queue(name, packed)
-    local next_grant, block, step, operator, in_flight, waiting, asked, gate, cached, at = struct.unpack(QUEUE, packed)
-    local parts, a
-    if at <= #packed then
-      a, at = read_part(name, packed, at)
-      parts = { [a.pool] = a } -- nearly all have one
-    end
+  local function unpack_queue(q, packed)
+    local at, a
+    q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked, q.gate, q.cached, at = struct.unpack(QUEUE, packed)
+    q.exists, q.idle = true, q.in_flight <= 0 and q.waiting <= 0
     while at <= #packed do
-      a, at = read_part(name, packed, at)
-      parts[a.pool] = a
+      a = add_part(q, a)
+      at = read_part(a, packed, at)
     end
-    return new_queue(name, true, next_grant, block, step, operator, in_flight, waiting, asked, gate, cached, parts or {})
   end
 
-  local function read_queue(name, packed)
-    local q = packed and unpack_queue(name, packed) or no_queue(name)
-    if packed then
-      q.idle = q.in_flight <= 0 and q.waiting <= 0
-      if q.idle and queue_end(q) <= now then
-        delete_queue(q)
-        q = no_queue(name)
-      end
+  -- What the record of a queue says, nothing where there is none.
+  local function lay_queue(q, packed)
+    if not packed then
+      lay_nothing(q)
+      return q
     end
-    queues[name] = q
-    queue_list[#queue_list + 1] = q
+    unpack_queue(q, packed)
+    if q.idle and queue_end(q) <= now then
+      delete_queue(q)
+      lay_nothing(q)
+    end
     return q
   end
 
-  function get_queue(name) return queues[name] or read_queue(name, call('GET', queue_key(name))) end
+  function get_queue(name)
+    local q = queues[name]
+    if q then return q end
+    q = new_queue(name)
+    return lay_queue(q, call('GET', q.key))
+  end
 
-  -- Adds the keys of the lanes that were not read yet; returns their numbers and names,
-  -- flat. Of a lane there may be the name for the number.
-  local function unread_lanes(numbers, keys)
-    local unread = {}
+  -- Begins the lanes that were not read yet, of which there may be the name for the
+  -- number, and adds their keys.
+  local function begin_lanes(numbers, keys)
     for i = 1, #numbers do
       local name = numbers[i]
       local n = tonumber(name)
       if not lanes[n] then
         if n == name then name = decimal(n) end
-        local k = #unread
-        unread[k + 1], unread[k + 2], keys[#keys + 1] = n, name, lane_key(name)
+        keys[#keys + 1] = new_lane(n, name).key
       end
     end
-    return unread
   end
 
-  -- Adds the keys of the queues that were not read yet; returns their names.
-  local function unread_queues(names, keys)
-    local unread = {}
+  -- Begins the queues that were not read yet, and adds their keys.
+  local function begin_queues(names, keys)
     for i = 1, #names do
-      local name = names[i]
-      if not queues[name] then unread[#unread + 1], keys[#keys + 1] = name, queue_key(name) end
+      if not queues[names[i]] then keys[#keys + 1] = new_queue(names[i]).key end
     end
-    return unread
   end
 
   -- Reads the lanes and queues that were not read yet, and other keys of strings, all at
   -- once, each nil for none; returns the values of the other keys first.
   function read_all(numbers, names, keys)
     keys = keys or {}
-    local at = #keys
-    local of_lanes, of_queues = numbers and unread_lanes(numbers, keys), names and unread_queues(names, keys)
+    local at, of_lanes, of_queues = #keys, n_lanes, n_queues
+    if numbers then begin_lanes(numbers, keys) end
+    if names then begin_queues(names, keys) end
     if #keys == 0 then return keys end
     local found = call('MGET', unpack(keys))
-    if of_lanes then
-      for i = 1, #of_lanes, 2 do
-        local n = of_lanes[i]
-        at = at + 1
-        if not lanes[n] then read_lane(n, of_lanes[i + 1], found[at]) end
-      end
+    for i = of_lanes + 1, n_lanes do
+      at = at + 1
+      lay_lane(lane_list[i], found[at])
     end
-    if of_queues then
-      for i = 1, #of_queues do
-        local name = of_queues[i]
-        if not queues[name] then read_queue(name, found[at + i]) end
-      end
+    for i = of_queues + 1, n_queues do
+      at = at + 1
+      lay_queue(queue_list[i], found[at])
     end
     return found
   end
@@ -170,8 +171,10 @@ do
   local function pack_queue(q)
     local packed = struct.pack(QUEUE, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked,
       #q.gate, q.gate, #q.cached, q.cached)
-    for _, a in pairs(q.parts) do
+    local a = q.part
+    while a do
       if a.held or a.picks > 0 then packed = packed .. pack_part(a) end
+      a = a.next
     end
     return packed
   end
@@ -188,14 +191,14 @@ do
     local idle, gone = q.in_flight <= 0 and q.waiting <= 0, queue_end(q)
     if idle and gone <= now then
       if q.exists then
-        add(w, 'gone', queue_key(q.name))
+        add(w, 'gone', q.key)
         add(w, 'unnamed', reversed(q.name))
         if q.idle then add(w, 'busy', q.name) end
       end
       queues[q.name] = nil
       return
     end
-    writes[#writes + 1], writes[#writes + 2] = queue_key(q.name), pack_queue(q)
+    writes[#writes + 1], writes[#writes + 2] = q.key, pack_queue(q)
     if not q.exists then add(w, 'named', '0', reversed(q.name)) end
     if idle and gone < INF then add(w, 'idle', gone, q.name)
     elseif q.idle then add(w, 'busy', q.name) end
@@ -228,7 +231,8 @@ do
   local function recount_new(names)
     local new, left = {}, MOST
     for i = 2, #names, 2 do new[names[i]] = true end
-    for _, q in ipairs(queue_list) do
+    for i = 1, n_queues do
+      local q = queue_list[i]
       if left > 0 and queues[q.name] == q and new[reversed(q.name)] then left = left - recount(q, left) end
     end
     save_queues()
@@ -237,7 +241,7 @@ do
   -- Writes the queues that were changed, and all other records.
   function save_queues()
     local w = {}
-    for i = 1, #queue_list do
+    for i = 1, n_queues do
       local q = queue_list[i]
       if q.dirty then
         q.dirty = false
@@ -255,4 +259,9 @@ do
 end
 
 -- at each call
-queues, queue_list, hints = {}, {}, false
+if n_queues > KEPT then
+  queues, queue_list = {}, {}
+else
+  for i = 1, n_queues do queues[queue_list[i].name] = nil end
+end
+n_queues, hints = 0, false
