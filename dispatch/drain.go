@@ -85,34 +85,36 @@ type Drains interface {
 // DrainCollectors has collectors handed out nothing until drain.Until (zero: until
 // they are resumed), replacing the drain that names the same ones: their fetches end
 // with [EmptyDraining], and their beats ask for it. What they hold they finish. Kind
-// and Time of the drain are set here.
-func (d *Dispatcher) DrainCollectors(ctx context.Context, drain Drain) (Drain, error) {
-	drain, err := d.WouldDrain(ctx, drain)
+// and Time of the drain are set here. replaced is the one that stood; nil: none did.
+func (d *Dispatcher) DrainCollectors(ctx context.Context, drain Drain) (kept Drain, replaced *Gate, err error) {
+	drain, replaced, err = d.WouldDrain(ctx, drain)
 	if err != nil {
-		return drain, err
+		return drain, nil, err
 	}
 	if err := d.store.SetDrain(ctx, drain); err != nil {
-		return drain, fmt.Errorf("drain collectors: %w", err)
+		return drain, nil, fmt.Errorf("drain collectors: %w", err)
 	}
-	return drain, d.drainsChanged(ctx)
+	return drain, replaced, d.drainsChanged(ctx)
 }
 
-// WouldDrain is the drain as DrainCollectors would keep it.
-func (d *Dispatcher) WouldDrain(ctx context.Context, drain Drain) (Drain, error) {
+// WouldDrain is the drain as DrainCollectors would keep it, and the one that it would
+// replace.
+func (d *Dispatcher) WouldDrain(ctx context.Context, drain Drain) (kept Drain, replaced *Gate, err error) {
 	drain.Kind = GateDrained
-	var err error
 	if drain.Gate, err = d.dated(ctx, drain.Gate); err != nil {
-		return drain, err
+		return drain, nil, err
 	}
 	all, err := d.store.Drains(ctx)
 	if err != nil {
-		return drain, fmt.Errorf("read drains of collectors: %w", err)
+		return drain, nil, fmt.Errorf("read drains of collectors: %w", err)
 	}
-	same := func(other Drain) bool { return other.Name() == drain.Name() }
-	if len(all) >= MaxDrains && !slices.ContainsFunc(all, same) {
+	if i := slices.IndexFunc(all, func(other Drain) bool { return other.Name() == drain.Name() }); i >= 0 {
+		return drain, &all[i].Gate, nil
+	}
+	if len(all) >= MaxDrains {
 		err = TooManyDrains(&drain)
 	}
-	return drain, err
+	return drain, nil, err
 }
 
 // DrainedBy finds the collectors that a drain names, by id, of those whose beats were

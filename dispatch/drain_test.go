@@ -18,7 +18,7 @@ var european = map[string]string{"region": "eu", "disk": "ssd"}
 func (w *world) drain(id string, labels map[string]string, until time.Time) {
 	w.t.Helper()
 	drain := dispatch.Drain{Collector: id, Labels: labels, Gate: dispatch.Gate{By: "ada", Reason: "new image", Until: until}}
-	if _, err := w.d[0].DrainCollectors(w.t.Context(), drain); err != nil {
+	if _, _, err := w.d[0].DrainCollectors(w.t.Context(), drain); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -193,7 +193,7 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
-		_, err := w.d[0].DrainCollectors(t.Context(), dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{Until: time.Now()}})
+		_, _, err := w.d[0].DrainCollectors(t.Context(), dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{Until: time.Now()}})
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("drained until now: %v", err)
 		}
@@ -250,7 +250,7 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 		o.create("s", nil)
 		drain := func(d dispatch.Drain) {
 			t.Helper()
-			if _, err := o.DrainCollectors(ctx, d); err != nil {
+			if _, _, err := o.DrainCollectors(ctx, d); err != nil {
 				t.Fatal(err)
 			}
 		}

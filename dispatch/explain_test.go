@@ -58,7 +58,7 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 		if at, ok := e.OpensAt(); !ok || !at.Equal(e.Now) {
 			t.Errorf("held by nothing, and opens at %v, %v", at, ok)
 		}
-		if _, err := o.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
+		if _, _, err := o.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {

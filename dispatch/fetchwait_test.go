@@ -81,11 +81,11 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 			if err != nil || res.Empty != dispatch.EmptyThrottled {
 				t.Errorf("Fetch from a queue within its delay: %+v, %v; want THROTTLED", res, err)
 			}
-			if _, err := w.d[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
+			if _, _, err := w.d[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
 				t.Fatal(err)
 			}
 			w.source("p", nil)
-			if _, err := w.d[0].PauseSource(t.Context(), "p", dispatch.Gate{By: "me"}); err != nil {
+			if _, _, err := w.d[0].PauseSource(t.Context(), "p", dispatch.Gate{By: "me"}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Minute)

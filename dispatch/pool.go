@@ -26,6 +26,9 @@ type Pool struct {
 	// Unknown: none of its tasks waits, and no collector that was heard of says that it
 	// takes them. Only [Dispatcher.PausePool] tells it.
 	Unknown bool
+	// Replaced is the pause that stood when it was paused anew; nil: none stood. Only
+	// [Dispatcher.PausePool] tells it.
+	Replaced *Gate
 }
 
 // Pools keeps pauses of pools.
@@ -47,11 +50,15 @@ type Pools interface {
 }
 
 // PausePool holds grants of a pool's tasks until gate.Until (zero: until
-// resumed); pausing again replaces the gate. Kind and Time of the gate are set
-// here.
+// resumed); pausing again replaces the gate, and tells of it (Replaced). Kind and Time
+// of the gate are set here.
 func (d *Dispatcher) PausePool(ctx context.Context, name string, gate Gate) (Pool, error) {
 	gate.Kind = GatePoolPaused
 	gate, err := d.dated(ctx, gate)
+	if err != nil {
+		return Pool{}, err
+	}
+	before, err := d.pool(ctx, name)
 	if err != nil {
 		return Pool{}, err
 	}
@@ -59,6 +66,7 @@ func (d *Dispatcher) PausePool(ctx context.Context, name string, gate Gate) (Poo
 		return Pool{}, fmt.Errorf("pause pool %q: %w", name, err)
 	}
 	pool, err := d.pool(ctx, name)
+	pool.Replaced = before.Paused
 	if err == nil && pool.Open+pool.Waiting == 0 {
 		pool.Unknown, err = d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
 			return !slices.Contains(c.Info.Pools, name)

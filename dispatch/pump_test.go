@@ -300,7 +300,7 @@ func TestPump_pauseAndResume(t *testing.T) {
 		w.source("s", nil)
 		ch := w.fetch(t.Context(), 1, ask("c", "", dispatch.MaxWait))
 		synctest.Wait()
-		if _, err := w.d[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
+		if _, _, err := w.d[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
 			t.Fatal(err)
 		}
 		w.submit("s", "", 1, 0)

@@ -133,4 +133,8 @@ type Queue struct {
 	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, and
 	// no rule is for this very name. Only [Dispatcher.FindQueue] tells it.
 	Unknown bool
+	// Replaced is the block, or the pause, that stood when it was set anew, of whose by,
+	// reason and end nothing is left; nil: none stood. Only [Dispatcher.BlockQueue] and
+	// [Dispatcher.PauseQueue] tell it.
+	Replaced *Gate
 }

@@ -147,7 +147,8 @@ func (d *Dispatcher) QueueRules(ctx context.Context, after string, limit int) (r
 
 // BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).
 // The queue need not exist yet (Unknown of what it returns). Kind and Time of the
-// gate are set here. New tasks of a host that is mapped away (MapsTo) are not held by it.
+// gate are set here. It replaces a block that stands, and tells of it (Replaced); of two
+// calls at the same instant neither may tell of the other. New tasks of a host that is mapped away (MapsTo) are not held by it.
 func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Queue, error) {
 	gate.Kind = GateBlocked
 	return d.holdQueue(ctx, name, gate, d.store.BlockQueue)
@@ -166,10 +167,27 @@ func (d *Dispatcher) holdQueue(ctx context.Context, name string, gate Gate, hold
 	if err != nil {
 		return nil, err
 	}
+	before, err := d.store.Queue(ctx, name)
+	if err != nil && !errors.Is(err, ErrQueueNotFound) {
+		return nil, fmt.Errorf("queue %q: %w", name, err)
+	}
 	if err := hold(ctx, name, gate); err != nil {
 		return nil, fmt.Errorf("close gate %s of queue %q: %w", gate.Kind, name, err)
 	}
-	return d.FindQueue(ctx, name)
+	queue, err := d.FindQueue(ctx, name)
+	if err == nil && before != nil {
+		queue.Replaced = before.gate(gate.Kind)
+	}
+	return queue, err
+}
+
+// gate is the gate of that kind which holds the queue; nil when none does.
+func (q *Queue) gate(kind GateKind) *Gate {
+	i := slices.IndexFunc(q.Gates, func(g Gate) bool { return g.Kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return &q.Gates[i]
 }
 
 // dated is an operator's gate as it is set now. ErrInvalid when it would be over
@@ -222,7 +240,7 @@ func (d *Dispatcher) letQueueGo(ctx context.Context, name string, held func(*Que
 
 // heldBy reports whether a gate of this kind holds the queue.
 func (q *Queue) heldBy(kind GateKind) bool {
-	return slices.ContainsFunc(q.Gates, func(g Gate) bool { return g.Kind == kind })
+	return q.gate(kind) != nil
 }
 
 // queueOrNew reads a queue; one that is not there comes as it would be made.

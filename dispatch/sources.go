@@ -165,19 +165,40 @@ func (d *Dispatcher) DeleteSource(ctx context.Context, id string, note Note) err
 }
 
 // PauseSource holds grants of the source's tasks; pausing again replaces the
-// gate. Kind and Time of the gate are set here.
-func (d *Dispatcher) PauseSource(ctx context.Context, id string, gate Gate) (changed bool, err error) {
+// gate: replaced is that which held until then, in other words; nil: none did. Kind and
+// Time of the gate are set here.
+func (d *Dispatcher) PauseSource(ctx context.Context, id string, gate Gate) (replaced *Gate, changed bool, err error) {
 	gate.Kind = GateSourcePaused
 	if gate, err = d.dated(ctx, gate); err != nil {
-		return false, err
+		return nil, false, err
 	}
-	return d.mutateSource(ctx, id, 0, func(s *Source) error {
-		if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
-			return nil // in the same words; it is paused since when it was
+	changed, err = d.mutateSource(ctx, id, 0, func(s *Source) error {
+		var differs bool
+		if replaced, differs = s.WouldPause(gate, gate.Time); differs {
+			s.Paused = &gate
 		}
-		s.Paused = &gate
 		return nil
 	})
+	if !changed {
+		replaced = nil
+	}
+	return replaced, changed, err
+}
+
+// WouldPause is what a pause by gate would replace at now, and whether it would change
+// anything: one in the same words does not, and the source is paused since when it was.
+func (s *Source) WouldPause(gate Gate, now time.Time) (replaced *Gate, changes bool) {
+	p := s.Paused
+	switch {
+	case p == nil:
+		return nil, true
+	case p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until):
+		return nil, false
+	case !p.Until.IsZero() && !p.Until.After(now):
+		return nil, true // it is over
+	default:
+		return p, true
+	}
 }
 
 // ResumeSource lets grants go on.

@@ -203,12 +203,12 @@ func TestDispatcher_PauseSource(t *testing.T) {
 		o.create("s", nil)
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		gate := dispatch.Gate{By: "ops", Reason: "why", Until: time.Now().Add(time.Minute)}
-		if changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || !changed {
+		if _, changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
 		began := time.Now()
 		time.Sleep(time.Second)
-		if changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || changed {
+		if _, changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || changed {
 			t.Errorf("again in the same words: %v, %v; want no change", changed, err)
 		}
 		view, err := o.Source(t.Context(), "s")
@@ -229,10 +229,10 @@ func TestDispatcher_PauseSource(t *testing.T) {
 		if changed, err := o.ResumeSource(t.Context(), "s"); err != nil || changed {
 			t.Errorf("resume again: %v, %v", changed, err)
 		}
-		if _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{Until: time.Now()}); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{Until: time.Now()}); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("a pause until now: %v", err)
 		}
-		if _, err := o.PauseSource(t.Context(), "nowhere", dispatch.Gate{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
+		if _, _, err := o.PauseSource(t.Context(), "nowhere", dispatch.Gate{}); !errors.Is(err, dispatch.ErrSourceNotFound) {
 			t.Errorf("unknown source: %v", err)
 		}
 	})

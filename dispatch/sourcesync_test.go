@@ -33,7 +33,7 @@ func TestDispatcher_ApplySources(t *testing.T) {
 			s.Seeds, s.Schedule.Every = seeds("http://b.example/"), time.Hour
 		})
 		o.create("scoped", func(s *dispatch.SourceSpec) { s.Scope = "shared" })
-		if _, err := o.PauseSource(t.Context(), "old", dispatch.Gate{By: "ada"}); err != nil {
+		if _, _, err := o.PauseSource(t.Context(), "old", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		specs := []dispatch.NamedSpec{

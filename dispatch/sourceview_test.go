@@ -83,7 +83,7 @@ func TestDispatcher_Source_gates(t *testing.T) {
 		if got := kinds(view.Status.Gates); len(got) == 0 || got[0] != dispatch.GateNotDue || !view.Status.Gates[0].Until.Equal(view.Status.NextDue) {
 			t.Errorf("resting, and held by %+v", view.Status.Gates)
 		}
-		if _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{By: "ada"}); err != nil {
+		if _, _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := o.BlockQueue(t.Context(), "a.example", dispatch.Gate{By: "ada"}); err != nil {

@@ -20,7 +20,7 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 	if req.GetValidateOnly() {
 		set = s.d.WouldDrain
 	}
-	drain, err := set(ctx, drain)
+	drain, replaced, err := set(ctx, drain)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.DrainCollectorsResponse{Drain: toDrain(drain), Matched: int32(min(len(ids), math.MaxInt32))}
+	out := &pb.DrainCollectorsResponse{Drain: toDrain(drain), Replaced: toGate(replaced), Matched: int32(min(len(ids), math.MaxInt32))}
 	if req.GetValidateOnly() {
 		out.SampleIds = ids[:min(len(ids), maxSample)]
 	}

@@ -42,7 +42,7 @@ func (s *adminService) PausePool(ctx context.Context, req *pb.PausePoolRequest) 
 	if err != nil {
 		return nil, about(err, "pool", req.GetName())
 	}
-	return &pb.PausePoolResponse{Pool: toPool(pool)}, nil
+	return &pb.PausePoolResponse{Pool: toPool(pool), Replaced: toGate(pool.Replaced)}, nil
 }
 
 // ResumePool ends a pause.

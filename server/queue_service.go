@@ -115,8 +115,8 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 
 // BlockQueue holds grants of a queue.
 func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest) (*pb.BlockQueueResponse, error) {
-	out, err := s.hold(ctx, req, s.d.BlockQueue)
-	return &pb.BlockQueueResponse{Queue: out}, err
+	out, replaced, err := s.hold(ctx, req, s.d.BlockQueue)
+	return &pb.BlockQueueResponse{Queue: out, Replaced: replaced}, err
 }
 
 // UnblockQueue opens a block.
@@ -129,8 +129,8 @@ func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueReq
 
 // PauseQueue holds grants of a queue, beside a block.
 func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest) (*pb.PauseQueueResponse, error) {
-	out, err := s.hold(ctx, req, s.d.PauseQueue)
-	return &pb.PauseQueueResponse{Queue: out}, err
+	out, replaced, err := s.hold(ctx, req, s.d.PauseQueue)
+	return &pb.PauseQueueResponse{Queue: out, Replaced: replaced}, err
 }
 
 // ResumeQueue ends a pause.
@@ -141,20 +141,21 @@ func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueReque
 	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
 }
 
-// hold closes an operator's gate of a queue.
+// hold closes an operator's gate of a queue, and tells of the one that it replaces.
 func (s *queueService) hold(ctx context.Context, req holdRequest,
 	hold func(context.Context, string, dispatch.Gate) (*dispatch.Queue, error),
-) (*pb.Queue, error) {
+) (out *pb.Queue, replaced *pb.Gate, err error) {
 	if err := validateHoldQueue(req, time.Now()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	queue, err := hold(ctx, req.GetName(), dispatch.Gate{
 		Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason(),
 	})
 	if err != nil {
-		return nil, about(err, "queue", req.GetName())
+		return nil, nil, about(err, "queue", req.GetName())
 	}
-	return s.convert(ctx, queue)
+	out, err = s.convert(ctx, queue)
+	return out, toGate(queue.Replaced), err
 }
 
 // letGo opens an operator's gate of a queue.

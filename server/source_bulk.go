@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,17 +64,54 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 		return nil, err
 	}
 	gate := dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
+	now, err := s.d.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var before replacedPauses
 	r, err := s.bulk(ctx, "PauseSources", req, bulkAction{
 		would: func(_ context.Context, v *dispatch.SourceView) (bool, error) {
-			p := v.Source.Paused
-			return p == nil || p.By != gate.By || p.Reason != gate.Reason || !p.Until.Equal(gate.Until), nil
+			replaced, changes := v.Source.WouldPause(gate, now)
+			before.add(v.Source.ID, replaced)
+			return changes, nil
 		},
-		act: func(ctx context.Context, id string) (bool, error) { return s.d.PauseSource(ctx, id, gate) },
+		act: func(ctx context.Context, id string) (bool, error) {
+			replaced, changed, err := s.d.PauseSource(ctx, id, gate)
+			before.add(id, replaced)
+			return changed, err
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.PauseSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample}, nil
+	return &pb.PauseSourcesResponse{
+		Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample,
+		Replaced: before.first(),
+	}, nil
+}
+
+// replacedPauses collects the pauses that others took the place of, of sources that are
+// acted on at the same time.
+type replacedPauses struct {
+	mu  sync.Mutex // guards all
+	all []*pb.ReplacedPause
+}
+
+func (p *replacedPauses) add(id string, gate *dispatch.Gate) {
+	if gate == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, &pb.ReplacedPause{SourceId: id, Gate: toGate(gate)})
+}
+
+// first are the first ones by the ids of their sources.
+func (p *replacedPauses) first() []*pb.ReplacedPause {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	slices.SortFunc(p.all, func(a, b *pb.ReplacedPause) int { return strings.Compare(a.GetSourceId(), b.GetSourceId()) })
+	return p.all[:min(len(p.all), maxSample)]
 }
 
 // ResumeSources lets grants of sources go on.

@@ -21,7 +21,8 @@ func newCollectorDrain(o *clientOptions) *cobra.Command {
 		Long: `Hand out nothing to the collector with this id, or to those with all of these labels,
 also when they come later and after they are restarted. What they hold they finish: they
 are empty when waggle collector list shows 0 leases for them. It shows the labels that
-they have, too. Draining again by the same id or labels replaces who, why and until when.
+they have, too. Draining again by the same id or labels replaces who, why and until when,
+and says what it replaced.
 With --dry-run it says which collectors that are known it would be.
 
 A drain stands until waggle collector resume, by the same id or labels, or its --until.`,
@@ -48,6 +49,9 @@ A drain stands until waggle collector resume, by the same id or labels, or its -
 		}
 		if reply.GetMatched() == 0 {
 			c.noteUndrained(request)
+		}
+		if !request.GetValidateOnly() {
+			c.noteReplaced(or(request.GetCollectorId(), pairs(request.GetLabels())), reply.GetReplaced())
 		}
 		return c.show(reply, func() {
 			if request.GetValidateOnly() {

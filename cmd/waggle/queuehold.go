@@ -16,9 +16,8 @@ func newQueueBlock(o *clientOptions) *cobra.Command {
 		Use:     "block QUEUE",
 		Short:   "Hand out nothing of a queue for its host's sake; leases that stand go on",
 		Example: "  waggle queue block example.com --until 2h --reason 'they asked'",
-	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (*pb.Queue, error) {
-		reply, err := c.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: name, Until: until, By: record.by, Reason: record.reason})
-		return reply.GetQueue(), err
+	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (heldReply, error) {
+		return c.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: name, Until: until, By: record.by, Reason: record.reason})
 	})
 }
 
@@ -28,15 +27,34 @@ func newQueuePause(o *clientOptions) *cobra.Command {
 		Short:   "Hand out nothing of a queue for a reason of your own; leases that stand go on",
 		Long:    "Hand out nothing of a queue for a reason of your own; leases that stand go on. A pause\nstands beside a block: neither lifts the other.",
 		Example: "  waggle queue pause example.com --until 2h --reason 'we mend the parser'",
-	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (*pb.Queue, error) {
-		reply, err := c.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: name, Until: until, By: record.by, Reason: record.reason})
-		return reply.GetQueue(), err
+	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (heldReply, error) {
+		return c.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: name, Until: until, By: record.by, Reason: record.reason})
 	})
+}
+
+// heldReply is what every call answers that closes a gate of a queue.
+type heldReply interface {
+	GetQueue() *pb.Queue
+	GetReplaced() *pb.Gate
+}
+
+// noteReplaced says which pause, block or drain was there before, of which nothing is
+// left: it may have been another person's, for longer. what names what it is of.
+func (c *client) noteReplaced(what string, replaced *pb.Gate) {
+	if replaced == nil {
+		return
+	}
+	kind := map[pb.GateKind]string{pb.GateKind_GATE_KIND_BLOCKED: "block", pb.GateKind_GATE_KIND_COLLECTOR_DRAINED: "drain"}[replaced.GetKind()]
+	end := ""
+	if replaced.GetUntil() == nil {
+		end = ", without an end"
+	}
+	c.note("this replaced the %s of %s that stood: %s%s", or(kind, "pause"), plain(what), plain(gateText(c.now, replaced)), end)
 }
 
 // holdQueue completes a command that closes a gate of a queue.
 func holdQueue(o *clientOptions, cmd *cobra.Command,
-	hold func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (*pb.Queue, error),
+	hold func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (heldReply, error),
 ) *cobra.Command {
 	var record recordFlags
 	var until timeFlag
@@ -48,10 +66,12 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 		if err != nil {
 			return err
 		}
-		queue, err := hold(ctx, c, args[0], end, &record)
+		reply, err := hold(ctx, c, args[0], end, &record)
 		if err != nil {
 			return err
 		}
+		queue := reply.GetQueue()
+		c.noteReplaced("queue "+queue.GetName(), reply.GetReplaced())
 		c.noteHeld(cmd, queue)
 		return c.show(queue, func() { writeQueue(c.out, c.now, queue) })
 	})

@@ -210,9 +210,15 @@ func newSourcePause(o *clientOptions) *cobra.Command {
 			return err
 		}
 		return actOn(c, &s, ids, "paused", func(p bulkPage) (*pb.PauseSourcesResponse, error) {
-			return c.sources.PauseSources(ctx, &pb.PauseSourcesRequest{
+			reply, err := c.sources.PauseSources(ctx, &pb.PauseSourcesRequest{
 				Ids: p.ids, Filter: p.filter, ValidateOnly: s.dryRun, PageToken: p.token, By: record.by, Reason: record.reason, Until: end,
 			})
+			if !s.dryRun {
+				for _, replaced := range reply.GetReplaced() {
+					c.noteReplaced("source "+replaced.GetSourceId(), replaced.GetGate())
+				}
+			}
+			return reply, err
 		}, func(t *bulkTotal) *pb.PauseSourcesResponse {
 			return &pb.PauseSourcesResponse{Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample}
 		})

@@ -1293,7 +1293,10 @@ func (x *PausePoolRequest) GetReason() string {
 type PausePoolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pool, paused.
-	Pool          *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	Pool *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// The pause that stood until then, with who set it, why and until when: nothing is left of it. Absent: none stood. Of two
+	// calls at the same instant neither may tell of the other.
+	Replaced      *Gate `protobuf:"bytes,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1331,6 +1334,13 @@ func (*PausePoolResponse) Descriptor() ([]byte, []int) {
 func (x *PausePoolResponse) GetPool() *Pool {
 	if x != nil {
 		return x.Pool
+	}
+	return nil
+}
+
+func (x *PausePoolResponse) GetReplaced() *Gate {
+	if x != nil {
+		return x.Replaced
 	}
 	return nil
 }
@@ -1620,7 +1630,10 @@ type DrainCollectorsResponse struct {
 	// that is misspelt; the drain is kept for those that come.
 	Matched int32 `protobuf:"varint,2,opt,name=matched,proto3" json:"matched,omitempty"`
 	// With validate_only: the first ids of those, in their order; at most 20.
-	SampleIds     []string `protobuf:"bytes,3,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
+	SampleIds []string `protobuf:"bytes,3,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
+	// The drain by the same id or labels that stood until then (with validate_only: that would be replaced), with who set it, why and until when: nothing is left of it. Absent: none stood. Of two
+	// calls at the same instant neither may tell of the other.
+	Replaced      *Gate `protobuf:"bytes,4,opt,name=replaced,proto3" json:"replaced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1672,6 +1685,13 @@ func (x *DrainCollectorsResponse) GetMatched() int32 {
 func (x *DrainCollectorsResponse) GetSampleIds() []string {
 	if x != nil {
 		return x.SampleIds
+	}
+	return nil
+}
+
+func (x *DrainCollectorsResponse) GetReplaced() *Gate {
+	if x != nil {
+		return x.Replaced
 	}
 	return nil
 }
@@ -2011,9 +2031,10 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"8\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"e\n" +
 	"\x11PausePoolResponse\x12#\n" +
-	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\"O\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0f.waggle.v1.PoolR\x04pool\x12+\n" +
+	"\breplaced\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\breplaced\"O\n" +
 	"\x11ResumePoolRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -2037,12 +2058,13 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
 	"\x17DrainCollectorsResponse\x12&\n" +
 	"\x05drain\x18\x01 \x01(\v2\x10.waggle.v1.DrainR\x05drain\x12\x18\n" +
 	"\amatched\x18\x02 \x01(\x05R\amatched\x12\x1d\n" +
 	"\n" +
-	"sample_ids\x18\x03 \x03(\tR\tsampleIds\"\xe7\x01\n" +
+	"sample_ids\x18\x03 \x03(\tR\tsampleIds\x12+\n" +
+	"\breplaced\x18\x04 \x01(\v2\x0f.waggle.v1.GateR\breplaced\"\xe7\x01\n" +
 	"\x17ResumeCollectorsRequest\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12F\n" +
 	"\x06labels\x18\x02 \x03(\v2..waggle.v1.ResumeCollectorsRequest.LabelsEntryR\x06labels\x12\x0e\n" +
@@ -2158,40 +2180,42 @@ var file_waggle_v1_admin_service_proto_depIdxs = []int32{
 	14, // 17: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
 	34, // 18: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
 	14, // 19: waggle.v1.PausePoolResponse.pool:type_name -> waggle.v1.Pool
-	14, // 20: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
-	29, // 21: waggle.v1.Drain.labels:type_name -> waggle.v1.Drain.LabelsEntry
-	38, // 22: waggle.v1.Drain.gate:type_name -> waggle.v1.Gate
-	30, // 23: waggle.v1.DrainCollectorsRequest.labels:type_name -> waggle.v1.DrainCollectorsRequest.LabelsEntry
-	34, // 24: waggle.v1.DrainCollectorsRequest.until:type_name -> google.protobuf.Timestamp
-	21, // 25: waggle.v1.DrainCollectorsResponse.drain:type_name -> waggle.v1.Drain
-	31, // 26: waggle.v1.ResumeCollectorsRequest.labels:type_name -> waggle.v1.ResumeCollectorsRequest.LabelsEntry
-	38, // 27: waggle.v1.ResumeCollectorsResponse.drained:type_name -> waggle.v1.Gate
-	21, // 28: waggle.v1.ListDrainsResponse.drains:type_name -> waggle.v1.Drain
-	1,  // 29: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 30: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 31: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	11, // 32: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 33: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	17, // 34: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
-	19, // 35: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
-	22, // 36: waggle.v1.AdminService.DrainCollectors:input_type -> waggle.v1.DrainCollectorsRequest
-	24, // 37: waggle.v1.AdminService.ResumeCollectors:input_type -> waggle.v1.ResumeCollectorsRequest
-	26, // 38: waggle.v1.AdminService.ListDrains:input_type -> waggle.v1.ListDrainsRequest
-	2,  // 39: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 40: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 41: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	12, // 42: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 43: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	18, // 44: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
-	20, // 45: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
-	23, // 46: waggle.v1.AdminService.DrainCollectors:output_type -> waggle.v1.DrainCollectorsResponse
-	25, // 47: waggle.v1.AdminService.ResumeCollectors:output_type -> waggle.v1.ResumeCollectorsResponse
-	27, // 48: waggle.v1.AdminService.ListDrains:output_type -> waggle.v1.ListDrainsResponse
-	39, // [39:49] is the sub-list for method output_type
-	29, // [29:39] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	38, // 20: waggle.v1.PausePoolResponse.replaced:type_name -> waggle.v1.Gate
+	14, // 21: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
+	29, // 22: waggle.v1.Drain.labels:type_name -> waggle.v1.Drain.LabelsEntry
+	38, // 23: waggle.v1.Drain.gate:type_name -> waggle.v1.Gate
+	30, // 24: waggle.v1.DrainCollectorsRequest.labels:type_name -> waggle.v1.DrainCollectorsRequest.LabelsEntry
+	34, // 25: waggle.v1.DrainCollectorsRequest.until:type_name -> google.protobuf.Timestamp
+	21, // 26: waggle.v1.DrainCollectorsResponse.drain:type_name -> waggle.v1.Drain
+	38, // 27: waggle.v1.DrainCollectorsResponse.replaced:type_name -> waggle.v1.Gate
+	31, // 28: waggle.v1.ResumeCollectorsRequest.labels:type_name -> waggle.v1.ResumeCollectorsRequest.LabelsEntry
+	38, // 29: waggle.v1.ResumeCollectorsResponse.drained:type_name -> waggle.v1.Gate
+	21, // 30: waggle.v1.ListDrainsResponse.drains:type_name -> waggle.v1.Drain
+	1,  // 31: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	6,  // 32: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	9,  // 33: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	11, // 34: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 35: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	17, // 36: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
+	19, // 37: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
+	22, // 38: waggle.v1.AdminService.DrainCollectors:input_type -> waggle.v1.DrainCollectorsRequest
+	24, // 39: waggle.v1.AdminService.ResumeCollectors:input_type -> waggle.v1.ResumeCollectorsRequest
+	26, // 40: waggle.v1.AdminService.ListDrains:input_type -> waggle.v1.ListDrainsRequest
+	2,  // 41: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	7,  // 42: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	10, // 43: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	12, // 44: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 45: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	18, // 46: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
+	20, // 47: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
+	23, // 48: waggle.v1.AdminService.DrainCollectors:output_type -> waggle.v1.DrainCollectorsResponse
+	25, // 49: waggle.v1.AdminService.ResumeCollectors:output_type -> waggle.v1.ResumeCollectorsResponse
+	27, // 50: waggle.v1.AdminService.ListDrains:output_type -> waggle.v1.ListDrainsResponse
+	41, // [41:51] is the sub-list for method output_type
+	31, // [31:41] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }

@@ -643,7 +643,10 @@ func (x *BlockQueueRequest) GetReason() string {
 type BlockQueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue, blocked.
-	Queue         *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The block that stood until then, with who set it, why and until when: nothing is left of it. Absent: none stood. Of two
+	// calls at the same instant neither may tell of the other.
+	Replaced      *Gate `protobuf:"bytes,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -681,6 +684,13 @@ func (*BlockQueueResponse) Descriptor() ([]byte, []int) {
 func (x *BlockQueueResponse) GetQueue() *Queue {
 	if x != nil {
 		return x.Queue
+	}
+	return nil
+}
+
+func (x *BlockQueueResponse) GetReplaced() *Gate {
+	if x != nil {
+		return x.Replaced
 	}
 	return nil
 }
@@ -892,7 +902,10 @@ func (x *PauseQueueRequest) GetReason() string {
 type PauseQueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue, paused.
-	Queue         *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The pause that stood until then, with who set it, why and until when: nothing is left of it. Absent: none stood. Of two
+	// calls at the same instant neither may tell of the other.
+	Replaced      *Gate `protobuf:"bytes,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -930,6 +943,13 @@ func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
 func (x *PauseQueueResponse) GetQueue() *Queue {
 	if x != nil {
 		return x.Queue
+	}
+	return nil
+}
+
+func (x *PauseQueueResponse) GetReplaced() *Gate {
+	if x != nil {
+		return x.Replaced
 	}
 	return nil
 }
@@ -1058,7 +1078,7 @@ var File_waggle_v1_queue_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dwaggle/v1/queue_service.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15waggle/v1/queue.proto\"%\n" +
+	"\x1dwaggle/v1/queue_service.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x15waggle/v1/queue.proto\"%\n" +
 	"\x0fGetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\":\n" +
 	"\x10GetQueueResponse\x12&\n" +
@@ -1094,9 +1114,10 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"<\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"i\n" +
 	"\x12BlockQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"~\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12+\n" +
+	"\breplaced\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\breplaced\"~\n" +
 	"\x13UnblockQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x11include_automatic\x18\x02 \x01(\bR\x10includeAutomatic\x12\x0e\n" +
@@ -1109,9 +1130,10 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"<\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"i\n" +
 	"\x12PauseQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"P\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\x12+\n" +
+	"\breplaced\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\breplaced\"P\n" +
 	"\x12ResumeQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -1168,6 +1190,7 @@ var file_waggle_v1_queue_service_proto_goTypes = []any{
 	(*Queue)(nil),                   // 18: waggle.v1.Queue
 	(*QueueRule)(nil),               // 19: waggle.v1.QueueRule
 	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
+	(*Gate)(nil),                    // 21: waggle.v1.Gate
 }
 var file_waggle_v1_queue_service_proto_depIdxs = []int32{
 	18, // 0: waggle.v1.GetQueueResponse.queue:type_name -> waggle.v1.Queue
@@ -1178,33 +1201,35 @@ var file_waggle_v1_queue_service_proto_depIdxs = []int32{
 	19, // 5: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
 	20, // 6: waggle.v1.BlockQueueRequest.until:type_name -> google.protobuf.Timestamp
 	18, // 7: waggle.v1.BlockQueueResponse.queue:type_name -> waggle.v1.Queue
-	18, // 8: waggle.v1.UnblockQueueResponse.queue:type_name -> waggle.v1.Queue
-	20, // 9: waggle.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	18, // 10: waggle.v1.PauseQueueResponse.queue:type_name -> waggle.v1.Queue
-	18, // 11: waggle.v1.ResumeQueueResponse.queue:type_name -> waggle.v1.Queue
-	0,  // 12: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
-	2,  // 13: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
-	4,  // 14: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
-	6,  // 15: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
-	8,  // 16: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
-	10, // 17: waggle.v1.QueueService.BlockQueue:input_type -> waggle.v1.BlockQueueRequest
-	12, // 18: waggle.v1.QueueService.UnblockQueue:input_type -> waggle.v1.UnblockQueueRequest
-	14, // 19: waggle.v1.QueueService.PauseQueue:input_type -> waggle.v1.PauseQueueRequest
-	16, // 20: waggle.v1.QueueService.ResumeQueue:input_type -> waggle.v1.ResumeQueueRequest
-	1,  // 21: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
-	3,  // 22: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
-	5,  // 23: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
-	7,  // 24: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
-	9,  // 25: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
-	11, // 26: waggle.v1.QueueService.BlockQueue:output_type -> waggle.v1.BlockQueueResponse
-	13, // 27: waggle.v1.QueueService.UnblockQueue:output_type -> waggle.v1.UnblockQueueResponse
-	15, // 28: waggle.v1.QueueService.PauseQueue:output_type -> waggle.v1.PauseQueueResponse
-	17, // 29: waggle.v1.QueueService.ResumeQueue:output_type -> waggle.v1.ResumeQueueResponse
-	21, // [21:30] is the sub-list for method output_type
-	12, // [12:21] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	21, // 8: waggle.v1.BlockQueueResponse.replaced:type_name -> waggle.v1.Gate
+	18, // 9: waggle.v1.UnblockQueueResponse.queue:type_name -> waggle.v1.Queue
+	20, // 10: waggle.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	18, // 11: waggle.v1.PauseQueueResponse.queue:type_name -> waggle.v1.Queue
+	21, // 12: waggle.v1.PauseQueueResponse.replaced:type_name -> waggle.v1.Gate
+	18, // 13: waggle.v1.ResumeQueueResponse.queue:type_name -> waggle.v1.Queue
+	0,  // 14: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
+	2,  // 15: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
+	4,  // 16: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
+	6,  // 17: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
+	8,  // 18: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
+	10, // 19: waggle.v1.QueueService.BlockQueue:input_type -> waggle.v1.BlockQueueRequest
+	12, // 20: waggle.v1.QueueService.UnblockQueue:input_type -> waggle.v1.UnblockQueueRequest
+	14, // 21: waggle.v1.QueueService.PauseQueue:input_type -> waggle.v1.PauseQueueRequest
+	16, // 22: waggle.v1.QueueService.ResumeQueue:input_type -> waggle.v1.ResumeQueueRequest
+	1,  // 23: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
+	3,  // 24: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
+	5,  // 25: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
+	7,  // 26: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
+	9,  // 27: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
+	11, // 28: waggle.v1.QueueService.BlockQueue:output_type -> waggle.v1.BlockQueueResponse
+	13, // 29: waggle.v1.QueueService.UnblockQueue:output_type -> waggle.v1.UnblockQueueResponse
+	15, // 30: waggle.v1.QueueService.PauseQueue:output_type -> waggle.v1.PauseQueueResponse
+	17, // 31: waggle.v1.QueueService.ResumeQueue:output_type -> waggle.v1.ResumeQueueResponse
+	23, // [23:32] is the sub-list for method output_type
+	14, // [14:23] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_service_proto_init() }
@@ -1212,6 +1237,7 @@ func file_waggle_v1_queue_service_proto_init() {
 	if File_waggle_v1_queue_service_proto != nil {
 		return
 	}
+	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_queue_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

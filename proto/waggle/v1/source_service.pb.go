@@ -1112,7 +1112,10 @@ type PauseSourcesResponse struct {
 	// Those of ids that do not exist.
 	MissingIds []string `protobuf:"bytes,4,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
 	// With validate_only: the first ids, in their order, of those that would be changed by this call; at most 20.
-	SampleIds     []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
+	SampleIds []string `protobuf:"bytes,6,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
+	// The pauses in other words that stood until then, and are replaced, or would be: the first ones by the ids of their
+	// sources; at most 20.
+	Replaced      []*ReplacedPause `protobuf:"bytes,7,rep,name=replaced,proto3" json:"replaced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1182,6 +1185,68 @@ func (x *PauseSourcesResponse) GetSampleIds() []string {
 	return nil
 }
 
+func (x *PauseSourcesResponse) GetReplaced() []*ReplacedPause {
+	if x != nil {
+		return x.Replaced
+	}
+	return nil
+}
+
+// ReplacedPause is a pause of a source that another one took the place of.
+type ReplacedPause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The source.
+	SourceId string `protobuf:"bytes,1,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
+	// The pause as it was: who set it, when, why and until when.
+	Gate          *Gate `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplacedPause) Reset() {
+	*x = ReplacedPause{}
+	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplacedPause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplacedPause) ProtoMessage() {}
+
+func (x *ReplacedPause) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplacedPause.ProtoReflect.Descriptor instead.
+func (*ReplacedPause) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReplacedPause) GetSourceId() string {
+	if x != nil {
+		return x.SourceId
+	}
+	return ""
+}
+
+func (x *ReplacedPause) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
 // ResumeSourcesRequest resumes sources. Exactly one of ids and filter is required.
 type ResumeSourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1203,7 +1268,7 @@ type ResumeSourcesRequest struct {
 
 func (x *ResumeSourcesRequest) Reset() {
 	*x = ResumeSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1280,7 @@ func (x *ResumeSourcesRequest) String() string {
 func (*ResumeSourcesRequest) ProtoMessage() {}
 
 func (x *ResumeSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1293,7 @@ func (x *ResumeSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{15}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResumeSourcesRequest) GetIds() []string {
@@ -1292,7 +1357,7 @@ type ResumeSourcesResponse struct {
 
 func (x *ResumeSourcesResponse) Reset() {
 	*x = ResumeSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1369,7 @@ func (x *ResumeSourcesResponse) String() string {
 func (*ResumeSourcesResponse) ProtoMessage() {}
 
 func (x *ResumeSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1382,7 @@ func (x *ResumeSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{16}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeSourcesResponse) GetMatched() int32 {
@@ -1379,7 +1444,7 @@ type TriggerSourcesRequest struct {
 
 func (x *TriggerSourcesRequest) Reset() {
 	*x = TriggerSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1456,7 @@ func (x *TriggerSourcesRequest) String() string {
 func (*TriggerSourcesRequest) ProtoMessage() {}
 
 func (x *TriggerSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1469,7 @@ func (x *TriggerSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSourcesRequest.ProtoReflect.Descriptor instead.
 func (*TriggerSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{17}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TriggerSourcesRequest) GetIds() []string {
@@ -1479,7 +1544,7 @@ type TriggerSourcesResponse struct {
 
 func (x *TriggerSourcesResponse) Reset() {
 	*x = TriggerSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1556,7 @@ func (x *TriggerSourcesResponse) String() string {
 func (*TriggerSourcesResponse) ProtoMessage() {}
 
 func (x *TriggerSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1569,7 @@ func (x *TriggerSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSourcesResponse.ProtoReflect.Descriptor instead.
 func (*TriggerSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{18}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TriggerSourcesResponse) GetMatched() int32 {
@@ -1553,7 +1618,7 @@ var File_waggle_v1_source_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x16waggle/v1/source.proto\"h\n" +
+	"\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x16waggle/v1/source.proto\"h\n" +
 	"\x13CreateSourceRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.waggle.v1.SourceSpecR\x04spec\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -1633,7 +1698,7 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x120\n" +
-	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xb2\x01\n" +
+	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xe8\x01\n" +
 	"\x14PauseSourcesResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x05R\achanged\x12&\n" +
@@ -1641,7 +1706,11 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\vmissing_ids\x18\x04 \x03(\tR\n" +
 	"missingIds\x12\x1d\n" +
 	"\n" +
-	"sample_ids\x18\x06 \x03(\tR\tsampleIds\"\xbf\x01\n" +
+	"sample_ids\x18\x06 \x03(\tR\tsampleIds\x124\n" +
+	"\breplaced\x18\a \x03(\v2\x18.waggle.v1.ReplacedPauseR\breplaced\"Q\n" +
+	"\rReplacedPause\x12\x1b\n" +
+	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12#\n" +
+	"\x04gate\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x04gate\"\xbf\x01\n" +
 	"\x14ResumeSourcesRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12#\n" +
@@ -1706,7 +1775,7 @@ func file_waggle_v1_source_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_source_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_waggle_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_waggle_v1_source_service_proto_goTypes = []any{
 	(ApplyCode)(0),                 // 0: waggle.v1.ApplyCode
 	(*CreateSourceRequest)(nil),    // 1: waggle.v1.CreateSourceRequest
@@ -1724,61 +1793,65 @@ var file_waggle_v1_source_service_proto_goTypes = []any{
 	(*DeleteSourcesResponse)(nil),  // 13: waggle.v1.DeleteSourcesResponse
 	(*PauseSourcesRequest)(nil),    // 14: waggle.v1.PauseSourcesRequest
 	(*PauseSourcesResponse)(nil),   // 15: waggle.v1.PauseSourcesResponse
-	(*ResumeSourcesRequest)(nil),   // 16: waggle.v1.ResumeSourcesRequest
-	(*ResumeSourcesResponse)(nil),  // 17: waggle.v1.ResumeSourcesResponse
-	(*TriggerSourcesRequest)(nil),  // 18: waggle.v1.TriggerSourcesRequest
-	(*TriggerSourcesResponse)(nil), // 19: waggle.v1.TriggerSourcesResponse
-	nil,                            // 20: waggle.v1.ListSourcesRequest.LabelsEntry
-	(*SourceSpec)(nil),             // 21: waggle.v1.SourceSpec
-	(*Source)(nil),                 // 22: waggle.v1.Source
-	(SourceHealth)(0),              // 23: waggle.v1.SourceHealth
-	(*fieldmaskpb.FieldMask)(nil),  // 24: google.protobuf.FieldMask
-	(ErrorReason)(0),               // 25: waggle.v1.ErrorReason
-	(*Filter)(nil),                 // 26: waggle.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 27: google.protobuf.Timestamp
+	(*ReplacedPause)(nil),          // 16: waggle.v1.ReplacedPause
+	(*ResumeSourcesRequest)(nil),   // 17: waggle.v1.ResumeSourcesRequest
+	(*ResumeSourcesResponse)(nil),  // 18: waggle.v1.ResumeSourcesResponse
+	(*TriggerSourcesRequest)(nil),  // 19: waggle.v1.TriggerSourcesRequest
+	(*TriggerSourcesResponse)(nil), // 20: waggle.v1.TriggerSourcesResponse
+	nil,                            // 21: waggle.v1.ListSourcesRequest.LabelsEntry
+	(*SourceSpec)(nil),             // 22: waggle.v1.SourceSpec
+	(*Source)(nil),                 // 23: waggle.v1.Source
+	(SourceHealth)(0),              // 24: waggle.v1.SourceHealth
+	(*fieldmaskpb.FieldMask)(nil),  // 25: google.protobuf.FieldMask
+	(ErrorReason)(0),               // 26: waggle.v1.ErrorReason
+	(*Filter)(nil),                 // 27: waggle.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 28: google.protobuf.Timestamp
+	(*Gate)(nil),                   // 29: waggle.v1.Gate
 }
 var file_waggle_v1_source_service_proto_depIdxs = []int32{
-	21, // 0: waggle.v1.CreateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
-	22, // 1: waggle.v1.CreateSourceResponse.source:type_name -> waggle.v1.Source
-	22, // 2: waggle.v1.GetSourceResponse.source:type_name -> waggle.v1.Source
-	20, // 3: waggle.v1.ListSourcesRequest.labels:type_name -> waggle.v1.ListSourcesRequest.LabelsEntry
-	23, // 4: waggle.v1.ListSourcesRequest.health:type_name -> waggle.v1.SourceHealth
-	22, // 5: waggle.v1.ListSourcesResponse.sources:type_name -> waggle.v1.Source
-	21, // 6: waggle.v1.UpdateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
-	24, // 7: waggle.v1.UpdateSourceRequest.update_mask:type_name -> google.protobuf.FieldMask
-	22, // 8: waggle.v1.UpdateSourceResponse.source:type_name -> waggle.v1.Source
-	21, // 9: waggle.v1.ApplySourcesRequest.specs:type_name -> waggle.v1.SourceSpec
+	22, // 0: waggle.v1.CreateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
+	23, // 1: waggle.v1.CreateSourceResponse.source:type_name -> waggle.v1.Source
+	23, // 2: waggle.v1.GetSourceResponse.source:type_name -> waggle.v1.Source
+	21, // 3: waggle.v1.ListSourcesRequest.labels:type_name -> waggle.v1.ListSourcesRequest.LabelsEntry
+	24, // 4: waggle.v1.ListSourcesRequest.health:type_name -> waggle.v1.SourceHealth
+	23, // 5: waggle.v1.ListSourcesResponse.sources:type_name -> waggle.v1.Source
+	22, // 6: waggle.v1.UpdateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
+	25, // 7: waggle.v1.UpdateSourceRequest.update_mask:type_name -> google.protobuf.FieldMask
+	23, // 8: waggle.v1.UpdateSourceResponse.source:type_name -> waggle.v1.Source
+	22, // 9: waggle.v1.ApplySourcesRequest.specs:type_name -> waggle.v1.SourceSpec
 	11, // 10: waggle.v1.ApplySourcesResponse.results:type_name -> waggle.v1.ApplyResult
 	0,  // 11: waggle.v1.ApplyResult.code:type_name -> waggle.v1.ApplyCode
-	25, // 12: waggle.v1.ApplyResult.error_reason:type_name -> waggle.v1.ErrorReason
-	26, // 13: waggle.v1.DeleteSourcesRequest.filter:type_name -> waggle.v1.Filter
-	26, // 14: waggle.v1.PauseSourcesRequest.filter:type_name -> waggle.v1.Filter
-	27, // 15: waggle.v1.PauseSourcesRequest.until:type_name -> google.protobuf.Timestamp
-	26, // 16: waggle.v1.ResumeSourcesRequest.filter:type_name -> waggle.v1.Filter
-	26, // 17: waggle.v1.TriggerSourcesRequest.filter:type_name -> waggle.v1.Filter
-	1,  // 18: waggle.v1.SourceService.CreateSource:input_type -> waggle.v1.CreateSourceRequest
-	3,  // 19: waggle.v1.SourceService.GetSource:input_type -> waggle.v1.GetSourceRequest
-	5,  // 20: waggle.v1.SourceService.ListSources:input_type -> waggle.v1.ListSourcesRequest
-	7,  // 21: waggle.v1.SourceService.UpdateSource:input_type -> waggle.v1.UpdateSourceRequest
-	9,  // 22: waggle.v1.SourceService.ApplySources:input_type -> waggle.v1.ApplySourcesRequest
-	12, // 23: waggle.v1.SourceService.DeleteSources:input_type -> waggle.v1.DeleteSourcesRequest
-	14, // 24: waggle.v1.SourceService.PauseSources:input_type -> waggle.v1.PauseSourcesRequest
-	16, // 25: waggle.v1.SourceService.ResumeSources:input_type -> waggle.v1.ResumeSourcesRequest
-	18, // 26: waggle.v1.SourceService.TriggerSources:input_type -> waggle.v1.TriggerSourcesRequest
-	2,  // 27: waggle.v1.SourceService.CreateSource:output_type -> waggle.v1.CreateSourceResponse
-	4,  // 28: waggle.v1.SourceService.GetSource:output_type -> waggle.v1.GetSourceResponse
-	6,  // 29: waggle.v1.SourceService.ListSources:output_type -> waggle.v1.ListSourcesResponse
-	8,  // 30: waggle.v1.SourceService.UpdateSource:output_type -> waggle.v1.UpdateSourceResponse
-	10, // 31: waggle.v1.SourceService.ApplySources:output_type -> waggle.v1.ApplySourcesResponse
-	13, // 32: waggle.v1.SourceService.DeleteSources:output_type -> waggle.v1.DeleteSourcesResponse
-	15, // 33: waggle.v1.SourceService.PauseSources:output_type -> waggle.v1.PauseSourcesResponse
-	17, // 34: waggle.v1.SourceService.ResumeSources:output_type -> waggle.v1.ResumeSourcesResponse
-	19, // 35: waggle.v1.SourceService.TriggerSources:output_type -> waggle.v1.TriggerSourcesResponse
-	27, // [27:36] is the sub-list for method output_type
-	18, // [18:27] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	26, // 12: waggle.v1.ApplyResult.error_reason:type_name -> waggle.v1.ErrorReason
+	27, // 13: waggle.v1.DeleteSourcesRequest.filter:type_name -> waggle.v1.Filter
+	27, // 14: waggle.v1.PauseSourcesRequest.filter:type_name -> waggle.v1.Filter
+	28, // 15: waggle.v1.PauseSourcesRequest.until:type_name -> google.protobuf.Timestamp
+	16, // 16: waggle.v1.PauseSourcesResponse.replaced:type_name -> waggle.v1.ReplacedPause
+	29, // 17: waggle.v1.ReplacedPause.gate:type_name -> waggle.v1.Gate
+	27, // 18: waggle.v1.ResumeSourcesRequest.filter:type_name -> waggle.v1.Filter
+	27, // 19: waggle.v1.TriggerSourcesRequest.filter:type_name -> waggle.v1.Filter
+	1,  // 20: waggle.v1.SourceService.CreateSource:input_type -> waggle.v1.CreateSourceRequest
+	3,  // 21: waggle.v1.SourceService.GetSource:input_type -> waggle.v1.GetSourceRequest
+	5,  // 22: waggle.v1.SourceService.ListSources:input_type -> waggle.v1.ListSourcesRequest
+	7,  // 23: waggle.v1.SourceService.UpdateSource:input_type -> waggle.v1.UpdateSourceRequest
+	9,  // 24: waggle.v1.SourceService.ApplySources:input_type -> waggle.v1.ApplySourcesRequest
+	12, // 25: waggle.v1.SourceService.DeleteSources:input_type -> waggle.v1.DeleteSourcesRequest
+	14, // 26: waggle.v1.SourceService.PauseSources:input_type -> waggle.v1.PauseSourcesRequest
+	17, // 27: waggle.v1.SourceService.ResumeSources:input_type -> waggle.v1.ResumeSourcesRequest
+	19, // 28: waggle.v1.SourceService.TriggerSources:input_type -> waggle.v1.TriggerSourcesRequest
+	2,  // 29: waggle.v1.SourceService.CreateSource:output_type -> waggle.v1.CreateSourceResponse
+	4,  // 30: waggle.v1.SourceService.GetSource:output_type -> waggle.v1.GetSourceResponse
+	6,  // 31: waggle.v1.SourceService.ListSources:output_type -> waggle.v1.ListSourcesResponse
+	8,  // 32: waggle.v1.SourceService.UpdateSource:output_type -> waggle.v1.UpdateSourceResponse
+	10, // 33: waggle.v1.SourceService.ApplySources:output_type -> waggle.v1.ApplySourcesResponse
+	13, // 34: waggle.v1.SourceService.DeleteSources:output_type -> waggle.v1.DeleteSourcesResponse
+	15, // 35: waggle.v1.SourceService.PauseSources:output_type -> waggle.v1.PauseSourcesResponse
+	18, // 36: waggle.v1.SourceService.ResumeSources:output_type -> waggle.v1.ResumeSourcesResponse
+	20, // 37: waggle.v1.SourceService.TriggerSources:output_type -> waggle.v1.TriggerSourcesResponse
+	29, // [29:38] is the sub-list for method output_type
+	20, // [20:29] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_service_proto_init() }
@@ -1788,6 +1861,7 @@ func file_waggle_v1_source_service_proto_init() {
 	}
 	file_waggle_v1_error_reason_proto_init()
 	file_waggle_v1_filter_proto_init()
+	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_source_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1795,7 +1869,7 @@ func file_waggle_v1_source_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_service_proto_rawDesc), len(file_waggle_v1_source_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

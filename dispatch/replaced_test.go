@@ -1,0 +1,62 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Whoever sets what somebody has set already is told whose it was, and until when:
+// nothing else tells of it any more.
+func TestDispatcher_replaced(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", nil)
+		for what, set := range map[string]func(dispatch.Gate) (*dispatch.Gate, error){
+			"block": func(g dispatch.Gate) (*dispatch.Gate, error) {
+				q, err := o.BlockQueue(ctx, "a.example", g)
+				return q.Replaced, err
+			},
+			"pause of a queue": func(g dispatch.Gate) (*dispatch.Gate, error) {
+				q, err := o.PauseQueue(ctx, "a.example", g)
+				return q.Replaced, err
+			},
+			"pause of a pool": func(g dispatch.Gate) (*dispatch.Gate, error) {
+				p, err := o.PausePool(ctx, dispatch.DefaultPool, g)
+				return p.Replaced, err
+			},
+			"pause of a source": func(g dispatch.Gate) (*dispatch.Gate, error) {
+				replaced, _, err := o.PauseSource(ctx, "s", g)
+				return replaced, err
+			},
+			"drain": func(g dispatch.Gate) (*dispatch.Gate, error) {
+				_, replaced, err := o.DrainCollectors(ctx, dispatch.Drain{Collector: "c", Gate: g})
+				return replaced, err
+			},
+			"drain by labels": func(g dispatch.Gate) (*dispatch.Gate, error) {
+				_, replaced, err := o.DrainCollectors(ctx, dispatch.Drain{Labels: map[string]string{"region": "eu"}, Gate: g})
+				return replaced, err
+			},
+		} {
+			first := dispatch.Gate{By: "ada", Reason: "they asked", Until: time.Now().Add(2 * time.Hour)}
+			second := dispatch.Gate{By: "bob", Until: time.Now().Add(time.Minute)}
+			third := dispatch.Gate{By: "cleo", Until: time.Now().Add(time.Hour)}
+			wants := func(when string, g, want dispatch.Gate) {
+				t.Helper()
+				got, err := set(g)
+				switch {
+				case err != nil:
+					t.Fatalf("%s: %v", what, err)
+				case got == nil && want.By == "":
+				case got == nil || got.By != want.By || got.Reason != want.Reason || !got.Until.Equal(want.Until):
+					t.Errorf("%s, %s: replaced %+v, want %+v", what, when, got, want)
+				}
+			}
+			wants("for the first time", first, dispatch.Gate{})
+			wants("for the second", second, first)
+			time.Sleep(time.Minute + time.Second)
+			wants("after its end", third, dispatch.Gate{})
+		}
+	})
+}
