@@ -35,11 +35,13 @@ const (
 type Claims interface {
 	// BeginPolls notes each poll at the collector's home shard, and answers
 	// what an earlier call with the same client token was granted and still
-	// holds, in whatever shard; a store of several shards does so for
-	// [PollMemory] after that call. A session not seen before replaces the
-	// collector's current one; a session that was replaced is refused
-	// (PollState.Replaced), and from this call's answer on by claims in that
-	// shard. Called before a fetch is parked.
+	// holds, in whatever shard, or that the token was used, as far as Claim
+	// remembers. Of a store of several shards that holds until [TokenMemory]
+	// after the deadline of its last lease, and while the home shard answers:
+	// it need not know of what stands beyond its deadline, as after an outage.
+	// A session not seen before replaces the collector's current one; a session
+	// that was replaced is refused (PollState.Replaced), and from this call's
+	// answer on by claims in that shard. Called before a fetch is parked.
 	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
 
 	// Claim grants tasks of pool in shard to wants, first want first. Each

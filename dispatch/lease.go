@@ -20,9 +20,6 @@ const (
 	// TokenMemory is how long at least a client token is remembered as used when the last
 	// lease of its grant has ended; at most it is twice as long ([TokenStep]).
 	TokenMemory = 10 * time.Minute
-	// PollMemory is how long at least a store of several shards remembers that a client
-	// token was polled: the longest wait of a fetch, the longest lease, and TokenMemory.
-	PollMemory = time.Minute + MaxLeaseDuration + TokenMemory
 	// SweepAhead is how far ahead a sweep looks for leases that were renewed, so
 	// that renewals do not bring the next one forward.
 	SweepAhead = 500 * time.Millisecond

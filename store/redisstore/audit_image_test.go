@@ -21,7 +21,7 @@ type shardImage struct {
 	strings map[string]map[string]string
 	hashes  map[string]map[string]map[string]string
 	zsets   map[string]map[string]zset
-	ends    map[string]map[string]time.Duration // TTLs as instants since 1970, of "used" alone
+	ends    map[string]map[string]time.Duration // TTLs as instants since 1970, of "used" and "polled" alone
 
 	tasks   map[dispatch.TaskID]*taskImage
 	lanes   map[string]*laneImage // by number
@@ -67,10 +67,10 @@ func (i *shardImage) read(ctx context.Context, pipe redis.Pipeliner, name string
 	case "shard", "src", "held":
 		v := pipe.HGetAll(ctx, name)
 		return func() { put(i.hashes, kind, rest, v.Val()) }
-	case "pools", "qa", "used":
+	case "pools", "qa", "used", "polled":
 		v, end := pipe.SMembersMap(ctx, name), pipe.PExpireTime(ctx, name)
 		return func() {
-			if kind == "used" {
+			if kind == "used" || kind == "polled" {
 				put(i.ends, kind, rest, end.Val())
 			}
 			set := make(zset)

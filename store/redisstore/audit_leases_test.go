@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
 // checkLeases holds that a sweep finds each lease and each orphan in time (P5): the
@@ -95,32 +96,41 @@ func (a *audit) held() map[holder][]dispatch.TaskID {
 	return held
 }
 
-// checkUsed holds that client tokens are noted as used by digests, and that none which is
-// remembered as used was granted anything (P7).
+// checkUsed holds that none of the client tokens which are remembered as used was granted
+// anything (P7).
 func (a *audit) checkUsed() {
 	held := make(map[string]holder)
 	for h := range a.held() {
 		digest := binary.BigEndian.AppendUint64(nil, dispatch.HolderDigest(h.collector, h.token))
 		held[string(digest)] = h
 	}
-	for name, used := range a.zsets["used"] {
+	a.eachNoted("used", dispatch.TokenMemory, func(step int64, digest string) {
+		for _, id := range a.held()[held[digest]] {
+			if granted := dispatch.TokenStep(a.tasks[id].Lease.Granted); step-1 <= granted && granted <= step+1 {
+				a.say("%v was used in step %d, and was granted task %s in step %d", held[digest], step, id, granted)
+			}
+		}
+	})
+	a.eachNoted("polled", redisstore.PollStep, func(int64, string) {})
+}
+
+// eachNoted gives the client tokens that are noted by steps of time, and holds that each is
+// noted by a digest and each step ends.
+func (a *audit) eachNoted(kind string, length time.Duration, each func(step int64, digest string)) {
+	for name, digests := range a.zsets[kind] {
 		step, err := strconv.ParseInt(name, 10, 64)
 		if err != nil {
-			a.say("client tokens are noted as used in step %q: %v", name, err)
+			a.say("client tokens are noted as %s in step %q: %v", kind, name, err)
 		}
-		want := time.Duration(step+2)*dispatch.TokenMemory + 24*time.Hour
-		if end := a.ends["used"][name]; end != want {
-			a.say("what was used in step %d ends at %v, want %v", step, end, want)
+		want := time.Duration(step+2)*length + 24*time.Hour
+		if end := a.ends[kind][name]; end != want {
+			a.say("what was %s in step %d ends at %v, want %v", kind, step, end, want)
 		}
-		for digest := range used {
+		for digest := range digests {
 			if len(digest) != 8 {
-				a.say("of a client token that was used in step %d, %q is noted", step, digest)
+				a.say("of a client token that was %s in step %d, %q is noted", kind, step, digest)
 			}
-			for _, id := range a.held()[held[digest]] {
-				if granted := dispatch.TokenStep(a.tasks[id].Lease.Granted); step-1 <= granted && granted <= step+1 {
-					a.say("%v was used in step %d, and was granted task %s in step %d", held[digest], step, id, granted)
-				}
-			}
+			each(step, digest)
 		}
 	}
 }

@@ -12,90 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// holderArg is the part of a lease's digest that says who holds it.
-func holderArg(p *dispatch.Poll) string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], dispatch.HolderDigest(p.Collector, p.ClientToken))
-	return string(b[:])
-}
-
-// BeginPolls implements [dispatch.Claims].
-func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
-	states := make([]dispatch.PollState, len(polls))
-	memory := int64(0)
-	if s.shards > 1 {
-		memory = dispatch.PollMemory.Milliseconds()
-	}
-	homes, calls := s.byHome(len(polls), []any{memory}, func(i int) (string, []any) {
-		p := &polls[i]
-		return p.Collector, []any{p.Collector, p.Session, p.ClientToken, p.Call, holderArg(p)}
-	})
-	replies, err := s.runAll(ctx, "note polls", s.scripts.polls, calls)
-	if err != nil {
-		return nil, err
-	}
-	var repeated []int
-	for i, home := range homes {
-		r := readReply(replies[i])
-		now, answers := instant(r.integer()), r.array()
-		for _, n := range home.items {
-			a := answers.array()
-			st := &states[n]
-			st.Replaced, st.NewSession, st.Used = a.integer() == 1, a.integer() == 1, a.integer() == 1
-			replay := a.list()
-			answers.join(a)
-			if st.Used && s.shards > 1 {
-				repeated = append(repeated, n)
-				st.Used = false
-				continue
-			}
-			if st.Replay, err = decodeGrants(replay, now); err != nil {
-				return nil, err
-			}
-		}
-		if r.join(answers); r.err != nil {
-			return nil, r.err
-		}
-	}
-	return states, s.replay(ctx, polls, states, repeated)
-}
-
-// replay looks in every shard for the grants of polls that were seen before.
-func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []dispatch.PollState, repeated []int) error {
-	if len(repeated) == 0 {
-		return nil
-	}
-	var args []any
-	for _, n := range repeated {
-		p := &polls[n]
-		args = append(args, p.Collector, p.ClientToken, holderArg(p), p.Call)
-	}
-	replies, err := s.runAll(ctx, "repeat grants", s.scripts.replay, s.everyShard(args...))
-	if err != nil {
-		return err
-	}
-	for _, v := range replies {
-		r := readReply(v)
-		now, answers := instant(r.integer()), r.array()
-		for _, n := range repeated {
-			held, ok := answers.any().([]any)
-			if !ok {
-				continue
-			}
-			grants, err := decodeGrants(held, now)
-			if err != nil {
-				return err
-			}
-			states[n].Used = true
-			states[n].Replay = append(states[n].Replay, grants...)
-		}
-		if r.join(answers); r.err != nil {
-			return r.err
-		}
-	}
-	return nil
-}
-
 // byHome groups n things by the home shard of their collector: a page a shard,
 // and a call with the arguments of all of them.
 func (s *Store) byHome(n int, first []any, of func(int) (collector string, args []any)) ([]page, []call) {
@@ -150,7 +66,7 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 	if err != nil {
 		return none, err
 	}
-	return out, s.noteUsed(ctx, wants, out.Used)
+	return out, s.prolongClaimed(ctx, wants, &out)
 }
 
 // readClaim reads the answer to wants.
@@ -206,29 +122,6 @@ func readDone(replies []any, pages []page, wants []dispatch.Want) ([][]dispatch.
 		done[i], results = results[:n:n], results[n:]
 	}
 	return done, nil
-}
-
-// noteUsed notes at their home shards the client tokens that were granted
-// something, and that no poll has noted.
-func (s *Store) noteUsed(ctx context.Context, wants []dispatch.Want, used []bool) error {
-	var keys []string
-	for i := range wants {
-		if w := &wants[i]; s.shards > 1 && used[i] && !w.Noted {
-			keys = append(keys, s.keys.shard(s.shardOfName(w.Collector)).Poll(w.Collector, w.ClientToken))
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	_, err := read(ctx, "note client tokens", func() (struct{}, error) {
-		pipe := s.client.Pipeline()
-		for _, key := range keys {
-			pipe.Set(ctx, key, "", dispatch.PollMemory)
-		}
-		_, err := pipe.Exec(ctx)
-		return struct{}{}, err
-	})
-	return err
 }
 
 func appendWant(args []any, w *dispatch.Want) ([]any, error) {
@@ -332,7 +225,7 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	if err := s.checkShard(shard); err != nil {
 		return 0, err
 	}
-	holder := holderArg(&dispatch.Poll{Collector: collector, ClientToken: clientToken})
+	holder := holderArg(collector, clientToken)
 	v, err := s.run(ctx, "give tasks back", s.scripts.giveback, call{shard: shard, args: []any{collector, clientToken, holder, by}})
 	if err != nil {
 		return 0, err

@@ -120,13 +120,16 @@ func TestStore_Claim_Noted(t *testing.T) {
 			t.Fatalf("Claim: %+v, %v", reply, err)
 		}
 		home := redisstore.ShardKeys(prefix, dispatch.ShardOf(dispatch.SlotOf(w.Collector), 4))
-		n, err := client.Exists(t.Context(), home.Poll(w.Collector, w.ClientToken)).Result()
-		if err != nil || (n == 1) == noted {
-			t.Errorf("a token that was noted: %v; notes of its claim: %d, %v", noted, n, err)
+		sets, err := client.Keys(t.Context(), string(home)+"polled:*").Result()
+		if err != nil || (len(sets) == 1) == noted {
+			t.Errorf("a token that was noted: %v; notes of its claim: %q, %v", noted, sets, err)
 		}
 		states, err := s.BeginPolls(t.Context(), []dispatch.Poll{w.Poll})
 		if err != nil || !noted && (!states[0].Used || len(states[0].Replay) != 1) {
 			t.Errorf("BeginPolls: %+v, %v", states, err)
+		}
+		if sets, err = client.Keys(t.Context(), string(home)+"polled:*").Result(); err != nil || client.Del(t.Context(), sets...).Err() != nil {
+			t.Fatalf("forget the polls in %q: %v", sets, err)
 		}
 	}
 }

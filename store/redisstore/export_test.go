@@ -51,6 +51,9 @@ func ShardKeys(prefix string, shard int) shardKeys { return keys{prefix}.shard(s
 // MetaKey names what is fixed of a store.
 func MetaKey(prefix string) string { return keys{prefix}.Meta() }
 
+// PollStep is the step of time of a set of polls.
+const PollStep = pollStep
+
 // CheckInfo judges a server by the text of INFO.
 func CheckInfo(text string, allowEviction bool, log *zap.Logger) error {
 	return (&Store{log: log}).checkServer(parseInfo(text), allowEviction)

@@ -57,11 +57,11 @@ func (p shardKeys) Lock(id dispatch.TaskID) string { return string(p) + "lock:" 
 // after the next step removes it; where none does, it ends a day later by its TTL.
 func (p shardKeys) Used(step int64) string { return p.key("used:" + strconv.FormatInt(step, 10)) }
 
-// Poll is a STRING with a TTL in the collector's home shard: the client token
-// was seen. Only a store of several shards has it.
-func (p shardKeys) Poll(collector, clientToken string) string {
-	return p.key("poll:" + collector + "/" + clientToken)
-}
+// Polled is a SET of the client tokens that were polled in a step of time (polled.go), in
+// the home shard of their collectors, and of those that hold something for long and are to
+// be known then: of each the 8 bytes of its holder's digest. It ends as Used does. Only a
+// store of several shards has it.
+func (p shardKeys) Polled(step int64) string { return p.key("polled:" + strconv.FormatInt(step, 10)) }
 
 // Held is a HASH: what a collector holds, grant by grant. "<client token>" is how many
 // tasks it still holds of one, and "<client token>/" the note of it (packed,

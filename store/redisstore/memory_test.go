@@ -126,3 +126,34 @@ func TestMemoryPerUsedToken(t *testing.T) {
 		t.Errorf("a used client token costs %.0f bytes, the limit is %d", each, usedLimit)
 	}
 }
+
+const pollLimit = 64 // bytes
+
+// TestMemoryPerPoll measures what a store of several shards keeps of a poll.
+func TestMemoryPerPoll(t *testing.T) {
+	const polls, rounds = 200, 250
+	server := redistest.Start(t, redistest.WithClock())
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL(), Shards: 2})
+	note := func() {
+		batch := make([]dispatch.Poll, polls)
+		for i := range batch {
+			batch[i] = want(1).Poll
+		}
+		if _, err := s.BeginPolls(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		note()
+	}
+	before := usedMemory(t, client)
+	for range rounds {
+		note()
+	}
+	each := float64(usedMemory(t, client)-before) / (polls * rounds)
+	t.Logf("%d polls: %.0f bytes each", polls*rounds, each)
+	if each > pollLimit {
+		t.Errorf("a poll costs %.0f bytes, the limit is %d", each, pollLimit)
+	}
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // format is the number of the layout of what is kept.
-const format = "11"
+const format = "12"
 
 // meta is what is fixed when a store is first used: the fields of [keys.Meta],
 // empty where there is none.

@@ -34,13 +34,16 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	if err != nil {
 		return nil, err
 	}
+	var long []int
 	for i, p := range pages {
 		r := readReply(replies[i])
 		readRenewals(r, p.items, results)
 		if r.err != nil {
 			return nil, r.err
 		}
+		long = append(long, takeLong(p.items, results)...)
 	}
+	s.prolongRenewed(ctx, renewals, results, long)
 	return results, nil
 }
 
@@ -88,7 +91,8 @@ func appendLong(b, bytes []byte) []byte {
 }
 
 // readRenewals reads the answers to a page of renewals: the duration of leases that
-// go on for all of it and how many those are, else what became of one.
+// go on for all of it and how many those are, else what became of one. Of those that are
+// to be told of, what remains is negative.
 func readRenewals(r *reply, items []int, results []dispatch.RenewResult) {
 	for len(items) > 0 && r.err == nil {
 		duration, ok := r.optionalInteger()
@@ -106,10 +110,20 @@ func readRenewals(r *reply, items []int, results []dispatch.RenewResult) {
 		}
 		d := time.Duration(duration) * time.Millisecond
 		for _, n := range items[:row] {
-			results[n] = dispatch.RenewResult{Remaining: d, Duration: d}
+			results[n] = dispatch.RenewResult{Remaining: d, Duration: max(d, -d)}
 		}
 		items = items[row:]
 	}
+}
+
+// takeLong finds the renewals whose client tokens are to be noted for longer.
+func takeLong(items []int, results []dispatch.RenewResult) (long []int) {
+	for _, n := range items {
+		if r := &results[n]; r.Remaining < 0 {
+			r.Remaining, long = -r.Remaining, append(long, n)
+		}
+	}
+	return long
 }
 
 func readLost(r *reply) dispatch.RenewResult {

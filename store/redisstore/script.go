@@ -57,7 +57,8 @@ type scripts struct {
 	create                                          script
 	rule, settings, replace, block, queues          script
 	pause, pools                                    script
-	polls, beats, collectors, infos, forget, duty   script
+	polls, prolong                                  script
+	beats, collectors, infos, forget, duty          script
 	drain, drains, stats, ping                      script
 }
 
@@ -95,6 +96,7 @@ func (s *scripts) all() []namedScript {
 		{"pause", &s.pause},
 		{"pools", &s.pools},
 		{"polls", &s.polls},
+		{"prolong", &s.prolong},
 		{"beats", &s.beats},
 		{"collectors", &s.collectors},
 		{"infos", &s.infos},

@@ -83,6 +83,7 @@ func topics() []topic {
 		{"Orphans", orphanCases()},
 		{"Politeness", politenessCases()},
 		{"Replay", replayCases()},
+		{"Polls", pollCases()},
 		{"Renew", renewCases()},
 		{"Apply", applyCases()},
 		{"Succeed", succeedCases()},

@@ -75,7 +75,7 @@ if late and first then
   call('HSET', SHARD, 'grace', decimal(grace))
 end
 call('HSET', SHARD, 'swept', decimal(now), 'highest', decimal(highest))
-forget_used(swept)
+forget_noted(swept)
 if grace > now and first then return { now, max(grace, first), 1, {} } end
 if not anything then return { now, 0, 0, {} } end
 clamp_deadlines(walk)

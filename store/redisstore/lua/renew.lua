@@ -11,7 +11,8 @@
 --          ms, and how many; for any other a list: lost, remaining ms, cancel,
 --          duration. lost: 0 no, 1 unknown task, 2 not leased, 3 taken, 4 max hold,
 --          5 lock deleted, 100 + result when the token is that of the lease that
---          settled last
+--          settled last. The first two are negated where the client token is to be
+--          noted for longer, in a store of several shards (polled.go)
 -- Cost     3 commands a renewal; at most 500 renewals
 
 -- What is read of a record: the digest, whose part that is the holder's stands with
@@ -21,6 +22,10 @@
 -- flags.
 local READ, READ_BYTES = '>BI8c35', LEASE + AT.cancel
 local READ_TO, DEADLINE, FLAGS = (READ_BYTES - 1) .. '', (AT.deadline - 1) .. '', (LEASE + AT.flags - 1) .. ''
+
+-- A lease that goes on for longer than that from its grant has its client token noted at
+-- each of those marks that its deadline passes: coveredLease, prolongEach of polled.go.
+local COVERED, PROLONG_EACH = 360000, 60000
 
 local UNKNOWN, NOT_LEASED, TAKEN, HELD, DELETED, BY_RESULT = 1, 2, 3, 4, 5, 100
 local read -- struct.unpack
@@ -42,8 +47,10 @@ do
     lost = flags % 32 >= LOCK_DELETED and DELETED or to <= now and HELD or 0
     to = max(to, deadline)
     digits, packed = decimal(to), struct.pack('>I6', to)
-    if lost == 0 and cancel == 0 and to - now == duration then answer = duration
-    else answer = { lost, lost == 0 and to - now or 0, cancel, duration } end
+    local left = lost == 0 and to - now or 0
+    local long = to - granted > COVERED and floor(to / PROLONG_EACH) > floor(deadline / PROLONG_EACH)
+    if lost == 0 and cancel == 0 and left == duration then answer = long and -duration or duration
+    else answer = { lost, long and -left or left, cancel, duration } end
   end
 end
 
@@ -127,7 +134,7 @@ while at <= #digests do
     else
       told, row, last = a, 0, last + 1
       out[last] = a
-      if a == duration then row, last, out[last + 1] = 1, last + 1, 1 end
+      if type(a) == 'number' then row, last, out[last + 1] = 1, last + 1, 1 end
     end
   end
   n = n + many

@@ -38,11 +38,14 @@ local function forget_settled()
   end
 end
 
--- Forgets the client tokens that were used before the last step, given when leases were
+-- Forgets the client tokens that were noted before the last step, given when leases were
 -- last swept.
-local function forget_used(swept)
-  local first, keys = used.step(swept) - 1, {}
-  for at = first, min(used.step(now) - 2, first + MAX_STEPS) do keys[#keys + 1] = used.key(at) end
+local function forget_noted(swept)
+  local keys = {}
+  for _, sets in pairs(noted) do
+    local first = sets.step(swept) - 1
+    for at = first, min(sets.step(now) - 2, first + MAX_STEPS) do keys[#keys + 1] = sets.key(at) end
+  end
   if swept > 0 and #keys > 0 then call('UNLINK', unpack(keys)) end
 end
 

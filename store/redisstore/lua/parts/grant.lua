@@ -37,11 +37,9 @@ do
   -- false.
   function grants.known(asks)
     if #asks == 0 then return {} end
-    local found, digests, this, last, ahead = {}, {}, used.keys()
+    local found, digests = {}, {}
     for i, a in ipairs(asks) do found[i], digests[i] = grants.find(a.collector, a.token), a.holder end
-    local since, before = call('SMISMEMBER', this, unpack(digests)), call('SMISMEMBER', last, unpack(digests))
-    local after = call('SMISMEMBER', ahead, unpack(digests))
-    for i = 1, #digests do found[i] = found[i] or since[i] + before[i] + after[i] > 0 end
+    for i, used in ipairs(noted.used.known(digests)) do found[i] = found[i] or used end
     return found
   end
 

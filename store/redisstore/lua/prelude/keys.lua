@@ -18,31 +18,57 @@ local function queue_wait_key(a) return P .. 'qw:' .. a.pool .. ':' .. a.queue e
 local function pool_open_key(pool) return P .. 'po:' .. pool end
 local function pool_wait_key(pool) return P .. 'pw:' .. pool end
 
--- Of client tokens that were used: the step of time in which they are noted (keys.go), the
--- key of a step, those of the steps that are asked for them, and how one is noted.
-local used = {}
+-- Client tokens are noted in sets, each for a step of time (keys.go): used are those of whose
+-- grants the last lease has ended, polled those of polls, at the home of their collector.
+local noted = {}
 do
-  local STEP = 600000 -- dispatch.TokenMemory
-  local of, step, this, last, ahead
+  local function by_step(name, length)
+    local sets, of, step, this, last, ahead = {}, nil, nil, nil, nil, nil
 
-  function used.step(at) return floor(at / STEP) end
-  function used.key(at) return P .. 'used:' .. decimal(at) end
+    function sets.step(at) return floor(at / length) end
+    function sets.key(at) return P .. name .. decimal(at) end
 
-  -- The keys of this step, the one before it, and the one after it, of before a step back.
-  function used.keys()
-    local at = used.step(now)
-    if of ~= P or step ~= at then of, step, this, last, ahead = P, at, used.key(at), used.key(at - 1), used.key(at + 1) end
-    return this, last, ahead
+    -- The keys of this step, the one before it, and the one after it, of before a step back.
+    local function keys()
+      local at = sets.step(now)
+      if of ~= P or step ~= at then of, step, this, last, ahead = P, at, sets.key(at), sets.key(at - 1), sets.key(at + 1) end
+      return this, last, ahead
+    end
+
+    -- Whether each of the digests is noted.
+    function sets.known(digests)
+      local since, before, after = keys()
+      since, before = call('SMISMEMBER', since, unpack(digests)), call('SMISMEMBER', before, unpack(digests))
+      after = call('SMISMEMBER', after, unpack(digests))
+      for i = 1, #digests do since[i] = since[i] + before[i] + after[i] > 0 end
+      return since
+    end
+
+    -- Sweeps remove the set, without holding up Redis as the end of a large one does; its
+    -- end is for what they do not know of: the shard key was lost, or the clock was ahead.
+    local function add(key, at, digests)
+      call('SADD', key, unpack(digests))
+      call('PEXPIREAT', key, decimal((at + 2) * length + DAY), 'NX')
+    end
+
+    -- Notes digests for the rest of this step and the next one.
+    function sets.note(digests)
+      local key = keys()
+      add(key, step, digests)
+    end
+
+    -- Notes digests for so many ms at least. Each second step has them, so that a step
+    -- back finds them in the one before or the one after it.
+    function sets.note_for(digests, lasting)
+      sets.note(digests)
+      for at = step + 2, sets.step(now + lasting), 2 do add(sets.key(at), at, digests) end
+    end
+
+    return sets
   end
 
-  -- Notes the digests of client tokens as used. Sweeps remove the set, without holding up
-  -- Redis as the end of a large one does; its end is for what they do not know of: the
-  -- shard key was lost, or the clock was ahead.
-  function used.note(digests)
-    local key = used.keys()
-    call('SADD', key, unpack(digests))
-    call('PEXPIREAT', key, decimal((step + 2) * STEP + DAY), 'NX')
-  end
+  noted.used = by_step('used:', 600000) -- dispatch.TokenMemory
+  noted.polled = by_step('polled:', 1200000) -- pollStep (polled.go)
 end
 
 local LEASES, POOLS, QUEUES, IDLE, FORGET, SETTINGS

@@ -70,7 +70,7 @@ do
     for holder, n in pairs(ended.held) do
       if release(holder, n) and digests[holder] then over[#over + 1] = string.sub(digests[holder], -8) end
     end
-    if #over > 0 then used.note(over) end
+    if #over > 0 then noted.used.note(over) end
     for i = 1, #ended do
       local l = ended[i]
       call('ZREM', tasks_key(l.name), unpack(l.left))
