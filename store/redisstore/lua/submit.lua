@@ -28,15 +28,14 @@ do
     return { source = s, refusal = get_rules_version() > tonumber(ARGV[1]) and STALE_RULES }
   end
 
-  -- In one constructor, whose table has room for 16 fields.
-  function read_series(packed, at, gates, queue_names)
-    local n_gate, queue, recurring, priority, if_exists, due, revisit_after, modified, n, slot, to = struct.unpack(SERIES, packed, at)
+  -- Reads the series at a position into s, a table of an earlier call or an empty one.
+  function read_series(s, packed, at, gates, queue_names)
+    local n_gate, queue, recurring, due, to
+    n_gate, queue, recurring, s.priority, s.if_exists, due, s.revisit_after, s.modified, s.n, s.slot, to = struct.unpack(SERIES, packed, at)
     local gate = gates[n_gate]
-    return {
-      source = gate.source, refusal = gate.refusal, queue = queue_names[queue], recurring = recurring == 1, priority = priority,
-      if_exists = if_exists, due = due > 0 and due or now, revisit_after = revisit_after, modified = modified, n = n, slot = slot,
-      created = 0, lane = false, head = false, score = 0, digits = false,
-    }, to
+    s.source, s.refusal, s.queue, s.recurring, s.due = gate.source, gate.refusal, queue_names[queue], recurring == 1, due > 0 and due or now
+    s.created, s.lane = 0, false
+    return to
   end
 end
 
@@ -69,7 +68,8 @@ end
 -- So many records are read at once.
 local READ_AT_ONCE = 25
 
-local all_series, from, task_keys -- of the call, and where the items begin in ARGV
+-- Of the call, the first n_series of all_series, and where the items begin in ARGV.
+local all_series, n_series, from, task_keys = {}, 0, nil, nil
 
 local function read_call()
   local gates, at, to = {}, 6, 1
@@ -78,13 +78,18 @@ local function read_call()
   end
   local queue_names = { unpack(ARGV, at, at + tonumber(ARGV[3]) - 1) }
   at = at + #queue_names
-  for i = 1, tonumber(ARGV[4]) do all_series[i], to = read_series(ARGV[at], to, gates, queue_names) end
+  n_series = tonumber(ARGV[4])
+  for i = 1, n_series do
+    all_series[i] = all_series[i] or {}
+    to = read_series(all_series[i], ARGV[at], to, gates, queue_names)
+  end
   from = at + 1
 end
 
 local function name_keys()
   local n = 0
-  for _, series in ipairs(all_series) do
+  for k = 1, n_series do
+    local series = all_series[k]
     local prefix = task_key(series.slot) .. '-'
     for i = n + 1, n + series.n do task_keys[i] = prefix .. ARGV[from + 2 * i - 2] end
     n = n + series.n
@@ -102,12 +107,13 @@ local function read_again(key)
 end
 
 -- at each call
-all_series, task_keys = {}, {}
+task_keys = {}
 read_shard()
 read_call()
 name_keys()
-local out, met, raws, i, twice = {}, {}, find_lanes(all_series, { unpack(task_keys, 1, READ_AT_ONCE) }), 0, ARGV[5] == '1'
-for _, series in ipairs(all_series) do
+local out, met, raws, i, twice = {}, {}, find_lanes(all_series, n_series, { unpack(task_keys, 1, READ_AT_ONCE) }), 0, ARGV[5] == '1'
+for s = 1, n_series do
+  local series = all_series[s]
   for _ = 1, series.n do
     i = i + 1
     local k, key = (i - 1) % READ_AT_ONCE + 1, task_keys[i]

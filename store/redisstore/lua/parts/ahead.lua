@@ -3,6 +3,7 @@
 -- have the rank of the first. They leave lane ready all together.
 local look_ahead, read_ahead
 do
+  local NOTHING = {}
   -- So many records are read at once: at most those are read in vain when the
   -- limit on bytes ends a want.
   local READ_AT_ONCE = 25
@@ -20,8 +21,9 @@ do
   end
 
   -- The first names of lane ready, at most n, all of the first rank, and the rank of what
-  -- follows. Scores are slow to print, so none is asked for where more of the rank follow.
-  local function first_ready(l, n)
+  -- follows. Scores are slow to print, so none is asked for where more of the rank follow,
+  -- or nothing, since no more tasks of the queue wait.
+  local function first_ready(l, n, waiting)
     local rank, key = front.rank(l), tasks_key(l.name)
     if not rank then return {}, false end
     local after, below = begin_of(rank + 1)
@@ -31,7 +33,9 @@ do
       return names, rank
     elseif #names == 0 then -- the set was lost
       front.is(l, 'rank', nil)
-      return first_ready(l, n)
+      return first_ready(l, n, waiting)
+    elseif #names == waiting then
+      return names, false
     end
     local follows = call('ZRANGEBYSCORE', key, after, TO, 'LIMIT', '0', '1', 'WITHSCORES')[2]
     return names, follows and floor(tonumber(follows) / BAND) or false
@@ -44,10 +48,12 @@ do
     local b = l.ahead
     if b and (b.taken < b.n or not b.next) then return b end
     if b then write_taken(l) end
-    local names, after = first_ready(l, max(1, min(max(share, likely), 100, get_queue(l.queue).waiting)))
-    b = { names = names, n = #names, taken = 0, next = after, read = 0, keys = {}, records = {}, away = {}, missing = false,
-      priority = l.rank and lane_priority(s, l.rank), head = false, detailed = false, plain = false }
-    l.ahead = b
+    b = l.look or { keys = {}, away = {} } -- of an earlier look, by any call
+    local waiting = get_queue(l.queue).waiting
+    b.names, b.next = first_ready(l, max(1, min(max(share, likely), 100, waiting)), waiting)
+    b.n, b.taken, b.read, b.records, b.n_away, b.missing, b.head = #b.names, 0, 0, NOTHING, 0, false, false
+    b.priority = l.rank and lane_priority(s, l.rank)
+    l.ahead, l.look = b, b
     return b
   end
 
@@ -64,8 +70,8 @@ do
   -- Takes out of lane ready what was taken of it: to where it is now, or nowhere.
   function write_taken(l)
     local b, key = l.ahead, tasks_key(l.name)
-    l.ahead = nil
-    if #b.away > 0 then call('ZADD', key, unpack(b.away)) end
+    l.ahead, b.names, b.records = false, NOTHING, NOTHING -- Redis need not keep them until the next claim
+    if b.n_away > 0 then call('ZADD', key, unpack(b.away, 1, b.n_away)) end
     if b.missing then call('ZREM', key, unpack(b.missing)) end
   end
 end

@@ -7,14 +7,16 @@
 local lane_numbers
 -- Those made by this call, by source: number and queue, flat.
 local new_lanes
--- The lanes with what enters them: l.enters.
+-- The lanes that tasks enter: what ZADD takes of those for lane ready and for lane later,
+-- l.comes and l.comes_later, false for none, and the lowest score of each.
 local entered
 
 -- Finds the lanes of the series, and reads them, their queues, and other keys of
 -- strings, whose values it returns.
-local function find_lanes(all_series, keys)
+local function find_lanes(all_series, n, keys)
   local queues_of, numbers_of, all = {}, {}, {}
-  for _, series in ipairs(all_series) do
+  for i = 1, n do
+    local series = all_series[i]
     local uid, queue = series.source.uid, series.queue
     local numbers, names = lane_numbers[uid], queues_of[uid]
     if not numbers then
@@ -62,8 +64,9 @@ do
   local ONE_SHOT, RECURRING = '\1\1\0\0\0\0\0\0\1\0\0\0\0', '\1\1\1\0\0\0\0\0\1\0\0\0\0'
   -- Attempts, counters, when it was settled, and the last lease.
   local NEVER_LEASED = '\0\0\0\0' .. NO_COUNTERS .. '\0\0\0\0\0\0' .. NO_DIGEST
+  local FORMAT = '>c13I4c36I6I6'
   function begin_record(series, l)
-    return (series.recurring and RECURRING or ONE_SHOT) .. struct.pack('>I4', l.n) .. NEVER_LEASED .. struct.pack('>I6I6', series.due, now)
+    return struct.pack(FORMAT, series.recurring and RECURRING or ONE_SHOT, l.n, NEVER_LEASED, series.due, now)
   end
 end
 
@@ -80,21 +83,18 @@ do
   -- Notes a new task and its record; enter_all puts it into its lane.
   function enter(series, key, suffix, rest)
     if not series.lane then begin_series(series) end
-    local l = series.lane
-    local e = l.enters
-    if not e then
-      e = { ready = false, later = false }
-      l.enters = e
-      entered[#entered + 1] = l
-    end
-    local to = series.due <= now and 'ready' or 'later'
-    local set, n = e[to], nil
+    local l, ready, score = series.lane, series.due <= now, series.score
+    if not l.comes and not l.comes_later then entered[#entered + 1] = l end
+    local set, n = nil, nil
+    if ready then set = l.comes else set = l.comes_later end
     if set then
       n = #set
       set[n + 1], set[n + 2] = series.digits, suffix
-      if series.score < set.first then set.first = series.score end
+      if ready then l.first = min(l.first, score) else l.first_later = min(l.first_later, score) end
+    elseif ready then
+      l.comes, l.first = { series.digits, suffix }, score
     else
-      e[to] = { series.digits, suffix, first = series.score }
+      l.comes_later, l.first_later = { series.digits, suffix }, score
     end
     n = #writes
     writes[n + 1], writes[n + 2] = key, series.head .. rest
@@ -104,18 +104,17 @@ end
 local enter_all
 do
   -- The tasks that enter a lane.
-  local function suffixes_of(e)
+  local function suffixes_of(l)
     local suffixes = {}
-    for _, set in pairs(e) do
-      for i = 2, set and #set or 0, 2 do suffixes[#suffixes + 1] = set[i] end
-    end
+    for i = 2, l.comes and #l.comes or 0, 2 do suffixes[#suffixes + 1] = l.comes[i] end
+    for i = 2, l.comes_later and #l.comes_later or 0, 2 do suffixes[#suffixes + 1] = l.comes_later[i] end
     return suffixes
   end
 
   -- What sets of settled tasks still say of records that were forgotten, or lost.
-  local function clear_settled(l, e)
+  local function clear_settled(l)
     if l.fresh or not l.settled then return end
-    local suffixes = suffixes_of(e)
+    local suffixes = suffixes_of(l)
     count(l.uid, 'dead', -call('ZREM', dead_key(l.name), unpack(suffixes)))
     count(l.uid, 'canceled', -call('ZREM', canceled_key(l.name), unpack(suffixes)))
   end
@@ -147,18 +146,18 @@ do
     count(l.uid, state, came)
   end
 
-  local function enter_lane(l, e)
+  local function enter_lane(l)
     local q = get_queue(l.queue)
-    clear_settled(l, e)
-    if e.later then
-      front.came(l, 'later', e.later.first - LATER_FROM)
-      enter_set(l, q, e.later, 'scheduled')
+    clear_settled(l)
+    if l.comes_later then
+      front.came(l, 'later', l.first_later - LATER_FROM)
+      enter_set(l, q, l.comes_later, 'scheduled')
     end
-    if e.ready then
-      front.came(l, 'rank', floor(e.ready.first / BAND))
-      enter_set(l, q, e.ready, 'ready')
+    if l.comes then
+      front.came(l, 'rank', floor(l.first / BAND))
+      enter_set(l, q, l.comes, 'ready')
     end
-    q.dirty = true
+    l.comes, l.comes_later, q.dirty = false, false, true
     touch(l)
   end
 
@@ -167,8 +166,7 @@ do
     for uid, made in pairs(new_lanes) do call_for_all('ZADD', lanes_key(uid), made) end
     new_lanes = {}
     for _, l in ipairs(entered) do
-      enter_lane(l, l.enters)
-      l.enters = nil
+      enter_lane(l)
     end
     entered = {}
   end

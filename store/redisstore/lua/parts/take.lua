@@ -132,8 +132,8 @@ do
         local next_fence = max(fence + 1, now_us)
         local digits, last_digits = spell_digits(next_fence)
         local locked, ttl = set_lock(locks .. suffix, name .. digits .. last_digits, t.deadline_text)
-        local n = #away
-        away[n + 1], away[n + 2] = locked and t.place_text or ORPHAN_TEXT, suffix
+        local n = b.n_away
+        away[n + 1], away[n + 2], b.n_away = locked and t.place_text or ORPHAN_TEXT, suffix, n + 2
         if locked then
           fence = next_fence
           local fence_bytes, last_byte = spell_bytes(fence)

@@ -111,7 +111,7 @@ do
     n_lanes = n_lanes + 1
     local l = lane_list[n_lanes] or {}
     l.n, l.name, l.key, l.open, l.wait, l.dirty, l.removed, l.touched, l.fresh = n, name, lane_key(name), nil, nil, false, false, false, false
-    l.left, l.entering, l.enters, l.ahead, l.answered, l.taking = false, false, false, false, false, false
+    l.left, l.entering, l.comes, l.comes_later, l.ahead, l.answered, l.taking = false, false, false, false, false, false, false
     lane_list[n_lanes], lanes[n] = l, l
     return l
   end

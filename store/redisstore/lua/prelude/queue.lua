@@ -52,20 +52,23 @@ do
   -- Next grant, block, step, until when operators hold it; leases in flight and
   -- waiting tasks; what the host asks for; the operators' gates (MessagePack: until
   -- and JSON of the block, then of the pause); the settings as they were cached.
-  local QUEUE = '>ddI4di4i4dI2c0I2c0'
+  local QUEUE = 'ddI4di4i4dI2c0I2c0'
   -- Of each pool: its name, picks, what holds (a bit each of held, open, wait, aside), open,
   -- wait, opens, waits; and of the lanes that are alone score and name.
-  local PART = '>Bc0I6BddI4I4ddBc0Bc0'
+  local PART = 'Bc0I6BddI4I4ddBc0Bc0'
+  local WITH_PART = '>' .. QUEUE .. PART
+  QUEUE, PART = '>' .. QUEUE, '>' .. PART
   local HELD, OPEN, WAIT, ASIDE = 1, 2, 4, 8
 
   -- Until when an empty queue is remembered.
   local function queue_end(q) return max(q.next_grant, q.block, q.operator) end
 
-  local function pack_part(a)
+  -- What is packed of a part.
+  local function part_values(a)
     local bits = (a.held and HELD or 0) + (a.open and OPEN or 0) + (a.wait and WAIT or 0) + (a.aside and ASIDE or 0)
     local head, first = a.opens == 1 and a.head_name or '', a.waits == 1 and a.first_name or ''
-    return struct.pack(PART, #a.pool, a.pool, a.picks, bits, a.open or 0, a.wait or 0, a.opens, a.waits,
-      a.opens == 1 and a.head or 0, a.waits == 1 and a.first or 0, #head, head, #first, first)
+    return #a.pool, a.pool, a.picks, bits, a.open or 0, a.wait or 0, a.opens, a.waits, a.opens == 1 and a.head or 0,
+      a.waits == 1 and a.first or 0, #head, head, #first, first
   end
 
   -- Reads the part at a position of the record, and answers where the next is.
@@ -168,13 +171,23 @@ do
     return found
   end
 
+  -- The first part that is kept from a part on, false for none.
+  local function kept_part(a)
+    while a and not a.held and a.picks == 0 do a = a.next end
+    return a
+  end
+
   local function pack_queue(q)
-    local packed = struct.pack(QUEUE, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked,
-      #q.gate, q.gate, #q.cached, q.cached)
-    local a = q.part
+    local a, packed = kept_part(q.part), nil
+    if not a then
+      return struct.pack(QUEUE, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked, #q.gate, q.gate,
+        #q.cached, q.cached)
+    end
+    packed = struct.pack(WITH_PART, q.next_grant, q.block, q.step, q.operator, q.in_flight, q.waiting, q.asked, #q.gate, q.gate,
+      #q.cached, q.cached, part_values(a))
+    a = kept_part(a.next)
     while a do
-      if a.held or a.picks > 0 then packed = packed .. pack_part(a) end
-      a = a.next
+      packed, a = packed .. struct.pack(PART, part_values(a)), kept_part(a.next)
     end
     return packed
   end
