@@ -11,16 +11,20 @@ import (
 )
 
 const (
-	// mostTogether bounds the scripts of one round trip, which is as long as all of
-	// them take.
-	mostTogether = 32
+	// mostTogether bounds the scripts of one round trip, and mostArgsTogether what they
+	// are about unless it is a single one: a submit of a hundred tasks has some 320. Redis
+	// runs them without a pause, and the renewals of others wait for as long as all of
+	// them take (tripLength).
+	mostTogether     = 32
+	mostArgsTogether = 400
 	// tripsAtOnce is how many round trips to one node are under way, at most: while
 	// one is answered, Redis has the next.
 	tripsAtOnce = 2
 	// tripTimeout bounds one, which no single caller's deadline does.
 	tripTimeout = 5 * time.Second
-	// tripPatience is how long a call waits to go along before it goes by itself: where a
-	// node hangs, calls must not wait for each other's time to run out.
+	// tripPatience is how long a call waits to go along while no round trip to its node comes
+	// back, before it goes by itself: where a node hangs, calls must not wait for each other's
+	// time to run out. Behind one that is only busy they wait, or they would all come at once.
 	tripPatience = 500 * time.Millisecond
 )
 
@@ -41,6 +45,7 @@ type together struct {
 // node is one that scripts are under way to.
 type node struct {
 	trips   int
+	moved   time.Time // when the first of them began, or the last came back
 	waiting []*passenger
 }
 
@@ -96,11 +101,22 @@ func (t *together) call(ctx context.Context, sc script, keys []string, args []an
 			t.leave(p)
 			return nil, ctx.Err()
 		case <-patience.C:
-			if t.leave(p) {
+			switch hangs := t.hangs(client); {
+			case !hangs:
+				patience.Reset(t.patience)
+			case t.leave(p):
 				return client.FCall(ctx, string(sc), keys, args...).Result()
 			}
 		}
 	}
+}
+
+// hangs reports whether nothing has come back from a node for as long as patience lasts.
+func (t *together) hangs(client *redis.Client) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[client]
+	return n == nil || time.Since(n.moved) >= t.patience
 }
 
 // leave takes a call back that nobody is to wait for any more; false: it is under way.
@@ -120,7 +136,7 @@ func (t *together) board(client *redis.Client, p *passenger) *node {
 	defer t.mu.Unlock()
 	n := t.nodes[client]
 	if n == nil {
-		n = &node{}
+		n = &node{moved: time.Now()}
 		t.nodes[client] = n
 	}
 	n.waiting = append(n.waiting, p)
@@ -149,8 +165,14 @@ func (t *together) goOn(client *redis.Client, n *node, aboard []*passenger) {
 func (t *together) take(client *redis.Client, n *node) []*passenger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	n.moved = time.Now()
 	n.waiting = slices.DeleteFunc(n.waiting, func(p *passenger) bool { return p.gone })
-	k := min(len(n.waiting), mostTogether)
+	k, about := 0, 0
+	for ; k < min(len(n.waiting), mostTogether); k++ {
+		if about += len(n.waiting[k].args); k > 0 && about > mostArgsTogether {
+			break
+		}
+	}
 	aboard := n.waiting[:k:k]
 	for _, p := range aboard {
 		p.aboard = true

@@ -18,6 +18,7 @@ import (
 type heldTrips struct {
 	release             chan struct{}
 	trips, sent, marked atomic.Int64 // marked: those of several callers that carry the mark of one
+	held, most          atomic.Int64 // at once, now and ever
 }
 
 // callerMark is the key of what a caller's context carries.
@@ -46,41 +47,60 @@ func (h *heldTrips) hold(cmds ...redis.Cmder) {
 	if cmds[0].Name() == "fcall" {
 		h.trips.Add(1)
 		h.sent.Add(int64(len(cmds)))
+		h.most.Store(max(h.most.Load(), h.held.Add(1)))
 		<-h.release
+		h.held.Add(-1)
 	}
 }
 
-// submitAtOnce has many callers submit a task each to a Cluster of two nodes whose round
-// trips are held, until goesOn holds, and returns how many round trips there were.
-func submitAtOnce(t *testing.T, callers int, patience time.Duration, goesOn func(sent, waiting int) bool) int64 {
+// openTwoNodes opens a Cluster of two nodes.
+func openTwoNodes(t *testing.T, patience time.Duration) *redisstore.Store {
 	t.Helper()
 	nodes, _ := twoNodes(t)
 	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 16})
 	redisstore.SetTripPatience(s, patience)
-	_, rules, err := s.Rules(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	gate := sourceGate("source")
+	return s
+}
+
+func holdTrips(t *testing.T, s *redisstore.Store) *heldTrips {
+	t.Helper()
 	held := &heldTrips{release: make(chan struct{})}
 	if err := redisstore.AddNodeHook(t.Context(), s, held); err != nil {
 		t.Fatal(err)
 	}
+	return held
+}
+
+// submitAll has many callers submit so many tasks each, to a queue of their own.
+func submitAll(t *testing.T, s *redisstore.Store, callers, tasks int) error {
+	t.Helper()
+	gate := sourceGate("source")
 	var all errgroup.Group
 	for n := range callers {
 		all.Go(func() error {
 			queue := fmt.Sprintf("host-%d.example", n)
 			ctx := context.WithValue(t.Context(), callerMark{}, n)
-			results, err := s.Submit(ctx, rules, []dispatch.SourceGate{gate}, submissions(&gate, queue, 1))
+			results, err := s.Submit(ctx, 0, []dispatch.SourceGate{gate}, submissions(&gate, queue, tasks))
 			if err == nil && results[0].Code != dispatch.SubmitCreated && results[0].Code != dispatch.SubmitExists {
 				err = fmt.Errorf("submit of a task: %v", results[0])
 			}
 			return err
 		})
 	}
+	return all.Wait()
+}
+
+// submitAtOnce has many callers submit so many tasks each to a Cluster of two nodes whose
+// round trips are held, until goesOn holds, and returns how many round trips there were.
+func submitAtOnce(t *testing.T, callers, tasks int, patience time.Duration, goesOn func(sent, waiting int) bool) int64 {
+	t.Helper()
+	s := openTwoNodes(t, patience)
+	held := holdTrips(t, s)
+	done := make(chan error, 1)
+	go func() { done <- submitAll(t, s, callers, tasks) }()
 	await(t, "all to be sent or to wait", func() bool { return goesOn(int(held.sent.Load()), redisstore.Waiting(s)) })
 	close(held.release)
-	if err := all.Wait(); err != nil {
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if n := held.marked.Load(); n > 0 {
@@ -94,10 +114,21 @@ func submitAtOnce(t *testing.T, callers int, patience time.Duration, goesOn func
 func TestStore_Submit_Together(t *testing.T) {
 	t.Parallel()
 	const callers = 60
-	trips := submitAtOnce(t, callers, time.Hour, func(sent, waiting int) bool { return sent+waiting == callers })
+	trips := submitAtOnce(t, callers, 1, time.Hour, func(sent, waiting int) bool { return sent+waiting == callers })
 	// Two to each node first, and what gathered behind them, in one or two.
 	if trips > 8 {
 		t.Errorf("%d submits took %d round trips, more than 8", callers, trips)
+	}
+}
+
+// TestStore_Submit_LargeAlone holds that large submits to several shards of a node do not go
+// in one round trip, which would keep all else waiting.
+func TestStore_Submit_LargeAlone(t *testing.T) {
+	t.Parallel()
+	const callers = 20
+	trips := submitAtOnce(t, callers, dispatch.MaxSubmissions, time.Hour, func(sent, waiting int) bool { return sent+waiting == callers })
+	if trips != callers {
+		t.Errorf("%d submits of %d tasks took %d round trips, want one each", callers, dispatch.MaxSubmissions, trips)
 	}
 }
 
@@ -106,7 +137,32 @@ func TestStore_Submit_Together(t *testing.T) {
 func TestStore_Submit_Alone(t *testing.T) {
 	t.Parallel()
 	const callers = 60
-	submitAtOnce(t, callers, 10*time.Millisecond, func(sent, _ int) bool { return sent >= callers })
+	submitAtOnce(t, callers, 1, 10*time.Millisecond, func(sent, _ int) bool { return sent >= callers })
+}
+
+// TestStore_Submit_BehindBusyNode holds that submits wait for long behind round trips that
+// come back: all at once, they would keep a node that is only busy from all else.
+func TestStore_Submit_BehindBusyNode(t *testing.T) {
+	t.Parallel()
+	const (
+		callers  = 20
+		patience = 200 * time.Millisecond
+		nodes    = 2
+	)
+	s := openTwoNodes(t, patience)
+	held := holdTrips(t, s)
+	go func() {
+		for range callers {
+			time.Sleep(patience / 4) // what a round trip takes
+			held.release <- struct{}{}
+		}
+	}()
+	if err := submitAll(t, s, callers, dispatch.MaxSubmissions); err != nil {
+		t.Error(err)
+	}
+	if most := held.most.Load(); most > 2*nodes {
+		t.Errorf("%d round trips under way at once to %d nodes, want 2 to each at most", most, nodes)
+	}
 }
 
 // TestStore_Submit_ToldElsewhere holds that a submit is made where the Cluster says that
