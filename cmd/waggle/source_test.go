@@ -256,6 +256,20 @@ func TestSource_CanceledSeeds(t *testing.T) {
 	}
 }
 
+// A trigger that finds nothing to make due says why.
+func TestSource_TriggerSeedless(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "s.a")
+	command(t, env, "source", "create", "s.b")
+	command(t, env, "source", "create", "s.c", "--seed", "https://c.example/", "--every", "1h", "--first-crawl", "spread")
+	const why = " without seeds: only what `waggle task submit` gives is crawled\n"
+	wantOutput(t, command(t, env, "source", "trigger", "s.b"), "0 sources triggered; 1 as it was\n1 source (s.b)"+why)
+	wantOutput(t, command(t, env, "source", "trigger", "--prefix", "s.", "--dry-run"), "1 source would be triggered; 2 would stay as now\n  s.c\n2 sources (s.a and 1 more)"+why)
+	wantOutput(t, command(t, env, "source", "trigger", "s.c"), "1 source triggered\n")
+	wantOutput(t, command(t, env, "source", "trigger", "s.c"), "0 sources triggered; 1 as it was\n")
+}
+
 func TestSource_Health(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)

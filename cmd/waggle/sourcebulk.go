@@ -60,7 +60,7 @@ type bulkTotal struct {
 	matched, changed int
 	missing          []string
 	sample           []string // of what would be changed
-	also             string   // what is to be said besides
+	also             []string // lines that are to be said besides
 }
 
 // maxBulk is how many ids one call takes.
@@ -133,8 +133,8 @@ func (c *client) showBulk(s *choice, total *bulkTotal, did string, reply bulkRep
 			text += "; " + unchangedText(rest, s.dryRun)
 		}
 		writeSample(c.out, text, total.sample, total.changed)
-		if total.also != "" {
-			fmt.Fprintln(c.out, total.also)
+		for _, line := range total.also {
+			fmt.Fprintln(c.out, line)
 		}
 	})
 	if err != nil || len(total.missing) == 0 {
@@ -268,7 +268,10 @@ func newSourceTrigger(o *clientOptions) *cobra.Command {
 			return reply, err
 		}, func(t *bulkTotal) *pb.TriggerSourcesResponse {
 			if canceled > 0 {
-				t.also = plural(int(canceled), "canceled seed") + " left out: not crawled until `waggle task retry`"
+				t.also = append(t.also, plural(int(canceled), "canceled seed")+" left out: not crawled until `waggle task retry`")
+			}
+			if first, n := c.seedless(ctx, ids, &s.filter, t); n > 0 {
+				t.also = append(t.also, named(n, "source", first)+" without seeds: only what `waggle task submit` gives is crawled")
 			}
 			return &pb.TriggerSourcesResponse{
 				Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample, CanceledSeeds: canceled,

@@ -22,8 +22,8 @@ func newSourceExport(o *clientOptions) *cobra.Command {
 		Long: `Write sources to standard output, by id, as 'source import' reads them. JSON lines
 hold all of a source; CSV and OPML all but payloads, keys of seeds and what
 holds the separators of their lists; a URL list nothing but the URLs of seeds.
-What the format could not hold is told on standard error, with how many sources
-it concerns. Status is not written: a source that is paused here is not paused
+What the format could not hold is told on standard error, with which source first
+and how many it concerns. Status is not written: a source that is paused here is not paused
 where the file is imported.`,
 		Example: `  waggle source export --format csv > sources.csv
   waggle source export --format opml --prefix feeds. > feeds.opml`,
@@ -49,7 +49,7 @@ func export(ctx context.Context, c *client, request *pb.ListSourcesRequest, form
 	if err != nil {
 		return err
 	}
-	lost, skipped := map[string]int{}, 0
+	lost, first, skipped, found := map[string]int{}, map[string]string{}, 0, 0
 	for {
 		request.PageSize = pageSize
 		reply, err := c.sources.ListSources(ctx, request)
@@ -57,16 +57,21 @@ func export(ctx context.Context, c *client, request *pb.ListSourcesRequest, form
 			return err
 		}
 		for _, source := range reply.GetSources() {
+			found++
 			fields, err := w.Write(source.GetSpec())
 			if err != nil {
 				return err
 			}
 			if slices.Equal(fields, sourcefile.NothingHeld()) {
-				skipped++
+				if skipped++; skipped == 1 {
+					first["*"] = source.GetId()
+				}
 				continue
 			}
 			for _, field := range fields {
-				lost[field]++
+				if lost[field]++; lost[field] == 1 {
+					first[field] = source.GetId()
+				}
 			}
 		}
 		if request.PageToken = reply.GetNextPageToken(); request.GetPageToken() == "" {
@@ -76,11 +81,23 @@ func export(ctx context.Context, c *client, request *pb.ListSourcesRequest, form
 	if err := errors.Join(w.Close(), out.Flush()); err != nil {
 		return err
 	}
+	if found == 0 {
+		c.note("no sources match: nothing is exported")
+	}
 	if skipped > 0 {
-		c.note("%s left out: %s holds URLs, and they have none", plural(skipped, "source"), format)
+		c.note("%s left out: %s holds URLs, and they have none", named(skipped, "source", first["*"]), format)
 	}
 	for _, field := range slices.Sorted(maps.Keys(lost)) {
-		c.note("%s cannot hold all of %s, of %s", format, field, plural(lost[field], "source"))
+		c.note("%s cannot hold all of %s, of %s", format, field, named(lost[field], "source", first[field]))
 	}
 	return nil
+}
+
+// named writes n things by the first of them: "1 source (a)", "3 sources (a and 2 more)".
+func named(n int, thing, first string) string {
+	text := plural(n, thing) + " (" + plain(first)
+	if n > 1 {
+		text += " and " + count(n-1) + " more"
+	}
+	return text + ")"
 }

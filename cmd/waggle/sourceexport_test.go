@@ -31,7 +31,7 @@ func TestSourceExport_roundTrip(t *testing.T) {
 		}
 	}
 	urls := command(t, env, "source", "export", "--format", "urls")
-	wantFailure(t, urls, waggle.ExitOK, "urls cannot hold all of id, of 2 sources", "cannot hold all of schedule, of 2 sources", "1 source left out")
+	wantFailure(t, urls, waggle.ExitOK, "urls cannot hold all of id, of 2 sources (full and 1 more)", "cannot hold all of schedule, of 2 sources", "1 source (none) left out")
 	if urls.out != "https://a.example/\nhttps://b.example/?x=1&y=2\nhttps://p.example/\n" {
 		t.Errorf("printed %q", urls.out)
 	}
@@ -39,5 +39,10 @@ func TestSourceExport_roundTrip(t *testing.T) {
 	if strings.Count(some.out, "\n") != 1 || !strings.HasPrefix(some.out, `{"id":"full"`) {
 		t.Errorf("filtered: %s", some.out)
 	}
+	wantNoted(t, command(t, env, "source", "export", "--prefix", "nope"), "no sources match: nothing is exported", "")
+	if got := commandWith(t, env, `{"id":"loaded","payload":"AAAA"}`, "source", "import", "-"); got.code != waggle.ExitOK {
+		t.Fatal(got.err)
+	}
+	wantFailure(t, command(t, env, "source", "export", "--format", "csv"), waggle.ExitOK, "csv cannot hold all of payload, of 1 source (loaded)\n")
 	wantFailure(t, command(t, env, "source", "export", "--format", "sitemap"), waggle.ExitUsage, "say csv, jsonl, opml or urls")
 }
