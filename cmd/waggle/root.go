@@ -36,7 +36,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.AddCommand(newDemo(c), newServe(c), newCollect(c), newBench(c), newBenchLoad(c))
 	client := newClientOptions(c)
 	root.AddCommand(
-		newSource(client), newTask(client), newQueue(client), newPool(client),
+		newSource(client), newTask(client), newQueue(client), newPool(client), newHold(client),
 		newCollector(client), newLease(client), newExplain(client), newStats(client), newVersion(),
 	)
 	root.InitDefaultHelpCmd()
