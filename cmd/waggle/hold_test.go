@@ -104,7 +104,8 @@ func TestHold_apply(t *testing.T) {
 			continue
 		}
 		for _, part := range []string{
-			"KEPT     BLOCKED      ever.example", "KEPT     BLOCKED      long.example", "UPDATED  BLOCKED      short.example  by ada: they asked\n", "OVER     PAUSED       past.example",
+			"KEPT     BLOCKED      ever.example   by ada\n", "KEPT     BLOCKED      long.example   by ada, opens in 9d\n",
+			"UPDATED  BLOCKED      short.example  by ada: they asked; it was by ada, opens in 1h\n", "OVER     PAUSED       past.example   ended ",
 			`line 5: kind is "STOPPED"; it must be one of`, "line 6: PAUSED is of a name, not of labels", `line 7: is no hold: json: unknown field "pool"`,
 			"line 8: name", "line 9: POOL_PAUSED is of nothing", "line 10: is more than one object",
 			"10 holds: 0 created, 1 updated, 0 unchanged, 2 kept, 1 over, 6 refused\n",

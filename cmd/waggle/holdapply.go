@@ -25,6 +25,7 @@ const resultOver = "OVER"
 type holdChange struct {
 	line   int
 	hold   hold
+	was    *hold // what stood; nil: nothing
 	result string
 	err    string
 }
@@ -87,9 +88,9 @@ func (a *holdApply) run(ctx context.Context, c *client, name string, stdin io.Re
 		if change.err != "" {
 			continue
 		}
-		stands := there[change.hold.key()]
-		a.sign(&change.hold, stands)
-		change.result = change.hold.beside(stands, c.now)
+		change.was = there[change.hold.key()]
+		a.sign(&change.hold, change.was)
+		change.result = change.hold.beside(change.was, c.now)
 		if change.result != resultCreated && change.result != resultUpdated {
 			continue
 		}
@@ -210,8 +211,15 @@ func (c *client) showHolds(changes []*holdChange, dryRun bool) error {
 	for _, change := range changes {
 		counts[change.result]++
 		text := gateText(c.now, change.hold.gate())
-		if change.err != "" {
+		switch {
+		case change.err != "":
 			text = fmt.Sprintf("line %d: %s", change.line, change.err)
+		case change.result == resultUpdated:
+			text += "; it was " + gateText(c.now, change.was.gate())
+		case change.result == resultOver:
+			text = "ended " + since(c.now, change.hold.gate().GetUntil())
+		case change.result == resultKept:
+			text = gateText(c.now, change.was.gate())
 		}
 		if change.result != resultUnchanged {
 			rows.row(change.result, change.hold.Kind, change.hold.of(), text)
