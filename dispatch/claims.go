@@ -297,7 +297,8 @@ type Transition struct {
 	// Attempt is added to the history when not nil.
 	Attempt *Attempt
 
-	// Queue is what the end does to the queue.
+	// Queue is what the end does to the queue. Where it begins or lengthens the queue's
+	// block, LastError is what the gate tells as its Cause until it opens.
 	Queue QueueEffect
 	// SourceSuccess and SourceFailure are noted in the source's status.
 	SourceSuccess, SourceFailure bool

@@ -106,6 +106,15 @@ type Gate struct {
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	Time   time.Time `json:"time,omitzero"` // when it was set
+	// Cause is, of GateHostBlocked, the failure behind it; nil where it is not known.
+	Cause *BlockCause `json:"-"`
+}
+
+// BlockCause is the failure that began an automatic block, or last lengthened it, and
+// the task whose attempt ended so.
+type BlockCause struct {
+	Task    TaskID
+	Failure Failure
 }
 
 // Queue is what a store tells of one queue.

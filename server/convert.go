@@ -75,9 +75,13 @@ func toGate(gate *dispatch.Gate) *pb.Gate {
 	if gate == nil {
 		return nil
 	}
-	return &pb.Gate{
+	out := &pb.Gate{
 		Kind: toGateKind(gate.Kind), Until: toTime(gate.Until), By: gate.By, Reason: gate.Reason, Time: toTime(gate.Time),
 	}
+	if c := gate.Cause; c != nil {
+		out.Cause, out.CauseTaskId = toTaskError(&c.Failure), string(c.Task)
+	}
+	return out
 }
 
 func toGates(gates []dispatch.Gate) []*pb.Gate {

@@ -58,3 +58,43 @@ func TestAdminService_Explain(t *testing.T) {
 		t.Errorf("a pool: %v", got)
 	}
 }
+
+// TestAdminService_Explain_hostBlocked tells which failure is behind an automatic block.
+func TestAdminService_Explain_hostBlocked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	leased := b.leased(t)
+	report := succeeded(leased)
+	report.Outcome.Result = &pb.Outcome_Failed{Failed: &pb.Failed{
+		Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 503, Message: "down for repairs",
+	}}
+	b.report(t, report)
+	queue := leased.GetTask().GetQueue()
+	explained, err := b.admin.Explain(t.Context(), &pb.ExplainRequest{Queue: queue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.queues.GetQueue(t.Context(), &pb.GetQueueRequest{Name: queue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gates := got.GetQueue().GetGates()
+	for _, hold := range explained.GetHolds() {
+		gates = append(gates, hold.GetGate())
+	}
+	found := 0
+	for _, gate := range gates {
+		if gate.GetKind() != pb.GateKind_GATE_KIND_HOST_BLOCKED {
+			continue
+		}
+		found++
+		c := gate.GetCause()
+		if c.GetReason() != pb.FailureReason_FAILURE_REASON_SERVER_ERROR || c.GetHttpStatus() != 503 || c.GetMessage() != "down for repairs" ||
+			c.GetTime() == nil || gate.GetCauseTaskId() != leased.GetTask().GetId() {
+			t.Errorf("the gate is %v", gate)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d gates of a blocked host, want that of the queue and that which is explained: %v", found, gates)
+	}
+}

@@ -50,9 +50,7 @@ A drain stands until waggle collector resume, by the same id or labels, or its -
 		if reply.GetMatched() == 0 {
 			c.noteUndrained(request)
 		}
-		if !request.GetValidateOnly() {
-			c.noteReplaced(or(request.GetCollectorId(), pairs(request.GetLabels())), reply.GetReplaced())
-		}
+		c.noteReplaced(or(request.GetCollectorId(), pairs(request.GetLabels())), reply.GetReplaced(), request.GetValidateOnly())
 		return c.show(reply, func() {
 			if request.GetValidateOnly() {
 				writeSample(c.out, plural(reply.GetMatched(), "collector")+" would be drained", reply.GetSampleIds(), int(reply.GetMatched()))

@@ -80,7 +80,7 @@ func newPoolPause(o *clientOptions) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c.noteReplaced("pool "+args[0], reply.GetReplaced())
+		c.noteReplaced("pool "+args[0], reply.GetReplaced(), false)
 		if reply.GetPool().GetUnknown() {
 			c.note("nothing is known of a pool %s: none of its tasks waits, and no collector takes them; the pause is kept for tasks that come", plain(args[0]))
 		}

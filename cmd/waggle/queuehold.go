@@ -39,8 +39,9 @@ type heldReply interface {
 }
 
 // noteReplaced says which pause, block or drain was there before, of which nothing is
-// left: it may have been another person's, for longer. what names what it is of.
-func (c *client) noteReplaced(what string, replaced *pb.Gate) {
+// left: it may have been another person's, for longer. what names what it is of; dryRun:
+// it is there still.
+func (c *client) noteReplaced(what string, replaced *pb.Gate, dryRun bool) {
 	if replaced == nil {
 		return
 	}
@@ -49,7 +50,11 @@ func (c *client) noteReplaced(what string, replaced *pb.Gate) {
 	if replaced.GetUntil() == nil {
 		end = ", without an end"
 	}
-	c.note("this replaced the %s of %s that stood: %s%s", or(kind, "pause"), plain(what), plain(gateText(c.now, replaced)), end)
+	did := "this replaced the %s of %s that stood: %s%s"
+	if dryRun {
+		did = "this would replace the %s of %s that stands: %s%s"
+	}
+	c.note(did, or(kind, "pause"), plain(what), plain(gateText(c.now, replaced)), end)
 }
 
 // holdQueue completes a command that closes a gate of a queue.
@@ -71,7 +76,7 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 			return err
 		}
 		queue := reply.GetQueue()
-		c.noteReplaced("queue "+queue.GetName(), reply.GetReplaced())
+		c.noteReplaced("queue "+queue.GetName(), reply.GetReplaced(), false)
 		c.noteHeld(cmd, queue)
 		return c.show(queue, func() { writeQueue(c.out, c.now, queue) })
 	})

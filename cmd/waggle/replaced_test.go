@@ -19,6 +19,12 @@ func TestHold_replaced(t *testing.T) {
 		if got := command(t, env, append(args, "--by", "ada", "--reason", "they asked")...); strings.Contains(got.err, "replaced") {
 			t.Errorf("%s for the first time: %s", what, got.err)
 		}
+		if args[0] == "source" || args[0] == "collector" {
+			got := command(t, env, append(args, "--by", "bob", "--dry-run")...)
+			if want := "waggle: this would replace " + what + " that stands: by ada, "; !strings.Contains(got.err, want) {
+				t.Errorf("stderr lacks %q:\n%s", want, got.err)
+			}
+		}
 		got := command(t, env, append(args, "--by", "bob", "--until", "1h")...)
 		want := "waggle: this replaced " + what + " that stood: by ada, "
 		if got.code != 0 || !strings.Contains(got.err, want) || !strings.Contains(got.err, ": they asked, without an end\n") {

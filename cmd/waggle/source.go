@@ -334,6 +334,9 @@ func gateText(now time.Time, g *pb.Gate) string {
 	if reason := g.GetReason(); reason != "" {
 		text += ": " + reason
 	}
+	if cause := g.GetCause(); cause != nil {
+		text += fmt.Sprintf(": %s, %s, of task %s", errorText(cause), since(now, cause.GetTime()), g.GetCauseTaskId())
+	}
 	return strings.TrimPrefix(text, ": ")
 }
 

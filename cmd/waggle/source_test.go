@@ -104,7 +104,8 @@ func TestSource_JSON(t *testing.T) {
   "missing_ids": [],
   "sample_ids": [
     "a"
-  ]
+  ],
+  "replaced": []
 }
 `)
 	list := command(t, env, "source", "list")
@@ -293,7 +294,7 @@ func TestSource_Health(t *testing.T) {
 		t.Errorf("its own failure is told as the collector's:\n%s", sheet)
 	}
 	for _, line := range []string{
-		"Health PAUSED\n", "Unfinished 1 task\n", "Waits for SOURCE_PAUSED: by ada, AGO: they mend it\n", "HOST_BLOCKED: ", "Last success -\n",
+		"Health PAUSED\n", "Unfinished 1 task\n", "Waits for SOURCE_PAUSED: by ada, AGO: they mend it\n", "HOST_BLOCKED: ", ": SERVER_ERROR (HTTP 503): down for repairs, AGO, of task ", "Last success -\n",
 		"Last failure AGO (TIME)\n", "Failures 1 in a row\n", "Reason SERVER_ERROR (HTTP 503): down for repairs\n", "it waits for its next attempt",
 	} {
 		if !strings.Contains(strings.ReplaceAll(sheet, "  ", " "), line) {

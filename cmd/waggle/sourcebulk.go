@@ -209,18 +209,20 @@ func newSourcePause(o *clientOptions) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		var replaced []*pb.ReplacedPause
 		return actOn(c, &s, ids, "paused", func(p bulkPage) (*pb.PauseSourcesResponse, error) {
 			reply, err := c.sources.PauseSources(ctx, &pb.PauseSourcesRequest{
 				Ids: p.ids, Filter: p.filter, ValidateOnly: s.dryRun, PageToken: p.token, By: record.by, Reason: record.reason, Until: end,
 			})
-			if !s.dryRun {
-				for _, replaced := range reply.GetReplaced() {
-					c.noteReplaced("source "+replaced.GetSourceId(), replaced.GetGate())
-				}
+			for _, pause := range reply.GetReplaced() {
+				c.noteReplaced("source "+pause.GetSourceId(), pause.GetGate(), s.dryRun)
 			}
+			replaced = append(replaced, reply.GetReplaced()...)
 			return reply, err
 		}, func(t *bulkTotal) *pb.PauseSourcesResponse {
-			return &pb.PauseSourcesResponse{Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample}
+			return &pb.PauseSourcesResponse{
+				Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample, Replaced: replaced,
+			}
 		})
 	})
 	return cmd

@@ -177,7 +177,10 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.touchQueue(q)
 		deadline := r.lease.deadline
 		s.endLease(r)
-		s.affect(q, &t.Queue, deadline)
+		block := q.blocked
+		if s.affect(q, &t.Queue, deadline); q.blocked != block && t.LastError != nil {
+			q.cause = &dispatch.BlockCause{Task: t.ID, Failure: *t.LastError}
+		}
 		r.lastLease, r.result = t.Token, t.Result
 		s.tally(t.Result)
 	} else {

@@ -20,8 +20,9 @@ type queue struct {
 	nextGrant int64
 	blocked   int64 // end of the automatic block
 	blockStep int
-	operator  *dispatch.Gate // an operator's block
-	paused    *dispatch.Gate // an operator's pause
+	cause     *dispatch.BlockCause // of the automatic block
+	operator  *dispatch.Gate       // an operator's block
+	paused    *dispatch.Gate       // an operator's pause
 	// asked is the delay that the host asks for; settings.paced has it.
 	asked time.Duration
 
@@ -251,7 +252,7 @@ func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 		gates = append(gates, set.MinDelayGate(instant(q.nextGrant), q.asked))
 	}
 	if q.blocked > s.now {
-		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: instant(q.blocked)})
+		gates = append(gates, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: instant(q.blocked), Cause: copyCause(q.cause)})
 	}
 	for _, gate := range []*dispatch.Gate{q.operator, q.paused} {
 		if gateUntil(gate) > s.now {

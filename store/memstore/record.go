@@ -187,6 +187,14 @@ func copyGate(g *dispatch.Gate) *dispatch.Gate {
 	return &clone
 }
 
+func copyCause(c *dispatch.BlockCause) *dispatch.BlockCause {
+	if c == nil {
+		return nil
+	}
+	clone := *c
+	return &clone
+}
+
 func copyFailure(f *dispatch.Failure) *dispatch.Failure {
 	if f == nil {
 		return nil

@@ -122,6 +122,10 @@ func (s laneSet) name(n int64) string { return string(s) + ":" + strconv.FormatI
 // each pool where it and its lanes stand there (lua/prelude/queue.lua).
 func (p shardKeys) Queue(name string) string { return p.key("queue:" + name) }
 
+// Cause is a STRING until the block of a queue ends that failures of its host caused: the
+// task whose attempt failed so last, a line's end, and the failure (JSON).
+func (p shardKeys) Cause(name string) string { return p.key("cause:" + name) }
+
 // QueueLanes is a ZSET of the lanes of a queue by number.
 func (p shardKeys) QueueLanes(name string) string { return p.key("ql:" + name) }
 

@@ -166,6 +166,7 @@ func (s *Store) rangeOfShard(ctx context.Context, shard int, from, to string, li
 type queueState struct {
 	queue                      *dispatch.Queue
 	next, block                time.Time
+	cause                      *dispatch.BlockCause
 	operators                  []heldUntil // block and pause
 	pausedPattern, denyPattern string
 }
@@ -223,6 +224,7 @@ func readQueue(r *reply) (*queueState, error) {
 	settings := strings.Fields(r.text())
 	st.pausedPattern, st.denyPattern = r.text(), r.text()
 	q.QueueDelay = time.Duration(r.integer()) * time.Millisecond
+	cause := r.text()
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -235,10 +237,23 @@ func readQueue(r *reply) (*queueState, error) {
 		}
 	}
 	var err error
+	if st.cause, err = parseCause(cause); err != nil {
+		return nil, fmt.Errorf("queue %s: cause of its block: %w", q.Name, err)
+	}
 	if q.Settings, err = parseSettings(settings); err != nil {
 		return nil, fmt.Errorf("queue %s: %w", q.Name, err)
 	}
 	return st, nil
+}
+
+// parseCause reads what is behind an automatic block; nil where that is not known.
+func parseCause(text string) (*dispatch.BlockCause, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // not to be known is no error
+	}
+	id, failure, _ := strings.Cut(text, "\n")
+	cause := &dispatch.BlockCause{Task: dispatch.TaskID(id)}
+	return cause, json.Unmarshal([]byte(failure), &cause.Failure)
 }
 
 // parseSettings reads the settings of a queue as scripts have them.
@@ -306,7 +321,7 @@ func (st *queueState) gates(now time.Time, rules map[string]dispatch.QueueRule) 
 	forever := false
 	for _, timed := range append([]heldUntil{
 		{st.next, q.Settings.MinDelayGate(st.next, q.QueueDelay)},
-		{st.block, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: st.block}},
+		{st.block, dispatch.Gate{Kind: dispatch.GateHostBlocked, Until: st.block, Cause: st.cause}},
 	}, st.operators...) {
 		if !timed.until.After(now) {
 			continue

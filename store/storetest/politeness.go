@@ -18,6 +18,7 @@ func politenessCases() []testCase {
 		{"Expiry_CountsFromTheDeadline", politeExpired},
 		{"Release_LeavesTheDelay", politeReleased},
 		{"Block_DoublesAndIsReset", politeBlock},
+		{"Block_TellsItsCause", politeCause},
 		{"Block_RetryAfterAndMaxBlock", politeRetryAfter},
 		{"HostDelay_HoldsWhateverTheRule_P6", politeHostDelay},
 		{"HostDelay_IsCappedByMaxDelay", politeHostDelayCap},
@@ -168,6 +169,42 @@ func politeReleased(e *env) {
 	e.advance(4 * time.Second)
 	e.settle(released(&grant.Task, 0))
 	is(e, "next grant", e.nextGrant(), start.Add(10*time.Second))
+}
+
+// politeCause wants the gate of a blocked queue to tell which failure is behind it, and
+// none that neither began the block nor lengthened it.
+func politeCause(e *env) {
+	e.rule("*", delayed(0, 9))
+	g := source("a")
+	e.create(g, numbered(g, queue, 9)...)
+	grants := e.take(4)
+	fail := func(i int, retryAfter time.Duration, message string) {
+		tr := blocked(&grants[i].Task, retryAfter)
+		tr.LastError = &dispatch.Failure{Result: dispatch.ResultFailed, Reason: 105, HTTPStatus: 503, Message: message, Time: e.now()}
+		e.settle(tr)
+	}
+	wants := func(what string, i int, message string) {
+		e.Helper()
+		gate := e.info(queue).Gates[0]
+		if gate.Kind != dispatch.GateHostBlocked || gate.Cause == nil {
+			e.Fatalf("%s: the gate is %+v", what, gate)
+		}
+		is(e, what+": task", gate.Cause.Task, grants[i].Task.ID)
+		is(e, what+": message", gate.Cause.Failure.Message, message)
+		is(e, what+": status", gate.Cause.Failure.HTTPStatus, 503)
+	}
+	fail(0, 0, "the \"first\"\nof them")
+	wants("began", 0, "the \"first\"\nof them")
+	fail(1, time.Second, "the second")
+	wants("not lengthened", 0, "the \"first\"\nof them")
+	fail(2, time.Minute, "the third")
+	wants("lengthened", 2, "the third")
+	e.ok("unblock", e.Store.UnblockQueue(e.ctx, queue, true))
+	is(e, "gates", len(e.info(queue).Gates), 0)
+	fail(3, 0, "the fourth")
+	wants("began anew", 3, "the fourth")
+	e.advance(time.Hour)
+	is(e, "gates after its end", len(e.info(queue).Gates), 0)
 }
 
 func politeBlock(e *env) {

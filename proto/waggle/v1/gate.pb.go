@@ -159,7 +159,12 @@ type Gate struct {
 	// Why, in words for people. At most 1 KiB.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it was closed. Absent for gates that follow from the clock alone, like a minimum delay.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	// Only of HOST_BLOCKED: the failure that began the block, or lengthened it last. Absent where it is not known: the
+	// block stood before its failures were kept.
+	Cause *TaskError `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
+	// With cause: the task whose attempt failed so; its history shows more, while it is remembered.
+	CauseTaskId   string `protobuf:"bytes,7,opt,name=cause_task_id,json=causeTaskId,proto3" json:"cause_task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -229,17 +234,33 @@ func (x *Gate) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Gate) GetCause() *TaskError {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
+}
+
+func (x *Gate) GetCauseTaskId() string {
+	if x != nil {
+		return x.CauseTaskId
+	}
+	return ""
+}
+
 var File_waggle_v1_gate_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/gate.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x01\n" +
+	"\x14waggle/v1/gate.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/task.proto\"\x89\x02\n" +
 	"\x04Gate\x12'\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x13.waggle.v1.GateKindR\x04kind\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\x82\x04\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12*\n" +
+	"\x05cause\x18\x06 \x01(\v2\x14.waggle.v1.TaskErrorR\x05cause\x12\"\n" +
+	"\rcause_task_id\x18\a \x01(\tR\vcauseTaskId*\x82\x04\n" +
 	"\bGateKind\x12\x19\n" +
 	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
@@ -280,16 +301,18 @@ var file_waggle_v1_gate_proto_goTypes = []any{
 	(GateKind)(0),                 // 0: waggle.v1.GateKind
 	(*Gate)(nil),                  // 1: waggle.v1.Gate
 	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
+	(*TaskError)(nil),             // 3: waggle.v1.TaskError
 }
 var file_waggle_v1_gate_proto_depIdxs = []int32{
 	0, // 0: waggle.v1.Gate.kind:type_name -> waggle.v1.GateKind
 	2, // 1: waggle.v1.Gate.until:type_name -> google.protobuf.Timestamp
 	2, // 2: waggle.v1.Gate.time:type_name -> google.protobuf.Timestamp
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 3: waggle.v1.Gate.cause:type_name -> waggle.v1.TaskError
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_gate_proto_init() }
@@ -297,6 +320,7 @@ func file_waggle_v1_gate_proto_init() {
 	if File_waggle_v1_gate_proto != nil {
 		return
 	}
+	file_waggle_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -97,7 +97,12 @@ do
     local left, locks, held, digests = leave_leased(l)
     left[#left + 1], locks[#locks + 1], held[r.holder] = suffix_of(t.id), lock_key(t.id), (held[r.holder] or 0) + 1
     digests[r.holder] = r.digest
-    lease_ended(get_queue(l.queue), t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
+    local q = get_queue(l.queue)
+    local block = q.block
+    lease_ended(q, t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
+    if q.block ~= block and t.failure ~= '' then
+      call('SET', P .. 'cause:' .. q.name, t.id .. '\n' .. t.failure, 'PXAT', decimal(q.block - 1))
+    end
     r.last, r.result = r.digest, t.result
     end_lease(r)
     if t.result == R_EXPIRED or t.result == R_MAX_HOLD or t.result == R_REPLACED then tally('expired', 1)

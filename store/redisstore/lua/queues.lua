@@ -6,7 +6,8 @@
 --          exists: name, next grant, block, step, until when an operator's block
 --          and pause hold it, each with its gate (JSON), in flight, waiting, pools,
 --          settings name, settings, and the patterns of the rules that pause and
---          deny it, the delay that its host asks for
+--          deny it, the delay that its host asks for, and of what is behind its block
+--          the task, a line's end, and the failure (JSON; '' = not known)
 -- Cost     O(log n) a queue
 local function finite(at) return at == INF and FOREVER or at end
 
@@ -29,7 +30,8 @@ local function describe(name)
   local held = q.gate ~= '' and cmsgpack.unpack(q.gate) or { 0, '', 0, '' }
   return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(held[1])), held[2],
     decimal(finite(held[3])), held[4], q.in_flight, q.waiting, table.concat(pools, ','),
-    s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '', q.asked }
+    s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '', q.asked,
+    q.block > now and call('GET', P .. 'cause:' .. q.name) or '' }
 end
 
 local out, last = {}, ''
