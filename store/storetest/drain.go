@@ -151,6 +151,7 @@ func required() []string {
 		"queue blocked", "queue delayed by its host", "submit REVISIT, changed since",
 		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
 		"give back", "give back too late", "give back of a canceled",
+		"used after a step back", "poll after a step back",
 		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED",
 		"session ended a lease", "cancel of a leased task", "delete lock", "set lock", "delete record",
 		"push", "push paused", "push deleted", "push of an older version", "drop of a task",

@@ -308,6 +308,9 @@ func (m *model) genAdvance() step {
 	if m.steps-m.jumped > 1500 {
 		m.jumped = m.steps
 		d = one(m, time.Hour, 3*time.Hour, 30*time.Hour)
+		if m.chance(60) {
+			return m.jumpToStep(d)
+		}
 		m.back = one(m, 0, 10*time.Minute, time.Hour)
 	}
 	if m.chance(85) {
@@ -362,13 +365,8 @@ func (m *model) advanceStep(d time.Duration) step {
 	}
 }
 
-// genClockBack steps the clock back, where that is defined: also over the beginning of a
-// step of [dispatch.TokenStep] that is not long ago.
+// genClockBack steps the clock back, where that is defined.
 func (m *model) genClockBack() step {
-	now := m.world.now()
-	if over := now.Sub(now.Truncate(dispatch.TokenMemory)) + time.Millisecond; over < time.Minute && m.chance(70) {
-		return m.stepBack(over)
-	}
 	return m.stepBack(one(m, time.Millisecond, 20*time.Millisecond, time.Second, 10*time.Second))
 }
 

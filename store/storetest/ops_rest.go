@@ -20,7 +20,7 @@ func (m *model) genPoll() step {
 	}
 	if len(m.recent) > 0 && m.chance(60) {
 		s := m.repeated(m.recent[m.rand.IntN(len(m.recent))].shard)
-		if m.config.Shards == 1 || m.world.now().Sub(s.at) < dispatch.TokenMemory {
+		if m.config.Shards == 1 || m.world.pollable(s.at) {
 			p.Collector, p.ClientToken = s.collector, s.token
 			p.Session = m.collector(s.collector).session()
 		}

@@ -24,6 +24,7 @@ type world struct {
 	rules ruleBook
 
 	sessions map[string]*modelSession // by collector
+	polls    map[string]time.Time     // when each client token was polled last
 	leaders  map[string]leadership    // by duty
 	sources  map[string]*dispatch.Source
 	gone     map[string]bool           // uids of sources that were deleted
@@ -123,7 +124,7 @@ func newWorld(shards int, clock Clock) *world {
 	w := &world{
 		shards: shards, clock: clock, counts: map[string]int{},
 		tasks: map[dispatch.TaskID]*modelTask{}, rules: newRuleBook(),
-		sessions: map[string]*modelSession{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
+		sessions: map[string]*modelSession{}, polls: map[string]time.Time{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
 		gone: map[string]bool{}, paused: map[string]*dispatch.Gate{}, drains: map[string]dispatch.Gate{},
 		highest: start,
 	}

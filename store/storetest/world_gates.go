@@ -128,7 +128,8 @@ func (w *world) quiet(to time.Time) bool {
 	return true
 }
 
-// ends lists the ends of all that stores forget by themselves.
+// ends lists the ends of all that stores forget by themselves. Used client tokens, which
+// they forget in sweeps, are not among it: the world knows of those.
 func (w *world) ends() []time.Time {
 	var ends []time.Time
 	waiting := map[string]bool{}
@@ -142,9 +143,6 @@ func (w *world) ends() []time.Time {
 		ends = append(ends, t.forgetAt, t.orphanUntil)
 	}
 	for _, p := range w.parts {
-		for token := range p.used {
-			ends = append(ends, time.UnixMilli((token.step+2)*dispatch.TokenMemory.Milliseconds()))
-		}
 		for _, keep := range p.keeps {
 			ends = append(ends, keep.until)
 		}

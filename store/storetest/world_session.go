@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -52,8 +53,16 @@ func (w *world) polled(polls []dispatch.Poll, got []dispatch.PollState) error {
 		if err := w.polledToken(p, got[i]); err != nil {
 			return err
 		}
+		w.polls[p.ClientToken] = w.now()
 	}
 	return nil
+}
+
+// pollable reports whether a store of several shards knows a client token which was noted
+// at an instant: that holds for [dispatch.TokenMemory], and over a step back of the clock
+// by as much.
+func (w *world) pollable(at time.Time) bool {
+	return w.highest.Sub(at) < dispatch.TokenMemory && at.Sub(w.now()) < dispatch.TokenMemory
 }
 
 // polledToken checks what a poll finds of its client token.
@@ -64,6 +73,9 @@ func (w *world) polledToken(p dispatch.Poll, got dispatch.PollState) error {
 			continue
 		}
 		note.call = p.Call
+		if at := w.polls[p.ClientToken]; dispatch.TokenStep(at) > dispatch.TokenStep(w.now()) && shard != w.shardOf(p.Collector) {
+			w.count("poll after a step back")
+		}
 		if !got.Used {
 			return broken("poll of token %s answered that it was not used (P7)", p.ClientToken)
 		}
