@@ -151,9 +151,11 @@ func TestStore_Submit_BehindBusyNode(t *testing.T) {
 	)
 	s := openTwoNodes(t, patience)
 	held := holdTrips(t, s)
+	busy := time.NewTicker(patience / 4) // what a round trip takes
+	defer busy.Stop()
 	go func() {
 		for range callers {
-			time.Sleep(patience / 4) // what a round trip takes
+			<-busy.C
 			held.release <- struct{}{}
 		}
 	}()
