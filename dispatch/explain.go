@@ -33,6 +33,9 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 	}
 	var holds []Hold
 	gate, ok := t.stateGate()
+	if ok && t.Lease != nil {
+		gate.overdue(now)
+	}
 	if ok {
 		holds = append(holds, Hold{gate, HeldTask, string(t.ID)})
 	}
@@ -203,6 +206,18 @@ func (t *Task) stateGate() (gate Gate, ok bool) {
 		}
 	}
 	return gate, gate.Kind != ""
+}
+
+// overdue says of the gate of a lease that its deadline has passed, and why it stands all
+// the same: until when, the next sweeps decide.
+func (g *Gate) overdue(now time.Time) {
+	if g.Until.After(now) {
+		return
+	}
+	g.Reason += fmt.Sprintf("; its lease ran out %v ago and is ended by the next sweep, unless it is renewed before: "+
+		"after an outage of the store, or of all dispatchers, of over %v, that is when collectors have had %v of grace to renew",
+		now.Sub(g.Until).Truncate(time.Second), OutageAfter, OutageGrace)
+	g.Until = time.Time{}
 }
 
 // canceledWords is who asked for the end of a leased task, and why.

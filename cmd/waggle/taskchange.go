@@ -36,6 +36,9 @@ func newTaskRetry(o *clientOptions) *cobra.Command {
 	return changeCommand(o, choice, &cobra.Command{
 		Use:   "retry [ID...]",
 		Short: "Make tasks that are DEAD, CANCELED or DONE due now, their budgets as new",
+		Long: `Make tasks that are DEAD, CANCELED or DONE due now, their budgets as new. Those that are
+DONE are listed nowhere: name each by its ID, or --source with --url or --key; to crawl all
+pages of a source again, say waggle source trigger --revisit.`,
 		Example: `  waggle task retry 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
   waggle task retry --source news.example --state dead --failed timeout --failed connect --dry-run`,
 	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {

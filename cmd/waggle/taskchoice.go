@@ -91,6 +91,9 @@ func (s *taskChoice) enums() error {
 		known[state.String()] = int32(state)
 	}
 	for _, name := range s.chosen {
+		if strings.EqualFold(name, "done") && s.stateRequired {
+			return usagef(nil, "--state done: say dead, canceled; DONE tasks are listed nowhere, so that no filter finds them: say the task's ID, or --source with --url or --key")
+		}
 		value, err := enumValue("--state", name, "TASK_STATE_", known)
 		if err != nil {
 			return err
