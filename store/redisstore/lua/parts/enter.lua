@@ -75,26 +75,30 @@ do
   -- Makes what the new tasks of a series have in common.
   local function begin_series(series)
     local l, rank = lane_of(series), rank_of(series)
-    series.lane, series.head = l, begin_record(series, l)
-    series.score = series.due <= now and rank * BAND + series.due or LATER_FROM + series.due * 32 + rank
+    series.lane, series.head, series.ready = l, begin_record(series, l), series.due <= now
+    series.score = series.ready and rank * BAND + series.due or LATER_FROM + series.due * 32 + rank
     series.digits = decimal(series.score)
+    if series.ready and l.comes then l.first = min(l.first, series.score) end
+    if not series.ready and l.comes_later then l.first_later = min(l.first_later, series.score) end
+  end
+
+  -- Begins what enters the lane of a series.
+  local function begin_set(series, suffix)
+    local l, set = series.lane, { series.digits, suffix }
+    if not l.comes and not l.comes_later then entered[#entered + 1] = l end
+    if series.ready then l.comes, l.first = set, series.score else l.comes_later, l.first_later = set, series.score end
   end
 
   -- Notes a new task and its record; enter_all puts it into its lane.
   function enter(series, key, suffix, rest)
     if not series.lane then begin_series(series) end
-    local l, ready, score = series.lane, series.due <= now, series.score
-    if not l.comes and not l.comes_later then entered[#entered + 1] = l end
-    local set, n = nil, nil
-    if ready then set = l.comes else set = l.comes_later end
+    local l, set, n = series.lane, nil, nil
+    if series.ready then set = l.comes else set = l.comes_later end
     if set then
       n = #set
       set[n + 1], set[n + 2] = series.digits, suffix
-      if ready then l.first = min(l.first, score) else l.first_later = min(l.first_later, score) end
-    elseif ready then
-      l.comes, l.first = { series.digits, suffix }, score
     else
-      l.comes_later, l.first_later = { series.digits, suffix }, score
+      begin_set(series, suffix)
     end
     n = #writes
     writes[n + 1], writes[n + 2] = key, series.head .. rest
