@@ -27,7 +27,7 @@ local READ_TO, DEADLINE, FLAGS = (READ_BYTES - 1) .. '', (AT.deadline - 1) .. ''
 -- each of those marks that its deadline passes: coveredLease, prolongEach of polled.go.
 local COVERED, PROLONG_EACH = 360000, 60000
 
-local UNKNOWN, NOT_LEASED, TAKEN, HELD, DELETED, BY_RESULT = 1, 2, 3, 4, 5, 100
+local HELD, DELETED = 4, 5 -- the others: lost_by
 local read -- struct.unpack
 local name, holder -- of a holder, and its part of the digests
 
@@ -65,15 +65,20 @@ local function keep_cursor(task, cursor)
   if cursor == '' then call('HDEL', key, 'c') else call('HSET', key, 'c', cursor) end
 end
 
--- Why a lease is none of the holder's.
-local function lost_by(task, digest)
-  local h = call('GETRANGE', task, 0, LEASE + HEADER - 1)
-  if #h < HEADER then return { UNKNOWN, 0, 0, 0 } end
-  local from = is_leased(h) and LEASE or 0
-  if string.sub(h, from + AT.last, from + AT.last + DIGEST - 1) == digest then
-    return { BY_RESULT + string.byte(h, from + AT.result), 0, 0, 0 }
+local lost_by
+do
+  local UNKNOWN, NOT_LEASED, TAKEN, BY_RESULT = 1, 2, 3, 100
+
+  -- Why a lease is none of the holder's.
+  function lost_by(task, digest)
+    local h = call('GETRANGE', task, 0, LEASE + HEADER - 1)
+    if #h < HEADER then return { UNKNOWN, 0, 0, 0 } end
+    local from = is_leased(h) and LEASE or 0
+    if string.sub(h, from + AT.last, from + AT.last + DIGEST - 1) == digest then
+      return { BY_RESULT + string.byte(h, from + AT.result), 0, 0, 0 }
+    end
+    return { from > 0 and TAKEN or NOT_LEASED, 0, 0, 0 }
   end
-  return { from > 0 and TAKEN or NOT_LEASED, 0, 0, 0 }
 end
 
 -- Ends a lease whose lock was deleted by hand: its deadline is now.
