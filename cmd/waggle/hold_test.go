@@ -20,9 +20,12 @@ func TestHold_roundTrip(t *testing.T) {
 	command(t, env, "queue", "rule", "set", "ruled.example", "--paused")
 	command(t, env, "task", "submit", "--source", "news.b", "https://ruled.example/")
 	for _, args := range [][]string{
-		{"queue", "block", "held.example", "--reason", "they <asked>"}, {"queue", "pause", "held.example", "--until", until},
-		{"pool", "pause", "browser", "--until", until, "--by", "eve"}, {"collector", "drain", "paris-1"},
-		{"collector", "drain", "--label", "region=eu", "--label", "disk=ssd"}, {"source", "pause", "news.a", "--reason", "site moves"},
+		{"queue", "block", "held.example", "--reason", "they <asked>"},
+		{"queue", "pause", "held.example", "--until", until},
+		{"pool", "pause", "browser", "--until", until, "--by", "eve"},
+		{"collector", "drain", "paris-1"},
+		{"collector", "drain", "--label", "region=eu", "--label", "disk=ssd"},
+		{"source", "pause", "news.a", "--reason", "site moves"},
 	} {
 		if got := command(t, env, args...); got.code != waggle.ExitOK {
 			t.Fatalf("%v: %s", args, got.err)

@@ -218,7 +218,7 @@ func (s *shard) tally(result dispatch.Result) {
 	switch result {
 	case dispatch.ResultExpired, dispatch.ResultMaxHold, dispatch.ResultReplaced:
 		s.expired++
-	case dispatch.ResultGivenBack, dispatch.ResultRevoked:
+	case dispatch.ResultGivenBack, dispatch.ResultRevoked, dispatch.ResultCanceled:
 	case dispatch.ResultNone, dispatch.ResultSucceeded, dispatch.ResultFailed, dispatch.ResultReleased:
 		s.settled++
 	}

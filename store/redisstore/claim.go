@@ -66,7 +66,8 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 	if err != nil {
 		return none, err
 	}
-	return out, s.prolongClaimed(ctx, wants, &out)
+	err = s.prolongClaimed(ctx, wants, &out)
+	return out, err
 }
 
 // readClaim reads the answer to wants.
