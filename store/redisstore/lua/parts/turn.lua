@@ -33,11 +33,14 @@ do
     local l = get_lane(n)
     local s = get_source(l.uid)
     l.open, l.wait = score, false
+    if l.queue ~= q.name then
+      placing.expel(l, q, a)
+      return 0, true
+    end
     if s.deleted or s.pool ~= claim.pool or s.paused > now then
       -- Its source was paused, moved or deleted, and the lane is not placed yet.
       place_lane(l, false)
-      claim.looks = claim.looks + 1
-      return 0, claim.looks < claim.most
+      return 0, true
     end
     local share = quota > 1 and max(1, floor(quota / (a.opens == 1 and 1 or in_band(queue_open_key(a), score)))) or 1
     local got, ahead = 0, likely(claim, q, a, gap)
@@ -65,9 +68,13 @@ do
     end
     local first, had, total, goes_on = h.at, #h.want.ids, 0, true
     while quota > 0 and goes_on do
-      local got
+      local got, misses = 0, claim.misses
       got, goes_on = pick_lane(claim, h, q, a, quota, gap)
       quota, total = quota - got, total + got
+      if got == 0 and claim.misses == misses and goes_on then -- a look at a lane, which is bounded, too
+        claim.looks = claim.looks + 1
+        goes_on = claim.looks < claim.most
+      end
     end
     if total > 0 then
       local before = q.next_grant

@@ -106,13 +106,15 @@ do
   end
 
   -- A lane of which nothing is known but its number. What a call does with it begins
-  -- with nothing.
+  -- with nothing. It counts once it is there: a number that is none ends the call, and
+  -- the next one has to find in order what this one leaves.
   function new_lane(n, name)
-    n_lanes = n_lanes + 1
-    local l = lane_list[n_lanes] or {}
+    local at = n_lanes + 1
+    local l = lane_list[at] or {}
     l.n, l.name, l.key, l.open, l.wait, l.dirty, l.removed, l.touched, l.fresh = n, name, lane_key(name), nil, nil, false, false, false, false
     l.left, l.entering, l.comes, l.comes_later, l.ahead, l.answered, l.taking = false, false, false, false, false, false, false
-    lane_list[n_lanes], lanes[n] = l, l
+    lanes[n] = l
+    lane_list[at], n_lanes = l, at
     return l
   end
 

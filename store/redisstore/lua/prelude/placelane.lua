@@ -113,6 +113,13 @@ do
     l.wait = false
   end
 
+  -- Takes a lane out of a queue that is not its own, where its score is l.open: its record
+  -- was lost, or is damaged. It would be met again and again.
+  function placing.expel(l, q, a)
+    leave_open(l, q, a)
+    l.open, l.wait = nil, nil
+  end
+
   -- Takes the lane out of the sets of its queue, where it may be.
   local function leave_queue(l)
     if l.pool == '' then return end

@@ -82,10 +82,11 @@ do
 
   -- A queue of which nothing is known but its name.
   local function new_queue(name)
-    n_queues = n_queues + 1
-    local q = queue_list[n_queues] or { own = {} }
+    local at = n_queues + 1 -- as new_lane
+    local q = queue_list[at] or { own = {} }
     q.name, q.key, q.settings, q.part, q.idle, q.dirty, q.touched = name, queue_key(name), false, false, false, false, false
-    queue_list[n_queues], queues[name] = q, q
+    queues[name] = q
+    queue_list[at], n_queues = q, at
     return q
   end
 
