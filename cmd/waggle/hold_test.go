@@ -57,6 +57,11 @@ func TestHold_roundTrip(t *testing.T) {
 		!strings.HasSuffix(got.out, "\n6 holds: 5 created, 0 updated, 0 unchanged, 0 kept, 0 over, 1 refused\n") {
 		t.Errorf("%d: %s%s", got.code, got.out, got.err)
 	}
+	// The same line again is as wrong as the first.
+	got = commandWith(t, other, strings.Repeat(`{"kind":"SOURCE_PAUSED","name":"news.a"}`+"\n", 2), "hold", "apply", "-")
+	if !strings.HasSuffix(got.out, "\n2 holds: 0 created, 0 updated, 0 unchanged, 0 kept, 0 over, 2 refused\n") {
+		t.Errorf("%d: %s%s", got.code, got.out, got.err)
+	}
 	command(t, other, "source", "create", "news.a", "--seed", "https://held.example/")
 	if got := command(t, other, "hold", "apply", file); got.code != waggle.ExitOK || !strings.HasSuffix(got.out, " 1 created, 0 updated, 5 unchanged, 0 kept, 0 over, 0 refused\n") {
 		t.Errorf("%d: %s%s", got.code, got.out, got.err)

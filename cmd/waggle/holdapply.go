@@ -94,17 +94,19 @@ func (a *holdApply) run(ctx context.Context, c *client, name string, stdin io.Re
 		if change.result != resultCreated && change.result != resultUpdated {
 			continue
 		}
-		there[change.hold.key()] = &change.hold
-		if a.dryRun {
-			continue
-		}
-		if err := c.holdIt(ctx, &change.hold); err != nil && !change.refuse(err) {
-			if done > 0 {
+		if !a.dryRun {
+			switch err := c.holdIt(ctx, &change.hold); {
+			case err != nil && change.refuse(err):
+				continue
+			case err != nil && done > 0:
 				c.note("stopped after %s; the same command again does the rest", plural(done, "hold"))
+				return err
+			case err != nil:
+				return err
 			}
-			return err
+			done++
 		}
-		done++
+		there[change.hold.key()] = &change.hold
 	}
 	return c.showHolds(changes, a.dryRun)
 }

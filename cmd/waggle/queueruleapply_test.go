@@ -203,6 +203,11 @@ RESULT   PATTERN           CHANGES
 CREATED  x.ads.example:81  1s apart, 1 at a time, blocked at most 1d, no longer held by *.ads.example
 2 rules: 1 created, 0 updated, 1 unchanged, 0 refused
 `)
+	// An entry that is refused, as it is there twice, says nothing of that.
+	got = commandWith(t, env, `{"pattern":"*.ads.example","deny":true}`+"\n"+`{"pattern":"*.ads.example"}`+"\n"+`{"pattern":"y.ads.example"}`, "queue", "rule", "apply", "-")
+	if !strings.Contains(got.out, "CREATED  y.ads.example  1s apart, 1 at a time, blocked at most 1d, no longer held by *.ads.example\n") {
+		t.Errorf("%d: %s%s", got.code, got.out, got.err)
+	}
 }
 
 // Rules that can only be set after others are; what the dispatcher refuses is told, and

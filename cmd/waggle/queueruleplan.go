@@ -80,7 +80,9 @@ func newRulePlan(entries []ruleEntry, there []*pb.QueueRule, lift, prune bool) *
 		p.byQueue[settingsName(whole)] = append(p.byQueue[settingsName(whole)], whole)
 	}
 	for _, entry := range entries {
-		p.file[entry.rule.GetPattern()] = entry.rule
+		if entry.err == nil { // what is refused is not what the file says
+			p.file[entry.rule.GetPattern()] = entry.rule
+		}
 	}
 	refused := false
 	for _, entry := range entries {

@@ -103,6 +103,7 @@ func (j *importJob) absent(ctx context.Context) (ids []string, err error) {
 // remove deletes sources, or counts them in a dry run, and reports each.
 func (j *importJob) remove(ctx context.Context, ids []string) error {
 	deleted, calls := len(ids), 0
+	var gone []string // somebody else deleted them
 	if !j.flags.dryRun {
 		if err := j.patiently(ctx, func() error {
 			calls++
@@ -110,6 +111,8 @@ func (j *importJob) remove(ctx context.Context, ids []string) error {
 			if deleted = int(reply.GetChanged()); calls > 1 {
 				// The call whose answer was lost may have deleted them.
 				deleted += len(reply.GetMissingIds())
+			} else {
+				gone = reply.GetMissingIds()
 			}
 			return err
 		}); err != nil {
@@ -118,6 +121,9 @@ func (j *importJob) remove(ctx context.Context, ids []string) error {
 	}
 	j.state.Total.Deleted += deleted
 	for _, id := range ids {
+		if slices.Contains(gone, id) {
+			continue
+		}
 		if err := j.report.write(&importItem{id: id, result: resultDeleted}); err != nil {
 			return err
 		}

@@ -101,6 +101,7 @@ type deleting struct {
 	calls   int // of DeleteSources, one at a time
 	fault   int // the call that is not answered; 0: none
 	lost    bool
+	gone    string        // a source that somebody else deletes just before
 	stalled chan struct{} // closed at that call
 }
 
@@ -113,6 +114,11 @@ func (s *deleting) ListSources(ctx context.Context, req *pb.ListSourcesRequest) 
 }
 
 func (s *deleting) DeleteSources(ctx context.Context, req *pb.DeleteSourcesRequest) (*pb.DeleteSourcesResponse, error) {
+	if s.gone != "" {
+		if _, err := s.to.DeleteSources(ctx, &pb.DeleteSourcesRequest{Ids: []string{s.gone}}); err != nil {
+			return nil, err
+		}
+	}
 	if s.calls++; s.calls != s.fault {
 		return s.to.DeleteSources(ctx, req)
 	}
@@ -144,6 +150,19 @@ func (s *deleting) serve(t *testing.T) (address string) {
 		}
 	})
 	return listener.Addr().String()
+}
+
+// What somebody else has deleted meanwhile is not told as deleted.
+func TestSourceImport_pruneGone(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "import", write(t, "all.csv", "id\nnews.a\nnews.b\nnews.c\n"))
+	d := &deleting{to: pb.NewSourceServiceClient(connect(t, env)), gone: "news.b"}
+	report := filepath.Join(t.TempDir(), "report.csv")
+	got := command(t, with(env, "WAGGLE_SERVER", d.serve(t)), "source", "import", write(t, "news.csv", "id\nnews.a\n"), "--prune", "news.", "--yes", "--report", report)
+	if text := readText(t, report); !strings.Contains(got.out, ", 1 deleted\n") || strings.Contains(text, "news.b") || !strings.HasSuffix(text, "\n0,news.c,DELETED,,,\n") {
+		t.Errorf("%d: %s%s\nreport:\n%s", got.code, got.out, got.err, text)
+	}
 }
 
 // A prune whose answers are lost, or that is interrupted, ends as one that was not.
