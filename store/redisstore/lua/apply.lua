@@ -101,7 +101,7 @@ do
     local block = q.block
     lease_ended(q, t.kind, t.fetch, t.retry_after, r.deadline, t.asked > 0 and t.asked - 1 or nil)
     if q.block ~= block and t.failure ~= '' then
-      call('SET', P .. 'cause:' .. q.name, t.id .. '\n' .. t.failure, 'PXAT', decimal(q.block - 1))
+      call('SET', queue_cause_key(q.name), t.id .. '\n' .. t.failure, 'PXAT', decimal(q.block - 1))
     end
     r.last, r.result = r.digest, t.result
     end_lease(r)

@@ -31,7 +31,7 @@ local function describe(name)
   return { q.name, decimal(q.next_grant), decimal(q.block), q.step, decimal(finite(held[1])), held[2],
     decimal(finite(held[3])), held[4], q.in_flight, q.waiting, table.concat(pools, ','),
     s.name, settings_text(s), s.paused and s.paused_by or '', s.deny and s.pattern or '', q.asked,
-    q.block > now and call('GET', P .. 'cause:' .. q.name) or '' }
+    q.block > now and call('GET', queue_cause_key(q.name)) or '' }
 end
 
 local out, last = {}, ''

@@ -12,6 +12,7 @@ local function tasks_key(n) return P .. 'lt:' .. n end
 local function dead_key(n) return P .. 'ld:' .. n end
 local function canceled_key(n) return P .. 'lc:' .. n end
 local function queue_key(name) return P .. 'queue:' .. name end
+local function queue_cause_key(name) return P .. 'cause:' .. name end
 local function queue_lanes_key(name) return P .. 'ql:' .. name end
 local function queue_open_key(a) return P .. 'qo:' .. a.pool .. ':' .. a.queue end
 local function queue_wait_key(a) return P .. 'qw:' .. a.pool .. ':' .. a.queue end
