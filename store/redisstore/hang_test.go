@@ -136,3 +136,27 @@ func runDispatcher(t *testing.T, s *redisstore.Store) *dispatch.Dispatcher {
 	})
 	return d
 }
+
+// TestStore_NodeHangs_ping holds that a dispatcher, which serves for as long as Ping says
+// nothing else, is not kept from it by a node that hangs, when that node has some of the
+// shards, but neither the first one nor what is fixed of the store.
+func TestStore_NodeHangs_ping(t *testing.T) {
+	t.Parallel()
+	nodes, client := twoNodes(t)
+	nodeOf := func(key string) int { return int(client.ClusterKeySlot(t.Context(), key).Val() / 8192) }
+	prefix := "w"
+	for nodeOf(redisstore.MetaKey(prefix)) != nodeOf("{0}") {
+		prefix += "w"
+	}
+	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 4, Prefix: prefix})
+	hung := nodes[1-nodeOf("{0}")]
+	hung.Pause()
+	defer hung.Resume()
+	for turn := range s.Shards() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if err := s.Ping(ctx); err != nil || ctx.Err() != nil {
+			t.Errorf("shard %d: Ping: %v, its time is over: %v", turn, err, ctx.Err())
+		}
+		cancel()
+	}
+}

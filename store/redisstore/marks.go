@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,16 @@ type marks struct {
 	shards []string // empty: not looked at yet; nil where there is one node
 	next   int      // the shard that is looked at next
 	losses atomic.Int64
+}
+
+// lookTime bounds each look at marks: one that a node does not answer takes little of
+// the time that the caller has.
+const lookTime = 300 * time.Millisecond
+
+// lookAgain reports whether err, of a look within ctx, says no more than that there was
+// no answer in time: the next look tells.
+func lookAgain(ctx context.Context, err error) bool {
+	return err != nil && (ctx.Err() != nil || errors.Is(err, dispatch.ErrStoreUnavailable))
 }
 
 // newMark is one that nothing had before.
@@ -70,13 +81,22 @@ func (s *Store) lostInTurn(ctx context.Context, other bool) (lost []int, err err
 	}
 	turn := m.next
 	m.next = (turn + 1) % len(m.shards)
-	if lost, err = s.lostShards(ctx, turn, turn+1); other || len(lost) > 0 {
+	if lost, err = s.lookAtShards(ctx, turn, turn+1); other || len(lost) > 0 {
 		var more []int
-		more, err = s.lostShards(ctx, 0, len(m.shards))
+		more, err = s.lookAtShards(ctx, 0, len(m.shards))
 		lost = append(lost, more...)
 	}
-	if errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreFull) || errors.Is(err, dispatch.ErrStoreReadOnly) {
-		return lost, nil
+	return lost, err
+}
+
+// lookAtShards is lostShards within the time of a look. What a shard cannot answer now
+// is no error.
+func (s *Store) lookAtShards(ctx context.Context, from, to int) (lost []int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	lost, err = s.lostShards(ctx, from, to)
+	if lookAgain(ctx, err) || errors.Is(err, dispatch.ErrStoreFull) || errors.Is(err, dispatch.ErrStoreReadOnly) {
+		err = nil
 	}
 	return lost, err
 }

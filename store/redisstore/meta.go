@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -16,9 +15,11 @@ const format = "12"
 // empty where there is none.
 type meta struct{ shards, format, made string }
 
-// whole reports whether all of it is there. A build of before there was a mark has
-// written none.
-func (m meta) whole() bool { return m.shards != "" && m.made != "" }
+// unfinished reports whether some of it is still to be fixed: a build of before there
+// was a mark has written none. Of a store of another format nothing is.
+func (m meta) unfinished() bool {
+	return (m.shards == "" || m.made == "") && (m.format == "" || m.format == format)
+}
 
 // checkMeta fixes the number of shards of a new store, and compares it with that
 // of one that exists.
@@ -27,7 +28,7 @@ func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
 	if err != nil {
 		return err
 	}
-	if !kept.whole() {
+	if kept.unfinished() {
 		shards := want
 		if shards == 0 && cluster {
 			shards = DefaultClusterShards
@@ -54,17 +55,17 @@ func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
 // number of shards is fixed again before another one comes with another. lost tells
 // whether it is not what this dispatcher has met so far.
 func (s *Store) recheckMeta(ctx context.Context) (lost bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
 	kept, err := s.readMeta(ctx)
+	if err == nil && kept.unfinished() {
+		kept, err = s.writeMeta(ctx, s.shards)
+	}
 	switch {
-	case errors.Is(err, dispatch.ErrStoreUnavailable):
-		return false, nil // in a Cluster another node than the first shard's is away; the next look tells
+	case lookAgain(ctx, err):
+		return false, nil // in a Cluster another node than the first shard's is away
 	case err != nil:
 		return false, err
-	}
-	if !kept.whole() {
-		if kept, err = s.writeMeta(ctx, s.shards); err != nil {
-			return false, err
-		}
 	}
 	lost, s.marks.store = kept.made != s.marks.store, kept.made
 	shards, err := s.judgeMeta(kept)

@@ -97,6 +97,9 @@ func TestOpen_OtherFormat(t *testing.T) {
 	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), `format "99"`) {
 		t.Errorf("Open: %v", err)
 	}
+	if kept := client.HGetAll(t.Context(), redisstore.MetaKey(prefix)).Val(); len(kept) != 2 {
+		t.Errorf("a store that was refused is left with %v", kept)
+	}
 }
 
 func TestOpen_Evicting(t *testing.T) {

@@ -126,6 +126,8 @@ func (s *Store) Close() error {
 // Ping makes sure that the first shard can be written to, and that Redis still is
 // the store that was opened: one that lost its data is given its number of shards
 // again, and an error is logged; one that has another is [dispatch.ErrStoreMismatch].
+// Another node of a Cluster that does not answer holds it up for less than a second, and
+// is no error.
 func (s *Store) Ping(ctx context.Context) error {
 	if _, err := s.Now(ctx); err != nil {
 		return err
