@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -99,11 +100,18 @@ func newQueueUnblock(o *clientOptions) *cobra.Command {
 		Use:   "unblock QUEUE",
 		Short: "Open a queue that an operator blocked",
 	}, "blocked", func(ctx context.Context, c *client, name string, record *recordFlags) (openedReply, error) {
-		return c.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic, By: record.by, Reason: record.reason})
+		reply, err := c.queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic, By: record.by, Reason: record.reason})
+		if queue := reply.GetQueue(); slices.ContainsFunc(queue.GetGates(), byItsHost) {
+			c.note("failures of the host block it; `waggle queue unblock %s --automatic` opens that, too", plain(queue.GetName()))
+		}
+		return reply, err
 	})
 	cmd.Flags().BoolVar(&automatic, "automatic", false, "open the block that failures of the host caused, too")
 	return cmd
 }
+
+// byItsHost reports whether a gate is the block that failures of the host caused.
+func byItsHost(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_HOST_BLOCKED }
 
 func newQueueResume(o *clientOptions) *cobra.Command {
 	return letQueueGo(o, &cobra.Command{
