@@ -174,7 +174,7 @@ func (o *clientOptions) dial(cmd *cobra.Command) (*grpc.ClientConn, error) {
 func (o *clientOptions) limit(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return invoke(ctx, method, req, reply, conn, opts...)
+	return sendable(invoke(ctx, method, req, reply, conn, opts...), req)
 }
 
 // show writes a message as JSON when that is wanted, else by people.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -150,6 +151,9 @@ func lines(name string, in io.Reader, pattern func(*pb.SubmitItem) *pb.SubmitIte
 			line := strings.TrimSpace(scanner.Text())
 			if line == "" || strings.HasPrefix(line, "#") {
 				continue
+			}
+			if !utf8.ValidString(line) {
+				return nil, fmt.Errorf("--file %s, line %d is not in UTF-8", name, number)
 			}
 			item := &pb.SubmitItem{Url: line}
 			if strings.HasPrefix(line, "{") {

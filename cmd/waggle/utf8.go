@@ -1,0 +1,42 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+)
+
+// errFound ends a walk.
+var errFound = errors.New("found")
+
+// sendable is err of a call, or what of its request cannot be sent, where that is why: gRPC
+// names no field, and reads like a fault of the network.
+func sendable(err error, request any) error {
+	message, ok := request.(proto.Message)
+	if !ok || status.Code(err) != codes.Internal {
+		return err
+	}
+	var wrong error
+	if protorange.Range(message.ProtoReflect(), func(p protopath.Values) error {
+		last := p.Index(-1)
+		text, isText := last.Value.Interface().(string)
+		if last.Step.Kind() == protopath.MapIndexStep && !utf8.ValidString(last.Step.MapIndex().String()) {
+			text, isText = last.Step.MapIndex().String(), true
+		}
+		if !isText || utf8.ValidString(text) {
+			return nil
+		}
+		_, field, _ := strings.Cut(p.Path.String(), ").")
+		wrong = usagef(nil, "%s is %+q, which is not in UTF-8", field, text)
+		return errFound
+	}) != nil && wrong != nil {
+		return wrong
+	}
+	return err
+}
