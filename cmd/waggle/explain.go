@@ -99,6 +99,7 @@ func commandNames() *strings.Replacer {
 	return strings.NewReplacer(
 		"TriggerSources", "`waggle source trigger`", "ResumeSources", "`waggle source resume`", "UpdateSource", "`waggle source update`",
 		"SubmitTasks with SOONER", "`waggle task submit --if-exists sooner`", "RetryTasks", "`waggle task retry`", "RevokeLeases", "`waggle lease revoke`",
+		"SetQueueRule or DeleteQueueRule", "`waggle queue rule set --lift` or `waggle queue rule delete`",
 		"SetQueueRule", "`waggle queue rule set`", "DeleteQueueRule", "`waggle queue rule delete`",
 		"UnblockQueue with include_automatic", "`waggle queue unblock --automatic`", "UnblockQueue", "`waggle queue unblock`",
 		"ResumeQueue", "`waggle queue resume`", "ResumePool", "`waggle pool resume`", "ResumeCollectors", "`waggle collector resume`",

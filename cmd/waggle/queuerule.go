@@ -26,15 +26,20 @@ longest pattern that matches holds, and holds whole.`,
 }
 
 func newRuleSet(o *clientOptions) *cobra.Command {
-	var record recordFlags
+	s := &ruleSet{rule: &pb.QueueRule{}, told: map[string]bool{}}
+	rule := s.rule
 	var minDelay, maxDelay, maxBlock spanFlag
 	var inFlight int32
 	var factor float64
 	var paused, deny bool
-	rule := &pb.QueueRule{}
 	cmd := &cobra.Command{
 		Use:   "set PATTERN",
 		Short: "Create a rule, or replace it whole: what is left out has its default",
+		Long: `Create a rule, or replace it whole: what is left out has its default. It says what
+it replaced.
+
+What is paused or denied now stays paused or denied, for the reason that was given: it
+may be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.`,
 		Example: `  waggle queue rule set '*.example.com' --min-delay 200ms --max-in-flight 4
   waggle queue rule set '*' --paused --reason 'emergency stop'`,
 		Args: onePattern,
@@ -48,7 +53,8 @@ func newRuleSet(o *clientOptions) *cobra.Command {
 	flags.BoolVar(&paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
 	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
 	queueVar(flags, &rule.Queue, "queue", "one queue for all hosts that match, by this `name`")
-	record.register(cmd, o.console)
+	flags.BoolVar(&s.lift, "lift", false, "hand out again what is paused or denied now, unless this says so too")
+	s.record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		rule.Pattern = args[0]
 		for name, set := range map[string]func(){
@@ -62,13 +68,10 @@ func newRuleSet(o *clientOptions) *cobra.Command {
 		} {
 			if flags.Changed(name) {
 				set()
+				s.told[name] = true
 			}
 		}
-		reply, err := c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: rule, By: record.by, Reason: record.reason})
-		if err != nil {
-			return err
-		}
-		return c.show(reply.GetRule(), func() { writeRules(c.out, c.now, []*pb.QueueRule{reply.GetRule()}) })
+		return s.run(ctx, c)
 	})
 	return cmd
 }
