@@ -100,6 +100,45 @@ func TestTask_Canceled_sourceDeleted(t *testing.T) {
 	})
 }
 
+// A task that was CANCELED before its source was deleted goes on telling by whom, at the
+// time that it settled; one that was retried meanwhile was ended by the deletion.
+func TestTask_Canceled_beforeItsSource(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.unhurried()
+		o.create("s", nil)
+		leased := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
+		g := o.fetchOne()
+		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
+		retried := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/again"})[0].ID
+		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{leased, waiting, retried}, dispatch.Note{By: "ada", Reason: "legal asked"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		o.succeed(g)
+		o.all(dispatch.ChangeRetried)(o.RetryTasks(ctx, []dispatch.TaskID{retried}))
+		time.Sleep(time.Second)
+		if err := o.DeleteSource(ctx, "s", dispatch.Note{By: "bob", Reason: "no longer ours"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for _, id := range []dispatch.TaskID{leased, waiting} {
+			o.wantCanceled("before the deletion", id, "", "ada", "legal asked")
+			if got := o.task(id); got.Canceled().Time.After(got.SettledAt) {
+				t.Errorf("canceled at %v, settled at %v", got.Canceled().Time, got.SettledAt)
+			}
+			e, err := o.ExplainTask(ctx, id)
+			if err != nil || len(e.Holds) != 2 || e.Holds[1].By != "bob" {
+				t.Fatalf("explained as %+v, %v", e, err)
+			}
+			if by := e.OpenedBy(&e.Holds[0]); strings.Contains(by, "RetryTasks") {
+				t.Errorf("opened by %s, which is refused", by)
+			}
+		}
+		o.wantCanceled("retried before the deletion", retried, dispatch.GateSourceDeleted, "bob", "no longer ours")
+	})
+}
+
 // A seed that its source's spec no longer names says so, also when it was canceled
 // by hand, and retried, before.
 func TestTask_Canceled_seed(t *testing.T) {

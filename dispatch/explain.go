@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -149,6 +150,15 @@ func (e *Explanation) OpensAt() (at time.Time, ok bool) {
 	return at, true
 }
 
+// OpenedBy says in words for people what opens one of the holds, beside its end. A task
+// that has settled is not brought back once its source is deleted.
+func (e *Explanation) OpenedBy(h *Hold) string {
+	if h.Kind == GateSettled && slices.ContainsFunc(e.Holds, func(h Hold) bool { return h.Kind == GateSourceDeleted }) {
+		return "nothing; its source is deleted"
+	}
+	return h.openedBy()
+}
+
 // sourceGone is the gate of a task whose source is deleted; source is what is kept under
 // its id, nil where nothing is.
 func (t *Task) sourceGone(source *Source) Gate {
@@ -168,21 +178,24 @@ func (t *Task) sourceGone(source *Source) Gate {
 }
 
 // Canceled is who canceled a task that is CANCELED, or asked for it while it is LEASED,
-// when and why; nil of any other, or where nobody said. It takes a task with details.
+// when and why; nil of any other, or where nobody said. A deletion of its source is that
+// only of what was not CANCELED before it. It takes a task with details.
 func (t *Task) Canceled() *Gate {
 	if t.State != StateCanceled && t.CancelRequested == CancelNone {
 		return nil
 	}
-	found := t.SourceDeleted
+	deletion := t.SourceDeleted
 	for i := len(t.History) - 1; i >= 0; i-- {
-		if a := &t.History[i]; a.Result == ResultCanceled {
-			if found == nil || found.Time.Before(a.Ended) {
-				found = &Gate{By: a.By, Reason: a.Reason, Time: a.Ended}
-			}
-			break
+		a := &t.History[i]
+		if a.Result != ResultCanceled {
+			continue
 		}
+		if deletion == nil || deletion.Time.Before(a.Ended) || t.State == StateCanceled && t.SettledAt.Before(deletion.Time) {
+			return &Gate{By: a.By, Reason: a.Reason, Time: a.Ended}
+		}
+		break
 	}
-	return found
+	return deletion
 }
 
 // stateGate is what holds a task that does not wait.
@@ -233,8 +246,8 @@ func (t *Task) canceledWords() string {
 	}
 }
 
-// OpenedBy says in words for people what opens a gate, beside its end.
-func (h *Hold) OpenedBy() string {
+// openedBy is what opens a gate by itself.
+func (h *Hold) openedBy() string {
 	switch h.Kind {
 	case GateNotDue:
 		return "its due time, or TriggerSources for a seed; SubmitTasks with SOONER for another task"

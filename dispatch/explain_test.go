@@ -20,7 +20,7 @@ func holds(t *testing.T, e *dispatch.Explanation, err error) []dispatch.GateKind
 	var kinds []dispatch.GateKind
 	for _, h := range e.Holds {
 		kinds = append(kinds, h.Kind)
-		if h.Name == "" || h.Of == 0 || h.OpenedBy() == "" {
+		if h.Name == "" || h.Of == 0 || e.OpenedBy(&h) == "" {
 			t.Errorf("a hold does not say all: %+v", h)
 		}
 	}

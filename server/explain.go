@@ -18,7 +18,7 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ExplainResponse{Holds: each(explanation.Holds, toHold), MapsTo: explanation.MapsTo, Unknown: explanation.Unknown}
+	out := &pb.ExplainResponse{Holds: toHolds(explanation), MapsTo: explanation.MapsTo, Unknown: explanation.Unknown}
 	if at, ok := explanation.OpensAt(); ok {
 		out.OpensIn = durationpb.New(at.Sub(explanation.Now))
 	}
@@ -41,6 +41,8 @@ func (s *adminService) explain(ctx context.Context, req *pb.ExplainRequest) (*di
 	}
 }
 
-func toHold(h dispatch.Hold) *pb.Hold {
-	return &pb.Hold{Gate: toGate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: h.OpenedBy()}
+func toHolds(e *dispatch.Explanation) []*pb.Hold {
+	return each(e.Holds, func(h dispatch.Hold) *pb.Hold {
+		return &pb.Hold{Gate: toGate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
+	})
 }
