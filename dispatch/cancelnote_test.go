@@ -118,11 +118,15 @@ func TestTask_Canceled_beforeItsSource(t *testing.T) {
 		o.succeed(g)
 		o.all(dispatch.ChangeRetried)(o.RetryTasks(ctx, []dispatch.TaskID{retried}))
 		time.Sleep(time.Second)
+		just := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/just"})[0].ID
+		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{just}, dispatch.Note{By: "ada", Reason: "legal asked"}); err != nil {
+			t.Fatal(err)
+		}
 		if err := o.DeleteSource(ctx, "s", dispatch.Note{By: "bob", Reason: "no longer ours"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		for _, id := range []dispatch.TaskID{leased, waiting} {
+		for _, id := range []dispatch.TaskID{leased, waiting, just} {
 			o.wantCanceled("before the deletion", id, "", "ada", "legal asked")
 			if got := o.task(id); got.Canceled().Time.After(got.SettledAt) {
 				t.Errorf("canceled at %v, settled at %v", got.Canceled().Time, got.SettledAt)

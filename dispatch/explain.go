@@ -190,7 +190,7 @@ func (t *Task) Canceled() *Gate {
 		if a.Result != ResultCanceled {
 			continue
 		}
-		if deletion == nil || deletion.Time.Before(a.Ended) || t.State == StateCanceled && t.SettledAt.Before(deletion.Time) {
+		if deletion == nil || !a.Ended.Before(deletion.Time) || t.State == StateCanceled && t.SettledAt.Before(deletion.Time) {
 			return &Gate{By: a.By, Reason: a.Reason, Time: a.Ended}
 		}
 		break
