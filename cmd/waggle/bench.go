@@ -61,7 +61,7 @@ func checkBench(cmd *cobra.Command, cfg *bench.Config) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	cfg.Program, cfg.LoadArgs = program, []string{benchLoad}
-	if err := refuseZero(cmd, "processors", "tasks"); err != nil {
+	if err := refuseZero(cmd, "processors", "tasks", "rate"); err != nil {
 		return err
 	}
 	if cfg.Server != "" {
@@ -96,6 +96,7 @@ func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.IntVar(&cfg.Processors, "processors", 0, "processors that each dispatcher may use (default all)")
 	flags.DurationVar(&cfg.Duration, "duration", 0, "about how long each measurement takes (default 2s)")
 	flags.IntVar(&cfg.Tasks, "tasks", 0, "tasks of each measurement of throughput (default as many as go through in the duration)")
+	flags.IntVar(&cfg.Rate, "rate", 0, "tasks a second that whole lives are submitted at (default as many as are taken)")
 	flags.IntVar(&cfg.Repeats, "repeats", 0, "how often each is repeated (default 3)")
 	flags.DurationVar(&cfg.Timeout, "timeout", 0, "when to give up (default 1h)")
 	flags.StringVar(&cfg.Server, "server", "", "measure this dispatcher, host:port, instead of starting one")
@@ -105,7 +106,7 @@ func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
 func benchFlags() *strings.Replacer {
 	return strings.NewReplacer("Only:", "only:", "Stores:", "store:", "Workloads:", "workload:", "Batches:", "batch:", "Collectors:", "collectors:",
 		"Backlogs:", "backlog:", "Queues:", "queues:", "Parked:", "parked:", "Leases:", "leases:", "Dispatchers:", "dispatchers:",
-		"Processors:", "processors:", "Duration:", "duration:", "Tasks:", "tasks:", "Repeats:", "repeats:")
+		"Processors:", "processors:", "Duration:", "duration:", "Tasks:", "tasks:", "Rate:", "rate:", "Repeats:", "repeats:")
 }
 
 // runBench measures, and writes what was found, also when it was interrupted.

@@ -121,7 +121,7 @@ func checkRates(t *testing.T, row *bench.ThroughputRow) {
 
 // testMemory measures the store that needs no Redis.
 func testMemory(t *testing.T, path string) {
-	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--store", "memory", "--processors", "1", "--only", "throughput,wake", "--duration", "50ms", "--workload", "B", "--output", "json")
+	cmd := exec.CommandContext(t.Context(), path, "bench", "--quick", "--store", "memory", "--processors", "1", "--only", "throughput,wake", "--duration", "50ms", "--workload", "B", "--rate", "2000", "--output", "json")
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress
 	if err := cmd.Run(); err != nil {
@@ -139,6 +139,10 @@ func testMemory(t *testing.T, path string) {
 	}
 	for i := range result.Throughput {
 		checkRates(t, &result.Throughput[i])
+		// The first call is not held back.
+		if life := result.Throughput[i].Life.Median; life > 2*2000 {
+			t.Errorf("whole lives at 2,000 tasks a second went at %.0f", life)
+		}
 		if cost := result.Throughput[i].WorkCost; cost.RedisCalls != 0 || cost.RedisCPU != 0 {
 			t.Errorf("a store without Redis cost Redis %+v", cost)
 		}
@@ -230,6 +234,7 @@ func TestConfig_Validate(t *testing.T) {
 		{"Batches", bench.Config{Batches: []int{1001}}},
 		{"Collectors", bench.Config{Collectors: []int{0}}},
 		{"Processors", bench.Config{Processors: 257}},
+		{"Rate", bench.Config{Rate: -1}},
 		{"Duration", bench.Config{Duration: time.Hour}},
 		{"Tasks", bench.Config{Tasks: 200_001}},
 	} {

@@ -74,6 +74,10 @@ type Config struct {
 	// Tasks of each measurement of PartThroughput, at most 200,000; 0: as many as go
 	// through in Duration.
 	Tasks int
+	// Rate is how many tasks a second whole lives of PartThroughput are submitted at, at
+	// most 1,000,000; 0: as fast as they are taken. At one rate that all can follow, stores
+	// do the same work: faster ones else have less waiting, which makes it dearer.
+	Rate int
 	// Repeats of each measurement, after one warm-up. Default 3.
 	Repeats int
 	// Dispatchers to start. Default 1.
@@ -134,6 +138,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Tasks < 0 || c.Tasks > mostTasks {
 		return fmt.Errorf("%s: %d is not within 0 to %d", "Tasks", c.Tasks, mostTasks)
+	}
+	if c.Rate < 0 || c.Rate > mostRate {
+		return fmt.Errorf("%s: %d is not within 0 to %d", "Rate", c.Rate, mostRate)
 	}
 	if c.Duration < 50*time.Millisecond || c.Duration > time.Minute {
 		return fmt.Errorf("%s: %s is not within 50ms to 1m", "Duration", c.Duration)

@@ -38,7 +38,7 @@ func (b *bencher) emptyFloor(ctx context.Context, e *env) error {
 			if err != nil {
 				return err
 			}
-			rates, cpu = append(rates, rate(o)), append(cpu, costs(before, after, j.Tasks).DispatcherCPU)
+			rates, cpu = append(rates, perSecond(o)), append(cpu, costs(before, after, j.Tasks).DispatcherCPU)
 		}
 		row := EmptyRow{Collectors: collectors, Calls: sampleOf(rates), DispatcherCPU: sampleOf(cpu)}
 		b.result.Empty = append(b.result.Empty, row)

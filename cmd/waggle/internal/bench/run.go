@@ -49,7 +49,7 @@ func machineOf(cfg *Config) Machine {
 	m := Machine{
 		Time: time.Now().UTC().Format(time.RFC3339), System: runtime.GOOS + "/" + runtime.GOARCH,
 		Cores: runtime.NumCPU(), Go: runtime.Version(), Server: cfg.Server, Repeats: cfg.Repeats,
-		Processors: cfg.Processors,
+		Processors: cfg.Processors, Rate: cfg.Rate,
 	}
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		m.LoadBefore, _, _ = strings.Cut(string(load), " ")

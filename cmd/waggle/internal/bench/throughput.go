@@ -11,6 +11,7 @@ import (
 const (
 	mostTasks      = 200_000
 	mostQuickTasks = 10_000
+	mostRate       = 1_000_000
 )
 
 // throughput measures every batch with the reference number of collectors, and
@@ -86,13 +87,15 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 			if err != nil {
 				return err
 			}
+			j.Rate = b.cfg.Rate
 			life, err := measured(ctx, e, j, opLife, &lifeCosts)
+			j.Rate = 0
 			if err != nil {
 				return err
 			}
 			j.First += j.Tasks
-			submits, works = append(submits, rate(submit)), append(works, rate(work))
-			carries, streams, lives = append(carries, rate(calls)), append(streams, rate(streamed)), append(lives, rate(life))
+			submits, works = append(submits, perSecond(submit)), append(works, perSecond(work))
+			carries, streams, lives = append(carries, perSecond(calls)), append(streams, perSecond(streamed)), append(lives, perSecond(life))
 			row.Retries += submit.Retries + work.Retries + calls.Retries + streamed.Retries + life.Retries
 		}
 		return nil
@@ -113,7 +116,7 @@ func (b *bencher) warmUp(e *env, j *job, w workload) error {
 			return err
 		}
 		j.First += j.Tasks
-		j.Tasks = min(b.most(), max(j.Tasks, int(part*rate(warm)*b.cfg.Duration.Seconds())))
+		j.Tasks = min(b.most(), max(j.Tasks, int(part*perSecond(warm)*b.cfg.Duration.Seconds())))
 	}
 	if b.cfg.Tasks > 0 {
 		j.Tasks = b.cfg.Tasks
@@ -158,7 +161,7 @@ func (b *bencher) most() int {
 	return mostTasks
 }
 
-func rate(o *outcome) float64 {
+func perSecond(o *outcome) float64 {
 	if o.Took <= 0 {
 		return 0
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -36,11 +37,16 @@ func (g *load) submit(ctx context.Context, j *job) (*outcome, error) {
 	return t.outcome(began), err
 }
 
-// produce submits from n producers; done is told how many were taken.
+// produce submits from n producers, together at the job's rate; done is told how many were
+// taken.
 func (g *load) produce(ctx context.Context, j *job, t *tally, n int, done func(int)) error {
 	var next atomic.Int64
 	var all errgroup.Group
 	payload := make([]byte, payloadBytes)
+	pace := rate.NewLimiter(rate.Inf, 0)
+	if j.Rate > 0 {
+		pace = rate.NewLimiter(rate.Limit(j.Rate), j.Batch)
+	}
 	for p := range n {
 		all.Go(func() error {
 			client := pb.NewTaskServiceClient(g.conns[p%len(g.conns)])
@@ -51,6 +57,9 @@ func (g *load) produce(ctx context.Context, j *job, t *tally, n int, done func(i
 				to := min(from+j.Batch, j.Tasks)
 				if from >= to {
 					return nil
+				}
+				if err := pace.WaitN(ctx, to-from); err != nil {
+					return fmt.Errorf("wait to submit at %d tasks a second: %w", j.Rate, err)
 				}
 				request := &pb.SubmitTasksRequest{Items: items[:to-from]}
 				for i, item := range request.Items {
