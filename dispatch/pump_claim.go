@@ -146,6 +146,7 @@ func (p *pump) landed(o *outlet, asked asking, waiters []*waiter, reply ClaimRep
 
 	pools := map[*pool]struct{}{o.pool: {}}
 	var left []*waiter
+	served := 0
 	for i, w := range waiters {
 		w.setBusy(false)
 		if carries(w.want) && reply.Done != nil {
@@ -161,18 +162,19 @@ func (p *pump) landed(o *outlet, asked asking, waiters []*waiter, reply ClaimRep
 				unclaimed = append(unclaimed, w)
 			}
 		case len(reply.Grants[i]) > 0:
+			served++
 			p.finish(w, outcome{grants: reply.Grants[i], shard: o.shard, call: w.want.Call, claimed: asked.began})
 		case reply.Used[i]:
+			served++
 			p.finish(w, outcome{empty: EmptyTokenUsed})
 		case !p.sentAway(w):
 			left = append(left, w)
 		}
 	}
-	served := len(waiters) - len(left)
-	p.schedule(o, asked, reply, served, len(waiters))
+	p.schedule(o, asked, reply, served+len(unclaimed), len(waiters))
 	if len(unclaimed) > 0 {
 		// Where claims take longer than callers wait, the next is for fewer, and shorter.
-		o.limit = max(served-len(unclaimed), 1)
+		o.limit = max(served, 1)
 	}
 	p.goOn(o, reply, left, granted)
 	for ps := range pools {

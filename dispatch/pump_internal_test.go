@@ -60,3 +60,32 @@ func TestPump_idlePools(t *testing.T) {
 		}
 	})
 }
+
+// Fetches whose wait is over are not served by a claim that gave them nothing: the next one
+// is not for twice as many, and it counts as one that has moved nothing.
+func TestPump_nothingForThoseWhoGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPump(Config{Store: &emptyStore{}, Logger: zap.NewNop(), Observer: noObserver{}, Rand: func() float64 { return 0 }, Fallback: time.Minute, MaxWaiters: 1000})
+		o := p.newPool("pool").outlets[0]
+		var waiters []*waiter
+		for n := range 8 {
+			w := &waiter{want: Want{Poll: Poll{Collector: "c", ClientToken: fmt.Sprint(n)}, Max: 1}, over: true, answer: make(chan outcome, 1)}
+			o.pool.add(w, time.Now())
+			w.setBusy(true)
+			waiters = append(waiters, w)
+		}
+		o.flights, o.pool.flights, o.limit = 1, 1, len(waiters)
+		reply := ClaimReply{Grants: make([][]Grant, len(waiters)), Used: make([]bool, len(waiters)), Now: time.Now(), More: true}
+		p.landed(o, asking{plain: true, began: time.Now()}, waiters, reply, 0)
+		if o.limit != 1 || o.bounded != 1 {
+			t.Errorf("the next claim is for %d fetches, %d in a row have moved nothing; want 1 and 1", o.limit, o.bounded)
+		}
+		for _, w := range waiters {
+			if out := <-w.answer; !out.late {
+				t.Errorf("a fetch whose wait was over is answered %+v", out)
+			}
+		}
+		o.pool.timer.Stop()
+	})
+}
