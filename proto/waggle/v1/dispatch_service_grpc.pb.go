@@ -76,7 +76,7 @@ type DispatchServiceClient interface {
 	RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
 	// ReportTask says how work on tasks ended. Results come in the order of the reports; a stale or refused
 	// report has its code and never fails the others. A repeated report answers ALREADY_REPORTED with what
-	// the first one did. Once a later lease of the task has ended it does so for as long as the task's history
+	// the first one did to the task; what became of `discovered` is told once. Once a later lease of the task has ended it does so for as long as the task's history
 	// shows the attempt, and LEASE_LOST from then on: of the last 10 attempts, of which a release is none, and not
 	// of the success of a task that is crawled once, which nothing is kept of once it has come again.
 	//
@@ -218,7 +218,7 @@ type DispatchServiceServer interface {
 	RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
 	// ReportTask says how work on tasks ended. Results come in the order of the reports; a stale or refused
 	// report has its code and never fails the others. A repeated report answers ALREADY_REPORTED with what
-	// the first one did. Once a later lease of the task has ended it does so for as long as the task's history
+	// the first one did to the task; what became of `discovered` is told once. Once a later lease of the task has ended it does so for as long as the task's history
 	// shows the attempt, and LEASE_LOST from then on: of the last 10 attempts, of which a release is none, and not
 	// of the success of a task that is crawled once, which nothing is kept of once it has come again.
 	//
