@@ -162,12 +162,14 @@ func TestCollector_BeatStreamLost(t *testing.T) {
 	t.Parallel()
 	const interval = 10 * time.Second // of a lease of 30 s
 	for name, test := range map[string]struct {
-		breaks  time.Duration // each stream, after a beat
-		beats   int           // most of five minutes
+		breaks  time.Duration // how old each stream becomes
+		quiet   time.Duration // since the last beat when it breaks, at least
+		beats   int           // most of twenty minutes
 		without time.Duration // most that passes from the end of a stream to the next one
 	}{
-		"once in a while": {27 * time.Second, 50, time.Second},
-		"at once":         {time.Second, 36, interval},
+		"once in a while":    {breaks: 27 * time.Second, beats: 200, without: time.Second},
+		"just before a beat": {breaks: 15 * time.Second, quiet: 9200 * time.Millisecond, beats: 240, without: time.Second},
+		"at once":            {breaks: time.Second, beats: 144, without: interval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +181,7 @@ func TestCollector_BeatStreamLost(t *testing.T) {
 				var with, without, longest time.Duration
 				const look = 50 * time.Millisecond
 				pass(interval)
-				for range 5 * time.Minute / look {
+				for range 20 * time.Minute / look {
 					pass(look)
 					if r.collector.Stats().Streaming {
 						with, without = with+look, 0
@@ -187,7 +189,8 @@ func TestCollector_BeatStreamLost(t *testing.T) {
 						with, without = 0, without+look
 					}
 					longest = max(longest, without)
-					if with >= test.breaks {
+					beats := d.beatCalls()
+					if with >= test.breaks && time.Since(beats[len(beats)-1].at) >= test.quiet {
 						d.broke <- failure(codes.Unavailable, "", 0)
 					}
 				}

@@ -63,7 +63,10 @@ func (h *heartbeat) loop() {
 		if time.Now().Before(due) {
 			continue // news came, or leases changed
 		}
-		last, h.sooner = time.Now(), time.Time{}
+		last = time.Now()
+		if !last.Before(h.reopen) { // else this beat is too early to open another stream
+			h.sooner = time.Time{}
+		}
 		err := h.beat()
 		introduced()
 		switch {
