@@ -26,6 +26,8 @@ type dispatcher struct {
 
 	onFetch  func(ctx context.Context, n int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error)
 	onStream func(n int) error
+	// fetchesPerStream is how many fetches a stream takes before it ends; 0 = as many as come.
+	fetchesPerStream int
 	// onFetchStream runs before the n-th stream of fetches takes another.
 	onFetchStream func(ctx context.Context, n int)
 	onBeat        func(n int, b beat) (*wagglev1.HeartbeatResponse, error) // a nil answer: silence
@@ -109,7 +111,7 @@ func (d *dispatcher) StreamingFetchTask(stream wagglev1.DispatchService_Streamin
 	d.fetchStreams++
 	n := d.fetchStreams
 	d.mu.Unlock()
-	for {
+	for taken := 0; d.fetchesPerStream == 0 || taken < d.fetchesPerStream; taken++ {
 		if d.onFetchStream != nil {
 			d.onFetchStream(stream.Context(), n)
 		}
@@ -125,6 +127,7 @@ func (d *dispatcher) StreamingFetchTask(stream wagglev1.DispatchService_Streamin
 			return err
 		}
 	}
+	return nil
 }
 
 // FetchTask hands out what is ready, up to max_tasks, or waits for one.
