@@ -49,8 +49,9 @@ type Config struct {
 	MaxFetchesPerCollector int
 	// MaxSubmits, MaxReads and MaxSteers are how many calls of these classes
 	// run at once: submits of tasks, lists and lookups, and what operators
-	// change. Above it the class is shed with RATE_LIMITED. Higher lets bursts
-	// through and lets them slow reports down. Defaults 256, 64, 64.
+	// change. Above it the class is shed with RATE_LIMITED. As many large
+	// submits may wait to be decoded, behind 4 MiB of others. Higher lets bursts through
+	// and lets them slow reports down. Defaults 256, 64, 64.
 	MaxSubmits, MaxReads, MaxSteers int
 	// Busy is how many calls may be at work (parked fetches are not) before
 	// the server sheds submits and reads; at twice as many it sheds fetches.

@@ -23,6 +23,8 @@ import (
 type envelope struct {
 	message any
 	err     error
+	// admit is asked before a message of so many bytes is decoded; nil: it is at once.
+	admit func(bytes int) error
 }
 
 // envelopeCodec is grpc's codec for protobuf, but for envelopes.
@@ -35,6 +37,11 @@ func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	e, ok := v.(*envelope)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
+	}
+	if e.admit != nil {
+		if e.err = e.admit(data.Len()); e.err != nil {
+			return nil
+		}
 	}
 	if err := c.CodecV2.Unmarshal(data, e.message); err != nil {
 		_, cause, found := strings.Cut(err.Error(), "proto:")

@@ -191,6 +191,17 @@ func (l *limits) refuse(c class, method string, limit int) error {
 	}
 }
 
+// refuseLine refuses a submit whose deadline came before its turn.
+func (l *limits) refuseLine(method string, bytes int) error {
+	l.shed.WithLabelValues(classSubmit.String()).Inc()
+	return &refusal{
+		code: codes.ResourceExhausted, reason: pb.ErrorReason_ERROR_REASON_RATE_LIMITED,
+		text:  "other large submits took all the time that the call's deadline left: give it more, or submit fewer at once",
+		pairs: []string{"limit", strconv.Itoa(submitBytesAtWork), "bytes", strconv.Itoa(bytes), "method", method},
+		retry: time.Second,
+	}
+}
+
 func (l *limits) tooManyWaiters(limit int, pairs ...string) error {
 	l.shed.WithLabelValues(classFetch.String()).Inc()
 	return &refusal{

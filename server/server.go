@@ -128,7 +128,7 @@ func (s *Server) register() {
 		d: s.d, limits: s.limits, metrics: s.metrics,
 		streams: streams{open: &s.heartbeats, draining: s.draining, grace: s.cfg.ReconnectGrace},
 	})
-	s.grpc.RegisterService(decoded(&pb.TaskService_ServiceDesc), &taskService{d: s.d})
+	s.grpc.RegisterService(newSubmitLine(s.limits).admitting(decoded(&pb.TaskService_ServiceDesc)), &taskService{d: s.d})
 	s.grpc.RegisterService(decoded(&pb.SourceService_ServiceDesc), &sourceService{d: s.d})
 	s.grpc.RegisterService(decoded(&pb.QueueService_ServiceDesc), &queueService{d: s.d})
 	s.grpc.RegisterService(decoded(&pb.AdminService_ServiceDesc), &adminService{
