@@ -5,7 +5,8 @@ GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 BUF           := go run github.com/bufbuild/buf/cmd/buf@v1.60.0
 
 # The race detector needs cgo. Results are never taken from the cache: the tests start servers that Go does not know of.
-GO_TEST := CGO_ENABLED=1 go test -race -count=1 -timeout 25m
+# Vet is a step of its own, which looks at the tests too.
+GO_TEST := CGO_ENABLED=1 go test -race -vet=off -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
 NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium
@@ -85,6 +86,10 @@ unit: ## Run every Go test with the race detector: unit, conformance, model, int
 conformance: ## Run only the stores' conformance suite and model test
 	$(GO_TEST) ./store/...
 
+.PHONY: model
+model: ## Make STEPS=1000000 random steps on Redis and in memory, and compare each; SEED=n for other ones
+	WAGGLE_STEPS=$(or $(STEPS),1000000) $(if $(SEED),WAGGLE_SEED=$(SEED)) go test -count=1 -timeout 24h -v -run 'TestModel$$' ./store/redisstore
+
 .PHONY: integration
 integration: ## Run only the server, the collector and the command against each other
 	$(GO_TEST) ./server/... ./collector/... ./cmd/...
@@ -95,7 +100,7 @@ examples: ## Run the tests of the examples that are modules of their own
 
 .PHONY: e2e
 e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
-	$(GO_TEST) -v -tags e2e ./deploy/e2e/...
+	$(GO_TEST) -v -parallel 8 -tags e2e ./deploy/e2e/...
 
 .PHONY: soak
 soak: ## Let processes, Redis and connections fail in every way for TIME=10m, and check what came of it; SEED=n for the same faults

@@ -119,6 +119,7 @@ func TestCollector_Drains(t *testing.T) {
 // TestDispatcher_Freezes stops one of two dispatchers by SIGSTOP: its port stays open and answers nothing, and half of
 // all calls go there until a ping has had no answer for 15 s. Then the other one does all.
 func TestDispatcher_Freezes(t *testing.T) {
+	t.Parallel()
 	server, prefix := shared.Server(t)
 	frozen, well := serve(t, "frozen", server.URL(), prefix), serve(t, "well", server.URL(), prefix)
 	c := dial(t, well.addr)
@@ -148,6 +149,7 @@ func TestDispatcher_Freezes(t *testing.T) {
 // TestCollector_Freezes stops a collector by SIGSTOP for longer than its lease and lets it go on: another one has done
 // the task by then, its own work is told to be lost, and the task is done once.
 func TestCollector_Freezes(t *testing.T) {
+	t.Parallel()
 	server, prefix := shared.Server(t)
 	d := serve(t, "dispatcher", server.URL(), prefix)
 	c := dial(t, d.addr)

@@ -32,6 +32,7 @@ const (
 // TestIdle parks 1,000 fetches at a dispatcher without tasks, and counts what that costs: the commands that it sends to
 // Redis, by a MONITOR that sees each of them, and what their scripts run; and processor time.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	d := serve(t, "dispatcher", server.URL(), "waggle")
 	watch := monitor(t, server)

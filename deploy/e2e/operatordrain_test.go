@@ -18,6 +18,7 @@ import (
 // told of it: the collector takes nothing, from the other one and from its successor neither, while others work, until it
 // is resumed.
 func TestCollector_DrainedByOperators(t *testing.T) {
+	t.Parallel()
 	server, prefix := shared.Server(t)
 	told, other := serve(t, "told", server.URL(), prefix), serve(t, "other", server.URL(), prefix)
 	c := dial(t, other.addr)

@@ -117,8 +117,10 @@ func expiryGrace(e *env) {
 	e.advance(40 * time.Second)
 	s := e.sweep(10)
 	is(e, "grace", s.Grace, true)
+	is(e, "grace that is left", e.stats().Grace, dispatch.OutageGrace)
 	is(e, "expired", len(s.Expired), 0)
 	e.advance(4 * time.Second)
+	is(e, "grace that is left then", e.stats().Grace, dispatch.OutageGrace-4*time.Second)
 	is(e, "grace then", e.sweep(10).Grace, true)
 	is(e, "renewal in the grace", e.renew(grants[0]).Lost, dispatch.LostNone)
 	e.keepSwept(25 * time.Second)
@@ -128,6 +130,7 @@ func expiryGrace(e *env) {
 	e.advance(1001 * time.Millisecond)
 	s = e.sweep(10)
 	is(e, "grace at its end", s.Grace, false)
+	is(e, "grace that is left at its end", e.stats().Grace, 0)
 	is(e, "expired at its end", len(s.Expired), 1)
 	is(e, "task", s.Expired[0].ID, grants[1].Task.ID)
 }

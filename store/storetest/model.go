@@ -17,8 +17,9 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// DefaultSteps of a model test.
-const DefaultSteps = 100_000
+// DefaultSteps of a model test: enough for the outcomes that a run must meet. `make model`
+// makes more.
+const DefaultSteps = 50_000
 
 // DefaultSeed makes every run of a model test the same one, so that a change is
 // judged and not chance. Explore with others through WAGGLE_SEED.
@@ -37,7 +38,7 @@ type ModelConfig struct {
 	Reference Factory
 	// Shards of the stores; 0 = 2.
 	Shards int
-	// Steps; 0 = DefaultSteps.
+	// Steps; 0 = the environment's WAGGLE_STEPS, else DefaultSteps.
 	Steps int
 	// Seed of the random source; 0 = the environment's WAGGLE_SEED, else
 	// DefaultSeed. It is always printed.
@@ -53,6 +54,9 @@ type ModelConfig struct {
 // its seed and the number of steps.
 func Model(t *testing.T, store Factory, config ModelConfig) {
 	t.Helper()
+	if config.Steps == 0 {
+		config.Steps = int(environment(t, "WAGGLE_STEPS", DefaultSteps))
+	}
 	config = config.withDefaults()
 	opts := Options{Shards: config.Shards}
 	instances := []Instance{store(t, opts)}
@@ -110,15 +114,21 @@ func (c ModelConfig) withDefaults() ModelConfig {
 // Seed is the seed of the environment's WAGGLE_SEED, or DefaultSeed.
 func Seed(t *testing.T) uint64 {
 	t.Helper()
-	text := os.Getenv("WAGGLE_SEED")
+	return environment(t, "WAGGLE_SEED", DefaultSeed)
+}
+
+// environment is the number in a variable of the environment, or without it other.
+func environment(t *testing.T, name string, other uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
 	if text == "" {
-		return DefaultSeed
+		return other
 	}
-	seed, err := strconv.ParseUint(text, 10, 64)
+	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		t.Fatalf("WAGGLE_SEED=%q is not a number: %v", text, err)
+		t.Fatalf("%s=%q is not a number from 0 to %d", name, text, 1<<31-1)
 	}
-	return seed
+	return n
 }
 
 // step is one operation on the stores.
