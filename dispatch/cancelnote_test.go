@@ -171,7 +171,7 @@ func TestTask_revokedByRule(t *testing.T) {
 		o.fetchOne()
 		settings := dispatch.DefaultQueueSettings()
 		settings.Deny = true
-		if _, err := o.SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*.example", Settings: settings, By: "ada", Reason: "a lawyer's letter"}); err != nil {
+		if _, _, err := o.SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*.example", Settings: settings, By: "ada", Reason: "a lawyer's letter"}, dispatch.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		want := dispatch.Note{By: "ada", Reason: `the rule "*.example" denies its queue: a lawyer's letter`}

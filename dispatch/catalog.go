@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"sync"
 	"time"
@@ -31,7 +32,15 @@ type catalog struct {
 	drops   uint64 // of all at once
 	rules   *ruleBook
 	rulesAt time.Time
+	// What was told of meanwhile is not known by a read that began before.
+	sourceChanges [changeCounters]uint64 // by the hash of the id
+	ruleChanges   uint64
+	seed          maphash.Seed
 }
+
+// changeCounters are few enough to keep, and enough for the change of a source to have
+// hardly any other read again.
+const changeCounters = 256
 
 type catalogEntry struct {
 	source   *Source
@@ -42,7 +51,7 @@ type catalogEntry struct {
 }
 
 func newCatalog(store Store) *catalog {
-	return &catalog{store: store, sources: make(map[string]catalogEntry)}
+	return &catalog{store: store, sources: make(map[string]catalogEntry), seed: maphash.MakeSeed()}
 }
 
 // DefaultSpec is what holds for tasks whose source is gone.
@@ -55,31 +64,52 @@ func DefaultSpec() *SourceSpec {
 // source reads a source, from memory when it was read within a second.
 func (c *catalog) source(ctx context.Context, id string) (*Source, *follower, error) {
 	c.mu.Lock()
-	entry, drops := c.sources[id], c.drops
-	c.mu.Unlock()
-	if entry.drops == drops && time.Since(entry.read) < catalogTTL {
+	entry := c.sources[id]
+	if c.fresh(&entry) {
+		c.mu.Unlock()
 		return entry.source, entry.follower, nil
 	}
+	drops, changes := c.drops, *c.changes(id)
+	c.mu.Unlock()
 	inTime, cancel := aheadOf(ctx)
 	defer cancel()
 	source, err := c.store.Source(inTime, id)
 	if err != nil {
-		c.dropSource(id)
+		c.expire(id)
 		return nil, nil, lateError(inTime, err)
 	}
 	f, err := newFollower(&source.Spec)
 	if err != nil {
 		return nil, nil, fmt.Errorf("source %q: %w", id, err)
 	}
-	c.keep(id, catalogEntry{source: source, follower: f, bytes: source.bytes(), read: time.Now(), drops: drops})
+	c.keep(id, catalogEntry{source: source, follower: f, bytes: source.bytes(), read: time.Now(), drops: drops}, changes)
 	return source, f, nil
 }
 
-// keep remembers a source. Where that would be too much, all others are forgotten: they
-// are read again each [catalogTTL] in any case.
-func (c *catalog) keep(id string, entry catalogEntry) {
+// changes counts what was told of a source, and of those that share its counter. It is
+// called under mu.
+func (c *catalog) changes(id string) *uint64 {
+	return &c.sourceChanges[maphash.String(c.seed, id)%changeCounters]
+}
+
+// fresh reports whether a source need not be read again. It is called under mu.
+func (c *catalog) fresh(entry *catalogEntry) bool {
+	return entry.drops == c.drops && time.Since(entry.read) < catalogTTL
+}
+
+// keep remembers a source that was read, unless a newer one is known. One that may have
+// changed since the read began, when so many changes were known, is read again. Where that
+// would be too much, all others are forgotten: they are read again each [catalogTTL] in any
+// case.
+func (c *catalog) keep(id string, entry catalogEntry, changes uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if known := c.sources[id]; c.fresh(&known) && known.source.UID == entry.source.UID && known.source.Version > entry.source.Version {
+		return
+	}
+	if changes != *c.changes(id) {
+		entry.read = time.Time{}
+	}
 	c.bytes += entry.bytes - c.sources[id].bytes
 	if len(c.sources) >= maxCachedSources || c.bytes > maxCachedBytes {
 		clear(c.sources)
@@ -118,7 +148,7 @@ func (c *catalog) spec(ctx context.Context, id, uid string, atLeast int64) (*Sou
 	}
 	source, _, err := c.source(ctx, id)
 	if err == nil && (source.Version < atLeast || source.UID != uid) {
-		c.dropSource(id)
+		c.expire(id)
 		source, _, err = c.source(ctx, id)
 	}
 	if err != nil {
@@ -153,10 +183,23 @@ func (c *catalog) lastSpec(t *Task) *SourceSpec {
 	return nil
 }
 
-// dropSource has a source read again. What was known of it stays for lastSpec.
+// dropSource has a source that was changed read again. What was known of it stays for
+// lastSpec.
 func (c *catalog) dropSource(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	*c.changes(id)++
+	c.expireLocked(id)
+}
+
+// expire has a source read again, which nobody told to have changed.
+func (c *catalog) expire(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expireLocked(id)
+}
+
+func (c *catalog) expireLocked(id string) {
 	if entry, ok := c.sources[id]; ok {
 		entry.read = time.Time{}
 		c.sources[id] = entry
@@ -166,6 +209,7 @@ func (c *catalog) dropSource(id string) {
 func (c *catalog) dropRules() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.ruleChanges++
 	c.rules = nil
 }
 
@@ -174,6 +218,7 @@ func (c *catalog) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drops++
+	c.ruleChanges++
 	c.rules = nil
 }
 
@@ -187,7 +232,7 @@ type ruleBook struct {
 
 func (c *catalog) ruleBook(ctx context.Context) (*ruleBook, error) {
 	c.mu.Lock()
-	rules, at := c.rules, c.rulesAt
+	rules, at, changes := c.rules, c.rulesAt, c.ruleChanges
 	c.mu.Unlock()
 	if rules != nil && time.Since(at) < catalogTTL {
 		return rules, nil
@@ -200,7 +245,9 @@ func (c *catalog) ruleBook(ctx context.Context) (*ruleBook, error) {
 	}
 	rules = newRuleBook(list, version)
 	c.mu.Lock()
-	c.rules, c.rulesAt = rules, time.Now()
+	if changes == c.ruleChanges {
+		c.rules, c.rulesAt = rules, time.Now()
+	}
 	c.mu.Unlock()
 	return rules, nil
 }

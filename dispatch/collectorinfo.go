@@ -45,10 +45,13 @@ const SilentBeats = 3
 // Gone reports whether the collector has been silent for [SilentBeats] beats.
 func (c *CollectorRecord) Gone(now time.Time) bool { return now.Sub(c.Seen) > SilentBeats*IdleBeat }
 
-// takes reports whether the collector may take tasks of a pool: one that never
-// beats does not say which it takes.
+// takes reports whether the collector takes tasks of a pool, as it tells. Of one that
+// tells no pools, as one that never beats, it is the pool of fetches that name none.
 func (c *CollectorRecord) takes(pool string) bool {
-	return len(c.Info.Pools) == 0 || slices.Contains(c.Info.Pools, pool)
+	if len(c.Info.Pools) == 0 {
+		return pool == DefaultPool
+	}
+	return slices.Contains(c.Info.Pools, pool)
 }
 
 // IdleBeat is the interval of beats of a collector that holds no lease, and the

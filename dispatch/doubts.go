@@ -51,7 +51,7 @@ func (d *Dispatcher) poolDoubts(ctx context.Context, specs []*SourceSpec) (map[s
 	doubts := make(map[string]string)
 	for pool, gate := range gates {
 		if gate.Kind == GateNoCollector {
-			doubts[pool] = fmt.Sprintf("no collector that is active takes tasks of the pool %q", pool)
+			doubts[pool] = gate.Reason
 		}
 	}
 	return doubts, nil

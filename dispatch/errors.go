@@ -15,12 +15,13 @@ var (
 	ErrSourceNotFound = errors.New("source not found")
 	// ErrSourceExists is a source created with an id that is taken.
 	ErrSourceExists = errors.New("source exists")
-	// ErrEtagMismatch is an update of a source that someone else has
-	// updated since it was read.
+	// ErrEtagMismatch is an update of a source, or a change of the queue rules, that
+	// someone else has changed since they were read.
 	ErrEtagMismatch = errors.New("etag does not match")
 	// ErrTaskNotFound is a task id, or an identity, that no record has.
 	ErrTaskNotFound = errors.New("task not found")
-	// ErrQueueNotFound is a queue that holds no task and has no gate.
+	// ErrQueueNotFound is a queue that holds no task and has no gate. No call answers
+	// it: such a queue is shown as it would be made.
 	ErrQueueNotFound = errors.New("queue not found")
 	// ErrQueueNotEmpty is a mapping of hosts away from a queue that still
 	// holds their tasks.

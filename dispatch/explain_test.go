@@ -175,7 +175,7 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 		o.beat("c", dispatch.DefaultPool, false)
 		rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings(), By: "ada", Reason: "stop"}
 		for _, rule.Settings.Paused = range []bool{true, false} {
-			if _, err := o.SetQueueRule(ctx, rule); err != nil {
+			if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
 				t.Fatal(err)
 			}
 			var want []dispatch.GateKind
@@ -193,6 +193,45 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 			if rule.Settings.Paused && (e.Holds[0].By != "ada" || e.Holds[0].Reason != "stop" || e.Holds[0].Time.IsZero()) {
 				t.Errorf("held by %+v", e.Holds[0])
 			}
+		}
+	})
+}
+
+// A collector that tells no pools is not taken to fetch from all of them, only from the
+// one that a fetch without pools takes from.
+func TestDispatcher_Explain_poolsNotTold(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		explained := func(pool string) string {
+			t.Helper()
+			e, err := o.ExplainPool(ctx, pool)
+			if got := holds(t, e, err); len(got) == 0 {
+				return ""
+			} else if !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) {
+				t.Errorf("pool %q is held by %v", pool, got)
+			}
+			return e.Holds[0].Reason
+		}
+		tell := func(id string, pools ...string) {
+			t.Helper()
+			if _, err := o.Beat(ctx, dispatch.CollectorInfo{ID: id, Session: "s", Pools: pools}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tell("a")
+		if got := explained(dispatch.DefaultPool); got != "" {
+			t.Errorf("the default pool is held: %s", got)
+		}
+		if got, want := explained("eu"), `no active collector tells that it takes tasks of pool "eu"; "a" tells no pools, and takes what its FetchTask names`; got != want {
+			t.Errorf("held: %s", got)
+		}
+		tell("b")
+		if got, want := explained("eu"), `no active collector tells that it takes tasks of pool "eu"; "a" and 1 more tell no pools, and take what their FetchTask names`; got != want {
+			t.Errorf("held: %s", got)
+		}
+		tell("c", "eu")
+		if got := explained("eu"); got != "" {
+			t.Errorf("held: %s", got)
 		}
 	})
 }

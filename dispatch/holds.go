@@ -34,7 +34,7 @@ const maxQuoted = 300
 // queue; without a task, what would hold any.
 func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now time.Time) ([]Hold, error) {
 	var holds []Hold
-	if p := source.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
+	if p := source.PausedAt(now); p != nil {
 		holds = append(holds, Hold{*p, HeldSource, source.ID})
 	}
 	if t != nil && t.Due.After(now) {
@@ -118,16 +118,22 @@ func (d *Dispatcher) collectorGates(ctx context.Context, pools []string, now tim
 	for _, pool := range pools {
 		unmet[pool] = nil
 	}
+	var silent []string // of their pools
 	all, err := d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
-		if !c.Gone(now) {
-			c.meets(unmet, book.of(c.Info.ID, &c.Info))
+		if c.Gone(now) {
+			return true
+		}
+		drain := book.of(c.Info.ID, &c.Info)
+		c.meets(unmet, drain)
+		if len(c.Info.Pools) == 0 && drain == nil && !c.Info.Draining {
+			silent = append(silent, c.Info.ID)
 		}
 		return len(unmet) > 0
 	})
 	if err != nil || !all {
 		return nil, err // too many to tell, or somebody was found for each
 	}
-	return nobodyGates(unmet), nil
+	return nobodyGates(unmet, silent), nil
 }
 
 // eachCollector visits the collectors that are remembered, by id, page by page, until
@@ -167,19 +173,27 @@ func (c *CollectorRecord) meets(unmet map[string]*Drain, of *Drain) {
 	}
 }
 
-func nobodyGates(unmet map[string]*Drain) map[string]*Gate {
+func nobodyGates(unmet map[string]*Drain, silent []string) map[string]*Gate {
 	gates := make(map[string]*Gate, len(unmet))
 	for pool, drain := range unmet {
-		gates[pool] = nobodyGate(pool, drain)
+		gates[pool] = nobodyGate(pool, drain, silent)
 	}
 	return gates
 }
 
 // nobodyGate is why nobody takes tasks of a pool; drain is of collectors that would,
-// nil where there are none.
-func nobodyGate(pool string, drain *Drain) *Gate {
-	if drain == nil {
+// nil where there are none; silent are the active ones that tell no pools.
+func nobodyGate(pool string, drain *Drain, silent []string) *Gate {
+	switch {
+	case drain != nil:
+	case len(silent) == 0:
 		return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes tasks of pool %q", pool)}
+	default:
+		who := fmt.Sprintf("%q tells no pools, and takes what its FetchTask names", silent[0])
+		if more := len(silent) - 1; more > 0 {
+			who = fmt.Sprintf("%q and %d more tell no pools, and take what their FetchTask names", silent[0], more)
+		}
+		return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector tells that it takes tasks of pool %q; %s", pool, who)}
 	}
 	gate := drain.Gate
 	gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take tasks of pool %q are drained", pool))

@@ -126,7 +126,7 @@ func (o *office) unhurried() {
 	o.t.Helper()
 	rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}
 	rule.Settings.MinDelay, rule.Settings.MaxInFlight = 0, 1000
-	if _, err := o.SetQueueRule(o.t.Context(), rule); err != nil {
+	if _, _, err := o.SetQueueRule(o.t.Context(), rule, dispatch.AnyRules); err != nil {
 		o.t.Fatal(err)
 	}
 }

@@ -68,6 +68,7 @@ const (
 type SourceView struct {
 	Source Source
 	Status SourceStatus
+	Paused *Gate // the pause that holds it; nil: none
 	Health SourceHealth
 }
 
@@ -84,7 +85,8 @@ const (
 	HealthFailing
 	// HealthBackedOff: a seed gave cycles up, or is dead.
 	HealthBackedOff
-	// HealthPaused: an operator paused it.
+	// HealthPaused: an operator paused it, or of its seeds none can be fetched before
+	// an operator wants it: each is canceled or in a queue that a rule denies.
 	HealthPaused
 )
 

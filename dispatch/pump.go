@@ -45,7 +45,11 @@ import (
 //     outlet rests, up to [longestBackoff]; the others in line wait on.
 //   - a claim refuses a fetch what there is for anybody, as to a replaced session: that one
 //     is answered with recheck, and is noted with the store again.
-//   - a caller goes while a claim is under way for it: what that grants is given back.
+//   - a caller goes while a claim is under way for it: what that grants is given back, and
+//     the outlet's next claim is for fewer.
+//   - the wait of a fetch is over while a claim is under way for it: that claim is the last,
+//     and its answer the fetch's. Were it given back instead, fetches that wait for less
+//     than a claim takes would have a slow store grant and take back the same tasks for ever.
 //   - the dispatcher drains, or operators drain a collector: who is not offered to an
 //     outlet is answered at once, the others as their claim ends. A dispatcher that drains
 //     makes no claim any more; run ends once those under way are back.

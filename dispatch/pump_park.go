@@ -7,10 +7,8 @@ import (
 )
 
 // wait parks a fetch, and has its end in out. It lasts at most limit, and longer only for
-// a claim that is under way for it then, at most by landing: what that grants need not be
-// given back. Were it not waited for, fetches that wait for less than a claim takes would
-// have a slow store grant and take back the same tasks for ever. What lies on the stack
-// here lies there for each fetch that is parked (fetch).
+// a claim that is under way for it then, at most by landing. What lies on the stack here
+// lies there for each fetch that is parked (fetch).
 func (p *pump) wait(ctx context.Context, w *waiter, limit, landing time.Duration, out *outcome) {
 	w.answer = make(chan outcome, 1)
 	answer, patience := w.answer, limit

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -69,86 +68,11 @@ func (d *Dispatcher) ListQueues(ctx context.Context, suffix, after string, limit
 	return queues, next, nil
 }
 
-// SetQueueRule sets the rule of a pattern, replacing an earlier one; grants
-// after it follow it, in every shard. Errors: ErrInvalid, and ErrQueueNotEmpty
-// for a mapping that would move hosts away from a queue that holds their tasks.
-// A rule that denies also ends the leases of the queues it matches. Other rules
-// that map to the same queue take the settings of one that is replaced; a new one
-// must agree with them.
-func (d *Dispatcher) SetQueueRule(ctx context.Context, rule QueueRule) (QueueRule, error) {
-	if err := rule.Validate(); err != nil {
-		return rule, err
-	}
-	rules, version, err := d.store.Rules(ctx)
-	if err != nil {
-		return rule, fmt.Errorf("read queue rules: %w", err)
-	}
-	book := newRuleBook(rules, version)
-	if err := d.checkRule(ctx, book, rule); err != nil {
-		return rule, err
-	}
-	if rule.Time, err = d.store.Now(ctx); err != nil {
-		return rule, fmt.Errorf("read the store's clock: %w", err)
-	}
-	for _, changed := range append(book.beside(rule), rule) {
-		if _, err := d.store.SetRule(ctx, changed); err != nil {
-			return rule, fmt.Errorf("set queue rule %q: %w", changed.Pattern, err)
-		}
-	}
-	if err := d.rulesChanged(ctx); err != nil {
-		return rule, err
-	}
-	if rule.Settings.Deny {
-		return rule, d.endDenied(ctx)
-	}
-	return rule, nil
-}
-
-// DeleteQueueRule removes the rule of a pattern and returns it. Errors:
-// ErrRuleNotFound, ErrQueueNotEmpty.
-func (d *Dispatcher) DeleteQueueRule(ctx context.Context, pattern string) (QueueRule, error) {
-	rules, version, err := d.store.Rules(ctx)
-	if err != nil {
-		return QueueRule{}, fmt.Errorf("read queue rules: %w", err)
-	}
-	book := newRuleBook(rules, version)
-	rule, ok := book.byPattern[pattern]
-	if !ok {
-		return QueueRule{}, fmt.Errorf("pattern %q: %w", pattern, ErrRuleNotFound)
-	}
-	if err := d.checkMapping(ctx, book, pattern, rule.Queue, book.above(pattern)); err != nil {
-		return rule, err
-	}
-	if _, err := d.store.DeleteRule(ctx, pattern); err != nil {
-		return rule, fmt.Errorf("delete queue rule %q: %w", pattern, err)
-	}
-	return rule, d.rulesChanged(ctx)
-}
-
-// QueueRules lists rules by pattern, from the first after after.
-func (d *Dispatcher) QueueRules(ctx context.Context, after string, limit int) (rules []QueueRule, next string, err error) {
-	all, _, err := d.store.Rules(ctx)
-	if err != nil {
-		return nil, "", fmt.Errorf("read queue rules: %w", err)
-	}
-	from, _ := slices.BinarySearchFunc(all, after, func(r QueueRule, after string) int {
-		if r.Pattern <= after {
-			return -1
-		}
-		return 1
-	})
-	rules = all[from:]
-	if len(rules) > limit {
-		rules = rules[:limit]
-		next = rules[limit-1].Pattern
-	}
-	return rules, next, nil
-}
-
 // BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).
 // The queue need not exist yet (Unknown of what it returns). Kind and Time of the
 // gate are set here. It replaces a block that stands, and tells of it (Replaced); of two
-// calls at the same instant neither may tell of the other. New tasks of a host that is mapped away (MapsTo) are not held by it.
+// calls at the same instant neither may tell of the other. New tasks of a host that is
+// mapped away (MapsTo) are not held by it.
 func (d *Dispatcher) BlockQueue(ctx context.Context, name string, gate Gate) (*Queue, error) {
 	gate.Kind = GateBlocked
 	return d.holdQueue(ctx, name, gate, d.store.BlockQueue)
@@ -254,98 +178,6 @@ func (d *Dispatcher) queueOrNew(ctx context.Context, name string) (*Queue, error
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
 	return book.fresh(name), nil
-}
-
-// Validate reports, as a [FieldError], the first setting out of its range.
-func (r *QueueRule) Validate() error {
-	s := r.Settings
-	switch {
-	case !validPattern(r.Pattern):
-		return Invalid("pattern", r.Pattern, fmt.Sprintf("must be a queue name, \"*.suffix\" or \"*\", of 1 to %d bytes in lower case", MaxQueueLength))
-	case s.MinDelay < 0 || s.MinDelay > MaxMinDelay:
-		return Invalid("min_delay", s.MinDelay, fmt.Sprintf("must be 0 to %v", MaxMinDelay))
-	case s.MaxInFlight < 1 || s.MaxInFlight > MaxInFlightLimit:
-		return Invalid("max_in_flight", s.MaxInFlight, fmt.Sprintf("must be 1 to %d", MaxInFlightLimit))
-	case !(s.DelayFactor >= 0 && s.DelayFactor <= MaxDelayFactor):
-		return Invalid("delay_factor", s.DelayFactor, fmt.Sprintf("must be 0 to %d", MaxDelayFactor))
-	case s.MaxDelay < 0 || s.MaxDelay > MaxMinDelay:
-		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be 1ms to %v", MaxMinDelay))
-	case s.MaxDelay > 0 && s.MaxDelay < s.MinDelay:
-		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more: requests are never nearer than that", s.MinDelay))
-	case s.MaxBlock < time.Second || s.MaxBlock > LongestMaxBlock:
-		return Invalid("max_block", s.MaxBlock, fmt.Sprintf("must be 1s to %v", LongestMaxBlock))
-	case r.Queue != "" && strings.Contains(r.Queue, "*"):
-		return Invalid("queue", r.Queue, "must be the name of one queue")
-	}
-	return nil
-}
-
-func validPattern(pattern string) bool {
-	if pattern == "*" {
-		return true
-	}
-	name := strings.TrimPrefix(pattern, "*.")
-	return name != "" && len(pattern) <= MaxQueueLength && !strings.Contains(name, "*") && name == strings.ToLower(name)
-}
-
-// checkRule refuses a rule that would contradict another one, or move hosts
-// away from tasks.
-func (d *Dispatcher) checkRule(ctx context.Context, book *ruleBook, rule QueueRule) error {
-	old, replaces := book.byPattern[rule.Pattern]
-	if !replaces && len(book.byPattern) >= MaxQueueRules {
-		return Invalid("rule", rule.Pattern, fmt.Sprintf("would be one more than the limit of %d rules", MaxQueueRules))
-	}
-	if others := book.beside(rule); len(others) > 0 && (!replaces || old.SettingsName() != rule.SettingsName()) {
-		return Invalid("queue", rule.SettingsName(), fmt.Sprintf("has other settings by the rule %q: rules for one queue must agree", others[0].Pattern))
-	}
-	was := old.Queue
-	if !replaces {
-		was = book.above(rule.Pattern)
-	}
-	return d.checkMapping(ctx, book, rule.Pattern, was, rule.Queue)
-}
-
-// beside are the other rules for the queue that rule is for, by pattern, with
-// rule's settings in place of the different ones that they have.
-func (b *ruleBook) beside(rule QueueRule) []QueueRule {
-	var others []QueueRule
-	for _, other := range b.byPattern {
-		if other.Pattern != rule.Pattern && other.SettingsName() == rule.SettingsName() && other.Settings != rule.Settings {
-			other.Settings, other.By, other.Reason, other.Time = rule.Settings, rule.By, rule.Reason, rule.Time
-			others = append(others, other)
-		}
-	}
-	slices.SortFunc(others, func(a, b QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
-	return others
-}
-
-// rulesChanged brings every shard to the rules and tells every dispatcher.
-func (d *Dispatcher) rulesChanged(ctx context.Context) error {
-	d.catalog.dropRules()
-	if err := d.syncRules(ctx); err != nil {
-		return err
-	}
-	if err := d.store.Publish(ctx, Hint{Kind: HintRules}); err != nil {
-		return fmt.Errorf("tell of queue rules: %w", err)
-	}
-	return nil
-}
-
-// syncRules brings shards to the rules of shard 0, and queues that wait for a gate
-// that the rules may have lifted, or brought nearer, to where they now belong.
-func (d *Dispatcher) syncRules(ctx context.Context) error {
-	for shard := range d.store.Shards() {
-		for page := ""; ; {
-			next, err := d.store.SyncRules(ctx, shard, page, queuePage)
-			if err != nil {
-				return fmt.Errorf("bring shard %d to the queue rules: %w", shard, err)
-			}
-			if page = next; page == "" {
-				break
-			}
-		}
-	}
-	return nil
 }
 
 // endDenied ends the leases of all queues that rules deny. It looks again while

@@ -20,12 +20,12 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
 		rule := dispatch.QueueRule{Pattern: "*.a.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
 		var left *dispatch.NotEmptyError
-		if _, err := o.SetQueueRule(ctx, rule); !errors.Is(err, dispatch.ErrQueueNotEmpty) || !errors.As(err, &left) ||
+		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) || !errors.As(err, &left) ||
 			left.Names(100) != "www.a.example (1)" {
 			t.Errorf("a mapping away from tasks: %v", err)
 		}
 		o.succeed(o.fetchOne())
-		if _, err := o.SetQueueRule(ctx, rule); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://x.a.example/1"}, dispatch.NewTask{SourceID: "s", URL: "http://y.a.example/2"})
@@ -35,25 +35,26 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 		}
 		other := dispatch.QueueRule{Pattern: "b.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
 		other.Settings.MinDelay = time.Minute
-		if _, err := o.SetQueueRule(ctx, other); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, _, err := o.SetQueueRule(ctx, other, dispatch.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("two rules that contradict each other for one queue: %v", err)
 		}
 		other.Settings = rule.Settings
-		if _, err := o.SetQueueRule(ctx, other); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, other, dispatch.AnyRules); err != nil {
 			t.Errorf("a second rule that agrees: %v", err)
 		}
 		rule.Settings.Paused, rule.By = true, "ops"
-		if _, err := o.SetQueueRule(ctx, rule); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
 			t.Errorf("pausing a queue of two rules: %v", err)
 		}
-		rules, _, err := o.QueueRules(ctx, "", 10)
+		page, err := o.QueueRules(ctx, "", 10)
+		rules := page.Rules
 		if err != nil || len(rules) != 2 || rules[0].Settings != rules[1].Settings || !rules[1].Settings.Paused || rules[1].By != "ops" || rules[1].Time.IsZero() {
 			t.Errorf("%+v, %v", rules, err)
 		}
-		if _, err := o.DeleteQueueRule(ctx, "*.a.example"); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+		if _, _, err := o.DeleteQueueRule(ctx, "*.a.example", dispatch.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
 			t.Errorf("deleting a mapping of tasks: %v", err)
 		}
-		if _, err := o.DeleteQueueRule(ctx, "nowhere"); !errors.Is(err, dispatch.ErrRuleNotFound) {
+		if _, _, err := o.DeleteQueueRule(ctx, "nowhere", dispatch.AnyRules); !errors.Is(err, dispatch.ErrRuleNotFound) {
 			t.Errorf("unknown rule: %v", err)
 		}
 	})
@@ -65,7 +66,7 @@ func TestDispatcher_SetQueueRule_movesHosts(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		set := func(pattern, queue string) error {
-			_, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()})
+			_, _, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, dispatch.AnyRules)
 			return err
 		}
 		o.create("s", nil)
@@ -89,7 +90,7 @@ func TestDispatcher_SetQueueRule_movesHosts(t *testing.T) {
 			t.Fatalf("a rule for a host of an empty queue: %v", err)
 		}
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/2"})
-		if _, err := o.DeleteQueueRule(ctx, "www.a.example"); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+		if _, _, err := o.DeleteQueueRule(ctx, "www.a.example", dispatch.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
 			t.Errorf("deleting what keeps a host with tasks from a shorter rule: %v", err)
 		}
 	})
@@ -101,7 +102,7 @@ func TestDispatcher_SetQueueRule_movesPorts(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		set := func(pattern, queue string) error {
-			_, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()})
+			_, _, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, dispatch.AnyRules)
 			return err
 		}
 		o.create("s", nil)
@@ -129,7 +130,7 @@ func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
 		g := o.fetchOne()
 		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Deny = true
-		if _, err := o.SetQueueRule(t.Context(), rule); err != nil {
+		if _, _, err := o.SetQueueRule(t.Context(), rule, dispatch.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
@@ -141,7 +142,7 @@ func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Error("fetched from a denied queue")
 		}
-		if _, err := o.DeleteQueueRule(t.Context(), "a.example"); err != nil {
+		if _, _, err := o.DeleteQueueRule(t.Context(), "a.example", dispatch.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -161,7 +162,7 @@ func TestDispatcher_SetQueueRule_denyWhileALeaseChanges(t *testing.T) {
 		}})
 		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Deny = true
-		if _, err := d.SetQueueRule(t.Context(), rule); err != nil {
+		if _, _, err := d.SetQueueRule(t.Context(), rule, dispatch.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
@@ -248,11 +249,11 @@ func TestDispatcher_SetQueueRule_limit(t *testing.T) {
 	wrap := func(s dispatch.Store) dispatch.Store { rules.Store = s; return rules }
 	inWorld(t, setup{wrap: wrap}, func(t *testing.T, w *world) {
 		rules.full.Store(true)
-		_, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "one.more", Settings: dispatch.DefaultQueueSettings()})
+		_, _, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "one.more", Settings: dispatch.DefaultQueueSettings()}, dispatch.AnyRules)
 		if !errors.Is(err, dispatch.ErrInvalid) || !strings.Contains(err.Error(), "the limit of 100000 rules") {
 			t.Errorf("one rule more than the limit: %v", err)
 		}
-		if _, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}); err != nil {
+		if _, _, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}, dispatch.AnyRules); err != nil {
 			t.Errorf("one in place of another: %v", err)
 		}
 	})
@@ -267,7 +268,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 			t.Helper()
 			rule := dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings(), By: pattern}
 			change(&rule.Settings)
-			if _, err := o.SetQueueRule(ctx, rule); err != nil {
+			if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -60,7 +60,7 @@ func TestDispatcher_discover_metadata(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
 		denied := dispatch.QueueRule{Pattern: "no.example", Settings: dispatch.DefaultQueueSettings()}
 		denied.Settings.Deny = true
-		if _, err := o.SetQueueRule(t.Context(), denied); err != nil {
+		if _, _, err := o.SetQueueRule(t.Context(), denied, dispatch.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}})

@@ -146,6 +146,7 @@ type SourceStatus struct {
 	Limited        int64 // submits refused for MaxOutstanding
 	DeadSeeds      int64 // seeds that the breaker took out
 	CanceledSeeds  int64 // seeds that an operator took out
+	DeniedSeeds    int64 // seeds that wait in a queue which a rule denies
 	GivenUpCycles  int   // in a row, of the seed with the most
 	// LastError of its seeds; where details are read, also one that a success
 	// has followed.

@@ -190,7 +190,7 @@ func TestDispatcher_seedsUnderNewRules(t *testing.T) {
 			t.Errorf("create after rules changed elsewhere: %v", err)
 		}
 		know()
-		if _, err := o.DeleteQueueRule(t.Context(), "*"); err != nil {
+		if _, _, err := o.DeleteQueueRule(t.Context(), "*", dispatch.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		if did, err := deaf.TriggerSource(t.Context(), "old", true); err != nil || !did.Changed {

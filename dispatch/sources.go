@@ -188,17 +188,19 @@ func (d *Dispatcher) PauseSource(ctx context.Context, id string, gate Gate) (rep
 // WouldPause is what a pause by gate would replace at now, and whether it would change
 // anything: one in the same words does not, and the source is paused since when it was.
 func (s *Source) WouldPause(gate Gate, now time.Time) (replaced *Gate, changes bool) {
-	p := s.Paused
-	switch {
-	case p == nil:
-		return nil, true
-	case p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until):
+	if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
 		return nil, false
-	case !p.Until.IsZero() && !p.Until.After(now):
-		return nil, true // it is over
-	default:
-		return p, true
 	}
+	return s.PausedAt(now), true
+}
+
+// PausedAt is the pause that holds grants of the source at now: nil where none does,
+// because nobody paused it or the pause is over.
+func (s *Source) PausedAt(now time.Time) *Gate {
+	if p := s.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
+		return p
+	}
+	return nil
 }
 
 // ResumeSource lets grants go on.

@@ -223,6 +223,9 @@ func TestDispatcher_PauseSource(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		o.succeed(o.fetchOne())
+		if view, err := o.Source(t.Context(), "s"); err != nil || view.Paused != nil || view.Health != dispatch.HealthOK {
+			t.Errorf("after the pause: %+v, %v", view, err)
+		}
 		if changed, err := o.ResumeSource(t.Context(), "s"); err != nil || !changed {
 			t.Errorf("resume: %v, %v", changed, err)
 		}

@@ -51,12 +51,15 @@ type Sources interface {
 
 // Queues keeps queue rules, blocks, pauses and what is known of queues.
 type Queues interface {
-	// SetRule keeps a rule under a new version of all rules and tells all
-	// shards; grants after it follow it. Its answer is the new version.
-	// Idempotent but for the version.
-	SetRule(ctx context.Context, rule QueueRule) (version int64, err error)
-	// DeleteRule removes a rule; ErrRuleNotFound.
-	DeleteRule(ctx context.Context, pattern string) (version int64, err error)
+	// SetRule keeps a rule under the next version of all rules and tells all
+	// shards; grants after it follow it. Its answer is that version. It does so
+	// in one step, and only if the rules have version ifVersion (0 = none was
+	// ever set): else ErrEtagMismatch. Idempotent: repeated, it answers the
+	// version again while nothing else has changed.
+	SetRule(ctx context.Context, rule QueueRule, ifVersion int64) (version int64, err error)
+	// DeleteRule removes a rule under the next version, as SetRule sets one;
+	// ErrRuleNotFound where there is none at ifVersion.
+	DeleteRule(ctx context.Context, pattern string, ifVersion int64) (version int64, err error)
 	// Rules reads all rules, ascending by pattern, with their version. Those that
 	// change meanwhile may be newer than the version, never older.
 	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)

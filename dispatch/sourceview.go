@@ -35,6 +35,10 @@ func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool)
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
+	book, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
 	tasks := make([]*Task, 0, len(seeds))
 	for page := range slices.Chunk(seeds, seedsPerRead) {
 		read, _, err := d.store.Tasks(ctx, page, details)
@@ -46,7 +50,7 @@ func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool)
 	views := make([]*SourceView, len(sources))
 	for i, source := range sources {
 		n := len(source.AppliedSeeds)
-		views[i] = newSourceView(source, statuses[i], tasks[:n], now)
+		views[i] = newSourceView(source, statuses[i], tasks[:n], now, book)
 		if details {
 			if views[i].Status.Gates, err = d.seedGates(ctx, source, tasks[:n], now); err != nil {
 				return nil, err
@@ -57,7 +61,7 @@ func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool)
 	return views, nil
 }
 
-func newSourceView(source *Source, status SourceStatus, seeds []*Task, now time.Time) *SourceView {
+func newSourceView(source *Source, status SourceStatus, seeds []*Task, now time.Time, book *ruleBook) *SourceView {
 	status.PendingVersions = source.Version - source.Applied
 	status.Outstanding = status.Counts.Scheduled + status.Counts.Ready + status.Counts.Leased
 	for _, t := range seeds {
@@ -85,6 +89,9 @@ func newSourceView(source *Source, status SourceStatus, seeds []*Task, now time.
 		if !t.State.Waiting() {
 			continue
 		}
+		if book.deniesAny && book.denies(t.Queue) {
+			status.DeniedSeeds++
+		}
 		if t.resting(now) && t.SourceUID == source.UID {
 			status.Outstanding--
 		}
@@ -94,7 +101,7 @@ func newSourceView(source *Source, status SourceStatus, seeds []*Task, now time.
 		status.Lag = max(status.Lag, now.Sub(t.Due))
 	}
 	status.Outstanding = max(status.Outstanding, 0)
-	return &SourceView{Source: *source, Status: status, Health: healthOf(source, &status, now)}
+	return &SourceView{Source: *source, Status: status, Paused: source.PausedAt(now), Health: healthOf(source, &status, now)}
 }
 
 // resting reports whether a seed waits for its next cycle, and not for the next
@@ -139,9 +146,11 @@ func healthOf(source *Source, status *SourceStatus, now time.Time) SourceHealth 
 	if late == 0 {
 		late = lateWithoutSchedule
 	}
-	paused := source.Paused
+	stopped := status.CanceledSeeds + status.DeniedSeeds
 	switch {
-	case paused != nil && (paused.Until.IsZero() || paused.Until.After(now)):
+	case source.PausedAt(now) != nil:
+		return HealthPaused
+	case stopped > 0 && stopped == int64(len(source.AppliedSeeds)):
 		return HealthPaused
 	case status.GivenUpCycles > 0 || status.DeadSeeds > 0:
 		return HealthBackedOff

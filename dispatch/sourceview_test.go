@@ -98,6 +98,41 @@ func TestDispatcher_Source_gates(t *testing.T) {
 	})
 }
 
+// A source of which no seed can be fetched as operators want it is not OK.
+func TestDispatcher_Source_stoppedSeeds(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		want := func(health dispatch.SourceHealth, canceled, denied int64) {
+			t.Helper()
+			if v := o.view("s"); v.Health != health || v.Status.CanceledSeeds != canceled || v.Status.DeniedSeeds != denied {
+				t.Errorf("health %v with %d canceled and %d denied, want %v, %d, %d", v.Health, v.Status.CanceledSeeds, v.Status.DeniedSeeds, health, canceled, denied)
+			}
+		}
+		deny := dispatch.QueueRule{Pattern: "*.example", Settings: dispatch.DefaultQueueSettings()}
+		deny.Settings.Deny = true
+		if _, _, err := o.SetQueueRule(ctx, deny, dispatch.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		o.create("s", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Schedule.Every = seeds("http://a.example/", "http://b.test/"), time.Hour
+		})
+		want(dispatch.HealthOK, 0, 1)
+		seed := o.view("s").Source.AppliedSeeds
+		if _, err := o.CancelTasks(ctx, seed[1:], dispatch.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		want(dispatch.HealthPaused, 1, 1)
+		if _, _, err := o.DeleteQueueRule(ctx, "*.example", dispatch.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		want(dispatch.HealthOK, 1, 0)
+		if _, err := o.CancelTasks(ctx, seed[:1], dispatch.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		want(dispatch.HealthPaused, 2, 0)
+	})
+}
+
 // beat makes a collector known.
 func (o *office) beat(id, pool string, draining bool) {
 	o.t.Helper()

@@ -75,6 +75,9 @@ type StoreStats struct {
 	// OldestOverdue is how far the most overdue lease is past its deadline; 0
 	// when none is.
 	OldestOverdue time.Duration
+	// Grace is how long leases past their deadline are yet left to be renewed, of the
+	// shard with the most, after an outage ([OutageGrace]); 0 outside of a grace.
+	Grace time.Duration
 	// Granted, Settled, Expired, Orphaned and Dropped count since the store
 	// was made: leases given, leases reported, leases that ran out, records
 	// found ready under a standing lock, and index entries without a record.

@@ -15,8 +15,8 @@ const changePage = 100
 // one that is leased is told by its next heartbeat, and however the lease ends,
 // the task ends canceled. only are the states of the tasks that are meant, as they
 // were found: one in another by now stays as it is; none: any. note stands in the
-// history of those that this call takes out. The results are in the order of the ids. The error is the whole call's: some may be canceled; repeat
-// all.
+// history of those that this call takes out. The results are in the order of the
+// ids. The error is the whole call's: some may be canceled; repeat all.
 func (d *Dispatcher) CancelTasks(ctx context.Context, ids []TaskID, note Note, only ...State) ([]TaskChange, error) {
 	results, asked := make([]TaskChange, len(ids)), make([]bool, len(ids))
 	err := d.changeTasks(ctx, "cancel", ids, func(at []int, tasks []*Task, now time.Time) ([]int, error) {

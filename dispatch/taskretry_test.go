@@ -118,7 +118,7 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 		}
 		rule := dispatch.QueueRule{Pattern: "denied.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Deny = true
-		if _, err := o.SetQueueRule(ctx, rule); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {

@@ -92,7 +92,7 @@ func (w *world) start(s setup) {
 
 func (w *world) rule(pattern string, settings dispatch.QueueSettings) {
 	w.t.Helper()
-	if _, err := w.d[0].SetQueueRule(w.t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}); err != nil {
+	if _, _, err := w.d[0].SetQueueRule(w.t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, dispatch.AnyRules); err != nil {
 		w.t.Fatalf("SetQueueRule: %v", err)
 	}
 }

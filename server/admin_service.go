@@ -31,7 +31,7 @@ func (s *adminService) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb
 	c := &o.Store
 	return &pb.GetStatsResponse{
 		Tasks: toCounts(c.Counts), Queues: c.Queues, Leases: c.Counts.Leased,
-		OldestOverdueLease: toDuration(c.OldestOverdue), Collectors: c.Collectors,
+		OldestOverdueLease: toDuration(c.OldestOverdue), Grace: toDuration(c.Grace), Collectors: c.Collectors,
 		Counters: &pb.StoreCounters{
 			Granted: c.Granted, Settled: c.Settled, Expired: c.Expired, Orphaned: c.Orphaned, Dropped: c.Dropped,
 		},

@@ -44,7 +44,7 @@ func newDesk(b *testing.B) *desk {
 			b.Error(err)
 		}
 	})
-	if _, err := d.SetQueueRule(b.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1000, MaxBlock: dispatch.DefaultMaxBlock}}); err != nil {
+	if _, _, err := d.SetQueueRule(b.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1000, MaxBlock: dispatch.DefaultMaxBlock}}, dispatch.AnyRules); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := d.CreateSource(b.Context(), "bench", dispatch.SourceSpec{}); err != nil {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -37,6 +39,18 @@ func toRule(r *dispatch.QueueRule) *pb.QueueRule {
 		MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: &s.Paused, Deny: &s.Deny,
 		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time),
 	}
+}
+
+// rulesEtag is the etag of all queue rules: their version.
+func rulesEtag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+
+// parseRulesEtag is the version that an etag of the queue rules names, whichever without one.
+func parseRulesEtag(etag string) (version int64, ok bool) {
+	if etag == "" {
+		return dispatch.AnyRules, true
+	}
+	version, err := strconv.ParseInt(strings.Trim(etag, `"`), 10, 64)
+	return version, err == nil && version >= 0 && rulesEtag(version) == etag
 }
 
 // fromRule fills what a rule leaves out with defaults: a rule holds whole.

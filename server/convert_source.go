@@ -66,12 +66,12 @@ func toApplyResult(id string, r dispatch.SpecResult) *pb.ApplyResult {
 func toSourceStatus(v *dispatch.SourceView) *pb.SourceStatus {
 	s := &v.Status
 	out := &pb.SourceStatus{
-		Health: toHealth(v.Health), Paused: toGate(v.Source.Paused), PendingVersions: s.PendingVersions,
+		Health: toHealth(v.Health), Paused: toGate(v.Paused), PendingVersions: s.PendingVersions,
 		Tasks: toCounts(s.Counts), LastSuccessTime: toTime(s.LastSuccess), ConsecutiveFailures: s.FailuresInARow,
 		ShortestInterval: toDuration(s.ShortestInterval), LongestInterval: toDuration(s.LongestInterval),
 		NextDueTime: toTime(s.NextDue), Lag: toDuration(s.Lag), Limited: s.Limited,
 		LastError: toTaskError(s.LastError), LastFailureTime: toTime(s.LastFailure), Outstanding: s.Outstanding,
-		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds,
+		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, DeniedSeeds: s.DeniedSeeds,
 	}
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}

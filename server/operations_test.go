@@ -189,6 +189,30 @@ func TestQueueService_rules(t *testing.T) {
 		r.GetBy() != "ann" || r.GetReason() != "ours" || r.GetUpdateTime() == nil {
 		t.Errorf("rule %v", r)
 	}
+	t.Run("etag", func(t *testing.T) {
+		seen, err := b.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{})
+		if err != nil || seen.GetEtag() != set.GetEtag() {
+			t.Fatalf("listed etag %s, set %s: %v", seen.GetEtag(), set.GetEtag(), err)
+		}
+		change := func(etag string) (*pb.SetQueueRuleResponse, error) {
+			return b.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "*.etag.example"}, Etag: etag})
+		}
+		now, err := change(seen.GetEtag())
+		if err != nil || now.GetEtag() == seen.GetEtag() {
+			t.Fatalf("etag %s, %v", now.GetEtag(), err)
+		}
+		_, err = change(seen.GetEtag())
+		if f := wantFault(t, err, codes.Aborted, "ETAG_MISMATCH"); f.metadata["etag"] != now.GetEtag() || f.metadata["pattern"] != "*.etag.example" {
+			t.Errorf("metadata %v", f.metadata)
+		}
+		_, err = b.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: "*.etag.example", Etag: seen.GetEtag()})
+		wantFault(t, err, codes.Aborted, "ETAG_MISMATCH")
+		_, err = change("7")
+		wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+		if _, err := b.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: "*.etag.example", Etag: now.GetEtag()}); err != nil {
+			t.Error(err)
+		}
+	})
 	listed, err := b.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{})
 	if err != nil || len(listed.GetRules()) != 1 || listed.GetRules()[0].GetPattern() != "*.example.com" {
 		t.Errorf("listed %v, %v", listed, err)

@@ -71,11 +71,12 @@ func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleReq
 	if err := validateSetQueueRule(req); err != nil {
 		return nil, err
 	}
-	rule, err := s.d.SetQueueRule(ctx, fromRule(req.GetRule(), byOrPeer(ctx, req.GetBy()), req.GetReason()))
+	ifVersion, _ := parseRulesEtag(req.GetEtag())
+	rule, version, err := s.d.SetQueueRule(ctx, fromRule(req.GetRule(), byOrPeer(ctx, req.GetBy()), req.GetReason()), ifVersion)
 	if err != nil {
-		return nil, aboutRule(inside("rule", err), req.GetRule().GetPattern())
+		return nil, s.aboutRule(ctx, inside("rule", err), req.GetRule().GetPattern())
 	}
-	return &pb.SetQueueRuleResponse{Rule: toRule(&rule)}, nil
+	return &pb.SetQueueRuleResponse{Rule: toRule(&rule), Etag: rulesEtag(version)}, nil
 }
 
 // ListQueueRules lists rules by pattern.
@@ -91,14 +92,15 @@ func (s *queueService) ListQueueRules(ctx context.Context, req *pb.ListQueueRule
 	if err != nil {
 		return nil, err
 	}
+	var page dispatch.RulePage
 	rules, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.QueueRule, string, error) {
-		found, next, err := s.d.QueueRules(ctx, after, limit)
-		return each(found, func(r dispatch.QueueRule) *pb.QueueRule { return toRule(&r) }), next, err
+		page, err = s.d.QueueRules(ctx, after, limit)
+		return each(page.Rules, func(r dispatch.QueueRule) *pb.QueueRule { return toRule(&r) }), page.Next, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ListQueueRulesResponse{Rules: rules, NextPageToken: tokens.token(next)}, nil
+	return &pb.ListQueueRulesResponse{Rules: rules, NextPageToken: tokens.token(next), Etag: rulesEtag(page.Version)}, nil
 }
 
 // DeleteQueueRule removes the rule of a pattern.
@@ -106,11 +108,12 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 	if err := validatePattern(req); err != nil {
 		return nil, err
 	}
-	rule, err := s.d.DeleteQueueRule(ctx, req.GetPattern())
+	ifVersion, _ := parseRulesEtag(req.GetEtag())
+	rule, version, err := s.d.DeleteQueueRule(ctx, req.GetPattern(), ifVersion)
 	if err != nil {
-		return nil, aboutRule(err, req.GetPattern())
+		return nil, s.aboutRule(ctx, err, req.GetPattern())
 	}
-	return &pb.DeleteQueueRuleResponse{Rule: toRule(&rule)}, nil
+	return &pb.DeleteQueueRuleResponse{Rule: toRule(&rule), Etag: rulesEtag(version)}, nil
 }
 
 // BlockQueue holds grants of a queue.
@@ -179,8 +182,14 @@ func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.
 	return toQueue(queue, now), nil
 }
 
-// aboutRule names the rule, and the queues that a mapping would leave tasks in.
-func aboutRule(err error, pattern string) error {
+// aboutRule names the rule, and the queues that a mapping would leave tasks in or the
+// etag that the rules have.
+func (s *queueService) aboutRule(ctx context.Context, err error, pattern string) error {
+	if errors.Is(err, dispatch.ErrEtagMismatch) {
+		if page, readErr := s.d.QueueRules(ctx, "", 1); readErr == nil {
+			return about(err, "pattern", pattern, "etag", rulesEtag(page.Version))
+		}
+	}
 	var left *dispatch.NotEmptyError
 	if errors.As(err, &left) {
 		return about(err, "pattern", pattern, "tasks_left_in", left.Names(maxShown-len(" and more")-2))

@@ -47,7 +47,6 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrSourceExists, codes.AlreadyExists, pb.ErrorReason_ERROR_REASON_SOURCE_EXISTS, 0},
 	{dispatch.ErrEtagMismatch, codes.Aborted, pb.ErrorReason_ERROR_REASON_ETAG_MISMATCH, 0},
 	{dispatch.ErrTaskNotFound, codes.NotFound, pb.ErrorReason_ERROR_REASON_TASK_NOT_FOUND, 0},
-	{dispatch.ErrQueueNotFound, codes.NotFound, pb.ErrorReason_ERROR_REASON_QUEUE_NOT_FOUND, 0},
 	{dispatch.ErrRuleNotFound, codes.NotFound, pb.ErrorReason_ERROR_REASON_QUEUE_RULE_NOT_FOUND, 0},
 	{dispatch.ErrQueueNotEmpty, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_QUEUE_NOT_EMPTY, 0},
 	{dispatch.ErrQueueDenied, codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_QUEUE_DENIED, 0},

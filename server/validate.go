@@ -273,6 +273,7 @@ func validateSetQueueRule(req *pb.SetQueueRuleRequest) error {
 	}
 	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, dispatch.MaxMinDelay)
 	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
+	c.rulesEtag(req.GetEtag())
 	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
 }
@@ -280,8 +281,15 @@ func validateSetQueueRule(req *pb.SetQueueRuleRequest) error {
 func validatePattern(req *pb.DeleteQueueRuleRequest) error {
 	var c checks
 	c.pattern("pattern", req.GetPattern())
+	c.rulesEtag(req.GetEtag())
 	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
+}
+
+func (c *checks) rulesEtag(etag string) {
+	if _, ok := parseRulesEtag(etag); !ok {
+		c.fail("etag", etag, "must be an etag as the queue rules were read with")
+	}
 }
 
 func validatePage(size int32) error {

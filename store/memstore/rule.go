@@ -81,7 +81,7 @@ func (s *shard) resolve(queueName string) settings {
 }
 
 // SetRule implements [dispatch.Queues].
-func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule) (int64, error) {
+func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule, ifVersion int64) (int64, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
@@ -89,6 +89,9 @@ func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule) (int64, er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, replaced := b.rules.Get(rule.Pattern)
+	if done, err := b.changed(ifVersion, replaced && sameRule(old, rule)); done || err != nil {
+		return b.version, err
+	}
 	if !replaced && b.rules.Len() >= dispatch.MaxQueueRules {
 		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), dispatch.MaxQueueRules)
 	}
@@ -103,19 +106,43 @@ func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule) (int64, er
 }
 
 // DeleteRule implements [dispatch.Queues].
-func (s *Store) DeleteRule(ctx context.Context, pattern string) (int64, error) {
+func (s *Store) DeleteRule(ctx context.Context, pattern string, ifVersion int64) (int64, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
 	b := &s.rules
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old, ok := b.rules.Delete(pattern)
+	old, ok := b.rules.Get(pattern)
+	if done, err := b.changed(ifVersion, !ok); done || err != nil {
+		return b.version, err
+	}
 	if !ok {
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
 	}
+	b.rules.Delete(pattern)
 	s.changeRules(func(sh *shard) { sh.unfile(old) })
 	return b.version, nil
+}
+
+// changed reports whether a change of the rules at ifVersion has been made already: they
+// are one version further, and as it leaves them. ErrEtagMismatch where they have
+// another version for another reason.
+func (b *ruleBook) changed(ifVersion int64, asLeft bool) (bool, error) {
+	switch {
+	case b.version == ifVersion:
+		return false, nil
+	case b.version == ifVersion+1 && asLeft:
+		return true, nil
+	}
+	return false, fmt.Errorf("%w: the queue rules have version %d, not %d", dispatch.ErrEtagMismatch, b.version, ifVersion)
+}
+
+// sameRule reports whether two rules are one, set at one time.
+func sameRule(a, b dispatch.QueueRule) bool {
+	same := a.Time.Equal(b.Time)
+	a.Time = b.Time
+	return same && a == b
 }
 
 // changeRules makes a change under a new version in every shard. Queues that it

@@ -364,6 +364,7 @@ func (s *shard) addStats(stats *dispatch.StoreStats) {
 	stats.Orphaned += s.orphaned
 	stats.Dropped += s.dropped
 	stats.OldestOverdue = max(stats.OldestOverdue, duration(s.oldestOverdue()))
+	stats.Grace = max(stats.Grace, duration(s.graceUntil-s.now))
 }
 
 // overdueLooks bounds how many leases are looked at for the most overdue one.

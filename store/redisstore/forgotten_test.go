@@ -48,7 +48,7 @@ func TestStore_Claim_ScriptsForgotten(t *testing.T) {
 	client := redisClient(t, server.URL())
 	s := open(t, redisstore.Config{URL: server.URL()})
 	rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: time.Hour}}
-	if _, err := s.SetRule(t.Context(), rule); err != nil {
+	if _, err := s.SetRule(t.Context(), rule, 0); err != nil {
 		t.Fatal(err)
 	}
 	const rounds = 20

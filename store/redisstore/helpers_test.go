@@ -35,14 +35,20 @@ func submissions(gate *dispatch.SourceGate, queue string, n int) []dispatch.Subm
 	return items
 }
 
-// submit makes tasks that must all be new.
-func submit(t testing.TB, s *redisstore.Store, gate dispatch.SourceGate, items ...dispatch.Submission) {
+// rulesVersion is the version of the queue rules.
+func rulesVersion(t testing.TB, s *redisstore.Store) int64 {
 	t.Helper()
 	_, version, err := s.Rules(t.Context())
 	if err != nil {
 		t.Fatalf("Rules: %v", err)
 	}
-	results, err := s.Submit(t.Context(), version, []dispatch.SourceGate{gate}, items)
+	return version
+}
+
+// submit makes tasks that must all be new.
+func submit(t testing.TB, s *redisstore.Store, gate dispatch.SourceGate, items ...dispatch.Submission) {
+	t.Helper()
+	results, err := s.Submit(t.Context(), rulesVersion(t, s), []dispatch.SourceGate{gate}, items)
 	if err != nil {
 		t.Fatalf("Submit: %v", err)
 	}
@@ -57,7 +63,7 @@ func submit(t testing.TB, s *redisstore.Store, gate dispatch.SourceGate, items .
 func openRule(t testing.TB, s *redisstore.Store) {
 	t.Helper()
 	rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 100_000, MaxBlock: time.Hour}}
-	if _, err := s.SetRule(t.Context(), rule); err != nil {
+	if _, err := s.SetRule(t.Context(), rule, rulesVersion(t, s)); err != nil {
 		t.Fatalf("SetRule: %v", err)
 	}
 }

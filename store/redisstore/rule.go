@@ -35,23 +35,26 @@ func bit(set bool) int {
 }
 
 // SetRule implements [dispatch.Queues].
-func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule) (int64, error) {
+func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule, ifVersion int64) (int64, error) {
 	encoded, err := json.Marshal(rule)
 	if err != nil {
 		return 0, fmt.Errorf("%w: queue rule %.300q cannot be encoded: %w", dispatch.ErrInvalid, rule.Pattern, err)
 	}
 	return s.changeRule(ctx, "set queue rule",
-		rule.Pattern, dispatch.MaxQueueRules, rule.SettingsName(), packSettings(&rule), string(encoded))
+		rule.Pattern, ifVersion, dispatch.MaxQueueRules, rule.SettingsName(), packSettings(&rule), string(encoded))
 }
 
 // DeleteRule implements [dispatch.Queues].
-func (s *Store) DeleteRule(ctx context.Context, pattern string) (int64, error) {
-	version, err := s.changeRule(ctx, "delete queue rule", pattern, 0)
-	if err == nil && version == 0 {
-		err = fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
-	}
-	return version, err
+func (s *Store) DeleteRule(ctx context.Context, pattern string, ifVersion int64) (int64, error) {
+	return s.changeRule(ctx, "delete queue rule", pattern, ifVersion)
 }
+
+// What the script answers instead of a version.
+const (
+	ruleNotFound = -1
+	ruleTooMany  = -2
+	ruleStale    = -3
+)
 
 // changeRule changes the rules in shard 0 and tells the other shards.
 func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, error) {
@@ -61,15 +64,22 @@ func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, 
 	}
 	r := readReply(v)
 	version := r.integer()
+	repeated := version > 0 && r.integer() == 1
 	var changes []any
 	for r.more() {
 		changes = append(changes, r.text())
 	}
 	switch {
-	case r.err != nil || version == 0:
+	case r.err != nil:
 		return 0, r.err
-	case version < 0:
+	case version == ruleNotFound:
+		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, args[0])
+	case version == ruleTooMany:
 		return 0, fmt.Errorf("%w: there are %d queue rules, which is the limit", dispatch.ErrInvalid, dispatch.MaxQueueRules)
+	case version == ruleStale:
+		return 0, fmt.Errorf("%w: the queue rules no longer have version %d", dispatch.ErrEtagMismatch, args[1])
+	case repeated:
+		return version, s.copyToAll(ctx, op)
 	}
 	var calls []call
 	for shard := 1; shard < s.shards; shard++ {
@@ -167,6 +177,16 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 		return "", r.err
 	}
 	return strings.Join(next, "/"), r.err
+}
+
+// copyToAll brings every shard to the rules of shard 0.
+func (s *Store) copyToAll(ctx context.Context, op string) error {
+	for shard := 1; shard < s.shards; shard++ {
+		if err := s.copySettings(ctx, op, shard); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // copySettings brings a shard to the rules of shard 0, when it has not got them.

@@ -164,6 +164,7 @@ func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 		total.Queues += r.integer()
 		total.OldestOverdue = max(total.OldestOverdue, time.Duration(r.integer())*time.Millisecond)
 		total.Collectors += r.integer()
+		total.Grace = max(total.Grace, time.Duration(r.integer())*time.Millisecond)
 		if r.err != nil {
 			return total, r.err
 		}

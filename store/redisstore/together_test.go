@@ -47,7 +47,9 @@ func (h *heldTrips) hold(cmds ...redis.Cmder) {
 	if cmds[0].Name() == "fcall" {
 		h.trips.Add(1)
 		h.sent.Add(int64(len(cmds)))
-		h.most.Store(max(h.most.Load(), h.held.Add(1)))
+		held := h.held.Add(1)
+		for most := h.most.Load(); held > most && !h.most.CompareAndSwap(most, held); most = h.most.Load() {
+		}
 		<-h.release
 		h.held.Add(-1)
 	}

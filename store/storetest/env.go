@@ -304,7 +304,7 @@ func (e *env) rule(pattern string, settings dispatch.QueueSettings) {
 
 func (e *env) setRule(r dispatch.QueueRule) {
 	e.Helper()
-	version, err := e.Store.SetRule(e.ctx, r)
+	version, err := e.Store.SetRule(e.ctx, r, e.rules)
 	e.ok("set rule "+r.Pattern, err)
 	e.rules = version
 	e.syncRules()

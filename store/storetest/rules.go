@@ -10,6 +10,8 @@ func ruleCases() []testCase {
 	return []testCase{
 		{"Set_IsReadBackUnderANewVersion", ruleSet},
 		{"Delete_NotFound", ruleDelete},
+		{"Change_OnlyOfTheVersionThatWasSeen", ruleStale},
+		{"Change_Repeated", ruleRepeated},
 		{"LongestMatchHolds", ruleLongest},
 		{"Defaults_HoldWithoutARule", ruleDefaults},
 		{"Pause_StopsAtOnce_T64", rulePause},
@@ -62,7 +64,7 @@ func ruleShorter(e *env) {
 
 func (e *env) deleteRule(pattern string) {
 	e.Helper()
-	version, err := e.Store.DeleteRule(e.ctx, pattern)
+	version, err := e.Store.DeleteRule(e.ctx, pattern, e.rules)
 	e.ok("delete rule", err)
 	if version <= e.rules {
 		e.Fatalf("version %d of the rules did not rise above %d", version, e.rules)
@@ -95,13 +97,66 @@ func ruleSet(e *env) {
 }
 
 func ruleDelete(e *env) {
-	_, err := e.Store.DeleteRule(e.ctx, "a.test")
+	_, err := e.Store.DeleteRule(e.ctx, "a.test", e.rules)
 	e.fails("delete of none", err, dispatch.ErrRuleNotFound)
 	e.rule("a.test", delayed(0, 1))
 	e.deleteRule("a.test")
 	is(e, "rules", e.listRules(), nil)
-	_, err = e.Store.DeleteRule(e.ctx, "a.test")
+	_, err = e.Store.DeleteRule(e.ctx, "a.test", e.rules)
 	e.fails("delete again", err, dispatch.ErrRuleNotFound)
+}
+
+// ruleStale changes rules that somebody else has changed since they were read, each by
+// each: nothing of it holds.
+func ruleStale(e *env) {
+	calm := dispatch.QueueRule{Pattern: "*", Settings: delayed(time.Second, 3), Time: start}
+	e.setRule(calm)
+	seen := e.rules
+	stop := dispatch.QueueRule{Pattern: queue, Settings: settings(stopped), By: "eve", Time: start}
+	e.setRule(stop)
+	calm.Settings.MaxInFlight++
+	other := stop
+	other.Settings.Paused = false
+	for _, r := range []dispatch.QueueRule{calm, other, {Pattern: "new.test", Settings: delayed(0, 1), Time: start}} {
+		for _, version := range []int64{seen, 0, e.rules + 1} {
+			_, err := e.Store.SetRule(e.ctx, r, version)
+			e.fails("set of "+r.Pattern, err, dispatch.ErrEtagMismatch)
+		}
+	}
+	_, err := e.Store.DeleteRule(e.ctx, queue, seen)
+	e.fails("delete", err, dispatch.ErrEtagMismatch)
+	calm.Settings.MaxInFlight--
+	is(e, "rules", e.listRules(), []dispatch.QueueRule{calm, stop})
+	g := source("a")
+	e.create(g, numbered(g, queue, 1)...)
+	is(e, "wait", e.takeNone().Wait, dispatch.WaitPaused)
+	seen = e.rules
+	e.deleteRule(queue)
+	e.setRule(calm)
+	_, err = e.Store.DeleteRule(e.ctx, queue, seen)
+	e.fails("delete of what is gone", err, dispatch.ErrEtagMismatch)
+	e.takeOne()
+}
+
+// ruleRepeated sends changes again whose answers were lost.
+func ruleRepeated(e *env) {
+	r := dispatch.QueueRule{Pattern: "a.test", Queue: "group", Settings: delayed(time.Second, 3), Time: start}
+	from := e.rules
+	again := func(answer int64, err error) {
+		e.Helper()
+		e.ok("repeated", err)
+		is(e, "version", answer, e.rules)
+	}
+	e.setRule(r)
+	again(e.Store.SetRule(e.ctx, r, from))
+	r.Queue, from = "", e.rules
+	e.setRule(r)
+	again(e.Store.SetRule(e.ctx, r, from))
+	is(e, "rules", e.listRules(), []dispatch.QueueRule{r})
+	from = e.rules
+	e.deleteRule(r.Pattern)
+	again(e.Store.DeleteRule(e.ctx, r.Pattern, from))
+	is(e, "rules", e.listRules(), nil)
 }
 
 func ruleLongest(e *env) {

@@ -142,7 +142,10 @@ type GetStatsResponse struct {
 	// The id of the dispatcher that sweeps expired leases now; empty: none is elected at the moment.
 	KeeperId string `protobuf:"bytes,8,opt,name=keeper_id,json=keeperId,proto3" json:"keeper_id,omitempty"`
 	// The dispatcher that answered.
-	Dispatcher    *DispatcherInfo `protobuf:"bytes,9,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
+	Dispatcher *DispatcherInfo `protobuf:"bytes,9,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
+	// How long leases past their deadline are yet left for their holders to renew: the store, or all
+	// dispatchers, were away for more than 5 s, and leases get 30 s of grace. Zero or absent: there is no grace.
+	Grace         *durationpb.Duration `protobuf:"bytes,10,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,6 +239,13 @@ func (x *GetStatsResponse) GetKeeperId() string {
 func (x *GetStatsResponse) GetDispatcher() *DispatcherInfo {
 	if x != nil {
 		return x.Dispatcher
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
 	}
 	return nil
 }
@@ -1940,7 +1950,7 @@ var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
-	"\x0fGetStatsRequest\"\x96\x03\n" +
+	"\x0fGetStatsRequest\"\xc7\x03\n" +
 	"\x10GetStatsResponse\x12+\n" +
 	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x16\n" +
 	"\x06queues\x18\x02 \x01(\x03R\x06queues\x12\x16\n" +
@@ -1954,7 +1964,9 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\tkeeper_id\x18\b \x01(\tR\bkeeperId\x129\n" +
 	"\n" +
 	"dispatcher\x18\t \x01(\v2\x19.waggle.v1.DispatcherInfoR\n" +
-	"dispatcher\"\x93\x01\n" +
+	"dispatcher\x12/\n" +
+	"\x05grace\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x93\x01\n" +
 	"\rStoreCounters\x12\x18\n" +
 	"\agranted\x18\x01 \x01(\x03R\agranted\x12\x18\n" +
 	"\asettled\x18\x02 \x01(\x03R\asettled\x12\x18\n" +
@@ -2165,57 +2177,58 @@ var file_waggle_v1_admin_service_proto_depIdxs = []int32{
 	3,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
 	4,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
 	5,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	34, // 5: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	33, // 6: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	8,  // 7: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	35, // 8: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	36, // 9: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	28, // 10: waggle.v1.ListCollectorsRequest.labels:type_name -> waggle.v1.ListCollectorsRequest.LabelsEntry
-	37, // 11: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	13, // 12: waggle.v1.ExplainResponse.holds:type_name -> waggle.v1.Hold
-	33, // 13: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	38, // 14: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
-	0,  // 15: waggle.v1.Hold.of:type_name -> waggle.v1.HeldKind
-	38, // 16: waggle.v1.Pool.paused:type_name -> waggle.v1.Gate
-	14, // 17: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	34, // 18: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
-	14, // 19: waggle.v1.PausePoolResponse.pool:type_name -> waggle.v1.Pool
-	38, // 20: waggle.v1.PausePoolResponse.replaced:type_name -> waggle.v1.Gate
-	14, // 21: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
-	29, // 22: waggle.v1.Drain.labels:type_name -> waggle.v1.Drain.LabelsEntry
-	38, // 23: waggle.v1.Drain.gate:type_name -> waggle.v1.Gate
-	30, // 24: waggle.v1.DrainCollectorsRequest.labels:type_name -> waggle.v1.DrainCollectorsRequest.LabelsEntry
-	34, // 25: waggle.v1.DrainCollectorsRequest.until:type_name -> google.protobuf.Timestamp
-	21, // 26: waggle.v1.DrainCollectorsResponse.drain:type_name -> waggle.v1.Drain
-	38, // 27: waggle.v1.DrainCollectorsResponse.replaced:type_name -> waggle.v1.Gate
-	31, // 28: waggle.v1.ResumeCollectorsRequest.labels:type_name -> waggle.v1.ResumeCollectorsRequest.LabelsEntry
-	38, // 29: waggle.v1.ResumeCollectorsResponse.drained:type_name -> waggle.v1.Gate
-	21, // 30: waggle.v1.ListDrainsResponse.drains:type_name -> waggle.v1.Drain
-	1,  // 31: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	6,  // 32: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	9,  // 33: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	11, // 34: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 35: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	17, // 36: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
-	19, // 37: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
-	22, // 38: waggle.v1.AdminService.DrainCollectors:input_type -> waggle.v1.DrainCollectorsRequest
-	24, // 39: waggle.v1.AdminService.ResumeCollectors:input_type -> waggle.v1.ResumeCollectorsRequest
-	26, // 40: waggle.v1.AdminService.ListDrains:input_type -> waggle.v1.ListDrainsRequest
-	2,  // 41: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	7,  // 42: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	10, // 43: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	12, // 44: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 45: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	18, // 46: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
-	20, // 47: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
-	23, // 48: waggle.v1.AdminService.DrainCollectors:output_type -> waggle.v1.DrainCollectorsResponse
-	25, // 49: waggle.v1.AdminService.ResumeCollectors:output_type -> waggle.v1.ResumeCollectorsResponse
-	27, // 50: waggle.v1.AdminService.ListDrains:output_type -> waggle.v1.ListDrainsResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	33, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
+	34, // 6: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	33, // 7: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	8,  // 8: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
+	35, // 9: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	36, // 10: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	28, // 11: waggle.v1.ListCollectorsRequest.labels:type_name -> waggle.v1.ListCollectorsRequest.LabelsEntry
+	37, // 12: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	13, // 13: waggle.v1.ExplainResponse.holds:type_name -> waggle.v1.Hold
+	33, // 14: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	38, // 15: waggle.v1.Hold.gate:type_name -> waggle.v1.Gate
+	0,  // 16: waggle.v1.Hold.of:type_name -> waggle.v1.HeldKind
+	38, // 17: waggle.v1.Pool.paused:type_name -> waggle.v1.Gate
+	14, // 18: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
+	34, // 19: waggle.v1.PausePoolRequest.until:type_name -> google.protobuf.Timestamp
+	14, // 20: waggle.v1.PausePoolResponse.pool:type_name -> waggle.v1.Pool
+	38, // 21: waggle.v1.PausePoolResponse.replaced:type_name -> waggle.v1.Gate
+	14, // 22: waggle.v1.ResumePoolResponse.pool:type_name -> waggle.v1.Pool
+	29, // 23: waggle.v1.Drain.labels:type_name -> waggle.v1.Drain.LabelsEntry
+	38, // 24: waggle.v1.Drain.gate:type_name -> waggle.v1.Gate
+	30, // 25: waggle.v1.DrainCollectorsRequest.labels:type_name -> waggle.v1.DrainCollectorsRequest.LabelsEntry
+	34, // 26: waggle.v1.DrainCollectorsRequest.until:type_name -> google.protobuf.Timestamp
+	21, // 27: waggle.v1.DrainCollectorsResponse.drain:type_name -> waggle.v1.Drain
+	38, // 28: waggle.v1.DrainCollectorsResponse.replaced:type_name -> waggle.v1.Gate
+	31, // 29: waggle.v1.ResumeCollectorsRequest.labels:type_name -> waggle.v1.ResumeCollectorsRequest.LabelsEntry
+	38, // 30: waggle.v1.ResumeCollectorsResponse.drained:type_name -> waggle.v1.Gate
+	21, // 31: waggle.v1.ListDrainsResponse.drains:type_name -> waggle.v1.Drain
+	1,  // 32: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	6,  // 33: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	9,  // 34: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	11, // 35: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 36: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	17, // 37: waggle.v1.AdminService.PausePool:input_type -> waggle.v1.PausePoolRequest
+	19, // 38: waggle.v1.AdminService.ResumePool:input_type -> waggle.v1.ResumePoolRequest
+	22, // 39: waggle.v1.AdminService.DrainCollectors:input_type -> waggle.v1.DrainCollectorsRequest
+	24, // 40: waggle.v1.AdminService.ResumeCollectors:input_type -> waggle.v1.ResumeCollectorsRequest
+	26, // 41: waggle.v1.AdminService.ListDrains:input_type -> waggle.v1.ListDrainsRequest
+	2,  // 42: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	7,  // 43: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	10, // 44: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	12, // 45: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 46: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	18, // 47: waggle.v1.AdminService.PausePool:output_type -> waggle.v1.PausePoolResponse
+	20, // 48: waggle.v1.AdminService.ResumePool:output_type -> waggle.v1.ResumePoolResponse
+	23, // 49: waggle.v1.AdminService.DrainCollectors:output_type -> waggle.v1.DrainCollectorsResponse
+	25, // 50: waggle.v1.AdminService.ResumeCollectors:output_type -> waggle.v1.ResumeCollectorsResponse
+	27, // 51: waggle.v1.AdminService.ListDrains:output_type -> waggle.v1.ListDrainsResponse
+	42, // [42:52] is the sub-list for method output_type
+	32, // [32:42] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }

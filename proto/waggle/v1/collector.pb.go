@@ -97,7 +97,8 @@ type CollectorInfo struct {
 	// Labels by which operators choose collectors to drain (region=eu). At most 64 pairs, keys and values at most
 	// 128 bytes.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The pools it fetches from, for people: FetchTask decides by its own list. At most 16.
+	// The pools it fetches from, for people: FetchTask decides by its own list. Empty: it does not tell, and
+	// nothing but "default" is taken to have a collector in it. At most 16.
 	Pools []string `protobuf:"bytes,6,rep,name=pools,proto3" json:"pools,omitempty"`
 	// How many tasks it works on at once, 0 to 100000. For people; it limits nothing.
 	Slots int32 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`

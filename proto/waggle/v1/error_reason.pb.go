@@ -42,15 +42,12 @@ const (
 	ErrorReason_ERROR_REASON_SOURCE_NOT_FOUND ErrorReason = 10
 	// ALREADY_EXISTS. A source has this id. Do not repeat; use UpdateSource. Metadata: source_id.
 	ErrorReason_ERROR_REASON_SOURCE_EXISTS ErrorReason = 11
-	// ABORTED. The etag is not the source's current one: somebody changed it. Get it again, then repeat with
-	// the new etag. Metadata: source_id, etag (the current one).
+	// ABORTED. The etag is not the current one of the source, or of the queue rules: somebody changed them. Get
+	// them again, then repeat with the new etag. Metadata: source_id or pattern, etag (the current one).
 	ErrorReason_ERROR_REASON_ETAG_MISMATCH ErrorReason = 12
 	// NOT_FOUND. No task has this id or identity, or it was forgotten. Do not repeat. Metadata: task_id, or
 	// source_id with url or key.
 	ErrorReason_ERROR_REASON_TASK_NOT_FOUND ErrorReason = 20
-	// NOT_FOUND. The queue holds no task and has no gate. Do not repeat. Metadata: queue. No call has this
-	// answer now: a queue that is not there is shown as it would be made.
-	ErrorReason_ERROR_REASON_QUEUE_NOT_FOUND ErrorReason = 30
 	// NOT_FOUND. No rule has this pattern. Do not repeat. Metadata: pattern.
 	ErrorReason_ERROR_REASON_QUEUE_RULE_NOT_FOUND ErrorReason = 31
 	// FAILED_PRECONDITION. The rule would map hosts to another queue while a queue that it takes them from
@@ -78,7 +75,8 @@ const (
 	ErrorReason_ERROR_REASON_TOO_MANY_WAITERS ErrorReason = 60
 	// RESOURCE_EXHAUSTED. More calls in a second, or at once, than the dispatcher takes of this kind of method;
 	// submits and lookups are refused first, then fetches, renewals and reports never. Repeat after RetryInfo.
-	// Metadata: limit, method.
+	// Metadata: limit, method; of a large SubmitTasks whose deadline came while it waited in line for others,
+	// bytes, and limit is in bytes, too.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 61
 	// UNAVAILABLE. This dispatcher is about to stop. Repeat at once on another one, else after RetryInfo.
 	// Metadata: none.
@@ -98,7 +96,6 @@ var (
 		11: "ERROR_REASON_SOURCE_EXISTS",
 		12: "ERROR_REASON_ETAG_MISMATCH",
 		20: "ERROR_REASON_TASK_NOT_FOUND",
-		30: "ERROR_REASON_QUEUE_NOT_FOUND",
 		31: "ERROR_REASON_QUEUE_RULE_NOT_FOUND",
 		32: "ERROR_REASON_QUEUE_NOT_EMPTY",
 		33: "ERROR_REASON_QUEUE_DENIED",
@@ -120,7 +117,6 @@ var (
 		"ERROR_REASON_SOURCE_EXISTS":        11,
 		"ERROR_REASON_ETAG_MISMATCH":        12,
 		"ERROR_REASON_TASK_NOT_FOUND":       20,
-		"ERROR_REASON_QUEUE_NOT_FOUND":      30,
 		"ERROR_REASON_QUEUE_RULE_NOT_FOUND": 31,
 		"ERROR_REASON_QUEUE_NOT_EMPTY":      32,
 		"ERROR_REASON_QUEUE_DENIED":         33,
@@ -167,7 +163,7 @@ var File_waggle_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x9b\x05\n" +
+	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\xf9\x04\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12#\n" +
@@ -176,8 +172,7 @@ const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\x12\x1e\n" +
 	"\x1aERROR_REASON_SOURCE_EXISTS\x10\v\x12\x1e\n" +
 	"\x1aERROR_REASON_ETAG_MISMATCH\x10\f\x12\x1f\n" +
-	"\x1bERROR_REASON_TASK_NOT_FOUND\x10\x14\x12 \n" +
-	"\x1cERROR_REASON_QUEUE_NOT_FOUND\x10\x1e\x12%\n" +
+	"\x1bERROR_REASON_TASK_NOT_FOUND\x10\x14\x12%\n" +
 	"!ERROR_REASON_QUEUE_RULE_NOT_FOUND\x10\x1f\x12 \n" +
 	"\x1cERROR_REASON_QUEUE_NOT_EMPTY\x10 \x12\x1d\n" +
 	"\x19ERROR_REASON_QUEUE_DENIED\x10!\x12\x1b\n" +

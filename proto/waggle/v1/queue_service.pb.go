@@ -243,7 +243,10 @@ type SetQueueRuleRequest struct {
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The etag of the rules as they were read or last changed; empty: set it whoever changed them meanwhile. It is
+	// one for all rules, since which of them holds, and what it replaces, depends on the others.
+	Etag          string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,11 +302,20 @@ func (x *SetQueueRuleRequest) GetReason() string {
 	return ""
 }
 
+func (x *SetQueueRuleRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // SetQueueRuleResponse holds the rule.
 type SetQueueRuleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule as it is kept.
-	Rule          *QueueRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Rule *QueueRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The etag of the rules with this one.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,6 +355,13 @@ func (x *SetQueueRuleResponse) GetRule() *QueueRule {
 		return x.Rule
 	}
 	return nil
+}
+
+func (x *SetQueueRuleResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // ListQueueRulesRequest lists rules.
@@ -407,6 +426,9 @@ type ListQueueRulesResponse struct {
 	Rules []*QueueRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The etag of all rules when the page was read; it changes with each change of any. Of several pages that of
+	// the first one stands for what all of them show.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -455,6 +477,13 @@ func (x *ListQueueRulesResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListQueueRulesResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // DeleteQueueRuleRequest names a rule.
 type DeleteQueueRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -463,7 +492,9 @@ type DeleteQueueRuleRequest struct {
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, for the record. At most 1 KiB. Kept in the log of the dispatcher.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The etag of the rules as they were read or last changed; empty: delete it whoever changed them meanwhile.
+	Etag          string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,11 +550,20 @@ func (x *DeleteQueueRuleRequest) GetReason() string {
 	return ""
 }
 
+func (x *DeleteQueueRuleRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // DeleteQueueRuleResponse holds what was deleted.
 type DeleteQueueRuleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule as it was.
-	Rule          *QueueRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Rule *QueueRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The etag of the rules without it.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -563,6 +603,13 @@ func (x *DeleteQueueRuleResponse) GetRule() *QueueRule {
 		return x.Rule
 	}
 	return nil
+}
+
+func (x *DeleteQueueRuleResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // BlockQueueRequest blocks a queue.
@@ -1090,26 +1137,31 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"f\n" +
 	"\x12ListQueuesResponse\x12(\n" +
 	"\x06queues\x18\x01 \x03(\v2\x10.waggle.v1.QueueR\x06queues\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"g\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"{\n" +
 	"\x13SetQueueRuleRequest\x12(\n" +
 	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"@\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04etag\x18\x04 \x01(\tR\x04etag\"T\n" +
 	"\x14SetQueueRuleResponse\x12(\n" +
-	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\"S\n" +
+	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"S\n" +
 	"\x15ListQueueRulesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"l\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x80\x01\n" +
 	"\x16ListQueueRulesResponse\x12*\n" +
 	"\x05rules\x18\x01 \x03(\v2\x14.waggle.v1.QueueRuleR\x05rules\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Z\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\"n\n" +
 	"\x16DeleteQueueRuleRequest\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04etag\x18\x04 \x01(\tR\x04etag\"W\n" +
 	"\x17DeleteQueueRuleResponse\x12(\n" +
-	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\"\x81\x01\n" +
+	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x81\x01\n" +
 	"\x11BlockQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +

@@ -47,10 +47,11 @@ type QueueServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	// SetQueueRule creates the rule of a pattern, or replaces it whole. It holds for grants from now on, on
-	// every dispatcher within 1 s. Idempotent.
+	// every dispatcher within 1 s. Idempotent. With an etag it does so only if no rule was changed since they
+	// were read: a pause or denial that somebody set meanwhile is not overwritten unseen.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetQueueRule(ctx context.Context, in *SetQueueRuleRequest, opts ...grpc.CallOption) (*SetQueueRuleResponse, error)
 	// ListQueueRules lists the rules by pattern. Changes nothing.
 	//
@@ -59,7 +60,7 @@ type QueueServiceClient interface {
 	// DeleteQueueRule removes the rule of a pattern. What it matched falls to the next shorter pattern.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
-	// (QUEUE_NOT_EMPTY), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	DeleteQueueRule(ctx context.Context, in *DeleteQueueRuleRequest, opts ...grpc.CallOption) (*DeleteQueueRuleResponse, error)
 	// BlockQueue holds grants of one queue for its host's sake, from now on and on every dispatcher, also of a
 	// queue that holds no task yet. Collectors hear of it as THROTTLED. Leases that stand go on, submits go in.
@@ -205,10 +206,11 @@ type QueueServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	// SetQueueRule creates the rule of a pattern, or replaces it whole. It holds for grants from now on, on
-	// every dispatcher within 1 s. Idempotent.
+	// every dispatcher within 1 s. Idempotent. With an etag it does so only if no rule was changed since they
+	// were read: a pause or denial that somebody set meanwhile is not overwritten unseen.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetQueueRule(context.Context, *SetQueueRuleRequest) (*SetQueueRuleResponse, error)
 	// ListQueueRules lists the rules by pattern. Changes nothing.
 	//
@@ -217,7 +219,7 @@ type QueueServiceServer interface {
 	// DeleteQueueRule removes the rule of a pattern. What it matched falls to the next shorter pattern.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (QUEUE_RULE_NOT_FOUND), FAILED_PRECONDITION
-	// (QUEUE_NOT_EMPTY), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
+	// (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	DeleteQueueRule(context.Context, *DeleteQueueRuleRequest) (*DeleteQueueRuleResponse, error)
 	// BlockQueue holds grants of one queue for its host's sake, from now on and on every dispatcher, also of a
 	// queue that holds no task yet. Collectors hear of it as THROTTLED. Leases that stand go on, submits go in.

@@ -91,7 +91,8 @@ const (
 	SourceHealth_SOURCE_HEALTH_FAILING SourceHealth = 3
 	// Its breaker holds the next cycle.
 	SourceHealth_SOURCE_HEALTH_BACKED_OFF SourceHealth = 4
-	// An operator paused it.
+	// An operator paused it; or none of its seeds can be fetched before an operator wants it, since each is
+	// CANCELED (canceled_seeds) or in a queue that a rule denies (denied_seeds).
 	SourceHealth_SOURCE_HEALTH_PAUSED SourceHealth = 5
 )
 
@@ -945,6 +946,9 @@ type SourceStatus struct {
 	LongestInterval *durationpb.Duration `protobuf:"bytes,16,opt,name=longest_interval,json=longestInterval,proto3" json:"longest_interval,omitempty"`
 	// Seeds that CancelTasks has taken out: they stay out, whatever triggers and updates do, until RetryTasks.
 	CanceledSeeds int64 `protobuf:"varint,17,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
+	// Seeds that wait in a queue which a rule denies: they are not handed out until the rule is changed or
+	// deleted (SetQueueRule, DeleteQueueRule).
+	DeniedSeeds   int64 `protobuf:"varint,18,opt,name=denied_seeds,json=deniedSeeds,proto3" json:"denied_seeds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,6 +1102,13 @@ func (x *SourceStatus) GetCanceledSeeds() int64 {
 	return 0
 }
 
+func (x *SourceStatus) GetDeniedSeeds() int64 {
+	if x != nil {
+		return x.DeniedSeeds
+	}
+	return 0
+}
+
 // Breaker is how far Waggle has backed off from a source whose seeds keep failing: with each cycle given
 // up in a row the gap to the next doubles, and a seed that goes on failing ends DEAD.
 type Breaker struct {
@@ -1235,7 +1246,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xeb\x06\n" +
+	"_max_depth\"\x8e\a\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12'\n" +
 	"\x06paused\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12,\n" +
@@ -1255,7 +1266,8 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x05gates\x18\x0e \x03(\v2\x0f.waggle.v1.GateR\x05gates\x12F\n" +
 	"\x11shortest_interval\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x10shortestInterval\x12D\n" +
 	"\x10longest_interval\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0flongestInterval\x12%\n" +
-	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\"P\n" +
+	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\x12!\n" +
+	"\fdenied_seeds\x18\x12 \x01(\x03R\vdeniedSeeds\"P\n" +
 	"\aBreaker\x12&\n" +
 	"\x0fgiven_up_cycles\x18\x01 \x01(\x05R\rgivenUpCycles\x12\x1d\n" +
 	"\n" +

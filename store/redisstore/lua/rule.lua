@@ -1,17 +1,25 @@
--- Keeps or removes a queue rule in shard 0, under a new version of all rules.
+-- Keeps or removes a queue rule in shard 0, under the next version of all rules, if they
+-- have the version that it is a change of.
 --
 -- KEYS[1]  the shard key of shard 0
--- ARGV     pattern, the most rules there may be; and to keep it: the name its
---          settings are filed under, the settings (prelude/settings.lua), the
---          rule (JSON)
--- Returns  the new version (0 = no such rule, -1 = too many), and what changed in
---          the settings: name and settings ('' = removed), flat
+-- ARGV     pattern, that version; and to keep it: the most rules there may be, the
+--          name its settings are filed under, the settings (prelude/settings.lua),
+--          the rule (JSON)
+-- Returns  the new version (-1 = no such rule, -2 = too many, -3 = the rules have
+--          another version), whether the call is a repeated one, whose changes are
+--          no longer known, and what changed in the settings: name and settings
+--          ('' = removed), flat
 -- Cost     O(1)
-local pattern, limit, name, packed, rule = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local pattern, from, limit, name, packed, rule = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local rules, settings, changes = P .. 'rules', P .. 'settings', {}
-local old = call('HGET', rules, pattern)
-if not name and not old then return { 0 } end
-if name and not old and call('HLEN', rules) >= limit then return { -1 } end
+local old, version = call('HGET', rules, pattern), tonumber(call('HGET', SHARD, 'rules') or '0')
+if version ~= from then
+  -- As this very call left them?
+  if version == from + 1 and old == (name and name .. '\n' .. rule or false) then return { version, 1 } end
+  return { -3 }
+end
+if not name and not old then return { -1 } end
+if name and not old and call('HLEN', rules) >= limit then return { -2 } end
 
 -- Of several rules that file settings under one name the last written holds.
 local old_name = old and string.match(old, '^([^\n]*)\n')
@@ -30,4 +38,4 @@ if name then
 else
   call('HDEL', rules, pattern)
 end
-return { call('HINCRBY', SHARD, 'rules', 1), unpack(changes) }
+return { call('HINCRBY', SHARD, 'rules', 1), 0, unpack(changes) }

@@ -4,7 +4,8 @@
 -- ARGV     none
 -- Returns  scheduled, ready, leased, done, dead, canceled, granted, settled,
 --          expired, orphaned, dropped, queues, how far the most overdue lease is
---          past its deadline in ms, collectors
+--          past its deadline in ms, collectors, how long the grace after an outage
+--          lasts in ms
 -- Cost     O(log n); at most 100 leases, of 100 lanes, are looked at
 --
 -- flags: no-writes
@@ -35,4 +36,5 @@ end
 out[12] = call('ZCARD', QUEUES) - call('ZCOUNT', IDLE, '-inf', now)
 out[13] = oldest
 out[14] = call('ZCOUNT', P .. 'seen', '(' .. decimal(now - DAY), '+inf')
+out[15] = max(0, (tonumber(call('HGET', SHARD, 'grace')) or 0) - now)
 return out

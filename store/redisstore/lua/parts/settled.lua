@@ -89,5 +89,4 @@ do
 end
 
 -- at each call
-if n_groups > 200 then groups = {} end
 n_groups, by_head, settled_tail = 0, {}, '\0\0\0\0' .. NO_COUNTERS .. struct.pack('>I6', now)
