@@ -15,12 +15,16 @@ import (
 	"testing"
 )
 
-// forbidden lists what no file may hold, put together here so that this file passes too.
-var forbidden = []struct{ what, pattern string }{
-	{"a path of one machine", `(^|[\s"'(=:` + "`])/(wo" + `rk|ro` + `ot|Us` + `ers)/`},
-	{"a path of one machine", `/tmp/` + `w/`},
-	{"the host of a package registry", `proxy\.gol` + `ang\.org|sum\.gol` + `ang\.org|registry\.np` + `mjs\.org|pypi\.o` + `rg`},
-	{"a conflict marker", `(?m)^(<<<<<<<|>>>>>>>) `},
+// forbidden lists what no file may hold, put together here so that this file passes too. What matches a pattern holds one
+// of its parts, which are found much faster.
+var forbidden = []struct {
+	what, pattern string
+	parts         []string
+}{
+	{"a path of one machine", `(^|[\s"'(=:` + "`])/(wo" + `rk|ro` + `ot|Us` + `ers)/`, []string{"rk/", "ot/", "ers/"}},
+	{"a path of one machine", `/tmp/` + `w/`, []string{"/tmp/"}},
+	{"the host of a package registry", `proxy\.gol` + `ang\.org|sum\.gol` + `ang\.org|registry\.np` + `mjs\.org|pypi\.o` + `rg`, []string{"proxy.", "sum.", "registry.", "pypi."}},
+	{"a conflict marker", `(?m)^(<<<<<<<|>>>>>>>) `, []string{"<<<<<<<", ">>>>>>>"}},
 }
 
 // files returns the paths of the repository's text files whose names end in one of the suffixes, or all of them.
@@ -83,6 +87,9 @@ func TestConventions_ForbiddenWords(t *testing.T) {
 			continue // not text
 		}
 		for i, pattern := range patterns {
+			if !slices.ContainsFunc(forbidden[i].parts, func(part string) bool { return bytes.Contains(text, []byte(part)) }) {
+				continue
+			}
 			if at := pattern.FindIndex(text); at != nil {
 				line := 1 + bytes.Count(text[:at[0]], []byte("\n"))
 				t.Errorf("%s:%d holds %s: %q", path, line, forbidden[i].what, text[at[0]:at[1]])

@@ -32,14 +32,14 @@ A drain stands until waggle collector resume, by the same id or labels, or its -
 	}
 	pairsVar(cmd.Flags(), &request.Labels, "label", "the collectors with this label; of several, with all of them")
 	record.register(cmd, o.console)
-	cmd.Flags().Var(&until, "until", "resume by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	timeVar(cmd.Flags(), &until, "until", "resume by itself")
 	cmd.Flags().BoolVar(&request.ValidateOnly, "dry-run", false, "change nothing; say which collectors would be drained")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		var err error
 		if request.CollectorId, err = chosenCollector(args, request.GetLabels()); err != nil {
 			return err
 		}
-		if request.Until, err = until.at(c.now); err != nil {
+		if request.Until, err = c.moment(&until); err != nil {
 			return err
 		}
 		request.By, request.Reason = record.by, record.reason

@@ -27,7 +27,8 @@ func newCollectorList(o *clientOptions) *cobra.Command {
 		Use:   "list",
 		Short: "List the collectors heard from in the last 24 h",
 		Long: `List the collectors heard from in the last 24 h. One that has not been heard from for 45 s,
-which is three of the longest beats, is GONE; its leases end each at its own deadline.`,
+which is three of the longest beats, is GONE; its leases end each at its own deadline.
+POOLS are those that it tells with its beats; what it takes is decided by each fetch.`,
 		Args: exactly(),
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone")
@@ -82,7 +83,7 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector) {
 	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", ">LAST BEAT", "STARTED", "HOST", "VERSION", "LABELS", "DRAINED")
 	for _, k := range collectors {
 		info := k.GetInfo()
-		t.row(info.GetId(), word(k.GetState(), "COLLECTOR_STATE_"), count(k.GetLeases()), count(info.GetSlots()), strings.Join(info.GetPools(), " "),
+		t.row(info.GetId(), word(k.GetState(), "COLLECTOR_STATE_"), count(k.GetLeases()), count(info.GetSlots()), or(strings.Join(info.GetPools(), " "), "not told"),
 			span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20),
 			pairs(info.GetLabels()), gateText(now, k.GetDrained()))
 	}

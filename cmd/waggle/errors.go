@@ -74,7 +74,7 @@ func tell(out io.Writer, problem string, advice ...string) {
 var advice = map[string]string{
 	"SOURCE_NOT_FOUND":     "`waggle source list` shows the sources",
 	"SOURCE_EXISTS":        "`waggle source update` changes it, `waggle source get` shows it",
-	"ETAG_MISMATCH":        "somebody changed it: `waggle source get` it again, then decide again",
+	"ETAG_MISMATCH":        "somebody changed it: look at it again (`waggle source get`, `waggle queue rule list`), then decide again",
 	"TASK_NOT_FOUND":       "it was never submitted, or settled so long ago that it is forgotten",
 	"QUEUE_RULE_NOT_FOUND": "`waggle queue rule list` shows the rules; a pattern is given exactly as it was set",
 	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",

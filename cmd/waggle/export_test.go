@@ -22,6 +22,8 @@ var (
 	Brief     = brief
 	VersionOf = versionOf
 
+	OperatorName = operatorName
+
 	WithHeapFloor = withHeapFloor
 	HeapFloor     = int64(heapFloor)
 
@@ -52,7 +54,7 @@ func TimeAt(text string, now time.Time) (time.Time, error) {
 	if err := f.Set(text); err != nil {
 		return time.Time{}, err
 	}
-	t, err := f.at(now)
+	t, _, err := f.at(now)
 	return t.AsTime(), err
 }
 

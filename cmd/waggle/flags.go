@@ -7,10 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -87,44 +85,6 @@ func (f *rangeFlag) message() *pb.Schedule_Adaptive {
 	return &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{MinInterval: durationpb.New(f.from), MaxInterval: durationpb.New(f.to)}}
 }
 
-// timeFlag is a flag for a moment: a time of day with its date, or how long
-// from now.
-type timeFlag struct{ text string }
-
-var _ pflag.Value = (*timeFlag)(nil)
-
-// Set keeps the text; at reads it.
-func (f *timeFlag) Set(text string) error {
-	f.text = text
-	_, err := f.at(time.Time{})
-	return err
-}
-
-// String is what was set.
-func (f *timeFlag) String() string { return f.text }
-
-// Type is what help calls it.
-func (f *timeFlag) Type() string { return "time" }
-
-// at is the moment; nil when none was given.
-func (f *timeFlag) at(now time.Time) (*timestamppb.Timestamp, error) {
-	if f.text == "" {
-		return nil, nil //nolint:nilnil // no time is not an error
-	}
-	if d, err := duration.Parse(f.text); err == nil {
-		if d < 0 {
-			return nil, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", f.text)
-		}
-		return timestamppb.New(now.Add(d)), nil
-	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00"} {
-		if t, err := time.Parse(layout, f.text); err == nil {
-			return timestamppb.New(t), nil
-		}
-	}
-	return nil, fmt.Errorf("%q is no time; say 2h (from now) or 2026-01-31T18:00:00Z", f.text)
-}
-
 // pairsFlag is a flag that takes key=value, may be repeated, and may hold
 // several with commas between them. No key may come twice: one of its values would
 // be lost.
@@ -173,20 +133,4 @@ func pairs(m map[string]string) string {
 		list = append(list, key+"="+m[key])
 	}
 	return strings.Join(list, " ")
-}
-
-// recordFlags are who does something, and why.
-type recordFlags struct{ by, reason string }
-
-// register adds the flags; the name of the user is the default of --by.
-func (r *recordFlags) register(cmd *cobra.Command, c console) {
-	user := ""
-	for _, name := range []string{envName("by"), "USER", "LOGNAME"} {
-		if value, ok := c.env(name); ok && value != "" {
-			user = value
-			break
-		}
-	}
-	cmd.Flags().StringVar(&r.by, "by", user, "`who` does it, for the record ["+envName("by")+"]")
-	cmd.Flags().StringVar(&r.reason, "reason", "", "`why`, for the record")
 }

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,10 +85,38 @@ func TestTimeFlag(t *testing.T) {
 			t.Errorf("%q is %s, want %s: %v", text, got, want, err)
 		}
 	}
-	for _, text := range []string{"tomorrow", "-2h", "2026-01-31"} {
+	paris := now.In(time.FixedZone("Paris", 3600))
+	for text, want := range map[string]time.Time{
+		"2026-01-31":       time.Date(2026, 1, 30, 23, 0, 0, 0, time.UTC),
+		"2026-01-31 18:00": time.Date(2026, 1, 31, 17, 0, 0, 0, time.UTC), "2026-01-31T18:00:05": time.Date(2026, 1, 31, 17, 0, 5, 0, time.UTC),
+	} {
+		if got, err := waggle.TimeAt(text, paris); err != nil || !got.Equal(want) {
+			t.Errorf("%q in Paris is %s, want %s: %v", text, got, want, err)
+		}
+	}
+	for _, text := range []string{"tomorrow", "-2h", "2026-01-32", "18:00"} {
 		if got, err := waggle.TimeAt(text, now); err == nil {
 			t.Errorf("%q is %s, want an error", text, got)
 		}
+	}
+}
+
+// A moment by the local clock is told as the instant that it is.
+func TestTimeFlag_local(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	tomorrow := time.Now().Add(48 * time.Hour).Truncate(time.Minute)
+	text := tomorrow.Format("2006-01-02 15:04")
+	told := "waggle: " + text + " is in 2d (" + tomorrow.UTC().Format("2006-01-02 15:04:05Z") + ")\n"
+	for _, args := range [][]string{
+		{"queue", "pause", "a.example", "--until", text}, {"pool", "pause", "browser", "--until", text}, {"collector", "drain", "c", "--until", text},
+	} {
+		if got := command(t, env, args...); got.code != waggle.ExitOK || !strings.Contains(got.err, told) {
+			t.Errorf("%v: %d, %s; want %s", args, got.code, got.err, told)
+		}
+	}
+	if got := command(t, env, "pool", "pause", "browser", "--until", "2d"); strings.Contains(got.err, " is in ") {
+		t.Errorf("a duration is told: %s", got.err)
 	}
 }
 

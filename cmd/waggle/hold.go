@@ -23,6 +23,8 @@ type hold struct {
 	Until  time.Time         `json:"until,omitzero"` // zero: until it is lifted
 	By     string            `json:"by,omitempty"`
 	Reason string            `json:"reason,omitempty"`
+
+	since *timestamppb.Timestamp // when it was made; not in a file
 }
 
 // key is what a hold is of: another one with the same key takes its place.
@@ -42,13 +44,13 @@ func (h *hold) gate() *pb.Gate {
 func newHold(o *clientOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold",
-		Short: "Keep what operators block, pause and drain in a file, and bring it back",
-		Long: `Keep what operators hold in a file, and bring it back: blocks and pauses of queues,
+		Short: "List what operators block, pause and drain, keep it in a file, and bring it back",
+		Long: `List what operators hold, keep it in a file, and bring it back: blocks and pauses of queues,
 pauses of pools and sources, drains of collectors. What rules pause and deny is the
 rules': 'waggle queue rule export' has it.`,
 	}
 	o.register(cmd)
-	cmd.AddCommand(newHoldExport(o), newHoldApply(o))
+	cmd.AddCommand(newHoldList(o), newHoldExport(o), newHoldApply(o))
 	return cmd
 }
 
@@ -88,7 +90,7 @@ func (c *client) holds(ctx context.Context) (holds []*hold, err error) {
 		if gate == nil {
 			return
 		}
-		h := &hold{Kind: word(gate.GetKind(), "GATE_KIND_"), Name: name, Labels: labels, By: gate.GetBy(), Reason: gate.GetReason()}
+		h := &hold{Kind: word(gate.GetKind(), "GATE_KIND_"), Name: name, Labels: labels, By: gate.GetBy(), Reason: gate.GetReason(), since: gate.GetTime()}
 		if gate.GetUntil() != nil {
 			h.Until = gate.GetUntil().AsTime()
 		}

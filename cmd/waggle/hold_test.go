@@ -82,6 +82,13 @@ func wantLines(t *testing.T, got, want string) {
 	}
 }
 
+func TestHold_applyNothing(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	file := write(t, "holds.jsonl", "\n")
+	wantFailure(t, command(t, env, "hold", "apply", file), waggle.ExitFailed, "waggle: nothing in "+file+"\n")
+}
+
 // A file shortens and ends nothing, and what is wrong with an entry stops no other.
 func TestHold_apply(t *testing.T) {
 	t.Parallel()

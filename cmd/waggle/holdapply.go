@@ -61,19 +61,12 @@ Who holds it and why is what the file says, unless --by or --reason is given.`,
 }
 
 func (a *holdApply) run(ctx context.Context, c *client, name string, stdin io.Reader) error {
-	var changes []*holdChange
-	if err := eachObject(ctx, name, stdin, func(object sourcefile.Object) {
-		change := &holdChange{line: object.Line}
-		err := object.Err
-		if err == nil {
-			change.hold, err = parseHold(object.Text)
-		}
-		if err != nil {
-			change.result, change.err = resultInvalid, err.Error()
-		}
-		changes = append(changes, change)
-	}); err != nil {
+	changes, err := readHolds(ctx, name, stdin)
+	if err != nil {
 		return err
+	}
+	if len(changes) == 0 {
+		return errNothing(name)
 	}
 	standing, err := c.holds(ctx)
 	if err != nil {
@@ -109,6 +102,22 @@ func (a *holdApply) run(ctx context.Context, c *client, name string, stdin io.Re
 		there[change.hold.key()] = &change.hold
 	}
 	return c.showHolds(changes, a.dryRun)
+}
+
+// readHolds reads all holds of a file.
+func readHolds(ctx context.Context, name string, stdin io.Reader) (changes []*holdChange, err error) {
+	err = eachObject(ctx, name, stdin, func(object sourcefile.Object) {
+		change := &holdChange{line: object.Line}
+		err := object.Err
+		if err == nil {
+			change.hold, err = parseHold(object.Text)
+		}
+		if err != nil {
+			change.result, change.err = resultInvalid, err.Error()
+		}
+		changes = append(changes, change)
+	})
+	return changes, err
 }
 
 // refuse notes that the dispatcher did not take the hold; it is false when it can take none.

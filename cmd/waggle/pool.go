@@ -69,11 +69,11 @@ func newPoolPause(o *clientOptions) *cobra.Command {
 		Args:    exactly("the pool's name"),
 	}
 	record.register(cmd, o.console)
-	cmd.Flags().Var(&until, "until", "resume by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	timeVar(cmd.Flags(), &until, "until", "resume by itself")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		request := &pb.PausePoolRequest{Name: args[0], By: record.by, Reason: record.reason}
 		var err error
-		if request.Until, err = until.at(c.now); err != nil {
+		if request.Until, err = c.moment(&until); err != nil {
 			return err
 		}
 		reply, err := c.admin.PausePool(ctx, request)

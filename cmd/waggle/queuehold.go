@@ -66,9 +66,9 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 	var until timeFlag
 	cmd.Args = oneQueue
 	record.register(cmd, o.console)
-	cmd.Flags().Var(&until, "until", "open by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	timeVar(cmd.Flags(), &until, "until", "open by itself")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		end, err := until.at(c.now)
+		end, err := c.moment(&until)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -83,12 +85,12 @@ func newRuleList(o *clientOptions) *cobra.Command {
 		if err := checkLimit(*limit); err != nil {
 			return err
 		}
-		rules, more, err := c.queueRules(ctx, *limit)
+		rules, etag, more, err := c.rulesWithEtag(ctx, *limit)
 		if err != nil {
 			return err
 		}
 		c.noteMore(more, *limit)
-		all := &pb.ListQueueRulesResponse{Rules: rules}
+		all := &pb.ListQueueRulesResponse{Rules: rules, Etag: etag}
 		return c.show(all, func() { writeRules(c.out, c.now, all.GetRules()) })
 	})
 	return cmd
@@ -96,34 +98,27 @@ func newRuleList(o *clientOptions) *cobra.Command {
 
 // queueRules reads the rules by pattern, at most limit of them when it is not 0.
 func (c *client) queueRules(ctx context.Context, limit int) (rules []*pb.QueueRule, more bool, err error) {
-	more, err = readPages(limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
-		return c.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
-	}, func(p *pb.ListQueueRulesResponse) int {
-		rules = append(rules, p.GetRules()...)
-		return len(p.GetRules())
-	})
+	rules, _, more, err = c.rulesWithEtag(ctx, limit)
 	return rules, more, err
 }
 
-func newRuleDelete(o *clientOptions) *cobra.Command {
-	var record recordFlags
-	cmd := &cobra.Command{
-		Use:   "delete PATTERN",
-		Short: "Remove a rule; what it matched falls to the next shorter pattern",
-		Args:  onePattern,
-	}
-	record.register(cmd, o.console)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		reply, err := c.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: args[0], By: record.by, Reason: record.reason})
-		if err != nil {
-			return err
-		}
-		return c.show(reply.GetRule(), func() {
-			fmt.Fprintf(c.out, "deleted the rule %s: %s\n", plain(reply.GetRule().GetPattern()), plain(ruleText(reply.GetRule())))
-		})
+// rulesWithEtag reads the rules as queueRules does, with the etag that they all have.
+func (c *client) rulesWithEtag(ctx context.Context, limit int) (rules []*pb.QueueRule, etag string, more bool, err error) {
+	more, err = readPages(limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
+		return c.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
+	}, func(p *pb.ListQueueRulesResponse) int {
+		rules, etag = append(rules, p.GetRules()...), or(etag, p.GetEtag())
+		return len(p.GetRules())
 	})
-	return cmd
+	return rules, etag, more, err
 }
+
+// ruleLooks is how often a command looks at the rules that somebody else changes between
+// its look and its change.
+const ruleLooks = 5
+
+// changedMeanwhile reports whether a change was refused because somebody else made one.
+func changedMeanwhile(err error) bool { return status.Code(err) == codes.Aborted }
 
 func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
 	if len(rules) == 0 {

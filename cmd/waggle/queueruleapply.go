@@ -22,6 +22,10 @@ import (
 type ruleApply struct {
 	record                   recordFlags
 	dryRun, prune, lift, yes bool
+	bound                    pruneBound
+
+	etag string // of the rules with what was changed of them
+	done int    // changes that were made
 }
 
 func newRuleApply(o *clientOptions) *cobra.Command {
@@ -32,7 +36,9 @@ func newRuleApply(o *clientOptions) *cobra.Command {
 		Long: `Bring the rules to those of a file, as 'queue rule export' writes it; - is standard
 input. Each rule of the file is set whole, as 'queue rule set' does: what it leaves
 out has its default. Rules that the file does not have stay, or go with --prune,
-unless an entry of the file was refused or it has no rules at all.
+unless an entry of the file was refused or it has no rules at all. Where more than
+--prune-max of all rules would go, the file may have been cut short: nothing at all
+is changed then, and the exit code is 1.
 
 What is paused or denied now, and not in the file, stays paused or denied: nobody
 writes an emergency stop into a file. With --lift the file decides that, too.
@@ -48,8 +54,12 @@ dispatcher can tell, as that a mapping would leave tasks behind (QUEUE_NOT_EMPTY
 	flags.BoolVar(&a.prune, "prune", false, "delete the rules that the file does not have")
 	flags.BoolVar(&a.lift, "lift", false, "hand out again what is paused or denied now and not in the file")
 	flags.BoolVar(&a.yes, "yes", false, "delete what --prune finds, without patterns being named one by one")
+	a.bound.register(flags)
 	a.record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
+		if a.bound.given && !a.prune {
+			return usagef(nil, "--prune-max is the bound of --prune, which is missing")
+		}
 		if a.prune && !a.yes && !a.dryRun {
 			return usagef(nil, "--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
 		}
@@ -63,20 +73,37 @@ func (a *ruleApply) run(ctx context.Context, c *client, name string, stdin io.Re
 	if err != nil {
 		return err
 	}
-	if a.prune && len(entries) == 0 {
-		return fmt.Errorf("%s has no rules: nothing is deleted; `waggle queue rule delete` deletes one", name)
+	switch {
+	case len(entries) > 0:
+	case a.prune:
+		return fmt.Errorf("%w: nothing is deleted; `waggle queue rule delete` deletes one", errNothing(name))
+	default:
+		return errNothing(name)
 	}
-	there, _, err := c.queueRules(ctx, 0)
-	if err != nil {
-		return err
-	}
-	plan := newRulePlan(entries, there, a.lift, a.prune)
-	if !a.dryRun {
-		if err := a.carryOut(ctx, c, plan); err != nil {
-			return err
+	var made []*ruleChange
+	for looks := 1; ; looks++ {
+		there, etag, _, err := c.rulesWithEtag(ctx, 0)
+		if err != nil {
+			return c.rulesCutShort(a.done, err)
 		}
+		plan := newRulePlan(entries, there, a.lift, a.prune)
+		plan.takeOver(made)
+		if refused := plan.tooMany(&a.bound, len(there)); refused != "" {
+			return c.rulesCutShort(a.done, errors.New(refused))
+		}
+		if a.dryRun {
+			return c.showRulePlan(plan, true)
+		}
+		a.etag = etag
+		err = a.carryOut(ctx, c, plan)
+		if err == nil {
+			return c.showRulePlan(plan, false)
+		}
+		if !changedMeanwhile(err) || looks == ruleLooks {
+			return c.rulesCutShort(a.done, err)
+		}
+		made = plan.changes // somebody else has changed the rules since the look
 	}
-	return c.showRulePlan(plan, a.dryRun)
 }
 
 // readRules reads all rules of a file.
@@ -154,35 +181,35 @@ func agreeing(first, entry ruleEntry) error {
 // carryOut sets and deletes what the plan says. What the dispatcher refuses is tried again
 // after the others: rules for one queue, and mappings, may be in each other's way.
 func (a *ruleApply) carryOut(ctx context.Context, c *client, plan *rulePlan) error {
-	done := 0
 	if err := inRounds(plan.changes, func(change *ruleChange) (bool, error) {
 		if !change.calls() || change.result == resultDeleted {
 			return true, nil
 		}
 		rule := wholeRule(change.rule)
-		_, err := c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: rule, By: a.record.by, Reason: or(rule.GetReason(), a.record.reason)})
-		return a.took(change, &done, err)
+		reply, err := c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{
+			Rule: rule, By: a.record.by, Reason: or(rule.GetReason(), a.record.reason), Etag: a.etag,
+		})
+		return a.took(change, reply.GetEtag(), err)
 	}); err != nil {
-		return c.rulesCutShort(done, err)
+		return err
 	}
 	if plan.refused() > 0 {
 		for _, change := range plan.changes {
-			if change.result == resultDeleted {
+			if change.result == resultDeleted && !change.made {
 				change.result = resultKept
 			}
 		}
 	}
 	if err := inRounds(plan.changes, func(change *ruleChange) (bool, error) {
-		if change.result != resultDeleted {
+		if change.result != resultDeleted || change.made {
 			return true, nil
 		}
-		_, err := c.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: change.rule.GetPattern(), By: a.record.by, Reason: a.record.reason})
-		if status.Code(err) == codes.NotFound {
-			err = nil // somebody else has deleted it
-		}
-		return a.took(change, &done, err)
+		reply, err := c.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{
+			Pattern: change.rule.GetPattern(), By: a.record.by, Reason: a.record.reason, Etag: a.etag,
+		})
+		return a.took(change, reply.GetEtag(), err)
 	}); err != nil {
-		return c.rulesCutShort(done, err)
+		return err
 	}
 	for _, change := range plan.changes {
 		if change.err != "" && change.result != resultInvalid {
@@ -192,13 +219,13 @@ func (a *ruleApply) carryOut(ctx context.Context, c *client, plan *rulePlan) err
 	return nil
 }
 
-// took notes what the dispatcher answered of a change; it is false when it refused that
-// one, and an error when it can take none.
-func (a *ruleApply) took(change *ruleChange, done *int, err error) (bool, error) {
+// took notes what the dispatcher answered of a change, and the etag of the rules with it;
+// it is false when it refused that one, and an error when it can take none.
+func (a *ruleApply) took(change *ruleChange, etag string, err error) (bool, error) {
 	change.err = ""
 	switch status.Code(err) {
 	case codes.OK:
-		*done++
+		a.done, a.etag, change.made = a.done+1, etag, true
 		return true, nil
 	case codes.InvalidArgument, codes.FailedPrecondition:
 		change.err = refusalText(err)

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -142,8 +143,34 @@ pattern,min_delay
 	if got := exportedRules(t, env); got != `{"pattern":"a.example"}`+"\n"+`{"pattern":"e.example","queue":"shop"}`+"\n"+`{"pattern":"old.example"}`+"\n" {
 		t.Errorf("there is\n%s", got)
 	}
-	wantFailure(t, commandWith(t, env, "\n", "queue", "rule", "apply", "-", "--prune", "--yes"), waggle.ExitFailed, "- has no rules: nothing is deleted")
+	wantFailure(t, commandWith(t, env, "\n", "queue", "rule", "apply", "-", "--prune", "--yes"), waggle.ExitFailed, "nothing in standard input: nothing is deleted")
+	wantFailure(t, commandWith(t, env, "\n", "queue", "rule", "apply", "-", "--dry-run"), waggle.ExitFailed, "waggle: nothing in standard input\n")
 	wantFailure(t, command(t, env, "queue", "rule", "apply", "nope.jsonl"), waggle.ExitFailed, "apply: open nope.jsonl")
+}
+
+// A file that was cut short changes nothing.
+func TestQueueRule_applyPruneMax(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	var all strings.Builder
+	for i := range 24 {
+		fmt.Fprintf(&all, `{"pattern":"h%02d.example"}`+"\n", i)
+	}
+	commandWith(t, env, all.String(), "queue", "rule", "apply", "-")
+	before := exportedRules(t, env)
+	half := write(t, "half.jsonl", `{"pattern":"new.example"}`+"\n"+all.String()[:12*len(all.String())/24])
+	for _, mode := range []string{"--dry-run", "--yes"} {
+		got := command(t, env, "queue", "rule", "apply", half, "--prune", mode)
+		wantFailure(t, got, waggle.ExitFailed, "--prune would delete 12 of 24 rules (h12.example, h13.example, h14.example, ...), more than 10: is the file whole?",
+			"--prune-max 12 lets them go")
+		if after := exportedRules(t, env); after != before || got.out != "" {
+			t.Errorf("%s: %s\nthere is\n%s", mode, got.out, after)
+		}
+	}
+	got := command(t, env, "queue", "rule", "apply", half, "--prune", "--prune-max", "50%", "--yes")
+	if got.code != waggle.ExitOK || !strings.HasSuffix(got.out, "1 created, 0 updated, 12 unchanged, 0 refused, 12 deleted\n") {
+		t.Errorf("%d: %s%s", got.code, got.out, got.err)
+	}
 }
 
 // What is paused or denied stays so until it is asked for, by whichever way the file would

@@ -38,11 +38,12 @@ type ruleChange struct {
 	follows string   // the pattern of the rule by which it changes, as both are for one queue
 	outOf   string   // the pattern of a shorter rule that holds its queues until it is there
 	err     string
+	made    bool
 }
 
 // calls reports whether the dispatcher has to be told of the change.
 func (c *ruleChange) calls() bool {
-	return c.follows == "" && (c.result == resultCreated || c.result == resultUpdated || c.result == resultDeleted)
+	return !c.made && c.follows == "" && (c.result == resultCreated || c.result == resultUpdated || c.result == resultDeleted)
 }
 
 // lifts reports whether the change hands out again what was held.
@@ -98,6 +99,30 @@ func newRulePlan(entries []ruleEntry, there []*pb.QueueRule, lift, prune bool) *
 	// What holds less comes last, and what is gone after that.
 	slices.SortStableFunc(p.changes, func(a, b *ruleChange) int { return cmp.Compare(a.turn(), b.turn()) })
 	return p
+}
+
+// takeOver takes over what was made of an earlier plan and still stands, so that it is told
+// as what it was.
+func (p *rulePlan) takeOver(earlier []*ruleChange) {
+	made := map[string]*ruleChange{} // by pattern
+	for _, change := range earlier {
+		if leader := made[change.follows]; change.made || leader != nil && change.follows != "" {
+			change.made = true
+			made[change.rule.GetPattern()] = change
+		}
+	}
+	for i, change := range p.changes {
+		pattern := change.rule.GetPattern()
+		if before := made[pattern]; before != nil && change.result == resultUnchanged {
+			p.changes[i] = before
+		}
+		delete(made, pattern)
+	}
+	for _, change := range earlier {
+		if made[change.rule.GetPattern()] == change {
+			p.changes = append(p.changes, change)
+		}
+	}
 }
 
 func (c *ruleChange) turn() int {
@@ -226,6 +251,20 @@ func (p *rulePlan) follow(change *ruleChange) bool {
 		}
 	}
 	return false
+}
+
+// tooMany says why the plan deletes too many of the rules that there are.
+func (p *rulePlan) tooMany(bound *pruneBound, there int) string {
+	var gone []string
+	for _, change := range p.changes {
+		if change.result == resultDeleted {
+			gone = append(gone, change.rule.GetPattern())
+			if change.made {
+				there++ // it is there no longer
+			}
+		}
+	}
+	return bound.refusal(len(gone), there, "rule", gone)
 }
 
 // changedSettings are the settings in which a rule differs from what it was. A reason that

@@ -21,14 +21,30 @@ type ruleSet struct {
 	everything []*pb.QueueRule
 }
 
-// run sets the rule, and tells what it replaced. Rules that somebody sets between the look
-// and the call are not seen.
+// run sets the rule, and tells what it replaced. Where somebody changes the rules between
+// the look at them and the call, it looks again.
 func (s *ruleSet) run(ctx context.Context, c *client) error {
-	var err error
-	if s.everything, _, err = c.queueRules(ctx, 0); err != nil {
-		return err
+	asked := s.rule
+	for looks := 1; ; looks++ {
+		s.rule, s.stays, s.heldBy = proto.CloneOf(asked), "", nil
+		reply, err := s.try(ctx, c)
+		if err == nil {
+			return s.show(c, reply)
+		}
+		if !changedMeanwhile(err) || looks == ruleLooks {
+			return err
+		}
 	}
-	s.was = s.there(s.rule.GetPattern())
+}
+
+// try sets the rule in place of what there is now.
+func (s *ruleSet) try(ctx context.Context, c *client) (*pb.SetQueueRuleResponse, error) {
+	var etag string
+	var err error
+	if s.everything, etag, _, err = c.rulesWithEtag(ctx, 0); err != nil {
+		return nil, err
+	}
+	s.was = ruleOf(s.everything, s.rule.GetPattern())
 	reason := s.record.reason
 	if !s.lift {
 		s.keep()
@@ -36,10 +52,11 @@ func (s *ruleSet) run(ctx context.Context, c *client) error {
 			reason = or(s.was.GetReason(), reason) // it is why it is held
 		}
 	}
-	reply, err := c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: s.rule, By: s.record.by, Reason: reason})
-	if err != nil {
-		return err
-	}
+	return c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: s.rule, By: s.record.by, Reason: reason, Etag: etag})
+}
+
+// show tells of the rule, of the one that it replaced and of what it left standing.
+func (s *ruleSet) show(c *client, reply *pb.SetQueueRuleResponse) error {
 	if s.was != nil && len(changedSettings(wholeRule(s.was), wholeRule(reply.GetRule()))) > 0 {
 		c.note("this replaced the rule %s that stood: %s%s", plain(s.was.GetPattern()), plain(ruleText(s.was)), plain(c.setText(s.was)))
 	}
@@ -81,17 +98,7 @@ func (s *ruleSet) holder(above *pb.QueueRule) *pb.QueueRule {
 			return rule
 		}
 	}
-	return s.there(above.GetPattern())
-}
-
-// there is the rule of a pattern; nil: there is none.
-func (s *ruleSet) there(pattern string) *pb.QueueRule {
-	for _, rule := range s.everything {
-		if rule.GetPattern() == pattern {
-			return rule
-		}
-	}
-	return nil
+	return ruleOf(s.everything, above.GetPattern())
 }
 
 // setText is by whom a rule was set, when and why, to stand behind what is told of it.

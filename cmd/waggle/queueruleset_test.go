@@ -1,11 +1,22 @@
 package main_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
 )
+
+// The rules as a program reads them have the etag to change them with.
+func TestQueueRule_listEtag(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "queue", "rule", "set", "a.example", "--min-delay", "2s")
+	if got := command(t, env, "queue", "rule", "list", "-o", "json"); !regexp.MustCompile(`"etag": +".+[0-9].+"`).MatchString(got.out) {
+		t.Errorf("no etag:\n%s", got.out)
+	}
+}
 
 // Setting a rule ends no pause and no denial that somebody else has set, unless it says so,
 // and tells what it replaced.

@@ -91,13 +91,14 @@ func writeSources(out io.Writer, now time.Time, sources []*pb.Source) {
 		fmt.Fprintln(out, "no sources; `waggle source create` makes one")
 		return
 	}
-	t := newTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", "NEXT DUE", "LAST SUCCESS")
+	t := newTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", "NEXT DUE", "LAST SUCCESS", "WHY")
 	for _, s := range sources {
 		tasks := s.GetStatus().GetTasks()
 		t.row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()),
 			word(s.GetStatus().GetHealth(), "SOURCE_HEALTH_"),
 			count(tasks.GetScheduled()), count(tasks.GetReady()), count(tasks.GetLeased()), count(tasks.GetDone()), count(tasks.GetDead()),
-			since(now, s.GetStatus().GetNextDueTime()), since(now, s.GetStatus().GetLastSuccessTime()))
+			since(now, s.GetStatus().GetNextDueTime()), since(now, s.GetStatus().GetLastSuccessTime()),
+			brief(healthWhy(now, s.GetStatus()), messageWidth))
 	}
 	t.write(out)
 }
@@ -167,6 +168,9 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus, seeds int) {
 	}
 	if n := status.GetCanceledSeeds(); n > 0 {
 		sh.linef("Canceled", "%s of %s: not crawled until `waggle task retry`", count(n), plural(seeds, "seed"))
+	}
+	if n := status.GetDeniedSeeds(); n > 0 {
+		sh.linef("Denied", "%s of %s: not crawled while a rule denies the queue: `waggle queue rule list`", count(n), plural(seeds, "seed"))
 	}
 	if n := status.GetPendingVersions(); n > 0 {
 		sh.linef("Pending", "%s not yet in force everywhere", plural(n, "change"))
@@ -307,52 +311,6 @@ func seedText(seed *pb.Seed) string {
 		text += " kind " + kind
 	}
 	return text
-}
-
-// gateText is a gate in a line: who closed it, when, why, until when; empty where
-// its kind says all.
-func gateText(now time.Time, g *pb.Gate) string {
-	var parts []string
-	if by := g.GetBy(); by != "" {
-		parts = append(parts, "by "+by)
-	}
-	if g.GetTime() != nil {
-		parts = append(parts, since(now, g.GetTime()))
-	}
-	if g.GetUntil() != nil {
-		ends := "opens "
-		if isPause(g.GetKind()) {
-			ends = "resumes "
-		}
-		if when := since(now, g.GetUntil()); when == "now" {
-			parts = append(parts, ends+"within 1s")
-		} else {
-			parts = append(parts, ends+when)
-		}
-	}
-	text := strings.Join(parts, ", ")
-	if reason := g.GetReason(); reason != "" {
-		text += ": " + reason
-	}
-	if cause := g.GetCause(); cause != nil {
-		text += fmt.Sprintf(": %s, %s, of task %s", errorText(cause), since(now, cause.GetTime()), g.GetCauseTaskId())
-	}
-	return strings.TrimPrefix(text, ": ")
-}
-
-// isPause reports whether a call that resumes opens gates of this kind.
-func isPause(kind pb.GateKind) bool {
-	return kind == pb.GateKind_GATE_KIND_SOURCE_PAUSED || kind == pb.GateKind_GATE_KIND_PAUSED ||
-		kind == pb.GateKind_GATE_KIND_POOL_PAUSED || kind == pb.GateKind_GATE_KIND_COLLECTOR_DRAINED
-}
-
-// heldText is a gate in a line that begins with its kind.
-func heldText(now time.Time, g *pb.Gate) string {
-	between := " "
-	if g.GetBy() == "" && g.GetTime() == nil && g.GetUntil() != nil {
-		between = ", " // nobody closed it: until when comes first
-	}
-	return strings.TrimSuffix(word(g.GetKind(), "GATE_KIND_")+between+gateText(now, g), " ")
 }
 
 // countsText is tasks by state in a line, settled ones last.

@@ -31,9 +31,9 @@ created source news.example: 1 seed, every 10m, follow hosts of the seeds, to de
 created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow no links
 `)
 	wantOutput(t, command(t, env, "source", "list"), `
-SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  NEXT DUE  LAST SUCCESS
-api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0  -         -
-news.example  default  every 10m                     OK              0      1       0     0     0  AGO       -
+SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  NEXT DUE  LAST SUCCESS  WHY
+api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0  -         -             -
+news.example  default  every 10m                     OK              0      1       0     0     0  AGO       -             -
 `)
 	wantOutput(t, command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), "no such sources\n")
 	wantOutput(t, withoutLag(command(t, env, "source", "get", "news.example")), `
@@ -248,6 +248,10 @@ func TestSource_CanceledSeeds(t *testing.T) {
 	const line = "Canceled      1 of 2 seeds: not crawled until `waggle task retry`\n"
 	if got := command(t, env, "source", "get", "a"); !strings.Contains(got.out, line) {
 		t.Errorf("lacks %q:\n%s", line, got.out)
+	}
+	const why = "1 seed canceled"
+	if got := command(t, env, "source", "list"); !strings.Contains(got.out, why) {
+		t.Errorf("lacks %q:\n%s", why, got.out)
 	}
 	wantOutput(t, command(t, env, "source", "trigger", "a"), "0 sources triggered; 1 as it was\n1 canceled seed left out: not crawled until `waggle task retry`\n")
 	wantOutput(t, command(t, env, "source", "trigger", "a", "--revisit"), "1 source triggered\n1 canceled seed left out: not crawled until `waggle task retry`\n")

@@ -203,9 +203,9 @@ func newSourcePause(o *clientOptions) *cobra.Command {
 	}
 	s.register(cmd)
 	record.register(cmd, o.console)
-	cmd.Flags().Var(&until, "until", "resume by itself: 2h (from now) or 2026-01-31T18:00:00Z")
+	timeVar(cmd.Flags(), &until, "until", "resume by itself")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
-		end, err := until.at(c.now)
+		end, err := c.moment(&until)
 		if err != nil {
 			return err
 		}

@@ -89,9 +89,11 @@ that are there: they move.
 
 --prune PREFIX also deletes the sources whose id begins with PREFIX and which the
 file does not have, as 'source delete' does; others it never touches. It deletes
-nothing when an entry was refused, when the rest of the file cannot be read, or
-when no id of the file begins with PREFIX. Look with --dry-run first; --report has
-all that would be deleted.
+nothing when an entry was refused, when the rest of the file cannot be read, when
+no id of the file begins with PREFIX, or when it would delete more than --prune-max
+of the sources whose id did so before: the file may have been cut short. What the
+file has is created and updated all the same; the exit code is 1. Look with --dry-run
+first; --report has all that would be deleted.
 
 Columns of a CSV, in any order, of which url or id must be there:
 `)
@@ -176,7 +178,7 @@ func (f *importFlags) run(ctx context.Context, c *client, name string, stdin io.
 	if err != nil {
 		return err
 	}
-	report, err := openReport(f.report, state.Report)
+	report, err := openReport(f.report, state.Report, importColumns()...)
 	if err != nil {
 		return err
 	}
@@ -198,13 +200,18 @@ func (f *importFlags) apart(name string) error {
 	for _, pair := range [][4]string{
 		{"--report", f.report, "FILE", name}, {"--resume", f.resume, "FILE", name}, {"--report", f.report, "--resume", f.resume},
 	} {
-		a, aErr := os.Stat(pair[1])
-		b, bErr := os.Stat(pair[3])
-		if pair[1] != "" && (pair[1] == pair[3] || aErr == nil && bErr == nil && os.SameFile(a, b)) {
+		if sameFile(pair[1], pair[3]) {
 			return usagef(nil, "%s and %s are the same file, %q; choose another", pair[0], pair[2], pair[1])
 		}
 	}
 	return nil
+}
+
+// sameFile reports whether two names are of one file; an empty name is of none.
+func sameFile(a, b string) bool {
+	aInfo, aErr := os.Stat(a)
+	bInfo, bErr := os.Stat(b)
+	return a != "" && (a == b || aErr == nil && bErr == nil && os.SameFile(aInfo, bInfo))
 }
 
 // digest tells an import from another: of the file, and of the flags that
@@ -212,7 +219,7 @@ func (f *importFlags) apart(name string) error {
 func (f *importFlags) digest(file io.ReadSeeker) (string, error) {
 	h := sha256.New()
 	f.flags.VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed && !slices.Contains([]string{"resume", "report", "parallel", "server", "timeout", "output", "by", "reason", "yes"}, flag.Name) {
+		if flag.Changed && !slices.Contains([]string{"resume", "report", "parallel", "server", "timeout", "output", "by", "reason", "yes", "prune-max"}, flag.Name) {
 			fmt.Fprintf(h, "%s=%s\n", flag.Name, flag.Value)
 		}
 	})

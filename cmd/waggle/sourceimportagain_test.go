@@ -56,7 +56,7 @@ func TestSource_warnings(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	command(t, env, "queue", "rule", "set", "*.bad.example", "--deny")
-	const pool, denied = `no collector that is active takes tasks of the pool "browsr"`, `the rule for "*.bad.example" denies the queue "x.bad.example" of a seed`
+	const pool, denied = `no active collector takes tasks of pool "browsr"`, `the rule for "*.bad.example" denies the queue "x.bad.example" of a seed`
 	for _, c := range []struct {
 		want string
 		args []string

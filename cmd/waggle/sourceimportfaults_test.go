@@ -2,7 +2,10 @@ package main_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,6 +35,26 @@ func TestSourceImport_quietInput(t *testing.T) {
 	}
 }
 
+// A file without entries is likely another one than was meant.
+func TestSourceImport_nothing(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	for name, text := range map[string]string{"a.csv": "id\n", "a.jsonl": "", "a.opml": "<opml><body></body></opml>", "a.txt": "# none yet\n"} {
+		file, state := write(t, name, text), filepath.Join(t.TempDir(), "state")
+		for _, args := range [][]string{{file}, {file, "--dry-run", "-o", "json"}, {file, "--resume", state}} {
+			got := command(t, env, append([]string{"source", "import"}, args...)...)
+			wantFailure(t, got, waggle.ExitFailed, "waggle: nothing in "+file+"\n")
+			if got.out != "" {
+				t.Errorf("%s: printed %s", name, got.out)
+			}
+		}
+		if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: a state is left: %v", name, err)
+		}
+	}
+	wantFailure(t, commandWith(t, env, "", "source", "import", "-", "--format", "urls"), waggle.ExitFailed, "waggle: nothing in standard input\n")
+}
+
 // A file of bytes is no list of URLs.
 func TestSourceImport_binary(t *testing.T) {
 	t.Parallel()
@@ -51,6 +74,31 @@ func TestSourceImport_away(t *testing.T) {
 	if got.code != waggle.ExitOK || !strings.Contains(got.err, "waggle: no call is taken now (gone for a moment); waiting up to 1m") ||
 		!strings.Contains(got.err, "waggle: calls are taken again, after ") {
 		t.Errorf("exit code %d:\n%s", got.code, got.err)
+	}
+}
+
+// What a call created whose answer was lost is not told as if it had been there.
+func TestSourceImport_answerLost(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	lost := &stalling{lost: true, SourceServiceClient: pb.NewSourceServiceClient(connect(t, env))}
+	got := command(t, with(env, "WAGGLE_SERVER", lost.serve(t)), "source", "import", write(t, "a.urls", "https://a.example/\nhttps://b.example/\n"), "--every", "1h")
+	if got.code != waggle.ExitOK || !strings.Contains(got.out, "2 unchanged") ||
+		!strings.Contains(got.err, "waggle: 2 of the unchanged may have been created or updated by this import: a call was repeated, as it was not answered\n") {
+		t.Errorf("exit code %d: %s%s", got.code, got.out, got.err)
+	}
+}
+
+// What was there is not told as if a call that was refused might have made it.
+func TestSourceImport_refusedCall(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	args := []string{"source", "import", write(t, "a.urls", "https://a.example/\n"), "--every", "1h"}
+	command(t, env, args...)
+	busy := &stalling{busy: true, SourceServiceClient: pb.NewSourceServiceClient(connect(t, env))}
+	got := command(t, with(env, "WAGGLE_SERVER", busy.serve(t)), args...)
+	if got.code != waggle.ExitOK || busy.calls != 2 || !strings.Contains(got.out, "1 unchanged") || strings.Contains(got.err, "may have been") {
+		t.Errorf("exit code %d after %d calls: %s%s", got.code, busy.calls, got.out, got.err)
 	}
 }
 

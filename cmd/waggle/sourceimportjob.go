@@ -39,7 +39,7 @@ type importJob struct {
 	format   sourcefile.Format
 	entries  sourcefile.Reader
 	state    *importState
-	report   *importReport
+	report   *report
 	progress *importProgress
 
 	// known are the ids that came by, as hashes: some 40 bytes an entry.
@@ -70,14 +70,16 @@ type importItem struct {
 	once    bool     // it has no schedule
 	idle    bool     // it has no seeds and no schedule; of one that has a schedule the dispatcher warns
 	pending bool     // it is among the specs of its batch
+	again   bool     // a call for it, which was not answered, may have been taken
 }
 
 // importBatch is what one call takes, with the entries in between that none
 // needs to be made for.
 type importBatch struct {
-	items []importItem
-	specs []*pb.SourceSpec
-	bytes int
+	items   []importItem
+	specs   []*pb.SourceSpec
+	bytes   int
+	unheard bool // a call for it was not answered, and may have done it
 	// end is why the file cannot be read further, with the last batch.
 	end  error
 	done chan error // has the answer of the call
@@ -119,6 +121,9 @@ func (j *importJob) run(ctx context.Context) error {
 	}
 	if err := j.state.remove(); err != nil {
 		return err
+	}
+	if j.state.Total.entries() == 0 && j.flags.prune.prefix == "" {
+		return errNothing(j.name)
 	}
 	if err := j.showTotal(); err != nil {
 		return err
@@ -267,6 +272,7 @@ func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
 	var reply *pb.ApplySourcesResponse
 	if err := j.patiently(ctx, func() (err error) {
 		reply, err = j.client.sources.ApplySources(ctx, request)
+		batch.unheard = batch.unheard || err != nil && status.Code(err) != codes.ResourceExhausted // which is before anything
 		return err
 	}); err != nil {
 		return err

@@ -18,17 +18,21 @@ const resultDeleted = "DELETED"
 type pruneFlags struct {
 	prefix string // empty: none
 	yes    bool
+	bound  pruneBound
 }
 
 func (p *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&p.prefix, "prune", "", "delete the sources whose id begins with this `prefix`, as news., and which the file does not have")
 	flags.BoolVar(&p.yes, "yes", false, "delete what --prune finds, without ids being named one by one")
+	p.bound.register(flags)
 }
 
 // check wants a prefix that ends where a part of an id ends: one letter too few would
 // reach for other people's sources, and none for all there are.
 func (p *pruneFlags) check(given, dryRun bool) error {
 	switch {
+	case !given && p.bound.given:
+		return usagef(nil, "--prune-max is the bound of --prune, which is missing")
 	case !given:
 		return nil
 	case len(p.prefix) < 2 || !strings.ContainsRune("._-", rune(p.prefix[len(p.prefix)-1])):
@@ -66,9 +70,14 @@ func (j *importJob) prune(ctx context.Context) error {
 		j.pruned.failed = errReported
 		return nil
 	}
-	ids, err := j.absent(ctx)
+	ids, there, err := j.absent(ctx)
 	if err != nil {
 		return err
+	}
+	if refused := j.tooMany(ids, there); refused != "" {
+		j.progress.tell(refused)
+		j.pruned.failed = errReported
+		return nil
 	}
 	if j.flags.dryRun {
 		j.state.Total.SampleIDs = ids[:min(len(ids), shownResults)]
@@ -81,8 +90,18 @@ func (j *importJob) prune(ctx context.Context) error {
 	return nil
 }
 
-// absent lists the sources that the file does not have, by id.
-func (j *importJob) absent(ctx context.Context) (ids []string, err error) {
+// tooMany says why the sources with ids, of all that there are now, are too many to
+// delete. What an interrupted prune has deleted counts, and what the import has made
+// does not: a dry run before it, and a run that goes on, decide the same.
+func (j *importJob) tooMany(ids []string, there int) string {
+	p, deleted := &j.flags.prune, j.state.Total.Deleted
+	all := max(there-j.state.CreatedInScope, len(ids)) + deleted
+	return p.bound.refusal(len(ids)+deleted, all, "source", ids)
+}
+
+// absent lists the sources that the file does not have, by id, and says how many there
+// are with it.
+func (j *importJob) absent(ctx context.Context) (ids []string, there int, err error) {
 	_, err = readPages(0, func(size int32, token string) (reply *pb.ListSourcesResponse, err error) {
 		err = j.patiently(ctx, func() (err error) {
 			reply, err = j.client.sources.ListSources(ctx, &pb.ListSourcesRequest{IdPrefix: j.flags.prune.prefix, PageSize: size, PageToken: token})
@@ -90,6 +109,7 @@ func (j *importJob) absent(ctx context.Context) (ids []string, err error) {
 		})
 		return reply, err
 	}, func(p *pb.ListSourcesResponse) int {
+		there += len(p.GetSources())
 		for _, source := range p.GetSources() {
 			if _, has := j.known[hash64([]byte(source.GetId()))]; !has {
 				ids = append(ids, source.GetId())
@@ -97,7 +117,7 @@ func (j *importJob) absent(ctx context.Context) (ids []string, err error) {
 		}
 		return len(p.GetSources())
 	})
-	return ids, err
+	return ids, there, err
 }
 
 // remove deletes sources, or counts them in a dry run, and reports each.
@@ -124,7 +144,7 @@ func (j *importJob) remove(ctx context.Context, ids []string) error {
 		if slices.Contains(gone, id) {
 			continue
 		}
-		if err := j.report.write(&importItem{id: id, result: resultDeleted}); err != nil {
+		if err := (&importItem{id: id, result: resultDeleted}).report(j.report); err != nil {
 			return err
 		}
 	}

@@ -92,6 +92,69 @@ func TestSourceImport_pruneNothing(t *testing.T) {
 	}
 }
 
+// A file that was cut short deletes nothing, in a dry run as without; a number or a
+// percentage that is large enough lets it, and a small one refuses less.
+func TestSourceImport_pruneMax(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	list := func(prefix string, from, to int) string {
+		var b strings.Builder
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&b, `{"id":"%s%03d"}`+"\n", prefix, i)
+		}
+		return b.String()
+	}
+	command(t, env, "source", "import", write(t, "all.jsonl", list("news.", 0, 200)+list("shop.", 0, 50)))
+	before := sourceIDs(t, env)
+	half := write(t, "half.jsonl", list("news.", 0, 100))
+	const told = "waggle: --prune would delete 100 of 200 sources (news.100, news.101, news.102, ...), more than %s: is the file whole? " +
+		"If it is, --prune-max 100 lets them go\n"
+	for _, c := range []struct {
+		bound string
+		args  []string
+	}{
+		{"20", nil}, {"99", []string{"--prune-max", "99"}}, {"98", []string{"--prune-max", "49%"}}, {"0", []string{"--prune-max", "0"}},
+	} {
+		for _, mode := range []string{"--dry-run", "--yes"} {
+			got := command(t, env, append([]string{"source", "import", half, "--prune", "news.", mode}, c.args...)...)
+			wantFailure(t, got, waggle.ExitFailed, fmt.Sprintf(told, c.bound))
+			if !strings.HasSuffix(got.out, ", 0 deleted\n") || sourceIDs(t, env) != before {
+				t.Errorf("%s %v: %s; there are %s", mode, c.args, got.out, sourceIDs(t, env))
+			}
+		}
+	}
+	// What the file brings makes no room for what goes, and a dry run says the same.
+	other := write(t, "other.jsonl", list("news.", 21, 321))
+	for _, mode := range []string{"--dry-run", "--yes"} {
+		got := command(t, env, "source", "import", other, "--prune", "news.", mode)
+		wantFailure(t, got, waggle.ExitFailed, "--prune would delete 21 of 200 sources (news.000, news.001, news.002, ...), more than 20:")
+	}
+	for _, c := range []struct {
+		prefix   string
+		from, to int
+		args     []string
+		deleted  string
+	}{
+		{"news.", 20, 321, nil, "20"},
+		{"shop.", 10, 50, nil, "10"},
+		{"news.", 20, 120, []string{"--prune-max", "201"}, "201"},
+		{"news.", 20, 21, []string{"--prune-max", "100%"}, "99"},
+	} {
+		file := write(t, "some.jsonl", list(c.prefix, c.from, c.to))
+		got := command(t, env, append([]string{"source", "import", file, "--prune", c.prefix, "--yes"}, c.args...)...)
+		if got.code != waggle.ExitOK || !strings.HasSuffix(got.out, ", "+c.deleted+" deleted\n") {
+			t.Errorf("%+v: %d: %s%s", c, got.code, got.out, got.err)
+		}
+	}
+	for _, bad := range []string{"", "-1", "101%", "half"} {
+		wantFailure(t, command(t, env, "source", "import", half, "--prune", "news.", "--prune-max", bad), waggle.ExitUsage, "is neither a number nor a percentage")
+	}
+	for _, name := range []string{"source import", "queue rule apply"} {
+		got := command(t, env, append(strings.Fields(name), half, "--prune-max", "5")...)
+		wantFailure(t, got, waggle.ExitUsage, "--prune-max is the bound of --prune, which is missing")
+	}
+}
+
 // deleting is a dispatcher that passes on what an import calls, but for one call of
 // DeleteSources.
 type deleting struct {
@@ -175,7 +238,7 @@ func TestSourceImport_pruneResume(t *testing.T) {
 	}
 	file := write(t, "news.jsonl", `{"id":"news.0000"}`)
 	report := filepath.Join(t.TempDir(), "report.jsonl")
-	args := []string{"source", "import", file, "--prune", "news.", "--yes", "--resume", filepath.Join(t.TempDir(), "state"), "--report", report}
+	args := []string{"source", "import", file, "--prune", "news.", "--yes", "--prune-max", "1502", "--resume", filepath.Join(t.TempDir(), "state"), "--report", report}
 	through := func(d *deleting) map[string]string {
 		commandWith(t, env, all.String(), "source", "import", "-", "--format", "jsonl")
 		d.to = pb.NewSourceServiceClient(connect(t, env))

@@ -3,6 +3,7 @@ package main_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -26,6 +29,8 @@ type stalling struct {
 
 	calls   int
 	away    bool          // at the first call
+	lost    bool          // is the answer of the first call
+	busy    bool          // to take the first call
 	stalled chan struct{} // closed at the third call
 }
 
@@ -58,6 +63,16 @@ func (s stallingServer) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 	s.s.calls++
 	if s.s.away && s.s.calls == 1 {
 		return nil, status.Error(codes.Unavailable, "gone for a moment")
+	}
+	if s.s.busy && s.s.calls == 1 {
+		st, err := status.New(codes.ResourceExhausted, "too many calls").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)})
+		return nil, errors.Join(err, st.Err())
+	}
+	if s.s.lost && s.s.calls == 1 {
+		if _, err := s.s.SourceServiceClient.ApplySources(ctx, req); err != nil {
+			return nil, err
+		}
+		return nil, status.Error(codes.DeadlineExceeded, "too slow")
 	}
 	if s.s.calls == 3 {
 		close(s.s.stalled)

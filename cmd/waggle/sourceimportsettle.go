@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -21,7 +23,7 @@ func (b *importBatch) answer(results []*pb.ApplyResult) error {
 		if item := &b.items[i]; item.pending {
 			item.result, item.err = word(results[0].GetCode(), "APPLY_CODE_"), results[0].GetMessage()
 			item.changed, item.lost = results[0].GetChangedFields(), results[0].GetLostFields()
-			item.warned = results[0].GetWarnings()
+			item.warned, item.again = results[0].GetWarnings(), b.unheard
 			results = results[1:]
 		}
 	}
@@ -76,12 +78,18 @@ func (j *importJob) take(item *importItem) error {
 	switch item.result {
 	case "CREATED":
 		t.Created++
+		if !j.flags.dryRun && strings.HasPrefix(item.id, j.flags.prune.prefix) {
+			j.state.CreatedInScope++ // a dry run does not list them
+		}
 	case "UPDATED":
 		t.Updated++
 		t.Changed.add(item.changed)
 		t.Lost.add(item.lost)
 	case "UNCHANGED":
 		t.Unchanged++
+		if item.again && !j.flags.dryRun {
+			t.Repeated++
+		}
 	case resultDuplicate:
 		t.Duplicates++
 	default:
@@ -103,7 +111,7 @@ func (j *importJob) take(item *importItem) error {
 	} else if whole && item.idle {
 		t.Seedless++
 	}
-	if err := j.report.write(item); err != nil {
+	if err := item.report(j.report); err != nil {
 		return err // not done before it is reported
 	}
 	j.state.Done++
@@ -115,4 +123,21 @@ func (i *importItem) text() string {
 		return i.err
 	}
 	return i.id + ": " + i.err
+}
+
+// importColumns are those of a report.
+func importColumns() []string { return []string{"line", "id", "result", "error", "changed", "lost"} }
+
+// report adds the entry to the report.
+func (i *importItem) report(r *report) error {
+	return r.put([]string{
+		strconv.Itoa(i.line), i.id, i.result, i.err, strings.Join(i.changed, " "), strings.Join(i.lost, " "),
+	}, struct {
+		Line    int      `json:"line"`
+		ID      string   `json:"id"`
+		Result  string   `json:"result"`
+		Error   string   `json:"error,omitempty"`
+		Changed []string `json:"changed,omitempty"`
+		Lost    []string `json:"lost,omitempty"`
+	}{i.line, i.id, i.result, i.err, i.changed, i.lost})
 }

@@ -14,9 +14,12 @@ const shownWarnings = 10
 
 // importTotal is what became of the entries of a file.
 type importTotal struct {
-	Created    int `json:"created"`
-	Updated    int `json:"updated"`
-	Unchanged  int `json:"unchanged"`
+	Created   int `json:"created"`
+	Updated   int `json:"updated"`
+	Unchanged int `json:"unchanged"`
+	// Repeated of the unchanged were in a call that was made again: one that was not
+	// answered may have created or updated them.
+	Repeated   int `json:"unchanged_after_repeated_call,omitempty"`
 	Duplicates int `json:"duplicates"`
 	Refused    int `json:"refused"`
 	// Deleted sources are those that --prune found the file not to have.
@@ -99,6 +102,9 @@ func (j *importJob) showTotal() error {
 			break
 		}
 		j.client.note("%s: %s", plural(t.Warnings[warning], "source"), plain(warning))
+	}
+	if t.Repeated > 0 {
+		j.client.note("%s of the unchanged may have been created or updated by this import: a call was repeated, as it was not answered", count(t.Repeated))
 	}
 	if t.Twins > shownTwins {
 		j.client.note("%s in all crawl a page that a source before them crawls too", plural(t.Twins, "source"))

@@ -34,6 +34,9 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 	if d := s.GetOldestOverdueLease().AsDuration(); d > 0 {
 		sh.linef("Overdue", "the oldest lease by %s", span(d))
 	}
+	if d := s.GetGrace().AsDuration(); d > 0 {
+		sh.linef("Grace", "for %s yet: after an outage leases past their deadline wait to be renewed", span(d))
+	}
 	sh.line("Collectors", count(s.GetCollectors()))
 	counters := s.GetCounters()
 	sh.linef("Ever", "%s granted, %s settled, %s expired", count(counters.GetGranted()), count(counters.GetSettled()), count(counters.GetExpired()))

@@ -41,8 +41,8 @@ CREATED  2239-277vtxk6o3kh7oqis5fp7ldmtu  READY  https://news.example/2  -
 			t.Errorf("lacks %q:\n%s", line, shown.out)
 		}
 	}
-	wantFailure(t, commandWith(t, env, `{"url": "https://x.example"}`, "task", "submit", "-f", "-"), waggle.ExitUsage, "line 1 names no source_id")
-	wantFailure(t, commandWith(t, env, `{"urls": 1}`, "task", "submit", "-f", "-"), waggle.ExitFailed, "line 1 is no SubmitItem", "urls")
+	wantFailure(t, commandWith(t, env, `{"url": "https://x.example"}`, "task", "submit", "-f", "-"), waggle.ExitFailed, "waggle: standard input, line 1: names no source_id, and --source is missing\n")
+	wantFailure(t, commandWith(t, env, `{"urls": 1}`, "task", "submit", "-f", "-"), waggle.ExitFailed, "waggle: standard input, line 1: is no SubmitItem: (column 2): unknown field \"urls\"\n")
 }
 
 // TestTask_SubmitMany goes in several calls, and shows only what was refused.
@@ -56,10 +56,9 @@ func TestTask_SubmitMany(t *testing.T) {
 	}
 	urls.WriteString("nonsense\n")
 	got := commandWith(t, env, urls.String(), "task", "submit", "--source", "a", "--file", "-")
-	wantFailure(t, got, waggle.ExitFailed, "1 task not submitted")
-	want := `RESULT   TASK  STATE  URL       WHY
-INVALID  -     -      nonsense  url is "nonsense"; it must begin with http:// or https://
-2,501 tasks: 2,500 created, 0 existed, 0 due again, 0 limited, 1 invalid
+	wantFailure(t, got, waggle.ExitFailed, "1 task not submitted",
+		`waggle: standard input, line 2501: nonsense: url is "nonsense"; it must begin with http:// or https://`+"\n")
+	want := `2,501 tasks: 2,500 created, 0 existed, 0 due again, 0 limited, 1 invalid
 `
 	if got.out != want {
 		t.Errorf("printed\n%s\nwant\n%s", got.out, want)

@@ -20,5 +20,5 @@ func TestClient_notUTF8(t *testing.T) {
 		wantFailure(t, command(t, env, args...), waggle.ExitUsage, want)
 	}
 	got := commandWith(t, env, "https://a.example/\n\nhttps://a.example/\xe9\n", "task", "submit", "--source", "s", "--file", "-")
-	wantFailure(t, got, waggle.ExitFailed, "waggle: --file -, line 3 is not in UTF-8\n")
+	wantFailure(t, got, waggle.ExitFailed, "waggle: standard input, line 3: is not in UTF-8\n")
 }

@@ -5,7 +5,9 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -36,6 +38,7 @@ type step struct {
 // TestReadme_Tour runs the commands of the README as printed, one after the other in one shell, and compares what they
 // print. What differs from run to run (ports, fences, times, the rest of a TTL) is blanked on both sides.
 func TestReadme_Tour(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(readme)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +102,7 @@ func runSteps(t *testing.T, steps []step) []string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", ports.Replace(script.String()))
 	cmd.Dir = filepath.Dir(readme)
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "WAGGLE_BY=ada") // who runs it is told in what it prints
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out bytes.Buffer
@@ -127,10 +130,7 @@ func freePorts(t *testing.T, script string) *strings.Replacer {
 			continue
 		}
 		seen[port] = true
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := listenAside(t)
 		_, free, err := net.SplitHostPort(listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -141,6 +141,21 @@ func freePorts(t *testing.T, script string) *strings.Replacer {
 		pairs = append(pairs, port, free)
 	}
 	return strings.NewReplacer(pairs...)
+}
+
+// listenAside listens on a port that the kernel gives to nobody who asks for any, so that tests beside the tour do not
+// take it before the tour comes to the command that does.
+func listenAside(t *testing.T) net.Listener {
+	t.Helper()
+	for {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
+		if err == nil {
+			return listener
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // changing is what differs from one run of the tour to the next.

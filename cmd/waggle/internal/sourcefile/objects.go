@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Object is a JSON object of a file, or what is wrong with where one should be.
+// Object is a JSON object or a line of a file, or what is wrong with where one should be.
 type Object struct {
 	Line int // where it begins, from 1
 	Text []byte

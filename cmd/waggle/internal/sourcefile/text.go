@@ -90,3 +90,25 @@ func (l *lines) next() (line []byte, wrong, err error) {
 }
 
 var errNotUTF8 = errors.New("is not in UTF-8")
+
+// Lines reads a text line by line.
+type Lines struct{ lines lines }
+
+// OpenLines reads a text. Gzip and byte order marks are seen through.
+func OpenLines(in io.Reader) (*Lines, error) {
+	text, err := decode(in)
+	if err != nil {
+		return nil, err
+	}
+	return &Lines{lines{in: text}}, nil
+}
+
+// Next gives the next line without its end, or what is wrong with it; its text is good
+// until the call after. io.EOF: there is none; any other error: the rest cannot be read.
+func (l *Lines) Next() (Object, error) {
+	text, wrong, err := l.lines.next()
+	if err != nil {
+		return Object{}, fatal(l.lines.number+1, err)
+	}
+	return Object{Line: l.lines.number, Text: text, Err: wrong}, nil
+}

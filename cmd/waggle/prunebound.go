@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+const (
+	// prunePercent of what --prune is about, and pruneAlways in any case, may go unless
+	// --prune-max says otherwise: a list that was cut short lacks more than that, and
+	// ordinary housekeeping takes out less.
+	prunePercent = 10
+	pruneAlways  = 10
+
+	// shownPruned is how many of those that would go a refusal names.
+	shownPruned = 3
+)
+
+// pruneBound is a flag for how much --prune may delete: a number, or a percentage. A
+// plain-text file that was cut short looks like one whose other lines were taken out.
+type pruneBound struct {
+	given   bool
+	n       int
+	percent bool // n is one
+}
+
+var _ pflag.Value = (*pruneBound)(nil)
+
+func (b *pruneBound) register(flags *pflag.FlagSet) {
+	flags.Var(b, "prune-max", fmt.Sprintf("delete nothing when --prune would delete more than this `N|P%%` (default %d%%, or %d where that is more)",
+		prunePercent, pruneAlways))
+}
+
+// Set reads 500, 25%.
+func (b *pruneBound) Set(text string) error {
+	digits, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil || percent && n > 100 {
+		return fmt.Errorf("%q is neither a number nor a percentage up to 100%%; say 500 or 25%%", text)
+	}
+	*b = pruneBound{given: true, n: int(n), percent: percent}
+	return nil
+}
+
+// String is what Set reads; empty when nothing was.
+func (b *pruneBound) String() string {
+	switch {
+	case !b.given:
+		return ""
+	case b.percent:
+		return strconv.Itoa(b.n) + "%"
+	}
+	return strconv.Itoa(b.n)
+}
+
+// Type is what help calls it.
+func (b *pruneBound) Type() string { return "bound" }
+
+// of is the bound where --prune is about all.
+func (b *pruneBound) of(all int) int {
+	switch {
+	case !b.given:
+		return max(all*prunePercent/100, pruneAlways)
+	case b.percent:
+		return all * b.n / 100
+	}
+	return b.n
+}
+
+// refusal says why some of all things are too many to delete, and what lets them go;
+// empty: they are not. The first names stand for all.
+func (b *pruneBound) refusal(some, all int, thing string, first []string) string {
+	bound := b.of(all)
+	if some <= bound {
+		return ""
+	}
+	names := strings.Join(first[:min(len(first), shownPruned)], ", ")
+	if some > shownPruned {
+		names += ", ..."
+	}
+	return fmt.Sprintf("--prune would delete %s of %s (%s), more than %s: is the file whole? If it is, --prune-max %d lets them go",
+		count(some), plural(all, thing), names, count(bound), some)
+}

@@ -1,0 +1,57 @@
+package main_test
+
+import (
+	"os"
+	"os/user"
+	"strings"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+// Where the environment names nobody, as in a container, the record says which user did it
+// on which host.
+func TestRecord_operator(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	delete(env, "USER")
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := func() string {
+		t.Helper()
+		return command(t, env, "pool", "pause", "browser", "-o", "json").out
+	}
+	if got, want := by(), `"by": "`+me.Username+"@"+host+`"`; !strings.Contains(got, want) {
+		t.Errorf("it is recorded in %s, want %s", got, want)
+	}
+	env["LOGNAME"] = "bob"
+	if got := by(); !strings.Contains(got, `"by": "bob"`) {
+		t.Errorf("LOGNAME is not taken: %s", got)
+	}
+	env["WAGGLE_BY"] = "eve"
+	if got := by(); !strings.Contains(got, `"by": "eve"`) {
+		t.Errorf("WAGGLE_BY is not taken: %s", got)
+	}
+}
+
+func TestOperatorName(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"ann", "paris", "ann@paris"},
+		{"", "paris", "paris"},
+		{"ann", "", "ann"},
+		{"", "", ""},
+		{"a\x00n\xffn", "pa\nris", "ann@paris"},
+		{strings.Repeat("n", 125), "häh", strings.Repeat("n", 125) + "@h"}, // of ä there is room for half
+	} {
+		if got := waggle.OperatorName(c[0], c[1]); got != c[2] {
+			t.Errorf("%q on %q is %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}

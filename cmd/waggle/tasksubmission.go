@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// submission is what became of the tasks so far. All before it in the file is settled, in
+// the order of the file.
+type submission struct {
+	client *client
+	file   string // empty: arguments name the tasks
+	report *report
+
+	batch []submitEntry // those with an error are only told of, in their turn
+	items []*pb.SubmitItem
+	bytes int
+
+	total  int
+	in     int // taken of them
+	line   int // of the file, up to which all is settled
+	codes  map[pb.SubmitCode]int
+	told   int
+	shown  []submitEntry
+	result []*pb.SubmitResult // of shown
+	all    *pb.SubmitTasksResponse
+}
+
+// run submits what next gives, in calls of their own size, and shows what became of it.
+func (f *submitFlags) run(ctx context.Context, c *client, next entryReader) (err error) {
+	report, err := openReport(f.report, 0, "line", "task", "result", "error", "url", "key")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, report.close()) }()
+	s := &submission{client: c, file: f.file, report: report, codes: map[pb.SubmitCode]int{}, all: &pb.SubmitTasksResponse{}}
+	switch err := s.submit(ctx, next); {
+	case err != nil && s.total > 0:
+		s.stopped()
+		if c.options.output == "json" {
+			err = errors.Join(c.show(s.all, nil), err)
+		}
+		return err
+	case err != nil:
+		return err
+	case s.total == 0:
+		return errNothing(s.file)
+	}
+	if err := c.show(s.all, func() { s.write(c.out) }); err != nil {
+		return err
+	}
+	return s.refused()
+}
+
+func (s *submission) submit(ctx context.Context, next entryReader) error {
+	for {
+		entry, err := next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return s.send(ctx)
+			}
+			return errors.Join(s.send(ctx), err)
+		}
+		size := proto.Size(entry.item)
+		if len(s.batch) == maxSubmit || s.bytes+size > submitBytes {
+			if err := s.send(ctx); err != nil {
+				return err
+			}
+		}
+		s.batch = append(s.batch, entry)
+		if entry.err == nil {
+			s.items, s.bytes = append(s.items, entry.item), s.bytes+size
+		}
+	}
+}
+
+// send makes the call of a batch and takes what came of it.
+func (s *submission) send(ctx context.Context) error {
+	reply := &pb.SubmitTasksResponse{}
+	if len(s.items) > 0 {
+		var err error
+		if reply, err = s.client.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: s.items}); err != nil {
+			return err
+		}
+	}
+	results := reply.GetResults()
+	if len(results) != len(s.items) {
+		return fmt.Errorf("the dispatcher answered %d of %d tasks", len(results), len(s.items))
+	}
+	for _, entry := range s.batch {
+		var result *pb.SubmitResult
+		if entry.err != nil {
+			result = entry.result()
+		} else {
+			result, results = results[0], results[1:]
+		}
+		if err := s.settle(entry, result); err != nil {
+			return err
+		}
+	}
+	s.batch, s.items, s.bytes = nil, nil, 0
+	return nil
+}
+
+// settle counts what became of a task, and tells of it.
+func (s *submission) settle(entry submitEntry, result *pb.SubmitResult) error {
+	s.total++
+	s.line = max(s.line, entry.line)
+	s.codes[result.GetCode()]++
+	if taken(result) {
+		s.in++
+	}
+	if s.client.options.output == "json" {
+		s.all.Results = append(s.all.Results, result)
+	}
+	if s.total <= shownResults || s.file == "" && !taken(result) && len(s.shown) < 5*shownResults {
+		s.shown, s.result = append(s.shown, entry), append(s.result, result)
+	}
+	if !taken(result) && s.file != "" && s.told < shownRefusals {
+		s.told++
+		s.client.note("%s, line %d: %s", plain(s.fileName()), entry.line, plain(refusedText(entry, result)))
+	}
+	code := word(result.GetCode(), "SUBMIT_CODE_")
+	return s.report.put([]string{
+		strconv.Itoa(entry.line), result.GetTaskId(), code, result.GetMessage(), entry.item.GetUrl(), entry.item.GetKey(),
+	}, struct {
+		Line   int    `json:"line,omitempty"`
+		Task   string `json:"task,omitempty"`
+		Result string `json:"result"`
+		Error  string `json:"error,omitempty"`
+		URL    string `json:"url,omitempty"`
+		Key    string `json:"key,omitempty"`
+	}{entry.line, result.GetTaskId(), code, result.GetMessage(), entry.item.GetUrl(), entry.item.GetKey()})
+}
+
+// refusedText says of which task, and why; of a line that is none only why.
+func refusedText(entry submitEntry, result *pb.SubmitResult) string {
+	text := result.GetMessage()
+	if name := entry.name(); name != "" {
+		text = brief(name, urlWidth) + ": " + text
+	}
+	if result.GetCode() != pb.SubmitCode_SUBMIT_CODE_INVALID {
+		text = word(result.GetCode(), "SUBMIT_CODE_") + ": " + text
+	}
+	return text
+}
+
+// taken reports whether the task is in.
+func taken(r *pb.SubmitResult) bool {
+	switch r.GetCode() {
+	case pb.SubmitCode_SUBMIT_CODE_CREATED, pb.SubmitCode_SUBMIT_CODE_EXISTS, pb.SubmitCode_SUBMIT_CODE_REVISIT:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *submission) fileName() string { return inputName(s.file) }
+
+// stopped says how far a submission came that an error has ended.
+func (s *submission) stopped() {
+	where := ""
+	if s.line > 0 {
+		where = fmt.Sprintf(" (up to line %s)", count(s.line))
+	}
+	s.client.note("stopped: at least %s were submitted%s; repeating the command does them no harm", plural(s.in, "task"), where)
+}
+
+// refused fails a submission of which some tasks were not taken.
+func (s *submission) refused() error {
+	refused := s.total - s.in
+	if more := refused - s.told; s.file != "" && more > 0 && !s.report.kept() {
+		s.client.note("and %s more; --report FILE has all of them", count(more))
+	}
+	switch {
+	case refused == 0:
+		return nil
+	case s.client.options.output == "json":
+		return errReported
+	}
+	return fmt.Errorf("%s not submitted", plural(refused, "task"))
+}
+
+// write shows each result of a few tasks; of many named by arguments those that were
+// refused, which of a file are told by line.
+func (s *submission) write(out io.Writer) {
+	t := newTable("RESULT", "TASK", "STATE", "URL", "WHY")
+	for i, result := range s.result {
+		if taken(result) && s.total > shownResults || !taken(result) && s.file != "" {
+			continue
+		}
+		t.row(word(result.GetCode(), "SUBMIT_CODE_"), result.GetTaskId(), word(result.GetState(), "TASK_STATE_"),
+			brief(s.shown[i].name(), urlWidth), result.GetMessage())
+	}
+	if len(t.rows) > 0 {
+		t.write(out)
+	}
+	if s.total > 1 {
+		fmt.Fprintf(out, "%s: %s created, %s existed, %s due again, %s limited, %s invalid\n", plural(s.total, "task"),
+			count(s.codes[pb.SubmitCode_SUBMIT_CODE_CREATED]), count(s.codes[pb.SubmitCode_SUBMIT_CODE_EXISTS]),
+			count(s.codes[pb.SubmitCode_SUBMIT_CODE_REVISIT]), count(s.codes[pb.SubmitCode_SUBMIT_CODE_LIMITED]),
+			count(s.codes[pb.SubmitCode_SUBMIT_CODE_INVALID]))
+	}
+}

@@ -1,0 +1,100 @@
+package main_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+// A line that is wrong is told with its number, its field and the limit, and keeps no
+// other from being submitted.
+func TestTaskSubmit_badLines(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	file := write(t, "urls.txt", `https://a.example/1
+# a remark
+
+not a url
+{"url": "https://a.example/2", "priority": 12}
+{"url": 4}
+{"url": "https://a.example/3", "due_time": "yesterday"}
+`+strings.Repeat("x", 1<<20+1)+`
+https://a.example/`+"\xe9"+`
+{"url": "https://a.example/4", "metadata": {"a": "`+strings.Repeat("y", 9000)+`"}}
+https://a.example/5`)
+	reports := filepath.Join(t.TempDir(), "report.csv")
+	got := command(t, env, "task", "submit", "--source", "a", "--file", file, "--report", reports)
+	wantFailure(t, got, waggle.ExitFailed,
+		"urls.txt, line 4: not a url: url is \"not a url\"; it must begin with http:// or https://\n",
+		"urls.txt, line 5: https://a.example/2: priority is \"12\"; it must be 0 to 9\n",
+		"urls.txt, line 6: is no SubmitItem: (column 9): invalid value for string field url: 4\n",
+		"urls.txt, line 7: is no SubmitItem: ", `value "yesterday"`,
+		"urls.txt, line 8: is 1048577 bytes long; the limit is 1048576\n",
+		"urls.txt, line 9: is not in UTF-8\n",
+		"urls.txt, line 10: https://a.example/4: metadata is \"9001 bytes\"; it must be at most 8192 bytes\n",
+		"waggle: 7 tasks not submitted\n")
+	if !strings.HasSuffix(got.out, "\n9 tasks: 2 created, 0 existed, 0 due again, 0 limited, 7 invalid\n") || strings.Count(got.out, "CREATED") != 2 {
+		t.Errorf("printed\n%s", got.out)
+	}
+	report, err := os.ReadFile(reports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(report); strings.Count(text, "\n") != 10 || !strings.HasPrefix(text, "line,task,result,error,url,key\n1,") ||
+		!strings.Contains(text, "\n8,,INVALID,is 1048577 bytes long; the limit is 1048576,,\n") || !strings.Contains(text, ",CREATED,,https://a.example/5,\n") {
+		t.Errorf("reported\n%s", text)
+	}
+
+	var all struct {
+		Results []struct{ Code, Message string }
+	}
+	got = command(t, env, "task", "submit", "--source", "a", "--file", file, "-o", "json")
+	if err := json.Unmarshal([]byte(got.out), &all); err != nil || got.code != waggle.ExitFailed || len(all.Results) != 9 ||
+		all.Results[0].Code != "SUBMIT_CODE_EXISTS" || all.Results[1].Code != "SUBMIT_CODE_INVALID" || all.Results[5].Message != "is 1048577 bytes long; the limit is 1048576" {
+		t.Errorf("exit code %d, %v: %s", got.code, err, got.out)
+	}
+}
+
+// Of many wrong lines the first are told, and how many more there are.
+func TestTaskSubmit_manyBadLines(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	text := strings.Repeat("nonsense\n", 1100) + "https://a.example/1\n"
+	got := commandWith(t, env, text, "task", "submit", "--source", "a", "--file", "-")
+	wantFailure(t, got, waggle.ExitFailed, "standard input, line 20: nonsense: ", "waggle: and 1,080 more; --report FILE has all of them\n", "waggle: 1,100 tasks not submitted\n")
+	if got.out != "1,101 tasks: 1 created, 0 existed, 0 due again, 0 limited, 1,100 invalid\n" || strings.Contains(got.err, "line 21:") {
+		t.Errorf("printed\n%s%s", got.out, got.err)
+	}
+	wantFailure(t, commandWith(t, env, "# only this\n\n", "task", "submit", "--source", "a", "--file", "-"), waggle.ExitFailed, "waggle: nothing in standard input\n")
+	file := write(t, "urls.txt", text)
+	wantFailure(t, command(t, env, "task", "submit", "--source", "a", "--file", file, "--report", file), waggle.ExitUsage, "are the same file")
+}
+
+// Of a file that cannot be read to its end, what was submitted is told, to programs too.
+func TestTaskSubmit_stopped(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write([]byte("https://a.example/1\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, "urls.gz", packed.String()[:packed.Len()-4])
+	got := command(t, env, "task", "submit", "--source", "a", "--file", file, "-o", "json")
+	wantFailure(t, got, waggle.ExitFailed, "waggle: stopped: at least 1 task were submitted (up to line 1)")
+	if strings.Count(got.out, "SUBMIT_CODE_CREATED") != 1 {
+		t.Errorf("printed %s", got.out)
+	}
+}
