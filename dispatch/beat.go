@@ -132,7 +132,7 @@ func (d *Dispatcher) recordBeat(ctx context.Context, info CollectorInfo) error {
 		return fmt.Errorf("session %q of collector %q: %w", info.Session, info.ID, ErrCollectorReplaced)
 	}
 	if state.NewSession {
-		d.beginSession(ctx, info.ID, info.Session)
+		return d.beginSession(ctx, info.ID, info.Session)
 	}
 	return nil
 }

@@ -97,6 +97,7 @@ type Dispatcher struct {
 	slowed  *slowdown
 	noted   *noted
 	drains  *drainWatch
+	endings *endings
 
 	// Runs of FetchTask are told apart by callPrefix, which no other
 	// dispatcher has, and their number here.
@@ -114,6 +115,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
 	d.noted = newNoted()
+	d.endings = newEndings()
 	d.callPrefix = uuid.NewString() + "-"
 	d.pump = newPump(cfg)
 	d.drains = newDrainWatch(cfg, d.pump, d.batches.infos)

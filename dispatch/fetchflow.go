@@ -44,7 +44,7 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	}
 	if len(f.out.grants) > 0 {
 		f.want.Call = f.out.call
-		d.pump.giveBack(ctx, f.out.shard, f.want.Poll)
+		d.pump.giveBackAside(ctx, f.out.shard, f.want.Poll)
 	}
 	return nil, err
 }
@@ -247,7 +247,9 @@ func (f *fetch) poll(ctx context.Context) (*FetchResult, error) {
 		f.d.noted.note(f.want.Collector, f.want.Session, began)
 	}
 	if state.NewSession {
-		f.d.beginSession(ctx, f.want.Collector, f.want.Session)
+		if err := f.d.beginSession(ctx, f.want.Collector, f.want.Session); err != nil {
+			return nil, err
+		}
 		if len(state.Replay) > 0 {
 			// What an older session was granted under this client token has
 			// just ended, and would be worked on without a lease.

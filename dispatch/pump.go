@@ -190,14 +190,16 @@ func (p *pump) run(ctx context.Context) error {
 	return nil
 }
 
-// inBackground runs f under the ctx of run, which waits for it; not at all when
-// run has ended or not begun.
-func (p *pump) inBackground(f func(context.Context)) {
+// inBackground runs f under the ctx of run, which waits for it; not at all, and false,
+// when run has ended or not begun.
+func (p *pump) inBackground(f func(context.Context)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.spawn != nil {
-		p.spawn(f)
+	if p.spawn == nil {
+		return false
 	}
+	p.spawn(f)
+	return true
 }
 
 func (p *pump) parked() int {

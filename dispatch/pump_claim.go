@@ -312,6 +312,15 @@ func (p *pump) giveBackAll(ctx context.Context, shard int, unclaimed []*waiter) 
 	all.Wait()
 }
 
+// giveBackAside is giveBack, for which a call that is to end in time does not wait while
+// run runs.
+func (p *pump) giveBackAside(ctx context.Context, shard int, poll Poll) {
+	back := func(ctx context.Context) { p.giveBack(ctx, shard, poll) }
+	if !p.inBackground(back) {
+		back(ctx)
+	}
+}
+
 // giveBack returns what a caller who has gone was granted.
 func (p *pump) giveBack(ctx context.Context, shard int, poll Poll) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)

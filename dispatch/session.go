@@ -4,50 +4,15 @@ import (
 	"context"
 	"fmt"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 )
 
 const (
 	// sessionPage is how many leases of a replaced session are ended at once.
 	sessionPage = 100
-	// sessionTries bounds how often the end of a session is tried again where
-	// the store was in trouble. What is left then runs out.
-	sessionTries = 10
 	// shardsAtOnce bounds the calls of work that goes to all shards.
 	shardsAtOnce = 8
 )
-
-// beginSession ends what the older sessions of a collector have: their parked
-// fetches, here and at other dispatchers, and their leases. Store trouble does
-// not fail the caller; the rest is done in the background then. What failed of
-// the older one's own means may be mended: the new one is not slowed.
-func (d *Dispatcher) beginSession(ctx context.Context, collector, session string) {
-	d.forgetSessions(collector, session)
-	d.slowed.note(collector, true)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-	defer cancel()
-	// A lost hint does no harm: the shards refuse claims of replaced sessions.
-	err := d.store.Publish(ctx, Hint{Kind: HintSession, ID: collector, Session: session})
-	if e := d.endSession(ctx, collector, session); e != nil {
-		err = e
-	}
-	if err == nil {
-		return
-	}
-	d.log.Warn("ending the older session of a collector is tried again", zap.String("collector", collector), zap.Error(err))
-	d.pump.inBackground(func(ctx context.Context) {
-		for try := range sessionTries {
-			if !pause(ctx, d.pump.jittered(min(firstBackoff<<try, MaxRetryAfter))) {
-				return
-			}
-			if err = d.endSession(ctx, collector, session); err == nil {
-				return
-			}
-		}
-		d.log.Warn("leases of the older session of a collector are left to run out", zap.String("collector", collector), zap.Error(err))
-	})
-}
 
 // forgetSessions ends the parked fetches of all sessions of the collector but
 // current, and lets those that come be noted first, and so refused.
