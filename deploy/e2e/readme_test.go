@@ -94,13 +94,15 @@ func runSteps(t *testing.T, steps []step) []string {
 	bin := t.TempDir()
 	// What the tour installs goes to a folder of its own; what it leaves running ends with the shell.
 	fmt.Fprintf(&script, "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\nexport GOBIN=%q PATH=%q:$PATH\n", bin, bin)
+	// The README's commands use the default addresses, whose ports are replaced here.
+	script.WriteString("export WAGGLE_SERVER=127.0.0.1:7070 WAGGLE_LISTEN=127.0.0.1:7070 WAGGLE_HTTP=127.0.0.1:7080\n")
 	for _, s := range steps {
 		fmt.Fprintf(&script, "%s\nprintf '%%s\\n' %q\n", s.command, mark)
 	}
-	ports := freePorts(t, script.String())
+	there, back := freePorts(t, script.String())
 	ctx, cancel := context.WithTimeout(t.Context(), tourLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-c", ports.Replace(script.String()))
+	cmd := exec.CommandContext(ctx, "bash", "-c", there.Replace(script.String()))
 	cmd.Dir = filepath.Dir(readme)
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "WAGGLE_BY=ada") // who runs it is told in what it prints
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -110,7 +112,7 @@ func runSteps(t *testing.T, steps []step) []string {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("the tour: %v\n%s", err, out.String())
 	}
-	got := strings.Split(downloading.ReplaceAllString(out.String(), ""), mark+"\n")
+	got := strings.Split(back.Replace(downloading.ReplaceAllString(out.String(), "")), mark+"\n")
 	if len(got) < len(steps) {
 		t.Fatalf("the tour stopped after %d of %d commands:\n%s", len(got)-1, len(steps), out.String())
 	}
@@ -120,10 +122,10 @@ func runSteps(t *testing.T, steps []step) []string {
 // downloading is what go says of modules that a machine does not have yet.
 var downloading = regexp.MustCompile(`(?m)^go: downloading .*\n`)
 
-// freePorts replaces each port of the tour by a free one.
-func freePorts(t *testing.T, script string) *strings.Replacer {
+// freePorts replaces each port of the tour by a free one, and in what it prints back.
+func freePorts(t *testing.T, script string) (there, back *strings.Replacer) {
 	t.Helper()
-	var pairs []string
+	var pairs, reversed []string
 	seen := map[string]bool{}
 	for _, port := range regexp.MustCompile(`\b70[0-9]{2}\b`).FindAllString(script, -1) {
 		if seen[port] {
@@ -138,9 +140,9 @@ func freePorts(t *testing.T, script string) *strings.Replacer {
 		if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}
-		pairs = append(pairs, port, free)
+		pairs, reversed = append(pairs, port, free), append(reversed, "127.0.0.1:"+free, "127.0.0.1:"+port)
 	}
-	return strings.NewReplacer(pairs...)
+	return strings.NewReplacer(pairs...), strings.NewReplacer(reversed...)
 }
 
 // listenAside listens on a port that the kernel gives to nobody who asks for any, so that tests beside the tour do not
