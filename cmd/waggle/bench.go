@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -116,10 +115,8 @@ func runBench(cmd *cobra.Command, cfg bench.Config, output, pictures string) err
 		return err
 	}
 	if output == "json" {
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		if failed := encoder.Encode(result); failed != nil && err == nil {
-			err = fmt.Errorf("write the result: %w", failed)
+		if failed := writeValue(cmd.OutOrStdout(), result); err == nil {
+			err = failed
 		}
 	} else {
 		result.WriteTable(cmd.OutOrStdout())

@@ -202,6 +202,17 @@ func writeJSON(out io.Writer, message proto.Message) error {
 	return err
 }
 
+// writeValue writes what is no message in the same white space, its text as it is, too.
+func writeValue(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
 // page is a reply that holds part of a list.
 type page interface{ GetNextPageToken() string }
 

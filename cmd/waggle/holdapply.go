@@ -270,13 +270,8 @@ func (c *client) holdsJSON(changes []*holdChange, counts map[string]int) error {
 	for _, change := range changes {
 		results = append(results, result{change.line, change.result, change.err, change.hold})
 	}
-	text, err := json.MarshalIndent(map[string]any{
+	return writeValue(c.out, map[string]any{
 		"created": counts[resultCreated], "updated": counts[resultUpdated], "unchanged": counts[resultUnchanged], "kept": counts[resultKept],
 		"over": counts[resultOver], "refused": counts[resultInvalid] + counts[resultRefused], "holds": results,
-	}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	fmt.Fprintln(c.out, string(text))
-	return nil
+	})
 }

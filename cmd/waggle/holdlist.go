@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -65,10 +64,5 @@ func listHoldsJSON(out io.Writer, holds []*hold) error {
 		}
 		list = append(list, item)
 	}
-	text, err := json.MarshalIndent(map[string]any{"holds": list}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	fmt.Fprintln(out, string(text))
-	return nil
+	return writeValue(out, map[string]any{"holds": list})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -87,7 +88,7 @@ func (a *ruleApply) run(ctx context.Context, c *client, name string, stdin io.Re
 			return c.rulesCutShort(a.done, err)
 		}
 		plan := newRulePlan(entries, there, a.lift, a.prune)
-		plan.takeOver(made)
+		plan.after(made)
 		if refused := plan.tooMany(&a.bound, len(there)); refused != "" {
 			return c.rulesCutShort(a.done, errors.New(refused))
 		}
@@ -102,7 +103,8 @@ func (a *ruleApply) run(ctx context.Context, c *client, name string, stdin io.Re
 		if !changedMeanwhile(err) || looks == ruleLooks {
 			return c.rulesCutShort(a.done, err)
 		}
-		made = plan.changes // somebody else has changed the rules since the look
+		// Somebody else has changed the rules since the look.
+		made = slices.DeleteFunc(plan.changes, func(c *ruleChange) bool { return !c.made })
 	}
 }
 

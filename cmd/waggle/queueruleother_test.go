@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -21,13 +22,14 @@ type otherOperator struct {
 	queues pb.QueueServiceClient
 	rules  chan *pb.QueueRule // one after each of the next looks
 	always *pb.QueueRule      // after each further one; nil: none
+	sets   chan *pb.QueueRule // one after each of the next changes
 	looks  atomic.Int32
 }
 
 // besideOther is the environment of commands whose looks at the rules another operator follows.
 func besideOther(t *testing.T, env map[string]string) (map[string]string, *otherOperator) {
 	t.Helper()
-	o := &otherOperator{queues: pb.NewQueueServiceClient(connect(t, env)), rules: make(chan *pb.QueueRule, 10)}
+	o := &otherOperator{queues: pb.NewQueueServiceClient(connect(t, env)), rules: make(chan *pb.QueueRule, 10), sets: make(chan *pb.QueueRule, 10)}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -47,14 +49,28 @@ func (o *otherOperator) ListQueueRules(ctx context.Context, req *pb.ListQueueRul
 	case rule = <-o.rules:
 	default:
 	}
-	if err == nil && rule != nil {
-		_, err = o.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: rule, By: "eve", Reason: "emergency"})
+	return reply, errors.Join(err, o.set(ctx, rule))
+}
+
+func (o *otherOperator) set(ctx context.Context, rule *pb.QueueRule) error {
+	if rule == nil {
+		return nil
 	}
-	return reply, err
+	_, err := o.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: rule, By: "eve", Reason: "emergency"})
+	return err
 }
 
 func (o *otherOperator) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleRequest) (*pb.SetQueueRuleResponse, error) {
-	return o.queues.SetQueueRule(ctx, req)
+	reply, err := o.queues.SetQueueRule(ctx, req)
+	var rule *pb.QueueRule
+	select {
+	case rule = <-o.sets:
+	default:
+	}
+	if err == nil {
+		err = o.set(ctx, rule)
+	}
+	return reply, err
 }
 
 func (o *otherOperator) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueRuleRequest) (*pb.DeleteQueueRuleResponse, error) {
@@ -96,6 +112,50 @@ func TestQueueRule_changedMeanwhile(t *testing.T) {
 	if looks := other.looks.Load(); looks != 5 {
 		t.Errorf("it looked %d times, want 5", looks)
 	}
+}
+
+// An apply that has to look again tells what it did before as what that was.
+func TestQueueRule_appliedMeanwhile(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	beside, other := besideOther(t, env)
+	command(t, env, "queue", "rule", "set", "a.example")
+	command(t, env, "queue", "rule", "set", "d.example")
+	paused := true
+	other.sets <- &pb.QueueRule{Pattern: "c.example", Paused: &paused}
+	file := `{"pattern":"a.example","max_in_flight":2}` + "\n" + `{"pattern":"b.example"}` + "\n" + `{"pattern":"d.example"}` + "\n"
+	got := commandWith(t, beside, file, "queue", "rule", "apply", "-", "-o", "json")
+	if looks := other.looks.Load(); got.code != waggle.ExitOK || looks != 2 {
+		t.Fatalf("%d after %d looks: %s", got.code, looks, got.err)
+	}
+	wantOutput(t, got, `{
+  "created": 1,
+  "updated": 1,
+  "unchanged": 1,
+  "refused": 0,
+  "deleted": 0,
+  "rules": [
+    {
+      "line": 1,
+      "pattern": "a.example",
+      "result": "UPDATED",
+      "changed": [
+        "max_in_flight 1 -> 2"
+      ]
+    },
+    {
+      "line": 2,
+      "pattern": "b.example",
+      "result": "CREATED"
+    },
+    {
+      "line": 3,
+      "pattern": "d.example",
+      "result": "UNCHANGED"
+    }
+  ]
+}
+`)
 }
 
 // A rule that somebody makes an emergency stop while it is being deleted stays; a change of

@@ -101,28 +101,15 @@ func newRulePlan(entries []ruleEntry, there []*pb.QueueRule, lift, prune bool) *
 	return p
 }
 
-// takeOver takes over what was made of an earlier plan and still stands, so that it is told
-// as what it was.
-func (p *rulePlan) takeOver(earlier []*ruleChange) {
-	made := map[string]*ruleChange{} // by pattern
-	for _, change := range earlier {
-		if leader := made[change.follows]; change.made || leader != nil && change.follows != "" {
-			change.made = true
-			made[change.rule.GetPattern()] = change
-		}
+// after tells first what was made of earlier plans, which is as the file says by now.
+func (p *rulePlan) after(made []*ruleChange) {
+	by := map[string]bool{}
+	for _, change := range made {
+		by[change.rule.GetPattern()] = true
 	}
-	for i, change := range p.changes {
-		pattern := change.rule.GetPattern()
-		if before := made[pattern]; before != nil && change.result == resultUnchanged {
-			p.changes[i] = before
-		}
-		delete(made, pattern)
-	}
-	for _, change := range earlier {
-		if made[change.rule.GetPattern()] == change {
-			p.changes = append(p.changes, change)
-		}
-	}
+	p.changes = append(made, slices.DeleteFunc(p.changes, func(c *ruleChange) bool {
+		return c.result == resultUnchanged && by[c.rule.GetPattern()]
+	})...)
 }
 
 func (c *ruleChange) turn() int {

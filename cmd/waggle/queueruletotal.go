@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,11 +66,9 @@ func (p *rulePlan) refused() (n int) {
 func (c *client) showRulePlan(p *rulePlan, dryRun bool) error {
 	t := p.total()
 	if c.options.output == "json" {
-		text, err := json.MarshalIndent(t, "", "  ")
-		if err != nil {
-			return fmt.Errorf("write JSON: %w", err)
+		if err := writeValue(c.out, t); err != nil {
+			return err
 		}
-		fmt.Fprintln(c.out, string(text))
 	} else {
 		c.writeRulePlan(p, t, dryRun)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,12 +73,7 @@ func (t *importTotal) entries() int {
 func (j *importJob) showTotal() error {
 	t := &j.state.Total
 	if j.client.options.output == "json" {
-		text, err := json.MarshalIndent(t, "", "  ")
-		if err != nil {
-			return fmt.Errorf("write JSON: %w", err)
-		}
-		fmt.Fprintln(j.client.out, string(text))
-		return nil
+		return writeValue(j.client.out, t)
 	}
 	verb := ""
 	if j.flags.dryRun {
