@@ -59,7 +59,7 @@ type Config struct {
 	// Pools to take tasks from, at most 16. Default: "default".
 	Pools []string
 
-	// Sources and Queues narrow the pools to tasks of these, at most 16 each. Default: all.
+	// Sources and Queues narrow the pools to tasks of these, at most 16 each; operators are shown them. Default: all.
 	Sources []string
 	Queues  []string
 

@@ -207,7 +207,7 @@ func (r *run) sendCursor(l *lease) {
 func (r *run) info() *wagglev1.CollectorInfo {
 	return &wagglev1.CollectorInfo{
 		Id: r.cfg.ID, Session: r.session, Version: r.cfg.Version, Hostname: r.cfg.Hostname, Labels: r.cfg.Labels,
-		Pools: r.cfg.Pools, Slots: int32(r.cfg.Slots),
+		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues, Slots: int32(r.cfg.Slots),
 		Draining: r.fetching.ctx.Err() != nil || r.stats.snapshot().Drained,
 	}
 }

@@ -3,6 +3,7 @@ package collector_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,6 +230,25 @@ func TestCollector_BeatNews(t *testing.T) {
 			t.Errorf("the handler was stopped: %v", <-b.causes)
 		}
 		close(b.let)
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCollector_Beat_narrowed holds that beats tell what fetches are narrowed to.
+func TestCollector_Beat_narrowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		r := start(t, d, newBlocked(), func(c *collector.Config) {
+			c.Pools, c.Sources, c.Queues = []string{"eu"}, []string{"s"}, []string{"a.example"}
+		})
+		pass(time.Second)
+		told := d.beatCalls()[0].info
+		if !slices.Equal(told.GetPools(), []string{"eu"}) || !slices.Equal(told.GetSources(), []string{"s"}) || !slices.Equal(told.GetQueues(), []string{"a.example"}) {
+			t.Errorf("told %v", told)
+		}
 		if err := r.stop(); err != nil {
 			t.Error(err)
 		}

@@ -1,9 +1,6 @@
 package dispatch
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // CollectorInfo is what a collector tells of itself with each beat.
 type CollectorInfo struct {
@@ -13,8 +10,11 @@ type CollectorInfo struct {
 	Hostname string            `json:"hostname,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Pools    []string          `json:"pools,omitempty"`
-	Slots    int               `json:"slots,omitempty"`
-	Draining bool              `json:"draining,omitempty"`
+	// Sources and Queues are what its fetches are narrowed to; empty: not.
+	Sources  []string `json:"sources,omitempty"`
+	Queues   []string `json:"queues,omitempty"`
+	Slots    int      `json:"slots,omitempty"`
+	Draining bool     `json:"draining,omitempty"`
 }
 
 // CollectorRecord is a collector as a store knows it.
@@ -44,15 +44,6 @@ const SilentBeats = 3
 
 // Gone reports whether the collector has been silent for [SilentBeats] beats.
 func (c *CollectorRecord) Gone(now time.Time) bool { return now.Sub(c.Seen) > SilentBeats*IdleBeat }
-
-// takes reports whether the collector takes tasks of a pool, as it tells. Of one that
-// tells no pools, as one that never beats, it is the pool of fetches that name none.
-func (c *CollectorRecord) takes(pool string) bool {
-	if len(c.Info.Pools) == 0 {
-		return pool == DefaultPool
-	}
-	return slices.Contains(c.Info.Pools, pool)
-}
 
 // IdleBeat is the interval of beats of a collector that holds no lease, and the
 // longest there is.

@@ -31,10 +31,10 @@ func (d *Dispatcher) Doubts(ctx context.Context, specs []*SourceSpec) ([][]strin
 
 // poolDoubts are the doubts about the pools of specs, by pool.
 func (d *Dispatcher) poolDoubts(ctx context.Context, specs []*SourceSpec) (map[string]string, error) {
-	var pools []string
+	var pools []wanted
 	for _, spec := range specs {
 		if spec.Pool != "" && spec.Pool != DefaultPool { // who begins has no collector yet
-			pools = append(pools, spec.Pool)
+			pools = append(pools, wanted{pool: spec.Pool})
 		}
 	}
 	if len(pools) == 0 {
@@ -44,14 +44,14 @@ func (d *Dispatcher) poolDoubts(ctx context.Context, specs []*SourceSpec) (map[s
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	gates, err := d.collectorGates(ctx, pools, now)
+	found, err := d.takers(ctx, pools, now)
 	if err != nil {
 		return nil, err
 	}
 	doubts := make(map[string]string)
-	for pool, gate := range gates {
-		if gate.Kind == GateNoCollector {
-			doubts[pool] = gate.Reason
+	for w, nobody := range found {
+		if nobody.gate != nil && nobody.gate.Kind == GateNoCollector {
+			doubts[w.pool] = nobody.gate.Reason
 		}
 	}
 	return doubts, nil

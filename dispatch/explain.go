@@ -18,6 +18,16 @@ type Explanation struct {
 	// MapsTo and Unknown are, of a queue, those of [Queue].
 	MapsTo  string
 	Unknown bool
+	// Notes say in words for people what holds only a part of it, and what was not
+	// looked at.
+	Notes []string
+}
+
+// note adds a note, unless it is empty.
+func (e *Explanation) note(text string) {
+	if text != "" {
+		e.Notes = append(e.Notes, text)
+	}
 }
 
 // ExplainTask tells what holds a task: that it has settled, who works on it, or
@@ -110,15 +120,16 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	holds := queue.holds()
+	e := &Explanation{Now: now, Holds: queue.holds(), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
 	for _, pool := range queue.Pools {
-		of, err := d.poolHolds(ctx, pool, now)
+		of, note, err := d.poolHolds(ctx, wanted{pool: pool, queue: name}, now)
 		if err != nil {
 			return nil, err
 		}
-		holds = append(holds, of...)
+		e.Holds = append(e.Holds, of...)
+		e.note(note)
 	}
-	return &Explanation{Now: now, Holds: holds, MapsTo: queue.MapsTo, Unknown: queue.Unknown}, nil
+	return e, nil
 }
 
 // ExplainPool tells what holds a pool, or every queue.
@@ -127,12 +138,14 @@ func (d *Dispatcher) ExplainPool(ctx context.Context, pool string) (*Explanation
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	holds, err := d.poolHolds(ctx, pool, now)
+	holds, note, err := d.poolHolds(ctx, wanted{pool: pool}, now)
 	if err != nil {
 		return nil, err
 	}
-	holds, err = d.stopped(ctx, holds)
-	return &Explanation{Now: now, Holds: holds}, err
+	e := &Explanation{Now: now}
+	e.note(note)
+	e.Holds, err = d.stopped(ctx, holds)
+	return e, err
 }
 
 // OpensAt is when all that holds has opened by itself, at the earliest; ok is
@@ -274,7 +287,7 @@ func (h *Hold) openedBy() string {
 	case GateDrained:
 		return "ResumeCollectors, or another collector that fetches from the pool"
 	case GateNoCollector:
-		return "a collector that fetches from the pool, or another pool of the source by UpdateSource"
+		return "a collector that fetches them from the pool, or another pool of the source by UpdateSource"
 	case GateLeased:
 		return "a report of its holder, the end of its lease, or RevokeLeases"
 	case GateSettled:

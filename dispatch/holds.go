@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +39,11 @@ func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now t
 	if t != nil && t.Due.After(now) {
 		holds = append(holds, Hold{t.dueGate(source.Spec.Schedule.Once()), HeldTask, string(t.ID)})
 	}
-	pool, err := d.poolHolds(ctx, source.Spec.Pool, now)
+	who := wanted{pool: source.Spec.Pool, source: source.ID}
+	if t != nil {
+		who.queue = t.Queue
+	}
+	pool, _, err := d.poolHolds(ctx, who, now)
 	if err != nil {
 		return nil, err
 	}
@@ -82,122 +85,26 @@ func (d *Dispatcher) stopped(ctx context.Context, holds []Hold) ([]Hold, error) 
 	return holds, nil
 }
 
-// poolHolds are the gates of a pool.
-func (d *Dispatcher) poolHolds(ctx context.Context, pool string, now time.Time) ([]Hold, error) {
-	known, err := d.pool(ctx, pool)
+// poolHolds are the gates of a pool, and of what in it is wanted; note says, of a pool
+// that none holds, that not all of its tasks are taken.
+func (d *Dispatcher) poolHolds(ctx context.Context, who wanted, now time.Time) (holds []Hold, note string, err error) {
+	known, err := d.pool(ctx, who.pool)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	nobody, err := d.collectorGates(ctx, []string{pool}, now)
-	var holds []Hold
-	for _, gate := range []*Gate{known.Paused, nobody[pool]} {
-		if gate != nil {
-			holds = append(holds, Hold{*gate, HeldPool, pool})
-		}
+	if known.Paused != nil {
+		holds = append(holds, Hold{*known.Paused, HeldPool, who.pool})
 	}
-	return holds, err
-}
-
-// collectorsLookedAt bounds, page by page, how many collectors are looked at for
-// those that take the tasks of pools. The first page is short, since one that does is
-// mostly among the first.
-const (
-	collectorsAtFirst  = 20
-	collectorsPerLook  = 200
-	collectorsLookedAt = 1000
-)
-
-// collectorGates are there of the pools of which no collector that is active takes
-// tasks, or all that would are drained: then it is the drain that ends first.
-func (d *Dispatcher) collectorGates(ctx context.Context, pools []string, now time.Time) (map[string]*Gate, error) {
-	book, err := d.drains.current(ctx)
+	found, err := d.takers(ctx, []wanted{who}, now)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	unmet := make(map[string]*Drain, len(pools)) // pools that nobody was found for so far
-	for _, pool := range pools {
-		unmet[pool] = nil
+	nobody := found[who]
+	if nobody.gate != nil {
+		of, name := who.missing(nobody)
+		holds = append(holds, Hold{*nobody.gate, of, name})
 	}
-	var silent []string // of their pools
-	all, err := d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
-		if c.Gone(now) {
-			return true
-		}
-		drain := book.of(c.Info.ID, &c.Info)
-		c.meets(unmet, drain)
-		if len(c.Info.Pools) == 0 && drain == nil && !c.Info.Draining {
-			silent = append(silent, c.Info.ID)
-		}
-		return len(unmet) > 0
-	})
-	if err != nil || !all {
-		return nil, err // too many to tell, or somebody was found for each
-	}
-	return nobodyGates(unmet, silent), nil
-}
-
-// eachCollector visits the collectors that are remembered, by id, page by page, until
-// most were looked at, or visit wants no more. all tells that it came to the end.
-func (d *Dispatcher) eachCollector(ctx context.Context, most int, visit func(*CollectorRecord) (more bool)) (all bool, err error) {
-	after, size := "", collectorsAtFirst
-	for looked := 0; looked < most; {
-		page, err := d.store.ListCollectors(ctx, after, size)
-		if err != nil {
-			return false, fmt.Errorf("list collectors: %w", err)
-		}
-		for _, c := range page {
-			if !visit(c) {
-				return false, nil
-			}
-		}
-		if len(page) < size {
-			return true, nil
-		}
-		looked += size
-		after, size = page[len(page)-1].Info.ID, collectorsPerLook
-	}
-	return false, nil
-}
-
-// meets takes the pools that an active collector takes out of unmet; when it is
-// drained, by of, it is noted there instead.
-func (c *CollectorRecord) meets(unmet map[string]*Drain, of *Drain) {
-	for pool, drain := range unmet {
-		switch {
-		case !c.takes(pool):
-		case of != nil && (drain == nil || drain.outlasts(of)):
-			unmet[pool] = of
-		case of == nil && !c.Info.Draining:
-			delete(unmet, pool)
-		}
-	}
-}
-
-func nobodyGates(unmet map[string]*Drain, silent []string) map[string]*Gate {
-	gates := make(map[string]*Gate, len(unmet))
-	for pool, drain := range unmet {
-		gates[pool] = nobodyGate(pool, drain, silent)
-	}
-	return gates
-}
-
-// nobodyGate is why nobody takes tasks of a pool; drain is of collectors that would,
-// nil where there are none; silent are the active ones that tell no pools.
-func nobodyGate(pool string, drain *Drain, silent []string) *Gate {
-	switch {
-	case drain != nil:
-	case len(silent) == 0:
-		return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes tasks of pool %q", pool)}
-	default:
-		who := fmt.Sprintf("%q tells no pools, and takes what its FetchTask names", silent[0])
-		if more := len(silent) - 1; more > 0 {
-			who = fmt.Sprintf("%q and %d more tell no pools, and take what their FetchTask names", silent[0], more)
-		}
-		return &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector tells that it takes tasks of pool %q; %s", pool, who)}
-	}
-	gate := drain.Gate
-	gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take tasks of pool %q are drained", pool))
-	return &gate
+	return holds, nobody.note, nil
 }
 
 // dueGate is why a task is not due, and until when.

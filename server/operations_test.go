@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -328,7 +329,7 @@ func TestAdminService(t *testing.T) {
 		t.Errorf("lease %v", got)
 	}
 	_, err = b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{
-		Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Hostname: "h", Slots: 4, Labels: map[string]string{"region": "eu"}},
+		Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Hostname: "h", Slots: 4, Labels: map[string]string{"region": "eu"}, Sources: []string{"s"}, Queues: []string{"q"}},
 		Leases:    []*pb.LeaseBeat{held(leased)},
 	})
 	if err != nil {
@@ -342,7 +343,8 @@ func TestAdminService(t *testing.T) {
 		return resp.GetCollectors()
 	}
 	got := list(pb.CollectorState_COLLECTOR_STATE_ACTIVE)
-	if len(got) != 1 || got[0].GetInfo().GetHostname() != "h" || got[0].GetLeases() != 1 || got[0].GetInfo().GetLabels()["region"] != "eu" {
+	if len(got) != 1 || got[0].GetInfo().GetHostname() != "h" || got[0].GetLeases() != 1 || got[0].GetInfo().GetLabels()["region"] != "eu" ||
+		!slices.Equal(got[0].GetInfo().GetSources(), []string{"s"}) || !slices.Equal(got[0].GetInfo().GetQueues(), []string{"q"}) {
 		t.Errorf("collectors %v", got)
 	}
 	if got := list(pb.CollectorState_COLLECTOR_STATE_GONE); len(got) != 0 {

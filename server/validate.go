@@ -167,6 +167,8 @@ func validateBeat(b beat) error {
 	c.text("collector.hostname", info.GetHostname(), maxHostname)
 	c.labels("collector.labels", info.GetLabels(), dispatch.MaxLabels)
 	c.ids("collector.pools", info.GetPools(), dispatch.MaxNarrow, c.id)
+	c.ids("collector.sources", info.GetSources(), dispatch.MaxNarrow, c.id)
+	c.ids("collector.queues", info.GetQueues(), dispatch.MaxNarrow, c.queue)
 	c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)
 	c.count("leases", len(b.GetLeases()), 0, maxBatch)
 	for i, lease := range b.GetLeases()[:min(len(b.GetLeases()), maxBatch)] {

@@ -112,6 +112,8 @@ func badReports() []badRequest {
 			Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: make([]*pb.LeaseBeat, 1001),
 		})},
 		{"renew: slots", "collector.slots", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Slots: -1}})},
+		{"renew: sources", "collector.sources[1]", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Sources: []string{"a", "A"}}})},
+		{"renew: queues", "collector.queues", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Queues: make([]string, 17)}})},
 		{"discovered: none", "items", func(ctx context.Context, b *bed) error {
 			_, err := b.dispatch.SubmitDiscovered(ctx, &pb.SubmitDiscoveredRequest{TaskId: aTask, LeaseToken: "c1/t/7"})
 			return err

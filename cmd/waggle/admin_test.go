@@ -65,8 +65,8 @@ TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS  
 2239-4bltnyzhotfdv53si3p3mp2jza  tour    news.example  paris-1  SOON      in 20m  FENCE  https://news.example/today
 `)
 	wantOutput(t, command(t, env, "collector", "list"), `
-COLLECTOR  STATE   LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
-paris-1    ACTIVE       1      4  default    AGO  AGO      paris  v1       region=eu tier=1  -
+COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
+paris-1    ACTIVE       1      4  default  -       AGO  AGO      paris  v1       region=eu tier=1  -
 `)
 	got := command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/")
 	for _, part := range []string{

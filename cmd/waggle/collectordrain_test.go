@@ -24,8 +24,8 @@ COLLECTORS  DRAINED
 paris-1     by ada, now, resumes in 2h: new image
 `)
 	wantOutput(t, command(t, env, "collector", "list", "--state", "draining"), `
-COLLECTOR  STATE     LEASES  SLOTS  POOLS    LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
-paris-1    DRAINING       1      4  default    AGO  AGO      paris  v1       region=eu tier=1  by ada, now, resumes in 2h: new image
+COLLECTOR  STATE     LEASES  SLOTS  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
+paris-1    DRAINING       1      4  default  -       AGO  AGO      paris  v1       region=eu tier=1  by ada, now, resumes in 2h: new image
 `)
 	for labels, listed := range map[string]bool{"tier=1": true, "tier=1,region=eu": true, "tier=1,region=us": false, "disk=ssd": false} {
 		got := command(t, env, "collector", "list", "--label", labels)

@@ -28,7 +28,8 @@ func newCollectorList(o *clientOptions) *cobra.Command {
 		Short: "List the collectors heard from in the last 24 h",
 		Long: `List the collectors heard from in the last 24 h. One that has not been heard from for 45 s,
 which is three of the longest beats, is GONE; its leases end each at its own deadline.
-POOLS are those that it tells with its beats; what it takes is decided by each fetch.`,
+POOLS are those that it tells with its beats, and ONLY the sources and queues to which it
+narrows them; what it takes is decided by each fetch.`,
 		Args: exactly(),
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone")
@@ -80,12 +81,26 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector) {
 		fmt.Fprintln(out, "no collectors; `waggle collect` starts one")
 		return
 	}
-	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", ">LAST BEAT", "STARTED", "HOST", "VERSION", "LABELS", "DRAINED")
+	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", "ONLY", ">LAST BEAT", "STARTED", "HOST", "VERSION", "LABELS", "DRAINED")
 	for _, k := range collectors {
 		info := k.GetInfo()
 		t.row(info.GetId(), word(k.GetState(), "COLLECTOR_STATE_"), count(k.GetLeases()), count(info.GetSlots()), or(strings.Join(info.GetPools(), " "), "not told"),
-			span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20),
+			narrowText(info), span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20),
 			pairs(info.GetLabels()), gateText(now, k.GetDrained()))
 	}
 	t.write(out)
+}
+
+// narrowText is to what a collector narrows its fetches; empty where to nothing.
+func narrowText(info *pb.CollectorInfo) string {
+	var parts []string
+	for _, by := range []struct {
+		what   string
+		values []string
+	}{{"source ", info.GetSources()}, {"queue ", info.GetQueues()}} {
+		if len(by.values) > 0 {
+			parts = append(parts, by.what+strings.Join(by.values, " "))
+		}
+	}
+	return strings.Join(parts, ", ")
 }

@@ -76,6 +76,9 @@ func (c *client) explain(ctx context.Context, request *pb.ExplainRequest) error 
 			}
 		}
 		writeExplanation(c.out, c.now, reply)
+		for _, note := range reply.GetNotes() {
+			fmt.Fprintln(c.out, plain(note))
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 func TestExplain(t *testing.T) {
@@ -18,7 +19,7 @@ func TestExplain(t *testing.T) {
 source s: SOURCE_PAUSED by ada, now: they move
     opened by: `+"`"+`waggle source resume`+"`"+`
 pool default: NO_COLLECTOR no active collector takes tasks of pool "default"
-    opened by: a collector that fetches from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
+    opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
 queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
     opened by: `+"`"+`waggle queue resume`+"`"+`
 `)
@@ -38,5 +39,29 @@ queue *: QUEUE_PAUSED by ada, now: stop
 	wantOutput(t, command(t, env, "explain", "queue", "news.example"), `
 queue news.example: MAX_IN_FLIGHT 1 in flight of at most 1
     opened by: the end of a lease of the queue, or a larger max_in_flight by `+"`"+`waggle queue rule set`+"`"+`
+`)
+}
+
+// What collectors narrow their fetches to is listed, and holds the others.
+func TestExplain_narrowed(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	if _, err := pb.NewDispatchServiceClient(connect(t, env)).RenewLease(t.Context(), &pb.RenewLeaseRequest{
+		Collector: &pb.CollectorInfo{Id: "c1", Session: "s", Pools: []string{"default"}, Sources: []string{"other"}, Queues: []string{"b.example", "c.example"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, command(t, env, "collector", "list"), `
+COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY                                     LAST BEAT  STARTED  HOST  VERSION  LABELS  DRAINED
+c1         ACTIVE       0      0  default  source other, queue b.example c.example    AGO  AGO      -     -        -       -
+`)
+	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
+	wantOutput(t, command(t, env, "explain", "source", "s"), `
+source s: NO_COLLECTOR no active collector takes tasks of source "s" in queue "a.example" of pool "default": "c1" takes only those of source "other" in queue "b.example" and 1 more
+    opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
+`)
+	wantOutput(t, command(t, env, "explain", "pool", "default"), `
+nothing holds it: it is handed out in its turn
+not all tasks of pool "default" are taken: "c1" takes only those of source "other" in queue "b.example" and 1 more
 `)
 }

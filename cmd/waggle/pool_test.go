@@ -21,7 +21,7 @@ browser             1               0  by ada, now, resumes in 2h: new image
 pool browser: POOL_PAUSED by ada, now, resumes in 2h: new image
     opened by: `+"`"+`waggle pool resume`+"`"+`
 pool browser: NO_COLLECTOR no active collector takes tasks of pool "browser"
-    opened by: a collector that fetches from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
+    opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
 `)
 	wantOutput(t, command(t, env, "pool", "resume", "browser"), `
 POOL     READY QUEUES  WAITING QUEUES  PAUSED

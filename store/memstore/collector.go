@@ -154,6 +154,7 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 
 func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
 	info.Labels, info.Pools = maps.Clone(info.Labels), slices.Clone(info.Pools)
+	info.Sources, info.Queues = slices.Clone(info.Sources), slices.Clone(info.Queues)
 	return info
 }
 

@@ -39,7 +39,7 @@ func (e *env) collectors(after string, limit int) []*dispatch.CollectorRecord {
 func collectorBeat(e *env) {
 	info := dispatch.CollectorInfo{
 		ID: "c1", Session: "s1", Version: "1.2", Hostname: "h", Labels: map[string]string{"region": "eu"},
-		Pools: []string{pool, "browser"}, Slots: 8, Draining: true,
+		Pools: []string{pool, "browser"}, Sources: []string{"a", "b"}, Queues: []string{"a.example"}, Slots: 8, Draining: true,
 	}
 	e.beat(info)
 	e.advance(time.Minute)

@@ -893,7 +893,10 @@ type ExplainResponse struct {
 	// Of a queue: where the queue rules send new tasks of a host of this name instead. Empty: nowhere else.
 	MapsTo string `protobuf:"bytes,3,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
 	// Of a queue: nothing is known of it, as of one that is misspelt. See Queue.unknown.
-	Unknown       bool `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	Unknown bool `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// In words for people, what is no gate and bears on the answer: that all collectors of a pool take only some of its
+	// tasks. At most 20.
+	Notes         []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -954,6 +957,13 @@ func (x *ExplainResponse) GetUnknown() bool {
 		return x.Unknown
 	}
 	return false
+}
+
+func (x *ExplainResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
 }
 
 // Hold is a gate with what it is of.
@@ -2015,12 +2025,13 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xa1\x01\n" +
+	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xb7\x01\n" +
 	"\x0fExplainResponse\x12%\n" +
 	"\x05holds\x18\x01 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x124\n" +
 	"\bopens_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aopensIn\x12\x17\n" +
 	"\amaps_to\x18\x03 \x01(\tR\x06mapsTo\x12\x18\n" +
-	"\aunknown\x18\x04 \x01(\bR\aunknown\"\x81\x01\n" +
+	"\aunknown\x18\x04 \x01(\bR\aunknown\x12\x14\n" +
+	"\x05notes\x18\x05 \x03(\tR\x05notes\"\x81\x01\n" +
 	"\x04Hold\x12#\n" +
 	"\x04gate\x18\x01 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x12#\n" +
 	"\x02of\x18\x02 \x01(\x0e2\x13.waggle.v1.HeldKindR\x02of\x12\x12\n" +

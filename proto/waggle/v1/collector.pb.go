@@ -103,7 +103,12 @@ type CollectorInfo struct {
 	// How many tasks it works on at once, 0 to 100000. For people; it limits nothing.
 	Slots int32 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
 	// True once it fetches no more and only finishes what it holds.
-	Draining      bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
+	// The ids of the sources to which it narrows its fetches (FetchTask.sources), for people: FetchTask decides by its own
+	// list. Empty: to none; Explain then takes it to fetch the tasks of all sources of its pools. At most 16.
+	Sources []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
+	// The queues to which it narrows its fetches (FetchTask.queues), as `sources`. Empty: to none. At most 16.
+	Queues        []string `protobuf:"bytes,10,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -192,6 +197,20 @@ func (x *CollectorInfo) GetDraining() bool {
 		return x.Draining
 	}
 	return false
+}
+
+func (x *CollectorInfo) GetSources() []string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *CollectorInfo) GetQueues() []string {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
 }
 
 // Collector is a collector as Waggle knows it.
@@ -289,7 +308,7 @@ var File_waggle_v1_collector_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
-	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xb0\x02\n" +
+	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xe2\x02\n" +
 	"\rCollectorInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -298,7 +317,10 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\x06labels\x18\x05 \x03(\v2$.waggle.v1.CollectorInfo.LabelsEntryR\x06labels\x12\x14\n" +
 	"\x05pools\x18\x06 \x03(\tR\x05pools\x12\x14\n" +
 	"\x05slots\x18\a \x01(\x05R\x05slots\x12\x1a\n" +
-	"\bdraining\x18\b \x01(\bR\bdraining\x1a9\n" +
+	"\bdraining\x18\b \x01(\bR\bdraining\x12\x18\n" +
+	"\asources\x18\t \x03(\tR\asources\x12\x16\n" +
+	"\x06queues\x18\n" +
+	" \x03(\tR\x06queues\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x02\n" +

@@ -58,7 +58,8 @@ const (
 	// The collector reported failures of COLLECTOR scope, and grants to it are slowed.
 	GateKind_GATE_KIND_COLLECTOR_SLOWED GateKind = 13
 	// No active collector tells that it takes tasks of the source's pool. One that tells no pools counts for
-	// "default" alone; for another pool `reason` names it, since its fetches may ask for that.
+	// "default" alone; for another pool `reason` names it, since its fetches may ask for that. Those that narrow their
+	// fetches to sources or queues, as they tell, do not count for others; then `reason` names one of them.
 	GateKind_GATE_KIND_NO_COLLECTOR GateKind = 14
 	// An operator paused the queue (PauseQueue). Opens by ResumeQueue or at `until`.
 	GateKind_GATE_KIND_PAUSED GateKind = 15
