@@ -1,11 +1,15 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -162,4 +166,83 @@ func TestStore_Replaced(t *testing.T) {
 	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), "2 shards now") {
 		t.Errorf("Ping: %v, want ErrStoreMismatch that says how many shards there are", err)
 	}
+}
+
+// TestStore_ShardsLost_slow takes a shard's data from a node that never answers a look at
+// its marks as fast as a Ping waits for it.
+func TestStore_ShardsLost_slow(t *testing.T) {
+	t.Parallel()
+	const shards = 3
+	server := startCluster(t)
+	client := redisClient(t, server.URL())
+	s := openWatched(t, redisstore.Config{URL: "redis+cluster://" + server.Addr(), Shards: shards})
+	if err := client.Del(t.Context(), redisstore.ShardKeys("waggle", 1).Mark()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	slow := &slowMarks{}
+	redisstore.AddHook(s.Store, slow)
+	for range 2 * shards {
+		answered := slow.hold()
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("Ping: %v", err)
+		}
+		answered()
+	}
+	await(t, "the loss to be told", func() bool { return s.Losses() == 1 })
+	if err := s.Close(); err != nil { // with a look under way
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// slowMarks is a hook that lets nobody look at marks of shards while they are held.
+type slowMarks struct {
+	mu   sync.Mutex // guards held
+	held <-chan struct{}
+}
+
+// hold holds them until it is told that they need not be.
+func (s *slowMarks) hold() (answered func()) {
+	held := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = held
+	return func() { close(held) }
+}
+
+func (*slowMarks) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*slowMarks) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (s *slowMarks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.mu.Lock()
+		held := s.held
+		s.mu.Unlock()
+		select {
+		case <-held:
+		case <-ctx.Done():
+			for _, cmd := range cmds {
+				cmd.SetErr(ctx.Err())
+			}
+			return ctx.Err()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// TestStore_ShardsLost_notSent takes nothing, but keeps the looks at marks from being sent.
+func TestStore_ShardsLost_notSent(t *testing.T) {
+	t.Parallel()
+	server := startCluster(t)
+	s := openWatched(t, redisstore.Config{URL: "redis+cluster://" + server.Addr(), Shards: 3})
+	redisstore.AddHook(s.Store, &unsent{})
+	s.ping(t, 0)
+}
+
+// unsent is a hook that sends no pipeline, and leaves its commands as they are, as the
+// client may where it gets no connection.
+type unsent struct{ slowMarks }
+
+func (*unsent) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { return io.EOF }
 }

@@ -19,17 +19,37 @@ import (
 // node can come back empty, each shard too. A mark that has changed says that all
 // beside it is gone. Whoever finds it missing sets a new one, so that each dispatcher
 // sees it change.
+//
+// A failover right after that may lose the mark, too, which then counts as a loss. It is
+// one: a replica gets what was written in its order, so that all that was written to the
+// shard after its mark is gone with it.
 type marks struct {
-	mu     sync.Mutex // guards the rest but losses
+	// Of the look under way, of which there is one at a time:
 	store  string
 	shards []string // empty: not looked at yet; nil where there is one node
 	next   int      // the shard that is looked at next
+
 	losses atomic.Int64
+
+	mu     sync.Mutex // guards what follows
+	latest *look      // under way or ended; nil: none yet
 }
 
-// lookTime bounds each look at marks: one that a node does not answer takes little of
-// the time that the caller has.
-const lookTime = 300 * time.Millisecond
+// look is one at the marks.
+type look struct {
+	stop context.CancelFunc
+	done chan struct{} // closed once err is set
+	err  error
+}
+
+const (
+	// lookTime bounds how long a Ping waits for a look: a node that does not answer takes
+	// little of the time that the caller has.
+	lookTime = 300 * time.Millisecond
+	// lookLimit bounds what a look asks of nodes, so that one at which others hang, or that
+	// only is far away and has yet to be connected to, is looked at in its turn.
+	lookLimit = 5 * time.Second
+)
 
 // lookAgain reports whether err, of a look within ctx, says no more than that there was
 // no answer in time: the next look tells.
@@ -52,18 +72,65 @@ func (s *Store) beginMarks(ctx context.Context) {
 // Losses implements [dispatch.Store].
 func (s *Store) Losses() int64 { return s.marks.losses.Load() }
 
-// lookForLoss compares the store's mark and that of one shard in turn with what this
-// dispatcher has seen so far. A loss is counted and told once, with all shards
-// of which it is seen.
+// lookForLoss has the marks looked at, and is what came of it; where that takes longer than
+// lookTime, what came of the look before.
 func (s *Store) lookForLoss(ctx context.Context) error {
+	now, before := s.beginLook(ctx)
+	timer := time.NewTimer(lookTime)
+	defer timer.Stop()
+	select {
+	case <-now.done:
+		return now.err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return before
+}
+
+// beginLook is the look under way, which begins now where there is none, and the error of
+// the one before.
+func (s *Store) beginLook(ctx context.Context) (now *look, before error) {
 	m := &s.marks
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if now = m.latest; now != nil {
+		select {
+		case <-now.done:
+			before = now.err
+		default:
+			return now, nil
+		}
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	now = &look{stop: stop, done: make(chan struct{})}
+	m.latest = now
+	go func() {
+		defer close(now.done)
+		defer stop()
+		now.err = s.lookAtMarks(ctx)
+	}()
+	return now, before
+}
+
+// endLooks ends the look under way, of a client that is closed.
+func (m *marks) endLooks() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.latest != nil {
+		m.latest.stop()
+		<-m.latest.done
+	}
+}
+
+// lookAtMarks compares the store's mark and that of one shard in turn with what this
+// dispatcher has seen so far. A loss is counted and told once, with all shards
+// of which it is seen.
+func (s *Store) lookAtMarks(ctx context.Context) error {
 	lost, failed := s.recheckMeta(ctx)
 	shards, err := s.lostInTurn(ctx, lost)
 	failed = errors.Join(failed, err)
 	if lost || len(shards) > 0 {
-		m.losses.Add(1)
+		s.marks.losses.Add(1)
 		s.log.Error("the store lost its data: what redis held of sources, tasks, queue rules and leases is gone, or is another store's; "+
 			"this dispatcher goes on with what is there. Bring the files of redis back, or register anew: "+
 			"deploy/README.md, \"When the store has lost its data\"",
@@ -73,7 +140,8 @@ func (s *Store) lookForLoss(ctx context.Context) error {
 }
 
 // lostInTurn looks at the shard whose turn it is, and at all where something is lost
-// (other). A shard whose node does not answer, or is full, is looked at another time.
+// (other). A shard whose node does not answer, or is full, is looked at another time: in
+// its next turn, so that it keeps no other from its own.
 func (s *Store) lostInTurn(ctx context.Context, other bool) (lost []int, err error) {
 	m := &s.marks
 	if len(m.shards) == 0 {
@@ -89,10 +157,10 @@ func (s *Store) lostInTurn(ctx context.Context, other bool) (lost []int, err err
 	return lost, err
 }
 
-// lookAtShards is lostShards within the time of a look. What a shard cannot answer now
+// lookAtShards is lostShards within the limit of a look. What a shard cannot answer now
 // is no error.
 func (s *Store) lookAtShards(ctx context.Context, from, to int) (lost []int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	lost, err = s.lostShards(ctx, from, to)
 	if lookAgain(ctx, err) || errors.Is(err, dispatch.ErrStoreFull) || errors.Is(err, dispatch.ErrStoreReadOnly) {
@@ -122,6 +190,9 @@ func (s *Store) lostShards(ctx context.Context, from, to int) (lost []int, err e
 		}
 		if err != nil {
 			failed = err
+			continue
+		}
+		if mark == "" { // it was not sent, and failed says why
 			continue
 		}
 		if before := s.marks.shards[shard]; before != "" && before != mark {

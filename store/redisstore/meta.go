@@ -55,7 +55,7 @@ func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
 // number of shards is fixed again before another one comes with another. lost tells
 // whether it is not what this dispatcher has met so far.
 func (s *Store) recheckMeta(ctx context.Context) (lost bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	kept, err := s.readMeta(ctx)
 	if err == nil && kept.unfinished() {

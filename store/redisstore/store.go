@@ -117,7 +117,9 @@ func (s *Store) Kind() string { return "redis" }
 
 // Close closes the connections.
 func (s *Store) Close() error {
-	if err := s.client.Close(); err != nil {
+	err := s.client.Close()
+	s.marks.endLooks()
+	if err != nil {
 		return fmt.Errorf("close redis client: %w", err)
 	}
 	return nil
