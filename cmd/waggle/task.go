@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"time"
 
@@ -88,71 +87,6 @@ func (r *taskRef) ids(ctx context.Context, c *client, args []string) ([]string, 
 		return nil, err
 	}
 	return []string{reply.GetTask().GetId()}, nil
-}
-
-func newTaskList(o *clientOptions) *cobra.Command {
-	request := &pb.ListTasksRequest{}
-	var states []string
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List tasks of a source or a queue that are not DONE",
-		Example: `  waggle task list --source news.example
-  waggle task list --queue example.com --state dead`,
-		Args: exactly(),
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&request.SourceId, "source", "", "tasks of this `source`")
-	queueVar(flags, &request.Queue, "queue", "tasks of this `queue`")
-	flags.StringSliceVar(&states, "state", nil, "only tasks in this `state`: scheduled, ready, leased, dead, canceled")
-	limit := limitFlag(cmd)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
-		if request.GetSourceId() == "" && request.GetQueue() == "" {
-			return usagef(nil, "tasks of what? say --source, --queue or both")
-		}
-		if err := checkLimit(*limit); err != nil {
-			return err
-		}
-		var err error
-		if request.States, err = listedStates(states); err != nil {
-			return err
-		}
-		all := &pb.ListTasksResponse{}
-		more, err := readPages(*limit, func(size int32, token string) (*pb.ListTasksResponse, error) {
-			request.PageSize, request.PageToken = size, token
-			return c.tasks.ListTasks(ctx, request)
-		}, func(p *pb.ListTasksResponse) int {
-			all.Tasks = append(all.Tasks, p.GetTasks()...)
-			return len(p.GetTasks())
-		})
-		if err != nil {
-			return err
-		}
-		c.noteMore(more, *limit)
-		if len(all.GetTasks()) == 0 && request.GetQueue() != "" {
-			if err := c.noteEmptyQueue(ctx, request.GetQueue()); err != nil {
-				return err
-			}
-		}
-		return c.show(all, func() { writeTasks(c.out, c.now, all.GetTasks()) })
-	})
-	return cmd
-}
-
-// listedStates reads names of states in which tasks can be listed.
-func listedStates(names []string) (states []pb.TaskState, err error) {
-	listed := maps.Clone(pb.TaskState_value)
-	delete(listed, pb.TaskState_TASK_STATE_DONE.String())
-	for _, name := range names {
-		if strings.EqualFold(name, "done") {
-			return nil, usagef(nil, "--state done: DONE tasks are not listed; `waggle task get --source ID --url URL` finds one")
-		}
-		value, err := enumValue("--state", name, "TASK_STATE_", listed)
-		if err != nil {
-			return nil, err
-		}
-		states = append(states, pb.TaskState(value))
-	}
-	return states, nil
 }
 
 func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -29,19 +30,25 @@ var whichTasks = []string{"source", "url", "key", "queue", "prefix", "pool", "su
 
 func (s *taskChoice) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&s.filter.SourceId, "source", "", "tasks of this `source`; with --url or --key: that one")
+	registerWhere(flags, &s.filter, "; with --url or --key: that one")
 	flags.StringVar(&s.url, "url", "", "with --source: the task's `URL`")
 	flags.StringVar(&s.key, "key", "", "with --source: the task's `key`")
-	queueVar(flags, &s.filter.Queue, "queue", "tasks in this `queue`")
-	queueVar(flags, &s.filter.QueueSuffix, "suffix", "tasks in the queue with this `name` and those that end with .SUFFIX, as example.com")
-	flags.StringVar(&s.filter.SourceIdPrefix, "prefix", "", "tasks of sources whose id begins with this `prefix`, as news.")
-	flags.StringVar(&s.filter.Pool, "pool", "", "tasks of sources of this `pool`")
-	pairsVar(flags, &s.filter.Labels, "label", "tasks of sources with this label")
-	flags.BoolVar(&s.filter.All, "all", false, "tasks of all sources")
 	flags.StringSliceVar(&s.failed, "failed", nil, "only tasks that failed last for this `reason`, as not_found or timeout")
 	if len(s.states) > 0 {
 		flags.StringSliceVar(&s.chosen, "state", nil, "only tasks in this `state`: "+strings.Join(s.stateNames(), ", "))
 	}
+}
+
+// registerWhere gives a command the flags that say where tasks are; ofSource is what else --source
+// does there.
+func registerWhere(flags *pflag.FlagSet, f *pb.Filter, ofSource string) {
+	flags.StringVar(&f.SourceId, "source", "", "tasks of this `source`"+ofSource)
+	queueVar(flags, &f.Queue, "queue", "tasks in this `queue`")
+	queueVar(flags, &f.QueueSuffix, "suffix", "tasks in the queue with this `name` and those that end with .SUFFIX, as example.com")
+	flags.StringVar(&f.SourceIdPrefix, "prefix", "", "tasks of sources whose id begins with this `prefix`, as news.")
+	flags.StringVar(&f.Pool, "pool", "", "tasks of sources of this `pool`")
+	pairsVar(flags, &f.Labels, "label", "tasks of sources with this label")
+	flags.BoolVar(&f.All, "all", false, "tasks of all sources")
 }
 
 func (s *taskChoice) stateNames() []string {

@@ -1,0 +1,75 @@
+package main_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+)
+
+// listedKeys are the keys that `task list` shows, in order of their names, and what it says besides.
+func listedKeys(t *testing.T, env map[string]string, args ...string) (keys, noted string) {
+	t.Helper()
+	got := command(t, env, append([]string{"task", "list", "-o", "json"}, args...)...)
+	var all struct{ Tasks []struct{ Key string } }
+	if err := json.Unmarshal([]byte(got.out), &all); err != nil || got.code != waggle.ExitOK {
+		t.Fatalf("%v: %v, exit code %d: %s", args, err, got.code, got.err)
+	}
+	var list []string
+	for _, task := range all.Tasks {
+		list = append(list, task.Key)
+	}
+	slices.Sort(list)
+	return strings.Join(list, " "), got.err
+}
+
+// Tasks are listed of several sources and queues, page after page of each.
+func TestTask_listOfMany(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "news.a", "--pool", "eu", "--label", "kind=feed")
+	command(t, env, "source", "create", "news.b")
+	command(t, env, "source", "create", "shop.c", "--pool", "eu")
+	command(t, env, "source", "create", "news.none")
+	for _, task := range []struct{ source, queue, key string }{
+		{"news.a", "example.com", "a1"}, {"news.a", "www.example.com", "a2"}, {"news.b", "other.example", "b1"}, {"shop.c", "example.com", "c1"},
+	} {
+		command(t, env, "task", "submit", "--source", task.source, "--queue", task.queue, "--key", task.key)
+	}
+	command(t, env, "task", "cancel", "--source", "news.b", "--key", "b1", "--queue", "other.example")
+	for _, test := range []struct{ args, keys, noted string }{
+		{"--all", "a1 a2 b1 c1", ""},
+		{"--all --limit 0", "a1 a2 b1 c1", ""},
+		{"--all --limit 2", "a1 a2", "more follow after these 2; --limit 0 lists all\n"},
+		{"--all --limit 4", "a1 a2 b1 c1", ""},
+		{"--all --state canceled", "b1", ""},
+		{"--all --state scheduled", "", ""},
+		{"--prefix news.", "a1 a2 b1", ""},
+		{"--prefix news. --state ready,leased", "a1 a2", ""},
+		{"--prefix news. --queue example.com", "a1", ""},
+		{"--pool eu", "a1 a2 c1", ""},
+		{"--label kind=feed", "a1 a2", ""},
+		{"--prefix nwes.", "", "waggle: no source has an id that begins with nwes.\n"},
+		{"--suffix example.com", "a1 a2 c1", ""},
+		{"--suffix example.com --source shop.c", "c1", ""},
+		{"--suffix example.com --limit 3", "a1 a2 c1", ""},
+		{"--suffix no.example", "", "waggle: no queue no.example, nor one below it, holds a task that waits or is leased\n"},
+	} {
+		if keys, noted := listedKeys(t, env, strings.Fields(test.args)...); keys != test.keys || noted != test.noted {
+			t.Errorf("%s: %q, stderr %q; want %q, %q", test.args, keys, noted, test.keys, test.noted)
+		}
+	}
+	for _, test := range []struct{ args, problem string }{
+		{"", "tasks of what? say --source, --queue, --prefix, --suffix, --pool, --label or --all"},
+		{"--state dead", "tasks of what?"},
+		{"--all --source news.a", "leave it or them out"},
+		{"--source news.a --prefix news.", "--source names one source"},
+		{"--suffix example.com --prefix news.", "only --source and --state go with it"},
+		{"--suffix example.com --state dead", "dead and canceled ones are listed by --queue, --source, --prefix or --all"},
+		{"--all --state done", "`waggle task get"},
+	} {
+		wantFailure(t, command(t, env, append([]string{"task", "list"}, strings.Fields(test.args)...)...), waggle.ExitUsage, test.problem)
+	}
+}
