@@ -284,9 +284,10 @@ func (b *ruleBook) denies(queue string) bool {
 // denial is who denied a queue by a rule, and why.
 func (b *ruleBook) denial(queue string) Note {
 	rule, _ := longestMatch(b.bySettings, queue)
-	note := Note{By: rule.By, Reason: fmt.Sprintf("the rule %q denies its queue", rule.Pattern)}
-	if rule.Reason != "" {
-		note.Reason += ": " + rule.Reason
+	gate := rule.Gate(GateQueueDenied)
+	note := Note{By: gate.By, Reason: fmt.Sprintf("the rule %q denies its queue", rule.Pattern)}
+	if gate.Reason != "" {
+		note.Reason += ": " + gate.Reason
 	}
 	return note
 }
@@ -307,19 +308,14 @@ func (b *ruleBook) fresh(name string) *Queue {
 	rule := b.bySettings[q.SettingsName]
 	if stop := b.bySettings[everyQueue]; stop.Settings.Paused && !q.Settings.Paused {
 		q.Settings.Paused = true
-		q.Gates = append(q.Gates, stop.gate(GateQueuePaused))
+		q.Gates = append(q.Gates, stop.Gate(GateQueuePaused))
 	} else if q.Settings.Paused {
-		q.Gates = append(q.Gates, rule.gate(GateQueuePaused))
+		q.Gates = append(q.Gates, rule.Gate(GateQueuePaused))
 	}
 	if q.Settings.Deny {
-		q.Gates = append(q.Gates, rule.gate(GateQueueDenied))
+		q.Gates = append(q.Gates, rule.Gate(GateQueueDenied))
 	}
 	return q
-}
-
-// gate is one that a rule closes.
-func (r *QueueRule) gate(kind GateKind) Gate {
-	return Gate{Kind: kind, By: r.By, Reason: r.Reason, Time: r.Time}
 }
 
 // names reports whether a rule is for the queue of this very name.

@@ -80,7 +80,7 @@ func (d *Dispatcher) stopped(ctx context.Context, holds []Hold) ([]Hold, error) 
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
 	if rule := rules.bySettings[everyQueue]; rule.Settings.Paused {
-		holds = append(holds, Hold{rule.gate(GateQueuePaused), HeldQueue, everyQueue})
+		holds = append(holds, Hold{rule.Gate(GateQueuePaused), HeldQueue, everyQueue})
 	}
 	return holds, nil
 }

@@ -1,6 +1,10 @@
 package dispatch
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Defaults of queue rules.
 const (
@@ -60,9 +64,60 @@ type QueueRule struct {
 	// the settings are that queue's.
 	Queue    string
 	Settings QueueSettings
-	By       string
-	Reason   string
-	Time     time.Time
+	// By, Reason and Time are those of its last change.
+	By     string
+	Reason string
+	Time   time.Time
+	// Pause and Denial tell of the pause and the denial that stand, whatever was
+	// changed of the rule since they began; zero: there is none, or it began with the
+	// last change.
+	Pause  HoldNote `json:",omitzero"`
+	Denial HoldNote `json:",omitzero"`
+}
+
+// HoldNote is who began a pause or a denial, why and when.
+type HoldNote struct {
+	Note
+	Time time.Time `json:"t"`
+}
+
+// Gate is one that the rule closes, of the kind GateQueuePaused or GateQueueDenied.
+func (r *QueueRule) Gate(kind GateKind) Gate {
+	began := r.Pause
+	if kind == GateQueueDenied {
+		began = r.Denial
+	}
+	began = cmp.Or(began, HoldNote{Note{r.By, r.Reason}, r.Time})
+	return Gate{Kind: kind, By: began.By, Reason: began.Reason, Time: began.Time}
+}
+
+// Gates are those that the rule closes.
+func (r *QueueRule) Gates() []Gate {
+	var gates []Gate
+	if r.Settings.Paused {
+		gates = append(gates, r.Gate(GateQueuePaused))
+	}
+	if r.Settings.Deny {
+		gates = append(gates, r.Gate(GateQueueDenied))
+	}
+	return gates
+}
+
+// keepHolds notes of a pause and a denial of the rule that they began with one of the
+// rules as they were.
+func (r *QueueRule) keepHolds(were ...QueueRule) {
+	r.Pause, r.Denial = HoldNote{}, HoldNote{}
+	for _, was := range slices.Backward(were) {
+		for _, gate := range was.Gates() {
+			began := HoldNote{Note{gate.By, gate.Reason}, gate.Time}
+			switch {
+			case gate.Kind == GateQueuePaused && r.Settings.Paused:
+				r.Pause = began
+			case gate.Kind == GateQueueDenied && r.Settings.Deny:
+				r.Denial = began
+			}
+		}
+	}
 }
 
 // SettingsName is the name under which a store files the rule's settings: the

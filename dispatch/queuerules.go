@@ -4,62 +4,89 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// AnyRules stands for whichever version the queue rules have.
-const AnyRules int64 = -1
+// RulesEtag stands for the queue rules as they are, of which it is a digest: their version,
+// and when the newest was set. Rules that begin anew in a store that was emptied, or was
+// set back, reach a version again, but not at that time.
+type RulesEtag string
+
+// AnyRules stands for the queue rules whatever they are.
+const AnyRules RulesEtag = ""
 
 // RulePage are some of the queue rules.
 type RulePage struct {
 	Rules []QueueRule
 	// Next is the pattern that the next page comes after; empty: there is none.
 	Next string
-	// Version is that of all rules when the page was read, or an older one.
-	Version int64
+	// Etag is that of all rules when the page was read, or none that they ever have.
+	Etag RulesEtag
 }
 
-// SetQueueRule sets the rule of a pattern, replacing an earlier one; grants
-// after it follow it, in every shard. Errors: ErrInvalid, ErrQueueNotEmpty
+// SetQueueRule sets the rule of a pattern, replacing an earlier one, as ChangeQueueRule
+// does.
+func (d *Dispatcher) SetQueueRule(ctx context.Context, rule QueueRule, ifEtag RulesEtag) (QueueRule, RulesEtag, error) {
+	return d.ChangeQueueRule(ctx, rule.Pattern, ifEtag, func(kept *QueueRule) error {
+		*kept = rule
+		return nil
+	})
+}
+
+// ChangeQueueRule changes the rule of a pattern, or a new one with defaults, by change;
+// grants after it follow it, in every shard. Errors: ErrInvalid, ErrQueueNotEmpty
 // for a mapping that would move hosts away from a queue that holds their tasks, and
-// ErrEtagMismatch when the rules have another version than ifVersion.
+// ErrEtagMismatch when the rules have another etag than ifEtag.
 // A rule that denies also ends the leases of the queues it matches. Other rules
 // that map to the same queue take the settings of one that is replaced; a new one
-// must agree with them. It answers the rule, and the version of all rules with it.
-func (d *Dispatcher) SetQueueRule(ctx context.Context, rule QueueRule, ifVersion int64) (QueueRule, int64, error) {
-	if err := rule.Validate(); err != nil {
-		return rule, 0, err
-	}
-	version, err := d.changeRules(ctx, ifVersion, func(c *ruleChanges) (err error) {
+// must agree with them. It answers the rule, and the etag of all rules with it.
+// Who began a pause or a denial that stands, why and when stays with it.
+func (d *Dispatcher) ChangeQueueRule(ctx context.Context, pattern string, ifEtag RulesEtag, change func(*QueueRule) error) (rule QueueRule, etag RulesEtag, err error) {
+	etag, err = d.changeRules(ctx, ifEtag, func(c *ruleChanges) (err error) {
+		old, ok := c.book.byPattern[pattern]
+		if rule = old; !ok {
+			rule = QueueRule{Pattern: pattern, Settings: DefaultQueueSettings()}
+		}
+		if err := change(&rule); err != nil {
+			return err
+		}
+		if err := rule.Validate(); err != nil {
+			return err
+		}
 		if err := d.checkRule(ctx, c.book, rule); err != nil {
 			return err
 		}
 		if rule.Time, err = d.store.Now(ctx); err != nil {
 			return fmt.Errorf("read the store's clock: %w", err)
 		}
+		rule.keepHolds(old, c.book.bySettings[rule.SettingsName()])
 		for _, changed := range append(c.book.beside(rule), rule) {
 			if err := c.made(d.store.SetRule(ctx, changed, c.version)); err != nil {
 				return fmt.Errorf("set queue rule %q: %w", changed.Pattern, err)
 			}
+			c.book.byPattern[changed.Pattern] = changed
 		}
 		return nil
 	})
 	if err != nil {
-		return rule, 0, err
+		return rule, "", err
 	}
 	if rule.Settings.Deny {
-		return rule, version, d.endDenied(ctx)
+		return rule, etag, d.endDenied(ctx)
 	}
-	return rule, version, nil
+	return rule, etag, nil
 }
 
-// DeleteQueueRule removes the rule of a pattern and returns it, with the version of all
+// DeleteQueueRule removes the rule of a pattern and returns it, with the etag of all
 // rules without it. Errors: ErrRuleNotFound, ErrQueueNotEmpty, and ErrEtagMismatch when
-// the rules have another version than ifVersion.
-func (d *Dispatcher) DeleteQueueRule(ctx context.Context, pattern string, ifVersion int64) (rule QueueRule, version int64, err error) {
-	version, err = d.changeRules(ctx, ifVersion, func(c *ruleChanges) error {
+// the rules have another etag than ifEtag.
+func (d *Dispatcher) DeleteQueueRule(ctx context.Context, pattern string, ifEtag RulesEtag) (rule QueueRule, etag RulesEtag, err error) {
+	etag, err = d.changeRules(ctx, ifEtag, func(c *ruleChanges) error {
 		var ok bool
 		if rule, ok = c.book.byPattern[pattern]; !ok {
 			return fmt.Errorf("pattern %q: %w", pattern, ErrRuleNotFound)
@@ -70,15 +97,16 @@ func (d *Dispatcher) DeleteQueueRule(ctx context.Context, pattern string, ifVers
 		if err := c.made(d.store.DeleteRule(ctx, pattern, c.version)); err != nil {
 			return fmt.Errorf("delete queue rule %q: %w", pattern, err)
 		}
+		delete(c.book.byPattern, pattern)
 		return nil
 	})
-	return rule, version, err
+	return rule, etag, err
 }
 
 // ruleChanges are changes of the rules as they were read, one after the other.
 type ruleChanges struct {
-	book    *ruleBook
-	version int64 // with those that were made
+	book    *ruleBook // byPattern has those that were made
+	version int64     // with those that were made
 }
 
 // made notes a change that the store answered.
@@ -89,30 +117,41 @@ func (c *ruleChanges) made(version int64, err error) error {
 	return err
 }
 
-// changeRules reads the rules and changes them, if they have version ifVersion: all that
+// rulesEtag is the etag of rules that have a version.
+func rulesEtag(rules iter.Seq[QueueRule], version int64) RulesEtag {
+	newest := time.UnixMicro(0)
+	for rule := range rules {
+		if rule.Time.After(newest) {
+			newest = rule.Time
+		}
+	}
+	return RulesEtag(strconv.FormatInt(version, 10) + "-" + strconv.FormatInt(newest.UnixMicro(), 36))
+}
+
+// changeRules reads the rules and changes them, if they have the etag ifEtag: all that
 // is decided by the rules holds of those that are changed. Where somebody else changes
-// them in between it reads and decides anew, but not for an ifVersion: who gave it has not
+// them in between it reads and decides anew, but not for an ifEtag: who gave it has not
 // seen what is there now. Of several changes the first may be made then.
-func (d *Dispatcher) changeRules(ctx context.Context, ifVersion int64, change func(*ruleChanges) error) (int64, error) {
+func (d *Dispatcher) changeRules(ctx context.Context, ifEtag RulesEtag, change func(*ruleChanges) error) (RulesEtag, error) {
 	for range mutateTries {
 		rules, version, err := d.store.Rules(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("read queue rules: %w", err)
+			return "", fmt.Errorf("read queue rules: %w", err)
 		}
-		if ifVersion != AnyRules && version != ifVersion {
-			return 0, fmt.Errorf("the queue rules have version %d, not %d: %w", version, ifVersion, ErrEtagMismatch)
+		if etag := rulesEtag(slices.Values(rules), version); ifEtag != AnyRules && ifEtag != etag {
+			return "", fmt.Errorf("the queue rules have the etag %s, not %s: %w", etag, ifEtag, ErrEtagMismatch)
 		}
 		changes := ruleChanges{book: newRuleBook(rules, version), version: version}
 		err = change(&changes)
-		if errors.Is(err, ErrEtagMismatch) && ifVersion == AnyRules {
+		if errors.Is(err, ErrEtagMismatch) && ifEtag == AnyRules {
 			continue
 		}
 		if err != nil {
-			return 0, err
+			return "", err
 		}
-		return changes.version, d.rulesChanged(ctx)
+		return rulesEtag(maps.Values(changes.book.byPattern), changes.version), d.rulesChanged(ctx)
 	}
-	return 0, fmt.Errorf("the queue rules were changed %d times in between: %w", mutateTries, ErrEtagMismatch)
+	return "", fmt.Errorf("the queue rules were changed %d times in between: %w", mutateTries, ErrEtagMismatch)
 }
 
 // QueueRules lists rules by pattern, from the first after after.
@@ -127,7 +166,7 @@ func (d *Dispatcher) QueueRules(ctx context.Context, after string, limit int) (R
 		}
 		return 1
 	})
-	page := RulePage{Rules: all[from:], Version: version}
+	page := RulePage{Rules: all[from:], Etag: rulesEtag(slices.Values(all), version)}
 	if len(page.Rules) > limit {
 		page.Rules = page.Rules[:limit]
 		page.Next = page.Rules[limit-1].Pattern
@@ -190,7 +229,9 @@ func (b *ruleBook) beside(rule QueueRule) []QueueRule {
 	var others []QueueRule
 	for _, other := range b.byPattern {
 		if other.Pattern != rule.Pattern && other.SettingsName() == rule.SettingsName() && other.Settings != rule.Settings {
-			other.Settings, other.By, other.Reason, other.Time = rule.Settings, rule.By, rule.Reason, rule.Time
+			pattern, queue := other.Pattern, other.Queue
+			other = rule
+			other.Pattern, other.Queue = pattern, queue
 			others = append(others, other)
 		}
 	}

@@ -30,27 +30,24 @@ func toSettings(s dispatch.QueueSettings) *pb.QueueSettings {
 	}
 }
 
-func toRule(r *dispatch.QueueRule) *pb.QueueRule {
+func toRule(r dispatch.QueueRule) *pb.QueueRule {
 	s := r.Settings
 	inFlight := int32(s.MaxInFlight)
 	return &pb.QueueRule{
 		Pattern: r.Pattern, Queue: r.Queue,
 		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: &inFlight, DelayFactor: &s.DelayFactor,
 		MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: &s.Paused, Deny: &s.Deny,
-		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time),
+		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time), Gates: toGates(r.Gates()),
 	}
 }
 
-// rulesEtag is the etag of all queue rules: their version.
-func rulesEtag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+// ruleEtag is the etag of all queue rules as it is sent.
+func ruleEtag(etag dispatch.RulesEtag) string { return strconv.Quote(string(etag)) }
 
-// parseRulesEtag is the version that an etag of the queue rules names, whichever without one.
-func parseRulesEtag(etag string) (version int64, ok bool) {
-	if etag == "" {
-		return dispatch.AnyRules, true
-	}
-	version, err := strconv.ParseInt(strings.Trim(etag, `"`), 10, 64)
-	return version, err == nil && version >= 0 && rulesEtag(version) == etag
+// parseRuleEtag reads what ruleEtag wrote, and no etag as any.
+func parseRuleEtag(etag string) (dispatch.RulesEtag, bool) {
+	parsed := dispatch.RulesEtag(strings.Trim(etag, `"`))
+	return parsed, etag == "" || parsed != dispatch.AnyRules && ruleEtag(parsed) == etag
 }
 
 // fromRule fills what a rule leaves out with defaults: a rule holds whole.

@@ -66,17 +66,22 @@ func CheckQueueRule(rule *pb.QueueRule) error {
 	return inside("rule", checked.Validate())
 }
 
-// SetQueueRule sets the rule of a pattern.
+// SetQueueRule lays the named settings over the rule of a pattern.
 func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleRequest) (*pb.SetQueueRuleResponse, error) {
 	if err := validateSetQueueRule(req); err != nil {
 		return nil, err
 	}
-	ifVersion, _ := parseRulesEtag(req.GetEtag())
-	rule, version, err := s.d.SetQueueRule(ctx, fromRule(req.GetRule(), byOrPeer(ctx, req.GetBy()), req.GetReason()), ifVersion)
+	etag, _ := parseRuleEtag(req.GetEtag())
+	rule, etag, err := s.d.ChangeQueueRule(ctx, req.GetRule().GetPattern(), etag, func(rule *dispatch.QueueRule) error {
+		merged := toRule(*rule)
+		overlay(merged.ProtoReflect(), req.GetRule().ProtoReflect(), req.GetUpdateMask().GetPaths())
+		*rule = fromRule(merged, byOrPeer(ctx, req.GetBy()), req.GetReason())
+		return nil
+	})
 	if err != nil {
 		return nil, s.aboutRule(ctx, inside("rule", err), req.GetRule().GetPattern())
 	}
-	return &pb.SetQueueRuleResponse{Rule: toRule(&rule), Etag: rulesEtag(version)}, nil
+	return &pb.SetQueueRuleResponse{Rule: toRule(rule), Etag: ruleEtag(etag)}, nil
 }
 
 // ListQueueRules lists rules by pattern.
@@ -95,12 +100,12 @@ func (s *queueService) ListQueueRules(ctx context.Context, req *pb.ListQueueRule
 	var page dispatch.RulePage
 	rules, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.QueueRule, string, error) {
 		page, err = s.d.QueueRules(ctx, after, limit)
-		return each(page.Rules, func(r dispatch.QueueRule) *pb.QueueRule { return toRule(&r) }), page.Next, err
+		return each(page.Rules, toRule), page.Next, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ListQueueRulesResponse{Rules: rules, NextPageToken: tokens.token(next), Etag: rulesEtag(page.Version)}, nil
+	return &pb.ListQueueRulesResponse{Rules: rules, NextPageToken: tokens.token(next), Etag: ruleEtag(page.Etag)}, nil
 }
 
 // DeleteQueueRule removes the rule of a pattern.
@@ -108,12 +113,12 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 	if err := validatePattern(req); err != nil {
 		return nil, err
 	}
-	ifVersion, _ := parseRulesEtag(req.GetEtag())
-	rule, version, err := s.d.DeleteQueueRule(ctx, req.GetPattern(), ifVersion)
+	etag, _ := parseRuleEtag(req.GetEtag())
+	rule, etag, err := s.d.DeleteQueueRule(ctx, req.GetPattern(), etag)
 	if err != nil {
 		return nil, s.aboutRule(ctx, err, req.GetPattern())
 	}
-	return &pb.DeleteQueueRuleResponse{Rule: toRule(&rule), Etag: rulesEtag(version)}, nil
+	return &pb.DeleteQueueRuleResponse{Rule: toRule(rule), Etag: ruleEtag(etag)}, nil
 }
 
 // BlockQueue holds grants of a queue.
@@ -187,7 +192,7 @@ func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.
 func (s *queueService) aboutRule(ctx context.Context, err error, pattern string) error {
 	if errors.Is(err, dispatch.ErrEtagMismatch) {
 		if page, readErr := s.d.QueueRules(ctx, "", 1); readErr == nil {
-			return about(err, "pattern", pattern, "etag", rulesEtag(page.Version))
+			return about(err, "pattern", pattern, "etag", ruleEtag(page.Etag))
 		}
 	}
 	var left *dispatch.NotEmptyError

@@ -275,6 +275,7 @@ func validateSetQueueRule(req *pb.SetQueueRuleRequest) error {
 	}
 	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, dispatch.MaxMinDelay)
 	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
+	c.mask("update_mask", req.GetUpdateMask(), &pb.QueueRule{}, "\"paused\" or \"min_delay\"")
 	c.rulesEtag(req.GetEtag())
 	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
@@ -289,7 +290,7 @@ func validatePattern(req *pb.DeleteQueueRuleRequest) error {
 }
 
 func (c *checks) rulesEtag(etag string) {
-	if _, ok := parseRulesEtag(etag); !ok {
+	if _, ok := parseRuleEtag(etag); !ok {
 		c.fail("etag", etag, "must be an etag as the queue rules were read with")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -181,7 +182,7 @@ func validateListSources(req *pb.ListSourcesRequest) error {
 func validateUpdate(req *pb.UpdateSourceRequest) error {
 	var c checks
 	c.id("spec.id", req.GetSpec().GetId())
-	c.mask("update_mask", req.GetUpdateMask())
+	c.mask("update_mask", req.GetUpdateMask(), &pb.SourceSpec{}, "\"seeds\" or \"retry.max_attempts\"")
 	if etag := req.GetEtag(); etag != "" {
 		if _, _, ok := parseEtag(etag); !ok {
 			c.fail("etag", etag, "must be an etag as the source was read with")
@@ -191,11 +192,12 @@ func validateUpdate(req *pb.UpdateSourceRequest) error {
 	return c.err()
 }
 
-func (c *checks) mask(field string, mask *fieldmaskpb.FieldMask) {
+// mask checks that a mask names fields of a message, such as the examples.
+func (c *checks) mask(field string, mask *fieldmaskpb.FieldMask, of proto.Message, examples string) {
 	c.count(field, len(mask.GetPaths()), 0, maxLabelLength)
 	for _, path := range mask.GetPaths() {
-		if _, err := fieldmaskpb.New(&pb.SourceSpec{}, path); err != nil {
-			c.fail(field, path, "must name fields of SourceSpec, such as \"seeds\" or \"retry.max_attempts\"")
+		if _, err := fieldmaskpb.New(of, path); err != nil {
+			c.fail(field, path, fmt.Sprintf("must name fields of %s, such as %s", of.ProtoReflect().Descriptor().Name(), examples))
 		}
 	}
 }

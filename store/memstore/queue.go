@@ -260,10 +260,10 @@ func (s *shard) gatesOf(q *queue, set *settings) []dispatch.Gate {
 		}
 	}
 	if set.Paused {
-		gates = append(gates, set.pausedBy.gate(dispatch.GateQueuePaused))
+		gates = append(gates, set.pausedBy.Gate(dispatch.GateQueuePaused))
 	}
 	if set.Deny {
-		gates = append(gates, set.filed.gate(dispatch.GateQueueDenied))
+		gates = append(gates, set.filed.Gate(dispatch.GateQueueDenied))
 	}
 	if q.inFlight >= int64(set.MaxInFlight) {
 		gates = append(gates, set.MaxInFlightGate(q.inFlight))

@@ -25,16 +25,6 @@ type ruleBook struct {
 	version int64
 }
 
-// filedSettings is a rule's settings as a shard files them under the rule's
-// settings name.
-type filedSettings struct {
-	rule dispatch.QueueRule
-}
-
-func (f filedSettings) gate(kind dispatch.GateKind) dispatch.Gate {
-	return dispatch.Gate{Kind: kind, By: f.rule.By, Reason: f.rule.Reason, Time: f.rule.Time}
-}
-
 // settings are what a queue's rules come to, as of a version of the rules.
 type settings struct {
 	dispatch.QueueSettings
@@ -43,8 +33,8 @@ type settings struct {
 	version      int64
 	name         string
 	longestDelay int64
-	filed        filedSettings
-	pausedBy     filedSettings
+	filed        dispatch.QueueRule
+	pausedBy     dispatch.QueueRule
 }
 
 // settingsOf resolves the settings of a queue.
@@ -67,12 +57,12 @@ func (s *shard) resolve(queueName string) settings {
 	if len(s.settings) > 0 {
 		for _, name := range dispatch.SettingsNames(queueName) {
 			if filed, ok := s.settings[name]; ok {
-				set.QueueSettings, set.name = filed.rule.Settings, name
+				set.QueueSettings, set.name = filed.Settings, name
 				set.filed, set.pausedBy = filed, filed
 				break
 			}
 		}
-		if all, ok := s.settings[everyQueue]; ok && all.rule.Settings.Paused && !set.Paused {
+		if all, ok := s.settings[everyQueue]; ok && all.Settings.Paused && !set.Paused {
 			// The emergency stop holds whatever longer patterns say.
 			set.Paused, set.pausedBy = true, all
 		}
@@ -100,7 +90,7 @@ func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule, ifVersion 
 		if replaced {
 			sh.unfile(old)
 		}
-		sh.settings[rule.SettingsName()] = filedSettings{rule: rule}
+		sh.settings[rule.SettingsName()] = rule
 	})
 	return b.version, nil
 }
@@ -140,8 +130,8 @@ func (b *ruleBook) changed(ifVersion int64, asLeft bool) (bool, error) {
 
 // sameRule reports whether two rules are one, set at one time.
 func sameRule(a, b dispatch.QueueRule) bool {
-	same := a.Time.Equal(b.Time)
-	a.Time = b.Time
+	same := a.Time.Equal(b.Time) && a.Pause.Time.Equal(b.Pause.Time) && a.Denial.Time.Equal(b.Denial.Time)
+	a.Time, a.Pause.Time, a.Denial.Time = b.Time, b.Pause.Time, b.Denial.Time
 	return same && a == b
 }
 
@@ -161,7 +151,7 @@ func (s *Store) changeRules(change func(*shard)) {
 // unfile removes the settings of a rule, if they are what is filed.
 func (s *shard) unfile(rule dispatch.QueueRule) {
 	name := rule.SettingsName()
-	if filed, ok := s.settings[name]; ok && filed.rule.Pattern == rule.Pattern {
+	if filed, ok := s.settings[name]; ok && filed.Pattern == rule.Pattern {
 		delete(s.settings, name)
 	}
 }

@@ -57,7 +57,7 @@ type shard struct {
 	queueNames orderedSet[*queue]
 	lanesIn    map[string][]*lane
 
-	settings     map[string]filedSettings
+	settings     map[string]dispatch.QueueRule
 	rulesVersion int64
 	// placedRules is the version by which its queues were placed last.
 	placedRules int64
@@ -102,7 +102,7 @@ func newShard(store *Store, number int) *shard {
 		grants:   newHashIndex((*grantNote).name, maphash.Comparable[grantKey]),
 		used:     make(map[int64]map[uint64]struct{}),
 		lanesIn:  make(map[string][]*lane),
-		settings: make(map[string]filedSettings),
+		settings: make(map[string]dispatch.QueueRule),
 	}
 }
 

@@ -315,7 +315,7 @@ func (st *queueState) gates(now time.Time, rules map[string]dispatch.QueueRule) 
 	add := func(g dispatch.Gate) { q.Gates = append(q.Gates, g) }
 	ofRule := func(kind dispatch.GateKind, pattern string) {
 		rule := rules[pattern]
-		add(dispatch.Gate{Kind: kind, By: rule.By, Reason: rule.Reason, Time: rule.Time})
+		add(rule.Gate(kind))
 	}
 	var latest time.Time
 	forever := false

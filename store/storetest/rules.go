@@ -12,6 +12,7 @@ func ruleCases() []testCase {
 		{"Delete_NotFound", ruleDelete},
 		{"Change_OnlyOfTheVersionThatWasSeen", ruleStale},
 		{"Change_Repeated", ruleRepeated},
+		{"Holds_AreToldAsTheyBegan", ruleHolds},
 		{"LongestMatchHolds", ruleLongest},
 		{"Defaults_HoldWithoutARule", ruleDefaults},
 		{"Pause_StopsAtOnce_T64", rulePause},
@@ -157,6 +158,31 @@ func ruleRepeated(e *env) {
 	e.deleteRule(r.Pattern)
 	again(e.Store.DeleteRule(e.ctx, r.Pattern, from))
 	is(e, "rules", e.listRules(), nil)
+}
+
+// ruleHolds is a rule whose pause and denial are older than its last change.
+func ruleHolds(e *env) {
+	g := source("a")
+	e.create(g, numbered(g, "a.test", 1)...)
+	r := dispatch.QueueRule{
+		Pattern: "*.test", Settings: settings(func(s *dispatch.QueueSettings) { s.Paused, s.Deny = true, true }),
+		By: "ada", Reason: "gently", Time: start.Add(time.Hour),
+		Pause:  dispatch.HoldNote{Note: dispatch.Note{By: "eve", Reason: "emergency"}, Time: start},
+		Denial: dispatch.HoldNote{Note: dispatch.Note{By: "bob"}, Time: start.Add(time.Minute)},
+	}
+	from := e.rules
+	e.setRule(r)
+	is(e, "rules", e.listRules(), []dispatch.QueueRule{r})
+	is(e, "gates", e.info("a.test").Gates, []dispatch.Gate{
+		{Kind: dispatch.GateQueuePaused, By: "eve", Reason: "emergency", Time: start},
+		{Kind: dispatch.GateQueueDenied, By: "bob", Time: start.Add(time.Minute)},
+	})
+	version, err := e.Store.SetRule(e.ctx, r, from)
+	e.ok("repeated", err)
+	is(e, "version", version, e.rules)
+	r.Pause.By = "ann"
+	_, err = e.Store.SetRule(e.ctx, r, from)
+	e.fails("another pause at the same version", err, dispatch.ErrEtagMismatch)
 }
 
 func ruleLongest(e *env) {

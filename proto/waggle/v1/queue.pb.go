@@ -321,12 +321,16 @@ type QueueRule struct {
 	Paused *bool `protobuf:"varint,8,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
 	// Grant nothing of what matches, end the leases that stand, refuse what is submitted.
 	Deny *bool `protobuf:"varint,9,opt,name=deny,proto3,oneof" json:"deny,omitempty"`
-	// Who set it. Written by Waggle from the call.
+	// Who last changed it. Written by Waggle from the call.
 	By string `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, in words for people. Written by Waggle from the call. At most 1 KiB.
 	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When it was last set. Written by Waggle.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// When it was last changed. Written by Waggle.
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// What the rule holds its queues by: QUEUE_PAUSED, then QUEUE_DENIED, each with who began it, why and when.
+	// That stays while it stands, whatever else is changed of the rule and by whom, also where it is asked for again;
+	// by, reason and update_time tell of the last change. Written by Waggle.
+	Gates         []*Gate `protobuf:"bytes,13,rep,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -445,6 +449,13 @@ func (x *QueueRule) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *QueueRule) GetGates() []*Gate {
+	if x != nil {
+		return x.Gates
+	}
+	return nil
+}
+
 var File_waggle_v1_queue_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_proto_rawDesc = "" +
@@ -474,7 +485,7 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\tmax_delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bmaxDelay\x126\n" +
 	"\tmax_block\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bmaxBlock\x12\x16\n" +
 	"\x06paused\x18\x06 \x01(\bR\x06paused\x12\x12\n" +
-	"\x04deny\x18\a \x01(\bR\x04deny\"\x86\x04\n" +
+	"\x04deny\x18\a \x01(\bR\x04deny\"\xad\x04\n" +
 	"\tQueueRule\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x126\n" +
@@ -489,7 +500,8 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	" \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12;\n" +
 	"\vupdate_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTimeB\x10\n" +
+	"updateTime\x12%\n" +
+	"\x05gates\x18\r \x03(\v2\x0f.waggle.v1.GateR\x05gatesB\x10\n" +
 	"\x0e_max_in_flightB\x0f\n" +
 	"\r_delay_factorB\t\n" +
 	"\a_pausedB\a\n" +
@@ -528,11 +540,12 @@ var file_waggle_v1_queue_proto_depIdxs = []int32{
 	3,  // 8: waggle.v1.QueueRule.max_delay:type_name -> google.protobuf.Duration
 	3,  // 9: waggle.v1.QueueRule.max_block:type_name -> google.protobuf.Duration
 	5,  // 10: waggle.v1.QueueRule.update_time:type_name -> google.protobuf.Timestamp
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	4,  // 11: waggle.v1.QueueRule.gates:type_name -> waggle.v1.Gate
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_proto_init() }

@@ -9,6 +9,7 @@ package wagglev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -237,8 +238,7 @@ func (x *ListQueuesResponse) GetNextPageToken() string {
 // SetQueueRuleRequest sets the rule of a pattern.
 type SetQueueRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rule, whole: what is not set in it is not set afterwards. Its by, reason and update_time are not
-	// read. Required.
+	// The new values; rule.pattern names the rule. Its by, reason, update_time and gates are not read. Required.
 	Rule *QueueRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
@@ -246,7 +246,11 @@ type SetQueueRuleRequest struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The etag of the rules as they were read or last changed; empty: set it whoever changed them meanwhile. It is
 	// one for all rules, since which of them holds, and what it replaces, depends on the others.
-	Etag          string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The fields to change, as paths of QueueRule ("paused", "min_delay"); of a rule that is not there yet the others
+	// have their defaults. A field that is named and not set goes back to its default. Absent or empty: every field, as
+	// if all were named. To pause or deny, name that alone, or you reset what else the rule says. At most 128 paths.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,5,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -307,6 +311,13 @@ func (x *SetQueueRuleRequest) GetEtag() string {
 		return x.Etag
 	}
 	return ""
+}
+
+func (x *SetQueueRuleRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
 }
 
 // SetQueueRuleResponse holds the rule.
@@ -426,7 +437,8 @@ type ListQueueRulesResponse struct {
 	Rules []*QueueRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// The etag of all rules when the page was read; it changes with each change of any. Of several pages that of
+	// The etag of all rules when the page was read; it changes with each change of any, and is another one after a
+	// loss of the store's data. Of several pages that of
 	// the first one stands for what all of them show.
 	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1125,7 +1137,7 @@ var File_waggle_v1_queue_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dwaggle/v1/queue_service.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x15waggle/v1/queue.proto\"%\n" +
+	"\x1dwaggle/v1/queue_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x15waggle/v1/queue.proto\"%\n" +
 	"\x0fGetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\":\n" +
 	"\x10GetQueueResponse\x12&\n" +
@@ -1137,12 +1149,14 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"f\n" +
 	"\x12ListQueuesResponse\x12(\n" +
 	"\x06queues\x18\x01 \x03(\v2\x10.waggle.v1.QueueR\x06queues\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"{\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x01\n" +
 	"\x13SetQueueRuleRequest\x12(\n" +
 	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04etag\x18\x04 \x01(\tR\x04etag\"T\n" +
+	"\x04etag\x18\x04 \x01(\tR\x04etag\x12;\n" +
+	"\vupdate_mask\x18\x05 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"T\n" +
 	"\x14SetQueueRuleResponse\x12(\n" +
 	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\"S\n" +
@@ -1241,47 +1255,49 @@ var file_waggle_v1_queue_service_proto_goTypes = []any{
 	(*ResumeQueueResponse)(nil),     // 17: waggle.v1.ResumeQueueResponse
 	(*Queue)(nil),                   // 18: waggle.v1.Queue
 	(*QueueRule)(nil),               // 19: waggle.v1.QueueRule
-	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
-	(*Gate)(nil),                    // 21: waggle.v1.Gate
+	(*fieldmaskpb.FieldMask)(nil),   // 20: google.protobuf.FieldMask
+	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
+	(*Gate)(nil),                    // 22: waggle.v1.Gate
 }
 var file_waggle_v1_queue_service_proto_depIdxs = []int32{
 	18, // 0: waggle.v1.GetQueueResponse.queue:type_name -> waggle.v1.Queue
 	18, // 1: waggle.v1.ListQueuesResponse.queues:type_name -> waggle.v1.Queue
 	19, // 2: waggle.v1.SetQueueRuleRequest.rule:type_name -> waggle.v1.QueueRule
-	19, // 3: waggle.v1.SetQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
-	19, // 4: waggle.v1.ListQueueRulesResponse.rules:type_name -> waggle.v1.QueueRule
-	19, // 5: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
-	20, // 6: waggle.v1.BlockQueueRequest.until:type_name -> google.protobuf.Timestamp
-	18, // 7: waggle.v1.BlockQueueResponse.queue:type_name -> waggle.v1.Queue
-	21, // 8: waggle.v1.BlockQueueResponse.replaced:type_name -> waggle.v1.Gate
-	18, // 9: waggle.v1.UnblockQueueResponse.queue:type_name -> waggle.v1.Queue
-	20, // 10: waggle.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	18, // 11: waggle.v1.PauseQueueResponse.queue:type_name -> waggle.v1.Queue
-	21, // 12: waggle.v1.PauseQueueResponse.replaced:type_name -> waggle.v1.Gate
-	18, // 13: waggle.v1.ResumeQueueResponse.queue:type_name -> waggle.v1.Queue
-	0,  // 14: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
-	2,  // 15: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
-	4,  // 16: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
-	6,  // 17: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
-	8,  // 18: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
-	10, // 19: waggle.v1.QueueService.BlockQueue:input_type -> waggle.v1.BlockQueueRequest
-	12, // 20: waggle.v1.QueueService.UnblockQueue:input_type -> waggle.v1.UnblockQueueRequest
-	14, // 21: waggle.v1.QueueService.PauseQueue:input_type -> waggle.v1.PauseQueueRequest
-	16, // 22: waggle.v1.QueueService.ResumeQueue:input_type -> waggle.v1.ResumeQueueRequest
-	1,  // 23: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
-	3,  // 24: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
-	5,  // 25: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
-	7,  // 26: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
-	9,  // 27: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
-	11, // 28: waggle.v1.QueueService.BlockQueue:output_type -> waggle.v1.BlockQueueResponse
-	13, // 29: waggle.v1.QueueService.UnblockQueue:output_type -> waggle.v1.UnblockQueueResponse
-	15, // 30: waggle.v1.QueueService.PauseQueue:output_type -> waggle.v1.PauseQueueResponse
-	17, // 31: waggle.v1.QueueService.ResumeQueue:output_type -> waggle.v1.ResumeQueueResponse
-	23, // [23:32] is the sub-list for method output_type
-	14, // [14:23] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	20, // 3: waggle.v1.SetQueueRuleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	19, // 4: waggle.v1.SetQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
+	19, // 5: waggle.v1.ListQueueRulesResponse.rules:type_name -> waggle.v1.QueueRule
+	19, // 6: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
+	21, // 7: waggle.v1.BlockQueueRequest.until:type_name -> google.protobuf.Timestamp
+	18, // 8: waggle.v1.BlockQueueResponse.queue:type_name -> waggle.v1.Queue
+	22, // 9: waggle.v1.BlockQueueResponse.replaced:type_name -> waggle.v1.Gate
+	18, // 10: waggle.v1.UnblockQueueResponse.queue:type_name -> waggle.v1.Queue
+	21, // 11: waggle.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	18, // 12: waggle.v1.PauseQueueResponse.queue:type_name -> waggle.v1.Queue
+	22, // 13: waggle.v1.PauseQueueResponse.replaced:type_name -> waggle.v1.Gate
+	18, // 14: waggle.v1.ResumeQueueResponse.queue:type_name -> waggle.v1.Queue
+	0,  // 15: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
+	2,  // 16: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
+	4,  // 17: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
+	6,  // 18: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
+	8,  // 19: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
+	10, // 20: waggle.v1.QueueService.BlockQueue:input_type -> waggle.v1.BlockQueueRequest
+	12, // 21: waggle.v1.QueueService.UnblockQueue:input_type -> waggle.v1.UnblockQueueRequest
+	14, // 22: waggle.v1.QueueService.PauseQueue:input_type -> waggle.v1.PauseQueueRequest
+	16, // 23: waggle.v1.QueueService.ResumeQueue:input_type -> waggle.v1.ResumeQueueRequest
+	1,  // 24: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
+	3,  // 25: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
+	5,  // 26: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
+	7,  // 27: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
+	9,  // 28: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
+	11, // 29: waggle.v1.QueueService.BlockQueue:output_type -> waggle.v1.BlockQueueResponse
+	13, // 30: waggle.v1.QueueService.UnblockQueue:output_type -> waggle.v1.UnblockQueueResponse
+	15, // 31: waggle.v1.QueueService.PauseQueue:output_type -> waggle.v1.PauseQueueResponse
+	17, // 32: waggle.v1.QueueService.ResumeQueue:output_type -> waggle.v1.ResumeQueueResponse
+	24, // [24:33] is the sub-list for method output_type
+	15, // [15:24] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_service_proto_init() }

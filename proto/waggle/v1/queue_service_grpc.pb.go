@@ -46,9 +46,10 @@ type QueueServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
-	// SetQueueRule creates the rule of a pattern, or replaces it whole. It holds for grants from now on, on
-	// every dispatcher within 1 s. Idempotent. With an etag it does so only if no rule was changed since they
-	// were read: a pause or denial that somebody set meanwhile is not overwritten unseen.
+	// SetQueueRule creates the rule of a pattern, replaces it whole, or changes the settings of it that update_mask
+	// names. It holds for grants from now on, on every dispatcher within 1 s. Idempotent. With an etag it does so only
+	// if no rule was changed since they were read: a pause or denial that somebody set meanwhile is not overwritten
+	// unseen.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
@@ -205,9 +206,10 @@ type QueueServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
-	// SetQueueRule creates the rule of a pattern, or replaces it whole. It holds for grants from now on, on
-	// every dispatcher within 1 s. Idempotent. With an etag it does so only if no rule was changed since they
-	// were read: a pause or denial that somebody set meanwhile is not overwritten unseen.
+	// SetQueueRule creates the rule of a pattern, replaces it whole, or changes the settings of it that update_mask
+	// names. It holds for grants from now on, on every dispatcher within 1 s. Idempotent. With an etag it does so only
+	// if no rule was changed since they were read: a pause or denial that somebody set meanwhile is not overwritten
+	// unseen.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).

@@ -1,0 +1,114 @@
+package dispatch_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Who paused or denied, why and when is told while that stands, whoever changes what else
+// the rule says, or asks for it again.
+func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		began := map[string]time.Time{}
+		change := func(pattern, by string, change func(*dispatch.QueueRule)) dispatch.QueueRule {
+			t.Helper()
+			time.Sleep(time.Minute)
+			began[by] = time.Now()
+			rule, _, err := o.ChangeQueueRule(ctx, pattern, dispatch.AnyRules, func(r *dispatch.QueueRule) error {
+				r.By, r.Reason = by, by+" knows"
+				change(r)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rule.By != by || !rule.Time.Equal(began[by]) {
+				t.Errorf("%s was last changed by %s, %v; want %s, %v", pattern, rule.By, rule.Time, by, began[by])
+			}
+			return rule
+		}
+		want := func(queue string, kind dispatch.GateKind, by string) {
+			t.Helper()
+			e, err := o.ExplainQueue(ctx, queue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range e.Holds {
+				if h.Kind == kind {
+					if h.By != by || h.Reason != by+" knows" || !h.Time.Equal(began[by]) {
+						t.Errorf("%s: %s by %s, %q, %v; want it by %s, %v", queue, kind, h.By, h.Reason, h.Time, by, began[by])
+					}
+					return
+				}
+			}
+			t.Errorf("%s is not held: %+v", queue, e.Holds)
+		}
+		paused := func(is bool) func(*dispatch.QueueRule) { return func(r *dispatch.QueueRule) { r.Settings.Paused = is } }
+		mapped := func(r *dispatch.QueueRule) { r.Queue, r.Settings.Paused = "shop", true }
+
+		o.create("s", nil)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://there.example/1"})
+		change("*", "eve", paused(true))
+		change("*", "ada", func(r *dispatch.QueueRule) { r.Settings.MinDelay = time.Minute })
+		for _, queue := range []string{"there.example", "away.example"} {
+			want(queue, dispatch.GateQueuePaused, "eve")
+		}
+		r := change("*", "bob", func(r *dispatch.QueueRule) { r.Settings.Paused, r.Settings.Deny = true, true })
+		if r.Settings.MinDelay != time.Minute {
+			t.Errorf("the delay that was not changed is %v", r.Settings.MinDelay)
+		}
+		change("*", "ada", func(*dispatch.QueueRule) {})
+		want("there.example", dispatch.GateQueuePaused, "eve")
+		want("there.example", dispatch.GateQueueDenied, "bob")
+		change("*", "ada", func(r *dispatch.QueueRule) { r.Settings.Paused, r.Settings.Deny = false, false })
+		change("*", "ann", paused(true))
+		want("there.example", dispatch.GateQueuePaused, "ann")
+		change("*", "ada", paused(false))
+
+		// Another rule for a queue, and one that follows a change.
+		change("a.example", "eve", mapped)
+		change("b.example", "bob", mapped)
+		want("shop", dispatch.GateQueuePaused, "eve")
+		change("b.example", "ada", func(r *dispatch.QueueRule) { r.Settings.MaxInFlight = 7 })
+		change("a.example", "ada", func(*dispatch.QueueRule) {})
+		want("shop", dispatch.GateQueuePaused, "eve")
+	})
+}
+
+// The etag of rules in a store that began anew is another one, though their version is not.
+func TestDispatcher_QueueRules_etagOfAnotherStore(t *testing.T) {
+	t.Parallel()
+	set := func(t *testing.T, w *world, etag dispatch.RulesEtag) (dispatch.RulesEtag, error) {
+		t.Helper()
+		_, etag, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}, etag)
+		return etag, err
+	}
+	var before dispatch.RulesEtag
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		var err error
+		if before, err = set(t, w, dispatch.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		page, err := w.d[0].QueueRules(t.Context(), "", 1)
+		if err != nil || page.Etag != before {
+			t.Errorf("listed etag %s, %v; want %s", page.Etag, err, before)
+		}
+	})
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		time.Sleep(time.Second)
+		now, err := set(t, w, dispatch.AnyRules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := set(t, w, before); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("the etag %s of a store that is gone fits that of %s: %v", before, now, err)
+		}
+		if _, err := set(t, w, now); err != nil {
+			t.Errorf("the etag %s: %v", now, err)
+		}
+	})
+}
