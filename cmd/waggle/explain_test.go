@@ -35,7 +35,7 @@ all of that opens by itself in 2h
 queue *: QUEUE_PAUSED by ada, now: stop
     opened by: `+"`"+`waggle queue rule set --lift`+"`"+` or `+"`"+`waggle queue rule delete`+"`"+` of the rule that says so
 `)
-	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--lift")
+	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "1", "--lift")
 	wantOutput(t, command(t, env, "explain", "queue", "news.example"), `
 queue news.example: MAX_IN_FLIGHT 1 in flight of at most 1
     opened by: the end of a lease of the queue, or a larger max_in_flight by `+"`"+`waggle queue rule set`+"`"+`

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -36,12 +34,12 @@ func newRuleSet(o *clientOptions) *cobra.Command {
 	var paused, deny bool
 	cmd := &cobra.Command{
 		Use:   "set PATTERN",
-		Short: "Create a rule, or replace it whole: what is left out has its default",
-		Long: `Create a rule, or replace it whole: what is left out has its default. It says what
-it replaced.
+		Short: "Create a rule, or change what is given of it",
+		Long: `Create a rule, or change what is given of it: the rest stays, and of a new one has its
+default. With --replace the rest goes back to its default. It says what it replaced.
 
-What is paused or denied now stays paused or denied, for the reason that was given: it
-may be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.`,
+What is paused or denied now stays paused or denied, with who began it and why: it may
+be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.`,
 		Example: `  waggle queue rule set '*.example.com' --min-delay 200ms --max-in-flight 4
   waggle queue rule set '*' --paused --reason 'emergency stop'`,
 		Args: onePattern,
@@ -56,6 +54,7 @@ may be somebody's emergency stop. --lift ends that, or --paused=false, --deny=fa
 	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
 	queueVar(flags, &rule.Queue, "queue", "one queue for all hosts that match, by this `name`")
 	flags.BoolVar(&s.lift, "lift", false, "hand out again what is paused or denied now, unless this says so too")
+	flags.BoolVar(&s.replace, "replace", false, "let what is not given go back to its default")
 	s.record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		rule.Pattern = args[0]
@@ -67,6 +66,7 @@ may be somebody's emergency stop. --lift ends that, or --paused=false, --deny=fa
 			"max-block":     func() { rule.MaxBlock = maxBlock.message() },
 			"paused":        func() { rule.Paused = &paused },
 			"deny":          func() { rule.Deny = &deny },
+			"queue":         func() {},
 		} {
 			if flags.Changed(name) {
 				set()
@@ -127,38 +127,7 @@ func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
 	}
 	t := newTable("PATTERN", "SETTINGS", "BY", "SET", "REASON")
 	for _, r := range rules {
-		t.row(r.GetPattern(), ruleText(r), r.GetBy(), since(now, r.GetUpdateTime()), brief(r.GetReason(), messageWidth))
+		t.row(r.GetPattern(), ruleText(r)+olderHolds(now, r), r.GetBy(), since(now, r.GetUpdateTime()), brief(r.GetReason(), messageWidth))
 	}
 	t.write(out)
-}
-
-// ruleText is what a rule sets, in a line; what it leaves out has its default.
-func ruleText(r *pb.QueueRule) string {
-	delay, inFlight := time.Second, int32(1)
-	if r.GetMinDelay() != nil {
-		delay = r.GetMinDelay().AsDuration()
-	}
-	if r.MaxInFlight != nil {
-		inFlight = r.GetMaxInFlight()
-	}
-	parts := []string{duration.Format(delay) + " apart", count(inFlight) + " at a time"}
-	if r.GetDelayFactor() > 0 {
-		parts = append(parts, fmt.Sprintf("%g times the fetch duration", r.GetDelayFactor()))
-	}
-	if r.GetMaxDelay() != nil {
-		parts = append(parts, "waits at most "+duration.Format(r.GetMaxDelay().AsDuration()))
-	}
-	if r.GetMaxBlock() != nil {
-		parts = append(parts, "blocked at most "+duration.Format(r.GetMaxBlock().AsDuration()))
-	}
-	if r.GetPaused() {
-		parts = append(parts, "PAUSED")
-	}
-	if r.GetDeny() {
-		parts = append(parts, "DENIED")
-	}
-	if r.GetQueue() != "" {
-		parts = append(parts, "queue "+r.GetQueue())
-	}
-	return strings.Join(parts, ", ")
 }

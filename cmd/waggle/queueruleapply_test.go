@@ -68,10 +68,10 @@ func TestQueueRule_apply(t *testing.T) {
 `)
 	wantOutput(t, command(t, env, "queue", "rule", "apply", file, "--prune", "--dry-run"), `
 nothing is changed; this is what would become of the rules
-RESULT   PATTERN      CHANGES
-UPDATED  a.example    min_delay 1s -> 3s
-CREATED  new.example  1s apart, 2 at a time, blocked at most 1d
-DELETED  old.example  1s apart, 1 at a time, blocked at most 1d
+RESULT   PATTERN      CHANGES                                     LAST SET
+UPDATED  a.example    min_delay 1s -> 3s                          by ada, AGO (agreed)
+CREATED  new.example  1s apart, 2 at a time, blocked at most 1d  -
+DELETED  old.example  1s apart, 1 at a time, blocked at most 1d  by ada, AGO (agreed)
 3 rules: would be 1 created, 1 updated, 1 unchanged, 0 refused, 1 deleted
 `)
 	if after := exportedRules(t, env); after != before {
@@ -79,14 +79,14 @@ DELETED  old.example  1s apart, 1 at a time, blocked at most 1d
 	}
 	wantFailure(t, command(t, env, "queue", "rule", "apply", file, "--prune"), waggle.ExitUsage, "look with --dry-run, then say --yes")
 	wantOutput(t, command(t, env, "queue", "rule", "apply", file, "--reason", "ticket 7"), `
-RESULT   PATTERN      CHANGES
-UPDATED  a.example    min_delay 1s -> 3s
-CREATED  new.example  1s apart, 2 at a time, blocked at most 1d
+RESULT   PATTERN      CHANGES                                     LAST SET
+UPDATED  a.example    min_delay 1s -> 3s                          by ada, AGO (agreed)
+CREATED  new.example  1s apart, 2 at a time, blocked at most 1d  -
 3 rules: 1 created, 1 updated, 1 unchanged, 0 refused
 `)
 	wantOutput(t, command(t, env, "queue", "rule", "apply", file, "--prune", "--yes"), `
-RESULT   PATTERN      CHANGES
-DELETED  old.example  1s apart, 1 at a time, blocked at most 1d
+RESULT   PATTERN      CHANGES                                    LAST SET
+DELETED  old.example  1s apart, 1 at a time, blocked at most 1d  by ada, AGO (agreed)
 3 rules: 0 created, 0 updated, 3 unchanged, 0 refused, 1 deleted
 `)
 	wantOutput(t, command(t, env, "queue", "rule", "apply", file, "--prune", "--yes"), "3 rules: 0 created, 0 updated, 3 unchanged, 0 refused, 0 deleted\n")
@@ -102,11 +102,13 @@ DELETED  old.example  1s apart, 1 at a time, blocked at most 1d
 		Rules   []struct {
 			Pattern, Result string
 			Changed         []string
+			LastSet         struct{ By, Reason string } `json:"last_set"`
 		}
 	}
 	got := commandWith(t, env, `{"pattern":"b.example","max_delay":"9s","reason":"new"}`, "queue", "rule", "apply", "-", "-o", "json")
 	if err := json.Unmarshal([]byte(got.out), &total); err != nil || total.Updated != 1 || len(total.Rules) != 1 || total.Rules[0].Result != "UPDATED" ||
-		strings.Join(total.Rules[0].Changed, ", ") != "max_delay - -> 9s, reason agreed -> new" {
+		strings.Join(total.Rules[0].Changed, ", ") != "max_delay - -> 9s, reason agreed -> new" ||
+		total.Rules[0].LastSet.By != "ada" || total.Rules[0].LastSet.Reason != "agreed" {
 		t.Errorf("%v: %s%s", err, got.out, got.err)
 	}
 }
@@ -178,7 +180,7 @@ func TestQueueRule_applyPruneMax(t *testing.T) {
 func TestQueueRule_applyLift(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	command(t, env, "queue", "rule", "set", "*", "--paused", "--reason", "emergency")
+	command(t, env, "queue", "rule", "set", "*", "--paused", "--by", "eve", "--reason", "emergency")
 	command(t, env, "queue", "rule", "set", "*.ads.example", "--deny")
 	command(t, env, "queue", "rule", "set", "old.example", "--paused")
 	command(t, env, "queue", "rule", "set", "a.example", "--queue", "a", "--paused")
@@ -188,13 +190,13 @@ func TestQueueRule_applyLift(t *testing.T) {
 `)
 	got := command(t, env, "queue", "rule", "apply", file, "--prune", "--yes")
 	wantNoted(t, got, "6 rules stay paused or denied as now, which the file does not say; --lift ends that", `
-RESULT   PATTERN        CHANGES
-UPDATED  *              min_delay 1s -> 2s, stays paused
-CREATED  x.ads.example  1s apart, 1 at a time, blocked at most 1d, DENIED, stays denied
-CREATED  www.a.example  1s apart, 1 at a time, blocked at most 1d, PAUSED, queue a, stays paused
-KEPT     *.ads.example  1s apart, 1 at a time, blocked at most 1d, DENIED, stays denied
-KEPT     a.example      1s apart, 1 at a time, blocked at most 1d, PAUSED, queue a, stays paused
-KEPT     old.example    1s apart, 1 at a time, blocked at most 1d, PAUSED, stays paused
+RESULT   PATTERN        CHANGES                                                                   LAST SET
+UPDATED  *              min_delay 1s -> 2s, reason emergency -> gently, stays paused              by eve, AGO (emergency)
+CREATED  x.ads.example  1s apart, 1 at a time, blocked at most 1d, DENIED, stays denied           -
+CREATED  www.a.example  1s apart, 1 at a time, blocked at most 1d, PAUSED, queue a, stays paused  -
+KEPT     *.ads.example  1s apart, 1 at a time, blocked at most 1d, DENIED, stays denied           by ada, AGO
+KEPT     a.example      1s apart, 1 at a time, blocked at most 1d, PAUSED, queue a, stays paused  by ada, AGO
+KEPT     old.example    1s apart, 1 at a time, blocked at most 1d, PAUSED, stays paused           by ada, AGO
 3 rules: 2 created, 1 updated, 0 unchanged, 0 refused, 0 deleted
 `)
 	if rules := exportedRules(t, env); !strings.HasPrefix(rules, `{"pattern":"*","min_delay":"2s","paused":true,"reason":"emergency"}`+"\n") {
@@ -202,11 +204,11 @@ KEPT     old.example    1s apart, 1 at a time, blocked at most 1d, PAUSED, stays
 	}
 	wantOutput(t, command(t, env, "queue", "rule", "apply", file, "--lift", "--dry-run"), `
 nothing is changed; this is what would become of the rules
-RESULT   PATTERN        CHANGES
-UPDATED  *              paused true -> false, reason emergency -> gently
-UPDATED  x.ads.example  deny true -> false
-UPDATED  www.a.example  paused true -> false
-UPDATED  a.example      paused true -> false, as www.a.example, which is for the same queue
+RESULT   PATTERN        CHANGES                                                              LAST SET
+UPDATED  *              paused true -> false                                                 by ada, AGO (gently); paused by eve, AGO: emergency
+UPDATED  x.ads.example  deny true -> false                                                   by ada, AGO
+UPDATED  www.a.example  paused true -> false                                                 by ada, AGO; paused by ada, AGO
+UPDATED  a.example      paused true -> false, as www.a.example, which is for the same queue  by ada, AGO
 3 rules: would be 0 created, 3 updated, 0 unchanged, 0 refused
 `)
 	wantFailure(t, command(t, env, "queue", "rule", "apply", file, "--lift", "--prune", "--yes"), waggle.ExitOK)
@@ -226,13 +228,13 @@ func TestQueueRule_applyException(t *testing.T) {
 	command(t, env, "queue", "rule", "set", "*.ads.example", "--deny")
 	got := commandWith(t, env, `{"pattern":"*.ads.example","deny":true}`+"\n"+`{"pattern":"x.ads.example:81"}`, "queue", "rule", "apply", "-")
 	wantOutput(t, got, `
-RESULT   PATTERN           CHANGES
-CREATED  x.ads.example:81  1s apart, 1 at a time, blocked at most 1d, no longer held by *.ads.example
+RESULT   PATTERN           CHANGES                                                                     LAST SET
+CREATED  x.ads.example:81  1s apart, 1 at a time, blocked at most 1d, no longer held by *.ads.example  -
 2 rules: 1 created, 0 updated, 1 unchanged, 0 refused
 `)
 	// An entry that is refused, as it is there twice, says nothing of that.
 	got = commandWith(t, env, `{"pattern":"*.ads.example","deny":true}`+"\n"+`{"pattern":"*.ads.example"}`+"\n"+`{"pattern":"y.ads.example"}`, "queue", "rule", "apply", "-")
-	if !strings.Contains(got.out, "CREATED  y.ads.example  1s apart, 1 at a time, blocked at most 1d, no longer held by *.ads.example\n") {
+	if !strings.Contains(got.out, "CREATED  y.ads.example  1s apart, 1 at a time, blocked at most 1d, no longer held by *.ads.example  -\n") {
 		t.Errorf("%d: %s%s", got.code, got.out, got.err)
 	}
 }

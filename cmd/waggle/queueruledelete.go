@@ -49,12 +49,12 @@ func (c *client) deleteRule(ctx context.Context, pattern string, lift bool, reco
 		is := ruleOf(rules, pattern)
 		switch word := heldWord(is); {
 		case looks == 1 && word != "" && !lift:
-			return nil, fmt.Errorf("the rule %s is %s, as it was set%s; --lift deletes it all the same", pattern, word, c.setText(is))
+			return nil, fmt.Errorf("the rule %s is %s; --lift deletes it all the same", pattern, holdsText(c.now, is.GetGates()))
 		case looks == 1:
 			first = is
 		case is != nil && !proto.Equal(first, is):
 			return nil, fmt.Errorf("the rule %s was changed meanwhile: %s%s; it stays",
-				pattern, ruleText(is), c.setText(is))
+				pattern, ruleText(is), setText(c.now, is))
 		}
 		reply, err := c.queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: pattern, By: record.by, Reason: record.reason, Etag: etag})
 		if err == nil || !changedMeanwhile(err) || looks == ruleLooks {

@@ -41,10 +41,14 @@ when.`,
 	}
 }
 
-// minimalRule is a rule without what it has by default, and without what Waggle writes.
+// minimalRule is a rule without what it has by default, and without what Waggle writes. Its
+// reason is that of the denial or pause, if it has one.
 func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
 	whole := wholeRule(rule)
 	least := &pb.QueueRule{Pattern: whole.GetPattern(), Queue: whole.GetQueue(), MaxDelay: whole.GetMaxDelay(), Reason: whole.GetReason()}
+	for _, reason := range heldReasons(rule) {
+		least.Reason = or(reason, least.Reason)
+	}
 	if whole.GetMinDelay().AsDuration() != dispatch.DefaultMinDelay {
 		least.MinDelay = whole.GetMinDelay()
 	}
@@ -66,12 +70,12 @@ func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
 	return least
 }
 
-// wholeRule is a rule with defaults in place of what it leaves out, and without who set
-// it and when.
+// wholeRule is a rule with defaults in place of what it leaves out.
 func wholeRule(rule *pb.QueueRule) *pb.QueueRule {
 	whole := &pb.QueueRule{
 		Pattern: rule.GetPattern(), Queue: rule.GetQueue(), MaxDelay: rule.GetMaxDelay(), Reason: rule.GetReason(),
 		MinDelay: rule.GetMinDelay(), MaxBlock: rule.GetMaxBlock(), MaxInFlight: rule.MaxInFlight,
+		By: rule.GetBy(), UpdateTime: rule.GetUpdateTime(), Gates: rule.GetGates(),
 		DelayFactor: proto.Float64(rule.GetDelayFactor()), Paused: proto.Bool(rule.GetPaused()), Deny: proto.Bool(rule.GetDeny()),
 	}
 	if whole.MinDelay == nil {

@@ -91,7 +91,7 @@ func TestQueueRule_changedMeanwhile(t *testing.T) {
 	}
 	other.rules <- &pb.QueueRule{Pattern: "a.example", Paused: &paused}
 	got := command(t, beside, "queue", "rule", "set", "a.example", "--max-in-flight", "4")
-	if got.code != waggle.ExitOK || !strings.Contains(got.err, "a.example stays paused, as the rule a.example was set by eve") {
+	if got.code != waggle.ExitOK || !strings.Contains(got.err, "a.example stays paused, as the rule a.example is: paused by eve, ") {
 		t.Errorf("set: %d: %s", got.code, got.err)
 	}
 	wantRules(`{"pattern":"a.example","max_in_flight":4,"paused":true,"reason":"emergency"}` + "\n")
@@ -141,7 +141,11 @@ func TestQueueRule_appliedMeanwhile(t *testing.T) {
       "result": "UPDATED",
       "changed": [
         "max_in_flight 1 -> 2"
-      ]
+      ],
+      "last_set": {
+        "by": "ada",
+        "time": "TIME"
+      }
     },
     {
       "line": 2,
@@ -175,7 +179,7 @@ func TestQueueRule_deletedMeanwhile(t *testing.T) {
 	}
 
 	wantFailure(t, command(t, env, "queue", "rule", "delete", "a.example"), waggle.ExitFailed,
-		"waggle: the rule a.example is paused, as it was set by eve, ", " (emergency); --lift deletes it all the same\n")
+		"waggle: the rule a.example is paused by eve, ", ": emergency; --lift deletes it all the same\n")
 	other.rules <- &pb.QueueRule{Pattern: "b.example", Paused: &paused}
 	other.looks.Store(0)
 	wantOutput(t, command(t, beside, "queue", "rule", "delete", "a.example", "--lift"), "deleted the rule a.example: 1s apart, 1 at a time, blocked at most 1d, PAUSED\n")

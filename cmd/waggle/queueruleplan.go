@@ -46,6 +46,9 @@ func (c *ruleChange) calls() bool {
 	return !c.made && c.follows == "" && (c.result == resultCreated || c.result == resultUpdated || c.result == resultDeleted)
 }
 
+// overwrites reports whether what somebody has set is no longer there after the change.
+func (c *ruleChange) overwrites() bool { return c.result == resultUpdated || c.result == resultDeleted }
+
 // lifts reports whether the change hands out again what was held.
 func (c *ruleChange) lifts() bool {
 	if c.outOf != "" {
@@ -166,9 +169,6 @@ func (p *rulePlan) keep(change *ruleChange) {
 			*change.rule.Deny, stays = true, append(stays, "denied")
 		}
 	}
-	if len(stays) > 0 && change.was != nil {
-		change.rule.Reason = change.was.GetReason() // it is why it is held
-	}
 	change.stays = strings.Join(stays, " and ")
 }
 
@@ -255,7 +255,7 @@ func (p *rulePlan) tooMany(bound *pruneBound, there int) string {
 }
 
 // changedSettings are the settings in which a rule differs from what it was. A reason that
-// is not given is none that differs.
+// is not given, or is that of a pause or denial, is none that differs.
 func changedSettings(was, rule *pb.QueueRule) (changed []string) {
 	for _, setting := range []struct {
 		name string
@@ -272,7 +272,7 @@ func changedSettings(was, rule *pb.QueueRule) (changed []string) {
 		{"reason", func(r *pb.QueueRule) string { return or(r.GetReason(), none) }},
 	} {
 		before, after := setting.text(was), setting.text(rule)
-		if before == after || setting.name == "reason" && rule.GetReason() == "" {
+		if before == after || setting.name == "reason" && (rule.GetReason() == "" || slices.Contains(heldReasons(was), rule.GetReason())) {
 			continue
 		}
 		changed = append(changed, fmt.Sprintf("%s %s -> %s", setting.name, before, after))
@@ -280,15 +280,10 @@ func changedSettings(was, rule *pb.QueueRule) (changed []string) {
 	return changed
 }
 
-// heldWord is how a rule holds its queues; empty: it does not.
-func heldWord(rule *pb.QueueRule) string {
-	switch {
-	case rule.GetPaused() && rule.GetDeny():
-		return "paused and denied"
-	case rule.GetDeny():
-		return "denied"
-	case rule.GetPaused():
-		return "paused"
+// heldReasons are why a rule holds its queues.
+func heldReasons(rule *pb.QueueRule) (reasons []string) {
+	for _, gate := range rule.GetGates() {
+		reasons = append(reasons, gate.GetReason())
 	}
-	return ""
+	return reasons
 }

@@ -2,26 +2,28 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// ruleSet sets a rule in place of the one that there is.
+// ruleSet creates a rule, or changes the one that there is.
 type ruleSet struct {
 	rule       *pb.QueueRule
 	record     recordFlags
 	lift       bool
-	told       map[string]bool // whether the command says "paused" and "deny", either way
+	replace    bool
+	told       map[string]bool // the flags that the command gives, of those for settings
 	was        *pb.QueueRule   // nil: there is none
 	stays      string          // how the rule holds its queues though the command does not say so
 	heldBy     *pb.QueueRule   // the rule that held them
 	everything []*pb.QueueRule
 }
 
-// run sets the rule, and tells what it replaced. Where somebody changes the rules between
+// run sets the rule, and tells what it changed. Where somebody changes the rules between
 // the look at them and the call, it looks again.
 func (s *ruleSet) run(ctx context.Context, c *client) error {
 	asked := s.rule
@@ -37,7 +39,7 @@ func (s *ruleSet) run(ctx context.Context, c *client) error {
 	}
 }
 
-// try sets the rule in place of what there is now.
+// try sets the rule by what there is now.
 func (s *ruleSet) try(ctx context.Context, c *client) (*pb.SetQueueRuleResponse, error) {
 	var etag string
 	var err error
@@ -45,26 +47,43 @@ func (s *ruleSet) try(ctx context.Context, c *client) (*pb.SetQueueRuleResponse,
 		return nil, err
 	}
 	s.was = ruleOf(s.everything, s.rule.GetPattern())
-	reason := s.record.reason
 	if !s.lift {
 		s.keep()
-		if s.stays != "" && s.was != nil {
-			reason = or(s.was.GetReason(), reason) // it is why it is held
-		}
 	}
-	return c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{Rule: s.rule, By: s.record.by, Reason: reason, Etag: etag})
+	return c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{
+		Rule: s.rule, By: s.record.by, Reason: s.record.reason, Etag: etag, UpdateMask: s.mask(),
+	})
 }
 
-// show tells of the rule, of the one that it replaced and of what it left standing.
+// mask names what the command changes of the rule; nil: all.
+func (s *ruleSet) mask() *fieldmaskpb.FieldMask {
+	if s.replace {
+		return nil
+	}
+	mask := &fieldmaskpb.FieldMask{Paths: []string{"pattern"}} // without a path it would be all
+	for name := range s.told {
+		mask.Paths = append(mask.Paths, strings.ReplaceAll(name, "-", "_"))
+	}
+	if s.lift || s.stays != "" {
+		mask.Paths = append(mask.Paths, "paused", "deny")
+	}
+	return mask
+}
+
+// show tells of the rule, of what it was and of what it left standing.
 func (s *ruleSet) show(c *client, reply *pb.SetQueueRuleResponse) error {
-	if s.was != nil && len(changedSettings(wholeRule(s.was), wholeRule(reply.GetRule()))) > 0 {
-		c.note("this replaced the rule %s that stood: %s%s", plain(s.was.GetPattern()), plain(ruleText(s.was)), plain(c.setText(s.was)))
+	rule := reply.GetRule()
+	if s.was != nil && len(changedSettings(wholeRule(s.was), wholeRule(rule))) > 0 {
+		c.note("this replaced the rule %s that stood: %s%s", plain(s.was.GetPattern()), plain(ruleText(s.was)), plain(setText(c.now, s.was)))
 	}
-	if s.stays != "" {
-		c.note("%s stays %s, as the rule %s was set%s; --lift ends that",
-			plain(s.rule.GetPattern()), s.stays, plain(s.heldBy.GetPattern()), plain(c.setText(s.heldBy)))
+	switch {
+	case s.stays != "":
+		c.note("%s stays %s, as the rule %s is: %s; --lift ends that",
+			plain(s.rule.GetPattern()), s.stays, plain(s.heldBy.GetPattern()), plain(holdsText(c.now, s.heldBy.GetGates())))
+	case s.was.GetPaused() && rule.GetPaused(), s.was.GetDeny() && rule.GetDeny():
+		c.note("%s was already %s", plain(rule.GetPattern()), plain(holdsText(c.now, s.was.GetGates())))
 	}
-	return c.show(reply.GetRule(), func() { writeRules(c.out, c.now, []*pb.QueueRule{reply.GetRule()}) })
+	return c.show(rule, func() { writeRules(c.out, c.now, []*pb.QueueRule{rule}) })
 }
 
 // keep lets the rule hold what is held now, as 'queue rule apply' does, unless the command
@@ -99,19 +118,4 @@ func (s *ruleSet) holder(above *pb.QueueRule) *pb.QueueRule {
 		}
 	}
 	return ruleOf(s.everything, above.GetPattern())
-}
-
-// setText is by whom a rule was set, when and why, to stand behind what is told of it.
-func (c *client) setText(rule *pb.QueueRule) string {
-	text := ""
-	if rule.GetBy() != "" {
-		text = " by " + rule.GetBy()
-	}
-	if rule.GetUpdateTime() != nil {
-		text += ", " + since(c.now, rule.GetUpdateTime())
-	}
-	if rule.GetReason() != "" {
-		text += fmt.Sprintf(" (%s)", rule.GetReason())
-	}
-	return text
 }

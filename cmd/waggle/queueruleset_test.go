@@ -43,24 +43,28 @@ func TestQueueRule_setKeepsHolds(t *testing.T) {
 	got := set("*", "--min-delay", "2s", "--reason", "gently")
 	for _, part := range []string{
 		"waggle: this replaced the rule * that stood: 1s apart, 1 at a time, blocked at most 1d, PAUSED by eve, now (emergency)\n",
-		"waggle: * stays paused, as the rule * was set by eve, now (emergency); --lift ends that\n",
+		"waggle: * stays paused, as the rule * is: paused by eve, now: emergency; --lift ends that\n",
 	} {
 		if !strings.Contains(got.err, part) {
 			t.Errorf("stderr lacks %q:\n%s", part, got.err)
 		}
 	}
 	wantRules(`{"pattern":"*","min_delay":"2s","paused":true,"reason":"emergency"}` + "\n")
+	got = set("*", "--paused", "--by", "bob", "--reason", "me too")
+	if !strings.Contains(got.err, "waggle: * was already paused by eve, now: emergency\n") || !strings.Contains(got.out, "PAUSED; paused by eve, now: emergency  bob") {
+		t.Errorf("paused again: %s%s", got.out, got.err)
+	}
 	if got := set("*", "--min-delay", "2s", "--lift"); strings.Contains(got.err, "stays") {
 		t.Errorf("lifted: %s", got.err)
 	}
 	set("*.ads.example", "--deny", "--by", "eve")
-	if got := set("x.ads.example"); !strings.Contains(got.err, "waggle: x.ads.example stays denied, as the rule *.ads.example was set by eve, now; --lift ends that\n") {
+	if got := set("x.ads.example"); !strings.Contains(got.err, "waggle: x.ads.example stays denied, as the rule *.ads.example is: denied by eve, now; --lift ends that\n") {
 		t.Errorf("an exception: %s", got.err)
 	}
 	set("y.ads.example", "--lift")
 	set("*.ads.example", "--deny=false", "--paused")
 	set("a.example", "--queue", "a", "--paused", "--by", "eve")
-	if got := set("b.example", "--queue", "a"); !strings.Contains(got.err, "waggle: b.example stays paused, as the rule a.example was set by eve, now; --lift ends that\n") {
+	if got := set("b.example", "--queue", "a"); !strings.Contains(got.err, "waggle: b.example stays paused, as the rule a.example is: paused by eve, now; --lift ends that\n") {
 		t.Errorf("another rule for the queue: %s", got.err)
 	}
 	wantRules(`{"pattern":"*","min_delay":"2s"}
@@ -70,4 +74,27 @@ func TestQueueRule_setKeepsHolds(t *testing.T) {
 {"pattern":"x.ads.example","deny":true}
 {"pattern":"y.ads.example"}
 `)
+}
+
+// Setting a rule changes what is given of it; the rest goes back to its default only where
+// that is asked for.
+func TestQueueRule_setChangesWhatIsGiven(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	for _, step := range []struct{ args, want string }{
+		{"--min-delay 2s --max-delay 30s --queue a", `"queue":"a","min_delay":"2s","max_delay":"30s"`},
+		{"--paused", `"queue":"a","min_delay":"2s","max_delay":"30s","paused":true`},
+		{"--max-in-flight 4 --delay-factor 2", `"queue":"a","min_delay":"2s","max_in_flight":4,"delay_factor":2,"max_delay":"30s","paused":true`},
+		{"--paused=false --max-block 1h --reason why", `"queue":"a","min_delay":"2s","max_in_flight":4,"delay_factor":2,"max_delay":"30s","max_block":"3600s","reason":"why"`},
+		{"", `"queue":"a","min_delay":"2s","max_in_flight":4,"delay_factor":2,"max_delay":"30s","max_block":"3600s"`},
+		{"--deny --replace", `"deny":true`},
+		{"--replace", `"deny":true`},
+		{"--lift", ""},
+	} {
+		command(t, env, append([]string{"queue", "rule", "set", "a.example"}, strings.Fields(step.args)...)...)
+		want := strings.TrimSuffix(`{"pattern":"a.example",`+step.want, ",") + "}\n"
+		if got := exportedRules(t, env); got != want {
+			t.Errorf("after %q there is\n%swant\n%s", step.args, got, want)
+		}
+	}
 }

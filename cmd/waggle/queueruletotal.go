@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ruleTotal is what became of rules, for programs.
@@ -26,6 +27,15 @@ type ruleResult struct {
 	Stays   string   `json:"stays,omitempty"`
 	Follows string   `json:"follows,omitempty"`
 	Error   string   `json:"error,omitempty"`
+	// LastSet is, of a rule that is updated or deleted, who last changed it before.
+	LastSet *ruleNote `json:"last_set,omitempty"`
+}
+
+// ruleNote is who changed a rule, when and why.
+type ruleNote struct {
+	By     string    `json:"by"`
+	Time   time.Time `json:"time"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 func (p *rulePlan) total() *ruleTotal {
@@ -45,9 +55,13 @@ func (p *rulePlan) total() *ruleTotal {
 		case resultInvalid, resultRefused:
 			t.Refused++
 		}
-		t.Rules = append(t.Rules, ruleResult{
+		result := ruleResult{
 			Line: c.line, Pattern: c.rule.GetPattern(), Result: c.result, Changed: c.changed, Stays: c.stays, Follows: c.follows, Error: c.err,
-		})
+		}
+		if c.overwrites() {
+			result.LastSet = &ruleNote{c.was.GetBy(), c.was.GetUpdateTime().AsTime(), c.was.GetReason()}
+		}
+		t.Rules = append(t.Rules, result)
 	}
 	return t
 }
@@ -103,11 +117,15 @@ func (c *client) writeRulePlan(p *rulePlan, t *ruleTotal, dryRun bool) {
 	if dryRun {
 		fmt.Fprintln(c.out, "nothing is changed; this is what would become of the rules")
 	}
-	rows := newTable("RESULT", "PATTERN", "CHANGES")
+	rows := newTable("RESULT", "PATTERN", "CHANGES", "LAST SET")
 	shown := slices.DeleteFunc(slices.Clone(p.changes), func(c *ruleChange) bool { return c.result == resultUnchanged && c.stays == "" })
 	slices.SortStableFunc(shown, func(a, b *ruleChange) int { return cmp.Compare(a.rank(), b.rank()) })
 	for _, change := range shown[:min(len(shown), 5*shownResults)] {
-		rows.row(change.result, change.rule.GetPattern(), change.text())
+		last := ""
+		if change.overwrites() || change.result == resultKept {
+			last = strings.TrimLeft(setText(c.now, change.was), ", ")
+		}
+		rows.row(change.result, change.rule.GetPattern(), change.text(), last)
 	}
 	if len(rows.rows) > 0 {
 		rows.write(c.out)
