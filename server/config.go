@@ -39,7 +39,8 @@ type Config struct {
 	// cost fewer round trips and more memory per call. Default 4 MiB, which is
 	// also what the .proto files name; 64 KiB to 64 MiB.
 	MaxReceiveBytes int
-	// MaxFetches that are parked here at once; above it FetchTask answers
+	// MaxFetches that are parked here at once, and StreamingFetchTasks that are
+	// open, whether a fetch of theirs is parked or not; above it both answer
 	// TOO_MANY_WAITERS. Each costs some 16 KiB with its connection's share.
 	// Default 100,000.
 	MaxFetches int

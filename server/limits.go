@@ -146,13 +146,13 @@ func (l *limits) fetch(collector string) (leave func(), err error) {
 	}
 	if n := l.running[classFetch].Add(1); n > int64(l.most[classFetch]) {
 		l.running[classFetch].Add(-1)
-		return nil, l.tooManyWaiters(l.most[classFetch])
+		return nil, l.tooManyWaiters(parkedFetches, l.most[classFetch])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fetches[collector] >= l.perCollector {
 		l.running[classFetch].Add(-1)
-		return nil, l.tooManyWaiters(l.perCollector, "collector_id", collector)
+		return nil, l.tooManyWaiters(parkedFetches, l.perCollector, "collector_id", collector)
 	}
 	l.fetches[collector]++
 	return func() { l.leaveFetch(collector) }, nil
@@ -202,11 +202,13 @@ func (l *limits) refuseLine(method string, bytes int) error {
 	}
 }
 
-func (l *limits) tooManyWaiters(limit int, pairs ...string) error {
+const parkedFetches = "too many parked fetches"
+
+func (l *limits) tooManyWaiters(text string, limit int, pairs ...string) error {
 	l.shed.WithLabelValues(classFetch.String()).Inc()
 	return &refusal{
 		code: codes.ResourceExhausted, reason: pb.ErrorReason_ERROR_REASON_TOO_MANY_WAITERS,
-		text:  "too many parked fetches",
+		text:  text,
 		pairs: append([]string{"limit", strconv.Itoa(limit)}, pairs...),
 		retry: retryWaiters,
 	}

@@ -16,7 +16,9 @@ import (
 func (s *Server) drains(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if f, ok := stream.Context().Value(fetchStreamKey{}).(*fetchStream); ok {
 		f.ServerStream = stream
-		s.fetches.add(f)
+		if most := s.cfg.MaxFetches; !s.fetches.add(f, most) {
+			return s.limits.tooManyWaiters("too many open streams of fetches", most)
+		}
 		defer s.fetches.remove(f)
 		return handler(srv, f)
 	}
@@ -41,9 +43,14 @@ type fetchStreams struct {
 	stopping bool
 }
 
-func (s *fetchStreams) add(f *fetchStream) {
+// add notes a stream; false: there are as many as may be. One that waits for its client
+// takes as much as a parked fetch, for as long as its connection lasts.
+func (s *fetchStreams) add(f *fetchStream, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.open) >= most {
+		return false
+	}
 	if s.open == nil {
 		s.open = make(map[*fetchStream]struct{})
 	}
@@ -51,6 +58,7 @@ func (s *fetchStreams) add(f *fetchStream) {
 	if s.stopping {
 		f.stop()
 	}
+	return true
 }
 
 func (s *fetchStreams) remove(f *fetchStream) {

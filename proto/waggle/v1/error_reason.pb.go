@@ -70,8 +70,9 @@ const (
 	// UNAVAILABLE. The store takes no writes: a replica, a failover under way, or a full disk. Repeat after
 	// RetryInfo, with the same tokens. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_READ_ONLY ErrorReason = 52
-	// RESOURCE_EXHAUSTED. As many FetchTask calls are parked as may be. Repeat after RetryInfo, at best on
-	// another dispatcher. Metadata: limit; collector_id when it is the limit of one collector.
+	// RESOURCE_EXHAUSTED. As many FetchTask calls are parked, or streams of them open, as may be. Repeat after
+	// RetryInfo, at best on another dispatcher. Metadata: limit; collector_id when it is the limit of one
+	// collector.
 	ErrorReason_ERROR_REASON_TOO_MANY_WAITERS ErrorReason = 60
 	// RESOURCE_EXHAUSTED. More calls in a second, or at once, than the dispatcher takes of this kind of method;
 	// submits and lookups are refused first, then fetches, renewals and reports never. Repeat after RetryInfo.
