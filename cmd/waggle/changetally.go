@@ -90,7 +90,7 @@ func (c *client) showChanges(t *changeTally, dryRun bool) error {
 		return nil
 	}
 	if rest := t.total - len(t.kept); rest > 0 {
-		fmt.Fprintf(c.err, "results has %s; the other %s are counted in matched and changed only\n", plural(len(t.kept), "task"), count(rest))
+		fmt.Fprintf(c.err, "results has %s; the rest, %s, is counted in matched and changed only\n", plural(len(t.kept), "task"), count(rest))
 	}
 	if failed > 0 {
 		return errReported

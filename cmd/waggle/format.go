@@ -44,6 +44,14 @@ func plural[N ~int | ~int32 | ~int64 | ~uint64](n N, thing string) string {
 	return count(n) + " " + thing + "s"
 }
 
+// pluralVerb writes what n things do: "1 task was", "2 tasks were".
+func pluralVerb(n int, thing, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return plural(n, thing) + " " + many
+}
+
 // bytesText writes a size for people: 1.5 MiB.
 func bytesText(n int64) string {
 	if n < 1024 {

@@ -93,7 +93,7 @@ func (c *client) showRulePlan(p *rulePlan, dryRun bool) error {
 		}
 	}
 	if kept > 0 {
-		c.note("%s paused or denied as now, which the file does not say; --lift ends that", stay(kept, "rule"))
+		c.note("%s paused or denied as now, which the file does not say; --lift ends that", pluralVerb(kept, "rule", "stays", "stay"))
 	}
 	if t.Refused == 0 {
 		return nil
@@ -102,13 +102,6 @@ func (c *client) showRulePlan(p *rulePlan, dryRun bool) error {
 		c.note("--prune deletes nothing, as not every entry was taken")
 	}
 	return errReported
-}
-
-func stay(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing + " stays"
-	}
-	return count(n) + " " + thing + "s stay"
 }
 
 // writeRulePlan writes it for people: what begins or ends to be held first, then what is

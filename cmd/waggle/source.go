@@ -45,7 +45,20 @@ func newSourceGet(o *clientOptions) *cobra.Command {
 func newSourceList(o *clientOptions) *cobra.Command {
 	request := &pb.ListSourcesRequest{}
 	var health []string
-	cmd := &cobra.Command{Use: "list", Short: "List sources", Args: exactly()}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List sources",
+		Long: `List sources: how their seeds do (HEALTH, and WHY it is not OK), and how many of their
+tasks are in each state. HEALTH is
+
+  OK          nothing to complain about
+  LATE        a seed has been due for longer than its interval (without a schedule:
+              1h) and has not been fetched
+  FAILING     the last attempts of a seed failed, since its last success
+  BACKED_OFF  its seeds failed cycle after cycle, so that the next is put off
+  PAUSED      an operator paused it, or none of its seeds is crawled, as each is
+              canceled or in a queue that a rule denies`,
+		Args: exactly(),
+	}
 	flags := cmd.Flags()
 	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
 	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
@@ -91,12 +104,12 @@ func writeSources(out io.Writer, now time.Time, sources []*pb.Source) {
 		fmt.Fprintln(out, "no sources; `waggle source create` makes one")
 		return
 	}
-	t := newTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", "NEXT DUE", "LAST SUCCESS", "WHY")
+	t := newTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", ">CANCELED", "NEXT DUE", "LAST SUCCESS", "WHY")
 	for _, s := range sources {
 		tasks := s.GetStatus().GetTasks()
 		t.row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()),
 			word(s.GetStatus().GetHealth(), "SOURCE_HEALTH_"),
-			count(tasks.GetScheduled()), count(tasks.GetReady()), count(tasks.GetLeased()), count(tasks.GetDone()), count(tasks.GetDead()),
+			count(tasks.GetScheduled()), count(tasks.GetReady()), count(tasks.GetLeased()), count(tasks.GetDone()), count(tasks.GetDead()), count(tasks.GetCanceled()),
 			since(now, s.GetStatus().GetNextDueTime()), since(now, s.GetStatus().GetLastSuccessTime()),
 			brief(healthWhy(now, s.GetStatus()), messageWidth))
 	}

@@ -31,9 +31,9 @@ created source news.example: 1 seed, every 10m, follow hosts of the seeds, to de
 created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow no links
 `)
 	wantOutput(t, command(t, env, "source", "list"), `
-SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  NEXT DUE  LAST SUCCESS  WHY
-api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0  -         -             -
-news.example  default  every 10m                     OK              0      1       0     0     0  AGO       -             -
+SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  CANCELED  NEXT DUE  LAST SUCCESS  WHY
+api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0         0  -         -             -
+news.example  default  every 10m                     OK              0      1       0     0     0         0  AGO       -             -
 `)
 	wantOutput(t, command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), "no such sources\n")
 	wantOutput(t, withoutLag(command(t, env, "source", "get", "news.example")), `

@@ -101,21 +101,14 @@ func (j *importJob) showTotal() error {
 		j.client.note("%s of the unchanged may have been created or updated by this import: a call was repeated, as it was not answered", count(t.Repeated))
 	}
 	if t.Twins > shownTwins {
-		j.client.note("%s in all crawl a page that a source before them crawls too", plural(t.Twins, "source"))
+		j.client.note("in all, %s a page that a source before crawls too", pluralVerb(t.Twins, "source", "crawls", "crawl"))
 	}
 	if t.Unscheduled > 0 {
 		j.client.note("%s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one",
-			have(t.Unscheduled, "source"))
+			pluralVerb(t.Unscheduled, "source", "has", "have"))
 	}
 	if t.Seedless > 0 {
-		j.client.note("%s no url: only what is submitted to such a source is crawled", have(t.Seedless, "source"))
+		j.client.note("%s no url: only what is submitted to such a source is crawled", pluralVerb(t.Seedless, "source", "has", "have"))
 	}
 	return nil
-}
-
-func have(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing + " has"
-	}
-	return count(n) + " " + thing + "s have"
 }

@@ -136,7 +136,7 @@ func changeCommand(o *clientOptions, choice *taskChoice, cmd *cobra.Command,
 			reply, err := change(ctx, c, &call)
 			if err != nil {
 				if tally.total > 0 {
-					fmt.Fprintf(c.err, "%s before were seen to; repeating the command does them no harm\n", plural(tally.total, "task"))
+					fmt.Fprintf(c.err, "%s seen to before; repeating the command does no harm\n", pluralVerb(tally.total, "task", "was", "were"))
 				}
 				return err
 			}

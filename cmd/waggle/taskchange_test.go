@@ -178,7 +178,7 @@ func TestTask_ChangeByFilter(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &all); err != nil || len(all.Results) != 20 || all.Matched != 1500 || all.Changed != 1500 {
 		t.Errorf("%d results, %d matched, %d changed: %v", len(all.Results), all.Matched, all.Changed, err)
 	}
-	if want := "results has 20 tasks; the other 1,480 are counted in matched and changed only\n"; got.err != want || got.code != waggle.ExitOK {
+	if want := "results has 20 tasks; the rest, 1,480, is counted in matched and changed only\n"; got.err != want || got.code != waggle.ExitOK {
 		t.Errorf("exit code %d, said %q, want %q", got.code, got.err, want)
 	}
 }

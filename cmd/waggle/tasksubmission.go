@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -30,7 +31,32 @@ type submission struct {
 	told   int
 	shown  []submitEntry
 	result []*pb.SubmitResult // of shown
-	all    *pb.SubmitTasksResponse
+	all    submittedJSON
+}
+
+// submittedJSON is what programs are told.
+type submittedJSON struct {
+	Results []submittedItem `json:"results"`
+}
+
+// submittedItem is a SubmitResult with what it is of.
+type submittedItem struct {
+	Line        int    `json:"line"` // 0: an argument named it
+	SourceID    string `json:"source_id"`
+	URL         string `json:"url"`
+	Key         string `json:"key"`
+	Code        string `json:"code"`
+	TaskID      string `json:"task_id"`
+	State       string `json:"state"`
+	ErrorReason string `json:"error_reason"`
+	Message     string `json:"message"`
+}
+
+func newSubmittedItem(e submitEntry, r *pb.SubmitResult) submittedItem {
+	return submittedItem{
+		Line: e.line, SourceID: e.item.GetSourceId(), URL: e.item.GetUrl(), Key: e.item.GetKey(), Code: r.GetCode().String(),
+		TaskID: r.GetTaskId(), State: r.GetState().String(), ErrorReason: r.GetErrorReason().String(), Message: r.GetMessage(),
+	}
 }
 
 // run submits what next gives, in calls of their own size, and shows what became of it.
@@ -40,12 +66,12 @@ func (f *submitFlags) run(ctx context.Context, c *client, next entryReader) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, report.close()) }()
-	s := &submission{client: c, file: f.file, report: report, codes: map[pb.SubmitCode]int{}, all: &pb.SubmitTasksResponse{}}
+	s := &submission{client: c, file: f.file, report: report, codes: map[pb.SubmitCode]int{}, all: submittedJSON{Results: []submittedItem{}}}
 	switch err := s.submit(ctx, next); {
 	case err != nil && s.total > 0:
 		s.stopped()
 		if c.options.output == "json" {
-			err = errors.Join(c.show(s.all, nil), err)
+			err = errors.Join(writeValue(c.out, s.all), err)
 		}
 		return err
 	case err != nil:
@@ -53,32 +79,84 @@ func (f *submitFlags) run(ctx context.Context, c *client, next entryReader) (err
 	case s.total == 0:
 		return errNothing(s.file)
 	}
-	if err := c.show(s.all, func() { s.write(c.out) }); err != nil {
+	if c.options.output != "json" {
+		s.write(c.out)
+	} else if err := writeValue(c.out, s.all); err != nil {
 		return err
 	}
 	return s.refused()
 }
 
+// submit sends what next gives, in calls as large as they may be, and at least so often that
+// nothing of a slow producer waits.
 func (s *submission) submit(ctx context.Context, next entryReader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	entries := readAhead(ctx, next)
+	var late <-chan time.Time // of what is in the batch
 	for {
-		entry, err := next()
-		if err != nil {
-			if errors.Is(err, io.EOF) {
+		if len(s.batch) == 0 {
+			late = nil
+		} else if late == nil {
+			late = time.After(submitWait)
+		}
+		select {
+		case read := <-entries:
+			if errors.Is(read.err, io.EOF) {
 				return s.send(ctx)
 			}
-			return errors.Join(s.send(ctx), err)
-		}
-		size := proto.Size(entry.item)
-		if len(s.batch) == maxSubmit || s.bytes+size > submitBytes {
+			if read.err != nil {
+				return errors.Join(s.send(ctx), read.err)
+			}
+			if err := s.put(ctx, read.entry); err != nil {
+				return err
+			}
+		case <-late:
 			if err := s.send(ctx); err != nil {
 				return err
 			}
 		}
-		s.batch = append(s.batch, entry)
-		if entry.err == nil {
-			s.items, s.bytes = append(s.items, entry.item), s.bytes+size
+	}
+}
+
+// readEntry is what an entryReader gave.
+type readEntry struct {
+	entry submitEntry
+	err   error
+}
+
+// readAhead reads entries until there are no more, or ctx ends.
+func readAhead(ctx context.Context, next entryReader) <-chan readEntry {
+	entries := make(chan readEntry)
+	go func() {
+		for {
+			entry, err := next()
+			select {
+			case entries <- readEntry{entry, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return entries
+}
+
+// put adds an entry to the batch, which is sent before when it would become too large.
+func (s *submission) put(ctx context.Context, entry submitEntry) error {
+	size := proto.Size(entry.item)
+	if len(s.batch) == maxSubmit || s.bytes+size > submitBytes {
+		if err := s.send(ctx); err != nil {
+			return err
 		}
 	}
+	s.batch = append(s.batch, entry)
+	if entry.err == nil {
+		s.items, s.bytes = append(s.items, entry.item), s.bytes+size
+	}
+	return nil
 }
 
 // send makes the call of a batch and takes what came of it.
@@ -118,7 +196,7 @@ func (s *submission) settle(entry submitEntry, result *pb.SubmitResult) error {
 		s.in++
 	}
 	if s.client.options.output == "json" {
-		s.all.Results = append(s.all.Results, result)
+		s.all.Results = append(s.all.Results, newSubmittedItem(entry, result))
 	}
 	if s.total <= shownResults || s.file == "" && !taken(result) && len(s.shown) < 5*shownResults {
 		s.shown, s.result = append(s.shown, entry), append(s.result, result)
@@ -170,7 +248,7 @@ func (s *submission) stopped() {
 	if s.line > 0 {
 		where = fmt.Sprintf(" (up to line %s)", count(s.line))
 	}
-	s.client.note("stopped: at least %s were submitted%s; repeating the command does them no harm", plural(s.in, "task"), where)
+	s.client.note("stopped: at least %s submitted%s; repeating the command does no harm", pluralVerb(s.in, "task", "was", "were"), where)
 }
 
 // refused fails a submission of which some tasks were not taken.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -17,11 +18,14 @@ const (
 	maxSubmit   = 1000
 	submitBytes = 3 << 20
 
+	// submitWait is how long items wait for others to go with.
+	submitWait = time.Second
+
 	// shownResults is up to how many results a table shows.
 	shownResults = 20
 )
 
-// submitFlags are laid over all items, also over what a line of the file says.
+// submitFlags say what holds for items that do not say it themselves.
 type submitFlags struct {
 	source, key, queue, kind, ifExists, file, payloadFile, report string
 
@@ -38,10 +42,12 @@ func newTaskSubmit(o *clientOptions) *cobra.Command {
 		Long: `Submit tasks. A task that is known already answers EXISTS; --if-exists says what
 else to do.
 
---file reads one task a line: a URL, or a SubmitItem in JSON, over which the flags
-are laid; empty lines and those that begin with # are left out. A line that is wrong
-keeps no other from being submitted: it is told with its number, the exit code is 1,
-and --report has all of them. The same file again, mended, does no harm to what is in.`,
+--file reads one task a line: a URL, or a SubmitItem in JSON; empty lines and those
+that begin with # are left out. Flags say what holds for lines that say nothing
+themselves, as --source for URLs. Lines go to the dispatcher a thousand at a time,
+of a slow producer once a second. A line that is wrong keeps no other from being
+submitted: it is told with its number, the exit code is 1, and --report has all of
+them. The same file again, mended, does no harm to what is in.`,
 		Example: `  waggle task submit --source news.example https://example.com/a --priority 7
   waggle task submit --source news.example --file urls.txt.gz --report report.csv
   waggle task submit --source api.example --key item-17 --queue api.example.com --payload-file item.json`,
@@ -74,7 +80,7 @@ and --report has all of them. The same file again, mended, does no harm to what 
 // cannot be read.
 type entryReader func() (submitEntry, error)
 
-// itemPattern lays what is said of all items over one.
+// itemPattern completes an item by what is said of all of them.
 type itemPattern func(*pb.SubmitItem) *pb.SubmitItem
 
 // items gives what the arguments and the file name, one by one.
@@ -110,32 +116,36 @@ func (f *submitFlags) items(ctx context.Context, cmd *cobra.Command, c *client, 
 	}, func() {}, nil
 }
 
-// pattern lays the flags over an item.
+// pattern completes an item by the flags.
 func (f *submitFlags) pattern(cmd *cobra.Command, c *client) (itemPattern, error) {
-	over := &pb.SubmitItem{SourceId: f.source, Key: f.key, Queue: f.queue, Kind: f.kind, Metadata: f.metadata}
+	whole := &pb.SubmitItem{SourceId: f.source, Key: f.key, Queue: f.queue, Kind: f.kind, Metadata: f.metadata}
 	value, err := enumValue("--if-exists", f.ifExists, "IF_EXISTS_", pb.IfExists_value)
 	if err != nil {
 		return nil, err
 	}
 	if cmd.Flags().Changed("if-exists") {
-		over.IfExists = pb.IfExists(value)
+		whole.IfExists = pb.IfExists(value)
 	}
 	if f.priority < 0 || f.priority > 9 {
 		return nil, usagef(nil, "--priority %d: say 0 to 9", f.priority)
 	}
 	if cmd.Flags().Changed("priority") {
-		over.Priority = &f.priority
+		whole.Priority = &f.priority
 	}
-	if over.DueTime, err = c.moment(&f.due); err != nil {
+	if whole.DueTime, err = c.moment(&f.due); err != nil {
 		return nil, err
 	}
 	if f.payloadFile != "" {
-		if over.Payload, err = os.ReadFile(f.payloadFile); err != nil {
+		if whole.Payload, err = os.ReadFile(f.payloadFile); err != nil {
 			return nil, fmt.Errorf("--payload-file: %w", err)
 		}
 	}
 	return func(item *pb.SubmitItem) *pb.SubmitItem {
-		proto.Merge(item, over)
-		return item
+		merged := proto.CloneOf(whole)
+		if item.GetDueTime() != nil {
+			merged.DueTime = nil // else one would be laid over the other field by field
+		}
+		proto.Merge(merged, item)
+		return merged
 	}, nil
 }

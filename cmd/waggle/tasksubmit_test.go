@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
 )
@@ -53,11 +55,15 @@ https://a.example/5`)
 	}
 
 	var all struct {
-		Results []struct{ Code, Message string }
+		Results []struct {
+			Code, Message, URL string
+			Line               int
+		}
 	}
 	got = command(t, env, "task", "submit", "--source", "a", "--file", file, "-o", "json")
 	if err := json.Unmarshal([]byte(got.out), &all); err != nil || got.code != waggle.ExitFailed || len(all.Results) != 9 ||
-		all.Results[0].Code != "SUBMIT_CODE_EXISTS" || all.Results[1].Code != "SUBMIT_CODE_INVALID" || all.Results[5].Message != "is 1048577 bytes long; the limit is 1048576" {
+		all.Results[0].Code != "SUBMIT_CODE_EXISTS" || all.Results[1].Code != "SUBMIT_CODE_INVALID" || all.Results[5].Message != "is 1048577 bytes long; the limit is 1048576" ||
+		all.Results[0].URL != "https://a.example/1" || all.Results[0].Line != 1 || all.Results[5].Line != 8 || all.Results[8].Line != 11 {
 		t.Errorf("exit code %d, %v: %s", got.code, err, got.out)
 	}
 }
@@ -93,8 +99,65 @@ func TestTaskSubmit_stopped(t *testing.T) {
 	}
 	file := write(t, "urls.gz", packed.String()[:packed.Len()-4])
 	got := command(t, env, "task", "submit", "--source", "a", "--file", file, "-o", "json")
-	wantFailure(t, got, waggle.ExitFailed, "waggle: stopped: at least 1 task were submitted (up to line 1)")
+	wantFailure(t, got, waggle.ExitFailed, "waggle: stopped: at least 1 task was submitted (up to line 1)")
 	if strings.Count(got.out, "SUBMIT_CODE_CREATED") != 1 {
 		t.Errorf("printed %s", got.out)
+	}
+}
+
+// What a line says itself holds, whatever the flags say of the others, as of `source import`.
+func TestTaskSubmit_linesBeforeFlags(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	command(t, env, "source", "create", "b")
+	year := time.Now().AddDate(5, 0, 0).UTC().Format("2006")
+	lines := `{"source_id": "b", "url": "https://b.example/1", "kind": "feed", "priority": 0, "due_time": "` + year + `-01-01T00:00:00Z", "metadata": {"x": "line"}}
+https://a.example/1
+`
+	if got := commandWith(t, env, lines, "task", "submit", "--file", "-", "--source", "a", "--kind", "page", "--priority", "7",
+		"--due", year+"-02-02T02:02:02.5Z", "--metadata", "x=flag", "--metadata", "y=flag"); got.code != waggle.ExitOK {
+		t.Fatal(got.err)
+	}
+	for _, test := range []struct{ source, url, place, due, metadata string }{
+		{"b", "https://b.example/1", "submitted, priority 0, kind feed", year + "-01-01T00:00:00Z", "x=line y=flag"},
+		{"a", "https://a.example/1", "submitted, priority 7, kind page", year + "-02-02T02:02:02.500Z", "x=flag y=flag"},
+	} {
+		people := command(t, env, "task", "get", "--source", test.source, "--url", test.url)
+		programs := command(t, env, "task", "get", "--source", test.source, "--url", test.url, "-o", "json")
+		if !strings.Contains(people.out, test.place) || !strings.Contains(people.out, test.metadata) || !strings.Contains(programs.out, `"due_time": "`+test.due+`"`) {
+			t.Errorf("%s: want %v, got\n%s\n%s", test.url, test, people.out, programs.out)
+		}
+	}
+}
+
+// The lines of a producer that goes on are submitted meanwhile.
+func TestTaskSubmit_slowProducer(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	in, producer := io.Pipe()
+	reports := filepath.Join(t.TempDir(), "report.jsonl")
+	ended := make(chan int, 1)
+	var out bytes.Buffer
+	go func() {
+		ended <- waggle.Run(t.Context(), []string{"task", "submit", "--file", "-", "--source", "a", "--report", reports}, in, &out, &out, env)
+	}()
+	if _, err := io.WriteString(producer, "https://a.example/1\n"); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); !strings.Contains(command(t, env, "task", "list", "--source", "a").out, "https://a.example/1"); {
+		if time.Since(began) > waitLimit {
+			t.Fatal("the line is not submitted before the end of the file")
+		}
+	}
+	if _, err := io.WriteString(producer, "https://a.example/2\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-ended; code != waggle.ExitOK || !strings.HasSuffix(out.String(), "2 tasks: 2 created, 0 existed, 0 due again, 0 limited, 0 invalid\n") {
+		t.Errorf("exit code %d:\n%s", code, out.String())
 	}
 }

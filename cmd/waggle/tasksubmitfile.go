@@ -86,7 +86,7 @@ func parseItem(text string, pattern itemPattern) (*pb.SubmitItem, error) {
 			return nil, fmt.Errorf("is no SubmitItem: %s", strings.Replace(err.Error(), "(line 1:", "(column ", 1))
 		}
 	}
-	if pattern(item).GetSourceId() == "" {
+	if item = pattern(item); item.GetSourceId() == "" {
 		return nil, errors.New("names no source_id, and --source is missing")
 	}
 	return item, nil
