@@ -23,6 +23,16 @@ type Explanation struct {
 	Notes []string
 }
 
+// add adds gates that are not there yet, and reports whether it did.
+func (e *Explanation) add(holds ...Hold) (added bool) {
+	for _, h := range holds {
+		if !slices.ContainsFunc(e.Holds, func(has Hold) bool { return has.Kind == h.Kind && has.Of == h.Of && has.Name == h.Name }) {
+			e.Holds, added = append(e.Holds, h), true
+		}
+	}
+	return added
+}
+
 // note adds a note, unless it is empty.
 func (e *Explanation) note(text string) {
 	if text != "" {
@@ -65,7 +75,8 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 }
 
 // ExplainSource tells what holds a source: what holds the seed that is due next;
-// where none waits, what holds one of the others; or that it has none.
+// where none waits, what holds one of the others; or that it has none. And what holds
+// the first of its tasks that are due, in a few of the queues in which there are some.
 // ErrSourceNotFound.
 func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation, error) {
 	source, err := d.liveSource(ctx, id)
@@ -80,15 +91,36 @@ func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation
 	if err != nil {
 		return nil, fmt.Errorf("read the seeds of source %q: %w", id, err)
 	}
-	next := nextSeed(seeds)
-	holds, err := d.holdsOf(ctx, source, next, now)
-	switch {
-	case len(source.Spec.Seeds) == 0:
-		holds = append(holds, Hold{Gate{Kind: GateNoSeeds, Reason: "it has no seeds"}, HeldSource, id})
-	case next == nil:
-		holds = append(holds, seedsBusy(seeds)...)
+	due, err := d.dueLanes(ctx, TaskFilter{SourceUID: source.UID})
+	if err != nil {
+		return nil, err
 	}
-	return &Explanation{Now: now, Holds: holds}, err
+	next := nextSeed(seeds)
+	first := next
+	if first == nil {
+		first = due.firstTask()
+	}
+	e := &Explanation{Now: now}
+	if e.Holds, err = d.holdsOf(ctx, source, first, now); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(source.Spec.Seeds) == 0 && first == nil:
+		e.add(Hold{Gate{Kind: GateNoSeeds, Reason: "it has no seeds"}, HeldSource, id})
+	case next == nil:
+		e.add(seedsBusy(seeds)...)
+	}
+	for i := range due.lanes {
+		lane := &due.lanes[i]
+		if lane.holds, err = d.holdsOf(ctx, source, lane.first, now); err != nil {
+			return nil, err
+		}
+		e.add(lane.holds...)
+	}
+	if !due.only(next) {
+		e.note(due.inQueues())
+	}
+	return e, nil
 }
 
 // seedsBusy is why no seed waits: one that is worked on, else one that has
@@ -109,8 +141,8 @@ func seedsBusy(seeds []*Task) []Hold {
 	return found
 }
 
-// ExplainQueue tells what holds a queue and the pools of its tasks; of one that is not
-// there, what would hold it.
+// ExplainQueue tells what holds a queue and the pools of its tasks, and a few of the
+// sources of which tasks are due in it; of one that is not there, what would hold it.
 func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanation, error) {
 	queue, err := d.FindQueue(ctx, name)
 	if err != nil {
@@ -126,8 +158,24 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 		if err != nil {
 			return nil, err
 		}
-		e.Holds = append(e.Holds, of...)
+		e.add(of...)
 		e.note(note)
+	}
+	due, err := d.dueLanes(ctx, TaskFilter{Queue: name})
+	if err != nil {
+		return nil, err
+	}
+	all, some := e.Holds, false // are held beside the queue
+	for i := range due.lanes {
+		lane := &due.lanes[i]
+		if lane.holds, err = d.sourceHolds(ctx, lane.first, now); err != nil {
+			return nil, err
+		}
+		some = e.add(lane.holds...) || some
+		lane.holds = slices.Concat(all, lane.holds)
+	}
+	if some && due.Due > 1 {
+		e.note(due.ofSources())
 	}
 	return e, nil
 }

@@ -197,6 +197,31 @@ type TaskReads interface {
 	// read. A page looks at no more than MaxLooks tasks; it may have fewer than
 	// limit, even none, with a next cursor.
 	ListTasks(ctx context.Context, filter TaskFilter, cursor string, limit int) (TaskPage, error)
+	// DueLanes looks for the lanes of a source, or of a queue, in which tasks are due, and
+	// tells of at most limit of them: by shard, in the order in which they were made. In
+	// each shard it looks at no more than MaxLaneLooks. Exactly one of the filter's source
+	// and queue is set; its states are not looked at.
+	DueLanes(ctx context.Context, filter TaskFilter, limit int) (DueLanes, error)
+}
+
+// MaxLaneLooks is how many lanes of a shard a call of DueLanes looks at.
+const MaxLaneLooks = 500
+
+// DueLanes are lanes in which tasks are due.
+type DueLanes struct {
+	Lanes []DueLane
+	// Due is how many lanes with due tasks were found, Looked how many were looked at, and
+	// All how many there are.
+	Due, Looked, All int64
+	// Next is the task that is due first in the others of those looked at; empty: nothing
+	// waits there.
+	Next TaskID
+}
+
+// DueLane is a lane in which tasks are due.
+type DueLane struct {
+	First TaskID // the one that is handed out first
+	Due   int64  // tasks
 }
 
 // MaxLooks is how many tasks a page of ListTasks looks at, those among them that it

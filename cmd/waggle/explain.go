@@ -20,7 +20,7 @@ func newExplain(o *clientOptions) *cobra.Command {
 	o.register(cmd)
 	cmd.AddCommand(
 		newExplainTask(o),
-		newExplainOne(o, "source ID", "Say what holds a source's next seed", "the source's ID",
+		newExplainOne(o, "source ID", "Say what holds a source's next seed, and its tasks that are due", "the source's ID",
 			func(id string) *pb.ExplainRequest { return &pb.ExplainRequest{SourceId: id} }),
 		newExplainOne(o, "queue QUEUE", "Say what holds a queue", "the queue's name",
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Queue: queueName(name)} }),

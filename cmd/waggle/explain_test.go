@@ -28,7 +28,15 @@ queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
 	wantOutput(t, command(t, env, "explain", "queue", "a.example"), `
 queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
     opened by: `+"`"+`waggle queue resume`+"`"+`
+source s: SOURCE_PAUSED by ada, now: they move
+    opened by: `+"`"+`waggle source resume`+"`"+`
+`)
+	command(t, env, "source", "resume", "s")
+	wantOutput(t, command(t, env, "explain", "source", "s"), `
+queue a.example: PAUSED by ada, now, resumes in 2h: we mend it
+    opened by: `+"`"+`waggle queue resume`+"`"+`
 all of that opens by itself in 2h
+tasks of it are due in 1 queue: a.example (1 task, held by PAUSED)
 `)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--paused", "--reason", "stop")
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `

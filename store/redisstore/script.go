@@ -53,7 +53,7 @@ type script string
 type scripts struct {
 	submit, claim, giveback, replay                 script
 	renew, apply, succeed, expired, session, cancel script
-	read, list, leases, push, drop, source          script
+	read, list, lanes, leases, push, drop, source   script
 	create                                          script
 	rule, settings, replace, block, queues          script
 	pause, pools                                    script
@@ -83,6 +83,7 @@ func (s *scripts) all() []namedScript {
 		{"cancel", &s.cancel},
 		{"read", &s.read},
 		{"list", &s.list},
+		{"lanes", &s.lanes},
 		{"leases", &s.leases},
 		{"push", &s.push},
 		{"drop", &s.drop},

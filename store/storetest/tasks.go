@@ -15,6 +15,8 @@ func taskCases() []testCase {
 		{"List_Pages", tasksPages},
 		{"List_PagesThatChange", tasksPagesChange},
 		{"List_Looks", tasksLooks},
+		{"DueLanes", dueLanes},
+		{"DueLanes_Bounds", dueLanesBounds},
 		{"ListLeases_OldestFirst", leasesList},
 		{"ListLeases_PagesThatEnd", leasesEnd},
 	}

@@ -814,9 +814,11 @@ type ExplainRequest struct {
 	// task whose source is deleted, that too: it cannot be retried.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// A source: what holds the seed that is due next. Where no seed waits: what holds the source and its pool,
-	// and one seed that is worked on or has settled.
+	// and one seed that is worked on or has settled. And what holds tasks of it that are due, however they came, in
+	// 5 of the queues in which there are some (`notes`).
 	SourceId string `protobuf:"bytes,2,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// A queue: what holds it, and the pools of its tasks. Of one that is not there: what would hold it.
+	// A queue: what holds it, and the pools of its tasks; and 5 of the sources of which tasks are due in it. Of one
+	// that is not there: what would hold it.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// A pool: what holds it, or every queue. One that nobody has used is no error.
 	Pool          string `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -895,7 +897,8 @@ type ExplainResponse struct {
 	// Of a queue: nothing is known of it, as of one that is misspelt. See Queue.unknown.
 	Unknown bool `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	// In words for people, what is no gate and bears on the answer: that all collectors of a pool take only some of its
-	// tasks. At most 20.
+	// tasks; in which queues tasks of a source are due, or of which sources in a queue, what holds each of those looked
+	// into, and how many more there are.
 	Notes         []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

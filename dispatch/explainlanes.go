@@ -1,0 +1,149 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// lanesExplained is of how many lanes with due tasks an explanation says what holds them.
+const lanesExplained = 5
+
+// dueLanes are lanes with due tasks, and what holds the first of each.
+type dueLanes struct {
+	DueLanes
+	lanes []dueLane
+	next  *Task // the one due first elsewhere, where tasks are due in no lane
+}
+
+// dueLane is one that is looked into.
+type dueLane struct {
+	first *Task
+	due   int64
+	holds []Hold
+}
+
+// dueLanes looks for lanes of a source or queue in which tasks are due.
+func (d *Dispatcher) dueLanes(ctx context.Context, filter TaskFilter) (*dueLanes, error) {
+	found, err := d.store.DueLanes(ctx, filter, lanesExplained)
+	if err != nil {
+		return nil, fmt.Errorf("look for due lanes: %w", err)
+	}
+	due := &dueLanes{DueLanes: found}
+	var ids []TaskID
+	for _, lane := range found.Lanes {
+		ids = append(ids, lane.First)
+	}
+	if len(ids) == 0 && found.Next != "" {
+		ids = append(ids, found.Next)
+	}
+	first, _, err := d.store.Tasks(ctx, ids, true)
+	if err != nil {
+		return nil, fmt.Errorf("read the first tasks of lanes: %w", err)
+	}
+	if len(found.Lanes) == 0 && len(first) > 0 {
+		due.next = first[0]
+	}
+	for i, lane := range found.Lanes {
+		if t := first[i]; t != nil && t.State.Waiting() { // not taken since
+			due.lanes = append(due.lanes, dueLane{first: t, due: lane.Due})
+		}
+	}
+	return due, nil
+}
+
+// firstTask is one that is due, else the one that is due next; nil: nothing waits.
+func (l *dueLanes) firstTask() *Task {
+	if len(l.lanes) > 0 {
+		return l.lanes[0].first
+	}
+	return l.next
+}
+
+// only reports whether nothing is due but perhaps one task.
+func (l *dueLanes) only(t *Task) bool {
+	if l.Due == 0 {
+		return l.Looked == l.All
+	}
+	return l.Due == 1 && len(l.lanes) == 1 && l.lanes[0].due == 1 && t != nil && l.lanes[0].first.ID == t.ID
+}
+
+// sourceHolds is what holds a task beside its queue and pool: a pause of its source, and
+// that no collector takes tasks of that. Of a source that is gone there is nothing to tell.
+func (d *Dispatcher) sourceHolds(ctx context.Context, t *Task, now time.Time) (holds []Hold, err error) {
+	source, err := d.store.Source(ctx, t.SourceID)
+	if errors.Is(err, ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("source %q: %w", t.SourceID, err)
+	}
+	if p := source.PausedAt(now); p != nil {
+		holds = append(holds, Hold{*p, HeldSource, source.ID})
+	}
+	all := wanted{pool: source.Spec.Pool, queue: t.Queue}
+	own := all
+	own.source = source.ID
+	found, err := d.takers(ctx, []wanted{all, own}, now)
+	if gate := found[own].gate; gate != nil && found[all].gate == nil {
+		holds = append(holds, Hold{*gate, HeldSource, source.ID})
+	}
+	return holds, err
+}
+
+// inQueues says in which queues tasks of a source are due.
+func (l *dueLanes) inQueues() string {
+	return l.tell("tasks of it are due in", "queue", func(t *Task) string { return t.Queue })
+}
+
+// ofSources says of which sources tasks are due in a queue.
+func (l *dueLanes) ofSources() string {
+	return l.tell("tasks are due in it of", "source", func(t *Task) string { return t.SourceID })
+}
+
+// tell says which lanes were looked into, what holds them, and how many more there are.
+func (l *dueLanes) tell(what, lane string, name func(*Task) string) string {
+	var parts []string
+	for i := range l.lanes {
+		one := &l.lanes[i]
+		held := "in their turn"
+		if len(one.holds) > 0 {
+			held = "held by " + kindsOf(one.holds)
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s, %s)", name(one.first), counted(one.due, "task"), held))
+	}
+	text := fmt.Sprintf("%s %s: %s", what, counted(l.Due, lane), strings.Join(parts, ", "))
+	switch more := l.Due - int64(len(parts)); {
+	case len(parts) == 0:
+		text = strings.TrimSuffix(text, ": ")
+	case more > 0:
+		text += fmt.Sprintf("; %d more were not looked into", more)
+	}
+	if rest := l.All - l.Looked; rest > 0 {
+		text += fmt.Sprintf("; in %s of it was not looked whether any are due", counted(rest, lane))
+	}
+	return text
+}
+
+// kindsOf names the gates that hold, each once.
+func kindsOf(holds []Hold) string {
+	var kinds []string
+	seen := make(map[GateKind]bool)
+	for _, h := range holds {
+		if !seen[h.Kind] {
+			seen[h.Kind] = true
+			kinds = append(kinds, string(h.Kind))
+		}
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// counted is a number of things.
+func counted(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

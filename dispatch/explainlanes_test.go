@@ -1,0 +1,97 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Tasks that were submitted are looked at beside the seeds.
+func TestDispatcher_ExplainSource_tasks(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		want := func(note string, kinds ...dispatch.GateKind) {
+			t.Helper()
+			e, err := o.ExplainSource(ctx, "s")
+			if got := holds(t, e, err); !slices.Equal(got, kinds) {
+				t.Errorf("held by %v, want %v", got, kinds)
+			}
+			if got := strings.Join(e.Notes, "\n"); got != note {
+				t.Errorf("noted %q, want %q", got, note)
+			}
+		}
+		o.beat("c", dispatch.DefaultPool, false)
+		o.create("s", nil)
+		want("", dispatch.GateNoSeeds)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/later", Due: time.Now().Add(time.Hour)})
+		want("", dispatch.GateNotDue)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"}, dispatch.NewTask{SourceID: "s", URL: "http://a.example/2"})
+		want("tasks of it are due in 1 queue: a.example (2 tasks, in their turn)")
+		if _, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateBlocked)
+
+		spec := dispatch.SourceSpec{Seeds: seeds("http://b.example/"), Schedule: dispatch.Schedule{Every: time.Hour}}
+		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
+			s.Seeds, s.Schedule = spec.Seeds, spec.Schedule
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		g := o.fetchOne()
+		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateBlocked, dispatch.GateLeased)
+		o.succeed(g)
+		time.Sleep(time.Minute)
+		o.beat("c", dispatch.DefaultPool, false)
+		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateNotDue, dispatch.GateBlocked)
+
+		for n := range 8 {
+			o.submit(dispatch.NewTask{SourceID: "s", URL: fmt.Sprintf("http://more%d.example/", n)})
+		}
+		e, err := o.ExplainSource(ctx, "s")
+		if err != nil || len(e.Notes) != 1 || !strings.HasPrefix(e.Notes[0], "tasks of it are due in 9 queues: ") ||
+			!strings.HasSuffix(e.Notes[0], "; 4 more were not looked into") || strings.Count(e.Notes[0], "(") != 5 {
+			t.Errorf("noted %q, %v", e.Notes, err)
+		}
+	})
+}
+
+// What holds the sources of a queue's tasks is told of the queue.
+func TestDispatcher_ExplainQueue_sources(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.beat("c", dispatch.DefaultPool, false)
+		o.create("s", nil)
+		o.create("gone", nil)
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"}, dispatch.NewTask{SourceID: "gone", URL: "http://a.example/2"})
+		e, err := o.ExplainQueue(ctx, "a.example")
+		if got := holds(t, e, err); len(got) != 0 || len(e.Notes) != 0 {
+			t.Errorf("held by %v, %q", got, e.Notes)
+		}
+		if _, _, err := o.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		e, err = o.ExplainQueue(ctx, "a.example")
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSourcePaused}) || e.Holds[0].Name != "s" {
+			t.Errorf("held by %+v", e.Holds)
+		}
+		if want := "tasks are due in it of 2 sources: s (1 task, held by SOURCE_PAUSED), gone (1 task, in their turn)"; !slices.Equal(e.Notes, []string{want}) {
+			t.Errorf("noted %q", e.Notes)
+		}
+		o.narrowed("c", []string{"s"}, nil)
+		e, err = o.ExplainQueue(ctx, "a.example")
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateSourcePaused, dispatch.GateNoCollector}) || e.Holds[1].Name != "gone" {
+			t.Errorf("held by %+v", e.Holds)
+		}
+		o.narrowed("c", nil, []string{"b.example"})
+		e, err = o.ExplainQueue(ctx, "a.example")
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector, dispatch.GateSourcePaused}) || e.Holds[0].Of != dispatch.HeldQueue {
+			t.Errorf("held by %+v", e.Holds)
+		}
+	})
+}
