@@ -18,13 +18,14 @@ import (
 // chain is every interceptor, the outermost first. The order, and why:
 //
 //  1. metrics count every call with the code that its caller sees, refused ones
-//     included. Only a request that does not decode, or waits in the line of large
-//     submits until its time is over, comes to none of these (decoded).
+//     included.
 //  2. logging likewise, and with what statuses notes of a fault.
 //  3. statuses turn each error below into a status with its details, at one
 //     place. What they do not know is a fault of ours: they hand its text to
 //     logging, which logs it once, and the caller gets an id.
-//  4. limits refuse what is in no policy, and shed load, before any work.
+//  4. limits refuse what is in no policy, and more calls at once than may run. What load
+//     or rate refuse, before a request is decoded, and what does not decode comes out
+//     where the handler would be called (arrival).
 //  5. operators has the log tell who changed what, and drains end streams that are
 //     only watched when the server is to stop.
 //  6. recovery is last, so that a panic of a handler is an error to all of the

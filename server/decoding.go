@@ -17,14 +17,40 @@ import (
 // A request that cannot be decoded (a string that is not UTF-8, bytes that are
 // no message) is invalid, and its caller's fault. grpc tells it as INTERNAL,
 // before any interceptor runs. So requests are received into an envelope, which
-// is always decoded, and the error in it is told as what it is.
+// is always decoded, and the error in it is told as what it is: of a call that is
+// no stream where its handler would be called, so that all interceptors see it.
+// What load or rate refuse is not decoded, and told there, too.
 
 // envelope holds a message and the error of decoding it.
 type envelope struct {
 	message any
 	err     error
-	// admit is asked before a message of so many bytes is decoded; nil: it is at once.
-	admit func(bytes int) error
+	call    *arrival // whose request it is; nil: it is of a stream
+}
+
+// arrival is a call that is no stream, from when its request is there.
+type arrival struct {
+	envelope
+	limits *limits
+	ctx    context.Context //nolint:containedctx // of the call, as long as that lasts
+	method string
+	decode func(any) error
+	chain  grpc.UnaryServerInterceptor
+	leave  func() // the line; nil: it is in none
+}
+
+// receive decodes the request, unless the call is refused.
+func (a *arrival) receive(req any) error {
+	a.message = req
+	return a.decode(&a.envelope)
+}
+
+// handle has the interceptors see the call.
+func (a *arrival) handle(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if a.err != nil {
+		handler = func(context.Context, any) (any, error) { return nil, a.err }
+	}
+	return a.chain(ctx, req, info, handler)
 }
 
 // envelopeCodec is grpc's codec for protobuf, but for envelopes.
@@ -38,8 +64,8 @@ func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	if e.admit != nil {
-		if e.err = e.admit(data.Len()); e.err != nil {
+	if a := e.call; a != nil {
+		if a.leave, e.err = a.limits.admit(a.ctx, a.method, data.Len()); e.err != nil {
 			return nil
 		}
 	}
@@ -78,21 +104,21 @@ func (c envelopeCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(data, pool)}, nil
 }
 
-// decoded is desc with its unary requests received in envelopes.
-func decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+// decoded is desc with its unary requests admitted, and received in envelopes.
+func (l *limits) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	out := *desc
 	out.Methods = make([]grpc.MethodDesc, len(desc.Methods))
 	for i, method := range desc.Methods {
-		handler := method.Handler
-		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			return handler(srv, ctx, func(req any) error {
-				e := envelope{message: req}
-				if err := decode(&e); err != nil || e.err == nil {
-					return err
+		handler, name := method.Handler, "/"+desc.ServiceName+"/"+method.MethodName
+		method.Handler = func(srv any, ctx context.Context, decode func(any) error, chain grpc.UnaryServerInterceptor) (any, error) {
+			a := &arrival{limits: l, ctx: ctx, method: name, decode: decode, chain: chain}
+			a.call = a
+			defer func() {
+				if a.leave != nil {
+					a.leave()
 				}
-				st, _ := statusOf(ctx, e.err, "")
-				return st.Err()
-			}, interceptor)
+			}()
+			return handler(srv, ctx, a.receive, a.handle)
 		}
 		out.Methods[i] = method
 	}

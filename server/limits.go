@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type limits struct {
 	busy         int
 	perCollector int
 	rates        [classes]*rate.Limiter // nil: no bound
+	line         *submitLine
 
 	working atomic.Int64 // calls let in, parked fetches not among them
 	running [classes]atomic.Int64
@@ -45,6 +47,7 @@ func newLimits(cfg *Config) *limits {
 			Help: "Calls refused for load or rate, by class of method.",
 		}, []string{"class"}),
 	}
+	l.line = newSubmitLine(l)
 	l.most[classFetch] = cfg.MaxFetches
 	l.most[classSubmit] = cfg.MaxSubmits
 	l.most[classRead] = cfg.MaxReads
@@ -83,23 +86,36 @@ func (l *limits) classOf(method string) (class, error) {
 	return c, nil
 }
 
-// enter lets a call in, or refuses it.
-func (l *limits) enter(method string) (admission, error) {
+// admit lets the request of a call be decoded, of so many bytes, or refuses it for load or
+// rate. Large submits wait in their line first; leave is not nil then.
+func (l *limits) admit(ctx context.Context, method string, bytes int) (leave func(), err error) {
 	c, err := l.classOf(method)
 	if err != nil {
-		return admission{}, err
+		return nil, err
 	}
 	switch c {
 	case classFetch, classProbe:
 		// The handler of fetches asks by itself; see fetch.
-		return admission{}, nil
+		return nil, nil
 	case classSubmit, classRead:
 		if l.working.Load() >= int64(l.busy) {
-			return admission{}, l.refuse(c, method, l.busy)
+			return nil, l.refuse(c, method, l.busy)
 		}
 	case classHold, classSteer:
 	}
 	if err := l.withinRate(c, method); err != nil {
+		return nil, err
+	}
+	if method == pb.TaskService_SubmitTasks_FullMethodName {
+		return l.line.enter(ctx, method, bytes)
+	}
+	return nil, nil
+}
+
+// enter lets a call that was admitted run, or refuses it: too many of its class do.
+func (l *limits) enter(method string) (admission, error) {
+	c, err := l.classOf(method)
+	if err != nil || c == classFetch || c == classProbe {
 		return admission{}, err
 	}
 	if n := l.running[c].Add(1); l.most[c] > 0 && n > int64(l.most[c]) {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -42,6 +45,21 @@ func shown(t *testing.T, m *server.Metrics) map[string]float64 {
 		}
 	}
 	return values
+}
+
+// wantHandled wants the last call, of this method, to be counted and logged with the code
+// that its caller got.
+func (b *bed) wantHandled(t *testing.T, method string, code codes.Code) {
+	t.Helper()
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	counted := fmt.Sprintf("grpc_server_handled_total{grpc_code=%s}{grpc_method=%s}{grpc_service=%s}{grpc_type=unary}", code, name, service)
+	if n := shown(t, b.shown)[counted]; n != 1 {
+		t.Errorf("%s is %v, want 1", counted, n)
+	}
+	lines := b.logs.FilterField(zap.String("grpc.method", name)).FilterField(zap.Stringer("grpc.code", code))
+	if lines.Len() != 1 {
+		t.Errorf("the log has %d lines about %s of %s, want 1", lines.Len(), code, name)
+	}
 }
 
 // What loops tell is shown, under the names that the runbook has.

@@ -124,14 +124,14 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 
 // register registers every service, and health for each.
 func (s *Server) register() {
-	s.grpc.RegisterService(decoded(&pb.DispatchService_ServiceDesc), &dispatchService{
+	s.grpc.RegisterService(s.limits.decoded(&pb.DispatchService_ServiceDesc), &dispatchService{
 		d: s.d, limits: s.limits, metrics: s.metrics,
 		streams: streams{open: &s.heartbeats, draining: s.draining, grace: s.cfg.ReconnectGrace},
 	})
-	s.grpc.RegisterService(newSubmitLine(s.limits).admitting(decoded(&pb.TaskService_ServiceDesc)), &taskService{d: s.d})
-	s.grpc.RegisterService(decoded(&pb.SourceService_ServiceDesc), &sourceService{d: s.d})
-	s.grpc.RegisterService(decoded(&pb.QueueService_ServiceDesc), &queueService{d: s.d})
-	s.grpc.RegisterService(decoded(&pb.AdminService_ServiceDesc), &adminService{
+	s.grpc.RegisterService(s.limits.decoded(&pb.TaskService_ServiceDesc), &taskService{d: s.d})
+	s.grpc.RegisterService(s.limits.decoded(&pb.SourceService_ServiceDesc), &sourceService{d: s.d})
+	s.grpc.RegisterService(s.limits.decoded(&pb.QueueService_ServiceDesc), &queueService{d: s.d})
+	s.grpc.RegisterService(s.limits.decoded(&pb.AdminService_ServiceDesc), &adminService{
 		d: s.d, version: s.cfg.Version, started: time.Now(), streams: &s.heartbeats,
 	})
 	var services []string

@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"google.golang.org/grpc"
-
-	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 const (
@@ -45,10 +42,11 @@ func newSubmitLine(l *limits) *submitLine {
 }
 
 // enter waits until a request of so many bytes may be decoded, or refuses it: nothing of
-// it was done then. One as large as all that may be at work is at work alone.
+// it was done then. One as large as all that may be at work is at work alone. A small one
+// is in no line, and has nothing to leave.
 func (l *submitLine) enter(ctx context.Context, method string, bytes int) (leave func(), err error) {
 	if bytes <= smallSubmit {
-		return func() {}, nil
+		return nil, nil
 	}
 	most := l.limits.most[classSubmit]
 	if n := l.calls.Add(1); n > int64(most) {
@@ -75,35 +73,4 @@ func (l *submitLine) enter(ctx context.Context, method string, bytes int) (leave
 		release()
 		l.calls.Add(-1)
 	}, nil
-}
-
-// admitting is desc, whose requests come in envelopes, with SubmitTasks in line.
-func (l *submitLine) admitting(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
-	for i := range desc.Methods {
-		name := "/" + desc.ServiceName + "/" + desc.Methods[i].MethodName
-		if name == pb.TaskService_SubmitTasks_FullMethodName {
-			desc.Methods[i].Handler = l.inLine(name, desc.Methods[i].Handler)
-		}
-	}
-	return desc
-}
-
-// inLine is handler with its requests in line until it has answered.
-func (l *submitLine) inLine(method string, handler grpc.MethodHandler) grpc.MethodHandler {
-	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-		leave := func() {}
-		defer func() { leave() }()
-		return handler(srv, ctx, func(req any) error {
-			if e, ok := req.(*envelope); ok {
-				e.admit = func(bytes int) error {
-					left, err := l.enter(ctx, method, bytes)
-					if err == nil {
-						leave = left
-					}
-					return err
-				}
-			}
-			return decode(req)
-		}, interceptor)
-	}
 }

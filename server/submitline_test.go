@@ -62,6 +62,14 @@ func TestServer_submitsInLine(t *testing.T) {
 		if f := wantFault(t, submit(256<<10), codes.ResourceExhausted, "RATE_LIMITED"); f.retry == 0 {
 			t.Error("a submit that would wait beyond its deadline is not told when to come again")
 		}
+		b.wantHandled(t, pb.TaskService_SubmitTasks_FullMethodName, codes.ResourceExhausted)
+		began := time.Now()
+		b.server.HoldCalls(1000)
+		wantFault(t, submit(256<<10), codes.ResourceExhausted, "RATE_LIMITED")
+		b.server.HoldCalls(-1000)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("a submit that is shed waits %v in line before", waited)
+		}
 		time.Sleep(3 * time.Second)
 		if n := atStore.Load(); n < 2 {
 			t.Errorf("%d calls came to the store: one that it does not answer holds up all others", n)

@@ -46,6 +46,7 @@ func TestServer_badInput_notUTF8(t *testing.T) {
 	if !strings.Contains(f.message, "UTF-8") {
 		t.Errorf("message %q", f.message)
 	}
+	b.wantHandled(t, pb.SourceService_GetSource_FullMethodName, codes.InvalidArgument)
 
 	beat, err := proto.Marshal(&pb.HeartbeatRequest{Collector: &pb.CollectorInfo{Id: "c1"}})
 	if err != nil {
