@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -205,18 +206,10 @@ func (c Config) withDefaults() Config {
 	c.Targets = slices.Clone(c.Targets)
 	c.Labels = maps.Clone(c.Labels)
 	c.Pools, c.Sources, c.Queues = slices.Clone(c.Pools), slices.Clone(c.Sources), slices.Clone(c.Queues)
-	if c.Slots == 0 {
-		c.Slots = 1
-	}
-	if c.Wait == 0 {
-		c.Wait = defaultWait
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = defaultDrainTimeout
-	}
-	if c.ReportTimeout == 0 {
-		c.ReportTimeout = defaultReportTimeout
-	}
+	c.Slots = cmp.Or(c.Slots, 1)
+	c.Wait = cmp.Or(c.Wait, defaultWait)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
+	c.ReportTimeout = cmp.Or(c.ReportTimeout, defaultReportTimeout)
 	if c.Hostname == "" {
 		if name, err := os.Hostname(); err == nil {
 			c.Hostname = name
@@ -225,8 +218,6 @@ func (c Config) withDefaults() Config {
 	if c.Credentials == nil {
 		c.Credentials = insecure.NewCredentials()
 	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 	return c
 }

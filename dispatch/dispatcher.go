@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,10 +34,6 @@ type Config struct {
 	// work sooner after a lost hint and costs more idle commands. It is
 	// jittered downwards by a quarter. Default 1 s.
 	Fallback time.Duration
-	// KeeperTTL is how long a keeper that has died keeps others from taking
-	// over. Shorter hands over sooner and costs more idle commands. Default
-	// 2.5 s; well below OutageAfter, or its death would look like an outage.
-	KeeperTTL time.Duration
 	// Rand gives numbers in [0, 1) for jitter. Default math/rand/v2.
 	Rand func() float64
 	// Observer is told what the loops do, for metrics. Default: none.
@@ -52,31 +49,20 @@ func (c *Config) Validate() error {
 	if c.ID == "" {
 		return errors.New("dispatch: Config.ID is required")
 	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 	if c.Rand == nil {
 		c.Rand = rand.Float64
 	}
 	if c.Observer == nil {
 		c.Observer = noObserver{}
 	}
-	if c.MaxWaiters == 0 {
-		c.MaxWaiters = 100_000
-	}
-	if c.Fallback == 0 {
-		c.Fallback = time.Second
-	}
-	if c.KeeperTTL == 0 {
-		c.KeeperTTL = 2500 * time.Millisecond
-	}
+	c.MaxWaiters = cmp.Or(c.MaxWaiters, 100_000)
+	c.Fallback = cmp.Or(c.Fallback, time.Second)
 	switch {
 	case c.MaxWaiters < 0:
 		return fmt.Errorf("dispatch: Config.MaxWaiters is %d; it must be positive", c.MaxWaiters)
 	case c.Fallback < 10*time.Millisecond || c.Fallback > time.Minute:
 		return fmt.Errorf("dispatch: Config.Fallback is %v; it must be 10ms to 1m", c.Fallback)
-	case c.KeeperTTL < 100*time.Millisecond || c.KeeperTTL >= OutageAfter:
-		return fmt.Errorf("dispatch: Config.KeeperTTL is %v; it must be 100ms to less than %v", c.KeeperTTL, OutageAfter)
 	}
 	return nil
 }
@@ -119,7 +105,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.callPrefix = uuid.NewString() + "-"
 	d.pump = newPump(cfg)
 	d.drains = newDrainWatch(cfg, d.pump, d.batches.infos)
-	d.keeper = newKeeper(d)
+	d.keeper = &keeper{d: d}
 	return d, nil
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,12 +115,8 @@ func (f *fetch) normalise() error {
 	if len(r.Pools) == 0 {
 		r.Pools = []string{DefaultPool}
 	}
-	if r.MaxTasks == 0 {
-		r.MaxTasks = 1
-	}
-	if r.MaxBytes == 0 {
-		r.MaxBytes = MaxFetchBytes
-	}
+	r.MaxTasks = cmp.Or(r.MaxTasks, 1)
+	r.MaxBytes = cmp.Or(r.MaxBytes, MaxFetchBytes)
 	if r.ClientToken == "" {
 		r.ClientToken = uuid.NewString()
 	}

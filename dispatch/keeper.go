@@ -22,17 +22,18 @@ const (
 	rulesInterval  = time.Minute
 	forgetInterval = 10 * time.Minute
 	forgetPage     = 500
+	// How long a keeper that has died keeps others from taking over. Shorter hands over
+	// sooner and costs more idle commands; well below OutageAfter, or its death would look
+	// like an outage.
+	keeperTTL = 2500 * time.Millisecond
 )
 
 // keeper requeues what collectors have let run out, and finishes what calls
 // that were interrupted have left. One dispatcher of a store does it, elected
 // only to save work: two of them do no harm, since the store checks each step.
 type keeper struct {
-	d   *Dispatcher
-	ttl time.Duration
+	d *Dispatcher
 }
-
-func newKeeper(d *Dispatcher) *keeper { return &keeper{d: d, ttl: d.cfg.KeeperTTL} }
 
 // unheardAllowed is how many campaigns in a row may go without an answer before the
 // keeper stands back.
@@ -60,14 +61,14 @@ func (k *keeper) run(ctx context.Context) error {
 				failing, unheard = true, 1
 			}
 			continue
-		case failing && time.Since(asked) >= k.ttl/2:
+		case failing && time.Since(asked) >= keeperTTL/2:
 			unheard++
 		default:
 			unheard = 0
 		}
 		wait := k.interval()
 		if unheard > unheardAllowed {
-			wait = 2 * k.ttl
+			wait = 2 * keeperTTL
 		}
 		if !pause(ctx, wait) {
 			break
@@ -86,14 +87,14 @@ func (k *keeper) logCampaign(err error) {
 
 // interval of campaigns: a third of the TTL, jittered downwards.
 func (k *keeper) interval() time.Duration {
-	third := k.ttl / 3
+	third := keeperTTL / 3
 	return third - time.Duration(k.d.cfg.Rand()*float64(third/10))
 }
 
 func (k *keeper) campaign(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.ttl)
+	ctx, cancel := context.WithTimeout(ctx, keeperTTL)
 	defer cancel()
-	return k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, k.ttl)
+	return k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, keeperTTL)
 }
 
 // lead keeps until another one leads, or leadership could not be renewed for
@@ -137,8 +138,8 @@ func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 			renewed = asked
 		case err == nil:
 			return errOtherKeeper
-		case time.Since(renewed) > k.ttl:
-			return fmt.Errorf("leadership not renewed for %v: %w", k.ttl, err)
+		case time.Since(renewed) > keeperTTL:
+			return fmt.Errorf("leadership not renewed for %v: %w", keeperTTL, err)
 		}
 	}
 	return context.Cause(ctx)
@@ -149,7 +150,7 @@ func (k *keeper) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := k.d.store.Resign(ctx, DutyKeeper, k.d.cfg.ID); err != nil {
-		k.d.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", k.ttl), zap.Error(err))
+		k.d.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", keeperTTL), zap.Error(err))
 	}
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strings"
@@ -107,9 +108,7 @@ func BlockAfter(now, until time.Time, step int, s QueueSettings, retryAfter time
 // reports do goes by it.
 func (s QueueSettings) Paced(asked time.Duration) QueueSettings {
 	limit := s.MaxDelay
-	if limit == 0 {
-		limit = HostDelayLimit
-	}
+	limit = cmp.Or(limit, HostDelayLimit)
 	s.MinDelay = max(s.MinDelay, min(asked, limit))
 	return s
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,9 +57,7 @@ func (d *Dispatcher) checkSeeds(ctx context.Context, source *Source, before rehe
 func sharedSeed(source *Source, i int, owner string) error {
 	seed := source.Spec.Seeds[i]
 	value := seed.URL
-	if value == "" {
-		value = seed.Key
-	}
+	value = cmp.Or(value, seed.Key)
 	return Invalid(fmt.Sprintf("seeds[%d]", i), value, fmt.Sprintf("is a seed of source %q already, which shares the scope %q with %q; take it out of one of them",
 		owner, source.Spec.Scope, source.ID))
 }

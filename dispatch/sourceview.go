@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -143,9 +144,7 @@ func nextSeed(seeds []*Task) (next *Task) {
 
 func healthOf(source *Source, status *SourceStatus, now time.Time) SourceHealth {
 	late := max(source.Spec.Schedule.Interval(now), status.LongestInterval)
-	if late == 0 {
-		late = lateWithoutSchedule
-	}
+	late = cmp.Or(late, lateWithoutSchedule)
 	stopped := status.CanceledSeeds + status.DeniedSeeds
 	switch {
 	case source.PausedAt(now) != nil:

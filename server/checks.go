@@ -59,13 +59,18 @@ func (c *checks) err() error {
 
 // id checks what people name: sources, collectors, pools, scopes.
 func (c *checks) id(field, value string) {
+	c.name(field, value, dispatch.MaxIDLength, isIDRune, "must be of a-z, 0-9, '.', '_' and '-'")
+}
+
+// name checks what must be set, has a limit and is of few letters only.
+func (c *checks) name(field, value string, longest int, of func(rune) bool, letters string) {
 	switch {
 	case value == "":
 		c.fail(field, value, "must be set")
-	case len(value) > dispatch.MaxIDLength:
-		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), dispatch.MaxIDLength)
-	case strings.ContainsFunc(value, func(r rune) bool { return !isIDRune(r) }):
-		c.fail(field, value, "must be of a-z, 0-9, '.', '_' and '-'")
+	case len(value) > longest:
+		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), longest)
+	case strings.ContainsFunc(value, func(r rune) bool { return !of(r) }):
+		c.fail(field, value, letters)
 	}
 }
 
@@ -82,27 +87,15 @@ func (c *checks) optionalID(field, value string) {
 
 // token checks what programs name: sessions and client tokens.
 func (c *checks) token(field, value string) {
-	switch {
-	case value == "":
-		c.fail(field, value, "must be set")
-	case len(value) > dispatch.MaxIDLength:
-		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), dispatch.MaxIDLength)
-	case strings.ContainsFunc(value, func(r rune) bool { return !isIDRune(r) && (r < 'A' || r > 'Z') }):
-		c.fail(field, value, "must be of A-Z, a-z, 0-9, '.', '_' and '-'")
-	}
+	of := func(r rune) bool { return isIDRune(r) || 'A' <= r && r <= 'Z' }
+	c.name(field, value, dispatch.MaxIDLength, of, "must be of A-Z, a-z, 0-9, '.', '_' and '-'")
 }
 
 // queue checks the name of a queue: a host, with a port if it has one, or what
 // people chose.
 func (c *checks) queue(field, value string) {
-	switch {
-	case value == "":
-		c.fail(field, value, "must be set")
-	case len(value) > dispatch.MaxQueueLength:
-		c.fail(field, value, "is %d bytes long; the limit is %d", len(value), dispatch.MaxQueueLength)
-	case strings.ContainsFunc(value, func(r rune) bool { return !isIDRune(r) && r != ':' && r != '[' && r != ']' }):
-		c.fail(field, value, "must be of a-z, 0-9, '.', '_', '-', ':' and brackets, as a host is in lower case and punycode")
-	}
+	of := func(r rune) bool { return isIDRune(r) || r == ':' || r == '[' || r == ']' }
+	c.name(field, value, dispatch.MaxQueueLength, of, "must be of a-z, 0-9, '.', '_', '-', ':' and brackets, as a host is in lower case and punycode")
 }
 
 func (c *checks) optionalQueue(field, value string) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +54,7 @@ func New(cfg Config, d *dispatch.Dispatcher, log *zap.Logger) (*Server, error) {
 	if d == nil {
 		return nil, errors.New("server: a dispatcher is required")
 	}
-	if log == nil {
-		log = zap.NewNop()
-	}
+	log = cmp.Or(log, zap.NewNop())
 	s := &Server{
 		cfg: cfg, d: d, log: log, metrics: cfg.Metrics, limits: newLimits(&cfg), draining: make(chan struct{}),
 	}

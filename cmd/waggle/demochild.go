@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,10 +8,10 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/tail"
 )
 
 // demoChild is a collector of the demo: `waggle collect` in a process of its own.
@@ -23,7 +22,7 @@ type demoChild struct {
 
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	output tail
+	output tail.Writer
 	ended  chan struct{} // closed when the process is gone
 	err    error         // how it ended; read after ended
 }
@@ -91,29 +90,4 @@ func (k *demoChild) gone() bool {
 	default:
 		return false
 	}
-}
-
-// maxTail is how many bytes of a collector's output are kept.
-const maxTail = 8 << 10
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex // guards text
-	text []byte
-}
-
-// Write keeps p.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = bytes.Clone(t.text[max(0, len(t.text)-maxTail):])
-	return len(p), nil
-}
-
-// String is what was kept.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -78,14 +79,8 @@ func wholeRule(rule *pb.QueueRule) *pb.QueueRule {
 		By: rule.GetBy(), UpdateTime: rule.GetUpdateTime(), Gates: rule.GetGates(),
 		DelayFactor: proto.Float64(rule.GetDelayFactor()), Paused: proto.Bool(rule.GetPaused()), Deny: proto.Bool(rule.GetDeny()),
 	}
-	if whole.MinDelay == nil {
-		whole.MinDelay = durationpb.New(dispatch.DefaultMinDelay)
-	}
-	if whole.MaxBlock == nil {
-		whole.MaxBlock = durationpb.New(dispatch.DefaultMaxBlock)
-	}
-	if whole.MaxInFlight == nil {
-		whole.MaxInFlight = proto.Int32(dispatch.DefaultMaxInFlight)
-	}
+	whole.MinDelay = cmp.Or(whole.MinDelay, durationpb.New(dispatch.DefaultMinDelay))
+	whole.MaxBlock = cmp.Or(whole.MaxBlock, durationpb.New(dispatch.DefaultMaxBlock))
+	whole.MaxInFlight = cmp.Or(whole.MaxInFlight, proto.Int32(dispatch.DefaultMaxInFlight))
 	return whole
 }

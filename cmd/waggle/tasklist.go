@@ -119,7 +119,7 @@ func (l *taskList) check() error {
 func (l *taskList) read(ctx context.Context) (more bool, err error) {
 	switch {
 	case l.ofSources():
-		return eachOf(l, func(size int32, token string) (*pb.ListSourcesResponse, error) {
+		return eachOf(func(size int32, token string) (*pb.ListSourcesResponse, error) {
 			return l.client.sources.ListSources(ctx, &pb.ListSourcesRequest{
 				IdPrefix: l.where.GetSourceIdPrefix(), Pool: l.where.GetPool(), Labels: l.where.GetLabels(), PageSize: size, PageToken: token,
 			})
@@ -130,7 +130,7 @@ func (l *taskList) read(ctx context.Context) (more bool, err error) {
 			return l.readOne(ctx, s.GetId(), l.where.GetQueue())
 		})
 	case l.where.GetQueueSuffix() != "":
-		return eachOf(l, func(size int32, token string) (*pb.ListQueuesResponse, error) {
+		return eachOf(func(size int32, token string) (*pb.ListQueuesResponse, error) {
 			return l.client.queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: l.where.GetQueueSuffix(), PageSize: size, PageToken: token})
 		}, (*pb.ListQueuesResponse).GetQueues, func(q *pb.Queue) (bool, error) {
 			if q.GetWaiting()+q.GetLeased() == 0 {
@@ -143,7 +143,7 @@ func (l *taskList) read(ctx context.Context) (more bool, err error) {
 }
 
 // eachOf goes over the pages of places until one has more tasks than the list may take.
-func eachOf[P page, T any](l *taskList, ask func(size int32, token string) (P, error), places func(P) []T, read func(T) (bool, error)) (more bool, err error) {
+func eachOf[P page, T any](ask func(size int32, token string) (P, error), places func(P) []T, read func(T) (bool, error)) (more bool, err error) {
 	for token := ""; ; {
 		reply, err := ask(pageSize, token)
 		if err != nil {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -119,51 +120,23 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Contact == "" {
-		c.Contact = defaultContact
-	}
-	if c.UserAgent == "" {
-		c.UserAgent = defaultProduct + " (+" + c.Contact + ")"
-	}
-	if c.RobotsAgent == "" {
-		c.RobotsAgent = productToken(c.UserAgent)
-	}
-	if c.RobotsTTL == 0 {
-		c.RobotsTTL = defaultRobotsTTL
-	}
-	if c.MaxCrawlDelay == 0 {
-		c.MaxCrawlDelay = maxCrawlDelay
-	}
-	if c.Timeout == 0 {
-		c.Timeout = defaultTimeout
-	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = defaultMaxBytes
-	}
-	if c.MaxRatio == 0 {
-		c.MaxRatio = defaultMaxRatio
-	}
-	if c.MaxRedirects == 0 {
-		c.MaxRedirects = defaultMaxRedirects
-	}
-	if c.MaxLinks == 0 {
-		c.MaxLinks = defaultMaxLinks
-	}
-	if c.MaxListed == 0 {
-		c.MaxListed = defaultMaxListed
-	}
-	if c.MaxPathSegments == 0 {
-		c.MaxPathSegments = defaultMaxSegments
-	}
-	if c.MaxPathRepeats == 0 {
-		c.MaxPathRepeats = defaultMaxRepeats
-	}
+	c.Contact = cmp.Or(c.Contact, defaultContact)
+	c.UserAgent = cmp.Or(c.UserAgent, defaultProduct+" (+"+c.Contact+")")
+	c.RobotsAgent = cmp.Or(c.RobotsAgent, productToken(c.UserAgent))
+	c.RobotsTTL = cmp.Or(c.RobotsTTL, defaultRobotsTTL)
+	c.MaxCrawlDelay = cmp.Or(c.MaxCrawlDelay, maxCrawlDelay)
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.MaxBytes = cmp.Or(c.MaxBytes, defaultMaxBytes)
+	c.MaxRatio = cmp.Or(c.MaxRatio, defaultMaxRatio)
+	c.MaxRedirects = cmp.Or(c.MaxRedirects, defaultMaxRedirects)
+	c.MaxLinks = cmp.Or(c.MaxLinks, defaultMaxLinks)
+	c.MaxListed = cmp.Or(c.MaxListed, defaultMaxListed)
+	c.MaxPathSegments = cmp.Or(c.MaxPathSegments, defaultMaxSegments)
+	c.MaxPathRepeats = cmp.Or(c.MaxPathRepeats, defaultMaxRepeats)
 	if c.Sink == nil {
 		c.Sink = discard{}
 	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 	return c
 }
 

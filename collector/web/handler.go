@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,9 +76,7 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 // taskURL is what to fetch: the URL, or the key of a task that has none.
 func taskURL(t *collector.Task) (*url.URL, error) {
 	text := t.URL
-	if text == "" {
-		text = t.Key
-	}
+	text = cmp.Or(text, t.Key)
 	u, err := parseURL(text)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,9 +83,7 @@ func redirectTarget(from *url.URL, location string) (*url.URL, error) {
 	}
 	u = from.ResolveReference(u)
 	u.Fragment, u.RawFragment, u.User = "", "", nil
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	return u, nil
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 )
@@ -57,9 +58,7 @@ func (r *resolver) parse(ref string) (absolute string, ok bool) {
 		return "", false
 	}
 	u.Fragment, u.RawFragment, u.User = "", "", nil
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	absolute = u.String()
 	return absolute, len(absolute) <= maxURLLength
 }

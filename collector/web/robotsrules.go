@@ -66,9 +66,7 @@ func (r robotsRules) allows(u *url.URL) bool {
 		return true
 	}
 	path := u.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
+	path = cmp.Or(path, "/")
 	if u.RawQuery != "" {
 		path += "?" + u.RawQuery
 	}

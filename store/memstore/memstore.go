@@ -9,6 +9,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -45,9 +46,7 @@ var _ dispatch.Local = (*Store)(nil)
 
 // New makes an empty store. The error wraps [dispatch.ErrInvalid].
 func New(config Config) (*Store, error) {
-	if config.Shards == 0 {
-		config.Shards = 1
-	}
+	config.Shards = cmp.Or(config.Shards, 1)
 	if config.Shards < 0 || config.Shards > dispatch.Slots {
 		return nil, fmt.Errorf("%w: shards %d is not 1 to %d", dispatch.ErrInvalid, config.Shards, dispatch.Slots)
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,9 +76,7 @@ func decodeBody(body []byte, t *dispatch.Task) error {
 		}
 		return nil
 	})
-	if t.Key == "" {
-		t.Key = t.URL
-	}
+	t.Key = cmp.Or(t.Key, t.URL)
 	return err
 }
 

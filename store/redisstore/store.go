@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -94,18 +95,14 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 
 // validate checks the config and fills in defaults.
 func (c *Config) validate() error {
-	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
-	}
+	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
 	if len(c.Prefix) > maxPrefix || strings.Trim(c.Prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
 		return fmt.Errorf("%w: prefix %.80q is not at most %d of [A-Za-z0-9._-]", dispatch.ErrInvalid, c.Prefix, maxPrefix)
 	}
 	if c.Shards < 0 || c.Shards > dispatch.Slots {
 		return fmt.Errorf("%w: shards %d is not 0 to %d", dispatch.ErrInvalid, c.Shards, dispatch.Slots)
 	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 	return nil
 }
 

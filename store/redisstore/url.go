@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -149,13 +150,7 @@ func tune(o *redis.Options) {
 	o.DisableIdentity = true
 	o.PipelinePoolSize = -1
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	if o.DialTimeout == 0 {
-		o.DialTimeout = dialTimeout
-	}
-	if o.ReadTimeout == 0 {
-		o.ReadTimeout = ioTimeout
-	}
-	if o.WriteTimeout == 0 {
-		o.WriteTimeout = ioTimeout
-	}
+	o.DialTimeout = cmp.Or(o.DialTimeout, dialTimeout)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, ioTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, ioTimeout)
 }

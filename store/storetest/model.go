@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,12 +103,8 @@ func Explore(ctx context.Context, stores []Instance, config ModelConfig) (ModelR
 }
 
 func (c ModelConfig) withDefaults() ModelConfig {
-	if c.Steps == 0 {
-		c.Steps = DefaultSteps
-	}
-	if c.Shards == 0 {
-		c.Shards = 2
-	}
+	c.Steps = cmp.Or(c.Steps, DefaultSteps)
+	c.Shards = cmp.Or(c.Shards, 2)
 	return c
 }
 

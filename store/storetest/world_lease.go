@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -151,9 +152,7 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 		q.raise(s, func(s dispatch.QueueSettings) time.Time { return now.Add(s.MinDelay - fetch) })
 		if fetch > 0 && s.DelayFactor > 0 {
 			delay, limit := time.Duration(s.DelayFactor*float64(fetch)).Truncate(time.Millisecond), s.MaxDelay
-			if limit == 0 {
-				limit = dispatch.MaxMinDelay
-			}
+			limit = cmp.Or(limit, dispatch.MaxMinDelay)
 			q.raise(s, func(dispatch.QueueSettings) time.Time { return now.Add(min(delay, limit)) })
 		}
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -101,9 +102,7 @@ func longestDelay(s dispatch.QueueSettings) time.Duration {
 // paced are settings with the delay that the host asks for.
 func paced(s dispatch.QueueSettings, asked time.Duration) dispatch.QueueSettings {
 	most := s.MaxDelay
-	if most == 0 {
-		most = time.Minute
-	}
+	most = cmp.Or(most, time.Minute)
 	if asked = min(asked, most); asked > s.MinDelay {
 		s.MinDelay = asked
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,7 @@ func (b *browser) render(ctx context.Context, url, ready string) (*rendered, err
 	defer closeTab()
 	stop := context.AfterFunc(ctx, closeTab) // the tab's context is the browser's child, not ctx's
 	defer stop()
-	if ready == "" {
-		ready = "body"
-	}
+	ready = cmp.Or(ready, "body")
 	page, err := open(tab, url, ready)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -1,6 +1,7 @@
 package warc
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -30,12 +31,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxFileBytes == 0 {
-		c.MaxFileBytes = defaultMaxFileBytes
-	}
-	if c.Software == "" {
-		c.Software = "waggle"
-	}
+	c.MaxFileBytes = cmp.Or(c.MaxFileBytes, defaultMaxFileBytes)
+	c.Software = cmp.Or(c.Software, "waggle")
 	return c
 }
 

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,8 +10,9 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/tail"
 )
 
 // startLimit is how long a process has to become ready.
@@ -22,7 +22,7 @@ const startLimit = 20 * time.Second
 type process struct {
 	name   string
 	cmd    *exec.Cmd
-	stderr tail
+	stderr tail.Writer
 }
 
 // kill ends the child and waits until it is gone. None of the children keeps
@@ -142,29 +142,4 @@ func (g *generator) do(j *job) (*outcome, error) {
 		return nil, fmt.Errorf("%s: %s", j.Op, o.Err)
 	}
 	return &o, nil
-}
-
-// maxTail is how many bytes of a child's output are kept.
-const maxTail = 8 << 10
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex // guards text
-	text []byte
-}
-
-// Write keeps p.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = bytes.Clone(t.text[max(0, len(t.text)-maxTail):])
-	return len(p), nil
-}
-
-// String is what was kept.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
 }
