@@ -46,6 +46,12 @@ func TestCollector_DrainFinishes(t *testing.T) {
 		if stats := r.collector.Stats(); stats.Succeeded != 2 || stats.Released != 0 {
 			t.Errorf("stats %+v", stats)
 		}
+		beats := d.beatCalls()
+		for i, b := range beats {
+			if last := i == len(beats)-1; b.info.GetEnded() != last || last && (len(b.leases) > 0 || time.Since(b.at) > 0) {
+				t.Errorf("beat %d of %d: %+v", i, len(beats), b)
+			}
+		}
 	})
 }
 

@@ -203,6 +203,20 @@ func (r *run) sendCursor(l *lease) {
 	l.acknowledge(noted)
 }
 
+// goodbye tells, once, that this collector has ended, so that nobody waits to see whether it is silent.
+func (r *run) goodbye() {
+	if errors.Is(r.stopCause(), ErrReplaced) {
+		return // the newer session is there
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.calling.ctx), goodbyeTimeout)
+	defer cancel()
+	info := r.info()
+	info.Ended = true
+	if _, err := r.control.RenewLease(ctx, &wagglev1.RenewLeaseRequest{Collector: info}); err != nil {
+		r.log.Debug("not told that the collector has ended", zap.Error(err))
+	}
+}
+
 // info is what this collector says of itself.
 func (r *run) info() *wagglev1.CollectorInfo {
 	return &wagglev1.CollectorInfo{

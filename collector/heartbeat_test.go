@@ -100,6 +100,9 @@ func TestCollector_Replaced(t *testing.T) {
 				if took := time.Since(begin); took > 21*time.Second {
 					t.Errorf("stopped after %s", took)
 				}
+				if slices.ContainsFunc(d.beatCalls(), func(b beat) bool { return b.info.GetEnded() }) {
+					t.Error("it said that it ends, though another session goes on")
+				}
 			})
 		})
 	}

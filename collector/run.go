@@ -14,6 +14,9 @@ import (
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// goodbyeTimeout bounds the call that tells that the collector has ended.
+const goodbyeTimeout = time.Second
+
 // handlerGrace is how long a handler may take to return once its context has ended for draining.
 const handlerGrace = 5 * time.Second
 
@@ -146,6 +149,7 @@ func (r *run) work() error {
 	r.calling.end(ErrDraining)
 	loops.Wait()
 	r.dropLate(time.Now().Add(storeGrace)) // all
+	r.goodbye()
 	return errors.Join(r.stopCause(), unclean)
 }
 

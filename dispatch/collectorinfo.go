@@ -15,6 +15,8 @@ type CollectorInfo struct {
 	Queues   []string `json:"queues,omitempty"`
 	Slots    int      `json:"slots,omitempty"`
 	Draining bool     `json:"draining,omitempty"`
+	// Ended: this was its last beat.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // CollectorRecord is a collector as a store knows it.
@@ -44,6 +46,9 @@ const SilentBeats = 3
 
 // Gone reports whether the collector has been silent for [SilentBeats] beats.
 func (c *CollectorRecord) Gone(now time.Time) bool { return now.Sub(c.Seen) > SilentBeats*IdleBeat }
+
+// Away reports whether nothing is to be expected of the collector: it is gone, or has ended.
+func (c *CollectorRecord) Away(now time.Time) bool { return c.Info.Ended || c.Gone(now) }
 
 // IdleBeat is the interval of beats of a collector that holds no lease, and the
 // longest there is.

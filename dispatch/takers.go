@@ -118,7 +118,7 @@ func (d *Dispatcher) takers(ctx context.Context, wants []wanted, now time.Time) 
 	}
 	var silent several // of their pools
 	all, err := d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
-		if c.Gone(now) {
+		if c.Away(now) {
 			return true
 		}
 		drain := book.of(c.Info.ID, &c.Info)

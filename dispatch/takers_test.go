@@ -43,6 +43,9 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 		}
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		if _, err := o.Beat(ctx, dispatch.CollectorInfo{ID: "c0", Session: "s", Ended: true}, nil); err != nil {
+			t.Fatal(err)
+		}
 		o.narrowed("c1", []string{"other", "more"}, nil)
 		o.narrowed("c2", nil, []string{"b.example"})
 		e, err := o.ExplainSource(ctx, "s")

@@ -14,7 +14,7 @@ func fromCollector(c *pb.CollectorInfo) dispatch.CollectorInfo {
 	return dispatch.CollectorInfo{
 		ID: c.GetId(), Session: c.GetSession(), Version: c.GetVersion(), Hostname: c.GetHostname(),
 		Labels: c.GetLabels(), Pools: c.GetPools(), Slots: int(c.GetSlots()), Draining: c.GetDraining(),
-		Sources: c.GetSources(), Queues: c.GetQueues(),
+		Sources: c.GetSources(), Queues: c.GetQueues(), Ended: c.GetEnded(),
 	}
 }
 
@@ -24,7 +24,7 @@ func toCollector(r *dispatch.CollectorView, now time.Time) *pb.Collector {
 		Info: &pb.CollectorInfo{
 			Id: c.ID, Session: c.Session, Version: c.Version, Hostname: c.Hostname,
 			Labels: c.Labels, Pools: c.Pools, Slots: int32(c.Slots), Draining: c.Draining,
-			Sources: c.Sources, Queues: c.Queues,
+			Sources: c.Sources, Queues: c.Queues, Ended: c.Ended,
 		},
 		State: toCollectorState(r, now), Leases: int32(min(r.Held, math.MaxInt32)),
 		HeartbeatAge: durationpb.New(max(0, now.Sub(r.Seen))), StartTime: toTime(r.First), Drained: toGate(r.Drained),
@@ -33,6 +33,8 @@ func toCollector(r *dispatch.CollectorView, now time.Time) *pb.Collector {
 
 func toCollectorState(r *dispatch.CollectorView, now time.Time) pb.CollectorState {
 	switch {
+	case r.Info.Ended:
+		return pb.CollectorState_COLLECTOR_STATE_ENDED
 	case r.Gone(now):
 		return pb.CollectorState_COLLECTOR_STATE_GONE
 	case r.Info.Draining || r.Drained != nil:

@@ -356,4 +356,16 @@ func TestAdminService(t *testing.T) {
 	if got := list(); len(got) != 1 || got[0].GetLeases() != 0 {
 		t.Errorf("once its lease has ended, before another beat: %v", got)
 	}
+	if _, err = b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Draining: true, Ended: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(pb.CollectorState_COLLECTOR_STATE_ENDED); len(got) != 1 || !got[0].GetInfo().GetEnded() {
+		t.Errorf("ended: %v, all: %v", got, list())
+	}
+	if _, err = b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s2"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(pb.CollectorState_COLLECTOR_STATE_ACTIVE); len(got) != 1 || got[0].GetInfo().GetSession() != "s2" {
+		t.Errorf("started again: %v", list())
+	}
 }

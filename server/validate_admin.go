@@ -64,7 +64,7 @@ func validateExplain(req *pb.ExplainRequest) error {
 
 func validateListCollectors(req *pb.ListCollectorsRequest) error {
 	var c checks
-	c.count("states", len(req.GetStates()), 0, 3)
+	c.count("states", len(req.GetStates()), 0, 4)
 	for i, state := range req.GetStates() {
 		c.enum(fmt.Sprintf("states[%d]", i), state)
 	}

@@ -26,13 +26,14 @@ func newCollectorList(o *clientOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the collectors heard from in the last 24 h",
-		Long: `List the collectors heard from in the last 24 h. One that has not been heard from for 45 s,
-which is three of the longest beats, is GONE; its leases end each at its own deadline.
+		Long: `List the collectors heard from in the last 24 h. One that has stopped in good order is ENDED.
+One that has not been heard from for 45 s, which is three of the longest beats, is GONE;
+its leases end each at its own deadline.
 POOLS are those that it tells with its beats, and ONLY the sources and queues to which it
 narrows them; what it takes is decided by each fetch.`,
 		Args: exactly(),
 	}
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone, ended")
 	pairsVar(cmd.Flags(), &request.Labels, "label", "only collectors with this label; of several, with all of them")
 	cmd.Flags().BoolVar(&drains, "drains", false, "list the drains instead, also those of collectors yet to come")
 	limit := limitFlag(cmd)

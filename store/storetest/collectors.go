@@ -43,7 +43,7 @@ func collectorBeat(e *env) {
 	}
 	e.beat(info)
 	e.advance(time.Minute)
-	info.Slots = 4
+	info.Slots, info.Ended = 4, true
 	e.beat(info)
 	records := e.collectors("", 10)
 	is(e, "collectors", len(records), 1)

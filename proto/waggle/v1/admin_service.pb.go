@@ -682,7 +682,7 @@ func (x *HeldLease) GetHolder() *LeaseHolder {
 // ListCollectorsRequest chooses collectors.
 type ListCollectorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only collectors in one of these states. At most 3. Empty: all.
+	// Only collectors in one of these states. At most 4. Empty: all.
 	States []CollectorState `protobuf:"varint,1,rep,packed,name=states,proto3,enum=waggle.v1.CollectorState" json:"states,omitempty"`
 	// Most collectors in the reply, 1 to 1000; 0: 50. Fewer may come, even none, though more follow.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

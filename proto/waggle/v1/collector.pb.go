@@ -36,6 +36,8 @@ const (
 	// Not heard from for 45 s, three of the longest beats, however often it is asked to beat. Its leases run out
 	// by themselves, each at its own deadline, which may be long before.
 	CollectorState_COLLECTOR_STATE_GONE CollectorState = 3
+	// It has said with its last beat that it ends. A lease that it should hold yet runs out by itself.
+	CollectorState_COLLECTOR_STATE_ENDED CollectorState = 4
 )
 
 // Enum value maps for CollectorState.
@@ -45,12 +47,14 @@ var (
 		1: "COLLECTOR_STATE_ACTIVE",
 		2: "COLLECTOR_STATE_DRAINING",
 		3: "COLLECTOR_STATE_GONE",
+		4: "COLLECTOR_STATE_ENDED",
 	}
 	CollectorState_value = map[string]int32{
 		"COLLECTOR_STATE_UNSPECIFIED": 0,
 		"COLLECTOR_STATE_ACTIVE":      1,
 		"COLLECTOR_STATE_DRAINING":    2,
 		"COLLECTOR_STATE_GONE":        3,
+		"COLLECTOR_STATE_ENDED":       4,
 	}
 )
 
@@ -108,7 +112,10 @@ type CollectorInfo struct {
 	// list. Empty: to none; Explain then takes it to fetch the tasks of all sources of its pools. At most 16.
 	Sources []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
 	// The queues to which it narrows its fetches (FetchTask.queues), as `sources`. Empty: to none. At most 16.
-	Queues        []string `protobuf:"bytes,10,rep,name=queues,proto3" json:"queues,omitempty"`
+	Queues []string `protobuf:"bytes,10,rep,name=queues,proto3" json:"queues,omitempty"`
+	// True with its last beat, which names no leases: it has ended, and no more of this session comes. Without it the
+	// collector is taken to be there until it has been silent for 45 s.
+	Ended         bool `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -213,6 +220,13 @@ func (x *CollectorInfo) GetQueues() []string {
 	return nil
 }
 
+func (x *CollectorInfo) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 // Collector is a collector as Waggle knows it.
 type Collector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -308,7 +322,7 @@ var File_waggle_v1_collector_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
-	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xe2\x02\n" +
+	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xf8\x02\n" +
 	"\rCollectorInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -320,7 +334,8 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\bdraining\x18\b \x01(\bR\bdraining\x12\x18\n" +
 	"\asources\x18\t \x03(\tR\asources\x12\x16\n" +
 	"\x06queues\x18\n" +
-	" \x03(\tR\x06queues\x1a9\n" +
+	" \x03(\tR\x06queues\x12\x14\n" +
+	"\x05ended\x18\v \x01(\bR\x05ended\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x02\n" +
@@ -331,12 +346,13 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\rheartbeat_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fheartbeatAge\x129\n" +
 	"\n" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12)\n" +
-	"\adrained\x18\x06 \x01(\v2\x0f.waggle.v1.GateR\adrained*\x85\x01\n" +
+	"\adrained\x18\x06 \x01(\v2\x0f.waggle.v1.GateR\adrained*\xa0\x01\n" +
 	"\x0eCollectorState\x12\x1f\n" +
 	"\x1bCOLLECTOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16COLLECTOR_STATE_ACTIVE\x10\x01\x12\x1c\n" +
 	"\x18COLLECTOR_STATE_DRAINING\x10\x02\x12\x18\n" +
-	"\x14COLLECTOR_STATE_GONE\x10\x03B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x14COLLECTOR_STATE_GONE\x10\x03\x12\x19\n" +
+	"\x15COLLECTOR_STATE_ENDED\x10\x04B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_collector_proto_rawDescOnce sync.Once
