@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
@@ -233,11 +235,11 @@ func (c *Config) validateDurations() error {
 }
 
 // tlsConfig is nil when no TLS is wanted.
-func (c *Config) tlsConfig() (*tls.Config, error) {
+func (c *Config) tlsConfig(log *zap.Logger) (*tls.Config, error) {
 	if c.TLSCertFile == "" {
 		return nil, nil //nolint:nilnil // no TLS is not an error
 	}
-	keys, err := newKeyPair(c.TLSCertFile, c.TLSKeyFile)
+	keys, err := newKeyPair(c.TLSCertFile, c.TLSKeyFile, log)
 	if err != nil {
 		return nil, err
 	}

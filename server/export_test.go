@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
@@ -44,8 +45,8 @@ func StatusOf(ctx context.Context, err error) *status.Status {
 func (s *Server) HoldCalls(n int64) { s.limits.working.Add(n) }
 
 // NewKeyPair is the certificate of a server that is serving from these files.
-func NewKeyPair(certFile, keyFile string) (func() (*tls.Certificate, error), error) {
-	k, err := newKeyPair(certFile, keyFile)
+func NewKeyPair(certFile, keyFile string, log *zap.Logger) (func() (*tls.Certificate, error), error) {
+	k, err := newKeyPair(certFile, keyFile, log)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 	}
-	tls, err := s.cfg.tlsConfig()
+	tls, err := s.cfg.tlsConfig(s.log)
 	if err != nil {
 		return nil, err
 	}

@@ -6,24 +6,33 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 )
 
-// keyPairCheck is the least time between two looks at the files of a key pair.
-const keyPairCheck = 10 * time.Second
+const (
+	// keyPairCheck is the least time between two looks at the files of a key pair.
+	keyPairCheck = 10 * time.Second
+	// keyPairFails is how many looks in a row fail before that is told: half-written
+	// files are met while a certificate is being renewed.
+	keyPairFails = 2
+)
 
 // keyPair is a certificate that follows its files, so that renewing it needs no
 // restart.
 type keyPair struct {
 	certFile, keyFile string
+	log               *zap.Logger
 
 	mu      sync.Mutex // guards the rest
 	cert    *tls.Certificate
 	changed time.Time // of the newer file, when cert was read
 	checked time.Time
+	failed  int // looks in a row
 }
 
-func newKeyPair(certFile, keyFile string) (*keyPair, error) {
-	k := &keyPair{certFile: certFile, keyFile: keyFile}
+func newKeyPair(certFile, keyFile string, log *zap.Logger) (*keyPair, error) {
+	k := &keyPair{certFile: certFile, keyFile: keyFile, log: log}
 	if err := k.load(time.Now()); err != nil {
 		return nil, err
 	}
@@ -35,13 +44,23 @@ func (k *keyPair) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if now := time.Now(); now.Sub(k.checked) >= keyPairCheck {
-		// Half-written files are met while a certificate is being renewed: the
-		// one at hand serves until the files fit together.
-		if err := k.load(now); err != nil && k.cert == nil {
-			return nil, err
-		}
+		k.look(now)
 	}
 	return k.cert, nil
+}
+
+// look reads the files again; the certificate at hand serves until they fit together. Who
+// renews it must learn, before that one ends, of files that do not. The caller holds mu.
+func (k *keyPair) look(now time.Time) {
+	err := k.load(now)
+	if err == nil {
+		k.failed = 0
+		return
+	}
+	if k.failed++; k.failed == keyPairFails {
+		k.log.Warn("the TLS certificate cannot be read again; the one that was read last is served on",
+			zap.Time("ends", k.cert.Leaf.NotAfter), zap.Error(err))
+	}
 }
 
 // load reads the files if they have changed. The caller holds mu, or is alone.

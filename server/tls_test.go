@@ -7,16 +7,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/waggle-crawl/waggle/server"
 )
 
 // A certificate that was renewed is served without a restart; files that do not
-// fit together, as half-way through a renewal, leave the old one in service.
+// fit together, as half-way through a renewal, leave the old one in service, and are
+// told of, once, if that goes on.
 func TestKeyPair_renewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		certFile, keyFile, _ := keyPair(t)
-		current, err := server.NewKeyPair(certFile, keyFile)
+		core, logs := observer.New(zap.WarnLevel)
+		current, err := server.NewKeyPair(certFile, keyFile, zap.New(core))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,6 +54,16 @@ func TestKeyPair_renewed(t *testing.T) {
 		time.Sleep(11 * time.Second) // virtual
 		if !bytes.Equal(leaf(), old) {
 			t.Error("a certificate without its key is served")
+		}
+		if logs.Len() > 0 {
+			t.Errorf("one look at files that do not fit together is told: %v", logs.All())
+		}
+		for range 3 {
+			time.Sleep(11 * time.Second) // virtual
+			leaf()
+		}
+		if told := logs.FilterFieldKey("ends"); logs.Len() != 1 || told.Len() != 1 {
+			t.Errorf("told of files that do not fit together: %v; want one line, with the end of the certificate that serves", logs.All())
 		}
 		replace(keyFile, renewedKey)
 		if !bytes.Equal(leaf(), old) {
