@@ -144,7 +144,7 @@ func seedsBusy(seeds []*Task) []Hold {
 // ExplainQueue tells what holds a queue and the pools of its tasks, and a few of the
 // sources of which tasks are due in it; of one that is not there, what would hold it.
 func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanation, error) {
-	queue, err := d.FindQueue(ctx, name)
+	queue, err := d.findQueue(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,9 @@ type Pools interface {
 	// ListPools lists the pools that have queues with waiting tasks or are
 	// paused, ascending, from the first after after.
 	ListPools(ctx context.Context, after string, limit int) ([]Pool, error)
+	// PausedPools reads the pauses that hold, by pool: MaxPausedPools at most, in O(these
+	// and shards).
+	PausedPools(ctx context.Context) (map[string]Gate, error)
 }
 
 // PausePool holds grants of a pool's tasks until gate.Until (zero: until

@@ -191,6 +191,9 @@ type Queue struct {
 	// BlockStep counts the automatic blocks in a row.
 	BlockStep int
 	Gates     []Gate
+	// PausedPools are those of Pools that are paused. Where all are, Gates has the pause
+	// that ends first. Only [Dispatcher.FindQueue] and [Dispatcher.ListQueues] tell it.
+	PausedPools []string
 	// MapsTo is the queue that new tasks of a host of this name go to; empty =
 	// this one. Only [Dispatcher.FindQueue] tells it.
 	MapsTo string

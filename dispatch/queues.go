@@ -24,6 +24,15 @@ func (d *Dispatcher) Queue(ctx context.Context, name string) (*Queue, error) {
 // FindQueue reads a queue, and one that is not there as it would be made, with
 // where the hosts of its name are mapped to and whether anything is known of it.
 func (d *Dispatcher) FindQueue(ctx context.Context, name string) (*Queue, error) {
+	queue, err := d.findQueue(ctx, name)
+	if err == nil {
+		err = d.addPausedPools(ctx, queue)
+	}
+	return queue, err
+}
+
+// findQueue is FindQueue without what holds the pools of its tasks.
+func (d *Dispatcher) findQueue(ctx context.Context, name string) (*Queue, error) {
 	queue, err := d.queueOrNew(ctx, name)
 	if err != nil {
 		return nil, err
@@ -65,7 +74,43 @@ func (d *Dispatcher) ListQueues(ctx context.Context, suffix, after string, limit
 	if len(queues) == limit {
 		next = queues[len(queues)-1].Name
 	}
-	return queues, next, nil
+	return queues, next, d.addPausedPools(ctx, queues...)
+}
+
+// addPausedPools tells of queues which of the pools of their tasks are paused. A queue
+// whose pools all are is held until the first of them goes on.
+func (d *Dispatcher) addPausedPools(ctx context.Context, queues ...*Queue) error {
+	if len(queues) == 0 {
+		return nil
+	}
+	paused, err := d.store.PausedPools(ctx)
+	if err != nil {
+		return fmt.Errorf("read pauses of pools: %w", err)
+	}
+	for _, q := range queues {
+		var first Gate
+		for _, pool := range q.Pools {
+			gate, ok := paused[pool]
+			if !ok {
+				continue
+			}
+			if q.PausedPools = append(q.PausedPools, pool); len(q.PausedPools) == 1 || gate.endsBefore(&first) {
+				first = gate
+			}
+		}
+		if len(q.PausedPools) == 0 || len(q.PausedPools) < len(q.Pools) {
+			continue
+		}
+		if q.Gates = append(q.Gates, first); first.Until.After(q.NextGrant) {
+			q.NextGrant = first.Until
+		}
+	}
+	return nil
+}
+
+// endsBefore reports whether the gate ends before the other one.
+func (g *Gate) endsBefore(other *Gate) bool {
+	return !g.Until.IsZero() && (other.Until.IsZero() || g.Until.Before(other.Until))
 }
 
 // BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).

@@ -311,3 +311,51 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 		want("a.example", "", false)
 	})
 }
+
+// A queue is held by the pauses of its pools where all are paused.
+func TestDispatcher_ListQueues_pausedPools(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", nil)
+		o.create("e", func(s *dispatch.SourceSpec) { s.Pool = "eu" })
+		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"}, dispatch.NewTask{SourceID: "e", URL: "http://a.example/2"})
+		want := func(next time.Time, gates []dispatch.GateKind, paused ...string) {
+			t.Helper()
+			listed, _, err := o.ListQueues(ctx, "", "", 10)
+			if err != nil || len(listed) != 1 {
+				t.Fatalf("listed %v, %v", listed, err)
+			}
+			found, err := o.FindQueue(ctx, "a.example")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range []*dispatch.Queue{listed[0], found} {
+				var kinds []dispatch.GateKind
+				for _, g := range q.Gates {
+					kinds = append(kinds, g.Kind)
+				}
+				if !slices.Equal(kinds, gates) || !slices.Equal(q.PausedPools, paused) || !q.NextGrant.Equal(next) {
+					t.Errorf("held by %v, pools %v, next %v; want %v, %v, %v", kinds, q.PausedPools, q.NextGrant, gates, paused, next)
+				}
+			}
+		}
+		pause := func(pool string, until time.Time) {
+			t.Helper()
+			if _, err := o.PausePool(ctx, pool, dispatch.Gate{By: "ada", Until: until}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		soon, later := time.Now().Add(time.Hour).UTC(), time.Now().Add(2*time.Hour).UTC()
+		want(time.Time{}, nil)
+		pause(dispatch.DefaultPool, time.Time{})
+		want(time.Time{}, nil, dispatch.DefaultPool)
+		pause("eu", later)
+		want(later, []dispatch.GateKind{dispatch.GatePoolPaused}, dispatch.DefaultPool, "eu")
+		pause(dispatch.DefaultPool, soon)
+		want(soon, []dispatch.GateKind{dispatch.GatePoolPaused}, dispatch.DefaultPool, "eu")
+		e, err := o.ExplainQueue(ctx, "a.example")
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GatePoolPaused, dispatch.GateNoCollector, dispatch.GatePoolPaused, dispatch.GateNoCollector}) {
+			t.Errorf("held by %v", got)
+		}
+	})
+}

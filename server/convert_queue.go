@@ -15,7 +15,7 @@ func toQueue(q *dispatch.Queue, now time.Time) *pb.Queue {
 	out := &pb.Queue{
 		Name: q.Name, Settings: toSettings(q.Settings), RulePattern: q.SettingsName, Leased: q.Leased, Waiting: q.Waiting,
 		QueueDelay: toDuration(q.QueueDelay), Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
-		MapsTo: q.MapsTo, Unknown: q.Unknown,
+		MapsTo: q.MapsTo, Unknown: q.Unknown, PausedPools: q.PausedPools,
 	}
 	if q.NextGrant.After(now) {
 		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))

@@ -116,7 +116,7 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	if q.GetMapsTo() != "" {
 		sh.linef("Mapped", "new tasks of this host go to the queue %s, by a rule", q.GetMapsTo())
 	}
-	sh.line("Pools", strings.Join(q.GetPools(), " "))
+	sh.line("Pools", poolsText(q))
 	settings := q.GetSettings()
 	sh.linef("Settings", "%s (by %s)", settingsText(settings), or(q.GetRulePattern(), noRule(q)))
 	if d := q.GetQueueDelay().AsDuration(); d > 0 {
@@ -130,6 +130,18 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 		sh.line("Held by", heldText(now, gate))
 	}
 	sh.write(out)
+}
+
+// poolsText is the pools of a queue's tasks, and which of them are paused.
+func poolsText(q *pb.Queue) string {
+	var names []string
+	for _, name := range q.GetPools() {
+		if slices.Contains(q.GetPausedPools(), name) {
+			name += " (paused)"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
 }
 
 // noRule says why no rule sets how polite a queue is.

@@ -129,3 +129,25 @@ func TestOpened_JSON(t *testing.T) {
 		}
 	}
 }
+
+// A queue of a paused pool is not granted from now.
+func TestQueueList_pausedPool(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
+	command(t, env, "pool", "pause", "default", "--reason", "upgrade")
+	wantOutput(t, command(t, env, "queue", "list"), `
+QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY      RULE
+a.example        1       0        1     1s  held  POOL_PAUSED  default
+`)
+	got := command(t, env, "queue", "get", "a.example")
+	for _, part := range []string{"Pools       default (paused)\n", "Next grant  held\n", "Held by     POOL_PAUSED by ada, now: upgrade\n"} {
+		if !strings.Contains(got.out, part) {
+			t.Errorf("lacks %q:\n%s", part, got.out)
+		}
+	}
+	command(t, env, "pool", "pause", "default", "--until", "2h")
+	if got := command(t, env, "queue", "list"); !strings.Contains(got.out, "  in 2h  POOL_PAUSED  ") {
+		t.Errorf("printed\n%s", got.out)
+	}
+}

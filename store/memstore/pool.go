@@ -72,6 +72,24 @@ func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispa
 	return known[:min(len(known), max(limit, 0))], err
 }
 
+// PausedPools implements [dispatch.Pools].
+func (s *Store) PausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	paused := make(map[string]dispatch.Gate)
+	for _, sh := range s.shards {
+		sh.begin()
+		for name, gate := range sh.paused {
+			if sh.pausedUntil(name) > sh.now {
+				paused[name] = gate
+			}
+		}
+		sh.end()
+	}
+	return paused, nil
+}
+
 // listPools sums over all shards, ascending by name.
 func (s *Store) listPools(ctx context.Context, match func(name string) bool) ([]dispatch.Pool, error) {
 	if err := s.usable(ctx); err != nil {

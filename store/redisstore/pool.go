@@ -53,6 +53,30 @@ func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispa
 	return known[:min(len(known), limit)], err
 }
 
+// PausedPools implements [dispatch.Pools].
+func (s *Store) PausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
+	replies, err := s.runAll(ctx, "read pauses of pools", s.scripts.paused, s.everyShard())
+	if err != nil {
+		return nil, err
+	}
+	paused := make(map[string]dispatch.Gate)
+	for _, v := range replies {
+		r := readReply(v)
+		for r.more() {
+			name, encoded := r.text(), r.text()
+			var gate dispatch.Gate
+			if err := json.Unmarshal([]byte(encoded), &gate); r.err == nil && err != nil {
+				return nil, fmt.Errorf("pool %s: pause: %w", name, err)
+			}
+			paused[name] = gate
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	return paused, nil
+}
+
 // readPools sums what lua/pools.lua returns over all shards, ascending by name.
 func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, error) {
 	replies, err := s.runAll(ctx, "read pools", s.scripts.pools, s.everyShard(args...))

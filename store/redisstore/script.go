@@ -56,7 +56,7 @@ type scripts struct {
 	read, list, lanes, leases, push, drop, source   script
 	create                                          script
 	rule, settings, replace, block, queues          script
-	pause, pools                                    script
+	pause, paused, pools                            script
 	polls, prolong                                  script
 	beats, collectors, infos, forget, duty          script
 	drain, drains, stats, ping                      script
@@ -95,6 +95,7 @@ func (s *scripts) all() []namedScript {
 		{"block", &s.block},
 		{"queues", &s.queues},
 		{"pause", &s.pause},
+		{"paused", &s.paused},
 		{"pools", &s.pools},
 		{"polls", &s.polls},
 		{"prolong", &s.prolong},

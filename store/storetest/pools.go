@@ -137,6 +137,18 @@ func poolList(e *env) {
 	}
 	e.create(b, item(b, queue, "later", withPriority(5, start.Add(time.Minute))))
 	gate := e.pausePool("eu", time.Time{})
+	soon := e.pausePool("soon", start.Add(time.Minute))
+	paused := func() map[string]dispatch.Gate {
+		paused, err := e.Store.PausedPools(e.ctx)
+		e.ok("read pauses of pools", err)
+		return paused
+	}
+	is(e, "paused", paused(), map[string]dispatch.Gate{"eu": gate, "soon": soon})
+	e.ok("resume pool", e.Store.ResumePool(e.ctx, "soon"))
+	is(e, "paused, one resumed", paused(), map[string]dispatch.Gate{"eu": gate})
+	e.pausePool("over", start.Add(time.Second))
+	e.advance(time.Second)
+	is(e, "paused, one over", paused(), map[string]dispatch.Gate{"eu": gate})
 	all := []dispatch.Pool{
 		{Name: "browser", Waiting: 1}, {Name: pool, Open: int64(e.Store.Shards())}, {Name: "eu", Paused: &gate},
 	}

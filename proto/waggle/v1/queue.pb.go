@@ -61,7 +61,10 @@ type Queue struct {
 	// Nothing is known of a queue of this name, as of one that is misspelt: no task is in it but perhaps DONE
 	// ones, and no rule is for this very name. What holds it is kept for tasks that come. ListQueues does not
 	// tell it.
-	Unknown       bool `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	Unknown bool `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// Those of `pools` that are paused. Where all are, `gates` has the pause that ends first, POOL_PAUSED, and
+	// `next_grant_delay` covers it.
+	PausedPools   []string `protobuf:"bytes,14,rep,name=paused_pools,json=pausedPools,proto3" json:"paused_pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,6 +188,13 @@ func (x *Queue) GetUnknown() bool {
 		return x.Unknown
 	}
 	return false
+}
+
+func (x *Queue) GetPausedPools() []string {
+	if x != nil {
+		return x.PausedPools
+	}
+	return nil
 }
 
 // QueueSettings are politeness settings with defaults filled in.
@@ -460,7 +470,7 @@ var File_waggle_v1_queue_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xca\x03\n" +
+	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xed\x03\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.waggle.v1.QueueSettingsR\bsettings\x12!\n" +
@@ -477,7 +487,8 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\vqueue_delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"queueDelay\x12\x17\n" +
 	"\amaps_to\x18\f \x01(\tR\x06mapsTo\x12\x18\n" +
-	"\aunknown\x18\r \x01(\bR\aunknown\"\xaa\x02\n" +
+	"\aunknown\x18\r \x01(\bR\aunknown\x12!\n" +
+	"\fpaused_pools\x18\x0e \x03(\tR\vpausedPools\"\xaa\x02\n" +
 	"\rQueueSettings\x126\n" +
 	"\tmin_delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bminDelay\x12\"\n" +
 	"\rmax_in_flight\x18\x02 \x01(\x05R\vmaxInFlight\x12!\n" +
