@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -31,7 +30,7 @@ func fromEnv(cmd *cobra.Command, c console, flags *pflag.FlagSet) {
 				continue
 			}
 			if err := cmd.Flags().Set(name, value); err != nil {
-				return &usageError{cmd: cmd, err: fmt.Errorf("%s=%q: %w", envName(name), value, err)}
+				return &usageError{cmd: cmd, err: plainFlagError(err, envName(name))}
 			}
 		}
 		return nil

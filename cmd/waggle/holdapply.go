@@ -49,7 +49,7 @@ Sources have to be there; queues, pools and collectors need not.
 
 Who holds it and why is what the file says, unless --by or --reason is given.`,
 		Example: "  waggle hold apply holds.jsonl --dry-run",
-		Args:    exactly("the FILE, or - for standard input"),
+		Args:    exactly("the FILE (or - for standard input)"),
 	}
 	a.record.register(cmd, o.console)
 	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "change nothing; say what would become of each")

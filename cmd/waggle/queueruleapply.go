@@ -48,7 +48,7 @@ writes an emergency stop into a file. With --lift the file decides that, too.
 dispatcher can tell, as that a mapping would leave tasks behind (QUEUE_NOT_EMPTY).`,
 		Example: `  waggle queue rule apply rules.jsonl --dry-run
   waggle queue rule apply rules.jsonl --prune --yes`,
-		Args: exactly("the FILE, or - for standard input"),
+		Args: exactly("the FILE (or - for standard input)"),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&a.dryRun, "dry-run", false, "change nothing; say what would become of each rule")

@@ -68,7 +68,7 @@ func usagef(cmd *cobra.Command, format string, args ...any) error {
 // finishUsage lets every command of the tree answer what makes no sense with
 // a usageError.
 func finishUsage(cmd *cobra.Command) {
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd: cmd, err: err} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd: cmd, err: plainFlagError(err, "")} })
 	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.RunE = missingSubcommand
 		cmd.Args = cobra.ArbitraryArgs

@@ -20,9 +20,9 @@ type sinkOptions struct {
 }
 
 func (o *sinkOptions) register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.out, "out", "", "directory for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
-	flags.StringVar(&o.warc, "warc", "", "directory for the pages, as WARC/1.1 files")
-	flags.Int64Var(&o.warcSize, "warc-size", 0, "bytes from which a WARC file gets no more pages (default 1 GiB)")
+	flags.StringVar(&o.out, "out", "", "`directory` for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
+	flags.StringVar(&o.warc, "warc", "", "`directory` for the pages, as WARC/1.1 files")
+	flags.Int64Var(&o.warcSize, "warc-size", 0, "`bytes` from which a WARC file gets no more pages (default 1 GiB)")
 }
 
 // open gives the handler a sink, if one is wanted. The sink is to be closed when the collector has stopped.

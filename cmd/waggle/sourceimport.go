@@ -50,7 +50,7 @@ func newSourceImport(o *clientOptions) *cobra.Command {
   waggle source import urls.txt.gz --every 1d --follow --report report.csv --resume urls.state
   waggle source import news.jsonl --prune news. --dry-run
   curl -s https://example.com/sitemap.xml | waggle source import - --every 6h`,
-		Args: exactly("the FILE, or - for standard input"),
+		Args: exactly("the FILE (or - for standard input)"),
 	}
 	f.register(cmd)
 	f.record.register(cmd, o.console)

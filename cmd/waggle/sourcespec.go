@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -223,6 +224,9 @@ func (f *specFlags) read(in io.Reader) (*pb.SourceSpec, string, error) {
 	}
 	if len(text) > maxSpecFile {
 		return nil, "", fmt.Errorf("--file %s is longer than %s", f.file, bytesText(maxSpecFile))
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, "", errNothing(f.file)
 	}
 	var outer map[string]json.RawMessage
 	if err := json.Unmarshal(text, &outer); err != nil {

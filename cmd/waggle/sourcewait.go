@@ -44,6 +44,9 @@ dispatcher that is away for a while is waited for, too.`,
 	spanVar(cmd.Flags(), &longest, "for", "longest wait in all (default: as long as it takes)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not tell how far they are")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
+		if err := refuseZero(cmd); err != nil {
+			return err
+		}
 		slices.Sort(ids)
 		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, pause: waitAtFirst, seen: map[string]sourceLook{}, clear: map[string]bool{}}
 		if longest > 0 {

@@ -38,7 +38,7 @@ func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	if s.url == storeMemory {
 		store, err := memstore.New(memstore.Config{Shards: s.shards})
 		if err != nil {
-			return nil, usagef(nil, "--shards %d: %w", s.shards, err)
+			return nil, usagef(nil, "--shards: %s", invalidText(err))
 		}
 		return store, nil
 	}
@@ -53,9 +53,9 @@ func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	case ctx.Err() != nil:
 		return nil, errors.New("interrupted while opening the store")
 	case errors.Is(err, dispatch.ErrInvalid) && strings.Contains(err.Error(), "scheme"):
-		return nil, usagef(nil, "--store: %w; or %q", err, storeMemory)
+		return nil, usagef(nil, "--store: %s; or %q", invalidText(err), storeMemory)
 	case errors.Is(err, dispatch.ErrInvalid):
-		return nil, usagef(nil, "--store: %w", err)
+		return nil, usagef(nil, "--store: %s", invalidText(err))
 	case errors.Is(err, dispatch.ErrStoreUnavailable):
 		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), "is Redis running there? `--store memory` needs none, and keeps nothing over a restart")
 	case errors.Is(err, dispatch.ErrStoreReadOnly):
@@ -99,4 +99,9 @@ func (s *storeOptions) name() string {
 		return "(unreadable)"
 	}
 	return u.Redacted()
+}
+
+// invalidText is what is wrong, without saying once more that it is.
+func invalidText(err error) string {
+	return strings.TrimPrefix(err.Error(), dispatch.ErrInvalid.Error()+": ")
 }

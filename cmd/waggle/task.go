@@ -69,6 +69,8 @@ func (r *taskRef) request(args []string) (*pb.GetTaskRequest, error) {
 		by.TaskId = args[0]
 	case by.GetSourceId() == "" || by.GetUrl() == "" && by.GetKey() == "":
 		return nil, usagef(nil, "which task? say its ID, or --source with --url or --key")
+	case by.GetUrl() == "" && by.GetQueue() == "":
+		return nil, usagef(nil, "--key names a task of a queue: say --queue, too; of a task whose key is its URL, --url")
 	}
 	return by, nil
 }

@@ -23,7 +23,13 @@ func TestUsage(t *testing.T) {
 		"stats x":                                     `unexpected argument "x"`,
 		"stats --output xml":                          `--output "xml": say table or json`,
 		"stats --timeout 0s":                          "--timeout 0s: say how long",
-		"stats --timeout soon":                        `invalid argument "soon"`,
+		"stats --timeout soon":                        `--timeout: "soon" is no duration; say 10s or 1h30m`,
+		"demo --pages x":                              `--pages: "x" is no number`,
+		"demo --pages 99999999999999999999":           "is beyond what a number can be",
+		"stats --tls=maybe":                           `--tls: "maybe" is neither true nor false`,
+		"source wait a --for 0s":                      "--for: 0: want more than 0",
+		"source import":                               "waggle: the FILE (or - for standard input) is missing",
+		"task get --source a --key k":                 "say --queue, too",
 		"stats --server=":                             "--server is empty",
 		"stats --server a:1,,b:1":                     "--server has an empty address",
 		"stats --server localhost":                    "--server localhost: want host:port, as 127.0.0.1:7070",
@@ -37,7 +43,7 @@ func TestUsage(t *testing.T) {
 		"source list --limit -1":                      "--limit -1",
 		"source list --health good":                   `--health "good": say ok, late, failing, backed_off, paused`,
 		"source create":                               "the source's ID is missing",
-		"source create a --every 1x":                  `"1x" is no duration; say 90s, 1h30m or 30d`,
+		"source create a --every 1x":                  `--every: "1x" is no duration; say 90s, 1h30m or 30d`,
 		"source create a --every -1s":                 `"-1s" is less than 0`,
 		"source create a --every 1h --cron @daily":    "--every and --cron: say one of them",
 		"source create a --first-crawl later":         `--first-crawl "later": say now, spread`,
@@ -98,10 +104,10 @@ func TestUsage(t *testing.T) {
 		"collector list --state dead":                 `--state "dead": say active, draining, gone`,
 		"serve --log-level loud":                      `--log-level "loud": say debug, info, warn or error`,
 		"serve --log-format xml":                      `--log-format "xml": say auto, console or json`,
-		"serve --store mysql://x":                     "--store: invalid: store URL scheme \"mysql\" is unknown; it is one of redis://",
+		"serve --store mysql://x":                     "--store: store URL scheme \"mysql\" is unknown; it is one of redis://",
 		"serve --store foo":                           `; or "memory"`,
 		"serve --store redis://":                      "names no host",
-		"serve --shards 5000":                         "--shards 5000",
+		"serve --shards 5000":                         "--shards: shards 5000 is not 1 to 4096",
 		"serve --listen x":                            `--listen is "x"; it must be host:port, with a port of 0 to 65535`,
 		"serve --listen :99999":                       `--listen is ":99999"; it must be host:port`,
 		"serve --http 127.0.0.1:web":                  `--http is "127.0.0.1:web"; it must be host:port, with a port of 0 to 65535, or "off"`,
@@ -162,11 +168,20 @@ func TestUsage(t *testing.T) {
 func TestUsage_Environment(t *testing.T) {
 	t.Parallel()
 	got := command(t, map[string]string{"WAGGLE_TIMEOUT": "soon"}, "stats")
-	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_TIMEOUT="soon"`)
+	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_TIMEOUT: "soon" is no duration`)
 	got = command(t, map[string]string{"WAGGLE_TIMEOUT": "soon", "WAGGLE_SERVER": "127.0.0.1:1"}, "stats", "--timeout", "5s")
 	wantFailure(t, got, waggle.ExitFailed, "nobody listens at 127.0.0.1:1")
 	got = command(t, map[string]string{"WAGGLE_DRAIN_TIMEOUT": "soon"}, "serve")
-	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_DRAIN_TIMEOUT="soon"`)
+	wantFailure(t, got, waggle.ExitUsage, `WAGGLE_DRAIN_TIMEOUT: "soon" is no duration`)
+	// A proxy's password is not repeated.
+	for _, got := range []answer{
+		command(t, map[string]string{"WAGGLE_PROXY": "u:secret@proxy"}, "collect"), command(t, nil, "collect", "--proxy", "u:secret@proxy"),
+	} {
+		wantFailure(t, got, waggle.ExitUsage, "want a URL with scheme and host")
+		if strings.Contains(got.err, "secret") {
+			t.Errorf("said %q", got.err)
+		}
+	}
 	// What belongs to one call is not taken from the environment.
 	got = command(t, map[string]string{"WAGGLE_ALL": "true"}, "source", "trigger")
 	wantFailure(t, got, waggle.ExitUsage, "which sources?")
