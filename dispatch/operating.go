@@ -70,6 +70,8 @@ type SourceView struct {
 	Status SourceStatus
 	Paused *Gate // the pause that holds it; nil: none
 	Health SourceHealth
+
+	next *Task // the seed that is due next; nil: none waits
 }
 
 // SourceHealth sums a source's status up.
@@ -96,6 +98,9 @@ type SourceQuery struct {
 	Pool   string
 	Labels map[string]string
 	Health []SourceHealth
+	// Gates has the listed sources tell what holds them, as far as that costs the same
+	// for a page of any size: see [SourceStatus].
+	Gates bool
 }
 
 // Overview is what an operator looks at first.

@@ -157,7 +157,9 @@ type SourceStatus struct {
 	// Outstanding tasks have not settled; seeds that rest until their next
 	// cycle are not counted. Like Counts, not of one instant.
 	Outstanding int64
-	// Gates hold the seed that is due next; only [Dispatcher.Source] looks.
+	// Gates hold the seed that is due next; only [Dispatcher.Source] looks. In a list
+	// that is asked for them they are a pause of the source's pool, that no collector
+	// takes its tasks, and what rules say of the seed's queue.
 	Gates []Gate
 	// ShortestInterval and LongestInterval of the seeds, of an adaptive
 	// schedule.

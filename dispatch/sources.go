@@ -108,7 +108,10 @@ func (d *Dispatcher) ListSources(ctx context.Context, q SourceQuery, after strin
 			views = append(views, view)
 		}
 	}
-	return views, next, nil
+	if q.Gates {
+		err = d.addListedGates(ctx, views)
+	}
+	return views, next, err
 }
 
 // UpdateSource changes the spec of a source by change, if its version is

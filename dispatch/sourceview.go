@@ -52,6 +52,7 @@ func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool)
 	for i, source := range sources {
 		n := len(source.AppliedSeeds)
 		views[i] = newSourceView(source, statuses[i], tasks[:n], now, book)
+		views[i].next = nextSeed(tasks[:n])
 		if details {
 			if views[i].Status.Gates, err = d.seedGates(ctx, source, tasks[:n], now); err != nil {
 				return nil, err

@@ -180,3 +180,52 @@ func TestDispatcher_Source_lastFailure(t *testing.T) {
 		}
 	})
 }
+
+// A list tells what holds sources, as far as few reads tell of all; their health is as it was.
+func TestDispatcher_ListSources_gates(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
+		o.create("t", func(s *dispatch.SourceSpec) { s.Pool = "eu" })
+		want := func(kinds map[string][]dispatch.GateKind) {
+			t.Helper()
+			views, _, err := o.ListSources(ctx, dispatch.SourceQuery{Gates: true}, "", 10)
+			if err != nil || len(views) != 2 {
+				t.Fatalf("listed %d, %v", len(views), err)
+			}
+			for _, v := range views {
+				var got []dispatch.GateKind
+				for _, g := range v.Status.Gates {
+					got = append(got, g.Kind)
+				}
+				if !slices.Equal(got, kinds[v.Source.ID]) || v.Health != dispatch.HealthOK {
+					t.Errorf("%s is held by %v, %v; want %v", v.Source.ID, got, v.Health, kinds[v.Source.ID])
+				}
+			}
+		}
+		nobody := []dispatch.GateKind{dispatch.GateNoCollector}
+		want(map[string][]dispatch.GateKind{"s": nobody, "t": nobody})
+		o.beat("c1", "eu", false)
+		o.narrowed("c2", []string{"other"}, nil)
+		want(map[string][]dispatch.GateKind{"s": nobody})
+		o.beat("c3", dispatch.DefaultPool, false)
+		want(nil)
+		if _, err := o.PausePool(ctx, "eu", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
+		rule.Settings.Paused = true
+		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		want(map[string][]dispatch.GateKind{"s": {dispatch.GateQueuePaused}, "t": {dispatch.GatePoolPaused}})
+		rule.Pattern = "*"
+		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		want(map[string][]dispatch.GateKind{"s": {dispatch.GateQueuePaused}, "t": {dispatch.GatePoolPaused, dispatch.GateQueuePaused}})
+		if views, _, err := o.ListSources(ctx, dispatch.SourceQuery{}, "", 10); err != nil || len(views[1].Status.Gates) > 0 {
+			t.Errorf("told without being asked: %v, %v", views, err)
+		}
+	})
+}

@@ -106,8 +106,14 @@ const (
 )
 
 // takers looks for collectors that are active and take what is wanted. What is not in
-// its answer is taken.
+// its answer is taken, or not known to be.
 func (d *Dispatcher) takers(ctx context.Context, wants []wanted, now time.Time) (map[wanted]takers, error) {
+	return d.takersAmong(ctx, collectorsLookedAt, wants, now)
+}
+
+// takersAmong is takers that looks at about most collectors, and tells nothing of what is
+// taken by none of them where there are more.
+func (d *Dispatcher) takersAmong(ctx context.Context, most int, wants []wanted, now time.Time) (map[wanted]takers, error) {
 	book, err := d.drains.current(ctx)
 	if err != nil {
 		return nil, err
@@ -117,7 +123,7 @@ func (d *Dispatcher) takers(ctx context.Context, wants []wanted, now time.Time) 
 		unmet[w] = &search{}
 	}
 	var silent several // of their pools
-	all, err := d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
+	all, err := d.eachCollector(ctx, most, func(c *CollectorRecord) bool {
 		if c.Away(now) {
 			return true
 		}

@@ -54,8 +54,8 @@ func heldText(now time.Time, g *pb.Gate) string {
 	return strings.TrimSuffix(word(g.GetKind(), "GATE_KIND_")+between+gateText(now, g), " ")
 }
 
-// healthWhy is what the health of a source comes from, in a line; empty where nothing is
-// to be said.
+// healthWhy is what the health of a source comes from, and what else holds it, in a line;
+// empty where nothing is to be said.
 func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	var parts []string
 	if gate := status.GetPaused(); gate != nil {
@@ -73,6 +73,9 @@ func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	part(status.GetConsecutiveFailures(), "%s in a row", plural(status.GetConsecutiveFailures(), "failure"))
 	if status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE {
 		parts = append(parts, "due for "+span(status.GetLag().AsDuration()))
+	}
+	for _, gate := range status.GetGates() {
+		parts = append(parts, heldText(now, gate))
 	}
 	return strings.Join(parts, ", ")
 }

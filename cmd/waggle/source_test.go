@@ -33,7 +33,7 @@ created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow no links
 	wantOutput(t, command(t, env, "source", "list"), `
 SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  CANCELED  NEXT DUE  LAST SUCCESS  WHY
 api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0         0  -         -             -
-news.example  default  every 10m                     OK              0      1       0     0     0         0  AGO       -             -
+news.example  default  every 10m                     OK              0      1       0     0     0         0  AGO       -             NO_COLLECTOR no active collector takes tasks of pool "defau…
 `)
 	wantOutput(t, command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), "no such sources\n")
 	wantOutput(t, withoutLag(command(t, env, "source", "get", "news.example")), `
