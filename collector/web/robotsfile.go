@@ -44,7 +44,15 @@ func robotsSitemaps(body []byte) []string {
 // robotsLines are the lines of a robots.txt, whatever ends them.
 func robotsLines(body []byte) iter.Seq[string] {
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
-	return strings.FieldsFuncSeq(string(body), func(r rune) bool { return r == '\n' || r == '\r' })
+	return func(yield func(string) bool) {
+		for some := range strings.SplitSeq(string(body), "\n") {
+			for line := range strings.SplitSeq(some, "\r") {
+				if line != "" && !yield(line) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // robotsGroup collects the rules of every group that names the agent; found is true when there is one.

@@ -25,6 +25,7 @@ const auditSteps = 5_000
 // show all of them: a count that is too high starves a queue only later, and an entry
 // that is left behind costs memory alone.
 func TestModel_audit(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.WithClock())
 	clock := server.Clock()
 	clock.Freeze()

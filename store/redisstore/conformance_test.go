@@ -19,6 +19,7 @@ import (
 // TestConformance holds the store to the contract, on one redis-server whose
 // clock stands still.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, frozenFactory(t))
 }
 

@@ -12,6 +12,7 @@ import (
 // TestModel applies the same random operations to this store and to memstore,
 // on one clock that stands still, and compares every answer.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.WithClock())
 	clock := server.Clock()
 	clock.Freeze()

@@ -78,10 +78,11 @@ func (m *model) liftAll() []step {
 // all that can be had, and moves the clock on.
 func (m *model) drainRound() []step {
 	var steps []step
+	unsettled := m.world.unsettled()
 	for shard := range m.world.shards {
 		steps = append(steps, m.sweepStep(shard, 100))
 		for _, uid := range slices.Sorted(maps.Keys(m.world.gone)) {
-			if m.world.anyOf(shard, uid) {
+			if unsettled[shardSource{shard, uid}] {
 				steps = append(steps, m.dropStep(shard, uid, nil))
 			}
 		}
@@ -109,15 +110,21 @@ func (m *model) drainRound() []step {
 	return append(steps, m.advanceStep(step))
 }
 
-// anyOf reports whether a source has tasks in a shard that do not settle by
-// themselves.
-func (w *world) anyOf(shard int, uid string) bool {
+// shardSource is a source in a shard.
+type shardSource struct {
+	shard int
+	uid   string
+}
+
+// unsettled are those that have tasks which do not settle by themselves.
+func (w *world) unsettled() map[shardSource]bool {
+	has := map[shardSource]bool{}
 	for _, t := range w.all() {
-		if t.shard == shard && t.SourceUID == uid && !t.State.Settled() {
-			return true
+		if !t.State.Settled() {
+			has[shardSource{t.shard, t.SourceUID}] = true
 		}
 	}
-	return false
+	return has
 }
 
 // drained checks the empty store.
