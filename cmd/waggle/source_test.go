@@ -165,7 +165,9 @@ func TestSource_Bulk(t *testing.T) {
 	if !strings.Contains(settle(got.out), "Paused  by ada, AGO: site moves\n") {
 		t.Errorf("does not say who paused it and why:\n%s", got.out)
 	}
-	wantOutput(t, command(t, env, "source", "trigger", "news.a", "--revisit"), "1 source triggered\n")
+	taken(t, env, "default")
+	wantOutput(t, command(t, env, "source", "trigger", "news.a", "--revisit"),
+		"1 source triggered\nnews.a: its seeds are due now, and held by SOURCE_PAUSED by ada, now: site moves; `waggle explain source news.a` says what opens that\n")
 	wantOutput(t, command(t, env, "source", "resume", "news.a", "shop.a"), "1 source resumed; 1 as it was\n")
 	missing := command(t, env, "source", "pause", "nope", "shop.a")
 	wantFailure(t, missing, waggle.ExitFailed, "source not found: nope")
@@ -245,6 +247,7 @@ func TestSource_CanceledSeeds(t *testing.T) {
 	env, _ := served(t)
 	command(t, env, "source", "create", "a", "--seed", "https://a.example/", "--seed", "https://b.example/", "--every", "1h")
 	command(t, env, "task", "cancel", "--source", "a", "--url", "https://a.example/")
+	taken(t, env, "default")
 	const line = "Canceled      1 of 2 seeds: not crawled until `waggle task retry`\n"
 	if got := command(t, env, "source", "get", "a"); !strings.Contains(got.out, line) {
 		t.Errorf("lacks %q:\n%s", line, got.out)
@@ -265,6 +268,7 @@ func TestSource_CanceledSeeds(t *testing.T) {
 func TestSource_TriggerSeedless(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
+	taken(t, env, "default")
 	command(t, env, "source", "create", "s.a")
 	command(t, env, "source", "create", "s.b")
 	command(t, env, "source", "create", "s.c", "--seed", "https://c.example/", "--every", "1h", "--first-crawl", "spread")

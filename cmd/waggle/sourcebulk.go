@@ -275,6 +275,7 @@ func newSourceTrigger(o *clientOptions) *cobra.Command {
 			if first, n := c.seedless(ctx, ids, &s.filter, t); n > 0 {
 				t.also = append(t.also, named(n, "source", first)+" without seeds: only what `waggle task submit` gives is crawled")
 			}
+			t.also = append(t.also, c.heldSeeds(ctx, ids, &s.filter, t, s.dryRun)...)
 			return &pb.TriggerSourcesResponse{
 				Matched: int32(t.matched), Changed: int32(t.changed), MissingIds: t.missing, SampleIds: t.sample, CanceledSeeds: canceled,
 			}
