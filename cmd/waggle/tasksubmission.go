@@ -111,6 +111,8 @@ func (s *submission) submit(ctx context.Context, next entryReader) error {
 			if err := s.put(ctx, read.entry); err != nil {
 				return err
 			}
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-late:
 			if err := s.send(ctx); err != nil {
 				return err

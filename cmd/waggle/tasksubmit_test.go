@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -159,5 +160,34 @@ func TestTaskSubmit_slowProducer(t *testing.T) {
 	}
 	if code := <-ended; code != waggle.ExitOK || !strings.HasSuffix(out.String(), "2 tasks: 2 created, 0 existed, 0 due again, 0 limited, 0 invalid\n") {
 		t.Errorf("exit code %d:\n%s", code, out.String())
+	}
+}
+
+// An interrupted submit ends, whatever its producer does.
+func TestTaskSubmit_interrupted(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "a")
+	for range 30 {
+		in, producer := io.Pipe()
+		ctx, interrupt := context.WithCancel(t.Context())
+		ended := make(chan int, 1)
+		go func() {
+			ended <- waggle.Run(ctx, []string{"task", "submit", "--file", "-", "--source", "a"}, in, io.Discard, io.Discard, env)
+		}()
+		for range 2 { // the second is read only once the first one was passed over
+			if _, err := io.WriteString(producer, "# nothing yet\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		interrupt()
+		select {
+		case code := <-ended:
+			if code != waggle.ExitFailed {
+				t.Errorf("exit code %d", code)
+			}
+		case <-time.After(waitLimit):
+			t.Fatal("it does not end")
+		}
 	}
 }
