@@ -74,8 +74,12 @@ func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	if status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE {
 		parts = append(parts, "due for "+span(status.GetLag().AsDuration()))
 	}
-	for _, gate := range status.GetGates() {
-		parts = append(parts, heldText(now, gate))
+	switch gates := status.GetGates(); len(gates) {
+	case 0:
+	case 1:
+		parts = append(parts, heldText(now, gates[0]))
+	default: // the line is short: all of them by name
+		parts = append(parts, strings.Split(gateNames(gates), " ")...)
 	}
 	return strings.Join(parts, ", ")
 }

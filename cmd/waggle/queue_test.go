@@ -140,6 +140,9 @@ func TestQueueList_pausedPool(t *testing.T) {
 QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY      RULE
 a.example        1       0        1     1s  held  POOL_PAUSED  default
 `)
+	if got := command(t, env, "source", "list"); !strings.Contains(got.out, "  POOL_PAUSED, NO_COLLECTOR\n") {
+		t.Errorf("printed\n%s", got.out)
+	}
 	got := command(t, env, "queue", "get", "a.example")
 	for _, part := range []string{"Pools       default (paused)\n", "Next grant  held\n", "Held by     POOL_PAUSED by ada, now: upgrade\n"} {
 		if !strings.Contains(got.out, part) {
