@@ -148,6 +148,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			if a := <-ch; !errors.Is(a.err, context.Canceled) {
 				t.Fatalf("Fetch: %+v, %v", a.res, a.err)
 			}
+			synctest.Wait() // it is given back aside
 			if g := w.mustFetch(ask("c2", "", 0)).Tasks[0]; g.Task.ID != ids[0] || g.Task.Counters.Attempt != 1 {
 				t.Errorf("task %s, attempt %d; want %s, attempt 1", g.Task.ID, g.Task.Counters.Attempt, ids[0])
 			}
@@ -180,6 +181,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			if a := <-ch; !errors.Is(a.err, context.Canceled) {
 				t.Fatalf("Fetch: %+v, %v; want context.Canceled", a.res, a.err)
 			}
+			synctest.Wait() // it is given back aside
 			if g := w.mustFetch(ask("c2", "", 0)).Tasks[0]; g.Task.ID != ids[0] || g.Task.Counters.Attempt != 1 {
 				t.Errorf("task %s, attempt %d; want %s, attempt 1", g.Task.ID, g.Task.Counters.Attempt, ids[0])
 			}
@@ -204,6 +206,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 				t.Fatalf("Fetch: %v, want ErrStoreUnavailable", err)
 			}
 			w.spies[0].set(func(s *spy) { s.fail = nil })
+			synctest.Wait() // it is given back aside
 			if g := w.mustFetch(ask("c2", "", 0)).Tasks[0]; g.Task.Counters.Attempt != 1 {
 				t.Errorf("attempt %d, want 1", g.Task.Counters.Attempt)
 			}
