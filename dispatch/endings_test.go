@@ -133,8 +133,7 @@ func TestDispatcher_beginSession_hangs(t *testing.T) {
 						t.Errorf("%v, want that it was canceled", err)
 					}
 				default:
-					t.Error("the call goes on without its caller")
-					<-ended
+					t.Errorf("the call goes on without its caller, to %v", <-ended)
 				}
 			})
 		})

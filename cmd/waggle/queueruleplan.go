@@ -110,9 +110,9 @@ func (p *rulePlan) after(made []*ruleChange) {
 	for _, change := range made {
 		by[change.rule.GetPattern()] = true
 	}
-	p.changes = append(made, slices.DeleteFunc(p.changes, func(c *ruleChange) bool {
+	p.changes = slices.Concat(made, slices.DeleteFunc(p.changes, func(c *ruleChange) bool {
 		return c.result == resultUnchanged && by[c.rule.GetPattern()]
-	})...)
+	}))
 }
 
 func (c *ruleChange) turn() int {

@@ -102,14 +102,14 @@ func (s *Store) beginLook(ctx context.Context) (now *look, before error) {
 		}
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	now = &look{stop: stop, done: make(chan struct{})}
-	m.latest = now
+	fresh := &look{stop: stop, done: make(chan struct{})}
+	m.latest = fresh
 	go func() {
-		defer close(now.done)
+		defer close(fresh.done)
 		defer stop()
-		now.err = s.lookAtMarks(ctx)
+		fresh.err = s.lookAtMarks(ctx)
 	}()
-	return now, before
+	return fresh, before
 }
 
 // endLooks ends the look under way, of a client that is closed.
