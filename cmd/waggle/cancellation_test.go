@@ -31,6 +31,7 @@ func TestTask_Get_canceledBeforeItsSource(t *testing.T) {
 	out := command(t, env, "task", "submit", "--source", "a", "https://a.example/1").out
 	id := regexp.MustCompile(`\d+-[a-z2-7]{26}`).FindString(out)
 	command(t, env, "task", "cancel", "--by", "ada", "--reason", "legal asked", id)
+	command(t, env, "task", "get", id) // what takes the millisecond in which it was canceled to its end
 	command(t, env, "source", "delete", "--yes", "--by", "bob", "a")
 	shown := command(t, env, "task", "get", id).out + command(t, env, "explain", "task", id).out
 	for _, pattern := range []string{

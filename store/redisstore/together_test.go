@@ -148,12 +148,12 @@ func TestStore_Submit_BehindBusyNode(t *testing.T) {
 	t.Parallel()
 	const (
 		callers  = 20
-		patience = 200 * time.Millisecond
+		patience = time.Second // which a busy machine does not take between two ticks
 		nodes    = 2
 	)
 	s := openTwoNodes(t, patience)
 	held := holdTrips(t, s)
-	busy := time.NewTicker(patience / 4) // what a round trip takes
+	busy := time.NewTicker(patience / 8) // what a round trip takes
 	defer busy.Stop()
 	go func() {
 		for range callers {
