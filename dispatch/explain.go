@@ -174,7 +174,7 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 		some = e.add(lane.holds...) || some
 		lane.holds = slices.Concat(all, lane.holds)
 	}
-	if some && due.Due > 1 {
+	if due.Due > 1 && some || due.cut() {
 		e.note(due.ofSources())
 	}
 	return e, nil

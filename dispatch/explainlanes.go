@@ -70,6 +70,9 @@ func (l *dueLanes) only(t *Task) bool {
 	return l.Due == 1 && len(l.lanes) == 1 && l.lanes[0].due == 1 && t != nil && l.lanes[0].first.ID == t.ID
 }
 
+// cut reports whether there are lanes of which nobody looked what holds them.
+func (l *dueLanes) cut() bool { return l.Due > lanesExplained || l.Looked < l.All }
+
 // sourceHolds is what holds a task beside its queue and pool: a pause of its source, and
 // that no collector takes tasks of that. Of a source that is gone there is nothing to tell.
 func (d *Dispatcher) sourceHolds(ctx context.Context, t *Task, now time.Time) (holds []Hold, err error) {

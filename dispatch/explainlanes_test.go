@@ -95,3 +95,50 @@ func TestDispatcher_ExplainQueue_sources(t *testing.T) {
 		}
 	})
 }
+
+// What is not looked into is told, whether those that were are held or not.
+func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.beat("c", dispatch.DefaultPool, false)
+		add := func(from, to int) {
+			t.Helper()
+			for i := from; i < to; i++ {
+				id := fmt.Sprintf("s%03d", i)
+				o.create(id, nil)
+				o.submit(dispatch.NewTask{SourceID: id, URL: fmt.Sprintf("http://a.example/%d", i)})
+			}
+		}
+		notes := func() string {
+			t.Helper()
+			e, err := o.ExplainQueue(ctx, "a.example")
+			if got := holds(t, e, err); len(got) != 0 {
+				t.Errorf("held by %v", got)
+			}
+			return strings.Join(e.Notes, "\n")
+		}
+		add(0, 5)
+		if got := notes(); got != "" {
+			t.Errorf("of five that are not held, noted %q", got)
+		}
+		add(5, 7)
+		first := notes()
+		for i := range 7 {
+			id := fmt.Sprintf("s%03d", i)
+			if strings.Contains(first, id) {
+				continue
+			}
+			if _, _, err := o.PauseSource(ctx, id, dispatch.Gate{By: "ada"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := notes(); !strings.HasPrefix(got, "tasks are due in it of 7 sources: ") ||
+			strings.Count(got, "(1 task, in their turn)") != 5 || !strings.HasSuffix(got, "; 2 more were not looked into") {
+			t.Errorf("noted %q", got)
+		}
+		add(7, dispatch.MaxLaneLooks+3)
+		if got := notes(); !strings.HasSuffix(got, "; in 3 sources of it was not looked whether any are due") {
+			t.Errorf("noted %q", got)
+		}
+	})
+}
