@@ -21,6 +21,9 @@ var (
 
 	// readmeMask is a mask of one path as grpcurl reads it.
 	readmeMask = regexp.MustCompile(`\{"paths": \[("[a-z_]+")\]\}`)
+
+	// readmeMaskText is a mask as protojson reads it, and grpcurl does not.
+	readmeMaskText = regexp.MustCompile(`"update_mask": *"`)
 )
 
 // TestReadme_calls makes each call that proto/README.md shows, in its order. None of them is refused for what it says,
@@ -45,6 +48,9 @@ func TestReadme_calls(t *testing.T) {
 		}
 		about := found.(protoreflect.MethodDescriptor)
 		request, reply := dynamicpb.NewMessage(about.Input()), dynamicpb.NewMessage(about.Output())
+		if readmeMaskText.MatchString(call[1]) {
+			t.Errorf("%s/%s: grpcurl refuses a mask that is one text, in %s", service, method, call[1])
+		}
 		if err := protojson.Unmarshal(readmeMask.ReplaceAll([]byte(call[1]), []byte("$1")), request); err != nil {
 			t.Errorf("%s/%s: %v in %s", service, method, err, call[1])
 			continue
