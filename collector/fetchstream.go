@@ -83,8 +83,8 @@ func (f *fetchStream) ask(ctx context.Context, fetch *wagglev1.FetchTaskRequest)
 	}
 }
 
-// isEnded reports whether the error is that of a stream that its dispatcher ended because it stops. It does so between two
-// fetches; that one was on its way is no failure.
+// isEnded reports whether the error is that of a stream that its dispatcher ended because it stops, or to make room for
+// another. It does so between two fetches; that one was on its way is no failure.
 func isEnded(err error) bool {
 	return status.Code(err) == codes.Canceled || reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_DRAINING
 }

@@ -175,28 +175,3 @@ func (b *bed) parked(t *testing.T) int64 {
 	}
 	return stats.GetDispatcher().GetParkedFetches()
 }
-
-// TestServer_StreamingFetchTask_limit holds that no more streams are open than may be, those included of which no fetch
-// is parked; each that ends makes room.
-func TestServer_StreamingFetchTask_limit(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, server.Config{MaxFetches: 2})
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	for _, ctx := range []context.Context{ctx, t.Context()} {
-		idle := b.fetches(ctx, t)
-		ask(t, idle, fetchOf("", 0))
-		answered(t, idle)
-	}
-	third := func() error {
-		stream := b.fetches(t.Context(), t)
-		ask(t, stream, fetchOf("", 0))
-		_, err := stream.Recv()
-		return err
-	}
-	if f := wantFault(t, third(), codes.ResourceExhausted, "TOO_MANY_WAITERS"); f.metadata["limit"] != "2" || f.retry == 0 {
-		t.Errorf("metadata %v, retry %v; want the limit of 2, and when to come again", f.metadata, f.retry)
-	}
-	leave()
-	eventually(t, "there is room for another stream", func() bool { return third() == nil })
-}

@@ -44,7 +44,7 @@ func newLimits(cfg *Config) *limits {
 		fetches:      make(map[string]int),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "waggle_shed_calls_total",
-			Help: "Calls refused for load or rate, by class of method.",
+			Help: "Calls refused for load or rate, and streams of fetches ended for others, by class of method.",
 		}, []string{"class"}),
 	}
 	l.line = newSubmitLine(l)

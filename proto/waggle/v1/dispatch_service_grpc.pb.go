@@ -54,9 +54,11 @@ type DispatchServiceClient interface {
 	// answered by one message before the next is taken. What FetchTask promises holds for each.
 	//
 	// A fetch that fails ends the stream with its error. A dispatcher that is about to stop ends it between two
-	// fetches, with CANCELED or UNAVAILABLE (DRAINING). Then open another stream, on any dispatcher, and repeat the
-	// fetch that had no answer with the same client token. A stream stays with its dispatcher: open a new one now
-	// and then, as each minute, for dispatchers that have joined meanwhile.
+	// fetches, with CANCELED or UNAVAILABLE (DRAINING). One that has as many streams open as it may (`serve
+	// --max-fetches`, 100,000 by default) ends for another the one that has waited longest for its client, with
+	// CANCELED; where each has a fetch under way it refuses the other (TOO_MANY_WAITERS). Then open another stream,
+	// on any dispatcher, and repeat the fetch that had no answer with the same client token. A stream stays with its
+	// dispatcher: open a new one now and then, as each minute, for dispatchers that have joined meanwhile.
 	//
 	// Errors: as FetchTask, with "fetch." before the fields, and CANCELED, UNAVAILABLE (DRAINING).
 	StreamingFetchTask(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamingFetchTaskRequest, StreamingFetchTaskResponse], error)
@@ -196,9 +198,11 @@ type DispatchServiceServer interface {
 	// answered by one message before the next is taken. What FetchTask promises holds for each.
 	//
 	// A fetch that fails ends the stream with its error. A dispatcher that is about to stop ends it between two
-	// fetches, with CANCELED or UNAVAILABLE (DRAINING). Then open another stream, on any dispatcher, and repeat the
-	// fetch that had no answer with the same client token. A stream stays with its dispatcher: open a new one now
-	// and then, as each minute, for dispatchers that have joined meanwhile.
+	// fetches, with CANCELED or UNAVAILABLE (DRAINING). One that has as many streams open as it may (`serve
+	// --max-fetches`, 100,000 by default) ends for another the one that has waited longest for its client, with
+	// CANCELED; where each has a fetch under way it refuses the other (TOO_MANY_WAITERS). Then open another stream,
+	// on any dispatcher, and repeat the fetch that had no answer with the same client token. A stream stays with its
+	// dispatcher: open a new one now and then, as each minute, for dispatchers that have joined meanwhile.
 	//
 	// Errors: as FetchTask, with "fetch." before the fields, and CANCELED, UNAVAILABLE (DRAINING).
 	StreamingFetchTask(grpc.BidiStreamingServer[StreamingFetchTaskRequest, StreamingFetchTaskResponse]) error
