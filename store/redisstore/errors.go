@@ -29,8 +29,6 @@ const (
 // laterPrefixes begin the errors of a server that cannot answer now.
 var laterPrefixes = [...]string{
 	"LOADING ", "CLUSTERDOWN ", "TRYAGAIN ", "MASTERDOWN ", "BUSY ", "MOVED ", "ASK ", "UNBLOCKED ", "ERR max number of clients reached",
-	// While a Cluster moves a slot, of a script that touches a key that is not, or no longer, at its node.
-	"ERR Script attempted to access a non local key",
 }
 
 // readOnlyPrefixes begin the errors of a server that takes no writes now: a

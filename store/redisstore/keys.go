@@ -35,6 +35,9 @@ func (p shardKeys) key(name string) string { return string(p) + name }
 // "picks:<pool>". It is KEYS[1] of every script.
 func (p shardKeys) Shard() string { return p.key("shard") }
 
+// Absent is never there. In a Cluster it is KEYS[2] of every script (scriptKeys).
+func (p shardKeys) Absent() string { return p.key("absent") }
+
 // Mark is a STRING: a mark that the shard was given when it was first looked at
 // (marks.go). Only a Cluster has it.
 func (p shardKeys) Mark() string { return p.key("mark") }

@@ -90,6 +90,18 @@ func tripLength(steps []step) int {
 	return len(steps)
 }
 
+// scriptKeys are what each script on a shard declares. In a Cluster that is also a key that
+// is never there: while the shard's slot moves from node to node, Redis refuses what
+// declares keys of which one is not there (TRYAGAIN), at both nodes, before it has begun. A
+// script that began would take what is at the other node for gone, or be ended half-way.
+func (s *Store) scriptKeys(shard int) []string {
+	k := s.keys.shard(shard)
+	if s.together == nil {
+		return []string{k.Shard()}
+	}
+	return []string{k.Shard(), k.Absent()}
+}
+
 // runTrip runs scripts in one round trip. Those that failed are sent again each on its own,
 // some at a time.
 func (s *Store) runTrip(ctx context.Context, op string, steps []step) ([]any, error) {
@@ -105,7 +117,7 @@ func (s *Store) runTrip(ctx context.Context, op string, steps []step) ([]any, er
 	pipe := s.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(steps))
 	for i, c := range steps {
-		cmds[i] = pipe.FCall(ctx, string(c.script), []string{s.keys.shard(c.shard).Shard()}, c.args...)
+		cmds[i] = pipe.FCall(ctx, string(c.script), s.scriptKeys(c.shard), c.args...)
 	}
 	_, failed := pipe.Exec(ctx)
 	var retries errgroup.Group
@@ -139,7 +151,7 @@ func (s *Store) runTrip(ctx context.Context, op string, steps []step) ([]any, er
 // attempt sends a script until it is answered, at most so often and so long.
 // last is the error of an attempt that was made already; nil for none.
 func (s *Store) attempt(ctx context.Context, sc script, c call, last error) (any, error) {
-	keys := []string{s.keys.shard(c.shard).Shard()}
+	keys := s.scriptKeys(c.shard)
 	return again(ctx, last, func(last error) (any, error) {
 		if last != nil && faultOf(ctx, last) == faultNoFunction {
 			if err := s.load(ctx, keys[0]); err != nil {

@@ -73,7 +73,7 @@ func newTogether(ctx context.Context, client redis.UniversalClient) *together {
 	return &together{cluster: cluster, patience: tripPatience, ctx: context.WithoutCancel(ctx), nodes: make(map[*redis.Client]*node)}
 }
 
-// call calls a script, once. It follows no redirection.
+// call calls a script, once. It follows no redirection: that is done when it is sent again.
 func (t *together) call(ctx context.Context, sc script, keys []string, args []any) (any, error) {
 	client, err := t.cluster.MasterForKey(ctx, keys[0])
 	if err != nil {
