@@ -30,6 +30,10 @@ var (
 	ErrQueueDenied = errors.New("queue denied")
 	// ErrRuleNotFound is a queue rule pattern that no rule has.
 	ErrRuleNotFound = errors.New("queue rule not found")
+	// ErrRuleHolds is a rule set whole, by who may not have seen that the one it replaces
+	// pauses or denies.
+	ErrRuleHolds = errors.New("the rule pauses or denies, and without that it would hand out again: " +
+		"an update_mask that names paused or deny, or the etag of the rules, ends it")
 	// ErrLeaseLost is a lease token that is not the task's current one (P3).
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCollectorReplaced is a call of a collector's session after a newer

@@ -175,7 +175,7 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 		o.beat("c", dispatch.DefaultPool, false)
 		rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings(), By: "ada", Reason: "stop"}
 		for _, rule.Settings.Paused = range []bool{true, false} {
-			if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+			if _, _, err := o.ChangeQueueRule(ctx, "*", dispatch.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			var want []dispatch.GateKind

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -102,6 +103,30 @@ func (r *QueueRule) Gates() []Gate {
 	}
 	return gates
 }
+
+// endedBy is a pause or denial of the rule that one in its place does not have; nil: none.
+func (r *QueueRule) endedBy(next *QueueRule) *Gate {
+	for _, gate := range r.Gates() {
+		if gate.Kind == GateQueuePaused && !next.Settings.Paused || gate.Kind == GateQueueDenied && !next.Settings.Deny {
+			return &gate
+		}
+	}
+	return nil
+}
+
+// RuleHoldsError is an [ErrRuleHolds] with the gate of the rule that would be opened.
+type RuleHoldsError struct {
+	// Gate is the pause or the denial that stands.
+	Gate Gate
+}
+
+// Error names who closed the gate, and since when.
+func (e *RuleHoldsError) Error() string {
+	return fmt.Sprintf("%v: %s by %q since %s", ErrRuleHolds, e.Gate.Kind, e.Gate.By, e.Gate.Time.UTC().Format(time.RFC3339))
+}
+
+// Unwrap is [ErrRuleHolds].
+func (*RuleHoldsError) Unwrap() error { return ErrRuleHolds }
 
 // keepHolds notes of a pause and a denial of the rule that they began with one of the
 // rules as they were.

@@ -30,9 +30,13 @@ type RulePage struct {
 }
 
 // SetQueueRule sets the rule of a pattern, replacing an earlier one, as ChangeQueueRule
-// does.
+// does. With AnyRules it is a [RuleHoldsError] when the earlier one pauses or denies, and
+// the new one does not: who gave no etag need not have seen it.
 func (d *Dispatcher) SetQueueRule(ctx context.Context, rule QueueRule, ifEtag RulesEtag) (QueueRule, RulesEtag, error) {
 	return d.ChangeQueueRule(ctx, rule.Pattern, ifEtag, func(kept *QueueRule) error {
+		if ends := kept.endedBy(&rule); ends != nil && ifEtag == AnyRules {
+			return &RuleHoldsError{Gate: *ends}
+		}
 		*kept = rule
 		return nil
 	})

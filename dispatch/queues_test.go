@@ -268,7 +268,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 			t.Helper()
 			rule := dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings(), By: pattern}
 			change(&rule.Settings)
-			if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+			if _, _, err := o.ChangeQueueRule(ctx, pattern, dispatch.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -71,17 +71,25 @@ func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleReq
 	if err := validateSetQueueRule(req); err != nil {
 		return nil, err
 	}
-	etag, _ := parseRuleEtag(req.GetEtag())
-	rule, etag, err := s.d.ChangeQueueRule(ctx, req.GetRule().GetPattern(), etag, func(rule *dispatch.QueueRule) error {
-		merged := toRule(*rule)
-		overlay(merged.ProtoReflect(), req.GetRule().ProtoReflect(), req.GetUpdateMask().GetPaths())
-		*rule = fromRule(merged, byOrPeer(ctx, req.GetBy()), req.GetReason())
-		return nil
-	})
+	rule, etag, err := s.setRule(ctx, req)
 	if err != nil {
 		return nil, s.aboutRule(ctx, inside("rule", err), req.GetRule().GetPattern())
 	}
 	return &pb.SetQueueRuleResponse{Rule: toRule(rule), Etag: ruleEtag(etag)}, nil
+}
+
+func (s *queueService) setRule(ctx context.Context, req *pb.SetQueueRuleRequest) (dispatch.QueueRule, dispatch.RulesEtag, error) {
+	etag, _ := parseRuleEtag(req.GetEtag())
+	by, paths := byOrPeer(ctx, req.GetBy()), req.GetUpdateMask().GetPaths()
+	if len(paths) == 0 {
+		return s.d.SetQueueRule(ctx, fromRule(req.GetRule(), by, req.GetReason()), etag)
+	}
+	return s.d.ChangeQueueRule(ctx, req.GetRule().GetPattern(), etag, func(rule *dispatch.QueueRule) error {
+		merged := toRule(*rule)
+		overlay(merged.ProtoReflect(), req.GetRule().ProtoReflect(), paths)
+		*rule = fromRule(merged, by, req.GetReason())
+		return nil
+	})
 }
 
 // ListQueueRules lists rules by pattern.
@@ -187,8 +195,8 @@ func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.
 	return toQueue(queue, now), nil
 }
 
-// aboutRule names the rule, and the queues that a mapping would leave tasks in or the
-// etag that the rules have.
+// aboutRule names the rule, and the queues that a mapping would leave tasks in, the etag
+// that the rules have, or who pauses or denies by it.
 func (s *queueService) aboutRule(ctx context.Context, err error, pattern string) error {
 	if errors.Is(err, dispatch.ErrEtagMismatch) {
 		if page, readErr := s.d.QueueRules(ctx, "", 1); readErr == nil {
@@ -198,6 +206,15 @@ func (s *queueService) aboutRule(ctx context.Context, err error, pattern string)
 	var left *dispatch.NotEmptyError
 	if errors.As(err, &left) {
 		return about(err, "pattern", pattern, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
+	}
+	var holds *dispatch.RuleHoldsError
+	if errors.As(err, &holds) {
+		gate := &holds.Gate
+		pairs := []string{"pattern", pattern, "kind", string(gate.Kind), "by", gate.By, "since", gate.Time.UTC().Format(time.RFC3339)}
+		if gate.Reason != "" {
+			pairs = append(pairs, "reason", gate.Reason)
+		}
+		return about(err, pairs...)
 	}
 	return about(err, "pattern", pattern)
 }

@@ -38,10 +38,29 @@ func TestQueueService_SetQueueRule_mask(t *testing.T) {
 		g[0].GetReason() != "as eve says" || g[0].GetTime() == nil {
 		t.Errorf("its gates are %v", g)
 	}
+	// Who replaces it whole without the etag of the rules need not have seen the pause.
+	whole := &pb.SetQueueRuleRequest{Rule: &pb.QueueRule{Pattern: "*", MinDelay: durationpb.New(2 * time.Second)}, By: "zed"}
+	_, err := b.queues.SetQueueRule(t.Context(), whole)
+	f := wantFault(t, err, codes.FailedPrecondition, "QUEUE_RULE_HOLDS")
+	if f.metadata["pattern"] != "*" || f.metadata["kind"] != "QUEUE_PAUSED" || f.metadata["by"] != "eve" || f.metadata["reason"] != "as eve says" ||
+		f.metadata["since"] != r.GetGates()[0].GetTime().AsTime().Format(time.RFC3339) {
+		t.Errorf("metadata %v", f.metadata)
+	}
+	list, err := b.queues.ListQueueRules(t.Context(), &pb.ListQueueRulesRequest{})
+	if err != nil || len(list.GetRules()) != 1 || !list.GetRules()[0].GetPaused() {
+		t.Fatalf("the rules are %v, %v", list, err)
+	}
+	whole.Etag = list.GetEtag()
+	if reply, err := b.queues.SetQueueRule(t.Context(), whole); err != nil || reply.GetRule().GetPaused() {
+		t.Errorf("with the etag: %v, %v", reply, err)
+	}
+	set("eve", &pb.QueueRule{Deny: proto.Bool(true)})
+	set("ann", &pb.QueueRule{Deny: proto.Bool(true), MinDelay: durationpb.New(time.Minute)}) // denies on
+	set("ann", &pb.QueueRule{}, "deny")
 	if r := set("bob", &pb.QueueRule{}); r.GetMaxInFlight() != 1 || r.GetPaused() || len(r.GetGates()) > 0 {
 		t.Errorf("without a mask the rule is %v", r)
 	}
-	_, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{
+	_, err = b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{
 		Rule: &pb.QueueRule{Pattern: "*"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"delay"}},
 	})
 	if f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD"); f.metadata["field"] != "update_mask" || f.metadata["value"] != "delay" {

@@ -50,6 +50,7 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrRuleNotFound, codes.NotFound, pb.ErrorReason_ERROR_REASON_QUEUE_RULE_NOT_FOUND, 0},
 	{dispatch.ErrQueueNotEmpty, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_QUEUE_NOT_EMPTY, 0},
 	{dispatch.ErrQueueDenied, codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_QUEUE_DENIED, 0},
+	{dispatch.ErrRuleHolds, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_QUEUE_RULE_HOLDS, 0},
 	{dispatch.ErrLeaseLost, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_LEASE_LOST, 0},
 	{dispatch.ErrCollectorReplaced, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED, 0},
 	{dispatch.ErrStoreFull, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_STORE_FULL, retryFull},

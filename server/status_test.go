@@ -38,6 +38,7 @@ func sentinels() map[string]struct {
 		"ErrQueueNotEmpty":     {dispatch.ErrQueueNotEmpty, codes.FailedPrecondition, "QUEUE_NOT_EMPTY"},
 		"ErrQueueDenied":       {dispatch.ErrQueueDenied, codes.PermissionDenied, "QUEUE_DENIED"},
 		"ErrRuleNotFound":      {dispatch.ErrRuleNotFound, codes.NotFound, "QUEUE_RULE_NOT_FOUND"},
+		"ErrRuleHolds":         {dispatch.ErrRuleHolds, codes.FailedPrecondition, "QUEUE_RULE_HOLDS"},
 		"ErrLeaseLost":         {dispatch.ErrLeaseLost, codes.FailedPrecondition, "LEASE_LOST"},
 		"ErrCollectorReplaced": {dispatch.ErrCollectorReplaced, codes.FailedPrecondition, "COLLECTOR_REPLACED"},
 		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},

@@ -78,6 +78,7 @@ var advice = map[string]string{
 	"TASK_NOT_FOUND":       "it was never submitted, or settled so long ago that it is forgotten",
 	"QUEUE_RULE_NOT_FOUND": "`waggle queue rule list` shows the rules; a pattern is given exactly as it was set",
 	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",
+	"QUEUE_RULE_HOLDS":     "`waggle queue rule set PATTERN --lift` ends it",
 	"QUEUE_DENIED":         "`waggle queue rule list` shows the rule that denies it",
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
 	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",

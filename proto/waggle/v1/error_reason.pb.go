@@ -56,6 +56,10 @@ const (
 	// PERMISSION_DENIED. A queue rule denies this queue. Do not repeat. In this version only the error_reason
 	// of a submitted item that is INVALID for it; no call fails with it. Metadata: none.
 	ErrorReason_ERROR_REASON_QUEUE_DENIED ErrorReason = 33
+	// FAILED_PRECONDITION. The rule pauses or denies, and what would replace it whole does not. Do not repeat: ask
+	// who closed it; then name `paused` or `deny` in update_mask, or send the etag of the rules. Metadata: pattern,
+	// kind (QUEUE_PAUSED or QUEUE_DENIED), by, since (RFC 3339), reason (where one was given).
+	ErrorReason_ERROR_REASON_QUEUE_RULE_HOLDS ErrorReason = 34
 	// FAILED_PRECONDITION. The lease token is not the task's current one. Do not repeat; stop working on the
 	// task. Metadata: task_id.
 	ErrorReason_ERROR_REASON_LEASE_LOST ErrorReason = 40
@@ -100,6 +104,7 @@ var (
 		31: "ERROR_REASON_QUEUE_RULE_NOT_FOUND",
 		32: "ERROR_REASON_QUEUE_NOT_EMPTY",
 		33: "ERROR_REASON_QUEUE_DENIED",
+		34: "ERROR_REASON_QUEUE_RULE_HOLDS",
 		40: "ERROR_REASON_LEASE_LOST",
 		41: "ERROR_REASON_COLLECTOR_REPLACED",
 		50: "ERROR_REASON_STORE_UNAVAILABLE",
@@ -121,6 +126,7 @@ var (
 		"ERROR_REASON_QUEUE_RULE_NOT_FOUND": 31,
 		"ERROR_REASON_QUEUE_NOT_EMPTY":      32,
 		"ERROR_REASON_QUEUE_DENIED":         33,
+		"ERROR_REASON_QUEUE_RULE_HOLDS":     34,
 		"ERROR_REASON_LEASE_LOST":           40,
 		"ERROR_REASON_COLLECTOR_REPLACED":   41,
 		"ERROR_REASON_STORE_UNAVAILABLE":    50,
@@ -164,7 +170,7 @@ var File_waggle_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\xf9\x04\n" +
+	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x9c\x05\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12#\n" +
@@ -176,7 +182,8 @@ const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\x1bERROR_REASON_TASK_NOT_FOUND\x10\x14\x12%\n" +
 	"!ERROR_REASON_QUEUE_RULE_NOT_FOUND\x10\x1f\x12 \n" +
 	"\x1cERROR_REASON_QUEUE_NOT_EMPTY\x10 \x12\x1d\n" +
-	"\x19ERROR_REASON_QUEUE_DENIED\x10!\x12\x1b\n" +
+	"\x19ERROR_REASON_QUEUE_DENIED\x10!\x12!\n" +
+	"\x1dERROR_REASON_QUEUE_RULE_HOLDS\x10\"\x12\x1b\n" +
 	"\x17ERROR_REASON_LEASE_LOST\x10(\x12#\n" +
 	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12\"\n" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x102\x12\x1b\n" +

@@ -49,9 +49,9 @@ type QueueServiceClient interface {
 	// SetQueueRule creates the rule of a pattern, replaces it whole, or changes the settings of it that update_mask
 	// names. It holds for grants from now on, on every dispatcher within 1 s. Idempotent. With an etag it does so only
 	// if no rule was changed since they were read: a pause or denial that somebody set meanwhile is not overwritten
-	// unseen.
+	// unseen. With neither etag nor update_mask, one that would end a pause or denial of the rule is refused.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY, QUEUE_RULE_HOLDS), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetQueueRule(ctx context.Context, in *SetQueueRuleRequest, opts ...grpc.CallOption) (*SetQueueRuleResponse, error)
 	// ListQueueRules lists the rules by pattern. Changes nothing.
@@ -209,9 +209,9 @@ type QueueServiceServer interface {
 	// SetQueueRule creates the rule of a pattern, replaces it whole, or changes the settings of it that update_mask
 	// names. It holds for grants from now on, on every dispatcher within 1 s. Idempotent. With an etag it does so only
 	// if no rule was changed since they were read: a pause or denial that somebody set meanwhile is not overwritten
-	// unseen.
+	// unseen. With neither etag nor update_mask, one that would end a pause or denial of the rule is refused.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY), ABORTED (ETAG_MISMATCH),
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (QUEUE_NOT_EMPTY, QUEUE_RULE_HOLDS), ABORTED (ETAG_MISMATCH),
 	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY), RESOURCE_EXHAUSTED (STORE_FULL).
 	SetQueueRule(context.Context, *SetQueueRuleRequest) (*SetQueueRuleResponse, error)
 	// ListQueueRules lists the rules by pattern. Changes nothing.
