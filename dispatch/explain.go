@@ -68,10 +68,13 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", t.SourceID, err)
 	}
+	e := &Explanation{Now: now, Holds: holds}
 	if !ok {
-		holds, err = d.holdsOf(ctx, source, t, now)
+		var note string
+		e.Holds, note, err = d.holdsOf(ctx, source, t, now)
+		e.note(note)
 	}
-	return &Explanation{Now: now, Holds: holds}, err
+	return e, err
 }
 
 // ExplainSource tells what holds a source: what holds the seed that is due next;
@@ -101,9 +104,12 @@ func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation
 		first = due.firstTask()
 	}
 	e := &Explanation{Now: now}
-	if e.Holds, err = d.holdsOf(ctx, source, first, now); err != nil {
+	held, note, err := d.holdsOf(ctx, source, first, now)
+	if err != nil {
 		return nil, err
 	}
+	e.Holds = held
+	e.note(note)
 	switch {
 	case len(source.Spec.Seeds) == 0 && first == nil:
 		e.add(Hold{Gate{Kind: GateNoSeeds, Reason: "it has no seeds"}, HeldSource, id})
@@ -112,7 +118,7 @@ func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation
 	}
 	for i := range due.lanes {
 		lane := &due.lanes[i]
-		if lane.holds, err = d.holdsOf(ctx, source, lane.first, now); err != nil {
+		if lane.holds, _, err = d.holdsOf(ctx, source, lane.first, now); err != nil {
 			return nil, err
 		}
 		e.add(lane.holds...)
@@ -154,12 +160,12 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 	}
 	e := &Explanation{Now: now, Holds: queue.holds(), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
 	for _, pool := range queue.Pools {
-		of, note, err := d.poolHolds(ctx, wanted{pool: pool, queue: name}, now)
+		of, takes, err := d.poolHolds(ctx, wanted{pool: pool, queue: name}, now)
 		if err != nil {
 			return nil, err
 		}
 		e.add(of...)
-		e.note(note)
+		e.note(takes.note)
 	}
 	due, err := d.dueLanes(ctx, TaskFilter{Queue: name})
 	if err != nil {
@@ -186,12 +192,12 @@ func (d *Dispatcher) ExplainPool(ctx context.Context, pool string) (*Explanation
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	holds, note, err := d.poolHolds(ctx, wanted{pool: pool}, now)
+	holds, takes, err := d.poolHolds(ctx, wanted{pool: pool}, now)
 	if err != nil {
 		return nil, err
 	}
 	e := &Explanation{Now: now}
-	e.note(note)
+	e.note(takes.note)
 	e.Holds, err = d.stopped(ctx, holds)
 	return e, err
 }

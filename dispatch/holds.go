@@ -30,9 +30,9 @@ type Hold struct {
 const maxQuoted = 300
 
 // holdsOf is what holds a task of a source, from the source to its pool and
-// queue; without a task, what would hold any.
-func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now time.Time) ([]Hold, error) {
-	var holds []Hold
+// queue; without a task, what would hold any. note says that it is not known whether a
+// collector takes it.
+func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now time.Time) (holds []Hold, note string, err error) {
 	if p := source.PausedAt(now); p != nil {
 		holds = append(holds, Hold{*p, HeldSource, source.ID})
 	}
@@ -43,22 +43,26 @@ func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now t
 	if t != nil {
 		who.queue = t.Queue
 	}
-	pool, _, err := d.poolHolds(ctx, who, now)
+	pool, takes, err := d.poolHolds(ctx, who, now)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if takes.cut {
+		note = takes.note
 	}
 	holds = append(holds, pool...)
 	if t == nil {
-		return d.stopped(ctx, holds)
+		holds, err = d.stopped(ctx, holds)
+		return holds, note, err
 	}
 	queue, err := d.Queue(ctx, t.Queue)
 	if errors.Is(err, ErrQueueNotFound) {
-		return holds, nil
+		return holds, note, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return append(holds, queue.holds()...), nil
+	return append(holds, queue.holds()...), note, nil
 }
 
 func (q *Queue) holds() []Hold {
@@ -85,26 +89,24 @@ func (d *Dispatcher) stopped(ctx context.Context, holds []Hold) ([]Hold, error) 
 	return holds, nil
 }
 
-// poolHolds are the gates of a pool, and of what in it is wanted; note says, of a pool
-// that none holds, that not all of its tasks are taken.
-func (d *Dispatcher) poolHolds(ctx context.Context, who wanted, now time.Time) (holds []Hold, note string, err error) {
+// poolHolds are the gates of a pool, and of what in it is wanted, and who takes that.
+func (d *Dispatcher) poolHolds(ctx context.Context, who wanted, now time.Time) (holds []Hold, takes takers, err error) {
 	known, err := d.pool(ctx, who.pool)
 	if err != nil {
-		return nil, "", err
+		return nil, takes, err
 	}
 	if known.Paused != nil {
 		holds = append(holds, Hold{*known.Paused, HeldPool, who.pool})
 	}
 	found, err := d.takers(ctx, []wanted{who}, now)
 	if err != nil {
-		return nil, "", err
+		return nil, takes, err
 	}
-	nobody := found[who]
-	if nobody.gate != nil {
-		of, name := who.missing(nobody)
-		holds = append(holds, Hold{*nobody.gate, of, name})
+	if takes = found[who]; takes.gate != nil {
+		of, name := who.missing(takes)
+		holds = append(holds, Hold{*takes.gate, of, name})
 	}
-	return holds, nobody.note, nil
+	return holds, takes, nil
 }
 
 // dueGate is why a task is not due, and until when.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 )
 
+// collectorsListed is [collectorsLookedAt] for a page of listed sources.
+const collectorsListed = 200
+
 // addListedGates tells of listed sources what holds them that few reads tell of all: a
 // pause of the pool, that no collector takes their tasks, and what rules say of the queue of
 // the seed that is due next. Due times, blocks and limits of queues would be a read of each.
@@ -31,7 +34,7 @@ func (d *Dispatcher) addListedGates(ctx context.Context, views []*SourceView) er
 			wants[i].queue = v.next.Queue
 		}
 	}
-	nobody, err := d.takersAmong(ctx, collectorsPerLook, wants, now)
+	nobody, err := d.takersAmong(ctx, collectorsListed, wants, now)
 	if err != nil {
 		return err
 	}
@@ -40,9 +43,11 @@ func (d *Dispatcher) addListedGates(ctx context.Context, views []*SourceView) er
 		if gate, ok := paused[v.Source.Spec.Pool]; ok {
 			*gates = append(*gates, gate)
 		}
-		if gate := nobody[wants[i]].gate; gate != nil {
-			*gates = append(*gates, *gate)
+		who := nobody[wants[i]]
+		if who.gate != nil {
+			*gates = append(*gates, *who.gate)
 		}
+		v.Status.CollectorUnknown = who.cut
 		switch stop := book.bySettings[everyQueue]; {
 		case v.next != nil:
 			*gates = append(*gates, book.fresh(v.next.Queue).Gates...)

@@ -125,7 +125,7 @@ func (t *Task) lastFailure() *Failure {
 // seedGates are what holds the seed of a source that is due next, from the
 // source to its pool and queue.
 func (d *Dispatcher) seedGates(ctx context.Context, source *Source, seeds []*Task, now time.Time) ([]Gate, error) {
-	holds, err := d.holdsOf(ctx, source, nextSeed(seeds), now)
+	holds, _, err := d.holdsOf(ctx, source, nextSeed(seeds), now)
 	gates := make([]Gate, len(holds))
 	for i := range holds {
 		gates[i] = holds[i].Gate

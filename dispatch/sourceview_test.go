@@ -229,3 +229,59 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 		}
 	})
 }
+
+// Collectors that are away hide nobody from a list; where too many are there to be looked
+// at, that is told.
+func TestDispatcher_ListSources_collectors(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Pool = "eu" })
+		want := func(unknown bool, kinds ...dispatch.GateKind) {
+			t.Helper()
+			views, _, err := o.ListSources(ctx, dispatch.SourceQuery{Gates: true}, "", 10)
+			if err != nil || len(views) != 1 {
+				t.Fatalf("listed %d, %v", len(views), err)
+			}
+			var got []dispatch.GateKind
+			for _, g := range views[0].Status.Gates {
+				got = append(got, g.Kind)
+			}
+			if status := views[0].Status; !slices.Equal(got, kinds) || status.CollectorUnknown != unknown {
+				t.Errorf("held by %v, unknown %v; want %v and %v", got, status.CollectorUnknown, kinds, unknown)
+			}
+		}
+		explained := func(note string, kinds ...dispatch.GateKind) {
+			t.Helper()
+			e, err := o.ExplainSource(ctx, "s")
+			if got := holds(t, e, err); !slices.Equal(got, kinds) || len(e.Notes) == 0 || !strings.HasPrefix(e.Notes[0], note) {
+				t.Errorf("held by %v, noted %q; want %v and %q", got, e.Notes, kinds, note)
+			}
+		}
+		beats := func(prefix string, n int, ended bool) {
+			t.Helper()
+			for i := range n {
+				info := dispatch.CollectorInfo{ID: fmt.Sprintf("%s%04d", prefix, i), Session: "s", Pools: []string{"us"}, Ended: ended}
+				if _, err := o.Beat(ctx, info, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		nobody := dispatch.GateNoCollector
+		beats("ended", 220, true)
+		want(false, nobody)
+		beats("gone", 220, false)
+		want(true)
+		time.Sleep(time.Hour)
+		want(false, nobody)
+		beats("there", 200, false)
+		want(false, nobody)
+		beats("thereto", 801, false)
+		want(true)
+		explained(`none of the first 1000 active collectors takes all tasks of source "s" in queue "a.example" of pool "eu"`)
+		o.beat("a", "eu", false)
+		want(false)
+		beats("b", 2500, true)
+		o.beat("a", "us", false)
+		want(true)
+	})
+}

@@ -66,14 +66,15 @@ func leavesOut(narrow []string, asked string) bool {
 	return len(narrow) > 0 && asked != "" && !slices.Contains(narrow, asked)
 }
 
-// takers is who takes what was wanted: the zero value, somebody does, or there are too
-// many collectors to tell.
+// takers is who takes what was wanted; the zero value: somebody does.
 type takers struct {
 	gate *Gate // nobody does; of several drains that keep all from it the one that ends last
 	// narrowed: of the pool others take tasks of other sources or queues.
 	narrowed bool
-	// note is, where all take only some, who and which.
+	// note is, where all take only some, who and which; and where cut is set, that there
+	// are too many collectors to tell.
 	note string
+	cut  bool
 }
 
 // search is what was found so far of who takes what is wanted, while nobody takes all.
@@ -96,13 +97,15 @@ func (c *several) add(info *CollectorInfo) {
 	}
 }
 
-// collectorsLookedAt bounds, page by page, how many collectors are looked at for
-// those that take what is wanted. The first page is short, since one that does is
-// mostly among the first.
+// Collectors are read page by page. The first is short, since one that takes what is
+// wanted is mostly among the first.
 const (
-	collectorsAtFirst  = 20
-	collectorsPerLook  = 200
+	collectorsAtFirst = 20
+	collectorsPerLook = 200
+	// collectorsLookedAt bounds how many that are there are looked at, and
+	// readPerLookedAt, times that, how many are read with those that are away.
 	collectorsLookedAt = 1000
+	readPerLookedAt    = 10
 )
 
 // takers looks for collectors that are active and take what is wanted. What is not in
@@ -111,8 +114,8 @@ func (d *Dispatcher) takers(ctx context.Context, wants []wanted, now time.Time) 
 	return d.takersAmong(ctx, collectorsLookedAt, wants, now)
 }
 
-// takersAmong is takers that looks at about most collectors, and tells nothing of what is
-// taken by none of them where there are more.
+// takersAmong is takers that looks at most collectors that are there. Where there are more,
+// what none of those takes is cut.
 func (d *Dispatcher) takersAmong(ctx context.Context, most int, wants []wanted, now time.Time) (map[wanted]takers, error) {
 	book, err := d.drains.current(ctx)
 	if err != nil {
@@ -123,9 +126,13 @@ func (d *Dispatcher) takersAmong(ctx context.Context, most int, wants []wanted, 
 		unmet[w] = &search{}
 	}
 	var silent several // of their pools
-	all, err := d.eachCollector(ctx, most, func(c *CollectorRecord) bool {
+	present := 0
+	all, err := d.eachCollector(ctx, most*readPerLookedAt, func(c *CollectorRecord) bool {
 		if c.Away(now) {
 			return true
+		}
+		if present++; present > most {
+			return false
 		}
 		drain := book.of(c.Info.ID, &c.Info)
 		for w, s := range unmet {
@@ -138,12 +145,16 @@ func (d *Dispatcher) takersAmong(ctx context.Context, most int, wants []wanted, 
 		}
 		return len(unmet) > 0
 	})
-	if err != nil || !all {
-		return nil, err // too many to tell, or somebody was found for each
+	if err != nil {
+		return nil, err
 	}
 	found := make(map[wanted]takers, len(unmet))
 	for w, s := range unmet {
-		found[w] = s.result(w, &silent)
+		if all {
+			found[w] = s.result(w, &silent)
+		} else {
+			found[w] = takers{cut: true, note: fmt.Sprintf("none of the first %s takes all %s; those after them were not looked at", counted(int64(min(present, most)), "active collector"), w)}
+		}
 	}
 	return found, nil
 }

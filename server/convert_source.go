@@ -72,6 +72,7 @@ func toSourceStatus(v *dispatch.SourceView) *pb.SourceStatus {
 		NextDueTime: toTime(s.NextDue), Lag: toDuration(s.Lag), Limited: s.Limited,
 		LastError: toTaskError(s.LastError), LastFailureTime: toTime(s.LastFailure), Outstanding: s.Outstanding,
 		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, DeniedSeeds: s.DeniedSeeds,
+		CollectorUnknown: s.CollectorUnknown,
 	}
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}

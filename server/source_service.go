@@ -58,7 +58,7 @@ func (s *sourceService) ListSources(ctx context.Context, req *pb.ListSourcesRequ
 		return nil, err
 	}
 	query := dispatch.SourceQuery{
-		Prefix: req.GetIdPrefix(), Pool: req.GetPool(), Labels: req.GetLabels(), Health: fromHealth(req.GetHealth()), Gates: true,
+		Prefix: req.GetIdPrefix(), Pool: req.GetPool(), Labels: req.GetLabels(), Health: fromHealth(req.GetHealth()), Gates: req.GetGates(),
 	}
 	sources, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Source, string, error) {
 		views, next, err := s.d.ListSources(ctx, query, after, limit)

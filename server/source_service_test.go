@@ -356,3 +356,35 @@ func TestSourceService_ListSources_wholeSpecs(t *testing.T) {
 		}
 	}
 }
+
+// What holds listed sources is looked for where it is asked for.
+func TestSourceService_ListSources_gates(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	if _, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: fullSpec()}); err != nil {
+		t.Fatal(err)
+	}
+	status := func(gates bool) *pb.SourceStatus {
+		t.Helper()
+		list, err := b.sources.ListSources(t.Context(), &pb.ListSourcesRequest{Gates: gates})
+		if err != nil || len(list.GetSources()) != 1 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		return list.GetSources()[0].GetStatus()
+	}
+	if got := status(false).GetGates(); len(got) != 0 {
+		t.Errorf("told without being asked: %v", got)
+	}
+	if got := status(true).GetGates(); len(got) != 1 || got[0].GetKind() != pb.GateKind_GATE_KIND_NO_COLLECTOR {
+		t.Errorf("held by %v", got)
+	}
+	for i := range 201 {
+		info := &pb.CollectorInfo{Id: fmt.Sprintf("c%d", i), Session: "s", Pools: []string{"other"}}
+		if _, err := b.dispatch.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: info}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status(false).GetCollectorUnknown() || !status(true).GetCollectorUnknown() {
+		t.Error("201 collectors: want it to be said that they were not all looked at, where that is asked for")
+	}
+}

@@ -81,5 +81,8 @@ func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	default: // the line is short: all of them by name
 		parts = append(parts, strings.Split(gateNames(gates), " ")...)
 	}
+	if status.GetCollectorUnknown() {
+		parts = append(parts, "too many collectors to tell whether one takes its tasks")
+	}
 	return strings.Join(parts, ", ")
 }

@@ -43,7 +43,7 @@ func newSourceGet(o *clientOptions) *cobra.Command {
 }
 
 func newSourceList(o *clientOptions) *cobra.Command {
-	request := &pb.ListSourcesRequest{}
+	request := &pb.ListSourcesRequest{Gates: true}
 	var health []string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sources",

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -308,5 +309,22 @@ func TestSource_Health(t *testing.T) {
 		if !strings.Contains(strings.ReplaceAll(sheet, "  ", " "), line) {
 			t.Errorf("lacks %q:\n%s", line, sheet)
 		}
+	}
+}
+
+// A list that has not looked at all collectors says so.
+func TestSourceList_manyCollectors(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "source", "create", "s", "--seed", "https://a.example/", "--pool", "eu")
+	calls := pb.NewDispatchServiceClient(connect(t, env))
+	for i := range 201 {
+		info := &pb.CollectorInfo{Id: fmt.Sprintf("c%d", i), Session: "s", Pools: []string{"other"}}
+		if _, err := calls.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: info}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := command(t, env, "source", "list"); !strings.Contains(got.out, "  too many collectors to tell whether one takes its tasks\n") {
+		t.Errorf("printed\n%s", got.out)
 	}
 }

@@ -938,9 +938,9 @@ type SourceStatus struct {
 	// one instant: 0 twice in a row is to be trusted.
 	Outstanding int64 `protobuf:"varint,13,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
 	// With GetSource: what holds the seed that is due next, in the order source, seed, pool, queue. Empty:
-	// nothing does; it waits for its turn, or is leased, or there is none. With ListSources only what few reads tell of
-	// a whole page: POOL_PAUSED, NO_COLLECTOR and COLLECTOR_DRAINED (where there are few collectors), and QUEUE_PAUSED and
-	// QUEUE_DENIED of the seed's queue. Health does not follow from them.
+	// nothing does; it waits for its turn, or is leased, or there is none. With ListSources, where its `gates` asks
+	// for them, only what few reads tell of a whole page: POOL_PAUSED, NO_COLLECTOR and COLLECTOR_DRAINED (unless
+	// `collector_unknown`), and QUEUE_PAUSED and QUEUE_DENIED of the seed's queue. Health does not follow from them.
 	Gates []*Gate `protobuf:"bytes,14,rep,name=gates,proto3" json:"gates,omitempty"`
 	// With an adaptive schedule: the shortest interval that a seed of it has now; absent otherwise.
 	ShortestInterval *durationpb.Duration `protobuf:"bytes,15,opt,name=shortest_interval,json=shortestInterval,proto3" json:"shortest_interval,omitempty"`
@@ -950,9 +950,12 @@ type SourceStatus struct {
 	CanceledSeeds int64 `protobuf:"varint,17,opt,name=canceled_seeds,json=canceledSeeds,proto3" json:"canceled_seeds,omitempty"`
 	// Seeds that wait in a queue which a rule denies: they are not handed out until the rule is changed or
 	// deleted (SetQueueRule, DeleteQueueRule).
-	DeniedSeeds   int64 `protobuf:"varint,18,opt,name=denied_seeds,json=deniedSeeds,proto3" json:"denied_seeds,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DeniedSeeds int64 `protobuf:"varint,18,opt,name=denied_seeds,json=deniedSeeds,proto3" json:"denied_seeds,omitempty"`
+	// With ListSources and its `gates`: whether a collector takes its tasks is not known, as none of 200 that are active
+	// does and there are more, or over 2000 are remembered. Explain looks at 1000 and 10000. Default false: `gates` says.
+	CollectorUnknown bool `protobuf:"varint,19,opt,name=collector_unknown,json=collectorUnknown,proto3" json:"collector_unknown,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *SourceStatus) Reset() {
@@ -1111,6 +1114,13 @@ func (x *SourceStatus) GetDeniedSeeds() int64 {
 	return 0
 }
 
+func (x *SourceStatus) GetCollectorUnknown() bool {
+	if x != nil {
+		return x.CollectorUnknown
+	}
+	return false
+}
+
 // Breaker is how far Waggle has backed off from a source whose seeds keep failing: with each cycle given
 // up in a row the gap to the next doubles, and a seed that goes on failing ends DEAD.
 type Breaker struct {
@@ -1248,7 +1258,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\x8e\a\n" +
+	"_max_depth\"\xbb\a\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12'\n" +
 	"\x06paused\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12,\n" +
@@ -1269,7 +1279,8 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x11shortest_interval\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x10shortestInterval\x12D\n" +
 	"\x10longest_interval\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0flongestInterval\x12%\n" +
 	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\x12!\n" +
-	"\fdenied_seeds\x18\x12 \x01(\x03R\vdeniedSeeds\"P\n" +
+	"\fdenied_seeds\x18\x12 \x01(\x03R\vdeniedSeeds\x12+\n" +
+	"\x11collector_unknown\x18\x13 \x01(\bR\x10collectorUnknown\"P\n" +
 	"\aBreaker\x12&\n" +
 	"\x0fgiven_up_cycles\x18\x01 \x01(\x05R\rgivenUpCycles\x12\x1d\n" +
 	"\n" +

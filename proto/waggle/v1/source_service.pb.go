@@ -313,7 +313,10 @@ type ListSourcesRequest struct {
 	// next_page_token of the page before, with the same conditions; empty: the first page.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Give whole specs, seeds and payload too: for a copy of what is registered.
-	WholeSpecs    bool `protobuf:"varint,7,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
+	WholeSpecs bool `protobuf:"varint,7,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
+	// Tell in `status.gates` and `status.collector_unknown` what holds the sources: each page then reads the pauses of
+	// pools and up to 2000 collectors. Default false: both are left out.
+	Gates         bool `protobuf:"varint,8,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -393,6 +396,13 @@ func (x *ListSourcesRequest) GetPageToken() string {
 func (x *ListSourcesRequest) GetWholeSpecs() bool {
 	if x != nil {
 		return x.WholeSpecs
+	}
+	return false
+}
+
+func (x *ListSourcesRequest) GetGates() bool {
+	if x != nil {
+		return x.Gates
 	}
 	return false
 }
@@ -1629,7 +1639,7 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x10GetSourceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\">\n" +
 	"\x11GetSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xd1\x02\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xe7\x02\n" +
 	"\x12ListSourcesRequest\x12\x1b\n" +
 	"\tid_prefix\x18\x01 \x01(\tR\bidPrefix\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12A\n" +
@@ -1639,7 +1649,8 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x1f\n" +
 	"\vwhole_specs\x18\a \x01(\bR\n" +
-	"wholeSpecs\x1a9\n" +
+	"wholeSpecs\x12\x14\n" +
+	"\x05gates\x18\b \x01(\bR\x05gates\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"j\n" +
