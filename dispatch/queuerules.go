@@ -2,19 +2,19 @@ package dispatch
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// RulesEtag stands for the queue rules as they are, of which it is a digest: their version,
-// and when the newest was set. Rules that begin anew in a store that was emptied, or was
-// set back, reach a version again, but not at that time.
+// RulesEtag stands for the queue rules as they are: their version, and a digest of all that
+// they say. Rules that begin anew in a store that was emptied, or was set back, reach a
+// version again, but with it the etag of before only as the same rules.
 type RulesEtag string
 
 // AnyRules stands for the queue rules whatever they are.
@@ -121,15 +121,21 @@ func (c *ruleChanges) made(version int64, err error) error {
 	return err
 }
 
-// rulesEtag is the etag of rules that have a version.
-func rulesEtag(rules iter.Seq[QueueRule], version int64) RulesEtag {
-	newest := time.UnixMicro(0)
-	for rule := range rules {
-		if rule.Time.After(newest) {
-			newest = rule.Time
+// rulesEtag is the etag of rules, in the order of their patterns, that have a version. To
+// digest them takes a fraction of what the store took to read them.
+func rulesEtag(rules []QueueRule, version int64) (RulesEtag, error) {
+	digest := sha256.New()
+	encode := json.NewEncoder(digest)
+	for _, rule := range rules {
+		// Rules that were read may tell their times by another clock face.
+		for _, at := range []*time.Time{&rule.Time, &rule.Pause.Time, &rule.Denial.Time} {
+			*at = at.UTC()
+		}
+		if err := encode.Encode(rule); err != nil {
+			return "", fmt.Errorf("digest queue rule %q: %w", rule.Pattern, err)
 		}
 	}
-	return RulesEtag(strconv.FormatInt(version, 10) + "-" + strconv.FormatInt(newest.UnixMicro(), 36))
+	return RulesEtag(fmt.Sprintf("%d-%.12x", version, digest.Sum(nil))), nil
 }
 
 // changeRules reads the rules and changes them, if they have the etag ifEtag: all that
@@ -142,7 +148,11 @@ func (d *Dispatcher) changeRules(ctx context.Context, ifEtag RulesEtag, change f
 		if err != nil {
 			return "", fmt.Errorf("read queue rules: %w", err)
 		}
-		if etag := rulesEtag(slices.Values(rules), version); ifEtag != AnyRules && ifEtag != etag {
+		etag, err := rulesEtag(rules, version)
+		if err != nil {
+			return "", err
+		}
+		if ifEtag != AnyRules && ifEtag != etag {
 			return "", fmt.Errorf("the queue rules have the etag %s, not %s: %w", etag, ifEtag, ErrEtagMismatch)
 		}
 		changes := ruleChanges{book: newRuleBook(rules, version), version: version}
@@ -153,7 +163,8 @@ func (d *Dispatcher) changeRules(ctx context.Context, ifEtag RulesEtag, change f
 		if err != nil {
 			return "", err
 		}
-		return rulesEtag(maps.Values(changes.book.byPattern), changes.version), d.rulesChanged(ctx)
+		etag, err = rulesEtag(changes.book.all(), changes.version)
+		return etag, errors.Join(d.rulesChanged(ctx), err)
 	}
 	return "", fmt.Errorf("the queue rules were changed %d times in between: %w", mutateTries, ErrEtagMismatch)
 }
@@ -170,7 +181,11 @@ func (d *Dispatcher) QueueRules(ctx context.Context, after string, limit int) (R
 		}
 		return 1
 	})
-	page := RulePage{Rules: all[from:], Etag: rulesEtag(slices.Values(all), version)}
+	etag, err := rulesEtag(all, version)
+	if err != nil {
+		return RulePage{}, err
+	}
+	page := RulePage{Rules: all[from:], Etag: etag}
 	if len(page.Rules) > limit {
 		page.Rules = page.Rules[:limit]
 		page.Next = page.Rules[limit-1].Pattern
@@ -241,6 +256,11 @@ func (b *ruleBook) beside(rule QueueRule) []QueueRule {
 	}
 	slices.SortFunc(others, func(a, b QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
 	return others
+}
+
+// all are the rules by pattern.
+func (b *ruleBook) all() []QueueRule {
+	return slices.SortedFunc(maps.Values(b.byPattern), func(a, b QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
 }
 
 // rulesChanged brings every shard to the rules and tells every dispatcher.

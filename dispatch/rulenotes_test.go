@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -111,4 +112,51 @@ func TestDispatcher_QueueRules_etagOfAnotherStore(t *testing.T) {
 			t.Errorf("the etag %s: %v", now, err)
 		}
 	})
+}
+
+// The etag of rules whose store was set back, and which then came to the same version, is another one, also where the
+// newest of them is the same.
+func TestDispatcher_QueueRules_etagAfterSetback(t *testing.T) {
+	t.Parallel()
+	remove := func(ctx context.Context, d *dispatch.Dispatcher, pattern string) (dispatch.RulesEtag, error) {
+		_, etag, err := d.DeleteQueueRule(ctx, pattern, dispatch.AnyRules)
+		return etag, err
+	}
+	pause := func(ctx context.Context, d *dispatch.Dispatcher, pattern string) (dispatch.RulesEtag, error) {
+		_, etag, err := d.ChangeQueueRule(ctx, pattern, dispatch.AnyRules, func(r *dispatch.QueueRule) error {
+			r.Settings.Paused = true
+			return nil
+		})
+		return etag, err
+	}
+	seen := make(map[dispatch.RulesEtag]string)
+	for _, test := range []struct {
+		name, pattern string
+		after         time.Duration
+		change        func(context.Context, *dispatch.Dispatcher, string) (dispatch.RulesEtag, error)
+	}{
+		{"a deleted", "a.example", 0, remove},
+		{"b deleted", "b.example", time.Hour, remove},
+		{"a paused", "a.example", 0, pause},
+		{"b paused", "b.example", 0, pause},
+	} {
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			for _, pattern := range []string{"a.example", "b.example", "c.example"} {
+				w.rule(pattern, dispatch.DefaultQueueSettings())
+			}
+			time.Sleep(test.after)
+			etag, err := test.change(t.Context(), w.d[0], test.pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other := seen[etag]; other != "" {
+				t.Errorf("%s and %s: both have the etag %s", other, test.name, etag)
+			}
+			seen[etag] = test.name
+			page, err := w.d[0].QueueRules(t.Context(), "", 1)
+			if err != nil || page.Etag != etag {
+				t.Errorf("%s: listed etag %s, %v; want %s", test.name, page.Etag, err, etag)
+			}
+		})
+	}
 }

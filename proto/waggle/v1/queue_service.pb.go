@@ -438,9 +438,9 @@ type ListQueueRulesResponse struct {
 	Rules []*QueueRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// The etag of all rules when the page was read; it changes with each change of any, and is another one after a
-	// loss of the store's data. Of several pages that of
-	// the first one stands for what all of them show.
+	// The etag of all rules when the page was read; it changes with each change of any, and is another one after the
+	// store has lost its data or was set back, however the rules came to their version again: the same etag stands for
+	// the same rules. Of several pages that of the first one stands for what all of them show.
 	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
