@@ -15,7 +15,7 @@ type CollectorInfo struct {
 	Queues   []string `json:"queues,omitempty"`
 	Slots    int      `json:"slots,omitempty"`
 	Draining bool     `json:"draining,omitempty"`
-	// Ended: this was its last beat.
+	// Ended: this was its last beat, which stands for its session.
 	Ended bool `json:"ended,omitempty"`
 }
 

@@ -93,7 +93,9 @@ type Queues interface {
 
 // Collectors keeps what collectors tell of themselves.
 type Collectors interface {
-	// Beats records presence. The session rules are those of BeginPolls.
+	// Beats records presence. The session rules are those of BeginPolls, but for the beat
+	// with which a session has Ended: what comes after it changes nothing of what it told,
+	// and where another session is current it changes nothing.
 	Beats(ctx context.Context, beats []CollectorInfo) ([]PollState, error)
 	// ListCollectors lists by id, ascending, from the first after after.
 	// Collectors silent for CollectorMemory are forgotten.

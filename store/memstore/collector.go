@@ -37,11 +37,13 @@ type collector struct {
 
 func (c *collector) member() string { return c.info.ID }
 
-// meet notes that a session of a collector was seen, in a poll or a beat, and says
-// whether it is the current one.
-func (b *collectorBook) meet(id, session string, now int64, poll bool) (c *collector, state dispatch.PollState) {
+// meet notes that a session of a collector was seen, in a beat that told of it or in a
+// poll, which tells nothing, and says whether it is the current one. What comes after a
+// session's last beat changes nothing of what that told, and the last beat of a session
+// that is not the current one nothing at all.
+func (b *collectorBook) meet(id, session string, now int64, told *dispatch.CollectorInfo) (state dispatch.PollState) {
 	b.expire(now)
-	c = b.known[id]
+	c := b.known[id]
 	switch {
 	case c == nil:
 		c = &collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: now}
@@ -49,7 +51,9 @@ func (b *collectorBook) meet(id, session string, now int64, poll bool) (c *colle
 		b.ids.Insert(id)
 	case c.info.Session == session:
 	case slices.Contains(c.replaced, session):
-		return c, dispatch.PollState{Replaced: true}
+		return dispatch.PollState{Replaced: true}
+	case told != nil && told.Ended:
+		return dispatch.PollState{}
 	default:
 		if len(c.replaced) >= maxReplaced {
 			c.replaced = slices.Delete(c.replaced, 0, 1)
@@ -59,13 +63,16 @@ func (b *collectorBook) meet(id, session string, now int64, poll bool) (c *colle
 		c.first, c.told, c.fresh = now, false, true
 	}
 	state.NewSession = c.fresh
-	noted := poll && !c.fresh && now >= c.seen && now < c.seen+span(dispatch.PollNoted)
+	if told != nil && !c.info.Ended {
+		c.info, c.told = copyInfo(*told), true
+	}
+	noted := told == nil && !c.fresh && now >= c.seen && now < c.seen+span(dispatch.PollNoted)
 	if c.seen != now && !noted {
 		b.seen.remove(c.seen, c)
 		c.seen = now
 		b.seen.insert(now, c)
 	}
-	return c, state
+	return state
 }
 
 // expire forgets collectors that were silent for CollectorMemory.
@@ -119,7 +126,7 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	s.collectors.mu.Lock()
 	now := s.millis()
 	for i := range polls {
-		_, states[i] = s.collectors.meet(polls[i].Collector, polls[i].Session, now, true)
+		states[i] = s.collectors.meet(polls[i].Collector, polls[i].Session, now, nil)
 	}
 	s.collectors.mu.Unlock()
 	for _, sh := range s.shards {
@@ -140,10 +147,7 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 	s.collectors.mu.Lock()
 	now := s.millis()
 	for i := range beats {
-		var c *collector
-		if c, states[i] = s.collectors.meet(beats[i].ID, beats[i].Session, now, false); !states[i].Replaced {
-			c.info, c.told = copyInfo(beats[i]), true
-		}
+		states[i] = s.collectors.meet(beats[i].ID, beats[i].Session, now, &beats[i])
 	}
 	s.collectors.mu.Unlock()
 	for i := range beats {

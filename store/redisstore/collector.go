@@ -27,7 +27,7 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 		encoded[i] = string(b)
 	}
 	homes, calls := s.byHome(len(beats), nil, func(i int) (string, []any) {
-		return beats[i].ID, []any{beats[i].ID, beats[i].Session, encoded[i]}
+		return beats[i].ID, []any{beats[i].ID, beats[i].Session, encoded[i], bit(beats[i].Ended)}
 	})
 	replies, err := s.runAll(ctx, "record beats", s.scripts.beats, calls)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 func collectorCases() []testCase {
 	return []testCase{
 		{"Beat_IsReadBack", collectorBeat},
+		{"Beat_AfterTheGoodbye", collectorAfterGoodbye},
+		{"Goodbye_OfAnotherSession", collectorStrayGoodbye},
 		{"Poll_MakesARecord", collectorPoll},
 		{"Infos_OfTheCurrentSession", collectorInfos},
 		{"Held_CountsLeases", collectorHeld},
@@ -49,12 +51,49 @@ func collectorBeat(e *env) {
 	is(e, "collectors", len(records), 1)
 	is(e, "collector", *records[0], dispatch.CollectorRecord{Info: info, First: start, Seen: start.Add(time.Minute)})
 	e.advance(time.Minute)
-	info.Session = "s2"
+	info.Session, info.Ended = "s2", false
 	e.beat(info)
 	is(e, "first of the new session", e.collectors("", 10)[0].First, start.Add(2*time.Minute))
 	info.Session = "s1"
 	is(e, "replaced", e.beat(info)[0].Replaced, true)
 	is(e, "session", e.collectors("", 10)[0].Info.Session, "s2")
+}
+
+// collectorAfterGoodbye: a beat that was overtaken by the last one does not bring its
+// session back.
+func collectorAfterGoodbye(e *env) {
+	info := dispatch.CollectorInfo{ID: "c1", Session: "s1", Slots: 4, Draining: true}
+	last := info
+	last.Slots, last.Ended = 0, true
+	e.beat(info)
+	e.beat(last)
+	e.advance(time.Second)
+	is(e, "answer to the late beat", e.beat(info)[0], dispatch.PollState{})
+	is(e, "told", e.collectors("", 10)[0].Info, last)
+	e.poll("c1", "s1", "t", "1")
+	is(e, "told after a poll", e.collectors("", 10)[0].Info, last)
+	is(e, "two in one call", e.beat(last, info), make([]dispatch.PollState, 2))
+	is(e, "told after both", e.collectors("", 10)[0].Info, last)
+	info.Session, info.Draining = "s2", false
+	e.beat(info)
+	is(e, "told by the next session", e.collectors("", 10)[0].Info, info)
+	e.beat(info)
+	is(e, "told by it again", e.collectors("", 10)[0].Info, info)
+}
+
+// collectorStrayGoodbye: one that is the first thing heard of a session replaces no other.
+func collectorStrayGoodbye(e *env) {
+	info := dispatch.CollectorInfo{ID: "c1", Session: "s2", Slots: 4}
+	e.beat(info)
+	before := *e.collectors("", 10)[0]
+	e.advance(time.Second)
+	stray := dispatch.CollectorInfo{ID: "c1", Session: "s1", Ended: true}
+	is(e, "answer to the goodbye", e.beat(stray)[0], dispatch.PollState{})
+	is(e, "collector", *e.collectors("", 10)[0], before)
+	is(e, "answer to the live session", e.beat(info)[0], dispatch.PollState{})
+	e.advance(dispatch.CollectorMemory)
+	is(e, "answer where no session is known", e.beat(stray)[0], dispatch.PollState{})
+	is(e, "told then", e.collectors("", 10)[0].Info, stray)
 }
 
 func collectorPoll(e *env) {

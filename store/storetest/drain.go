@@ -159,7 +159,7 @@ func required() []string {
 		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
 		"give back", "give back too late", "give back of a canceled",
 		"used after a step back", "poll after a step back",
-		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED",
+		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED", "session's stray GOODBYE",
 		"session ended a lease", "cancel of a leased task", "delete lock", "set lock", "delete record",
 		"push", "push paused", "push deleted", "push of an older version", "drop of a task",
 		"set rule", "delete rule", "sync rules", "block queue", "unblock queue", "unblock NOT_FOUND",

@@ -52,6 +52,9 @@ func (m *model) genBeats() step {
 		if m.chance(5) && c.number > 1 {
 			info.Session = "s" + strconv.Itoa(c.number-1)
 		}
+		if info.Ended = m.chance(10); info.Ended && m.chance(50) {
+			info.Session = "s" + strconv.Itoa(c.number) + "x"
+		}
 		beats = append(beats, info)
 	}
 	return step{

@@ -7,8 +7,9 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// met is what the session rules answer to a poll or beat.
-func (w *world) met(collector, session string) (replaced, fresh bool) {
+// met is what the session rules answer to a poll or beat, of which the last of a session
+// that is not the current one changes nothing.
+func (w *world) met(collector, session string, last bool) (replaced, fresh bool) {
 	s := w.sessions[collector]
 	now := w.now()
 	if s == nil || now.Sub(s.seen) >= dispatch.CollectorMemory {
@@ -18,6 +19,10 @@ func (w *world) met(collector, session string) (replaced, fresh bool) {
 	if s.replaced[session] {
 		w.count("session REPLACED")
 		return true, false
+	}
+	if last && s.current != session {
+		w.count("session's stray GOODBYE")
+		return false, false
 	}
 	if s.current != session {
 		w.count("session NEW")
@@ -42,7 +47,7 @@ func (w *world) polled(polls []dispatch.Poll, got []dispatch.PollState) error {
 		return broken("%d polls answered %d states", len(polls), len(got))
 	}
 	for i, p := range polls {
-		replaced, fresh := w.met(p.Collector, p.Session)
+		replaced, fresh := w.met(p.Collector, p.Session, false)
 		if got[i].Replaced != replaced || got[i].NewSession != fresh {
 			return broken("poll of session %s of %s answered replaced %v and new %v, want %v and %v",
 				p.Session, p.Collector, got[i].Replaced, got[i].NewSession, replaced, fresh)
@@ -97,7 +102,7 @@ func (w *world) beaten(beats []dispatch.CollectorInfo, got []dispatch.PollState)
 		return broken("%d beats answered %d states", len(beats), len(got))
 	}
 	for i, b := range beats {
-		replaced, fresh := w.met(b.ID, b.Session)
+		replaced, fresh := w.met(b.ID, b.Session, b.Ended)
 		if got[i].Replaced != replaced || got[i].NewSession != fresh {
 			return broken("beat of session %s of %s answered replaced %v and new %v, want %v and %v",
 				b.Session, b.ID, got[i].Replaced, got[i].NewSession, replaced, fresh)

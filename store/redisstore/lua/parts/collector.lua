@@ -8,7 +8,8 @@ local POLL_NOTED = 1000
 local function collector_key(id) return P .. 'coll:' .. id end
 local function replaced_key(id) return P .. 'old:' .. id end
 
--- A collector's record: session, first, seen, whether it is fresh, info.
+-- A collector's record: session, first, seen, whether it is fresh, info, and true where
+-- that was its last.
 local function unpack_collector(packed) return packed and cmsgpack.unpack(packed) or nil end
 local function write_collector(id, c) call('SET', collector_key(id), cmsgpack.pack(c)) end
 
@@ -20,8 +21,10 @@ end
 
 -- Notes that the session was seen, given the packed record of its collector:
 -- whether it was replaced, and whether it has replaced another that was not ended
--- here yet. info, when given, is what the collector tells.
-local function see(packed, id, session, info)
+-- here yet. info, when given, is what the collector tells, and ended that it is the
+-- session's last: what comes after it changes nothing of it, and of a session that is not
+-- the current one nothing at all.
+local function see(packed, id, session, info, ended)
   local c = unpack_collector(packed)
   if c and c[3] + DAY <= now then
     forget_collector(id)
@@ -30,6 +33,7 @@ local function see(packed, id, session, info)
   if c and c[1] == session and not c[4] and not info and now >= c[3] and now < c[3] + POLL_NOTED then return 0, 0 end
   local other = (not c or c[1] ~= session)
   if other and call('ZSCORE', replaced_key(id), session) then return 1, 0 end
+  if c and other and ended then return 0, 0 end
   if c and other then
     call('ZADD', replaced_key(id), now, c[1])
     call('ZREMRANGEBYRANK', replaced_key(id), 0, -MAX_REPLACED - 1)
@@ -38,7 +42,9 @@ local function see(packed, id, session, info)
     if not c then call('ZADD', COLLECTORS, 0, id) end
     c = { session, now, now, c ~= nil, '' }
   end
-  c[3], c[5] = now, info or c[5]
+  c[3] = now
+  if info and not c[6] then c[5] = info end
+  if ended then c[6] = true end
   write_collector(id, c)
   call('ZADD', SEEN, decimal(now), id)
   if c[4] then
