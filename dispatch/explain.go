@@ -159,11 +159,13 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
 	e := &Explanation{Now: now, Holds: queue.holds(), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
+	own, ofPool := slices.Clone(e.Holds), make(map[string][]Hold, len(queue.Pools))
 	for _, pool := range queue.Pools {
 		of, takes, err := d.poolHolds(ctx, wanted{pool: pool, queue: name}, now)
 		if err != nil {
 			return nil, err
 		}
+		ofPool[pool] = of
 		e.add(of...)
 		e.note(takes.note)
 	}
@@ -171,14 +173,15 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 	if err != nil {
 		return nil, err
 	}
-	all, some := e.Holds, false // are held beside the queue
+	due.pools = len(queue.Pools) > 1
+	some := due.pools && len(e.Holds) > len(own) // are held beside the queue
 	for i := range due.lanes {
 		lane := &due.lanes[i]
-		if lane.holds, err = d.sourceHolds(ctx, lane.first, now); err != nil {
+		if err := d.sourceHolds(ctx, lane, now); err != nil {
 			return nil, err
 		}
 		some = e.add(lane.holds...) || some
-		lane.holds = slices.Concat(all, lane.holds)
+		lane.holds = slices.Concat(own, ofPool[lane.pool], lane.holds)
 	}
 	if due.Due > 1 && some || due.cut() {
 		e.note(due.ofSources())

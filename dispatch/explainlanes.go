@@ -15,6 +15,7 @@ const lanesExplained = 5
 type dueLanes struct {
 	DueLanes
 	lanes []dueLane
+	pools bool  // they are of several, which are told
 	next  *Task // the one due first elsewhere, where tasks are due in no lane
 }
 
@@ -22,6 +23,7 @@ type dueLanes struct {
 type dueLane struct {
 	first *Task
 	due   int64
+	pool  string // of its source; only of queues
 	holds []Hold
 }
 
@@ -73,27 +75,30 @@ func (l *dueLanes) only(t *Task) bool {
 // cut reports whether there are lanes of which nobody looked what holds them.
 func (l *dueLanes) cut() bool { return l.Due > lanesExplained || l.Looked < l.All }
 
-// sourceHolds is what holds a task beside its queue and pool: a pause of its source, and
-// that no collector takes tasks of that. Of a source that is gone there is nothing to tell.
-func (d *Dispatcher) sourceHolds(ctx context.Context, t *Task, now time.Time) (holds []Hold, err error) {
+// sourceHolds finds the pool of a lane, and what holds it beside its queue and pool: a
+// pause of its source, and that no collector takes tasks of that. Of a source that is gone
+// there is nothing to tell.
+func (d *Dispatcher) sourceHolds(ctx context.Context, lane *dueLane, now time.Time) error {
+	t := lane.first
 	source, err := d.store.Source(ctx, t.SourceID)
 	if errors.Is(err, ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("source %q: %w", t.SourceID, err)
+		return fmt.Errorf("source %q: %w", t.SourceID, err)
 	}
+	lane.pool = source.Spec.Pool
 	if p := source.PausedAt(now); p != nil {
-		holds = append(holds, Hold{*p, HeldSource, source.ID})
+		lane.holds = append(lane.holds, Hold{*p, HeldSource, source.ID})
 	}
 	all := wanted{pool: source.Spec.Pool, queue: t.Queue}
 	own := all
 	own.source = source.ID
 	found, err := d.takers(ctx, []wanted{all, own}, now)
 	if gate := found[own].gate; gate != nil && found[all].gate == nil {
-		holds = append(holds, Hold{*gate, HeldSource, source.ID})
+		lane.holds = append(lane.holds, Hold{*gate, HeldSource, source.ID})
 	}
-	return holds, err
+	return err
 }
 
 // inQueues says in which queues tasks of a source are due.
@@ -115,7 +120,11 @@ func (l *dueLanes) tell(what, lane string, name func(*Task) string) string {
 		if len(one.holds) > 0 {
 			held = "held by " + kindsOf(one.holds)
 		}
-		parts = append(parts, fmt.Sprintf("%s (%s, %s)", name(one.first), counted(one.due, "task"), held))
+		of := ""
+		if l.pools && one.pool != "" {
+			of = " of pool " + one.pool
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s%s, %s)", name(one.first), counted(one.due, "task"), of, held))
 	}
 	text := fmt.Sprintf("%s %s: %s", what, counted(l.Due, lane), strings.Join(parts, ", "))
 	switch more := l.Due - int64(len(parts)); {

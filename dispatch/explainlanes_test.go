@@ -96,6 +96,33 @@ func TestDispatcher_ExplainQueue_sources(t *testing.T) {
 	})
 }
 
+// What holds the tasks of one pool is told of no others.
+func TestDispatcher_ExplainQueue_pools(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		o.beat("c", dispatch.DefaultPool, false)
+		o.create("br", func(s *dispatch.SourceSpec) { s.Pool = "browser" })
+		o.create("sub", nil)
+		o.submit(dispatch.NewTask{SourceID: "br", URL: "http://a.example/1"},
+			dispatch.NewTask{SourceID: "sub", URL: "http://a.example/2"}, dispatch.NewTask{SourceID: "sub", URL: "http://a.example/3"})
+		want := func(of string, kinds ...dispatch.GateKind) {
+			t.Helper()
+			e, err := o.ExplainQueue(ctx, "a.example")
+			if got := holds(t, e, err); !slices.Equal(got, kinds) || e.Holds[0].Of != dispatch.HeldPool || e.Holds[0].Name != "browser" {
+				t.Errorf("held by %+v", e.Holds)
+			}
+			if len(e.Notes) != 1 || !strings.Contains(e.Notes[0], "br (1 task of pool browser, held by NO_COLLECTOR)") || !strings.Contains(e.Notes[0], of) {
+				t.Errorf("noted %q, want %q", e.Notes, of)
+			}
+		}
+		want("sub (2 tasks of pool default, in their turn)", dispatch.GateNoCollector)
+		if _, _, err := o.PauseSource(ctx, "sub", dispatch.Gate{By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		want("sub (2 tasks of pool default, held by SOURCE_PAUSED)", dispatch.GateNoCollector, dispatch.GateSourcePaused)
+	})
+}
+
 // What is not looked into is told, whether those that were are held or not.
 func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
