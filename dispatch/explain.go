@@ -332,7 +332,7 @@ func (h *Hold) openedBy() string {
 	case GatePaused:
 		return "ResumeQueue"
 	case GateQueuePaused, GateQueueDenied:
-		return "SetQueueRule or DeleteQueueRule of the rule that says so"
+		return fmt.Sprintf("SetQueueRule or DeleteQueueRule of the rule %q", h.Rule)
 	case GateSourcePaused:
 		return "ResumeSources"
 	case GateSourceDeleted:

@@ -89,7 +89,7 @@ func (r *QueueRule) Gate(kind GateKind) Gate {
 		began = r.Denial
 	}
 	began = cmp.Or(began, HoldNote{Note{r.By, r.Reason}, r.Time})
-	return Gate{Kind: kind, By: began.By, Reason: began.Reason, Time: began.Time}
+	return Gate{Kind: kind, By: began.By, Reason: began.Reason, Time: began.Time, Rule: r.Pattern}
 }
 
 // Gates are those that the rule closes.
@@ -186,6 +186,8 @@ type Gate struct {
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	Time   time.Time `json:"time,omitzero"` // when it was set
+	// Rule is, of GateQueuePaused and GateQueueDenied, the pattern of the rule.
+	Rule string `json:"-"`
 	// Cause is, of GateHostBlocked, the failure behind it; nil where it is not known.
 	Cause *BlockCause `json:"-"`
 }

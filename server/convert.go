@@ -77,6 +77,7 @@ func toGate(gate *dispatch.Gate) *pb.Gate {
 	}
 	out := &pb.Gate{
 		Kind: toGateKind(gate.Kind), Until: toTime(gate.Until), By: gate.By, Reason: gate.Reason, Time: toTime(gate.Time),
+		Rule: gate.Rule,
 	}
 	if c := gate.Cause; c != nil {
 		out.Cause, out.CauseTaskId = toTaskError(&c.Failure), string(c.Task)

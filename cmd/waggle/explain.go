@@ -89,11 +89,19 @@ func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
 	}
 	for _, h := range e.GetHolds() {
 		fmt.Fprintf(out, "%s %s: %s\n    opened by: %s\n", strings.ToLower(word(h.GetOf(), "HELD_KIND_")), plain(h.GetName()),
-			plain(heldText(now, h.GetGate())), or(commandNames().Replace(h.GetOpenedBy()), "its end"))
+			plain(heldText(now, h.GetGate())), or(openedBy(h), "its end"))
 	}
 	if e.GetOpensIn() != nil {
 		fmt.Fprintf(out, "all of that opens by itself in %s\n", span(e.GetOpensIn().AsDuration()))
 	}
+}
+
+// openedBy is what opens a hold, by commands.
+func openedBy(h *pb.Hold) string {
+	if rule := h.GetGate().GetRule(); rule != "" {
+		return fmt.Sprintf("`waggle queue rule set '%s' --lift`", rule)
+	}
+	return commandNames().Replace(h.GetOpenedBy())
 }
 
 // commandNames writes commands where the dispatcher names the calls they make. Of two
@@ -102,7 +110,6 @@ func commandNames() *strings.Replacer {
 	return strings.NewReplacer(
 		"TriggerSources", "`waggle source trigger`", "ResumeSources", "`waggle source resume`", "UpdateSource", "`waggle source update`",
 		"SubmitTasks with SOONER", "`waggle task submit --if-exists sooner`", "RetryTasks", "`waggle task retry`", "RevokeLeases", "`waggle lease revoke`",
-		"SetQueueRule or DeleteQueueRule", "`waggle queue rule set --lift` or `waggle queue rule delete`",
 		"SetQueueRule", "`waggle queue rule set`", "DeleteQueueRule", "`waggle queue rule delete`",
 		"UnblockQueue with include_automatic", "`waggle queue unblock --automatic`", "UnblockQueue", "`waggle queue unblock`",
 		"ResumeQueue", "`waggle queue resume`", "ResumePool", "`waggle pool resume`", "ResumeCollectors", "`waggle collector resume`",

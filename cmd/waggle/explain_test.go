@@ -40,8 +40,8 @@ tasks of it are due in 1 queue: a.example (1 task, held by PAUSED)
 `)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--paused", "--reason", "stop")
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
-queue *: QUEUE_PAUSED by ada, now: stop
-    opened by: `+"`"+`waggle queue rule set --lift`+"`"+` or `+"`"+`waggle queue rule delete`+"`"+` of the rule that says so
+queue *: QUEUE_PAUSED by the rule *, by ada, now: stop
+    opened by: `+"`waggle queue rule set '*' --lift`"+`
 `)
 	command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "1", "--lift")
 	wantOutput(t, command(t, env, "explain", "queue", "news.example"), `

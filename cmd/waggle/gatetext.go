@@ -48,10 +48,13 @@ func isPause(kind pb.GateKind) bool {
 // heldText is a gate in a line that begins with its kind.
 func heldText(now time.Time, g *pb.Gate) string {
 	between := " "
+	if g.GetRule() != "" {
+		between = " by the rule " + g.GetRule() + ", "
+	}
 	if g.GetBy() == "" && g.GetTime() == nil && g.GetUntil() != nil {
 		between = ", " // nobody closed it: until when comes first
 	}
-	return strings.TrimSuffix(word(g.GetKind(), "GATE_KIND_")+between+gateText(now, g), " ")
+	return strings.TrimRight(word(g.GetKind(), "GATE_KIND_")+between+gateText(now, g), ", ")
 }
 
 // healthWhy is what the health of a source comes from, and what else holds it, in a line;

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -82,7 +83,11 @@ func nextGrant(q *pb.Queue) string {
 func gateNames(gates []*pb.Gate) string {
 	var names []string
 	for _, g := range gates {
-		names = append(names, word(g.GetKind(), "GATE_KIND_"))
+		name := word(g.GetKind(), "GATE_KIND_")
+		if g.GetRule() != "" {
+			name += "(" + g.GetRule() + ")"
+		}
+		names = append(names, name)
 	}
 	return strings.Join(names, " ")
 }
@@ -117,8 +122,11 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 		sh.linef("Mapped", "new tasks of this host go to the queue %s, by a rule", q.GetMapsTo())
 	}
 	sh.line("Pools", poolsText(q))
-	settings := q.GetSettings()
-	sh.linef("Settings", "%s (by %s)", settingsText(settings), or(q.GetRulePattern(), noRule(q)))
+	settings, stopped := proto.CloneOf(q.GetSettings()), ""
+	if isStopped(q) {
+		settings.Paused, stopped = false, "; paused by the rule "+everyQueue
+	}
+	sh.linef("Settings", "%s (by %s)%s", settingsText(settings), or(q.GetRulePattern(), noRule(q)), stopped)
 	if d := q.GetQueueDelay().AsDuration(); d > 0 {
 		sh.linef("Host asks for", "%s between requests", duration.Format(d))
 	}
@@ -130,6 +138,16 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 		sh.line("Held by", heldText(now, gate))
 	}
 	sh.write(out)
+}
+
+// everyQueue is the pattern of the rule that, paused, holds every queue.
+const everyQueue = "*"
+
+// isStopped reports whether a queue is paused by the rule for all, and not by its own.
+func isStopped(q *pb.Queue) bool {
+	return q.GetRulePattern() != everyQueue && slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool {
+		return g.GetKind() == pb.GateKind_GATE_KIND_QUEUE_PAUSED && g.GetRule() == everyQueue
+	})
 }
 
 // poolsText is the pools of a queue's tasks, and which of them are paused.

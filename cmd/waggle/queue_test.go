@@ -107,7 +107,21 @@ a.example        0       0        1     1s  held  PAUSED   default
 	command(t, env, "task", "submit", "--source", "s", "https://a.example/1")
 	wantOutput(t, command(t, env, "queue", "resume", "a.example"), `
 a.example was not paused; nothing changed
-it is held by QUEUE_PAUSED by ada, now: stop
+it is held by QUEUE_PAUSED by the rule *, by ada, now: stop
+`)
+	// The queue's own rule does not pause it, and is not said to.
+	command(t, env, "queue", "rule", "set", "a.example", "--min-delay", "2s")
+	wantOutput(t, command(t, env, "queue", "get", "a.example"), `
+Queue       a.example (slot 1331)
+Tasks       1 waiting, 0 leased
+Pools       default
+Settings    2s apart, 1 at a time, blocked at most 1d (by a.example); paused by the rule *
+Next grant  held
+Held by     QUEUE_PAUSED by the rule *, by ada, now: stop
+`)
+	wantOutput(t, command(t, env, "queue", "list"), `
+QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY          RULE
+a.example        1       0        1     2s  held  QUEUE_PAUSED(*)  a.example
 `)
 }
 

@@ -91,7 +91,7 @@ func TestSourceTrigger_held(t *testing.T) {
 		"0 sources would be triggered; 1 would stay as now\ns: its seeds would be due, and held by SOURCE_PAUSED by ada, now: they move"+explain)
 	command(t, env, "source", "resume", "s")
 	command(t, env, "queue", "rule", "set", "a.example", "--deny")
-	held := "s: its seeds are due now, and held by QUEUE_DENIED by ada, now"
+	held := "s: its seeds are due now, and held by QUEUE_DENIED by the rule a.example, by ada, now"
 	wantOutput(t, command(t, env, "source", "trigger", "s"), "0 sources triggered; 1 as it was\n"+held+explain)
 	wantOutput(t, command(t, env, "source", "trigger", "--all", "--yes"), "0 sources triggered; 2 as they were\n"+held+explain)
 }

@@ -96,8 +96,8 @@ new tasks of this host go to the queue shops, by a rule: `+"`"+`waggle explain q
 `)
 	wantOutput(t, command(t, env, "explain", "queue", "x.c.example"), `
 nothing is known of a queue x.c.example: no task is in it, and no rule names it
-queue x.c.example: QUEUE_PAUSED by ada, now: they move
-    opened by: `+"`"+`waggle queue rule set --lift`+"`"+` or `+"`"+`waggle queue rule delete`+"`"+` of the rule that says so
+queue x.c.example: QUEUE_PAUSED by the rule *.c.example, by ada, now: they move
+    opened by: `+"`waggle queue rule set '*.c.example' --lift`"+`
 `)
 	command(t, env, "queue", "block", "b.example")
 	wantOutput(t, command(t, env, "explain", "queue", "b.example"), `

@@ -174,8 +174,8 @@ func ruleHolds(e *env) {
 	e.setRule(r)
 	is(e, "rules", e.listRules(), []dispatch.QueueRule{r})
 	is(e, "gates", e.info("a.test").Gates, []dispatch.Gate{
-		{Kind: dispatch.GateQueuePaused, By: "eve", Reason: "emergency", Time: start},
-		{Kind: dispatch.GateQueueDenied, By: "bob", Time: start.Add(time.Minute)},
+		{Kind: dispatch.GateQueuePaused, By: "eve", Reason: "emergency", Time: start, Rule: "*.test"},
+		{Kind: dispatch.GateQueueDenied, By: "bob", Time: start.Add(time.Minute), Rule: "*.test"},
 	})
 	version, err := e.Store.SetRule(e.ctx, r, from)
 	e.ok("repeated", err)

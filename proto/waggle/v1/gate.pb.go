@@ -166,7 +166,10 @@ type Gate struct {
 	// block stood before its failures were kept.
 	Cause *TaskError `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
 	// With cause: the task whose attempt failed so; its history shows more, while it is remembered.
-	CauseTaskId   string `protobuf:"bytes,7,opt,name=cause_task_id,json=causeTaskId,proto3" json:"cause_task_id,omitempty"`
+	CauseTaskId string `protobuf:"bytes,7,opt,name=cause_task_id,json=causeTaskId,proto3" json:"cause_task_id,omitempty"`
+	// Only of QUEUE_PAUSED and QUEUE_DENIED: the pattern of the rule that pauses or denies; `*` may be the one although
+	// a longer pattern gives the queue its settings. At most 261 bytes.
+	Rule          string `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,11 +253,18 @@ func (x *Gate) GetCauseTaskId() string {
 	return ""
 }
 
+func (x *Gate) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
 var File_waggle_v1_gate_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/gate.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/task.proto\"\x89\x02\n" +
+	"\x14waggle/v1/gate.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/task.proto\"\x9d\x02\n" +
 	"\x04Gate\x12'\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x13.waggle.v1.GateKindR\x04kind\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
@@ -262,7 +272,8 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12*\n" +
 	"\x05cause\x18\x06 \x01(\v2\x14.waggle.v1.TaskErrorR\x05cause\x12\"\n" +
-	"\rcause_task_id\x18\a \x01(\tR\vcauseTaskId*\x82\x04\n" +
+	"\rcause_task_id\x18\a \x01(\tR\vcauseTaskId\x12\x12\n" +
+	"\x04rule\x18\b \x01(\tR\x04rule*\x82\x04\n" +
 	"\bGateKind\x12\x19\n" +
 	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
