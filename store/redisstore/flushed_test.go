@@ -194,6 +194,29 @@ func TestStore_ShardsLost_slow(t *testing.T) {
 	}
 }
 
+// TestStore_Mismatch_slow holds that a fault which every look finds is told by each Ping,
+// while the looks take longer than one waits, also by one that comes while another's look is under way.
+func TestStore_Mismatch_slow(t *testing.T) {
+	t.Parallel()
+	server := startCluster(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: "redis+cluster://" + server.Addr(), Shards: 3})
+	slow := &slowMarks{}
+	slow.hold()()
+	redisstore.AddHook(s, slow)
+	if err := client.HSet(t.Context(), redisstore.MetaKey("waggle"), "shards", 2).Err(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the mismatch to be told", func() bool { return errors.Is(s.Ping(t.Context()), dispatch.ErrStoreMismatch) })
+	answered := slow.hold()
+	defer answered()
+	for n := range 3 {
+		if err := s.Ping(t.Context()); !errors.Is(err, dispatch.ErrStoreMismatch) {
+			t.Errorf("Ping %d while a look is under way: %v, want %v", n+1, err, dispatch.ErrStoreMismatch)
+		}
+	}
+}
+
 // slowMarks is a hook that lets nobody look at marks of shards while they are held.
 type slowMarks struct {
 	mu   sync.Mutex // guards held

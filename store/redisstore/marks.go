@@ -37,9 +37,10 @@ type marks struct {
 
 // look is one at the marks.
 type look struct {
-	stop context.CancelFunc
-	done chan struct{} // closed once err is set
-	err  error
+	before error // what came of the one before
+	stop   context.CancelFunc
+	done   chan struct{} // closed once err is set
+	err    error
 }
 
 const (
@@ -75,7 +76,7 @@ func (s *Store) Losses() int64 { return s.marks.losses.Load() }
 // lookForLoss has the marks looked at, and is what came of it; where that takes longer than
 // lookTime, what came of the look before.
 func (s *Store) lookForLoss(ctx context.Context) error {
-	now, before := s.beginLook(ctx)
+	now := s.beginLook(ctx)
 	timer := time.NewTimer(lookTime)
 	defer timer.Stop()
 	select {
@@ -84,32 +85,32 @@ func (s *Store) lookForLoss(ctx context.Context) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return before
+	return now.before
 }
 
-// beginLook is the look under way, which begins now where there is none, and the error of
-// the one before.
-func (s *Store) beginLook(ctx context.Context) (now *look, before error) {
+// beginLook is the look under way, which begins now where there is none.
+func (s *Store) beginLook(ctx context.Context) *look {
 	m := &s.marks
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now = m.latest; now != nil {
+	var before error
+	if m.latest != nil {
 		select {
-		case <-now.done:
-			before = now.err
+		case <-m.latest.done:
+			before = m.latest.err
 		default:
-			return now, nil
+			return m.latest
 		}
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	fresh := &look{stop: stop, done: make(chan struct{})}
+	fresh := &look{before: before, stop: stop, done: make(chan struct{})}
 	m.latest = fresh
 	go func() {
 		defer close(fresh.done)
 		defer stop()
 		fresh.err = s.lookAtMarks(ctx)
 	}()
-	return fresh, before
+	return fresh
 }
 
 // endLooks ends the look under way, of a client that is closed.
