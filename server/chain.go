@@ -18,7 +18,8 @@ import (
 // chain is every interceptor, the outermost first. The order, and why:
 //
 //  1. metrics count every call with the code that its caller sees, refused ones
-//     included.
+//     included. Only a request over MaxReceiveBytes, which is not read, comes to none
+//     of these.
 //  2. logging likewise, and with what statuses notes of a fault.
 //  3. statuses turn each error below into a status with its details, at one
 //     place. What they do not know is a fault of ours: they hand its text to
