@@ -64,7 +64,8 @@ func (d *Dispatcher) beginSession(ctx context.Context, collector, session string
 	under, fresh := d.endings.enter(beginning{collector, session})
 	if fresh && !d.pump.inBackground(func(ctx context.Context) { d.runEnding(ctx, under) }) {
 		d.endings.leave(under.beginning)
-		return nil // this dispatcher has ended; the next poll or beat comes to another
+		close(under.tried) // somebody may have come to wait for it
+		return nil         // this dispatcher has ended; the next poll or beat comes to another
 	}
 	if under == nil {
 		return nil
@@ -110,8 +111,8 @@ func (d *Dispatcher) tryEnding(ctx context.Context, e *ending, tell bool) error 
 	if tell {
 		err = d.store.Publish(ctx, Hint{Kind: HintSession, ID: e.collector, Session: e.session})
 	}
-	if e := d.endSession(ctx, e.collector, e.session); e != nil {
-		err = e
+	if failed := d.endSession(ctx, e.collector, e.session); failed != nil {
+		err = failed
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
 // stuckEndings is a store of which, once it hangs, nobody gets an answer who ends a
@@ -195,6 +196,39 @@ func TestDispatcher_beginSession_bounded(t *testing.T) {
 		synctest.Wait()
 		if n := w.spies[0].count("EndSession") - ends; n != collectors-most {
 			t.Errorf("%d sessions were ended that could not be before, want %d", n, collectors-most)
+		}
+	})
+}
+
+// Calls of one new session that come at once wait for nothing at a dispatcher that does not
+// run, also those that join one which has yet to find that.
+func TestDispatcher_beginSession_notRunning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, err := memstore.New(memstore.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := dispatch.New(dispatch.Config{Store: store, ID: "d"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 20_000 {
+					if err := d.BeginSession(ctx, "c", "s"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the calls took %v", took)
 		}
 	})
 }
