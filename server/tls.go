@@ -16,6 +16,8 @@ const (
 	// keyPairFails is how many looks in a row fail before that is told: half-written
 	// files are met while a certificate is being renewed.
 	keyPairFails = 2
+	// keyPairTold is how long after that, while looks go on to fail, it is told again.
+	keyPairTold = 24 * time.Hour
 )
 
 // keyPair is a certificate that follows its files, so that renewing it needs no
@@ -28,7 +30,8 @@ type keyPair struct {
 	cert    *tls.Certificate
 	changed time.Time // of the newer file, when cert was read
 	checked time.Time
-	failed  int // looks in a row
+	failed  int       // looks in a row
+	told    time.Time // of those
 }
 
 func newKeyPair(certFile, keyFile string, log *zap.Logger) (*keyPair, error) {
@@ -57,7 +60,8 @@ func (k *keyPair) look(now time.Time) {
 		k.failed = 0
 		return
 	}
-	if k.failed++; k.failed == keyPairFails {
+	if k.failed++; k.failed == keyPairFails || k.failed > keyPairFails && now.Sub(k.told) >= keyPairTold {
+		k.told = now
 		k.log.Warn("the TLS certificate cannot be read again; the one that was read last is served on",
 			zap.Time("ends", k.cert.Leaf.NotAfter), zap.Error(err))
 	}

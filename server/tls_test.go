@@ -15,7 +15,7 @@ import (
 
 // A certificate that was renewed is served without a restart; files that do not
 // fit together, as half-way through a renewal, leave the old one in service, and are
-// told of, once, if that goes on.
+// told of, each day, if that goes on.
 func TestKeyPair_renewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,6 +64,18 @@ func TestKeyPair_renewed(t *testing.T) {
 		}
 		if told := logs.FilterFieldKey("ends"); logs.Len() != 1 || told.Len() != 1 {
 			t.Errorf("told of files that do not fit together: %v; want one line, with the end of the certificate that serves", logs.All())
+		}
+		time.Sleep(12 * time.Hour) // virtual
+		leaf()
+		if logs.Len() != 1 {
+			t.Errorf("told %d times within a day", logs.Len())
+		}
+		for range 2 {
+			time.Sleep(12 * time.Hour) // virtual
+			leaf()
+		}
+		if logs.Len() != 2 {
+			t.Errorf("told %d times in a day and a half, want each day", logs.Len())
 		}
 		replace(keyFile, renewedKey)
 		if !bytes.Equal(leaf(), old) {
