@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -60,10 +61,15 @@ func TestQueueService_SetQueueRule_mask(t *testing.T) {
 	if r := set("bob", &pb.QueueRule{}); r.GetMaxInFlight() != 1 || r.GetPaused() || len(r.GetGates()) > 0 {
 		t.Errorf("without a mask the rule is %v", r)
 	}
-	_, err = b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{
-		Rule: &pb.QueueRule{Pattern: "*"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"delay"}},
-	})
-	if f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD"); f.metadata["field"] != "update_mask" || f.metadata["value"] != "delay" {
-		t.Errorf("metadata %v", f.metadata)
+	// What is no setting of a rule is refused.
+	for _, path := range []string{"delay", "gates", "by", "reason", "update_time", "min_delay.seconds"} {
+		_, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{
+			Rule:       &pb.QueueRule{Pattern: "*", By: "me", MinDelay: durationpb.New(time.Second)},
+			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"paused", path}},
+		})
+		f := wantFault(t, err, codes.InvalidArgument, "INVALID_FIELD")
+		if f.metadata["field"] != "update_mask" || f.metadata["value"] != path || !strings.Contains(f.metadata["limit"], "queue, min_delay, ") {
+			t.Errorf("metadata %v", f.metadata)
+		}
 	}
 }

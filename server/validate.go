@@ -275,10 +275,20 @@ func validateSetQueueRule(req *pb.SetQueueRuleRequest) error {
 	}
 	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, dispatch.MaxMinDelay)
 	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
-	c.mask("update_mask", req.GetUpdateMask(), &pb.QueueRule{}, "\"paused\" or \"min_delay\"")
+	c.mask(req.GetUpdateMask(), ruleField, "must name settings of a rule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block, paused, deny")
 	c.rulesEtag(req.GetEtag())
 	c.operator(req.GetBy(), req.GetReason())
 	return c.err()
+}
+
+// ruleField reports whether a mask may name the path: a setting of a rule, or the pattern,
+// which names the rule and changes nothing.
+func ruleField(path string) bool {
+	switch path {
+	case "pattern", "queue", "min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block", "paused", "deny":
+		return true
+	}
+	return false
 }
 
 func validatePattern(req *pb.DeleteQueueRuleRequest) error {

@@ -247,10 +247,12 @@ type SetQueueRuleRequest struct {
 	// The etag of the rules as they were read or last changed; empty: set it whoever changed them meanwhile. It is
 	// one for all rules, since which of them holds, and what it replaces, depends on the others.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
-	// The fields to change, as paths of QueueRule ("paused", "min_delay"); of a rule that is not there yet the others
-	// have their defaults. A field that is named and not set goes back to its default. Absent or empty: every field, as
-	// if all were named; then a rule that pauses or denies, and would no longer, is refused (QUEUE_RULE_HOLDS) unless
-	// there is an etag. To pause or deny, name that alone, or you reset what else the rule says. At most 128 paths.
+	// The settings to change, as paths of QueueRule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block,
+	// paused, deny. pattern may be named and changes nothing; all else, and what is within one, is refused
+	// (INVALID_FIELD), since Waggle writes the rest. Of a rule that is not there yet the others have their defaults. A
+	// field that is named and not set goes back to its default. Absent or empty: every field, as if all were named; then
+	// a rule that pauses or denies, and would no longer, is refused (QUEUE_RULE_HOLDS) unless there is an etag. To pause
+	// or deny, name that alone, or you reset what else the rule says. At most 128 paths.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,5,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
