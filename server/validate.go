@@ -171,6 +171,9 @@ func validateBeat(b beat) error {
 	c.ids("collector.queues", info.GetQueues(), dispatch.MaxNarrow, c.queue)
 	c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)
 	c.count("leases", len(b.GetLeases()), 0, maxBatch)
+	if info.GetEnded() && len(b.GetLeases()) > 0 {
+		c.fail("collector.ended", true, "must be false in a beat that names leases")
+	}
 	for i, lease := range b.GetLeases()[:min(len(b.GetLeases()), maxBatch)] {
 		n := len(c.broken)
 		c.size("cursor", len(lease.GetCursor()), dispatch.MaxCursorLength)

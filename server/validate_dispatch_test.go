@@ -111,6 +111,9 @@ func badReports() []badRequest {
 		{"renew: many leases", "leases", renewWith(&pb.RenewLeaseRequest{
 			Collector: &pb.CollectorInfo{Id: "c1", Session: "s1"}, Leases: make([]*pb.LeaseBeat, 1001),
 		})},
+		{"renew: ended with leases", "collector.ended", renewWith(&pb.RenewLeaseRequest{
+			Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Ended: true}, Leases: []*pb.LeaseBeat{{TaskId: aTask, LeaseToken: "c1/t/7"}},
+		})},
 		{"renew: slots", "collector.slots", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Slots: -1}})},
 		{"renew: sources", "collector.sources[1]", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Sources: []string{"a", "A"}}})},
 		{"renew: queues", "collector.queues", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Queues: make([]string, 17)}})},

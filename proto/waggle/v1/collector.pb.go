@@ -113,8 +113,9 @@ type CollectorInfo struct {
 	Sources []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
 	// The queues to which it narrows its fetches (FetchTask.queues), as `sources`. Empty: to none. At most 16.
 	Queues []string `protobuf:"bytes,10,rep,name=queues,proto3" json:"queues,omitempty"`
-	// True with its last beat, which names no leases: it has ended, and no more of this session comes. Without it the
-	// collector is taken to be there until it has been silent for 45 s.
+	// True with its last beat: it has ended, and no more of this session comes. With leases named: INVALID_ARGUMENT. A
+	// beat of the session that comes later does not undo it, and where another session is the collector's current one it
+	// changes nothing. Default false: the collector is taken to be there until it has been silent for 45 s.
 	Ended         bool `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
