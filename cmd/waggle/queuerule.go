@@ -36,7 +36,7 @@ func newRuleSet(o *clientOptions) *cobra.Command {
 		Use:   "set PATTERN",
 		Short: "Create a rule, or change what is given of it",
 		Long: `Create a rule, or change what is given of it: the rest stays, and of a new one has its
-default. With --replace the rest goes back to its default. It says what it replaced.
+default. With --replace the rest goes back to its default. It says what it changed.
 
 What is paused or denied now stays paused or denied, with who began it and why: it may
 be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.`,

@@ -73,8 +73,8 @@ func (s *ruleSet) mask() *fieldmaskpb.FieldMask {
 // show tells of the rule, of what it was and of what it left standing.
 func (s *ruleSet) show(c *client, reply *pb.SetQueueRuleResponse) error {
 	rule := reply.GetRule()
-	if s.was != nil && len(changedSettings(wholeRule(s.was), wholeRule(rule))) > 0 {
-		c.note("this replaced the rule %s that stood: %s%s", plain(s.was.GetPattern()), plain(ruleText(s.was)), plain(setText(c.now, s.was)))
+	if s.was != nil {
+		s.tellChange(c, changedSettings(wholeRule(s.was), wholeRule(rule)))
 	}
 	switch {
 	case s.stays != "":
@@ -84,6 +84,18 @@ func (s *ruleSet) show(c *client, reply *pb.SetQueueRuleResponse) error {
 		c.note("%s was already %s", plain(rule.GetPattern()), plain(holdsText(c.now, s.was.GetGates())))
 	}
 	return c.show(rule, func() { writeRules(c.out, c.now, []*pb.QueueRule{rule}) })
+}
+
+// tellChange tells what the command changed of the rule that there was, and who had set it.
+func (s *ruleSet) tellChange(c *client, changed []string) {
+	pattern, set := plain(s.was.GetPattern()), plain(setText(c.now, s.was))
+	switch {
+	case len(changed) == 0:
+	case s.replace:
+		c.note("this replaced the rule %s that stood: %s%s", pattern, plain(ruleText(s.was)), set)
+	default:
+		c.note("this changed %s of the rule %s, set%s", plain(strings.Join(changed, ", ")), pattern, set)
+	}
 }
 
 // keep lets the rule hold what is held now, as 'queue rule apply' does, unless the command

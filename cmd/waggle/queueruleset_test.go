@@ -42,7 +42,7 @@ func TestQueueRule_setKeepsHolds(t *testing.T) {
 	}
 	got := set("*", "--min-delay", "2s", "--reason", "gently")
 	for _, part := range []string{
-		"waggle: this replaced the rule * that stood: 1s apart, 1 at a time, blocked at most 1d, PAUSED by eve, now (emergency)\n",
+		"waggle: this changed min_delay 1s -> 2s, reason emergency -> gently of the rule *, set by eve, now (emergency)\n",
 		"waggle: * stays paused, as the rule * is: paused by eve, now: emergency; --lift ends that\n",
 	} {
 		if !strings.Contains(got.err, part) {
@@ -54,8 +54,14 @@ func TestQueueRule_setKeepsHolds(t *testing.T) {
 	if !strings.Contains(got.err, "waggle: * was already paused by eve, now: emergency\n") || !strings.Contains(got.out, "PAUSED; paused by eve, now: emergency  bob") {
 		t.Errorf("paused again: %s%s", got.out, got.err)
 	}
-	if got := set("*", "--min-delay", "2s", "--lift"); strings.Contains(got.err, "stays") {
+	got = set("*", "--min-delay", "2s", "--lift", "--by", "ann")
+	if strings.Contains(got.err, "stays") || !strings.Contains(got.err, "waggle: this changed paused true -> false of the rule *, set by bob, now (me too); paused by eve, now: emergency\n") {
 		t.Errorf("lifted: %s", got.err)
+	}
+	set("*", "--max-in-flight", "3")
+	got = set("*", "--min-delay", "2s", "--replace")
+	if want := "waggle: this replaced the rule * that stood: 2s apart, 3 at a time, blocked at most 1d by ada, now\n"; got.err != want {
+		t.Errorf("replaced: %q, want %q", got.err, want)
 	}
 	set("*.ads.example", "--deny", "--by", "eve")
 	if got := set("x.ads.example"); !strings.Contains(got.err, "waggle: x.ads.example stays denied, as the rule *.ads.example is: denied by eve, now; --lift ends that\n") {
