@@ -166,8 +166,12 @@ func (l *taskList) holds(c *pb.TaskCounts) bool {
 		return c.GetScheduled()+c.GetReady()+c.GetLeased()+c.GetDead()+c.GetCanceled() > 0
 	}
 	for _, state := range l.states {
-		n := c.GetScheduled() + c.GetReady() + c.GetLeased()
+		n := c.GetScheduled()
 		switch state {
+		case pb.TaskState_TASK_STATE_READY:
+			n += c.GetReady()
+		case pb.TaskState_TASK_STATE_LEASED:
+			n = c.GetLeased()
 		case pb.TaskState_TASK_STATE_DEAD:
 			n = c.GetDead()
 		case pb.TaskState_TASK_STATE_CANCELED:

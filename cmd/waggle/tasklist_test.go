@@ -1,12 +1,17 @@
 package main_test
 
 import (
+	"context"
 	"encoding/json"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // listedKeys are the keys that `task list` shows, in order of their names, and what it says besides.
@@ -71,5 +76,64 @@ func TestTask_listOfMany(t *testing.T) {
 		{"--all --state done", "`waggle task get"},
 	} {
 		wantFailure(t, command(t, env, append([]string{"task", "list"}, strings.Fields(test.args)...)...), waggle.ExitUsage, test.problem)
+	}
+}
+
+// oneOfEach has a source for each state, with one task in it, and notes which sources are
+// asked for their tasks.
+type oneOfEach struct {
+	pb.UnimplementedSourceServiceServer
+	pb.UnimplementedTaskServiceServer
+	asked []string // one call at a time
+}
+
+func (o *oneOfEach) ListSources(context.Context, *pb.ListSourcesRequest) (*pb.ListSourcesResponse, error) {
+	reply := &pb.ListSourcesResponse{}
+	for id, tasks := range map[string]*pb.TaskCounts{
+		"scheduled": {Scheduled: 1}, "ready": {Ready: 1}, "leased": {Leased: 1}, "dead": {Dead: 1}, "canceled": {Canceled: 1}, "done": {Done: 1},
+	} {
+		reply.Sources = append(reply.Sources, &pb.Source{Id: id, Status: &pb.SourceStatus{Tasks: tasks}})
+	}
+	return reply, nil
+}
+
+func (o *oneOfEach) ListTasks(_ context.Context, req *pb.ListTasksRequest) (*pb.ListTasksResponse, error) {
+	o.asked = append(o.asked, req.GetSourceId())
+	return &pb.ListTasksResponse{}, nil
+}
+
+// Of many sources those are asked whose counts say that they may have such tasks.
+func TestTaskList_asksFew(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, sources := grpc.NewServer(), &oneOfEach{}
+	pb.RegisterSourceServiceServer(server, sources)
+	pb.RegisterTaskServiceServer(server, sources)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	env := map[string]string{"WAGGLE_SERVER": listener.Addr().String()}
+	for states, want := range map[string]string{
+		"scheduled": "scheduled", "ready": "ready scheduled", "leased": "leased", "dead": "dead", "canceled": "canceled",
+		"leased,dead": "dead leased", "": "canceled dead leased ready scheduled",
+	} {
+		args := []string{"task", "list", "--all"}
+		if states != "" {
+			args = append(args, "--state", states)
+		}
+		sources.asked = nil
+		got := command(t, env, args...)
+		slices.Sort(sources.asked)
+		if asked := strings.Join(sources.asked, " "); got.code != waggle.ExitOK || asked != want {
+			t.Errorf("--state %s asked %q, want %q; %s", states, asked, want, got.err)
+		}
 	}
 }
