@@ -42,7 +42,12 @@ const (
 
 // Run runs a command with the given environment.
 func Run(ctx context.Context, args []string, in io.Reader, out, err io.Writer, env map[string]string) int {
-	return run(ctx, args, console{in: in, out: out, err: err, env: func(name string) (string, bool) {
+	return RunSubmitting(ctx, args, in, out, err, env, 0)
+}
+
+// RunSubmitting is Run where what a slow producer gives is submitted after wait.
+func RunSubmitting(ctx context.Context, args []string, in io.Reader, out, err io.Writer, env map[string]string, wait time.Duration) int {
+	return run(ctx, args, console{submitWait: wait, in: in, out: out, err: err, env: func(name string) (string, bool) {
 		value, ok := env[name]
 		return value, ok
 	}})

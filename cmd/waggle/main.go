@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // Exit codes.
@@ -27,6 +28,9 @@ type console struct {
 	out, err io.Writer
 	// env looks up a variable of the environment.
 	env func(name string) (value string, ok bool)
+	// submitWait is how long what a slow producer gave waits to be submitted; zero: a
+	// second. Tests set it.
+	submitWait time.Duration
 }
 
 func main() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (s *submission) submit(ctx context.Context, next entryReader) error {
 		if len(s.batch) == 0 {
 			late = nil
 		} else if late == nil {
-			late = time.After(submitWait)
+			late = time.After(cmp.Or(s.client.options.console.submitWait, submitWait))
 		}
 		select {
 		case read := <-entries:

@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // A line that is wrong is told with its number, its field and the limit, and keeps no
@@ -142,15 +145,17 @@ func TestTaskSubmit_slowProducer(t *testing.T) {
 	ended := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		ended <- waggle.Run(t.Context(), []string{"task", "submit", "--file", "-", "--source", "a", "--report", reports}, in, &out, &out, env)
+		args := []string{"task", "submit", "--file", "-", "--source", "a", "--report", reports}
+		ended <- waggle.RunSubmitting(t.Context(), args, in, &out, &out, env, time.Millisecond)
 	}()
 	if _, err := io.WriteString(producer, "https://a.example/1\n"); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); !strings.Contains(command(t, env, "task", "list", "--source", "a").out, "https://a.example/1"); {
-		if time.Since(began) > waitLimit {
-			t.Fatal("the line is not submitted before the end of the file")
-		}
+	fetched, err := pb.NewDispatchServiceClient(connect(t, env)).FetchTask(t.Context(), &pb.FetchTaskRequest{
+		CollectorId: "c", Session: "s", Wait: durationpb.New(waitLimit),
+	})
+	if err != nil || len(fetched.GetLeasedTasks()) != 1 {
+		t.Fatalf("the line is not submitted before the end of the file: %v, %v", fetched, err)
 	}
 	if _, err := io.WriteString(producer, "https://a.example/2\n"); err != nil {
 		t.Fatal(err)
