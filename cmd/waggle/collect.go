@@ -66,6 +66,11 @@ func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err erro
 	o.collector.LeaseDuration = time.Duration(o.lease)
 	o.collector.Version = version()
 	o.collector.Logger, o.web.Logger = log, log
+	for _, name := range []string{"pools", "sources", "queues"} {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "[]" {
+			return usagef(cmd, "--%s: \"\": want one name at least, or leave it out", name)
+		}
+	}
 	if err := refuseZero(cmd); err != nil {
 		return err
 	}

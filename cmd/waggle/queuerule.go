@@ -53,7 +53,7 @@ be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.
 	flags.BoolVar(&paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
 	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
 	queueVar(flags, &rule.Queue, "queue", "one queue for all hosts that match, by this `name`")
-	flags.BoolVar(&s.lift, "lift", false, "hand out again what is paused or denied now, unless this says so too")
+	flags.BoolVar(&s.lift, "lift", false, "hand out again what is paused or denied now")
 	flags.BoolVar(&s.replace, "replace", false, "let what is not given go back to its default")
 	s.record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
@@ -72,6 +72,12 @@ be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.
 				set()
 				s.told[name] = true
 			}
+		}
+		switch {
+		case s.lift && (paused || deny):
+			return usagef(nil, "--lift hands out again, --paused and --deny hold: say one of them")
+		case len(s.told) == 0 && !s.lift && !s.replace:
+			return usagef(nil, "what is to change of the rule %s? say a setting, --lift, or --replace for the defaults", args[0])
 		}
 		return s.run(ctx, c)
 	})

@@ -26,7 +26,7 @@ func TestQueueRule_roundTrip(t *testing.T) {
 	wantNoted(t, command(t, env, "queue", "rule", "export"), "there are no rules to export", "")
 	for _, args := range []string{
 		"* --min-delay 2s --reason gently", "*.ads.example --deny", "a.example --min-delay 200ms --max-in-flight 4 --queue a --max-block 1h",
-		"b.example:8080 --delay-factor 1.5 --max-delay 30s --paused --reason they-asked", "plain.example", "www.a.example --min-delay 200ms --max-in-flight 4 --queue a --max-block 1h",
+		"b.example:8080 --delay-factor 1.5 --max-delay 30s --paused --reason they-asked", "plain.example --replace", "www.a.example --min-delay 200ms --max-in-flight 4 --queue a --max-block 1h",
 	} {
 		if got := command(t, env, append([]string{"queue", "rule", "set"}, strings.Fields(args)...)...); got.code != waggle.ExitOK {
 			t.Fatalf("%s: %s", args, got.err)
@@ -50,7 +50,7 @@ func TestQueueRule_roundTrip(t *testing.T) {
 		t.Errorf("%d: %s%s\n%s", got.code, got.out, got.err, exportedRules(t, other))
 	}
 	// As it is shown for programs, indented and with who set it, it can be read, too.
-	shown := command(t, env, "queue", "rule", "set", "plain.example", "-o", "json")
+	shown := command(t, env, "queue", "rule", "set", "plain.example", "--replace", "-o", "json")
 	wantOutput(t, commandWith(t, other, shown.out, "queue", "rule", "apply", "-"), "1 rule: 0 created, 0 updated, 1 unchanged, 0 refused\n")
 }
 
@@ -58,7 +58,7 @@ func TestQueueRule_apply(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	for _, pattern := range []string{"a.example", "b.example", "old.example"} {
-		command(t, env, "queue", "rule", "set", pattern, "--reason", "agreed")
+		command(t, env, "queue", "rule", "set", pattern, "--replace", "--reason", "agreed")
 	}
 	before := exportedRules(t, env)
 	file := write(t, "rules.jsonl", `{"pattern": "A.Example", "min_delay": "3s"}
@@ -117,7 +117,7 @@ DELETED  old.example  1s apart, 1 at a time, blocked at most 1d  by ada, AGO (ag
 func TestQueueRule_applyRefused(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
-	command(t, env, "queue", "rule", "set", "old.example")
+	command(t, env, "queue", "rule", "set", "old.example", "--replace")
 	file := write(t, "rules.jsonl", `{"pattern": "a.example"}
 {"pattern": "a.example", "min_delay": "2s"}
 {"pattern": "Bad Host"}
@@ -245,7 +245,7 @@ func TestQueueRule_applyOrder(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	command(t, env, "queue", "rule", "set", "b.example", "--queue", "shop")
-	command(t, env, "queue", "rule", "set", "old.example")
+	command(t, env, "queue", "rule", "set", "old.example", "--replace")
 	got := commandWith(t, env, `{"pattern":"a.example","queue":"shop","min_delay":"2s"}`+"\n"+`{"pattern":"b.example","queue":"shop","min_delay":"2s"}`,
 		"queue", "rule", "apply", "-")
 	if got.code != waggle.ExitOK || !strings.HasSuffix(got.out, "2 rules: 1 created, 1 updated, 0 unchanged, 0 refused\n") {

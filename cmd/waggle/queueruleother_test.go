@@ -119,8 +119,8 @@ func TestQueueRule_appliedMeanwhile(t *testing.T) {
 	t.Parallel()
 	env, _ := served(t)
 	beside, other := besideOther(t, env)
-	command(t, env, "queue", "rule", "set", "a.example")
-	command(t, env, "queue", "rule", "set", "d.example")
+	command(t, env, "queue", "rule", "set", "a.example", "--replace")
+	command(t, env, "queue", "rule", "set", "d.example", "--replace")
 	paused := true
 	other.sets <- &pb.QueueRule{Pattern: "c.example", Paused: &paused}
 	file := `{"pattern":"a.example","max_in_flight":2}` + "\n" + `{"pattern":"b.example"}` + "\n" + `{"pattern":"d.example"}` + "\n"

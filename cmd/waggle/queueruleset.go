@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -30,7 +31,10 @@ func (s *ruleSet) run(ctx context.Context, c *client) error {
 	for looks := 1; ; looks++ {
 		s.rule, s.stays, s.heldBy = proto.CloneOf(asked), "", nil
 		reply, err := s.try(ctx, c)
-		if err == nil {
+		switch {
+		case err == nil && reply == nil:
+			return s.showIdle(c)
+		case err == nil:
 			return s.show(c, reply)
 		}
 		if !changedMeanwhile(err) || looks == ruleLooks {
@@ -39,7 +43,7 @@ func (s *ruleSet) run(ctx context.Context, c *client) error {
 	}
 }
 
-// try sets the rule by what there is now.
+// try sets the rule by what there is now; without a reply there was nothing to lift.
 func (s *ruleSet) try(ctx context.Context, c *client) (*pb.SetQueueRuleResponse, error) {
 	var etag string
 	var err error
@@ -47,11 +51,38 @@ func (s *ruleSet) try(ctx context.Context, c *client) (*pb.SetQueueRuleResponse,
 		return nil, err
 	}
 	s.was = ruleOf(s.everything, s.rule.GetPattern())
-	if !s.lift {
+	switch {
+	case !s.lift:
 		s.keep()
+	case s.idle():
+		return nil, nil
 	}
 	return c.queues.SetQueueRule(ctx, &pb.SetQueueRuleRequest{
 		Rule: s.rule, By: s.record.by, Reason: s.record.reason, Etag: etag, UpdateMask: s.mask(),
+	})
+}
+
+// idle reports whether the command only lifts, and neither the rule nor one that a new rule
+// would take its queues from holds anything.
+func (s *ruleSet) idle() bool {
+	if s.replace || len(s.told) > 0 || heldWord(s.was) != "" {
+		return false
+	}
+	plan := newRulePlan(nil, s.everything, true, false)
+	return heldWord(plan.above(&ruleChange{rule: s.rule, was: s.was})) == ""
+}
+
+// showIdle tells that nothing was lifted, and what holds all the same.
+func (s *ruleSet) showIdle(c *client) error {
+	rule := s.was
+	if rule == nil {
+		rule = &pb.QueueRule{Pattern: s.rule.GetPattern()}
+	}
+	return c.show(rule, func() {
+		fmt.Fprintf(c.out, "%s was not paused or denied; nothing changed\n", plain(rule.GetPattern()))
+		if stop := ruleOf(s.everything, everyQueue); stop.GetPaused() {
+			fmt.Fprintf(c.out, "it is held by the rule %s: %s\n", everyQueue, plain(holdsText(c.now, stop.GetGates())))
+		}
 	})
 }
 

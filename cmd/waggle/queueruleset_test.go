@@ -64,7 +64,7 @@ func TestQueueRule_setKeepsHolds(t *testing.T) {
 		t.Errorf("replaced: %q, want %q", got.err, want)
 	}
 	set("*.ads.example", "--deny", "--by", "eve")
-	if got := set("x.ads.example"); !strings.Contains(got.err, "waggle: x.ads.example stays denied, as the rule *.ads.example is: denied by eve, now; --lift ends that\n") {
+	if got := set("x.ads.example", "--max-in-flight", "1"); !strings.Contains(got.err, "waggle: x.ads.example stays denied, as the rule *.ads.example is: denied by eve, now; --lift ends that\n") {
 		t.Errorf("an exception: %s", got.err)
 	}
 	set("y.ads.example", "--lift")
@@ -82,6 +82,25 @@ func TestQueueRule_setKeepsHolds(t *testing.T) {
 `)
 }
 
+// A command that lifts nothing says so, changes nothing, and tells what holds all the same.
+func TestQueueRule_setLiftsNothing(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	command(t, env, "queue", "rule", "set", "a.example", "--min-delay", "2s")
+	lift := func(pattern string) answer { return command(t, env, "queue", "rule", "set", pattern, "--lift") }
+	wantOutput(t, lift("a.example"), "\na.example was not paused or denied; nothing changed\n")
+	command(t, env, "queue", "rule", "set", "*", "--paused", "--by", "eve", "--reason", "emergency")
+	for _, pattern := range []string{"a.example", "b.example"} {
+		wantOutput(t, lift(pattern), "\n"+pattern+" was not paused or denied; nothing changed\nit is held by the rule *: paused by eve, now: emergency\n")
+	}
+	if got := exportedRules(t, env); strings.Contains(got, "b.example") {
+		t.Errorf("there is %s", got)
+	}
+	if got := lift("*"); !strings.Contains(got.out, "ada") || strings.Contains(got.out, "nothing changed") {
+		t.Errorf("lifted: %s", got.out)
+	}
+}
+
 // Setting a rule changes what is given of it; the rest goes back to its default only where
 // that is asked for.
 func TestQueueRule_setChangesWhatIsGiven(t *testing.T) {
@@ -92,7 +111,7 @@ func TestQueueRule_setChangesWhatIsGiven(t *testing.T) {
 		{"--paused", `"queue":"a","min_delay":"2s","max_delay":"30s","paused":true`},
 		{"--max-in-flight 4 --delay-factor 2", `"queue":"a","min_delay":"2s","max_in_flight":4,"delay_factor":2,"max_delay":"30s","paused":true`},
 		{"--paused=false --max-block 1h --reason why", `"queue":"a","min_delay":"2s","max_in_flight":4,"delay_factor":2,"max_delay":"30s","max_block":"3600s","reason":"why"`},
-		{"", `"queue":"a","min_delay":"2s","max_in_flight":4,"delay_factor":2,"max_delay":"30s","max_block":"3600s"`},
+		{"--max-in-flight 4", `"queue":"a","min_delay":"2s","max_in_flight":4,"delay_factor":2,"max_delay":"30s","max_block":"3600s"`},
 		{"--deny --replace", `"deny":true`},
 		{"--replace", `"deny":true`},
 		{"--lift", ""},

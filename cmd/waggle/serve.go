@@ -42,6 +42,9 @@ off in WAGGLE_STORE, where other users of the machine do not see them.`,
   waggle serve --store redis://127.0.0.1:6379/0 --listen 0.0.0.0:7070`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseZero(cmd, "shards"); err != nil {
+				return err
+			}
 			err := withHeapFloor(c.env, func() error { return serve(cmd.Context(), o, cmd.ErrOrStderr()) })
 			var usage *usageError
 			if errors.As(err, &usage) && usage.cmd == nil {

@@ -35,6 +35,9 @@ func (s *storeOptions) register(flags *pflag.FlagSet) {
 
 // open opens the store.
 func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
+	if err := (&redisstore.Config{Prefix: s.prefix}).Validate(); err != nil { // with the store memory, too
+		return nil, usagef(nil, "--prefix: %s", invalidText(err))
+	}
 	if s.url == storeMemory {
 		store, err := memstore.New(memstore.Config{Shards: s.shards})
 		if err != nil {

@@ -66,7 +66,7 @@ var _ dispatch.Store = (*Store)(nil)
 // a Redis that is away, [dispatch.ErrStoreReadOnly] for a replica, and
 // [dispatch.ErrStoreMismatch] for one that does not fit.
 func Open(ctx context.Context, config Config) (*Store, error) {
-	if err := config.validate(); err != nil {
+	if err := config.Validate(); err != nil {
 		return nil, err
 	}
 	connect, cluster, err := parseURL(config.URL)
@@ -93,8 +93,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	return s, nil
 }
 
-// validate checks the config and fills in defaults.
-func (c *Config) validate() error {
+// Validate checks the config, but for its URL, and fills in defaults.
+func (c *Config) Validate() error {
 	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
 	if len(c.Prefix) > maxPrefix || strings.Trim(c.Prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
 		return fmt.Errorf("%w: prefix %.80q is not at most %d of [A-Za-z0-9._-]", dispatch.ErrInvalid, c.Prefix, maxPrefix)
