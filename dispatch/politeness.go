@@ -107,9 +107,7 @@ func BlockAfter(now, until time.Time, step int, s QueueSettings, retryAfter time
 // (HostDelayLimit where the rule sets none) counts at most. All that grants and
 // reports do goes by it.
 func (s QueueSettings) Paced(asked time.Duration) QueueSettings {
-	limit := s.MaxDelay
-	limit = cmp.Or(limit, HostDelayLimit)
-	s.MinDelay = max(s.MinDelay, min(asked, limit))
+	s.MinDelay = max(s.MinDelay, min(asked, cmp.Or(s.MaxDelay, HostDelayLimit)))
 	return s
 }
 

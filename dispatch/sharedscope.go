@@ -56,9 +56,7 @@ func (d *Dispatcher) checkSeeds(ctx context.Context, source *Source, before rehe
 // sharedSeed refuses seed i of a source, which is owner's.
 func sharedSeed(source *Source, i int, owner string) error {
 	seed := source.Spec.Seeds[i]
-	value := seed.URL
-	value = cmp.Or(value, seed.Key)
-	return Invalid(fmt.Sprintf("seeds[%d]", i), value, fmt.Sprintf("is a seed of source %q already, which shares the scope %q with %q; take it out of one of them",
+	return Invalid(fmt.Sprintf("seeds[%d]", i), cmp.Or(seed.URL, seed.Key), fmt.Sprintf("is a seed of source %q already, which shares the scope %q with %q; take it out of one of them",
 		owner, source.Spec.Scope, source.ID))
 }
 

@@ -144,8 +144,7 @@ func nextSeed(seeds []*Task) (next *Task) {
 }
 
 func healthOf(source *Source, status *SourceStatus, now time.Time) SourceHealth {
-	late := max(source.Spec.Schedule.Interval(now), status.LongestInterval)
-	late = cmp.Or(late, lateWithoutSchedule)
+	late := cmp.Or(max(source.Spec.Schedule.Interval(now), status.LongestInterval), lateWithoutSchedule)
 	stopped := status.CanceledSeeds + status.DeniedSeeds
 	switch {
 	case source.PausedAt(now) != nil:

@@ -131,8 +131,7 @@ func (e *Exchange) setHeads(heads *headConn, request *http.Request, response *ht
 	}
 	e.Rebuilt = true
 	e.Request = rebuildHead("GET "+request.URL.RequestURI()+" HTTP/1.1\r\nHost: "+request.URL.Host, request.Header)
-	status := strings.TrimSpace(response.Status)
-	status = cmp.Or(status, http.StatusText(response.StatusCode))
+	status := cmp.Or(strings.TrimSpace(response.Status), http.StatusText(response.StatusCode))
 	e.Response = rebuildHead("HTTP/1.1 "+status, response.Header)
 }
 

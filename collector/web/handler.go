@@ -75,9 +75,7 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 
 // taskURL is what to fetch: the URL, or the key of a task that has none.
 func taskURL(t *collector.Task) (*url.URL, error) {
-	text := t.URL
-	text = cmp.Or(text, t.Key)
-	u, err := parseURL(text)
+	u, err := parseURL(cmp.Or(t.URL, t.Key))
 	if err != nil {
 		return nil, err
 	}

@@ -65,8 +65,7 @@ func (r robotsRules) allows(u *url.URL) bool {
 	if len(r.rules) == 0 || u.EscapedPath() == "/robots.txt" {
 		return true
 	}
-	path := u.EscapedPath()
-	path = cmp.Or(path, "/")
+	path := cmp.Or(u.EscapedPath(), "/")
 	if u.RawQuery != "" {
 		path += "?" + u.RawQuery
 	}

@@ -151,9 +151,9 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 	default:
 		q.raise(s, func(s dispatch.QueueSettings) time.Time { return now.Add(s.MinDelay - fetch) })
 		if fetch > 0 && s.DelayFactor > 0 {
-			delay, limit := time.Duration(s.DelayFactor*float64(fetch)).Truncate(time.Millisecond), s.MaxDelay
-			limit = cmp.Or(limit, dispatch.MaxMinDelay)
-			q.raise(s, func(dispatch.QueueSettings) time.Time { return now.Add(min(delay, limit)) })
+			delay := time.Duration(s.DelayFactor * float64(fetch)).Truncate(time.Millisecond)
+			delay = min(delay, cmp.Or(s.MaxDelay, dispatch.MaxMinDelay))
+			q.raise(s, func(dispatch.QueueSettings) time.Time { return now.Add(delay) })
 		}
 	}
 	switch tr.Queue.Kind {

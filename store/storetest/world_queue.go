@@ -101,9 +101,7 @@ func longestDelay(s dispatch.QueueSettings) time.Duration {
 
 // paced are settings with the delay that the host asks for.
 func paced(s dispatch.QueueSettings, asked time.Duration) dispatch.QueueSettings {
-	most := s.MaxDelay
-	most = cmp.Or(most, time.Minute)
-	if asked = min(asked, most); asked > s.MinDelay {
+	if asked = min(asked, cmp.Or(s.MaxDelay, time.Minute)); asked > s.MinDelay {
 		s.MinDelay = asked
 	}
 	return s
