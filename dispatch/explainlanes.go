@@ -111,10 +111,15 @@ func (l *dueLanes) ofSources() string {
 	return l.tell("tasks are due in it of", "source", func(t *Task) string { return t.SourceID })
 }
 
-// tell says which lanes were looked into, what holds them, and how many more there are.
+// lanesRoom is what the lanes that are named may take of a note, which is MaxMessageLength
+// at most; the rest of it are numbers and words, of which there are always the same.
+const lanesRoom = MaxMessageLength - 256
+
+// tell says which lanes were looked into, as far as there is room, what holds them, and how
+// many more there are.
 func (l *dueLanes) tell(what, lane string, name func(*Task) string) string {
 	var parts []string
-	for i := range l.lanes {
+	for i, room := 0, lanesRoom; i < len(l.lanes); i++ {
 		one := &l.lanes[i]
 		held := "in their turn"
 		if len(one.holds) > 0 {
@@ -124,13 +129,20 @@ func (l *dueLanes) tell(what, lane string, name func(*Task) string) string {
 		if l.pools && one.pool != "" {
 			of = " of pool " + one.pool
 		}
-		parts = append(parts, fmt.Sprintf("%s (%s%s, %s)", name(one.first), counted(one.due, "task"), of, held))
+		part := fmt.Sprintf("%s (%s%s, %s)", name(one.first), counted(one.due, "task"), of, held)
+		if room -= len(part) + len(", "); room < 0 && i > 0 {
+			break
+		}
+		parts = append(parts, part)
 	}
 	text := fmt.Sprintf("%s %s: %s", what, counted(l.Due, lane), strings.Join(parts, ", "))
-	switch more := l.Due - int64(len(parts)); {
-	case len(parts) == 0:
+	if len(parts) == 0 {
 		text = strings.TrimSuffix(text, ": ")
-	case more > 0:
+	}
+	if unnamed := len(l.lanes) - len(parts); unnamed > 0 {
+		text += fmt.Sprintf("; %d more with long names were looked into", unnamed)
+	}
+	if more := l.Due - int64(len(l.lanes)); more > 0 && len(l.lanes) > 0 {
 		text += fmt.Sprintf("; %d more were not looked into", more)
 	}
 	if rest := l.All - l.Looked; rest > 0 {

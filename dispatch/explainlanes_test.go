@@ -169,3 +169,20 @@ func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
 		}
 	})
 }
+
+// A note has its limit, however long the names in it are, and says what it leaves out.
+func TestDispatcher_ExplainSource_longNames(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.create("s", nil)
+		label := strings.Repeat("x", 63)
+		for i := range 7 {
+			host := fmt.Sprintf("%s.%s.%s.%d.%s:65000", label, label, label, i, label[:58])
+			o.submit(dispatch.NewTask{SourceID: "s", URL: "http://" + host + "/"})
+		}
+		e, err := o.ExplainSource(t.Context(), "s")
+		if err != nil || len(e.Notes) != 1 || len(e.Notes[0]) > dispatch.MaxMessageLength ||
+			!strings.HasSuffix(e.Notes[0], "; 3 more with long names were looked into; 2 more were not looked into") {
+			t.Errorf("noted %q, %v", e.Notes, err)
+		}
+	})
+}
