@@ -54,27 +54,32 @@ narrows them; what it takes is decided by each fetch.`,
 			}
 			request.States = append(request.States, pb.CollectorState(value))
 		}
-		all := &pb.ListCollectorsResponse{}
-		more, err := readPages(*limit, func(size int32, token string) (*pb.ListCollectorsResponse, error) {
-			request.PageSize, request.PageToken = size, token
-			return c.admin.ListCollectors(ctx, request)
-		}, func(p *pb.ListCollectorsResponse) int {
-			all.Collectors = append(all.Collectors, p.GetCollectors()...)
-			return len(p.GetCollectors())
-		})
-		if err != nil {
-			return err
-		}
-		c.noteMore(more, *limit)
-		return c.show(all, func() {
-			if len(all.GetCollectors()) == 0 && len(states)+len(request.GetLabels()) > 0 {
-				fmt.Fprintln(c.out, "no such collectors")
-				return
-			}
-			writeCollectors(c.out, c.now, all.GetCollectors())
-		})
+		return c.listCollectors(ctx, request, *limit)
 	})
 	return cmd
+}
+
+// listCollectors lists the collectors that match a request, page after page.
+func (c *client) listCollectors(ctx context.Context, request *pb.ListCollectorsRequest, limit int) error {
+	all := &pb.ListCollectorsResponse{}
+	more, err := readPages(limit, func(size int32, token string) (*pb.ListCollectorsResponse, error) {
+		request.PageSize, request.PageToken = size, token
+		return c.admin.ListCollectors(ctx, request)
+	}, func(p *pb.ListCollectorsResponse) int {
+		all.Collectors = append(all.Collectors, p.GetCollectors()...)
+		return len(p.GetCollectors())
+	})
+	if err != nil {
+		return err
+	}
+	c.noteMore(more, limit)
+	return c.show(all, func() {
+		if len(all.GetCollectors()) == 0 && len(request.GetStates())+len(request.GetLabels()) > 0 {
+			fmt.Fprintln(c.out, "no such collectors")
+			return
+		}
+		writeCollectors(c.out, c.now, all.GetCollectors())
+	})
 }
 
 func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector) {

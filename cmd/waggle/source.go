@@ -76,27 +76,32 @@ tasks are in each state. HEALTH is
 			}
 			request.Health = append(request.Health, pb.SourceHealth(value))
 		}
-		all := &pb.ListSourcesResponse{}
-		more, err := readPages(*limit, func(size int32, token string) (*pb.ListSourcesResponse, error) {
-			request.PageSize, request.PageToken = size, token
-			return c.sources.ListSources(ctx, request)
-		}, func(p *pb.ListSourcesResponse) int {
-			all.Sources = append(all.Sources, p.GetSources()...)
-			return len(p.GetSources())
-		})
-		if err != nil {
-			return err
-		}
-		c.noteMore(more, *limit)
-		return c.show(all, func() {
-			if len(all.GetSources()) == 0 && (request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(health) > 0) {
-				fmt.Fprintln(c.out, "no such sources")
-				return
-			}
-			writeSources(c.out, c.now, all.GetSources())
-		})
+		return c.listSources(ctx, request, *limit)
 	})
 	return cmd
+}
+
+// listSources lists the sources that match a request, page after page.
+func (c *client) listSources(ctx context.Context, request *pb.ListSourcesRequest, limit int) error {
+	all := &pb.ListSourcesResponse{}
+	more, err := readPages(limit, func(size int32, token string) (*pb.ListSourcesResponse, error) {
+		request.PageSize, request.PageToken = size, token
+		return c.sources.ListSources(ctx, request)
+	}, func(p *pb.ListSourcesResponse) int {
+		all.Sources = append(all.Sources, p.GetSources()...)
+		return len(p.GetSources())
+	})
+	if err != nil {
+		return err
+	}
+	c.noteMore(more, limit)
+	return c.show(all, func() {
+		if len(all.GetSources()) == 0 && (request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(request.GetHealth()) > 0) {
+			fmt.Fprintln(c.out, "no such sources")
+			return
+		}
+		writeSources(c.out, c.now, all.GetSources())
+	})
 }
 
 func writeSources(out io.Writer, now time.Time, sources []*pb.Source) {

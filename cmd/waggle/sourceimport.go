@@ -264,16 +264,7 @@ func (f *importFlags) complete(spec *pb.SourceSpec) error {
 		}
 		spec.Labels[key] = value
 	}
-	for _, seed := range spec.GetSeeds() {
-		if seed.GetKind() == "" {
-			seed.Kind = f.kind
-		}
-		if seed.GetQueue() == "" {
-			seed.Queue = string(f.queue)
-		} else {
-			seed.Queue = queueName(seed.GetQueue())
-		}
-	}
+	f.completeSeeds(spec.GetSeeds())
 	if spec.GetFirstCrawl() == pb.FirstCrawl_FIRST_CRAWL_UNSPECIFIED {
 		spec.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_SPREAD
 		if f.now {
@@ -288,6 +279,19 @@ func (f *importFlags) complete(spec *pb.SourceSpec) error {
 		}
 	}
 	return nil
+}
+
+func (f *importFlags) completeSeeds(seeds []*pb.Seed) {
+	for _, seed := range seeds {
+		if seed.GetKind() == "" {
+			seed.Kind = f.kind
+		}
+		if seed.GetQueue() == "" {
+			seed.Queue = string(f.queue)
+		} else {
+			seed.Queue = queueName(seed.GetQueue())
+		}
+	}
 }
 
 func (f *importFlags) completeSchedule(spec *pb.SourceSpec) {
