@@ -282,18 +282,27 @@ func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
 
 // patiently makes a call, again while it may still be taken.
 func (j *importJob) patiently(ctx context.Context, call func() error) error {
-	deadline := time.Now().Add(applyPatience)
+	err := patiently(ctx, applyPatience, call, j.progress.unanswered)
+	if err == nil {
+		j.progress.answered()
+	}
+	return err
+}
+
+// patiently makes a call, again for as long as patience, or for ever where that is 0, while it
+// may still be taken; unanswered hears of each time that it was not.
+func patiently(ctx context.Context, patience time.Duration, call func() error, unanswered func(error)) error {
+	deadline := time.Now().Add(patience)
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		err := call()
 		if err == nil {
-			j.progress.answered()
 			return nil
 		}
 		wait, again := repeatable(err)
-		if wait = max(wait, pause/2+rand.N(pause/2)); !again || time.Now().Add(wait).After(deadline) {
+		if wait = max(wait, pause/2+rand.N(pause/2)); !again || patience > 0 && time.Now().Add(wait).After(deadline) {
 			return err
 		}
-		j.progress.unanswered(err)
+		unanswered(err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -167,7 +168,7 @@ func (s *submission) send(ctx context.Context) error {
 	reply := &pb.SubmitTasksResponse{}
 	if len(s.items) > 0 {
 		var err error
-		if reply, err = s.client.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: s.items}); err != nil {
+		if reply, err = s.call(ctx); err != nil {
 			return err
 		}
 	}
@@ -188,6 +189,29 @@ func (s *submission) send(ctx context.Context) error {
 	}
 	s.batch, s.items, s.bytes = nil, nil, 0
 	return nil
+}
+
+// call submits the items of a batch. Those of a file are sent again until they are taken:
+// what was taken before answers EXISTS.
+func (s *submission) call(ctx context.Context) (reply *pb.SubmitTasksResponse, err error) {
+	call := func() error {
+		reply, err = s.client.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: s.items})
+		return err
+	}
+	if s.file == "" {
+		return reply, call()
+	}
+	var away time.Time
+	err = patiently(ctx, 0, call, func(err error) {
+		if away.IsZero() {
+			away = time.Now()
+			s.client.note("no call is taken now (%s); waiting until one is, or an interrupt", plain(status.Convert(err).Message()))
+		}
+	})
+	if err == nil && !away.IsZero() {
+		s.client.note("calls are taken again, after %s; going on", span(time.Since(away)))
+	}
+	return reply, err
 }
 
 // settle counts what became of a task, and tells of it.

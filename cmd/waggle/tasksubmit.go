@@ -45,7 +45,8 @@ else to do.
 --file reads one task a line: a URL, or a SubmitItem in JSON; empty lines and those
 that begin with # are left out. Flags say what holds for lines that say nothing
 themselves, as --source for URLs. Lines go to the dispatcher a thousand at a time,
-of a slow producer once a second. A line that is wrong keeps no other from being
+of a slow producer once a second; a dispatcher that is away, or takes no more now, is
+waited for until an interrupt. A line that is wrong keeps no other from being
 submitted: it is told with its number, the exit code is 1, and --report has all of
 them. The same file again, mended, does no harm to what is in.`,
 		Example: `  waggle task submit --source news.example https://example.com/a --priority 7
