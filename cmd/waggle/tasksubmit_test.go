@@ -194,5 +194,8 @@ func TestTaskSubmit_interrupted(t *testing.T) {
 		case <-time.After(waitLimit):
 			t.Fatal("it does not end")
 		}
+		if err := producer.Close(); err != nil { // which ends the read that was left behind
+			t.Error(err)
+		}
 	}
 }
