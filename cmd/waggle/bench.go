@@ -95,7 +95,7 @@ func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.IntVar(&cfg.Processors, "processors", 0, "processors that each dispatcher may use (default all)")
 	flags.DurationVar(&cfg.Duration, "duration", 0, "about how long each measurement takes (default 2s)")
 	flags.IntVar(&cfg.Tasks, "tasks", 0, "tasks of each measurement of throughput (default as many as go through in the duration)")
-	flags.IntVar(&cfg.Rate, "rate", 0, "tasks a second that whole lives are submitted at (default as many as are taken)")
+	flags.IntVar(&cfg.Rate, "rate", 0, "tasks a second that whole lives are submitted at, to empty queues (default as fast as it goes, beside as many that wait)")
 	flags.IntVar(&cfg.Repeats, "repeats", 0, "how often each is repeated (default 3)")
 	flags.DurationVar(&cfg.Timeout, "timeout", 0, "when to give up (default 1h)")
 	flags.StringVar(&cfg.Server, "server", "", "measure this dispatcher, host:port, instead of starting one")

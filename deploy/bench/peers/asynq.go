@@ -64,6 +64,9 @@ func (a *asynqPeer) measure(ctx context.Context) (rate, error) {
 		if r.work, err = a.work(ctx, redis, func() error { return nil }); err != nil {
 			return r, err
 		}
+		if _, err = a.enqueue(ctx, redis); err != nil { // what waits
+			return r, err
+		}
 		r.life, err = a.work(ctx, redis, func() error {
 			_, err := a.enqueue(ctx, redis)
 			return err

@@ -5,7 +5,7 @@
 //
 // The work: tasks with 200-byte payloads are submitted; then all are fetched
 // and reported by handlers that do nothing; then as many are submitted, fetched
-// and reported at once (whole life).
+// and reported at once, while as many again wait before and after (whole life).
 package main
 
 import (

@@ -75,8 +75,9 @@ type Config struct {
 	// through in Duration.
 	Tasks int
 	// Rate is how many tasks a second whole lives of PartThroughput are submitted at, at
-	// most 1,000,000; 0: as fast as they are taken. At one rate that all can follow, stores
-	// do the same work: faster ones else have less waiting, which makes it dearer.
+	// most 1,000,000; 0: as fast as it goes, beside as many that wait. At a rate that all
+	// can follow, queues are empty but for what has just come: the least there is to find
+	// in a call, so what a task costs at most.
 	Rate int
 	// Repeats of each measurement, after one warm-up. Default 3.
 	Repeats int

@@ -248,15 +248,16 @@ type tally struct {
 	last    time.Time
 }
 
-// ask notes a fetch for n of so many tasks; false: others ask for all that is left.
-func (t *tally) ask(n, of int) bool {
+// ask notes a fetch of so many tasks, at most n, of all; 0: others ask for all that is left.
+func (t *tally) ask(n, all int) int {
 	for {
 		asked := t.asked.Load()
-		if int(asked) >= of {
-			return false
+		n = min(n, all-int(asked))
+		if n <= 0 {
+			return 0
 		}
 		if t.asked.CompareAndSwap(asked, asked+int64(n)) {
-			return true
+			return n
 		}
 	}
 }

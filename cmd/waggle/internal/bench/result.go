@@ -28,7 +28,8 @@ type Machine struct {
 	Repeats    int    `json:"repeats"`
 	// Processors that each dispatcher may use; 0 = all.
 	Processors int `json:"dispatcher_processors,omitempty"`
-	// Rate is how many tasks a second whole lives were submitted at; 0 = as many as were taken.
+	// Rate is how many tasks a second whole lives were submitted at; 0 = as fast as it went, beside
+	// as many that waited.
 	Rate int `json:"rate,omitempty"`
 }
 

@@ -87,13 +87,10 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 			if err != nil {
 				return err
 			}
-			j.Rate = b.cfg.Rate
-			life, err := measured(ctx, e, j, opLife, &lifeCosts)
-			j.Rate = 0
+			life, err := b.wholeLife(ctx, e, j, &lifeCosts)
 			if err != nil {
 				return err
 			}
-			j.First += j.Tasks
 			submits, works = append(submits, perSecond(submit)), append(works, perSecond(work))
 			carries, streams, lives = append(carries, perSecond(calls)), append(streams, perSecond(streamed)), append(lives, perSecond(life))
 			row.Retries += submit.Retries + work.Retries + calls.Retries + streamed.Retries + life.Retries
@@ -122,6 +119,31 @@ func (b *bencher) warmUp(e *env, j *job, w workload) error {
 		j.Tasks = b.cfg.Tasks
 	}
 	return nil
+}
+
+// wholeLife submits, fetches and reports at once. As many tasks again are queued before and
+// stay behind, so that all stores do the same work: where collectors are ahead of producers,
+// queues run empty, and a call finds the less, and costs the more, the faster the store is.
+// Submitted at a rate, tasks find empty queues.
+func (b *bencher) wholeLife(ctx context.Context, e *env, j *job, of *[]Cost) (*outcome, error) {
+	if b.cfg.Rate > 0 {
+		j.Rate = b.cfg.Rate
+		life, err := measured(ctx, e, j, opLife, of)
+		j.Rate = 0
+		j.First += j.Tasks
+		return life, err
+	}
+	if err := e.fill(j); err != nil {
+		return nil, err
+	}
+	j.First += j.Tasks
+	life, err := measured(ctx, e, j, opLife, of)
+	if err != nil {
+		return nil, err
+	}
+	j.First += j.Tasks
+	_, err = e.do(j, opDrain)
+	return life, err
 }
 
 // carried submits, then fetches, each fetch with the reports of the one before.

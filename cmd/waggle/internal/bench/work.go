@@ -98,7 +98,7 @@ func refusedSubmit(reply *pb.SubmitTasksResponse) error {
 	return nil
 }
 
-// drain fetches and reports until all tasks of the job are done.
+// drain fetches and reports until as many tasks as the job has are done.
 func (g *load) drain(ctx context.Context, j *job) (*outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.Limit)
 	defer cancel()
@@ -108,14 +108,14 @@ func (g *load) drain(ctx context.Context, j *job) (*outcome, error) {
 	return t.outcome(began), err
 }
 
-// life submits and drains at once; a quarter as many producers as collectors.
+// life submits as submit does and drains as drain does, both at once.
 func (g *load) life(ctx context.Context, j *job) (*outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.Limit)
 	defer cancel()
 	var t tally
 	var both errgroup.Group
 	began := time.Now()
-	both.Go(func() error { return g.produce(ctx, j, &t, max(1, j.Collectors/4), func(int) {}) })
+	both.Go(func() error { return g.produce(ctx, j, &t, j.Collectors, func(int) {}) })
 	both.Go(func() error { return g.consume(ctx, j, &t) })
 	err := both.Wait()
 	return t.outcome(began), err
@@ -157,9 +157,9 @@ func (g *load) collect(ctx context.Context, j *job, t *tally, c int) error {
 		return err
 	}
 	var carried []*pb.TaskReport
-	for t.ask(j.Batch, j.Tasks) {
+	for n := t.ask(j.Batch, j.Tasks); n > 0; n = t.ask(j.Batch, j.Tasks) {
 		request := g.fetchRequest(j, id)
-		request.Reports = carried
+		request.MaxTasks, request.Reports = int32(n), carried
 		var reply *pb.FetchTaskResponse
 		err := again(ctx, t, func() (err error) {
 			reply, err = fetch(request)
@@ -172,7 +172,7 @@ func (g *load) collect(ctx context.Context, j *job, t *tally, c int) error {
 			return err
 		}
 		carried = reportsOf(reply)
-		t.asked.Add(int64(len(carried) - j.Batch))
+		t.asked.Add(int64(len(carried) - n))
 		if len(carried) == 0 || j.Carry {
 			continue
 		}

@@ -1,6 +1,6 @@
 'use strict';
-// Submits tasks, then fetches and reports them, then does both at once, and
-// writes the rates, in tasks a second, as one line of JSON.
+// Submits tasks, then fetches and reports them, then does both at once beside as
+// many that wait, and writes the rates, in tasks a second, as one line of JSON.
 // Arguments: socket tasks batch workers concurrency
 
 const { Queue, Worker } = require('bullmq');
@@ -51,6 +51,7 @@ async function main() {
   const result = { version };
   result.submit = await submit(queue);
   result.work = await work('bench', async () => {});
+  await submit(queue); // what waits
   result.life = await work('bench', () => submit(queue));
   console.log(JSON.stringify(result));
   process.exit(0);
