@@ -166,7 +166,8 @@ func (e *renamed) Unwrap() error { return e.err }
 func listenAdvice(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return advise(err, "another dispatcher? `waggle stats` asks it; --listen and --http choose other ports")
+		return advise(err, "another dispatcher? `waggle stats` asks it",
+			"a second one on this machine needs both addresses of its own: say --listen 127.0.0.1:7071 --http 127.0.0.1:7081")
 	case errors.Is(err, syscall.EACCES):
 		return advise(err, "ports below 1024 are for root")
 	default:

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,7 +49,7 @@ func TestReadme_Tour(t *testing.T) {
 	if len(steps) < 10 {
 		t.Fatalf("%s has %d commands in console blocks; a tour has more", readme, len(steps))
 	}
-	got := runSteps(t, steps)
+	got := runSteps(t, steps, "")
 	if os.Getenv(updateReadme) != "" {
 		writeSteps(t, lines, steps, got)
 		return
@@ -57,6 +58,33 @@ func TestReadme_Tour(t *testing.T) {
 		if want, have := blank(s.prints), blank(got[i]); want != have {
 			t.Errorf("%s:%d: %s\nprints\n%s\nand not, as written there,\n%s", filepath.Base(readme), s.line, s.command, have, want)
 		}
+	}
+}
+
+// TestReadme_PortTaken holds that the tour does not wait for ever for a program that cannot start, as another one has its
+// port: the loop that waits ends, and says why.
+func TestReadme_PortTaken(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := consoleSteps(strings.Split(string(text), "\n"))
+	waits := slices.IndexFunc(steps, func(s step) bool { return strings.HasPrefix(s.command, "until ") })
+	if waits < 0 {
+		t.Fatalf("%s waits for nothing", readme)
+	}
+	for port, want := range map[string]string{
+		"7070": "waggle: --listen: 127.0.0.1:7070 is in use",
+		"7080": "waggle: --http: 127.0.0.1:7080 is in use",
+		"7090": "Address already in use",
+	} {
+		t.Run(port, func(t *testing.T) {
+			t.Parallel()
+			if got := runSteps(t, steps[:waits+1], port)[waits]; !strings.Contains(got, want) {
+				t.Errorf("the loop prints\n%s\nand not\n%s", got, want)
+			}
+		})
 	}
 }
 
@@ -86,8 +114,8 @@ func consoleSteps(lines []string) []step {
 }
 
 // runSteps runs the commands in one shell, at the top of the repository, and returns what each printed. The ports of the
-// README are replaced by free ones.
-func runSteps(t *testing.T, steps []step) []string {
+// README are replaced by free ones, but for one that somebody else listens on, if any.
+func runSteps(t *testing.T, steps []step, taken string) []string {
 	t.Helper()
 	const mark = "----- end of step -----"
 	var script strings.Builder
@@ -99,7 +127,7 @@ func runSteps(t *testing.T, steps []step) []string {
 	for _, s := range steps {
 		fmt.Fprintf(&script, "%s\nprintf '%%s\\n' %q\n", s.command, mark)
 	}
-	there, back := freePorts(t, script.String())
+	there, back := freePorts(t, script.String(), taken)
 	ctx, cancel := context.WithTimeout(t.Context(), tourLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", there.Replace(script.String()))
@@ -122,8 +150,9 @@ func runSteps(t *testing.T, steps []step) []string {
 // downloading is what go says of modules that a machine does not have yet.
 var downloading = regexp.MustCompile(`(?m)^go: downloading .*\n`)
 
-// freePorts replaces each port of the tour by a free one, and in what it prints back.
-func freePorts(t *testing.T, script string) (there, back *strings.Replacer) {
+// freePorts replaces each port of the tour by a free one, and in what it prints back. The one that is taken is so until
+// the test ends.
+func freePorts(t *testing.T, script, taken string) (there, back *strings.Replacer) {
 	t.Helper()
 	var pairs, reversed []string
 	seen := map[string]bool{}
@@ -137,7 +166,9 @@ func freePorts(t *testing.T, script string) (there, back *strings.Replacer) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := listener.Close(); err != nil {
+		if port == taken {
+			t.Cleanup(func() { _ = listener.Close() })
+		} else if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}
 		pairs, reversed = append(pairs, port, free), append(reversed, "127.0.0.1:"+free, "127.0.0.1:"+port)
