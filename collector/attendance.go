@@ -211,6 +211,19 @@ func (a *attendance) look(address string, one *attendant, now time.Time) {
 	}
 }
 
+// othersServe tells whether connections stand to other dispatchers than the one at an address.
+func (a *attendance) othersServe(address string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	for other, one := range a.present {
+		if other != address && one.look(now) {
+			return true
+		}
+	}
+	return false
+}
+
 func (a *attendance) anyServes(now time.Time) bool {
 	for _, one := range a.present {
 		if one.look(now) {

@@ -42,6 +42,7 @@ type heartbeat struct {
 	opened  time.Time   // when the stream was opened
 	sooner  time.Time   // when to beat for another stream, in place of one that ended; zero: when a beat is due
 	failing retryDelay  // of beats that nobody answered
+	silent  []string    // the dispatchers that let the tries of this beat go unanswered
 	wanted  time.Duration
 }
 
@@ -83,7 +84,7 @@ func (h *heartbeat) loop() {
 			}
 			wait := min(h.failing.next(err), h.interval())
 			h.sooner = time.Time{}
-			h.run.failed(beatCall, err, wait, h.failing.repeated())
+			h.run.failed(beatCall, err, wait, h.failing.repeated() || h.unheard())
 			due = time.Now().Add(wait)
 		}
 	}
@@ -167,6 +168,7 @@ type beatPart struct {
 // beat names all leases, and returns nil once all parts are answered.
 func (h *heartbeat) beat() error {
 	parts, turnedAway := h.parts(), h.run.turnedAway.Swap(false)
+	h.silent = nil
 	if h.stream == nil && !time.Now().Before(h.reopen) {
 		h.openStream()
 	}
@@ -261,6 +263,9 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 	request := &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats}
 	answer, err := h.run.control.RenewLease(call.ctx, request, grpc.Peer(&to))
 	h.heard(call.ctx, &to, err)
+	if err != nil && errors.Is(context.Cause(call.ctx), errSilent) {
+		return errSilent // and not that the call was canceled for it
+	}
 	if err != nil {
 		return err
 	}
@@ -279,7 +284,14 @@ func (h *heartbeat) heard(ctx context.Context, to *peer.Peer, err error) {
 		h.run.attendance.answers(to.Addr.String())
 	case errors.Is(context.Cause(ctx), errSilent):
 		h.run.attendance.unanswered(to.Addr.String())
+		h.silent = append(h.silent, to.Addr.String())
 	}
+}
+
+// unheard tells whether a beat was tried twice, over the stream and by a call, and neither was answered in time, so that
+// it is an outage without another repetition: unless both went to one dispatcher, and there are others.
+func (h *heartbeat) unheard() bool {
+	return len(h.silent) > 1 && (h.silent[0] != h.silent[1] || !h.run.attendance.othersServe(h.silent[0]))
 }
 
 // apply takes an answer in. part is what it answers; nil for news that answer nothing.

@@ -76,6 +76,47 @@ func TestCollector_Outage(t *testing.T) {
 	}
 }
 
+// TestCollector_OutageOfStore holds that a collector that is busy, and only beats, says that its beats are not answered, as
+// where the dispatcher's store hangs: before its lease is lost for that, and once.
+func TestCollector_OutageOfStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		d.lease = 30 * time.Second
+		var hangs atomic.Bool
+		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
+			if hangs.Load() {
+				return nil, nil
+			}
+			return d.renewal(b), nil
+		}
+		core, logs := observer.New(zap.InfoLevel)
+		b := newBlocked()
+		r := start(t, d, b, func(c *collector.Config) { c.Logger, c.Slots = zap.New(core), 1 })
+		d.put("1-a")
+		<-b.tasks
+		pass(time.Minute)
+		hangs.Store(true)
+		for i := 0; i < 25 && logs.Len() == 0; i++ { // a beat is due in 10 s, and tried twice for 5 s each
+			pass(time.Second)
+		}
+		if got := said(logs); !slices.Equal(got, []string{outageBegins}) {
+			t.Errorf("said %q", got)
+		} else if told := logs.All()[0].ContextMap()["error"]; told != "no answer to a heartbeat in time" {
+			t.Errorf("the error told is %q", told)
+		}
+		hangs.Store(false)
+		pass(time.Minute)
+		if got := said(logs); !slices.Equal(got, []string{outageBegins, outageEnds}) {
+			t.Errorf("said %q", got)
+		}
+		close(b.let)
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestCollector_OutageOfOne holds that nothing is said of a dispatcher that goes while another answers: each call fails
 // once, and its repetition goes to the other.
 func TestCollector_OutageOfOne(t *testing.T) {

@@ -134,7 +134,7 @@ func TestCollect_NoDispatcher(t *testing.T) {
 		"refused":      {[]string{"--server", "127.0.0.1:1"}, "nobody listens at 127.0.0.1:1; is `waggle serve` running there\\?"},
 		"not gRPC":     {[]string{"--server", web.Listener.Addr().String()}, "does not speak gRPC in plain text; if it serves TLS, add --tls"},
 		"no TLS there": {[]string{"--server", plain["WAGGLE_SERVER"], "--tls"}, "no TLS with 127.0.0.1:.*; does it serve TLS, under this name"},
-		"silent":       {[]string{"--server", silent(t)}, "no dispatcher answers at 127.0.0.1:.*; is `waggle serve` running there\\?"},
+		"silent":       {[]string{"--server", silent(t)}, "no dispatcher has answered yet at 127.0.0.1:.*; is `waggle serve` running there, and its store\\?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -103,7 +103,7 @@ func (p *progress) trouble(stats collector.Stats) string {
 		problem, todo := p.failed(stats.LastError).words()
 		return strings.Join(append([]string{problem}, todo...), "; ")
 	case stats.LastAnswer.IsZero():
-		return "no dispatcher answers at " + strings.Join(p.cfg.Targets, ", ") + "; is `waggle serve` running there?"
+		return "no dispatcher has answered yet at " + strings.Join(p.cfg.Targets, ", ") + "; is `waggle serve` running there, and its store?"
 	}
 	if err := p.collector.Health(); err != nil {
 		return err.Error()
