@@ -57,12 +57,16 @@ func (d *Dispatcher) poolDoubts(ctx context.Context, specs []*SourceSpec) (map[s
 	return doubts, nil
 }
 
-// idleSchedule tells of a schedule that nothing follows.
+// idleSchedule tells of a schedule that nothing follows, and of passes that nothing begins.
 func idleSchedule(spec *SourceSpec) string {
-	if len(spec.Seeds) > 0 || spec.Schedule.Once() {
-		return ""
+	switch {
+	case len(spec.Seeds) > 0:
+	case !spec.Schedule.Once():
+		return "it has a schedule and no seeds: only tasks that are submitted are crawled"
+	case spec.Schedule.Revisit:
+		return "it has revisit and no seeds, whose cycles begin the passes: only tasks that are submitted are crawled, once"
 	}
-	return "it has a schedule and no seeds: only tasks that are submitted are crawled"
+	return ""
 }
 
 // deniedSeed tells of the first seed that a rule denies.

@@ -14,8 +14,12 @@ import (
 func TestDispatcher_Doubts_noSeeds(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		hourly := dispatch.Schedule{Every: time.Hour}
-		doubts, err := o.Doubts(t.Context(), []*dispatch.SourceSpec{{Schedule: hourly}, {}, {Schedule: hourly, Seeds: seeds("http://a.example/")}})
-		if err != nil || len(doubts[0]) != 1 || !strings.Contains(doubts[0][0], "no seeds") || doubts[1] != nil || doubts[2] != nil {
+		passes := dispatch.Schedule{Revisit: true}
+		doubts, err := o.Doubts(t.Context(), []*dispatch.SourceSpec{
+			{Schedule: hourly}, {}, {Schedule: hourly, Seeds: seeds("http://a.example/")}, {Schedule: passes}, {Schedule: passes, Seeds: seeds("http://a.example/")},
+		})
+		if err != nil || len(doubts[0]) != 1 || !strings.Contains(doubts[0][0], "a schedule and no seeds") || doubts[1] != nil || doubts[2] != nil ||
+			len(doubts[3]) != 1 || !strings.Contains(doubts[3][0], "revisit and no seeds") || doubts[4] != nil {
 			t.Errorf("%q, %v", doubts, err)
 		}
 	})

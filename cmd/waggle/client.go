@@ -112,6 +112,9 @@ func (o *clientOptions) call(f func(ctx context.Context, c *client, args []strin
 		if o.timeout <= 0 {
 			return usagef(cmd, "--timeout %s: say how long, for example 10s", o.timeout)
 		}
+		if err := checkBy(cmd); err != nil {
+			return err
+		}
 		conn, err := o.dial(cmd)
 		if err != nil {
 			return err

@@ -22,6 +22,11 @@ PATTERN        SETTINGS                                                         
 *.example.com  200ms apart, 4 at a time, blocked at most 1d       ada  AGO  agreed
 shop.test      1s apart, 1 at a time, blocked at most 1h, DENIED  eve  AGO  -
 `)
+	wantOutput(t, command(t, env, "queue", "rule", "get", "SHOP.test"), `
+PATTERN    SETTINGS                                             BY   SET  REASON
+shop.test  1s apart, 1 at a time, blocked at most 1h, DENIED  eve  AGO  -
+`)
+	wantFailure(t, command(t, env, "queue", "rule", "get", "a.shop.test"), waggle.ExitFailed, "no rule has the pattern a.shop.test", "queue rule list", "queue get HOST")
 	command(t, env, "source", "create", "a")
 	got := command(t, env, "task", "submit", "--source", "a", "https://shop.test/")
 	wantFailure(t, got, waggle.ExitFailed, "1 task not submitted")

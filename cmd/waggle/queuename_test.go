@@ -24,6 +24,7 @@ func TestQueue_names(t *testing.T) {
 			{"task", "list", "--queue", name},
 			{"task", "cancel", "--queue", name, "--dry-run"},
 			{"queue", "rule", "set", "*." + name, "--min-delay", "2s"},
+			{"queue", "rule", "get", "*." + name},
 			{"queue", "rule", "delete", "*." + name},
 		} {
 			got := command(t, env, args...)

@@ -21,7 +21,7 @@ func newQueueRule(o *clientOptions) *cobra.Command {
 suffix (*.example.com: every name below it, not itself), or * for everything. The
 longest pattern that matches holds, and holds whole.`,
 	}
-	cmd.AddCommand(newRuleSet(o), newRuleList(o), newRuleDelete(o), newRuleExport(o), newRuleApply(o))
+	cmd.AddCommand(newRuleSet(o), newRuleGet(o), newRuleList(o), newRuleDelete(o), newRuleExport(o), newRuleApply(o))
 	return cmd
 }
 

@@ -20,6 +20,14 @@ func (r *recordFlags) register(cmd *cobra.Command, c console) {
 	cmd.Flags().StringVar(&r.reason, "reason", "", "`why`, for the record")
 }
 
+// checkBy refuses an empty --by: the dispatcher would record the address of this machine.
+func checkBy(cmd *cobra.Command) error {
+	if f := cmd.Flags().Lookup("by"); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+		return usagef(cmd, "--by: %q: want who does it, or leave it out for %s", f.Value.String(), f.DefValue)
+	}
+	return nil
+}
+
 // operator is who runs this process: what the environment says, else, as in a container,
 // user@host.
 func operator(c console) string {

@@ -15,7 +15,7 @@ func TestUsage(t *testing.T) {
 	for args, part := range map[string]string{
 		"surce":                                       `there is no command "waggle surce"; did you mean serve or source?`,
 		"source":                                      "which one? waggle source create|delete|export|get",
-		"queue rule":                                  "which one? waggle queue rule apply|delete|export|list|set",
+		"queue rule":                                  "which one? waggle queue rule apply|delete|export|get|list|set",
 		"source lst":                                  `there is no command "waggle source lst"; did you mean get or list?`,
 		"source get":                                  "the source's ID is missing",
 		"source get a b":                              `unexpected argument "b"`,
@@ -42,6 +42,8 @@ func TestUsage(t *testing.T) {
 		"source update a --kind feed":                 "--kind is of seeds, which --seed has to name",
 		"source list --limit -1":                      "--limit -1",
 		"source list --health good":                   `--health "good": say ok, late, failing, backed_off, paused`,
+		"source pause a --by=":                        "--by: \"\": want who does it, or leave it out for",
+		"queue rule get":                              "the pattern is missing",
 		"source create":                               "the source's ID is missing",
 		"source create a --every 1x":                  `--every: "1x" is no duration; say 90s, 1h30m or 30d`,
 		"source create a --every -1s":                 `"-1s" is less than 0`,
