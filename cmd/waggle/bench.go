@@ -48,8 +48,8 @@ Parts: ` + strings.Join(bench.Parts(), ", ") + `.`,
 	}
 	flags := cmd.Flags()
 	benchConfig(flags, &cfg)
-	flags.StringVarP(&output, "output", "o", "table", "table for people, json for programs")
-	flags.StringVar(&pictures, "svg", "", "directory to write pictures to")
+	flags.StringVarP(&output, "output", "o", "table", "`format`: table for people, json for programs")
+	flags.StringVar(&pictures, "svg", "", "`directory` to write pictures to")
 	return cmd
 }
 
@@ -81,24 +81,24 @@ func checkBench(cmd *cobra.Command, cfg *bench.Config) error {
 
 // benchConfig adds the flags that say what is measured, and how.
 func benchConfig(flags *pflag.FlagSet, cfg *bench.Config) {
-	flags.StringSliceVar(&cfg.Only, "only", nil, "parts to measure (default all)")
+	flags.StringSliceVar(&cfg.Only, "only", nil, "`parts` to measure (default all)")
 	flags.BoolVar(&cfg.Quick, "quick", false, "small and short: shows that it works, the figures mean little")
-	flags.StringSliceVar(&cfg.Stores, "store", nil, strings.Join(bench.Stores(), ", ")+" (default all)")
-	flags.StringSliceVar(&cfg.Workloads, "workload", nil, "A: one queue; B: 1,000 queues; C: 10,000 queues, 100 ms apart (default all)")
-	flags.IntSliceVar(&cfg.Batches, "batch", nil, "tasks a call (default 1,10,100,1000)")
-	flags.IntSliceVar(&cfg.Collectors, "collectors", nil, "collectors at once (default 1,16,64,256)")
-	flags.IntSliceVar(&cfg.Backlogs, "backlog", nil, "queued tasks of part flat (default 1000,100000,1000000)")
-	flags.IntSliceVar(&cfg.Queues, "queues", nil, "queues of part flat (default 10,10000,100000)")
-	flags.IntVar(&cfg.Parked, "parked", 0, "parked collectors of parts wake and idle (default 1000)")
-	flags.IntVar(&cfg.Leases, "leases", 0, "leases of parts requeue and renew (default 100000)")
-	flags.IntVar(&cfg.Dispatchers, "dispatchers", 0, "dispatchers to start (default 1)")
-	flags.IntVar(&cfg.Processors, "processors", 0, "processors that each dispatcher may use (default all)")
+	flags.StringSliceVar(&cfg.Stores, "store", nil, "`stores` to measure: "+strings.Join(bench.Stores(), ", ")+" (default all)")
+	flags.StringSliceVar(&cfg.Workloads, "workload", nil, "`workloads` to measure: A: one queue; B: 1,000 queues; C: 10,000 queues, 100 ms apart (default all)")
+	flags.IntSliceVar(&cfg.Batches, "batch", nil, "`numbers` of tasks a call (default 1,10,100,1000)")
+	flags.IntSliceVar(&cfg.Collectors, "collectors", nil, "`numbers` of collectors at once (default 1,16,64,256)")
+	flags.IntSliceVar(&cfg.Backlogs, "backlog", nil, "`numbers` of queued tasks of part flat (default 1000,100000,1000000)")
+	flags.IntSliceVar(&cfg.Queues, "queues", nil, "`numbers` of queues of part flat (default 10,10000,100000)")
+	flags.IntVar(&cfg.Parked, "parked", 0, "`number` of parked collectors of parts wake and idle (default 1000)")
+	flags.IntVar(&cfg.Leases, "leases", 0, "`number` of leases of parts requeue and renew (default 100000)")
+	flags.IntVar(&cfg.Dispatchers, "dispatchers", 0, "`number` of dispatchers to start (default 1)")
+	flags.IntVar(&cfg.Processors, "processors", 0, "`number` of processors that each dispatcher may use (default all)")
 	flags.DurationVar(&cfg.Duration, "duration", 0, "about how long each measurement takes (default 2s)")
-	flags.IntVar(&cfg.Tasks, "tasks", 0, "tasks of each measurement of throughput (default as many as go through in the duration)")
-	flags.IntVar(&cfg.Rate, "rate", 0, "tasks a second that whole lives are submitted at, to empty queues (default as fast as it goes, beside as many that wait)")
-	flags.IntVar(&cfg.Repeats, "repeats", 0, "how often each is repeated (default 3)")
+	flags.IntVar(&cfg.Tasks, "tasks", 0, "`number` of tasks of each measurement of throughput (default as many as go through in the duration)")
+	flags.IntVar(&cfg.Rate, "rate", 0, "`number` of tasks a second that whole lives are submitted at, to empty queues (default as fast as it goes, beside as many that wait)")
+	flags.IntVar(&cfg.Repeats, "repeats", 0, "`number` of times that each is repeated (default 3)")
 	flags.DurationVar(&cfg.Timeout, "timeout", 0, "when to give up (default 1h)")
-	flags.StringVar(&cfg.Server, "server", "", "measure this dispatcher, host:port, instead of starting one")
+	flags.StringVar(&cfg.Server, "server", "", "measure the dispatcher at this `host:port` instead of starting one")
 }
 
 // benchFlags writes flags where an error names fields of a bench.Config.

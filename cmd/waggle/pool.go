@@ -20,7 +20,17 @@ func newPool(o *clientOptions) *cobra.Command {
 
 func newPoolList(o *clientOptions) *cobra.Command {
 	request := &pb.ListPoolsRequest{}
-	cmd := &cobra.Command{Use: "list", Short: "List the pools that have waiting tasks or are paused", Args: exactly()}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the pools that have waiting tasks or are paused",
+		Long: `List the pools that have waiting tasks or are paused.
+READY QUEUES are the queues of which a task of the pool could be handed out now, but for a
+pause of the pool; WAITING QUEUES those that hold its tasks and cannot be granted from now:
+nothing of it is due, or the queue rests between two requests, is full, blocked or paused.
+PAUSED says by whom, since when, until when and why. "waggle explain pool NAME" says more,
+also whether any collector takes the pool's tasks.`,
+		Args: exactly(),
+	}
 	limit := limitFlag(cmd)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if err := checkLimit(*limit); err != nil {
