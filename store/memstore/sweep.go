@@ -26,6 +26,8 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	sh.sweptAt = sh.now
 	sh.sweep(forgetPerSweep)
 	sh.forgetUsed()
+	// Further ahead, the clock was stepped back.
+	sh.graceUntil = min(sh.graceUntil, sh.now+span(dispatch.OutageGrace))
 	if next := sh.leases.firstScore(); next != infinite {
 		if last != 0 && sh.now-last > span(dispatch.OutageAfter) {
 			sh.graceUntil = sh.now + span(dispatch.OutageGrace)

@@ -15,6 +15,7 @@ func expiryCases() []testCase {
 		{"Long_LeaseIsLeftAlone_T22", expiryLong},
 		{"Outage_GivesGrace", expiryGrace},
 		{"Outage_WithoutLeases_GivesNone", expiryNoGrace},
+		{"Outage_GraceEndsThoughTheClockSteppedBack_T59", expiryGraceClockBack},
 		{"FirstSweep_IsNoOutage", expiryFirst},
 		{"ClockBack_NoLeaseIsImmortal_T59", expiryClockBack},
 		{"ClockForward_ExpiresOnce_T59", expiryClockForward},
@@ -133,6 +134,27 @@ func expiryGrace(e *env) {
 	is(e, "grace that is left at its end", e.stats().Grace, 0)
 	is(e, "expired at its end", len(s.Expired), 1)
 	is(e, "task", s.Expired[0].ID, grants[1].Task.ID)
+}
+
+// expiryGraceClockBack is a machine that began with a clock that was ahead, and had it put
+// right in the grace that followed.
+func expiryGraceClockBack(e *env) {
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	e.sweep(1)
+	grant := e.takeOne()
+	e.advance(40 * time.Minute)
+	is(e, "grace", e.sweep(10).Grace, true)
+	e.advance(-40 * time.Minute)
+	is(e, "grace after the step back", e.sweep(10).Grace, true)
+	e.keepSwept(dispatch.OutageGrace - time.Millisecond)
+	is(e, "grace near its end", e.sweep(10).Grace, true)
+	e.advance(time.Millisecond)
+	s := e.sweep(10)
+	is(e, "grace at its end", s.Grace, false)
+	is(e, "grace that is left at its end", e.stats().Grace, 0)
+	is(e, "expired at its end", len(s.Expired), 1)
+	is(e, "task", s.Expired[0].ID, grant.Task.ID)
 }
 
 func expiryNoGrace(e *env) {

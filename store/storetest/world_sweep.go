@@ -14,9 +14,14 @@ func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
 		return broken("a sweep answered the time %v at %v", got.Now, now)
 	}
 	stands, sure := w.standing(shard)
+	longest := now.Add(dispatch.OutageGrace)
+	if p.graceUntil.After(longest) {
+		w.count("grace cut after a step back")
+		p.graceUntil = longest
+	}
 	if stands && !p.lastSweep.IsZero() && now.Sub(p.lastSweep) > dispatch.OutageAfter {
 		w.count("sweep after an outage")
-		p.graceUntil = now.Add(dispatch.OutageGrace)
+		p.graceUntil = longest
 	}
 	p.lastSweep = now
 	maps.DeleteFunc(p.used, func(token usedToken, _ bool) bool { return token.step < dispatch.TokenStep(now)-1 })

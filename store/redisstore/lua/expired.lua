@@ -70,7 +70,7 @@ local seen = highest
 local anything = call('EXISTS', LEASES, FORGET, IDLE) > 0
 local late = swept > 0 and now - swept > OUTAGE_AFTER
 local first = (late or grace > now) and first_entry()
-if late and first then
+if late and first or grace > now + OUTAGE_GRACE then -- further ahead, the clock was stepped back
   grace = now + OUTAGE_GRACE
   call('HSET', SHARD, 'grace', decimal(grace))
 end
