@@ -248,7 +248,8 @@ type TaskFilter struct {
 type Cluster interface {
 	// Campaign makes holder the leader of duty for ttl, or renews that it is,
 	// and reports whether it is. At most one holder leads a duty at a time by
-	// the store's clock.
+	// the store's clock; after a step back of that, for no longer than ttl from
+	// the next campaign of another.
 	Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error)
 	// Resign ends the leadership if holder has it.
 	Resign(ctx context.Context, duty, holder string) error

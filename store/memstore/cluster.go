@@ -34,6 +34,9 @@ func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Dura
 	defer s.duties.mu.Unlock()
 	now := s.millis()
 	if l := s.duties.leaders[duty]; l.until > now && l.holder != holder {
+		// Further ahead, the clock was stepped back.
+		l.until = min(l.until, now+span(ttl))
+		s.duties.leaders[duty] = l
 		return false, nil
 	}
 	s.duties.leaders[duty] = leader{holder: holder, until: now + span(ttl)}

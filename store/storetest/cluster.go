@@ -12,6 +12,7 @@ func clusterCases() []testCase {
 	return []testCase{
 		{"Leader_OneAtATime", clusterLeader},
 		{"Leader_Resigns", clusterResign},
+		{"Leader_IsNotImmortal_T59", clusterLeaderClockBack},
 		{"Leader_DutiesAreApart", clusterDuties},
 		{"Subscribe_ResyncThenPublished", clusterPublish},
 		{"Hints_NameWhatBecameGrantable_T26", clusterHints},
@@ -57,6 +58,19 @@ func clusterResign(e *env) {
 	e.ok("resign again", e.Store.Resign(e.ctx, "keeper", "d1"))
 	is(e, "leader then", e.leader("keeper"), "")
 	is(e, "second", e.campaign("keeper", "d2"), true)
+}
+
+// clusterLeaderClockBack has the clock stepped back after the leader died.
+func clusterLeaderClockBack(e *env) {
+	e.campaign("keeper", "dead")
+	e.advance(-time.Hour)
+	is(e, "second", e.campaign("keeper", "d2"), false)
+	is(e, "leader", e.leader("keeper"), "dead")
+	e.advance(9 * time.Second)
+	is(e, "second still", e.campaign("keeper", "d2"), false)
+	e.advance(time.Second + time.Millisecond)
+	is(e, "leader after its time", e.leader("keeper"), "")
+	is(e, "second then", e.campaign("keeper", "d2"), true)
 }
 
 func clusterDuties(e *env) {

@@ -157,7 +157,7 @@ func required() []string {
 		"succeed DONE", "succeed POLICY", "claim that carries",
 		"queue blocked", "queue delayed by its host", "submit REVISIT, changed since",
 		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
-		"grace cut after a step back",
+		"grace cut after a step back", "leadership cut after a step back",
 		"give back", "give back too late", "give back of a canceled",
 		"used after a step back", "poll after a step back",
 		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED", "session's stray GOODBYE",

@@ -246,8 +246,12 @@ func (m *model) genLeader() step {
 			if as[bool](answer) != want {
 				return broken("%s leads %s: %v, want %v", holder, duty, !want, want)
 			}
-			if want {
-				m.world.leaders[duty] = leadership{holder, m.world.now().Add(10 * time.Second)}
+			switch longest := m.world.now().Add(10 * time.Second); {
+			case want:
+				m.world.leaders[duty] = leadership{holder, longest}
+			case l.until.After(longest):
+				m.world.count("leadership cut after a step back")
+				m.world.leaders[duty] = leadership{l.holder, longest}
 			}
 			return nil
 		},

@@ -8,7 +8,11 @@
 local key = P .. 'duty:' .. ARGV[1]
 local holder, ttl = ARGV[2], tonumber(ARGV[3])
 local leader = call('GET', key)
-if leader and leader ~= holder then return 0 end
+if leader and leader ~= holder then
+  -- With longer left than it has just after a renewal, the clock was stepped back.
+  if ttl > 0 and call('PTTL', key) >= ttl then call('PEXPIRE', key, max(ttl - 1, 1)) end
+  return 0
+end
 if ttl == 0 then
   call('DEL', key)
   return leader and 1 or 0
