@@ -188,6 +188,36 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 		})
 	})
 
+	t.Run("gone while its claim is under way, of which no answer comes", func(t *testing.T) {
+		t.Parallel()
+		inWorld(t, setup{minDelay: time.Hour}, func(t *testing.T, w *world) {
+			w.source("s", nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			ch := w.fetch(ctx, 0, ask("c1", "", 30*time.Second))
+			synctest.Wait()
+			w.spies[0].set(func(s *spy) {
+				s.delay = 10 * time.Millisecond
+				s.spoil = func(call string) error {
+					if call == "Claim" {
+						return dispatch.ErrStoreUnavailable
+					}
+					return nil
+				}
+			})
+			ids := w.submit("s", "", 1, 0)
+			time.Sleep(5 * time.Millisecond)
+			cancel()
+			if a := <-ch; !errors.Is(a.err, context.Canceled) {
+				t.Fatalf("Fetch: %+v, %v; want context.Canceled", a.res, a.err)
+			}
+			time.Sleep(10 * time.Millisecond)
+			w.spies[0].set(func(s *spy) { s.spoil = nil })
+			if g := w.mustFetch(ask("c2", "", time.Second)).Tasks[0]; g.Task.ID != ids[0] || g.Task.Counters.Attempt != 1 {
+				t.Errorf("task %s, attempt %d; want %s, attempt 1", g.Task.ID, g.Task.Counters.Attempt, ids[0])
+			}
+		})
+	})
+
 	t.Run("the source of what was granted cannot be read", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {

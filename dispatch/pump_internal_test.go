@@ -89,3 +89,28 @@ func TestPump_nothingForThoseWhoGo(t *testing.T) {
 		o.pool.timer.Stop()
 	})
 }
+
+// A call whose place another one of the same fetch took has nothing to give up any more, even
+// if it is about to: its caller went, or its wait was over, in the same instant.
+func TestPump_givesUpItsOwnPlaceOnly(t *testing.T) {
+	t.Parallel()
+	p := newPump(Config{Store: &emptyStore{}, Logger: zap.NewNop(), Observer: noObserver{}, Rand: func() float64 { return 0 }, Fallback: time.Minute, MaxWaiters: 1000})
+	call := func() *waiter {
+		return &waiter{want: Want{Poll: Poll{Collector: "c", ClientToken: "t"}, Max: 1}, pools: []string{"pool"}, answer: make(chan outcome, 1)}
+	}
+	older, newer := call(), call()
+	gone := older.answer
+	parked := p.park(older)
+	if p.park(newer) != parked {
+		t.Fatal("the newer call has a place of its own")
+	}
+	p.giveUp(parked, gone, false, context.Canceled)
+	if len(gone) != 1 || len(newer.answer) != 0 || p.parked() != 1 {
+		t.Errorf("the older call has %d answers, the newer %d, and %d wait; want 1, 0 and 1", len(gone), len(newer.answer), p.parked())
+	}
+	p.giveUp(parked, newer.answer, false, nil)
+	if len(newer.answer) != 1 || p.parked() != 0 {
+		t.Errorf("the newer call has %d answers, and %d wait; want 1 and 0", len(newer.answer), p.parked())
+	}
+	p.pools["pool"].timer.Stop()
+}
