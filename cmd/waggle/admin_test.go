@@ -64,6 +64,15 @@ func TestAdmin_Tables(t *testing.T) {
 TASK                             SOURCE  QUEUE         HOLDER   HELD FOR  ENDS    FENCE  URL
 2239-4bltnyzhotfdv53si3p3mp2jza  tour    news.example  paris-1  SOON      in 20m  FENCE  https://news.example/today
 `)
+	for args, held := range map[string]bool{
+		"--source tour": true, "--queue NEWS.example --collector paris-1": true, "--collector paris-1 --limit 1": true,
+		"--source tou": false, "--queue example": false, "--source tour --collector paris": false,
+	} {
+		got := command(t, env, append([]string{"lease", "list"}, strings.Fields(args)...)...)
+		if got.code != waggle.ExitOK || strings.Contains(got.out, "2239-4bltnyzhotfdv53si3p3mp2jza") != held || (got.out == "no such leases\n") == held {
+			t.Errorf("lease list %s: %d, %s%s", args, got.code, got.out, got.err)
+		}
+	}
 	wantOutput(t, command(t, env, "collector", "list"), `
 COLLECTOR  STATE   LEASES  SLOTS  POOLS    ONLY  LAST BEAT  STARTED  HOST   VERSION  LABELS            DRAINED
 paris-1    ACTIVE       1      4  default  -       AGO  AGO      paris  v1       region=eu tier=1  -
