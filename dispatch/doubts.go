@@ -50,8 +50,8 @@ func (d *Dispatcher) poolDoubts(ctx context.Context, specs []*SourceSpec) (map[s
 	}
 	doubts := make(map[string]string)
 	for w, nobody := range found {
-		if nobody.gate != nil && nobody.gate.Kind == GateNoCollector {
-			doubts[w.pool] = nobody.gate.Reason
+		if len(nobody.gates) > 0 && nobody.gates[0].Kind == GateNoCollector {
+			doubts[w.pool] = nobody.gates[0].Reason
 		}
 	}
 	return doubts, nil

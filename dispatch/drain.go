@@ -39,6 +39,13 @@ func (d *Drain) Name() string {
 	return name
 }
 
+// gate is the drain as the gate that it closes.
+func (d *Drain) gate() Gate {
+	gate := d.Gate
+	gate.Drain = d
+	return gate
+}
+
 // holds reports whether a collector with these labels is drained.
 func (d *Drain) holds(id string, labels map[string]string) bool {
 	if d.Collector != "" {
@@ -153,7 +160,8 @@ func (d *Dispatcher) ResumeCollectors(ctx context.Context, drain Drain) (changed
 		return changed, nil, fmt.Errorf("read what collector %q tells: %w", drain.Collector, err)
 	}
 	if other := d.drains.book.Load().of(drain.Collector, infos[0]); other != nil {
-		still = &other.Gate
+		gate := other.gate()
+		still = &gate
 	}
 	return changed, still, nil
 }

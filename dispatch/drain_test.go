@@ -242,8 +242,8 @@ func TestDispatcher_DrainCollectors_free(t *testing.T) {
 	})
 }
 
-// TestDispatcher_DrainCollectors_shown: lists and Explain tell of drains, of several the
-// one that ends last.
+// TestDispatcher_DrainCollectors_shown: lists and Explain tell of drains, lists of
+// several of a collector the one that ends last.
 func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
@@ -266,7 +266,7 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 		}
 		drain(dispatch.Drain{Labels: european, Gate: dispatch.Gate{By: "bob", Reason: "they move", Until: hour}})
 		gates := o.view("s").Status.Gates
-		if len(gates) != 1 || gates[0].Kind != dispatch.GateDrained || gates[0].By != "bob" || !gates[0].Until.Equal(hour) || gates[0].Reason != "they move" {
+		if len(gates) != 2 || gates[0].Kind != dispatch.GateDrained || gates[0].By != "bob" || !gates[0].Until.Equal(hour) || gates[0].Reason != "they move" || gates[1].By != "ada" {
 			t.Errorf("both are drained, and the source is held by %+v", gates)
 		}
 		listed, _, _, err := o.ListCollectors(ctx, "", 9)

@@ -62,6 +62,24 @@ func (b *drainBook) of(id string, info *CollectorInfo) *Drain {
 	return last
 }
 
+// all are the drains of a collector, the one that ends last first.
+func (b *drainBook) all(id string, info *CollectorInfo) (drains []*Drain) {
+	last := b.of(id, info)
+	if last == nil {
+		return nil
+	}
+	drains = append(drains, last)
+	if d := b.byID[id]; d != nil && d != last {
+		drains = append(drains, d)
+	}
+	for _, d := range b.byLabels {
+		if d != last && d.holds(id, info.Labels) {
+			drains = append(drains, d)
+		}
+	}
+	return drains
+}
+
 // holdsSame reports whether both hold the same collectors.
 func (b *drainBook) holdsSame(other *drainBook) bool {
 	return slices.Equal(b.names, other.names)

@@ -15,20 +15,25 @@ type Explanation struct {
 	Now time.Time
 	// Holds are all gates that hold it; none: it is granted in its turn.
 	Holds []Hold
-	// MapsTo and Unknown are, of a queue, those of [Queue].
+	// MapsTo is, of a queue, that of [Queue], and Unknown that of [Queue] or [Pool].
 	MapsTo  string
 	Unknown bool
 	// Notes say in words for people what holds only a part of it, and what was not
 	// looked at.
 	Notes []string
+	// Partly, where nothing holds it: a part of it may be held all the same, as Notes say.
+	Partly bool
 }
 
 // add adds gates that are not there yet, and reports whether it did.
 func (e *Explanation) add(holds ...Hold) (added bool) {
 	for _, h := range holds {
-		if !slices.ContainsFunc(e.Holds, func(has Hold) bool { return has.Kind == h.Kind && has.Of == h.Of && has.Name == h.Name }) {
+		i := slices.IndexFunc(e.Holds, func(has Hold) bool { return has.same(&h) })
+		if i < 0 {
 			e.Holds, added = append(e.Holds, h), true
+			continue
 		}
+		e.Holds[i].beside = e.Holds[i].beside && h.beside
 	}
 	return added
 }
@@ -38,6 +43,12 @@ func (e *Explanation) note(text string) {
 	if text != "" {
 		e.Notes = append(e.Notes, text)
 	}
+}
+
+// noteTakers adds what is noted of who takes it.
+func (e *Explanation) noteTakers(who *takers) {
+	e.note(who.note)
+	e.Partly = e.Partly || who.note != "" && len(who.gates) == 0
 }
 
 // ExplainTask tells what holds a task: that it has settled, who works on it, or
@@ -58,21 +69,21 @@ func (d *Dispatcher) ExplainTask(ctx context.Context, id TaskID) (*Explanation, 
 		gate.overdue(now)
 	}
 	if ok {
-		holds = append(holds, Hold{gate, HeldTask, string(t.ID)})
+		holds = append(holds, Hold{Gate: gate, Of: HeldTask, Name: string(t.ID)})
 	}
 	source, err := d.store.Source(ctx, t.SourceID)
 	if errors.Is(err, ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
 		gate := t.sourceGone(source)
-		return &Explanation{Now: now, Holds: append(holds, Hold{gate, HeldSource, cmp.Or(t.SourceID, t.SourceUID)})}, nil
+		return &Explanation{Now: now, Holds: append(holds, Hold{Gate: gate, Of: HeldSource, Name: cmp.Or(t.SourceID, t.SourceUID)})}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", t.SourceID, err)
 	}
 	e := &Explanation{Now: now, Holds: holds}
 	if !ok {
-		var note string
-		e.Holds, note, err = d.holdsOf(ctx, source, t, now)
-		e.note(note)
+		var who takers
+		e.Holds, who, err = d.holdsOf(ctx, source, t, now)
+		e.noteTakers(&who)
 	}
 	return e, err
 }
@@ -104,15 +115,15 @@ func (d *Dispatcher) ExplainSource(ctx context.Context, id string) (*Explanation
 		first = due.firstTask()
 	}
 	e := &Explanation{Now: now}
-	held, note, err := d.holdsOf(ctx, source, first, now)
+	held, who, err := d.holdsOf(ctx, source, first, now)
 	if err != nil {
 		return nil, err
 	}
 	e.Holds = held
-	e.note(note)
+	e.noteTakers(&who)
 	switch {
 	case len(source.Spec.Seeds) == 0 && first == nil:
-		e.add(Hold{Gate{Kind: GateNoSeeds, Reason: "it has no seeds"}, HeldSource, id})
+		e.add(Hold{Gate: Gate{Kind: GateNoSeeds, Reason: "it has no seeds"}, Of: HeldSource, Name: id})
 	case next == nil:
 		e.add(seedsBusy(seeds)...)
 	}
@@ -138,7 +149,7 @@ func seedsBusy(seeds []*Task) []Hold {
 			continue
 		}
 		if gate, ok := t.stateGate(); ok && (found == nil || gate.Kind == GateLeased) {
-			found = []Hold{{gate, HeldTask, string(t.ID)}}
+			found = []Hold{{Gate: gate, Of: HeldTask, Name: string(t.ID)}}
 			if gate.Kind == GateLeased {
 				break
 			}
@@ -167,7 +178,7 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 		}
 		ofPool[pool] = of
 		e.add(of...)
-		e.note(takes.note)
+		e.noteTakers(&takes)
 	}
 	due, err := d.dueLanes(ctx, TaskFilter{Queue: name})
 	if err != nil {
@@ -189,7 +200,7 @@ func (d *Dispatcher) ExplainQueue(ctx context.Context, name string) (*Explanatio
 	return e, nil
 }
 
-// ExplainPool tells what holds a pool, or every queue.
+// ExplainPool tells what holds a pool, or every queue; and whether nothing is known of it.
 func (d *Dispatcher) ExplainPool(ctx context.Context, pool string) (*Explanation, error) {
 	now, err := d.store.Now(ctx)
 	if err != nil {
@@ -200,16 +211,27 @@ func (d *Dispatcher) ExplainPool(ctx context.Context, pool string) (*Explanation
 		return nil, err
 	}
 	e := &Explanation{Now: now}
-	e.note(takes.note)
+	e.noteTakers(&takes)
+	known, err := d.pool(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	if e.Unknown, err = d.poolUnknown(ctx, &known); err != nil {
+		return nil, err
+	}
 	e.Holds, err = d.stopped(ctx, holds)
 	return e, err
 }
 
-// OpensAt is when all that holds has opened by itself, at the earliest; ok is
-// false when something has to happen first.
+// OpensAt is when all that holds has opened by itself, at the earliest; of several drains
+// it takes the end of as many as let the first collector go on. ok is false when something
+// has to happen first.
 func (e *Explanation) OpensAt() (at time.Time, ok bool) {
 	at = e.Now
 	for _, h := range e.Holds {
+		if h.beside {
+			continue
+		}
 		if h.Until.IsZero() || h.Kind == GateLeased { // a lease ends sooner, or is renewed
 			return time.Time{}, false
 		}
@@ -342,8 +364,12 @@ func (h *Hold) openedBy() string {
 	case GatePoolPaused:
 		return "ResumePool"
 	case GateDrained:
-		return "ResumeCollectors, or another collector that fetches from the pool"
+		return "ResumeCollectors, or another collector that fetches them from the pool"
 	case GateNoCollector:
+		if h.Of != HeldPool {
+			return "a collector of the pool that narrows its fetches to others, once it fetches them, too; " +
+				"one more collector that does, or another pool of the source by UpdateSource"
+		}
 		return "a collector that fetches them from the pool, or another pool of the source by UpdateSource"
 	case GateLeased:
 		return "a report of its holder, the end of its lease, or RevokeLeases"

@@ -218,6 +218,11 @@ func TestDispatcher_Explain_poolsNotTold(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		for pool, unknown := range map[string]bool{dispatch.DefaultPool: false, "nosuch": true} {
+			if e, err := o.ExplainPool(ctx, pool); err != nil || e.Unknown != unknown {
+				t.Errorf("of the pool %q: %+v, %v", pool, e, err)
+			}
+		}
 		tell("a")
 		if got := explained(dispatch.DefaultPool); got != "" {
 			t.Errorf("the default pool is held: %s", got)
@@ -232,6 +237,9 @@ func TestDispatcher_Explain_poolsNotTold(t *testing.T) {
 		tell("c", "eu")
 		if got := explained("eu"); got != "" {
 			t.Errorf("held: %s", got)
+		}
+		if e, err := o.ExplainPool(ctx, "eu"); err != nil || e.Unknown {
+			t.Errorf("of a pool that a collector takes: %+v, %v", e, err)
 		}
 	})
 }

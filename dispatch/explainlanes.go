@@ -89,14 +89,14 @@ func (d *Dispatcher) sourceHolds(ctx context.Context, lane *dueLane, now time.Ti
 	}
 	lane.pool = source.Spec.Pool
 	if p := source.PausedAt(now); p != nil {
-		lane.holds = append(lane.holds, Hold{*p, HeldSource, source.ID})
+		lane.holds = append(lane.holds, Hold{Gate: *p, Of: HeldSource, Name: source.ID})
 	}
 	all := wanted{pool: source.Spec.Pool, queue: t.Queue}
 	own := all
 	own.source = source.ID
 	found, err := d.takers(ctx, []wanted{all, own}, now)
-	if gate := found[own].gate; gate != nil && found[all].gate == nil {
-		lane.holds = append(lane.holds, Hold{*gate, HeldSource, source.ID})
+	if len(found[all].gates) == 0 {
+		lane.holds = append(lane.holds, own.holds(found[own])...)
 	}
 	return err
 }

@@ -24,20 +24,28 @@ type Hold struct {
 	Gate
 	Of   HeldKind
 	Name string // id of the task or source, name of the queue or pool; everyQueue
+
+	// beside: it is a drain beside another one whose end is enough.
+	beside bool
+}
+
+// same reports whether both are one gate of one thing.
+func (h *Hold) same(other *Hold) bool {
+	return h.Kind == other.Kind && h.Of == other.Of && h.Name == other.Name &&
+		(h.Drain == nil || other.Drain == nil || h.Drain.Name() == other.Drain.Name())
 }
 
 // maxQuoted bounds what a gate quotes of a failure, in bytes.
 const maxQuoted = 300
 
 // holdsOf is what holds a task of a source, from the source to its pool and
-// queue; without a task, what would hold any. note says that it is not known whether a
-// collector takes it.
-func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now time.Time) (holds []Hold, note string, err error) {
+// queue; without a task, what would hold any; and who takes it.
+func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now time.Time) (holds []Hold, takes takers, err error) {
 	if p := source.PausedAt(now); p != nil {
-		holds = append(holds, Hold{*p, HeldSource, source.ID})
+		holds = append(holds, Hold{Gate: *p, Of: HeldSource, Name: source.ID})
 	}
 	if t != nil && t.Due.After(now) {
-		holds = append(holds, Hold{t.dueGate(source.Spec.Schedule.Once()), HeldTask, string(t.ID)})
+		holds = append(holds, Hold{Gate: t.dueGate(source.Spec.Schedule.Once()), Of: HeldTask, Name: string(t.ID)})
 	}
 	who := wanted{pool: source.Spec.Pool, source: source.ID}
 	if t != nil {
@@ -45,30 +53,27 @@ func (d *Dispatcher) holdsOf(ctx context.Context, source *Source, t *Task, now t
 	}
 	pool, takes, err := d.poolHolds(ctx, who, now)
 	if err != nil {
-		return nil, "", err
-	}
-	if takes.cut {
-		note = takes.note
+		return nil, takes, err
 	}
 	holds = append(holds, pool...)
 	if t == nil {
 		holds, err = d.stopped(ctx, holds)
-		return holds, note, err
+		return holds, takes, err
 	}
 	queue, err := d.Queue(ctx, t.Queue)
 	if errors.Is(err, ErrQueueNotFound) {
-		return holds, note, nil
+		return holds, takes, nil
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, takes, err
 	}
-	return append(holds, queue.holds()...), note, nil
+	return append(holds, queue.holds()...), takes, nil
 }
 
 func (q *Queue) holds() []Hold {
 	holds := make([]Hold, len(q.Gates))
 	for i, gate := range q.Gates {
-		holds[i] = Hold{gate, HeldQueue, q.Name}
+		holds[i] = Hold{Gate: gate, Of: HeldQueue, Name: q.Name}
 	}
 	return holds
 }
@@ -84,7 +89,7 @@ func (d *Dispatcher) stopped(ctx context.Context, holds []Hold) ([]Hold, error) 
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
 	if rule := rules.bySettings[everyQueue]; rule.Settings.Paused {
-		holds = append(holds, Hold{rule.Gate(GateQueuePaused), HeldQueue, everyQueue})
+		holds = append(holds, Hold{Gate: rule.Gate(GateQueuePaused), Of: HeldQueue, Name: everyQueue})
 	}
 	return holds, nil
 }
@@ -96,17 +101,14 @@ func (d *Dispatcher) poolHolds(ctx context.Context, who wanted, now time.Time) (
 		return nil, takes, err
 	}
 	if known.Paused != nil {
-		holds = append(holds, Hold{*known.Paused, HeldPool, who.pool})
+		holds = append(holds, Hold{Gate: *known.Paused, Of: HeldPool, Name: who.pool})
 	}
 	found, err := d.takers(ctx, []wanted{who}, now)
 	if err != nil {
 		return nil, takes, err
 	}
-	if takes = found[who]; takes.gate != nil {
-		of, name := who.missing(takes)
-		holds = append(holds, Hold{*takes.gate, of, name})
-	}
-	return holds, takes, nil
+	takes = found[who]
+	return append(holds, who.holds(takes)...), takes, nil
 }
 
 // dueGate is why a task is not due, and until when.

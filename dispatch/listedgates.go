@@ -44,9 +44,7 @@ func (d *Dispatcher) addListedGates(ctx context.Context, views []*SourceView) er
 			*gates = append(*gates, gate)
 		}
 		who := nobody[wants[i]]
-		if who.gate != nil {
-			*gates = append(*gates, *who.gate)
-		}
+		*gates = append(*gates, who.gates[:min(1, len(who.gates))]...)
 		v.Status.CollectorUnknown = who.cut
 		switch stop := book.bySettings[everyQueue]; {
 		case v.next != nil:

@@ -120,7 +120,8 @@ func (d *Dispatcher) ListCollectors(ctx context.Context, after string, limit int
 	for _, r := range records {
 		view := CollectorView{CollectorRecord: *r}
 		if drain := book.of(r.Info.ID, &r.Info); drain != nil {
-			view.Drained = &drain.Gate
+			gate := drain.gate()
+			view.Drained = &gate
 		}
 		collectors = append(collectors, view)
 	}

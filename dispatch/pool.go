@@ -24,7 +24,7 @@ type Pool struct {
 	// Paused is an operator's pause; nil when none holds.
 	Paused *Gate
 	// Unknown: none of its tasks waits, and no collector that was heard of says that it
-	// takes them. Only [Dispatcher.PausePool] tells it.
+	// takes them; never of [DefaultPool]. Only [Dispatcher.PausePool] tells it.
 	Unknown bool
 	// Replaced is the pause that stood when it was paused anew; nil: none stood. Only
 	// [Dispatcher.PausePool] tells it.
@@ -70,12 +70,21 @@ func (d *Dispatcher) PausePool(ctx context.Context, name string, gate Gate) (Poo
 	}
 	pool, err := d.pool(ctx, name)
 	pool.Replaced = before.Paused
-	if err == nil && pool.Open+pool.Waiting == 0 {
-		pool.Unknown, err = d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
-			return !slices.Contains(c.Info.Pools, name)
-		})
+	if err == nil {
+		pool.Unknown, err = d.poolUnknown(ctx, &pool)
 	}
 	return pool, err
+}
+
+// poolUnknown reports whether nothing is known of a pool, as of one that is misspelt. See
+// [Pool].
+func (d *Dispatcher) poolUnknown(ctx context.Context, pool *Pool) (bool, error) {
+	if pool.Name == DefaultPool || pool.Open+pool.Waiting > 0 {
+		return false, nil
+	}
+	return d.eachCollector(ctx, collectorsLookedAt, func(c *CollectorRecord) bool {
+		return !slices.Contains(c.Info.Pools, pool.Name)
+	})
 }
 
 // ResumePool lets grants of a pool go on, and reports whether it was paused.

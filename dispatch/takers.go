@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,16 +22,21 @@ func (w wanted) String() string {
 	return fmt.Sprintf("%s of pool %q", text, w.pool)
 }
 
-// missing is what nobody takes tasks of: the pool, unless collectors take others of it.
-func (w wanted) missing(who takers) (of HeldKind, name string) {
+// holds are the gates of what is wanted: of the pool, unless collectors take others of it.
+func (w wanted) holds(who takers) []Hold {
+	of, name := HeldPool, w.pool
 	switch {
 	case !who.narrowed:
-		return HeldPool, w.pool
 	case w.source != "":
-		return HeldSource, w.source
+		of, name = HeldSource, w.source
 	default:
-		return HeldQueue, w.queue
+		of, name = HeldQueue, w.queue
 	}
+	holds := make([]Hold, len(who.gates))
+	for i, gate := range who.gates {
+		holds[i] = Hold{Gate: gate, Of: of, Name: name, beside: i > 0}
+	}
+	return holds
 }
 
 // taking is how much a collector takes of what is wanted, as it tells.
@@ -64,37 +68,6 @@ func (c *CollectorInfo) takes(w wanted) taking {
 // asked about.
 func leavesOut(narrow []string, asked string) bool {
 	return len(narrow) > 0 && asked != "" && !slices.Contains(narrow, asked)
-}
-
-// takers is who takes what was wanted; the zero value: somebody does.
-type takers struct {
-	gate *Gate // nobody does; of several drains that keep all from it the one that ends last
-	// narrowed: of the pool others take tasks of other sources or queues.
-	narrowed bool
-	// note is, where all take only some, who and which; and where cut is set, that there
-	// are too many collectors to tell.
-	note string
-	cut  bool
-}
-
-// search is what was found so far of who takes what is wanted, while nobody takes all.
-type search struct {
-	drain        *Drain // of those who would
-	some, others several
-}
-
-// several is the first of some collectors, and how many more there are.
-type several struct {
-	first *CollectorInfo
-	more  int
-}
-
-func (c *several) add(info *CollectorInfo) {
-	if c.first == nil {
-		c.first = info
-	} else {
-		c.more++
-	}
 }
 
 // Collectors are read page by page. The first is short, since one that takes what is
@@ -134,13 +107,13 @@ func (d *Dispatcher) takersAmong(ctx context.Context, most int, wants []wanted, 
 		if present++; present > most {
 			return false
 		}
-		drain := book.of(c.Info.ID, &c.Info)
+		drains := book.all(c.Info.ID, &c.Info)
 		for w, s := range unmet {
-			if s.meet(&c.Info, w, drain) {
+			if s.meet(&c.Info, w, drains) {
 				delete(unmet, w)
 			}
 		}
-		if len(c.Info.Pools) == 0 && drain == nil && !c.Info.Draining {
+		if len(c.Info.Pools) == 0 && len(drains) == 0 && !c.Info.Draining {
 			silent.add(&c.Info)
 		}
 		return len(unmet) > 0
@@ -180,73 +153,4 @@ func (d *Dispatcher) eachCollector(ctx context.Context, most int, visit func(*Co
 		after, size = page[len(page)-1].Info.ID, collectorsPerLook
 	}
 	return false, nil
-}
-
-// meet notes what an active collector, drained by of unless that is nil, takes of what is
-// wanted, and reports whether it takes all.
-func (s *search) meet(c *CollectorInfo, w wanted, of *Drain) bool {
-	much := c.takes(w)
-	switch {
-	case much == takesNone:
-	case of != nil:
-		if much != takesOthers && (s.drain == nil || s.drain.outlasts(of)) {
-			s.drain = of
-		}
-	case c.Draining:
-	case much == takesOthers:
-		s.others.add(c)
-	case much == takesSome:
-		s.some.add(c)
-	default:
-		return true
-	}
-	return false
-}
-
-// result is what was found after all collectors were looked at.
-func (s *search) result(w wanted, silent *several) takers {
-	switch {
-	case s.some.first != nil:
-		return takers{note: fmt.Sprintf("not all %s are taken: %s", w, s.some.narrow())}
-	case s.drain != nil:
-		gate, what := s.drain.Gate, w
-		if s.others.first == nil {
-			what = wanted{pool: w.pool}
-		}
-		gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take %s are drained", what))
-		return takers{gate: &gate}
-	case s.others.first != nil:
-		reason := fmt.Sprintf("no active collector takes %s: %s", w, s.others.narrow())
-		return takers{gate: &Gate{Kind: GateNoCollector, Reason: reason}, narrowed: true}
-	}
-	w = wanted{pool: w.pool}
-	if silent.first == nil {
-		return takers{gate: &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector takes %s", w)}}
-	}
-	who := fmt.Sprintf("%q tells no pools, and takes what its FetchTask names", silent.first.ID)
-	if silent.more > 0 {
-		who = fmt.Sprintf("%q and %d more tell no pools, and take what their FetchTask names", silent.first.ID, silent.more)
-	}
-	return takers{gate: &Gate{Kind: GateNoCollector, Reason: fmt.Sprintf("no active collector tells that it takes %s; %s", w, who)}}
-}
-
-// narrow says to what the first collector narrows its fetches, and how many more do.
-func (c *several) narrow() string {
-	text := fmt.Sprintf("%q takes only those", c.first.ID)
-	for _, by := range []struct {
-		what   string
-		values []string
-	}{{"of source", c.first.Sources}, {"in queue", c.first.Queues}} {
-		if len(by.values) == 0 {
-			continue
-		}
-		text += fmt.Sprintf(" %s %q", by.what, by.values[0])
-		if more := len(by.values) - 1; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-	}
-	if c.more > 0 {
-		text += fmt.Sprintf("; %d more narrow theirs, too", c.more)
-	}
-	return text
 }

@@ -57,7 +57,7 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 			t.Errorf("the source waits for %+v, %v", view.Status.Gates, err)
 		}
 		e, err = o.ExplainPool(ctx, dispatch.DefaultPool)
-		if err != nil || len(e.Holds) != 0 || !slices.Equal(e.Notes, []string{`not all tasks of pool "default" are taken: "c1" takes only those of source "other" and 1 more; 1 more narrow theirs, too`}) {
+		if err != nil || len(e.Holds) != 0 || !e.Partly || !slices.Equal(e.Notes, []string{`not all tasks of pool "default" are taken: "c1" takes only those of source "other" and 1 more; 1 more narrow theirs, too`}) {
 			t.Errorf("the pool is held by %+v, %q, %v", e.Holds, e.Notes, err)
 		}
 
@@ -83,5 +83,26 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 		time.Sleep(time.Hour) // all are gone
 		e, err = o.ExplainSource(ctx, "s")
 		want(e, err, dispatch.HeldPool, dispatch.DefaultPool, `no active collector takes tasks of pool "default"`)
+	})
+}
+
+// A reason has its limit, however long the names in it are.
+func TestDispatcher_Explain_narrowedLongNames(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		id := func(c string) string { return strings.Repeat(c, dispatch.MaxIDLength) }
+		label := strings.Repeat("x", 62)
+		queue := func(n string) string { return strings.Join([]string{label, label, label, label}, ".") + n + ":65000" }
+		o.create(id("s"), func(s *dispatch.SourceSpec) { s.Pool, s.Seeds = id("p"), seeds("http://"+queue("a")+"/") })
+		for _, c := range []string{id("c"), id("d")} {
+			info := dispatch.CollectorInfo{ID: c, Session: "s", Pools: []string{id("p")}, Sources: []string{id("o"), "o"}, Queues: []string{queue("b"), "b.example"}}
+			if _, err := o.Beat(t.Context(), info, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := o.ExplainSource(t.Context(), id("s"))
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) || len(e.Holds[0].Reason) > dispatch.MaxMessageLength ||
+			!strings.HasSuffix(e.Holds[0].Reason, `" takes only those of 2 sources in 2 queues; 1 more narrow theirs, too`) {
+			t.Errorf("held by %v: %d bytes, %+v", got, len(e.Holds[0].Reason), e.Holds)
+		}
 	})
 }

@@ -82,6 +82,9 @@ func toGate(gate *dispatch.Gate) *pb.Gate {
 	if c := gate.Cause; c != nil {
 		out.Cause, out.CauseTaskId = toTaskError(&c.Failure), string(c.Task)
 	}
+	if d := gate.Drain; d != nil {
+		out.DrainedCollectorId, out.DrainedLabels = d.Collector, d.Labels
+	}
 	return out
 }
 

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -141,11 +142,17 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 		t.Fatalf("draining collectors %v, %v", listed, err)
 	}
 	wantDrained("the list", listed.GetCollectors()[0].GetDrained())
+	if got := listed.GetCollectors()[0].GetDrained(); !maps.Equal(got.GetDrainedLabels(), eu) || got.GetDrainedCollectorId() != "" {
+		t.Errorf("it does not say whom it drains: %v", got)
+	}
 	why, err := b.admin.Explain(ctx, &pb.ExplainRequest{Pool: "default"})
 	if err != nil || len(why.GetHolds()) != 1 || why.GetOpensIn() == nil || !strings.HasPrefix(why.GetHolds()[0].GetOpenedBy(), "ResumeCollectors") {
 		t.Fatalf("explained %v, %v", why, err)
 	}
 	wantDrained("the gate of the pool", why.GetHolds()[0].GetGate())
+	if got := why.GetHolds()[0].GetGate().GetDrainedLabels(); !maps.Equal(got, eu) {
+		t.Errorf("the gate of the pool is of collectors with %v", got)
+	}
 
 	got, err := b.admin.ResumeCollectors(ctx, &pb.ResumeCollectorsRequest{CollectorId: "paris-1"})
 	if err != nil || got.GetChanged() {

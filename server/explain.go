@@ -18,7 +18,10 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ExplainResponse{Holds: toHolds(explanation), MapsTo: explanation.MapsTo, Unknown: explanation.Unknown, Notes: explanation.Notes}
+	out := &pb.ExplainResponse{
+		Holds: toHolds(explanation), MapsTo: explanation.MapsTo, Unknown: explanation.Unknown, Notes: explanation.Notes,
+		Partly: explanation.Partly && len(explanation.Holds) == 0,
+	}
 	if at, ok := explanation.OpensAt(); ok {
 		out.OpensIn = durationpb.New(at.Sub(explanation.Now))
 	}

@@ -39,8 +39,8 @@ COLLECTORS          DRAINED
 disk=ssd region=eu  by ada, now
 `)
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
-pool default: COLLECTOR_DRAINED by ada, now, resumes in 2h: new image
-    opened by: `+"`"+`waggle collector resume`+"`"+`, or another collector that fetches from the pool
+pool default: COLLECTOR_DRAINED of paris-1, by ada, now, resumes in 2h: new image
+    opened by: `+"`"+`waggle collector resume paris-1`+"`"+`, or another collector that fetches them from the pool
 all of that opens by itself in 2h
 `)
 	wantOutput(t, command(t, env, "collector", "list", "--drains"), `

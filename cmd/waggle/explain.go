@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +70,8 @@ func (c *client) explain(ctx context.Context, request *pb.ExplainRequest) error 
 				return
 			}
 			fmt.Fprintf(c.out, "of the queue %s itself:\n", name)
+		case reply.GetUnknown() && request.GetPool() != "":
+			fmt.Fprintln(c.out, unknownPool(request.GetPool()))
 		case reply.GetUnknown():
 			fmt.Fprintln(c.out, unknownQueue(request.GetQueue()))
 			if len(reply.GetHolds()) == 0 {
@@ -77,12 +81,19 @@ func (c *client) explain(ctx context.Context, request *pb.ExplainRequest) error 
 		}
 		writeExplanation(c.out, c.now, reply)
 		for _, note := range reply.GetNotes() {
-			fmt.Fprintln(c.out, plain(note))
+			fmt.Fprintln(c.out, plain(commandNames().Replace(note)))
+		}
+		if reply.GetPartly() && request.GetPool() != "" {
+			fmt.Fprintln(c.out, "`waggle explain source` and `waggle explain queue` say whether one of them is taken")
 		}
 	})
 }
 
 func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
+	if e.GetPartly() {
+		fmt.Fprintln(out, "nothing is known to hold all of it, but a part of it may wait:")
+		return
+	}
 	if len(e.GetHolds()) == 0 {
 		fmt.Fprintln(out, "nothing holds it: it is handed out in its turn")
 		return
@@ -91,8 +102,18 @@ func writeExplanation(out io.Writer, now time.Time, e *pb.ExplainResponse) {
 		fmt.Fprintf(out, "%s %s: %s\n    opened by: %s\n", strings.ToLower(word(h.GetOf(), "HELD_KIND_")), plain(h.GetName()),
 			plain(heldText(now, h.GetGate())), or(openedBy(h), "its end"))
 	}
-	if e.GetOpensIn() != nil {
-		fmt.Fprintf(out, "all of that opens by itself in %s\n", span(e.GetOpensIn().AsDuration()))
+	drains := 0
+	for _, h := range e.GetHolds() {
+		if drainedText(h.GetGate()) != "" {
+			drains++
+		}
+	}
+	switch in := span(e.GetOpensIn().AsDuration()); {
+	case e.GetOpensIn() == nil:
+	case drains > 1:
+		fmt.Fprintf(out, "as much of that as it takes opens by itself in %s: one collector that goes on is enough\n", in)
+	default:
+		fmt.Fprintf(out, "all of that opens by itself in %s\n", in)
 	}
 }
 
@@ -101,7 +122,33 @@ func openedBy(h *pb.Hold) string {
 	if rule := h.GetGate().GetRule(); rule != "" {
 		return fmt.Sprintf("`waggle queue rule set '%s' --lift`", rule)
 	}
-	return commandNames().Replace(h.GetOpenedBy())
+	text := h.GetOpenedBy()
+	if whom := drainFlags(h.GetGate()); whom != "" {
+		text = strings.Replace(text, "ResumeCollectors", "`waggle collector resume "+whom+"`", 1)
+	}
+	return commandNames().Replace(text)
+}
+
+// drainFlags is what names a drain to the command that ends it; empty of other gates.
+func drainFlags(g *pb.Gate) string {
+	if id := g.GetDrainedCollectorId(); id != "" {
+		return id
+	}
+	var flags []string
+	for _, key := range slices.Sorted(maps.Keys(g.GetDrainedLabels())) {
+		flags = append(flags, "--label "+shellWord(key+"="+g.GetDrainedLabels()[key]))
+	}
+	return strings.Join(flags, " ")
+}
+
+// shellWord is text as a shell takes it for one word.
+func shellWord(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-=:/@%+", r))
+	}) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // commandNames writes commands where the dispatcher names the calls they make. Of two
@@ -113,5 +160,6 @@ func commandNames() *strings.Replacer {
 		"SetQueueRule", "`waggle queue rule set`", "DeleteQueueRule", "`waggle queue rule delete`",
 		"UnblockQueue with include_automatic", "`waggle queue unblock --automatic`", "UnblockQueue", "`waggle queue unblock`",
 		"ResumeQueue", "`waggle queue resume`", "ResumePool", "`waggle pool resume`", "ResumeCollectors", "`waggle collector resume`",
+		"ListDrains", "`waggle collector list --drains`",
 	)
 }

@@ -66,10 +66,38 @@ c1         ACTIVE       0      0  default  source other, queue b.example c.examp
 	command(t, env, "source", "create", "s", "--seed", "https://a.example/")
 	wantOutput(t, command(t, env, "explain", "source", "s"), `
 source s: NO_COLLECTOR no active collector takes tasks of source "s" in queue "a.example" of pool "default": "c1" takes only those of source "other" in queue "b.example" and 1 more
-    opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
+    opened by: a collector of the pool that narrows its fetches to others, once it fetches them, too; one more collector that does, or another pool of the source by `+"`"+`waggle source update`+"`"+`
 `)
 	wantOutput(t, command(t, env, "explain", "pool", "default"), `
-nothing holds it: it is handed out in its turn
+nothing is known to hold all of it, but a part of it may wait:
 not all tasks of pool "default" are taken: "c1" takes only those of source "other" in queue "b.example" and 1 more
+`+"`waggle explain source` and `waggle explain queue`"+` say whether one of them is taken
+`)
+	wantOutput(t, command(t, env, "explain", "pool", "nosuch"), `
+nothing is known of a pool nosuch: none of its tasks waits, and no collector takes them
+pool nosuch: NO_COLLECTOR no active collector takes tasks of pool "nosuch"
+    opened by: a collector that fetches them from the pool, or another pool of the source by `+"`"+`waggle source update`+"`"+`
+`)
+}
+
+// Each drain is told with whom it drains and the command that ends it.
+func TestExplain_drained(t *testing.T) {
+	t.Parallel()
+	env, _ := served(t)
+	for id, labels := range map[string]map[string]string{"c1": nil, "c2": {"region": "eu west"}} {
+		if _, err := pb.NewDispatchServiceClient(connect(t, env)).RenewLease(t.Context(), &pb.RenewLeaseRequest{
+			Collector: &pb.CollectorInfo{Id: id, Session: "s", Pools: []string{"default"}, Labels: labels},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command(t, env, "collector", "drain", "c1", "--reason", "new image")
+	command(t, env, "collector", "drain", "--label", "region=eu west", "--until", "2h", "--reason", "we move")
+	wantOutput(t, command(t, env, "explain", "pool", "default"), `
+pool default: COLLECTOR_DRAINED of region=eu west, by ada, now, resumes in 2h: we move
+    opened by: `+"`waggle collector resume --label 'region=eu west'`"+`, or another collector that fetches them from the pool
+pool default: COLLECTOR_DRAINED of c1, by ada, now: new image
+    opened by: `+"`waggle collector resume c1`"+`, or another collector that fetches them from the pool
+as much of that as it takes opens by itself in 2h: one collector that goes on is enough
 `)
 }

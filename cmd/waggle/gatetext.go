@@ -51,10 +51,19 @@ func heldText(now time.Time, g *pb.Gate) string {
 	if g.GetRule() != "" {
 		between = " by the rule " + g.GetRule() + ", "
 	}
+	if whom := drainedText(g); whom != "" {
+		between = " of " + whom + ", "
+	}
 	if g.GetBy() == "" && g.GetTime() == nil && g.GetUntil() != nil {
 		between = ", " // nobody closed it: until when comes first
 	}
 	return strings.TrimRight(word(g.GetKind(), "GATE_KIND_")+between+gateText(now, g), ", ")
+}
+
+// drainedText is whom a drain is of, by the id or labels that it goes by; empty of other
+// gates.
+func drainedText(g *pb.Gate) string {
+	return or(g.GetDrainedCollectorId(), pairs(g.GetDrainedLabels()))
 }
 
 // healthWhy is what the health of a source comes from, and what else holds it, in a line;

@@ -92,7 +92,7 @@ func newPoolPause(o *clientOptions) *cobra.Command {
 		}
 		c.noteReplaced("pool "+args[0], reply.GetReplaced(), false)
 		if reply.GetPool().GetUnknown() {
-			c.note("nothing is known of a pool %s: none of its tasks waits, and no collector takes them; the pause is kept for tasks that come", plain(args[0]))
+			c.note("%s; the pause is kept for tasks that come", unknownPool(args[0]))
 		}
 		return c.show(reply.GetPool(), func() { writePools(c.out, c.now, []*pb.Pool{reply.GetPool()}) })
 	})

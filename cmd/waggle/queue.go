@@ -87,6 +87,9 @@ func gateNames(gates []*pb.Gate) string {
 		if g.GetRule() != "" {
 			name += "(" + g.GetRule() + ")"
 		}
+		if whom := drainedText(g); whom != "" {
+			name += "(" + whom + ")"
+		}
 		names = append(names, name)
 	}
 	return strings.Join(names, " ")

@@ -23,6 +23,11 @@ func unknownQueue(name string) string {
 	return "nothing is known of a queue " + plain(name) + ": no task is in it, and no rule names it"
 }
 
+// unknownPool says that nothing is known by the name of a pool.
+func unknownPool(name string) string {
+	return "nothing is known of a pool " + plain(name) + ": none of its tasks waits, and no collector takes them"
+}
+
 // noteUndrained says of a drain that no collector is known that it names.
 func (c *client) noteUndrained(request *pb.DrainCollectorsRequest) {
 	kept := "; the drain is kept for those that come"

@@ -820,7 +820,7 @@ type ExplainRequest struct {
 	// A queue: what holds it, and the pools of its tasks; and 5 of the sources of which tasks are due in it. Of one
 	// that is not there: what would hold it.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	// A pool: what holds it, or every queue. One that nobody has used is no error.
+	// A pool: what holds it, or every queue. One that nobody has used is no error, but `unknown`.
 	Pool          string `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -887,19 +887,23 @@ func (x *ExplainRequest) GetPool() string {
 // ExplainResponse holds what holds it.
 type ExplainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every gate that holds it now; empty: nothing does, and it is handed out in its turn.
+	// Every gate that holds it now; empty: nothing does, and it is handed out in its turn. Of drains at most 5, that
+	// first with which the first collector would go on; `notes` counts the others.
 	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
-	// Time until all of them have opened by themselves; zero: none holds. Absent: something has to happen
-	// first, such as a call of an operator or the end of a lease.
+	// Time until all of them have opened by themselves, of drains as many as let the first collector go on; zero: none
+	// holds. Absent: something has to happen first, such as a call of an operator or the end of a lease.
 	OpensIn *durationpb.Duration `protobuf:"bytes,2,opt,name=opens_in,json=opensIn,proto3" json:"opens_in,omitempty"`
 	// Of a queue: where the queue rules send new tasks of a host of this name instead. Empty: nowhere else.
 	MapsTo string `protobuf:"bytes,3,opt,name=maps_to,json=mapsTo,proto3" json:"maps_to,omitempty"`
-	// Of a queue: nothing is known of it, as of one that is misspelt. See Queue.unknown.
+	// Of a queue or a pool: nothing is known of it, as of one that is misspelt. See Queue.unknown and Pool.unknown.
 	Unknown bool `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	// In words for people, what is no gate and bears on the answer: that all collectors of a pool take only some of its
 	// tasks; in which queues tasks of a source are due, or of which sources in a queue, what holds each of those looked
 	// into, as far as 1 KiB has room for their names, and how many more there are.
-	Notes         []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
+	// Where `holds` is empty: a part of it may wait all the same, as `notes` says: all active collectors take only some
+	// of its tasks, or there are too many of them to tell. Default false.
+	Partly        bool `protobuf:"varint,6,opt,name=partly,proto3" json:"partly,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -967,6 +971,13 @@ func (x *ExplainResponse) GetNotes() []string {
 		return x.Notes
 	}
 	return nil
+}
+
+func (x *ExplainResponse) GetPartly() bool {
+	if x != nil {
+		return x.Partly
+	}
+	return false
 }
 
 // Hold is a gate with what it is of.
@@ -1057,7 +1068,7 @@ type Pool struct {
 	Paused *Gate `protobuf:"bytes,4,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Nothing is known of a pool of this name, as of one that is misspelt: none of its tasks waits, and no
 	// collector that was heard of in the last 24 h says that it takes them. What holds it is kept for tasks that
-	// come. Only PausePool tells it, where fewer than 1000 collectors are known.
+	// come. Never of `default`. Only PausePool tells it, where fewer than 1000 collectors are known.
 	Unknown       bool `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2028,13 +2039,14 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xb7\x01\n" +
+	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xcf\x01\n" +
 	"\x0fExplainResponse\x12%\n" +
 	"\x05holds\x18\x01 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x124\n" +
 	"\bopens_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aopensIn\x12\x17\n" +
 	"\amaps_to\x18\x03 \x01(\tR\x06mapsTo\x12\x18\n" +
 	"\aunknown\x18\x04 \x01(\bR\aunknown\x12\x14\n" +
-	"\x05notes\x18\x05 \x03(\tR\x05notes\"\x81\x01\n" +
+	"\x05notes\x18\x05 \x03(\tR\x05notes\x12\x16\n" +
+	"\x06partly\x18\x06 \x01(\bR\x06partly\"\x81\x01\n" +
 	"\x04Hold\x12#\n" +
 	"\x04gate\x18\x01 \x01(\v2\x0f.waggle.v1.GateR\x04gate\x12#\n" +
 	"\x02of\x18\x02 \x01(\x0e2\x13.waggle.v1.HeldKindR\x02of\x12\x12\n" +

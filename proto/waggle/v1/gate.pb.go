@@ -169,7 +169,13 @@ type Gate struct {
 	CauseTaskId string `protobuf:"bytes,7,opt,name=cause_task_id,json=causeTaskId,proto3" json:"cause_task_id,omitempty"`
 	// Only of QUEUE_PAUSED and QUEUE_DENIED: the pattern of the rule that pauses or denies; `*` may be the one although
 	// a longer pattern gives the queue its settings. At most 261 bytes.
-	Rule          string `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	Rule string `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Only of COLLECTOR_DRAINED: the collector that the drain names, for ResumeCollectors; empty: it goes by
+	// `drained_labels`. At most 128 bytes.
+	DrainedCollectorId string `protobuf:"bytes,9,opt,name=drained_collector_id,json=drainedCollectorId,proto3" json:"drained_collector_id,omitempty"`
+	// Only of COLLECTOR_DRAINED: the labels that the drain names, for ResumeCollectors; a collector that has all of them is
+	// drained. At most 16; empty: it goes by `drained_collector_id`.
+	DrainedLabels map[string]string `protobuf:"bytes,10,rep,name=drained_labels,json=drainedLabels,proto3" json:"drained_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,11 +266,25 @@ func (x *Gate) GetRule() string {
 	return ""
 }
 
+func (x *Gate) GetDrainedCollectorId() string {
+	if x != nil {
+		return x.DrainedCollectorId
+	}
+	return ""
+}
+
+func (x *Gate) GetDrainedLabels() map[string]string {
+	if x != nil {
+		return x.DrainedLabels
+	}
+	return nil
+}
+
 var File_waggle_v1_gate_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/gate.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/task.proto\"\x9d\x02\n" +
+	"\x14waggle/v1/gate.proto\x12\twaggle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/task.proto\"\xdc\x03\n" +
 	"\x04Gate\x12'\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x13.waggle.v1.GateKindR\x04kind\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
@@ -273,7 +293,13 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12*\n" +
 	"\x05cause\x18\x06 \x01(\v2\x14.waggle.v1.TaskErrorR\x05cause\x12\"\n" +
 	"\rcause_task_id\x18\a \x01(\tR\vcauseTaskId\x12\x12\n" +
-	"\x04rule\x18\b \x01(\tR\x04rule*\x82\x04\n" +
+	"\x04rule\x18\b \x01(\tR\x04rule\x120\n" +
+	"\x14drained_collector_id\x18\t \x01(\tR\x12drainedCollectorId\x12I\n" +
+	"\x0edrained_labels\x18\n" +
+	" \x03(\v2\".waggle.v1.Gate.DrainedLabelsEntryR\rdrainedLabels\x1a@\n" +
+	"\x12DrainedLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x82\x04\n" +
 	"\bGateKind\x12\x19\n" +
 	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
@@ -309,23 +335,25 @@ func file_waggle_v1_gate_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_gate_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_waggle_v1_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_waggle_v1_gate_proto_goTypes = []any{
 	(GateKind)(0),                 // 0: waggle.v1.GateKind
 	(*Gate)(nil),                  // 1: waggle.v1.Gate
-	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
-	(*TaskError)(nil),             // 3: waggle.v1.TaskError
+	nil,                           // 2: waggle.v1.Gate.DrainedLabelsEntry
+	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
+	(*TaskError)(nil),             // 4: waggle.v1.TaskError
 }
 var file_waggle_v1_gate_proto_depIdxs = []int32{
 	0, // 0: waggle.v1.Gate.kind:type_name -> waggle.v1.GateKind
-	2, // 1: waggle.v1.Gate.until:type_name -> google.protobuf.Timestamp
-	2, // 2: waggle.v1.Gate.time:type_name -> google.protobuf.Timestamp
-	3, // 3: waggle.v1.Gate.cause:type_name -> waggle.v1.TaskError
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	3, // 1: waggle.v1.Gate.until:type_name -> google.protobuf.Timestamp
+	3, // 2: waggle.v1.Gate.time:type_name -> google.protobuf.Timestamp
+	4, // 3: waggle.v1.Gate.cause:type_name -> waggle.v1.TaskError
+	2, // 4: waggle.v1.Gate.drained_labels:type_name -> waggle.v1.Gate.DrainedLabelsEntry
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_gate_proto_init() }
@@ -340,7 +368,7 @@ func file_waggle_v1_gate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_gate_proto_rawDesc), len(file_waggle_v1_gate_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   1,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
