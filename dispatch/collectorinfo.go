@@ -24,13 +24,13 @@ type CollectorRecord struct {
 	Info  CollectorInfo
 	First time.Time // of this session
 	Seen  time.Time // the last beat, or the last poll to within [PollNoted]
-	// Held is the number of leases that the store has for it.
-	Held int64
 }
 
 // CollectorView is a collector with what operators want of it.
 type CollectorView struct {
 	CollectorRecord
+	// Held is the number of leases that the store has for it.
+	Held int64
 	// Drained is the drain that holds it, of several the one that ends last; nil when
 	// none does.
 	Drained *Gate
@@ -44,11 +44,11 @@ const PollNoted = time.Second
 // [IdleBeat].
 const SilentBeats = 3
 
-// Gone reports whether the collector has been silent for [SilentBeats] beats.
-func (c *CollectorRecord) Gone(now time.Time) bool { return now.Sub(c.Seen) > SilentBeats*IdleBeat }
+// goneAfter is how long a collector is silent before it is gone.
+const goneAfter = SilentBeats * IdleBeat
 
-// Away reports whether nothing is to be expected of the collector: it is gone, or has ended.
-func (c *CollectorRecord) Away(now time.Time) bool { return c.Info.Ended || c.Gone(now) }
+// Gone reports whether the collector has been silent for [SilentBeats] beats.
+func (c *CollectorRecord) Gone(now time.Time) bool { return now.Sub(c.Seen) > goneAfter }
 
 // IdleBeat is the interval of beats of a collector that holds no lease, and the
 // longest there is.

@@ -52,8 +52,8 @@ func TestDispatcher_Doubts_pools(t *testing.T) {
 				t.Errorf("%q: %q", specs[i].Pool, told)
 			}
 		}
-		if n := counted.count("ListCollectors"); n != 2 {
-			t.Errorf("collectors were listed %d times, want a short page and the rest", n)
+		if seen, read := counted.count("PresentCollectors"), counted.count("CollectorInfos"); seen != 1 || read != 2 {
+			t.Errorf("collectors were listed %d times and read %d times, want once, and a short page and the rest", seen, read)
 		}
 	})
 }

@@ -116,9 +116,17 @@ func (d *Dispatcher) ListCollectors(ctx context.Context, after string, limit int
 	if now, err = d.store.Now(ctx); err != nil {
 		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
 	}
+	ids := make([]string, len(records))
+	for i, r := range records {
+		ids[i] = r.Info.ID
+	}
+	held, err := d.store.HeldLeases(ctx, ids)
+	if err != nil {
+		return nil, "", now, fmt.Errorf("count leases of collectors: %w", err)
+	}
 	book := newDrainBook(drains)
-	for _, r := range records {
-		view := CollectorView{CollectorRecord: *r}
+	for i, r := range records {
+		view := CollectorView{CollectorRecord: *r, Held: held[i]}
 		if drain := book.of(r.Info.ID, &r.Info); drain != nil {
 			gate := drain.gate()
 			view.Drained = &gate

@@ -100,6 +100,14 @@ type Collectors interface {
 	// ListCollectors lists by id, ascending, from the first after after.
 	// Collectors silent for CollectorMemory are forgotten.
 	ListCollectors(ctx context.Context, after string, limit int) ([]*CollectorRecord, error)
+	// PresentCollectors lists the ids of collectors that were seen at since or later, to
+	// within a millisecond, and have not ended, in no order; of more than limit it is any
+	// limit of them.
+	PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error)
+	// HeldLeases counts the leases that all shards have for collectors, in the order of
+	// their ids; 0 of one that is not known. It reads of each in every shard, several
+	// times where it holds many: only who shows the numbers should ask.
+	HeldLeases(ctx context.Context, ids []string) ([]int64, error)
 	// CollectorInfos reads what collectors tell of themselves, by id: what came with
 	// the last beat of the current session; nil where that has not sent one.
 	CollectorInfos(ctx context.Context, ids []string) ([]*CollectorInfo, error)

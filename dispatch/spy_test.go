@@ -142,6 +142,13 @@ func (s *spy) ListCollectors(ctx context.Context, after string, limit int) ([]*d
 	return s.Store.ListCollectors(ctx, after, limit)
 }
 
+func (s *spy) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
+	if err := s.before("PresentCollectors"); err != nil {
+		return nil, err
+	}
+	return s.Store.PresentCollectors(ctx, since, limit)
+}
+
 func (s *spy) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
 	if err := s.before("BeginPolls"); err != nil {
 		return nil, err

@@ -70,17 +70,6 @@ func leavesOut(narrow []string, asked string) bool {
 	return len(narrow) > 0 && asked != "" && !slices.Contains(narrow, asked)
 }
 
-// Collectors are read page by page. The first is short, since one that takes what is
-// wanted is mostly among the first.
-const (
-	collectorsAtFirst = 20
-	collectorsPerLook = 200
-	// collectorsLookedAt bounds how many that are there are looked at, and
-	// readPerLookedAt, times that, how many are read with those that are away.
-	collectorsLookedAt = 1000
-	readPerLookedAt    = 10
-)
-
 // takers looks for collectors that are active and take what is wanted. What is not in
 // its answer is taken, or not known to be.
 func (d *Dispatcher) takers(ctx context.Context, wants []wanted, now time.Time) (map[wanted]takers, error) {
@@ -99,22 +88,15 @@ func (d *Dispatcher) takersAmong(ctx context.Context, most int, wants []wanted, 
 		unmet[w] = &search{}
 	}
 	var silent several // of their pools
-	present := 0
-	all, err := d.eachCollector(ctx, most*readPerLookedAt, func(c *CollectorRecord) bool {
-		if c.Away(now) {
-			return true
-		}
-		if present++; present > most {
-			return false
-		}
-		drains := book.all(c.Info.ID, &c.Info)
+	all, err := d.eachPresent(ctx, most, now, func(c *CollectorInfo) bool {
+		drains := book.all(c.ID, c)
 		for w, s := range unmet {
-			if s.meet(&c.Info, w, drains) {
+			if s.meet(c, w, drains) {
 				delete(unmet, w)
 			}
 		}
-		if len(c.Info.Pools) == 0 && len(drains) == 0 && !c.Info.Draining {
-			silent.add(&c.Info)
+		if len(c.Pools) == 0 && len(drains) == 0 && !c.Draining {
+			silent.add(c)
 		}
 		return len(unmet) > 0
 	})
@@ -126,31 +108,8 @@ func (d *Dispatcher) takersAmong(ctx context.Context, most int, wants []wanted, 
 		if all {
 			found[w] = s.result(w, &silent)
 		} else {
-			found[w] = takers{cut: true, note: fmt.Sprintf("none of the first %s takes all %s; those after them were not looked at", counted(int64(min(present, most)), "active collector"), w)}
+			found[w] = takers{cut: true, note: fmt.Sprintf("none of the first %s takes all %s; those after them were not looked at", counted(int64(most), "active collector"), w)}
 		}
 	}
 	return found, nil
-}
-
-// eachCollector visits the collectors that are remembered, by id, page by page, until
-// most were looked at, or visit wants no more. all tells that it came to the end.
-func (d *Dispatcher) eachCollector(ctx context.Context, most int, visit func(*CollectorRecord) (more bool)) (all bool, err error) {
-	after, size := "", collectorsAtFirst
-	for looked := 0; looked < most; {
-		page, err := d.store.ListCollectors(ctx, after, size)
-		if err != nil {
-			return false, fmt.Errorf("list collectors: %w", err)
-		}
-		for _, c := range page {
-			if !visit(c) {
-				return false, nil
-			}
-		}
-		if len(page) < size {
-			return true, nil
-		}
-		looked += size
-		after, size = page[len(page)-1].Info.ID, collectorsPerLook
-	}
-	return false, nil
 }

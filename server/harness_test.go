@@ -93,6 +93,13 @@ func (f *faults) ListCollectors(ctx context.Context, after string, limit int) ([
 	return f.Store.ListCollectors(ctx, after, limit)
 }
 
+func (f *faults) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
+	if err := f.fault("PresentCollectors"); err != nil {
+		return nil, err
+	}
+	return f.Store.PresentCollectors(ctx, since, limit)
+}
+
 func (f *faults) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
 	if err := f.fault("ListLeases"); err != nil {
 		return nil, "", err

@@ -179,17 +179,45 @@ func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	records := s.collectors.list(s.millis(), after, limit)
+	return s.collectors.list(s.millis(), after, limit), nil
+}
+
+// PresentCollectors implements [dispatch.Collectors].
+func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	b := &s.collectors
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire(s.millis())
+	var ids []string
+	b.seen.from(millis(since), "", func(e entry[*collector]) bool {
+		if !e.value.info.Ended && len(ids) < limit {
+			ids = append(ids, e.value.info.ID)
+		}
+		return len(ids) < limit
+	})
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// HeldLeases implements [dispatch.Collectors].
+func (s *Store) HeldLeases(ctx context.Context, ids []string) ([]int64, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	held := make([]int64, len(ids))
 	for _, sh := range s.shards {
 		sh.begin()
-		for _, r := range records {
-			if h := sh.holders[r.Info.ID]; h != nil {
-				r.Held += h.held
+		for i, id := range ids {
+			if h := sh.holders[id]; h != nil {
+				held[i] += h.held
 			}
 		}
 		sh.end()
 	}
-	return records, nil
+	return held, nil
 }
 
 func (b *collectorBook) list(now int64, after string, limit int) []*dispatch.CollectorRecord {

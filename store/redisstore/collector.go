@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,8 +56,35 @@ func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]
 		records = append(records, found...)
 	}
 	slices.SortFunc(records, func(a, b *dispatch.CollectorRecord) int { return cmp.Compare(a.Info.ID, b.Info.ID) })
-	records = records[:min(len(records), max(limit, 0))]
-	return records, s.countHeld(ctx, records)
+	return records[:min(len(records), max(limit, 0))], nil
+}
+
+// PresentCollectors implements [dispatch.Collectors]. Those of a shard come together, so that
+// to read of the first some takes few scripts.
+func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	const op = "list present collectors"
+	seen := &redis.ZRangeBy{Min: strconv.FormatInt(millis(since), 10), Max: "+inf", Count: int64(limit)}
+	found, err := read(ctx, op, func() ([]*redis.StringSliceCmd, error) {
+		pipe := s.client.Pipeline()
+		cmds := make([]*redis.StringSliceCmd, s.shards)
+		for shard := range s.shards {
+			cmds[shard] = pipe.ZRangeByScore(ctx, s.keys.shard(shard).Seen(), seen)
+		}
+		_, err := pipe.Exec(ctx)
+		return cmds, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, of := range found {
+		slices.Sort(of.Val())
+		ids = append(ids, of.Val()...)
+	}
+	return ids[:min(len(ids), limit)], nil
 }
 
 // collectorsOf lists at most limit collectors of a home shard.
@@ -131,92 +157,6 @@ func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.C
 	return infos, nil
 }
 
-// heldFields is how many fields of what a collector holds Redis is asked for at
-// once, about: a collector may hold any number of leases.
-const heldFields = 100
-
-// heldScan goes through what a collector holds in a shard. fields are those met, some
-// more than once.
-type heldScan struct {
-	record *dispatch.CollectorRecord
-	key    string
-	cursor uint64
-	fields map[string]string
-}
-
-// countHeld fills in how many leases all shards have for the collectors.
-func (s *Store) countHeld(ctx context.Context, records []*dispatch.CollectorRecord) error {
-	var open []*heldScan
-	for shard := range s.shards {
-		for _, c := range records {
-			open = append(open, &heldScan{record: c, key: s.keys.shard(shard).Held(c.Info.ID)})
-		}
-	}
-	for len(open) > 0 {
-		some := open[:min(len(open), maxReads)]
-		if err := s.scanHeld(ctx, some); err != nil {
-			return err
-		}
-		open = open[len(some):]
-		for _, scan := range some {
-			if scan.cursor != 0 {
-				open = append(open, scan)
-				continue
-			}
-			n, err := countGrants(scan.fields)
-			if err != nil {
-				return fmt.Errorf("count what collector %s holds: %w", scan.record.Info.ID, err)
-			}
-			scan.record.Held += n
-		}
-	}
-	return nil
-}
-
-// scanHeld takes each scan a step further, all in one round trip.
-func (s *Store) scanHeld(ctx context.Context, scans []*heldScan) error {
-	steps, err := read(ctx, "count held leases", func() ([]*redis.ScanCmd, error) {
-		pipe := s.client.Pipeline()
-		cmds := make([]*redis.ScanCmd, len(scans))
-		for i, scan := range scans {
-			cmds[i] = pipe.HScan(ctx, scan.key, scan.cursor, "", heldFields)
-		}
-		_, err := pipe.Exec(ctx)
-		return cmds, err
-	})
-	if err != nil {
-		return err
-	}
-	for i, scan := range scans {
-		var found []string
-		found, scan.cursor = steps[i].Val()
-		if scan.fields == nil {
-			scan.fields = make(map[string]string, len(found)/2)
-		}
-		for k := 0; k+1 < len(found); k += 2 {
-			scan.fields[found[k]] = found[k+1]
-		}
-	}
-	return nil
-}
-
-// countGrants counts the tasks in what a collector holds ([shardKeys.Held]).
-func countGrants(held map[string]string) (tasks int64, err error) {
-	for field, value := range held {
-		switch strings.IndexByte(field, '/') {
-		case 0: // of one task
-			tasks++
-		case -1:
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("%.100q of grant %.100q: %w", value, field, err)
-			}
-			tasks += n
-		}
-	}
-	return tasks, nil
-}
-
 // wasReplaced reports whether a session is no longer the current one of its
 // collector, as was_replaced does in the home shard (lua/parts/collector.lua).
 func (s *Store) wasReplaced(ctx context.Context, collector, session string) (bool, error) {
@@ -225,6 +165,9 @@ func (s *Store) wasReplaced(ctx context.Context, collector, session string) (boo
 		return false, err
 	}
 	seen, found, err := s.score(ctx, home.Seen(), collector)
+	if err == nil && !found {
+		seen, found, err = s.score(ctx, home.Ended(), collector)
+	}
 	if !found || err != nil {
 		return false, err
 	}

@@ -196,8 +196,12 @@ func (p shardKeys) Replaced(id string) string { return p.key("old:" + id) }
 func (p shardKeys) Collectors() string { return p.key("colls") }
 
 // Seen is a ZSET of the collector ids of this home shard by when they were last
-// seen.
+// seen; those that have ended are in Ended instead.
 func (p shardKeys) Seen() string { return p.key("seen") }
+
+// Ended is a ZSET of the ids of the collectors that have ended by when they were last
+// seen.
+func (p shardKeys) Ended() string { return p.key("ended") }
 
 // Drains is a HASH in shard 0: the drains of collectors by name, each until when in ms,
 // a line's end, and the drain (JSON).

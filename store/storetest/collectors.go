@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -15,6 +16,7 @@ func collectorCases() []testCase {
 		{"Poll_MakesARecord", collectorPoll},
 		{"Infos_OfTheCurrentSession", collectorInfos},
 		{"Held_CountsLeases", collectorHeld},
+		{"Present_SinceAnInstant", collectorsPresent},
 		{"List_ByIDInPages", collectorList},
 		{"Forget_TheSilent", collectorForget},
 		{"Silent_IsForgotten", collectorSilent},
@@ -146,18 +148,69 @@ func collectorHeld(e *env) {
 		items = append(items, item(g, fmt.Sprintf("host%d.test", i), "k"))
 	}
 	e.create(g, items...)
+	held := func() []int64 {
+		e.Helper()
+		n, err := e.Store.HeldLeases(e.ctx, []string{"c2", "c1", "nobody"})
+		e.ok("held leases", err)
+		return n
+	}
+	is(e, "held by those not known", held(), []int64{0, 0, 0})
 	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s1"})
-	is(e, "held", e.collectors("", 10)[0].Held, 0)
+	is(e, "held", held(), []int64{0, 0, 0})
 	var grants []dispatch.Grant
 	for shard := range e.Store.Shards() {
 		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(100)})
 		e.ok("claim", err)
 		grants = append(grants, reply.Grants[0]...)
 	}
-	is(e, "held", e.collectors("", 10)[0].Held, 12)
+	is(e, "held", held(), []int64{0, 12, 0})
 	e.settle(done(&grants[0].Task))
 	e.settle(retry(&grants[1].Task, 0))
-	is(e, "held then", e.collectors("", 10)[0].Held, 10)
+	is(e, "held then", held(), []int64{0, 10, 0})
+	none, err := e.Store.HeldLeases(e.ctx, nil)
+	e.ok("held leases of none", err)
+	is(e, "of none", len(none), 0)
+}
+
+func collectorsPresent(e *env) {
+	present := func(since time.Time, limit int) []string {
+		e.Helper()
+		ids, err := e.Store.PresentCollectors(e.ctx, since, limit)
+		e.ok("present collectors", err)
+		slices.Sort(ids)
+		return ids
+	}
+	var infos []dispatch.CollectorInfo
+	for i := range 9 {
+		infos = append(infos, dispatch.CollectorInfo{ID: fmt.Sprintf("c%d", i), Session: "s"})
+	}
+	e.beat(infos...)
+	first := e.now()
+	e.advance(time.Minute)
+	infos[4].Ended = true
+	e.beat(infos[4], infos[7])
+	e.poll("p", "s", "t", "1")
+	e.poll("c4", "s", "t", "1")
+	is(e, "since the first instant", len(present(first, 100)), 9)
+	is(e, "after it", present(first.Add(time.Millisecond), 100), []string{"c7", "p"})
+	is(e, "now", present(e.now(), 100), []string{"c7", "p"})
+	is(e, "later", len(present(e.now().Add(time.Millisecond), 100)), 0)
+	is(e, "some", len(slices.Compact(present(first, 4))), 4)
+	is(e, "none", len(present(first, 0)), 0)
+	infos[4].Session, infos[4].Ended = "s2", false
+	e.beat(infos[4])
+	is(e, "with another session", present(e.now(), 100), []string{"c4", "c7", "p"})
+	infos[7].Ended = true
+	e.beat(infos[7])
+	e.advance(dispatch.CollectorMemory - time.Minute)
+	_, err := e.Store.Forget(e.ctx, e.now().Add(-dispatch.CollectorMemory), 100)
+	e.ok("forget", err)
+	is(e, "of those not forgotten", present(first, 100), []string{"c4", "p"})
+	e.advance(time.Second)
+	forgotten, err := e.Store.Forget(e.ctx, e.now(), 100)
+	e.ok("forget", err)
+	is(e, "forgotten, the ended one too", forgotten, 3)
+	is(e, "known", len(e.collectors("", 100)), 0)
 }
 
 func collectorList(e *env) {

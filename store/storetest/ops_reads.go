@@ -2,9 +2,11 @@ package storetest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -97,13 +99,36 @@ func (m *model) genList() step {
 		}}
 	case 1:
 		return step{name: "list collectors", do: func(i *Instance) (any, error) {
-			return i.Store.ListCollectors(m.ctx, "", 100)
+			return i.collectors(m.ctx)
 		}}
 	case 2:
 		return m.listLeases()
 	default:
 		return m.listTasks()
 	}
+}
+
+// collectors are those that are known, those seen of late, and what all of them hold.
+func (i *Instance) collectors(ctx context.Context) (any, error) {
+	known, err := i.Store.ListCollectors(ctx, "", 100)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, c := range known {
+		ids = append(ids, c.Info.ID)
+	}
+	held, err := i.Store.HeldLeases(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	now, err := i.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := i.Store.PresentCollectors(ctx, now.Add(-time.Minute), 100)
+	slices.Sort(seen)
+	return []any{known, held, seen}, err
 }
 
 // listTasks lists by source or queue and one state, and counts what came.

@@ -952,7 +952,7 @@ type SourceStatus struct {
 	// deleted (SetQueueRule, DeleteQueueRule).
 	DeniedSeeds int64 `protobuf:"varint,18,opt,name=denied_seeds,json=deniedSeeds,proto3" json:"denied_seeds,omitempty"`
 	// With ListSources and its `gates`: whether a collector takes its tasks is not known, as none of 200 that are active
-	// does and there are more, or over 2000 are remembered. Explain looks at 1000 and 10000. Default false: `gates` says.
+	// does and there are more. Explain looks at 1000. Default false: `gates` says.
 	CollectorUnknown bool `protobuf:"varint,19,opt,name=collector_unknown,json=collectorUnknown,proto3" json:"collector_unknown,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

@@ -7,7 +7,14 @@
 --
 -- uses: collector
 -- Those that were silent for a day count as gone already.
-for _, id in ipairs(call('ZRANGEBYSCORE', SEEN, '-inf', decimal(now - DAY), 'LIMIT', 0, 1000)) do forget_collector(id) end
-local ids = call('ZRANGEBYSCORE', SEEN, '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])
-for _, id in ipairs(ids) do forget_collector(id) end
-return #ids
+local gone = decimal(now - DAY)
+for _, set in ipairs({ SEEN, ENDED }) do
+  for _, id in ipairs(call('ZRANGEBYSCORE', set, '-inf', gone, 'LIMIT', 0, 1000)) do forget_collector(id) end
+end
+local left = tonumber(ARGV[2])
+for _, set in ipairs({ SEEN, ENDED }) do
+  local ids = call('ZRANGEBYSCORE', set, '-inf', '(' .. ARGV[1], 'LIMIT', 0, left)
+  for _, id in ipairs(ids) do forget_collector(id) end
+  left = left - #ids
+end
+return tonumber(ARGV[2]) - left

@@ -35,6 +35,6 @@ for i = 1, #first, 2 do
 end
 out[12] = call('ZCARD', QUEUES) - call('ZCOUNT', IDLE, '-inf', now)
 out[13] = oldest
-out[14] = call('ZCOUNT', P .. 'seen', '(' .. decimal(now - DAY), '+inf')
+out[14] = call('ZCOUNT', P .. 'seen', '(' .. decimal(now - DAY), '+inf') + call('ZCOUNT', P .. 'ended', '(' .. decimal(now - DAY), '+inf')
 out[15] = max(0, (tonumber(call('HGET', SHARD, 'grace')) or 0) - now)
 return out

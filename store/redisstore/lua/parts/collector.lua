@@ -1,5 +1,7 @@
 -- Collectors and their sessions, kept in the home shard of the collector's id.
-local COLLECTORS, SEEN
+local COLLECTORS
+-- By when they were last seen, those that have ended apart.
+local SEEN, ENDED
 local MAX_REPLACED = 100
 
 -- dispatch.PollNoted: one of many polls costs a read alone.
@@ -17,6 +19,7 @@ local function forget_collector(id)
   call('DEL', collector_key(id), replaced_key(id))
   call('ZREM', COLLECTORS, id)
   call('ZREM', SEEN, id)
+  call('ZREM', ENDED, id)
 end
 
 -- Notes that the session was seen, given the packed record of its collector:
@@ -40,13 +43,15 @@ local function see(packed, id, session, info, ended)
   end
   if other then
     if not c then call('ZADD', COLLECTORS, 0, id) end
+    if c and c[6] then call('ZREM', ENDED, id) end
     c = { session, now, now, c ~= nil, '' }
   end
   c[3] = now
   if info and not c[6] then c[5] = info end
   if ended then c[6] = true end
   write_collector(id, c)
-  call('ZADD', SEEN, decimal(now), id)
+  if c[6] then call('ZREM', SEEN, id) end
+  call('ZADD', c[6] and ENDED or SEEN, decimal(now), id)
   if c[4] then
     -- This shard grants the older session nothing from now on.
     call('SET', P .. 'keep:' .. id, session)
@@ -71,4 +76,4 @@ local function session_ended(id, keep)
 end
 
 -- at each call
-COLLECTORS, SEEN = P .. 'colls', P .. 'seen'
+COLLECTORS, SEEN, ENDED = P .. 'colls', P .. 'seen', P .. 'ended'
