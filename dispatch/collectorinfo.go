@@ -44,11 +44,11 @@ const PollNoted = time.Second
 // [IdleBeat].
 const SilentBeats = 3
 
-// goneAfter is how long a collector is silent before it is gone.
-const goneAfter = SilentBeats * IdleBeat
+// GoneAfter is how long a collector is silent before it is gone.
+const GoneAfter = SilentBeats * IdleBeat
 
 // Gone reports whether the collector has been silent for [SilentBeats] beats.
-func (c *CollectorRecord) Gone(now time.Time) bool { return now.Sub(c.Seen) > goneAfter }
+func (c *CollectorRecord) Gone(now time.Time) bool { return now.Sub(c.Seen) > GoneAfter }
 
 // IdleBeat is the interval of beats of a collector that holds no lease, and the
 // longest there is.

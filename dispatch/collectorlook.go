@@ -18,7 +18,7 @@ const (
 // eachPresent visits what collectors tell that are neither gone nor ended, until it has
 // visited most of them, or visit wants no more. all tells that there are no others.
 func (d *Dispatcher) eachPresent(ctx context.Context, most int, now time.Time, visit func(*CollectorInfo) (more bool)) (all bool, err error) {
-	ids, err := d.store.PresentCollectors(ctx, now.Add(-goneAfter), most+1)
+	ids, err := d.store.PresentCollectors(ctx, now.Add(-GoneAfter), most+1)
 	if err != nil {
 		return false, fmt.Errorf("list collectors that are present: %w", err)
 	}

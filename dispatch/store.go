@@ -82,7 +82,8 @@ type StoreStats struct {
 	// was made: leases given, leases reported, leases that ran out, records
 	// found ready under a standing lock, and index entries without a record.
 	Granted, Settled, Expired, Orphaned, Dropped int64
-	Collectors                                   int64
+	// Collectors are those that are neither gone nor ended.
+	Collectors int64
 }
 
 // Submits takes in tasks.

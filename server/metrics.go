@@ -178,7 +178,7 @@ func storeGauges() []gauge {
 		state("dead", func(c dispatch.StateCounts) int64 { return c.Dead }),
 		state("canceled", func(c dispatch.StateCounts) int64 { return c.Canceled }),
 		one("waggle_queues", "Queues that hold tasks or have a gate.", func(o *dispatch.Overview) float64 { return float64(o.Store.Queues) }),
-		one("waggle_collectors", "Collectors heard from in the last 24 h.", func(o *dispatch.Overview) float64 { return float64(o.Store.Collectors) }),
+		one("waggle_collectors", "Collectors heard from in the last 45 s that have not ended.", func(o *dispatch.Overview) float64 { return float64(o.Store.Collectors) }),
 		one("waggle_overdue_lease_seconds", "How far the most overdue lease is past its deadline.",
 			func(o *dispatch.Overview) float64 { return o.Store.OldestOverdue.Seconds() }),
 		one("waggle_parked_fetches", "FetchTask calls parked here.", func(o *dispatch.Overview) float64 { return float64(o.Parked) }),

@@ -110,11 +110,18 @@ func (b *collectorBook) sessionEnded(id, keep string) {
 	}
 }
 
-func (b *collectorBook) count(now int64) int64 {
+// count counts those that are neither gone nor ended.
+func (b *collectorBook) count(now int64) (present int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire(now)
-	return int64(len(b.known))
+	b.seen.from(now-span(dispatch.GoneAfter), "", func(e entry[*collector]) bool {
+		if !e.value.info.Ended {
+			present++
+		}
+		return true
+	})
+	return present
 }
 
 // BeginPolls implements [dispatch.Claims].

@@ -39,6 +39,8 @@ func statsCounts(e *env) {
 	is(e, "waiting", stats.Counts.Ready+stats.Counts.Scheduled, 25)
 	is(e, "queues", stats.Queues, 24)
 	is(e, "collectors", stats.Collectors, 2)
+	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s", Ended: true})
+	is(e, "collectors but the ended one", e.stats().Collectors, 1)
 	var grants []dispatch.Grant
 	for shard := range e.Store.Shards() {
 		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(100)})
@@ -51,6 +53,10 @@ func statsCounts(e *env) {
 	}
 	e.settle(canceled(&grants[6].Task))
 	is(e, "counts", e.stats().Counts, dispatch.StateCounts{Scheduled: 1, Leased: 17, Done: 3, Dead: 3, Canceled: 1})
+	e.advance(dispatch.GoneAfter - time.Second)
+	is(e, "collectors that are silent", e.stats().Collectors, 1)
+	e.advance(2 * time.Second)
+	is(e, "collectors but the gone one", e.stats().Collectors, 0)
 }
 
 func statsCounters(e *env) {

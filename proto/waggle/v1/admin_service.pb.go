@@ -133,7 +133,7 @@ type GetStatsResponse struct {
 	Leases int64 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	// How long the most overdue lease has been past its deadline; zero or absent: none is.
 	OldestOverdueLease *durationpb.Duration `protobuf:"bytes,4,opt,name=oldest_overdue_lease,json=oldestOverdueLease,proto3" json:"oldest_overdue_lease,omitempty"`
-	// Collectors heard from in the last 24 h, those gone included.
+	// Collectors that are present: heard from in the last 45 s, and not ended. Drained and draining ones count.
 	Collectors int64 `protobuf:"varint,5,opt,name=collectors,proto3" json:"collectors,omitempty"`
 	// What was counted since the store was made.
 	Counters *StoreCounters `protobuf:"bytes,6,opt,name=counters,proto3" json:"counters,omitempty"`

@@ -4,11 +4,14 @@
 -- ARGV     none
 -- Returns  scheduled, ready, leased, done, dead, canceled, granted, settled,
 --          expired, orphaned, dropped, queues, how far the most overdue lease is
---          past its deadline in ms, collectors, how long the grace after an outage
+--          past its deadline in ms, collectors that are present, how long the grace after an outage
 --          lasts in ms
 -- Cost     O(log n); at most 100 leases, of 100 lanes, are looked at
 --
 -- flags: no-writes
+-- dispatch.GoneAfter
+local GONE_AFTER = 45000
+
 local c = shard_counts()
 local out = { c.scheduled, c.ready, c.leased, c.done, c.dead, c.canceled, c.granted, c.settled, c.expired, c.orphaned, c.dropped }
 
@@ -35,6 +38,6 @@ for i = 1, #first, 2 do
 end
 out[12] = call('ZCARD', QUEUES) - call('ZCOUNT', IDLE, '-inf', now)
 out[13] = oldest
-out[14] = call('ZCOUNT', P .. 'seen', '(' .. decimal(now - DAY), '+inf') + call('ZCOUNT', P .. 'ended', '(' .. decimal(now - DAY), '+inf')
+out[14] = call('ZCOUNT', P .. 'seen', decimal(now - GONE_AFTER), '+inf')
 out[15] = max(0, (tonumber(call('HGET', SHARD, 'grace')) or 0) - now)
 return out
