@@ -161,8 +161,7 @@ type SourceStatus struct {
 	// that is asked for them they are a pause of the source's pool, that no collector
 	// takes its tasks, and what rules say of the seed's queue.
 	Gates []Gate
-	// CollectorUnknown: in a list, too many collectors are there to tell whether one
-	// takes its tasks.
+	// CollectorUnknown: too many collectors are there to tell whether one takes its tasks.
 	CollectorUnknown bool
 	// ShortestInterval and LongestInterval of the seeds, of an adaptive
 	// schedule.

@@ -54,7 +54,7 @@ func (d *Dispatcher) views(ctx context.Context, sources []*Source, details bool)
 		views[i] = newSourceView(source, statuses[i], tasks[:n], now, book)
 		views[i].next = nextSeed(tasks[:n])
 		if details {
-			if views[i].Status.Gates, err = d.seedGates(ctx, source, tasks[:n], now); err != nil {
+			if err := d.addSeedGates(ctx, views[i], now); err != nil {
 				return nil, err
 			}
 		}
@@ -122,15 +122,19 @@ func (t *Task) lastFailure() *Failure {
 	return last
 }
 
-// seedGates are what holds the seed of a source that is due next, from the
-// source to its pool and queue.
-func (d *Dispatcher) seedGates(ctx context.Context, source *Source, seeds []*Task, now time.Time) ([]Gate, error) {
-	holds, _, err := d.holdsOf(ctx, source, nextSeed(seeds), now)
-	gates := make([]Gate, len(holds))
-	for i := range holds {
-		gates[i] = holds[i].Gate
+// addSeedGates tells of a source what holds its seed that is due next, from the source to
+// its pool and queue, and whether it is not known that a collector takes its tasks.
+func (d *Dispatcher) addSeedGates(ctx context.Context, view *SourceView, now time.Time) error {
+	holds, who, err := d.holdsOf(ctx, &view.Source, view.next, now)
+	if err != nil {
+		return err
 	}
-	return gates, err
+	view.Status.CollectorUnknown = who.cut
+	view.Status.Gates = make([]Gate, len(holds))
+	for i := range holds {
+		view.Status.Gates[i] = holds[i].Gate
+	}
+	return nil
 }
 
 // nextSeed is the seed that is due next, of those that wait; nil when none does.

@@ -277,6 +277,9 @@ func TestDispatcher_ListSources_collectors(t *testing.T) {
 		want(false, nobody)
 		beats("thereto", 801, false)
 		want(true)
+		if view, err := o.Source(ctx, "s"); err != nil || !view.Status.CollectorUnknown || len(view.Status.Gates) > 0 {
+			t.Errorf("read alone, unknown %v, held by %v, %v", view.Status.CollectorUnknown, view.Status.Gates, err)
+		}
 		explained(`none of the first 1000 active collectors takes all tasks of source "s" in queue "a.example" of pool "eu"`)
 		o.beat("a", "eu", false)
 		want(false)

@@ -66,6 +66,9 @@ func drainedText(g *pb.Gate) string {
 	return or(g.GetDrainedCollectorId(), pairs(g.GetDrainedLabels()))
 }
 
+// collectorUnknown is said where the status of a source says so.
+const collectorUnknown = "too many collectors to tell whether one takes its tasks"
+
 // healthWhy is what the health of a source comes from, and what else holds it, in a line;
 // empty where nothing is to be said.
 func healthWhy(now time.Time, status *pb.SourceStatus) string {
@@ -94,7 +97,7 @@ func healthWhy(now time.Time, status *pb.SourceStatus) string {
 		parts = append(parts, strings.Split(gateNames(gates), " ")...)
 	}
 	if status.GetCollectorUnknown() {
-		parts = append(parts, "too many collectors to tell whether one takes its tasks")
+		parts = append(parts, collectorUnknown)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -218,6 +218,9 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus, seeds int) {
 		}
 		sh.line(name, strings.TrimSuffix(word(gate.GetKind(), "GATE_KIND_")+": "+gateText(now, gate), ": "))
 	}
+	if status.GetCollectorUnknown() {
+		sh.line("Collectors", collectorUnknown)
+	}
 	sh.line("Last success", both(now, status.GetLastSuccessTime()))
 	writeFailure(sh, now, status)
 }

@@ -951,8 +951,8 @@ type SourceStatus struct {
 	// Seeds that wait in a queue which a rule denies: they are not handed out until the rule is changed or
 	// deleted (SetQueueRule, DeleteQueueRule).
 	DeniedSeeds int64 `protobuf:"varint,18,opt,name=denied_seeds,json=deniedSeeds,proto3" json:"denied_seeds,omitempty"`
-	// With ListSources and its `gates`: whether a collector takes its tasks is not known, as none of 200 that are active
-	// does and there are more. Explain looks at 1000. Default false: `gates` says.
+	// Whether a collector takes its tasks is not known, as none of those looked at does, and there are more: 1000 that
+	// are active with GetSource, 200 with ListSources and its `gates`. Default false: `gates` says.
 	CollectorUnknown bool `protobuf:"varint,19,opt,name=collector_unknown,json=collectorUnknown,proto3" json:"collector_unknown,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
