@@ -3,14 +3,17 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // collectorsListed is [collectorsLookedAt] for a page of listed sources.
 const collectorsListed = 200
 
-// addListedGates tells of listed sources what holds them that few reads tell of all: a
-// pause of the pool, that no collector takes their tasks, and what rules say of the queue of
-// the seed that is due next. Due times, blocks and limits of queues would be a read of each.
+// addListedGates tells of listed sources what holds them beside their due times: a pause of
+// the pool, that no collector takes their tasks, and pauses, denials and blocks of the queue
+// of the seed that is due next. Its delay and its limit on leases, which hold every busy
+// queue for a moment, are left out.
 func (d *Dispatcher) addListedGates(ctx context.Context, views []*SourceView) error {
 	if len(views) == 0 {
 		return nil
@@ -23,9 +26,9 @@ func (d *Dispatcher) addListedGates(ctx context.Context, views []*SourceView) er
 	if err != nil {
 		return fmt.Errorf("read pauses of pools: %w", err)
 	}
-	book, err := d.catalog.ruleBook(ctx)
+	queues, stop, err := d.listedQueues(ctx, views)
 	if err != nil {
-		return fmt.Errorf("read queue rules: %w", err)
+		return err
 	}
 	wants := make([]wanted, len(views))
 	for i, v := range views {
@@ -46,12 +49,46 @@ func (d *Dispatcher) addListedGates(ctx context.Context, views []*SourceView) er
 		who := nobody[wants[i]]
 		*gates = append(*gates, who.gates[:min(1, len(who.gates))]...)
 		v.Status.CollectorUnknown = who.cut
-		switch stop := book.bySettings[everyQueue]; {
-		case v.next != nil:
-			*gates = append(*gates, book.fresh(v.next.Queue).Gates...)
-		case stop.Settings.Paused:
-			*gates = append(*gates, stop.Gate(GateQueuePaused))
+		if v.next != nil {
+			*gates = append(*gates, queues[v.next.Queue]...)
+		} else {
+			*gates = append(*gates, stop...)
 		}
 	}
 	return nil
+}
+
+// listedQueues are what holds the queues of the seeds that are due next, by name, and what
+// holds every queue.
+func (d *Dispatcher) listedQueues(ctx context.Context, views []*SourceView) (gates map[string][]Gate, stop []Gate, err error) {
+	book, err := d.catalog.ruleBook(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	if rule := book.bySettings[everyQueue]; rule.Settings.Paused {
+		stop = []Gate{rule.Gate(GateQueuePaused)}
+	}
+	gates = make(map[string][]Gate, len(views))
+	for _, v := range views {
+		if v.next != nil {
+			gates[v.next.Queue] = nil
+		}
+	}
+	names := slices.Sorted(maps.Keys(gates))
+	queues, err := d.store.QueuesNamed(ctx, names)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read queues: %w", err)
+	}
+	for i, name := range names {
+		queue := queues[i]
+		if queue == nil {
+			queue = book.fresh(name)
+		}
+		for _, gate := range queue.Gates {
+			if gate.Kind != GateMinDelay && gate.Kind != GateMaxInFlight {
+				gates[name] = append(gates[name], gate)
+			}
+		}
+	}
+	return gates, stop, nil
 }

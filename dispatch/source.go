@@ -159,7 +159,7 @@ type SourceStatus struct {
 	Outstanding int64
 	// Gates hold the seed that is due next; only [Dispatcher.Source] looks. In a list
 	// that is asked for them they are a pause of the source's pool, that no collector
-	// takes its tasks, and what rules say of the seed's queue.
+	// takes its tasks, and pauses, denials and blocks of the seed's queue.
 	Gates []Gate
 	// CollectorUnknown: too many collectors are there to tell whether one takes its tasks.
 	CollectorUnknown bool

@@ -85,6 +85,10 @@ type Queues interface {
 	ResumeQueue(ctx context.Context, queue string) error
 	// Queue reads one; ErrQueueNotFound when it holds nothing and has no gate.
 	Queue(ctx context.Context, name string) (*Queue, error)
+	// QueuesNamed reads several, in the order of the names; nil for one that holds nothing
+	// and has no gate. It takes a read for each shard of some of them, or for each 200 in
+	// one, and one more where rules hold some of these.
+	QueuesNamed(ctx context.Context, names []string) ([]*Queue, error)
 	// ListQueues lists the queues that exist in the order of their reversed
 	// labels (com.example.www), from the first after after. suffix narrows to
 	// a name and all names that end in "."+suffix.

@@ -213,6 +213,20 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 		if _, err := o.PausePool(ctx, "eu", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
+		ofQueue := dispatch.Gate{By: "ada"}
+		if _, err := o.BlockQueue(ctx, "a.example", ofQueue); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.PauseQueue(ctx, "a.example", ofQueue); err != nil {
+			t.Fatal(err)
+		}
+		want(map[string][]dispatch.GateKind{"s": {dispatch.GateBlocked, dispatch.GatePaused}, "t": {dispatch.GatePoolPaused}})
+		if _, _, err := o.UnblockQueue(ctx, "a.example", false); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.ResumeQueue(ctx, "a.example"); err != nil {
+			t.Fatal(err)
+		}
 		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Paused = true
 		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {

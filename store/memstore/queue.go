@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -221,6 +222,19 @@ func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error)
 		return nil, err
 	}
 	return sh.describe(q), nil
+}
+
+// QueuesNamed implements [dispatch.Queues].
+func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Queue, error) {
+	queues := make([]*dispatch.Queue, len(names))
+	for i, name := range names {
+		queue, err := s.Queue(ctx, name)
+		if err != nil && !errors.Is(err, dispatch.ErrQueueNotFound) {
+			return nil, err
+		}
+		queues[i] = queue
+	}
+	return queues, nil
 }
 
 // describe is the queue as a caller of the store sees it.

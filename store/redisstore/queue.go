@@ -98,6 +98,30 @@ func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error)
 	return queues[0], nil
 }
 
+// QueuesNamed implements [dispatch.Queues].
+func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Queue, error) {
+	_, calls := s.byHome(len(names), []any{"names"}, func(i int) (string, []any) { return names[i], []any{names[i]} })
+	replies, err := s.runAll(ctx, "read queues", s.scripts.queues, calls)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]*dispatch.Queue, len(names))
+	for _, reply := range replies {
+		queues, _, err := s.readQueues(ctx, reply)
+		if err != nil {
+			return nil, err
+		}
+		for _, queue := range queues {
+			found[queue.Name] = queue
+		}
+	}
+	queues := make([]*dispatch.Queue, len(names))
+	for i, name := range names {
+		queues[i] = found[name]
+	}
+	return queues, nil
+}
+
 // ListQueues implements [dispatch.Queues].
 func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int) ([]*dispatch.Queue, error) {
 	limit = max(limit, 0)

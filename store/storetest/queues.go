@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -14,6 +15,7 @@ func queueCases() []testCase {
 		{"Empty_IsGone", queueEmpty},
 		{"Empty_OutlivedByItsDelay", queueDelay},
 		{"Leased_IsThere", queueLeased},
+		{"Named_InTheirOrder", queuesNamed},
 	}
 }
 
@@ -134,4 +136,30 @@ func queueLeased(e *env) {
 	is(e, "leased", q.Leased, 1)
 	e.create(g, item(g, queue, "2"))
 	e.takeNone()
+}
+
+func queuesNamed(e *env) {
+	e.rule("b.test", settings(func(s *dispatch.QueueSettings) { s.Paused = true }))
+	g := source("a")
+	var names []string
+	for i := range 250 {
+		names = append(names, fmt.Sprintf("host%d.test", i))
+		e.create(g, item(g, names[i], "k"))
+	}
+	e.create(g, item(g, "b.test", "k"))
+	e.block("c.test", time.Time{})
+	names = append(names, "c.test", "nothing.test", "b.test", "host0.test")
+	queues, err := e.Store.QueuesNamed(e.ctx, names)
+	e.ok("queues named", err)
+	is(e, "queues", len(queues), len(names))
+	for i, name := range names {
+		if name == "nothing.test" {
+			is(e, "what is not there", queues[i], nil)
+			continue
+		}
+		is(e, name, queues[i], e.info(name))
+	}
+	none, err := e.Store.QueuesNamed(e.ctx, nil)
+	e.ok("no queues named", err)
+	is(e, "none", len(none), 0)
 }

@@ -940,7 +940,7 @@ type SourceStatus struct {
 	// With GetSource: what holds the seed that is due next, in the order source, seed, pool, queue. Empty:
 	// nothing does; it waits for its turn, or is leased, or there is none. With ListSources, where its `gates` asks
 	// for them, only what few reads tell of a whole page: POOL_PAUSED, NO_COLLECTOR and COLLECTOR_DRAINED (unless
-	// `collector_unknown`), and QUEUE_PAUSED and QUEUE_DENIED of the seed's queue. Health does not follow from them.
+	// `collector_unknown`), and PAUSED, BLOCKED, HOST_BLOCKED, QUEUE_PAUSED and QUEUE_DENIED of the seed's queue. Health does not follow from them.
 	Gates []*Gate `protobuf:"bytes,14,rep,name=gates,proto3" json:"gates,omitempty"`
 	// With an adaptive schedule: the shortest interval that a seed of it has now; absent otherwise.
 	ShortestInterval *durationpb.Duration `protobuf:"bytes,15,opt,name=shortest_interval,json=shortestInterval,proto3" json:"shortest_interval,omitempty"`

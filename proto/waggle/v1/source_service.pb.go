@@ -315,7 +315,7 @@ type ListSourcesRequest struct {
 	// Give whole specs, seeds and payload too: for a copy of what is registered.
 	WholeSpecs bool `protobuf:"varint,7,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
 	// Tell in `status.gates` and `status.collector_unknown` what holds the sources: each page then reads the pauses of
-	// pools and what up to 200 collectors tell. Default false: both are left out.
+	// pools, what up to 200 collectors tell, and the queues of the next seeds. Default false: both are left out.
 	Gates         bool `protobuf:"varint,8,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
