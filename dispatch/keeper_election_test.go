@@ -1,8 +1,8 @@
 package dispatch_test
 
 import (
-	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -74,8 +74,8 @@ func TestKeeper_unheard(t *testing.T) {
 				if call != "Campaign" && call != "Expired" {
 					return nil
 				}
-				time.Sleep(2500 * time.Millisecond) // until it is given up
-				return context.DeadlineExceeded
+				time.Sleep(1500 * time.Millisecond) // until the proxy ends the connection
+				return io.ErrUnexpectedEOF
 			}
 		})
 		time.Sleep(10 * time.Second)

@@ -76,7 +76,7 @@ func (d *Dispatcher) PausePool(ctx context.Context, name string, gate Gate) (Poo
 	return pool, err
 }
 
-// poolUnknown reports whether nothing is known of a pool, as of one that is misspelt. See
+// poolUnknown reports whether nothing is known of a pool, as of one that is misspelled. See
 // [Pool].
 func (d *Dispatcher) poolUnknown(ctx context.Context, pool *Pool) (bool, error) {
 	if pool.Name == DefaultPool || pool.Open+pool.Waiting > 0 {

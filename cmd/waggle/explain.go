@@ -143,9 +143,8 @@ func drainFlags(g *pb.Gate) string {
 
 // shellWord is text as a shell takes it for one word.
 func shellWord(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-=:/@%+", r))
-	}) {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-=:/@%+"
+	if strings.Trim(text, safe) == "" && text != "" {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
