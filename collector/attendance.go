@@ -199,7 +199,7 @@ func (a *attendance) look(address string, one *attendant, now time.Time) {
 		}
 	case away < missed:
 		a.lookIn(address, one, now, missed-away)
-	case !a.anyServes(now):
+	case !a.anyServes(now, address):
 		a.lookIn(address, one, now, missed) // an outage, which is told as such
 	default:
 		a.forgetMissing()
@@ -215,18 +215,13 @@ func (a *attendance) look(address string, one *attendant, now time.Time) {
 func (a *attendance) othersServe(address string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	for other, one := range a.present {
-		if other != address && one.look(now) {
-			return true
-		}
-	}
-	return false
+	return a.anyServes(time.Now(), address)
 }
 
-func (a *attendance) anyServes(now time.Time) bool {
-	for _, one := range a.present {
-		if one.look(now) {
+// anyServes tells whether a connection stands to a dispatcher at another address than but.
+func (a *attendance) anyServes(now time.Time, but string) bool {
+	for address, one := range a.present {
+		if address != but && one.look(now) {
 			return true
 		}
 	}

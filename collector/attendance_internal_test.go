@@ -75,3 +75,32 @@ func TestAttendance_outageOfAll(t *testing.T) {
 		}
 	})
 }
+
+// A beat of which no try was answered is an outage at once, unless both tries met one
+// dispatcher and others stand, by one of which the next may be answered.
+func TestHeartbeat_unheard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAttendance(zap.NewNop())
+		defer a.close()
+		addresses := make([]string, 2)
+		connect := func(n int) {
+			address := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7070 + n}
+			addresses[n] = address.String()
+			a.HandleConn(a.TagConn(t.Context(), &stats.ConnTagInfo{RemoteAddr: address}), &stats.ConnBegin{})
+			time.Sleep(served)
+		}
+		h := heartbeat{run: &run{attendance: a}}
+		check := func(name string, want bool, silent ...string) {
+			if h.silent = silent; h.unheard() != want {
+				t.Errorf("%s: told as an outage: %t, want %t", name, !want, want)
+			}
+		}
+		connect(0)
+		check("one try", false, addresses[0])
+		check("both at the only dispatcher", true, addresses[0], addresses[0])
+		connect(1)
+		check("both at one of two", false, addresses[0], addresses[0])
+		check("one at each", true, addresses[0], addresses[1])
+	})
+}
