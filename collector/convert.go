@@ -94,7 +94,7 @@ func discovered(d *Discovered) (*wagglev1.DiscoveredItem, error) {
 	}
 	item := &wagglev1.DiscoveredItem{
 		Url: valid(d.URL), Key: valid(d.Key), Queue: valid(d.Queue), Kind: valid(d.Kind), Payload: d.Payload,
-		SameDepth: d.SameDepth,
+		Relation: d.Relation,
 	}
 	// A year that the protocol has no form for says nothing.
 	if modified := timestamppb.New(d.Modified); !d.Modified.IsZero() && modified.IsValid() {

@@ -83,7 +83,7 @@ func (k *knownLinks) unknown(page *Task, items []Discovered, now time.Time) []Di
 // isLink tells whether an item has nothing of its own but an address, so that to report it once is enough.
 func (d *Discovered) isLink() bool {
 	return d.URL != "" && d.Key == "" && d.Queue == "" && d.Priority == nil && len(d.Metadata) == 0 && len(d.Payload) == 0 &&
-		!d.SameDepth && d.Modified.IsZero()
+		isLinkOf(d.Relation) && d.Modified.IsZero()
 }
 
 func (t *Task) pass() pass { return pass{source: t.SourceUID, run: t.Run} }
@@ -154,5 +154,10 @@ func isTaken(code wagglev1.DiscoverCode) bool {
 // isLink is isLink of an item as it travels.
 func isLink(item *wagglev1.DiscoveredItem) bool {
 	return item.GetUrl() != "" && item.GetKey() == "" && item.GetQueue() == "" && item.Priority == nil &&
-		len(item.GetMetadata()) == 0 && len(item.GetPayload()) == 0 && !item.GetSameDepth() && item.GetModifiedTime() == nil
+		len(item.GetMetadata()) == 0 && len(item.GetPayload()) == 0 && isLinkOf(item.GetRelation()) && item.GetModifiedTime() == nil
+}
+
+// isLinkOf tells whether the dispatcher decides of an item of the relation by nothing but its address and depth.
+func isLinkOf(relation Relation) bool {
+	return relation != RelationFeedItem && relation != RelationRedirect
 }

@@ -56,8 +56,9 @@ type Succeeded struct {
 	Memo []byte
 
 	// Discovered is what the page leads to; the dispatcher applies the source's follow rule. There is no limit on their
-	// number here: what does not fit a report is submitted before it. A link, an item that is but a URL and a kind, is not
-	// sent when a dispatcher took it within the last minute from a page of the same source and run that was no deeper.
+	// number here: what does not fit a report is submitted before it. A link, an item that is but a URL and a kind and neither
+	// of a feed nor a redirect's, is not sent when a dispatcher took it within the last minute from a page of the same source
+	// and run that was no deeper.
 	Discovered []Discovered
 
 	// QueueDelay is the delay between request starts that the host itself asks for (Crawl-delay of robots.txt), at most
@@ -93,15 +94,33 @@ type Discovered struct {
 	// Payload is handed to whoever gets the task. At most 256 KiB.
 	Payload []byte
 
-	// SameDepth says that the task's own page went here, by a redirect into another queue: the item takes the task's
-	// depth, not one more. The follow rule applies all the same. Where the task is a seed, each of its cycles makes the
-	// item due again.
-	SameDepth bool
+	// Relation is how the page leads there; unset counts as RelationLink.
+	Relation Relation
 
 	// Modified is when the page last changed, by whoever lists it: lastmod of a sitemap, updated of a feed's entry. A
 	// page crawled before that is due again, with its memo. A time in the future says nothing. Zero: not known.
 	Modified time.Time
 }
+
+// Relation is how a page leads to an item. See the protocol manual for what each does.
+type Relation = wagglev1.Relation
+
+// The relations of a discovered item.
+const (
+	// RelationLink: the page links to it.
+	RelationLink = wagglev1.Relation_RELATION_LINK
+
+	// RelationFeedItem: the page is a feed, and this is one of its items. It is followed one step, on any host, unless the
+	// source's follow rule names hosts.
+	RelationFeedItem = wagglev1.Relation_RELATION_FEED_ITEM
+
+	// RelationSitemap: a sitemap lists it, or robots.txt names it as a sitemap.
+	RelationSitemap = wagglev1.Relation_RELATION_SITEMAP
+
+	// RelationRedirect: the task's own page went there, by a redirect into another queue. The item takes the task's depth,
+	// not one more. Where the task is a seed, each of its cycles makes the item due again.
+	RelationRedirect = wagglev1.Relation_RELATION_REDIRECT
+)
 
 // Reason says what went wrong; by its scope, what it costs. See the protocol manual for each.
 type Reason = wagglev1.FailureReason

@@ -124,7 +124,7 @@ func TestHandler_SaysMore(t *testing.T) {
 	long, none, negative := 2*time.Hour, time.Duration(0), -time.Second
 	done := reportOf(t, func(context.Context, *collector.Task) (collector.Succeeded, error) {
 		return collector.Succeeded{QueueDelay: &long, NextCrawlDelay: 400 * 24 * time.Hour, Discovered: []collector.Discovered{
-			{URL: "http://www.a/", SameDepth: true, Modified: changed},
+			{URL: "http://www.a/", Relation: collector.RelationRedirect, Modified: changed},
 			{URL: "http://a/1", Modified: time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		}}, nil
 	}).GetSucceeded()
@@ -135,7 +135,7 @@ func TestHandler_SaysMore(t *testing.T) {
 		t.Errorf("next crawl delay %v, want the most there is", got)
 	}
 	items := done.GetDiscovered()
-	if !items[0].GetSameDepth() || !items[0].GetModifiedTime().AsTime().Equal(changed) || items[1].GetSameDepth() || items[1].GetModifiedTime() != nil {
+	if items[0].GetRelation() != collector.RelationRedirect || !items[0].GetModifiedTime().AsTime().Equal(changed) || items[1].GetRelation() != 0 || items[1].GetModifiedTime() != nil {
 		t.Errorf("discovered %v", items)
 	}
 	for _, delay := range []*time.Duration{&none, &negative, nil} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // slowRenewals is a store whose renewals take a while and are written down.
@@ -82,21 +83,21 @@ func (s *slowRenewals) read() (most int, batches [][]dispatch.TaskID) {
 	return s.most, slices.Clone(s.batches)
 }
 
-func newSlow(t *testing.T, shards int) (*slowRenewals, *dispatch.Dispatcher) {
+func newSlow(t *testing.T, shards int) (*slowRenewals, *engine.Dispatcher) {
 	t.Helper()
 	store := &slowRenewals{shards: shards}
-	d, err := dispatch.New(dispatch.Config{Store: store, ID: "d"})
+	d, err := engine.New(engine.Config{Store: store, ID: "d"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return store, d
 }
 
-func beatOf(n int) (dispatch.CollectorInfo, []dispatch.LeaseBeat) {
+func beatOf(n int) (dispatch.CollectorInfo, []engine.LeaseBeat) {
 	collector := fmt.Sprintf("c%d", n)
 	token := dispatch.LeaseToken{Collector: collector, ClientToken: "t", Fence: uint64(n + 1)}
 	id := dispatch.NewTaskID(dispatch.Identity{Scope: "s", Queue: "q", Key: collector})
-	return dispatch.CollectorInfo{ID: collector, Session: "s1"}, []dispatch.LeaseBeat{{ID: id, Token: token.String()}}
+	return dispatch.CollectorInfo{ID: collector, Session: "s1"}, []engine.LeaseBeat{{ID: id, Token: token.String()}}
 }
 
 func TestBatches(t *testing.T) {
@@ -252,7 +253,7 @@ func TestBatches_submit(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 50 {
 			wg.Go(func() {
-				results, err := w.d[0].SubmitTasks(t.Context(), []dispatch.NewTask{
+				results, err := w.d[0].SubmitTasks(t.Context(), []engine.NewTask{
 					{SourceID: "s", Key: fmt.Sprintf("same%d", i/2), Queue: "q", Priority: 5},
 					{SourceID: "s", Key: fmt.Sprintf("own%d", i), Queue: "q", Priority: 5},
 				})
@@ -286,7 +287,7 @@ func TestBatches_submit_disagreeing(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 5 {
 			wg.Go(func() {
-				results, err := w.d[0].SubmitTasks(t.Context(), []dispatch.NewTask{
+				results, err := w.d[0].SubmitTasks(t.Context(), []engine.NewTask{
 					{SourceID: "s", Key: fmt.Sprint(i), Queue: "q", Priority: 5},
 				})
 				if err != nil || results[0].Code != dispatch.SubmitCreated {
@@ -298,7 +299,7 @@ func TestBatches_submit_disagreeing(t *testing.T) {
 				s.Labels = map[string]string{"version": fmt.Sprint(i)}
 				return nil
 			}
-			if _, err := w.d[0].UpdateSource(t.Context(), "s", 0, labels); err != nil {
+			if _, err := w.o[0].UpdateSource(t.Context(), "s", 0, labels); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -326,7 +327,7 @@ func inSecond(collector string) bool { return dispatch.ShardOf(dispatch.SlotOf(c
 func TestBatches_aShardThatIsAwayFailsNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d, err := dispatch.New(dispatch.Config{Store: shardAway{}, ID: "d"})
+		d, err := engine.New(engine.Config{Store: shardAway{}, ID: "d"})
 		if err != nil {
 			t.Fatal(err)
 		}

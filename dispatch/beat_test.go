@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
-func leaseBeats(grants []dispatch.Grant) []dispatch.LeaseBeat {
-	beats := make([]dispatch.LeaseBeat, len(grants))
+func leaseBeats(grants []dispatch.Grant) []engine.LeaseBeat {
+	beats := make([]engine.LeaseBeat, len(grants))
 	for i, g := range grants {
-		beats[i] = dispatch.LeaseBeat{ID: g.Task.ID, Token: g.Token.String()}
+		beats[i] = engine.LeaseBeat{ID: g.Task.ID, Token: g.Token.String()}
 	}
 	return beats
 }
@@ -79,11 +80,11 @@ func TestDispatcher_Beat(t *testing.T) {
 			other.Collector = "else"
 			unknown := dispatch.NewTaskID(dispatch.Identity{Scope: "no", Queue: "no", Key: "no"})
 			beats = append(beats,
-				dispatch.LeaseBeat{ID: held[1].Task.ID, Token: ""},
-				dispatch.LeaseBeat{ID: held[1].Task.ID, Token: other.String()},
-				dispatch.LeaseBeat{ID: held[1].Task.ID, Token: held[1].Token.String()[:5]},
-				dispatch.LeaseBeat{ID: "nonsense", Token: held[1].Token.String()},
-				dispatch.LeaseBeat{ID: unknown, Token: held[1].Token.String()},
+				engine.LeaseBeat{ID: held[1].Task.ID, Token: ""},
+				engine.LeaseBeat{ID: held[1].Task.ID, Token: other.String()},
+				engine.LeaseBeat{ID: held[1].Task.ID, Token: held[1].Token.String()[:5]},
+				engine.LeaseBeat{ID: "nonsense", Token: held[1].Token.String()},
+				engine.LeaseBeat{ID: unknown, Token: held[1].Token.String()},
 			)
 			res, err := w.d[0].Beat(t.Context(), info, beats)
 			if err != nil {
@@ -123,7 +124,7 @@ func TestDispatcher_Beat(t *testing.T) {
 			if err != nil || res.LeaseDuration != 9*time.Second || res.Next != 3*time.Second {
 				t.Fatalf("Beat: %+v, %v", res, err)
 			}
-			if len(res.Limited) != 1 || res.Limited[0] != (dispatch.LimitedLease{ID: cut, Remaining: 7 * time.Second}) {
+			if len(res.Limited) != 1 || res.Limited[0] != (engine.LimitedLease{ID: cut, Remaining: 7 * time.Second}) {
 				t.Errorf("limited: %+v, want %s to 7s", res.Limited, cut)
 			}
 		})

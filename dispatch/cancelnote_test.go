@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // wantCanceled wants a task to tell who canceled it, and why, of itself and where it is
@@ -32,9 +34,9 @@ func TestTask_Canceled(t *testing.T) {
 		ctx := t.Context()
 		o.unhurried()
 		o.create("s", nil)
-		leased := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
+		leased := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
 		g := o.fetchOne()
-		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
+		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
 		both := []dispatch.TaskID{waiting, leased}
 		cancel := func(note dispatch.Note) {
 			t.Helper()
@@ -53,7 +55,7 @@ func TestTask_Canceled(t *testing.T) {
 		o.wantCanceled("it was leased", leased, "", "ada", "a trap")
 
 		time.Sleep(time.Minute)
-		o.all(dispatch.ChangeRetried)(o.RetryTasks(ctx, both))
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, both))
 		if c := o.task(waiting).Canceled(); c != nil {
 			t.Errorf("a task that was retried is canceled: %+v", c)
 		}
@@ -69,8 +71,8 @@ func TestTask_Canceled(t *testing.T) {
 func TestTask_Canceled_unsaid(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
-		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
-		o.all(dispatch.ChangeCanceled)(o.CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))
+		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
+		o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))
 		if got := o.task(id); got.Canceled() != nil || len(got.History) != 0 {
 			t.Errorf("canceled by %+v, history %+v", got.Canceled(), got.History)
 		}
@@ -81,9 +83,9 @@ func TestTask_Canceled_sourceDeleted(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.unhurried()
 		o.create("s", nil)
-		leased := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
+		leased := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
 		g := o.fetchOne()
-		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
+		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
 		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{By: "ada", Reason: "no longer ours"}); err != nil {
 			t.Fatal(err)
 		}
@@ -107,18 +109,18 @@ func TestTask_Canceled_beforeItsSource(t *testing.T) {
 		ctx := t.Context()
 		o.unhurried()
 		o.create("s", nil)
-		leased := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
+		leased := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/leased"})[0].ID
 		g := o.fetchOne()
-		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
-		retried := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/again"})[0].ID
+		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
+		retried := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/again"})[0].ID
 		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{leased, waiting, retried}, dispatch.Note{By: "ada", Reason: "legal asked"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		o.succeed(g)
-		o.all(dispatch.ChangeRetried)(o.RetryTasks(ctx, []dispatch.TaskID{retried}))
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, []dispatch.TaskID{retried}))
 		time.Sleep(time.Second)
-		just := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/just"})[0].ID
+		just := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/just"})[0].ID
 		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{just}, dispatch.Note{By: "ada", Reason: "legal asked"}); err != nil {
 			t.Fatal(err)
 		}
@@ -150,9 +152,9 @@ func TestTask_Canceled_seed(t *testing.T) {
 		ctx := t.Context()
 		view := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/", "http://b.example/") })
 		seed := view.Source.AppliedSeeds[1:]
-		o.all(dispatch.ChangeCanceled)(o.CancelTasks(ctx, seed, dispatch.Note{By: "ada"}))
+		o.all(operate.ChangeCanceled)(o.CancelTasks(ctx, seed, dispatch.Note{By: "ada"}))
 		time.Sleep(time.Minute)
-		o.all(dispatch.ChangeRetried)(o.RetryTasks(ctx, seed))
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, seed))
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = s.Seeds[:1]
 			return nil
@@ -167,11 +169,11 @@ func TestTask_Canceled_seed(t *testing.T) {
 func TestTask_revokedByRule(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
-		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
+		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
 		o.fetchOne()
 		settings := dispatch.DefaultQueueSettings()
 		settings.Deny = true
-		if _, _, err := o.SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*.example", Settings: settings, By: "ada", Reason: "a lawyer's letter"}, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*.example", Settings: settings, By: "ada", Reason: "a lawyer's letter"}, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		want := dispatch.Note{By: "ada", Reason: `the rule "*.example" denies its queue: a lawyer's letter`}

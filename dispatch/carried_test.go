@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // reporting is a fetch that reports tasks as done.
-func reporting(grants ...dispatch.Grant) dispatch.FetchRequest {
+func reporting(grants ...dispatch.Grant) engine.FetchRequest {
 	req := ask("c", "", 0)
 	for _, g := range grants {
 		req.Reports = append(req.Reports, dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}})
@@ -37,7 +38,7 @@ func (w *world) wantCalls(before, want calls) {
 }
 
 // wantReports checks the answers to the reports of a fetch.
-func (w *world) wantReports(res *dispatch.FetchResult, want ...dispatch.ReportCode) {
+func (w *world) wantReports(res *engine.FetchResult, want ...dispatch.ReportCode) {
 	w.t.Helper()
 	if len(res.Reports) != len(want) {
 		w.t.Fatalf("%d reports were answered, want %d", len(res.Reports), len(want))
@@ -88,7 +89,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			w.submit("s", queue, 1, 0)
 			g := w.taken(1)
 			res, err := w.d[0].Fetch(t.Context(), reporting(g...))
-			if err != nil || res.Empty != dispatch.EmptyNoTasks {
+			if err != nil || res.Empty != engine.EmptyNoTasks {
 				t.Fatalf("Fetch: %+v, %v", res, err)
 			}
 			w.wantReports(res, dispatch.ReportOK)
@@ -224,7 +225,7 @@ func TestDispatcher_Fetch_reportsDoNotStandInLine(t *testing.T) {
 			t.Errorf("task %+v, %v; want DONE", task, err)
 		}
 		for _, ch := range []<-chan answer{first, second} {
-			if a := <-ch; a.err != nil || a.res.Empty != dispatch.EmptyNoTasks {
+			if a := <-ch; a.err != nil || a.res.Empty != engine.EmptyNoTasks {
 				t.Errorf("Fetch: %+v, %v", a.res, a.err)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 
 // Bounds of one call of a store.
 const (
+	// MaxWait is the longest that a fetch waits.
+	MaxWait = 30 * time.Second
 	// MaxClaimTasks that one Claim grants over all its wants.
 	MaxClaimTasks = 100
 	// MaxClaimTurns that one Claim gives to queues, and as many whose time has come
@@ -21,6 +23,8 @@ const (
 	// looks at.
 	MaxExpired    = 200
 	MaxSweepLooks = 500
+	// MaxGrantCalls that one grant notes (GiveBack).
+	MaxGrantCalls = 16
 	// TurnsPerOldest: every eighth pick of a queue in a pool, and of a lane in
 	// a queue, goes to the longest wait whatever its priority.
 	TurnsPerOldest = 8
@@ -39,6 +43,7 @@ type Claims interface {
 	// remembers. Of a store of several shards that holds until [TokenMemory]
 	// after the deadline of its last lease, and while the home shard answers:
 	// it need not know of what stands beyond its deadline, as after an outage.
+	// The poll's Call is added to those of the grant (GiveBack).
 	// A session not seen before replaces the collector's current one; a session
 	// that was replaced is refused (PollState.Replaced), and from this call's
 	// answer on by claims in that shard. Called before a fetch is parked.
@@ -49,11 +54,11 @@ type Claims interface {
 	// above every fence that the shard gave before, and its grant is noted
 	// under (collector, client token) and its Call. A want whose client token
 	// has a grant in this shard gets what is still held of that, and nothing
-	// new (P7). The note of a grant is kept while any lease of it stands; from
-	// the end of the last one on, however it ended, that the token was used is
-	// remembered for [TokenMemory]. For that a store may keep 64 bits of a
-	// digest: of so many tokens n that it remembers, a fresh one is taken for
-	// used with a probability of n/2^64, and gets nothing. A want of a session
+	// new (P7); its Call is added to those of the grant (GiveBack). The note of a
+	// grant is kept while any lease of it stands; from the end of the last one
+	// on, however it ended, that the token was used is remembered for
+	// [TokenMemory]. For that a store may keep 64 bits of a digest: of so many
+	// tokens n that it remembers, a fresh one is taken for used with a probability of n/2^64, and gets nothing. A want of a session
 	// that was replaced, as EndSession has noted in this shard or BeginPolls and
 	// Beats in the collector's home shard, gets nothing of either.
 	//
@@ -68,15 +73,25 @@ type Claims interface {
 	// own; an error leaves open what became of either.
 	Claim(ctx context.Context, shard int, pool string, wants []Want) (ClaimReply, error)
 
-	// GiveBack returns what is still held of the grant of (collector, client
-	// token) in shard as if it had never been granted: no attempt spent, the
-	// queues' next_grant restored where no other grant has moved it since. A
-	// task whose cancel was requested meanwhile does not wait again: it ends
-	// CANCELED with its flags lifted, settled now, and is kept for its source's
-	// Remember, or for CanceledMemory when its source is deleted.
-	// The token is fresh again then. GiveBack does nothing when another call than
-	// call has answered from the grant, or nothing of it is held. It returns how
-	// many tasks it gave back, those that ended included.
+	// GiveBack undoes what call did with the grant of (collector, client token) in
+	// shard: its caller was not given the answer. A grant notes its calls: the one for
+	// which Claim made it, and each one that Claim or BeginPolls repeated it to.
+	// GiveBack removes call from them, and does nothing if it is not among them or was
+	// removed before. While another call is left, the tasks stay leased: its caller may
+	// have the answer. So a call that is canceled takes nothing from another one,
+	// whichever of them came first, and in whatever order the store sees their claims,
+	// polls and give-backs (P7).
+	//
+	// With the last call, what is still held of the grant returns as if it had never
+	// been granted: no attempt spent, the queues' next_grant restored where no other
+	// grant has moved it since. A task whose cancel was requested meanwhile does not
+	// wait again: it ends CANCELED with its flags lifted, settled now, and is kept for
+	// its source's Remember, or for CanceledMemory when its source is deleted. The token
+	// is fresh again then.
+	//
+	// A grant notes at most MaxGrantCalls; one that had more is never given back, and
+	// its leases run out. GiveBack returns how many tasks it gave back, those that ended
+	// included.
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
 
@@ -157,11 +172,15 @@ type Leases interface {
 	// Renew extends leases to now + the lease's duration, but not beyond
 	// Granted + MaxHold, and never shortens one (T15). It succeeds while the
 	// record is LEASED under the token, also when the lock has run out and
-	// nobody took the task; then it sets the lock again, and else it moves the
-	// end of the lock that stands. A lock that is missing before its deadline was
-	// deleted by hand: LostLockDeleted, and the lease ends at once (its deadline
-	// becomes now). A token that is the record's LastLease is answered with
-	// [LostBy] of its Result.
+	// nobody took the task. It sets the lock to the token and the new deadline,
+	// whatever stands in it: the record says who holds the task, and the lock
+	// shows it. Any other token leaves the lock as it is (P3).
+	//
+	// The exception is a lock that is missing before the deadline: it was deleted
+	// by hand, or set by hand to end sooner. Then the renewal answers
+	// LostLockDeleted, and the lease ends at once (its deadline becomes now). If
+	// nobody renews, the lease ends at its deadline. A token that is the record's
+	// LastLease is answered with [LostBy] of its Result.
 	//
 	// The lease index may keep the deadline from before; Expired brings it up to
 	// date. Records always have the deadline that holds.
@@ -170,7 +189,8 @@ type Leases interface {
 	// Apply applies each transition if the record still is LEASED under its
 	// Token and has its Revision (or, where Token is zero, waits and has its
 	// Revision). It ends the lease: lock, lease index, the collector's held
-	// leases, the queue's leases in flight.
+	// leases, the queue's leases in flight. However a lease ends, a lock with
+	// another value than its token stays.
 	Apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error)
 
 	// Succeed settles leased tasks whose success needs no policy, in one step
@@ -191,7 +211,8 @@ type Leases interface {
 	// Expired returns leased records whose deadline has passed, the earliest
 	// first as far as one look goes, at most limit and MaxExpired, fewer where
 	// their records are long, and when to look next. Records found READY under a
-	// lock that has ended by now become grantable again, index entries without a
+	// lock are looked at when it ends, and each [OrphanLook] before; those whose
+	// lock is gone become grantable again. Index entries without a
 	// record are dropped and counted, and those of leases that were renewed get
 	// their deadline, all inside the call.
 	//
@@ -222,8 +243,9 @@ type Leases interface {
 	// ListLeases lists leased tasks of all shards in an order of the store's own;
 	// those of a lane come by their deadlines, as they were when the index was
 	// last brought up to date. Whatever stands all the while is listed, also where
-	// it is renewed: then maybe twice. The end is an empty next; a page may be
-	// empty before it.
+	// it is renewed: then maybe twice. A page is bounded in bytes ([MaxPageBytes]).
+	// The end is an empty next; a page may be empty before it. Of the details the
+	// tasks have the last error.
 	ListLeases(ctx context.Context, cursor string, limit int) (leased []*Task, next string, err error)
 }
 
@@ -300,8 +322,10 @@ type Transition struct {
 	// Queue is what the end does to the queue. Where it begins or lengthens the queue's
 	// block, LastError is what the gate tells as its Cause until it opens.
 	Queue QueueEffect
-	// SourceSuccess and SourceFailure are noted in the source's status.
+	// SourceSuccess and SourceFailure are noted in the source's status, and Filtered
+	// is added to its.
 	SourceSuccess, SourceFailure bool
+	Filtered                     Filtered
 }
 
 // Success reports that work on a leased task has succeeded.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // What several reports of one call discovered is submitted in one; each by
@@ -25,7 +26,7 @@ func TestDispatcher_Report_discoverTogether(t *testing.T) {
 				})
 				w.submit("s", "", 3, 0)
 				reports := make([]dispatch.Report, 0, 4)
-				for _, g := range w.mustFetch(func() dispatch.FetchRequest { r := ask("c1", "t1", 0); r.MaxTasks = 3; return r }()).Tasks {
+				for _, g := range w.mustFetch(func() engine.FetchRequest { r := ask("c1", "t1", 0); r.MaxTasks = 3; return r }()).Tasks {
 					url := fmt.Sprintf("http://%s.example/", g.Task.ID)
 					reports = append(reports, dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{
 						Discovered: []dispatch.DiscoveredItem{{URL: url}, {URL: url + "2"}, {URL: "http://a.example/all"}},

@@ -1,10 +1,10 @@
-// Package dispatch is the domain of Waggle: what tasks, sources, queues and
-// leases are, the policy that decides what becomes of them, the [Store]
-// contract under them, and the loops that run over a store (the pump that hands
-// tasks to waiting collectors, the keeper that requeues what expired).
+// Package dispatch is the domain of Waggle: what tasks, sources, queues and leases are, the
+// policy that decides what becomes of them, and [Store], the contract of stores.
 //
-// It imports no other package of this module and knows nothing of Redis, gRPC
-// or protobuf: stores implement [Store], transports call [Dispatcher].
+// Package engine beside it runs a dispatcher over a store for collectors, package operate
+// has what operators and producers do, and package canonical brings URLs into their
+// canonical form. None of them knows Redis, gRPC or protobuf: stores implement [Store],
+// transports call engine and operate.
 //
 // # Time
 //
@@ -20,24 +20,4 @@
 // [Policy] as a [Transition]. What must be decided at the instant of a grant
 // (politeness, order, fences) is decided inside the store, by the rules written
 // at [Claims] and in scheduling.md.
-//
-// # Where to read
-//
-//   - What a store must do: store.go, with claims.go (grants, and how leases go on and
-//     end), sourcestore.go (sources, queues, collectors), pool.go and drain.go.
-//   - One FetchTask, from request to answer: fetchflow.go; the reports that it brings:
-//     carried.go. How it waits: the picture in pump.go.
-//   - One beat: beat.go; a collector that begins anew: session.go; one that operators drain:
-//     drainbook.go; one whose own means fail: slowdown.go.
-//   - One report: report.go, in parts by shard by reportparts.go; what it makes of the
-//     task: policy.go, with schedule.go, adaptive.go and politeness.go. What its page leads
-//     to: submit.go and follow.go.
-//   - Leases that run out: keeper.go and ending.go.
-//   - How calls of many become few of the store: batch.go for one shard, spread.go for all,
-//     tower.go for how many at once.
-//   - What is known of sources and rules between calls: catalog.go. Which task a URL stands
-//     for: canonical.go, resolveTarget in spec.go, and identity.go.
-//   - Sources: sources.go for one, sourcesync.go and sourcebatch.go for many, sourceapply.go
-//     for what a change does. What operators do beside: queues.go, taskchange.go,
-//     taskmatch.go, explain.go.
 package dispatch

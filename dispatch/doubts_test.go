@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // A schedule that nothing follows is doubted; a source for tasks that are submitted
@@ -35,7 +37,7 @@ func TestDispatcher_Doubts_pools(t *testing.T) {
 			}
 		}
 		counted := newSpy(o.store)
-		d, err := dispatch.New(dispatch.Config{Store: counted, ID: "d2"})
+		d, err := engine.New(engine.Config{Store: counted, ID: "d2"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +45,7 @@ func TestDispatcher_Doubts_pools(t *testing.T) {
 		for n := range 60 {
 			specs = append(specs, &dispatch.SourceSpec{Pool: fmt.Sprintf("p%d", n)})
 		}
-		doubts, err := d.Doubts(t.Context(), specs)
+		doubts, err := operate.New(d).Doubts(t.Context(), specs)
 		if err != nil {
 			t.Fatal(err)
 		}

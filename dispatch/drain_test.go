@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // drainWait is how long a drained collector that asks is told to wait, at least.
-const drainWait = dispatch.MaxRetryAfter / 2
+const drainWait = engine.MaxRetryAfter / 2
 
 var european = map[string]string{"region": "eu", "disk": "ssd"}
 
@@ -18,14 +19,14 @@ var european = map[string]string{"region": "eu", "disk": "ssd"}
 func (w *world) drain(id string, labels map[string]string, until time.Time) {
 	w.t.Helper()
 	drain := dispatch.Drain{Collector: id, Labels: labels, Gate: dispatch.Gate{By: "ada", Reason: "new image", Until: until}}
-	if _, _, err := w.d[0].DrainCollectors(w.t.Context(), drain); err != nil {
+	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), drain); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) resume(id string, labels map[string]string) {
 	w.t.Helper()
-	if changed, _, err := w.d[0].ResumeCollectors(w.t.Context(), dispatch.Drain{Collector: id, Labels: labels}); err != nil || !changed {
+	if changed, _, err := w.o[0].ResumeCollectors(w.t.Context(), dispatch.Drain{Collector: id, Labels: labels}); err != nil || !changed {
 		w.t.Fatalf("resume: %v, %v", changed, err)
 	}
 }
@@ -37,7 +38,7 @@ func (w *world) beat(d int, id string, labels map[string]string) (drain bool) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if want := dispatch.MaxRetryAfter; result.Drain && result.Next != want {
+	if want := engine.MaxRetryAfter; result.Drain && result.Next != want {
 		w.t.Errorf("the next beat of a drained collector is wanted in %v, want %v", result.Next, want)
 	}
 	return result.Drain
@@ -48,7 +49,7 @@ func (w *world) wantDrained(what string, ch <-chan answer, begin time.Time, with
 	w.t.Helper()
 	a := <-ch
 	switch {
-	case a.err != nil || a.res.Empty != dispatch.EmptyDraining || a.res.RetryAfter < drainWait || a.res.RetryAfter > dispatch.MaxRetryAfter:
+	case a.err != nil || a.res.Empty != engine.EmptyDraining || a.res.RetryAfter < drainWait || a.res.RetryAfter > engine.MaxRetryAfter:
 		w.t.Errorf("%s: %+v, %v; want DRAINING with a wait", what, a.res, a.err)
 	case a.at.Sub(begin) > within:
 		w.t.Errorf("%s: answered after %v", what, a.at.Sub(begin))
@@ -142,8 +143,8 @@ func TestDispatcher_DrainCollectors_later(t *testing.T) {
 		w.wantDrained("where it beats", parked[0], begin, 0)
 		w.wantDrained("elsewhere", parked[1], begin, time.Second)
 		// Another process under the id, that has not told anything.
-		parked[0] = w.fetch(t.Context(), 0, dispatch.FetchRequest{Collector: "c3", Session: "s2", Wait: 2 * time.Second})
-		if a := <-parked[0]; a.err != nil || a.res.Empty != dispatch.EmptyNoTasks {
+		parked[0] = w.fetch(t.Context(), 0, engine.FetchRequest{Collector: "c3", Session: "s2", Wait: 2 * time.Second})
+		if a := <-parked[0]; a.err != nil || a.res.Empty != engine.EmptyNoTasks {
 			t.Errorf("another session: %+v, %v; want NO_TASKS", a.res, a.err)
 		}
 	})
@@ -177,7 +178,7 @@ func TestDispatcher_DrainCollectors_held(t *testing.T) {
 			t.Errorf("repeated: %v, want %v", again.Token, first.Token)
 		}
 		time.Sleep(10 * time.Second)
-		beats := []dispatch.LeaseBeat{{ID: first.Task.ID, Token: first.Token.String()}}
+		beats := []engine.LeaseBeat{{ID: first.Task.ID, Token: first.Token.String()}}
 		result, err := w.d[0].Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s1"}, beats)
 		if err != nil || !result.Drain || result.LeaseDuration != 30*time.Second {
 			t.Errorf("renewed: %+v, %v", result, err)
@@ -193,7 +194,7 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
-		_, _, err := w.d[0].DrainCollectors(t.Context(), dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{Until: time.Now()}})
+		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{Until: time.Now()}})
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("drained until now: %v", err)
 		}

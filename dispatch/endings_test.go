@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // stuckEndings is a store of which, once it hangs, nobody gets an answer who ends a
@@ -59,11 +59,11 @@ func (s *stuckEndings) GiveBack(ctx context.Context, shard int, collector, clien
 	return s.Store.GiveBack(ctx, shard, collector, clientToken, call)
 }
 
-func (s *stuckEndings) Source(ctx context.Context, id string) (*dispatch.Source, error) {
+func (s *stuckEndings) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
 	if err := s.wait(ctx); err != nil {
 		return nil, err
 	}
-	return s.Store.Source(ctx, id)
+	return s.Store.SourcesByID(ctx, ids)
 }
 
 func inStuckEndings(t *testing.T, test func(t *testing.T, w *world, store *stuckEndings)) {
@@ -108,7 +108,7 @@ func TestDispatcher_beginSession_hangs(t *testing.T) {
 					cancel()
 				}
 				store.set(false)
-				time.Sleep(dispatch.MaxRetryAfter + 5*time.Second)
+				time.Sleep(engine.MaxRetryAfter + 5*time.Second)
 				if store.most != 1 {
 					t.Errorf("%d calls of the store at once to end one session", store.most)
 				}
@@ -168,7 +168,7 @@ func TestDispatcher_Fetch_giveBackHangs(t *testing.T) {
 func TestDispatcher_beginSession_bounded(t *testing.T) {
 	t.Parallel()
 	inStuckEndings(t, func(t *testing.T, w *world, store *stuckEndings) {
-		const most, collectors = dispatch.MaxEndings, dispatch.MaxEndings + 100
+		const most, collectors = 10_000, 10_100
 		begin := func(session string) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -196,39 +196,6 @@ func TestDispatcher_beginSession_bounded(t *testing.T) {
 		synctest.Wait()
 		if n := w.spies[0].count("EndSession") - ends; n != collectors-most {
 			t.Errorf("%d sessions were ended that could not be before, want %d", n, collectors-most)
-		}
-	})
-}
-
-// Calls of one new session that come at once wait for nothing at a dispatcher that does not
-// run, also those that join one which has yet to find that.
-func TestDispatcher_beginSession_notRunning(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store, err := memstore.New(memstore.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := dispatch.New(dispatch.Config{Store: store, ID: "d"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		began := time.Now()
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				for range 20_000 {
-					if err := d.BeginSession(ctx, "c", "s"); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if took := time.Since(began); took > 0 {
-			t.Errorf("the calls took %v", took)
 		}
 	})
 }

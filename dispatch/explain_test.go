@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // holds are the kinds of the gates of an explanation, each after what it is of.
-func holds(t *testing.T, e *dispatch.Explanation, err error) []dispatch.GateKind {
+func holds(t *testing.T, e *operate.Explanation, err error) []dispatch.GateKind {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +32,7 @@ func holds(t *testing.T, e *dispatch.Explanation, err error) []dispatch.GateKind
 func TestDispatcher_ExplainTask(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
-		want := func(id dispatch.TaskID, kinds ...dispatch.GateKind) *dispatch.Explanation {
+		want := func(id dispatch.TaskID, kinds ...dispatch.GateKind) *operate.Explanation {
 			t.Helper()
 			e, err := o.ExplainTask(ctx, id)
 			if got := holds(t, e, err); !slices.Equal(got, kinds) {
@@ -42,7 +44,7 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 			t.Errorf("of a task that is not there: %v", err)
 		}
 		o.create("s", func(s *dispatch.SourceSpec) { s.Retry.MaxAttempts = 2 })
-		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1", Due: time.Now().Add(time.Hour)})[0].ID
+		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1", Due: time.Now().Add(time.Hour)})[0].ID
 		e := want(id, dispatch.GateNotDue, dispatch.GateNoCollector)
 		if _, ok := e.OpensAt(); ok {
 			t.Error("opens by itself, without a collector")
@@ -91,7 +93,7 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 		if e = want(id, dispatch.GateSettled); !strings.Contains(e.Holds[0].Reason, "DEAD after: gone") {
 			t.Errorf("dead, and held by %+v", e.Holds[0])
 		}
-		id = o.submit(dispatch.NewTask{SourceID: "s", URL: "http://b.example/1"})[0].ID
+		id = o.submit(engine.NewTask{SourceID: "s", URL: "http://b.example/1"})[0].ID
 		o.succeed(o.fetchOne())
 		want(id, dispatch.GateSettled)
 	})
@@ -100,7 +102,7 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 func TestDispatcher_ExplainTask_deletedSource(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
-		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
 		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +154,7 @@ func TestDispatcher_ExplainQueue(t *testing.T) {
 			t.Errorf("of a queue that is not there: %+v, %v", e, err)
 		}
 		o.create("s", nil)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		if _, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +177,7 @@ func TestDispatcher_Explain_emergencyStop(t *testing.T) {
 		o.beat("c", dispatch.DefaultPool, false)
 		rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings(), By: "ada", Reason: "stop"}
 		for _, rule.Settings.Paused = range []bool{true, false} {
-			if _, _, err := o.ChangeQueueRule(ctx, "*", dispatch.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
+			if _, _, err := o.ChangeQueueRule(ctx, "*", operate.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			var want []dispatch.GateKind

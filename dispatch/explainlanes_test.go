@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // Tasks that were submitted are looked at beside the seeds.
@@ -27,9 +29,9 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 		o.beat("c", dispatch.DefaultPool, false)
 		o.create("s", nil)
 		want("", dispatch.GateNoSeeds)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/later", Due: time.Now().Add(time.Hour)})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/later", Due: time.Now().Add(time.Hour)})
 		want("", dispatch.GateNotDue)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"}, dispatch.NewTask{SourceID: "s", URL: "http://a.example/2"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://a.example/2"})
 		want("tasks of it are due in 1 queue: a.example (2 tasks, in their turn)")
 		if _, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
@@ -51,7 +53,7 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateNotDue, dispatch.GateBlocked)
 
 		for n := range 8 {
-			o.submit(dispatch.NewTask{SourceID: "s", URL: fmt.Sprintf("http://more%d.example/", n)})
+			o.submit(engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://more%d.example/", n)})
 		}
 		e, err := o.ExplainSource(ctx, "s")
 		if err != nil || len(e.Notes) != 1 || !strings.HasPrefix(e.Notes[0], "tasks of it are due in 9 queues: ") ||
@@ -68,7 +70,7 @@ func TestDispatcher_ExplainQueue_sources(t *testing.T) {
 		o.beat("c", dispatch.DefaultPool, false)
 		o.create("s", nil)
 		o.create("gone", nil)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"}, dispatch.NewTask{SourceID: "gone", URL: "http://a.example/2"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "gone", URL: "http://a.example/2"})
 		e, err := o.ExplainQueue(ctx, "a.example")
 		if got := holds(t, e, err); len(got) != 0 || len(e.Notes) != 0 {
 			t.Errorf("held by %v, %q", got, e.Notes)
@@ -90,7 +92,7 @@ func TestDispatcher_ExplainQueue_sources(t *testing.T) {
 		}
 		o.narrowed("c", nil, []string{"b.example"})
 		e, err = o.ExplainQueue(ctx, "a.example")
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector, dispatch.GateSourcePaused}) || e.Holds[0].Of != dispatch.HeldQueue {
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector, dispatch.GateSourcePaused}) || e.Holds[0].Of != operate.HeldQueue {
 			t.Errorf("held by %+v", e.Holds)
 		}
 	})
@@ -103,12 +105,12 @@ func TestDispatcher_ExplainQueue_pools(t *testing.T) {
 		o.beat("c", dispatch.DefaultPool, false)
 		o.create("br", func(s *dispatch.SourceSpec) { s.Pool = "browser" })
 		o.create("sub", nil)
-		o.submit(dispatch.NewTask{SourceID: "br", URL: "http://a.example/1"},
-			dispatch.NewTask{SourceID: "sub", URL: "http://a.example/2"}, dispatch.NewTask{SourceID: "sub", URL: "http://a.example/3"})
+		o.submit(engine.NewTask{SourceID: "br", URL: "http://a.example/1"},
+			engine.NewTask{SourceID: "sub", URL: "http://a.example/2"}, engine.NewTask{SourceID: "sub", URL: "http://a.example/3"})
 		want := func(of string, kinds ...dispatch.GateKind) {
 			t.Helper()
 			e, err := o.ExplainQueue(ctx, "a.example")
-			if got := holds(t, e, err); !slices.Equal(got, kinds) || e.Holds[0].Of != dispatch.HeldPool || e.Holds[0].Name != "browser" {
+			if got := holds(t, e, err); !slices.Equal(got, kinds) || e.Holds[0].Of != operate.HeldPool || e.Holds[0].Name != "browser" {
 				t.Errorf("held by %+v", e.Holds)
 			}
 			if len(e.Notes) != 1 || !strings.Contains(e.Notes[0], "br (1 task of pool browser, held by NO_COLLECTOR)") || !strings.Contains(e.Notes[0], of) {
@@ -133,7 +135,7 @@ func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
 			for i := from; i < to; i++ {
 				id := fmt.Sprintf("s%03d", i)
 				o.create(id, nil)
-				o.submit(dispatch.NewTask{SourceID: id, URL: fmt.Sprintf("http://a.example/%d", i)})
+				o.submit(engine.NewTask{SourceID: id, URL: fmt.Sprintf("http://a.example/%d", i)})
 			}
 		}
 		notes := func() string {
@@ -177,7 +179,7 @@ func TestDispatcher_ExplainSource_longNames(t *testing.T) {
 		label := strings.Repeat("x", 63)
 		for i := range 7 {
 			host := fmt.Sprintf("%s.%s.%s.%d.%s:65000", label, label, label, i, label[:58])
-			o.submit(dispatch.NewTask{SourceID: "s", URL: "http://" + host + "/"})
+			o.submit(engine.NewTask{SourceID: "s", URL: "http://" + host + "/"})
 		}
 		e, err := o.ExplainSource(t.Context(), "s")
 		if err != nil || len(e.Notes) != 1 || len(e.Notes[0]) > dispatch.MaxMessageLength ||

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 func TestDispatcher_Fetch_replay(t *testing.T) {
@@ -74,7 +75,7 @@ func TestDispatcher_Fetch_replay(t *testing.T) {
 			req := ask("c1", "token1", 5*time.Second)
 			w.succeed(w.mustFetch(req).Tasks[0])
 			res, err := w.d[0].Fetch(t.Context(), req)
-			if err != nil || res.Empty != dispatch.EmptyTokenUsed || len(res.Tasks) != 0 {
+			if err != nil || res.Empty != engine.EmptyTokenUsed || len(res.Tasks) != 0 {
 				t.Errorf("Fetch: %+v, %v; want TOKEN_USED", res, err)
 			}
 		})
@@ -135,7 +136,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			time.Sleep(time.Minute) // nothing is remembered of the source
 			w.spies[0].set(func(s *spy) {
 				s.spoil = func(call string) error {
-					if call == "Source" {
+					if call == "SourcesByID" {
 						time.Sleep(10 * time.Millisecond)
 					}
 					return nil
@@ -172,7 +173,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			}
 			w.spies[0].set(func(s *spy) {
 				s.spoil = func(call string) error {
-					if call == "Source" {
+					if call == "SourcesByID" {
 						cancel()
 					}
 					return nil
@@ -226,7 +227,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.spies[0].set(func(s *spy) {
 				s.fail = func(call string) error {
-					if call == "Source" {
+					if call == "SourcesByID" {
 						return dispatch.ErrStoreUnavailable
 					}
 					return nil
@@ -281,24 +282,24 @@ func TestDispatcher_Fetch_invalid(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		long := strings.Repeat("x", dispatch.MaxIDLength+1)
-		many := make([]string, dispatch.MaxNarrow+1)
-		for name, change := range map[string]func(*dispatch.FetchRequest){
-			"no collector":         func(r *dispatch.FetchRequest) { r.Collector = "" },
-			"slash in collector":   func(r *dispatch.FetchRequest) { r.Collector = "a/b" },
-			"overlong collector":   func(r *dispatch.FetchRequest) { r.Collector = long },
-			"no session":           func(r *dispatch.FetchRequest) { r.Session = "" },
-			"slash in token":       func(r *dispatch.FetchRequest) { r.ClientToken = "a/b" },
-			"overlong token":       func(r *dispatch.FetchRequest) { r.ClientToken = long },
-			"too many pools":       func(r *dispatch.FetchRequest) { r.Pools = many },
-			"too many sources":     func(r *dispatch.FetchRequest) { r.Sources = many },
-			"too many queues":      func(r *dispatch.FetchRequest) { r.Queues = many },
-			"negative max tasks":   func(r *dispatch.FetchRequest) { r.MaxTasks = -1 },
-			"too many tasks":       func(r *dispatch.FetchRequest) { r.MaxTasks = dispatch.MaxFetchTasks + 1 },
-			"too many bytes":       func(r *dispatch.FetchRequest) { r.MaxBytes = dispatch.MaxFetchBytes + 1 },
-			"negative wait":        func(r *dispatch.FetchRequest) { r.Wait = -1 },
-			"too long a wait":      func(r *dispatch.FetchRequest) { r.Wait = dispatch.MaxWait + 1 },
-			"lease of half second": func(r *dispatch.FetchRequest) { r.Lease = time.Second / 2 },
-			"lease of two hours":   func(r *dispatch.FetchRequest) { r.Lease = 2 * time.Hour },
+		many := make([]string, engine.MaxNarrow+1)
+		for name, change := range map[string]func(*engine.FetchRequest){
+			"no collector":         func(r *engine.FetchRequest) { r.Collector = "" },
+			"slash in collector":   func(r *engine.FetchRequest) { r.Collector = "a/b" },
+			"overlong collector":   func(r *engine.FetchRequest) { r.Collector = long },
+			"no session":           func(r *engine.FetchRequest) { r.Session = "" },
+			"slash in token":       func(r *engine.FetchRequest) { r.ClientToken = "a/b" },
+			"overlong token":       func(r *engine.FetchRequest) { r.ClientToken = long },
+			"too many pools":       func(r *engine.FetchRequest) { r.Pools = many },
+			"too many sources":     func(r *engine.FetchRequest) { r.Sources = many },
+			"too many queues":      func(r *engine.FetchRequest) { r.Queues = many },
+			"negative max tasks":   func(r *engine.FetchRequest) { r.MaxTasks = -1 },
+			"too many tasks":       func(r *engine.FetchRequest) { r.MaxTasks = engine.MaxFetchTasks + 1 },
+			"too many bytes":       func(r *engine.FetchRequest) { r.MaxBytes = engine.MaxFetchBytes + 1 },
+			"negative wait":        func(r *engine.FetchRequest) { r.Wait = -1 },
+			"too long a wait":      func(r *engine.FetchRequest) { r.Wait = dispatch.MaxWait + 1 },
+			"lease of half second": func(r *engine.FetchRequest) { r.Lease = time.Second / 2 },
+			"lease of two hours":   func(r *engine.FetchRequest) { r.Lease = 2 * time.Hour },
 		} {
 			req := ask("c", "", 0)
 			change(&req)

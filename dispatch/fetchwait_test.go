@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 func TestDispatcher_Fetch_noWait(t *testing.T) {
@@ -21,7 +22,7 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 			}
 			w.source("s", nil)
 			// Others wait, so that the dispatcher believes that there is nothing.
-			others := w.fetch(t.Context(), 0, dispatch.FetchRequest{Collector: "w", Session: "s1", Sources: []string{"s"}, Pools: []string{"other"}, Wait: dispatch.MaxWait})
+			others := w.fetch(t.Context(), 0, engine.FetchRequest{Collector: "w", Session: "s1", Sources: []string{"s"}, Pools: []string{"other"}, Wait: dispatch.MaxWait})
 			for i := range 20 {
 				id := w.submit("s", "", 1, 0)[0]
 				res, err := w.d[0].Fetch(t.Context(), ask(fmt.Sprintf("c%d", i), "", 0))
@@ -66,7 +67,7 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 			before := w.spies[0].count("Claim")
 			began := time.Now()
 			res, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0))
-			if err != nil || res.Empty != dispatch.EmptyNoTasks || time.Since(began) != 0 {
+			if err != nil || res.Empty != engine.EmptyNoTasks || time.Since(began) != 0 {
 				t.Fatalf("Fetch: %+v, %v after %v", res, err, time.Since(began))
 			}
 			if n := w.spies[0].count("Claim") - before; n != 4 {
@@ -78,20 +79,20 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 			w.submit("s", "q", 2, 0)
 			w.mustFetch(ask("c1", "", 0))
 			res, err = w.d[0].Fetch(t.Context(), ask("c1", "", 0))
-			if err != nil || res.Empty != dispatch.EmptyThrottled {
+			if err != nil || res.Empty != engine.EmptyThrottled {
 				t.Errorf("Fetch from a queue within its delay: %+v, %v; want THROTTLED", res, err)
 			}
-			if _, _, err := w.d[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
+			if _, _, err := w.o[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
 				t.Fatal(err)
 			}
 			w.source("p", nil)
-			if _, _, err := w.d[0].PauseSource(t.Context(), "p", dispatch.Gate{By: "me"}); err != nil {
+			if _, _, err := w.o[0].PauseSource(t.Context(), "p", dispatch.Gate{By: "me"}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Minute)
 			w.submit("p", "", 1, 0)
 			res, err = w.d[0].Fetch(t.Context(), ask("c1", "", 0))
-			if err != nil || res.Empty != dispatch.EmptyPaused {
+			if err != nil || res.Empty != engine.EmptyPaused {
 				t.Errorf("Fetch with all paused: %+v, %v; want PAUSED", res, err)
 			}
 		})
@@ -127,7 +128,7 @@ func TestDispatcher_Fetch_deadline(t *testing.T) {
 				res, err := w.d[0].Fetch(ctx, ask("c", "", dispatch.MaxWait))
 				took := time.Since(began)
 				cancel()
-				if err != nil || res.Empty != dispatch.EmptyNoTasks {
+				if err != nil || res.Empty != engine.EmptyNoTasks {
 					t.Errorf("Fetch with a deadline of %v: %+v, %v", deadline, res, err)
 				}
 				if took >= deadline || took < deadline/3 || took < deadline-time.Second {
@@ -221,7 +222,7 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 			w.spies[0].set(func(s *spy) { s.delay = 0 })
 			w.submit("s", "other", 1, time.Hour) // its hint would have the store asked again
 			a := <-parked
-			if a.err != nil || a.res.Empty != dispatch.EmptyNoTasks || a.at.Sub(began) != slow {
+			if a.err != nil || a.res.Empty != engine.EmptyNoTasks || a.at.Sub(began) != slow {
 				t.Errorf("Fetch: %+v, %v after %v; want NO_TASKS when the claim has ended, after %v", a.res, a.err, a.at.Sub(began), slow)
 			}
 			if n := w.spies[0].count("Claim"); n != 1 {
@@ -240,7 +241,7 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			res, err := w.d[0].Fetch(ctx, ask("c", "", wait))
-			if took := time.Since(began); err != nil || res.Empty != dispatch.EmptyNoTasks || took >= deadline || took < deadline/2 {
+			if took := time.Since(began); err != nil || res.Empty != engine.EmptyNoTasks || took >= deadline || took < deadline/2 {
 				t.Errorf("Fetch: %+v, %v after %v; want NO_TASKS shortly before %v", res, err, took, deadline)
 			}
 		})

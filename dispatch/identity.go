@@ -35,10 +35,10 @@ type TaskID string
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // NewTaskID derives the id of a task from its identity.
-func NewTaskID(id Identity) TaskID { return newTaskID(SlotOf(id.Queue), id) }
+func NewTaskID(id Identity) TaskID { return TaskIDIn(SlotOf(id.Queue), id) }
 
-// newTaskID is NewTaskID with the slot of the queue.
-func newTaskID(slot int, id Identity) TaskID {
+// TaskIDIn is NewTaskID with the slot of the queue.
+func TaskIDIn(slot int, id Identity) TaskID {
 	hashed := make([]byte, 0, 512)
 	for _, part := range [...]string{id.Scope, id.Queue, id.Key} {
 		// Length prefixes keep ("ab", "c") and ("a", "bc") apart.

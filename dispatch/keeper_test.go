@@ -192,7 +192,7 @@ func TestKeeper_aSourceIsAway(t *testing.T) {
 			w.mustFetch(ask("dead", "", dispatch.MaxWait))
 		}
 		time.Sleep(2*time.Second + 500*time.Millisecond)
-		task, err := w.d[0].Task(t.Context(), ids[0])
+		task, err := w.o[0].Task(t.Context(), ids[0])
 		if err != nil || task.State != dispatch.StateDead {
 			t.Errorf("%+v, %v; want it DEAD by its budget of expirations", task, err)
 		}
@@ -241,7 +241,7 @@ func TestKeeper_poison(t *testing.T) {
 		if err != nil || len(res.Tasks) != 0 {
 			t.Fatalf("Fetch: %+v, %v; want nothing more", res, err)
 		}
-		task, err := w.d[0].Task(t.Context(), id)
+		task, err := w.o[0].Task(t.Context(), id)
 		if err != nil || task.State != dispatch.StateDead || len(task.History) != 3 || task.LastError == nil || task.LastError.Result != dispatch.ResultExpired {
 			t.Errorf("%+v, %v; want it DEAD with a history of 3 and the reason", task, err)
 		}

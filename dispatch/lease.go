@@ -94,6 +94,26 @@ type Lease struct {
 	MaxHold  time.Duration // from Granted; renewals end there
 }
 
+// Bounds of locks that no lease has set.
+const (
+	// OrphanLook is how often a store looks at a task that it found under such a lock: the
+	// lock may have no end, or be deleted before it.
+	OrphanLook = 30 * time.Second
+	// MaxLockValue is how many bytes of a lock's value a read gives; the rest is cut.
+	MaxLockValue = 512
+)
+
+// StrayLock is a lock on a task that is not leased: a failover has left it behind, or
+// somebody has set it by hand. The task is not granted while it stands.
+type StrayLock struct {
+	// Value of the lock, at most MaxLockValue bytes. Empty if the lock was deleted and the
+	// store has not seen that yet.
+	Value string
+	// Ends is when the lock ends; zero = never. If the lock was deleted: when the store
+	// looks next.
+	Ends time.Time
+}
+
 // TokenStep is the step of [TokenMemory] in which an instant lies. A client token whose
 // last lease has ended is remembered as used in that step and in the next one, so that
 // stores can forget all of a step at once; and in the one before it, so that none is

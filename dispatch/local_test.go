@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // ownProcess is a local store that counts the submits it is asked for.
@@ -26,12 +28,12 @@ func (s *ownProcess) Submit(ctx context.Context, rules int64, gates []dispatch.S
 }
 
 // inLocalWorld is a world with one more dispatcher, which asks a local store and does not run.
-func inLocalWorld(t *testing.T, shards int, test func(t *testing.T, w *world, d *dispatch.Dispatcher, store *ownProcess)) {
+func inLocalWorld(t *testing.T, shards int, test func(t *testing.T, w *world, d *engine.Dispatcher, store *ownProcess)) {
 	t.Helper()
 	inWorld(t, setup{shards: shards}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		store := &ownProcess{Store: w.store}
-		d, err := dispatch.New(dispatch.Config{Store: store, ID: "local"})
+		d, err := engine.New(engine.Config{Store: store, ID: "local"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,10 +41,10 @@ func inLocalWorld(t *testing.T, shards int, test func(t *testing.T, w *world, d 
 	})
 }
 
-func newTasks(queue string, n int) []dispatch.NewTask {
-	tasks := make([]dispatch.NewTask, n)
+func newTasks(queue string, n int) []engine.NewTask {
+	tasks := make([]engine.NewTask, n)
 	for i := range tasks {
-		tasks[i] = dispatch.NewTask{SourceID: "s", Key: fmt.Sprint(i), Queue: fmt.Sprintf("%s%d", queue, i), Priority: dispatch.DefaultPriority}
+		tasks[i] = engine.NewTask{SourceID: "s", Key: fmt.Sprint(i), Queue: fmt.Sprintf("%s%d", queue, i), Priority: dispatch.DefaultPriority}
 	}
 	return tasks
 }
@@ -50,7 +52,7 @@ func newTasks(queue string, n int) []dispatch.NewTask {
 func TestLocal_eachCallerAsksForItself(t *testing.T) {
 	t.Parallel()
 	const callers = 50
-	inLocalWorld(t, 1, func(t *testing.T, _ *world, d *dispatch.Dispatcher, store *ownProcess) {
+	inLocalWorld(t, 1, func(t *testing.T, _ *world, d *engine.Dispatcher, store *ownProcess) {
 		var all sync.WaitGroup
 		began := time.Now()
 		for n := range callers {
@@ -70,13 +72,13 @@ func TestLocal_eachCallerAsksForItself(t *testing.T) {
 func TestLocal_allShardsInOneCall(t *testing.T) {
 	t.Parallel()
 	const tasks = 20
-	inLocalWorld(t, 4, func(t *testing.T, w *world, d *dispatch.Dispatcher, store *ownProcess) {
+	inLocalWorld(t, 4, func(t *testing.T, w *world, d *engine.Dispatcher, store *ownProcess) {
 		taken, err := d.SubmitTasks(t.Context(), newTasks("q", tasks))
 		if err != nil || store.submits.Load() != 1 {
 			t.Fatalf("%v with %d calls, want one for the four shards", err, store.submits.Load())
 		}
 		for i, task := range newTasks("q", tasks) {
-			want, err := d.FindTaskID(t.Context(), "s", "", task.Key, task.Queue)
+			want, err := operate.New(d).FindTaskID(t.Context(), "s", "", task.Key, task.Queue)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +93,7 @@ func TestLocal_allShardsInOneCall(t *testing.T) {
 			held = append(held, w.mustFetch(req).Tasks...)
 		}
 		revoked := held[7].Task.ID
-		if _, err := w.d[0].RevokeLeases(t.Context(), []dispatch.TaskID{revoked}, nil, dispatch.Note{}); err != nil {
+		if _, err := w.o[0].RevokeLeases(t.Context(), []dispatch.TaskID{revoked}, nil, dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		beat, err := d.Beat(t.Context(), dispatch.CollectorInfo{ID: "c", Session: "s1"}, leaseBeats(held))

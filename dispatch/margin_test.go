@@ -26,11 +26,11 @@ func (s *stuckReads) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *stuckReads) Source(ctx context.Context, id string) (*dispatch.Source, error) {
+func (s *stuckReads) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
 	if err := s.wait(ctx); err != nil {
 		return nil, err
 	}
-	return s.Store.Source(ctx, id)
+	return s.Store.SourcesByID(ctx, ids)
 }
 
 func (s *stuckReads) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) {
@@ -56,6 +56,7 @@ func inStuckWorld(t *testing.T, test func(t *testing.T, w *world, held dispatch.
 		store.hangs.Store(true)
 		test(t, w, held)
 		store.hangs.Store(false)
+		time.Sleep(6 * time.Second) // reads that nobody waits for have ended
 	})
 }
 

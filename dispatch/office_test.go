@@ -7,12 +7,15 @@ import (
 	"testing/synctest"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
 // office is a dispatcher over a memory store, in virtual time.
 type office struct {
-	*dispatch.Dispatcher
+	*engine.Dispatcher
+	*operate.Operator
 	t     *testing.T
 	store dispatch.Store
 	calls int
@@ -27,13 +30,14 @@ func inOffice(t *testing.T, f func(t *testing.T, o *office)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := dispatch.New(dispatch.Config{Store: store, ID: "d1", Rand: func() float64 { return 0.5 }})
+		d, err := engine.New(engine.Config{Store: store, ID: "d1", Rand: func() float64 { return 0.5 }})
 		if err != nil {
 			t.Fatal(err)
 		}
+		operator := operate.New(d)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- d.Run(ctx) }()
+		go func() { ended <- d.Run(ctx, operator.Chores()...) }()
 		synctest.Wait()
 		defer func() {
 			stop()
@@ -44,11 +48,11 @@ func inOffice(t *testing.T, f func(t *testing.T, o *office)) {
 				t.Errorf("Close: %v", err)
 			}
 		}()
-		f(t, &office{Dispatcher: d, t: t, store: store})
+		f(t, &office{Dispatcher: d, Operator: operator, t: t, store: store})
 	})
 }
 
-func (o *office) create(id string, change func(*dispatch.SourceSpec)) *dispatch.SourceView {
+func (o *office) create(id string, change func(*dispatch.SourceSpec)) *operate.SourceView {
 	o.t.Helper()
 	spec := dispatch.SourceSpec{Priority: dispatch.DefaultPriority}
 	if change != nil {
@@ -61,7 +65,7 @@ func (o *office) create(id string, change func(*dispatch.SourceSpec)) *dispatch.
 	return view
 }
 
-func (o *office) submit(tasks ...dispatch.NewTask) []dispatch.NewTaskResult {
+func (o *office) submit(tasks ...engine.NewTask) []engine.NewTaskResult {
 	o.t.Helper()
 	for i := range tasks {
 		tasks[i].Priority = dispatch.DefaultPriority
@@ -77,8 +81,8 @@ func (o *office) submit(tasks ...dispatch.NewTask) []dispatch.NewTaskResult {
 func (o *office) fetch(n int) []dispatch.Grant {
 	o.t.Helper()
 	o.calls++
-	result, err := o.Fetch(o.t.Context(), dispatch.FetchRequest{
-		Collector: "c1", Session: "s1", ClientToken: fmt.Sprintf("t%d", o.calls), MaxTasks: n, MaxBytes: dispatch.MaxFetchBytes,
+	result, err := o.Fetch(o.t.Context(), engine.FetchRequest{
+		Collector: "c1", Session: "s1", ClientToken: fmt.Sprintf("t%d", o.calls), MaxTasks: n, MaxBytes: engine.MaxFetchBytes,
 	})
 	if err != nil {
 		o.t.Fatalf("fetch: %v", err)
@@ -126,7 +130,7 @@ func (o *office) unhurried() {
 	o.t.Helper()
 	rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}
 	rule.Settings.MinDelay, rule.Settings.MaxInFlight = 0, 1000
-	if _, _, err := o.SetQueueRule(o.t.Context(), rule, dispatch.AnyRules); err != nil {
+	if _, _, err := o.SetQueueRule(o.t.Context(), rule, operate.AnyRules); err != nil {
 		o.t.Fatal(err)
 	}
 }

@@ -44,7 +44,7 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 // settles now; what is due sooner or later than that leaves the interval as it
 // is.
 func plan(tr *Transition, t *Task, spec *SourceSpec, interval time.Duration, now time.Time) {
-	if t.Recurring && spec.Schedule.adaptive() {
+	if t.Recurring && spec.Schedule.IsAdaptive() {
 		tr.FirstDue = now.Add(interval)
 	}
 }
@@ -67,7 +67,7 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 	case p.canceled(&tr, t, spec):
 	case t.AgainRequested:
 		tr.State, tr.Due = StateScheduled, now
-	case t.Recurring && spec.Schedule.adaptive():
+	case t.Recurring && spec.Schedule.IsAdaptive():
 		wait := max(interval, min(s.NextCrawlDelay.Truncate(time.Millisecond), spec.Schedule.Adaptive.Max))
 		tr.cycleAt(now.Add(wait), spec)
 	case t.Recurring && !spec.Schedule.Once():
@@ -113,7 +113,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	case ScopeCollector:
 		tr.Queue.Kind = QueueUntouched
 		tr.SourceFailure = false
-		tr.Delay = p.jitter(min(collectorFailureDelay<<min(unspent(t.Counters), 6), maxCollectorFailureDelay))
+		tr.Delay = p.Jitter(min(collectorFailureDelay<<min(unspent(t.Counters), 6), maxCollectorFailureDelay))
 	}
 	p.override(&tr, t, spec, now)
 	return tr
@@ -181,7 +181,7 @@ func (p Policy) Cancel(t *Task, spec *SourceSpec, note Note, now time.Time) Tran
 	return Transition{
 		ID: t.ID, Revision: t.Revision, State: StateCanceled, Counters: t.Counters, Run: t.Run, FirstDue: t.FirstDue,
 		Settled: true, Remember: spec.Remember, ClearFlags: true, Queue: QueueEffect{Kind: QueueUntouched},
-		Attempt: note.canceled(now),
+		Attempt: note.Canceled(now),
 	}
 }
 
@@ -262,7 +262,7 @@ func (p Policy) giveUp(tr *Transition, t *Task, spec *SourceSpec, now time.Time,
 func (p Policy) nextCycle(tr *Transition, t *Task, spec *SourceSpec, now time.Time, givenUp int) {
 	from := now
 	interval := spec.Schedule.Interval(now)
-	if spec.Schedule.adaptive() {
+	if spec.Schedule.IsAdaptive() {
 		interval = spec.Schedule.Adaptive.Interval(t)
 	}
 	if givenUp > 0 && interval > 0 {
@@ -272,11 +272,11 @@ func (p Policy) nextCycle(tr *Transition, t *Task, spec *SourceSpec, now time.Ti
 		}
 		from = now.Add(gap - interval)
 	}
-	if spec.Schedule.adaptive() {
+	if spec.Schedule.IsAdaptive() {
 		tr.cycleAt(from.Add(interval), spec)
 		return
 	}
-	due, err := spec.Schedule.dueAfter(from, t)
+	due, err := spec.Schedule.DueAfter(from, t)
 	if err != nil {
 		// A cron line without a further tick: nothing is left to do.
 		tr.State, tr.Remember = StateDone, spec.Remember
@@ -301,10 +301,11 @@ func (p Policy) backoff(spec *SourceSpec, failures int) time.Duration {
 	if doubled := spec.Retry.MinBackoff << min(max(failures-1, 0), 30); doubled >= 0 && doubled < d {
 		d = doubled
 	}
-	return p.jitter(d)
+	return p.Jitter(d)
 }
 
-func (p Policy) jitter(d time.Duration) time.Duration {
+// Jitter is half of d to all of it, in whole milliseconds.
+func (p Policy) Jitter(d time.Duration) time.Duration {
 	return (d/2 + time.Duration(p.Rand()*float64(d/2))).Truncate(time.Millisecond)
 }
 

@@ -39,9 +39,9 @@ func SettingsNames(queue string) []string {
 	return append(names, "*")
 }
 
-// longestMatch finds what is filed for queue under the most specific of its
+// LongestMatch finds what is filed for queue under the most specific of its
 // [SettingsNames].
-func longestMatch[V any](filed map[string]V, queue string) (found V, ok bool) {
+func LongestMatch[V any](filed map[string]V, queue string) (found V, ok bool) {
 	if len(filed) == 0 {
 		return found, false
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 func TestDispatcher_PausePool(t *testing.T) {
@@ -44,7 +45,7 @@ func pauseAndResume(t *testing.T, o *office, sources []string) {
 	fetch := func() <-chan time.Time {
 		served := make(chan time.Time, 1)
 		go func() {
-			result, err := o.Fetch(t.Context(), dispatch.FetchRequest{Collector: "c", Session: "s1", Sources: sources, Wait: dispatch.MaxWait})
+			result, err := o.Fetch(t.Context(), engine.FetchRequest{Collector: "c", Session: "s1", Sources: sources, Wait: dispatch.MaxWait})
 			if err != nil || len(result.Tasks) != 1 {
 				t.Errorf("a parked fetch got %+v, %v", result, err)
 			} else {
@@ -69,7 +70,7 @@ func pauseAndResume(t *testing.T, o *office, sources []string) {
 	}
 	submit := func() {
 		time.Sleep(time.Minute) // the queue has rested
-		o.submit(dispatch.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d", time.Now().UnixNano())})
+		o.submit(engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d", time.Now().UnixNano())})
 	}
 	pause(time.Time{})
 	submit()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 func TestPump_narrow(t *testing.T) {
@@ -155,7 +156,7 @@ func TestPump_narrowOfManyQueues(t *testing.T) {
 
 	// many makes a source with a task in each of many queues, all held, and work for
 	// others, which nobody takes.
-	many := func(w *world) dispatch.FetchRequest {
+	many := func(w *world) engine.FetchRequest {
 		w.source("many", nil)
 		w.source("others", nil)
 		w.submit("others", "", 5, 0)
@@ -255,12 +256,12 @@ func TestPump_narrowToManyQueues(t *testing.T) {
 		var last <-chan answer
 		for i := range fetches {
 			req := ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait)
-			for k := range dispatch.MaxNarrow {
+			for k := range engine.MaxNarrow {
 				req.Queues = append(req.Queues, fmt.Sprintf("q%d.of%d", k, i))
 				w.submit("s", req.Queues[k], 2, 0)
 				w.mustFetch(ask("first", "", 0)) // it waits out its delay, with a task
 			}
-			req.Queues[dispatch.MaxNarrow-1] = fmt.Sprintf("z.of%d", i)
+			req.Queues[engine.MaxNarrow-1] = fmt.Sprintf("z.of%d", i)
 			last = w.fetch(t.Context(), 0, req)
 		}
 		time.Sleep(time.Second)

@@ -300,7 +300,7 @@ func TestPump_pauseAndResume(t *testing.T) {
 		w.source("s", nil)
 		ch := w.fetch(t.Context(), 1, ask("c", "", dispatch.MaxWait))
 		synctest.Wait()
-		if _, _, err := w.d[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
+		if _, _, err := w.o[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
 			t.Fatal(err)
 		}
 		w.submit("s", "", 1, 0)
@@ -309,7 +309,7 @@ func TestPump_pauseAndResume(t *testing.T) {
 			t.Fatal("a task of a paused source was handed out")
 		}
 		began := time.Now()
-		if _, err := w.d[0].ResumeSource(t.Context(), "s"); err != nil {
+		if _, err := w.o[0].ResumeSource(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
 		if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 100*time.Millisecond {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -104,8 +105,8 @@ func (r *QueueRule) Gates() []Gate {
 	return gates
 }
 
-// endedBy is a pause or denial of the rule that one in its place does not have; nil: none.
-func (r *QueueRule) endedBy(next *QueueRule) *Gate {
+// EndedBy is a pause or denial of the rule that one in its place does not have; nil: none.
+func (r *QueueRule) EndedBy(next *QueueRule) *Gate {
 	for _, gate := range r.Gates() {
 		if gate.Kind == GateQueuePaused && !next.Settings.Paused || gate.Kind == GateQueueDenied && !next.Settings.Deny {
 			return &gate
@@ -128,9 +129,9 @@ func (e *RuleHoldsError) Error() string {
 // Unwrap is [ErrRuleHolds].
 func (*RuleHoldsError) Unwrap() error { return ErrRuleHolds }
 
-// keepHolds notes of a pause and a denial of the rule that they began with one of the
+// KeepHolds notes of a pause and a denial of the rule that they began with one of the
 // rules as they were.
-func (r *QueueRule) keepHolds(were ...QueueRule) {
+func (r *QueueRule) KeepHolds(were ...QueueRule) {
 	r.Pause, r.Denial = HoldNote{}, HoldNote{}
 	for _, was := range slices.Backward(were) {
 		for _, gate := range was.Gates() {
@@ -177,6 +178,7 @@ const (
 	GateLeased        GateKind = "LEASED"            // somebody works on the task
 	GateSettled       GateKind = "SETTLED"           // the task is DONE, DEAD or CANCELED
 	GateNoSeeds       GateKind = "NO_SEEDS"          // the source has none
+	GateLocked        GateKind = "LOCKED"            // a lock that no lease has set
 )
 
 // Gate is anything that can hold a grant.
@@ -233,4 +235,36 @@ type Queue struct {
 	// reason and end nothing is left; nil: none stood. Only [Dispatcher.BlockQueue] and
 	// [Dispatcher.PauseQueue] tell it.
 	Replaced *Gate
+}
+
+// Validate reports, as a [FieldError], the first setting out of its range.
+func (r *QueueRule) Validate() error {
+	s := r.Settings
+	switch {
+	case !validPattern(r.Pattern):
+		return Invalid("pattern", r.Pattern, fmt.Sprintf("must be a queue name, \"*.suffix\" or \"*\", of 1 to %d bytes in lower case", MaxQueueLength))
+	case s.MinDelay < 0 || s.MinDelay > MaxMinDelay:
+		return Invalid("min_delay", s.MinDelay, fmt.Sprintf("must be 0 to %v", MaxMinDelay))
+	case s.MaxInFlight < 1 || s.MaxInFlight > MaxInFlightLimit:
+		return Invalid("max_in_flight", s.MaxInFlight, fmt.Sprintf("must be 1 to %d", MaxInFlightLimit))
+	case !(s.DelayFactor >= 0 && s.DelayFactor <= MaxDelayFactor):
+		return Invalid("delay_factor", s.DelayFactor, fmt.Sprintf("must be 0 to %d", MaxDelayFactor))
+	case s.MaxDelay < 0 || s.MaxDelay > MaxMinDelay:
+		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be 1ms to %v", MaxMinDelay))
+	case s.MaxDelay > 0 && s.MaxDelay < s.MinDelay:
+		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more: requests are never nearer than that", s.MinDelay))
+	case s.MaxBlock < time.Second || s.MaxBlock > LongestMaxBlock:
+		return Invalid("max_block", s.MaxBlock, fmt.Sprintf("must be 1s to %v", LongestMaxBlock))
+	case r.Queue != "" && strings.Contains(r.Queue, "*"):
+		return Invalid("queue", r.Queue, "must be the name of one queue")
+	}
+	return nil
+}
+
+func validPattern(pattern string) bool {
+	if pattern == "*" {
+		return true
+	}
+	name := strings.TrimPrefix(pattern, "*.")
+	return name != "" && len(pattern) <= MaxQueueLength && !strings.Contains(name, "*") && name == strings.ToLower(name)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // meddledRules are changed by somebody else between the look at them and the change, or
@@ -53,27 +54,27 @@ func TestDispatcher_SetQueueRule_changedMeanwhile(t *testing.T) {
 		}
 		group := dispatch.QueueRule{Pattern: "a.example", Queue: "group", Settings: dispatch.DefaultQueueSettings()}
 		rules.meddle = func(ctx context.Context, version int64) { set(ctx, "b.example", "group", 7, version) }
-		if _, _, err := d.SetQueueRule(t.Context(), group, dispatch.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, _, err := operate.New(d).SetQueueRule(t.Context(), group, operate.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("a rule that contradicts one that was set meanwhile: %v", err)
 		}
 		group.Settings.MaxInFlight = 7
-		_, etag, err := d.SetQueueRule(t.Context(), group, dispatch.AnyRules)
+		_, etag, err := operate.New(d).SetQueueRule(t.Context(), group, operate.AnyRules)
 		if err != nil {
 			t.Fatal(err)
 		}
 		rules.meddle = func(ctx context.Context, version int64) { set(ctx, "c.example", "group", 7, version) }
 		group.Settings.MaxInFlight = 5
-		if _, _, err := d.SetQueueRule(t.Context(), group, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+		if _, _, err := operate.New(d).SetQueueRule(t.Context(), group, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
 			t.Errorf("rules that were changed meanwhile: %v", err)
 		}
-		if _, _, err := d.DeleteQueueRule(t.Context(), "a.example", etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+		if _, _, err := operate.New(d).DeleteQueueRule(t.Context(), "a.example", etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
 			t.Errorf("deleted by an old version: %v", err)
 		}
 		rules.meddle = func(ctx context.Context, version int64) { set(ctx, "d.example", "group", 7, version) }
-		if _, _, err := d.SetQueueRule(t.Context(), group, dispatch.AnyRules); err != nil {
+		if _, _, err := operate.New(d).SetQueueRule(t.Context(), group, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		page, err := d.QueueRules(t.Context(), "", 10)
+		page, err := operate.New(d).QueueRules(t.Context(), "", 10)
 		if err != nil || len(page.Rules) != 5 || !strings.HasPrefix(string(page.Etag), "9-") {
 			t.Errorf("%+v, %v", page, err)
 		}
@@ -94,10 +95,10 @@ func TestDispatcher_SetQueueRule_changedBetweenSteps(t *testing.T) {
 		group := func(pattern string) dispatch.QueueRule {
 			return dispatch.QueueRule{Pattern: pattern, Queue: "group", Settings: dispatch.DefaultQueueSettings()}
 		}
-		var etag dispatch.RulesEtag
+		var etag operate.RulesEtag
 		var err error
 		for _, pattern := range []string{"a.example", "b.example"} {
-			if _, etag, err = w.d[0].SetQueueRule(t.Context(), group(pattern), dispatch.AnyRules); err != nil {
+			if _, etag, err = w.o[0].SetQueueRule(t.Context(), group(pattern), operate.AnyRules); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -110,10 +111,10 @@ func TestDispatcher_SetQueueRule_changedBetweenSteps(t *testing.T) {
 		}
 		wider := group("b.example")
 		wider.Settings.MaxInFlight = 7
-		if _, _, err := w.d[0].SetQueueRule(t.Context(), wider, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+		if _, _, err := w.o[0].SetQueueRule(t.Context(), wider, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
 			t.Errorf("a rule that was paused between the steps: %v", err)
 		}
-		page, err := w.d[0].QueueRules(t.Context(), "b", 1)
+		page, err := w.o[0].QueueRules(t.Context(), "b", 1)
 		if err != nil || len(page.Rules) != 1 || !page.Rules[0].Settings.Paused {
 			t.Errorf("the pause is gone: %+v, %v", page, err)
 		}

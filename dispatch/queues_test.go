@@ -11,39 +11,41 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 func TestDispatcher_SetQueueRule(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		o.create("s", nil)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
 		rule := dispatch.QueueRule{Pattern: "*.a.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
-		var left *dispatch.NotEmptyError
-		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) || !errors.As(err, &left) ||
+		var left *operate.NotEmptyError
+		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) || !errors.As(err, &left) ||
 			left.Names(100) != "www.a.example (1)" {
 			t.Errorf("a mapping away from tasks: %v", err)
 		}
 		o.succeed(o.fetchOne())
-		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://x.a.example/1"}, dispatch.NewTask{SourceID: "s", URL: "http://y.a.example/2"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://x.a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://y.a.example/2"})
 		queue, err := o.Queue(ctx, "a-group")
 		if err != nil || queue.Waiting != 2 || queue.SettingsName != "a-group" {
 			t.Errorf("%+v, %v", queue, err)
 		}
 		other := dispatch.QueueRule{Pattern: "b.example", Queue: "a-group", Settings: dispatch.DefaultQueueSettings()}
 		other.Settings.MinDelay = time.Minute
-		if _, _, err := o.SetQueueRule(ctx, other, dispatch.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, _, err := o.SetQueueRule(ctx, other, operate.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("two rules that contradict each other for one queue: %v", err)
 		}
 		other.Settings = rule.Settings
-		if _, _, err := o.SetQueueRule(ctx, other, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, other, operate.AnyRules); err != nil {
 			t.Errorf("a second rule that agrees: %v", err)
 		}
 		rule.Settings.Paused, rule.By = true, "ops"
-		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
 			t.Errorf("pausing a queue of two rules: %v", err)
 		}
 		page, err := o.QueueRules(ctx, "", 10)
@@ -51,10 +53,10 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 		if err != nil || len(rules) != 2 || rules[0].Settings != rules[1].Settings || !rules[1].Settings.Paused || rules[1].By != "ops" || rules[1].Time.IsZero() {
 			t.Errorf("%+v, %v", rules, err)
 		}
-		if _, _, err := o.DeleteQueueRule(ctx, "*.a.example", dispatch.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+		if _, _, err := o.DeleteQueueRule(ctx, "*.a.example", operate.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
 			t.Errorf("deleting a mapping of tasks: %v", err)
 		}
-		if _, _, err := o.DeleteQueueRule(ctx, "nowhere", dispatch.AnyRules); !errors.Is(err, dispatch.ErrRuleNotFound) {
+		if _, _, err := o.DeleteQueueRule(ctx, "nowhere", operate.AnyRules); !errors.Is(err, dispatch.ErrRuleNotFound) {
 			t.Errorf("unknown rule: %v", err)
 		}
 	})
@@ -66,14 +68,14 @@ func TestDispatcher_SetQueueRule_movesHosts(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		set := func(pattern, queue string) error {
-			_, _, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, dispatch.AnyRules)
+			_, _, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
 			return err
 		}
 		o.create("s", nil)
 		if err := set("*.example", "group"); err != nil {
 			t.Fatal(err)
 		}
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://www.a.example/1"})
 		for _, rule := range [][2]string{{"www.a.example", ""}, {"www.a.example", "other"}, {"*.a.example", ""}, {"*.a.example", "other"}} {
 			if err := set(rule[0], rule[1]); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
 				t.Errorf("a rule that takes %s from a queue with tasks to %q: %v", rule[0], rule[1], err)
@@ -89,8 +91,8 @@ func TestDispatcher_SetQueueRule_movesHosts(t *testing.T) {
 		if err := set("www.a.example", ""); err != nil {
 			t.Fatalf("a rule for a host of an empty queue: %v", err)
 		}
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://www.a.example/2"})
-		if _, _, err := o.DeleteQueueRule(ctx, "www.a.example", dispatch.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://www.a.example/2"})
+		if _, _, err := o.DeleteQueueRule(ctx, "www.a.example", operate.AnyRules); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
 			t.Errorf("deleting what keeps a host with tasks from a shorter rule: %v", err)
 		}
 	})
@@ -102,11 +104,11 @@ func TestDispatcher_SetQueueRule_movesPorts(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		set := func(pattern, queue string) error {
-			_, _, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, dispatch.AnyRules)
+			_, _, err := o.SetQueueRule(ctx, dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
 			return err
 		}
 		o.create("s", nil)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example:81/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example:81/1"})
 		for _, rule := range [][2]string{{"a.example", "other"}, {"a.example", "a.example"}, {"*.example", "other"}, {"*", "other"}, {"a.example:81", "other"}} {
 			if err := set(rule[0], rule[1]); !errors.Is(err, dispatch.ErrQueueNotEmpty) {
 				t.Errorf("a rule for %s that takes a.example:81 away from its tasks to %q: %v", rule[0], rule[1], err)
@@ -126,23 +128,23 @@ func TestDispatcher_SetQueueRule_movesPorts(t *testing.T) {
 func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		g := o.fetchOne()
 		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Deny = true
-		if _, _, err := o.SetQueueRule(t.Context(), rule, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(t.Context(), rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report after deny: %+v", r)
 		}
-		if r := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/2"}); !errors.Is(r[0].Err, dispatch.ErrQueueDenied) {
+		if r := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/2"}); !errors.Is(r[0].Err, dispatch.ErrQueueDenied) {
 			t.Errorf("submit to a denied queue: %+v", r)
 		}
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Error("fetched from a denied queue")
 		}
-		if _, _, err := o.DeleteQueueRule(t.Context(), "a.example", dispatch.AnyRules); err != nil {
+		if _, _, err := o.DeleteQueueRule(t.Context(), "a.example", operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -162,7 +164,7 @@ func TestDispatcher_SetQueueRule_denyWhileALeaseChanges(t *testing.T) {
 		}})
 		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Deny = true
-		if _, _, err := d.SetQueueRule(t.Context(), rule, dispatch.AnyRules); err != nil {
+		if _, _, err := operate.New(d).SetQueueRule(t.Context(), rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
@@ -179,7 +181,7 @@ func TestDispatcher_BlockQueue(t *testing.T) {
 		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GateBlocked || queue.Gates[0].By != "ops" {
 			t.Fatalf("%+v, %v", queue, err)
 		}
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Error("fetched from a blocked queue")
 		}
@@ -200,7 +202,7 @@ func TestDispatcher_PauseQueue(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		o.create("s", nil)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		if _, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{Until: time.Now().Add(-time.Second)}); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("paused until the past: %v", err)
 		}
@@ -249,11 +251,11 @@ func TestDispatcher_SetQueueRule_limit(t *testing.T) {
 	wrap := func(s dispatch.Store) dispatch.Store { rules.Store = s; return rules }
 	inWorld(t, setup{wrap: wrap}, func(t *testing.T, w *world) {
 		rules.full.Store(true)
-		_, _, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "one.more", Settings: dispatch.DefaultQueueSettings()}, dispatch.AnyRules)
+		_, _, err := w.o[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "one.more", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules)
 		if !errors.Is(err, dispatch.ErrInvalid) || !strings.Contains(err.Error(), "the limit of 100000 rules") {
 			t.Errorf("one rule more than the limit: %v", err)
 		}
-		if _, _, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}, dispatch.AnyRules); err != nil {
+		if _, _, err := w.o[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.DefaultQueueSettings()}, operate.AnyRules); err != nil {
 			t.Errorf("one in place of another: %v", err)
 		}
 	})
@@ -268,7 +270,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 			t.Helper()
 			rule := dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings(), By: pattern}
 			change(&rule.Settings)
-			if _, _, err := o.ChangeQueueRule(ctx, pattern, dispatch.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
+			if _, _, err := o.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error { *r = rule; return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -303,7 +305,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 		want("a.example", "*", true, dispatch.GateQueuePaused)
 		set("*", "", func(*dispatch.QueueSettings) {})
 		o.create("s", nil)
-		made := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		made := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		want("a.example", "", false)
 		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{made[0].ID}, dispatch.Note{}); err != nil {
 			t.Fatal(err)
@@ -318,7 +320,7 @@ func TestDispatcher_ListQueues_pausedPools(t *testing.T) {
 		ctx := t.Context()
 		o.create("s", nil)
 		o.create("e", func(s *dispatch.SourceSpec) { s.Pool = "eu" })
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"}, dispatch.NewTask{SourceID: "e", URL: "http://a.example/2"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "e", URL: "http://a.example/2"})
 		want := func(next time.Time, gates []dispatch.GateKind, paused ...string) {
 			t.Helper()
 			listed, _, err := o.ListQueues(ctx, "", "", 10)

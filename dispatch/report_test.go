@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 func TestDispatcher_discover_appliesFollow(t *testing.T) {
@@ -60,10 +62,10 @@ func TestDispatcher_discover_metadata(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Follow = &dispatch.Follow{AllowHosts: []string{"*"}} })
 		denied := dispatch.QueueRule{Pattern: "no.example", Settings: dispatch.DefaultQueueSettings()}
 		denied.Settings.Deny = true
-		if _, _, err := o.SetQueueRule(t.Context(), denied, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(t.Context(), denied, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}})
 		r := o.succeed(o.fetchOne(),
 			dispatch.DiscoveredItem{URL: "http://a.example/1", Metadata: map[string]string{"lang": "de"}},
 			dispatch.DiscoveredItem{URL: "http://a.example/2", Metadata: map[string]string{"k": strings.Repeat("v", dispatch.MaxMetadataLength-10)}},
@@ -84,7 +86,7 @@ func TestDispatcher_discover_metadata(t *testing.T) {
 func TestDispatcher_Report_repeatedAndStale(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
-		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
 		first := o.fetchOne()
 		time.Sleep(dispatch.DefaultLeaseDuration + time.Second) // it expires, and the queue's delay passes
 		second := o.fetchOne()
@@ -126,7 +128,7 @@ func TestDispatcher_Report_twiceInOneCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inOffice(t, func(t *testing.T, o *office) {
 				o.create("s", nil)
-				id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+				id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
 				g := o.fetchOne()
 				first.ID, first.Token = id, g.Token
 				results := o.report(first,
@@ -238,7 +240,7 @@ func TestDispatcher_passes(t *testing.T) {
 
 // A seed that redirects to another queue is crawled there in each of its cycles;
 // two pages that redirect to each other are crawled once.
-func TestDispatcher_discover_sameDepth(t *testing.T) {
+func TestDispatcher_discover_redirect(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.unhurried()
 		depth := 0
@@ -247,7 +249,9 @@ func TestDispatcher_discover_sameDepth(t *testing.T) {
 			s.Schedule = dispatch.Schedule{Every: time.Hour}
 			s.Follow = &dispatch.Follow{MaxDepth: &depth, AllowHosts: []string{"*.example"}}
 		})
-		to := func(url string) dispatch.DiscoveredItem { return dispatch.DiscoveredItem{URL: url, SameDepth: true} }
+		to := func(url string) dispatch.DiscoveredItem {
+			return dispatch.DiscoveredItem{URL: url, Relation: dispatch.RelationRedirect}
+		}
 		for cycle, want := range []dispatch.DiscoverCode{dispatch.DiscoverCreated, dispatch.DiscoverRevisit, dispatch.DiscoverRevisit} {
 			moved := o.succeed(o.fetchOne(), to("http://www.example/"), to("http://elsewhere.test/"), dispatch.DiscoveredItem{URL: "http://b.example/"})
 			codes := []dispatch.DiscoverCode{moved.Discovered[0].Code, moved.Discovered[1].Code, moved.Discovered[2].Code}
@@ -292,7 +296,7 @@ func TestDispatcher_discover_movedSeed(t *testing.T) {
 				s.Follow = test.follow
 			})
 			seed := o.fetchOne()
-			moved := o.succeed(seed, dispatch.DiscoveredItem{URL: "http://new.example/", SameDepth: true}, dispatch.DiscoveredItem{URL: "http://new.example/link"})
+			moved := o.succeed(seed, dispatch.DiscoveredItem{URL: "http://new.example/", Relation: dispatch.RelationRedirect}, dispatch.DiscoveredItem{URL: "http://new.example/link"})
 			if moved.Discovered[0].Code != test.want {
 				t.Errorf("%s: %+v, want code %d", name, moved.Discovered[0], test.want)
 			}
@@ -300,7 +304,7 @@ func TestDispatcher_discover_movedSeed(t *testing.T) {
 				t.Errorf("%s: a link: %+v", name, moved.Discovered[1])
 			}
 			for _, g := range o.fetch(9) {
-				further := o.succeed(g, dispatch.DiscoveredItem{URL: "http://third.example/", SameDepth: true})
+				further := o.succeed(g, dispatch.DiscoveredItem{URL: "http://third.example/", Relation: dispatch.RelationRedirect})
 				if further.Discovered[0].Code != dispatch.DiscoverFiltered {
 					t.Errorf("%s: what is no seed moves: %+v", name, further.Discovered)
 				}
@@ -353,7 +357,7 @@ func TestDispatcher_Report_queueDelay(t *testing.T) {
 		o.unhurried()
 		o.create("s", nil)
 		for _, n := range []string{"1", "2", "3", "4"} {
-			o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/" + n})
+			o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/" + n})
 		}
 		five, none := 5*time.Second, time.Duration(0)
 		g := o.fetchOne()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // failing is a report that its task failed, for a while.
@@ -113,7 +114,7 @@ func TestDispatcher_Report_afterLaterLeases_plain(t *testing.T) {
 // How far P7 goes for what no history shows: a report is answered with what it did until
 // a later lease of the task has ended.
 func TestDispatcher_Report_notInHistory(t *testing.T) {
-	page := dispatch.NewTask{SourceID: "s", URL: "http://a.example/"}
+	page := engine.NewTask{SourceID: "s", URL: "http://a.example/"}
 	again := page
 	again.IfExists = dispatch.IfExistsAgain
 	for name, c := range map[string]struct {

@@ -12,11 +12,11 @@ type Report struct {
 	Released  *Released
 }
 
-// plain reports whether all that the report says is that the work is done.
-func (r *Report) plain() bool { return r.Succeeded != nil && len(r.Succeeded.Discovered) == 0 }
+// Plain reports whether all that the report says is that the work is done.
+func (r *Report) Plain() bool { return r.Succeeded != nil && len(r.Succeeded.Discovered) == 0 }
 
-// success is what a plain report tells the store.
-func (r *Report) success() Success {
+// Success is what a plain report tells the store.
+func (r *Report) Success() Success {
 	s := r.Succeeded
 	return Success{ID: r.ID, Token: r.Token, Memo: s.Memo, FetchDuration: s.FetchDuration, QueueDelay: s.QueueDelay}
 }
@@ -87,12 +87,45 @@ type DiscoveredItem struct {
 	Priority              int
 	Metadata              map[string]string
 	Payload               []byte
-	// SameDepth: the page of the task itself went there, by a redirect.
-	SameDepth bool
+	Relation              Relation
 	// Modified is when the page last changed, by whoever lists it; zero: not
 	// known.
 	Modified time.Time
 }
+
+// Relation is how a page leads to a discovered item. The numbers are the API's.
+type Relation uint8
+
+// The relations. Without one an item counts as a link.
+const (
+	RelationNone Relation = iota
+	RelationLink
+	// RelationFeedItem: the page is a feed, and this is one of its items.
+	RelationFeedItem
+	// RelationSitemap: a sitemap lists it, or robots.txt names it as a sitemap.
+	RelationSitemap
+	// RelationRedirect: the page of the task itself went there.
+	RelationRedirect
+)
+
+// FilterReason is why a discovered item is not followed. The numbers are the API's.
+type FilterReason uint8
+
+// The reasons, in the order in which they are looked for.
+const (
+	FilterNone FilterReason = iota
+	// FilterNoRule: the source has no follow rule.
+	FilterNoRule
+	FilterDepth
+	FilterHost
+	FilterInclude
+	FilterExclude
+	// FilterQueueDenied: a queue rule denies its queue.
+	FilterQueueDenied
+)
+
+// Filtered counts items that were not followed, by the reason.
+type Filtered [FilterQueueDenied + 1]int64
 
 // DiscoverCode is what became of a discovered item.
 type DiscoverCode uint8
@@ -110,6 +143,24 @@ const (
 // DiscoverResult answers one discovered item.
 type DiscoverResult struct {
 	Code    DiscoverCode
-	ID      TaskID // with created, exists, revisit
-	Message string // why, with filtered, limited, invalid
+	ID      TaskID       // with created, exists, revisit
+	Message string       // why, with filtered, limited, invalid
+	Filter  FilterReason // why, with filtered, unless the source is deleted
+}
+
+// Add adds other counts.
+func (f *Filtered) Add(other Filtered) {
+	for reason, n := range other {
+		f[reason] += n
+	}
+}
+
+// FilteredOf counts the items that were not followed.
+func FilteredOf(results []DiscoverResult) (filtered Filtered) {
+	for i := range results {
+		if reason := results[i].Filter; reason != FilterNone {
+			filtered[reason]++
+		}
+	}
+	return filtered
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // Who paused or denied, why and when is told while that stands, whoever changes what else
@@ -19,7 +21,7 @@ func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			began[by] = time.Now()
-			rule, _, err := o.ChangeQueueRule(ctx, pattern, dispatch.AnyRules, func(r *dispatch.QueueRule) error {
+			rule, _, err := o.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
 				r.By, r.Reason = by, by+" knows"
 				change(r)
 				return nil
@@ -52,7 +54,7 @@ func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
 		mapped := func(r *dispatch.QueueRule) { r.Queue, r.Settings.Paused = "shop", true }
 
 		o.create("s", nil)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://there.example/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://there.example/1"})
 		change("*", "eve", paused(true))
 		change("*", "ada", func(r *dispatch.QueueRule) { r.Settings.MinDelay = time.Minute })
 		for _, queue := range []string{"there.example", "away.example"} {
@@ -83,25 +85,25 @@ func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
 // The etag of rules in a store that began anew is another one, though their version is not.
 func TestDispatcher_QueueRules_etagOfAnotherStore(t *testing.T) {
 	t.Parallel()
-	set := func(t *testing.T, w *world, etag dispatch.RulesEtag) (dispatch.RulesEtag, error) {
+	set := func(t *testing.T, w *world, etag operate.RulesEtag) (operate.RulesEtag, error) {
 		t.Helper()
-		_, etag, err := w.d[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}, etag)
+		_, etag, err := w.o[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}, etag)
 		return etag, err
 	}
-	var before dispatch.RulesEtag
+	var before operate.RulesEtag
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		var err error
-		if before, err = set(t, w, dispatch.AnyRules); err != nil {
+		if before, err = set(t, w, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		page, err := w.d[0].QueueRules(t.Context(), "", 1)
+		page, err := w.o[0].QueueRules(t.Context(), "", 1)
 		if err != nil || page.Etag != before {
 			t.Errorf("listed etag %s, %v; want %s", page.Etag, err, before)
 		}
 	})
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		time.Sleep(time.Second)
-		now, err := set(t, w, dispatch.AnyRules)
+		now, err := set(t, w, operate.AnyRules)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,22 +120,22 @@ func TestDispatcher_QueueRules_etagOfAnotherStore(t *testing.T) {
 // newest of them is the same.
 func TestDispatcher_QueueRules_etagAfterSetback(t *testing.T) {
 	t.Parallel()
-	remove := func(ctx context.Context, d *dispatch.Dispatcher, pattern string) (dispatch.RulesEtag, error) {
-		_, etag, err := d.DeleteQueueRule(ctx, pattern, dispatch.AnyRules)
+	remove := func(ctx context.Context, d *operate.Operator, pattern string) (operate.RulesEtag, error) {
+		_, etag, err := d.DeleteQueueRule(ctx, pattern, operate.AnyRules)
 		return etag, err
 	}
-	pause := func(ctx context.Context, d *dispatch.Dispatcher, pattern string) (dispatch.RulesEtag, error) {
-		_, etag, err := d.ChangeQueueRule(ctx, pattern, dispatch.AnyRules, func(r *dispatch.QueueRule) error {
+	pause := func(ctx context.Context, d *operate.Operator, pattern string) (operate.RulesEtag, error) {
+		_, etag, err := d.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
 			r.Settings.Paused = true
 			return nil
 		})
 		return etag, err
 	}
-	seen := make(map[dispatch.RulesEtag]string)
+	seen := make(map[operate.RulesEtag]string)
 	for _, test := range []struct {
 		name, pattern string
 		after         time.Duration
-		change        func(context.Context, *dispatch.Dispatcher, string) (dispatch.RulesEtag, error)
+		change        func(context.Context, *operate.Operator, string) (operate.RulesEtag, error)
 	}{
 		{"a deleted", "a.example", 0, remove},
 		{"b deleted", "b.example", time.Hour, remove},
@@ -145,7 +147,7 @@ func TestDispatcher_QueueRules_etagAfterSetback(t *testing.T) {
 				w.rule(pattern, dispatch.DefaultQueueSettings())
 			}
 			time.Sleep(test.after)
-			etag, err := test.change(t.Context(), w.d[0], test.pattern)
+			etag, err := test.change(t.Context(), w.o[0], test.pattern)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +155,7 @@ func TestDispatcher_QueueRules_etagAfterSetback(t *testing.T) {
 				t.Errorf("%s and %s: both have the etag %s", other, test.name, etag)
 			}
 			seen[etag] = test.name
-			page, err := w.d[0].QueueRules(t.Context(), "", 1)
+			page, err := w.o[0].QueueRules(t.Context(), "", 1)
 			if err != nil || page.Etag != etag {
 				t.Errorf("%s: listed etag %s, %v; want %s", test.name, page.Etag, err, etag)
 			}

@@ -18,9 +18,10 @@ const (
 )
 
 // Once reports whether seeds of this schedule are due only when triggered.
-func (s Schedule) Once() bool { return s.Every == 0 && s.Cron == "" && !s.adaptive() }
+func (s Schedule) Once() bool { return s.Every == 0 && s.Cron == "" && !s.IsAdaptive() }
 
-func (s Schedule) adaptive() bool { return s.Adaptive != Adaptive{} }
+// IsAdaptive reports whether the interval follows the page.
+func (s Schedule) IsAdaptive() bool { return s.Adaptive != Adaptive{} }
 
 // Validate reports the first field that makes no schedule, as a [FieldError].
 func (s Schedule) Validate() error {
@@ -31,9 +32,9 @@ func (s Schedule) Validate() error {
 		return Invalid("schedule.every", s.Every, fmt.Sprintf("must be %v to %v, in whole milliseconds", MinEvery, MaxEvery))
 	case s.TimeZone != "" && s.Cron == "":
 		return Invalid("schedule.time_zone", s.TimeZone, "must be empty without cron")
-	case s.adaptive() && (s.Every != 0 || s.Cron != ""):
+	case s.IsAdaptive() && (s.Every != 0 || s.Cron != ""):
 		return Invalid("schedule.adaptive", fmt.Sprintf("%v to %v", s.Adaptive.Min, s.Adaptive.Max), "must be absent when every or cron is set")
-	case s.adaptive():
+	case s.IsAdaptive():
 		if err := s.Adaptive.validate(); err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func (s Schedule) validateJitter() error {
 		return nil
 	case s.Once():
 		return Invalid("schedule.jitter", s.Jitter, "must be absent without every, cron or adaptive, whose due times it shifts")
-	case s.adaptive():
+	case s.IsAdaptive():
 		interval = s.Adaptive.Min
 	case s.Cron != "":
 		parsed, err := s.parseCron()
@@ -161,8 +162,8 @@ func (s Schedule) Offset(id TaskID) time.Duration {
 	return hashWithin(string(id), s.Jitter)
 }
 
-// dueAfter is the first due time of a seed after t.
-func (s Schedule) dueAfter(t time.Time, seed *Task) (time.Time, error) {
+// DueAfter is the first due time of a seed after t.
+func (s Schedule) DueAfter(t time.Time, seed *Task) (time.Time, error) {
 	offset := s.Offset(seed.ID)
 	due, err := s.After(t.Add(-offset), seed.FirstDue)
 	return due.Add(offset), err
@@ -174,7 +175,7 @@ func (s Schedule) Interval(t time.Time) time.Duration {
 	switch {
 	case s.Every > 0:
 		return s.Every
-	case s.adaptive():
+	case s.IsAdaptive():
 		return s.Adaptive.Start()
 	}
 	first, err := s.After(t, t)

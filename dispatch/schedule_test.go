@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 func TestSchedule_After_everyKeepsItsPhase(t *testing.T) {
@@ -242,7 +243,7 @@ func TestDispatcher_jitter_firstCrawl(t *testing.T) {
 			{Every: time.Hour, Jitter: 30 * time.Minute},
 			{Adaptive: dispatch.Adaptive{Min: time.Hour, Max: time.Hour}, Jitter: 30 * time.Minute},
 		} {
-			var batch []dispatch.NamedSpec // one call that creates several, beside calls for each
+			var batch []operate.NamedSpec // one call that creates several, beside calls for each
 			for n := range 10 {
 				made := wanted(fmt.Sprintf("s%d-%d", i, n), fmt.Sprintf("http://%d-%d.example/", i, n))
 				made.Spec.Schedule = schedule
@@ -253,7 +254,7 @@ func TestDispatcher_jitter_firstCrawl(t *testing.T) {
 				o.create(made.ID, func(s *dispatch.SourceSpec) { s.Seeds, s.Schedule = made.Spec.Seeds, schedule })
 			}
 			for _, result := range o.apply(false, batch...) {
-				if result.Code != dispatch.SpecCreated {
+				if result.Code != operate.SpecCreated {
 					t.Errorf("a source of a batch: %+v", result)
 				}
 			}

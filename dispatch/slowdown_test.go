@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 func TestDispatcher_Fetch_slowed(t *testing.T) {
@@ -19,7 +20,7 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 		}
 		fail()
 		res, err := w.d[0].Fetch(t.Context(), ask("sick", "", 0))
-		if err != nil || res.Empty != dispatch.EmptyThrottled || res.RetryAfter <= 0 || res.RetryAfter > dispatch.MaxRetryAfter {
+		if err != nil || res.Empty != engine.EmptyThrottled || res.RetryAfter <= 0 || res.RetryAfter > engine.MaxRetryAfter {
 			t.Errorf("Fetch of a slowed collector: %+v, %v; want THROTTLED", res, err)
 		}
 		for want := time.Second; want <= 8*time.Second; want *= 2 {
@@ -30,8 +31,8 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 			}
 		}
 		// It is told to come again within bounds, however long it is slowed.
-		if res, err = w.d[0].Fetch(t.Context(), ask("sick", "", time.Second)); err != nil || res.Empty != dispatch.EmptyThrottled || res.RetryAfter != dispatch.MaxRetryAfter {
-			t.Errorf("Fetch of a collector slowed for 16s: %+v, %v; want THROTTLED, to come again in %v", res, err, dispatch.MaxRetryAfter)
+		if res, err = w.d[0].Fetch(t.Context(), ask("sick", "", time.Second)); err != nil || res.Empty != engine.EmptyThrottled || res.RetryAfter != engine.MaxRetryAfter {
+			t.Errorf("Fetch of a collector slowed for 16s: %+v, %v; want THROTTLED, to come again in %v", res, err, engine.MaxRetryAfter)
 		}
 		// What fails together counts once.
 		time.Sleep(20 * time.Second)

@@ -144,6 +144,7 @@ type SourceStatus struct {
 	FailuresInARow int64
 	LastFailure    time.Time
 	Limited        int64 // submits refused for MaxOutstanding
+	Filtered       Filtered
 	DeadSeeds      int64 // seeds that the breaker took out
 	CanceledSeeds  int64 // seeds that an operator took out
 	DeniedSeeds    int64 // seeds that wait in a queue which a rule denies
@@ -223,4 +224,22 @@ func (s *Source) Gate() SourceGate {
 		}
 	}
 	return g
+}
+
+// WouldPause is what a pause by gate would replace at now, and whether it would change
+// anything: one in the same words does not, and the source is paused since when it was.
+func (s *Source) WouldPause(gate Gate, now time.Time) (replaced *Gate, changes bool) {
+	if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
+		return nil, false
+	}
+	return s.PausedAt(now), true
+}
+
+// PausedAt is the pause that holds grants of the source at now: nil where none does,
+// because nobody paused it or the pause is over.
+func (s *Source) PausedAt(now time.Time) *Gate {
+	if p := s.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
+		return p
+	}
+	return nil
 }

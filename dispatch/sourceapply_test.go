@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // between is a store where something else happens right before a call.
@@ -47,10 +49,10 @@ func (b *between) MarkApplied(ctx context.Context, id, uid string, version int64
 }
 
 // second makes another dispatcher of the same store, which hears no hints.
-func (o *office) second(b *between) *dispatch.Dispatcher {
+func (o *office) second(b *between) *engine.Dispatcher {
 	o.t.Helper()
 	b.Store = o.store
-	d, err := dispatch.New(dispatch.Config{Store: b, ID: "d2", Rand: func() float64 { return 0.5 }})
+	d, err := engine.New(engine.Config{Store: b, ID: "d2", Rand: func() float64 { return 0.5 }})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -60,12 +62,12 @@ func (o *office) second(b *between) *dispatch.Dispatcher {
 func TestDispatcher_DeleteSource_whileALeaseEnds(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
-		ids := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		ids := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		g := o.fetchOne()
 		d := o.second(&between{requestCancel: func() {
 			o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{}})
 		}})
-		if err := d.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
+		if err := operate.New(d).DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		if task := o.task(ids[0].ID); task.State != dispatch.StateCanceled {
@@ -81,7 +83,7 @@ func TestDispatcher_UpdateSource_whileALeaseEnds(t *testing.T) {
 		})
 		g := o.fetchOne()
 		d := o.second(&between{requestCancel: func() { o.succeed(g) }})
-		_, err := d.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+		_, err := operate.New(d).UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = seeds("http://a.example/new")
 			return nil
 		})
@@ -102,8 +104,8 @@ func TestDispatcher_UpdateSource_replacesAPendingOne(t *testing.T) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/kept"), time.Hour
 		})
 		away := o.second(&between{markApplied: func() error { return dispatch.ErrStoreUnavailable }})
-		update := func(d *dispatch.Dispatcher, urls ...string) error {
-			_, err := d.UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
+		update := func(d *engine.Dispatcher, urls ...string) error {
+			_, err := operate.New(d).UpdateSource(t.Context(), "s", 0, func(s *dispatch.SourceSpec) error {
 				s.Seeds = seeds(urls...)
 				return nil
 			})
@@ -180,20 +182,20 @@ func TestDispatcher_seedsUnderNewRules(t *testing.T) {
 		o.create("old", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		deaf := o.second(&between{})
 		know := func() {
-			if _, err := deaf.FindTaskID(t.Context(), "old", "http://a.example/", "", ""); err != nil {
+			if _, err := operate.New(deaf).FindTaskID(t.Context(), "old", "http://a.example/", "", ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		know()
 		o.unhurried()
-		if _, err := deaf.CreateSource(t.Context(), "new", dispatch.SourceSpec{Seeds: seeds("http://b.example/")}); err != nil {
+		if _, err := operate.New(deaf).CreateSource(t.Context(), "new", dispatch.SourceSpec{Seeds: seeds("http://b.example/")}); err != nil {
 			t.Errorf("create after rules changed elsewhere: %v", err)
 		}
 		know()
-		if _, _, err := o.DeleteQueueRule(t.Context(), "*", dispatch.AnyRules); err != nil {
+		if _, _, err := o.DeleteQueueRule(t.Context(), "*", operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		if did, err := deaf.TriggerSource(t.Context(), "old", true); err != nil || !did.Changed {
+		if did, err := operate.New(deaf).TriggerSource(t.Context(), "old", true); err != nil || !did.Changed {
 			t.Errorf("trigger after rules changed elsewhere: %v, %v", did, err)
 		}
 	})

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 func TestDispatcher_CreateSource_makesSeedsDue(t *testing.T) {
@@ -18,7 +21,7 @@ func TestDispatcher_CreateSource_makesSeedsDue(t *testing.T) {
 			s.Metadata = map[string]string{"lang": "en"}
 			s.Payload = []byte("p")
 		})
-		if view.Source.Version != 1 || view.Source.Applied != 1 || view.Status.Counts.Ready != 1 || view.Health != dispatch.HealthOK {
+		if view.Source.Version != 1 || view.Source.Applied != 1 || view.Status.Counts.Ready != 1 || view.Health != operate.HealthOK {
 			t.Errorf("%+v", view)
 		}
 		g := o.fetchOne()
@@ -97,7 +100,7 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 		}
 		fetch := func() (urls []string) {
 			o.calls++
-			result, err := o.Fetch(t.Context(), dispatch.FetchRequest{
+			result, err := o.Fetch(t.Context(), engine.FetchRequest{
 				Collector: "c1", Session: "s1", ClientToken: fmt.Sprintf("b%d", o.calls), Pools: []string{"browser"}, MaxTasks: 10, MaxBytes: 1 << 20,
 			})
 			if err != nil {
@@ -135,9 +138,9 @@ func TestDispatcher_UpdateSource(t *testing.T) {
 func TestDispatcher_CanonicalRules(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("plain", nil)
-		o.create("sorted", func(s *dispatch.SourceSpec) { s.CanonicalRules = dispatch.CanonicalSorted })
+		o.create("sorted", func(s *dispatch.SourceSpec) { s.CanonicalRules = canonical.Sorted })
 		for source, want := range map[string]dispatch.SubmitCode{"plain": dispatch.SubmitCreated, "sorted": dispatch.SubmitExists} {
-			results, err := o.SubmitTasks(t.Context(), []dispatch.NewTask{
+			results, err := o.SubmitTasks(t.Context(), []engine.NewTask{
 				{SourceID: source, URL: "http://a.example/?a=1&b=2"},
 				{SourceID: source, URL: "http://a.example/?b=2&a=1&utm_source=x"},
 			})
@@ -159,8 +162,8 @@ func TestDispatcher_DeleteSource(t *testing.T) {
 		o.unhurried()
 		view := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/seed") })
 		ids := o.submit(
-			dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"},
-			dispatch.NewTask{SourceID: "s", URL: "http://b.example/2", Due: time.Now().Add(time.Hour)},
+			engine.NewTask{SourceID: "s", URL: "http://a.example/1"},
+			engine.NewTask{SourceID: "s", URL: "http://b.example/2", Due: time.Now().Add(time.Hour)},
 		)
 		held := o.fetchOne()
 		if err := o.DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
@@ -172,7 +175,7 @@ func TestDispatcher_DeleteSource(t *testing.T) {
 		if grants := o.fetch(10); len(grants) != 0 {
 			t.Errorf("fetched %d tasks of a deleted source", len(grants))
 		}
-		beat, err := o.Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s1"}, []dispatch.LeaseBeat{{ID: held.Task.ID, Token: held.Token.String()}})
+		beat, err := o.Beat(t.Context(), dispatch.CollectorInfo{ID: "c1", Session: "s1"}, []engine.LeaseBeat{{ID: held.Task.ID, Token: held.Token.String()}})
 		if err != nil || len(beat.Cancel) != 1 || beat.Cancel[0].Reason != dispatch.CancelSourceDeleted {
 			t.Errorf("beat of its holder: %+v, %v", beat, err)
 		}
@@ -184,7 +187,7 @@ func TestDispatcher_DeleteSource(t *testing.T) {
 				t.Errorf("task %s is %v", id, task.State)
 			}
 		}
-		if r := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"}); !errors.Is(r[0].Err, dispatch.ErrSourceNotFound) {
+		if r := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}); !errors.Is(r[0].Err, dispatch.ErrSourceNotFound) {
 			t.Errorf("submit to a deleted source: %+v", r)
 		}
 		again := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/seed") })
@@ -201,7 +204,7 @@ func TestDispatcher_PauseSource(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.unhurried()
 		o.create("s", nil)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		gate := dispatch.Gate{By: "ops", Reason: "why", Until: time.Now().Add(time.Minute)}
 		if _, changed, err := o.PauseSource(t.Context(), "s", gate); err != nil || !changed {
 			t.Fatal(changed, err)
@@ -215,7 +218,7 @@ func TestDispatcher_PauseSource(t *testing.T) {
 		if err == nil && view.Source.Paused != nil && !view.Source.Paused.Time.Equal(began) {
 			t.Errorf("paused since %v, want %v", view.Source.Paused.Time, began)
 		}
-		if err != nil || view.Health != dispatch.HealthPaused || view.Source.Paused.By != "ops" || view.Source.Paused.Time.IsZero() {
+		if err != nil || view.Health != operate.HealthPaused || view.Source.Paused.By != "ops" || view.Source.Paused.Time.IsZero() {
 			t.Errorf("%+v, %v", view, err)
 		}
 		if grants := o.fetch(1); len(grants) != 0 {
@@ -223,7 +226,7 @@ func TestDispatcher_PauseSource(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		o.succeed(o.fetchOne())
-		if view, err := o.Source(t.Context(), "s"); err != nil || view.Paused != nil || view.Health != dispatch.HealthOK {
+		if view, err := o.Source(t.Context(), "s"); err != nil || view.Paused != nil || view.Health != operate.HealthOK {
 			t.Errorf("after the pause: %+v, %v", view, err)
 		}
 		if changed, err := o.ResumeSource(t.Context(), "s"); err != nil || !changed {

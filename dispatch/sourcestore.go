@@ -23,8 +23,9 @@ type Sources interface {
 	// SourcesByID reads many; nil where there is none.
 	SourcesByID(ctx context.Context, ids []string) ([]*Source, error)
 	// ListSources lists by id, ascending, from the first id after after that
-	// begins with prefix.
-	ListSources(ctx context.Context, prefix, after string, limit int) ([]*Source, error)
+	// begins with prefix. A page is bounded in bytes, too ([MaxPageBytes]); more:
+	// others follow the last one, of which there is one then.
+	ListSources(ctx context.Context, prefix, after string, limit int) (sources []*Source, more bool, err error)
 	// PendingSources lists the ids of sources whose Applied is below Version,
 	// ascending, from the first after after.
 	PendingSources(ctx context.Context, after string, limit int) ([]string, error)
@@ -44,9 +45,12 @@ type Sources interface {
 	// from then on as SourceDeleted of the source's tasks in the shard.
 	DropTasks(ctx context.Context, shard int, uid string, limit int, why *Gate) (ended int, leased []TaskID, err error)
 	// SourceStatuses sums what all shards know of sources, by uid: Counts,
-	// LastSuccess, FailuresInARow, LastFailure and Limited. The rest is read
-	// from the seeds' own records.
+	// LastSuccess, FailuresInARow, LastFailure, Limited and Filtered. The rest is
+	// read from the seeds' own records.
 	SourceStatuses(ctx context.Context, uids []string) ([]SourceStatus, error)
+	// CountFiltered adds to a source's Filtered, in one shard; nothing where that
+	// does not hold the source. Repeated it counts twice.
+	CountFiltered(ctx context.Context, shard int, uid string, filtered Filtered) error
 }
 
 // Queues keeps queue rules, blocks, pauses and what is known of queues.

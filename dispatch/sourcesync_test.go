@@ -8,16 +8,18 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // wanted is a spec with seeds that come back each hour.
-func wanted(id string, urls ...string) dispatch.NamedSpec {
-	return dispatch.NamedSpec{ID: id, Spec: dispatch.SourceSpec{
+func wanted(id string, urls ...string) operate.NamedSpec {
+	return operate.NamedSpec{ID: id, Spec: dispatch.SourceSpec{
 		Priority: dispatch.DefaultPriority, Seeds: seeds(urls...), Schedule: dispatch.Schedule{Every: time.Hour},
 	}}
 }
 
-func (o *office) apply(validateOnly bool, specs ...dispatch.NamedSpec) []dispatch.SpecResult {
+func (o *office) apply(validateOnly bool, specs ...operate.NamedSpec) []operate.SpecResult {
 	o.t.Helper()
 	results, err := o.ApplySources(o.t.Context(), specs, validateOnly)
 	if err != nil || len(results) != len(specs) {
@@ -36,13 +38,13 @@ func TestDispatcher_ApplySources(t *testing.T) {
 		if _, _, err := o.PauseSource(t.Context(), "old", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
-		specs := []dispatch.NamedSpec{
+		specs := []operate.NamedSpec{
 			wanted("new", "http://n.example/"), wanted("old", "http://a.example/new"), wanted("same", "http://b.example/"),
 			wanted("bad", "no url"), wanted("new", "http://twice.example/"), wanted("scoped"),
 		}
 		specs[5].Spec.Scope = "other"
-		codes := []dispatch.SpecCode{dispatch.SpecCreated, dispatch.SpecUpdated, dispatch.SpecUnchanged, 0, 0, 0}
-		check := func(results []dispatch.SpecResult) {
+		codes := []operate.SpecCode{operate.SpecCreated, operate.SpecUpdated, operate.SpecUnchanged, 0, 0, 0}
+		check := func(results []operate.SpecResult) {
 			t.Helper()
 			for i, r := range results {
 				if wrong := codes[i] == 0; r.Code != codes[i] || errors.Is(r.Err, dispatch.ErrInvalid) != wrong || (r.Err != nil) != wrong {
@@ -63,7 +65,7 @@ func TestDispatcher_ApplySources(t *testing.T) {
 			t.Errorf("created %+v, %v", view, err)
 		}
 		for _, i := range []int{0, 1} {
-			codes[i] = dispatch.SpecUnchanged
+			codes[i] = operate.SpecUnchanged
 		}
 		check(o.apply(false, specs...))
 	})
@@ -76,10 +78,10 @@ func TestDispatcher_ApplySources_finishes(t *testing.T) {
 		broken := fmt.Errorf("mark applied: %w", dispatch.ErrStoreUnavailable)
 		d := o.second(&between{markApplied: func() error { return broken }})
 		spec := wanted("s", "http://a.example/")
-		if _, err := d.ApplySources(t.Context(), []dispatch.NamedSpec{spec}, false); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		if _, err := operate.New(d).ApplySources(t.Context(), []operate.NamedSpec{spec}, false); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("error %v", err)
 		}
-		if r := o.apply(false, spec)[0]; r.Code != dispatch.SpecUnchanged || r.Err != nil {
+		if r := o.apply(false, spec)[0]; r.Code != operate.SpecUnchanged || r.Err != nil {
 			t.Errorf("repeated: %+v", r)
 		}
 		view, err := o.Source(t.Context(), "s")
@@ -96,7 +98,7 @@ func TestDispatcher_ApplySources_sharedScope(t *testing.T) {
 		first.Spec.Scope, second.Spec.Scope = "shared", "shared"
 		for _, look := range []bool{true, false} {
 			results := o.apply(look, first, second)
-			if results[0].Code != dispatch.SpecCreated || !errors.Is(results[1].Err, dispatch.ErrInvalid) {
+			if results[0].Code != operate.SpecCreated || !errors.Is(results[1].Err, dispatch.ErrInvalid) {
 				t.Errorf("validate only: %v: %+v", look, results)
 			}
 		}
@@ -107,7 +109,7 @@ func TestDispatcher_ApplySources_sharedScope(t *testing.T) {
 		first.Spec.Seeds = seeds("http://b.example/")
 		for _, look := range []bool{true, false} {
 			results := o.apply(look, first, second)
-			if results[0].Code != dispatch.SpecUpdated || results[1].Code != dispatch.SpecCreated || results[1].Err != nil {
+			if results[0].Code != operate.SpecUpdated || results[1].Code != operate.SpecCreated || results[1].Err != nil {
 				t.Errorf("moved, validate only: %v: %+v", look, results)
 			}
 		}
@@ -116,7 +118,7 @@ func TestDispatcher_ApplySources_sharedScope(t *testing.T) {
 		third.Spec.Scope = "shared"
 		for _, look := range []bool{true, false} {
 			results := o.apply(look, first, third)
-			if results[0].Code != dispatch.SpecUpdated || results[1].Code != dispatch.SpecCreated || results[1].Err != nil {
+			if results[0].Code != operate.SpecUpdated || results[1].Code != operate.SpecCreated || results[1].Err != nil {
 				t.Errorf("left out, validate only: %v: %+v", look, results)
 			}
 		}
@@ -127,7 +129,7 @@ func TestDispatcher_ApplySources_deleted(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
 		d := o.second(&between{markApplied: func() error { return dispatch.ErrStoreUnavailable }})
-		if err := d.DeleteSource(t.Context(), "s", dispatch.Note{}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		if err := operate.New(d).DeleteSource(t.Context(), "s", dispatch.Note{}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("error %v", err)
 		}
 		for _, validateOnly := range []bool{true, false} {
@@ -159,17 +161,17 @@ func TestDispatcher_ApplySources_rival(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		for _, c := range []struct {
 			id, theirs string
-			want       dispatch.SpecCode
+			want       operate.SpecCode
 		}{
-			{"same", "http://a.example/", dispatch.SpecUnchanged},
-			{"other", "http://b.example/", dispatch.SpecUpdated},
+			{"same", "http://a.example/", operate.SpecUnchanged},
+			{"other", "http://b.example/", operate.SpecUpdated},
 		} {
 			store := &rival{Store: o.store, before: func() { o.apply(false, wanted(c.id, c.theirs)) }}
-			d, err := dispatch.New(dispatch.Config{Store: store, ID: "d2"})
+			d, err := engine.New(engine.Config{Store: store, ID: "d2"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			results, err := d.ApplySources(t.Context(), []dispatch.NamedSpec{wanted(c.id, "http://a.example/")}, false)
+			results, err := operate.New(d).ApplySources(t.Context(), []operate.NamedSpec{wanted(c.id, "http://a.example/")}, false)
 			if err != nil || results[0].Code != c.want || results[0].Err != nil {
 				t.Errorf("%s: %+v, %v", c.id, results, err)
 			}

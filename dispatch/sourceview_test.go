@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-func (o *office) view(id string) *dispatch.SourceView {
+func (o *office) view(id string) *operate.SourceView {
 	o.t.Helper()
 	view, err := o.Source(o.t.Context(), id)
 	if err != nil {
@@ -102,7 +103,7 @@ func TestDispatcher_Source_gates(t *testing.T) {
 func TestDispatcher_Source_stoppedSeeds(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
-		want := func(health dispatch.SourceHealth, canceled, denied int64) {
+		want := func(health operate.SourceHealth, canceled, denied int64) {
 			t.Helper()
 			if v := o.view("s"); v.Health != health || v.Status.CanceledSeeds != canceled || v.Status.DeniedSeeds != denied {
 				t.Errorf("health %v with %d canceled and %d denied, want %v, %d, %d", v.Health, v.Status.CanceledSeeds, v.Status.DeniedSeeds, health, canceled, denied)
@@ -110,26 +111,26 @@ func TestDispatcher_Source_stoppedSeeds(t *testing.T) {
 		}
 		deny := dispatch.QueueRule{Pattern: "*.example", Settings: dispatch.DefaultQueueSettings()}
 		deny.Settings.Deny = true
-		if _, _, err := o.SetQueueRule(ctx, deny, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, deny, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		o.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/", "http://b.test/"), time.Hour
 		})
-		want(dispatch.HealthOK, 0, 1)
+		want(operate.HealthOK, 0, 1)
 		seed := o.view("s").Source.AppliedSeeds
 		if _, err := o.CancelTasks(ctx, seed[1:], dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		want(dispatch.HealthPaused, 1, 1)
-		if _, _, err := o.DeleteQueueRule(ctx, "*.example", dispatch.AnyRules); err != nil {
+		want(operate.HealthPaused, 1, 1)
+		if _, _, err := o.DeleteQueueRule(ctx, "*.example", operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		want(dispatch.HealthOK, 1, 0)
+		want(operate.HealthOK, 1, 0)
 		if _, err := o.CancelTasks(ctx, seed[:1], dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		want(dispatch.HealthPaused, 2, 0)
+		want(operate.HealthPaused, 2, 0)
 	})
 }
 
@@ -150,7 +151,7 @@ func TestDispatcher_Source_collectorFailure(t *testing.T) {
 		message := strings.Repeat("not allowed. ", 75) // as long as a message may be
 		o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 204, Message: message}})
 		view := o.view("s")
-		if view.Health != dispatch.HealthOK || view.Status.FailuresInARow != 0 || !view.Status.LastFailure.IsZero() {
+		if view.Health != operate.HealthOK || view.Status.FailuresInARow != 0 || !view.Status.LastFailure.IsZero() {
 			t.Errorf("the source failed: %v, %+v", view.Health, view.Status)
 		}
 		gate := view.Status.Gates[0]
@@ -189,7 +190,7 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 		o.create("t", func(s *dispatch.SourceSpec) { s.Pool = "eu" })
 		want := func(kinds map[string][]dispatch.GateKind) {
 			t.Helper()
-			views, _, err := o.ListSources(ctx, dispatch.SourceQuery{Gates: true}, "", 10)
+			views, _, err := o.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
 			if err != nil || len(views) != 2 {
 				t.Fatalf("listed %d, %v", len(views), err)
 			}
@@ -198,7 +199,7 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 				for _, g := range v.Status.Gates {
 					got = append(got, g.Kind)
 				}
-				if !slices.Equal(got, kinds[v.Source.ID]) || v.Health != dispatch.HealthOK {
+				if !slices.Equal(got, kinds[v.Source.ID]) || v.Health != operate.HealthOK {
 					t.Errorf("%s is held by %v, %v; want %v", v.Source.ID, got, v.Health, kinds[v.Source.ID])
 				}
 			}
@@ -229,16 +230,16 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 		}
 		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Paused = true
-		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		want(map[string][]dispatch.GateKind{"s": {dispatch.GateQueuePaused}, "t": {dispatch.GatePoolPaused}})
 		rule.Pattern = "*"
-		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		want(map[string][]dispatch.GateKind{"s": {dispatch.GateQueuePaused}, "t": {dispatch.GatePoolPaused, dispatch.GateQueuePaused}})
-		if views, _, err := o.ListSources(ctx, dispatch.SourceQuery{}, "", 10); err != nil || len(views[1].Status.Gates) > 0 {
+		if views, _, err := o.ListSources(ctx, operate.SourceQuery{}, "", 10); err != nil || len(views[1].Status.Gates) > 0 {
 			t.Errorf("told without being asked: %v, %v", views, err)
 		}
 	})
@@ -252,7 +253,7 @@ func TestDispatcher_ListSources_collectors(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Pool = "eu" })
 		want := func(unknown bool, kinds ...dispatch.GateKind) {
 			t.Helper()
-			views, _, err := o.ListSources(ctx, dispatch.SourceQuery{Gates: true}, "", 10)
+			views, _, err := o.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
 			if err != nil || len(views) != 1 {
 				t.Fatalf("listed %d, %v", len(views), err)
 			}

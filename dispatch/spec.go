@@ -3,12 +3,14 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // FillDefaults sets what was left out. It changes nothing that was set.
 func (s *SourceSpec) FillDefaults() {
 	setDefault(&s.Pool, DefaultPool)
-	setDefault(&s.CanonicalRules, CanonicalPlain)
+	setDefault(&s.CanonicalRules, canonical.Plain)
 	setDefault(&s.LeaseDuration, DefaultLeaseDuration)
 	setDefault(&s.MaxHold, max(DefaultMaxHold, s.LeaseDuration))
 	setDefault(&s.Remember, DefaultRemember)
@@ -17,6 +19,13 @@ func (s *SourceSpec) FillDefaults() {
 	setDefault(&s.Retry.MaxThrottled, DefaultMaxThrottle)
 	setDefault(&s.Retry.MinBackoff, DefaultMinBackoff)
 	setDefault(&s.Retry.MaxBackoff, max(DefaultMaxBackoff, s.Retry.MinBackoff))
+}
+
+// DefaultSpec is what holds for tasks whose source is gone.
+func DefaultSpec() *SourceSpec {
+	spec := &SourceSpec{}
+	spec.FillDefaults()
+	return spec
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -34,10 +43,10 @@ func (s *SourceSpec) Validate() error {
 	if err := s.Schedule.Validate(); err != nil {
 		return err
 	}
-	if err := checkCanonicalRules(s.CanonicalRules); err != nil {
-		return err
+	if err := canonical.CheckRules(s.CanonicalRules); err != nil {
+		return Invalid("canonical_rules", s.CanonicalRules, err.Error())
 	}
-	if _, err := newFollower(s); err != nil {
+	if _, err := NewFollower(s); err != nil {
 		return err
 	}
 	switch {
@@ -60,11 +69,11 @@ func (s *SourceSpec) validateSeeds() error {
 	seen := make(map[name]int, len(s.Seeds))
 	for i, seed := range s.Seeds {
 		field := fmt.Sprintf("seeds[%d]", i)
-		target, err := resolveTarget(s.CanonicalRules, seed.URL, seed.Key, seed.Queue, nil)
+		target, err := ResolveTarget(s.CanonicalRules, seed.URL, seed.Key, seed.Queue, nil)
 		if err != nil {
-			return prefixField(field, err)
+			return PrefixField(field, err)
 		}
-		n := name{target.queue, target.key}
+		n := name{target.Queue, target.Key}
 		if j, dup := seen[n]; dup {
 			return Invalid(field, seed.URL, fmt.Sprintf("is the same task as seeds[%d]", j))
 		}
@@ -73,40 +82,44 @@ func (s *SourceSpec) validateSeeds() error {
 	return nil
 }
 
-// target is what a URL, or a key and queue in its place, stands for, with the URL
-// that is fetched. The host is the URL's, with its port if that is not the scheme's.
-type target struct{ url, canonical, host, key, queue string }
+// Target is what a URL, or a key and a queue in its place, stands for.
+type Target struct {
+	canonical.URL // empty without one
+	Key, Queue    string
+}
 
-// resolveTarget finds key and queue of what was submitted. Without a rule book
-// the queue is the host's.
-func resolveTarget(rules int, rawURL, key, queue string, book *ruleBook) (target, error) {
-	t := target{key: key, queue: queue}
+// ResolveTarget finds key and queue of what was submitted. queueOf maps a host to its
+// queue; without it that is the host. The error is a [FieldError] for "url".
+func ResolveTarget(rules int, rawURL, key, queue string, queueOf func(host string) string) (Target, error) {
+	t := Target{Key: key, Queue: queue}
 	if rawURL == "" {
 		if key == "" || queue == "" {
 			return t, Invalid("url", rawURL, "must be set, unless key and queue are")
 		}
 		return t, nil
 	}
-	canonical, host, err := canonicalize(rules, rawURL)
-	if err != nil {
-		return t, err
+	var err error
+	if t.URL, err = canonical.Parse(rules, rawURL); err != nil {
+		return t, Invalid("url", rawURL, err.Error())
 	}
-	t.url, t.canonical, t.host = TrimURL(rawURL), canonical, host
-	if t.key == "" {
-		if t.key = canonical; len(t.key) > MaxURLLength {
-			return t, Invalid("url", rawURL, fmt.Sprintf("is %d bytes long in canonical form; the limit is %d", len(t.key), MaxURLLength))
+	if len(t.Address) > MaxURLLength {
+		return t, Invalid("url", rawURL, fmt.Sprintf("is %d bytes long when escaped; the limit is %d", len(t.Address), MaxURLLength))
+	}
+	if t.Key == "" {
+		if t.Key = t.Canonical; len(t.Key) > MaxURLLength {
+			return t, Invalid("url", rawURL, fmt.Sprintf("is %d bytes long in canonical form; the limit is %d", len(t.Key), MaxURLLength))
 		}
 	}
-	if t.queue == "" {
-		if t.queue = host; book != nil {
-			t.queue = book.queueOf(host)
+	if t.Queue == "" {
+		if t.Queue = t.Host; queueOf != nil {
+			t.Queue = queueOf(t.Host)
 		}
 	}
 	return t, nil
 }
 
-// prefixField puts the path of the enclosing field before a [FieldError]'s.
-func prefixField(prefix string, err error) error {
+// PrefixField puts the path of the enclosing field before a [FieldError]'s.
+func PrefixField(prefix string, err error) error {
 	var field *FieldError
 	if errors.As(err, &field) {
 		return &FieldError{Field: prefix + "." + field.Field, Value: field.Value, Limit: field.Limit}

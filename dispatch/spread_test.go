@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
@@ -76,11 +77,11 @@ func (s *hungShard) Apply(ctx context.Context, transitions []dispatch.Transition
 	return s.Store.Apply(ctx, transitions)
 }
 
-func (s *hungShard) Source(ctx context.Context, id string) (*dispatch.Source, error) {
-	if err := s.wait(ctx, inSecond(id)); err != nil {
+func (s *hungShard) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
+	if err := s.wait(ctx, slices.ContainsFunc(ids, inSecond)); err != nil {
 		return nil, err
 	}
-	return s.Store.Source(ctx, id)
+	return s.Store.SourcesByID(ctx, ids)
 }
 
 func (s *hungShard) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {
@@ -160,7 +161,7 @@ func TestDispatcher_Beat_aShardThatHangs(t *testing.T) {
 }
 
 // beatFor beats through ten leases, and wants those of the first shard to go on.
-func beatFor(t *testing.T, d *dispatch.Dispatcher, collector string, grants []dispatch.Grant, lease time.Duration) {
+func beatFor(t *testing.T, d *engine.Dispatcher, collector string, grants []dispatch.Grant, lease time.Duration) {
 	info := dispatch.CollectorInfo{ID: collector, Session: "s1"}
 	for begin := time.Now(); time.Since(begin) < 10*lease; {
 		ctx, cancel := context.WithTimeout(t.Context(), lease/6)
@@ -225,9 +226,9 @@ func TestDispatcher_Report_aShardThatHangs(t *testing.T) {
 					_, err := w.d[0].Report(t.Context(), "c1", []dispatch.Report{report})
 					return err
 				})
-				task := dispatch.NewTask{SourceID: "s", Key: fmt.Sprint("new", n), Queue: queue, Priority: 5}
+				task := engine.NewTask{SourceID: "s", Key: fmt.Sprint("new", n), Queue: queue, Priority: 5}
 				go waitsIf(t, inSecond(queue), fmt.Sprintf("submission %d to queue %s", n, queue), func() error {
-					_, err := w.d[0].SubmitTasks(t.Context(), []dispatch.NewTask{task})
+					_, err := w.d[0].SubmitTasks(t.Context(), []engine.NewTask{task})
 					return err
 				})
 			}
@@ -272,7 +273,7 @@ func TestBatches_pilesNothingUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		store := &pilingUp{Store: mem}
-		d, err := dispatch.New(dispatch.Config{Store: store, ID: "d"})
+		d, err := engine.New(engine.Config{Store: store, ID: "d"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ type spy struct {
 	spoil     func(call string) error // after it took effect
 	everLeads bool                    // whatever the store says of it
 	failPart  func(shard int) error   // of Renew and EndSession
-	failID    func(id string) error   // of Source
+	failID    func(id string) error   // of Source, and of SourcesByID for each
 	failPool  func(pool string) error // of Claim
 	failWants func([]dispatch.Want) error
 }
@@ -112,6 +112,25 @@ func (s *spy) Source(ctx context.Context, id string) (*dispatch.Source, error) {
 	}
 	source, err := s.Store.Source(ctx, id)
 	return source, s.after("Source", err)
+}
+
+func (s *spy) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
+	if err := s.before("SourcesByID"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	one := s.failID
+	s.mu.Unlock()
+	for _, id := range ids {
+		if one == nil {
+			break
+		}
+		if err := one(id); err != nil {
+			return nil, err
+		}
+	}
+	sources, err := s.Store.SourcesByID(ctx, ids)
+	return sources, s.after("SourcesByID", err)
 }
 
 func (s *spy) GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error) {

@@ -12,8 +12,8 @@ import (
 //
 //   - An answer with a nil error has taken effect and is durable as far as the
 //     store's own settings make it. After [ErrStoreUnavailable] the effect is
-//     unknown; every method may be repeated with the same arguments, and then
-//     has one effect.
+//     unknown; every method but [Sources.CountFiltered] may be repeated with the
+//     same arguments, and then has one effect.
 //   - Batches may be split internally; each item is applied as a whole or not
 //     at all, and the results are in the order of the items.
 //   - Byte slices and maps given to a store are not kept; those it returns
@@ -148,6 +148,7 @@ type Submission struct {
 	Key          string
 	Kind         string
 	Recurring    bool
+	Relation     Relation
 	Depth        int
 	Run          time.Time
 	Priority     int
@@ -195,8 +196,9 @@ type TaskReads interface {
 	// ListTasks lists the tasks of a source or a queue in one or more states
 	// other than done, in an order of the store's own that is stable while the
 	// tasks do not move; those of a page may leave the states before the next is
-	// read. A page looks at no more than MaxLooks tasks; it may have fewer than
-	// limit, even none, with a next cursor.
+	// read. A page looks at no more than MaxLooks tasks and is bounded in bytes
+	// ([MaxPageBytes]); it may have fewer than limit, even none, with a next cursor.
+	// Of the details the tasks have the last error.
 	ListTasks(ctx context.Context, filter TaskFilter, cursor string, limit int) (TaskPage, error)
 	// DueLanes looks for the lanes of a source, or of a queue, in which tasks are due, and
 	// tells of at most limit of them: by shard, in the order in which they were made. In
@@ -224,6 +226,11 @@ type DueLane struct {
 	First TaskID // the one that is handed out first
 	Due   int64  // tasks
 }
+
+// MaxPageBytes bounds what a page of ListTasks, ListLeases or ListSources holds, and what a
+// store reads for it: 3 MiB of records, about as they are kept. A record that is larger
+// comes alone.
+const MaxPageBytes = 3 << 20
 
 // MaxLooks is how many tasks a page of ListTasks looks at, those among them that it
 // leaves out.

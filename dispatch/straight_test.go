@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // knownAt has a dispatcher note the session of the collector.
@@ -67,7 +68,7 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 			w.knownAt(0, "c")
 			claims := w.spies[0].count("Claim")
 			for range 10 {
-				if res, err := w.d[0].Fetch(t.Context(), ask("c", "", 0)); err != nil || res.Empty != dispatch.EmptyNoTasks || res.RetryAfter <= 0 {
+				if res, err := w.d[0].Fetch(t.Context(), ask("c", "", 0)); err != nil || res.Empty != engine.EmptyNoTasks || res.RetryAfter <= 0 {
 					t.Errorf("%+v, %v; want NO_TASKS, to come again later", res, err)
 				}
 			}
@@ -108,7 +109,7 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 			for _, g := range first.Tasks {
 				w.succeed(g)
 			}
-			if res, err := w.d[1].Fetch(t.Context(), req); err != nil || res.Empty != dispatch.EmptyTokenUsed {
+			if res, err := w.d[1].Fetch(t.Context(), req); err != nil || res.Empty != engine.EmptyTokenUsed {
 				t.Errorf("repeated once all were reported: %+v, %v; want TOKEN_USED", res, err)
 			}
 			if n := w.spies[1].count("BeginPolls") - polls; n != 0 {
@@ -259,7 +260,7 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 			synctest.Wait()
 			began := time.Now()
 			a := <-w.fetch(t.Context(), 0, ask("second", "", dispatch.MaxWait))
-			if waited := a.at.Sub(began); a.err != nil || a.res.Empty != dispatch.EmptyNoTasks || waited < dispatch.MaxWait {
+			if waited := a.at.Sub(began); a.err != nil || a.res.Empty != engine.EmptyNoTasks || waited < dispatch.MaxWait {
 				t.Errorf("%+v, %v after %v; want NO_TASKS after %v", a.res, a.err, waited, dispatch.MaxWait)
 			}
 			<-first
@@ -279,7 +280,7 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 				t.Errorf("%+v, %v after %v; want a task at once", a.res, a.err, a.at.Sub(began))
 			}
 			began = time.Now()
-			if a := <-w.fetch(t.Context(), 0, ask("c", "", time.Second)); a.err != nil || a.res.Empty != dispatch.EmptyNoTasks || a.at.Sub(began) != time.Second {
+			if a := <-w.fetch(t.Context(), 0, ask("c", "", time.Second)); a.err != nil || a.res.Empty != engine.EmptyNoTasks || a.at.Sub(began) != time.Second {
 				t.Errorf("%+v, %v after %v; want NO_TASKS after 1s", a.res, a.err, a.at.Sub(began))
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // Tasks of several queues in one call go each by its own queue, whatever those before it
@@ -14,9 +15,9 @@ func TestDispatcher_SubmitTasks_queuesInTurns(t *testing.T) {
 	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.rule("denied", dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: dispatch.DefaultMaxBlock, Deny: true})
-		var tasks []dispatch.NewTask
+		var tasks []engine.NewTask
 		for _, queue := range []string{"open", "denied", "open", "open", "other", "denied", "denied", "open"} {
-			tasks = append(tasks, dispatch.NewTask{SourceID: "s", Key: string(rune('a' + len(tasks))), Queue: queue})
+			tasks = append(tasks, engine.NewTask{SourceID: "s", Key: string(rune('a' + len(tasks))), Queue: queue})
 		}
 		results, err := w.d[0].SubmitTasks(t.Context(), tasks)
 		if err != nil {
@@ -29,7 +30,7 @@ func TestDispatcher_SubmitTasks_queuesInTurns(t *testing.T) {
 			if r.Err != nil {
 				continue
 			}
-			id, err := w.d[0].FindTaskID(t.Context(), "s", "", tasks[i].Key, tasks[i].Queue)
+			id, err := w.o[0].FindTaskID(t.Context(), "s", "", tasks[i].Key, tasks[i].Queue)
 			if err != nil || r.ID != id || r.Code != dispatch.SubmitCreated {
 				t.Errorf("task %d of queue %s: %+v, want %s created, %v", i, tasks[i].Queue, r, id, err)
 			}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // narrowed beats for a collector that narrows its fetches.
@@ -21,7 +23,7 @@ func (o *office) narrowed(id string, sources, queues []string) {
 func TestDispatcher_Explain_narrowed(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
-		want := func(e *dispatch.Explanation, err error, of dispatch.HeldKind, name string, words ...string) {
+		want := func(e *operate.Explanation, err error, of operate.HeldKind, name string, words ...string) {
 			t.Helper()
 			if err != nil {
 				t.Fatal(err)
@@ -42,16 +44,16 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 			}
 		}
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
-		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
 		if _, err := o.Beat(ctx, dispatch.CollectorInfo{ID: "c0", Session: "s", Ended: true}, nil); err != nil {
 			t.Fatal(err)
 		}
 		o.narrowed("c1", []string{"other", "more"}, nil)
 		o.narrowed("c2", nil, []string{"b.example"})
 		e, err := o.ExplainSource(ctx, "s")
-		want(e, err, dispatch.HeldSource, "s", `tasks of source "s" in queue "a.example" of pool "default"`, `"c1" takes only those of source "other" and 1 more`, "; 1 more narrow theirs, too")
+		want(e, err, operate.HeldSource, "s", `tasks of source "s" in queue "a.example" of pool "default"`, `"c1" takes only those of source "other" and 1 more`, "; 1 more narrow theirs, too")
 		e, err = o.ExplainTask(ctx, id)
-		want(e, err, dispatch.HeldSource, "s")
+		want(e, err, operate.HeldSource, "s")
 		view, err := o.Source(ctx, "s")
 		if err != nil || len(view.Status.Gates) != 1 || view.Status.Gates[0].Kind != dispatch.GateNoCollector {
 			t.Errorf("the source waits for %+v, %v", view.Status.Gates, err)
@@ -63,7 +65,7 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 
 		o.narrowed("c1", nil, []string{"c.example"})
 		e, err = o.ExplainQueue(ctx, "a.example")
-		want(e, err, dispatch.HeldQueue, "a.example", `"c1" takes only those in queue "c.example"`)
+		want(e, err, operate.HeldQueue, "a.example", `"c1" takes only those in queue "c.example"`)
 
 		o.narrowed("c2", []string{"s"}, []string{"b.example", "a.example"})
 		e, err = o.ExplainSource(ctx, "s")
@@ -82,7 +84,7 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 		want(e, err, 0, "")
 		time.Sleep(time.Hour) // all are gone
 		e, err = o.ExplainSource(ctx, "s")
-		want(e, err, dispatch.HeldPool, dispatch.DefaultPool, `no active collector takes tasks of pool "default"`)
+		want(e, err, operate.HeldPool, dispatch.DefaultPool, `no active collector takes tasks of pool "default"`)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // labeled beats for a collector of the default pool with a label.
@@ -33,7 +34,7 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		hour := time.Now().Add(time.Hour)
-		want := func(opens time.Time, whom ...string) *dispatch.Explanation {
+		want := func(opens time.Time, whom ...string) *operate.Explanation {
 			t.Helper()
 			e, err := o.ExplainPool(ctx, dispatch.DefaultPool)
 			for _, kind := range holds(t, e, err) {
@@ -79,7 +80,7 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 			t.Errorf("noted %q", got)
 		}
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
-		views, _, err := o.ListSources(ctx, dispatch.SourceQuery{Gates: true}, "", 10)
+		views, _, err := o.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
 		if err != nil || len(views) != 1 || len(views[0].Status.Gates) != 1 || views[0].Status.Gates[0].Drain == nil {
 			t.Errorf("listed %+v, %v", views, err)
 		}
@@ -99,7 +100,7 @@ func TestDispatcher_Explain_drainedNarrowed(t *testing.T) {
 		o.beat("c", dispatch.DefaultPool, false)
 		o.drained(dispatch.Drain{Collector: "c"})
 		e, err := o.ExplainSource(ctx, "s")
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateDrained}) || e.Holds[0].Of != dispatch.HeldSource || e.Holds[0].Name != "s" {
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateDrained}) || e.Holds[0].Of != operate.HeldSource || e.Holds[0].Name != "s" {
 			t.Errorf("held by %+v", e.Holds)
 		}
 		e, err = o.ExplainPool(ctx, dispatch.DefaultPool)

@@ -1,20 +1,24 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+)
 
 // Limits on what people and collectors send. All are in bytes unless they say
 // otherwise; over a limit is an error that names it, never a silent cut (P10).
 const (
-	MaxIDLength       = 128         // ids and names of people: sources, collectors, pools, queues, kinds
-	MaxURLLength      = 2 << 10     // URLs and keys
-	MaxMetadataLength = 8 << 10     // sum of the keys and values of a metadata map
-	MaxPayloadLength  = 256 << 10   // payload of a task or a source
-	MaxMessageLength  = 1 << 10     // messages and reasons of failures and gates
-	MaxMemoLength     = 4 << 10     // memo handed to the next crawl
-	MaxCursorLength   = 64 << 10    // cursor handed to the next attempt
-	MaxQueueLength    = 255 + 1 + 5 // a host name of 255 with ":port"
-	MaxHistory        = 10          // attempts remembered with a task
-	MaxDepth          = 10_000      // links from a seed
+	MaxIDLength       = 128                 // ids and names of people: sources, collectors, pools, queues, kinds
+	MaxURLLength      = canonical.MaxLength // URLs and keys
+	MaxMetadataLength = 8 << 10             // sum of the keys and values of a metadata map
+	MaxPayloadLength  = 256 << 10           // payload of a task or a source
+	MaxMessageLength  = 1 << 10             // messages and reasons of failures and gates
+	MaxMemoLength     = 4 << 10             // memo handed to the next crawl
+	MaxCursorLength   = 64 << 10            // cursor handed to the next attempt
+	MaxQueueLength    = 255 + 1 + 5         // a host name of 255 with ":port"
+	MaxHistory        = 10                  // attempts remembered with a task
+	MaxDepth          = 10_000              // links from a seed
 )
 
 // State is where a task is in its life.
@@ -96,12 +100,15 @@ type Task struct {
 	// Recurring tasks are the seeds of sources: they are scheduled again when
 	// they settle.
 	Recurring bool
-	Depth     int       // links from the seed it was found from
-	Run       time.Time // the pass it belongs to; zero outside passes
-	Priority  int       // 0 to MaxPriority, DefaultPriority is neutral
-	State     State
-	Counters  Counters
-	Due       time.Time
+	// Relation by which it was discovered, that of what redirected to it where a
+	// redirect did; RelationNone of others.
+	Relation Relation
+	Depth    int       // links from the seed it was found from
+	Run      time.Time // the pass it belongs to; zero outside passes
+	Priority int       // 0 to MaxPriority, DefaultPriority is neutral
+	State    State
+	Counters Counters
+	Due      time.Time
 	// FirstDue, of recurring tasks only, is the phase of "every" schedules; of
 	// adaptive ones, when the last settlement planned the next crawl.
 	FirstDue  time.Time
@@ -135,6 +142,8 @@ type Task struct {
 	// SourceDeleted is by whom and why its source was deleted; nil of one whose source
 	// is there, or where it is not known any more.
 	SourceDeleted *Gate
+	// Lock keeps a waiting task from being granted; nil = there is none.
+	Lock *StrayLock
 }
 
 // Counters are the numbers of a task that policy moves. They are applied as a
@@ -216,11 +225,32 @@ type Note struct {
 	Reason string `json:"w,omitempty"`
 }
 
-// canceled is the line of the history that says who has canceled a task; nil when
+// Canceled is the line of the history that says who has canceled a task; nil when
 // nobody said.
-func (n Note) canceled(now time.Time) *Attempt {
+func (n Note) Canceled(now time.Time) *Attempt {
 	if n == (Note{}) {
 		return nil
 	}
 	return &Attempt{Ended: now, Result: ResultCanceled, Note: n}
+}
+
+// Canceled is who canceled a task that is CANCELED, or asked for it while it is LEASED,
+// when and why; nil of any other, or where nobody said. A deletion of its source is that
+// only of what was not CANCELED before it. It takes a task with details.
+func (t *Task) Canceled() *Gate {
+	if t.State != StateCanceled && t.CancelRequested == CancelNone {
+		return nil
+	}
+	deletion := t.SourceDeleted
+	for i := len(t.History) - 1; i >= 0; i-- {
+		a := &t.History[i]
+		if a.Result != ResultCanceled {
+			continue
+		}
+		if deletion == nil || !a.Ended.Before(deletion.Time) || t.State == StateCanceled && t.SettledAt.Before(deletion.Time) {
+			return &Gate{By: a.By, Reason: a.Reason, Time: a.Ended}
+		}
+		break
+	}
+	return deletion
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // unknown is the id of a task that nobody has submitted.
@@ -16,7 +18,7 @@ func unknown() dispatch.TaskID {
 }
 
 // codes are what became of tasks, in a form that a test can compare.
-func codes(changes []dispatch.TaskChange) string {
+func codes(changes []operate.TaskChange) string {
 	var out []string
 	for _, c := range changes {
 		out = append(out, fmt.Sprintf("%d %v", c.Code, c.State))
@@ -24,13 +26,13 @@ func codes(changes []dispatch.TaskChange) string {
 	return strings.Join(out, ", ")
 }
 
-func change(code dispatch.ChangeCode, state dispatch.State) dispatch.TaskChange {
-	return dispatch.TaskChange{Code: code, State: state}
+func change(code operate.ChangeCode, state dispatch.State) operate.TaskChange {
+	return operate.TaskChange{Code: code, State: state}
 }
 
 // changed wants a call to have changed tasks as it should.
-func (o *office) changed(got []dispatch.TaskChange, err error) func(want ...dispatch.TaskChange) {
-	return func(want ...dispatch.TaskChange) {
+func (o *office) changed(got []operate.TaskChange, err error) func(want ...operate.TaskChange) {
+	return func(want ...operate.TaskChange) {
 		o.t.Helper()
 		if err != nil {
 			o.t.Fatal(err)
@@ -46,25 +48,25 @@ func TestDispatcher_CancelTasks(t *testing.T) {
 		ctx := t.Context()
 		o.unhurried()
 		o.create("s", nil)
-		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/done"})
+		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/done"})
 		done := o.fetchOne()
 		o.succeed(done)
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/leased"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/leased"})
 		leased := o.fetchOne()
 
 		ids := []dispatch.TaskID{waiting, done.Task.ID, leased.Task.ID, unknown(), waiting}
 		o.changed(o.CancelTasks(ctx, ids, dispatch.Note{}))(
-			change(dispatch.ChangeCanceled, dispatch.StateCanceled), change(dispatch.ChangeAlreadySettled, dispatch.StateDone),
-			change(dispatch.ChangeCancelRequested, dispatch.StateLeased), change(dispatch.ChangeNotFound, dispatch.StateUnknown),
-			change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled))
+			change(operate.ChangeCanceled, dispatch.StateCanceled), change(operate.ChangeAlreadySettled, dispatch.StateDone),
+			change(operate.ChangeCancelRequested, dispatch.StateLeased), change(operate.ChangeNotFound, dispatch.StateUnknown),
+			change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
 		o.changed(o.CancelTasks(ctx, ids[:3], dispatch.Note{}))(
-			change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled), change(dispatch.ChangeAlreadySettled, dispatch.StateDone),
-			change(dispatch.ChangeAlreadyRequested, dispatch.StateLeased))
+			change(operate.ChangeAlreadySettled, dispatch.StateCanceled), change(operate.ChangeAlreadySettled, dispatch.StateDone),
+			change(operate.ChangeAlreadyRequested, dispatch.StateLeased))
 		if r := o.succeed(leased); r.Code != dispatch.ReportOK || r.State != dispatch.StateCanceled {
 			t.Errorf("report of a task to cancel: %+v", r)
 		}
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{leased.Task.ID}, dispatch.Note{}))(change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{leased.Task.ID}, dispatch.Note{}))(change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
 		if _, err := o.TriggerSource(ctx, "s", false); err != nil {
 			t.Fatal(err)
 		}
@@ -81,9 +83,9 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		g := o.fetchOne()
 		id := g.Task.ID
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}, dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}, dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
 		o.succeed(g)
-		if did, err := o.TriggerSource(ctx, "s", true); err != nil || did != (dispatch.Triggered{Canceled: 1}) {
+		if did, err := o.TriggerSource(ctx, "s", true); err != nil || did != (operate.Triggered{Canceled: 1}) {
 			t.Errorf("trigger of a canceled seed: %+v, %v", did, err)
 		}
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
@@ -98,7 +100,7 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 		if n := o.view("s").Status.CanceledSeeds; n != 1 {
 			t.Errorf("%d canceled seeds, want 1", n)
 		}
-		o.changed(o.RetryTasks(ctx, []dispatch.TaskID{id}))(change(dispatch.ChangeRetried, dispatch.StateReady))
+		o.changed(o.RetryTasks(ctx, []dispatch.TaskID{id}))(change(operate.ChangeRetried, dispatch.StateReady))
 		if n := o.view("s").Status.CanceledSeeds; n != 0 {
 			t.Errorf("%d canceled seeds after the retry", n)
 		}
@@ -114,24 +116,24 @@ func TestDispatcher_CancelTasks_meanwhile(t *testing.T) {
 	for name, test := range map[string]struct {
 		leased bool
 		do     func(o *office, g *dispatch.Grant)
-		want   dispatch.TaskChange
+		want   operate.TaskChange
 	}{
 		"a waiting one is granted": {
 			false, func(o *office, g *dispatch.Grant) { *g = o.fetchOne() },
-			change(dispatch.ChangeCancelRequested, dispatch.StateLeased),
+			change(operate.ChangeCancelRequested, dispatch.StateLeased),
 		},
 		"a leased one is released": {true, func(o *office, g *dispatch.Grant) {
 			o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Released: &dispatch.Released{}})
-		}, change(dispatch.ChangeCanceled, dispatch.StateCanceled)},
+		}, change(operate.ChangeCanceled, dispatch.StateCanceled)},
 		"a leased one is done": {
 			true, func(o *office, g *dispatch.Grant) { o.succeed(*g) },
-			change(dispatch.ChangeAlreadySettled, dispatch.StateDone),
+			change(operate.ChangeAlreadySettled, dispatch.StateDone),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inOffice(t, func(t *testing.T, o *office) {
 				o.create("s", nil)
-				id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+				id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
 				var g dispatch.Grant
 				if test.leased {
 					g = o.fetchOne()
@@ -141,7 +143,7 @@ func TestDispatcher_CancelTasks_meanwhile(t *testing.T) {
 				if test.leased {
 					d = o.second(&between{requestCancel: do})
 				}
-				o.changed(d.CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))(test.want)
+				o.changed(operate.New(d).CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))(test.want)
 			})
 		})
 	}
@@ -152,14 +154,14 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		ctx := t.Context()
 		o.unhurried()
 		o.create("s", nil)
-		waiting := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})
+		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		g := o.fetchOne()
 		ids := []dispatch.TaskID{g.Task.ID, waiting, unknown()}
 		o.changed(o.RevokeLeases(ctx, ids, nil, dispatch.Note{By: "ada", Reason: "it hangs"}))(
-			change(dispatch.ChangeRevoked, dispatch.StateReady), change(dispatch.ChangeNotLeased, dispatch.StateScheduled),
-			change(dispatch.ChangeNotFound, dispatch.StateUnknown))
-		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(dispatch.ChangeNotLeased, dispatch.StateReady))
+			change(operate.ChangeRevoked, dispatch.StateReady), change(operate.ChangeNotLeased, dispatch.StateScheduled),
+			change(operate.ChangeNotFound, dispatch.StateUnknown))
+		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(operate.ChangeNotLeased, dispatch.StateReady))
 		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report of a revoked lease: %+v", r)
 		}
@@ -177,13 +179,13 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		// The lease that was seen is gone, and the one that stands stays.
 		fences := []uint64{g.Token.Fence, 0, 7}
 		o.changed(o.RevokeLeases(ctx, ids, fences, dispatch.Note{}))(
-			change(dispatch.ChangeOtherLease, dispatch.StateLeased), change(dispatch.ChangeNotLeased, dispatch.StateScheduled),
-			change(dispatch.ChangeNotFound, dispatch.StateUnknown))
+			change(operate.ChangeOtherLease, dispatch.StateLeased), change(operate.ChangeNotLeased, dispatch.StateScheduled),
+			change(operate.ChangeNotFound, dispatch.StateUnknown))
 		fences[0] = again.Token.Fence
-		o.changed(o.RevokeLeases(ctx, ids[:1], fences, dispatch.Note{}))(change(dispatch.ChangeRevoked, dispatch.StateReady))
+		o.changed(o.RevokeLeases(ctx, ids[:1], fences, dispatch.Note{}))(change(operate.ChangeRevoked, dispatch.StateReady))
 		o.fetchOne()
-		o.changed(o.CancelTasks(ctx, ids[:1], dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
-		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, ids[:1], dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(operate.ChangeRevoked, dispatch.StateCanceled))
 	})
 }
 
@@ -191,12 +193,12 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 func TestDispatcher_RevokeLeases_meanwhile(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
-		id := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
+		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})[0].ID
 		o.fetchOne()
 		d := o.second(&between{apply: func() {
-			o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/1", IfExists: dispatch.IfExistsAgain})
+			o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1", IfExists: dispatch.IfExistsAgain})
 		}})
-		o.changed(d.RevokeLeases(t.Context(), []dispatch.TaskID{id}, nil, dispatch.Note{}))(change(dispatch.ChangeRevoked, dispatch.StateReady))
+		o.changed(operate.New(d).RevokeLeases(t.Context(), []dispatch.TaskID{id}, nil, dispatch.Note{}))(change(operate.ChangeRevoked, dispatch.StateReady))
 	})
 }
 
@@ -220,31 +222,31 @@ func TestDispatcher_changeTasks_many(t *testing.T) {
 				return nil
 			}
 		})
-		if _, err := w.d[0].CancelTasks(ctx, ids, dispatch.Note{}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		if _, err := w.o[0].CancelTasks(ctx, ids, dispatch.Note{}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("CancelTasks with a store that goes away: %v", err)
 		}
 		w.spies[0].set(func(s *spy) { s.fail = nil })
-		tally := func(changes []dispatch.TaskChange, err error) map[dispatch.ChangeCode]int {
+		tally := func(changes []operate.TaskChange, err error) map[operate.ChangeCode]int {
 			t.Helper()
 			if err != nil {
 				t.Fatal(err)
 			}
-			counts := make(map[dispatch.ChangeCode]int)
+			counts := make(map[operate.ChangeCode]int)
 			for _, c := range changes {
 				counts[c.Code]++
 			}
 			return counts
 		}
-		if got := tally(w.d[0].CancelTasks(ctx, ids, dispatch.Note{})); got[dispatch.ChangeAlreadySettled] != 100 || got[dispatch.ChangeCanceled] != 150 {
+		if got := tally(w.o[0].CancelTasks(ctx, ids, dispatch.Note{})); got[operate.ChangeAlreadySettled] != 100 || got[operate.ChangeCanceled] != 150 {
 			t.Errorf("CancelTasks repeated: %v", got)
 		}
-		if got := tally(w.d[0].RetryTasks(ctx, ids)); got[dispatch.ChangeRetried] != 250 {
+		if got := tally(w.o[0].RetryTasks(ctx, ids)); got[operate.ChangeRetried] != 250 {
 			t.Errorf("RetryTasks: %v", got)
 		}
-		held := len(w.mustFetch(dispatch.FetchRequest{
-			Collector: "c", Session: "s1", ClientToken: "t", MaxTasks: len(ids), MaxBytes: dispatch.MaxFetchBytes,
+		held := len(w.mustFetch(engine.FetchRequest{
+			Collector: "c", Session: "s1", ClientToken: "t", MaxTasks: len(ids), MaxBytes: engine.MaxFetchBytes,
 		}).Tasks)
-		if got := tally(w.d[0].RevokeLeases(ctx, ids, nil, dispatch.Note{})); got[dispatch.ChangeRevoked] != held || got[dispatch.ChangeNotLeased] != len(ids)-held {
+		if got := tally(w.o[0].RevokeLeases(ctx, ids, nil, dispatch.Note{})); got[operate.ChangeRevoked] != held || got[operate.ChangeNotLeased] != len(ids)-held {
 			t.Errorf("RevokeLeases of %d leases: %v", held, got)
 		}
 	})

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 var unsettled = []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased}
 
 // matched reads all pages of a query, each task changed by change before the next page
 // is read, and has the URLs that it found.
-func (o *office) matched(q dispatch.TaskQuery, limit int, change func(ids []dispatch.TaskID)) string {
+func (o *office) matched(q operate.TaskQuery, limit int, change func(ids []dispatch.TaskID)) string {
 	o.t.Helper()
 	var urls []string
 	for cursor, calls := "", 0; ; calls++ {
@@ -47,8 +49,8 @@ func TestDispatcher_MatchTasks(t *testing.T) {
 		for _, id := range []string{"news.a", "news.b", "shop"} {
 			o.create(id, func(s *dispatch.SourceSpec) { s.Pool, s.Labels = "p-"+id[:4], map[string]string{"id": id} })
 		}
-		at := func(source, url string) dispatch.NewTask {
-			return dispatch.NewTask{SourceID: source, URL: "http://" + url}
+		at := func(source, url string) engine.NewTask {
+			return engine.NewTask{SourceID: source, URL: "http://" + url}
 		}
 		o.submit(at("news.a", "a.example/dead"), at("news.a", "a.example/broken"))
 		for range 2 {
@@ -69,27 +71,27 @@ func TestDispatcher_MatchTasks(t *testing.T) {
 
 		dead := []dispatch.State{dispatch.StateDead}
 		for name, test := range map[string]struct {
-			q    dispatch.TaskQuery
+			q    operate.TaskQuery
 			want string
 		}{
-			"a source":              {dispatch.TaskQuery{SourceID: "news.b", States: unsettled}, "b.example/1 b.example/2 za.example/1"},
-			"its dead":              {dispatch.TaskQuery{SourceID: "news.a", States: dead}, "a.example/broken a.example/dead"},
-			"by reason":             {dispatch.TaskQuery{SourceID: "news.a", States: dead, Reasons: []dispatch.FailureReason{5, 6}}, "a.example/broken"},
-			"in a queue":            {dispatch.TaskQuery{SourceID: "news.b", Queue: "za.example", States: unsettled}, "za.example/1"},
-			"of a wrong pool":       {dispatch.TaskQuery{SourceID: "news.b", Sources: dispatch.SourceQuery{Pool: "p-shop"}, States: unsettled}, ""},
-			"a prefix":              {dispatch.TaskQuery{Sources: dispatch.SourceQuery{Prefix: "news."}, States: []dispatch.State{dispatch.StateReady}}, "b.example/1 www.a.example/1 za.example/1"},
-			"a prefix and a suffix": {dispatch.TaskQuery{Sources: dispatch.SourceQuery{Prefix: "news."}, QueueSuffix: "a.example", States: unsettled}, "www.a.example/1"},
-			"a pool":                {dispatch.TaskQuery{Sources: dispatch.SourceQuery{Pool: "p-shop"}, States: unsettled}, "a.example/1"},
-			"a label":               {dispatch.TaskQuery{Sources: dispatch.SourceQuery{Labels: map[string]string{"id": "shop"}}, States: unsettled}, "a.example/1"},
-			"a queue":               {dispatch.TaskQuery{Queue: "a.example", States: append(dead, unsettled...)}, "a.example/1 a.example/broken a.example/dead"},
-			"a suffix":              {dispatch.TaskQuery{QueueSuffix: "a.example", States: unsettled}, "a.example/1 www.a.example/1"},
-			"the dead of a suffix":  {dispatch.TaskQuery{QueueSuffix: "example", States: dead}, "a.example/broken a.example/dead"},
-			"a collector":           {dispatch.TaskQuery{Collector: "c1", States: []dispatch.State{dispatch.StateLeased}}, "a.example/1"},
-			"another collector":     {dispatch.TaskQuery{Collector: "c2", States: []dispatch.State{dispatch.StateLeased}}, ""},
-			"held of a queue":       {dispatch.TaskQuery{Collector: "c1", Queue: "b.example", States: unsettled}, ""},
-			"all":                   {dispatch.TaskQuery{States: unsettled}, "a.example/1 b.example/1 b.example/2 www.a.example/1 za.example/1"},
-			"all that is old":       {dispatch.TaskQuery{States: append(dead, unsettled...), CreatedBefore: early}, "a.example/broken a.example/dead"},
-			"all that is new":       {dispatch.TaskQuery{States: append(dead, unsettled...), CreatedFrom: early, Queue: "a.example"}, "a.example/1"},
+			"a source":              {operate.TaskQuery{SourceID: "news.b", States: unsettled}, "b.example/1 b.example/2 za.example/1"},
+			"its dead":              {operate.TaskQuery{SourceID: "news.a", States: dead}, "a.example/broken a.example/dead"},
+			"by reason":             {operate.TaskQuery{SourceID: "news.a", States: dead, Reasons: []dispatch.FailureReason{5, 6}}, "a.example/broken"},
+			"in a queue":            {operate.TaskQuery{SourceID: "news.b", Queue: "za.example", States: unsettled}, "za.example/1"},
+			"of a wrong pool":       {operate.TaskQuery{SourceID: "news.b", Sources: operate.SourceQuery{Pool: "p-shop"}, States: unsettled}, ""},
+			"a prefix":              {operate.TaskQuery{Sources: operate.SourceQuery{Prefix: "news."}, States: []dispatch.State{dispatch.StateReady}}, "b.example/1 www.a.example/1 za.example/1"},
+			"a prefix and a suffix": {operate.TaskQuery{Sources: operate.SourceQuery{Prefix: "news."}, QueueSuffix: "a.example", States: unsettled}, "www.a.example/1"},
+			"a pool":                {operate.TaskQuery{Sources: operate.SourceQuery{Pool: "p-shop"}, States: unsettled}, "a.example/1"},
+			"a label":               {operate.TaskQuery{Sources: operate.SourceQuery{Labels: map[string]string{"id": "shop"}}, States: unsettled}, "a.example/1"},
+			"a queue":               {operate.TaskQuery{Queue: "a.example", States: append(dead, unsettled...)}, "a.example/1 a.example/broken a.example/dead"},
+			"a suffix":              {operate.TaskQuery{QueueSuffix: "a.example", States: unsettled}, "a.example/1 www.a.example/1"},
+			"the dead of a suffix":  {operate.TaskQuery{QueueSuffix: "example", States: dead}, "a.example/broken a.example/dead"},
+			"a collector":           {operate.TaskQuery{Collector: "c1", States: []dispatch.State{dispatch.StateLeased}}, "a.example/1"},
+			"another collector":     {operate.TaskQuery{Collector: "c2", States: []dispatch.State{dispatch.StateLeased}}, ""},
+			"held of a queue":       {operate.TaskQuery{Collector: "c1", Queue: "b.example", States: unsettled}, ""},
+			"all":                   {operate.TaskQuery{States: unsettled}, "a.example/1 b.example/1 b.example/2 www.a.example/1 za.example/1"},
+			"all that is old":       {operate.TaskQuery{States: append(dead, unsettled...), CreatedBefore: early}, "a.example/broken a.example/dead"},
+			"all that is new":       {operate.TaskQuery{States: append(dead, unsettled...), CreatedFrom: early, Queue: "a.example"}, "a.example/1"},
 		} {
 			for _, limit := range []int{1, 2, 1000} {
 				if got := o.matched(test.q, limit, nil); got != test.want {
@@ -97,10 +99,10 @@ func TestDispatcher_MatchTasks(t *testing.T) {
 				}
 			}
 		}
-		if _, _, err := o.MatchTasks(t.Context(), &dispatch.TaskQuery{SourceID: "none", States: unsettled}, "", 1); !errors.Is(err, dispatch.ErrSourceNotFound) {
+		if _, _, err := o.MatchTasks(t.Context(), &operate.TaskQuery{SourceID: "none", States: unsettled}, "", 1); !errors.Is(err, dispatch.ErrSourceNotFound) {
 			t.Errorf("an unknown source: %v", err)
 		}
-		if _, _, err := o.MatchTasks(t.Context(), &dispatch.TaskQuery{SourceID: "news.a", States: unsettled}, " x", 1); !errors.Is(err, dispatch.ErrPageToken) {
+		if _, _, err := o.MatchTasks(t.Context(), &operate.TaskQuery{SourceID: "news.a", States: unsettled}, " x", 1); !errors.Is(err, dispatch.ErrPageToken) {
 			t.Errorf("a cursor that is none: %v", err)
 		}
 		o.succeed(held)
@@ -111,8 +113,8 @@ func TestDispatcher_MatchTasks(t *testing.T) {
 func (o *office) fetchFrom(pool string) dispatch.Grant {
 	o.t.Helper()
 	o.calls++
-	result, err := o.Fetch(o.t.Context(), dispatch.FetchRequest{
-		Collector: "c1", Session: "s1", ClientToken: fmt.Sprintf("t%d", o.calls), Pools: []string{pool}, MaxTasks: 1, MaxBytes: dispatch.MaxFetchBytes,
+	result, err := o.Fetch(o.t.Context(), engine.FetchRequest{
+		Collector: "c1", Session: "s1", ClientToken: fmt.Sprintf("t%d", o.calls), Pools: []string{pool}, MaxTasks: 1, MaxBytes: engine.MaxFetchBytes,
 	})
 	if err != nil || len(result.Tasks) != 1 {
 		o.t.Fatalf("fetched %d tasks of pool %s: %v", len(result.Tasks), pool, err)
@@ -131,26 +133,26 @@ func TestDispatcher_MatchTasks_pages(t *testing.T) {
 		for i := range 250 {
 			id := fmt.Sprintf("s%03d", i)
 			o.create(id, nil)
-			var tasks []dispatch.NewTask
+			var tasks []engine.NewTask
 			for j := range i % 4 {
 				url := fmt.Sprintf("%s.example/%d", id, j)
 				urls = append(urls, url)
-				tasks = append(tasks, dispatch.NewTask{SourceID: id, URL: "http://" + url})
+				tasks = append(tasks, engine.NewTask{SourceID: id, URL: "http://" + url})
 			}
 			o.submit(tasks...)
 		}
 		want := strings.Join(urls, " ")
 		for _, limit := range []int{7, 1000} {
-			bySource := dispatch.TaskQuery{States: unsettled}
-			byQueue := dispatch.TaskQuery{QueueSuffix: "example", States: unsettled}
-			canceled := dispatch.TaskQuery{QueueSuffix: "example", States: []dispatch.State{dispatch.StateCanceled}}
-			for name, q := range map[string]dispatch.TaskQuery{"sources": bySource, "queues": byQueue} {
+			bySource := operate.TaskQuery{States: unsettled}
+			byQueue := operate.TaskQuery{QueueSuffix: "example", States: unsettled}
+			canceled := operate.TaskQuery{QueueSuffix: "example", States: []dispatch.State{dispatch.StateCanceled}}
+			for name, q := range map[string]operate.TaskQuery{"sources": bySource, "queues": byQueue} {
 				if got := o.matched(q, limit, func(ids []dispatch.TaskID) {
-					o.all(dispatch.ChangeCanceled)(o.CancelTasks(t.Context(), ids, dispatch.Note{}))
+					o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), ids, dispatch.Note{}))
 				}); got != want {
 					t.Errorf("%s, by %d, to cancel: %d bytes of URLs, want %d", name, limit, len(got), len(want))
 				}
-				if got := o.matched(canceled, limit, func(ids []dispatch.TaskID) { o.all(dispatch.ChangeRetried)(o.RetryTasks(t.Context(), ids)) }); got != want {
+				if got := o.matched(canceled, limit, func(ids []dispatch.TaskID) { o.all(operate.ChangeRetried)(o.RetryTasks(t.Context(), ids)) }); got != want {
 					t.Errorf("%s, by %d, to retry: %d bytes of URLs, want %d", name, limit, len(got), len(want))
 				}
 			}
@@ -159,8 +161,8 @@ func TestDispatcher_MatchTasks_pages(t *testing.T) {
 }
 
 // all wants every task to have become the same.
-func (o *office) all(code dispatch.ChangeCode) func([]dispatch.TaskChange, error) {
-	return func(changes []dispatch.TaskChange, err error) {
+func (o *office) all(code operate.ChangeCode) func([]operate.TaskChange, error) {
+	return func(changes []operate.TaskChange, err error) {
 		o.t.Helper()
 		if err != nil {
 			o.t.Fatal(err)
@@ -202,9 +204,9 @@ func TestDispatcher_MatchTasks_memory(t *testing.T) {
 		w.submit("s", "q", 250, 0)
 		ready := []dispatch.State{dispatch.StateReady}
 		leased := []dispatch.State{dispatch.StateLeased}
-		for _, q := range []dispatch.TaskQuery{{SourceID: "s", States: ready}, {QueueSuffix: "q", States: ready}, {Collector: "c1", States: leased}} {
+		for _, q := range []operate.TaskQuery{{SourceID: "s", States: ready}, {QueueSuffix: "q", States: ready}, {Collector: "c1", States: leased}} {
 			l.widest = 0
-			found, next, err := w.d[0].MatchTasks(t.Context(), &q, "", 1000)
+			found, next, err := w.o[0].MatchTasks(t.Context(), &q, "", 1000)
 			if err != nil || next != "" || q.Collector == "" && len(found) != 250 {
 				t.Errorf("%+v: found %d tasks, next %q: %v", q, len(found), next, err)
 			}
@@ -221,9 +223,9 @@ func TestDispatcher_MatchTasks_standing(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.unhurried()
 		o.create("s", nil)
-		var tasks []dispatch.NewTask
+		var tasks []engine.NewTask
 		for i := range 20 {
-			tasks = append(tasks, dispatch.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d", i)})
+			tasks = append(tasks, engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d", i)})
 		}
 		o.submit(tasks...)
 		held := make(map[dispatch.TaskID]dispatch.Grant)
@@ -233,10 +235,10 @@ func TestDispatcher_MatchTasks_standing(t *testing.T) {
 			}
 		}
 		fetch()
-		leases := dispatch.TaskQuery{Collector: "c1", States: []dispatch.State{dispatch.StateLeased}, Standing: true}
+		leases := operate.TaskQuery{Collector: "c1", States: []dispatch.State{dispatch.StateLeased}, Standing: true}
 		want := o.matched(leases, 20, nil)
 		got := o.matched(leases, 5, func(ids []dispatch.TaskID) {
-			o.all(dispatch.ChangeRevoked)(o.RevokeLeases(t.Context(), ids, nil, dispatch.Note{}))
+			o.all(operate.ChangeRevoked)(o.RevokeLeases(t.Context(), ids, nil, dispatch.Note{}))
 			time.Sleep(time.Millisecond)
 			fetch()
 		})
@@ -250,7 +252,7 @@ func TestDispatcher_MatchTasks_standing(t *testing.T) {
 			failed = append(failed, dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})
 		}
 		o.report(failed[:10]...)
-		dead := dispatch.TaskQuery{SourceID: "s", States: []dispatch.State{dispatch.StateDead}, Standing: true}
+		dead := operate.TaskQuery{SourceID: "s", States: []dispatch.State{dispatch.StateDead}, Standing: true}
 		want = o.matched(dead, 20, nil)
 		got = o.matched(dead, 1, func([]dispatch.TaskID) {
 			time.Sleep(time.Millisecond)
@@ -267,13 +269,13 @@ func TestDispatcher_MatchTasks_bounded(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
 		for page := range 12 {
-			tasks := make([]dispatch.NewTask, 1000)
+			tasks := make([]engine.NewTask, 1000)
 			for i := range tasks {
-				tasks[i] = dispatch.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d/%d", page, i)}
+				tasks[i] = engine.NewTask{SourceID: "s", URL: fmt.Sprintf("http://a.example/%d/%d", page, i)}
 			}
 			o.submit(tasks...)
 		}
-		for name, q := range map[string]dispatch.TaskQuery{
+		for name, q := range map[string]operate.TaskQuery{
 			"left out here":      {SourceID: "s", States: unsettled, CreatedBefore: time.Now().Add(-time.Hour)},
 			"left out by a list": {SourceID: "s", States: []dispatch.State{dispatch.StateScheduled}},
 		} {
@@ -294,10 +296,10 @@ func TestDispatcher_MatchTasks_sourceGone(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		for _, id := range []string{"a", "b"} {
 			o.create(id, nil)
-			o.submit(dispatch.NewTask{SourceID: id, URL: "http://x.example/1" + id}, dispatch.NewTask{SourceID: id, URL: "http://x.example/2" + id})
+			o.submit(engine.NewTask{SourceID: id, URL: "http://x.example/1" + id}, engine.NewTask{SourceID: id, URL: "http://x.example/2" + id})
 		}
 		first := true
-		got := o.matched(dispatch.TaskQuery{States: unsettled}, 1, func([]dispatch.TaskID) {
+		got := o.matched(operate.TaskQuery{States: unsettled}, 1, func([]dispatch.TaskID) {
 			if first {
 				first = false
 				if err := o.DeleteSource(t.Context(), "a", dispatch.Note{}); err != nil {
@@ -318,48 +320,48 @@ func TestDispatcher_WouldChangeTasks(t *testing.T) {
 		o.unhurried()
 		o.create("s", nil)
 		o.create("gone", nil)
-		gone := o.submit(dispatch.NewTask{SourceID: "gone", URL: "http://gone.example/"})[0].ID
+		gone := o.submit(engine.NewTask{SourceID: "gone", URL: "http://gone.example/"})[0].ID
 		if err := o.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/dead"})
+		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/dead"})
 		dead := o.fetchOne().Task.ID
 		held := func(url string) (id dispatch.TaskID, fence uint64) {
-			id = o.submit(dispatch.NewTask{SourceID: "s", URL: url})[0].ID
+			id = o.submit(engine.NewTask{SourceID: "s", URL: url})[0].ID
 			o.fetchOne()
 			return id, o.task(id).Lease.Digest.Fence
 		}
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{dead}, dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
-		o.changed(o.RevokeLeases(ctx, []dispatch.TaskID{dead}, nil, dispatch.Note{}))(change(dispatch.ChangeRevoked, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{dead}, dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.RevokeLeases(ctx, []dispatch.TaskID{dead}, nil, dispatch.Note{}))(change(operate.ChangeRevoked, dispatch.StateCanceled))
 		free, fence := held("http://a.example/held")
 		asked, _ := held("http://a.example/asked")
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{asked}, dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
-		waits := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
+		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{asked}, dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		waits := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
 		ids := []dispatch.TaskID{gone, dead, free, asked, waits, unknown()}
 
 		var before []*dispatch.Task
 		for _, id := range ids[:5] {
 			before = append(before, o.task(id))
 		}
-		none := change(dispatch.ChangeNotFound, dispatch.StateUnknown)
-		settled, not := change(dispatch.ChangeAlreadySettled, dispatch.StateCanceled), change(dispatch.ChangeNotLeased, dispatch.StateCanceled)
-		cancel := []dispatch.TaskChange{
-			settled, settled, change(dispatch.ChangeCancelRequested, dispatch.StateLeased),
-			change(dispatch.ChangeAlreadyRequested, dispatch.StateLeased), change(dispatch.ChangeCanceled, dispatch.StateCanceled), none,
+		none := change(operate.ChangeNotFound, dispatch.StateUnknown)
+		settled, not := change(operate.ChangeAlreadySettled, dispatch.StateCanceled), change(operate.ChangeNotLeased, dispatch.StateCanceled)
+		cancel := []operate.TaskChange{
+			settled, settled, change(operate.ChangeCancelRequested, dispatch.StateLeased),
+			change(operate.ChangeAlreadyRequested, dispatch.StateLeased), change(operate.ChangeCanceled, dispatch.StateCanceled), none,
 		}
-		retry := []dispatch.TaskChange{
-			change(dispatch.ChangeRefused, dispatch.StateCanceled), change(dispatch.ChangeRetried, dispatch.StateReady),
-			change(dispatch.ChangeNotSettled, dispatch.StateLeased), change(dispatch.ChangeNotSettled, dispatch.StateLeased),
-			change(dispatch.ChangeNotSettled, dispatch.StateReady), none,
+		retry := []operate.TaskChange{
+			change(operate.ChangeRefused, dispatch.StateCanceled), change(operate.ChangeRetried, dispatch.StateReady),
+			change(operate.ChangeNotSettled, dispatch.StateLeased), change(operate.ChangeNotSettled, dispatch.StateLeased),
+			change(operate.ChangeNotSettled, dispatch.StateReady), none,
 		}
-		revoke := []dispatch.TaskChange{
-			not, not, change(dispatch.ChangeRevoked, dispatch.StateReady), change(dispatch.ChangeRevoked, dispatch.StateCanceled),
-			change(dispatch.ChangeNotLeased, dispatch.StateReady), none,
+		revoke := []operate.TaskChange{
+			not, not, change(operate.ChangeRevoked, dispatch.StateReady), change(operate.ChangeRevoked, dispatch.StateCanceled),
+			change(operate.ChangeNotLeased, dispatch.StateReady), none,
 		}
 		o.changed(o.WouldCancelTasks(ctx, ids))(cancel...)
 		o.changed(o.WouldRetryTasks(ctx, ids))(retry...)
 		o.changed(o.WouldRevokeLeases(ctx, ids, nil))(revoke...)
-		o.changed(o.WouldRevokeLeases(ctx, ids[2:4], []uint64{fence, 1}))(revoke[2], change(dispatch.ChangeOtherLease, dispatch.StateLeased))
+		o.changed(o.WouldRevokeLeases(ctx, ids[2:4], []uint64{fence, 1}))(revoke[2], change(operate.ChangeOtherLease, dispatch.StateLeased))
 		for i, task := range before {
 			if after := o.task(ids[i]); after.Revision != task.Revision || after.State != task.State {
 				t.Errorf("asked what would be, task %d became %+v", i, after)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 func (o *office) fail(g dispatch.Grant) dispatch.ReportResult {
@@ -18,24 +20,24 @@ func TestDispatcher_RetryTasks(t *testing.T) {
 		ctx := t.Context()
 		o.unhurried()
 		o.create("s", nil)
-		o.submit(dispatch.NewTask{
+		o.submit(engine.NewTask{
 			SourceID: "s", URL: "http://a.example/dead", Kind: "page", Metadata: map[string]string{"a": "b"}, Payload: []byte("p"),
 		})
 		g := o.fetchOne()
 		if r := o.fail(g); r.State != dispatch.StateDead {
 			t.Fatalf("a task that failed for good: %+v", r)
 		}
-		done := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/done"})[0].ID
+		done := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/done"})[0].ID
 		d := o.fetchOne()
 		o.report(dispatch.Report{ID: d.Task.ID, Token: d.Token, Succeeded: &dispatch.Succeeded{Memo: []byte("etag")}})
-		waits := o.submit(dispatch.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
+		waits := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits", Due: time.Now().Add(time.Hour)})[0].ID
 
 		before := o.task(waits)
 		ids := []dispatch.TaskID{g.Task.ID, done, waits, unknown(), done}
 		o.changed(o.RetryTasks(ctx, ids))(
-			change(dispatch.ChangeRetried, dispatch.StateReady), change(dispatch.ChangeRetried, dispatch.StateReady),
-			change(dispatch.ChangeNotSettled, dispatch.StateScheduled), change(dispatch.ChangeNotFound, dispatch.StateUnknown),
-			change(dispatch.ChangeNotSettled, dispatch.StateReady))
+			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeRetried, dispatch.StateReady),
+			change(operate.ChangeNotSettled, dispatch.StateScheduled), change(operate.ChangeNotFound, dispatch.StateUnknown),
+			change(operate.ChangeNotSettled, dispatch.StateReady))
 		if after := o.task(waits); after.Revision != before.Revision {
 			t.Errorf("a task that waits became %+v", after)
 		}
@@ -51,7 +53,7 @@ func TestDispatcher_RetryTasks(t *testing.T) {
 				t.Errorf("a task that was DEAD comes as %+v", g)
 			}
 		}
-		o.changed(o.RetryTasks(ctx, ids[:1]))(change(dispatch.ChangeNotSettled, dispatch.StateLeased))
+		o.changed(o.RetryTasks(ctx, ids[:1]))(change(operate.ChangeNotSettled, dispatch.StateLeased))
 	})
 }
 
@@ -72,7 +74,7 @@ func TestDispatcher_RetryTasks_seed(t *testing.T) {
 			g := o.fetchOne()
 			id, r = g.Task.ID, o.fail(g)
 		}
-		o.changed(o.RetryTasks(t.Context(), []dispatch.TaskID{id}))(change(dispatch.ChangeRetried, dispatch.StateReady))
+		o.changed(o.RetryTasks(t.Context(), []dispatch.TaskID{id}))(change(operate.ChangeRetried, dispatch.StateReady))
 		g := o.fetchOne()
 		if want := (dispatch.Counters{Cycle: g.Task.Counters.Cycle, Attempt: 1}); g.Task.Counters != want {
 			t.Errorf("the counters of a seed that is retried are %+v, want %+v", g.Task.Counters, want)
@@ -93,21 +95,21 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 			s.Seeds, s.MaxOutstanding = seeds("http://seed.example/", "http://other.example/"), 1
 		})
 		var ids []dispatch.TaskID
-		for _, task := range []dispatch.NewTask{
+		for _, task := range []engine.NewTask{
 			{SourceID: "gone", URL: "http://a.example/"},
 			{SourceID: "s", URL: "http://denied.example/"},
 			{SourceID: "s", URL: "http://a.example/1"},
 			{SourceID: "s", URL: "http://a.example/2"},
 		} {
 			id := o.submit(task)[0].ID
-			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}, dispatch.Note{}))(change(dispatch.ChangeCanceled, dispatch.StateCanceled))
+			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}, dispatch.Note{}))(change(operate.ChangeCanceled, dispatch.StateCanceled))
 			ids = append(ids, id)
 		}
 		for _, g := range o.fetch(2) {
 			if g.Task.URL == "http://seed.example/" {
 				ids = append(ids, g.Task.ID)
 			}
-			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}, dispatch.Note{}))(change(dispatch.ChangeCancelRequested, dispatch.StateLeased))
+			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}, dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
 			o.succeed(g)
 		}
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
@@ -118,7 +120,7 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 		}
 		rule := dispatch.QueueRule{Pattern: "denied.example", Settings: dispatch.DefaultQueueSettings()}
 		rule.Settings.Deny = true
-		if _, _, err := o.SetQueueRule(ctx, rule, dispatch.AnyRules); err != nil {
+		if _, _, err := o.SetQueueRule(ctx, rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {
@@ -126,9 +128,9 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 		}
 		got, err := o.RetryTasks(ctx, ids)
 		o.changed(got, err)(
-			change(dispatch.ChangeRefused, dispatch.StateCanceled), change(dispatch.ChangeRefused, dispatch.StateCanceled),
-			change(dispatch.ChangeRetried, dispatch.StateReady), change(dispatch.ChangeLimited, dispatch.StateCanceled),
-			change(dispatch.ChangeRefused, dispatch.StateCanceled))
+			change(operate.ChangeRefused, dispatch.StateCanceled), change(operate.ChangeRefused, dispatch.StateCanceled),
+			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeLimited, dispatch.StateCanceled),
+			change(operate.ChangeRefused, dispatch.StateCanceled))
 		for i, want := range map[int]error{0: dispatch.ErrSourceNotFound, 1: dispatch.ErrQueueDenied, 4: dispatch.ErrInvalid} {
 			if !errors.Is(got[i].Err, want) {
 				t.Errorf("task %d is refused with %v, want %v", i, got[i].Err, want)
@@ -152,8 +154,8 @@ func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
 					return nil
 				}
 				first = false
-				got, err := w.d[1].RetryTasks(t.Context(), ids)
-				if err != nil || codes(got) != codes([]dispatch.TaskChange{change(dispatch.ChangeRetried, dispatch.StateReady)}) {
+				got, err := w.o[1].RetryTasks(t.Context(), ids)
+				if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeRetried, dispatch.StateReady)}) {
 					t.Errorf("the first of two: %+v, %v", got, err)
 				}
 				if _, err := w.d[1].Fetch(t.Context(), ask("c", "t2", 0)); err != nil {
@@ -162,11 +164,11 @@ func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
 				return nil
 			}
 		})
-		got, err := w.d[0].RetryTasks(t.Context(), ids)
-		if err != nil || codes(got) != codes([]dispatch.TaskChange{change(dispatch.ChangeNotSettled, dispatch.StateLeased)}) {
+		got, err := w.o[0].RetryTasks(t.Context(), ids)
+		if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeNotSettled, dispatch.StateLeased)}) {
 			t.Errorf("the second of two: %+v, %v", got, err)
 		}
-		task, err := w.d[0].Task(t.Context(), ids[0])
+		task, err := w.o[0].Task(t.Context(), ids[0])
 		if err != nil || task.AgainRequested {
 			t.Errorf("retried twice: %+v, %v", task, err)
 		}
@@ -179,12 +181,12 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		only []dispatch.State
-		want dispatch.TaskChange
+		want operate.TaskChange
 	}{
 		"done, where the dead are meant": {
-			[]dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, change(dispatch.ChangeOtherState, dispatch.StateDone),
+			[]dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, change(operate.ChangeOtherState, dispatch.StateDone),
 		},
-		"whatever it is": {nil, change(dispatch.ChangeRetried, dispatch.StateReady)},
+		"whatever it is": {nil, change(operate.ChangeRetried, dispatch.StateReady)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +202,7 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 							return nil
 						}
 						first = false
-						if _, err := w.d[1].RetryTasks(t.Context(), ids); err != nil {
+						if _, err := w.o[1].RetryTasks(t.Context(), ids); err != nil {
 							t.Error(err)
 						}
 						res, err := w.d[1].Fetch(t.Context(), ask("c", "t2", dispatch.MaxWait))
@@ -213,8 +215,8 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 						return err
 					}
 				})
-				got, err := w.d[0].RetryTasks(t.Context(), ids, test.only...)
-				if err != nil || codes(got) != codes([]dispatch.TaskChange{test.want}) {
+				got, err := w.o[0].RetryTasks(t.Context(), ids, test.only...)
+				if err != nil || codes(got) != codes([]operate.TaskChange{test.want}) {
 					t.Errorf("%+v, %v; want %+v", got, err, test.want)
 				}
 				if task, err := w.stored(ids[0]); err != nil || task.Counters.Cycle != 2 || task.State != test.want.State {

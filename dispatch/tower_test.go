@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 const (
@@ -91,11 +92,11 @@ func queuesIn(from, to int) []string {
 }
 
 // tasksIn makes n tasks for each queue.
-func tasksIn(key string, n int, queues ...string) []dispatch.NewTask {
-	var tasks []dispatch.NewTask
+func tasksIn(key string, n int, queues ...string) []engine.NewTask {
+	var tasks []engine.NewTask
 	for _, queue := range queues {
 		for i := range n {
-			tasks = append(tasks, dispatch.NewTask{SourceID: "s", Key: fmt.Sprint(key, i), Queue: queue, Priority: 5})
+			tasks = append(tasks, engine.NewTask{SourceID: "s", Key: fmt.Sprint(key, i), Queue: queue, Priority: 5})
 		}
 	}
 	return tasks
@@ -125,9 +126,9 @@ func TestTower(t *testing.T) {
 			for c := range callers {
 				all.Go(func() {
 					for n := range calls {
-						tasks := make([]dispatch.NewTask, items)
+						tasks := make([]engine.NewTask, items)
 						for i := range tasks {
-							tasks[i] = dispatch.NewTask{SourceID: "s", Key: fmt.Sprint(c, n, i), Queue: fmt.Sprint("q", (c*calls+n)*items+i), Priority: 5}
+							tasks[i] = engine.NewTask{SourceID: "s", Key: fmt.Sprint(c, n, i), Queue: fmt.Sprint("q", (c*calls+n)*items+i), Priority: 5}
 						}
 						if _, err := w.d[0].SubmitTasks(t.Context(), tasks); err != nil {
 							t.Error(err)

@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
@@ -19,7 +21,8 @@ type world struct {
 	t     *testing.T
 	store *memstore.Store
 	spies []*spy
-	d     []*dispatch.Dispatcher
+	d     []*engine.Dispatcher
+	o     []*operate.Operator // beside them
 	stops []context.CancelFunc
 	wg    sync.WaitGroup
 	seen  []*observed
@@ -75,16 +78,17 @@ func (w *world) start(s setup) {
 	}
 	sp := newSpy(store)
 	seen := &observed{}
-	d, err := dispatch.New(dispatch.Config{
+	d, err := engine.New(engine.Config{
 		Store: sp, ID: fmt.Sprintf("d%d", len(w.d)), MaxWaiters: s.maxWaiters, Logger: s.logger, Observer: seen,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(w.t.Context())
-	w.spies, w.d, w.stops, w.seen = append(w.spies, sp), append(w.d, d), append(w.stops, stop), append(w.seen, seen)
+	o := operate.New(d)
+	w.spies, w.d, w.o, w.stops, w.seen = append(w.spies, sp), append(w.d, d), append(w.o, o), append(w.stops, stop), append(w.seen, seen)
 	w.wg.Go(func() {
-		if err := d.Run(ctx); err != nil {
+		if err := d.Run(ctx, o.Chores()...); err != nil {
 			w.t.Errorf("Run: %v", err)
 		}
 	})
@@ -92,7 +96,7 @@ func (w *world) start(s setup) {
 
 func (w *world) rule(pattern string, settings dispatch.QueueSettings) {
 	w.t.Helper()
-	if _, _, err := w.d[0].SetQueueRule(w.t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, dispatch.AnyRules); err != nil {
+	if _, _, err := w.o[0].SetQueueRule(w.t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, operate.AnyRules); err != nil {
 		w.t.Fatalf("SetQueueRule: %v", err)
 	}
 }
@@ -104,7 +108,7 @@ func (w *world) source(id string, change func(*dispatch.SourceSpec)) {
 	if change != nil {
 		change(&spec)
 	}
-	if _, err := w.d[0].CreateSource(w.t.Context(), id, spec); err != nil {
+	if _, err := w.o[0].CreateSource(w.t.Context(), id, spec); err != nil {
 		w.t.Fatalf("CreateSource: %v", err)
 	}
 }
@@ -113,11 +117,11 @@ func (w *world) source(id string, change func(*dispatch.SourceSpec)) {
 // named, due after a while.
 func (w *world) submit(source, queue string, n int, after time.Duration) []dispatch.TaskID {
 	w.t.Helper()
-	tasks := make([]dispatch.NewTask, n)
+	tasks := make([]engine.NewTask, n)
 	for i := range tasks {
 		w.keys++
 		name := w.keys
-		tasks[i] = dispatch.NewTask{
+		tasks[i] = engine.NewTask{
 			SourceID: source, Key: fmt.Sprintf("k%d", name), Queue: queue, Priority: dispatch.DefaultPriority,
 		}
 		if queue == "" {
@@ -141,19 +145,19 @@ func (w *world) submit(source, queue string, n int, after time.Duration) []dispa
 	return ids
 }
 
-func ask(collector, token string, wait time.Duration) dispatch.FetchRequest {
-	return dispatch.FetchRequest{Collector: collector, Session: "s1", ClientToken: token, Wait: wait}
+func ask(collector, token string, wait time.Duration) engine.FetchRequest {
+	return engine.FetchRequest{Collector: collector, Session: "s1", ClientToken: token, Wait: wait}
 }
 
 // answer is the end of a fetch.
 type answer struct {
-	res *dispatch.FetchResult
+	res *engine.FetchResult
 	err error
 	at  time.Time
 }
 
 // fetch begins a fetch in the background.
-func (w *world) fetch(ctx context.Context, d int, req dispatch.FetchRequest) <-chan answer {
+func (w *world) fetch(ctx context.Context, d int, req engine.FetchRequest) <-chan answer {
 	ch := make(chan answer, 1)
 	w.wg.Go(func() {
 		res, err := w.d[d].Fetch(ctx, req)
@@ -163,7 +167,7 @@ func (w *world) fetch(ctx context.Context, d int, req dispatch.FetchRequest) <-c
 }
 
 // mustFetch fetches and has at least one task.
-func (w *world) mustFetch(req dispatch.FetchRequest) *dispatch.FetchResult {
+func (w *world) mustFetch(req engine.FetchRequest) *engine.FetchResult {
 	w.t.Helper()
 	res, err := w.d[0].Fetch(w.t.Context(), req)
 	if err != nil {

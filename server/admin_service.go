@@ -16,7 +16,7 @@ import (
 type adminService struct {
 	pb.UnsafeAdminServiceServer
 
-	d       *dispatch.Dispatcher
+	*backend
 	version string
 	started time.Time
 	streams *atomic.Int64
@@ -24,7 +24,7 @@ type adminService struct {
 
 // GetStats counts.
 func (s *adminService) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
-	o, err := s.d.Overview(ctx)
+	o, err := s.o.Overview(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *adminService) ListLeases(ctx context.Context, req *pb.ListLeasesRequest
 		return nil, err
 	}
 	leases, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.HeldLease, string, error) {
-		tasks, next, now, err := s.d.ListLeases(ctx, cursor, limit)
+		tasks, next, now, err := s.o.ListLeases(ctx, cursor, limit)
 		return each(tasks, func(t *dispatch.Task) *pb.HeldLease { return toHeldLease(t, now) }), next, err
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 		return nil, err
 	}
 	collectors, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Collector, string, error) {
-		views, next, now, err := s.d.ListCollectors(ctx, after, limit)
+		views, next, now, err := s.o.ListCollectors(ctx, after, limit)
 		all := each(views, func(v dispatch.CollectorView) *pb.Collector { return toCollector(&v, now) })
 		return slices.DeleteFunc(all, func(c *pb.Collector) bool {
 			return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), c.GetState()) || !hasLabels(c.GetInfo(), req.GetLabels())

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store/memstore"
@@ -31,7 +33,7 @@ func newDesk(b *testing.B) *desk {
 	if err != nil {
 		b.Fatal(err)
 	}
-	d, err := dispatch.New(dispatch.Config{Store: store, ID: "d1"})
+	d, err := engine.New(engine.Config{Store: store, ID: "d1"})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -44,14 +46,14 @@ func newDesk(b *testing.B) *desk {
 			b.Error(err)
 		}
 	})
-	if _, _, err := d.SetQueueRule(b.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1000, MaxBlock: dispatch.DefaultMaxBlock}}, dispatch.AnyRules); err != nil {
+	if _, _, err := operate.New(d).SetQueueRule(b.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1000, MaxBlock: dispatch.DefaultMaxBlock}}, operate.AnyRules); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := d.CreateSource(b.Context(), "bench", dispatch.SourceSpec{}); err != nil {
+	if _, err := operate.New(d).CreateSource(b.Context(), "bench", dispatch.SourceSpec{}); err != nil {
 		b.Fatal(err)
 	}
 	k := &desk{payload: make([]byte, 200)}
-	k.dispatch, k.tasks = server.Services(d)
+	k.dispatch, k.tasks = server.Services(operate.New(d))
 	return k
 }
 

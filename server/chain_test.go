@@ -19,6 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -45,12 +47,12 @@ func TestServer_policies(t *testing.T) {
 func TestServer_policies_failClosed(t *testing.T) {
 	t.Parallel()
 	memory := newStore(t)
-	d, err := dispatch.New(dispatch.Config{Store: memory, ID: "d1"})
+	d, err := engine.New(engine.Config{Store: memory, ID: "d1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bed{store: memory}
-	if b.server, err = server.New(server.Config{}, d, nil); err != nil {
+	if b.server, err = server.New(server.Config{}, operate.New(d), nil); err != nil {
 		t.Fatal(err)
 	}
 	called := false

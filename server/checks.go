@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // Bounds of fields that the domain has no name for.
@@ -250,8 +251,8 @@ func (c *checks) url(field, value string) {
 	if value == "" {
 		return
 	}
-	if _, err := dispatch.Canonicalize(dispatch.CanonicalPlain, value); err != nil {
-		c.from(field, err)
+	if _, err := canonical.Form(canonical.Plain, value); err != nil {
+		c.fail(field, value, "%s", err)
 	}
 }
 

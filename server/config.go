@@ -59,7 +59,8 @@ type Config struct {
 	MaxSubmits, MaxReads, MaxSteers int
 	// Busy is how many calls may be at work (parked fetches are not) before
 	// the server sheds submits and reads; at twice as many it sheds fetches.
-	// Renewals and reports are never shed. Default 1,000.
+	// Renewals and reports are not shed for load, only above 64 MiB of requests of
+	// their kind that are not answered yet. Default 1,000.
 	Busy int
 	// SubmitsPerSecond, FetchesPerSecond and ReadsPerSecond bound calls, each
 	// with bursts of one second's worth. A call of SubmitTasks counts once,

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/server"
 )
 
@@ -55,21 +57,18 @@ func TestConfig_Validate(t *testing.T) {
 
 func TestNew_errors(t *testing.T) {
 	t.Parallel()
-	d, err := dispatch.New(dispatch.Config{Store: newStore(t), ID: "d1"})
+	d, err := engine.New(engine.Config{Store: newStore(t), ID: "d1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.New(server.Config{}, nil, nil); err == nil {
-		t.Error("no dispatcher: no error")
-	}
-	if _, err := server.New(server.Config{Busy: -1}, d, nil); err == nil {
+	if _, err := server.New(server.Config{Busy: -1}, operate.New(d), nil); err == nil {
 		t.Error("bad config: no error")
 	}
-	if _, err := server.New(server.Config{TLSCertFile: "none.pem", TLSKeyFile: "none.pem"}, d, nil); err == nil || !strings.Contains(err.Error(), "none.pem") {
+	if _, err := server.New(server.Config{TLSCertFile: "none.pem", TLSKeyFile: "none.pem"}, operate.New(d), nil); err == nil || !strings.Contains(err.Error(), "none.pem") {
 		t.Errorf("no certificate: %v", err)
 	}
 	shared := server.NewMetrics()
-	first, err := server.New(server.Config{Metrics: shared}, d, nil)
+	first, err := server.New(server.Config{Metrics: shared}, operate.New(d), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +79,7 @@ func TestNew_errors(t *testing.T) {
 			t.Errorf("a server that is not to run: %v", err)
 		}
 	}()
-	if _, err := server.New(server.Config{Metrics: shared}, d, nil); err == nil || !strings.Contains(err.Error(), "Metrics") {
+	if _, err := server.New(server.Config{Metrics: shared}, operate.New(d), nil); err == nil || !strings.Contains(err.Error(), "Metrics") {
 		t.Errorf("metrics of another server: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -46,7 +47,7 @@ func toCollectorState(r *dispatch.CollectorView, now time.Time) pb.CollectorStat
 
 // fromBeats converts the leases of a beat. Those whose task id is none are lost
 // before anything else is asked, and come back apart.
-func fromBeats(leases []*pb.LeaseBeat) (beats []dispatch.LeaseBeat, malformed []*pb.LostLease) {
+func fromBeats(leases []*pb.LeaseBeat) (beats []engine.LeaseBeat, malformed []*pb.LostLease) {
 	for _, lease := range leases {
 		id, err := dispatch.ParseTaskID(lease.GetTaskId())
 		if err != nil {
@@ -55,12 +56,12 @@ func fromBeats(leases []*pb.LeaseBeat) (beats []dispatch.LeaseBeat, malformed []
 			})
 			continue
 		}
-		beats = append(beats, dispatch.LeaseBeat{ID: id, Token: lease.GetLeaseToken(), Cursor: lease.Cursor})
+		beats = append(beats, engine.LeaseBeat{ID: id, Token: lease.GetLeaseToken(), Cursor: lease.Cursor})
 	}
 	return beats, malformed
 }
 
-func toBeat(r *dispatch.BeatResult, malformed []*pb.LostLease) *pb.RenewLeaseResponse {
+func toBeat(r *engine.BeatResult, malformed []*pb.LostLease) *pb.RenewLeaseResponse {
 	out := &pb.RenewLeaseResponse{
 		LeaseDuration: toDuration(r.LeaseDuration), Lost: malformed, Drain: r.Drain, NextHeartbeat: toDuration(r.Next),
 	}

@@ -6,15 +6,16 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-func fromFetch(req *pb.FetchTaskRequest) dispatch.FetchRequest {
-	return dispatch.FetchRequest{
+func fromFetch(req *pb.FetchTaskRequest) engine.FetchRequest {
+	return engine.FetchRequest{
 		Collector: req.GetCollectorId(), Session: req.GetSession(), ClientToken: req.GetClientToken(),
 		Pools: req.GetPools(), Sources: req.GetSources(), Queues: req.GetQueues(),
 		MaxTasks: int(req.GetMaxTasks()), MaxBytes: int(req.GetMaxBytes()),
-		Wait: durationOr(req.GetWait(), dispatch.DefaultWait), Lease: req.GetLeaseDuration().AsDuration(),
+		Wait: durationOr(req.GetWait(), engine.DefaultWait), Lease: req.GetLeaseDuration().AsDuration(),
 	}
 }
 
@@ -27,7 +28,7 @@ type fetchMessage struct {
 }
 
 // toFetch converts what a fetch was given, and the answers to what it reported.
-func toFetch(r *dispatch.FetchResult, results []*pb.ReportResult) *pb.FetchTaskResponse {
+func toFetch(r *engine.FetchResult, results []*pb.ReportResult) *pb.FetchTaskResponse {
 	m := new(fetchMessage)
 	out := &m.response
 	out.Waited, out.EmptyReason = fillDuration(&m.waited, r.Waited), toEmptyReason(r.Empty)
@@ -57,19 +58,19 @@ func (m *leasedMessage) fill(g *dispatch.Grant) *pb.LeasedTask {
 	return &m.leased
 }
 
-func toEmptyReason(r dispatch.EmptyReason) pb.EmptyReason {
+func toEmptyReason(r engine.EmptyReason) pb.EmptyReason {
 	switch r {
-	case dispatch.EmptyNoTasks:
+	case engine.EmptyNoTasks:
 		return pb.EmptyReason_EMPTY_REASON_NO_TASKS
-	case dispatch.EmptyThrottled:
+	case engine.EmptyThrottled:
 		return pb.EmptyReason_EMPTY_REASON_THROTTLED
-	case dispatch.EmptyPaused:
+	case engine.EmptyPaused:
 		return pb.EmptyReason_EMPTY_REASON_PAUSED
-	case dispatch.EmptyDraining:
+	case engine.EmptyDraining:
 		return pb.EmptyReason_EMPTY_REASON_DRAINING
-	case dispatch.EmptyTokenUsed:
+	case engine.EmptyTokenUsed:
 		return pb.EmptyReason_EMPTY_REASON_TOKEN_USED
-	case dispatch.EmptyNone:
+	case engine.EmptyNone:
 	}
 	return pb.EmptyReason_EMPTY_REASON_UNSPECIFIED
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -42,12 +43,12 @@ func toRule(r dispatch.QueueRule) *pb.QueueRule {
 }
 
 // ruleEtag is the etag of all queue rules as it is sent.
-func ruleEtag(etag dispatch.RulesEtag) string { return strconv.Quote(string(etag)) }
+func ruleEtag(etag operate.RulesEtag) string { return strconv.Quote(string(etag)) }
 
 // parseRuleEtag reads what ruleEtag wrote, and no etag as any.
-func parseRuleEtag(etag string) (dispatch.RulesEtag, bool) {
-	parsed := dispatch.RulesEtag(strings.Trim(etag, `"`))
-	return parsed, etag == "" || parsed != dispatch.AnyRules && ruleEtag(parsed) == etag
+func parseRuleEtag(etag string) (operate.RulesEtag, bool) {
+	parsed := operate.RulesEtag(strings.Trim(etag, `"`))
+	return parsed, etag == "" || parsed != operate.AnyRules && ruleEtag(parsed) == etag
 }
 
 // fromRule fills what a rule leaves out with defaults: a rule holds whole.

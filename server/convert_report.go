@@ -101,10 +101,18 @@ func fromDiscovered(in []*pb.DiscoveredItem) ([]dispatch.DiscoveredItem, refused
 		out = append(out, dispatch.DiscoveredItem{
 			URL: item.GetUrl(), Key: item.GetKey(), Queue: item.GetQueue(), Kind: item.GetKind(),
 			Priority: int(or(item.Priority, dispatch.DefaultPriority)), Metadata: item.GetMetadata(), Payload: item.GetPayload(),
-			SameDepth: item.GetSameDepth(), Modified: fromTime(item.GetModifiedTime()),
+			Relation: fromRelation(item.GetRelation()), Modified: fromTime(item.GetModifiedTime()),
 		})
 	}
 	return out, refused
+}
+
+// fromRelation takes a relation of a later version for a link.
+func fromRelation(r pb.Relation) dispatch.Relation {
+	if r < pb.Relation_RELATION_LINK || r > pb.Relation_RELATION_REDIRECT {
+		return dispatch.RelationLink
+	}
+	return dispatch.Relation(r)
 }
 
 // toSummary puts the answers of the items that were taken between those of the
@@ -123,7 +131,9 @@ func toSummary(results []dispatch.DiscoverResult, refused refusedItems) *pb.Disc
 		}
 		r := results[0]
 		results = results[1:]
-		out.Results = append(out.Results, &pb.DiscoverResult{Code: countCode(out, r.Code), TaskId: string(r.ID), Message: r.Message})
+		out.Results = append(out.Results, &pb.DiscoverResult{
+			Code: countCode(out, r.Code), TaskId: string(r.ID), Message: r.Message, FilterReason: pb.FilterReason(r.Filter),
+		})
 	}
 	return out
 }

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -27,7 +29,7 @@ func parseEtag(etag string) (uid string, version int64, ok bool) {
 	return uid, version, err == nil && version > 0 && uid != "" && etagOf(uid, version) == etag
 }
 
-func toSource(v *dispatch.SourceView) *pb.Source {
+func toSource(v *operate.SourceView) *pb.Source {
 	s := &v.Source
 	return &pb.Source{
 		Id: s.ID, Uid: s.UID, Spec: toSpec(s.ID, &s.Spec), Status: toSourceStatus(v),
@@ -37,13 +39,13 @@ func toSource(v *dispatch.SourceView) *pb.Source {
 }
 
 // toListedSource leaves out what lists leave out: seeds and payload.
-func toListedSource(v *dispatch.SourceView) *pb.Source {
+func toListedSource(v *operate.SourceView) *pb.Source {
 	out := toSource(v)
 	out.Spec.Seeds, out.Spec.Payload = nil, nil
 	return out
 }
 
-func toApplyResult(id string, r dispatch.SpecResult) *pb.ApplyResult {
+func toApplyResult(id string, r operate.SpecResult) *pb.ApplyResult {
 	out := &pb.ApplyResult{SourceId: id}
 	switch {
 	case r.Err != nil:
@@ -52,9 +54,9 @@ func toApplyResult(id string, r dispatch.SpecResult) *pb.ApplyResult {
 		if kind := kindOf(r.Err); kind != nil {
 			out.ErrorReason = kind.reason
 		}
-	case r.Code == dispatch.SpecCreated:
+	case r.Code == operate.SpecCreated:
 		out.Code = pb.ApplyCode_APPLY_CODE_CREATED
-	case r.Code == dispatch.SpecUpdated:
+	case r.Code == operate.SpecUpdated:
 		out.Code = pb.ApplyCode_APPLY_CODE_UPDATED
 		out.ChangedFields, out.LostFields = specDiff(r.Before, r.After)
 	default:
@@ -63,7 +65,7 @@ func toApplyResult(id string, r dispatch.SpecResult) *pb.ApplyResult {
 	return out
 }
 
-func toSourceStatus(v *dispatch.SourceView) *pb.SourceStatus {
+func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 	s := &v.Status
 	out := &pb.SourceStatus{
 		Health: toHealth(v.Health), Paused: toGate(v.Paused), PendingVersions: s.PendingVersions,
@@ -74,31 +76,36 @@ func toSourceStatus(v *dispatch.SourceView) *pb.SourceStatus {
 		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, DeniedSeeds: s.DeniedSeeds,
 		CollectorUnknown: s.CollectorUnknown,
 	}
+	for reason, n := range s.Filtered {
+		if n > 0 {
+			out.Filtered = append(out.Filtered, &pb.FilteredLinks{Reason: pb.FilterReason(reason), Count: n}) //nolint:gosec // of few
+		}
+	}
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}
 	}
 	return out
 }
 
-func toHealth(h dispatch.SourceHealth) pb.SourceHealth {
+func toHealth(h operate.SourceHealth) pb.SourceHealth {
 	switch h {
-	case dispatch.HealthOK:
+	case operate.HealthOK:
 		return pb.SourceHealth_SOURCE_HEALTH_OK
-	case dispatch.HealthLate:
+	case operate.HealthLate:
 		return pb.SourceHealth_SOURCE_HEALTH_LATE
-	case dispatch.HealthFailing:
+	case operate.HealthFailing:
 		return pb.SourceHealth_SOURCE_HEALTH_FAILING
-	case dispatch.HealthBackedOff:
+	case operate.HealthBackedOff:
 		return pb.SourceHealth_SOURCE_HEALTH_BACKED_OFF
-	case dispatch.HealthPaused:
+	case operate.HealthPaused:
 		return pb.SourceHealth_SOURCE_HEALTH_PAUSED
 	}
 	return pb.SourceHealth_SOURCE_HEALTH_UNSPECIFIED
 }
 
-func fromHealth(in []pb.SourceHealth) []dispatch.SourceHealth {
-	var out []dispatch.SourceHealth
-	for h := dispatch.HealthOK; h <= dispatch.HealthPaused; h++ {
+func fromHealth(in []pb.SourceHealth) []operate.SourceHealth {
+	var out []operate.SourceHealth
+	for h := operate.HealthOK; h <= operate.HealthPaused; h++ {
 		if slices.Contains(in, toHealth(h)) {
 			out = append(out, h)
 		}
@@ -145,7 +152,7 @@ func fromSpec(s *pb.SourceSpec) dispatch.SourceSpec {
 	}
 	for _, seed := range s.GetSeeds() {
 		out.Seeds = append(out.Seeds, dispatch.Seed{
-			URL: dispatch.TrimURL(seed.GetUrl()), Key: seed.GetKey(), Queue: seed.GetQueue(), Kind: seed.GetKind(), Priority: dispatch.DefaultPriority,
+			URL: canonical.Escape(seed.GetUrl()), Key: seed.GetKey(), Queue: seed.GetQueue(), Kind: seed.GetKind(), Priority: dispatch.DefaultPriority,
 		})
 	}
 	return out

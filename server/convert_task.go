@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -77,7 +78,7 @@ func toTask(t *dispatch.Task) *pb.Task { return new(taskMessage).fill(t) }
 func (m *taskMessage) fill(t *dispatch.Task) *pb.Task {
 	m.task = pb.Task{
 		Id: string(t.ID), SourceId: t.SourceID, SourceUid: t.SourceUID, Scope: t.Scope, Queue: t.Queue, Pool: t.Pool,
-		Url: t.URL, Key: t.Key, Kind: t.Kind, Depth: int32(t.Depth), Priority: int32(t.Priority),
+		Url: t.URL, Key: t.Key, Kind: t.Kind, Relation: pb.Relation(t.Relation), Depth: int32(t.Depth), Priority: int32(t.Priority),
 		State: toState(t.State), Recurring: t.Recurring, CancelRequested: t.CancelRequested != dispatch.CancelNone,
 		Cycle: int64(t.Counters.Cycle), Attempt: int32(t.Counters.Attempt), Failures: int32(t.Counters.Failures),
 		Expirations: int32(t.Counters.Expirations), Throttled: int32(t.Counters.Throttled),
@@ -159,8 +160,8 @@ func toHeldLease(t *dispatch.Task, now time.Time) *pb.HeldLease {
 	}
 }
 
-func fromSubmitItem(item *pb.SubmitItem) dispatch.NewTask {
-	return dispatch.NewTask{
+func fromSubmitItem(item *pb.SubmitItem) engine.NewTask {
+	return engine.NewTask{
 		SourceID: item.GetSourceId(), URL: item.GetUrl(), Key: item.GetKey(), Queue: item.GetQueue(), Kind: item.GetKind(),
 		Priority: int(or(item.Priority, dispatch.DefaultPriority)), Due: fromTime(item.GetDueTime()),
 		Metadata: item.GetMetadata(), Payload: item.GetPayload(), IfExists: fromIfExists(item.GetIfExists()),
@@ -182,7 +183,7 @@ func fromIfExists(i pb.IfExists) dispatch.IfExists {
 const limitedMessage = "the source has max_outstanding tasks that wait or are leased in the shard"
 
 // answerSubmit fills in what became of an item.
-func answerSubmit(out *pb.SubmitResult, r *dispatch.NewTaskResult) {
+func answerSubmit(out *pb.SubmitResult, r *engine.NewTaskResult) {
 	if r.Err != nil {
 		refuseSubmit(out, r.Err)
 		return

@@ -36,7 +36,7 @@ type arrival struct {
 	method string
 	decode func(any) error
 	chain  grpc.UnaryServerInterceptor
-	leave  func() // the line; nil: it is in none
+	leave  func() // what admit has it leave; nil: nothing
 }
 
 // receive decodes the request, unless the call is refused.

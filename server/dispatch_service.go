@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -13,7 +15,7 @@ import (
 type dispatchService struct {
 	pb.UnsafeDispatchServiceServer
 
-	d       *dispatch.Dispatcher
+	*backend
 	limits  *limits
 	metrics *Metrics
 	streams streams
@@ -26,6 +28,10 @@ func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskReques
 		return nil, err
 	}
 	carried, err := fromReports(req.GetReports())
+	if err != nil {
+		return nil, err
+	}
+	settled, err := s.settleLarge(ctx, req, &carried)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +53,30 @@ func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskReques
 		return nil, aboutCollector(err, req.GetCollectorId(), req.GetSession())
 	}
 	s.metrics.fetched(result)
-	return toFetch(result, carried.results(result.Reports)), nil
+	return toFetch(result, carried.results(append(settled, result.Reports...))), nil
+}
+
+// settleLarge settles the reports of a fetch ahead of it if they are large, and drops them
+// from the request: so they are in hand as reports, and not as long as the fetch waits.
+func (s *dispatchService) settleLarge(ctx context.Context, req *pb.FetchTaskRequest, carried *reports) ([]dispatch.ReportResult, error) {
+	size := 0
+	for _, report := range req.GetReports() {
+		size += proto.Size(report)
+	}
+	if size <= smallRequest {
+		return nil, nil
+	}
+	leave, err := s.limits.reports.enter(pb.DispatchService_FetchTask_FullMethodName, size)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	settled, err := s.d.Report(ctx, req.GetCollectorId(), carried.in)
+	if err != nil {
+		return nil, aboutCollector(err, req.GetCollectorId(), req.GetSession())
+	}
+	req.Reports, carried.in = nil, nil
+	return settled, nil
 }
 
 // RenewLease is one beat as a plain call.

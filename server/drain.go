@@ -16,16 +16,16 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 	}
 	drain := fromDrain(req)
 	drain.Gate = dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
-	set := s.d.DrainCollectors
+	set := s.o.DrainCollectors
 	if req.GetValidateOnly() {
-		set = s.d.WouldDrain
+		set = s.o.WouldDrain
 	}
 	drain, replaced, err := set(ctx, drain)
 	if err != nil {
 		return nil, err
 	}
 	// After it holds: whom it meets is looked for among all collectors.
-	ids, err := s.d.DrainedBy(ctx, &drain)
+	ids, err := s.o.DrainedBy(ctx, &drain)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (s *adminService) ResumeCollectors(ctx context.Context, req *pb.ResumeColle
 	if err := validateResumeCollectors(req); err != nil {
 		return nil, err
 	}
-	changed, still, err := s.d.ResumeCollectors(ctx, fromDrain(req))
+	changed, still, err := s.o.ResumeCollectors(ctx, fromDrain(req))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *adminService) ListDrains(ctx context.Context, req *pb.ListDrainsRequest
 		return nil, err
 	}
 	drains, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Drain, string, error) {
-		found, next, err := s.d.ListDrains(ctx, after, limit)
+		found, next, err := s.o.ListDrains(ctx, after, limit)
 		return each(found, toDrain), next, err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -28,24 +29,24 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 	return out, nil
 }
 
-func (s *adminService) explain(ctx context.Context, req *pb.ExplainRequest) (*dispatch.Explanation, error) {
+func (s *adminService) explain(ctx context.Context, req *pb.ExplainRequest) (*operate.Explanation, error) {
 	switch {
 	case req.GetTaskId() != "":
-		explanation, err := s.d.ExplainTask(ctx, dispatch.TaskID(req.GetTaskId()))
+		explanation, err := s.o.ExplainTask(ctx, dispatch.TaskID(req.GetTaskId()))
 		return explanation, about(err, "task_id", req.GetTaskId())
 	case req.GetSourceId() != "":
-		explanation, err := s.d.ExplainSource(ctx, req.GetSourceId())
+		explanation, err := s.o.ExplainSource(ctx, req.GetSourceId())
 		return explanation, about(err, "source_id", req.GetSourceId())
 	case req.GetQueue() != "":
-		explanation, err := s.d.ExplainQueue(ctx, req.GetQueue())
+		explanation, err := s.o.ExplainQueue(ctx, req.GetQueue())
 		return explanation, about(err, "queue", req.GetQueue())
 	default:
-		return s.d.ExplainPool(ctx, req.GetPool())
+		return s.o.ExplainPool(ctx, req.GetPool())
 	}
 }
 
-func toHolds(e *dispatch.Explanation) []*pb.Hold {
-	return each(e.Holds, func(h dispatch.Hold) *pb.Hold {
+func toHolds(e *operate.Explanation) []*pb.Hold {
+	return each(e.Holds, func(h operate.Hold) *pb.Hold {
 		return &pb.Hold{Gate: toGate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
 	})
 }

@@ -8,7 +8,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -53,12 +54,12 @@ func NewKeyPair(certFile, keyFile string, log *zap.Logger) (func() (*tls.Certifi
 	return func() (*tls.Certificate, error) { return k.certificate(nil) }, nil
 }
 
-// Services are the handlers of collectors and producers on d, without gRPC, for
-// benchmarks.
-func Services(d *dispatch.Dispatcher) (pb.DispatchServiceServer, pb.TaskServiceServer) {
+// Services are the handlers of collectors and producers, without gRPC, for benchmarks.
+func Services(o *operate.Operator) (pb.DispatchServiceServer, pb.TaskServiceServer) {
 	cfg := Config{}
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	return &dispatchService{d: d, limits: newLimits(&cfg), metrics: NewMetrics()}, &taskService{d: d}
+	b := &backend{o.Dispatcher(), o}
+	return &dispatchService{backend: b, limits: newLimits(&cfg), metrics: NewMetrics()}, &taskService{backend: b}
 }

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store/memstore"
@@ -29,8 +31,9 @@ import (
 type faults struct {
 	dispatch.Store
 
-	mu     sync.Mutex // guards broken
+	mu     sync.Mutex // guards what follows
 	broken map[string]func() error
+	pages  []int // bytes of payloads of each page of tasks
 }
 
 // breakCall makes a call run fault, until it is nil.
@@ -152,18 +155,18 @@ func newBed(t *testing.T, cfg server.Config) *bed {
 	b.logs = logs
 	b.shown = server.NewMetrics()
 	cfg.Metrics = b.shown
-	d, err := dispatch.New(dispatch.Config{Store: b.store, ID: "d1", Observer: b.shown})
+	d, err := engine.New(engine.Config{Store: b.store, ID: "d1", Observer: b.shown})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.server, err = server.New(cfg, d, zap.New(core)); err != nil {
+	if b.server, err = server.New(cfg, operate.New(d), zap.New(core)); err != nil {
 		t.Fatal(err)
 	}
 	b.run(t, d)
 	return b
 }
 
-func (b *bed) run(t *testing.T, d *dispatch.Dispatcher) {
+func (b *bed) run(t *testing.T, d *engine.Dispatcher) {
 	t.Helper()
 	// Order of the end: the server drains, then the dispatcher's loops stop,
 	// then the store closes.
@@ -172,7 +175,7 @@ func (b *bed) run(t *testing.T, d *dispatch.Dispatcher) {
 	serving, stop := context.WithCancel(background)
 	ran, stopped := make(chan error, 1), make(chan error, 1)
 	listener := bufconn.Listen(1 << 20)
-	go func() { ran <- d.Run(loops) }()
+	go func() { ran <- d.Run(loops, operate.New(d).Chores()...) }()
 	go func() { stopped <- b.server.RunOn(serving, listener, nil); close(stopped) }()
 	b.stop, b.stopped = stop, stopped
 	b.dial = func(context.Context, string) (net.Conn, error) { return listener.DialContext(background) }

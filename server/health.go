@@ -11,13 +11,14 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // healthLoop keeps the health of each service, and of the server as a whole, at
 // what the store's is.
 type healthLoop struct {
-	d        *dispatch.Dispatcher
+	o        *operate.Operator // set before attached is closed
+	attached chan struct{}
 	server   *health.Server
 	services []string
 	interval time.Duration
@@ -28,14 +29,27 @@ type healthLoop struct {
 	stopped bool
 }
 
-func newHealthLoop(d *dispatch.Dispatcher, interval time.Duration, log *zap.Logger, services []string) *healthLoop {
-	h := &healthLoop{d: d, server: health.NewServer(), interval: interval, log: log, services: append([]string{""}, services...)}
+func newHealthLoop(interval time.Duration, log *zap.Logger, services []string) *healthLoop {
+	h := &healthLoop{
+		attached: make(chan struct{}), server: health.NewServer(), interval: interval, log: log, services: append([]string{""}, services...),
+	}
 	h.set("the store was not reached yet")
 	return h
 }
 
-// run looks at the store each interval until ctx ends.
+// attach gives the operator whose store is looked at.
+func (h *healthLoop) attach(o *operate.Operator) {
+	h.o = o
+	close(h.attached)
+}
+
+// run looks at the store each interval, once there is a dispatcher, until ctx ends.
 func (h *healthLoop) run(ctx context.Context) {
+	select {
+	case <-h.attached:
+	case <-ctx.Done():
+		return
+	}
 	ticker := time.NewTicker(h.interval)
 	defer ticker.Stop()
 	for {
@@ -51,7 +65,7 @@ func (h *healthLoop) run(ctx context.Context) {
 func (h *healthLoop) look(ctx context.Context) {
 	pingCtx, cancel := context.WithTimeout(ctx, h.interval)
 	defer cancel()
-	err := h.d.Ping(pingCtx)
+	err := h.o.Ping(pingCtx)
 	if ctx.Err() != nil {
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -105,6 +107,11 @@ func (h *heartbeatStream) receive(ctx context.Context) <-chan received {
 }
 
 func (h *heartbeatStream) answer(ctx context.Context, beat *pb.HeartbeatRequest) error {
+	leave, err := h.service.limits.renewals.enter(pb.DispatchService_Heartbeat_FullMethodName, proto.Size(beat))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	done := h.service.limits.hold()
 	defer done()
 	if err := h.same(beat.GetCollector()); err != nil {

@@ -77,16 +77,29 @@ func (s *Server) serveHTTP(listener net.Listener) error {
 	return nil
 }
 
+// drainDispatcher begins the drain of the dispatcher, also of one that is attached later.
+func (s *Server) drainDispatcher() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parked := 0
+	if s.backend.d != nil {
+		parked = s.backend.d.Parked()
+	}
+	s.log.Info("draining", zap.Duration("timeout", s.cfg.DrainTimeout), zap.Int("parked_fetches", parked))
+	if s.backend.d != nil {
+		s.backend.d.Drain()
+	}
+	close(s.draining)
+}
+
 // drain ends the server in the order in which nothing is lost: new calls are
 // sent elsewhere, parked fetches are answered, streams are told to reconnect,
 // and reports are taken until no call is left or the time is up. Metrics and
 // probes are served until then.
 func (s *Server) drain() {
 	began := time.Now()
-	s.log.Info("draining", zap.Duration("timeout", s.cfg.DrainTimeout), zap.Int("parked_fetches", s.d.Parked()))
 	s.health.stop()
-	s.d.Drain()
-	close(s.draining)
+	s.drainDispatcher()
 	s.fetches.stop()
 	graceful := make(chan struct{})
 	go func() {

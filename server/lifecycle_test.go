@@ -30,6 +30,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -178,11 +180,11 @@ func onNetwork(t *testing.T, cfg server.Config) *network {
 	t.Helper()
 	n := &network{store: newStore(t), stopped: make(chan error, 1)}
 	cfg.Listen, cfg.Metrics = "127.0.0.1:0", server.NewMetrics()
-	d, err := dispatch.New(dispatch.Config{Store: n.store, ID: "d1", Observer: cfg.Metrics})
+	d, err := engine.New(engine.Config{Store: n.store, ID: "d1", Observer: cfg.Metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.Server, err = server.New(cfg, d, zap.NewNop()); err != nil {
+	if n.Server, err = server.New(cfg, operate.New(d), zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Listen(t.Context()); err != nil {
@@ -192,7 +194,7 @@ func onNetwork(t *testing.T, cfg server.Config) *network {
 	serving, stop := context.WithCancel(loops)
 	ran := make(chan error, 1)
 	n.stop = stop
-	go func() { ran <- d.Run(loops) }()
+	go func() { ran <- d.Run(loops, operate.New(d).Chores()...) }()
 	go func() { n.stopped <- n.Run(serving); close(n.stopped) }()
 	t.Cleanup(func() {
 		stop()
@@ -316,11 +318,11 @@ func TestServer_Listen_portInUse(t *testing.T) {
 		"HTTP":   {Listen: "127.0.0.1:0", HTTP: address},
 	} {
 		t.Run(field, func(t *testing.T) {
-			d, err := dispatch.New(dispatch.Config{Store: newStore(t), ID: "d1"})
+			d, err := engine.New(engine.Config{Store: newStore(t), ID: "d1"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := server.New(cfg, d, nil)
+			s, err := server.New(cfg, operate.New(d), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,13 +14,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // limits decides which calls are let in. It sheds submits and reads first, then
-// fetches, and never what keeps or settles leases.
+// fetches. What keeps or settles leases is refused only for the bytes of its own kind
+// that are in hand.
 type limits struct {
 	policies map[string]class
+	attached atomic.Bool // there is a dispatcher to call
 	// most calls of a class at once; 0: no bound.
 	most [classes]int
 	// busy is how many calls may be at work before submits are shed.
@@ -27,6 +31,8 @@ type limits struct {
 	perCollector int
 	rates        [classes]*rate.Limiter // nil: no bound
 	line         *submitLine
+	reports      *inHand
+	renewals     *inHand
 
 	working atomic.Int64 // calls let in, parked fetches not among them
 	running [classes]atomic.Int64
@@ -47,7 +53,7 @@ func newLimits(cfg *Config) *limits {
 			Help: "Calls refused for load or rate, and streams of fetches ended for others, by class of method.",
 		}, []string{"class"}),
 	}
-	l.line = newSubmitLine(l)
+	l.line, l.reports, l.renewals = newSubmitLine(l), newInHand(l), newInHand(l)
 	l.most[classFetch] = cfg.MaxFetches
 	l.most[classSubmit] = cfg.MaxSubmits
 	l.most[classRead] = cfg.MaxReads
@@ -77,17 +83,25 @@ func (l *limits) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	return handler(srv, stream)
 }
 
-// classOf fails closed: what is not in the table is not served.
+// classOf fails closed: what is not in the table is not served, and of the rest only
+// probes before there is a dispatcher.
 func (l *limits) classOf(method string) (class, error) {
 	c, ok := l.policies[method]
 	if !ok {
 		return 0, &refusal{code: codes.PermissionDenied, text: "no policy lets this method be called", pairs: []string{"method", method}}
 	}
+	if c != classProbe && !l.attached.Load() {
+		return 0, errNotOpen
+	}
 	return c, nil
 }
 
+// errNotOpen refuses calls before there is a dispatcher.
+var errNotOpen = fmt.Errorf("%w: it was not reached since this dispatcher began", dispatch.ErrStoreUnavailable)
+
 // admit lets the request of a call be decoded, of so many bytes, or refuses it for load or
-// rate. Large submits wait in their line first; leave is not nil then.
+// rate. Large submits wait in their line first. Unless leave is nil, it is called once the
+// call is answered.
 func (l *limits) admit(ctx context.Context, method string, bytes int) (leave func(), err error) {
 	c, err := l.classOf(method)
 	if err != nil {
@@ -106,8 +120,13 @@ func (l *limits) admit(ctx context.Context, method string, bytes int) (leave fun
 	if err := l.withinRate(c, method); err != nil {
 		return nil, err
 	}
-	if method == pb.TaskService_SubmitTasks_FullMethodName {
+	switch method {
+	case pb.TaskService_SubmitTasks_FullMethodName:
 		return l.line.enter(ctx, method, bytes)
+	case pb.DispatchService_ReportTask_FullMethodName:
+		return l.reports.enter(method, bytes)
+	case pb.DispatchService_RenewLease_FullMethodName:
+		return l.renewals.enter(method, bytes)
 	}
 	return nil, nil
 }
@@ -145,7 +164,7 @@ func (l *limits) work(c class) admission {
 	return admission{l, c}
 }
 
-// hold counts a piece of work on leases, which is never refused.
+// hold counts a piece of work on leases, which is never refused for load.
 func (l *limits) hold() (done func()) {
 	l.running[classHold].Add(1)
 	return l.work(classHold).leave
@@ -207,13 +226,13 @@ func (l *limits) refuse(c class, method string, limit int) error {
 	}
 }
 
-// refuseLine refuses a submit whose deadline came before its turn.
-func (l *limits) refuseLine(method string, bytes int) error {
-	l.shed.WithLabelValues(classSubmit.String()).Inc()
+// refuseBytes refuses a call for the bytes of it and of others.
+func (l *limits) refuseBytes(c class, method, text string, limit, bytes int) error {
+	l.shed.WithLabelValues(c.String()).Inc()
 	return &refusal{
 		code: codes.ResourceExhausted, reason: pb.ErrorReason_ERROR_REASON_RATE_LIMITED,
-		text:  "other large submits took all the time that the call's deadline left: give it more, or submit fewer at once",
-		pairs: []string{"limit", strconv.Itoa(submitBytesAtWork), "bytes", strconv.Itoa(bytes), "method", method},
+		text:  text,
+		pairs: []string{"limit", strconv.Itoa(limit), "bytes", strconv.Itoa(bytes), "method", method},
 		retry: time.Second,
 	}
 }

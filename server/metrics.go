@@ -3,7 +3,11 @@ package server
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +33,7 @@ type Metrics struct {
 	keeping   prometheus.Gauge
 }
 
-var _ dispatch.Observer = (*Metrics)(nil)
+var _ engine.Observer = (*Metrics)(nil)
 
 // NewMetrics makes metrics in a registry of their own.
 func NewMetrics() *Metrics {
@@ -100,7 +104,7 @@ func (m *Metrics) Requeued(lag time.Duration) { m.requeue.Observe(lag.Seconds())
 // Keeping notes whether this dispatcher keeps.
 func (m *Metrics) Keeping(leads bool) { m.keeping.Set(oneIf(leads)) }
 
-func (m *Metrics) fetched(r *dispatch.FetchResult) {
+func (m *Metrics) fetched(r *engine.FetchResult) {
 	label := "false"
 	if len(r.Tasks) > 0 {
 		label = "true"
@@ -124,13 +128,13 @@ type gauge struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	label []string // values
-	value func(*dispatch.Overview) float64
+	value func(*operate.Overview) float64
 }
 
 // storeCollector shows the counts of the store and of the dispatcher, counted at
 // most once an interval however often it is scraped: O(shards) at the store.
 type storeCollector struct {
-	d        *dispatch.Dispatcher
+	o        atomic.Pointer[operate.Operator] // nil: there is none yet
 	interval time.Duration
 	gauges   []gauge
 	up       *prometheus.Desc
@@ -139,13 +143,13 @@ type storeCollector struct {
 	open     func() int64
 
 	mu   sync.Mutex // guards the rest
-	last *dispatch.Overview
+	last *operate.Overview
 	read time.Time
 }
 
-func newStoreCollector(d *dispatch.Dispatcher, interval time.Duration, streams func() int64) *storeCollector {
+func newStoreCollector(interval time.Duration, streams func() int64) *storeCollector {
 	c := &storeCollector{
-		d: d, interval: interval, open: streams,
+		interval: interval, open: streams,
 		up:      prometheus.NewDesc("waggle_store_up", "1 when the store could be counted.", nil, nil),
 		streams: prometheus.NewDesc("waggle_heartbeat_streams", "Heartbeat streams open here.", nil, nil),
 		losses: prometheus.NewDesc("waggle_store_losses_total",
@@ -158,15 +162,15 @@ func newStoreCollector(d *dispatch.Dispatcher, interval time.Duration, streams f
 func storeGauges() []gauge {
 	tasks := prometheus.NewDesc("waggle_tasks", "Tasks by state, of all sources.", []string{"state"}, nil)
 	state := func(name string, value func(dispatch.StateCounts) int64) gauge {
-		return gauge{tasks, prometheus.GaugeValue, []string{name}, func(o *dispatch.Overview) float64 {
+		return gauge{tasks, prometheus.GaugeValue, []string{name}, func(o *operate.Overview) float64 {
 			return float64(value(o.Store.Counts))
 		}}
 	}
-	one := func(name, help string, value func(*dispatch.Overview) float64) gauge {
+	one := func(name, help string, value func(*operate.Overview) float64) gauge {
 		return gauge{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, nil, value}
 	}
 	total := func(name, help string, value func(dispatch.StoreStats) int64) gauge {
-		return gauge{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, nil, func(o *dispatch.Overview) float64 {
+		return gauge{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, nil, func(o *operate.Overview) float64 {
 			return float64(value(o.Store))
 		}}
 	}
@@ -177,13 +181,13 @@ func storeGauges() []gauge {
 		state("done", func(c dispatch.StateCounts) int64 { return c.Done }),
 		state("dead", func(c dispatch.StateCounts) int64 { return c.Dead }),
 		state("canceled", func(c dispatch.StateCounts) int64 { return c.Canceled }),
-		one("waggle_queues", "Queues that hold tasks or have a gate.", func(o *dispatch.Overview) float64 { return float64(o.Store.Queues) }),
-		one("waggle_collectors", "Collectors heard from in the last 45 s that have not ended.", func(o *dispatch.Overview) float64 { return float64(o.Store.Collectors) }),
+		one("waggle_queues", "Queues that hold tasks or have a gate.", func(o *operate.Overview) float64 { return float64(o.Store.Queues) }),
+		one("waggle_collectors", "Collectors heard from in the last 45 s that have not ended.", func(o *operate.Overview) float64 { return float64(o.Store.Collectors) }),
 		one("waggle_overdue_lease_seconds", "How far the most overdue lease is past its deadline.",
-			func(o *dispatch.Overview) float64 { return o.Store.OldestOverdue.Seconds() }),
-		one("waggle_parked_fetches", "FetchTask calls parked here.", func(o *dispatch.Overview) float64 { return float64(o.Parked) }),
-		one("waggle_draining", "1 while this dispatcher is about to stop.", func(o *dispatch.Overview) float64 { return oneIf(o.Draining) }),
-		one("waggle_keeper_elected", "1 while some dispatcher of the group is the keeper.", func(o *dispatch.Overview) float64 { return oneIf(o.Keeper != "") }),
+			func(o *operate.Overview) float64 { return o.Store.OldestOverdue.Seconds() }),
+		one("waggle_parked_fetches", "FetchTask calls parked here.", func(o *operate.Overview) float64 { return float64(o.Parked) }),
+		one("waggle_draining", "1 while this dispatcher is about to stop.", func(o *operate.Overview) float64 { return oneIf(o.Draining) }),
+		one("waggle_keeper_elected", "1 while some dispatcher of the group is the keeper.", func(o *operate.Overview) float64 { return oneIf(o.Keeper != "") }),
 		total("waggle_leases_granted_total", "Leases given since the store was made.", func(s dispatch.StoreStats) int64 { return s.Granted }),
 		total("waggle_leases_settled_total", "Leases that a report ended.", func(s dispatch.StoreStats) int64 { return s.Settled }),
 		total("waggle_leases_expired_total", "Leases that ran out.", func(s dispatch.StoreStats) int64 { return s.Expired }),
@@ -206,8 +210,12 @@ func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 // counts out, rather than showing old ones as if they were new.
 func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.streams, prometheus.GaugeValue, float64(c.open()))
-	ch <- prometheus.MustNewConstMetric(c.losses, prometheus.CounterValue, float64(c.d.StoreLosses()))
-	o := c.overview()
+	var losses int64
+	var o *operate.Overview
+	if from := c.o.Load(); from != nil {
+		losses, o = from.StoreLosses(), c.overview(from)
+	}
+	ch <- prometheus.MustNewConstMetric(c.losses, prometheus.CounterValue, float64(losses))
 	ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, oneIf(o != nil))
 	if o == nil {
 		return
@@ -217,7 +225,7 @@ func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (c *storeCollector) overview() *dispatch.Overview {
+func (c *storeCollector) overview(from *operate.Operator) *operate.Overview {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.read.IsZero() && time.Since(c.read) < c.interval {
@@ -226,7 +234,7 @@ func (c *storeCollector) overview() *dispatch.Overview {
 	// A scrape has no context of its own to pass on.
 	ctx, cancel := context.WithTimeout(context.Background(), overviewTimeout) //nolint:forbidigo // prometheus.Collector takes none
 	defer cancel()
-	o, err := c.d.Overview(ctx)
+	o, err := from.Overview(ctx)
 	if err != nil {
 		o = nil
 	}

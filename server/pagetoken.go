@@ -84,12 +84,9 @@ func (p pages) sum(cursor string) []byte {
 	return h.Sum(nil)[:tokenSum:tokenSum]
 }
 
-// maxPageBytes is how large a page may get; below the 4 MiB that clients take
-// by default.
-const maxPageBytes = 3 << 20
-
-// fitting lists a page of at most limit items, and fewer where so many would
-// not fit into a reply: then it lists again with as many as are likely to.
+// fitting lists a page of at most limit items, and fewer if so many would not fit
+// into a reply, of which clients take 4 MiB by default: then it lists again with as
+// many as are likely to. Pages of large records are short already.
 func fitting[T proto.Message](limit int, list func(limit int) ([]T, string, error)) ([]T, string, error) {
 	for {
 		items, next, err := list(limit)
@@ -100,10 +97,10 @@ func fitting[T proto.Message](limit int, list func(limit int) ([]T, string, erro
 		for _, item := range items {
 			size += proto.Size(item)
 		}
-		if size <= maxPageBytes || limit == 1 {
+		if size <= dispatch.MaxPageBytes || limit == 1 {
 			return items, next, nil
 		}
 		// Always fewer, and so an end: halving at least.
-		limit = max(1, min(limit/2, len(items)*maxPageBytes/size))
+		limit = max(1, min(limit/2, len(items)*dispatch.MaxPageBytes/size))
 	}
 }

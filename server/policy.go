@@ -15,8 +15,8 @@ import (
 type class int
 
 const (
-	// classHold keeps and settles leases: renewals and reports. Never shed,
-	// or tasks that are done would be done again.
+	// classHold keeps and settles leases: renewals and reports. Never shed for
+	// load, or tasks that are done would be done again; see inHand.
 	classHold class = iota
 	// classFetch takes on more work. Shed after submits. The handler asks for
 	// admission itself, once the reports that a fetch carries are settled.

@@ -22,7 +22,7 @@ func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) 
 		return nil, err
 	}
 	pools, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Pool, string, error) {
-		found, next, err := s.d.ListPools(ctx, after, limit)
+		found, next, err := s.o.ListPools(ctx, after, limit)
 		return each(found, toPool), next, err
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *adminService) PausePool(ctx context.Context, req *pb.PausePoolRequest) 
 	if err := validatePausePool(req, time.Now()); err != nil {
 		return nil, err
 	}
-	pool, err := s.d.PausePool(ctx, req.GetName(), dispatch.Gate{
+	pool, err := s.o.PausePool(ctx, req.GetName(), dispatch.Gate{
 		Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason(),
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *adminService) ResumePool(ctx context.Context, req *pb.ResumePoolRequest
 	if err := validateLetGo(req, (*checks).id); err != nil {
 		return nil, err
 	}
-	pool, changed, err := s.d.ResumePool(ctx, req.GetName())
+	pool, changed, err := s.o.ResumePool(ctx, req.GetName())
 	if err != nil {
 		return nil, about(err, "pool", req.GetName())
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -13,7 +14,7 @@ import (
 type queueService struct {
 	pb.UnsafeQueueServiceServer
 
-	d *dispatch.Dispatcher
+	*backend
 }
 
 // GetQueue shows a queue.
@@ -21,7 +22,7 @@ func (s *queueService) GetQueue(ctx context.Context, req *pb.GetQueueRequest) (*
 	if err := validateQueueName("name", req.GetName()); err != nil {
 		return nil, err
 	}
-	queue, err := s.d.FindQueue(ctx, req.GetName())
+	queue, err := s.o.FindQueue(ctx, req.GetName())
 	if err != nil {
 		return nil, about(err, "queue", req.GetName())
 	}
@@ -42,12 +43,12 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.d.Now(ctx)
+	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	queues, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Queue, string, error) {
-		found, next, err := s.d.ListQueues(ctx, req.GetSuffix(), after, limit)
+		found, next, err := s.o.ListQueues(ctx, req.GetSuffix(), after, limit)
 		return each(found, func(q *dispatch.Queue) *pb.Queue { return toQueue(q, now) }), next, err
 	})
 	if err != nil {
@@ -78,13 +79,13 @@ func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleReq
 	return &pb.SetQueueRuleResponse{Rule: toRule(rule), Etag: ruleEtag(etag)}, nil
 }
 
-func (s *queueService) setRule(ctx context.Context, req *pb.SetQueueRuleRequest) (dispatch.QueueRule, dispatch.RulesEtag, error) {
+func (s *queueService) setRule(ctx context.Context, req *pb.SetQueueRuleRequest) (dispatch.QueueRule, operate.RulesEtag, error) {
 	etag, _ := parseRuleEtag(req.GetEtag())
 	by, paths := byOrPeer(ctx, req.GetBy()), req.GetUpdateMask().GetPaths()
 	if len(paths) == 0 {
-		return s.d.SetQueueRule(ctx, fromRule(req.GetRule(), by, req.GetReason()), etag)
+		return s.o.SetQueueRule(ctx, fromRule(req.GetRule(), by, req.GetReason()), etag)
 	}
-	return s.d.ChangeQueueRule(ctx, req.GetRule().GetPattern(), etag, func(rule *dispatch.QueueRule) error {
+	return s.o.ChangeQueueRule(ctx, req.GetRule().GetPattern(), etag, func(rule *dispatch.QueueRule) error {
 		merged := toRule(*rule)
 		overlay(merged.ProtoReflect(), req.GetRule().ProtoReflect(), paths)
 		*rule = fromRule(merged, by, req.GetReason())
@@ -105,9 +106,9 @@ func (s *queueService) ListQueueRules(ctx context.Context, req *pb.ListQueueRule
 	if err != nil {
 		return nil, err
 	}
-	var page dispatch.RulePage
+	var page operate.RulePage
 	rules, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.QueueRule, string, error) {
-		page, err = s.d.QueueRules(ctx, after, limit)
+		page, err = s.o.QueueRules(ctx, after, limit)
 		return each(page.Rules, toRule), page.Next, err
 	})
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 		return nil, err
 	}
 	etag, _ := parseRuleEtag(req.GetEtag())
-	rule, etag, err := s.d.DeleteQueueRule(ctx, req.GetPattern(), etag)
+	rule, etag, err := s.o.DeleteQueueRule(ctx, req.GetPattern(), etag)
 	if err != nil {
 		return nil, s.aboutRule(ctx, err, req.GetPattern())
 	}
@@ -131,28 +132,28 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 
 // BlockQueue holds grants of a queue.
 func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest) (*pb.BlockQueueResponse, error) {
-	out, replaced, err := s.hold(ctx, req, s.d.BlockQueue)
+	out, replaced, err := s.hold(ctx, req, s.o.BlockQueue)
 	return &pb.BlockQueueResponse{Queue: out, Replaced: replaced}, err
 }
 
 // UnblockQueue opens a block.
 func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
 	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
-		return s.d.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
+		return s.o.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
 	})
 	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
 }
 
 // PauseQueue holds grants of a queue, beside a block.
 func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest) (*pb.PauseQueueResponse, error) {
-	out, replaced, err := s.hold(ctx, req, s.d.PauseQueue)
+	out, replaced, err := s.hold(ctx, req, s.o.PauseQueue)
 	return &pb.PauseQueueResponse{Queue: out, Replaced: replaced}, err
 }
 
 // ResumeQueue ends a pause.
 func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
 	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
-		return s.d.ResumeQueue(ctx, req.GetName())
+		return s.o.ResumeQueue(ctx, req.GetName())
 	})
 	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
 }
@@ -188,7 +189,7 @@ func (s *queueService) letGo(ctx context.Context, req letGoRequest, lift func() 
 }
 
 func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.Queue, error) {
-	now, err := s.d.Now(ctx)
+	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -199,11 +200,11 @@ func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.
 // that the rules have, or who pauses or denies by it.
 func (s *queueService) aboutRule(ctx context.Context, err error, pattern string) error {
 	if errors.Is(err, dispatch.ErrEtagMismatch) {
-		if page, readErr := s.d.QueueRules(ctx, "", 1); readErr == nil {
+		if page, readErr := s.o.QueueRules(ctx, "", 1); readErr == nil {
 			return about(err, "pattern", pattern, "etag", ruleEtag(page.Etag))
 		}
 	}
-	var left *dispatch.NotEmptyError
+	var left *operate.NotEmptyError
 	if errors.As(err, &left) {
 		return about(err, "pattern", pattern, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
 	}

@@ -155,7 +155,7 @@ func TestDispatchService_ReportTask_saysMore(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
 	_, err := b.sources.CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
-		Id: "news", Follow: &pb.Follow{AllowHosts: []string{"*"}, MaxDepth: proto.Int32(0)},
+		Id: "news", Follow: &pb.Follow{AllowHosts: []string{"*.example"}, MaxDepth: proto.Int32(0)},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -164,15 +164,26 @@ func TestDispatchService_ReportTask_saysMore(t *testing.T) {
 	b.submit(t, "news", "https://example.com/b")
 	leased := b.fetch(t, 1)[0]
 	report := succeeded(leased,
-		&pb.DiscoveredItem{Url: "https://www.example/", SameDepth: true, ModifiedTime: timestamppb.Now()},
-		&pb.DiscoveredItem{Url: "https://www.example/deeper"})
+		&pb.DiscoveredItem{Url: "https://www.example/", Relation: pb.Relation_RELATION_REDIRECT, ModifiedTime: timestamppb.Now()},
+		&pb.DiscoveredItem{Url: "https://www.example/deeper", Relation: 99}, // of a later version
+		&pb.DiscoveredItem{Url: "https://www.test/", Relation: pb.Relation_RELATION_REDIRECT})
 	report.GetOutcome().GetSucceeded().QueueDelay = durationpb.New(20 * time.Second)
 	reported, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{report}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := reported.GetResults()[0].GetDiscovered(); s.GetCreated() != 1 || s.GetFiltered() != 1 {
+	s := reported.GetResults()[0].GetDiscovered()
+	if s.GetCreated() != 1 || s.GetFiltered() != 2 || s.GetResults()[2].GetFilterReason() != pb.FilterReason_FILTER_REASON_HOST {
 		t.Errorf("discovered %v", s)
+	}
+	source, err := b.sources.GetSource(t.Context(), &pb.GetSourceRequest{Id: "news"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filtered := source.GetSource().GetStatus().GetFiltered()
+	if len(filtered) != 2 || filtered[0].GetReason() != pb.FilterReason_FILTER_REASON_DEPTH || filtered[0].GetCount() != 1 ||
+		filtered[1].GetReason() != pb.FilterReason_FILTER_REASON_HOST || filtered[1].GetCount() != 1 {
+		t.Errorf("filtered %v", filtered)
 	}
 	queue, err := b.queues.GetQueue(t.Context(), &pb.GetQueueRequest{Name: "example.com"})
 	if err != nil {

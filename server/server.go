@@ -21,7 +21,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -29,7 +31,6 @@ import (
 // once, by [Server.Run] or [Server.RunOn].
 type Server struct {
 	cfg     Config
-	d       *dispatch.Dispatcher
 	log     *zap.Logger
 	metrics *Metrics
 	limits  *limits
@@ -40,28 +41,29 @@ type Server struct {
 	heartbeats atomic.Int64
 	draining   chan struct{} // closed when streams are to end
 	fetches    fetchStreams
+	store      *storeCollector
+	backend    backend
 
-	mu                         sync.Mutex // guards the listeners
+	mu                         sync.Mutex // guards what follows, and changes of backend
 	grpcListener, httpListener net.Listener
 }
 
-// New makes a server of d. It opens nothing until [Server.Listen] or
-// [Server.Run], but it holds goroutines from now on, until Run has ended.
-func New(cfg Config, d *dispatch.Dispatcher, log *zap.Logger) (*Server, error) {
+// New makes a server of o and its dispatcher. It may be nil: then [Server.Attach] brings
+// it later. It opens nothing until [Server.Listen] or [Server.Run], but it holds goroutines from now
+// on, until Run has ended.
+func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if d == nil {
-		return nil, errors.New("server: a dispatcher is required")
-	}
 	log = cmp.Or(log, zap.NewNop())
 	s := &Server{
-		cfg: cfg, d: d, log: log, metrics: cfg.Metrics, limits: newLimits(&cfg), draining: make(chan struct{}),
+		cfg: cfg, log: log, metrics: cfg.Metrics, limits: newLimits(&cfg), draining: make(chan struct{}),
 	}
 	if s.metrics == nil {
 		s.metrics = NewMetrics()
 	}
-	for _, c := range []prometheus.Collector{s.limits.shed, newStoreCollector(d, cfg.StatsInterval, s.heartbeats.Load)} {
+	s.store = newStoreCollector(cfg.StatsInterval, s.heartbeats.Load)
+	for _, c := range []prometheus.Collector{s.limits.shed, s.store} {
 		if err := s.metrics.registry.Register(c); err != nil {
 			return nil, fmt.Errorf("server: Config.Metrics serve another server already: %w", err)
 		}
@@ -73,7 +75,32 @@ func New(cfg Config, d *dispatch.Dispatcher, log *zap.Logger) (*Server, error) {
 	s.grpc = grpc.NewServer(options...)
 	s.register()
 	s.http = s.newHTTP()
+	if o != nil {
+		s.Attach(o)
+	}
 	return s, nil
+}
+
+// backend is what the services call. It is empty until [Server.Attach].
+type backend struct {
+	d *engine.Dispatcher // for collectors
+	o *operate.Operator  // for operators and producers
+}
+
+// Attach gives the server its operator and dispatcher, once, also while it runs. Until
+// then calls answer STORE_UNAVAILABLE, its health is NOT_SERVING, and /readyz is 503.
+func (s *Server) Attach(o *operate.Operator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.backend = backend{o.Dispatcher(), o}
+	select {
+	case <-s.draining:
+		s.backend.d.Drain()
+	default:
+	}
+	s.store.o.Store(o)
+	s.health.attach(o)
+	s.limits.attached.Store(true) // after it calls come
 }
 
 // streamWorkers are goroutines that serve one call after another, whose stacks
@@ -91,6 +118,13 @@ const (
 	connWindow   = 4 << 20
 )
 
+// What a client may take before it is known: the bytes of the headers of a call, and the
+// time of the handshakes of its connection.
+const (
+	maxHeaderBytes   = 64 << 10
+	handshakeTimeout = 10 * time.Second
+)
+
 // options of the gRPC server. The keepalive settings let clients keep idle
 // connections open through proxies, and parked polls outlive the age of a
 // connection.
@@ -98,6 +132,8 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newEnvelopeCodec()),
 		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxConcurrentStreams(s.cfg.MaxConcurrentStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: s.cfg.KeepaliveMinTime, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -123,22 +159,24 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 
 // register registers every service, and health for each.
 func (s *Server) register() {
-	s.grpc.RegisterService(s.limits.decoded(&pb.DispatchService_ServiceDesc), &dispatchService{
-		d: s.d, limits: s.limits, metrics: s.metrics,
+	b := &s.backend
+	dispatching := &dispatchService{
+		backend: b, limits: s.limits, metrics: s.metrics,
 		streams: streams{open: &s.heartbeats, draining: s.draining, grace: s.cfg.ReconnectGrace},
-	})
-	s.grpc.RegisterService(s.limits.decoded(&pb.TaskService_ServiceDesc), &taskService{d: s.d})
-	s.grpc.RegisterService(s.limits.decoded(&pb.SourceService_ServiceDesc), &sourceService{d: s.d})
-	s.grpc.RegisterService(s.limits.decoded(&pb.QueueService_ServiceDesc), &queueService{d: s.d})
-	s.grpc.RegisterService(s.limits.decoded(&pb.AdminService_ServiceDesc), &adminService{
-		d: s.d, version: s.cfg.Version, started: time.Now(), streams: &s.heartbeats,
-	})
+	}
+	tasks, sources, queues := &taskService{backend: b}, &sourceService{backend: b}, &queueService{backend: b}
+	admin := &adminService{backend: b, version: s.cfg.Version, started: time.Now(), streams: &s.heartbeats}
+	s.grpc.RegisterService(s.limits.decoded(&pb.DispatchService_ServiceDesc), dispatching)
+	s.grpc.RegisterService(s.limits.decoded(&pb.TaskService_ServiceDesc), tasks)
+	s.grpc.RegisterService(s.limits.decoded(&pb.SourceService_ServiceDesc), sources)
+	s.grpc.RegisterService(s.limits.decoded(&pb.QueueService_ServiceDesc), queues)
+	s.grpc.RegisterService(s.limits.decoded(&pb.AdminService_ServiceDesc), admin)
 	var services []string
 	for name := range s.grpc.GetServiceInfo() {
 		services = append(services, name)
 	}
 	slices.Sort(services)
-	s.health = newHealthLoop(s.d, s.cfg.HealthInterval, s.log, services)
+	s.health = newHealthLoop(s.cfg.HealthInterval, s.log, services)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health.server)
 	if s.cfg.Reflection {
 		reflection.Register(s.grpc)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -28,7 +29,7 @@ const (
 // bulkAction is what a bulk call does to each source.
 type bulkAction struct {
 	// would reports whether act would change the source.
-	would func(context.Context, *dispatch.SourceView) (bool, error)
+	would func(context.Context, *operate.SourceView) (bool, error)
 	// act reports whether it changed it.
 	act func(ctx context.Context, id string) (bool, error)
 }
@@ -48,8 +49,8 @@ func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSources
 	}
 	note := dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
 	r, err := s.bulk(ctx, "DeleteSources", req, bulkAction{
-		would: func(context.Context, *dispatch.SourceView) (bool, error) { return true, nil },
-		act:   func(ctx context.Context, id string) (bool, error) { return true, s.d.DeleteSource(ctx, id, note) },
+		would: func(context.Context, *operate.SourceView) (bool, error) { return true, nil },
+		act:   func(ctx context.Context, id string) (bool, error) { return true, s.o.DeleteSource(ctx, id, note) },
 	})
 	if err != nil {
 		return nil, err
@@ -64,19 +65,19 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 		return nil, err
 	}
 	gate := dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
-	now, err := s.d.Now(ctx)
+	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var before replacedPauses
 	r, err := s.bulk(ctx, "PauseSources", req, bulkAction{
-		would: func(_ context.Context, v *dispatch.SourceView) (bool, error) {
+		would: func(_ context.Context, v *operate.SourceView) (bool, error) {
 			replaced, changes := v.Source.WouldPause(gate, now)
 			before.add(v.Source.ID, replaced)
 			return changes, nil
 		},
 		act: func(ctx context.Context, id string) (bool, error) {
-			replaced, changed, err := s.d.PauseSource(ctx, id, gate)
+			replaced, changed, err := s.o.PauseSource(ctx, id, gate)
 			before.add(id, replaced)
 			return changed, err
 		},
@@ -120,8 +121,8 @@ func (s *sourceService) ResumeSources(ctx context.Context, req *pb.ResumeSources
 		return nil, err
 	}
 	r, err := s.bulk(ctx, "ResumeSources", req, bulkAction{
-		would: func(_ context.Context, v *dispatch.SourceView) (bool, error) { return v.Source.Paused != nil, nil },
-		act:   s.d.ResumeSource,
+		would: func(_ context.Context, v *operate.SourceView) (bool, error) { return v.Source.Paused != nil, nil },
+		act:   s.o.ResumeSource,
 	})
 	if err != nil {
 		return nil, err
@@ -135,16 +136,16 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 		return nil, err
 	}
 	var canceled atomic.Int64
-	tell := func(did dispatch.Triggered, err error) (bool, error) {
+	tell := func(did operate.Triggered, err error) (bool, error) {
 		canceled.Add(int64(did.Canceled))
 		return did.Changed, err
 	}
 	r, err := s.bulk(ctx, "TriggerSources", req, bulkAction{
-		would: func(ctx context.Context, v *dispatch.SourceView) (bool, error) {
-			return tell(s.d.WouldTrigger(ctx, v.Source.ID, req.GetRevisit()))
+		would: func(ctx context.Context, v *operate.SourceView) (bool, error) {
+			return tell(s.o.WouldTrigger(ctx, v.Source.ID, req.GetRevisit()))
 		},
 		act: func(ctx context.Context, id string) (bool, error) {
-			return tell(s.d.TriggerSource(ctx, id, req.GetRevisit()))
+			return tell(s.o.TriggerSource(ctx, id, req.GetRevisit()))
 		},
 	})
 	if err != nil {
@@ -185,7 +186,7 @@ func (s *sourceService) bulkFilter(ctx context.Context, method string, req bulkR
 		return bulkResult{}, err
 	}
 	r := &bulkTally{}
-	err = s.onEach(ctx, views, func(ctx context.Context, v *dispatch.SourceView) error {
+	err = s.onEach(ctx, views, func(ctx context.Context, v *operate.SourceView) error {
 		return r.apply(ctx, v.Source.ID, v, req.GetValidateOnly(), action)
 	})
 	r.missing = nil // deleted since the look
@@ -200,10 +201,10 @@ func (s *sourceService) bulkIDs(ctx context.Context, req bulkRequest, action bul
 	group.SetLimit(bulkAtOnce)
 	for _, id := range ids {
 		group.Go(func() error {
-			var view *dispatch.SourceView
+			var view *operate.SourceView
 			var err error
 			if req.GetValidateOnly() {
-				if view, err = s.d.Source(ctx, id); err != nil {
+				if view, err = s.o.Source(ctx, id); err != nil {
 					return r.failed(id, err)
 				}
 			}
@@ -215,7 +216,7 @@ func (s *sourceService) bulkIDs(ctx context.Context, req bulkRequest, action bul
 	return r.bulkResult, err
 }
 
-func (s *sourceService) onEach(ctx context.Context, views []*dispatch.SourceView, do func(context.Context, *dispatch.SourceView) error) error {
+func (s *sourceService) onEach(ctx context.Context, views []*operate.SourceView, do func(context.Context, *operate.SourceView) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(bulkAtOnce)
 	for _, view := range views {
@@ -226,12 +227,12 @@ func (s *sourceService) onEach(ctx context.Context, views []*dispatch.SourceView
 
 // matching looks through sources from the first after after, until maxBatch
 // match or bulkPages were read, and says where to go on.
-func (s *sourceService) matching(ctx context.Context, f *pb.Filter, after string) (found []*dispatch.SourceView, next string, err error) {
-	query := dispatch.SourceQuery{Prefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()}
+func (s *sourceService) matching(ctx context.Context, f *pb.Filter, after string) (found []*operate.SourceView, next string, err error) {
+	query := operate.SourceQuery{Prefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()}
 	from, before := fromTime(f.GetCreateTimeFrom()), fromTime(f.GetCreateTimeBefore())
 	for range bulkPages {
-		var views []*dispatch.SourceView
-		if views, next, err = s.d.ListSources(ctx, query, after, maxBatch-len(found)); err != nil {
+		var views []*operate.SourceView
+		if views, next, err = s.o.ListSources(ctx, query, after, maxBatch-len(found)); err != nil {
 			return nil, "", err
 		}
 		for _, v := range views {
@@ -254,7 +255,7 @@ type bulkTally struct {
 }
 
 // apply changes one source, or with validateOnly asks whether it would.
-func (t *bulkTally) apply(ctx context.Context, id string, view *dispatch.SourceView, validateOnly bool, action bulkAction) error {
+func (t *bulkTally) apply(ctx context.Context, id string, view *operate.SourceView, validateOnly bool, action bulkAction) error {
 	var changed bool
 	var err error
 	if validateOnly {

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -15,7 +16,7 @@ import (
 type sourceService struct {
 	pb.UnsafeSourceServiceServer
 
-	d *dispatch.Dispatcher
+	*backend
 }
 
 // CreateSource registers a source.
@@ -24,7 +25,7 @@ func (s *sourceService) CreateSource(ctx context.Context, req *pb.CreateSourceRe
 		return nil, err
 	}
 	id := req.GetSpec().GetId()
-	view, err := s.d.CreateSource(ctx, id, fromSpec(req.GetSpec()))
+	view, err := s.o.CreateSource(ctx, id, fromSpec(req.GetSpec()))
 	if err != nil {
 		return nil, about(inside("spec", err), "source_id", id)
 	}
@@ -37,7 +38,7 @@ func (s *sourceService) GetSource(ctx context.Context, req *pb.GetSourceRequest)
 	if err := validateID(req.GetId()); err != nil {
 		return nil, err
 	}
-	view, err := s.d.Source(ctx, req.GetId())
+	view, err := s.o.Source(ctx, req.GetId())
 	if err != nil {
 		return nil, about(err, "source_id", req.GetId())
 	}
@@ -57,11 +58,11 @@ func (s *sourceService) ListSources(ctx context.Context, req *pb.ListSourcesRequ
 	if err != nil {
 		return nil, err
 	}
-	query := dispatch.SourceQuery{
+	query := operate.SourceQuery{
 		Prefix: req.GetIdPrefix(), Pool: req.GetPool(), Labels: req.GetLabels(), Health: fromHealth(req.GetHealth()), Gates: req.GetGates(),
 	}
 	sources, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Source, string, error) {
-		views, next, err := s.d.ListSources(ctx, query, after, limit)
+		views, next, err := s.o.ListSources(ctx, query, after, limit)
 		if req.GetWholeSpecs() {
 			return each(views, toSource), next, err
 		}
@@ -83,7 +84,7 @@ func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRe
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.d.UpdateSource(ctx, id, version, func(spec *dispatch.SourceSpec) error {
+	view, err := s.o.UpdateSource(ctx, id, version, func(spec *dispatch.SourceSpec) error {
 		merged := toSpec(id, spec)
 		overlay(merged.ProtoReflect(), req.GetSpec().ProtoReflect(), req.GetUpdateMask().GetPaths())
 		if err := validateSpec(merged); err != nil {
@@ -109,27 +110,27 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 		return nil, err
 	}
 	out := make([]*pb.ApplyResult, len(req.GetSpecs()))
-	var specs []dispatch.NamedSpec
+	var specs []operate.NamedSpec
 	var from []int
 	for i, spec := range req.GetSpecs() {
 		if err := validateSpec(spec); err != nil {
-			out[i] = toApplyResult(spec.GetId(), dispatch.SpecResult{Err: err})
+			out[i] = toApplyResult(spec.GetId(), operate.SpecResult{Err: err})
 			continue
 		}
-		named := dispatch.NamedSpec{ID: spec.GetId(), Spec: fromSpec(spec)}
+		named := operate.NamedSpec{ID: spec.GetId(), Spec: fromSpec(spec)}
 		if req.GetKeepAbsent() {
 			named.Over = keepAbsent(spec)
 		}
 		specs, from = append(specs, named), append(from, i)
 	}
-	results, err := s.d.ApplySources(ctx, specs, req.GetValidateOnly())
+	results, err := s.o.ApplySources(ctx, specs, req.GetValidateOnly())
 	if err != nil {
 		return nil, err
 	}
 	var did bulkResult
 	var doubted []*dispatch.SourceSpec
 	for n, result := range results {
-		if result.Code == dispatch.SpecUpdated {
+		if result.Code == operate.SpecUpdated {
 			doubted = append(doubted, result.After)
 		} else {
 			doubted = append(doubted, &specs[n].Spec)
@@ -142,7 +143,7 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 		if result.Err == nil {
 			did.matched++
 		}
-		if result.Err == nil && (result.Code == dispatch.SpecCreated || result.Code == dispatch.SpecUpdated) {
+		if result.Err == nil && (result.Code == operate.SpecCreated || result.Code == operate.SpecUpdated) {
 			did.changed++
 			out[from[n]].Warnings = warnings[n]
 		}
@@ -154,7 +155,7 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 // warnings are what is doubted of each spec. They are advice about what is done: where
 // they cannot be had, the line of the call says why, and its answer has none.
 func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSpec) [][]string {
-	doubts, err := s.d.Doubts(ctx, specs)
+	doubts, err := s.o.Doubts(ctx, specs)
 	if err != nil {
 		addFields(ctx, zap.String("no_warnings", err.Error()))
 		return make([][]string, len(specs))
@@ -169,7 +170,7 @@ func (s *sourceService) versionOf(ctx context.Context, id, etag string) (int64, 
 		return 0, nil
 	}
 	uid, version, _ := parseEtag(etag)
-	view, err := s.d.Source(ctx, id)
+	view, err := s.o.Source(ctx, id)
 	if err != nil {
 		return 0, about(err, "source_id", id)
 	}
@@ -181,7 +182,7 @@ func (s *sourceService) versionOf(ctx context.Context, id, etag string) (int64, 
 
 // stale tells of an etag that is not the current one, and what that is.
 func (s *sourceService) stale(ctx context.Context, id string) error {
-	view, err := s.d.Source(ctx, id)
+	view, err := s.o.Source(ctx, id)
 	if err != nil {
 		return about(err, "source_id", id)
 	}

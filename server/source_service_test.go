@@ -79,20 +79,20 @@ func TestSourceService_CreateSource(t *testing.T) {
 	})
 }
 
-// A seed is kept without what stands around its URL: the same spec again changes
-// nothing, with it and without.
-func TestSourceService_seedWithSpaceAround(t *testing.T) {
+// A seed is kept as it is fetched, escaped and without what stands around its URL: the
+// same spec again changes nothing, as it was written and as it is kept.
+func TestSourceService_seedIsEscaped(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
 	for i, want := range []pb.ApplyCode{pb.ApplyCode_APPLY_CODE_CREATED, pb.ApplyCode_APPLY_CODE_UNCHANGED, pb.ApplyCode_APPLY_CODE_UNCHANGED} {
-		spec := &pb.SourceSpec{Id: "s", Seeds: []*pb.Seed{{Url: []string{" http://a.example/\n", "\x0chttp://a.example/", "http://a.example/"}[i]}}}
+		spec := &pb.SourceSpec{Id: "s", Seeds: []*pb.Seed{{Url: []string{" http://a.example/a b?c d\n", "\x0chttp:\\\\a.example/a%20b?c d", "http://a.example/a%20b?c%20d"}[i]}}}
 		resp, err := b.sources.ApplySources(t.Context(), &pb.ApplySourcesRequest{Specs: []*pb.SourceSpec{spec}, KeepAbsent: i == 1})
 		if err != nil || resp.GetResults()[0].GetCode() != want {
 			t.Fatalf("apply %d: %v, %v, want %v", i, resp, err, want)
 		}
 	}
 	got, err := b.sources.GetSource(t.Context(), &pb.GetSourceRequest{Id: "s"})
-	if url := got.GetSource().GetSpec().GetSeeds()[0].GetUrl(); err != nil || url != "http://a.example/" {
+	if url := got.GetSource().GetSpec().GetSeeds()[0].GetUrl(); err != nil || url != "http://a.example/a%20b?c%20d" {
 		t.Errorf("the seed is %q, %v", url, err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -52,7 +52,7 @@ type seedName struct{ key, queue, page string }
 
 // nameSeed spells a seed as its task would be; a URL that is wrong stands for itself.
 func nameSeed(rules int32, seed *pb.Seed) seedName {
-	page, err := dispatch.Canonicalize(int(max(rules, dispatch.CanonicalPlain)), seed.GetUrl())
+	page, err := canonical.Form(int(max(rules, canonical.Plain)), seed.GetUrl())
 	if err != nil {
 		page = seed.GetUrl()
 	}

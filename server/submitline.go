@@ -15,9 +15,9 @@ const (
 	// some ten thousand tasks, or one request as large as may be. Fewer leave the nodes of a
 	// Cluster without work.
 	submitBytesAtWork = 4 << 20
-	// smallSubmit is how large a request may be that waits for no other: who submits few
+	// smallRequest is how large a request may be that waits for no other: who submits few
 	// tasks does not come behind those who submit thousands.
-	smallSubmit = 32 << 10
+	smallRequest = 32 << 10
 	// longestAtWork is how long a request is taken to be at work: behind those that a store
 	// does not answer, others may come through.
 	longestAtWork = 2 * time.Second
@@ -30,7 +30,8 @@ const (
 // hundred calls of a thousand tasks a heartbeat waited half a second for its turn, and
 // they took 400 MB. Those beyond submitBytesAtWork wait as the bytes that they came in as,
 // in the order in which they came in. There are no more of them than may run at once.
-// Only SubmitTasks is in the line: of collectors the leases run, and operators are few.
+// Only SubmitTasks is in the line: of collectors the leases run (inHand bounds those), and
+// operators are few.
 type submitLine struct {
 	limits *limits
 	work   *semaphore.Weighted
@@ -45,7 +46,7 @@ func newSubmitLine(l *limits) *submitLine {
 // it was done then. One as large as all that may be at work is at work alone. A small one
 // is in no line, and has nothing to leave.
 func (l *submitLine) enter(ctx context.Context, method string, bytes int) (leave func(), err error) {
-	if bytes <= smallSubmit {
+	if bytes <= smallRequest {
 		return nil, nil
 	}
 	most := l.limits.most[classSubmit]
@@ -62,7 +63,8 @@ func (l *submitLine) enter(ctx context.Context, method string, bytes int) (leave
 	if err := l.work.Acquire(waiting, weight); err != nil {
 		l.calls.Add(-1)
 		if ctx.Err() == nil {
-			return nil, l.limits.refuseLine(method, bytes)
+			return nil, l.limits.refuseBytes(classSubmit, method,
+				"other large submits took all the time that the call's deadline left: give it more, or submit fewer at once", submitBytesAtWork, bytes)
 		}
 		return nil, fmt.Errorf("wait for other submits: %w", err)
 	}

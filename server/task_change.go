@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -19,7 +20,7 @@ type taskChange struct {
 	// twice.
 	standing bool
 	// would answers what act would.
-	would, act func(context.Context, *changed) ([]dispatch.TaskChange, error)
+	would, act func(context.Context, *changed) ([]operate.TaskChange, error)
 }
 
 // changed is what a bulk call is about: tasks by their ids. Those that a filter found
@@ -35,9 +36,9 @@ type changed struct {
 func (c *taskChange) leased() bool { return len(c.states) == 1 && c.states[0] == dispatch.StateLeased }
 
 // inStates makes of a change of tasks in some states one of what a call is about.
-func inStates(change func(context.Context, []dispatch.TaskID, ...dispatch.State) ([]dispatch.TaskChange, error),
-) func(context.Context, *changed) ([]dispatch.TaskChange, error) {
-	return func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
+func inStates(change func(context.Context, []dispatch.TaskID, ...dispatch.State) ([]operate.TaskChange, error),
+) func(context.Context, *changed) ([]operate.TaskChange, error) {
+	return func(ctx context.Context, of *changed) ([]operate.TaskChange, error) {
 		return change(ctx, of.ids, of.states...)
 	}
 }
@@ -47,9 +48,9 @@ func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksReques
 	note := dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
 	r, err := s.change(ctx, req, nil, &taskChange{
 		method: "CancelTasks", states: []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased},
-		would: inStates(s.d.WouldCancelTasks),
-		act: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
-			return s.d.CancelTasks(ctx, of.ids, note, of.states...)
+		would: inStates(s.o.WouldCancelTasks),
+		act: func(ctx context.Context, of *changed) ([]operate.TaskChange, error) {
+			return s.o.CancelTasks(ctx, of.ids, note, of.states...)
 		},
 	})
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksReques
 func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest) (*pb.RetryTasksResponse, error) {
 	r, err := s.change(ctx, req, nil, &taskChange{
 		method: "RetryTasks", states: []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, statesRequired: true, standing: true,
-		would: inStates(s.d.WouldRetryTasks), act: inStates(s.d.RetryTasks),
+		would: inStates(s.o.WouldRetryTasks), act: inStates(s.o.RetryTasks),
 	})
 	if err != nil {
 		return nil, err
@@ -78,11 +79,11 @@ func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequ
 	note := dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
 	r, err := s.change(ctx, req, each(req.GetFences(), func(fence int64) uint64 { return uint64(fence) }), &taskChange{
 		method: "RevokeLeases", states: []dispatch.State{dispatch.StateLeased}, standing: true,
-		would: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
-			return s.d.WouldRevokeLeases(ctx, of.ids, of.fences)
+		would: func(ctx context.Context, of *changed) ([]operate.TaskChange, error) {
+			return s.o.WouldRevokeLeases(ctx, of.ids, of.fences)
 		},
-		act: func(ctx context.Context, of *changed) ([]dispatch.TaskChange, error) {
-			return s.d.RevokeLeases(ctx, of.ids, of.fences, note)
+		act: func(ctx context.Context, of *changed) ([]operate.TaskChange, error) {
+			return s.o.RevokeLeases(ctx, of.ids, of.fences, note)
 		},
 	})
 	if err != nil {
@@ -144,7 +145,7 @@ func (s *taskService) matching(ctx context.Context, req changeRequest, change *t
 	}
 	q := fromTaskFilter(req.GetFilter(), change.states)
 	q.Standing = change.standing
-	found, next, err := s.d.MatchTasks(ctx, q, cursor, maxBatch)
+	found, next, err := s.o.MatchTasks(ctx, q, cursor, maxBatch)
 	if err != nil {
 		return nil, "", err
 	}
@@ -157,13 +158,13 @@ func (s *taskService) matching(ctx context.Context, req changeRequest, change *t
 
 // fromTaskFilter converts a filter that validate has found to be one of tasks; without
 // states it stands for tasks in any of states.
-func fromTaskFilter(f *pb.Filter, states []dispatch.State) *dispatch.TaskQuery {
+func fromTaskFilter(f *pb.Filter, states []dispatch.State) *operate.TaskQuery {
 	if len(f.GetStates()) > 0 {
 		states = fromStates(f.GetStates())
 	}
-	q := &dispatch.TaskQuery{
+	q := &operate.TaskQuery{
 		SourceID: f.GetSourceId(),
-		Sources:  dispatch.SourceQuery{Prefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()},
+		Sources:  operate.SourceQuery{Prefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()},
 		Queue:    f.GetQueue(), QueueSuffix: f.GetQueueSuffix(), Collector: f.GetCollectorId(), States: states,
 		CreatedFrom: fromTime(f.GetCreateTimeFrom()), CreatedBefore: fromTime(f.GetCreateTimeBefore()),
 	}
@@ -177,56 +178,56 @@ func fromTaskFilter(f *pb.Filter, states []dispatch.State) *dispatch.TaskQuery {
 }
 
 // count adds what became of one task.
-func (r *bulkResult) count(code dispatch.ChangeCode) {
+func (r *bulkResult) count(code operate.ChangeCode) {
 	switch code {
-	case dispatch.ChangeNotFound:
+	case operate.ChangeNotFound:
 		return
-	case dispatch.ChangeCanceled, dispatch.ChangeCancelRequested, dispatch.ChangeRetried, dispatch.ChangeRevoked:
+	case operate.ChangeCanceled, operate.ChangeCancelRequested, operate.ChangeRetried, operate.ChangeRevoked:
 		r.changed++
 	default:
 	}
 	r.matched++
 }
 
-func toTaskChange(id dispatch.TaskID, change *dispatch.TaskChange) *pb.TaskChange {
+func toTaskChange(id dispatch.TaskID, change *operate.TaskChange) *pb.TaskChange {
 	out := &pb.TaskChange{TaskId: string(id), Code: toChangeCode(change.Code), State: toState(change.State)}
 	switch change.Code {
-	case dispatch.ChangeLimited:
+	case operate.ChangeLimited:
 		out.Message = limitedMessage
-	case dispatch.ChangeRefused:
+	case operate.ChangeRefused:
 		out.Message, out.ErrorReason = whyRefused(change.Err)
 	default:
 	}
 	return out
 }
 
-func toChangeCode(code dispatch.ChangeCode) pb.TaskChangeCode {
+func toChangeCode(code operate.ChangeCode) pb.TaskChangeCode {
 	switch code {
-	case dispatch.ChangeNotFound:
+	case operate.ChangeNotFound:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND
-	case dispatch.ChangeCanceled:
+	case operate.ChangeCanceled:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_CANCELED
-	case dispatch.ChangeCancelRequested:
+	case operate.ChangeCancelRequested:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_CANCEL_REQUESTED
-	case dispatch.ChangeAlreadyRequested:
+	case operate.ChangeAlreadyRequested:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_ALREADY_REQUESTED
-	case dispatch.ChangeAlreadySettled:
+	case operate.ChangeAlreadySettled:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_ALREADY_SETTLED
-	case dispatch.ChangeRetried:
+	case operate.ChangeRetried:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_RETRIED
-	case dispatch.ChangeNotSettled:
+	case operate.ChangeNotSettled:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_SETTLED
-	case dispatch.ChangeLimited:
+	case operate.ChangeLimited:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_LIMITED
-	case dispatch.ChangeRefused:
+	case operate.ChangeRefused:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_REFUSED
-	case dispatch.ChangeRevoked:
+	case operate.ChangeRevoked:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_REVOKED
-	case dispatch.ChangeNotLeased:
+	case operate.ChangeNotLeased:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_LEASED
-	case dispatch.ChangeOtherLease:
+	case operate.ChangeOtherLease:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_OTHER_LEASE
-	case dispatch.ChangeOtherState:
+	case operate.ChangeOtherState:
 		return pb.TaskChangeCode_TASK_CHANGE_CODE_OTHER_STATE
 	}
 	return pb.TaskChangeCode_TASK_CHANGE_CODE_UNSPECIFIED

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -13,7 +14,7 @@ import (
 type taskService struct {
 	pb.UnsafeTaskServiceServer
 
-	d *dispatch.Dispatcher
+	*backend
 }
 
 // SubmitTasks takes in the items that can be tasks, and answers the others in
@@ -23,7 +24,7 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *pb.SubmitTasksReques
 		return nil, err
 	}
 	items := req.GetItems()
-	results, tasks := messages[pb.SubmitResult](len(items)), make([]dispatch.NewTask, 0, len(items))
+	results, tasks := messages[pb.SubmitResult](len(items)), make([]engine.NewTask, 0, len(items))
 	now := time.Now()
 	for i, item := range items {
 		if err := validateSubmit(item, now); err != nil {
@@ -54,15 +55,15 @@ func (s *taskService) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.
 	if id == "" {
 		what = []string{"source_id", req.GetSourceId(), "url", req.GetUrl(), "key", req.GetKey()}
 		var err error
-		if id, err = s.d.FindTaskID(ctx, req.GetSourceId(), req.GetUrl(), req.GetKey(), req.GetQueue()); err != nil {
+		if id, err = s.o.FindTaskID(ctx, req.GetSourceId(), req.GetUrl(), req.GetKey(), req.GetQueue()); err != nil {
 			return nil, about(err, what[:2]...)
 		}
 	}
-	task, err := s.d.Task(ctx, id)
+	task, err := s.o.Task(ctx, id)
 	if err != nil {
 		return nil, about(err, what...)
 	}
-	now, err := s.d.Now(ctx)
+	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +83,12 @@ func (s *taskService) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.d.Now(ctx)
+	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tasks, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Task, string, error) {
-		found, next, err := s.d.ListTasks(ctx, req.GetSourceId(), req.GetQueue(), fromStates(req.GetStates()), cursor, limit)
+		found, next, err := s.o.ListTasks(ctx, req.GetSourceId(), req.GetQueue(), fromStates(req.GetStates()), cursor, limit)
 		if err != nil {
 			return nil, "", fmt.Errorf("list: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -27,11 +28,11 @@ func validateFetch(req *pb.FetchTaskRequest) error {
 	if req.GetClientToken() != "" {
 		c.token("client_token", req.GetClientToken())
 	}
-	c.ids("pools", req.GetPools(), dispatch.MaxNarrow, c.id)
-	c.ids("sources", req.GetSources(), dispatch.MaxNarrow, c.id)
-	c.ids("queues", req.GetQueues(), dispatch.MaxNarrow, c.queue)
-	c.number("max_tasks", int64(req.GetMaxTasks()), 0, dispatch.MaxFetchTasks)
-	c.number("max_bytes", int64(req.GetMaxBytes()), 0, dispatch.MaxFetchBytes)
+	c.ids("pools", req.GetPools(), engine.MaxNarrow, c.id)
+	c.ids("sources", req.GetSources(), engine.MaxNarrow, c.id)
+	c.ids("queues", req.GetQueues(), engine.MaxNarrow, c.queue)
+	c.number("max_tasks", int64(req.GetMaxTasks()), 0, engine.MaxFetchTasks)
+	c.number("max_bytes", int64(req.GetMaxBytes()), 0, engine.MaxFetchBytes)
 	c.duration("wait", req.GetWait(), 0, dispatch.MaxWait)
 	c.duration("lease_duration", req.GetLeaseDuration(), dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration)
 	c.count("reports", len(req.GetReports()), 0, maxBatch)
@@ -79,7 +80,7 @@ func (c *checks) succeeded(s *pb.Succeeded) {
 	c.number(at+"bytes", s.GetBytes(), 0, math.MaxInt64)
 	c.duration(at+"fetch_duration", s.GetFetchDuration(), 0, maxFetch)
 	c.size(at+"memo", len(s.GetMemo()), dispatch.MaxMemoLength)
-	c.count(at+"discovered", len(s.GetDiscovered()), 0, dispatch.MaxDiscovered)
+	c.count(at+"discovered", len(s.GetDiscovered()), 0, engine.MaxDiscovered)
 	c.duration(at+"queue_delay", s.GetQueueDelay(), 0, dispatch.MaxQueueDelay)
 	c.duration(at+"next_crawl_delay", s.GetNextCrawlDelay(), 0, dispatch.MaxEvery)
 }
@@ -110,7 +111,7 @@ func validateDiscovered(req *pb.SubmitDiscoveredRequest) error {
 	var c checks
 	c.taskID("task_id", req.GetTaskId())
 	c.leaseToken("lease_token", req.GetLeaseToken())
-	c.count("items", len(req.GetItems()), 1, dispatch.MaxDiscovered)
+	c.count("items", len(req.GetItems()), 1, engine.MaxDiscovered)
 	return c.err()
 }
 
@@ -166,9 +167,9 @@ func validateBeat(b beat) error {
 	c.text("collector.version", info.GetVersion(), dispatch.MaxIDLength)
 	c.text("collector.hostname", info.GetHostname(), maxHostname)
 	c.labels("collector.labels", info.GetLabels(), dispatch.MaxLabels)
-	c.ids("collector.pools", info.GetPools(), dispatch.MaxNarrow, c.id)
-	c.ids("collector.sources", info.GetSources(), dispatch.MaxNarrow, c.id)
-	c.ids("collector.queues", info.GetQueues(), dispatch.MaxNarrow, c.queue)
+	c.ids("collector.pools", info.GetPools(), engine.MaxNarrow, c.id)
+	c.ids("collector.sources", info.GetSources(), engine.MaxNarrow, c.id)
+	c.ids("collector.queues", info.GetQueues(), engine.MaxNarrow, c.queue)
 	c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)
 	c.count("leases", len(b.GetLeases()), 0, maxBatch)
 	if info.GetEnded() && len(b.GetLeases()) > 0 {

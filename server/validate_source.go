@@ -2,9 +2,7 @@ package server
 
 import (
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -76,10 +74,6 @@ func (c *checks) seeds(seeds []*pb.Seed) {
 	for i, seed := range seeds[:min(len(seeds), dispatch.MaxSeeds)] {
 		n := len(c.broken)
 		c.target(seed.GetUrl(), seed.GetKey(), seed.GetQueue())
-		// What lists URLs parts them by white space.
-		if strings.ContainsFunc(dispatch.TrimURL(seed.GetUrl()), unicode.IsSpace) {
-			c.fail("url", seed.GetUrl(), "must have no white space in it; a space is %s", "%20")
-		}
 		c.text("kind", seed.GetKind(), dispatch.MaxIDLength)
 		c.within(n, "spec.seeds", i)
 	}

@@ -49,7 +49,10 @@ func badSpecs() []badRequest {
 		spec("label", "labels[k]", func(s *pb.SourceSpec) { s.Labels = map[string]string{"k": strings.Repeat("v", 129)} }),
 		spec("seed without URL", "seeds[0].url", func(s *pb.SourceSpec) { s.Seeds = []*pb.Seed{{}} }),
 		spec("seed that does not parse", "seeds[0].url", func(s *pb.SourceSpec) { s.Seeds = []*pb.Seed{{Url: "http://[::1"}} }),
-		spec("seed with a space", "seeds[0].url", func(s *pb.SourceSpec) { s.Seeds = []*pb.Seed{{Url: " http://a.example/a b "}} }),
+		spec("seed with a space in its host", "seeds[0].url", func(s *pb.SourceSpec) { s.Seeds = []*pb.Seed{{Url: "http://a .example/"}} }),
+		spec("seeds that are the same escaped", "seeds[1]", func(s *pb.SourceSpec) {
+			s.Seeds = []*pb.Seed{{Url: "http://example.com/a b?c d"}, {Url: "http://example.com/a%20b?c%20d"}}
+		}),
 		spec("seed without host", "seeds[0].url", func(s *pb.SourceSpec) { s.Seeds = []*pb.Seed{{Url: "http:///path"}} }),
 		spec("seed with queue with brace", "seeds[0].queue", func(s *pb.SourceSpec) { s.Seeds = []*pb.Seed{{Key: "k", Queue: "{q}"}} }),
 		spec("seeds that are the same", "seeds[1]", func(s *pb.SourceSpec) {

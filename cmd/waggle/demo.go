@@ -157,7 +157,7 @@ func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err erro
 	d.queues, d.admin = pb.NewQueueServiceClient(conn), pb.NewAdminServiceClient(conn)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var g errgroup.Group
-	g.Go(func() error { return n.run(running) })
+	g.Go(func() error { return n.run(running, nil) })
 	d.out.line("web site     %d pages on %d hosts, which all link to one another", d.site.pages(), len(d.site.hosts))
 	d.out.line("dispatcher   %s, store in memory", n.server.Address())
 	for i := range 3 {

@@ -6,12 +6,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
 // queueName is the queue that people mean by text: its name, a host in whatever case
 // and script, or a URL.
-func queueName(text string) string { return dispatch.QueueName(text) }
+func queueName(text string) string { return canonical.QueueName(text) }
 
 // queuePattern is a pattern of queue names as rules have it.
 func queuePattern(text string) string {

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/server"
 )
 
@@ -32,6 +34,9 @@ func newServe(c console) *cobra.Command {
 		Short:   "Run a dispatcher",
 		GroupID: "run",
 		Long: `Run a dispatcher. Several on one Redis form a group of equals.
+
+A Redis that is away or loads its files is waited for. Until it is there, /readyz
+is 503 and calls answer UNAVAILABLE.
 
 SIGTERM or SIGINT drains: parked fetches are answered, reports taken to the last.
 A second signal ends the process at once; no lease is lost by that.
@@ -80,52 +85,72 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	if err := o.server.Validate(); err != nil {
 		return usagef(nil, "%w", flagNames(err))
 	}
-	store, err := o.store.open(ctx, log)
-	if err != nil {
-		return err
+	store, away := o.store.open(ctx, log)
+	if ctx.Err() != nil {
+		return closeStore(store)
+	}
+	if away != nil && !isAway(away) {
+		return away
 	}
 	n, err := newNode(o.server, store, log)
 	if err != nil {
-		return errors.Join(flagNames(err), store.Close())
+		return errors.Join(flagNames(err), closeStore(store))
 	}
 	if err := n.server.Listen(ctx); err != nil {
-		return errors.Join(listenAdvice(flagNames(err)), store.Close())
+		return errors.Join(listenAdvice(flagNames(err)), closeStore(store))
 	}
-	log.Info("waggle "+version(), zap.String("dispatcher", n.dispatcher.ID()),
-		zap.String("store", o.store.name()), zap.Int("shards", store.Shards()), zap.Bool("tls", o.server.TLSCertFile != ""))
+	log.Info("waggle "+version(), zap.String("dispatcher", n.id), zap.String("store", o.store.name()), zap.Bool("tls", o.server.TLSCertFile != ""))
 	if o.store.url == storeMemory {
 		log.Warn("the store is memory: nothing is kept over a restart, and other dispatchers do not share it; --store redis://... keeps")
 	}
-	return n.run(ctx)
+	return n.run(ctx, func(ctx context.Context) (dispatch.Store, error) { return o.store.await(ctx, log, away) })
 }
 
 // node is a dispatcher with its store and its server.
 type node struct {
-	store      dispatch.Store
-	dispatcher *dispatch.Dispatcher
+	id         string
 	server     *server.Server
+	metrics    *server.Metrics
+	maxFetches int
+	log        *zap.Logger
+
+	store      dispatch.Store // nil until it is opened
+	dispatcher *engine.Dispatcher
+	operator   *operate.Operator
 }
 
-// newNode makes a node that runs nothing yet. The caller closes the store until run is called.
+// newNode makes a node that runs nothing yet, without a store if that is nil. The caller
+// closes the store until run is called.
 func newNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*node, error) {
 	cfg.Version = version()
 	cfg.Metrics = server.NewMetrics()
-	d, err := dispatch.New(dispatch.Config{
-		Store: store, Logger: log, ID: hostname() + "-" + uuid.NewString()[:8], MaxWaiters: cfg.MaxFetches, Observer: cfg.Metrics,
-	})
+	s, err := server.New(cfg, nil, log)
 	if err != nil {
 		return nil, err
 	}
-	s, err := server.New(cfg, d, log)
-	if err != nil {
-		return nil, err
+	n := &node{id: hostname() + "-" + uuid.NewString()[:8], server: s, metrics: cfg.Metrics, maxFetches: cfg.MaxFetches, log: log}
+	if store != nil {
+		err = n.attach(store)
 	}
-	return &node{store: store, dispatcher: d, server: s}, nil
+	return n, err
 }
 
-// run serves until ctx ends, then drains. The dispatcher runs until the server
-// has taken the last report; the store is closed when both have ended.
-func (n *node) run(ctx context.Context) error {
+// attach makes the dispatcher, of a store that was opened.
+func (n *node) attach(store dispatch.Store) error {
+	d, err := engine.New(engine.Config{Store: store, Logger: n.log, ID: n.id, MaxWaiters: n.maxFetches, Observer: n.metrics})
+	if err != nil {
+		return err
+	}
+	n.log.Info("opened the store", zap.String("kind", store.Kind()), zap.Int("shards", store.Shards()))
+	n.store, n.dispatcher, n.operator = store, d, operate.New(d)
+	n.server.Attach(n.operator)
+	return nil
+}
+
+// run serves until ctx ends, then drains. Without a store it first waits for open to give
+// one, and meanwhile refuses calls. The dispatcher runs until the server has taken the last
+// report; the store is closed when both have ended.
+func (n *node) run(ctx context.Context, open func(context.Context) (dispatch.Store, error)) error {
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
@@ -133,13 +158,34 @@ func (n *node) run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error {
 		defer stopServing()
-		return n.dispatcher.Run(loops)
+		if n.store == nil {
+			store, err := open(serving)
+			if serving.Err() != nil {
+				return closeStore(store)
+			}
+			if err == nil {
+				err = n.attach(store)
+			}
+			if err != nil {
+				return errors.Join(err, closeStore(store))
+			}
+		}
+		return n.dispatcher.Run(loops, n.operator.Chores()...)
 	})
 	g.Go(func() error {
+		defer stopServing()
 		defer stopLoops()
 		return n.server.Run(serving)
 	})
-	return errors.Join(g.Wait(), n.store.Close())
+	return errors.Join(g.Wait(), closeStore(n.store))
+}
+
+// closeStore closes a store, if there is one.
+func closeStore(store dispatch.Store) error {
+	if store == nil {
+		return nil
+	}
+	return store.Close()
 }
 
 // flagNames writes flags where an error names fields of a Config.

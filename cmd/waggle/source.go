@@ -47,8 +47,10 @@ func newSourceList(o *clientOptions) *cobra.Command {
 	var health []string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sources",
-		Long: `List sources: how their seeds do (HEALTH, and WHY it is not OK), and how many of their
-tasks are in each state. HEALTH is
+		Long: `List sources: how their seeds do (HEALTH, and WHY it is not OK), how many of their
+tasks are in each state, and how many links were not followed, and why (FILTERED): for
+NO_RULE, as the source follows only items of feeds, for their DEPTH, HOST, or URL
+(INCLUDE, EXCLUDE), or as a queue rule denies their queue (QUEUE_DENIED). HEALTH is
 
   OK          nothing to complain about
   LATE        a seed has been due for longer than its interval (without a schedule:
@@ -109,13 +111,13 @@ func writeSources(out io.Writer, now time.Time, sources []*pb.Source) {
 		fmt.Fprintln(out, "no sources; `waggle source create` makes one")
 		return
 	}
-	t := newTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", ">CANCELED", "NEXT DUE", "LAST SUCCESS", "WHY")
+	t := newTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", ">CANCELED", "FILTERED", "NEXT DUE", "LAST SUCCESS", "WHY")
 	for _, s := range sources {
 		tasks := s.GetStatus().GetTasks()
 		t.row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()),
 			word(s.GetStatus().GetHealth(), "SOURCE_HEALTH_"),
 			count(tasks.GetScheduled()), count(tasks.GetReady()), count(tasks.GetLeased()), count(tasks.GetDone()), count(tasks.GetDead()), count(tasks.GetCanceled()),
-			since(now, s.GetStatus().GetNextDueTime()), since(now, s.GetStatus().GetLastSuccessTime()),
+			filteredText(s.GetStatus().GetFiltered()), since(now, s.GetStatus().GetNextDueTime()), since(now, s.GetStatus().GetLastSuccessTime()),
 			brief(healthWhy(now, s.GetStatus()), messageWidth))
 	}
 	t.write(out)
@@ -200,6 +202,9 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus, seeds int) {
 	if n := status.GetLimited(); n > 0 {
 		sh.linef("Limited", "%s refused for max_outstanding", plural(n, "item"))
 	}
+	if filtered := status.GetFiltered(); len(filtered) > 0 {
+		sh.linef("Filtered", "%s: links that were not followed", filteredText(filtered))
+	}
 	if shortest, longest := status.GetShortestInterval().AsDuration(), status.GetLongestInterval().AsDuration(); longest > 0 {
 		text := "now " + duration.Format(shortest)
 		if longest > shortest {
@@ -276,7 +281,7 @@ func scheduleText(s *pb.Schedule) string {
 
 func followText(f *pb.Follow) string {
 	if f == nil {
-		return "no links"
+		return "items of feeds, no links"
 	}
 	text := "hosts of the seeds"
 	if len(f.GetAllowHosts()) > 0 {
@@ -332,6 +337,15 @@ func seedText(seed *pb.Seed) string {
 		text += " kind " + kind
 	}
 	return text
+}
+
+// filteredText is why links were not followed, with how many.
+func filteredText(filtered []*pb.FilteredLinks) string {
+	var parts []string
+	for _, f := range filtered {
+		parts = append(parts, count(f.GetCount())+" "+word(f.GetReason(), "FILTER_REASON_"))
+	}
+	return cmp.Or(strings.Join(parts, ", "), none)
 }
 
 // countsText is tasks by state in a line, settled ones last.

@@ -29,12 +29,12 @@ created source news.example: 1 seed, every 10m, follow hosts of the seeds, to de
 	}
 	got.err = ""
 	wantOutput(t, got, `
-created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow no links
+created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow items of feeds, no links
 `)
 	wantOutput(t, command(t, env, "source", "list"), `
-SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  CANCELED  NEXT DUE  LAST SUCCESS  WHY
-api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0         0  -         -             -
-news.example  default  every 10m                     OK              0      1       0     0     0         0  AGO       -             NO_COLLECTOR no active collector takes tasks of pool "defau…
+SOURCE        POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  CANCELED  FILTERED  NEXT DUE  LAST SUCCESS  WHY
+api           eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0         0  -         -         -             -
+news.example  default  every 10m                     OK              0      1       0     0     0         0  -         AGO       -             NO_COLLECTOR no active collector takes tasks of pool "defau…
 `)
 	wantOutput(t, command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), "no such sources\n")
 	wantOutput(t, withoutLag(command(t, env, "source", "get", "news.example")), `

@@ -119,7 +119,7 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.kind, "kind", "", "what `kind` their seeds are to the collector, as feed, sitemap or list")
 	fs.Var(&f.queue, "queue", "the one queue of all their seeds, by this `name`, instead of each host its own")
 	pairsVar(fs, &f.labels, "label", "label that each gets; may be repeated")
-	fs.BoolVar(&f.follow, "follow", false, "follow links on the hosts of the seeds")
+	fs.BoolVar(&f.follow, "follow", false, "follow links on the hosts of the seeds (default: only the items of feeds, on any host)")
 	fs.Int32Var(&f.maxDepth, "max-depth", 0, "follow links up to this `depth`; seeds have 0")
 	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval")
 	fs.BoolVar(&f.replace, "replace", false, "what neither the file nor the flags say of a source goes back to its default; without it, it stays")

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -20,7 +20,7 @@ type seenPages map[uint64]int
 // crawls.
 func (p seenPages) meet(line int, spec *pb.SourceSpec) (twin string) {
 	for _, seed := range spec.GetSeeds() {
-		page, err := dispatch.Canonicalize(cmp.Or(int(spec.GetCanonicalRules()), 1), seed.GetUrl())
+		page, err := canonical.Form(cmp.Or(int(spec.GetCanonicalRules()), 1), seed.GetUrl())
 		if err != nil {
 			continue // the dispatcher says so
 		}

@@ -54,7 +54,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	spanVar(fs, &f.jitter, "jitter", "shift what each seed is due by a stable part of this, so that many sources are not due at once")
 	fs.BoolVar(&f.revisit, "revisit", false, "each cycle crawls the pages found from the seeds again")
 	fs.StringVar(&f.firstCrawl, "first-crawl", "", "`when`: now, or spread within the first interval (default now)")
-	fs.BoolVar(&f.follow, "follow", false, "follow links on the hosts of the seeds")
+	fs.BoolVar(&f.follow, "follow", false, "follow links on the hosts of the seeds (default: only the items of feeds, on any host)")
 	fs.StringSliceVar(&f.followHosts, "follow-host", nil, "follow links to this `host`, *.suffix or *; may be repeated")
 	fs.Int32Var(&f.maxDepth, "max-depth", 0, "follow links up to this `depth`; seeds have 0")
 	fs.StringArrayVar(&f.include, "include", nil, "follow only URLs that match this regular `expression`; may be repeated")

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/memstore"
@@ -33,7 +36,7 @@ func (s *storeOptions) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
 }
 
-// open opens the store.
+// open opens the store. It tries once; isAway tells whether to try again.
 func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
 	if err := (&redisstore.Config{Prefix: s.prefix}).Validate(); err != nil { // with the store memory, too
 		return nil, usagef(nil, "--prefix: %s", invalidText(err))
@@ -53,30 +56,46 @@ func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	switch {
 	case err == nil:
 		return store, nil
-	case ctx.Err() != nil:
-		return nil, errors.New("interrupted while opening the store")
+	case isAway(err):
+		return nil, err
 	case errors.Is(err, dispatch.ErrInvalid) && strings.Contains(err.Error(), "scheme"):
 		return nil, usagef(nil, "--store: %s; or %q", invalidText(err), storeMemory)
 	case errors.Is(err, dispatch.ErrInvalid):
 		return nil, usagef(nil, "--store: %s", invalidText(err))
-	case errors.Is(err, dispatch.ErrStoreUnavailable):
-		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), "is Redis running there? `--store memory` needs none, and keeps nothing over a restart")
-	case errors.Is(err, dispatch.ErrStoreReadOnly):
-		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), readOnlyAdvice(err))
 	default:
 		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), mismatchAdvice(err))
 	}
 }
 
-// readOnlyAdvice is what to do about a Redis that takes no writes.
-func readOnlyAdvice(err error) string {
-	switch text := err.Error(); {
-	case strings.Contains(text, "NOREPLICAS"):
-		return "fewer replicas are there than min-replicas-to-write asks for: look at them"
-	case strings.Contains(text, "MISCONF"):
-		return "Redis cannot write to its disk: make room, and look at its log"
-	default:
-		return "this is a replica: name the primary, or use redis+sentinel://"
+// isAway reports whether a store that could not be opened may be opened later.
+func isAway(err error) bool {
+	return errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreReadOnly)
+}
+
+const (
+	// Waits between attempts to open a store that is away double from the first to the
+	// longest. Longer asks a Redis that loads its files less, and finds it later.
+	firstOpenWait, longestOpenWait = 100 * time.Millisecond, 2 * time.Second
+	// awayEach is how often it is logged that the store is still away.
+	awayEach = 30 * time.Second
+)
+
+// await opens the store once it can be worked with. away is why the first attempt failed.
+func (s *storeOptions) await(ctx context.Context, log *zap.Logger, away error) (dispatch.Store, error) {
+	warn := rate.Sometimes{First: 1, Interval: awayEach}
+	for wait := firstOpenWait; ; wait = min(2*wait, longestOpenWait) {
+		warn.Do(func() {
+			log.Warn("the store is away; trying again until it can be opened", zap.String("store", s.name()), zap.Error(away))
+		})
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		var store dispatch.Store
+		if store, away = s.open(ctx, log); away == nil || !isAway(away) {
+			return store, away
+		}
 	}
 }
 
@@ -90,16 +109,22 @@ func mismatchAdvice(err error) string {
 		return "`redis-cli config set maxmemory-policy noeviction` sets it; --allow-eviction takes it as it is, and may lose tasks"
 	case strings.Contains(text, "shards"):
 		return "leave --shards out; or make another Waggle under another --prefix"
+	case strings.Contains(text, "replica"):
+		return "redis+sentinel:// finds the primary by itself"
 	default:
 		return ""
 	}
 }
 
-// name is the store's URL without its password.
+// name is the store's URL without its passwords.
 func (s *storeOptions) name() string {
 	u, err := url.Parse(s.url)
 	if err != nil {
 		return "(unreadable)"
+	}
+	if query := u.Query(); query.Has("sentinel_password") {
+		query.Set("sentinel_password", "xxxxx")
+		u.RawQuery = query.Encode()
 	}
 	return u.Redacted()
 }

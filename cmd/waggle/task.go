@@ -198,6 +198,9 @@ func placeText(task *pb.Task) string {
 	case task.GetDepth() > 0:
 		kind = fmt.Sprintf("discovered at depth %d", task.GetDepth())
 	}
+	if relation := task.GetRelation(); relation > pb.Relation_RELATION_LINK {
+		kind += " as " + word(relation, "RELATION_")
+	}
 	text := fmt.Sprintf("%s, priority %d", kind, task.GetPriority())
 	if task.GetRun() != 0 {
 		text += ", in the pass of " + time.UnixMilli(task.GetRun()).UTC().Format("2006-01-02 15:04:05Z")

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store/memstore"
@@ -49,11 +51,12 @@ func Start(t testing.TB) *Dispatcher {
 
 func startOn(t testing.TB, store dispatch.Store) *Dispatcher {
 	t.Helper()
-	d, err := dispatch.New(dispatch.Config{Store: store, ID: "test"})
+	d, err := engine.New(engine.Config{Store: store, ID: "test"})
 	if err != nil {
 		t.Fatalf("make a dispatcher: %v", err)
 	}
-	s, err := server.New(server.Config{HTTP: server.Off, DrainTimeout: drainTimeout}, d, zap.NewNop())
+	o := operate.New(d)
+	s, err := server.New(server.Config{HTTP: server.Off, DrainTimeout: drainTimeout}, o, zap.NewNop())
 	if err != nil {
 		t.Fatalf("make a server: %v", err)
 	}
@@ -63,7 +66,7 @@ func startOn(t testing.TB, store dispatch.Store) *Dispatcher {
 	serving, stopServing := context.WithCancel(background)
 	listener := bufconn.Listen(buffer)
 	looped, served := make(chan error, 1), make(chan error, 1)
-	go func() { looped <- d.Run(loops) }()
+	go func() { looped <- d.Run(loops, o.Chores()...) }()
 	go func() { served <- s.RunOn(serving, listener, nil) }()
 	t.Cleanup(func() {
 		stopServing()

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -24,12 +25,20 @@ func decoded(body []byte, contentType string) io.Reader {
 	return reader
 }
 
-// isUTF8 tells whether a document that begins so is in UTF-8, if it is valid there.
+// isUTF8 tells whether a document that begins so is in UTF-8, if it is valid there: it says so, or nothing says otherwise.
 func isUTF8(begin []byte, contentType string) bool {
 	if !strings.Contains(strings.ToLower(contentType), "charset") && namesOnlyUTF8(begin) {
 		return true
 	}
-	_, name, _ := charset.DetermineEncoding(begin, contentType)
+	// Where nothing is said the library guesses by the letters that it is shown, so it is shown one of UTF-8.
+	const letter = " é "
+	begin = begin[:min(len(begin), maxPrescan-len(letter))]
+	for range utf8.UTFMax - 1 { // without the begin of another one
+		if last, size := utf8.DecodeLastRune(begin); last == utf8.RuneError && size == 1 {
+			begin = begin[:len(begin)-1]
+		}
+	}
+	_, name, _ := charset.DetermineEncoding(slices.Concat(begin, []byte(letter)), contentType)
 	return name == "utf-8"
 }
 

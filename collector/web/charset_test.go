@@ -22,14 +22,18 @@ func TestCharset(t *testing.T) {
 		{`<meta charset=utf-8><meta charset=iso-8859-1>`, "", true},
 		{`<!-- charset=utf-8 --><meta charset=iso-8859-1>`, "", false},
 		{`<meta charset=iso-8859-1><!-- charset=utf-8 -->`, "", false},
-		{`<meta charset=utf-8x>`, "", false},
-		{`<meta charset=utf-8`, "", false},
-		{`<meta charset>`, "", false},
+		{`<meta charset=utf-8x>`, "", true}, // there is no such thing
+		{`<meta charset=utf-8`, "", true},
+		{`<meta charset>`, "", true},
 		{`<meta content="text/html; charset=koi8-r" http-equiv=content-type>`, "", false},
 		{"\ufeff<p>", "", true},
 		{"<p>ä</p>", "", true},
-		{"<p>", "", false},
-		{"", "", false},
+		{"<p>", "", true},
+		{"<p>", "text/html", true},
+		{"<p>", "text/html; charset=latin1", false},
+		{"<p>", "text/html; charset=klingon", true},
+		{"<script charset=latin1>", "", true},
+		{"", "", true},
 	} {
 		if got := web.IsUTF8(test.begin, test.contentType); got != test.want {
 			t.Errorf("%q, %q: UTF-8: %t", test.begin, test.contentType, got)

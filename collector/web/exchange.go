@@ -90,8 +90,8 @@ func (r *recording) roundTrip(transport http.RoundTripper, request *http.Request
 	}))
 	exchange := &Exchange{URL: request.URL.String(), Time: time.Now().UTC()}
 	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return nil, err
+	if err != nil || !isFinal(response) {
+		return response, err
 	}
 	var heads *headConn
 	if conn := used.Load(); conn != nil {

@@ -67,7 +67,7 @@ func isThrottled(status int, retryAfter time.Duration) bool {
 // A page that is not there will not be there at the next attempt either; a seed may be back at its next cycle.
 func statusFailure(answer *fetched, recurring bool, took time.Duration, now time.Time) *collector.Failed {
 	status := answer.status
-	if status < 300 {
+	if status >= 200 && status < 300 {
 		return nil
 	}
 	failed := &collector.Failed{
@@ -75,6 +75,8 @@ func statusFailure(answer *fetched, recurring bool, took time.Duration, now time
 		HTTPStatus: status, RetryAfter: retryAfter(answer.header, now), FetchDuration: took,
 	}
 	switch {
+	case status < 200:
+		failed.Reason = collector.ReasonUnsupportedContent
 	case isThrottled(status, failed.RetryAfter):
 		failed.Reason = collector.ReasonThrottled
 	case status >= 500:

@@ -12,6 +12,8 @@ import (
 	"github.com/mmcdole/gofeed"
 	"github.com/mmcdole/gofeed/atom"
 	"github.com/mmcdole/gofeed/json"
+
+	"github.com/waggle-crawl/waggle/collector"
 )
 
 const (
@@ -71,7 +73,7 @@ func (x *extraction) feedItem(item *gofeed.Item) {
 		link = item.Links[0]
 	}
 	if link != "" {
-		x.addModified(link, changedAt(item))
+		x.addListed(link, collector.RelationFeedItem, changedAt(item))
 	}
 	if x.opts.Resources {
 		for _, enclosure := range item.Enclosures {

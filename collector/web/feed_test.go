@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -129,4 +130,47 @@ func FuzzExtractFeedLinks(f *testing.F) {
 			t.Errorf("%d links beside %v", len(links.URLs), err)
 		}
 	})
+}
+
+// TestHandler_Relations holds how each kind of document leads to what it names.
+func TestHandler_Relations(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	serve := func(path, contentType, body string) {
+		s.page(path, map[string]string{"Content-Type": contentType}, 200, strings.ReplaceAll(body, "http://a/", s.URL+"/"))
+	}
+	serve("/page", "text/html", `<a href="/1">1</a><link rel=alternate type=application/rss+xml href="/rss">`)
+	serve("/rss", "application/rss+xml", rssFeed)
+	serve("/atom", "application/atom+xml", atomFeed)
+	serve("/json", "application/feed+json", jsonFeed)
+	serve("/sitemap.xml", "text/xml", `<urlset><url><loc>/1</loc></url></urlset>`)
+	serve("/index.xml", "text/xml", `<sitemapindex><sitemap><loc>/sitemap.xml</loc></sitemap></sitemapindex>`)
+	s.page("/moved", map[string]string{"Location": "http://localhost:1/x"}, 301, "")
+	s.page("/robots.txt", nil, 200, "Sitemap: "+s.URL+"/map.xml")
+	link, item, sitemap := collector.RelationLink, collector.RelationFeedItem, collector.RelationSitemap
+	named := map[string]collector.Relation{"/map.xml": sitemap}
+	for path, want := range map[string]map[string]collector.Relation{
+		"/page":        {"/1": link, "/rss": link},
+		"/rss":         {"/1": item, "/2": item, "/3": item, "/1.mp3": link, "/feed.xml?page=2": link},
+		"/atom":        {"/1": item, "/base/2": item, "/1.mp3": link, "/archive/1": link},
+		"/json":        {"/1": item, "/2": item, "/1.mp3": link, "/json?2": link},
+		"/sitemap.xml": {"/1": sitemap},
+		"/index.xml":   {"/sitemap.xml": sitemap},
+		"/moved":       {"http://localhost:1/x": collector.RelationRedirect},
+	} {
+		done, err := handle(t, newHandler(t, web.Config{Sitemaps: true, Resources: true}), &collector.Task{URL: s.URL + path})
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		got := make(map[string]collector.Relation)
+		for _, d := range done.Discovered {
+			got[strings.TrimPrefix(d.URL, s.URL)] = d.Relation
+		}
+		if path != "/moved" {
+			maps.Copy(want, named)
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s leads to %v, want %v", path, got, want)
+		}
+	}
 }

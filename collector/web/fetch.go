@@ -115,6 +115,8 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 	}()
 	answer := &fetched{url: target, status: response.StatusCode, header: response.Header, body: []byte{}}
 	switch {
+	case !isFinal(response):
+		// The body is never read; closing it closes the connection.
 	case isRedirect(response.StatusCode):
 		drain(response)
 		answer.location, err = redirectTarget(target, response.Header.Get("Location"))
@@ -126,6 +128,10 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 	}
 	return answer, err
 }
+
+// isFinal reports whether an answer ends its request. 101 does not: it switches the connection to another protocol. Its
+// body is that connection, which has no end and which no timeout of the request closes.
+func isFinal(response *http.Response) bool { return response.StatusCode >= 200 }
 
 // drain reads a body that is of no use, if it is short, so that its connection can be used again.
 func drain(response *http.Response) {

@@ -75,10 +75,5 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 
 // taskURL is what to fetch: the URL, or the key of a task that has none.
 func taskURL(t *collector.Task) (*url.URL, error) {
-	u, err := parseURL(cmp.Or(t.URL, t.Key))
-	if err != nil {
-		return nil, err
-	}
-	u.Fragment, u.RawFragment = "", ""
-	return u, nil
+	return parseReference(cmp.Or(t.URL, t.Key), "")
 }

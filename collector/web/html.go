@@ -23,8 +23,8 @@ const (
 // clicking or what the page names as a page of its own: a, area, frame and iframe, link elements that name a page
 // (next, prev, canonical, alternate and the like) and meta refresh. It honors base href, links whose rel says nofollow,
 // and a meta robots element that says nofollow or none. The document is decoded to UTF-8 by its byte order mark, its
-// Content-Type or what it says of itself. Markup that is not well formed is read as far as it goes; there is no error
-// for it.
+// Content-Type or what it says of itself; one that says nothing and is valid in UTF-8 is read as that. Markup that is not
+// well formed is read as far as it goes; there is no error for it.
 func ExtractLinks(base *url.URL, body []byte, opts ExtractOptions) Links {
 	x := newExtraction(base, opts)
 	x.document(decoded(body, opts.ContentType))
@@ -167,7 +167,7 @@ func (x *extraction) setBase(attrs attributes) {
 	if !ok || x.based {
 		return
 	}
-	if u, err := parseReference(string(href)); err == nil {
+	if u, err := parseReference(string(href), x.base.Scheme); err == nil {
 		x.resolver, x.based = resolver{base: x.base.ResolveReference(u)}, true
 		clear(x.refs)
 	}

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/waggle-crawl/waggle/collector"
 )
 
 // maxURLLength is the longest URL that Waggle takes, in bytes. A longer link is counted as skipped.
@@ -22,6 +24,9 @@ type Links struct {
 	// Modified is when some of the URLs last changed, by the feed or sitemap that lists them. A day without a time of day
 	// means its end, so that a change on it is not missed.
 	Modified map[string]time.Time
+
+	// Relations are how a feed or sitemap leads to some of the URLs: those that are more than a link.
+	Relations map[string]collector.Relation
 
 	// Kind is what the URLs are known to be: KindSitemap for those of a sitemap index, else empty.
 	Kind string
@@ -92,11 +97,18 @@ func (x *extraction) addAll(refs []string) {
 	}
 }
 
-// addModified is add for what is known to have changed last at a time, unless that is zero.
-func (x *extraction) addModified(ref string, modified time.Time) {
+// addListed is add for what a feed or sitemap lists, known to have changed last at a time, unless that is zero.
+func (x *extraction) addListed(ref string, relation collector.Relation, modified time.Time) {
 	before := len(x.links.URLs)
 	x.add(ref)
-	if modified.IsZero() || len(x.links.URLs) == before {
+	if len(x.links.URLs) == before {
+		return
+	}
+	if x.links.Relations == nil {
+		x.links.Relations = make(map[string]collector.Relation)
+	}
+	x.links.Relations[x.links.URLs[before]] = relation
+	if modified.IsZero() {
 		return
 	}
 	if x.links.Modified == nil {
@@ -126,56 +138,4 @@ func (x *extraction) add(ref string) {
 	}
 	x.seen[absolute], x.refs[address] = true, true
 	x.links.URLs = append(x.links.URLs, absolute)
-}
-
-// parseReference parses a reference the way browsers forgive: white space around it, line breaks within, a percent
-// sign that escapes nothing.
-func parseReference(ref string) (*url.URL, error) {
-	ref = strings.Trim(ref, " \t\r\n\f\x00")
-	if strings.ContainsAny(ref, "\t\r\n") {
-		ref = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(ref)
-	}
-	return parseURL(escapeStrayPercents(ref))
-}
-
-// parseURL parses a URL so that it is written again with the path it had. Where a path has characters that have to be
-// escaped, net/url escapes all of it anew, and then an escaped slash is one that separates.
-func parseURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	if err == nil && u.RawPath != "" && u.EscapedPath() != u.RawPath {
-		u.RawPath = escapeInvalid(u.RawPath)
-	}
-	return u, err
-}
-
-// escapeInvalid escapes the bytes of a path that may not stand in one.
-func escapeInvalid(path string) string {
-	const upperHex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(path) {
-		if c := path[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"<>\^{|}`+"`", c) >= 0 {
-			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-func escapeStrayPercents(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
-	}
-	var b strings.Builder
-	for i := range len(s) {
-		b.WriteByte(s[i])
-		if s[i] == '%' && (i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2])) {
-			b.WriteString("25")
-		}
-	}
-	return b.String()
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }

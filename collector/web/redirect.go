@@ -77,12 +77,12 @@ func redirectTarget(from *url.URL, location string) (*url.URL, error) {
 	if len(location) > maxURLLength {
 		return nil, fmt.Errorf("%w: Location of %d bytes, limit %d", errBadRedirect, len(location), maxURLLength)
 	}
-	u, err := parseReference(location)
+	u, err := parseReference(location, from.Scheme)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBadRedirect, err)
 	}
 	u = from.ResolveReference(u)
-	u.Fragment, u.RawFragment, u.User = "", "", nil
+	u.User = nil
 	u.Path = cmp.Or(u.Path, "/")
 	return u, nil
 }

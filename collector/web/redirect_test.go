@@ -103,7 +103,7 @@ func TestHandler_RedirectElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if item := done.Discovered[0]; !item.SameDepth || item.Kind != task.Kind {
+		if item := done.Discovered[0]; item.Relation != collector.RelationRedirect || item.Kind != task.Kind {
 			t.Errorf("crawl %d: %+v is not where the page went", i, item)
 		}
 		if got := discovered(done); done.HTTPStatus != 302 || done.Changed != want.changed || !slices.Equal(got, []string{target}) {

@@ -49,7 +49,7 @@ func (r *resolver) parse(ref string) (absolute string, ok bool) {
 	if len(ref) > 2*maxURLLength {
 		return "", false
 	}
-	u, err := parseReference(ref)
+	u, err := parseReference(ref, r.base.Scheme)
 	if err != nil {
 		return "", false
 	}

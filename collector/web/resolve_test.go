@@ -44,6 +44,40 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestResolve_asBrowsersDo holds what references lead to by WHATWG's URL standard where RFC 3986 has it otherwise.
+func TestResolve_asBrowsersDo(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ base, ref, want string }{
+		{"http://a.example/x/y", "12:30.html", "http://a.example/x/12:30.html"},
+		{"http://a.example/x/y", "12:30/../b?c:d", "http://a.example/x/b?c:d"},
+		{"http://a.example/x/y", ":a", "http://a.example/x/:a"},
+		{"http://a.example/x/y", "ä:b", "http://a.example/x/%C3%A4:b"},
+		{"http://a.example/x/y", "a b:c", "http://a.example/x/a%20b:c"},
+		{"http://a.example/x/y", "a:b", ""},
+		{"http://a.example/x/y", "z/12:30", "http://a.example/x/z/12:30"},
+		{"http://a.example/x/y", "http:same.html", "http://a.example/x/same.html"},
+		{"http://a.example/x/y", "HTTP:../12:30", "http://a.example/12:30"},
+		{"http://a.example/x/y", "http:/same.html", "http://a.example/same.html"},
+		{"http://a.example/x/y", "http:?q", "http://a.example/x/y?q"},
+		{"http://a.example/x/y", "http://b.example/z", "http://b.example/z"},
+		{"http://a.example/x/y", "https:b.example/z", "https://b.example/z"},
+		{"https://a.example/x/y", "http:/b.example", "http://b.example/"},
+		{"http://a.example/x/y", `..\z\w?a\b`, `http://a.example/z/w?a\b`},
+		{"http://a.example/x/y", `\z`, "http://a.example/z"},
+		{"http://a.example/x/y", `\\b.example\z`, "http://b.example/z"},
+		{"http://a.example/x/y", `http:\\b.example\z`, "http://b.example/z"},
+		{"http://a.example/x/y", "//user\\@b.example/z", "http://user/@b.example/z"},
+		{"http://a.example/x/y", "a\x01b\x7f", "http://a.example/x/a%01b%7F"},
+		{"http://a.example/x/y", "\x01 z \x1f", "http://a.example/x/z"},
+		{"http://a.example/x/y", "100%#100%", "http://a.example/x/100%25"},
+		{"http://a.example/x/y", "//é.example/", "http://%C3%A9.example/"},
+	} {
+		if fast, parsed := web.Resolve(parse(t, test.base), test.ref); fast != test.want || parsed != test.want {
+			t.Errorf("%q from %q is %q and parsed %q, want %q", test.ref, test.base, fast, parsed, test.want)
+		}
+	}
+}
+
 func FuzzResolve(f *testing.F) {
 	f.Add("http://a.example/x/y.html", "../z/x.html?a=b#f")
 	f.Fuzz(func(t *testing.T, base, ref string) {

@@ -256,14 +256,15 @@ func (r *robots) load(ctx context.Context, u *url.URL, entry *robotsEntry) {
 	r.account(u.Scheme+"://"+u.Host, entry, entry.rules.bytes())
 }
 
-// judge turns an answer into rules. 4xx means that there is no robots.txt, except for 429, which means what it says.
+// judge turns an answer into rules. 4xx means that there is no robots.txt, except for 429, which means what it says. 101
+// is no answer to the question, and counts as a failure of the server.
 func (r *robots) judge(target *url.URL, answer *fetched, err error, now time.Time) (robotsRules, error) {
 	switch {
 	case errors.Is(err, errRedirects) || errors.Is(err, errBadRedirect):
 		return robotsRules{}, nil // RFC 9309: as if there were none
 	case err != nil:
 		return robotsRules{}, &robotsUnavailable{url: target.String(), cause: err}
-	case answer.status == http.StatusTooManyRequests || answer.status >= 500:
+	case answer.status == http.StatusTooManyRequests || answer.status >= 500 || answer.status < 200:
 		return robotsRules{}, &robotsUnavailable{
 			url: target.String(), status: answer.status, retryAfter: retryAfter(answer.header, now),
 		}

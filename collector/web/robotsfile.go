@@ -30,7 +30,7 @@ func robotsSitemaps(body []byte) []string {
 		if !ok || field != "sitemap" || len(value) > maxURLLength || len(found) == maxSitemaps {
 			continue
 		}
-		u, err := parseReference(value)
+		u, err := parseReference(value, "")
 		if err != nil || checkAddress(u) != nil {
 			continue
 		}
@@ -129,23 +129,23 @@ func productToken(agent string) string {
 	return agent[:end]
 }
 
-// normalizeRobotsPath brings a path into one spelling: characters outside ASCII and white space escaped, escapes in
-// capitals, and none for characters that need none.
+// normalizeRobotsPath brings a path into one spelling: what URLs escape escaped, escapes in capitals, and none for
+// characters that need none.
 func normalizeRobotsPath(path string) string {
-	const upperHex = "0123456789ABCDEF"
-	if !strings.ContainsFunc(path, func(r rune) bool { return r == '%' || r <= ' ' || r >= 0x7f }) {
+	const upperHex, escapes = "0123456789ABCDEF", pathEscapes + queryEscapes
+	if !strings.ContainsFunc(path, func(r rune) bool { return r == '%' || mustEscape(r, escapes) }) {
 		return strings.Clone(path) // so that a rule does not keep the whole file
 	}
 	var b strings.Builder
 	for i := 0; i < len(path); i++ {
 		c := path[i]
 		escaped := false
-		if c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]) {
+		if c == '%' && isEscape(path[i:]) {
 			c = unhex(path[i+1])<<4 | unhex(path[i+2])
 			escaped = true
 			i += 2
 		}
-		if (escaped && !isUnreserved(c)) || c <= ' ' || c >= 0x7f {
+		if (escaped && !isUnreserved(c)) || mustEscape(rune(c), escapes) {
 			b.WriteByte('%')
 			b.WriteByte(upperHex[c>>4])
 			b.WriteByte(upperHex[c&15])

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/waggle-crawl/waggle/collector"
 )
 
 // maxSitemapEntries is how many the protocol of sitemaps.org lets one sitemap have.
@@ -47,8 +49,10 @@ func ExtractSitemapLinks(base *url.URL, body []byte, opts ExtractOptions) (Links
 	})
 	x := newExtraction(base, opts)
 	for _, entry := range entries {
-		x.addModified(entry.location, entry.lastModified)
-		x.addAll(entry.alternates)
+		x.addListed(entry.location, collector.RelationSitemap, entry.lastModified)
+		for _, alternate := range entry.alternates {
+			x.addListed(alternate, collector.RelationSitemap, time.Time{})
+		}
 	}
 	x.links.Skipped += surplus
 	if root == "sitemapindex" {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -243,14 +244,16 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 		if slices.Contains(sitemaps, link) {
 			continue // as a sitemap, below
 		}
-		item := collector.Discovered{URL: link, Kind: v.links.Kind, Modified: v.links.Modified[link]}
+		item := collector.Discovered{
+			URL: link, Kind: v.links.Kind, Relation: cmp.Or(v.links.Relations[link], collector.RelationLink), Modified: v.links.Modified[link],
+		}
 		if v.answer.location != nil { // what it is read as does not change with its place
-			item.SameDepth, item.Kind = true, v.task.Kind
+			item.Relation, item.Kind = collector.RelationRedirect, v.task.Kind
 		}
 		done.Discovered = append(done.Discovered, item)
 	}
 	for _, sitemap := range sitemaps {
-		done.Discovered = append(done.Discovered, collector.Discovered{URL: sitemap, Kind: KindSitemap})
+		done.Discovered = append(done.Discovered, collector.Discovered{URL: sitemap, Kind: KindSitemap, Relation: collector.RelationSitemap})
 	}
 	return done, nil
 }

@@ -24,6 +24,8 @@ func TestServe_Refuses(t *testing.T) {
 	server, prefix := shared.Server(t)
 	first := serve(t, "dispatcher", server.URL(), prefix, "--shards", "2")
 	evicting := redistest.Start(t, redistest.WithConfig("maxmemory-policy", "allkeys-lru"), redistest.WithMaxMemory(100<<20))
+	closed := redistest.Start(t)
+	redisCLI(t, closed, "CONFIG", "SET", "requirepass", "secret")
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", strings.ReplaceAll(server.Addr(), ":", " ")))
 	for _, c := range []struct {
 		name string
@@ -31,7 +33,7 @@ func TestServe_Refuses(t *testing.T) {
 		code int
 		says []string
 	}{
-		{"Redis away", []string{"--store", "redis://" + freeAddr(t) + "/0"}, 1, []string{"refused", "is Redis running"}},
+		{"wrong password", []string{"--store", "redis://default:wrong@" + closed.Addr()}, 1, []string{"WRONGPASS", "redis://default:xxxxx@"}},
 		{"host unknown", []string{"--store", "redis://no-such-host.invalid:6379/0"}, 1, []string{"no-such-host.invalid"}},
 		{"scheme unknown", []string{"--store", "postgres://127.0.0.1/0"}, 2, []string{"--store", "postgres"}},
 		{"no URL", []string{"--store", "127.0.0.1:6379"}, 2, []string{"--store"}},
@@ -60,6 +62,24 @@ func TestServe_Refuses(t *testing.T) {
 			t.Logf("code %d: %s", code, strings.TrimSpace(said))
 		})
 	}
+}
+
+// TestServe_StoreStartsLater starts dispatchers before their Redis: they end by SIGTERM at once, and serve as soon as it
+// is there.
+func TestServe_StoreStartsLater(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", server.URL(), "--log-format", "json"}
+	first := launch(t, "first", programs.path("waggle"), args...)
+	first.line(`"the store is away`, startLimit)
+	t.Logf("it ended %v after SIGTERM", first.stop(startLimit).Round(time.Millisecond))
+	second := launch(t, "second", programs.path("waggle"), args...)
+	second.line(`"the store is away`, startLimit)
+	server.Restart()
+	began := time.Now()
+	second.line(`"serving"`, startLimit)
+	t.Logf("it served %v after Redis was there", time.Since(began).Round(time.Millisecond))
+	second.stop(startLimit)
 }
 
 // TestServe_StoreRestarts takes Redis away from a dispatcher and gives it back: calls answer UNAVAILABLE meanwhile and

@@ -16,9 +16,11 @@ type grantKey struct {
 // grantNote says what a client token was granted in the shard, while it holds anything
 // of that.
 type grantNote struct {
-	key     grantKey
-	digest  uint64 // of the holder
-	call    string // that answered from it last
+	key    grantKey
+	digest uint64 // of the holder
+	// calls that answered from it and have not given it back; none: it answered more
+	// than are kept.
+	calls   []string
 	entries []grantEntry
 	// left is how many of the leases stand.
 	left int
@@ -27,12 +29,34 @@ type grantNote struct {
 	// moved is what the grant did to the next grants of queues.
 	moved []movedGrant
 
-	// Most grants are one task: its entry and its turn have their room here.
+	// Most grants are one task and answer one call: those have their room here.
+	oneCall  [1]string
 	oneEntry [1]grantEntry
 	oneMoved [1]movedGrant
 }
 
 func (n *grantNote) name() grantKey { return n.key }
+
+// answer notes that a call has answered from the grant.
+func (n *grantNote) answer(call string) {
+	switch {
+	case len(n.calls) == 0 || slices.Contains(n.calls, call):
+	case len(n.calls) < dispatch.MaxGrantCalls:
+		n.calls = append(n.calls, call)
+	default:
+		n.calls = nil
+	}
+}
+
+// giveBack takes a call out of those that answered, and reports whether it was the last.
+func (n *grantNote) giveBack(call string) bool {
+	i := slices.Index(n.calls, call)
+	if i < 0 {
+		return false
+	}
+	n.calls = slices.Delete(n.calls, i, i+1)
+	return len(n.calls) == 0
+}
 
 // movedGrant is a queue's next grant before and after a turn.
 type movedGrant struct {
@@ -97,7 +121,8 @@ func (c *claim) grant(h *hand, r *record) {
 		h.held = s.holder(want.Collector)
 		h.holder = dispatch.HolderDigest(want.Collector, want.ClientToken)
 		// What is kept has the holder's name, not a copy of each call.
-		h.note = &grantNote{key: grantKey{h.held.collector, want.ClientToken}, digest: h.holder, call: want.Call}
+		h.note = &grantNote{key: grantKey{h.held.collector, want.ClientToken}, digest: h.holder, oneCall: [1]string{want.Call}}
+		h.note.calls = h.note.oneCall[:]
 		room := c.roomFor(h)
 		h.grants = make([]dispatch.Grant, 0, room)
 		h.note.entries, h.note.moved = slices.Grow(h.note.oneEntry[:0], room), h.note.oneMoved[:0]
@@ -212,7 +237,7 @@ func (s *shard) replay(note *grantNote, call string) []dispatch.Grant {
 	if note == nil {
 		return nil
 	}
-	note.call = call
+	note.answer(call)
 	var grants []dispatch.Grant
 	for i := range note.entries {
 		e := &note.entries[i]
@@ -257,7 +282,7 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	sh.begin()
 	defer sh.end()
 	note := sh.grants.get(grantKey{collector, clientToken})
-	if note == nil || note.call != call {
+	if note == nil || !note.giveBack(call) {
 		return 0, nil
 	}
 	given := 0
@@ -308,8 +333,12 @@ func (s *shard) endLease(r *record) {
 	s.detach(r)
 }
 
-// detach takes the lease from its collector and its queue.
+// detach takes the lease from its collector and its queue, and its lock with it: one that
+// was set by hand stays.
 func (s *shard) detach(r *record) {
+	if l := r.lease; l.byHand != "" && l.lockedUntil > s.now {
+		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
+	}
 	h := r.lease.holder
 	h.remove(r)
 	s.leaseEnded(r.lease.note)

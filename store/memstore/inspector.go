@@ -16,7 +16,7 @@ type Inspector struct {
 func (s *Store) Inspect() Inspector { return Inspector{store: s} }
 
 // LockValue is the lease token in the lock of the task and the time left of
-// it; empty when no lock stands.
+// it, 0 where it has no end; empty when no lock stands.
 func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Duration) {
 	sh := i.store.shardOfTask(id)
 	if sh == nil {
@@ -27,6 +27,9 @@ func (i Inspector) LockValue(id dispatch.TaskID) (token string, left time.Durati
 	lock, stands := sh.lockOf(id)
 	if !stands {
 		return "", 0
+	}
+	if lock.until == infinite {
+		return lock.value, 0
 	}
 	return lock.value, duration(lock.until - sh.now)
 }
@@ -43,16 +46,21 @@ func (i Inspector) DeleteLock(id dispatch.TaskID) {
 	}
 }
 
-// SetLock sets the lock of the task, as a failover might leave it behind.
+// SetLock sets the lock of the task, as a failover might leave it behind, or somebody by
+// hand; with a ttl of 0 it has no end.
 func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) {
 	if sh := i.store.shardOfTask(id); sh != nil {
 		sh.begin()
 		defer sh.end()
+		lock := strayLock{value: value, until: infinite}
+		if ttl > 0 {
+			lock.until = sh.now + span(ttl)
+		}
 		if r := sh.records.get(id); r != nil && r.lease != nil {
-			r.lease.byHand, r.lease.lockedUntil = value, sh.now+span(ttl)
+			r.lease.byHand, r.lease.lockedUntil = lock.value, lock.until
 			return
 		}
-		sh.setStray(id, strayLock{value: value, until: sh.now + span(ttl)})
+		sh.setStray(id, lock)
 	}
 }
 

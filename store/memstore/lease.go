@@ -55,16 +55,14 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	if end <= s.now {
 		return lost(dispatch.LostMaxHold)
 	}
-	if l.lockedUntil <= s.now && l.deadline > s.now {
+	if l.lockedUntil < s.now && l.deadline > s.now {
 		l.lockDeleted = true
 		s.moveDeadline(r, s.now)
 		return lost(dispatch.LostLockDeleted)
 	}
 	// The index is brought up to date when a sweep comes to it.
-	if l.deadline = max(l.deadline, end); l.lockedUntil <= s.now {
-		l.byHand = ""
-	}
-	l.lockedUntil = l.deadline
+	l.deadline = max(l.deadline, end)
+	l.byHand, l.lockedUntil = "", l.deadline
 	if renewal.Cursor != nil {
 		r.setCursor(renewal.Cursor)
 	}
@@ -211,6 +209,7 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		r.lane.source.lastFailure = s.now
 		r.lane.source.failures++
 	}
+	r.lane.source.filtered.Add(t.Filtered)
 }
 
 // tally counts the end of a lease.

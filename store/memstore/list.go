@@ -90,8 +90,9 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 	if err != nil {
 		return page, err
 	}
+	var bytes pageBytes
 	for ; at.shard < len(s.shards); at = (listCursor{shard: at.shard + 1}) {
-		if next := s.shards[at.shard].listTasks(&page, filter, at, limit); next != nil {
+		if next := s.shards[at.shard].listTasks(&page, &bytes, filter, at, limit); next != nil {
 			page.Next = next.String()
 			break
 		}
@@ -99,8 +100,35 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 	return page, nil
 }
 
+// pageBytes is what the records of a page take, about.
+type pageBytes int
+
+// fits adds a record of n bytes, unless the page is full.
+func (b *pageBytes) fits(n int) bool {
+	if *b > 0 && int(*b)+n > dispatch.MaxPageBytes {
+		return false
+	}
+	*b += pageBytes(n)
+	return true
+}
+
+// listedSize is about what a record takes in a list, beside its texts.
+const listedSize = 512
+
+// listedBytes is what the record takes in a list.
+func (r *record) listedBytes() int {
+	n := listedSize + r.bytes()
+	if d := r.details; d != nil {
+		n -= len(d.cursor) + len(d.memo)
+		if d.lastError != nil {
+			n += len(d.lastError.Message)
+		}
+	}
+	return n
+}
+
 // listTasks adds tasks of the shard from a place on to a page. next is nil at the end.
-func (s *shard) listTasks(page *dispatch.TaskPage, filter dispatch.TaskFilter, at listCursor, limit int) (next *listCursor) {
+func (s *shard) listTasks(page *dispatch.TaskPage, bytes *pageBytes, filter dispatch.TaskFilter, at listCursor, limit int) (next *listCursor) {
 	s.begin()
 	defer s.end()
 	for _, l := range s.lanesOf(filter) {
@@ -112,15 +140,17 @@ func (s *shard) listTasks(page *dispatch.TaskPage, filter dispatch.TaskFilter, a
 		}
 		stopped := false
 		l.listed.from(at.after+1, "", func(e entry[*record]) bool {
-			if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks {
+			r := e.value
+			wanted := s.listable(r) && slices.Contains(filter.States, r.visibleState(s.now))
+			if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || wanted && !bytes.fits(r.listedBytes()) {
 				stopped = true
 				return false
 			}
 			page.Looked++
 			at.after = e.score
-			if r := e.value; s.listable(r) && slices.Contains(filter.States, r.visibleState(s.now)) {
+			if wanted {
 				t := new(dispatch.Task)
-				s.task(t, r, noDetails)
+				s.task(t, r, lastError)
 				page.Tasks = append(page.Tasks, t)
 			}
 			return true
@@ -165,10 +195,11 @@ func (p leasePlace) compare(other leasePlace) int {
 	return cmp.Or(cmp.Compare(p.score, other.score), strings.Compare(p.id, other.id))
 }
 
-// placedTask is a leased task and its place in the index.
+// placedTask is a leased task, its place in the index and what it takes in a list.
 type placedTask struct {
 	place leasePlace
 	task  *dispatch.Task
+	bytes int
 }
 
 // ListLeases implements [dispatch.Leases].
@@ -186,16 +217,28 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 		after = leasePlace{score: n, id: id}
 	}
 	var placed []placedTask
+	var end *leasePlace // up to which all shards have listed theirs; nil: to the end
 	for _, sh := range s.shards {
-		placed = append(placed, sh.listLeases(after, limit)...)
+		of, full := sh.listLeases(after, limit)
+		placed = append(placed, of...)
+		if full && len(of) > 0 {
+			if last := of[len(of)-1].place; end == nil || last.compare(*end) < 0 {
+				end = &last
+			}
+		}
 	}
 	slices.SortFunc(placed, func(a, b placedTask) int { return a.place.compare(b.place) })
+	var bytes pageBytes
+	n := 0
+	for n < min(len(placed), limit) && (end == nil || placed[n].place.compare(*end) <= 0) && bytes.fits(placed[n].bytes) {
+		n++
+	}
 	next := ""
-	if len(placed) >= limit && limit > 0 {
-		placed = placed[:limit]
-		last := placed[limit-1].place
+	if n > 0 && (n < len(placed) || end != nil) {
+		last := placed[n-1].place
 		next = strconv.FormatInt(last.score, 10) + "/" + last.id
 	}
+	placed = placed[:n]
 	leased := make([]*dispatch.Task, len(placed))
 	for i := range placed {
 		leased[i] = placed[i].task
@@ -203,22 +246,25 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 	return leased, next, nil
 }
 
-// listLeases lists at most limit leases of the shard behind a place.
-func (s *shard) listLeases(after leasePlace, limit int) []placedTask {
+// listLeases lists at most limit leases of the shard behind a place. full: others follow.
+func (s *shard) listLeases(after leasePlace, limit int) (leased []placedTask, full bool) {
 	s.begin()
 	defer s.end()
-	var leased []placedTask
+	var bytes pageBytes
 	s.leases.from(after.score, after.id, func(e entry[*record]) bool {
-		if len(leased) >= limit {
+		place := leasePlace{e.score, e.value.member()}
+		r := e.value
+		if r.lease == nil || r.gone || place == after {
+			return true
+		}
+		n := r.listedBytes()
+		if full = len(leased) >= limit || !bytes.fits(n); full {
 			return false
 		}
-		place := leasePlace{e.score, e.value.member()}
-		if r := e.value; r.lease != nil && !r.gone && place != after {
-			t := new(dispatch.Task)
-			s.task(t, r, noDetails)
-			leased = append(leased, placedTask{place, t})
-		}
+		t := new(dispatch.Task)
+		s.task(t, r, lastError)
+		leased = append(leased, placedTask{place, t, n})
 		return true
 	})
-	return leased
+	return leased, full
 }

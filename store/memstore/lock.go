@@ -45,6 +45,26 @@ func (s *shard) strayUntil(id dispatch.TaskID) (int64, bool) {
 	return until, until > s.now
 }
 
+// nextLook is when an orphan is looked at again, given the end of its lock.
+func (s *shard) nextLook(ends int64) int64 { return min(ends, s.now+span(dispatch.OrphanLook)) }
+
+// tellStray tells of what keeps a waiting record from being granted.
+func (s *shard) tellStray(r *record) *dispatch.StrayLock {
+	until, stands := s.strayUntil(r.id)
+	switch {
+	case stands:
+		value := s.strays[r.id].value
+		told := &dispatch.StrayLock{Value: value[:min(len(value), dispatch.MaxLockValue)]}
+		if until != infinite {
+			told.Ends = instant(until)
+		}
+		return told
+	case r.stands == inLeases:
+		return &dispatch.StrayLock{Ends: instant(r.score)}
+	}
+	return nil
+}
+
 // setStray keeps a lock that no lease has, until it ends.
 func (s *shard) setStray(id dispatch.TaskID, lock strayLock) {
 	s.dropStray(id)

@@ -33,6 +33,7 @@ type record struct {
 	depth     int32
 	priority  int8
 	recurring bool
+	relation  dispatch.Relation
 	state     dispatch.State // StateScheduled stands for every waiting record
 	// counted is the state under which the record is counted.
 	counted  dispatch.State
@@ -138,6 +139,8 @@ const (
 	noDetails withDetails = iota
 	// handedOut is what a collector needs: cursor and memo.
 	handedOut
+	// lastError alone is what lists show.
+	lastError
 	allDetails
 )
 
@@ -145,7 +148,7 @@ const (
 func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
 	*t = dispatch.Task{
 		ID: r.id, SourceUID: r.lane.source.gate.UID, Queue: r.lane.queueName,
-		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Depth: int(r.depth),
+		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Relation: r.relation, Depth: int(r.depth),
 		Run: instant(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
 		Counters: r.counters, Due: instant(r.due), FirstDue: instant(r.firstDue),
 		Created: instant(r.created), SettledAt: instant(r.settledAt),
@@ -165,13 +168,21 @@ func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
 	if src := r.lane.source; with == allDetails && src.gate.Deleted && !src.forgotten {
 		t.SourceDeleted = copyGate(src.deletion)
 	}
+	if with == allDetails && r.waiting() {
+		t.Lock = s.tellStray(r)
+	}
 	if r.details == nil || with == noDetails {
+		return
+	}
+	if with != handedOut {
+		t.LastError = copyFailure(r.details.lastError)
+	}
+	if with == lastError {
 		return
 	}
 	t.Cursor = slices.Clone(r.details.cursor)
 	t.Memo = slices.Clone(r.details.memo)
 	if with == allDetails {
-		t.LastError = copyFailure(r.details.lastError)
 		t.History = slices.Clone(r.details.history)
 		for i := range t.History {
 			t.History[i].Failure = copyFailure(t.History[i].Failure)

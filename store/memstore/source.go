@@ -34,6 +34,7 @@ type source struct {
 	counts      stateCounts
 	outstanding int64 // one-shot tasks, waiting or leased
 	limited     int64
+	filtered    dispatch.Filtered
 	lastSuccess int64
 	lastFailure int64
 	failures    int64 // in a row
@@ -288,6 +289,7 @@ func (s *shard) addStatuses(uids []string, statuses []dispatch.SourceStatus) {
 		st := &statuses[i]
 		st.Counts = st.Counts.Add(src.counts.visible())
 		st.Limited += src.limited
+		st.Filtered.Add(src.filtered)
 		st.FailuresInARow += src.failures
 		if t := instant(src.lastSuccess); t.After(st.LastSuccess) {
 			st.LastSuccess = t
@@ -296,4 +298,21 @@ func (s *shard) addStatuses(uids []string, statuses []dispatch.SourceStatus) {
 			st.LastFailure = t
 		}
 	}
+}
+
+// CountFiltered implements [dispatch.Sources].
+func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filtered dispatch.Filtered) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	sh, err := s.shard(shard)
+	if err != nil {
+		return err
+	}
+	sh.begin()
+	defer sh.end()
+	if src := sh.sources[uid]; src != nil {
+		src.filtered.Add(filtered)
+	}
+	return nil
 }

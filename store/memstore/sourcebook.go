@@ -165,23 +165,28 @@ func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Sour
 }
 
 // ListSources implements [dispatch.Sources].
-func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int) ([]*dispatch.Source, error) {
+func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var kept []*keptSource
+	var bytes pageBytes
 	s.sources.mu.Lock()
 	s.sources.kept.Ascend(max(prefix, after), func(id string, k *keptSource) bool {
-		if len(kept) >= limit || !strings.HasPrefix(id, prefix) {
+		switch {
+		case !strings.HasPrefix(id, prefix):
 			return false
+		case id <= after:
+			return true
 		}
-		if id > after {
+		if more = len(kept) >= limit || !bytes.fits(len(k.encoded)); !more {
 			kept = append(kept, k)
 		}
-		return true
+		return !more
 	})
 	s.sources.mu.Unlock()
-	return decodeSources(kept)
+	sources, err = decodeSources(kept)
+	return sources, more && len(sources) > 0, err
 }
 
 // decodeSources gives the sources, nil where there is none. What is kept is

@@ -119,7 +119,7 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 
 // takeBody takes what an item says of a task beside when it is due.
 func (r *record) takeBody(item *dispatch.Submission) {
-	r.url, r.kind, r.depth, r.priority = item.URL, item.Kind, int32(item.Depth), int8(item.Priority)
+	r.url, r.kind, r.relation, r.depth, r.priority = item.URL, item.Kind, item.Relation, int32(item.Depth), int8(item.Priority)
 	r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
 }
 
@@ -143,7 +143,7 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 		}
 	case dispatch.IfExistsReseed:
 		due, priority, recurring = s.dueOf(item.Due), int8(item.Priority), true
-		r.firstDue, r.kind, r.url = millis(item.FirstDue), item.Kind, item.URL
+		r.firstDue, r.kind, r.url, r.relation = millis(item.FirstDue), item.Kind, item.URL, item.Relation
 		r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
 		r.cancel = dispatch.CancelNone
 	case dispatch.IfExistsKeep, dispatch.IfExistsRetry:
@@ -161,7 +161,7 @@ func (r *record) same(before *record) bool {
 	return r.run == before.run && r.depth == before.depth && r.due == before.due && r.firstDue == before.firstDue &&
 		r.priority == before.priority && r.recurring == before.recurring &&
 		r.again == before.again && r.cancel == before.cancel &&
-		r.kind == before.kind && r.url == before.url &&
+		r.kind == before.kind && r.url == before.url && r.relation == before.relation &&
 		maps.Equal(r.metadata, before.metadata) && bytes.Equal(r.payload, before.payload)
 }
 

@@ -109,7 +109,7 @@ func (s *shard) mend(r *record) {
 	}
 	s.leave(r)
 	if ends, stands := s.strayUntil(r.id); stands {
-		s.enterLeases(r, ends)
+		s.enterLeases(r, s.nextLook(ends))
 		return
 	}
 	s.dropStray(r.id)
@@ -124,18 +124,29 @@ func (s *shard) clampDeadlines() {
 		if !ok || e.score <= s.now+span(dispatch.MaxLeaseDuration) {
 			return
 		}
-		if r := e.value; r.lease != nil {
-			l := r.lease
-			l.lockedUntil = min(max(l.lockedUntil, s.now), s.now+l.duration)
-			s.moveDeadline(r, l.lockedUntil)
+		r := e.value
+		var until int64
+		if l := r.lease; l != nil {
+			l.lockedUntil, until = s.clampLock(l.lockedUntil, l.duration)
+			s.moveDeadline(r, until)
 		} else {
 			lock, _ := s.lockOf(r.id)
-			lock.until = min(max(lock.until, s.now), s.now+span(dispatch.MaxLeaseDuration))
+			lock.until, until = s.clampLock(lock.until, span(dispatch.MaxLeaseDuration))
 			s.setStray(r.id, lock)
 			s.leave(r)
-			s.enterLeases(r, lock.until)
+			s.enterLeases(r, s.nextLook(until))
 		}
 	}
+}
+
+// clampLock cuts the end of a lock to longest from now on. A lock without an end keeps none;
+// until is the cut end all the same.
+func (s *shard) clampLock(ends, longest int64) (clamped, until int64) {
+	until = min(max(ends, s.now), s.now+longest)
+	if ends == infinite {
+		return ends, until
+	}
+	return until, until
 }
 
 // EndSession implements [dispatch.Leases].

@@ -118,7 +118,7 @@ func (c *claim) take(n *line, l *lane, limit int) int {
 		}
 		if ends, stands := c.s.strayUntil(r.id); stands {
 			c.s.leave(r)
-			c.s.enterLeases(r, ends)
+			c.s.enterLeases(r, c.s.nextLook(ends))
 			c.s.orphaned++
 			c.misses++
 			continue

@@ -157,7 +157,7 @@ func unpackSource(uid string, fields map[string]string) (*sourceImage, error) {
 func unpackNote(note string) (ids string, err error) {
 	p := packed{rest: []byte(note)}
 	p.text(1) // session
-	p.text(1) // call
+	p.text(2) // calls
 	p.integer(8)
 	ids = p.text(2)
 	p.text(2) // turns
@@ -166,7 +166,7 @@ func unpackNote(note string) (ids string, err error) {
 
 // packNote makes one.
 func packNote(session, ids string) string {
-	return string([]byte{byte(len(session))}) + session + strings.Repeat("\x00", 1+8+1) + string([]byte{byte(len(ids))}) + ids + "\x00\x00"
+	return string([]byte{byte(len(session))}) + session + strings.Repeat("\x00", 2+8+1) + string([]byte{byte(len(ids))}) + ids + "\x00\x00"
 }
 
 // unpackCounts reads packed counts, given what they are of in their order.

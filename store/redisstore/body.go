@@ -11,7 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// The body of a record is the core (URL, key, kind), which a settled task keeps, and
+// The body of a record is the core (URL, key, kind, relation), which a settled task keeps, and
 // the rest (metadata, payload), both in the protobuf wire format without what is
 // empty. A key equal to the URL is left out.
 
@@ -22,6 +22,7 @@ const (
 	fieldKind
 	fieldMetadata
 	fieldPayload
+	fieldRelation
 	fieldMetadataKey   = 1
 	fieldMetadataValue = 2
 )
@@ -37,6 +38,9 @@ func appendBody(b []byte, s *dispatch.Submission) (with []byte, core, size int) 
 		b = appendText(b, fieldKey, s.Key)
 	}
 	b = appendText(b, fieldKind, s.Kind)
+	if s.Relation != dispatch.RelationNone {
+		b = appendText(b, fieldRelation, string([]byte{byte(s.Relation)}))
+	}
 	core = len(b) - begin
 	if len(s.Metadata) > 0 {
 		for _, key := range slices.Sorted(maps.Keys(s.Metadata)) {
@@ -69,6 +73,10 @@ func decodeBody(body []byte, t *dispatch.Task) error {
 			t.Key = string(value)
 		case fieldKind:
 			t.Kind = string(value)
+		case fieldRelation:
+			for _, relation := range value {
+				t.Relation = dispatch.Relation(relation)
+			}
 		case fieldPayload:
 			t.Payload = value
 		case fieldMetadata:

@@ -16,8 +16,19 @@ import (
 // minMajor is the oldest major version of Redis that will do.
 const minMajor = 7
 
+const opConnect = "connect to redis"
+
+// errReplica is a server that is no primary.
+var errReplica = errors.New("this redis is a replica")
+
 // check finds out at start what would go wrong later.
-func (s *Store) check(ctx context.Context, config Config, cluster bool) error {
+func (s *Store) check(ctx context.Context, config Config, to *target) error {
+	// First, so that what is warned of below is not warned of again at each attempt to
+	// open a Redis that is away.
+	kept, err := s.readMeta(ctx, opConnect)
+	if err != nil {
+		return err
+	}
 	look := func(ctx context.Context, server *redis.Client) error {
 		text, err := server.Info(ctx).Result()
 		if err != nil {
@@ -25,7 +36,6 @@ func (s *Store) check(ctx context.Context, config Config, cluster bool) error {
 		}
 		return s.checkServer(parseInfo(text), config.AllowEviction)
 	}
-	var err error
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
 		err = client.ForEachMaster(ctx, look)
@@ -37,12 +47,12 @@ func (s *Store) check(ctx context.Context, config Config, cluster bool) error {
 	case isDenied(err):
 		s.log.Warn("redis does not say how it is set up; make sure that maxmemory-policy is noeviction and that an append-only file is kept",
 			zap.Error(err))
-	case errors.Is(err, dispatch.ErrStoreMismatch), errors.Is(err, dispatch.ErrStoreReadOnly):
+	case errors.Is(err, dispatch.ErrStoreMismatch), errors.Is(err, errReplica):
 		return err
 	default:
-		return wrap(ctx, "connect to redis", err)
+		return wrap(ctx, opConnect, err)
 	}
-	return s.checkMeta(ctx, config.Shards, cluster)
+	return s.checkMeta(ctx, kept, config.Shards, to.cluster)
 }
 
 // isDenied reports whether a managed Redis hides a command.
@@ -72,8 +82,7 @@ func (s *Store) checkServer(server info, allowEviction bool) error {
 		return fmt.Errorf("%w: redis is version %s, at least %d.0 is needed", dispatch.ErrStoreMismatch, version, minMajor)
 	}
 	if server["role"] == "slave" {
-		return fmt.Errorf("%w: this redis is a replica of %s:%s; give the address of the primary",
-			dispatch.ErrStoreReadOnly, server["master_host"], server["master_port"])
+		return fmt.Errorf("%w of %s:%s", errReplica, server["master_host"], server["master_port"])
 	}
 	if err := s.checkEviction(server, allowEviction); err != nil {
 		return err

@@ -36,3 +36,26 @@ func addCounts(st *dispatch.SourceStatus, packed string) error {
 	}
 	return nil
 }
+
+// packFiltered packs counts by reason, >i6 each (lua/parts/filtered.lua); nothing
+// when there are none.
+func packFiltered(filtered dispatch.Filtered) []byte {
+	if filtered == (dispatch.Filtered{}) {
+		return nil
+	}
+	b := make([]byte, 0, 6*len(filtered))
+	for _, n := range filtered {
+		b = append48(b, n)
+	}
+	return b
+}
+
+// addFiltered adds what packFiltered has packed.
+func addFiltered(st *dispatch.SourceStatus, packed string) {
+	h := header{[]byte(packed)}
+	for reason := range st.Filtered {
+		if len(h.b) >= 6 {
+			st.Filtered[reason] += int64(h.uint(6))
+		}
+	}
+}

@@ -66,6 +66,46 @@ func isNetwork(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) || errors.As(err, &op)
 }
 
+// openError is an error of the first calls to a Redis, as [Open] returns it. Three kinds
+// are retried once a store is open, but are mistakes in the URL before: its one server is a
+// replica, its one server is a node of a Cluster, none of its hosts exists.
+func openError(ctx context.Context, to *target, err error) error {
+	follows := to.cluster || to.sentinel
+	_, moved := redis.IsMovedError(err)
+	switch {
+	case errors.Is(err, errReplica) && follows:
+		return fmt.Errorf("%w: %w", dispatch.ErrStoreReadOnly, err)
+	case errors.Is(err, errReplica):
+		return fmt.Errorf("%w: %w; give the address of the primary", dispatch.ErrStoreMismatch, err)
+	case moved && !follows:
+		return fmt.Errorf("%w: this redis is a node of a Cluster; give a URL that begins with redis+cluster://", dispatch.ErrStoreMismatch)
+	case errors.Is(err, dispatch.ErrStoreUnavailable):
+		if unknown := to.unknown(ctx); unknown != nil {
+			return fmt.Errorf("%s: %w", opConnect, unknown)
+		}
+	}
+	return err
+}
+
+// unknown is an error if no host of the URL exists; nil if one does, or if a name server
+// does not answer.
+func (t *target) unknown(ctx context.Context) error {
+	var failed error
+	for _, addr := range t.addrs {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil
+		}
+		_, err = net.DefaultResolver.LookupHost(ctx, host)
+		var lookup *net.DNSError
+		if !errors.As(err, &lookup) || !lookup.IsNotFound {
+			return nil
+		}
+		failed = err
+	}
+	return failed
+}
+
 // wrap turns an error of the client into one of dispatch, with the operation.
 func wrap(ctx context.Context, op string, err error) error {
 	if err == nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -65,19 +67,19 @@ func TestStore_NodeHangs(t *testing.T) {
 	for onSecond(source) {
 		source += "s"
 	}
-	if _, err := d.CreateSource(t.Context(), source, dispatch.SourceSpec{LeaseDuration: 10 * time.Minute, Priority: 5}); err != nil {
+	if _, err := operate.New(d).CreateSource(t.Context(), source, dispatch.SourceSpec{LeaseDuration: 10 * time.Minute, Priority: 5}); err != nil {
 		t.Fatal(err)
 	}
 	var hangs []bool
 	var reports []dispatch.Report
 	for n := range 12 {
 		queue := fmt.Sprintf("host-%d.example", n)
-		task := dispatch.NewTask{SourceID: source, Key: "k", Queue: queue, Priority: 5}
-		if _, err := d.SubmitTasks(t.Context(), []dispatch.NewTask{task}); err != nil {
+		task := engine.NewTask{SourceID: source, Key: "k", Queue: queue, Priority: 5}
+		if _, err := d.SubmitTasks(t.Context(), []engine.NewTask{task}); err != nil {
 			t.Fatal(err)
 		}
-		fetched, err := d.Fetch(t.Context(), dispatch.FetchRequest{
-			Collector: "c", Session: "s", Queues: []string{queue}, MaxTasks: 1, MaxBytes: dispatch.MaxFetchBytes, Wait: 10 * time.Second,
+		fetched, err := d.Fetch(t.Context(), engine.FetchRequest{
+			Collector: "c", Session: "s", Queues: []string{queue}, MaxTasks: 1, MaxBytes: engine.MaxFetchBytes, Wait: 10 * time.Second,
 		})
 		if err != nil || len(fetched.Tasks) != 1 {
 			t.Fatalf("Fetch: %+v, %v", fetched, err)
@@ -119,9 +121,9 @@ func TestStore_NodeHangs(t *testing.T) {
 }
 
 // runDispatcher runs a dispatcher on the store until the test ends.
-func runDispatcher(t *testing.T, s *redisstore.Store) *dispatch.Dispatcher {
+func runDispatcher(t *testing.T, s *redisstore.Store) *engine.Dispatcher {
 	t.Helper()
-	d, err := dispatch.New(dispatch.Config{Store: s, ID: "d"})
+	d, err := engine.New(engine.Config{Store: s, ID: "d"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (p shardKeys) Polled(step int64) string { return p.key("polled:" + strconv.
 
 // Held is a HASH: what a collector holds, grant by grant. "<client token>" is how many
 // tasks it still holds of one, and "<client token>/" the note of it (packed,
-// lua/parts/grant.lua): the session, the call that last answered from it, the tasks, whose
+// lua/parts/grant.lua): the session, the calls that answered from it, the tasks, whose
 // ids are without their slot where they follow in one lane, and what it did to its queues.
 // A grant of one task has that alone, as "/<client token>".
 func (p shardKeys) Held(collector string) string { return p.key("held:" + collector) }
@@ -83,7 +83,8 @@ func (p shardKeys) Keep(collector string) string { return p.key("keep:" + collec
 func (p shardKeys) Leases() string { return p.key("leases") }
 
 // SourceGate is a HASH: the "gate" of a source and "counts" of its tasks (packed,
-// lua/prelude/lane.lua), of one that claims name what is "named" of it
+// lua/prelude/lane.lua), the links that were "filtered" by reason (packed,
+// lua/parts/filtered.lua), of one that claims name what is "named" of it
 // (packed, lua/prelude/named.lua), and of a deleted one the last lane whose tasks were
 // "dropped", and "why" it was deleted (JSON).
 func (p shardKeys) SourceGate(uid string) string { return p.key("src:" + uid) }

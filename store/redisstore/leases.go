@@ -59,44 +59,49 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 	}
 	limit = min(max(limit, 1), maxLeases)
 	var leases []*dispatch.Task
+	bytes := 0
 	for range maxListSteps {
 		if p.shard >= s.shards {
 			return leases, "", nil
 		}
-		if len(leases) >= limit {
+		if len(leases) >= limit || bytes >= dispatch.MaxPageBytes {
 			break
 		}
-		page, next, err := s.leasesStep(ctx, p, limit-len(leases))
+		page, n, next, err := s.leasesStep(ctx, p, limit-len(leases), dispatch.MaxPageBytes-bytes)
 		if err != nil {
 			return nil, "", err
 		}
-		leases, p = append(leases, page...), next
+		if bytes > 0 && bytes+n > dispatch.MaxPageBytes {
+			break // what was found is too much, and begins the next page
+		}
+		leases, bytes, p = append(leases, page...), bytes+n, next
 	}
 	return leases, p.String(), nil
 }
 
-// leasesStep reads a page of the leases of a shard.
-func (s *Store) leasesStep(ctx context.Context, p leasePosition, limit int) ([]*dispatch.Task, leasePosition, error) {
-	args := []any{limit}
+// leasesStep reads a page of the leases of a shard, and what they take. Of the limit on
+// bytes the first lease is free.
+func (s *Store) leasesStep(ctx context.Context, p leasePosition, limit, limitBytes int) ([]*dispatch.Task, int, leasePosition, error) {
+	args := []any{limit, limitBytes}
 	for _, part := range p.rest {
 		args = append(args, part)
 	}
 	v, err := s.run(ctx, "list leases", s.scripts.leases, call{shard: p.shard, args: args})
 	if err != nil {
-		return nil, p, err
+		return nil, 0, p, err
 	}
 	r := readReply(v)
-	now, found := instant(r.integer()), r.list()
+	now, found, bytes := instant(r.integer()), r.list(), int(r.integer())
 	next := leasePosition{shard: p.shard}
 	for r.more() {
 		next.rest = append(next.rest, r.text())
 	}
 	if r.err != nil {
-		return nil, p, r.err
+		return nil, 0, p, r.err
 	}
 	if len(next.rest) == len(firstLease(0).rest) && next.rest[0] == "" {
 		next = firstLease(p.shard + 1)
 	}
-	leases, err := decodeTasks(found, now)
-	return leases, next, err
+	leases, err := decodeListed(found, now)
+	return leases, bytes, next, err
 }

@@ -36,7 +36,7 @@ func TestStore_Loading(t *testing.T) {
 	for what, call := range map[string]func() error{
 		"Source":      func() error { _, err := s.Source(t.Context(), "a"); return err },
 		"SourcesByID": func() error { _, err := s.SourcesByID(t.Context(), ids); return err },
-		"ListSources": func() error { _, err := s.ListSources(t.Context(), "", "", 10); return err },
+		"ListSources": func() error { _, _, err := s.ListSources(t.Context(), "", "", 10); return err },
 		"Now":         func() error { _, err := s.Now(t.Context()); return err },
 		"Stats":       func() error { _, err := s.Stats(t.Context()); return err },
 		"Claim": func() error {

@@ -178,3 +178,43 @@ func TestExpired_LongRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestStore_LockOfAnotherType puts what is no string in the place of locks: renewals set
+// theirs again, and what ends leaves it.
+func TestStore_LockOfAnotherType(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.URL())
+	s := open(t, redisstore.Config{URL: server.URL()})
+	openRule(t, s)
+	gate := sourceGate("source")
+	submit(t, s, gate, submissions(&gate, "host.example", 1)...)
+	g := claimOne(t, s)
+	key := "waggle:{0}:lock:" + string(g.Task.ID)
+	byHand := func() {
+		t.Helper()
+		if err := client.Del(t.Context(), key).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.HSet(t.Context(), key, "a", "b").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byHand()
+	if results, err := s.Renew(t.Context(), []dispatch.Renewal{{ID: g.Task.ID, Token: g.Token}}); err != nil || results[0].Lost != dispatch.LostNone {
+		t.Errorf("Renew: %+v, %v", results, err)
+	}
+	if value, err := client.Get(t.Context(), key).Result(); err != nil || value != g.Token.String() {
+		t.Errorf("GET after a renewal: %q, %v, want %q", value, err, g.Token)
+	}
+	byHand()
+	again := done(&g)
+	again.State, again.Result = dispatch.StateScheduled, dispatch.ResultReleased
+	settle(t, s, again)
+	if n, err := client.Exists(t.Context(), key).Result(); err != nil || n != 1 {
+		t.Errorf("EXISTS after the end of the lease: %d, %v", n, err)
+	}
+	if tasks, _, err := s.Tasks(t.Context(), []dispatch.TaskID{g.Task.ID}, true); err != nil || tasks[0].Lock == nil || tasks[0].Lock.Value == "" {
+		t.Errorf("Tasks: %+v, %v, want a lock", tasks, err)
+	}
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // format is the number of the layout of what is kept.
-const format = "12"
+const format = "13"
 
 // meta is what is fixed when a store is first used: the fields of [keys.Meta],
 // empty where there is none.
@@ -22,17 +22,14 @@ func (m meta) unfinished() bool {
 }
 
 // checkMeta fixes the number of shards of a new store, and compares it with that
-// of one that exists.
-func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
-	kept, err := s.readMeta(ctx)
-	if err != nil {
-		return err
-	}
+// of one that exists, where kept was found.
+func (s *Store) checkMeta(ctx context.Context, kept meta, want int, cluster bool) error {
 	if kept.unfinished() {
 		shards := want
 		if shards == 0 && cluster {
 			shards = DefaultClusterShards
 		}
+		var err error
 		if kept, err = s.writeMeta(ctx, max(shards, 1)); err != nil {
 			return err
 		}
@@ -57,7 +54,7 @@ func (s *Store) checkMeta(ctx context.Context, want int, cluster bool) error {
 func (s *Store) recheckMeta(ctx context.Context) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	kept, err := s.readMeta(ctx)
+	kept, err := s.readMeta(ctx, opMeta)
 	if err == nil && kept.unfinished() {
 		kept, err = s.writeMeta(ctx, s.shards)
 	}
@@ -81,8 +78,8 @@ func (s *Store) recheckMeta(ctx context.Context) (lost bool, err error) {
 
 const opMeta = "read the store's number of shards"
 
-func (s *Store) readMeta(ctx context.Context) (meta, error) {
-	kept, err := read(ctx, opMeta, func() ([]any, error) {
+func (s *Store) readMeta(ctx context.Context, op string) (meta, error) {
+	kept, err := read(ctx, op, func() ([]any, error) {
 		return s.client.HMGet(ctx, s.keys.Meta(), "shards", "format", "made").Result()
 	})
 	if err != nil {
@@ -103,7 +100,7 @@ func (s *Store) writeMeta(ctx context.Context, shards int) (meta, error) {
 			return meta{}, wrap(ctx, opMeta, err)
 		}
 	}
-	return s.readMeta(ctx)
+	return s.readMeta(ctx, opMeta)
 }
 
 // judgeMeta reads the number of shards of a store that this program knows.

@@ -26,6 +26,8 @@ func TestOpen_BadConfig(t *testing.T) {
 		{"other scheme", redisstore.Config{URL: "postgres://localhost/x"}, `scheme "postgres" is unknown`},
 		{"no host", redisstore.Config{URL: "redis:///0"}, "names no host"},
 		{"bad port", redisstore.Config{URL: "redis://localhost:port"}, "does not parse"},
+		{"port out of range", redisstore.Config{URL: "redis://localhost:65536"}, "65536 is not 1 to 65535"},
+		{"bad port of one of several", redisstore.Config{URL: "redis+cluster://a:x,b:1"}, "a:x is not 1 to 65535"},
 		{"bad database", redisstore.Config{URL: "redis://localhost/x"}, "database"},
 		{"unknown option", redisstore.Config{URL: "redis://localhost?tint=blue"}, "tint"},
 		{"sentinel without master", redisstore.Config{URL: "redis+sentinel://a:1,b:2"}, "/<master>"},
@@ -50,7 +52,7 @@ func TestOpen_PasswordIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"redis://user:secret@localhost:port", "redis://user:secret@localhost/x", "redis+sentinel://user:secret@a:1",
-		"redis+cluster://:secret@127.0.0.1:1", "redis://:secret@127.0.0.1:1",
+		"redis+cluster://:secret@127.0.0.1:1", "redis://:secret@127.0.0.1:1", "redis+cluster://:secret@a:x,b:1",
 	} {
 		if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Open(%s): %v", url, err)
@@ -68,6 +70,57 @@ func TestOpen_Away(t *testing.T) {
 			t.Errorf("Open(%s): %v, want ErrStoreUnavailable", url, err)
 		}
 	}
+	server := redistest.Start(t, redistest.WithConfig("min-replicas-to-write", "1"))
+	url := "redis+sentinel://" + startSentinel(t, server.Addr()) + "/other"
+	if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: url}); !errors.Is(err, dispatch.ErrStoreUnavailable) ||
+		!strings.Contains(err.Error(), `know no primary "other"`) {
+		t.Errorf("Open by Sentinels that know no such primary: %v, want ErrStoreUnavailable", err)
+	}
+	if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL()}); !errors.Is(err, dispatch.ErrStoreReadOnly) {
+		t.Errorf("Open with too few replicas: %v, want ErrStoreReadOnly", err)
+	}
+}
+
+// What no waiting mends is neither ErrStoreUnavailable nor ErrStoreReadOnly.
+func TestOpen_Refused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("user", "waggle on >pw ~* &* +@all"),
+		redistest.WithConfig("user", "poor on >pw ~* &* +@all -hmget"))
+	closed := redistest.Start(t)
+	if err := redisClient(t, closed.URL()).ConfigSet(t.Context(), "requirepass", "pw").Err(); err != nil {
+		t.Fatal(err)
+	}
+	nodes, client := twoNodes(t)
+	prefix := "w"
+	for client.ClusterKeySlot(t.Context(), redisstore.MetaKey(prefix)).Val() < 8192 {
+		prefix += "w"
+	}
+	for _, c := range []struct{ name, url, says string }{
+		{"wrong password", "redis://waggle:other@" + server.Addr(), "WRONGPASS"},
+		{"no password", closed.URL(), "NOAUTH"},
+		{"a missing permission", "redis://poor:pw@" + server.Addr(), "NOPERM"},
+		{"unknown host", "redis://no-such-host.invalid:6379", "no such host"},
+		{"unknown hosts of a Cluster", "redis+cluster://no-such-host.invalid,no-other.invalid", "no such host"},
+		{"unknown Sentinels", "redis+sentinel://no-such-host.invalid,no-other.invalid/main", "no such host"},
+		{"node of a Cluster", nodes[0].URL(), "redis+cluster://"},
+		{"no Cluster", "redis+cluster://" + server.Addr(), "cluster support disabled"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := redisstore.Open(t.Context(), redisstore.Config{URL: c.url, Prefix: prefix})
+			if errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreReadOnly) ||
+				!strings.Contains(fmt.Sprint(err), c.says) || strings.Contains(fmt.Sprint(err), "pw") {
+				t.Errorf("Open: %v, want an error for good that says %q", err, c.says)
+			}
+		})
+	}
+	t.Run("one of two hosts unknown", func(t *testing.T) {
+		t.Parallel()
+		_, err := redisstore.Open(t.Context(), redisstore.Config{URL: "redis+cluster://no-such-host.invalid,127.0.0.1:1"})
+		if !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Errorf("Open: %v, want ErrStoreUnavailable", err)
+		}
+	})
 }
 
 func TestOpen_ShardsAreFixed(t *testing.T) {
@@ -118,8 +171,8 @@ func TestOpen_Replica(t *testing.T) {
 	host, port, _ := strings.Cut(primary.Addr(), ":")
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", host+" "+port))
 	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: replica.URL()})
-	if !errors.Is(err, dispatch.ErrStoreReadOnly) || !strings.Contains(fmt.Sprint(err), port) {
-		t.Errorf("Open of a replica: %v, want ErrStoreReadOnly that names the primary", err)
+	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), port) {
+		t.Errorf("Open of a replica: %v, want ErrStoreMismatch that names the primary", err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -26,14 +28,14 @@ func TestStore_PresentCollectors(t *testing.T) {
 	if _, err := s.Beats(t.Context(), infos); err != nil {
 		t.Fatal(err)
 	}
-	d, err := dispatch.New(dispatch.Config{Store: s, ID: "d"})
+	d, err := engine.New(engine.Config{Store: s, ID: "d"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	specs := []*dispatch.SourceSpec{{Pool: "eu"}, {Pool: "others"}}
 	counted := []string{"fcall", "hscan", "zrangebyscore"}
 	before := callsOf(t, client, counted)
-	doubts, err := d.Doubts(t.Context(), specs)
+	doubts, err := operate.New(d).Doubts(t.Context(), specs)
 	if err != nil || len(doubts[0]) != 1 || len(doubts[1]) != 0 {
 		t.Fatalf("Doubts: %q, %v", doubts, err)
 	}

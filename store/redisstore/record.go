@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -146,7 +147,7 @@ func decodeHeader(b []byte, t *dispatch.Task) (core int) {
 }
 
 // decodeMore reads the parts that most tasks do not have: fields of the details,
-// the history, and who deleted the source.
+// the history, what keeps a waiting task, and who deleted the source.
 func decodeMore(t *dispatch.Task, more []any) error {
 	for i := 0; i+1 < len(more); i += 2 {
 		field, _ := more[i].(string)
@@ -163,6 +164,13 @@ func decodeMore(t *dispatch.Task, more []any) error {
 			if err := decodeHistory(t, value); err != nil {
 				return err
 			}
+		case "l":
+			ends, lock, _ := strings.Cut(value, " ")
+			ms, err := strconv.ParseInt(ends, 10, 64)
+			if err != nil {
+				return fmt.Errorf("task %s: end of its lock: %w", t.ID, err)
+			}
+			t.Lock = &dispatch.StrayLock{Value: lock, Ends: instant(ms)}
 		case "x":
 			t.SourceDeleted = new(dispatch.Gate)
 			if err := json.Unmarshal([]byte(value), t.SourceDeleted); err != nil {

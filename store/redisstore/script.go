@@ -59,7 +59,7 @@ type scripts struct {
 	pause, paused, pools                            script
 	polls, prolong                                  script
 	beats, collectors, infos, forget, duty          script
-	drain, drains, stats, ping                      script
+	drain, drains, stats, ping, filtered            script
 }
 
 // namedScript is a script by the name of its file.
@@ -108,6 +108,7 @@ func (s *scripts) all() []namedScript {
 		{"drains", &s.drains},
 		{"stats", &s.stats},
 		{"ping", &s.ping},
+		{"filtered", &s.filtered},
 	}
 }
 

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -41,12 +43,7 @@ func TestStore_FailedOver(t *testing.T) {
 	})
 	addr := startSentinel(t, server.Addr())
 	s := openWatched(t, redisstore.Config{URL: "redis+sentinel://" + addr + "/main"})
-	sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() {
-		if err := sentinel.Close(); err != nil {
-			t.Errorf("close the sentinel's client: %v", err)
-		}
-	})
+	sentinel := sentinelClient(t, addr)
 	await(t, "the failover", func() bool { return sentinel.Failover(t.Context(), "main").Err() == nil })
 	await(t, "the promotion", func() bool { return client.Set(t.Context(), "promoted", "yes", 0).Err() == nil })
 	server.Kill()
@@ -56,6 +53,30 @@ func TestStore_FailedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ping(t, 1)
+}
+
+// TestStore_SentinelKnowsNoPrimary has the Sentinels forget the primary: then the store is
+// away, and nothing of it is taken for missing.
+func TestStore_SentinelKnowsNoPrimary(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	addr := startSentinel(t, server.Addr())
+	s := open(t, redisstore.Config{URL: "redis+sentinel://" + addr + "/main"})
+	if err := s.CreateSource(t.Context(), &dispatch.Source{ID: "a", UID: "a", Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := sentinelClient(t, addr).Remove(t.Context(), "main").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := redisClient(t, server.URL()).ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Source(t.Context(), "a"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("Source: %v, want ErrStoreUnavailable", err)
+	}
+	if _, err := s.Now(t.Context()); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("Now: %v, want ErrStoreUnavailable", err)
+	}
 }
 
 // startSentinel runs a Sentinel that watches the server as "main", and gives its
@@ -85,15 +106,22 @@ func startSentinel(t *testing.T, server string) string {
 		// It is killed with the test's context; its error says just that.
 		_ = cmd.Wait()
 	})
+	client := sentinelClient(t, addr)
+	await(t, "the sentinel", func() bool {
+		found, err := client.GetMasterAddrByName(t.Context(), "main").Result()
+		return err == nil && len(found) == 2 && found[1] == port
+	})
+	return addr
+}
+
+// sentinelClient is a client of a Sentinel until the test ends.
+func sentinelClient(t *testing.T, addr string) *redis.SentinelClient {
+	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
 			t.Errorf("close the sentinel's client: %v", err)
 		}
 	})
-	await(t, "the sentinel", func() bool {
-		found, err := client.GetMasterAddrByName(t.Context(), "main").Result()
-		return err == nil && len(found) == 2 && found[1] == port
-	})
-	return addr
+	return client
 }

@@ -173,11 +173,15 @@ func (s *Store) Source(ctx context.Context, id string) (*dispatch.Source, error)
 	return found[0], nil
 }
 
+// maxSourceReads bounds the sources of one round trip: as many as a fetch has tasks. No
+// script reads them, so it keeps nobody waiting.
+const maxSourceReads = 1000
+
 // SourcesByID implements [dispatch.Sources].
 func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
 	sources := make([]*dispatch.Source, len(ids))
-	for begin := 0; begin < len(ids); begin += maxReads {
-		page := ids[begin:min(begin+maxReads, len(ids))]
+	for begin := 0; begin < len(ids); begin += maxSourceReads {
+		page := ids[begin:min(begin+maxSourceReads, len(ids))]
 		raw, err := s.rawSources(ctx, "read sources", page)
 		if err != nil {
 			return nil, err
@@ -195,7 +199,7 @@ func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Sour
 }
 
 // ListSources implements [dispatch.Sources].
-func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int) ([]*dispatch.Source, error) {
+func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
 	from := "[" + prefix
 	if after >= prefix && after != "" {
 		from = "(" + after
@@ -205,13 +209,51 @@ func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int
 		// No id has a byte of 0xff.
 		to = "(" + prefix + "\xff"
 	}
-	ids, err := s.mergedRange(ctx, "list sources", func(k shardKeys) string { return k.Sources() }, from, to, limit)
-	if err != nil {
-		return nil, err
+	ids, err := s.mergedRange(ctx, "list sources", func(k shardKeys) string { return k.Sources() }, from, to, limit+1)
+	if err != nil || limit < 1 {
+		return nil, false, err
 	}
-	sources, err := s.SourcesByID(ctx, ids)
+	n, err := s.sourcesOfPage(ctx, ids[:min(len(ids), limit)])
+	if err != nil {
+		return nil, false, err
+	}
+	sources, err = s.SourcesByID(ctx, ids[:n])
 	// One may have gone since its id was read.
-	return slices.DeleteFunc(sources, func(src *dispatch.Source) bool { return src == nil }), err
+	sources = slices.DeleteFunc(sources, func(src *dispatch.Source) bool { return src == nil })
+	if more = n < len(ids); more && len(sources) == 0 && err == nil {
+		return s.ListSources(ctx, prefix, ids[n-1], limit)
+	}
+	return sources, more, err
+}
+
+// sourcesOfPage is how many of the sources fit into a page, by the bytes that they are
+// kept in.
+func (s *Store) sourcesOfPage(ctx context.Context, ids []string) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	sizes, err := read(ctx, "measure sources", func() ([]redis.Cmder, error) {
+		return s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, id := range ids {
+				pipe.StrLen(ctx, s.keys.shard(s.shardOfName(id)).Source(id))
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	bytes := int64(0)
+	for i, cmd := range sizes {
+		size, ok := cmd.(*redis.IntCmd)
+		if !ok {
+			return 0, fmt.Errorf("measure sources: unexpected %T", cmd)
+		}
+		if bytes += size.Val(); i > 0 && bytes > dispatch.MaxPageBytes {
+			return i, nil
+		}
+	}
+	return len(ids), nil
 }
 
 // PendingSources implements [dispatch.Sources].
@@ -326,22 +368,19 @@ func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.S
 }
 
 func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []dispatch.SourceStatus) error {
-	values, err := read(ctx, "read source statuses", func() ([]string, error) {
+	values, err := read(ctx, "read source statuses", func() ([][]any, error) {
 		pipe := s.client.Pipeline()
-		var cmds []*redis.StringCmd
+		var cmds []*redis.SliceCmd
 		for shard := range s.shards {
 			for _, uid := range uids {
-				cmds = append(cmds, pipe.HGet(ctx, s.keys.shard(shard).SourceGate(uid), "counts"))
+				cmds = append(cmds, pipe.HMGet(ctx, s.keys.shard(shard).SourceGate(uid), "counts", "filtered"))
 			}
 		}
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		if _, err := pipe.Exec(ctx); err != nil {
 			return nil, err
 		}
-		values := make([]string, len(cmds))
+		values := make([][]any, len(cmds))
 		for i, cmd := range cmds {
-			if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
-				return nil, err
-			}
 			values[i] = cmd.Val()
 		}
 		return values, nil
@@ -350,11 +389,30 @@ func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []disp
 		return err
 	}
 	for i, v := range values {
-		if err := addCounts(&statuses[i%len(uids)], v); err != nil {
+		r := readReply(v)
+		counts, filtered := r.text(), r.text()
+		if r.err != nil {
+			return r.err
+		}
+		if err := addCounts(&statuses[i%len(uids)], counts); err != nil {
 			return err
 		}
+		addFiltered(&statuses[i%len(uids)], filtered)
 	}
 	return nil
+}
+
+// CountFiltered implements [dispatch.Sources].
+func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filtered dispatch.Filtered) error {
+	if err := s.checkShard(shard); err != nil {
+		return err
+	}
+	packed := packFiltered(filtered)
+	if packed == nil {
+		return nil
+	}
+	_, err := s.run(ctx, "count filtered links", s.scripts.filtered, call{shard: shard, args: []any{uid, packed}})
+	return err
 }
 
 // optionalArg passes bytes that may be missing.

@@ -61,15 +61,19 @@ type Store struct {
 var _ dispatch.Store = (*Store)(nil)
 
 // Open connects to the Redis, checks that it can keep Waggle's promises, and
-// fixes the number of shards of a new store. The error wraps
-// [dispatch.ErrInvalid] for a wrong config, [dispatch.ErrStoreUnavailable] for
-// a Redis that is away, [dispatch.ErrStoreReadOnly] for a replica, and
-// [dispatch.ErrStoreMismatch] for one that does not fit.
+// fixes the number of shards of a new store. It does not wait for a Redis that is away.
+//
+// Two errors mean that a later call may succeed: [dispatch.ErrStoreUnavailable] (no
+// answer, or one that means "later", such as LOADING) and [dispatch.ErrStoreReadOnly]
+// (a failover is under way, there are too few replicas, the disk is full). All others
+// stay until somebody changes the config or the Redis: [dispatch.ErrInvalid] is a wrong
+// config, [dispatch.ErrStoreMismatch] a Redis that does not fit. A wrong password, a
+// missing permission and a host name that does not exist are neither of the four.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	connect, cluster, err := parseURL(config.URL)
+	to, err := parseURL(config.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -77,20 +81,31 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := connect(loadInto(lib))
+	client := to.connect(loadInto(lib))
 	s := &Store{
 		client: client, together: newTogether(ctx, client), keys: keys{config.Prefix}, scripts: loaded, library: lib, log: config.Logger,
 	}
-	if err := s.check(ctx, config, cluster); err != nil {
-		if closeErr := s.client.Close(); closeErr != nil {
-			s.log.Warn("close redis client", zap.Error(closeErr))
-		}
-		return nil, err
-	}
-	if cluster {
+	// A read does not end with its context, but with its connection.
+	stop := context.AfterFunc(ctx, s.closeClient)
+	err = s.check(ctx, config, to)
+	if err == nil && to.cluster {
 		s.beginMarks(ctx)
 	}
+	if !stop() {
+		return nil, cmp.Or(err, ctx.Err())
+	}
+	if err != nil {
+		s.closeClient()
+		return nil, openError(ctx, to, err)
+	}
 	return s, nil
+}
+
+// closeClient closes the client of a store that was not opened.
+func (s *Store) closeClient() {
+	if err := s.client.Close(); err != nil {
+		s.log.Warn("close redis client", zap.Error(err))
+	}
 }
 
 // Validate checks the config, but for its URL, and fills in defaults.

@@ -142,30 +142,50 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 			p.shard = only
 		}
 	}
+	bytes := 0
 	for range maxListSteps {
 		if p.shard >= s.shards || (only >= 0 && p.shard != only) {
 			return page, nil
 		}
-		if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks {
+		if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || bytes >= dispatch.MaxPageBytes {
 			break
 		}
-		if p, err = s.listStep(ctx, &page, filter, p, limit); err != nil {
+		left := min(limit-len(page.Tasks), dispatch.MaxLooks-page.Looked, maxReads)
+		next, found, err := s.listStep(ctx, filter, p, left, dispatch.MaxPageBytes-bytes)
+		if err != nil {
 			return dispatch.TaskPage{}, err
 		}
+		if bytes > 0 && bytes+found.bytes > dispatch.MaxPageBytes {
+			break // what was found is too much, and begins the next page
+		}
+		for _, t := range found.tasks {
+			if slices.Contains(filter.States, t.State) {
+				page.Tasks = append(page.Tasks, t)
+			}
+		}
+		page.Looked, bytes, p = page.Looked+found.looked, bytes+found.bytes, next
 	}
 	page.Next = p.String()
 	return page, nil
 }
 
-// listStep adds a part of one set to a page, or finds the next lane.
-func (s *Store) listStep(ctx context.Context, page *dispatch.TaskPage, filter dispatch.TaskFilter, p position, limit int) (position, error) {
+// listed is a part of one set.
+type listed struct {
+	tasks         []*dispatch.Task
+	bytes, looked int
+	score, member string // of the last entry, where others follow
+}
+
+// listStep reads a part of one set, or finds the next lane. Of the limit on bytes the
+// first task is free.
+func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p position, limit, limitBytes int) (position, listed, error) {
 	if p.lane == 0 {
 		lane, err := s.nextLane(ctx, filter, p)
 		if err != nil {
-			return p, err
+			return p, listed{}, err
 		}
 		if lane == 0 {
-			return position{shard: p.shard + 1}, nil
+			return position{shard: p.shard + 1}, listed{}, nil
 		}
 		p = position{shard: p.shard, after: p.after, lane: lane}
 	}
@@ -175,26 +195,15 @@ func (s *Store) listStep(ctx context.Context, page *dispatch.TaskPage, filter di
 		p.set, p.score, p.member = p.set+1, "", ""
 	}
 	if p.set == len(listSets) {
-		return position{shard: p.shard, after: p.lane}, nil
+		return position{shard: p.shard, after: p.lane}, listed{}, nil
 	}
 	part := &listSets[p.set]
-	most := min(limit-len(page.Tasks), dispatch.MaxLooks-page.Looked, maxReads)
-	tasks, score, member, err := s.listSet(ctx, p.shard, part.set.name(p.lane), part.low, part.high, p.score, p.member, most)
-	if err != nil {
-		return p, err
+	found, err := s.listSet(ctx, p, part.set.name(p.lane), part.low, part.high, limit, limitBytes)
+	if err != nil || found.member == "" {
+		return position{shard: p.shard, after: p.after, lane: p.lane, set: p.set + 1}, found, err
 	}
-	for _, t := range tasks {
-		if slices.Contains(filter.States, t.State) {
-			page.Tasks = append(page.Tasks, t)
-		}
-	}
-	if member == "" {
-		page.Looked += len(tasks)
-		return position{shard: p.shard, after: p.after, lane: p.lane, set: p.set + 1}, nil
-	}
-	page.Looked += most // those without a record among them
-	p.score, p.member = score, member
-	return p, nil
+	p.score, p.member = found.score, found.member
+	return p, found, nil
 }
 
 // nextLane is the next lane of the filter in the shard; 0 when there is none.
@@ -226,19 +235,29 @@ func (s *Store) nextLane(ctx context.Context, filter dispatch.TaskFilter, p posi
 	return int64(found[0].Score), nil
 }
 
-// listSet reads a page of an index; score and member say where it goes on,
-// empty at the end.
-func (s *Store) listSet(ctx context.Context, shard int, set, low, high, score, member string, limit int) (tasks []*dispatch.Task, nextScore, nextMember string, err error) {
-	v, err := s.run(ctx, "list tasks", s.scripts.list, call{shard: shard, args: []any{set, low, high, score, member, limit}})
+// listSet reads a page of an index from p on.
+func (s *Store) listSet(ctx context.Context, p position, set, low, high string, limit, limitBytes int) (found listed, err error) {
+	v, err := s.run(ctx, "list tasks", s.scripts.list, call{shard: p.shard, args: []any{set, low, high, p.score, p.member, limit, limitBytes}})
 	if err != nil {
-		return nil, "", "", err
+		return found, err
 	}
 	r := readReply(v)
-	now, found := instant(r.integer()), r.list()
-	nextScore, nextMember = r.text(), r.text()
+	now, tasks := instant(r.integer()), r.list()
+	found.bytes, found.looked = int(r.integer()), int(r.integer())
+	found.score, found.member = r.text(), r.text()
 	if r.err != nil {
-		return nil, "", "", r.err
+		return found, r.err
 	}
-	tasks, err = decodeTasks(found, now)
-	return tasks, nextScore, nextMember, err
+	found.tasks, err = decodeListed(tasks, now)
+	return found, err
+}
+
+// decodeListed reads tasks as lists show them: their history came along for the last
+// error in it.
+func decodeListed(values []any, now time.Time) ([]*dispatch.Task, error) {
+	tasks, err := decodeTasks(values, now)
+	for _, t := range tasks {
+		t.History = nil
+	}
+	return tasks, err
 }

@@ -26,7 +26,7 @@ const (
 
 // appendTransition packs a transition: its numbers in fixed places, its id, and
 // what may be missing, with its length:
-// >c17 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4 Bc0 I4c0 I4c0 I4c0 I4c0. Of it, the
+// >c17 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4 Bc0 I4c0 I4c0 I4c0 I4c0 Bc0. Of it, the
 // counters are as the record has them.
 func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
 	b = appendDigest(b, t.Token)
@@ -56,7 +56,7 @@ func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
 	if b, err = appendJSON(b, t.Attempt); err != nil {
 		return nil, fmt.Errorf("%w: attempt of task %s: %w", dispatch.ErrInvalid, t.ID, err)
 	}
-	return b, nil
+	return appendShort(b, string(packFiltered(t.Filtered))), nil
 }
 
 // appendJSON appends a value as JSON, nil as nothing.

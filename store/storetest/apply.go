@@ -25,6 +25,7 @@ func applyCases() []testCase {
 		{"Recurring_IsScheduledAgain", applyRecurring},
 		{"Concurrent_OneReportWins_P7", applyConcurrent},
 		{"SameTask_InOneCall", applySameTask},
+		{"Filtered_IsCountedOnce", applyFiltered},
 	}
 }
 
@@ -339,4 +340,42 @@ func applySameTask(e *env) {
 	e.takeNone()
 	e.create(g, item(g, queue, "next"))
 	is(e, "granted", e.takeOne().Task.Key, "next")
+}
+
+// applyFiltered counts with a settlement that takes effect, and with no other.
+func applyFiltered(e *env) {
+	e.open()
+	g, other := source("a"), source("b")
+	e.create(g, item(g, queue, "1"), item(g, "host.test", "2"))
+	e.create(other, item(other, queue, "3"))
+	count := func(task *dispatch.Task, reasons ...dispatch.FilterReason) dispatch.ApplyResult {
+		tr := done(task)
+		for _, reason := range reasons {
+			tr.Filtered[reason] += 70_000
+		}
+		results, err := e.Store.Apply(e.ctx, []dispatch.Transition{tr})
+		e.ok("apply", err)
+		return results[0]
+	}
+	var tasks []*dispatch.Task
+	for shard := range e.Store.Shards() {
+		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(3)})
+		e.ok("claim", err)
+		for i := range reply.Grants[0] {
+			if task := &reply.Grants[0][i].Task; task.SourceUID == g.UID {
+				tasks = append(tasks, task)
+			}
+		}
+	}
+	stale := *tasks[0]
+	stale.Revision++
+	is(e, "of another revision", count(&stale, dispatch.FilterDepth).Code, dispatch.ApplyConflict)
+	is(e, "before", e.status(g.UID).Filtered, dispatch.Filtered{})
+	is(e, "first", count(tasks[0], dispatch.FilterHost, dispatch.FilterHost, dispatch.FilterQueueDenied).Code, dispatch.Applied)
+	is(e, "first again", count(tasks[0], dispatch.FilterHost).Code, dispatch.ApplyAlready)
+	is(e, "second", count(tasks[1], dispatch.FilterHost, dispatch.FilterNoRule).Code, dispatch.Applied)
+	e.push(source("a", func(g *dispatch.SourceGate) { g.Version = 2 }))
+	want := dispatch.Filtered{dispatch.FilterNoRule: 70_000, dispatch.FilterHost: 210_000, dispatch.FilterQueueDenied: 70_000}
+	is(e, "filtered", e.status(g.UID).Filtered, want)
+	is(e, "filtered of another source", e.status(other.UID).Filtered, dispatch.Filtered{})
 }

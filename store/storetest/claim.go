@@ -31,6 +31,7 @@ func claimGrant(e *env) {
 	g := source("a", func(g *dispatch.SourceGate) { g.Version = 7 })
 	s := item(g, queue, "k", func(s *dispatch.Submission) {
 		s.Payload, s.Metadata, s.Kind = []byte("p"), map[string]string{"m": "v"}, "page"
+		s.Relation = dispatch.RelationFeedItem
 	})
 	e.create(g, s)
 	want := e.want(3)
@@ -50,6 +51,8 @@ func claimGrant(e *env) {
 	is(e, "url", task.URL, s.URL)
 	is(e, "payload", task.Payload, s.Payload)
 	is(e, "metadata", task.Metadata, s.Metadata)
+	is(e, "kind", task.Kind, s.Kind)
+	is(e, "relation", task.Relation, s.Relation)
 	is(e, "lease", *task.Lease, dispatch.Lease{
 		Digest: grant.Token.Digest(), Token: grant.Token, Granted: start, Deadline: start.Add(dispatch.DefaultLeaseDuration),
 		Duration: dispatch.DefaultLeaseDuration, MaxHold: dispatch.DefaultMaxHold,

@@ -81,6 +81,7 @@ func detailShrink(e *env) {
 	g := source("a")
 	s := item(g, queue, "k", payload(100), func(s *dispatch.Submission) {
 		s.Metadata, s.Run, s.Kind = map[string]string{"a": "b"}, start, "page"
+		s.Relation = dispatch.RelationSitemap
 	})
 	e.create(g, s)
 	grant := e.takeOne()
@@ -100,6 +101,7 @@ func detailShrink(e *env) {
 	is(e, "run", task.Run, start)
 	is(e, "url", task.URL, s.URL)
 	is(e, "key", task.Key, s.Key)
+	is(e, "relation", task.Relation, s.Relation)
 	is(e, "source", task.SourceUID, g.UID)
 }
 

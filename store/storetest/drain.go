@@ -66,6 +66,11 @@ func (m *model) liftAll() []step {
 	for _, name := range modelPools() {
 		steps = append(steps, m.resumePoolStep(name))
 	}
+	for _, t := range m.world.all() {
+		if t.orphanUntil.Equal(noEnd) || t.foreignUntil.Equal(noEnd) {
+			steps = append(steps, m.deleteLockStep(t))
+		}
+	}
 	for _, s := range m.sources {
 		s.gate.Version++
 		s.gate.PausedUntil = time.Time{}
@@ -151,17 +156,17 @@ func required() []string {
 		"claim", "claim with grants", "claim without grants", "claim TOKEN_USED", "claim TOKEN_USED, all ended", "claim replay with grants",
 		"claim by a replaced session", "claim cut by MAX_HOLD", "claim THROTTLED", "claim PAUSED", "claim NO_TASKS",
 		"renew OK", "renew MAX_HOLD", "renew cut by MAX_HOLD", "renew TAKEN", "renew NOT_LEASED", "renew lost by its end",
-		"renew LOCK_DELETED", "renew LOCK_DELETED again", "renew after the lock ran out", "renew UNKNOWN_TASK",
+		"renew LOCK_DELETED", "renew LOCK_DELETED again", "renew after the lock ran out", "renew over a foreign lock", "renew UNKNOWN_TASK",
 		"apply ALREADY", "apply CONFLICT", "apply LOST, stale", "apply LOST, no longer waiting", "apply LOST, renewed", "apply NOT_FOUND",
 		"apply succeeded", "apply failed", "apply released", "apply expired", "apply none", "apply revoked", "apply held too long",
 		"succeed DONE", "succeed POLICY", "claim that carries",
 		"queue blocked", "queue delayed by its host", "submit REVISIT, changed since",
 		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
 		"grace cut after a step back", "leadership cut after a step back",
-		"give back", "give back too late", "give back of a canceled",
+		"give back", "give back too late", "give back of one of several calls", "give back of a canceled",
 		"used after a step back", "poll after a step back",
 		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED", "session's stray GOODBYE",
-		"session ended a lease", "cancel of a leased task", "delete lock", "set lock", "delete record",
+		"session ended a lease", "cancel of a leased task", "delete lock", "delete lock of an orphan", "set lock", "set lock over a lease's", "delete record",
 		"push", "push paused", "push deleted", "push of an older version", "drop of a task",
 		"set rule", "delete rule", "sync rules", "block queue", "unblock queue", "unblock NOT_FOUND",
 		"pause queue", "resume queue", "pause pool", "resume pool", "list pools", "set drain", "delete drain", "read drains",

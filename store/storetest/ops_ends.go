@@ -97,6 +97,9 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	if m.chance(20) {
 		tr.Cursor = []byte(one(m, "", "page 9"))
 	}
+	if tr.Memo != nil {
+		tr.Filtered[dispatch.FilterNoRule+dispatch.FilterReason(t.Counters.Cycle%uint32(dispatch.FilterQueueDenied))] = 1 + int64(len(tr.Memo))<<16
+	}
 	if m.chance(40) {
 		tr.Attempt = &dispatch.Attempt{
 			Collector: t.Lease.Token.Collector, Cycle: t.Counters.Cycle, Fence: t.Lease.Digest.Fence,
@@ -219,52 +222,6 @@ func (m *model) cancelStep(ids []dispatch.TaskID, reason dispatch.CancelReason, 
 	}
 }
 
-func (m *model) genDeleteLock() step {
-	leased := m.leased()
-	if len(leased) == 0 {
-		return m.genClaim()
-	}
-	t := one(m, leased...)
-	return step{
-		name: "delete lock", text: string(t.ID),
-		do: func(i *Instance) (any, error) {
-			i.DeleteLock(t.ID)
-			value, ttl := i.LockValue(t.ID)
-			return fmt.Sprint(value, ttl), nil
-		},
-		see: func(any) error {
-			t.lockGone = true
-			return nil
-		},
-	}
-}
-
-func (m *model) genSetLock() step {
-	var free []*modelTask
-	for _, t := range m.waiting() {
-		if !t.orphan {
-			free = append(free, t)
-		}
-	}
-	if len(free) == 0 {
-		return m.genSubmit()
-	}
-	t := one(m, free...)
-	ttl := one(m, 500*time.Millisecond, 3*time.Second, 20*time.Second)
-	return step{
-		name: "set lock", text: fmt.Sprint(t.ID, ttl),
-		do: func(i *Instance) (any, error) {
-			i.SetLock(t.ID, "other/token/1", ttl)
-			value, left := i.LockValue(t.ID)
-			return fmt.Sprint(value, left), nil
-		},
-		see: func(any) error {
-			t.orphan, t.orphanUntil = true, m.world.now().Add(ttl)
-			return nil
-		},
-	}
-}
-
 func (m *model) genDeleteRecord() step {
 	if m.config.KeepRecords {
 		return m.genSubmit()
@@ -273,7 +230,7 @@ func (m *model) genDeleteRecord() step {
 	for _, t := range m.waiting() {
 		// A source with a limit would count the record on, and in a shared scope
 		// another source might make it anew.
-		if !m.limited[m.world.gate(t).ID] && !m.shares(t) && !t.orphan {
+		if !m.limited[m.world.gate(t).ID] && !m.shares(t) && !t.underLock(m.world.now()) {
 			free = append(free, t)
 		}
 	}
@@ -371,7 +328,8 @@ func (m *model) genClockBack() step {
 }
 
 func (m *model) stepBack(d time.Duration) step {
-	if !m.world.quiet(m.world.now().Add(-d - time.Millisecond)) {
+	to := m.world.now().Add(-d)
+	if !m.world.quiet(to.Add(-time.Millisecond)) || d >= time.Minute && m.world.cutsLocks(to) {
 		return m.advanceStep(time.Millisecond)
 	}
 	back := m.advanceStep(-d)

@@ -315,7 +315,7 @@ func (m *model) checkAll() error {
 	for _, t := range m.world.all() {
 		ids = append(ids, t.ID)
 	}
-	steps := []step{m.readStep(ids, true), m.listLeases(), m.genStats(), m.listSources()}
+	steps := []step{m.readStep(ids, true), m.locksStep(ids), m.listLeases(), m.genStats(), m.listSources()}
 	for _, name := range modelQueues() {
 		q := step{name: "list queues", do: func(i *Instance) (any, error) {
 			return i.Store.ListQueues(m.ctx, name, "", 100)

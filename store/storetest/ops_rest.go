@@ -183,7 +183,7 @@ func (m *model) listSources() step {
 	return step{
 		name: "list sources",
 		do: func(i *Instance) (any, error) {
-			list, err := i.Store.ListSources(m.ctx, "r.", "", 10)
+			list, _, err := i.Store.ListSources(m.ctx, "r.", "", 10)
 			if err != nil {
 				return nil, err
 			}
@@ -238,11 +238,22 @@ func (m *model) genLeader() step {
 			},
 		}
 	}
+	campaign := m.campaignStep(duty, holder)
+	if !m.chance(30) {
+		return campaign
+	}
+	return m.followed(campaign, func() []step {
+		return []step{m.stepBack(20 * time.Millisecond), m.campaignStep(duty, one(m, "d1", "d2"))}
+	})
+}
+
+func (m *model) campaignStep(duty, holder string) step {
 	return step{
 		name: "campaign", text: duty + " " + holder,
 		do: func(i *Instance) (any, error) { return i.Store.Campaign(m.ctx, duty, holder, 10*time.Second) },
 		see: func(answer any) error {
-			want := free || l.holder == holder
+			l := m.world.leaders[duty]
+			want := l.holder == "" || !l.until.After(m.world.now()) || l.holder == holder
 			if as[bool](answer) != want {
 				return broken("%s leads %s: %v, want %v", holder, duty, !want, want)
 			}

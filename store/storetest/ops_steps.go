@@ -61,16 +61,23 @@ func (m *model) fetchAndStepBack() []step {
 			return []step{m.pollStep(poll), claim()}
 		})}
 	}
-	granted := m.followed(claim(), func() []step {
-		note := m.world.parts[t.shard].notes[[2]string{c.id, token}]
-		if note == nil || m.chance(40) {
-			return back()
+	granted := func() step {
+		return m.followed(claim(), func() []step {
+			note := m.world.parts[t.shard].notes[[2]string{c.id, token}]
+			if note == nil || m.chance(40) {
+				return back()
+			}
+			var ends []dispatch.Transition
+			for _, g := range note.grants {
+				ends = append(ends, m.endingKind(&m.world.task(g.Task.ID).Task))
+			}
+			return []step{m.followed(m.applyStep(ends), back)}
+		})
+	}
+	return []step{m.followed(m.pollStep(poll), func() []step {
+		if _, noted := m.world.polls[token]; !noted {
+			return nil // its session was replaced: a dispatcher claims nothing for it
 		}
-		var ends []dispatch.Transition
-		for _, g := range note.grants {
-			ends = append(ends, m.endingKind(&m.world.task(g.Task.ID).Task))
-		}
-		return []step{m.followed(m.applyStep(ends), back)}
-	})
-	return []step{m.pollStep(poll), granted}
+		return []step{granted()}
+	})}
 }

@@ -18,6 +18,7 @@ func sourceCases() []testCase {
 		{"List_ByPrefixAscending", sourceList},
 		{"ReadMany_NilWhereNone", sourceMany},
 		{"Answers_AreTheCallers", sourceOwned},
+		{"Filtered_IsSummedOverShards", sourceFiltered},
 	}
 }
 
@@ -160,8 +161,11 @@ func sourceList(e *env) {
 		e.ok("create "+id, e.Store.CreateSource(e.ctx, registered(id)))
 	}
 	list := func(prefix, after string, limit int) []string {
-		sources, err := e.Store.ListSources(e.ctx, prefix, after, limit)
+		sources, more, err := e.Store.ListSources(e.ctx, prefix, after, limit)
 		e.ok("list sources", err)
+		if more && len(sources) == 0 {
+			e.Fatalf("others follow a page without sources")
+		}
 		names := []string{}
 		for _, s := range sources {
 			names = append(names, s.ID)
@@ -198,4 +202,22 @@ func sourceOwned(e *env) {
 	is(e, "source", got, registered("a"))
 	got.Spec.Metadata["m"], got.Spec.Payload[0], got.Paused.By = "y", 'y', "y"
 	is(e, "source read again", e.source("a"), registered("a"))
+}
+
+func sourceFiltered(e *env) {
+	e.open()
+	g := source("a")
+	for shard := range e.Store.Shards() {
+		e.create(g, item(g, e.queueIn(shard), "k"))
+	}
+	want := dispatch.Filtered{}
+	for shard := range e.Store.Shards() {
+		for n, counted := range []dispatch.Filtered{{}, {dispatch.FilterDepth: 1, dispatch.FilterExclude: 1 << 33}, {dispatch.FilterDepth: 2}} {
+			e.ok(fmt.Sprintf("count %d in shard %d", n, shard), e.Store.CountFiltered(e.ctx, shard, g.UID, counted))
+			want.Add(counted)
+		}
+		e.ok("count of an unknown source", e.Store.CountFiltered(e.ctx, shard, "uid-unknown", want))
+	}
+	is(e, "filtered", e.status(g.UID).Filtered, want)
+	e.fails("count in a shard that is not there", e.Store.CountFiltered(e.ctx, e.Store.Shards(), g.UID, want), dispatch.ErrInvalid)
 }

@@ -36,9 +36,10 @@ type Instance struct {
 	Clock Clock
 	// DeleteLock removes the lock of a task, as an operator might by hand.
 	DeleteLock func(id dispatch.TaskID)
-	// SetLock sets a lock as a failover might leave it behind.
+	// SetLock sets a lock as a failover might leave it behind, or somebody by hand; with a
+	// ttl of 0 it has no end.
 	SetLock func(id dispatch.TaskID, value string, ttl time.Duration)
-	// LockValue reads the lock of a task and its time left; empty = none.
+	// LockValue reads the lock of a task and its time left, 0 = it has no end; empty = none.
 	LockValue func(id dispatch.TaskID) (value string, ttl time.Duration)
 	// DeleteRecord removes the record of a task and leaves the indexes, as a
 	// failover might.
@@ -81,6 +82,7 @@ func topics() []topic {
 		{"Line", lineCases()},
 		{"Bounds", boundCases()},
 		{"Orphans", orphanCases()},
+		{"Locks", lockCases()},
 		{"Politeness", politenessCases()},
 		{"Replay", replayCases()},
 		{"Polls", pollCases()},
@@ -99,6 +101,7 @@ func topics() []topic {
 		{"Queues", queueCases()},
 		{"Pools", poolCases()},
 		{"Tasks", taskCases()},
+		{"PageBytes", pageBytesCases()},
 		{"Collectors", collectorCases()},
 		{"Drains", drainCases()},
 		{"Cluster", clusterCases()},

@@ -44,6 +44,8 @@ type part struct {
 	lastFence  uint64
 	lastSweep  time.Time
 	graceUntil time.Time
+	// vagueGrace: until then there may be grace, for what only the store knows to stand.
+	vagueGrace time.Time
 	// unsynced: the rules changed and the queues were not placed anew yet.
 	unsynced bool
 	// unplaced are sources whose lanes were not placed anew yet.
@@ -61,15 +63,58 @@ type modelTask struct {
 	forgetAt time.Time // zero = kept
 	// lockGone: the lock was deleted by hand; ended: a renewal has told so.
 	lockGone, ended bool
-	// orphanUntil: a lock that no lease set stands until then.
-	orphanUntil time.Time
-	// orphan: it may be in the lease index without a lease.
+	// orphanUntil: a lock that no lease set stands until then, noEnd where it has none;
+	// foreignUntil: such a lock stands in place of that of the lease.
+	orphanUntil, foreignUntil time.Time
+	// orphan: it may be in the lease index without a lease; lookBy: to be looked at there
+	// by then, since its lock was deleted by hand.
 	orphan bool
+	lookBy time.Time
 	// vague: what DropTasks did to SettledAt is the store's own.
 	vague bool
 	// behind: the lease was renewed, and the lease index may not know yet; unread:
 	// so a sweep may have cut its deadline or not.
 	behind, unread bool
+}
+
+// noEnd is the end of a lock that has none.
+var noEnd = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// unlocked follows the end of a lease: a lock that was set in place of its own stays.
+func (t *modelTask) unlocked(now time.Time) {
+	t.lockGone, t.ended = false, false
+	if t.foreignUntil.After(now) {
+		t.orphan, t.orphanUntil = true, t.foreignUntil
+	}
+	t.foreignUntil = time.Time{}
+}
+
+// underLock reports whether the task may be in the lease index without a lease, now or once
+// a claim meets it.
+func (t *modelTask) underLock(now time.Time) bool {
+	return t.orphan || t.State.Waiting() && t.orphanUntil.After(now)
+}
+
+// noLock reports whether the lock of the lease was deleted, or what was set in its place
+// has ended.
+func (t *modelTask) noLock(now time.Time) bool {
+	return t.lockGone || !t.foreignUntil.IsZero() && t.foreignUntil.Before(now)
+}
+
+// strayLock is what a read tells of the lock of a waiting task, given what it told: of one
+// that is gone, the next look is the store's own.
+func (t *modelTask) strayLock(now time.Time, got *dispatch.StrayLock) *dispatch.StrayLock {
+	switch {
+	case !t.State.Waiting():
+		return nil
+	case t.orphanUntil.Equal(noEnd):
+		return &dispatch.StrayLock{Value: foreign}
+	case t.orphanUntil.After(now):
+		return &dispatch.StrayLock{Value: foreign, Ends: t.orphanUntil}
+	case t.orphan && got != nil && got.Value == "":
+		return got
+	}
+	return nil
 }
 
 // modelQueue is what the world knows of one queue.
@@ -95,7 +140,7 @@ type usedToken struct {
 
 // grantNote is what the store keeps of a grant, to replay it, while it is held.
 type grantNote struct {
-	call   string
+	calls  []string // that answered from it and did not give it back; nil: too many did
 	grants []dispatch.Grant
 }
 
@@ -246,6 +291,9 @@ func (w *world) compare(what string, got *dispatch.Task, t *modelTask, details, 
 		want.Cursor, want.Memo, have.Cursor, have.Memo = nil, nil, nil, nil
 	}
 	// When a store forgets a deleted source is its own.
+	if want.Lock = t.strayLock(w.now(), have.Lock); !history {
+		want.Lock = nil
+	}
 	if want.SourceDeleted = w.parts[t.shard].deletions[t.SourceUID]; !history || w.gone[t.SourceUID] && have.SourceDeleted == nil {
 		want.SourceDeleted = nil
 	}

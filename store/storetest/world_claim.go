@@ -62,7 +62,7 @@ func (w *world) claimedBy(shard int, pool string, want *dispatch.Want, got []dis
 		return false, nil
 	}
 	if note := w.noted(shard, key); note != nil {
-		note.call = want.Call
+		note.answered(want.Call)
 		w.count("claim TOKEN_USED")
 		if len(note.grants) == 0 {
 			w.count("claim TOKEN_USED, all ended")
@@ -72,7 +72,7 @@ func (w *world) claimedBy(shard int, pool string, want *dispatch.Want, got []dis
 		}
 		return true, w.replayed("claim", note, got)
 	}
-	note := &grantNote{call: want.Call}
+	note := &grantNote{calls: []string{want.Call}}
 	bytesLeft := want.MaxBytes
 	for i := range got {
 		if err := w.granted(shard, pool, want, &got[i]); err != nil {
@@ -95,6 +95,16 @@ func (w *world) claimedBy(shard int, pool string, want *dispatch.Want, got []dis
 		w.count("claim without grants")
 	}
 	return len(got) > 0, w.checkWorking(shard, pool, want, len(got))
+}
+
+// answered notes that a call was answered from the grant.
+func (n *grantNote) answered(call string) {
+	if len(n.calls) == 0 || slices.Contains(n.calls, call) {
+		return
+	}
+	if n.calls = append(n.calls, call); len(n.calls) > dispatch.MaxGrantCalls {
+		n.calls = nil
+	}
 }
 
 // size is what a task counts against the limit on bytes.
@@ -192,7 +202,8 @@ func (w *world) granted(shard int, pool string, want *dispatch.Want, g *dispatch
 	t.State, t.Lease = dispatch.StateLeased, lease
 	t.Counters.Attempt++
 	t.Revision++
-	t.lockGone, t.ended, t.orphan, t.orphanUntil = false, false, false, time.Time{}
+	t.lockGone, t.ended, t.orphan = false, false, false
+	t.orphanUntil, t.foreignUntil, t.lookBy = time.Time{}, time.Time{}, time.Time{}
 	t.behind, t.unread = false, false
 	q := w.queue(shard, t.Queue)
 	q.leased++
@@ -332,7 +343,7 @@ func (w *world) grantable(t *modelTask, pool string) (at time.Time, never bool) 
 			at = l
 		}
 	}
-	never = t.orphan || gate.Deleted || gate.Pool != pool || !gate.PausedUntil.Before(dispatch.Forever) ||
+	never = t.underLock(w.now()) || gate.Deleted || gate.Pool != pool || !gate.PausedUntil.Before(dispatch.Forever) ||
 		s.Paused || s.Deny || q.leased >= s.MaxInFlight
 	return at, never
 }

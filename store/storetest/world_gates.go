@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -104,7 +105,7 @@ func (w *world) synced(shard int) {
 	p := w.parts[shard]
 	if p.unsynced {
 		for _, t := range w.all() {
-			if t.shard != shard || !t.State.Waiting() || t.orphan || w.gate(t).Deleted {
+			if t.shard != shard || !t.State.Waiting() || t.underLock(w.now()) || w.gate(t).Deleted {
 				continue
 			}
 			q := w.queue(shard, t.Queue)
@@ -128,6 +129,15 @@ func (w *world) quiet(to time.Time) bool {
 	return true
 }
 
+// cutsLocks reports whether after a long step back to an instant sweeps cut the end of a
+// lock that no lease set, or of a lease by such a lock.
+func (w *world) cutsLocks(to time.Time) bool {
+	latest := to.Add(dispatch.MaxLeaseDuration)
+	return slices.ContainsFunc(w.all(), func(t *modelTask) bool {
+		return !t.foreignUntil.IsZero() || t.orphanUntil.After(latest) && !t.orphanUntil.Equal(noEnd)
+	})
+}
+
 // ends lists the ends of all that stores forget by themselves. Used client tokens, which
 // they forget in sweeps, are not among it: the world knows of those.
 func (w *world) ends() []time.Time {
@@ -140,7 +150,7 @@ func (w *world) ends() []time.Time {
 		if t.State.Waiting() {
 			waiting[t.Queue] = true
 		}
-		ends = append(ends, t.forgetAt, t.orphanUntil)
+		ends = append(ends, t.forgetAt, t.orphanUntil, t.foreignUntil, t.lookBy)
 	}
 	for _, p := range w.parts {
 		for _, keep := range p.keeps {

@@ -40,7 +40,10 @@ func (w *world) renew(r *dispatch.Renewal) dispatch.RenewResult {
 	if next.After(l.Deadline) {
 		l.Deadline, t.behind = next, true
 	}
-	t.lockGone = false
+	if !t.foreignUntil.IsZero() {
+		w.count("renew over a foreign lock")
+	}
+	t.lockGone, t.foreignUntil = false, time.Time{}
 	if r.Cursor != nil {
 		t.Cursor = slices.Clone(r.Cursor)
 	}
@@ -68,7 +71,7 @@ func (w *world) lost(t *modelTask, r *dispatch.Renewal) (reason dispatch.LostRea
 		return dispatch.LostLockDeleted, "LOCK_DELETED again"
 	case !now.Before(l.Granted.Add(l.MaxHold)):
 		return dispatch.LostMaxHold, "MAX_HOLD"
-	case t.lockGone && l.Deadline.After(now):
+	case t.noLock(now) && l.Deadline.After(now):
 		l.Deadline, t.ended = now, true
 		return dispatch.LostLockDeleted, "LOCK_DELETED"
 	}
@@ -166,7 +169,7 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 	}
 	token := t.Lease.Token
 	t.LastLease, t.Result, t.Lease = t.Lease.Digest, tr.Result, nil
-	t.lockGone, t.ended = false, false
+	t.unlocked(now)
 	w.leaseEnded(t.shard, token)
 }
 
@@ -250,10 +253,17 @@ func (t *modelTask) remember(line dispatch.Attempt) {
 func (w *world) gaveBack(shard int, collector, token, call string, got int) error {
 	key := [2]string{collector, token}
 	note := w.noted(shard, key)
-	if note == nil || note.call != call {
+	if note == nil || !slices.Contains(note.calls, call) {
 		w.count("give back too late")
 		if got != 0 {
 			return broken("%d tasks of another call's grant were given back", got)
+		}
+		return nil
+	}
+	if note.calls = slices.DeleteFunc(note.calls, func(c string) bool { return c == call }); len(note.calls) > 0 {
+		w.count("give back of one of several calls")
+		if got != 0 {
+			return broken("%d tasks were given back that another call was answered with (P7)", got)
 		}
 		return nil
 	}
@@ -262,7 +272,7 @@ func (w *world) gaveBack(shard int, collector, token, call string, got int) erro
 		t := w.tasks[g.Task.ID]
 		n++
 		w.returned(t)
-		t.lockGone, t.ended = false, false
+		t.unlocked(w.now())
 		q := w.queue(shard, t.Queue)
 		q.leased--
 		q.low = time.Time{} // it may be what it was before the grant

@@ -25,7 +25,7 @@ func (w *world) held(t *modelTask, pool string, strict bool) string {
 		return "it is " + t.State.String() + " (P2)"
 	case t.Due.After(now) && (!strict || t.Due.After(w.highest)): // what was due stays so over a step back
 		return fmt.Sprintf("it is due %v later", t.Due.Sub(now))
-	case t.orphanUntil.After(now) && strict, !strict && t.orphan:
+	case t.orphanUntil.After(now) && strict, !strict && t.underLock(now):
 		return "a lock stands on it"
 	case gate.Deleted:
 		return "its source is deleted"
@@ -59,6 +59,9 @@ func holds(gate *dispatch.Gate, now time.Time) bool {
 // moved follows a step of the clock.
 func (w *world) moved(from time.Time) {
 	now := w.now()
+	for _, t := range w.all() {
+		t.orphan = t.underLock(from)
+	}
 	if !now.Before(from) {
 		if now.After(w.highest) {
 			w.highest = now

@@ -77,7 +77,7 @@ func (w *world) polledToken(p dispatch.Poll, got dispatch.PollState) error {
 		if note == nil {
 			continue
 		}
-		note.call = p.Call
+		note.answered(p.Call)
 		if at := w.polls[p.ClientToken]; dispatch.TokenStep(at) > dispatch.TokenStep(w.now()) && shard != w.shardOf(p.Collector) {
 			w.count("poll after a step back")
 		}

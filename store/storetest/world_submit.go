@@ -113,14 +113,14 @@ func (w *world) create(shard int, item *dispatch.Submission) *modelTask {
 	}}
 	t.takeBody(item)
 	if old := w.tasks[item.ID]; old != nil {
-		t.orphanUntil, t.orphan = old.orphanUntil, old.orphan
+		t.orphanUntil, t.orphan, t.lookBy = old.orphanUntil, old.orphan, old.lookBy
 	}
 	w.put(t)
 	return t
 }
 
 func (t *modelTask) takeBody(item *dispatch.Submission) {
-	t.URL, t.Kind, t.Depth, t.Priority = item.URL, item.Kind, item.Depth, item.Priority
+	t.URL, t.Kind, t.Relation, t.Depth, t.Priority = item.URL, item.Kind, item.Relation, item.Depth, item.Priority
 	t.Metadata, t.Payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
 }
 
@@ -153,7 +153,7 @@ func (w *world) meet(t *modelTask, item *dispatch.Submission) {
 	}
 	same := t.Run.Equal(before.Run) && t.Depth == before.Depth && t.Due.Equal(before.Due) && t.FirstDue.Equal(before.FirstDue) &&
 		t.Priority == before.Priority && t.Recurring == before.Recurring && t.AgainRequested == before.AgainRequested &&
-		t.CancelRequested == before.CancelRequested && t.Kind == before.Kind && t.URL == before.URL &&
+		t.CancelRequested == before.CancelRequested && t.Kind == before.Kind && t.URL == before.URL && t.Relation == before.Relation &&
 		maps.Equal(t.Metadata, before.Metadata) && bytes.Equal(t.Payload, before.Payload)
 	if !same {
 		t.Revision++

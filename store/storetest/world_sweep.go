@@ -19,14 +19,16 @@ func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
 		w.count("grace cut after a step back")
 		p.graceUntil = longest
 	}
-	if stands && !p.lastSweep.IsZero() && now.Sub(p.lastSweep) > dispatch.OutageAfter {
+	if outage := !p.lastSweep.IsZero() && now.Sub(p.lastSweep) > dispatch.OutageAfter; outage && stands {
 		w.count("sweep after an outage")
 		p.graceUntil = longest
+	} else if outage && !sure {
+		p.vagueGrace = longest
 	}
 	p.lastSweep = now
 	maps.DeleteFunc(p.used, func(token usedToken, _ bool) bool { return token.step < dispatch.TokenStep(now)-1 })
 	grace := now.Before(p.graceUntil)
-	if sure && stands && got.Grace != grace {
+	if sure && stands && got.Grace != grace && !now.Before(p.vagueGrace) {
 		return broken("a sweep answered grace %v, want %v", got.Grace, grace)
 	}
 	if got.Grace {
@@ -45,7 +47,7 @@ func (w *world) swept(shard, limit int, got dispatch.Sweep) error {
 	}
 	if len(got.Expired) < limit && len(due) < limit/2 {
 		for _, t := range w.all() {
-			if t.shard == shard && t.orphan && !t.orphanUntil.After(now) {
+			if t.shard == shard && t.orphan && (!t.State.Waiting() || !t.orphanUntil.After(now) && !t.lookBy.After(now)) {
 				t.orphan = false
 				w.count("orphan freed")
 			}
@@ -61,7 +63,7 @@ func (w *world) standing(shard int) (stands, sure bool) {
 	for _, t := range w.all() {
 		if t.shard == shard {
 			stands = stands || t.Lease != nil
-			sure = sure && !t.orphan
+			sure = sure && !t.underLock(w.now())
 		}
 	}
 	return stands, sure

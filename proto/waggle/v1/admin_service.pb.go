@@ -490,7 +490,8 @@ func (x *DispatcherInfo) GetDraining() bool {
 // ListLeasesRequest lists leases.
 type ListLeasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Most leases in the reply, 1 to 1000; 0: 50. Fewer may come though more follow.
+	// Most leases in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
+	// though more follow: a page holds leases of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before; empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -684,7 +685,8 @@ type ListCollectorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only collectors in one of these states. At most 4. Empty: all.
 	States []CollectorState `protobuf:"varint,1,rep,packed,name=states,proto3,enum=waggle.v1.CollectorState" json:"states,omitempty"`
-	// Most collectors in the reply, 1 to 1000; 0: 50. Fewer may come, even none, though more follow.
+	// Most collectors in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
+	// though more follow: a page holds collectors of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1142,7 +1144,8 @@ func (x *Pool) GetUnknown() bool {
 // ListPoolsRequest lists pools.
 type ListPoolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Most pools in the reply, 1 to 1000; 0: 50.
+	// Most pools in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
+	// though more follow: a page holds pools of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before; empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1862,7 +1865,8 @@ func (x *ResumeCollectorsResponse) GetDrained() *Gate {
 // ListDrainsRequest lists drains.
 type ListDrainsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Most drains in the reply, 1 to 1000; 0: 50. Fewer may come though more follow.
+	// Most drains in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
+	// though more follow: a page holds drains of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before; empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -104,7 +104,7 @@ const (
 	LostReason_LOST_REASON_COLLECTOR_REPLACED LostReason = 3
 	// An operator revoked it, or a queue rule denies its queue: make no further request there.
 	LostReason_LOST_REASON_REVOKED LostReason = 4
-	// Somebody deleted its lock in the store.
+	// Somebody deleted its lock in the store before the deadline. A lock that has only run out is set again.
 	LostReason_LOST_REASON_LOCK_DELETED LostReason = 5
 	// The task is not leased to anybody.
 	LostReason_LOST_REASON_NOT_LEASED LostReason = 6

@@ -69,8 +69,9 @@ type DispatchServiceClient interface {
 	// When the stream breaks, open another one on any dispatcher; the leases run on meanwhile. Naming a
 	// lease twice does no harm.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DRAINING).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
+	// (RATE_LIMITED: 64 MiB of beats and renewals are in hand already; open another stream after RetryInfo),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY, DRAINING).
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatResponse], error)
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
 	//
@@ -85,8 +86,9 @@ type DispatchServiceClient interface {
 	// A part of the store that does not answer holds up only the reports that need it: those have
 	// STORE_UNAVAILABLE.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY: for every report; some may be settled: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED
+	// (RATE_LIMITED: 64 MiB of reports are in hand already; nothing is settled: repeat all after RetryInfo),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY: for every report; some may be settled: repeat all).
 	ReportTask(ctx context.Context, in *ReportTaskRequest, opts ...grpc.CallOption) (*ReportTaskResponse, error)
 	// SubmitDiscovered submits what a page leads to while its task is still leased, for pages with more than
 	// a report carries. The same rules hold as for `discovered` of a report. Repeated items answer EXISTS.
@@ -213,8 +215,9 @@ type DispatchServiceServer interface {
 	// When the stream breaks, open another one on any dispatcher; the leases run on meanwhile. Naming a
 	// lease twice does no harm.
 	//
-	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY, DRAINING).
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED
+	// (RATE_LIMITED: 64 MiB of beats and renewals are in hand already; open another stream after RetryInfo),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY, DRAINING).
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatResponse]) error
 	// RenewLease is one exchange of Heartbeat as a plain call, for collectors without streams. Idempotent.
 	//
@@ -229,8 +232,9 @@ type DispatchServiceServer interface {
 	// A part of the store that does not answer holds up only the reports that need it: those have
 	// STORE_UNAVAILABLE.
 	//
-	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), UNAVAILABLE
-	// (STORE_UNAVAILABLE, STORE_READ_ONLY: for every report; some may be settled: repeat all).
+	// Errors of the whole call: INVALID_ARGUMENT (INVALID_FIELD; nothing is settled), RESOURCE_EXHAUSTED
+	// (RATE_LIMITED: 64 MiB of reports are in hand already; nothing is settled: repeat all after RetryInfo),
+	// UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY: for every report; some may be settled: repeat all).
 	ReportTask(context.Context, *ReportTaskRequest) (*ReportTaskResponse, error)
 	// SubmitDiscovered submits what a page leads to while its task is still leased, for pages with more than
 	// a report carries. The same rules hold as for `discovered` of a report. Repeated items answer EXISTS.

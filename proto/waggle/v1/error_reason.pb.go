@@ -79,9 +79,10 @@ const (
 	// collector.
 	ErrorReason_ERROR_REASON_TOO_MANY_WAITERS ErrorReason = 60
 	// RESOURCE_EXHAUSTED. More calls in a second, or at once, than the dispatcher takes of this kind of method;
-	// submits and lookups are refused first, then fetches, renewals and reports never. Repeat after RetryInfo.
-	// Metadata: limit, method; of a large SubmitTasks whose deadline came while it waited in line for others,
-	// bytes, and limit is in bytes, too.
+	// submits and lookups are refused first, then fetches; renewals and reports only if the dispatcher has 64 MiB
+	// of them unanswered, counted for each of the two on its own. Nothing of the call was done. Repeat after
+	// RetryInfo. Metadata: limit, method; and bytes, with the limit in bytes, too, of a renewal, a report, and a
+	// large SubmitTasks whose deadline came while it waited in line for others.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 61
 	// UNAVAILABLE. This dispatcher is about to stop. Repeat at once on another one, else after RetryInfo.
 	// Metadata: none.

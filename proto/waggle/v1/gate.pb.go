@@ -71,6 +71,10 @@ const (
 	GateKind_GATE_KIND_SETTLED GateKind = 17
 	// The source has no seeds: of it only what is submitted is handed out. Opens by UpdateSource. Only in Explain.
 	GateKind_GATE_KIND_NO_SEEDS GateKind = 18
+	// The task waits, and a lock that no lease has set stands on it in the store: a failover has left it behind, or
+	// somebody has set it by hand. `by` is the collector, if the lock is of a lease. Opens at `until`, or within 30 s once
+	// the lock's key is deleted. Only in Explain, and of a source's next seed.
+	GateKind_GATE_KIND_LOCKED GateKind = 19
 )
 
 // Enum value maps for GateKind.
@@ -95,6 +99,7 @@ var (
 		16: "GATE_KIND_LEASED",
 		17: "GATE_KIND_SETTLED",
 		18: "GATE_KIND_NO_SEEDS",
+		19: "GATE_KIND_LOCKED",
 	}
 	GateKind_value = map[string]int32{
 		"GATE_KIND_UNSPECIFIED":       0,
@@ -116,6 +121,7 @@ var (
 		"GATE_KIND_LEASED":            16,
 		"GATE_KIND_SETTLED":           17,
 		"GATE_KIND_NO_SEEDS":          18,
+		"GATE_KIND_LOCKED":            19,
 	}
 )
 
@@ -299,7 +305,7 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	" \x03(\v2\".waggle.v1.Gate.DrainedLabelsEntryR\rdrainedLabels\x1a@\n" +
 	"\x12DrainedLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x82\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x98\x04\n" +
 	"\bGateKind\x12\x19\n" +
 	"\x15GATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GATE_KIND_NOT_DUE\x10\x01\x12\x17\n" +
@@ -320,7 +326,8 @@ const file_waggle_v1_gate_proto_rawDesc = "" +
 	"\x10GATE_KIND_PAUSED\x10\x0f\x12\x14\n" +
 	"\x10GATE_KIND_LEASED\x10\x10\x12\x15\n" +
 	"\x11GATE_KIND_SETTLED\x10\x11\x12\x16\n" +
-	"\x12GATE_KIND_NO_SEEDS\x10\x12B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x12GATE_KIND_NO_SEEDS\x10\x12\x12\x14\n" +
+	"\x10GATE_KIND_LOCKED\x10\x13B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_gate_proto_rawDescOnce sync.Once

@@ -120,7 +120,8 @@ type ListQueuesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only queues whose name is this or ends with "." and this; it does not begin with a dot. Empty: all.
 	Suffix string `protobuf:"bytes,1,opt,name=suffix,proto3" json:"suffix,omitempty"`
-	// Most queues in the reply, 1 to 1000; 0: 50. Fewer may come, even none, though more follow.
+	// Most queues in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
+	// though more follow: a page holds queues of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -381,7 +382,8 @@ func (x *SetQueueRuleResponse) GetEtag() string {
 // ListQueueRulesRequest lists rules.
 type ListQueueRulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Most rules in the reply, 1 to 1000; 0: 50.
+	// Most rules in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
+	// though more follow: a page holds rules of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before; empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

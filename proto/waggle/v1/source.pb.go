@@ -291,7 +291,8 @@ type SourceSpec struct {
 	// A one-shot task that was DONE longer ago than this is due again when it is discovered or submitted:
 	// 1 s to 400 days. Absent: never.
 	RevisitAfter *durationpb.Duration `protobuf:"bytes,14,opt,name=revisit_after,json=revisitAfter,proto3" json:"revisit_after,omitempty"`
-	// Which discovered items become tasks. Absent: none.
+	// Which discovered items become tasks. Absent: the items of feeds, on any host, and no links: a feed as
+	// seed has its articles fetched, and nothing that these link to.
 	Follow *Follow `protobuf:"bytes,15,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Most one-shot tasks of the source that wait or are leased in a shard, 1 to 1000000000; absent: no
 	// limit. What is over it answers LIMITED, and is counted in the status.
@@ -475,7 +476,8 @@ func (x *SourceSpec) GetCanonicalRules() int32 {
 // Seed is where crawling of a source begins.
 type Seed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to fetch: an absolute URL. May be empty when key and queue are given. At most 2 KiB.
+	// What to fetch: an absolute URL, kept percent-encoded. May be empty when key and queue are given. At most
+	// 2 KiB.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it; empty: the canonical URL. Two seeds of a source must differ in queue or key. At
 	// most 2 KiB.
@@ -827,14 +829,16 @@ func (x *RetryPolicy) GetMaxBackoff() *durationpb.Duration {
 }
 
 // Follow says which discovered items become tasks. The dispatcher applies it, so that collectors need not
-// know it. An item must pass every part.
+// know it. An item must pass every part; but the item of a feed (RELATION_FEED_ITEM) may have any host while
+// allow_hosts is empty. That goes one step: what such an item links to has to pass.
 type Follow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Deepest depth that is followed; seeds have depth 0. 0 to 10000; absent: 10000.
+	// Deepest depth that is followed; seeds have depth 0, what they link to and the items of a feed that is a
+	// seed 1. 0: nothing is followed, the items of feeds neither. 0 to 10000; absent: 10000.
 	MaxDepth *int32 `protobuf:"varint,1,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
 	// Hosts that are followed, each exact ("example.com", "example.com:8080") or a suffix
 	// ("*.example.com": every name below it, not itself) or "*". At most 1000 of at most 253 bytes. Empty:
-	// the hosts of the seeds.
+	// the hosts of the seeds, and any host for the items of feeds.
 	AllowHosts []string `protobuf:"bytes,2,rep,name=allow_hosts,json=allowHosts,proto3" json:"allow_hosts,omitempty"`
 	// Regular expressions (RE2), of which at least one must match somewhere in the canonical URL. At most
 	// 256 of at most 1 KiB. Empty: every URL.
@@ -954,8 +958,12 @@ type SourceStatus struct {
 	// Whether a collector takes its tasks is not known, as none of those looked at does, and there are more: 1000 that
 	// are active with GetSource, 200 with ListSources and its `gates`. Default false: `gates` says.
 	CollectorUnknown bool `protobuf:"varint,19,opt,name=collector_unknown,json=collectorUnknown,proto3" json:"collector_unknown,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Links that `follow` kept out since the source was created, by reason: one of each that has any, ascending.
+	// A link counts with each report that names it, except that the Go library and `waggle collect` name one link of
+	// several pages once within half a minute.
+	Filtered      []*FilteredLinks `protobuf:"bytes,20,rep,name=filtered,proto3" json:"filtered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceStatus) Reset() {
@@ -1121,6 +1129,68 @@ func (x *SourceStatus) GetCollectorUnknown() bool {
 	return false
 }
 
+func (x *SourceStatus) GetFiltered() []*FilteredLinks {
+	if x != nil {
+		return x.Filtered
+	}
+	return nil
+}
+
+// FilteredLinks counts links that were kept out for one reason.
+type FilteredLinks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why they were kept out.
+	Reason FilterReason `protobuf:"varint,1,opt,name=reason,proto3,enum=waggle.v1.FilterReason" json:"reason,omitempty"`
+	// How many they are.
+	Count         int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilteredLinks) Reset() {
+	*x = FilteredLinks{}
+	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilteredLinks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilteredLinks) ProtoMessage() {}
+
+func (x *FilteredLinks) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilteredLinks.ProtoReflect.Descriptor instead.
+func (*FilteredLinks) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *FilteredLinks) GetReason() FilterReason {
+	if x != nil {
+		return x.Reason
+	}
+	return FilterReason_FILTER_REASON_UNSPECIFIED
+}
+
+func (x *FilteredLinks) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // Breaker is how far Waggle has backed off from a source whose seeds keep failing: with each cycle given
 // up in a row the gap to the next doubles, and a seed that goes on failing ends DEAD.
 type Breaker struct {
@@ -1135,7 +1205,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1217,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1230,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Breaker) GetGivenUpCycles() int32 {
@@ -1258,7 +1328,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xbb\a\n" +
+	"_max_depth\"\xf1\a\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12'\n" +
 	"\x06paused\x18\x02 \x01(\v2\x0f.waggle.v1.GateR\x06paused\x12,\n" +
@@ -1280,7 +1350,11 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x10longest_interval\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x0flongestInterval\x12%\n" +
 	"\x0ecanceled_seeds\x18\x11 \x01(\x03R\rcanceledSeeds\x12!\n" +
 	"\fdenied_seeds\x18\x12 \x01(\x03R\vdeniedSeeds\x12+\n" +
-	"\x11collector_unknown\x18\x13 \x01(\bR\x10collectorUnknown\"P\n" +
+	"\x11collector_unknown\x18\x13 \x01(\bR\x10collectorUnknown\x124\n" +
+	"\bfiltered\x18\x14 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\"V\n" +
+	"\rFilteredLinks\x12/\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x17.waggle.v1.FilterReasonR\x06reason\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\"P\n" +
 	"\aBreaker\x12&\n" +
 	"\x0fgiven_up_cycles\x18\x01 \x01(\x05R\rgivenUpCycles\x12\x1d\n" +
 	"\n" +
@@ -1311,7 +1385,7 @@ func file_waggle_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_waggle_v1_source_proto_goTypes = []any{
 	(FirstCrawl)(0),               // 0: waggle.v1.FirstCrawl
 	(SourceHealth)(0),             // 1: waggle.v1.SourceHealth
@@ -1323,55 +1397,59 @@ var file_waggle_v1_source_proto_goTypes = []any{
 	(*RetryPolicy)(nil),           // 7: waggle.v1.RetryPolicy
 	(*Follow)(nil),                // 8: waggle.v1.Follow
 	(*SourceStatus)(nil),          // 9: waggle.v1.SourceStatus
-	(*Breaker)(nil),               // 10: waggle.v1.Breaker
-	nil,                           // 11: waggle.v1.SourceSpec.LabelsEntry
-	nil,                           // 12: waggle.v1.SourceSpec.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*Gate)(nil),                  // 15: waggle.v1.Gate
-	(*TaskCounts)(nil),            // 16: waggle.v1.TaskCounts
-	(*TaskError)(nil),             // 17: waggle.v1.TaskError
+	(*FilteredLinks)(nil),         // 10: waggle.v1.FilteredLinks
+	(*Breaker)(nil),               // 11: waggle.v1.Breaker
+	nil,                           // 12: waggle.v1.SourceSpec.LabelsEntry
+	nil,                           // 13: waggle.v1.SourceSpec.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*Gate)(nil),                  // 16: waggle.v1.Gate
+	(*TaskCounts)(nil),            // 17: waggle.v1.TaskCounts
+	(*TaskError)(nil),             // 18: waggle.v1.TaskError
+	(FilterReason)(0),             // 19: waggle.v1.FilterReason
 }
 var file_waggle_v1_source_proto_depIdxs = []int32{
 	3,  // 0: waggle.v1.Source.spec:type_name -> waggle.v1.SourceSpec
 	9,  // 1: waggle.v1.Source.status:type_name -> waggle.v1.SourceStatus
-	13, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
-	13, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
-	11, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
+	14, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
+	14, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
+	12, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
 	4,  // 5: waggle.v1.SourceSpec.seeds:type_name -> waggle.v1.Seed
 	5,  // 6: waggle.v1.SourceSpec.schedule:type_name -> waggle.v1.Schedule
 	0,  // 7: waggle.v1.SourceSpec.first_crawl:type_name -> waggle.v1.FirstCrawl
-	14, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
-	14, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
+	15, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
+	15, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
 	7,  // 10: waggle.v1.SourceSpec.retry:type_name -> waggle.v1.RetryPolicy
-	14, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
-	14, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
+	15, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
+	15, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
 	8,  // 13: waggle.v1.SourceSpec.follow:type_name -> waggle.v1.Follow
-	12, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
-	14, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
+	13, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
+	15, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
 	6,  // 16: waggle.v1.Schedule.adaptive:type_name -> waggle.v1.Adaptive
-	14, // 17: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	14, // 18: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
-	14, // 19: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
-	14, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
-	14, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
+	15, // 17: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	15, // 18: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
+	15, // 19: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
+	15, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
+	15, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
 	1,  // 22: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
-	15, // 23: waggle.v1.SourceStatus.paused:type_name -> waggle.v1.Gate
-	10, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
-	16, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
-	13, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
-	13, // 27: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	14, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
-	17, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
-	13, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
-	15, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
-	14, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
-	14, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	16, // 23: waggle.v1.SourceStatus.paused:type_name -> waggle.v1.Gate
+	11, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
+	17, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
+	14, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
+	14, // 27: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	15, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
+	18, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
+	14, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
+	16, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
+	15, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
+	15, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
+	10, // 34: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
+	19, // 35: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_proto_init() }
@@ -1395,7 +1473,7 @@ func file_waggle_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_proto_rawDesc), len(file_waggle_v1_source_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

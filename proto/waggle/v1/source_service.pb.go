@@ -308,7 +308,8 @@ type ListSourcesRequest struct {
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Only sources whose health is one of these. At most 5.
 	Health []SourceHealth `protobuf:"varint,4,rep,packed,name=health,proto3,enum=waggle.v1.SourceHealth" json:"health,omitempty"`
-	// Most sources in the reply, 1 to 1000; 0: 50. Fewer may come, even none, though more follow.
+	// Most sources in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
+	// though more follow: a page holds sources of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

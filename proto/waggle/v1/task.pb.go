@@ -188,7 +188,7 @@ const (
 	FailureReason_FAILURE_REASON_TOO_LARGE FailureReason = 6
 	// Scope TASK. robots.txt forbids it; usually with `permanent`.
 	FailureReason_FAILURE_REASON_ROBOTS_DENIED FailureReason = 7
-	// Scope TASK. A content type or encoding the collector does not handle.
+	// Scope TASK. A content type or encoding the collector does not handle, or HTTP 101, another protocol.
 	FailureReason_FAILURE_REASON_UNSUPPORTED_CONTENT FailureReason = 8
 	// Scope TASK. Too many redirects, a loop, or one to where it must not go.
 	FailureReason_FAILURE_REASON_REDIRECT FailureReason = 9
@@ -309,6 +309,142 @@ func (FailureReason) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
+// Relation is how a page leads to an item.
+type Relation int32
+
+const (
+	// Not set. Reported, it counts as LINK.
+	Relation_RELATION_UNSPECIFIED Relation = 0
+	// The page links to it.
+	Relation_RELATION_LINK Relation = 1
+	// The page is a feed, and this is one of its items. It is followed one step, on any host: `follow` of the source
+	// does not ask for its host, unless it names allow_hosts, and a source without `follow` takes it. Where
+	// the feed was itself such an item, it counts as LINK.
+	Relation_RELATION_FEED_ITEM Relation = 2
+	// A sitemap lists it; or it is a sitemap that robots.txt names. `follow` decides as for LINK.
+	Relation_RELATION_SITEMAP Relation = 3
+	// This is where the reported task's own page went, by a redirect into another queue: it takes the
+	// parent's depth, not one more. `follow` decides as for what the parent was found as. Where the parent is
+	// a seed, the item is part of the seed's cycle: it is due again with each report that names it, also when
+	// it has settled; and of `follow` only allow_hosts, if it is set, and exclude apply, since a seed needs no
+	// `follow`.
+	Relation_RELATION_REDIRECT Relation = 4
+)
+
+// Enum value maps for Relation.
+var (
+	Relation_name = map[int32]string{
+		0: "RELATION_UNSPECIFIED",
+		1: "RELATION_LINK",
+		2: "RELATION_FEED_ITEM",
+		3: "RELATION_SITEMAP",
+		4: "RELATION_REDIRECT",
+	}
+	Relation_value = map[string]int32{
+		"RELATION_UNSPECIFIED": 0,
+		"RELATION_LINK":        1,
+		"RELATION_FEED_ITEM":   2,
+		"RELATION_SITEMAP":     3,
+		"RELATION_REDIRECT":    4,
+	}
+)
+
+func (x Relation) Enum() *Relation {
+	p := new(Relation)
+	*p = x
+	return p
+}
+
+func (x Relation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Relation) Descriptor() protoreflect.EnumDescriptor {
+	return file_waggle_v1_task_proto_enumTypes[3].Descriptor()
+}
+
+func (Relation) Type() protoreflect.EnumType {
+	return &file_waggle_v1_task_proto_enumTypes[3]
+}
+
+func (x Relation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Relation.Descriptor instead.
+func (Relation) EnumDescriptor() ([]byte, []int) {
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{3}
+}
+
+// FilterReason is why `follow` of a source keeps an item out. The first that applies is given.
+type FilterReason int32
+
+const (
+	// Not set: the source is deleted.
+	FilterReason_FILTER_REASON_UNSPECIFIED FilterReason = 0
+	// The source has no `follow`, and the item is not one of a feed.
+	FilterReason_FILTER_REASON_NO_RULE FilterReason = 1
+	// It is deeper than max_depth.
+	FilterReason_FILTER_REASON_DEPTH FilterReason = 2
+	// Its host is not among allow_hosts; without these, not a seed's.
+	FilterReason_FILTER_REASON_HOST FilterReason = 3
+	// No expression of include matches.
+	FilterReason_FILTER_REASON_INCLUDE FilterReason = 4
+	// An expression of exclude matches.
+	FilterReason_FILTER_REASON_EXCLUDE FilterReason = 5
+	// A queue rule denies its queue.
+	FilterReason_FILTER_REASON_QUEUE_DENIED FilterReason = 6
+)
+
+// Enum value maps for FilterReason.
+var (
+	FilterReason_name = map[int32]string{
+		0: "FILTER_REASON_UNSPECIFIED",
+		1: "FILTER_REASON_NO_RULE",
+		2: "FILTER_REASON_DEPTH",
+		3: "FILTER_REASON_HOST",
+		4: "FILTER_REASON_INCLUDE",
+		5: "FILTER_REASON_EXCLUDE",
+		6: "FILTER_REASON_QUEUE_DENIED",
+	}
+	FilterReason_value = map[string]int32{
+		"FILTER_REASON_UNSPECIFIED":  0,
+		"FILTER_REASON_NO_RULE":      1,
+		"FILTER_REASON_DEPTH":        2,
+		"FILTER_REASON_HOST":         3,
+		"FILTER_REASON_INCLUDE":      4,
+		"FILTER_REASON_EXCLUDE":      5,
+		"FILTER_REASON_QUEUE_DENIED": 6,
+	}
+)
+
+func (x FilterReason) Enum() *FilterReason {
+	p := new(FilterReason)
+	*p = x
+	return p
+}
+
+func (x FilterReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FilterReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_waggle_v1_task_proto_enumTypes[4].Descriptor()
+}
+
+func (FilterReason) Type() protoreflect.EnumType {
+	return &file_waggle_v1_task_proto_enumTypes[4]
+}
+
+func (x FilterReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FilterReason.Descriptor instead.
+func (FilterReason) EnumDescriptor() ([]byte, []int) {
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{4}
+}
+
 // DiscoverCode is what became of a discovered item. None of them fails a report.
 type DiscoverCode int32
 
@@ -320,9 +456,9 @@ const (
 	// The task is known already; nothing changed.
 	DiscoverCode_DISCOVER_CODE_EXISTS DiscoverCode = 2
 	// The task had settled, and is due again with its memo: a later run, it was DONE long enough ago, its page
-	// has changed since (modified_time), or a seed redirects to it (same_depth).
+	// has changed since (modified_time), or a seed redirects to it (REDIRECT).
 	DiscoverCode_DISCOVER_CODE_REVISIT DiscoverCode = 3
-	// The source's `follow` does not lead there: depth, host, include or exclude.
+	// The source's `follow` does not lead there; filter_reason says why. Counted in its status.
 	DiscoverCode_DISCOVER_CODE_FILTERED DiscoverCode = 4
 	// The source has max_outstanding tasks in that shard. Counted in its status.
 	DiscoverCode_DISCOVER_CODE_LIMITED DiscoverCode = 5
@@ -363,11 +499,11 @@ func (x DiscoverCode) String() string {
 }
 
 func (DiscoverCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_waggle_v1_task_proto_enumTypes[3].Descriptor()
+	return file_waggle_v1_task_proto_enumTypes[5].Descriptor()
 }
 
 func (DiscoverCode) Type() protoreflect.EnumType {
-	return &file_waggle_v1_task_proto_enumTypes[3]
+	return &file_waggle_v1_task_proto_enumTypes[5]
 }
 
 func (x DiscoverCode) Number() protoreflect.EnumNumber {
@@ -376,7 +512,7 @@ func (x DiscoverCode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DiscoverCode.Descriptor instead.
 func (DiscoverCode) EnumDescriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 // Task is one record with the identity (scope, queue, key): one thing to fetch, once or again and again.
@@ -395,7 +531,8 @@ type Task struct {
 	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The pool whose collectors may take it; the source's.
 	Pool string `protobuf:"bytes,6,opt,name=pool,proto3" json:"pool,omitempty"`
-	// What to fetch. May be empty when key and queue were given. At most 2 KiB.
+	// What to fetch: the URL as it came in, percent-encoded, without what the source's canonical_rules leave out
+	// (the manual, "Keys of URLs"). May be empty when key and queue were given. At most 2 KiB.
 	Url string `protobuf:"bytes,7,opt,name=url,proto3" json:"url,omitempty"`
 	// What identifies it within scope and queue; by default the canonical URL. At most 2 KiB.
 	Key string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
@@ -454,7 +591,10 @@ type Task struct {
 	// Who canceled it and why, while it is CANCELED or cancel_requested; absent otherwise, and where it is not known
 	// any more: the history, of 10 lines, keeps it, and of a task that ended with its source the source's shard, for a
 	// day. Only from GetTask.
-	Cancellation  *Cancellation `protobuf:"bytes,31,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
+	Cancellation *Cancellation `protobuf:"bytes,31,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
+	// How its page was found; absent: it was not discovered. What a redirect leads to has the relation of the task
+	// that was redirected.
+	Relation      Relation `protobuf:"varint,32,opt,name=relation,proto3,enum=waggle.v1.Relation" json:"relation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -704,6 +844,13 @@ func (x *Task) GetCancellation() *Cancellation {
 		return x.Cancellation
 	}
 	return nil
+}
+
+func (x *Task) GetRelation() Relation {
+	if x != nil {
+		return x.Relation
+	}
+	return Relation_RELATION_UNSPECIFIED
 }
 
 // Cancellation is whom the end of a task is put down to.
@@ -1602,7 +1749,7 @@ func (x *Released) GetDelay() *durationpb.Duration {
 }
 
 // DiscoveredItem is something a page leads to. The dispatcher decides by the source's `follow` whether it
-// becomes a task. Depth (the parent's plus 1, see same_depth), run and the parent's metadata are inherited.
+// becomes a task. Depth (the parent's plus 1, but for a REDIRECT), run and the parent's metadata are inherited.
 type DiscoveredItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where it leads: an absolute URL. May be empty when key and queue are given. At most 2 KiB.
@@ -1619,11 +1766,8 @@ type DiscoveredItem struct {
 	Metadata map[string]string `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Handed to whoever gets the task. At most 256 KiB.
 	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
-	// This is where the reported task's own page went, by a redirect into another queue: it takes the
-	// parent's depth, not one more. `follow` applies to it as to any item. Where the parent is a seed, the item
-	// is part of the seed's cycle: it is due again with each report that names it, also when it has settled;
-	// and of `follow` only allow_hosts, if it is set, and exclude apply, since a seed needs no `follow`.
-	SameDepth bool `protobuf:"varint,8,opt,name=same_depth,json=sameDepth,proto3" json:"same_depth,omitempty"`
+	// How the page leads there.
+	Relation Relation `protobuf:"varint,8,opt,name=relation,proto3,enum=waggle.v1.Relation" json:"relation,omitempty"`
 	// When the page last changed, by whoever lists it (lastmod of a sitemap, updated of a feed's entry). An
 	// item that is DONE and settled before that is due again (REVISIT) with its memo, so a page that has not
 	// changed after all costs a 304. A time in the future says nothing until it has come. Absent: not known.
@@ -1711,11 +1855,11 @@ func (x *DiscoveredItem) GetPayload() []byte {
 	return nil
 }
 
-func (x *DiscoveredItem) GetSameDepth() bool {
+func (x *DiscoveredItem) GetRelation() Relation {
 	if x != nil {
-		return x.SameDepth
+		return x.Relation
 	}
-	return false
+	return Relation_RELATION_UNSPECIFIED
 }
 
 func (x *DiscoveredItem) GetModifiedTime() *timestamppb.Timestamp {
@@ -1833,7 +1977,9 @@ type DiscoverResult struct {
 	// The task's id; empty with FILTERED, LIMITED and INVALID.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Why, in words, with FILTERED, LIMITED and INVALID: the rule, limit or field.
-	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Why, with FILTERED.
+	FilterReason  FilterReason `protobuf:"varint,4,opt,name=filter_reason,json=filterReason,proto3,enum=waggle.v1.FilterReason" json:"filter_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1889,11 +2035,18 @@ func (x *DiscoverResult) GetMessage() string {
 	return ""
 }
 
+func (x *DiscoverResult) GetFilterReason() FilterReason {
+	if x != nil {
+		return x.FilterReason
+	}
+	return FilterReason_FILTER_REASON_UNSPECIFIED
+}
+
 var File_waggle_v1_task_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\b\n" +
+	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x1d\n" +
@@ -1930,7 +2083,8 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x06holder\x18\x1c \x01(\v2\x16.waggle.v1.LeaseHolderR\x06holder\x12,\n" +
 	"\ahistory\x18\x1d \x03(\v2\x12.waggle.v1.AttemptR\ahistory\x12)\n" +
 	"\x10cancel_requested\x18\x1e \x01(\bR\x0fcancelRequested\x12;\n" +
-	"\fcancellation\x18\x1f \x01(\v2\x17.waggle.v1.CancellationR\fcancellation\x1a;\n" +
+	"\fcancellation\x18\x1f \x01(\v2\x17.waggle.v1.CancellationR\fcancellation\x12/\n" +
+	"\brelation\x18  \x01(\x0e2\x13.waggle.v1.RelationR\brelation\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
@@ -2011,7 +2165,7 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vqueue_delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"queueDelay\";\n" +
 	"\bReleased\x12/\n" +
-	"\x05delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\x88\x03\n" +
+	"\x05delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\x9a\x03\n" +
 	"\x0eDiscoveredItem\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -2019,9 +2173,8 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1f\n" +
 	"\bpriority\x18\x05 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12C\n" +
 	"\bmetadata\x18\x06 \x03(\v2'.waggle.v1.DiscoveredItem.MetadataEntryR\bmetadata\x12\x18\n" +
-	"\apayload\x18\a \x01(\fR\apayload\x12\x1d\n" +
-	"\n" +
-	"same_depth\x18\b \x01(\bR\tsameDepth\x12?\n" +
+	"\apayload\x18\a \x01(\fR\apayload\x12/\n" +
+	"\brelation\x18\b \x01(\x0e2\x13.waggle.v1.RelationR\brelation\x12?\n" +
 	"\rmodified_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fmodifiedTime\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -2034,11 +2187,12 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\trevisited\x18\x04 \x01(\x05R\trevisited\x12\x1a\n" +
 	"\bfiltered\x18\x05 \x01(\x05R\bfiltered\x12\x18\n" +
 	"\alimited\x18\x06 \x01(\x05R\alimited\x12\x18\n" +
-	"\ainvalid\x18\a \x01(\x05R\ainvalid\"p\n" +
+	"\ainvalid\x18\a \x01(\x05R\ainvalid\"\xae\x01\n" +
 	"\x0eDiscoverResult\x12+\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x17.waggle.v1.DiscoverCodeR\x04code\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*\xb1\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12<\n" +
+	"\rfilter_reason\x18\x04 \x01(\x0e2\x17.waggle.v1.FilterReasonR\ffilterReason*\xb1\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TASK_STATE_SCHEDULED\x10\x01\x12\x14\n" +
@@ -2081,7 +2235,21 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x13FAILURE_REASON_DISK\x10\xc9\x01\x12\x1b\n" +
 	"\x16FAILURE_REASON_BROWSER\x10\xca\x01\x12\x1b\n" +
 	"\x16FAILURE_REASON_NETWORK\x10\xcb\x01\x12\x1c\n" +
-	"\x17FAILURE_REASON_INTERNAL\x10\xcc\x01*\xcf\x01\n" +
+	"\x17FAILURE_REASON_INTERNAL\x10\xcc\x01*|\n" +
+	"\bRelation\x12\x18\n" +
+	"\x14RELATION_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rRELATION_LINK\x10\x01\x12\x16\n" +
+	"\x12RELATION_FEED_ITEM\x10\x02\x12\x14\n" +
+	"\x10RELATION_SITEMAP\x10\x03\x12\x15\n" +
+	"\x11RELATION_REDIRECT\x10\x04*\xcf\x01\n" +
+	"\fFilterReason\x12\x1d\n" +
+	"\x19FILTER_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15FILTER_REASON_NO_RULE\x10\x01\x12\x17\n" +
+	"\x13FILTER_REASON_DEPTH\x10\x02\x12\x16\n" +
+	"\x12FILTER_REASON_HOST\x10\x03\x12\x19\n" +
+	"\x15FILTER_REASON_INCLUDE\x10\x04\x12\x19\n" +
+	"\x15FILTER_REASON_EXCLUDE\x10\x05\x12\x1e\n" +
+	"\x1aFILTER_REASON_QUEUE_DENIED\x10\x06*\xcf\x01\n" +
 	"\fDiscoverCode\x12\x1d\n" +
 	"\x19DISCOVER_CODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15DISCOVER_CODE_CREATED\x10\x01\x12\x18\n" +
@@ -2103,74 +2271,79 @@ func file_waggle_v1_task_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_task_proto_rawDescData
 }
 
-var file_waggle_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_waggle_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_waggle_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_waggle_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                // 0: waggle.v1.TaskState
 	(AttemptResult)(0),            // 1: waggle.v1.AttemptResult
 	(FailureReason)(0),            // 2: waggle.v1.FailureReason
-	(DiscoverCode)(0),             // 3: waggle.v1.DiscoverCode
-	(*Task)(nil),                  // 4: waggle.v1.Task
-	(*Cancellation)(nil),          // 5: waggle.v1.Cancellation
-	(*TaskCounts)(nil),            // 6: waggle.v1.TaskCounts
-	(*TaskError)(nil),             // 7: waggle.v1.TaskError
-	(*Attempt)(nil),               // 8: waggle.v1.Attempt
-	(*Lease)(nil),                 // 9: waggle.v1.Lease
-	(*LeaseHolder)(nil),           // 10: waggle.v1.LeaseHolder
-	(*Outcome)(nil),               // 11: waggle.v1.Outcome
-	(*Succeeded)(nil),             // 12: waggle.v1.Succeeded
-	(*Failed)(nil),                // 13: waggle.v1.Failed
-	(*Released)(nil),              // 14: waggle.v1.Released
-	(*DiscoveredItem)(nil),        // 15: waggle.v1.DiscoveredItem
-	(*DiscoverSummary)(nil),       // 16: waggle.v1.DiscoverSummary
-	(*DiscoverResult)(nil),        // 17: waggle.v1.DiscoverResult
-	nil,                           // 18: waggle.v1.Task.MetadataEntry
-	nil,                           // 19: waggle.v1.DiscoveredItem.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(Relation)(0),                 // 3: waggle.v1.Relation
+	(FilterReason)(0),             // 4: waggle.v1.FilterReason
+	(DiscoverCode)(0),             // 5: waggle.v1.DiscoverCode
+	(*Task)(nil),                  // 6: waggle.v1.Task
+	(*Cancellation)(nil),          // 7: waggle.v1.Cancellation
+	(*TaskCounts)(nil),            // 8: waggle.v1.TaskCounts
+	(*TaskError)(nil),             // 9: waggle.v1.TaskError
+	(*Attempt)(nil),               // 10: waggle.v1.Attempt
+	(*Lease)(nil),                 // 11: waggle.v1.Lease
+	(*LeaseHolder)(nil),           // 12: waggle.v1.LeaseHolder
+	(*Outcome)(nil),               // 13: waggle.v1.Outcome
+	(*Succeeded)(nil),             // 14: waggle.v1.Succeeded
+	(*Failed)(nil),                // 15: waggle.v1.Failed
+	(*Released)(nil),              // 16: waggle.v1.Released
+	(*DiscoveredItem)(nil),        // 17: waggle.v1.DiscoveredItem
+	(*DiscoverSummary)(nil),       // 18: waggle.v1.DiscoverSummary
+	(*DiscoverResult)(nil),        // 19: waggle.v1.DiscoverResult
+	nil,                           // 20: waggle.v1.Task.MetadataEntry
+	nil,                           // 21: waggle.v1.DiscoveredItem.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
 }
 var file_waggle_v1_task_proto_depIdxs = []int32{
 	0,  // 0: waggle.v1.Task.state:type_name -> waggle.v1.TaskState
-	20, // 1: waggle.v1.Task.due_time:type_name -> google.protobuf.Timestamp
-	18, // 2: waggle.v1.Task.metadata:type_name -> waggle.v1.Task.MetadataEntry
-	7,  // 3: waggle.v1.Task.last_error:type_name -> waggle.v1.TaskError
-	20, // 4: waggle.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	20, // 5: waggle.v1.Task.settle_time:type_name -> google.protobuf.Timestamp
-	10, // 6: waggle.v1.Task.holder:type_name -> waggle.v1.LeaseHolder
-	8,  // 7: waggle.v1.Task.history:type_name -> waggle.v1.Attempt
-	5,  // 8: waggle.v1.Task.cancellation:type_name -> waggle.v1.Cancellation
-	20, // 9: waggle.v1.Cancellation.time:type_name -> google.protobuf.Timestamp
-	1,  // 10: waggle.v1.TaskError.result:type_name -> waggle.v1.AttemptResult
-	2,  // 11: waggle.v1.TaskError.reason:type_name -> waggle.v1.FailureReason
-	20, // 12: waggle.v1.TaskError.time:type_name -> google.protobuf.Timestamp
-	20, // 13: waggle.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	20, // 14: waggle.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
-	1,  // 15: waggle.v1.Attempt.result:type_name -> waggle.v1.AttemptResult
-	2,  // 16: waggle.v1.Attempt.reason:type_name -> waggle.v1.FailureReason
-	21, // 17: waggle.v1.Lease.duration:type_name -> google.protobuf.Duration
-	21, // 18: waggle.v1.LeaseHolder.age:type_name -> google.protobuf.Duration
-	21, // 19: waggle.v1.LeaseHolder.remaining:type_name -> google.protobuf.Duration
-	12, // 20: waggle.v1.Outcome.succeeded:type_name -> waggle.v1.Succeeded
-	13, // 21: waggle.v1.Outcome.failed:type_name -> waggle.v1.Failed
-	14, // 22: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
-	21, // 23: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
-	15, // 24: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
-	21, // 25: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
-	21, // 26: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
-	2,  // 27: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
-	21, // 28: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
-	21, // 29: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
-	21, // 30: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
-	21, // 31: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
-	19, // 32: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
-	20, // 33: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
-	17, // 34: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
-	3,  // 35: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	22, // 1: waggle.v1.Task.due_time:type_name -> google.protobuf.Timestamp
+	20, // 2: waggle.v1.Task.metadata:type_name -> waggle.v1.Task.MetadataEntry
+	9,  // 3: waggle.v1.Task.last_error:type_name -> waggle.v1.TaskError
+	22, // 4: waggle.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	22, // 5: waggle.v1.Task.settle_time:type_name -> google.protobuf.Timestamp
+	12, // 6: waggle.v1.Task.holder:type_name -> waggle.v1.LeaseHolder
+	10, // 7: waggle.v1.Task.history:type_name -> waggle.v1.Attempt
+	7,  // 8: waggle.v1.Task.cancellation:type_name -> waggle.v1.Cancellation
+	3,  // 9: waggle.v1.Task.relation:type_name -> waggle.v1.Relation
+	22, // 10: waggle.v1.Cancellation.time:type_name -> google.protobuf.Timestamp
+	1,  // 11: waggle.v1.TaskError.result:type_name -> waggle.v1.AttemptResult
+	2,  // 12: waggle.v1.TaskError.reason:type_name -> waggle.v1.FailureReason
+	22, // 13: waggle.v1.TaskError.time:type_name -> google.protobuf.Timestamp
+	22, // 14: waggle.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	22, // 15: waggle.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	1,  // 16: waggle.v1.Attempt.result:type_name -> waggle.v1.AttemptResult
+	2,  // 17: waggle.v1.Attempt.reason:type_name -> waggle.v1.FailureReason
+	23, // 18: waggle.v1.Lease.duration:type_name -> google.protobuf.Duration
+	23, // 19: waggle.v1.LeaseHolder.age:type_name -> google.protobuf.Duration
+	23, // 20: waggle.v1.LeaseHolder.remaining:type_name -> google.protobuf.Duration
+	14, // 21: waggle.v1.Outcome.succeeded:type_name -> waggle.v1.Succeeded
+	15, // 22: waggle.v1.Outcome.failed:type_name -> waggle.v1.Failed
+	16, // 23: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
+	23, // 24: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
+	17, // 25: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
+	23, // 26: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
+	23, // 27: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
+	2,  // 28: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
+	23, // 29: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
+	23, // 30: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
+	23, // 31: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
+	23, // 32: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
+	21, // 33: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
+	3,  // 34: waggle.v1.DiscoveredItem.relation:type_name -> waggle.v1.Relation
+	22, // 35: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
+	19, // 36: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
+	5,  // 37: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
+	4,  // 38: waggle.v1.DiscoverResult.filter_reason:type_name -> waggle.v1.FilterReason
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_proto_init() }
@@ -2190,7 +2363,7 @@ func file_waggle_v1_task_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_task_proto_rawDesc), len(file_waggle_v1_task_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      6,
 			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -683,7 +683,8 @@ type ListTasksRequest struct {
 	// Only tasks in these states. Empty: all that are listed. DONE is not listed, and asking for it is
 	// INVALID_ARGUMENT: a task that is DONE is found by GetTask.
 	States []TaskState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=waggle.v1.TaskState" json:"states,omitempty"`
-	// Most tasks in the reply, 1 to 1000; 0: 50. Fewer may come though more follow.
+	// Most tasks in the reply, 1 to 1000; 0: 50. Fewer may come, even none,
+	// though more follow: a page holds tasks of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same conditions; empty: the first page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

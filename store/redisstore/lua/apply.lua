@@ -6,7 +6,7 @@
 -- Returns  flat, per transition: code, prior result, state, due
 -- Cost     O(log n) a transition; lanes and queues are placed once; at most 100
 --
--- uses: gather history note
+-- uses: gather history note filtered
 local APPLIED, CONFLICT, ALREADY, LOST, NOT_FOUND = 1, 2, 3, 4, 5
 local R_EXPIRED, R_GIVEN_BACK, R_REVOKED, R_MAX_HOLD, R_REPLACED = 4, 5, 6, 7, 8
 -- So many records are read at once, and written at once.
@@ -28,17 +28,17 @@ do
   }
   local function says(t, what) return t.bits % (2 * BITS[what]) >= BITS[what] end
 
-  local TRANSITION = '>c17I4I2BBBI4I4c9I6I6I6I6I6I6I6I4Bc0I4c0I4c0I4c0I4c0'
+  local TRANSITION = '>c17I4I2BBBI4I4c9I6I6I6I6I6I6I6I4Bc0I4c0I4c0I4c0I4c0Bc0'
 
   -- In one constructor, as read_record.
   function read_transition(packed, from)
     local token, revision, bits, result, state, kind, cycle, attempt, counters, run, due, first_due, delay, remember,
-      fetch, retry_after, asked, id, memo, cursor, failure, line, to = struct.unpack(TRANSITION, packed, from)
+      fetch, retry_after, asked, id, memo, cursor, failure, line, filtered, to = struct.unpack(TRANSITION, packed, from)
     return {
       id = id, key = task_key(id), token = token, revision = revision, bits = bits, result = result, state = state,
       kind = kind, cycle = cycle, attempt = attempt, counters = counters, run = run, due = due, first_due = first_due,
       delay = delay, remember = remember, fetch = fetch, retry_after = retry_after, asked = asked, memo = memo,
-      cursor = cursor, failure = failure, line = line,
+      cursor = cursor, failure = failure, line = line, filtered = filtered,
     }, to
   end
 
@@ -91,11 +91,14 @@ do
     if not s.known then return end
     if says(t, 'success') then note_success(s.counts) end
     if says(t, 'failure') then note_failure(s.counts) end
+    if t.filtered ~= '' then count_filtered(uid, t.filtered) end
   end
 
   local function end_of_lease(t, r, l)
     local left, locks, held, digests = leave_leased(l)
-    left[#left + 1], locks[#locks + 1], held[r.holder] = suffix_of(t.id), lock_key(t.id), (held[r.holder] or 0) + 1
+    local n = #locks
+    left[#left + 1], held[r.holder] = suffix_of(t.id), (held[r.holder] or 0) + 1
+    locks[n + 1], locks[n + 2], locks[n + 3] = lock_key(t.id), r.holder, r.digest
     digests[r.holder] = r.digest
     local q = get_queue(l.queue)
     local block = q.block

@@ -1,5 +1,6 @@
--- Returns what is still held of a grant as if it had never been granted; a task
--- whose cancel was asked for meanwhile ends CANCELED (dispatch.Claims.GiveBack).
+-- Takes a call out of those that a grant answered; with the last one, returns what is
+-- still held as if it had never been granted; a task whose cancel was asked for
+-- meanwhile ends CANCELED (dispatch.Claims.GiveBack).
 --
 -- KEYS[1]  the shard key
 -- ARGV     collector, client token, the holder's digest (8 bytes), call
@@ -9,13 +10,15 @@
 -- uses: ids grant
 local collector, token, holder = ARGV[1], ARGV[2], ARGV[1] .. '/' .. ARGV[2]
 local note = grants.read(grants.find(collector, token))
-if not note or note.call ~= ARGV[4] then return 0 end
+if not note or not grants.give_back(collector, token, note, ARGV[4]) then return 0 end
 local given, back = 0, {}
 grants.each_held(note, ARGV[3], function(id, r, _, i)
   local l = get_lane(r.lane)
   local q = get_queue(l.queue)
   local left, locks, held = leave_leased(l)
-  left[#left + 1], locks[#locks + 1], held[holder] = suffix_of(id), lock_key(id), (held[holder] or 0) + 1
+  local n = #locks
+  left[#left + 1], held[holder] = suffix_of(id), (held[holder] or 0) + 1
+  locks[n + 1], locks[n + 2], locks[n + 3] = lock_key(id), holder, r.digest
   end_lease(r)
   r.revision, r.attempt = r.revision + 1, max(r.attempt, 1) - 1
   if r.cancel ~= 0 then

@@ -2,17 +2,17 @@
 -- every lane that stands in the lease index all the while, wherever it moves to.
 --
 -- KEYS[1]  the shard key
--- ARGV     limit; the cursor of the scan ('' = its end); in the first of the lanes
+-- ARGV     limit, of leases and of bytes: the first comes in any case; the cursor of the scan ('' = its end); in the first of the lanes
 --          that follow, the score and the member to begin after ('' = the first); and
 --          the lanes that the scan has met and that are not read yet
--- Returns  now, tasks, and what the next page begins with, as above
+-- Returns  now, tasks, the bytes that they take, and what the next page begins with, as above
 -- Cost     O(log n + limit), at most 300 lanes and as many as the scan meets at once
 --
 -- flags: no-writes
--- uses: rank
-local limit, scan, score, after = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local names, out, at = {}, {}, 1
-for i = 5, #ARGV do names[#names + 1] = ARGV[i] end
+-- uses: rank page
+local limit, limit_bytes, scan, score, after = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local names, at = {}, 1
+for i = 6, #ARGV do names[#names + 1] = ARGV[i] end
 
 -- The next lanes, the earliest first.
 local function scan_on()
@@ -32,10 +32,7 @@ local function read_on(name)
   local found = call('ZRANGE', set, rank, rank + limit - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
     if tonumber(found[i + 1]) >= ORPHAN_FROM then return true end
-    local id = id_of(get_lane(name), found[i])
-    local raw = call('GET', task_key(id))
-    local r = read_record(raw)
-    if r then out[#out + 1] = task_reply(id, raw, r, NO_DETAILS) end
+    if not add_task(id_of(get_lane(name), found[i]), limit_bytes) then return false end
     score, after, limit = found[i + 1], found[i], limit - 1
   end
   return limit > 0
@@ -46,4 +43,4 @@ for _ = 1, 300 do
   elseif at > #names or not read_on(names[at]) then break
   else at, score, after = at + 1, '', '' end
 end
-return { now, out, scan, score, after, unpack(names, at) }
+return { now, page, page_bytes, scan, score, after, unpack(names, at) }

@@ -3,13 +3,15 @@
 -- KEYS[1]  the shard key
 -- ARGV     set: 'lt', 'ld', 'lc' and ':' and the lane's number; min and max
 --          score ('due': of lane later, from or up to what is due now); the score
---          and the member to begin after ('' = the first); limit
--- Returns  now, tasks, score and member of the last entry ('' = the end)
+--          and the member to begin after ('' = the first); limit, of entries and of
+--          bytes: the first task comes in any case
+-- Returns  now, tasks, the bytes that they take, how many entries it looked at, score
+--          and member of the last of these ('' = the end)
 -- Cost     O(log n + limit), more where many entries share one score
 --
 -- flags: no-writes
--- uses: rank
-local set, low, high, limit = P .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6])
+-- uses: rank page
+local set, low, high, limit, limit_bytes = P .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
 local lane = get_lane(string.match(ARGV[1], ':(%d+)$'))
 if low == 'due' then low = decimal(LATER_FROM + now * 32 + 32) end
 if high == 'due' then high = decimal(LATER_FROM + now * 32 + 31) end
@@ -18,18 +20,18 @@ local open = string.sub(high, 1, 1) == '('
 local top = tonumber(open and string.sub(high, 2) or high)
 local rank = first_rank(set, low, ARGV[4], ARGV[5])
 local found = call('ZRANGE', set, rank, rank + limit - 1, 'WITHSCORES')
-local out, last_score, last_member = {}, '', ''
+local looked, last_score, last_member, ended = 0, '', '', #found < 2 * limit
 for i = 1, #found, 2 do
   local score = tonumber(found[i + 1])
   if score > top or (open and score == top) then
-    last_score, last_member, limit = '', '', 0
+    ended = true
     break
   end
-  last_score, last_member = found[i + 1], found[i]
-  local id = id_of(lane, found[i])
-  local raw = call('GET', task_key(id))
-  local r = read_record(raw)
-  if r then out[#out + 1] = task_reply(id, raw, r, NO_DETAILS) end
+  if not add_task(id_of(lane, found[i]), limit_bytes) then
+    ended = false
+    break
+  end
+  looked, last_score, last_member = looked + 1, found[i + 1], found[i]
 end
-if #found < 2 * limit or limit == 0 then last_score, last_member = '', '' end
-return { now, out, last_score, last_member }
+if ended then last_score, last_member = '', '' end
+return { now, page, page_bytes, looked, last_score, last_member }

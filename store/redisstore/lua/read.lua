@@ -6,7 +6,7 @@
 -- Cost     O(1) a task
 --
 -- flags: no-writes
-local out, with = {}, ARGV[1] == '1' and ALL_DETAILS or NO_DETAILS
+local out, with = {}, ARGV[1] == '1' and WITH.all or WITH.nothing
 for i = 2, #ARGV do
   local raw = call('GET', task_key(ARGV[i]))
   local r = read_record(raw)

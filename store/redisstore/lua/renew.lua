@@ -1,6 +1,7 @@
 -- Extends leases (dispatch.Leases.Renew). A renewal is no change of the record:
 -- it writes the deadline in place. The lease index stays behind, until a sweep
--- comes to it (expired.lua).
+-- comes to it (expired.lua). The record says who holds the task: the lock is set to
+-- that, whatever stands in it, unless it was deleted before its deadline.
 --
 -- KEYS[1]  the shard key
 -- ARGV     digests, packed (renew.go): of each holder how many renewals follow and its
@@ -28,7 +29,7 @@ local READ_TO, DEADLINE, FLAGS = (READ_BYTES - 1) .. '', (AT.deadline - 1) .. ''
 local COVERED, PROLONG_EACH = 360000, 60000
 
 local HELD, DELETED = 4, 5 -- the others: lost_by
-local read -- struct.unpack
+local read, try -- struct.unpack, redis.pcall
 local name, holder -- of a holder, and its part of the digests
 
 -- The terms that were read last ('' = none yet), and what a renewal by them does: why
@@ -91,7 +92,8 @@ local function end_by_hand(task)
   return { DELETED, 0, cancel, duration }
 end
 
--- What a renewal is answered.
+-- What a renewal is answered. (The lock is tried: somebody may have set it to what is no
+-- string.)
 local function renew(task, lock, fence, cursor)
   local h = call('GETRANGE', task, '0', READ_TO)
   local version, its, of
@@ -101,9 +103,11 @@ local function renew(task, lock, fence, cursor)
     return lost_by(task, struct.pack('>BI8', LEASED_RECORD, fence) .. holder)
   end
   if lost > 0 then return answer end
-  if call('PEXPIREAT', lock, digits) == 0 then
-    if deadline > now then return end_by_hand(task) end
-    call('SET', lock, name .. '/' .. decimal(fence), 'PXAT', digits)
+  local token = name .. '/' .. decimal(fence)
+  local stands = try('GETEX', lock, 'PXAT', digits)
+  if stands ~= token then
+    if not stands and deadline > now then return end_by_hand(task) end
+    call('SET', lock, token, 'PXAT', digits)
   end
   if to ~= deadline then call('SETRANGE', task, DEADLINE, packed) end
   if cursor then keep_cursor(task, cursor) end
@@ -122,7 +126,7 @@ local function read_cursors(from)
 end
 
 -- at each call
-read, terms = struct.unpack, ''
+read, try, terms = struct.unpack, redis.pcall, ''
 local digests, cursors, out, last, n, at, arg = ARGV[1], read_cursors(ARGV[2]), {}, 0, 0, 1, 3
 local told, row -- to the last renewal, and to how many in a row
 while at <= #digests do

@@ -24,7 +24,7 @@ local function look(holder, ids)
     local raw = call('GET', task_key(id))
     local r = read_record(raw)
     reads = reads + 1
-    if r and r.state == LEASED and r.holder == holder then found[#found + 1] = task_reply(id, raw, r, NO_DETAILS) end
+    if r and r.state == LEASED and r.holder == holder then found[#found + 1] = task_reply(id, raw, r, WITH.nothing) end
   end
   return #found > before
 end

@@ -135,7 +135,9 @@ do
     writes[n + 1] = task_keys[i]
     writes[n + 2] = begin .. g.tail .. values[at + 1] .. string.sub(raw, AT_REST, LEASE + HEADER + high * 256 + low)
     local left, holder = g.left or begin_left(g), ARGV[values[at + 3]]
-    left[#left + 1], locks[#locks + 1], held[holder] = values[at], lock_keys[i], (held[holder] or 0) + 1
+    n = #locks
+    left[#left + 1], held[holder] = values[at], (held[holder] or 0) + 1
+    locks[n + 1], locks[n + 2], locks[n + 3] = lock_keys[i], holder, values[at + 1]
     digests[holder] = values[at + 1]
     end_lease_of(g, values[at + 2], extra and extra.asked)
     return APPLIED

@@ -4,16 +4,17 @@ local clamp_deadlines
 do
   local CLAMP_LIMIT = 100
 
-  -- Cuts the deadline of a task's lease, and the end of its lock, and gives it.
+  -- Cuts the deadline of a task's lease, and the end of its lock, if that has one; gives
+  -- the deadline, or when an orphan is looked at again.
   local function clamp(id)
     local r, ttl = read_record(call('GET', task_key(id))), call('PTTL', lock_key(id))
-    local at = now + min(max(ttl, 0), MAX_LEASE)
-    if r and r.state == LEASED then
+    local leased, at = r and r.state == LEASED, now + (ttl == -1 and MAX_LEASE or min(max(ttl, 0), MAX_LEASE))
+    if leased then
       at = min(at, now + r.duration)
       call('SETRANGE', task_key(id), AT.deadline - 1, struct.pack('>I6', at))
     end
     if ttl > 0 then call('PEXPIREAT', lock_key(id), decimal(at)) end
-    return at
+    return leased and at or now + orphans.next_look(at - now)
   end
 
   -- Cuts deadlines of a lane that lie too far ahead, at most limit, and says how many.

@@ -1,20 +1,45 @@
 -- What a client token was granted. Of a grant of which something is held its collector
--- has a note (keys.go): the session, the call that last answered from it, the first fence
+-- has a note (keys.go): the session, the calls that answered from it, the first fence
 -- (the others follow one by one), the ids, and what the grant did to its queues. With the
 -- last of its leases the note ends, and the token was used (prelude/task.lua).
 local grants = {}
 do
-  -- The session, the call, the first fence, the ids, the turns; and of a turn the queue,
+  -- The session, the calls, the first fence, the ids, the turns; and of a turn the queue,
   -- its next grant before and after, the first of the ids and how many.
-  local NOTE, TURN = '>Bc0Bc0I8I2c0I2c0', '>I2c0ddI2I2'
+  local NOTE, TURN = '>Bc0I2c0I8I2c0I2c0', '>I2c0ddI2I2'
 
-  local function pack_note(session, by, fence, ids, turns)
-    return struct.pack(NOTE, #session, session, #by, by, fence, #ids, ids, #turns, turns)
+  -- The calls of a note are packed one after the other. dispatch.MaxGrantCalls: of more
+  -- none is kept.
+  local CALL, MAX_CALLS = '>Bc0', 16
+
+  local function pack_call(by) return struct.pack(CALL, #by, by) end
+
+  local function pack_note(session, calls, fence, ids, turns)
+    return struct.pack(NOTE, #session, session, #calls, calls, fence, #ids, ids, #turns, turns)
+  end
+
+  -- The calls of a note without one of them, which is false where that is none of them;
+  -- and how many there are.
+  local function without(calls, by)
+    local others, n, at = '', 0, 1
+    while at <= #calls do
+      local other
+      other, at = struct.unpack(CALL, calls, at)
+      if other ~= by then others = others .. pack_call(other) end
+      n = n + 1
+    end
+    return #others < #calls and others, n
+  end
+
+  -- Notes which calls have answered.
+  local function note_calls(collector, token, note, calls)
+    local field = string.find(note.ids, ' ', 1, true) and token .. '/' or '/' .. token
+    call('HSET', held_key(collector), field, pack_note(note.session, calls, note.fence, note.ids, note.turns))
   end
 
   -- Notes what a want was granted: one task as such, since such a note ends at once.
   function grants.note(w, ids)
-    local key, n, note = held_key(w.collector), #w.ids, pack_note(w.session, w.call, w.fence, ids, w.turns)
+    local key, n, note = held_key(w.collector), #w.ids, pack_note(w.session, pack_call(w.call), w.fence, ids, w.turns)
     if n == 1 then call('HSET', key, '/' .. w.token, note)
     else call('HSET', key, w.token, decimal(n), w.token .. '/', note) end
   end
@@ -28,8 +53,16 @@ do
   -- Reads a packed note; nil where there is none.
   function grants.read(packed)
     if not packed then return nil end
-    local session, by, fence, ids, turns = struct.unpack(NOTE, packed)
-    return { session = session, call = by, fence = fence, ids = ids, turns = turns }
+    local session, calls, fence, ids, turns = struct.unpack(NOTE, packed)
+    return { session = session, calls = calls, fence = fence, ids = ids, turns = turns }
+  end
+
+  -- Takes a call out of those of a note; says whether that was the last of them.
+  function grants.give_back(collector, token, note, by)
+    local others = without(note.calls, by)
+    if others == '' then return true end
+    if others then note_calls(collector, token, note, others) end
+    return false
   end
 
   -- What is known of the client tokens that are asked for, each with its collector and
@@ -70,11 +103,11 @@ do
     local held = {}
     if found == true then return held end
     local note = grants.read(found)
-    if note.call ~= ask.call then
-      local field = string.find(note.ids, ' ', 1, true) and ask.token .. '/' or '/' .. ask.token
-      call('HSET', held_key(ask.collector), field, pack_note(note.session, ask.call, note.fence, note.ids, note.turns))
+    local others, n = without(note.calls, ask.call)
+    if n > 0 and not others then
+      note_calls(ask.collector, ask.token, note, n < MAX_CALLS and note.calls .. pack_call(ask.call) or '')
     end
-    grants.each_held(note, ask.holder, function(id, r, raw) held[#held + 1] = task_reply(id, raw, r, HANDED_OUT) end)
+    grants.each_held(note, ask.holder, function(id, r, raw) held[#held + 1] = task_reply(id, raw, r, WITH.holder) end)
     return held
   end
 end

@@ -119,8 +119,8 @@ do
       return
     end
     local ttl = e.orphan and call('PTTL', lock_key(e.id)) or 0
-    if ttl > 0 then
-      call('ZADD', LEASES, now + ttl, e.orphan)
+    if orphans.locked(ttl) then
+      call('ZADD', LEASES, now + orphans.next_look(ttl), e.orphan)
       return
     end
     leave_lane(l, e.id, place)

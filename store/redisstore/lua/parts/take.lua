@@ -2,7 +2,7 @@
 -- A block, since a function of Lua has at most 200 locals.
 local take_from_lane
 do
-  local MAX_LEASE, DEFAULT_LEASE, DEFAULT_HOLD = 3600000, 30000, 1800000
+  local DEFAULT_LEASE, DEFAULT_HOLD = 30000, 1800000
   local ORPHAN_TEXT = '2251799813685248' -- ORPHAN_FROM
   -- What leases of one source and of one duration have in common.
   local function terms_of(w, s)
@@ -69,7 +69,7 @@ do
     return call('HSTRLEN', details_key(id), 'c') + call('HSTRLEN', details_key(id), 'm')
   end
 
-  -- Sets the lock. When another still stands: false, and how long. (GET spares the
+  -- Sets the lock. When another still stands: false, and when to look again. (GET spares the
   -- table that Lua makes of an answer OK.)
   local function set_lock(key, token, deadline)
     if not call('SET', key, token, 'NX', 'GET', 'PXAT', deadline) then return true end
@@ -78,14 +78,13 @@ do
       call('SET', key, token, 'PXAT', deadline)
       return true
     end
-    if ttl < 0 then ttl = MAX_LEASE end -- a lock set by hand, without an end
-    return false, ttl
+    return false, orphans.next_look(ttl)
   end
 
-  -- Puts the orphan among the leases until its lock has ended.
+  -- Puts the orphan among the leases until it is looked at again.
   local function note_orphan(claim, l, suffix, ttl)
     local leases, n = claim.leases, #claim.leases
-    leases[n + 1], leases[n + 2] = decimal(now + ttl), orphan_member(l, id_of(l, suffix))
+    leases[n + 1], leases[n + 2] = decimal(now + ttl), orphans.member(l, id_of(l, suffix))
     l.orphaned, l.dirty = true, true
   end
 

@@ -164,7 +164,14 @@ local function id_of(l, suffix) return l.slot .. '-' .. suffix end
 
 -- The lease index has lanes, each at most at the first deadline among its leases,
 -- since nothing is written there when a lease ends; and orphans, with their lane.
-local function orphan_member(l, id) return id .. ':' .. l.name end
+local orphans = {}
+function orphans.member(l, id) return id .. ':' .. l.name end
+
+-- Whether the lock stands that has so long to go, by PTTL: -1 is one without an end. And
+-- how long until an orphan of that lock is looked at again (dispatch.OrphanLook).
+function orphans.locked(ttl) return ttl == -1 or ttl > 0 end
+function orphans.next_look(ttl) return (ttl < 0 or ttl > 30000) and 30000 or ttl end
+
 local function split_member(member)
   local at = string.find(member, ':', 1, true)
   if at then return string.sub(member, 1, at - 1), string.sub(member, at + 1) end

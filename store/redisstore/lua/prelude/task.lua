@@ -20,9 +20,9 @@ local ended, entering = false, {}
 -- Ends leases of a lane in all indexes but the lease index, which stays behind
 -- (expired.lua); what becomes of the records, and of the queue's leases in flight, is
 -- the caller's. So is what is returned, to which each lease adds the end of its id, the
--- key of its lock, one to those that its holder has, and its digest, of that holder, unless
--- it is as if it had never been granted. The queue is placed; the lane
--- changes when the task waits again.
+-- key of its lock with its holder and its digest, one to those that its holder has, and its
+-- digest, of that holder, unless it is as if it had never been granted. The queue is
+-- placed; the lane changes when the task waits again.
 local function leave_leased(l)
   ended = ended or { locks = {}, held = {}, digests = {} }
   if not l.left then
@@ -52,6 +52,19 @@ end
 
 local flush_moves
 do
+  -- Deletes the locks of leases, each given by its key, its holder and the lease's digest:
+  -- where another value than the lease token stands, somebody else has set that lock.
+  local function delete_locks(locks)
+    local keys = {}
+    for i = 1, #locks, 3 do keys[#keys + 1] = locks[i] end
+    local values, own = call('MGET', unpack(keys)), {}
+    for i = 1, #keys do
+      local fence = struct.unpack('>I8', locks[3 * i], 2)
+      if values[i] == locks[3 * i - 1] .. '/' .. decimal(fence) then own[#own + 1] = keys[i] end
+    end
+    if #own > 0 then call('DEL', unpack(own)) end
+  end
+
   -- Takes n leases off what a collector holds of a grant (keys.go); says whether nothing
   -- is left.
   local function release(holder, n)
@@ -65,7 +78,7 @@ do
   end
 
   local function flush_ended()
-    call('DEL', unpack(ended.locks))
+    delete_locks(ended.locks)
     local over, digests = {}, ended.digests
     for holder, n in pairs(ended.held) do
       if release(holder, n) and digests[holder] then over[#over + 1] = string.sub(digests[holder], -8) end
@@ -115,7 +128,7 @@ local function leave_lane(l, id, place)
   local q = get_queue(l.queue)
   call('ZREM', tasks_key(l.name), suffix_of(id))
   if place == 'ready' then front.is(l, 'rank', nil) elseif place == 'later' then front.is(l, 'later', nil) end
-  if place == 'orphan' then call('ZREM', LEASES, orphan_member(l, id)) end
+  if place == 'orphan' then call('ZREM', LEASES, orphans.member(l, id)) end
   if place == 'leased' then
     q.in_flight = max(q.in_flight - 1, 0) -- the queue may have been lost
     count(l.uid, 'leased', -1)
@@ -188,20 +201,39 @@ local function holder_details(id)
   return { 'c', f[1] or '', 'm', f[2] or '' }
 end
 
+-- The lock that keeps a waiting task from being granted: when it ends, 0 = never, and its
+-- value, cut to dispatch.MaxLockValue bytes; of one that is gone, when that will be seen.
+-- nil where there is none. (MGET, since somebody may have set it to what is no string.)
+function orphans.lock(l, id)
+  local ttl = call('PTTL', lock_key(id))
+  if orphans.locked(ttl) then
+    return decimal(ttl > 0 and now + ttl or 0) .. ' ' .. string.sub(call('MGET', lock_key(id))[1] or '?', 1, 512)
+  end
+  local look = call('ZSCORE', LEASES, orphans.member(l, id))
+  return look and decimal(tonumber(look)) .. ' ' or nil
+end
+
 -- A task for Go, with what is asked for of its details: none, what a holder
--- gets, or all.
-local NO_DETAILS, HANDED_OUT, ALL_DETAILS = 0, 1, 2
+-- gets, its history alone, or all.
+local WITH = { nothing = 0, holder = 1, history = 2, all = 3 }
 
 local function task_reply(id, raw, r, with)
   local l = get_lane(r.lane)
   local out, more = begin_tasks(l), nil
-  if r.details and with == HANDED_OUT then more = holder_details(id)
-  elseif r.details and with == ALL_DETAILS then more = call('HGETALL', details_key(id)) end
-  if r.history and with == ALL_DETAILS then
+  if r.details and with == WITH.holder then more = holder_details(id)
+  elseif r.details and with == WITH.all then more = call('HGETALL', details_key(id)) end
+  if r.history and with >= WITH.history then
     more = more or {}
     more[#more + 1], more[#more + 2] = 'h', call('GET', history_key(id)) or ''
   end
-  local why = with == ALL_DETAILS and get_source(l.uid).deleted and call('HGET', source_key(l.uid), 'why')
+  if r.state == WAITING and with == WITH.all then
+    local lock = orphans.lock(l, id)
+    if lock then
+      more = more or {}
+      more[#more + 1], more[#more + 2] = 'l', lock
+    end
+  end
+  local why = with == WITH.all and get_source(l.uid).deleted and call('HGET', source_key(l.uid), 'why')
   if why then
     more = more or {}
     more[#more + 1], more[#more + 2] = 'x', why

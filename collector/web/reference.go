@@ -1,0 +1,100 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+)
+
+// parseReference parses a reference that stands in a document of the given scheme, http or https, as browsers do by
+// WHATWG's URL standard; without a scheme the reference has to be absolute. White space and control characters around it
+// and line breaks within are left out, "\" is "/", `http:name` is relative in a document of http, a colon in the first
+// segment of a path is no scheme's unless what stands before it could be one, and what may not stand in a URL is
+// percent-encoded, with each "%" that encodes nothing.
+func parseReference(ref, scheme string) (*url.URL, error) {
+	ref = strings.TrimFunc(ref, func(r rune) bool { return r <= ' ' })
+	if strings.ContainsAny(ref, "\t\r\n") {
+		ref = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(ref)
+	}
+	ref, _, _ = strings.Cut(ref, "#")
+	before, query, hasQuery := strings.Cut(ref, "?")
+	own, rest := cutScheme(before)
+	if own != "" && own != "http" && own != "https" {
+		return url.Parse(ref)
+	}
+	rest = strings.ReplaceAll(rest, `\`, "/")
+	authority := ""
+	switch {
+	case strings.HasPrefix(rest, "//"):
+		end := strings.IndexByte(rest[2:], '/')
+		if end < 0 {
+			end = len(rest) - 2
+		}
+		authority, rest = rest[:2+end], rest[2+end:]
+	case own == scheme:
+		own = ""
+	}
+	rest = escape(rest, pathEscapes)
+	if own != "" {
+		own += ":"
+		if authority == "" {
+			authority = "//"
+			rest = strings.TrimLeft(rest, "/")
+		}
+	}
+	if first, _, _ := strings.Cut(rest, "/"); authority == "" && strings.Contains(first, ":") {
+		rest = "./" + rest // for the parser not to look for a scheme
+	}
+	if hasQuery {
+		rest += "?" + escape(query, queryEscapes)
+	}
+	return url.Parse(own + authority + rest)
+}
+
+// cutScheme cuts the scheme that a reference begins with, in lower case; empty when there is none.
+func cutScheme(ref string) (scheme, rest string) {
+	before, after, found := strings.Cut(ref, ":")
+	if !found || before == "" || !isLetter(before[0]) {
+		return "", ref
+	}
+	for _, c := range []byte(before) {
+		if !isLetter(c) && (c < '0' || c > '9') && strings.IndexByte("+-.", c) < 0 {
+			return "", ref
+		}
+	}
+	return strings.ToLower(before), after
+}
+
+// What WHATWG's percent-encode sets of a path and of a query have beside the space, control characters and what is not
+// ASCII. "|" is ours: net/url writes no path with it.
+const (
+	pathEscapes  = "\"<>^`{}|"
+	queryEscapes = `"<>'`
+)
+
+// escape percent-encodes the bytes of a part of a URL that may not stand in it, and each "%" that encodes nothing.
+func escape(s, escapes string) string {
+	const upperHex = "0123456789ABCDEF"
+	if !strings.ContainsFunc(s, func(r rune) bool { return r == '%' || mustEscape(r, escapes) }) {
+		return s
+	}
+	var b strings.Builder
+	for i, c := range []byte(s) {
+		if mustEscape(rune(c), escapes) || c == '%' && !isEscape(s[i:]) {
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func mustEscape(r rune, escapes string) bool {
+	return r <= ' ' || r >= 0x7f || strings.IndexByte(escapes, byte(r)) >= 0
+}
+
+// isEscape tells whether s, which begins with "%", begins with a percent-encoding.
+func isEscape(s string) bool { return len(s) > 2 && isHex(s[1]) && isHex(s[2]) }
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}

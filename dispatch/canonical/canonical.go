@@ -1,0 +1,205 @@
+// Package canonical brings URLs into the form that identifies what they stand for, and into
+// the form in which they are fetched. It imports nothing of this module.
+package canonical
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Numbers of the canonicalisation rules. A source keeps the number it was made
+// with, because its keys were made by them: the rules of a number never change
+// once released. New rules get a new number.
+const (
+	// Plain are the rules that do not change which document a URL
+	// stands for.
+	Plain = 1
+	// Sorted are those of Plain, and those that hardly ever
+	// do: the query in order, what only follows visitors left out.
+	Sorted = 2
+)
+
+// MaxLength of a URL as it comes in, in bytes. Its other forms may be longer.
+const MaxLength = 2 << 10
+
+// URL is a URL in its forms.
+type URL struct {
+	// Address is what is fetched: the URL as it came in, escaped (see [Escape]), less
+	// the session ids and what else the rules leave out of its query.
+	Address string
+	// Canonical identifies the page: it is the key of its task, and what follow
+	// patterns are matched with.
+	Canonical string
+	// Host in lower case and punycode, with ":port" if the port is not the scheme's: so
+	// http and https share it.
+	Host string
+}
+
+// Parse brings a URL into its forms, by the rules of the given number.
+//
+// Rules 1 ([Plain]), after RFC 3986 section 6.2.2 and 6.2.3, and after
+// what crawlers do:
+//   - the URL is escaped (see [Escape]); only http and https are taken;
+//   - the scheme and the host are in lower case, the host in punycode (IDNA 2008
+//     as UTS 46 looks names up), without a trailing dot; IP addresses are in
+//     their shortest form;
+//   - no port that is the scheme's, no leading zeros in another, no ":" without
+//     a port, no user information that is empty;
+//   - percent-encodings are in upper case, those of unreserved characters are
+//     decoded, and bytes that may not stand in a URL are encoded; "+" stays, and
+//     so does an encoded "/";
+//   - dot segments are removed; an empty path is "/"; empty segments stay;
+//   - no fragment, no query that is empty;
+//   - no session ids (see withoutSessions).
+//
+// Everything else is kept: user information, letter case and trailing slash of
+// the path, the order of the query.
+//
+// Rules 2 ([Sorted]) are rules 1, then:
+//   - parameters of the query that only follow visitors are left out (see
+//     isTracking), and so are empty ones;
+//   - the others are ordered by their names; those of one name stay in their
+//     order, which lists are made of.
+//
+// The error completes "the URL ...", such as "must have a host".
+func Parse(rules int, raw string) (URL, error) {
+	if err := CheckRules(rules); err != nil {
+		return URL{}, fmt.Errorf("has rules that %w", err)
+	}
+	if host, ok := plainHost(raw); ok {
+		return URL{Address: raw, Canonical: raw, Host: host}, nil
+	}
+	u, parts, err := parseURL(raw)
+	if err != nil {
+		return URL{}, err
+	}
+	parts.path = withoutPathSession(parts.path)
+	if parts.query != "" {
+		query := withoutQuerySession(parts.query[1:])
+		if rules == Sorted {
+			query = withoutTracking(query)
+		}
+		if query != "" || len(parts.query) == 1 {
+			query = "?" + query
+		}
+		parts.query = query
+	}
+	t := URL{Address: parts.head + parts.path + parts.query + parts.fragment, Host: u.Host}
+	path, query := removeDotSegments(normalizeEscapes(parts.path)), normalizeEscapes(strings.TrimPrefix(parts.query, "?"))
+	if rules == Sorted {
+		query = sortedQuery(query)
+	}
+	if query != "" {
+		query = "?" + query
+	}
+	t.Canonical = u.Scheme + "://" + userInfo(u) + u.Host + path + query
+	return t, nil
+}
+
+// Form is the canonical form of a URL as [URL] has it. The error is that of [Parse].
+func Form(rules int, raw string) (string, error) {
+	u, err := Parse(rules, raw)
+	return u.Canonical, err
+}
+
+// CheckRules refuses a number of which there are no rules. Its error completes "the number
+// ...".
+func CheckRules(rules int) error {
+	if rules < Plain || rules > Sorted {
+		return fmt.Errorf("must be %d or %d", Plain, Sorted)
+	}
+	return nil
+}
+
+// userInfo is what stands before the host, with its "@"; empty when it says
+// nothing.
+func userInfo(u *url.URL) string {
+	password, _ := u.User.Password()
+	switch {
+	case u.User.Username() == "" && password == "":
+		return ""
+	case password == "":
+		return url.User(u.User.Username()).String() + "@"
+	}
+	return u.User.String() + "@"
+}
+
+// removeDotSegments is RFC 3986 section 5.2.4 for an absolute path whose
+// percent-encodings are normalized.
+func removeDotSegments(path string) string {
+	if path == "" {
+		return "/"
+	}
+	var out []string
+	segments := strings.Split(path[1:], "/")
+	for i, segment := range segments {
+		last := i == len(segments)-1
+		switch segment {
+		case ".":
+			if last {
+				out = append(out, "")
+			}
+		case "..":
+			if len(out) > 0 {
+				out = out[:len(out)-1]
+			}
+			if last {
+				out = append(out, "")
+			}
+		default:
+			out = append(out, segment)
+		}
+	}
+	return "/" + strings.Join(out, "/")
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// normalizeEscapes writes percent-encodings in upper case, decodes those of
+// unreserved characters, and encodes bytes that may not stand in a URL.
+func normalizeEscapes(s string) string {
+	const escapes = "\"<>\\^{|}`"
+	if !strings.ContainsFunc(s, func(r rune) bool { return r == '%' || mustEscape(r, escapes) }) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '%' && isEscape(s[i:]):
+			decoded := unhex(s[i+1])<<4 | unhex(s[i+2])
+			if isUnreserved(decoded) {
+				b.WriteByte(decoded)
+			} else {
+				b.Write([]byte{'%', upperHex[decoded>>4], upperHex[decoded&15]})
+			}
+			i += 2
+		case c == '%' || mustEscape(rune(c), escapes):
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c >= 'a':
+		return c - 'a' + 10
+	default:
+		return c - 'A' + 10
+	}
+}

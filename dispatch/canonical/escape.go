@@ -1,0 +1,86 @@
+package canonical
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Escape writes a URL as browsers send it, by WHATWG's URL standard: without
+// the white space and control characters around it, "\" before the query as "/",
+// and percent-encoded what its path, query and fragment may not contain. A "%"
+// that encodes nothing becomes "%25". Everything else stays as it is.
+func Escape(raw string) string {
+	u := splitURL(raw)
+	return u.head + u.path + u.query + u.fragment
+}
+
+// urlParts are the parts of a URL as [Escape] writes them. Together they are
+// the URL.
+type urlParts struct {
+	head     string // up to the path: scheme, user information, host and port
+	path     string
+	query    string // with its "?"
+	fragment string // with its "#"
+}
+
+func splitURL(raw string) (u urlParts) {
+	text := trimURL(raw)
+	text, u.fragment = cutFrom(text, '#')
+	text, u.query = cutFrom(text, '?')
+	u.head = strings.ReplaceAll(text, `\`, "/")
+	if begin := strings.Index(u.head, "://"); begin >= 0 {
+		begin += len("://")
+		if end := strings.IndexByte(u.head[begin:], '/'); end >= 0 {
+			u.head, u.path = u.head[:begin+end], escapeURLPart(u.head[begin+end:], pathEscapes)
+		}
+	}
+	u.query, u.fragment = escapeURLPart(u.query, queryEscapes), escapeURLPart(u.fragment, fragmentEscapes)
+	return u
+}
+
+// trimURL leaves out what stands around a URL and is none of it: white space, and
+// the control characters that browsers leave out there too (WHATWG's "C0 control or
+// space").
+func trimURL(raw string) string {
+	return strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' || unicode.IsSpace(r) })
+}
+
+// cutFrom cuts text before the first c.
+func cutFrom(text string, c byte) (before, from string) {
+	if i := strings.IndexByte(text, c); i >= 0 {
+		return text[:i], text[i:]
+	}
+	return text, ""
+}
+
+// What WHATWG's percent-encode sets of a URL's parts have beside the space, control
+// characters and what is not ASCII.
+const (
+	pathEscapes     = "\"<>^`{}"
+	queryEscapes    = `"<>'`
+	fragmentEscapes = "\"<>`"
+)
+
+// escapeURLPart percent-encodes the bytes of a part of a URL that may not stand in
+// it, and each "%" that encodes nothing.
+func escapeURLPart(s, escapes string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r == '%' || mustEscape(r, escapes) }) {
+		return s
+	}
+	var b strings.Builder
+	for i, c := range []byte(s) {
+		if mustEscape(rune(c), escapes) || c == '%' && !isEscape(s[i:]) {
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func mustEscape(r rune, escapes string) bool {
+	return r <= ' ' || r >= 0x7f || strings.IndexByte(escapes, byte(r)) >= 0
+}
+
+// isEscape reports whether s, which begins with "%", begins with a percent-encoding.
+func isEscape(s string) bool { return len(s) > 2 && isHex(s[1]) && isHex(s[2]) }

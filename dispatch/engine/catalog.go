@@ -1,0 +1,404 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jellydator/ttlcache/v3"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// catalogTTL bounds how stale a cached source can be if a hint is lost; what
+// must not be stale (a pause, a pool) is checked by the shards themselves.
+const catalogTTL = time.Second
+
+// The cache of sources is bounded by count and by size: one source can have a
+// thousand seeds, each with a payload.
+const (
+	maxCachedSources = 10_000
+	maxCachedBytes   = 256 << 20
+)
+
+// Catalog caches sources and queue rules between calls. Nothing in it matters: all of
+// it can be read again.
+type Catalog struct {
+	store  dispatch.Store
+	shards int
+	reads  singleflight.Group // of sources
+
+	mu      sync.Mutex                             // guards what follows
+	sources *ttlcache.Cache[string, *catalogEntry] // by id; the least recently used go first
+	drops   uint64                                 // of all at once
+	rules   *RuleBook
+	rulesAt time.Time
+	// A change that is announced during a read may be missing in what was read.
+	sourceChanges [changeCounters]uint64 // by the hash of the id
+	ruleChanges   uint64
+	seed          maphash.Seed
+}
+
+// changeCounters are few enough to keep, and so many that the change of a source makes
+// hardly any other stale.
+const changeCounters = 256
+
+// catalogEntry is a source, or why there is none.
+type catalogEntry struct {
+	source   *dispatch.Source
+	follower *dispatch.Follower
+	err      error     // never of a cached one
+	read     time.Time // guarded by the catalog's mu
+	drops    uint64    // when the read began; another number: stale
+}
+
+func newCatalog(store dispatch.Store) *Catalog {
+	return &Catalog{
+		store: store, shards: max(store.Shards(), 1), seed: maphash.MakeSeed(),
+		sources: ttlcache.New(
+			ttlcache.WithCapacity[string, *catalogEntry](maxCachedSources),
+			ttlcache.WithMaxCost(maxCachedBytes, func(item ttlcache.CostItem[string, *catalogEntry]) uint64 {
+				return uint64(sourceBytes(item.Value.source))
+			}),
+		),
+	}
+}
+
+// Source finds one source.
+func (c *Catalog) Source(ctx context.Context, id string) (*dispatch.Source, *dispatch.Follower, error) {
+	found := c.lookup(ctx, []string{id})[0]
+	return found.source, found.follower, found.err
+}
+
+// lookup finds sources, in the order of ids: in the cache, if they were read within a
+// second. It reads all others at once, with one call for each of their home shards, so
+// that a shard that is away fails no source but its own. Each source has its own error,
+// [ErrSourceNotFound] among others.
+func (c *Catalog) lookup(ctx context.Context, ids []string) []catalogEntry {
+	found := make([]catalogEntry, len(ids))
+	missing := make(map[int][]int) // by home shard, indexes of ids
+	c.mu.Lock()
+	for i, id := range ids {
+		switch known := c.known(id); {
+		case id == "":
+			found[i].err = dispatch.ErrSourceNotFound
+		case c.fresh(known):
+			found[i] = *known
+		default:
+			home := dispatch.ShardOf(dispatch.SlotOf(id), c.shards)
+			missing[home] = append(missing[home], i)
+		}
+	}
+	c.mu.Unlock()
+	if len(missing) == 0 {
+		return found
+	}
+	inTime, cancel := aheadOf(ctx)
+	defer cancel()
+	reads := make(map[int]<-chan singleflight.Result, len(missing))
+	for home, indexes := range missing {
+		reads[home] = c.begin(ctx, pick(ids, indexes))
+	}
+	for home, read := range reads {
+		var answer singleflight.Result
+		select {
+		case answer = <-read:
+		case <-inTime.Done():
+			answer.Err = lateError(inTime, context.Cause(inTime))
+		}
+		sources, _ := answer.Val.(map[string]catalogEntry)
+		for _, i := range missing[home] {
+			if found[i] = sources[ids[i]]; answer.Err != nil {
+				found[i].err = answer.Err
+			}
+		}
+	}
+	return found
+}
+
+// begin reads sources, or joins a read of the same ones that began after the last change
+// of one of them was announced. A caller that stops waiting ends no read.
+func (c *Catalog) begin(ctx context.Context, ids []string) <-chan singleflight.Result {
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	drops, changes := c.drops, make([]uint64, len(ids))
+	key := fmt.Append(nil, drops)
+	for i, id := range ids {
+		changes[i] = *c.changes(id)
+		key = fmt.Append(key, " ", id, "@", changes[i])
+	}
+	ctx = context.WithoutCancel(ctx)
+	return c.reads.DoChan(string(key), func() (any, error) {
+		inTime, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		sources, err := c.store.SourcesByID(inTime, ids)
+		if err != nil {
+			return nil, timedOut(inTime, err)
+		}
+		found := make(map[string]catalogEntry, len(ids))
+		for i, id := range ids {
+			entry := newCatalogEntry(id, sources[i])
+			if entry.drops = drops; entry.err == nil {
+				c.keep(entry, changes[i])
+			}
+			found[id] = entry
+		}
+		return found, nil
+	})
+}
+
+// newCatalogEntry is of a source that was read just now; nil: there is none.
+func newCatalogEntry(id string, source *dispatch.Source) catalogEntry {
+	if source == nil {
+		return catalogEntry{err: fmt.Errorf("source %q: %w", id, dispatch.ErrSourceNotFound)}
+	}
+	f, err := dispatch.NewFollower(&source.Spec)
+	if err != nil {
+		return catalogEntry{err: fmt.Errorf("source %q: %w", id, err)}
+	}
+	return catalogEntry{source: source, follower: f, read: time.Now()}
+}
+
+// known is what is cached of a source, fresh or not; nil: nothing. It is called under mu.
+func (c *Catalog) known(id string) *catalogEntry {
+	if item := c.sources.Get(id); item != nil {
+		return item.Value()
+	}
+	return nil
+}
+
+// changes counts the announced changes of a source, and of those that share its counter.
+// It is called under mu.
+func (c *Catalog) changes(id string) *uint64 {
+	return &c.sourceChanges[maphash.String(c.seed, id)%changeCounters]
+}
+
+// fresh reports whether a source need not be read again. It is called under mu.
+func (c *Catalog) fresh(entry *catalogEntry) bool {
+	return entry != nil && entry.drops == c.drops && time.Since(entry.read) < catalogTTL
+}
+
+// keep caches a source that was read, unless a newer one is cached. It is stale if a
+// change was announced since the read began, when there were so many changes.
+func (c *Catalog) keep(entry catalogEntry, changes uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := entry.source.ID
+	known := c.known(id)
+	if c.fresh(known) && known.source.UID == entry.source.UID && known.source.Version > entry.source.Version {
+		return
+	}
+	if changes != *c.changes(id) {
+		entry.read = time.Time{}
+	}
+	c.sources.Set(id, &entry, ttlcache.DefaultTTL)
+}
+
+// Besides its bytes a source takes about sourceCost, and each of its seeds and patterns
+// seedCost and patternCost: a compiled pattern is a program.
+const (
+	sourceCost  = 1 << 10
+	seedCost    = 256
+	patternCost = 8 << 10
+)
+
+// sourceBytes is about what a source, with its follow rule compiled, takes in memory.
+func sourceBytes(s *dispatch.Source) int {
+	n := sourceCost + len(s.Spec.Payload) + mapBytes(s.Spec.Metadata) + mapBytes(s.Spec.Labels)
+	for i := range s.Spec.Seeds {
+		seed := &s.Spec.Seeds[i]
+		n += seedCost + len(seed.URL) + len(seed.Key) + len(seed.Payload) + mapBytes(seed.Metadata)
+	}
+	if follow := s.Spec.Follow; follow != nil {
+		n += patternCost*(len(follow.Include)+len(follow.Exclude)) + dispatch.MaxQueueLength*len(follow.AllowHosts)
+	}
+	return n
+}
+
+// sourceOf names the source of a task.
+type sourceOf struct {
+	id, uid string
+	atLeast int64 // the version
+}
+
+// SourceOf finds the source of one task.
+func (c *Catalog) SourceOf(ctx context.Context, t *dispatch.Task) (*dispatch.Source, error) {
+	found := c.specs(ctx, []sourceOf{{id: t.SourceID, uid: t.SourceUID}})[0]
+	return found.source, found.err
+}
+
+// specs finds the sources of tasks as lookup does, at least as new as the versions. A
+// source that is gone, or was made again under another uid, is [ErrSourceNotFound].
+func (c *Catalog) specs(ctx context.Context, of []sourceOf) []catalogEntry {
+	ids := make([]string, len(of))
+	for i := range of {
+		ids[i] = of[i].id
+	}
+	found := c.lookup(ctx, ids)
+	var old []int // indexes of sources
+	for i := range found {
+		if s := found[i].source; s != nil && (s.UID != of[i].uid || s.Version < of[i].atLeast) {
+			c.expire(s)
+			old = append(old, i)
+		}
+	}
+	if len(old) > 0 {
+		for n, again := range c.lookup(ctx, pick(ids, old)) {
+			found[old[n]] = again
+		}
+	}
+	for i := range found {
+		if s := found[i].source; s != nil && s.UID != of[i].uid {
+			found[i] = catalogEntry{err: fmt.Errorf("source %q of uid %q: %w", s.ID, of[i].uid, dispatch.ErrSourceNotFound)}
+		}
+	}
+	return found
+}
+
+// foundSpec is the spec of a task's source, or why it cannot be read.
+type foundSpec struct {
+	spec *dispatch.SourceSpec
+	err  error
+}
+
+// taskSpecs finds the specs of tasks, in their order: the defaults for a source that is
+// gone, and for a nil task.
+func (c *Catalog) taskSpecs(ctx context.Context, tasks []*dispatch.Task) []foundSpec {
+	of := make([]sourceOf, len(tasks))
+	for i, t := range tasks {
+		if t != nil {
+			of[i] = sourceOf{id: t.SourceID, uid: t.SourceUID}
+		}
+	}
+	specs := make([]foundSpec, len(tasks))
+	for i, found := range c.specs(ctx, of) {
+		switch {
+		case found.err == nil:
+			specs[i].spec = &found.source.Spec
+		case errors.Is(found.err, dispatch.ErrSourceNotFound):
+			specs[i].spec = dispatch.DefaultSpec()
+		default:
+			specs[i].err = found.err
+		}
+	}
+	return specs
+}
+
+// lastSpec is what is cached of the spec of a task's source, fresh or not; nil: nothing.
+func (c *Catalog) lastSpec(t *dispatch.Task) *dispatch.SourceSpec {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.known(t.SourceID); known != nil && known.source.UID == t.SourceUID {
+		return &known.source.Spec
+	}
+	return nil
+}
+
+// DropSource makes a source stale, because it was changed. lastSpec still finds it.
+func (c *Catalog) DropSource(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*c.changes(id)++
+	if known := c.known(id); known != nil {
+		known.read = time.Time{}
+	}
+}
+
+// expire makes a source stale that turned out to be old, unless another was read since.
+func (c *Catalog) expire(old *dispatch.Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.known(old.ID); c.fresh(known) && known.source == old {
+		*c.changes(old.ID)++
+		known.read = time.Time{}
+	}
+}
+
+// DropRules makes the cached rules stale, because they were changed.
+func (c *Catalog) DropRules() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ruleChanges++
+	c.rules = nil
+}
+
+// dropAll has everything read again, after hints may have been lost.
+func (c *Catalog) dropAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drops++
+	c.ruleChanges++
+	c.rules = nil
+}
+
+// Rules finds all queue rules, at most a second old.
+func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
+	c.mu.Lock()
+	rules, at, changes := c.rules, c.rulesAt, c.ruleChanges
+	c.mu.Unlock()
+	if rules != nil && time.Since(at) < catalogTTL {
+		return rules, nil
+	}
+	inTime, cancel := aheadOf(ctx)
+	defer cancel()
+	list, version, err := c.store.Rules(inTime)
+	if err != nil {
+		return nil, lateError(inTime, err)
+	}
+	rules = NewRuleBook(list, version)
+	c.mu.Lock()
+	if changes == c.ruleChanges {
+		c.rules, c.rulesAt = rules, time.Now()
+	}
+	c.mu.Unlock()
+	return rules, nil
+}
+
+// join completes grants with what their tasks share with their source: the spec
+// is kept once, a task stores only what differs.
+func (d *Dispatcher) join(ctx context.Context, grants []dispatch.Grant) error {
+	of := make([]sourceOf, len(grants))
+	for i := range grants {
+		t := &grants[i].Task
+		of[i] = sourceOf{t.SourceID, t.SourceUID, grants[i].SourceVersion}
+	}
+	for i, found := range d.catalog.specs(ctx, of) {
+		t := &grants[i].Task
+		if errors.Is(found.err, dispatch.ErrSourceNotFound) {
+			continue // deleted since the claim; the task carries what it has
+		}
+		if found.err != nil {
+			return fmt.Errorf("join task %s with source %q: %w", t.ID, t.SourceID, found.err)
+		}
+		JoinSource(t, found.source)
+	}
+	return nil
+}
+
+// JoinSource lays the task's own metadata over its source's, and gives it the
+// source's payload if it has none.
+func JoinSource(t *dispatch.Task, source *dispatch.Source) {
+	if t.SourceUID != source.UID {
+		return
+	}
+	t.SourceID, t.Pool = source.ID, source.Spec.Pool
+	if t.Scope = source.Spec.Scope; t.Scope == "" {
+		t.Scope = source.UID
+	}
+	if len(source.Spec.Metadata) > 0 {
+		joined := maps.Clone(source.Spec.Metadata)
+		maps.Copy(joined, t.Metadata)
+		t.Metadata = joined
+	}
+	if len(t.Payload) == 0 {
+		t.Payload = source.Spec.Payload
+	}
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Config of a [Dispatcher].
+type Config struct {
+	// Store keeps everything; a dispatcher holds nothing that matters.
+	// Required.
+	Store dispatch.Store
+	// Logger for what no caller is told. Default: none.
+	Logger *zap.Logger
+	// ID names this dispatcher among those of one store, in leadership and
+	// stats. Required.
+	ID string
+	// MaxWaiters parked fetches; above it a fetch fails with
+	// ErrTooManyWaiters. Each costs some 16 KiB with its connection's share.
+	// Default 100,000.
+	MaxWaiters int
+	// Fallback is the longest that the pump goes without looking at a pool
+	// that a fetch waits for, should a hint be lost (P9). Shorter finds
+	// work sooner after a lost hint and costs more idle commands. It is
+	// jittered downwards by a quarter. Default 1 s.
+	Fallback time.Duration
+	// Rand gives numbers in [0, 1) for jitter. Default math/rand/v2.
+	Rand func() float64
+	// Observer is told what the loops do, for metrics. Default: none.
+	Observer Observer
+}
+
+// Validate reports the first field that cannot be worked with, and fills
+// defaults in.
+func (c *Config) Validate() error {
+	if c.Store == nil {
+		return errors.New("dispatch: Config.Store is required")
+	}
+	if c.ID == "" {
+		return errors.New("dispatch: Config.ID is required")
+	}
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.Observer == nil {
+		c.Observer = noObserver{}
+	}
+	c.MaxWaiters = cmp.Or(c.MaxWaiters, 100_000)
+	c.Fallback = cmp.Or(c.Fallback, time.Second)
+	switch {
+	case c.MaxWaiters < 0:
+		return fmt.Errorf("dispatch: Config.MaxWaiters is %d; it must be positive", c.MaxWaiters)
+	case c.Fallback < 10*time.Millisecond || c.Fallback > time.Minute:
+		return fmt.Errorf("dispatch: Config.Fallback is %v; it must be 10ms to 1m", c.Fallback)
+	}
+	return nil
+}
+
+// Dispatcher hands out tasks of a [Store] and takes them back. Any dispatcher
+// of a group serves any lease. Its methods may be called concurrently, once
+// [Dispatcher.Run] runs.
+type Dispatcher struct {
+	cfg    Config
+	store  dispatch.Store
+	log    *zap.Logger
+	policy dispatch.Policy
+
+	pump    *pump
+	keeper  *keeper
+	batches *batches
+	catalog *Catalog
+	slowed  *slowdown
+	noted   *noted
+	drains  *drainWatch
+	endings *endings
+
+	// Runs of FetchTask are told apart by callPrefix, which no other
+	// dispatcher has, and their number here.
+	callPrefix string
+	calls      atomic.Uint64
+}
+
+// New makes a dispatcher. It does nothing until [Dispatcher.Run].
+func New(cfg Config) (*Dispatcher, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{cfg: cfg, store: cfg.Store, log: cfg.Logger, policy: dispatch.Policy{Rand: cfg.Rand}}
+	d.batches = newBatches(cfg.Store)
+	d.catalog = newCatalog(cfg.Store)
+	d.slowed = newSlowdown()
+	d.noted = newNoted()
+	d.endings = newEndings()
+	d.callPrefix = uuid.NewString() + "-"
+	d.pump = newPump(cfg)
+	d.drains = newDrainWatch(cfg, d.pump, d.batches.infos)
+	d.keeper = &keeper{d: d}
+	return d, nil
+}
+
+// Run runs the loops of the dispatcher until ctx ends: the pump, the keeper
+// (when it leads, with the chores), the watch over drains and the subscription to hints.
+// It returns nil when ctx ended, else why a loop cannot go on.
+func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
+	d.keeper.chores = chores
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.pump.run(ctx) })
+	g.Go(func() error { return d.keeper.run(ctx) })
+	g.Go(func() error { return d.drains.run(ctx) })
+	g.Go(func() error { return d.listen(ctx) })
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// Drain answers all parked fetches with [EmptyDraining] and lets later ones
+// have the same answer. Reports, renewals and all else go on. It cannot be
+// undone.
+func (d *Dispatcher) Drain() { d.pump.drain() }
+
+// Draining reports whether Drain was called.
+func (d *Dispatcher) Draining() bool { return d.pump.draining() }
+
+// Parked is the number of fetches that wait.
+func (d *Dispatcher) Parked() int { return d.pump.parked() }
+
+// nextCall names a run of FetchTask; see [Poll].
+func (d *Dispatcher) nextCall() string {
+	return d.callPrefix + strconv.FormatUint(d.calls.Add(1), 36)
+}
+
+// Config is what the dispatcher was made with, defaults filled in.
+func (d *Dispatcher) Config() Config { return d.cfg }
+
+// Catalog caches sources and queue rules.
+func (d *Dispatcher) Catalog() *Catalog { return d.catalog }

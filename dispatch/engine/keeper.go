@@ -1,0 +1,288 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+const (
+	// peek is the longest that the keeper goes without looking at the leases
+	// of a shard. No lease is shorter than MinLeaseDuration, so with the jitter
+	// on top each is seen before it runs out.
+	peek       = 900 * time.Millisecond
+	peekJitter = 50 * time.Millisecond
+
+	// How often the keeper looks for what interrupted calls have left.
+	choreDelay     = 5 * time.Second
+	forgetInterval = 10 * time.Minute
+	forgetPage     = 500
+	// How long a keeper that has died keeps others from taking over. Shorter hands over
+	// sooner and costs more idle commands; well below OutageAfter, or its death would look
+	// like an outage.
+	keeperTTL = 2500 * time.Millisecond
+)
+
+// DutyKeeper is the duty that the keeper of a group leads.
+const DutyKeeper = "keeper"
+
+// keeper requeues what collectors have let run out, and finishes what calls
+// that were interrupted have left. One dispatcher of a store does it, elected
+// only to save work: two of them do no harm, since the store checks each step.
+type keeper struct {
+	d      *Dispatcher
+	chores []Chore
+}
+
+// unheardAllowed is how many campaigns in a row may go without an answer before the
+// keeper stands back.
+const unheardAllowed = 1
+
+// run campaigns until ctx ends, and keeps while it leads.
+//
+// A campaign that was not answered may have been won. Where requests reach the store and
+// answers do not come back, as through a proxy that hangs, to go on would be to win and
+// do nothing, again and again: so it stands back for long enough that others win. Not so
+// from a store that refuses at once, as one that begins anew: while all stood back from it
+// nobody would sweep, and what was away for a moment would count as an outage.
+func (k *keeper) run(ctx context.Context) error {
+	failing, unheard := false, 0
+	for ctx.Err() == nil {
+		asked := time.Now()
+		leads, err := k.campaign(ctx)
+		if (err != nil) != failing && ctx.Err() == nil {
+			k.logCampaign(err)
+		}
+		failing = err != nil
+		switch {
+		case leads:
+			if unheard = 0; k.lead(ctx, asked) != nil {
+				failing, unheard = true, 1
+			}
+			continue
+		case failing && time.Since(asked) >= keeperTTL/2:
+			unheard++
+		default:
+			unheard = 0
+		}
+		wait := k.interval()
+		if unheard > unheardAllowed {
+			wait = 2 * keeperTTL
+		}
+		if !pause(ctx, wait) {
+			break
+		}
+	}
+	return nil
+}
+
+func (k *keeper) logCampaign(err error) {
+	if err != nil {
+		k.d.log.Warn("cannot campaign for the keeper's duty", zap.Error(err))
+		return
+	}
+	k.d.log.Info("campaigns for the keeper's duty again")
+}
+
+// interval of campaigns: a third of the TTL, jittered downwards.
+func (k *keeper) interval() time.Duration {
+	third := keeperTTL / 3
+	return third - time.Duration(k.d.cfg.Rand()*float64(third/10))
+}
+
+func (k *keeper) campaign(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, keeperTTL)
+	defer cancel()
+	return k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, keeperTTL)
+}
+
+// lead keeps until another one leads, or leadership could not be renewed for
+// its TTL: then it returns why not. renewed is when the last campaign that was won
+// began.
+func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
+	k.d.log.Info("this dispatcher is the keeper now")
+	k.d.cfg.Observer.Keeping(true)
+	defer k.d.cfg.Observer.Keeping(false)
+
+	work, cancel := context.WithCancel(ctx)
+	g, work := errgroup.WithContext(work)
+	for shard := range k.d.store.Shards() {
+		g.Go(func() error { k.sweep(work, shard); return nil })
+	}
+	g.Go(func() error { k.tidy(work); return nil })
+
+	why := k.watch(ctx, renewed)
+	cancel()
+	_ = g.Wait() // its functions return no errors
+	if ctx.Err() != nil {
+		k.resign(ctx)
+		return nil
+	}
+	k.d.log.Warn("this dispatcher is the keeper no more", zap.Error(why))
+	if errors.Is(why, errOtherKeeper) {
+		return nil
+	}
+	return why
+}
+
+var errOtherKeeper = errors.New("another dispatcher is the keeper")
+
+// watch renews the leadership until it is lost; it returns why it is.
+func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
+	for pause(ctx, k.interval()) {
+		asked := time.Now()
+		leads, err := k.campaign(ctx)
+		switch {
+		case err == nil && leads:
+			renewed = asked
+		case err == nil:
+			return errOtherKeeper
+		case time.Since(renewed) > keeperTTL:
+			return fmt.Errorf("leadership not renewed for %v: %w", keeperTTL, err)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// resign lets another one lead at once.
+func (k *keeper) resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := k.d.store.Resign(ctx, DutyKeeper, k.d.cfg.ID); err != nil {
+		k.d.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", keeperTTL), zap.Error(err))
+	}
+}
+
+// sweep ends the leases of a shard that run out, each at its deadline (P5).
+func (k *keeper) sweep(ctx context.Context, shard int) {
+	backoff := firstBackoff
+	failing := false
+	for ctx.Err() == nil {
+		next, err := k.sweepPage(ctx, shard)
+		if ctx.Err() != nil {
+			return
+		}
+		if (err != nil) != failing {
+			failing = err != nil
+			if failing {
+				k.d.log.Warn("cannot requeue leases that ran out", zap.Int("shard", shard), zap.Error(err))
+			} else {
+				k.d.log.Info("requeues leases that ran out again", zap.Int("shard", shard))
+			}
+		}
+		if err != nil {
+			next = k.d.pump.jittered(backoff)
+			backoff = min(2*backoff, longestBackoff)
+		} else {
+			backoff = firstBackoff
+		}
+		if !pause(ctx, next) {
+			return
+		}
+	}
+}
+
+// sweepPage ends one page of leases that ran out, and tells when to look again.
+// Pages follow each other at once; what others ask of the store goes between.
+func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error) {
+	call, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	sweep, err := k.d.store.Expired(call, shard, dispatch.MaxExpired)
+	if err != nil {
+		return 0, fmt.Errorf("sweep shard %d: %w", shard, timedOut(call, err))
+	}
+	swept := time.Now()
+	if len(sweep.Expired) > 0 {
+		applied, err := k.d.EndLeases(ctx, sweep.Expired, sweep.Now, k.d.policy.Expire)
+		if err != nil {
+			return 0, fmt.Errorf("requeue %d tasks of shard %d: %w", len(sweep.Expired), shard, err)
+		}
+		for i, r := range applied {
+			if lease := sweep.Expired[i].Lease; r.Code == dispatch.Applied && lease != nil {
+				k.d.cfg.Observer.Requeued(sweep.Now.Sub(lease.Deadline) + time.Since(swept))
+			}
+		}
+		switch ended := CountEnded(applied); {
+		case ended == 0:
+			return k.d.pump.jittered(firstBackoff), nil // all of them changed meanwhile
+		case len(applied) == dispatch.MaxExpired || ended < len(applied):
+			return 0, nil
+		}
+	}
+	wait := peek + time.Duration(k.d.cfg.Rand()*float64(peekJitter))
+	if !sweep.Next.IsZero() {
+		wait = min(wait, max(sweep.Next.Sub(sweep.Now)-time.Since(swept), time.Millisecond))
+	}
+	return wait, nil
+}
+
+// tidy finishes what interrupted calls have left, at long intervals.
+func (k *keeper) tidy(ctx context.Context) {
+	chores := []*chore{{Chore: Chore{Name: "forget collectors", Every: forgetInterval, Do: k.forget}}}
+	for _, c := range k.chores {
+		chores = append(chores, &chore{Chore: c})
+	}
+	now := time.Now()
+	for _, c := range chores {
+		c.next = now.Add(k.d.pump.jittered(choreDelay))
+	}
+	for {
+		next := chores[0]
+		for _, c := range chores {
+			if c.next.Before(next.next) {
+				next = c
+			}
+		}
+		if !pause(ctx, max(time.Until(next.next), 0)) {
+			return
+		}
+		next.run(ctx, k)
+	}
+}
+
+// Chore is work that one dispatcher of a store does now and then: the one that leads.
+type Chore struct {
+	// Name completes "the keeper cannot ...".
+	Name  string
+	Every time.Duration
+	// Do works for at most about a second. With more, it is called again soon.
+	Do func(context.Context) (more bool, err error)
+}
+
+type chore struct {
+	Chore
+	next    time.Time
+	failing bool
+}
+
+func (c *chore) run(ctx context.Context, k *keeper) {
+	more, err := c.Do(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil && !c.failing {
+		k.d.log.Warn("the keeper cannot "+c.Name, zap.Error(err))
+	}
+	c.failing = err != nil
+	wait := k.d.pump.jittered(c.Every)
+	if more && err == nil {
+		wait = firstBackoff
+	}
+	c.next = time.Now().Add(wait)
+}
+
+// forget removes collectors that have been gone for long.
+func (k *keeper) forget(ctx context.Context) (bool, error) {
+	now, err := k.d.store.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	n, err := k.d.store.Forget(ctx, now.Add(-dispatch.CollectorMemory), forgetPage)
+	return n == forgetPage, err
+}

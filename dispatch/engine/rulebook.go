@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// EveryQueue is the pattern of the rule for all queues, and what it holds.
+const EveryQueue = "*"
+
+// RuleBook is a version of all queue rules.
+type RuleBook struct {
+	Version    int64
+	ByPattern  map[string]dispatch.QueueRule
+	BySettings map[string]dispatch.QueueRule // by QueueRule.SettingsName
+	DeniesAny  bool
+}
+
+// NewRuleBook makes the book of a version of the rules.
+func NewRuleBook(rules []dispatch.QueueRule, version int64) *RuleBook {
+	b := &RuleBook{
+		Version:    version,
+		ByPattern:  make(map[string]dispatch.QueueRule, len(rules)),
+		BySettings: make(map[string]dispatch.QueueRule, len(rules)),
+	}
+	for _, rule := range rules {
+		b.ByPattern[rule.Pattern] = rule
+		b.BySettings[rule.SettingsName()] = rule
+		b.DeniesAny = b.DeniesAny || rule.Settings.Deny
+	}
+	return b
+}
+
+// QueueOf is the queue that tasks of host go to, by the longest rule that
+// matches it.
+func (b *RuleBook) QueueOf(host string) string {
+	if rule, _ := dispatch.LongestMatch(b.ByPattern, host); rule.Queue != "" {
+		return rule.Queue
+	}
+	return host
+}
+
+// Denies reports whether the settings of queue refuse submits.
+func (b *RuleBook) Denies(queue string) bool {
+	rule, _ := dispatch.LongestMatch(b.BySettings, queue)
+	return rule.Settings.Deny
+}
+
+// Denial is who denied a queue by a rule, and why.
+func (b *RuleBook) Denial(queue string) dispatch.Note {
+	rule, _ := dispatch.LongestMatch(b.BySettings, queue)
+	gate := rule.Gate(dispatch.GateQueueDenied)
+	note := dispatch.Note{By: gate.By, Reason: fmt.Sprintf("the rule %q denies its queue", rule.Pattern)}
+	if gate.Reason != "" {
+		note.Reason += ": " + gate.Reason
+	}
+	return note
+}
+
+// Settings are what holds for a queue, and the name under which they are filed;
+// empty when they are the defaults.
+func (b *RuleBook) Settings(queue string) (dispatch.QueueSettings, string) {
+	if rule, ok := dispatch.LongestMatch(b.BySettings, queue); ok {
+		return rule.Settings, rule.SettingsName()
+	}
+	return dispatch.DefaultQueueSettings(), ""
+}
+
+// NewQueue is a queue as it would be made.
+func (b *RuleBook) NewQueue(name string) *dispatch.Queue {
+	q := &dispatch.Queue{Name: name}
+	q.Settings, q.SettingsName = b.Settings(name)
+	rule := b.BySettings[q.SettingsName]
+	if stop := b.BySettings[EveryQueue]; stop.Settings.Paused && !q.Settings.Paused {
+		q.Settings.Paused = true
+		q.Gates = append(q.Gates, stop.Gate(dispatch.GateQueuePaused))
+	} else if q.Settings.Paused {
+		q.Gates = append(q.Gates, rule.Gate(dispatch.GateQueuePaused))
+	}
+	if q.Settings.Deny {
+		q.Gates = append(q.Gates, rule.Gate(dispatch.GateQueueDenied))
+	}
+	return q
+}
+
+// Names reports whether a rule is for the queue of this very name.
+func (b *RuleBook) Names(queue string) bool {
+	_, ok := b.BySettings[queue]
+	return ok
+}
+
+// MatchedBy reports whether pattern is the longest that would match host.
+func (b *RuleBook) MatchedBy(host, pattern string) bool {
+	for _, name := range dispatch.SettingsNames(host) {
+		if name == pattern {
+			return true
+		}
+		if _, ok := b.ByPattern[name]; ok {
+			return false
+		}
+	}
+	return false
+}
+
+// Above is the queue that the hosts of pattern go to by the longest shorter
+// rule that matches them; "" = each to the queue of its own name.
+func (b *RuleBook) Above(pattern string) string {
+	for _, name := range dispatch.SettingsNames(pattern) {
+		if rule, ok := b.ByPattern[name]; ok && name != pattern {
+			return rule.Queue
+		}
+	}
+	return ""
+}
+
+// Beside are the other rules for the queue that rule is for, by pattern, with
+// rule's settings in place of the different ones that they have.
+func (b *RuleBook) Beside(rule dispatch.QueueRule) []dispatch.QueueRule {
+	var others []dispatch.QueueRule
+	for _, other := range b.ByPattern {
+		if other.Pattern != rule.Pattern && other.SettingsName() == rule.SettingsName() && other.Settings != rule.Settings {
+			pattern, queue := other.Pattern, other.Queue
+			other = rule
+			other.Pattern, other.Queue = pattern, queue
+			others = append(others, other)
+		}
+	}
+	slices.SortFunc(others, func(a, b dispatch.QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
+	return others
+}
+
+// All are the rules by pattern.
+func (b *RuleBook) All() []dispatch.QueueRule {
+	return slices.SortedFunc(maps.Values(b.ByPattern), func(a, b dispatch.QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
+}

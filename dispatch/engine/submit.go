@@ -1,0 +1,356 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// staleTries bounds how often a submit is prepared anew because a source or the
+// queue rules changed under it.
+const staleTries = 5
+
+// NewTask is a task that a producer submits.
+type NewTask struct {
+	SourceID, URL, Key, Queue, Kind string
+	Priority                        int
+	Due                             time.Time // zero: now
+	Metadata                        map[string]string
+	Payload                         []byte
+	IfExists                        dispatch.IfExists // Keep, Sooner or Again
+}
+
+// NewTaskResult answers a NewTask. Err is nil, or wraps [ErrInvalid] or
+// [ErrSourceNotFound]; then the item was not taken.
+type NewTaskResult struct {
+	ID    dispatch.TaskID
+	Code  dispatch.SubmitCode
+	State dispatch.State
+	Err   error
+}
+
+// SubmitTasks takes in tasks of producers. The results are in the order of the
+// tasks; one that cannot be taken has its error there and fails no other. The
+// error is the whole call's: some may be taken; repeat all, and those answer
+// SubmitExists.
+func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTaskResult, error) {
+	now, err := d.nowFor(ctx, tasks)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]NewTaskResult, len(tasks))
+	if err := d.readSourcesOf(ctx, tasks); err != nil {
+		return results, err
+	}
+	err = d.SubmitAll(ctx, len(tasks), func(i int, known *Known, item *dispatch.Submission) (*dispatch.Source, error) {
+		source, _, err := known.source(ctx, tasks[i].SourceID)
+		if err != nil || source.Deleted {
+			if err == nil || errors.Is(err, dispatch.ErrSourceNotFound) {
+				results[i].Err = fmt.Errorf("source_id %q: %w", tasks[i].SourceID, dispatch.ErrSourceNotFound)
+				return nil, nil
+			}
+			return nil, err
+		}
+		if err := known.submission(source, &tasks[i], now, item); err != nil {
+			results[i].Err = err
+			return nil, nil
+		}
+		return source, nil
+	}, func(i int, item *dispatch.Submission, r dispatch.SubmitResult) {
+		if r.Code == dispatch.SubmitSourceDeleted {
+			results[i].Err = fmt.Errorf("source_id %q: %w", tasks[i].SourceID, dispatch.ErrSourceNotFound)
+			return
+		}
+		results[i].ID, results[i].Code, results[i].State = item.ID, r.Code, r.State
+	})
+	return results, err
+}
+
+// readSourcesOf reads the sources of the tasks at once, so that they are in the cache.
+func (d *Dispatcher) readSourcesOf(ctx context.Context, tasks []NewTask) error {
+	var ids []string
+	for i := range tasks {
+		if id := tasks[i].SourceID; len(ids) == 0 || ids[len(ids)-1] != id {
+			ids = append(ids, id)
+		}
+	}
+	for _, found := range d.catalog.lookup(ctx, ids) {
+		if found.err != nil && !errors.Is(found.err, dispatch.ErrSourceNotFound) {
+			return found.err
+		}
+	}
+	return nil
+}
+
+// nowFor reads the store's clock if one of the tasks has a due time, which must
+// not be in the past. Tasks without one are due when the store takes them in.
+func (d *Dispatcher) nowFor(ctx context.Context, tasks []NewTask) (time.Time, error) {
+	if !slices.ContainsFunc(tasks, func(t NewTask) bool { return !t.Due.IsZero() }) {
+		return time.Time{}, nil
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return now, fmt.Errorf("read the store's clock: %w", err)
+	}
+	return now, nil
+}
+
+// Known is what the items of one submit are prepared from.
+type Known struct {
+	catalog *Catalog
+	// Rules are the queue rules.
+	Rules *RuleBook
+	// id has been looked up last.
+	id     string
+	found  *dispatch.Source
+	follow *dispatch.Follower
+	// queue was the last that a task was for.
+	queue knownQueue
+}
+
+// knownQueue is what the name of a queue says of the tasks for it.
+type knownQueue struct {
+	name   string
+	slot   int
+	denied bool
+}
+
+// queueOf looks a queue up; items one after the other are often of one.
+func (k *Known) queueOf(name string) *knownQueue {
+	if k.queue.name != name {
+		k.queue = knownQueue{name: name, slot: dispatch.SlotOf(name), denied: k.Rules.Denies(name)}
+	}
+	return &k.queue
+}
+
+// source looks a source up; most items of a submit are of one.
+func (k *Known) source(ctx context.Context, id string) (*dispatch.Source, *dispatch.Follower, error) {
+	if k.found == nil || k.id != id {
+		source, follow, err := k.catalog.Source(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		k.id, k.found, k.follow = id, source, follow
+	}
+	return k.found, k.follow, nil
+}
+
+// submission makes the item of a producer's task.
+func (k *Known) submission(source *dispatch.Source, t *NewTask, now time.Time, item *dispatch.Submission) error {
+	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, t.URL, t.Key, t.Queue, k.Rules.QueueOf)
+	if err != nil {
+		return err
+	}
+	if k.queueOf(to.Queue).denied {
+		return fmt.Errorf("queue %q: %w", to.Queue, dispatch.ErrQueueDenied)
+	}
+	k.aim(item, source, to)
+	item.URL, item.Kind, item.Priority = to.Address, t.Kind, t.Priority
+	item.Metadata, item.Payload, item.IfExists = t.Metadata, t.Payload, t.IfExists
+	if !t.Due.IsZero() {
+		if item.Due = t.Due; item.Due.Before(now) {
+			item.Due = now
+		}
+	}
+	return nil
+}
+
+// aim gives an item what its target and its source make of it.
+func (k *Known) aim(item *dispatch.Submission, source *dispatch.Source, to dispatch.Target) {
+	id := dispatch.Identity{Scope: source.Scope(), Queue: to.Queue, Key: to.Key}
+	item.ID, item.SourceUID, item.RevisitAfter = dispatch.TaskIDIn(k.queueOf(to.Queue).slot, id), source.UID, source.Spec.RevisitAfter
+	item.Scope, item.Queue, item.Key = id.Scope, id.Queue, id.Key
+}
+
+// crawled is a task whose page leads to items.
+type crawled struct {
+	task  *dispatch.Task
+	items []dispatch.DiscoveredItem
+}
+
+// discover submits what the page of task t leads to.
+func (d *Dispatcher) discover(ctx context.Context, t *dispatch.Task, items []dispatch.DiscoveredItem) ([]dispatch.DiscoverResult, error) {
+	results, err := d.discoverAll(ctx, []crawled{{t, items}})
+	return results[0], err
+}
+
+// discoverAll submits what pages lead to, by their sources' follow rules. Depth
+// is the parent's plus one, or the parent's where its own page went by a
+// redirect; run and metadata are inherited.
+func (d *Dispatcher) discoverAll(ctx context.Context, pages []crawled) ([][]dispatch.DiscoverResult, error) {
+	type place struct{ page, item int }
+	var places []place
+	results := make([][]dispatch.DiscoverResult, len(pages))
+	for n, page := range pages {
+		results[n] = make([]dispatch.DiscoverResult, len(page.items))
+		for i := range page.items {
+			places = append(places, place{n, i})
+		}
+	}
+	err := d.SubmitAll(ctx, len(places), func(i int, known *Known, item *dispatch.Submission) (*dispatch.Source, error) {
+		page, result := pages[places[i].page], &results[places[i].page][places[i].item]
+		source, follow, err := known.source(ctx, page.task.SourceID)
+		if errors.Is(err, dispatch.ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != page.task.SourceUID) {
+			*result = dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: "the source is deleted"}
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if refusal := known.discovery(source, follow, page.task, &page.items[places[i].item], item); refusal != nil {
+			*result = *refusal
+			return nil, nil
+		}
+		return source, nil
+	}, func(i int, item *dispatch.Submission, r dispatch.SubmitResult) {
+		results[places[i].page][places[i].item] = discovered(item, r)
+	})
+	return results, err
+}
+
+// discovery makes the item of what a page of t's leads to, or says why there is none.
+func (k *Known) discovery(source *dispatch.Source, f *dispatch.Follower, t *dispatch.Task, found *dispatch.DiscoveredItem, item *dispatch.Submission) *dispatch.DiscoverResult {
+	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, found.URL, found.Key, found.Queue, k.Rules.QueueOf)
+	if err != nil {
+		return &dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: err.Error()}
+	}
+	depth, ifExists, relation := t.Depth+1, dispatch.IfExistsKeep, max(found.Relation, dispatch.RelationLink)
+	if found.Relation == dispatch.RelationRedirect {
+		// It is the page of the task, in another place.
+		depth, relation = t.Depth, t.Relation
+	}
+	var reason dispatch.FilterReason
+	var why string
+	if found.Relation == dispatch.RelationRedirect && t.Recurring {
+		// The seed's content is there: each cycle of the seed crawls it. Not so
+		// of other tasks, or two pages that redirect to each other would be
+		// crawled for ever.
+		ifExists = dispatch.IfExistsAgain
+		reason, why = f.RefusesMove(to)
+	} else {
+		reason, why = f.Refuses(to, depth, dispatch.PassesHost(t, found.Relation))
+	}
+	if reason == dispatch.FilterNone && k.queueOf(to.Queue).denied {
+		reason, why = dispatch.FilterQueueDenied, fmt.Sprintf("queue %q is denied", to.Queue)
+	}
+	if reason != dispatch.FilterNone {
+		return &dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: why, Filter: reason}
+	}
+	metadata := t.Metadata
+	if len(found.Metadata) > 0 {
+		metadata = make(map[string]string, len(t.Metadata)+len(found.Metadata))
+		maps.Copy(metadata, t.Metadata)
+		maps.Copy(metadata, found.Metadata)
+		if n := mapBytes(metadata); n > dispatch.MaxMetadataLength {
+			why := fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, dispatch.MaxMetadataLength)
+			return &dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: why}
+		}
+	}
+	k.aim(item, source, to)
+	item.URL, item.Kind, item.Priority, item.Modified = to.Address, found.Kind, found.Priority, found.Modified
+	item.Depth, item.Run, item.Metadata, item.Payload, item.IfExists = depth, t.Run, metadata, found.Payload, ifExists
+	item.Relation = relation
+	return nil
+}
+
+// discovered is what a store's answer means for a discovered item.
+func discovered(item *dispatch.Submission, r dispatch.SubmitResult) dispatch.DiscoverResult {
+	switch r.Code {
+	case dispatch.SubmitCreated:
+		return dispatch.DiscoverResult{Code: dispatch.DiscoverCreated, ID: item.ID}
+	case dispatch.SubmitRevisit:
+		return dispatch.DiscoverResult{Code: dispatch.DiscoverRevisit, ID: item.ID}
+	case dispatch.SubmitLimited:
+		return dispatch.DiscoverResult{Code: dispatch.DiscoverLimited, Message: "the source has max_outstanding tasks in the shard"}
+	case dispatch.SubmitSourceDeleted:
+		return dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: "the source is deleted"}
+	case dispatch.SubmitExists, dispatch.SubmitStaleSource, dispatch.SubmitStaleRules:
+	}
+	return dispatch.DiscoverResult{Code: dispatch.DiscoverExists, ID: item.ID}
+}
+
+func mapBytes(m map[string]string) int {
+	n := 0
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// SubmitAll submits n items: prepare makes each from what the catalog knows (a
+// nil source leaves it out; then prepare has not touched it), done has its answer.
+// Items that the store refuses as prepared from stale knowledge are prepared again
+// from fresh.
+func (d *Dispatcher) SubmitAll(ctx context.Context, n int,
+	prepare func(i int, known *Known, item *dispatch.Submission) (*dispatch.Source, error),
+	done func(i int, item *dispatch.Submission, r dispatch.SubmitResult),
+) error {
+	open := make([]int, n)
+	for i := range open {
+		open[i] = i
+	}
+	for range staleTries {
+		if len(open) == 0 {
+			return nil
+		}
+		book, err := d.catalog.Rules(ctx)
+		if err != nil {
+			return fmt.Errorf("read queue rules: %w", err)
+		}
+		known := Known{catalog: d.catalog, Rules: book}
+		items, from := make([]dispatch.Submission, len(open)), open[:0]
+		var gates []dispatch.SourceGate
+		gated := make(map[string]bool)
+		var last *dispatch.Source
+		for _, i := range open {
+			source, err := prepare(i, &known, &items[len(from)])
+			if err != nil {
+				return err
+			}
+			if source == nil {
+				continue
+			}
+			if source != last && !gated[source.UID] {
+				gated[source.UID] = true
+				gates = append(gates, source.Gate())
+			}
+			last = source
+			from = append(from, i)
+		}
+		if open, err = d.submitOnce(ctx, book.Version, gates, items[:len(from)], from, done); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("submit: sources or queue rules changed %d times in between: %w", staleTries, dispatch.ErrStoreUnavailable)
+}
+
+// submitOnce returns the indexes of the items to prepare again.
+func (d *Dispatcher) submitOnce(ctx context.Context, rulesVersion int64, gates []dispatch.SourceGate, items []dispatch.Submission, from []int,
+	done func(i int, item *dispatch.Submission, r dispatch.SubmitResult),
+) ([]int, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	answers, err := d.batches.submit(ctx, rulesVersion, gates, items)
+	if err != nil {
+		return nil, fmt.Errorf("submit tasks: %w", err)
+	}
+	var again []int
+	for n, answer := range answers {
+		switch answer.Code {
+		case dispatch.SubmitStaleSource, dispatch.SubmitStaleRules:
+			again = append(again, from[n])
+		case dispatch.SubmitCreated, dispatch.SubmitExists, dispatch.SubmitRevisit, dispatch.SubmitLimited, dispatch.SubmitSourceDeleted:
+			done(from[n], &items[n], answer)
+		}
+	}
+	if len(again) > 0 {
+		d.catalog.dropAll()
+	}
+	return again, nil
+}

@@ -1,0 +1,69 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Collectors are read page by page. The first is short, since one that takes what is
+// wanted is mostly among the first.
+const (
+	collectorsAtFirst = 20
+	collectorsPerLook = 200
+	// collectorsLookedAt bounds how many are looked at.
+	collectorsLookedAt = 1000
+)
+
+// eachPresent visits what collectors tell that are neither gone nor ended, until it has
+// visited most of them, or visit wants no more. all tells that there are no others.
+func (o *Operator) eachPresent(ctx context.Context, most int, now time.Time, visit func(*dispatch.CollectorInfo) (more bool)) (all bool, err error) {
+	ids, err := o.store.PresentCollectors(ctx, now.Add(-dispatch.GoneAfter), most+1)
+	if err != nil {
+		return false, fmt.Errorf("list collectors that are present: %w", err)
+	}
+	all = len(ids) <= most
+	ids = ids[:min(len(ids), most)]
+	for size := collectorsAtFirst; len(ids) > 0; size = collectorsPerLook {
+		page := ids[:min(len(ids), size)]
+		infos, err := o.store.CollectorInfos(ctx, page)
+		if err != nil {
+			return false, fmt.Errorf("read what collectors tell: %w", err)
+		}
+		for i, info := range infos {
+			if info == nil { // it only polls
+				info = &dispatch.CollectorInfo{ID: page[i]}
+			}
+			if !visit(info) {
+				return false, nil
+			}
+		}
+		ids = ids[len(page):]
+	}
+	return all, nil
+}
+
+// eachCollector visits the collectors that are remembered, by id, page by page, until
+// most were looked at, or visit wants no more. all tells that it came to the end.
+func (o *Operator) eachCollector(ctx context.Context, most int, visit func(*dispatch.CollectorRecord) (more bool)) (all bool, err error) {
+	after, size := "", collectorsAtFirst
+	for looked := 0; looked < most; {
+		page, err := o.store.ListCollectors(ctx, after, size)
+		if err != nil {
+			return false, fmt.Errorf("list collectors: %w", err)
+		}
+		for _, c := range page {
+			if !visit(c) {
+				return false, nil
+			}
+		}
+		if len(page) < size {
+			return true, nil
+		}
+		looked += size
+		after, size = page[len(page)-1].Info.ID, collectorsPerLook
+	}
+	return false, nil
+}

@@ -1,0 +1,157 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+// HeldKind says what kind of thing a gate is of.
+type HeldKind uint8
+
+// What gates are of.
+const (
+	HeldTask HeldKind = iota + 1
+	HeldSource
+	HeldQueue
+	HeldPool
+)
+
+// Hold is a gate with what it is of.
+type Hold struct {
+	dispatch.Gate
+	Of   HeldKind
+	Name string // id of the task or source, name of the queue or pool; everyQueue
+
+	// beside: it is a drain beside another one whose end is enough.
+	beside bool
+}
+
+// same reports whether both are one gate of one thing.
+func (h *Hold) same(other *Hold) bool {
+	return h.Kind == other.Kind && h.Of == other.Of && h.Name == other.Name &&
+		(h.Drain == nil || other.Drain == nil || h.Drain.Name() == other.Drain.Name())
+}
+
+// maxQuoted bounds what a gate quotes of a failure, in bytes.
+const maxQuoted = 300
+
+// maxLockQuoted bounds what a gate quotes of a lock, in characters.
+const maxLockQuoted = 100
+
+// holdsOf is what holds a task of a source, from the source to its pool and
+// queue; without a task, what would hold any; and who takes it.
+func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *dispatch.Task, now time.Time) (holds []Hold, takes takers, err error) {
+	if p := source.PausedAt(now); p != nil {
+		holds = append(holds, Hold{Gate: *p, Of: HeldSource, Name: source.ID})
+	}
+	if t != nil && t.Due.After(now) {
+		holds = append(holds, Hold{Gate: dueGate(t, source.Spec.Schedule.Once()), Of: HeldTask, Name: string(t.ID)})
+	}
+	if t != nil && t.Lock != nil {
+		holds = append(holds, Hold{Gate: lockGate(t.Lock), Of: HeldTask, Name: string(t.ID)})
+	}
+	who := wanted{pool: source.Spec.Pool, source: source.ID}
+	if t != nil {
+		who.queue = t.Queue
+	}
+	pool, takes, err := o.poolHolds(ctx, who, now)
+	if err != nil {
+		return nil, takes, err
+	}
+	holds = append(holds, pool...)
+	if t == nil {
+		holds, err = o.stopped(ctx, holds)
+		return holds, takes, err
+	}
+	queue, err := o.Queue(ctx, t.Queue)
+	if errors.Is(err, dispatch.ErrQueueNotFound) {
+		return holds, takes, nil
+	}
+	if err != nil {
+		return nil, takes, err
+	}
+	return append(holds, holdsOfQueue(queue)...), takes, nil
+}
+
+func holdsOfQueue(q *dispatch.Queue) []Hold {
+	holds := make([]Hold, len(q.Gates))
+	for i, gate := range q.Gates {
+		holds[i] = Hold{Gate: gate, Of: HeldQueue, Name: q.Name}
+	}
+	return holds
+}
+
+// stopped is holds with the emergency stop, where what is asked about has no queue
+// whose gates would show it.
+func (o *Operator) stopped(ctx context.Context, holds []Hold) ([]Hold, error) {
+	rules, err := o.catalog.Rules(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	if rule := rules.BySettings[engine.EveryQueue]; rule.Settings.Paused {
+		holds = append(holds, Hold{Gate: rule.Gate(dispatch.GateQueuePaused), Of: HeldQueue, Name: engine.EveryQueue})
+	}
+	return holds, nil
+}
+
+// poolHolds are the gates of a pool, and of what in it is wanted, and who takes that.
+func (o *Operator) poolHolds(ctx context.Context, who wanted, now time.Time) (holds []Hold, takes takers, err error) {
+	known, err := o.pool(ctx, who.pool)
+	if err != nil {
+		return nil, takes, err
+	}
+	if known.Paused != nil {
+		holds = append(holds, Hold{Gate: *known.Paused, Of: HeldPool, Name: who.pool})
+	}
+	found, err := o.takers(ctx, []wanted{who}, now)
+	if err != nil {
+		return nil, takes, err
+	}
+	takes = found[who]
+	return append(holds, who.holds(takes)...), takes, nil
+}
+
+// dueGate is why a task is not due, and until when.
+func dueGate(t *dispatch.Task, once bool) dispatch.Gate {
+	gate := dispatch.Gate{Kind: dispatch.GateNotDue, Until: t.Due, By: "waggle", Reason: "its next cycle has not come"}
+	switch {
+	case t.Counters.Attempt > 0:
+		gate.Reason = "it waits for its next attempt"
+		if e := t.LastError; e != nil && e.Message != "" {
+			gate.Reason += quoted(e.Message)
+		}
+	case t.Counters.GivenUp > 0:
+		gate.Kind, gate.Reason = dispatch.GateBreaker, fmt.Sprintf("cycles given up in a row: %d", t.Counters.GivenUp)
+	case once || !t.Recurring:
+		gate.Reason = "it is due at a time that was asked for"
+	}
+	return gate
+}
+
+// lockGate is what keeps a waiting task from being granted while the lock stands. It does not
+// show the client token of a lease, which is its holder's.
+func lockGate(l *dispatch.StrayLock) dispatch.Gate {
+	gate := dispatch.Gate{Kind: dispatch.GateLocked, Until: l.Ends}
+	token, err := dispatch.ParseLeaseToken(l.Value)
+	switch {
+	case l.Value == "":
+		gate.Reason = "its lock was deleted, which is seen at the next look"
+	case err == nil:
+		gate.By = token.Collector
+		gate.Reason = fmt.Sprintf("a lock of a lease that it does not have stands on it, as after a failover (fence %d)", token.Fence)
+	default:
+		gate.Reason = fmt.Sprintf("a lock that Waggle has not set stands on it: %.*q", maxLockQuoted, l.Value)
+	}
+	return gate
+}
+
+// quoted is the message of a failure, cut for a gate's reason.
+func quoted(message string) string {
+	return " after: " + strings.ToValidUTF8(message[:min(len(message), maxQuoted)], "")
+}

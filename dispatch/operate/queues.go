@@ -1,0 +1,273 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+// queuePage is how many queues one look of an operator's call reads.
+const queuePage = 1000
+
+// Queue reads one queue; ErrQueueNotFound when it holds nothing and has no
+// gate.
+func (o *Operator) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
+	queue, err := o.store.Queue(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", name, err)
+	}
+	return queue, nil
+}
+
+// FindQueue reads a queue, and one that is not there as it would be made, with
+// where the hosts of its name are mapped to and whether anything is known of it.
+func (o *Operator) FindQueue(ctx context.Context, name string) (*dispatch.Queue, error) {
+	queue, err := o.findQueue(ctx, name)
+	if err == nil {
+		err = o.addPausedPools(ctx, queue)
+	}
+	return queue, err
+}
+
+// findQueue is FindQueue without what holds the pools of its tasks.
+func (o *Operator) findQueue(ctx context.Context, name string) (*dispatch.Queue, error) {
+	queue, err := o.queueOrNew(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	book, err := o.catalog.Rules(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	if to := book.QueueOf(name); to != name {
+		queue.MapsTo = to
+	}
+	if !book.Names(name) && blankQueue(queue) {
+		left, err := o.store.ListTasks(ctx, dispatch.TaskFilter{Queue: name, States: settledListed}, "", 1)
+		if err != nil {
+			return nil, fmt.Errorf("list tasks of queue %q: %w", name, err)
+		}
+		queue.Unknown = len(left.Tasks) == 0 && left.Next == ""
+	}
+	return queue, nil
+}
+
+// settledListed are the states of settled tasks that can be listed.
+var settledListed = []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}
+
+// blankQueue reports whether the queue holds no task, and nothing is left of one, so that
+// at most operators' gates keep it.
+func blankQueue(q *dispatch.Queue) bool {
+	return q.Waiting+q.Leased == 0 && q.QueueDelay == 0 && q.BlockStep == 0 && !heldBy(q, dispatch.GateMinDelay)
+}
+
+// ListQueues lists the queues that exist, by their labels from the last
+// (com.example.www), from the first after after. suffix narrows to a name and
+// all names below it.
+func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit int) (queues []*dispatch.Queue, next string, err error) {
+	queues, err = o.store.ListQueues(ctx, suffix, after, limit)
+	if err != nil {
+		return nil, "", fmt.Errorf("list queues: %w", err)
+	}
+	if len(queues) == limit {
+		next = queues[len(queues)-1].Name
+	}
+	return queues, next, o.addPausedPools(ctx, queues...)
+}
+
+// addPausedPools tells of queues which of the pools of their tasks are paused. A queue
+// whose pools all are is held until the first of them goes on.
+func (o *Operator) addPausedPools(ctx context.Context, queues ...*dispatch.Queue) error {
+	if len(queues) == 0 {
+		return nil
+	}
+	paused, err := o.store.PausedPools(ctx)
+	if err != nil {
+		return fmt.Errorf("read pauses of pools: %w", err)
+	}
+	for _, q := range queues {
+		var first dispatch.Gate
+		for _, pool := range q.Pools {
+			gate, ok := paused[pool]
+			if !ok {
+				continue
+			}
+			if q.PausedPools = append(q.PausedPools, pool); len(q.PausedPools) == 1 || endsBefore(&gate, &first) {
+				first = gate
+			}
+		}
+		if len(q.PausedPools) == 0 || len(q.PausedPools) < len(q.Pools) {
+			continue
+		}
+		if q.Gates = append(q.Gates, first); first.Until.After(q.NextGrant) {
+			q.NextGrant = first.Until
+		}
+	}
+	return nil
+}
+
+// endsBefore reports whether the gate ends before the other one.
+func endsBefore(g *dispatch.Gate, other *dispatch.Gate) bool {
+	return !g.Until.IsZero() && (other.Until.IsZero() || g.Until.Before(other.Until))
+}
+
+// BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).
+// The queue need not exist yet (Unknown of what it returns). Kind and Time of the
+// gateOf are set here. It replaces a block that stands, and tells of it (Replaced); of two
+// calls at the same instant neither may tell of the other. New tasks of a host that is
+// mapped away (MapsTo) are not held by it.
+func (o *Operator) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) (*dispatch.Queue, error) {
+	gate.Kind = dispatch.GateBlocked
+	return o.holdQueue(ctx, name, gate, o.store.BlockQueue)
+}
+
+// PauseQueue holds grants of a queue until gate.Until (zero: until resumed),
+// beside a block that may stand. The queue need not exist yet. Kind and Time of
+// the gate are set here.
+func (o *Operator) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) (*dispatch.Queue, error) {
+	gate.Kind = dispatch.GatePaused
+	return o.holdQueue(ctx, name, gate, o.store.PauseQueue)
+}
+
+func (o *Operator) holdQueue(ctx context.Context, name string, gate dispatch.Gate, hold func(context.Context, string, dispatch.Gate) error) (*dispatch.Queue, error) {
+	gate, err := o.dated(ctx, gate)
+	if err != nil {
+		return nil, err
+	}
+	before, err := o.store.Queue(ctx, name)
+	if err != nil && !errors.Is(err, dispatch.ErrQueueNotFound) {
+		return nil, fmt.Errorf("queue %q: %w", name, err)
+	}
+	if err := hold(ctx, name, gate); err != nil {
+		return nil, fmt.Errorf("close gate %s of queue %q: %w", gate.Kind, name, err)
+	}
+	queue, err := o.FindQueue(ctx, name)
+	if err == nil && before != nil {
+		queue.Replaced = gateOf(before, gate.Kind)
+	}
+	return queue, err
+}
+
+// gateOf is the gate of that kind which holds the queue; nil when none does.
+func gateOf(q *dispatch.Queue, kind dispatch.GateKind) *dispatch.Gate {
+	i := slices.IndexFunc(q.Gates, func(g dispatch.Gate) bool { return g.Kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return &q.Gates[i]
+}
+
+// dated is an operator's gate as it is set now. ErrInvalid when it would be over
+// already.
+func (o *Operator) dated(ctx context.Context, gate dispatch.Gate) (dispatch.Gate, error) {
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return gate, fmt.Errorf("read the store's clock: %w", err)
+	}
+	if !gate.Until.IsZero() && !gate.Until.After(now) {
+		return gate, dispatch.Invalid("until", gate.Until.Format(time.RFC3339Nano), "must be in the future")
+	}
+	gate.Time = now
+	return gate, nil
+}
+
+// UnblockQueue lifts an operator's block, and with automatic the one that
+// failures of the host caused. What it returns is the queue as it was left, or
+// as it would be made again when nothing was left of it, and whether there was a
+// block to lift: unblocking a queue that is not blocked, or is not there, changes
+// nothing.
+func (o *Operator) UnblockQueue(ctx context.Context, name string, automatic bool) (queue *dispatch.Queue, changed bool, err error) {
+	return o.letQueueGo(ctx, name, func(q *dispatch.Queue) bool {
+		// A block that has ended can still have a step to set back.
+		return heldBy(q, dispatch.GateBlocked) || automatic && (heldBy(q, dispatch.GateHostBlocked) || q.BlockStep > 0)
+	}, func() error { return o.store.UnblockQueue(ctx, name, automatic) })
+}
+
+// ResumeQueue lifts an operator's pause of a queue, not that of a rule. It
+// returns as UnblockQueue does.
+func (o *Operator) ResumeQueue(ctx context.Context, name string) (queue *dispatch.Queue, changed bool, err error) {
+	return o.letQueueGo(ctx, name, func(q *dispatch.Queue) bool { return heldBy(q, dispatch.GatePaused) },
+		func() error { return o.store.ResumeQueue(ctx, name) })
+}
+
+func (o *Operator) letQueueGo(ctx context.Context, name string, held func(*dispatch.Queue) bool, lift func() error) (queue *dispatch.Queue, changed bool, err error) {
+	before, err := o.FindQueue(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	if !held(before) {
+		return before, false, nil
+	}
+	if err := lift(); err != nil && !errors.Is(err, dispatch.ErrQueueNotFound) { // gone since the look
+		return nil, false, fmt.Errorf("open a gate of queue %q: %w", name, err)
+	}
+	queue, err = o.FindQueue(ctx, name)
+	return queue, true, err
+}
+
+// heldBy reports whether a gate of this kind holds the queue.
+func heldBy(q *dispatch.Queue, kind dispatch.GateKind) bool {
+	return gateOf(q, kind) != nil
+}
+
+// queueOrNew reads a queue; one that is not there comes as it would be made.
+func (o *Operator) queueOrNew(ctx context.Context, name string) (*dispatch.Queue, error) {
+	queue, err := o.Queue(ctx, name)
+	if !errors.Is(err, dispatch.ErrQueueNotFound) {
+		return queue, err
+	}
+	book, err := o.catalog.Rules(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	return book.NewQueue(name), nil
+}
+
+// endDenied ends the leases of all queues that rules deny. It looks again while
+// leases change under it.
+func (o *Operator) endDenied(ctx context.Context) error {
+	rules, version, err := o.store.Rules(ctx)
+	if err != nil {
+		return fmt.Errorf("read queue rules: %w", err)
+	}
+	book := engine.NewRuleBook(rules, version)
+	for range changeTries {
+		again, err := o.endDeniedOnce(ctx, book)
+		if err != nil || !again {
+			return err
+		}
+	}
+	return fmt.Errorf("end leases of denied queues: they were changed %d times in between: %w", changeTries, dispatch.ErrStoreUnavailable)
+}
+
+// endDeniedOnce reports whether a lease was changed before it could be ended.
+func (o *Operator) endDeniedOnce(ctx context.Context, book *engine.RuleBook) (again bool, err error) {
+	for cursor := ""; ; {
+		leased, next, err := o.store.ListLeases(ctx, cursor, queuePage)
+		if err != nil {
+			return false, fmt.Errorf("list leases: %w", err)
+		}
+		denied := slices.DeleteFunc(leased, func(t *dispatch.Task) bool { return !book.Denies(t.Queue) })
+		if len(denied) > 0 {
+			now, err := o.store.Now(ctx)
+			if err != nil {
+				return false, fmt.Errorf("read the store's clock: %w", err)
+			}
+			applied, err := o.d.EndLeases(ctx, denied, now, func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
+				return o.policy.Revoke(t, spec, book.Denial(t.Queue), now)
+			})
+			if err != nil {
+				return false, fmt.Errorf("end leases of denied queues: %w", err)
+			}
+			again = again || engine.CountEnded(applied) < len(applied)
+		}
+		if cursor = next; cursor == "" {
+			return again, nil
+		}
+	}
+}
