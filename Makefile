@@ -95,8 +95,9 @@ integration: ## Run only the server, the collector and the command against each 
 	$(GO_TEST) ./server/... ./collector/... ./cmd/...
 
 .PHONY: examples
-examples: ## Run the tests of the examples that are modules of their own
+examples: ## Run the tests of the examples and tools that are modules of their own
 	cd collector/examples/browser && go vet . && go test -count=1 -timeout 5m .
+	cd deploy/house && go vet . && go test -count=1 -timeout 5m .
 
 .PHONY: e2e
 e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
@@ -109,6 +110,10 @@ soak: ## Let processes, Redis and connections fail in every way for TIME=10m, an
 .PHONY: bench-crawl
 bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 turns each
 	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestCrawlRate ./deploy/e2e
+
+.PHONY: house
+house: ## Print how much a reader has to know: names, arrows between files, files opened on the road of a call, lines
+	cd deploy/house && go run . ../..
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"go/types"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// road is the way of a call through the dispatcher: it begins where the interceptors are put together and with the handler,
+// and follows all that these call in this module but for what is cut. Its functions are those that have the context of the
+// call (as a parameter, a captured variable, a field of one, or a gRPC stream), and those that lead to one that has. All
+// others are leaves: they convert, compare or count, and can be taken at their names.
+type road struct {
+	name    string
+	chain   string            // the function that puts the interceptors together
+	handler string            // the type of what they call; those of others are not followed
+	begin   string            // the handler
+	end     string            // what the road must get to
+	most    int               // files
+	cut     map[string]string // functions that are not followed, and why
+}
+
+// waggle are the roads of this repository.
+func waggle() []road {
+	const chain, service = "(*server.Server).chain", "(*server.dispatchService)."
+	const engine, store = "(*dispatch/engine.Dispatcher).", "(*store/redisstore.Store)."
+	const carried, ended = "the road of ReportTask", "in the background: leases of a replaced session end"
+	return []road{
+		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", 14, map[string]string{
+			engine + "Report": carried, engine + "recall": carried, engine + "runEnding": ended,
+		}},
+		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", 12, nil},
+		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", 8, map[string]string{
+			engine + "runEnding": ended,
+		}},
+	}
+}
+
+// hidden are directories that no road leads to: the Store is the one in Redis, and kits, tools and collectors are no part
+// of the dispatcher. The command is, since it puts the parts together.
+var hidden = []string{"store/memstore/", "store/filestore/", "store/storetest/", "store/redistest/", "collector/", "deploy/"}
+
+// walked is what a reader meets who follows a road depth first, in this order.
+type walked struct {
+	road      []string // its files
+	functions []string // of the road, each behind its file
+	all       []string // files, also those with nothing but leaves
+}
+
+func (c *calls) walk(r road) (*walked, error) {
+	for _, name := range append(slices.Sorted(maps.Keys(r.cut)), r.chain, r.begin, r.end) {
+		if c.named[name] == nil {
+			return nil, fmt.Errorf("there is no function %s", name)
+		}
+	}
+	takes := make(map[*ssa.Function]bool) // those met, and whether they take the call along
+	var order []*ssa.Function
+	var visit func(f *ssa.Function)
+	visit = func(f *ssa.Function) {
+		if _, met := takes[f]; met || r.cut[c.name(f)] != "" || r.isForOthers(f) {
+			return
+		}
+		takes[f], order = hasContext(f), append(order, f)
+		for _, callee := range c.callees[f] {
+			visit(callee)
+		}
+	}
+	visit(c.named[r.chain])
+	visit(c.named[r.begin])
+	if _, met := takes[c.named[r.end]]; !met {
+		return nil, fmt.Errorf("it does not get to %s", r.end)
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, f := range order {
+			if !takes[f] && slices.ContainsFunc(c.callees[f], func(callee *ssa.Function) bool { return takes[callee] }) {
+				takes[f], changed = true, true
+			}
+		}
+	}
+	w := &walked{}
+	for _, f := range order {
+		if f.Synthetic != "" && f.Origin() == nil {
+			continue // no function of the text
+		}
+		w.all = with(w.all, c.file(f))
+		if takes[f] {
+			w.road = with(w.road, c.file(f))
+			w.functions = with(w.functions, c.file(f)+"  "+c.name(f))
+		}
+	}
+	return w, nil
+}
+
+// isForOthers reports whether a function is an interceptor of another kind of call.
+func (r road) isForOthers(f *ssa.Function) bool {
+	params := f.Signature.Params()
+	if params.Len() == 0 {
+		return false
+	}
+	last := params.At(params.Len() - 1).Type().String()
+	return strings.Contains(last, "grpc.") && strings.HasSuffix(last, "Handler") && !strings.HasSuffix(last, "."+r.handler)
+}
+
+// with is a list with a value at its end, unless it has that.
+func with(list []string, value string) []string {
+	if slices.Contains(list, value) {
+		return list
+	}
+	return append(list, value)
+}
+
+func hasContext(f *ssa.Function) bool {
+	has := func(t types.Type) bool {
+		if p, ok := t.Underlying().(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		s, _ := t.Underlying().(*types.Struct)
+		for i := 0; s != nil && i < s.NumFields(); i++ {
+			if isContext(s.Field(i).Type()) {
+				return true
+			}
+		}
+		return isContext(t)
+	}
+	return slices.ContainsFunc(f.Params, func(p *ssa.Parameter) bool { return has(p.Type()) }) ||
+		slices.ContainsFunc(f.FreeVars, func(v *ssa.FreeVar) bool { return has(v.Type()) })
+}
+
+// isContext reports whether values of a type are contexts, or have one, as gRPC's streams do.
+func isContext(t types.Type) bool {
+	const context = "context.Context"
+	method, _, _ := types.LookupFieldOrMethod(t, true, nil, "Context")
+	return t.String() == context || method != nil && method.Type().String() == "func() "+context
+}
+
+// roads prints the files of each road, or those of one with its functions.
+func (s *sheet) roads(m *module, roads []road, only string) {
+	c := newCalls(m, hidden)
+	for _, r := range roads {
+		if only != "" && only != r.name {
+			continue
+		}
+		fmt.Fprintf(s.out, "\nRoad of %s, to %s\n", r.name, r.end)
+		w, err := c.walk(r)
+		if err != nil {
+			s.over++
+			fmt.Fprintf(s.out, "  FAULT: %v\n", err)
+			continue
+		}
+		for i, file := range w.road {
+			fmt.Fprintf(s.out, "  %3d %s\n", i+1, file)
+		}
+		for i := 0; only != "" && i < len(w.functions); i++ {
+			fmt.Fprintf(s.out, "      %s\n", w.functions[i])
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.cut)) {
+			fmt.Fprintf(s.out, "  cut %s\n      (%s)\n", name, r.cut[name])
+		}
+		s.budget("files of the road", len(w.road), r.most)
+		s.row("files with nothing but leaves", len(w.all)-len(w.road))
+		r.cut = nil
+		w, _ = c.walk(r)
+		s.row("all files with anything reached, nothing cut", len(w.all))
+	}
+}

@@ -1,0 +1,3 @@
+package server
+
+func plus(n int) int { return n + 1 }
