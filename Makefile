@@ -23,7 +23,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build vet lint buf-lint generate-check unit examples e2e ## Everything that must pass
+test: setup build vet lint buf-lint generate-check unit examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
@@ -98,6 +98,10 @@ integration: ## Run only the server, the collector and the command against each 
 examples: ## Run the tests of the examples that are modules of their own
 	cd collector/examples/browser && go vet . && go test -count=1 -timeout 5m .
 
+.PHONY: bench-test
+bench-test: ## Vet and test the benchmarks, which are a module of their own
+	cd deploy/bench && go vet ./... && go test -count=1 -timeout 10m ./...
+
 .PHONY: e2e
 e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
 	$(GO_TEST) -v -parallel 8 -tags e2e ./deploy/e2e/...
@@ -109,6 +113,10 @@ soak: ## Let processes, Redis and connections fail in every way for TIME=10m, an
 .PHONY: bench-crawl
 bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 turns each
 	WAGGLE_E2E_ROUNDS=$(or $(ROUNDS),5) go test -count=1 -timeout 25m -v -tags e2e -run TestCrawlRate ./deploy/e2e
+
+.PHONY: bench-turns
+bench-turns: ## Compare two builds of the command: A=PATH B=PATH, ROUNDS=5 turns each, WORKLOAD=queue,polite for some
+	cd deploy/bench && go run ./turns -a $(abspath $(A)) -b $(abspath $(B)) -rounds $(or $(ROUNDS),5) $(if $(WORKLOAD),-workload $(WORKLOAD))
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files
