@@ -118,6 +118,14 @@ bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 tu
 bench-turns: ## Compare two builds of the command: A=PATH B=PATH, ROUNDS=5 turns each, WORKLOAD=queue,polite for some
 	cd deploy/bench && go run ./turns -a $(abspath $(A)) -b $(abspath $(B)) -rounds $(or $(ROUNDS),5) $(if $(WORKLOAD),-workload $(WORKLOAD))
 
+.PHONY: bench-peers
+bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each
+	cd deploy/bench && npm ci --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
+
+.PHONY: bench-pictures
+bench-pictures: build ## Measure the floors and the flatness, and draw the pictures of the README
+	cd deploy/bench && go run ./floors -svg . && go run ./flatness -svg .
+
 .PHONY: fmt
 fmt: ## Format the Go and .proto files
 	$(GOLANGCI_LINT) fmt

@@ -8,31 +8,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
-	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/program"
+	"github.com/waggle-crawl/waggle/internal/load"
 )
 
-// garbagePercent keeps the collectors, which share the machine with what they measure, from collecting garbage often.
-const garbagePercent = 400
-
-func main() {
-	debug.SetGCPercent(garbagePercent)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "turns:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("turns", run) }
 
 // run compares as the flags say. What was measured before an error is written, too.
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -51,36 +36,56 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if programs[0] == "" || programs[1] == "" || *rounds < 1 || *tasks < 0 || flags.NArg() > 0 {
 		return errors.New("usage: turns -a PATH -b PATH [-rounds N] [-tasks N] [-workload NAME,...]")
 	}
-	workloads, err := choose(strings.Split(names, ","), *tasks)
+	chosen, err := choose(strings.Split(names, ","), *tasks)
 	if err != nil {
 		return err
 	}
-	c := comparison{programs: programs, workloads: workloads, runs: make([][]turn, len(workloads))}
+	c := comparison{programs: programs, workloads: chosen, runs: make([][]turn, len(chosen))}
 	err = c.measure(ctx, *rounds, progress)
 	c.write(out)
 	return err
 }
 
+// workload is one with the number of tasks that make a run of some seconds.
+type workload struct {
+	load.Workload
+	tasks int
+}
+
+// workloads are all that builds are compared by.
+func workloads() []workload {
+	var all []workload
+	for _, w := range load.Workloads() {
+		all = append(all, workload{w, 60_000})
+		if w.Name == "queues" {
+			single, carried := w.OneACall(false), w.OneACall(true)
+			single.Name, carried.Name = "single", "carried"
+			all = append(all, workload{single, 20_000}, workload{carried, 20_000})
+		}
+	}
+	return all
+}
+
 func workloadNames() []string {
 	var names []string
-	for _, w := range load.Workloads() {
+	for _, w := range workloads() {
 		names = append(names, w.Name)
 	}
 	return names
 }
 
 // choose finds workloads by name. tasks replaces how many they have, unless it is 0.
-func choose(names []string, tasks int) ([]load.Workload, error) {
-	all := load.Workloads()
-	var chosen []load.Workload
+func choose(names []string, tasks int) ([]workload, error) {
+	all := workloads()
+	var chosen []workload
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(w load.Workload) bool { return w.Name == name })
+		i := slices.IndexFunc(all, func(w workload) bool { return w.Name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("there is no workload %q, only %s", name, strings.Join(workloadNames(), ", "))
 		}
 		w := all[i]
 		if tasks > 0 {
-			w.Tasks = tasks
+			w.tasks = tasks
 		}
 		chosen = append(chosen, w)
 	}
@@ -99,7 +104,7 @@ type turn [2]sample
 // comparison is two builds and what they did.
 type comparison struct {
 	programs  [2]string
-	workloads []load.Workload
+	workloads []workload
 	runs      [][]turn // by workload, then by round
 }
 
@@ -107,7 +112,7 @@ type comparison struct {
 func (c *comparison) measure(ctx context.Context, rounds int, progress io.Writer) error {
 	for round := range rounds {
 		for i := range c.workloads {
-			w := &c.workloads[i]
+			w := c.workloads[i]
 			var t turn
 			for k := range t {
 				build := (round + k) % len(t)
@@ -116,7 +121,7 @@ func (c *comparison) measure(ctx context.Context, rounds int, progress io.Writer
 					return fmt.Errorf("round %d, workload %s, %s: %w", round+1, w.Name, c.programs[build], err)
 				}
 				t[build] = s
-				perTask := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(w.Tasks) }
+				perTask := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(w.tasks) }
 				fmt.Fprintf(progress, "round %d  %-8s %c  %7.0f tasks/s  %5.1f µs a task: dispatcher %5.1f, Redis %5.1f\n",
 					round+1, w.Name, 'a'+rune(build), s.rate, s.cpu, perTask(cpu.Dispatcher), perTask(cpu.Redis))
 			}
@@ -127,35 +132,20 @@ func (c *comparison) measure(ctx context.Context, rounds int, progress io.Writer
 }
 
 // measure runs one workload on one build.
-func measure(ctx context.Context, program string, w *load.Workload) (s sample, used load.CPU, err error) {
-	node, err := load.StartNode(ctx, load.Config{Program: program})
-	if err != nil {
-		return s, used, err
-	}
-	defer func() { err = errors.Join(err, node.Close()) }()
-	l, err := load.Open(ctx, node.Address, *w)
-	if err != nil {
-		return s, used, err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	if _, err := l.Submit(ctx, w.Tasks, 1000); err != nil {
-		return s, used, err
-	}
-	before, err := node.CPU()
-	if err != nil {
-		return s, used, err
-	}
-	done, err := l.Work(ctx, w.Tasks)
-	if err != nil {
-		return s, used, err
-	}
-	after, err := node.CPU()
-	if err != nil {
-		return s, used, err
-	}
-	used = after.Since(before)
-	s = sample{rate: float64(w.Tasks) / done.Took.Seconds(), cpu: float64(used.Total().Microseconds()) / float64(w.Tasks)}
-	return s, used, l.CheckDone(ctx)
+func measure(ctx context.Context, program string, w workload) (s sample, used load.CPU, err error) {
+	err = load.Run(ctx, load.Config{Program: program}, w.Workload, func(_ *load.Node, l *load.Load) error {
+		if _, err := l.Submit(ctx, w.tasks, 1000); err != nil {
+			return err
+		}
+		done, err := l.Work(ctx, w.tasks)
+		if err != nil {
+			return err
+		}
+		used = done.Used
+		s = sample{rate: float64(w.tasks) / done.Took.Seconds(), cpu: float64(used.Total().Microseconds()) / float64(w.tasks)}
+		return l.CheckDone(ctx)
+	})
+	return s, used, err
 }
 
 // write writes medians over the rounds. A ratio is the median of the rounds' ratios, with the least and the most.
@@ -181,7 +171,7 @@ func (c *comparison) write(out io.Writer) {
 // writeSources writes what many sources cost: workload sources beside queues, which differ in nothing else.
 func (c *comparison) writeSources(out io.Writer) {
 	runsOf := func(name string) []turn {
-		i := slices.IndexFunc(c.workloads, func(w load.Workload) bool { return w.Name == name })
+		i := slices.IndexFunc(c.workloads, func(w workload) bool { return w.Name == name })
 		if i < 0 {
 			return nil
 		}

@@ -5,19 +5,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
-	"github.com/waggle-crawl/waggle/deploy/bench/internal/loadtest"
+	"github.com/waggle-crawl/waggle/internal/load"
+	"github.com/waggle-crawl/waggle/internal/load/loadtest"
 )
 
 // TestRun compares the command with itself, in all workloads. Its figures are compared with nothing.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	program := loadtest.Program(t, "../../..")
+	program := loadtest.Program(t)
 	var out, progress bytes.Buffer
 	if err := run(t.Context(), []string{"-a", program, "-b", program, "-rounds", "2", "-tasks", "1100"}, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
-	for _, w := range load.Workloads() {
+	for _, w := range workloads() {
 		if want := w.Name + "       2  "; !strings.Contains(out.String(), want) {
 			t.Errorf("no row begins %q:\n%s", want, out.String())
 		}
@@ -54,9 +54,9 @@ func TestRun_Refuses(t *testing.T) {
 
 func TestComparison_Write(t *testing.T) {
 	t.Parallel()
-	queues := load.Workload{Name: "queues"}
-	sources := load.Workload{Name: "sources"}
-	c := comparison{programs: [2]string{"old", "new"}, workloads: []load.Workload{queues, sources}, runs: [][]turn{
+	queues := workload{Workload: load.Workload{Name: "queues"}}
+	sources := workload{Workload: load.Workload{Name: "sources"}}
+	c := comparison{programs: [2]string{"old", "new"}, workloads: []workload{queues, sources}, runs: [][]turn{
 		{{{rate: 1000, cpu: 50}, {rate: 900, cpu: 60}}, {{rate: 500, cpu: 50}, {rate: 500, cpu: 50}}, {{rate: 800, cpu: 40}, {rate: 640, cpu: 44}}},
 		{{{rate: 500, cpu: 50}, {rate: 810, cpu: 60}}, {{rate: 250, cpu: 50}, {rate: 500, cpu: 50}}},
 	}}

@@ -1,11 +1,17 @@
 package load
 
-import "slices"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // Spread is what repeats of a measurement gave.
 type Spread struct {
-	// Median lies between the least and the most.
-	Median, Low, High float64
+	Median float64 `json:"median"`
+	// Low and High are the least and the most.
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
 }
 
 // SpreadOf is the spread of a value over repeats; all 0 without any.
@@ -20,4 +26,13 @@ func SpreadOf[T any](repeats []T, value func(T) float64) Spread {
 	slices.Sort(values)
 	n := len(values)
 	return Spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Low: values[0], High: values[n-1]}
+}
+
+// Quantile is the least duration that at least the part q of all does not exceed; 0 without any.
+func Quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }

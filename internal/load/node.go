@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Config is how a Node is started.
@@ -34,16 +36,22 @@ type Node struct {
 	redis, dispatcher *process
 }
 
-// StartNode starts a Redis and a dispatcher. The caller closes the node.
-func StartNode(ctx context.Context, cfg Config) (*Node, error) {
+// Run runs f on a new node to which a workload's load is open, and ends both.
+func Run(ctx context.Context, cfg Config, w Workload, f func(*Node, *Load) error) (err error) {
 	n, err := StartRedis(ctx, cfg.Memory)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, n.Close()) }()
 	if err := n.startDispatcher(ctx, cfg); err != nil {
-		return nil, errors.Join(err, n.Close())
+		return err
 	}
-	return n, nil
+	l, err := Open(ctx, n, w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return f(n, l)
 }
 
 // RedisSettings are the arguments of every redis-server that is measured, beside its directory and socket.
@@ -126,16 +134,38 @@ type CPU struct {
 // Total is that of dispatcher and Redis together.
 func (c CPU) Total() time.Duration { return c.Dispatcher + c.Redis }
 
-// Since is what was used after before was read.
-func (c CPU) Since(before CPU) CPU {
-	return CPU{Dispatcher: c.Dispatcher - before.Dispatcher, Redis: c.Redis - before.Redis}
-}
-
-// CPU reads what the processes have used until now.
-func (n *Node) CPU() (CPU, error) {
+// Used is the processor time that dispatcher and Redis use while f runs; 0 where the system does not tell.
+func (n *Node) Used(f func() error) (CPU, error) {
 	dispatcher, err := n.dispatcher.cpu()
 	redis, failed := n.redis.cpu()
-	return CPU{Dispatcher: dispatcher, Redis: redis}, errors.Join(err, failed)
+	if err := errors.Join(err, failed); err != nil {
+		return CPU{}, err
+	}
+	if err := f(); err != nil {
+		return CPU{}, err
+	}
+	dispatcherAfter, err := n.dispatcher.cpu()
+	redisAfter, failed := n.redis.cpu()
+	return CPU{Dispatcher: dispatcherAfter - dispatcher, Redis: redisAfter - redis}, errors.Join(err, failed)
+}
+
+// Client connects to the Redis. The caller closes it.
+func (n *Node) Client() *redis.Client {
+	return redis.NewClient(&redis.Options{Network: "unix", Addr: n.RedisSocket, MaxRetries: -1})
+}
+
+// Memory is how many bytes the Redis uses; 0 without one.
+func (n *Node) Memory(ctx context.Context) (bytes int, err error) {
+	if n.redis == nil {
+		return 0, nil
+	}
+	client := n.Client()
+	defer func() { err = errors.Join(err, client.Close()) }()
+	info, err := client.InfoMap(ctx, "memory").Result()
+	if err != nil {
+		return 0, fmt.Errorf("read INFO: %w", err)
+	}
+	return strconv.Atoi(info["Memory"]["used_memory"])
 }
 
 // Close ends the processes and removes what they wrote.

@@ -7,16 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 )
 
 // startLimit is how long a process has until it is ready.
 const startLimit = 20 * time.Second
 
-// process is a child process. It is killed with ctx, and by the kernel when this process dies.
+// process is a child process. It is killed with ctx; on Linux also when this process dies.
 type process struct {
 	cmd   *exec.Cmd
 	log   string        // the file that it writes to
@@ -30,7 +27,7 @@ func start(ctx context.Context, dir, program string, env []string, args ...strin
 	}
 	p := &process{cmd: exec.CommandContext(ctx, program, args...), log: log.Name(), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, env
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	tie(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", program, err), log.Close())
 	}
@@ -71,26 +68,4 @@ func (p *process) kill() {
 	}
 	_ = p.cmd.Process.Kill() // fails only for a process that is gone
 	<-p.ended
-}
-
-// ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), the same on every Linux.
-const ticksPerSecond = 100
-
-// cpu is the processor time that the process has used: utime and stime of /proc/PID/stat.
-func (p *process) cpu() (time.Duration, error) {
-	if p == nil {
-		return 0, nil
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, fmt.Errorf("read processor time: %w", err)
-	}
-	// The second field, the program's name in parentheses, may hold blanks.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("read processor time: %q has too few fields", stat)
-	}
-	user, err := strconv.Atoi(fields[11])
-	system, failed := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * time.Second / ticksPerSecond, errors.Join(err, failed)
 }

@@ -1,5 +1,5 @@
-// Package load measures a dispatcher from outside: it starts one with its Redis, submits tasks, and fetches and reports
-// them as collectors do, by plain gRPC calls that every build of Waggle serves. It needs Linux, for /proc.
+// Package load is what benchmarks have in common: it starts a dispatcher and its Redis as processes, submits tasks, and
+// fetches and reports them as collectors do, by plain gRPC calls that every build of Waggle serves.
 package load
 
 import (
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -37,26 +38,26 @@ const (
 
 // Load submits tasks of a workload to a dispatcher and works on them. It checks that each is handed out exactly once.
 type Load struct {
+	node     *Node
 	workload Workload
 	session  string
 	conns    []*grpc.ClientConn
 	reserved atomic.Int64 // tasks that Work may yet fetch
 
-	mu        sync.Mutex // guards what follows
-	submitted int
-	given     []bool // by number: handed out
-	settled   int
-	fetches   []time.Duration
+	mu      sync.Mutex  // guards what follows
+	given   []time.Time // by a submitted task's number: when it was handed out
+	settled int
+	outcome *Outcome // of the Work that runs
 }
 
-// Open connects to a dispatcher and creates the sources and the queue rule of a workload. The caller closes the load.
-func Open(ctx context.Context, address string, w Workload) (*Load, error) {
-	l := &Load{workload: w, session: uuid.NewString()}
+// Open connects to the dispatcher of a node and creates the sources and the queue rule of a workload. The caller closes the load.
+func Open(ctx context.Context, n *Node, w Workload) (*Load, error) {
+	l := &Load{node: n, workload: w, session: uuid.NewString()}
 	for range (w.Collectors + collectorsPerConn - 1) / collectorsPerConn {
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		conn, err := grpc.NewClient(n.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(4*window))
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("dial %s: %w", address, err), l.Close())
+			return nil, errors.Join(fmt.Errorf("dial %s: %w", n.Address, err), l.Close())
 		}
 		l.conns = append(l.conns, conn)
 	}
@@ -104,9 +105,8 @@ func (l *Load) Submit(ctx context.Context, n, perCall int) (time.Duration, error
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	l.mu.Lock()
-	first := l.submitted
-	l.submitted += n
-	l.given = append(l.given, make([]bool, n)...)
+	first := len(l.given)
+	l.given = append(l.given, make([]time.Time, n)...)
 	l.mu.Unlock()
 	var next atomic.Int64
 	all, ctx := errgroup.WithContext(ctx)
@@ -148,34 +148,34 @@ func created(results []*pb.SubmitResult, want int) error {
 
 // Outcome is what Work did.
 type Outcome struct {
-	// Took is the time from the first call to the last answer.
+	// Took is the time from the first call to the last answer, Used the processor time meanwhile.
 	Took time.Duration
-	// Fetches is how long each fetch took that handed something out.
-	Fetches []time.Duration
+	Used CPU
+	// Fetches is how long each fetch took that handed something out, Reports how long each ReportTask took.
+	Fetches, Reports []time.Duration
 }
 
 // Work fetches and reports n tasks.
 func (l *Load) Work(ctx context.Context, n int) (*Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	o := &Outcome{}
 	l.mu.Lock()
-	want := l.settled + n
-	l.fetches = nil
+	l.outcome = o
 	l.mu.Unlock()
 	l.reserved.Store(int64(n))
-	all, ctx := errgroup.WithContext(ctx)
-	began := time.Now()
-	for c := range l.workload.Collectors {
-		all.Go(func() error { return l.collect(ctx, c) })
-	}
-	err := all.Wait()
-	took := time.Since(began)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.settled != want || err != nil {
-		return nil, fmt.Errorf("%d tasks were settled, not %d: %w", l.settled, want, errors.Join(err, ctx.Err()))
-	}
-	return &Outcome{Took: took, Fetches: l.fetches}, nil
+	used, err := l.node.Used(func() error {
+		all, ctx := errgroup.WithContext(ctx)
+		began := time.Now()
+		for c := range l.workload.Collectors {
+			all.Go(func() error { return l.collect(ctx, c) })
+		}
+		err := all.Wait()
+		o.Took = time.Since(began)
+		return err
+	})
+	o.Used = used
+	return o, err
 }
 
 // reserve takes at most n of the tasks that Work may yet fetch. Without it the last fetches would wait for nothing.
@@ -202,12 +202,11 @@ func (l *Load) collect(ctx context.Context, c int) error {
 		if err != nil {
 			return fmt.Errorf("fetch: %w", err)
 		}
-		took := time.Since(sent)
-		if err := l.settle(reply.GetReportResults(), len(carried)); err != nil {
+		reports, err := l.receive(reply.GetLeasedTasks(), n, sent)
+		if err != nil {
 			return err
 		}
-		reports, err := l.receive(reply.GetLeasedTasks(), n, took)
-		if err != nil {
+		if err := l.settle(reply.GetReportResults(), len(carried)); err != nil {
 			return err
 		}
 		l.reserved.Add(int64(n - len(reports)))
@@ -222,8 +221,9 @@ func (l *Load) collect(ctx context.Context, c int) error {
 	return l.report(ctx, client, id, carried)
 }
 
-// receive notes what a fetch handed out, and makes the reports.
-func (l *Load) receive(tasks []*pb.LeasedTask, asked int, took time.Duration) ([]*pb.TaskReport, error) {
+// receive notes what a fetch handed out that was sent at some time, and makes the reports.
+func (l *Load) receive(tasks []*pb.LeasedTask, asked int, sent time.Time) ([]*pb.TaskReport, error) {
+	now := time.Now()
 	if len(tasks) > asked {
 		return nil, fmt.Errorf("a fetch of %d tasks got %d", asked, len(tasks))
 	}
@@ -231,17 +231,17 @@ func (l *Load) receive(tasks []*pb.LeasedTask, asked int, took time.Duration) ([
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(tasks) > 0 {
-		l.fetches = append(l.fetches, took)
+		l.outcome.Fetches = append(l.outcome.Fetches, now.Sub(sent))
 	}
 	for i, t := range tasks {
 		number := numberOf(t.GetTask())
 		switch {
 		case number < 0 || number >= len(l.given):
 			return nil, fmt.Errorf("task %s was never submitted", t.GetTask().GetId())
-		case l.given[number]:
+		case !l.given[number].IsZero():
 			return nil, fmt.Errorf("task %s was handed out twice", t.GetTask().GetId())
 		}
-		l.given[number] = true
+		l.given[number] = now
 		reports[i] = &pb.TaskReport{
 			TaskId: t.GetLease().GetTaskId(), LeaseToken: t.GetLease().GetLeaseToken(),
 			Outcome: &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: &pb.Succeeded{HttpStatus: 200}}},
@@ -255,10 +255,14 @@ func (l *Load) report(ctx context.Context, client pb.DispatchServiceClient, id s
 	if len(reports) == 0 {
 		return nil
 	}
+	sent := time.Now()
 	reply, err := client.ReportTask(ctx, &pb.ReportTaskRequest{CollectorId: id, Session: l.session, Reports: reports})
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
+	l.mu.Lock()
+	l.outcome.Reports = append(l.outcome.Reports, time.Since(sent))
+	l.mu.Unlock()
 	return l.settle(reply.GetResults(), len(reports))
 }
 
@@ -278,6 +282,62 @@ func (l *Load) settle(results []*pb.ReportResult, want int) error {
 	return nil
 }
 
+// Wake submits n tasks, one each pace, while the collectors wait for them, and returns how long after that each was
+// handed out.
+func (l *Load) Wake(ctx context.Context, n int, pace time.Duration) ([]time.Duration, error) {
+	l.mu.Lock()
+	first := len(l.given)
+	l.mu.Unlock()
+	sent := make([]time.Time, n)
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error {
+		_, err := l.Work(ctx, n)
+		return err
+	})
+	both.Go(func() error {
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
+		for i := range sent {
+			<-tick.C
+			sent[i] = time.Now()
+			if _, err := l.Submit(ctx, 1, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := both.Wait(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lags := make([]time.Duration, n)
+	for i := range lags {
+		lags[i] = l.given[first+i].Sub(sent[i])
+	}
+	return lags, nil
+}
+
+// EmptyCalls makes calls that do nothing, one at a time for each collector, and returns how long that took.
+func (l *Load) EmptyCalls(ctx context.Context, calls int) (time.Duration, error) {
+	var next atomic.Int64
+	all, ctx := errgroup.WithContext(ctx)
+	began := time.Now()
+	for c := range l.workload.Collectors {
+		all.Go(func() error {
+			client := healthpb.NewHealthClient(l.conn(c))
+			for next.Add(1) <= int64(calls) {
+				if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+					return fmt.Errorf("empty call: %w", err)
+				}
+			}
+			return nil
+		})
+	}
+	err := all.Wait()
+	return time.Since(began), err
+}
+
 // CheckDone fails unless every submitted task was handed out and settled, and the dispatcher has no other.
 func (l *Load) CheckDone(ctx context.Context) error {
 	reply, err := pb.NewDispatchServiceClient(l.conn(0)).FetchTask(ctx, &pb.FetchTaskRequest{
@@ -288,11 +348,11 @@ func (l *Load) CheckDone(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(reply.GetLeasedTasks()) > 0 || reply.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_NO_TASKS || l.settled != l.submitted {
-		return fmt.Errorf("%d tasks of %d were settled; the next fetch got %d (%s)", l.settled, l.submitted, len(reply.GetLeasedTasks()), reply.GetEmptyReason())
+	if len(reply.GetLeasedTasks()) > 0 || reply.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_NO_TASKS || l.settled != len(l.given) {
+		return fmt.Errorf("%d tasks of %d were settled; the next fetch got %d (%s)", l.settled, len(l.given), len(reply.GetLeasedTasks()), reply.GetEmptyReason())
 	}
 	for number, given := range l.given {
-		if !given {
+		if given.IsZero() {
 			return fmt.Errorf("task %d was never handed out", number)
 		}
 	}

@@ -26,10 +26,10 @@ func TestLoad_Receive(t *testing.T) {
 		{"never submitted", []*pb.LeasedTask{{Task: &pb.Task{Payload: []byte("other")}}}},
 		{"a fetch of 2 tasks got 3", []*pb.LeasedTask{leased(&w, 0), leased(&w, 1), leased(&w, 2)}},
 	} {
-		l := &Load{workload: w, given: make([]bool, 3)}
-		reports, err := l.receive(c.tasks, 2, time.Second)
-		if c.want == "" && (err != nil || len(reports) != len(c.tasks) || len(l.fetches) != 1) {
-			t.Errorf("%d reports, %d fetches, %v", len(reports), len(l.fetches), err)
+		l := &Load{workload: w, given: make([]time.Time, 3), outcome: &Outcome{}}
+		reports, err := l.receive(c.tasks, 2, time.Now())
+		if c.want == "" && (err != nil || len(reports) != len(c.tasks) || len(l.outcome.Fetches) != 1) {
+			t.Errorf("%d reports, %d fetches, %v", len(reports), len(l.outcome.Fetches), err)
 		}
 		if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("error %v, want one with %q", err, c.want)
@@ -67,5 +67,21 @@ func TestSpreadOf(t *testing.T) {
 		if got := SpreadOf(c.values, itself); got != c.want {
 			t.Errorf("SpreadOf(%v) = %+v, want %+v", c.values, got, c.want)
 		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	var all []time.Duration
+	for i := range 1000 {
+		all = append(all, time.Duration(1000-i))
+	}
+	for q, want := range map[float64]time.Duration{0.5: 500, 0.99: 990, 0.999: 999, 1: 1000} {
+		if got := Quantile(all, q); got != want {
+			t.Errorf("quantile %v of 1 to 1000 is %d, want %d", q, got, want)
+		}
+	}
+	if got := Quantile(nil, 0.5); got != 0 {
+		t.Errorf("a quantile of nothing is %d", got)
 	}
 }
