@@ -120,7 +120,7 @@ bench-turns: ## Compare two builds of the command: A=PATH B=PATH, ROUNDS=5 turns
 
 .PHONY: bench-peers
 bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each
-	cd deploy/bench && npm ci --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
+	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
 
 .PHONY: bench-pictures
 bench-pictures: build ## Measure the floors and the flatness, and draw the pictures of the README
