@@ -23,7 +23,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup build vet lint buf-lint generate-check unit examples e2e ## Everything that must pass
+test: setup build vet lint buf-lint generate-check unit examples bench-test e2e ## Everything that must pass
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
@@ -99,6 +99,10 @@ examples: ## Run the tests of the examples and tools that are modules of their o
 	cd collector/examples/browser && go vet . && go test -count=1 -timeout 5m .
 	cd deploy/house && go vet . && go test -count=1 -timeout 5m .
 
+.PHONY: bench-test
+bench-test: ## Vet and test the benchmarks, which are a module of their own
+	cd deploy/bench && go vet ./... && go test -count=1 -timeout 10m ./...
+
 .PHONY: e2e
 e2e: ## Run real processes against a real Redis, with kill -9, and print what they cost
 	$(GO_TEST) -v -parallel 8 -tags e2e ./deploy/e2e/...
@@ -114,6 +118,18 @@ bench-crawl: ## Measure a collector beside wget and a plain Go loop: ROUNDS=5 tu
 .PHONY: house
 house: ## Print how much a reader has to know: names, arrows between files, files opened on the road of a call, lines
 	cd deploy/house && go run . ../..
+
+.PHONY: bench-turns
+bench-turns: ## Compare two builds of the command: A=PATH B=PATH, ROUNDS=5 turns each, WORKLOAD=queue,polite for some
+	cd deploy/bench && go run ./turns -a $(abspath $(A)) -b $(abspath $(B)) -rounds $(or $(ROUNDS),5) $(if $(WORKLOAD),-workload $(WORKLOAD))
+
+.PHONY: bench-peers
+bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each
+	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
+
+.PHONY: bench-pictures
+bench-pictures: build ## Measure the floors and the flatness, and draw the pictures of the README
+	cd deploy/bench && go run ./floors -svg . && go run ./flatness -svg .
 
 .PHONY: fmt
 fmt: ## Format the Go and .proto files

@@ -104,7 +104,11 @@ var layers = []layer{
 	},
 	{
 		path: "cmd/waggle/...", core: true,
-		ours: []string{"collector/...", "dispatch/...", "proto/...", "server/...", "store/memstore", "store/redisstore/..."},
+		ours: []string{"collector/...", "dispatch/...", "deploy/load", "proto/...", "server/...", "store/memstore", "store/redisstore/..."},
+	},
+	{
+		path: "deploy/load/...",
+		ours: []string{"proto/..."},
 	},
 	{
 		path: "deploy/...",
@@ -113,7 +117,7 @@ var layers = []layer{
 }
 
 // testOnly lists the packages that nothing but tests may import.
-var testOnly = []string{"store/storetest/...", "store/redistest", "collector/collectortest"}
+var testOnly = []string{"store/storetest/...", "store/redistest", "collector/collectortest", "deploy/load/loadtest"}
 
 // listed is what the go command says of a package.
 type listed struct {

@@ -33,7 +33,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a running dispatcher:"},
 	)
-	root.AddCommand(newDemo(c), newServe(c), newCollect(c), newBench(c), newBenchLoad(c))
+	root.AddCommand(newDemo(c), newServe(c), newCollect(c), newBench(c))
 	client := newClientOptions(c)
 	root.AddCommand(
 		newSource(client), newTask(client), newQueue(client), newPool(client), newHold(client),

@@ -4,75 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/deploy/load"
 )
 
 // producers enqueue at once; more of them do not make asynq faster.
 const producers = 64
 
-// asynqPeer is asynq in this process. One server dequeues one task after the
-// other whatever its concurrency, so it is measured with one, as its users begin,
-// and with several.
-type asynqPeer struct {
-	tasks                int
-	several              bool
-	servers, concurrency int
-}
-
-func (a *asynqPeer) name() string {
-	version := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == "github.com/hibiken/asynq" {
-				version = " " + m.Version
-			}
-		}
+// asynqServers is asynq in this process. One server dequeues one task after the other whatever its concurrency, so it
+// is measured with one, as its users begin, and with several.
+func asynqServers(tasks int, several bool) *system {
+	s := &system{name: "asynq, one server"}
+	choices := [][2]int{{1, 16}, {1, 64}, {1, 256}}
+	if several {
+		s.name, choices = "asynq, several servers", [][2]int{{4, 16}, {8, 16}, {16, 8}}
 	}
-	if a.several {
-		return "asynq" + version + ", several servers"
+	for _, c := range choices {
+		a := &asynqPeer{tasks: tasks, servers: c[0], concurrency: c[1]}
+		s.settings = append(s.settings, setting{text: fmt.Sprintf("%d servers, concurrency %d", c[0], c[1]), measure: a.measure})
 	}
-	return "asynq" + version + ", one server"
+	return s
 }
 
-func (a *asynqPeer) choices() []string {
-	if a.several {
-		return []string{"4 servers, concurrency 16", "8 servers, concurrency 16", "16 servers, concurrency 8"}
-	}
-	return []string{"1 servers, concurrency 16", "1 servers, concurrency 64", "1 servers, concurrency 256"}
-}
+// asynqPeer is asynq with one setting: one queue, no retention of done tasks, the least task check interval.
+type asynqPeer struct{ tasks, servers, concurrency int }
 
-func (a *asynqPeer) choose(choice string) {
-	// The choices above are of this form.
-	_, _ = fmt.Sscanf(choice, "%d servers, concurrency %d", &a.servers, &a.concurrency)
-}
-
-func (a *asynqPeer) settings() string {
-	return fmt.Sprintf("%d servers with concurrency %d in one process, one queue, no retention of done tasks, %d producers, task check interval 200ms (its least)", a.servers, a.concurrency, producers)
-}
-
-func (a *asynqPeer) measure(ctx context.Context) (rate, error) {
-	return withRedis(ctx, func(socket string) (r rate, err error) {
-		redis := asynq.RedisClientOpt{Network: "unix", Addr: socket, PoolSize: producers}
-		if r.submit, err = a.enqueue(ctx, redis); err != nil {
-			return r, err
-		}
-		if r.work, err = a.work(ctx, redis, func() error { return nil }); err != nil {
-			return r, err
-		}
-		if _, err = a.enqueue(ctx, redis); err != nil { // what waits
-			return r, err
-		}
-		r.life, err = a.work(ctx, redis, func() error {
-			_, err := a.enqueue(ctx, redis)
-			return err
-		})
+func (a *asynqPeer) measure(ctx context.Context) (r rate, err error) {
+	node, err := load.StartRedis(ctx, false)
+	if err != nil {
 		return r, err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	redis := asynq.RedisClientOpt{Network: "unix", Addr: node.RedisSocket, PoolSize: producers}
+	if r[0], err = a.enqueue(ctx, redis); err != nil {
+		return r, err
+	}
+	if r[1], err = a.work(ctx, redis, func() error { return nil }); err != nil {
+		return r, err
+	}
+	if _, err = a.enqueue(ctx, redis); err != nil { // what waits
+		return r, err
+	}
+	r[2], err = a.work(ctx, redis, func() error {
+		_, err := a.enqueue(ctx, redis)
+		return err
 	})
+	return r, err
 }
 
 // enqueue enqueues all tasks.
@@ -80,22 +62,24 @@ func (a *asynqPeer) enqueue(ctx context.Context, redis asynq.RedisClientOpt) (pe
 	client := asynq.NewClient(redis)
 	defer func() { err = errors.Join(err, client.Close()) }()
 	var next atomic.Int64
-	var all sync.WaitGroup
-	failed := make([]error, producers)
+	all, ctx := errgroup.WithContext(ctx)
 	payload := make([]byte, 200)
 	began := time.Now()
-	for p := range producers {
-		all.Go(func() {
-			for next.Add(1) <= int64(a.tasks) && failed[p] == nil {
-				_, failed[p] = client.EnqueueContext(ctx, asynq.NewTask("crawl", payload))
+	for range producers {
+		all.Go(func() error {
+			for next.Add(1) <= int64(a.tasks) {
+				if _, err := client.EnqueueContext(ctx, asynq.NewTask("crawl", payload)); err != nil {
+					return err
+				}
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	return float64(a.tasks) / time.Since(began).Seconds(), errors.Join(failed...)
+	err = all.Wait()
+	return float64(a.tasks) / time.Since(began).Seconds(), err
 }
 
-// work runs the servers until all tasks were handled; while runs beside them.
+// work runs the servers until so many tasks were handled; while runs beside them.
 func (a *asynqPeer) work(ctx context.Context, redis asynq.RedisClientOpt, while func() error) (float64, error) {
 	var handled atomic.Int64
 	done := make(chan struct{})

@@ -8,50 +8,41 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/waggle-crawl/waggle/deploy/load"
 )
 
-// bullmq is BullMQ in a node process (bullmq/bench.js).
-type bullmq struct {
-	o                    *options
-	workers, concurrency int
-	versions             string
+// bullmq is BullMQ in a node process (bullmq/bench.js): one queue, 16 addBulk at once, removeOnComplete.
+func bullmq(o *options) *system {
+	s := &system{name: "BullMQ"}
+	for _, c := range [][2]int{{1, 100}, {1, 500}, {4, 100}} {
+		s.settings = append(s.settings, setting{
+			text:    fmt.Sprintf("%d workers, concurrency %d", c[0], c[1]),
+			measure: func(ctx context.Context) (rate, error) { return runNode(ctx, o, c[0], c[1]) },
+		})
+	}
+	return s
 }
 
-func (b *bullmq) name() string { return "BullMQ" + b.versions }
-
-func (b *bullmq) choices() []string {
-	return []string{"1 workers, concurrency 100", "1 workers, concurrency 500", "4 workers, concurrency 100"}
-}
-
-func (b *bullmq) choose(choice string) {
-	// The choices above are of this form.
-	_, _ = fmt.Sscanf(choice, "%d workers, concurrency %d", &b.workers, &b.concurrency)
-}
-
-func (b *bullmq) settings() string {
-	return fmt.Sprintf("%d workers with concurrency %d in one process, one queue, addBulk of %d, 16 at once, removeOnComplete", b.workers, b.concurrency, b.o.batch)
-}
-
-func (b *bullmq) measure(ctx context.Context) (rate, error) {
-	return withRedis(ctx, func(socket string) (rate, error) {
-		cmd := exec.CommandContext(ctx, "node", filepath.Join(b.o.bullmq, "bench.js"), socket,
-			strconv.Itoa(b.o.tasks), strconv.Itoa(b.o.batch), strconv.Itoa(b.workers), strconv.Itoa(b.concurrency))
-		text, err := cmd.Output()
-		if err != nil {
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
-				return rate{}, fmt.Errorf("node bench.js: %w\n%s", err, exit.Stderr)
-			}
-			return rate{}, fmt.Errorf("node bench.js: %w", err)
+func runNode(ctx context.Context, o *options, workers, concurrency int) (r rate, err error) {
+	node, err := load.StartRedis(ctx, false)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	cmd := exec.CommandContext(ctx, "node", filepath.Join(o.bullmq, "bench.js"), node.RedisSocket,
+		strconv.Itoa(o.tasks), strconv.Itoa(o.batch), strconv.Itoa(workers), strconv.Itoa(concurrency))
+	text, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return r, fmt.Errorf("node bench.js: %w\n%s", err, exit.Stderr)
 		}
-		var result struct {
-			Version            string
-			Submit, Work, Life float64
-		}
-		if err := json.Unmarshal(text, &result); err != nil {
-			return rate{}, fmt.Errorf("read what bench.js wrote: %w", err)
-		}
-		b.versions = " " + result.Version
-		return rate{submit: result.Submit, work: result.Work, life: result.Life}, nil
-	})
+		return r, fmt.Errorf("node bench.js: %w", err)
+	}
+	var result struct{ Submit, Work, Life float64 }
+	if err := json.Unmarshal(text, &result); err != nil {
+		return r, fmt.Errorf("read what bench.js wrote: %w", err)
+	}
+	return rate{result.Submit, result.Work, result.Life}, nil
 }

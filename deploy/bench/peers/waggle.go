@@ -2,89 +2,66 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
-	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/deploy/load"
 )
 
-// waggle is measured by its own bench: one dispatcher and the collectors in a
-// process each, gRPC between them.
-type waggle struct {
-	o *options
-	// streams: collectors that work on one task at a time fetch through StreamingFetchTask,
-	// not by calls of FetchTask.
-	streams bool
-	// processors that the dispatcher may use at once; 0 = all.
-	processors int
-}
-
-func (w *waggle) name() string {
-	switch {
-	case w.streams:
-		return "waggle, streams"
-	case w.o.batch == 1:
-		return "waggle, calls"
+// waggle is a dispatcher in a process of its own; the collectors are in this one, gRPC between them. Redis has a
+// processor for itself only if the dispatcher leaves it one.
+func waggle(o *options) *system {
+	s := &system{name: "Waggle"}
+	w := load.Workload{
+		Queues: o.queues, Sources: 1, InFlight: 10_000, Batch: o.batch, Collectors: o.collectors, Carried: o.batch == 1,
 	}
-	return "waggle"
-}
-
-// choices are about Redis, which has one processor for itself only if others leave it
-// one.
-func (w *waggle) choices() []string { return []string{"0 processors", "1 processors"} }
-
-func (w *waggle) choose(choice string) {
-	// The choices above are of this form.
-	_, _ = fmt.Sscanf(choice, "%d processors", &w.processors)
-}
-
-func (w *waggle) settings() string {
-	processors := "all processors"
-	if w.processors > 0 {
-		processors = fmt.Sprintf("GOMAXPROCS=%d", w.processors)
-	}
-	return fmt.Sprintf("workload %s, %d tasks a call, %d collectors, 1 dispatcher with %s; settled tasks are remembered for a minute",
-		w.o.workload, w.o.batch, w.o.collectors, processors)
-}
-
-func (w *waggle) measure(ctx context.Context) (rate, error) {
-	cmd := exec.CommandContext(ctx, w.o.waggle, "bench", "--only", "throughput", "--store", "redis", "--workload", w.o.workload,
-		"--batch", strconv.Itoa(w.o.batch), "--collectors", strconv.Itoa(w.o.collectors), "--repeats", "1", "--tasks", strconv.Itoa(w.o.tasks), "--processors", strconv.Itoa(w.processors), "--output", "json")
-	text, err := cmd.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			return rate{}, fmt.Errorf("waggle bench: %w\n%s", err, exit.Stderr)
+	for _, processors := range []int{0, 1} {
+		text := "all processors"
+		if processors > 0 {
+			text = fmt.Sprintf("GOMAXPROCS=%d", processors)
 		}
-		return rate{}, fmt.Errorf("waggle bench: %w", err)
+		s.settings = append(s.settings, setting{text: text, measure: func(ctx context.Context) (rate, error) {
+			return lives(ctx, load.Config{Program: o.waggle, Processors: processors}, w, o.tasks)
+		}})
 	}
-	type sample struct {
-		Median float64 `json:"median"`
-	}
-	var result struct {
-		Throughput []struct {
-			Submit   sample `json:"submit"`
-			Work     sample `json:"fetch_report"`
-			Carried  sample `json:"fetch_report_carried"`
-			Streamed sample `json:"fetch_report_streamed"`
-			Life     sample `json:"whole_life"`
-		} `json:"throughput"`
-	}
-	if err := json.Unmarshal(text, &result); err != nil {
-		return rate{}, fmt.Errorf("read what waggle bench wrote: %w", err)
-	}
-	if len(result.Throughput) != 1 {
-		return rate{}, fmt.Errorf("waggle bench wrote %d rows, not 1", len(result.Throughput))
-	}
-	row := result.Throughput[0]
-	work := row.Work.Median
-	if w.o.batch == 1 {
-		// What a collector does that works on one task at a time.
-		work = row.Carried.Median
-		if w.streams {
-			work = row.Streamed.Median
+	return s
+}
+
+func lives(ctx context.Context, cfg load.Config, w load.Workload, tasks int) (r rate, err error) {
+	perSecond := func(took time.Duration) float64 { return float64(tasks) / took.Seconds() }
+	err = load.Run(ctx, cfg, w, func(_ *load.Node, l *load.Load) error {
+		submitted, err := l.Submit(ctx, tasks, w.Batch)
+		if err != nil {
+			return err
 		}
-	}
-	return rate{submit: row.Submit.Median, work: work, life: row.Life.Median}, nil
+		worked, err := l.Work(ctx, tasks)
+		if err != nil {
+			return err
+		}
+		r[0], r[1] = perSecond(submitted), perSecond(worked.Took)
+		if _, err = l.Submit(ctx, tasks, 1000); err != nil { // what waits
+			return err
+		}
+		both, bothCtx := errgroup.WithContext(ctx)
+		began := time.Now()
+		both.Go(func() error {
+			_, err := l.Submit(bothCtx, tasks, w.Batch)
+			return err
+		})
+		both.Go(func() error {
+			_, err := l.Work(bothCtx, tasks)
+			return err
+		})
+		if err := both.Wait(); err != nil {
+			return err
+		}
+		r[2] = perSecond(time.Since(began))
+		if _, err := l.Work(ctx, tasks); err != nil {
+			return err
+		}
+		return l.CheckDone(ctx)
+	})
+	return r, err
 }

@@ -1,154 +1,155 @@
 package bench
 
-// Result is everything that a bench found. Rates are per second, times in
-// seconds.
-type Result struct {
-	Machine    Machine         `json:"machine"`
-	Throughput []ThroughputRow `json:"throughput,omitempty"`
-	Floor      []FloorRow      `json:"floor,omitempty"`
-	Empty      []EmptyRow      `json:"empty,omitempty"`
-	Latency    []LatencyRow    `json:"latency,omitempty"`
-	Wake       []WakeRow       `json:"wake,omitempty"`
-	Flat       []FlatRow       `json:"flat,omitempty"`
-	Requeue    []RequeueRow    `json:"requeue,omitempty"`
-	Renew      []RenewRow      `json:"renew,omitempty"`
-	Idle       []IdleRow       `json:"idle,omitempty"`
-}
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
 
-// Machine is what the bench ran on.
-type Machine struct {
-	Time   string `json:"time"`
+	"github.com/waggle-crawl/waggle/deploy/load"
+)
+
+// Result is what a bench found: medians of the repeats.
+type Result struct {
 	System string `json:"system"`
 	Cores  int    `json:"cores"`
 	Go     string `json:"go"`
-	Redis  string `json:"redis,omitempty"`
-	// LoadBefore is the load average of the last minute when the bench began: above 0, others used the machine.
+	// LoadBefore is the load average of the last minute before: above 0, others used the machine.
 	LoadBefore string `json:"load_before,omitempty"`
-	Server     string `json:"server,omitempty"`
-	Repeats    int    `json:"repeats"`
-	// Processors that each dispatcher may use; 0 = all.
+	// What was asked for.
+	Tasks      int `json:"tasks"`
+	Repeats    int `json:"repeats"`
+	Batch      int `json:"batch"`
+	Collectors int `json:"collectors"`
 	Processors int `json:"dispatcher_processors,omitempty"`
-	// Rate is how many tasks a second whole lives were submitted at; 0 = as fast as it went, beside
-	// as many that waited.
-	Rate int `json:"rate,omitempty"`
+	// Rows by store, then by workload.
+	Rows []Row `json:"rows"`
 }
 
-// ThroughputRow is one store, workload, batch and number of collectors.
-type ThroughputRow struct {
-	Store      string `json:"store"`
-	Workload   string `json:"workload"`
-	Batch      int    `json:"batch"`
-	Collectors int    `json:"collectors"`
-	Tasks      int    `json:"tasks"`
-	// Submit, Work, Carried, Streamed and Life are tasks a second: submitted; fetched
-	// and reported; the same with reports carried in FetchTask; and through
-	// StreamingFetchTask; submitted, fetched and reported at once.
-	Submit   Sample `json:"submit"`
-	Work     Sample `json:"fetch_report"`
-	Carried  Sample `json:"fetch_report_carried"`
-	Streamed Sample `json:"fetch_report_streamed"`
-	Life     Sample `json:"whole_life"`
-	// SubmitCost, WorkCost and LifeCost are of the median repeat by Redis CPU.
-	SubmitCost Cost `json:"submit_cost"`
-	WorkCost   Cost `json:"fetch_report_cost"`
-	LifeCost   Cost `json:"whole_life_cost"`
-	// Retries are calls that a dispatcher refused for load.
-	Retries int `json:"retries"`
-}
-
-// FloorRow is what the least that a task needs of Redis costs, pipelined.
-type FloorRow struct {
-	Batch    int    `json:"batch"`
-	Submit   Sample `json:"submit"`
-	Work     Sample `json:"fetch_report"`
-	WorkCPU  Sample `json:"fetch_report_redis_cpu_seconds"`
-	Commands int    `json:"fetch_report_commands"`
-	// SubmitCPU is processor time of Redis for each task.
-	SubmitCPU Sample `json:"submit_redis_cpu_seconds"`
-}
-
-// EmptyRow is what gRPC calls cost that do nothing, one at a time for each collector.
-type EmptyRow struct {
-	Collectors int    `json:"collectors"`
-	Calls      Sample `json:"calls"`
-	// DispatcherCPU is processor time of the dispatchers for each call, in seconds.
-	DispatcherCPU Sample `json:"dispatcher_cpu_seconds"`
-}
-
-// LatencyRow is how long single calls took.
-type LatencyRow struct {
-	Store      string  `json:"store"`
-	Call       string  `json:"call"`
-	Collectors int     `json:"collectors"`
-	Batch      int     `json:"batch"`
-	Latency    Latency `json:"latency"`
-}
-
-// WakeRow is the time from a submit to the delivery at a parked collector.
-type WakeRow struct {
-	Store   string  `json:"store"`
-	Parked  int     `json:"parked"`
-	Latency Latency `json:"latency"`
-	// Claims are those of all dispatchers for each task.
-	Claims float64 `json:"claims_per_task"`
-}
-
-// FlatRow is what fetches cost with so many tasks in so many queues.
-type FlatRow struct {
-	// Over is what the row is one of several sizes of: backlog or queues.
-	Over    string  `json:"over"`
-	Store   string  `json:"store"`
-	Backlog int     `json:"backlog"`
-	Queues  int     `json:"queues"`
-	Fetch   Latency `json:"fetch"`
-	Report  Latency `json:"report"`
-	// ScriptSeconds is the time of the scripts of a fetch, for each call.
-	ScriptSeconds float64 `json:"fetch_script_seconds"`
-	FetchCost     Cost    `json:"fetch_cost"`
-	// TaskBytes of Redis memory for each queued task.
-	TaskBytes float64 `json:"task_bytes"`
-	// Scripts ran once the tasks were queued; Slow is what took 5 ms and more meanwhile, the
-	// longest first.
-	Scripts int    `json:"scripts"`
-	Slow    []Slow `json:"slow,omitempty"`
-	// RedisWaited is how many seconds of that Redis was ready to run and had no processor:
-	// it makes scripts slow that are not.
-	RedisWaited float64 `json:"redis_waited_seconds"`
-}
-
-// RequeueRow is how soon leases that ran out could be handed out again.
-type RequeueRow struct {
-	Store string `json:"store"`
-	// Delivered leases ran out while collectors were parked; Lag is from the
-	// deadline of each to its next delivery.
-	Delivered int     `json:"delivered_leases"`
-	Lag       Latency `json:"lag"`
-	// Leases ran out at the same moment; All is how many seconds later all of
-	// them were requeued, Fetch how long single fetches took meanwhile.
-	Leases int     `json:"leases"`
-	All    float64 `json:"all_requeued_seconds"`
+// Row is one workload on one store. Rates are tasks a second, CPU is µs a task, 0 where the system does not tell.
+type Row struct {
+	Store    string `json:"store"`
+	Workload string `json:"workload"`
+	// Submit, and Work: fetched and reported, so many tasks a call as was asked for.
+	Submit load.Spread `json:"submit"`
+	Work   load.Spread `json:"fetch_report"`
+	// ByA is Work by that of workload A, 0 without it; the median of the repeats' ratios, as Ratio is.
+	ByA           float64 `json:"fetch_report_by_a,omitempty"`
+	DispatcherCPU float64 `json:"dispatcher_cpu_us"`
+	RedisCPU      float64 `json:"redis_cpu_us"`
+	// Bytes of Redis memory for each submitted task, with its share of its queue.
+	Bytes float64 `json:"redis_bytes"`
+	// TwoCalls and Carried: fetched and reported, one task a call, the report in a call of its own or in the next fetch.
+	TwoCalls load.Spread `json:"two_calls"`
+	Carried  load.Spread `json:"carried"`
+	// Ratio is Carried by TwoCalls. CPU is of dispatcher and Redis together.
+	Ratio       float64 `json:"carried_by_two_calls"`
+	TwoCallsCPU float64 `json:"two_calls_cpu_us"`
+	CarriedCPU  float64 `json:"carried_cpu_us"`
+	// Fetch and Report are single calls, WakeUp from a submit to the delivery at a waiting collector.
 	Fetch  Latency `json:"fetch"`
+	Report Latency `json:"report"`
+	WakeUp Latency `json:"wake_up"`
 }
 
-// RenewRow is what it costs to keep leases.
-type RenewRow struct {
-	Store      string  `json:"store"`
-	Leases     int     `json:"leases"`
-	Collectors int     `json:"collectors"`
-	Renewal    Latency `json:"renewal"`
-	Cost       Cost    `json:"cost_per_lease"`
-	// RedisShare is the part of a core that renewing all of them each 10 s takes.
-	RedisShare float64 `json:"redis_core_share"`
+// Latency is a distribution of times, in seconds; all 0 when it was not measured.
+type Latency struct {
+	P50 float64 `json:"p50_seconds"`
+	P99 float64 `json:"p99_seconds"`
 }
 
-// IdleRow is what parked fetches cost while nothing happens.
-type IdleRow struct {
-	Store  string `json:"store"`
-	Parked int    `json:"parked"`
-	// Calls are Redis scripts a second; the shares are parts of a core.
-	Calls           float64 `json:"redis_calls_per_second"`
-	RedisShare      float64 `json:"redis_core_share"`
-	DispatcherShare float64 `json:"dispatcher_core_share"`
-	// Bytes of the dispatcher's memory for each parked fetch, with little garbage beside.
-	Bytes float64 `json:"bytes_per_fetch"`
+func latencyOf(all []time.Duration) Latency {
+	return Latency{P50: load.Quantile(all, 0.50).Seconds(), P99: load.Quantile(all, 0.99).Seconds()}
 }
+
+// rows makes the rows of what was measured.
+func (b *bench) rows(store string) []Row {
+	var rows []Row
+	for _, letter := range b.cfg.Workloads {
+		repeats := b.repeats[letter]
+		if len(repeats) == 0 {
+			continue
+		}
+		of := func(value func(repeat) float64) load.Spread { return load.SpreadOf(repeats, value) }
+		latency := b.latencies[letter]
+		row := Row{
+			Store: store, Workload: letter,
+			Submit:        of(func(r repeat) float64 { return r.submit }),
+			Work:          of(func(r repeat) float64 { return r.work }),
+			DispatcherCPU: of(func(r repeat) float64 { return r.dispatcher }).Median,
+			RedisCPU:      of(func(r repeat) float64 { return r.redis }).Median,
+			Bytes:         of(func(r repeat) float64 { return r.bytes }).Median,
+			TwoCalls:      of(func(r repeat) float64 { return r.twoCalls }),
+			Carried:       of(func(r repeat) float64 { return r.carried }),
+			Ratio:         of(func(r repeat) float64 { return r.carried / r.twoCalls }).Median,
+			TwoCallsCPU:   of(func(r repeat) float64 { return r.twoCallsCPU }).Median,
+			CarriedCPU:    of(func(r repeat) float64 { return r.carriedCPU }).Median,
+			Fetch:         latency.fetch, Report: latency.report, WakeUp: latency.wake,
+		}
+		var ratios []float64
+		for i, a := range b.repeats["A"][:min(len(repeats), len(b.repeats["A"]))] {
+			ratios = append(ratios, repeats[i].work/a.work)
+		}
+		row.ByA = load.SpreadOf(ratios, func(v float64) float64 { return v }).Median
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// latencyCollectors is how many collectors make the calls that are timed.
+const latencyCollectors = 16
+
+// WriteTable writes the result for people, in lines of at most 80 columns.
+func (r *Result) WriteTable(out io.Writer) {
+	fmt.Fprintf(out, "%s, %d cores, %s; load average before: %s\n", r.System, r.Cores, r.Go, or(r.LoadBefore, "unknown"))
+	processors := ""
+	if r.Processors > 0 {
+		processors = fmt.Sprintf("; dispatcher with GOMAXPROCS=%d", r.Processors)
+	}
+	fmt.Fprintf(out, "Medians, repeats: %d%s.\n", r.Repeats, processors)
+	fmt.Fprint(out, "A: 1 queue. B: 1,000 queues. S: 1,000 queues, each of a source of its own.\nP: 10,000 queues with one request in flight. Payloads have 200 bytes.\n")
+
+	title := fmt.Sprintf("Tasks a second, tasks a call: %d, collectors: %d. By A: fetch and report by\nthat of A. CPU of it in µs a task; Redis memory in bytes a task.", r.Batch, r.Collectors)
+	r.grid(out, title, "submit|fetch+report|by A|dispatcher|Redis CPU|memory|", func(w *Row) string {
+		return fmt.Sprintf("%.0f|%.0f|%s|%s|%s|%s|", w.Submit.Median, w.Work.Median, known("%.2f", w.ByA),
+			known("%.1f", w.DispatcherCPU), known("%.1f", w.RedisCPU), known("%.0f", w.Bytes))
+	})
+	r.grid(out, "One task a call, 64 collectors, tasks a second: the report in a call of its own,\nor carried in the next fetch. CPU of dispatcher and Redis in µs a task.",
+		"two calls|carried|ratio|CPU: two calls|carried|", func(w *Row) string {
+			return fmt.Sprintf("%.0f|%.0f|%.2f|%s|%s|", w.TwoCalls.Median, w.Carried.Median, w.Ratio, known("%.1f", w.TwoCallsCPU), known("%.1f", w.CarriedCPU))
+		})
+	r.grid(out, fmt.Sprintf("Latency in ms: one task a call, %d collectors; wake-up: from a submit to the\ndelivery at one of %d that wait.", latencyCollectors, latencyCollectors),
+		"fetch p50|p99|report p50|p99|wake-up p50|p99|", func(w *Row) string {
+			return fmt.Sprintf("%s|%s|%s|%s|%s|%s|", millis(w.Fetch.P50), millis(w.Fetch.P99), millis(w.Report.P50), millis(w.Report.P99), millis(w.WakeUp.P50), millis(w.WakeUp.P99))
+		})
+}
+
+// grid writes a titled table of all rows.
+func (r *Result) grid(out io.Writer, title, head string, cells func(*Row) string) {
+	fmt.Fprintf(out, "\n%s\n\n", title)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, strings.ReplaceAll("store|workload|"+head, "|", "\t"))
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		fmt.Fprintln(w, strings.ReplaceAll(row.Store+"|"+row.Workload+"|"+cells(row), "|", "\t"))
+	}
+	w.Flush()
+}
+
+func or(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// known writes a number, and nothing for 0, which is what was not measured.
+func known(format string, n float64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, n)
+}
+
+func millis(seconds float64) string { return known("%.2f", seconds*1e3) }

@@ -5,7 +5,6 @@
 
 const { Queue, Worker } = require('bullmq');
 const IORedis = require('ioredis');
-const { version } = require('bullmq/package.json');
 
 const [socket] = process.argv.slice(2);
 const [tasks, batch, workers, concurrency] = process.argv.slice(3).map(Number);
@@ -48,7 +47,7 @@ async function work(name, beside) {
 async function main() {
   const queue = new Queue('bench', { connection: connect() });
   await queue.waitUntilReady();
-  const result = { version };
+  const result = {};
   result.submit = await submit(queue);
   result.work = await work('bench', async () => {});
   await submit(queue); // what waits

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waggle-crawl/waggle/deploy/load"
+)
+
+// connections send pipelines at once.
+const connections = 4
+
+// recordBytes is the size of a task's record: a payload of 200 bytes, the URL, numbers.
+const recordBytes = 350
+
+// redisFloor runs the least that tasks need of Redis, pipelined, without Lua and gRPC: the record is written when the
+// task is submitted, granted and settled, and read when it is granted and settled; the task enters and leaves the ready
+// index and the lease index; its lock is set and deleted. It measures the nine commands of fetch and report.
+func redisFloor(ctx context.Context, tasks, batch int) (s sample, err error) {
+	node, err := load.StartRedis(ctx, false)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	client := node.Client()
+	defer func() { err = errors.Join(err, client.Close()) }()
+	if err := pipelines(ctx, client, tasks, batch, submitTask); err != nil {
+		return s, err
+	}
+	var took time.Duration
+	used, err := node.Used(func() error {
+		began := time.Now()
+		if err := pipelines(ctx, client, tasks, batch, fetchTask); err != nil {
+			return err
+		}
+		err := pipelines(ctx, client, tasks, batch, reportTask)
+		took = time.Since(began)
+		return err
+	})
+	return sampleOf(tasks, took, used), err
+}
+
+// pipelines runs the commands of all tasks, a batch of them in a pipeline.
+func pipelines(ctx context.Context, client *redis.Client, tasks, batch int, commands func(context.Context, redis.Pipeliner, string)) error {
+	var next atomic.Int64
+	all, ctx := errgroup.WithContext(ctx)
+	for range connections {
+		all.Go(func() error {
+			for from := int(next.Add(int64(batch))) - batch; from < tasks; from = int(next.Add(int64(batch))) - batch {
+				pipe := client.Pipeline()
+				for i := from; i < min(from+batch, tasks); i++ {
+					commands(ctx, pipe, fmt.Sprintf("%032d", i))
+				}
+				if _, err := pipe.Exec(ctx); err != nil {
+					return fmt.Errorf("pipeline: %w", err)
+				}
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+func submitTask(ctx context.Context, pipe redis.Pipeliner, id string) {
+	pipe.Set(ctx, "floor:task:"+id, make([]byte, recordBytes), 0)
+	pipe.ZAdd(ctx, "floor:ready", redis.Z{Score: 1, Member: id})
+}
+
+func fetchTask(ctx context.Context, pipe redis.Pipeliner, id string) {
+	pipe.ZRem(ctx, "floor:ready", id)
+	pipe.Get(ctx, "floor:task:"+id)
+	pipe.SetNX(ctx, "floor:lock:"+id, "bench-collector/"+id, time.Minute)
+	pipe.Set(ctx, "floor:task:"+id, make([]byte, recordBytes), 0)
+	pipe.ZAdd(ctx, "floor:leases", redis.Z{Score: 1, Member: id})
+}
+
+func reportTask(ctx context.Context, pipe redis.Pipeliner, id string) {
+	pipe.Get(ctx, "floor:task:"+id)
+	pipe.Del(ctx, "floor:lock:"+id)
+	pipe.ZRem(ctx, "floor:leases", id)
+	pipe.Set(ctx, "floor:task:"+id, make([]byte, recordBytes), time.Minute)
+}

@@ -1,0 +1,65 @@
+package load
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// Workload is how tasks spread over queues and sources, and how collectors ask for them.
+type Workload struct {
+	// Name is how flags and tables call it.
+	Name string
+	// Queues get the tasks by turns; each belongs to one of the Sources.
+	Queues, Sources int
+	// InFlight is how many leases a queue may have at a time. Queues have no delay.
+	InFlight int32
+	// Batch is the most tasks of a fetch, Collectors how many fetch at once.
+	Batch, Collectors int
+	// Carried: reports go along in the next fetch instead of a call of their own.
+	Carried bool
+}
+
+// Workloads are the ways in which tasks spread, each fetched 100 a call by 16 collectors.
+func Workloads() []Workload {
+	return []Workload{
+		{Name: "queue", Queues: 1, Sources: 1, InFlight: 10_000, Batch: 100, Collectors: 16},
+		{Name: "queues", Queues: 1000, Sources: 1, InFlight: 1000, Batch: 100, Collectors: 16},
+		{Name: "sources", Queues: 1000, Sources: 1000, InFlight: 1000, Batch: 100, Collectors: 16},
+		{Name: "polite", Queues: 10_000, Sources: 1, InFlight: 1, Batch: 100, Collectors: 16},
+	}
+}
+
+// OneACall is the workload with one task a call, by 64 collectors.
+func (w Workload) OneACall(carried bool) Workload {
+	w.Batch, w.Collectors, w.Carried = 1, 64, carried
+	return w
+}
+
+// payloadBytes is the size of a task's payload, which begins with the task's number.
+const payloadBytes = 200
+
+// queuePattern is the rule that covers all queues.
+const queuePattern = "*.bench.invalid"
+
+func sourceID(i int) string { return fmt.Sprintf("bench.s%d", i) }
+
+// item is the task with a number.
+func (w *Workload) item(number int) *pb.SubmitItem {
+	queue := number % w.Queues
+	payload := make([]byte, payloadBytes)
+	binary.LittleEndian.PutUint64(payload, uint64(number))
+	return &pb.SubmitItem{
+		SourceId: sourceID(queue % w.Sources), Payload: payload,
+		Url: fmt.Sprintf("https://q%d.bench.invalid/task/%d", queue, number),
+	}
+}
+
+// numberOf reads a task's number; -1 when it is none of item.
+func numberOf(task *pb.Task) int {
+	if len(task.GetPayload()) != payloadBytes {
+		return -1
+	}
+	return int(binary.LittleEndian.Uint64(task.GetPayload()))
+}
