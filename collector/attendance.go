@@ -55,7 +55,7 @@ type connection struct {
 	suspected time.Time // when it let a heartbeat go unanswered last
 }
 
-// counts tells whether there is somebody at the other end.
+// counts reports whether there is somebody at the other end.
 func (c *connection) counts(now time.Time) bool {
 	return now.Sub(c.began) >= served && now.Sub(c.suspected) >= proven
 }
@@ -211,14 +211,14 @@ func (a *attendance) look(address string, one *attendant, now time.Time) {
 	}
 }
 
-// othersServe tells whether connections stand to other dispatchers than the one at an address.
+// othersServe reports whether connections stand to other dispatchers than the one at an address.
 func (a *attendance) othersServe(address string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.anyServes(time.Now(), address)
 }
 
-// anyServes tells whether a connection stands to a dispatcher at another address than but.
+// anyServes reports whether a connection stands to a dispatcher at another address than but.
 func (a *attendance) anyServes(now time.Time, but string) bool {
 	for address, one := range a.present {
 		if address != but && one.look(now) {

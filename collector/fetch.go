@@ -49,7 +49,7 @@ func (r *run) fetchLoop() {
 		}
 		draining := answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING
 		if draining {
-			signal(r.beatNow) // its answer tells whether the dispatcher stops, or operators drain this collector
+			signal(r.beatNow) // its answer reports whether the dispatcher stops, or operators drain this collector
 		}
 		r.start(answer)
 		pause := answer.pause()

@@ -170,7 +170,7 @@ func (r *run) submitOnce(l *lease, batch []*wagglev1.DiscoveredItem) error {
 	return err
 }
 
-// isFinal tells whether repeating a call for a lease is of no use.
+// isFinal reports whether repeating a call for a lease is of no use.
 func isFinal(err error) bool {
 	code := status.Code(err)
 	return code == codes.FailedPrecondition || code == codes.NotFound || code == codes.InvalidArgument || isRefusal(err)

@@ -288,7 +288,7 @@ func (h *heartbeat) heard(ctx context.Context, to *peer.Peer, err error) {
 	}
 }
 
-// unheard tells whether a beat was tried twice, over the stream and by a call, and neither was answered in time, so that
+// unheard reports whether a beat was tried twice, over the stream and by a call, and neither was answered in time, so that
 // it is an outage without another repetition: unless both went to one dispatcher, and there are others.
 func (h *heartbeat) unheard() bool {
 	return len(h.silent) > 1 && (h.silent[0] != h.silent[1] || !h.run.attendance.othersServe(h.silent[0]))

@@ -32,7 +32,7 @@ func (t *leaseTable) add(l *lease) (stale *lease) {
 	return stale
 }
 
-// has tells whether a lease token is known.
+// has reports whether a lease token is known.
 func (t *leaseTable) has(token string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *leaseTable) free() int {
 	return min(t.slots-t.working, 2*t.slots-len(t.byToken))
 }
 
-// full tells whether each slot has a handler that has not returned.
+// full reports whether each slot has a handler that has not returned.
 func (t *leaseTable) full() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

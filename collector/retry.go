@@ -37,7 +37,7 @@ func (b *retryDelay) nextWithin(most time.Duration, err error) time.Duration {
 	return max(jitter(delay), askedDelay(err))
 }
 
-// repeated tells whether what failed last was a repetition itself.
+// repeated reports whether what failed last was a repetition itself.
 func (b *retryDelay) repeated() bool { return b.failures > 1 }
 
 func (b *retryDelay) reset() { b.failures = 0 }
@@ -71,7 +71,7 @@ func reasonOf(err error) wagglev1.ErrorReason {
 	return wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED
 }
 
-// isTooLarge tells whether an error is gRPC's own refusal of a message that is larger than one may be: Waggle's of too
+// isTooLarge reports whether an error is gRPC's own refusal of a message that is larger than one may be: Waggle's of too
 // much at once say why, and when to come again.
 func isTooLarge(err error) bool {
 	if status.Code(err) != codes.ResourceExhausted || reasonOf(err) != wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED {
@@ -84,7 +84,7 @@ func isReplaced(err error) bool {
 	return reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED
 }
 
-// isRefusal tells whether an error says that this collector, as it is set up, will never be served.
+// isRefusal reports whether an error says that this collector, as it is set up, will never be served.
 func isRefusal(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unimplemented || code == codes.PermissionDenied || code == codes.Unauthenticated

@@ -107,7 +107,7 @@ func (t *troubles) over(call string) {
 	}
 }
 
-// end ends the outage that a call's answer is the end of, and tells whether its beginning was told.
+// end ends the outage that a call's answer is the end of, and reports whether its beginning was told.
 func (t *troubles) end(call string, now time.Time) (began time.Time, told bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +132,7 @@ func (t *troubles) stopping() {
 	}
 }
 
-// isOutage tells whether an error says that nobody could answer, and nothing of what was asked.
+// isOutage reports whether an error says that nobody could answer, and nothing of what was asked.
 func isOutage(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:

@@ -156,7 +156,7 @@ func (d *Dispatcher) Task(source, url string) *wagglev1.Task {
 	return reply.GetTask()
 }
 
-// idle tells whether no task is due or worked on.
+// idle reports whether no task is due or worked on.
 func (d *Dispatcher) idle() bool {
 	d.t.Helper()
 	reply, err := wagglev1.NewAdminServiceClient(d.conn).GetStats(d.t.Context(), &wagglev1.GetStatsRequest{})
