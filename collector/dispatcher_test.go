@@ -31,7 +31,7 @@ type dispatcher struct {
 	onCall   func(n int, req *wagglev1.ReportTaskRequest) error
 	onSubmit func(n int, req *wagglev1.SubmitDiscoveredRequest) error
 
-	noisy bool          // each answer to a beat comes after news
+	noisy bool          // each answer to a beat comes after a message that is pushed
 	lease time.Duration // of each grant and renewal; 30 s when zero
 	ready chan *wagglev1.Task
 	quit  chan struct{} // closed when the server stops
@@ -46,7 +46,7 @@ type dispatcher struct {
 	reports []reportCall
 	calls   []*wagglev1.ReportTaskRequest
 	submits []*wagglev1.SubmitDiscoveredRequest
-	news    chan *wagglev1.HeartbeatResponse
+	pushes  chan *wagglev1.HeartbeatResponse
 }
 
 type fetchCall struct {
@@ -70,7 +70,7 @@ type reportCall struct {
 func newDispatcher() *dispatcher {
 	return &dispatcher{
 		ready: make(chan *wagglev1.Task, 10_000), quit: make(chan struct{}), broke: make(chan error, 1),
-		news: make(chan *wagglev1.HeartbeatResponse, 10),
+		pushes: make(chan *wagglev1.HeartbeatResponse, 10),
 	}
 }
 
@@ -143,7 +143,7 @@ func (d *dispatcher) FetchTask(ctx context.Context, req *wagglev1.FetchTaskReque
 	return answer, nil
 }
 
-// Heartbeat answers each beat, and sends news between them.
+// Heartbeat answers each beat, and sends what is to be pushed between them.
 func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.HeartbeatRequest, wagglev1.HeartbeatResponse]) error {
 	d.mu.Lock()
 	n := d.streams
@@ -186,8 +186,8 @@ func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.Heartbea
 			if err := stream.Send(answer); err != nil {
 				return err
 			}
-		case news := <-d.news:
-			if err := stream.Send(news); err != nil {
+		case message := <-d.pushes:
+			if err := stream.Send(message); err != nil {
 				return err
 			}
 		case err := <-failed:

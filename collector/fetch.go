@@ -57,12 +57,6 @@ func (r *run) fetchLoop() {
 		if !sleep(r.fetching.ctx, pause) {
 			return
 		}
-		// One that was not to park did not wait for the answer to that beat; the next will say the same. Another dispatcher
-		// that answered it may not have known of operators' drain by then: a beat after the pause finds one that does.
-		if draining && answer.parking && !r.stats.snapshot().Drained {
-			r.turnedAway.Store(true)
-			signal(r.beatNow)
-		}
 	}
 }
 
@@ -238,7 +232,7 @@ func (r *run) start(answer *fetchAnswer) {
 			r.report(l, released(0))
 			continue
 		}
-		r.employ(l)
+		r.handlers.Go(func() { r.handle(l) })
 	}
 	switch {
 	case len(answer.GetLeasedTasks()) == 0:

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// idleBeat is the time between heartbeats while nothing is held.
+const idleBeat = 15 * time.Second
+
 // leaseTable knows what is held.
 type leaseTable struct {
 	slots int

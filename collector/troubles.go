@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -129,15 +128,5 @@ func (t *troubles) stopping() {
 	t.mu.Unlock()
 	if isNews {
 		t.log.Info("a dispatcher is about to stop; going on with another, or with it when it is back")
-	}
-}
-
-// isOutage reports whether an error says that nobody could answer, and nothing of what was asked.
-func isOutage(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return true
-	default:
-		return errors.Is(err, errSilent)
 	}
 }
