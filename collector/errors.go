@@ -55,12 +55,11 @@ var (
 	errStoreInPart = status.Error(codes.Aborted, "a part of the store does not answer")
 )
 
-// askedDelay is the RetryInfo of an error, with up to a tenth more.
+// askedDelay is the RetryInfo of an error.
 func askedDelay(err error) time.Duration {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {
-			asked := min(max(info.GetRetryDelay().AsDuration(), 0), time.Minute)
-			return asked + jitter(asked/10)
+			return min(max(info.GetRetryDelay().AsDuration(), 0), time.Minute)
 		}
 	}
 	return 0

@@ -25,7 +25,8 @@ func (b *retryDelay) nextWithin(most time.Duration, err error) time.Duration {
 		delay = min(minBackoff<<b.failures, most)
 	}
 	b.failures++
-	return max(jitter(delay), askedDelay(err))
+	asked := askedDelay(err)
+	return max(jitter(delay), asked+jitter(asked/10))
 }
 
 // repeated reports whether what failed last was a repetition itself.

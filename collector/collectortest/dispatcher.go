@@ -24,6 +24,8 @@ import (
 )
 
 const (
+	// target is how a collector names the dispatcher; where it leads is for its machine to say.
+	target = "passthrough:///collectortest"
 	// buffer of a connection to the dispatcher, in bytes.
 	buffer = 1 << 20
 	// drainTimeout is how long the dispatcher waits for calls that have not ended when the test does.
