@@ -70,7 +70,6 @@ func (r *run) work() error {
 
 	r.fetchLoop()
 	r.stats.setDraining()
-	r.outbox.sendAll()
 	signal(r.beatNow) // tell that this collector drains
 	unclean := r.drain()
 

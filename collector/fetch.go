@@ -30,6 +30,7 @@ const (
 // fetchLoop fetches what can be started at once, one call at a time, until fetching ends. A fetch carries the reports
 // that wait; while it is under way outcomes and free slots gather for the next one.
 func (r *run) fetchLoop() {
+	defer r.outbox.awaitFetch(false)
 	select {
 	case <-r.introduced:
 	case <-r.fetching.ctx.Done():
@@ -47,9 +48,8 @@ func (r *run) fetchLoop() {
 			}
 			return
 		}
-		draining := answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING
-		if draining {
-			signal(r.beatNow) // its answer reports whether the dispatcher stops, or operators drain this collector
+		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING {
+			signal(r.beatNow) // its answer says whether operators drain this collector, or the dispatcher stops
 		}
 		r.start(answer)
 		pause := answer.pause()
@@ -70,11 +70,16 @@ func (r *run) awaitFree() int {
 		if r.fetching.ctx.Err() != nil {
 			return 0
 		}
-		if free := r.leases.free(); free > 0 && !r.stats.snapshot().Drained {
+		drained := r.stats.snapshot().Drained
+		if free := r.leases.free(); free > 0 && !drained {
 			return free
 		}
 		// Whoever frees the first slot reports before that. Where reports are what fetching waits for, nothing carries them.
-		r.awaitFetch(r.leases.full())
+		if drained {
+			r.outbox.awaitFetch(false)
+		} else {
+			r.awaitFetch(r.leases.full())
+		}
 		select {
 		case <-r.slotFree:
 		case <-r.fetching.ctx.Done():

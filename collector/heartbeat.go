@@ -387,7 +387,6 @@ func (r *run) lose(lost *wagglev1.LostLease) {
 func (r *run) setDrained(drained bool) {
 	if r.stats.setDrained(drained) {
 		r.log.Info("operators changed whether this collector fetches", zap.Bool("drained", drained))
-		r.outbox.hold(drained)
 		signal(r.slotFree)
 		signal(r.beatNow)
 	}

@@ -52,7 +52,5 @@ func isAgentName(name string) bool {
 	case "", "unavailable_after", "max-snippet", "max-image-preview", "max-video-preview":
 		return false
 	}
-	return strings.IndexFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_')
-	}) < 0
+	return strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }

@@ -181,7 +181,8 @@ func (c *Cache) find(origin string) (found *file, current *download, mine bool) 
 	if item := c.files.Get(origin); item != nil && time.Now().Before(item.Value().expires) {
 		return item.Value(), nil, false
 	}
-	if current = c.loading[origin]; current != nil {
+	current, ok := c.loading[origin]
+	if ok {
 		return nil, current, false
 	}
 	current = &download{done: make(chan struct{})}
