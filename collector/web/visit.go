@@ -38,9 +38,8 @@ type visit struct {
 	before  memo
 
 	start  time.Time     // of the page's first request
-	last   time.Time     // of the last request; zero: none was sent
 	whole  time.Duration // from start to the end of the answer
-	took   time.Duration // from last to the end of the answer
+	took   time.Duration // from the last request to the end of the answer
 	record *recording
 	answer *fetched
 	body   []byte // the page's; the sink's copy when the server said 304
@@ -119,7 +118,7 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	v.whole = time.Since(v.start)
 	v.took = v.whole
 	if last := sent.Load(); last != nil {
-		v.last, v.took = *last, time.Since(*last)
+		v.took = time.Since(*last)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -241,7 +241,9 @@ func normalize(path string) string {
 }
 
 // mustEscape reports whether URLs escape a character in a path or a query, by WHATWG's URL standard.
-func mustEscape(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>^`{}|'", r) }
+func mustEscape(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.IndexByte("\"<>^`{}|'", byte(r)) >= 0
+}
 
 func isUnreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
