@@ -84,6 +84,14 @@ var layers = []layer{
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{
+		path: "collector/web/extract", core: true,
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
+		path: "collector/web/robots", core: true,
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, htmlLibrary, cobraLibrary},
+	},
+	{
 		path: "collector/web/...", core: true,
 		ours:   []string{"collector", "proto/..."},
 		avoids: []string{redisLibrary, cobraLibrary},
@@ -242,6 +250,10 @@ func TestArchitecture_Violations(t *testing.T) {
 		{"collector", module + "/collector/web", "depends on collector/web"},
 		{"collector", "github.com/redis/go-redis/v9/internal", "pulls in"},
 		{"collector/web", module + "/collector", ""},
+		{"collector/web", module + "/collector/web/extract", ""},
+		{"collector/web/extract", module + "/collector", "depends on collector"},
+		{"collector/web/robots", module + "/collector/web/extract", "depends on collector/web/extract"},
+		{"collector/web/robots", "golang.org/x/net/html", "pulls in"},
 		{"collector/web/warc", module + "/collector/web", ""},
 		{"collector/web/warc", "github.com/redis/go-redis/v9", "pulls in"},
 		{"collector/web", "golang.org/x/net/html", ""},

@@ -1,64 +1,76 @@
 package collector
 
 import (
+	"context"
+	"errors"
 	"time"
 
-	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// nextStream bounds how long it takes until a stream that ended is replaced by another: collectors that lost theirs
-// together spread over half of it.
-const nextStream = time.Second
+// beatStream is an open heartbeat stream with a goroutine that reads it.
+type beatStream struct {
+	client grpc.BidiStreamingClient[wagglev1.HeartbeatRequest, wagglev1.HeartbeatResponse]
+	life
+	opened   time.Time
+	messages chan *wagglev1.HeartbeatResponse // answers to beats, and what is pushed between them
+	broken   chan struct{}                    // closed when the stream is over; then err says why
+	err      error
 
-// beatStream is an open heartbeat stream.
-type beatStream = stream[wagglev1.HeartbeatRequest, wagglev1.HeartbeatResponse]
+	// leaving says that the dispatcher wants the stream replaced. It belongs to the loop that beats.
+	leaving bool
+}
 
-// openStream opens a stream on any dispatcher. When that fails it is tried again later; beats go as calls meanwhile.
-func (h *heartbeat) openStream() {
-	life := newLife(h.run.calling.ctx)
-	stop := h.impatient(life.end)
-	client, err := h.run.control.Heartbeat(life.ctx)
-	stop()
+// openBeatStream opens a stream that lasts no longer than the life does.
+func openBeatStream(life life, service wagglev1.DispatchServiceClient) (*beatStream, error) {
+	client, err := service.Heartbeat(life.ctx)
 	if err != nil {
 		life.end(err)
-		h.dropStream(err)
-		return
+		return nil, err
 	}
-	h.stream, h.opened = readStream(life, client), time.Now()
-	h.run.stats.setStreaming(true)
+	s := &beatStream{
+		client: client, life: life, opened: time.Now(),
+		messages: make(chan *wagglev1.HeartbeatResponse), broken: make(chan struct{}),
+	}
+	go s.read()
+	return s, nil
 }
 
-// dropStream gives a stream up that failed, or could not be had, and puts the next one off. Beats go as single calls
-// meanwhile: whether those are answered is what matters.
-func (h *heartbeat) dropStream(err error) {
-	h.closeStream()
-	wait := h.retry.next(err)
-	h.reopen = time.Now().Add(wait)
-	if !h.sooner.IsZero() && h.sooner.Before(h.reopen) {
-		h.sooner = h.reopen
-	}
-	switch {
-	case h.run.calling.ctx.Err() != nil:
-	case isOutage(err):
-		h.run.log.Debug("no heartbeat stream, beats go as single calls", zap.Duration("retry_in", wait), zap.Error(err))
-	default:
-		h.run.failed(streamCall, err, wait, h.retry.repeated())
+// read hands messages over until the stream is over.
+func (s *beatStream) read() {
+	defer close(s.broken)
+	for {
+		message, err := s.client.Recv()
+		if err == nil {
+			select {
+			case s.messages <- message:
+				continue
+			case <-s.ctx.Done():
+			}
+		}
+		if cause := context.Cause(s.ctx); errors.Is(cause, errSilent) || err == nil {
+			err = cause // and not that the stream was canceled for it
+		}
+		s.err = err
+		s.end(err)
+		return
 	}
 }
 
-// closeStream ends the stream, if there is one, and waits for its reader. Who waits for a cancel hears of it by a stream
-// only: another one is had soon, and not with the next beat, which may be far off. One that has not lasted from a beat to
-// the next is not worth another beat.
-func (h *heartbeat) closeStream() {
-	if h.stream == nil {
-		return
+// send sends a beat. Of a stream that is over it returns why.
+func (s *beatStream) send(beat *wagglev1.HeartbeatRequest) error {
+	if err := s.client.Send(beat); err != nil {
+		s.end(err)
+		<-s.broken // the reader has the true error
+		return s.err
 	}
-	h.stream.close()
-	h.stream = nil
-	h.run.stats.setStreaming(false)
-	if interval := h.interval(); time.Since(h.opened) >= interval {
-		h.sooner = time.Now().Add(jitter(min(nextStream, interval)))
-	}
+	return nil
+}
+
+// close ends the stream and waits for its reader.
+func (s *beatStream) close() {
+	s.end(context.Canceled)
+	<-s.broken
 }

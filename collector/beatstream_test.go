@@ -96,7 +96,7 @@ func TestCollector_BeatReconnect(t *testing.T) {
 			case 5:
 				answer.Reconnect = true
 			case 10:
-				d.news <- &wagglev1.HeartbeatResponse{Reconnect: true}
+				d.pushes <- &wagglev1.HeartbeatResponse{Reconnect: true}
 			case 15:
 				return nil, failure(codes.Unavailable, "DRAINING", 0)
 			}

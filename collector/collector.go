@@ -4,9 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
+)
+
+const (
+	// healthySilence is how long no dispatcher may answer before Health says so: three idle heartbeats.
+	healthySilence = 3 * idleBeat
+
+	// handlerGrace is how long a handler may take to return once its context has ended for draining.
+	handlerGrace = 5 * time.Second
 )
 
 // Collector pulls tasks and runs a Handler on each. Make one with New.
@@ -50,4 +60,85 @@ func (c *Collector) Run(ctx context.Context, handler Handler) error {
 	}
 	c.current.Store(r)
 	return errors.Join(r.work(), r.close()) //nolint:contextcheck // a run has contexts of its own, made from ctx
+}
+
+// work runs the loops and drains.
+func (r *run) work() error {
+	var loops sync.WaitGroup
+	loops.Go(newHeartbeat(r).loop)
+	loops.Go(r.reportLoop)
+
+	r.fetchLoop()
+	r.stats.setDraining()
+	signal(r.beatNow) // tell that this collector drains
+	unclean := r.drain()
+
+	r.working.end(ErrDraining)
+	r.calling.end(ErrDraining)
+	loops.Wait()
+	r.dropLate(time.Now().Add(storeGrace)) // all
+	r.goodbye()
+	return errors.Join(r.stopCause(), unclean)
+}
+
+// drain waits for handlers and reports, each for its time.
+func (r *run) drain() error {
+	handlersDone := make(chan struct{})
+	go func() {
+		r.handlers.Wait()
+		close(handlersDone)
+	}()
+	limit := r.cfg.DrainTimeout
+	if limit < 0 {
+		limit = 0
+	}
+	if !waitFor(handlersDone, r.working.ctx.Done(), limit) {
+		r.working.end(ErrDraining)
+	}
+	var unclean error
+	if !waitFor(handlersDone, nil, handlerGrace) {
+		running, _ := r.leases.running()
+		unclean = fmt.Errorf("%w: %d handlers did not return within %s of the end of their context", ErrUnclean, running, handlerGrace)
+	}
+	if errors.Is(r.stopCause(), ErrReplaced) {
+		return unclean // nobody takes our reports any more
+	}
+	if !waitFor(r.outbox.whenEmpty(), nil, r.cfg.ReportTimeout) {
+		return errors.Join(unclean, fmt.Errorf("%w: %d reports not answered within %s", ErrUnclean, r.outbox.size(), r.cfg.ReportTimeout))
+	}
+	return unclean
+}
+
+// Stats says what the current Run does and has done, or the last one. Before the first it is zero but for Slots.
+func (c *Collector) Stats() Stats {
+	r := c.current.Load()
+	if r == nil {
+		return Stats{Slots: c.cfg.Slots}
+	}
+	stats := r.stats.snapshot()
+	stats.Slots = c.cfg.Slots
+	stats.Running, stats.Stuck = r.leases.running()
+	stats.Reports = r.outbox.size()
+	return stats
+}
+
+// Health returns nil while Run goes on and is of use: a dispatcher has answered within 45 s, and a slot is not stuck.
+// It is meant for a readiness probe.
+func (c *Collector) Health() error {
+	r := c.current.Load()
+	if r == nil || !c.running.Load() {
+		return errors.New("collector is not running")
+	}
+	stats := c.Stats()
+	since := stats.LastAnswer
+	if since.IsZero() {
+		since = r.stats.began
+	}
+	if silence := time.Since(since); silence > healthySilence {
+		return fmt.Errorf("no dispatcher has answered for %s", silence.Round(time.Second))
+	}
+	if stats.Stuck >= stats.Slots {
+		return fmt.Errorf("all %d slots are held by handlers that do not return", stats.Slots)
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package collector
 import (
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +34,7 @@ const (
 )
 
 // dial makes a connection to all targets. Nothing is sent before its first call.
-func dial(cfg Config, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+func dial(cfg Config) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(cfg.Credentials),
 		grpc.WithDefaultServiceConfig(serviceConfig),
@@ -55,7 +54,7 @@ func dial(cfg Config, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 		target = staticScheme + ":///" + cfg.Targets[0]
 		options = append(options, grpc.WithResolvers(staticResolver(cfg.Targets)))
 	}
-	conn, err := grpc.NewClient(target, slices.Concat(options, more, cfg.DialOptions)...)
+	conn, err := grpc.NewClient(target, append(options, cfg.DialOptions...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", strings.Join(cfg.Targets, ", "), err)
 	}

@@ -2,10 +2,16 @@ package collector
 
 import (
 	"errors"
+	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
+
+const errorDomain = "waggle"
 
 // The causes with which a handler's context ends; test context.Cause(ctx) with errors.Is.
 var (
@@ -26,12 +32,6 @@ var (
 	ErrReplaced = errors.New("collector replaced by a newer session")
 )
 
-// errStoreFull is the answer to a report that the store has no room for.
-var errStoreFull = status.Error(codes.ResourceExhausted, "the store is full")
-
-// errStoreInPart is the answer to a report of which the store has not told. It is no outage: others were answered.
-var errStoreInPart = status.Error(codes.Aborted, "a part of the store does not answer")
-
 // Errors of Run beside ErrReplaced.
 var (
 	// ErrRunning is returned by a Run that begins while another one of the same Collector goes on.
@@ -42,3 +42,64 @@ var (
 	// themselves.
 	ErrUnclean = errors.New("collector stopped uncleanly")
 )
+
+// Errors that are repeated.
+var (
+	// errSilent is that of a heartbeat.
+	errSilent = errors.New("no answer to a heartbeat in time")
+
+	// errStoreFull is the answer to a report that the store has no room for.
+	errStoreFull = status.Error(codes.ResourceExhausted, "the store is full")
+
+	// errStoreInPart is the answer to a report when its part of the store is away. It is no outage: others were answered.
+	errStoreInPart = status.Error(codes.Aborted, "a part of the store does not answer")
+)
+
+// askedDelay is the RetryInfo of an error.
+func askedDelay(err error) time.Duration {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return min(max(info.GetRetryDelay().AsDuration(), 0), time.Minute)
+		}
+	}
+	return 0
+}
+
+// reasonOf is the ErrorInfo of an error; unspecified when it has none of Waggle's.
+func reasonOf(err error) wagglev1.ErrorReason {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == errorDomain {
+			return wagglev1.ErrorReason(wagglev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()])
+		}
+	}
+	return wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED
+}
+
+// isTooLarge reports whether an error is gRPC's own refusal of a message that is larger than one may be: Waggle's of too
+// much at once say why, and when to come again.
+func isTooLarge(err error) bool {
+	if status.Code(err) != codes.ResourceExhausted || reasonOf(err) != wagglev1.ErrorReason_ERROR_REASON_UNSPECIFIED {
+		return false
+	}
+	return askedDelay(err) == 0
+}
+
+func isReplaced(err error) bool {
+	return reasonOf(err) == wagglev1.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED
+}
+
+// isRefusal reports whether an error says that this collector, as it is set up, will never be served.
+func isRefusal(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unimplemented || code == codes.PermissionDenied || code == codes.Unauthenticated
+}
+
+// isOutage reports whether an error says that nobody could answer, and nothing of what was asked.
+func isOutage(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return true
+	default:
+		return errors.Is(err, errSilent)
+	}
+}

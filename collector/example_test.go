@@ -124,7 +124,7 @@ func ExampleTask_SetCursor() {
 	// <nil>
 }
 
-// The cause of a handler's context tells whether its result is still wanted.
+// The cause of a handler's context shows whether its result is still wanted.
 func ExampleErrLeaseLost() {
 	var handler collector.HandlerFunc = func(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
 		select {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -29,11 +30,11 @@ const (
 // fetchLoop fetches what can be started at once, one call at a time, until fetching ends. A fetch carries the reports
 // that wait; while it is under way outcomes and free slots gather for the next one.
 func (r *run) fetchLoop() {
+	defer r.outbox.awaitFetch(false)
 	select {
 	case <-r.introduced:
 	case <-r.fetching.ctx.Done():
 	}
-	defer r.fetchStream.close()
 	for {
 		free := r.awaitFree()
 		if free == 0 {
@@ -47,21 +48,14 @@ func (r *run) fetchLoop() {
 			}
 			return
 		}
-		draining := answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING
-		if draining {
-			signal(r.beatNow) // its answer tells whether the dispatcher stops, or operators drain this collector
+		if answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DRAINING {
+			signal(r.beatNow) // its answer says whether operators drain this collector, or the dispatcher stops
 		}
 		r.start(answer)
 		pause := answer.pause()
 		r.awaitFetch(pause == 0 && !answer.parking)
 		if !sleep(r.fetching.ctx, pause) {
 			return
-		}
-		// One that was not to park did not wait for the answer to that beat; the next will say the same. Another dispatcher
-		// that answered it may not have known of operators' drain by then: a beat after the pause finds one that does.
-		if draining && answer.parking && !r.stats.snapshot().Drained {
-			r.turnedAway.Store(true)
-			signal(r.beatNow)
 		}
 	}
 }
@@ -76,11 +70,16 @@ func (r *run) awaitFree() int {
 		if r.fetching.ctx.Err() != nil {
 			return 0
 		}
-		if free := r.leases.free(); free > 0 && !r.stats.snapshot().Drained {
+		drained := r.stats.snapshot().Drained
+		if free := r.leases.free(); free > 0 && !drained {
 			return free
 		}
 		// Whoever frees the first slot reports before that. Where reports are what fetching waits for, nothing carries them.
-		r.awaitFetch(r.leases.full())
+		if drained {
+			r.outbox.awaitFetch(false)
+		} else {
+			r.awaitFetch(r.leases.full())
+		}
 		select {
 		case <-r.slotFree:
 		case <-r.fetching.ctx.Done():
@@ -175,7 +174,7 @@ func (r *run) fetchOnce(ctx context.Context, request *wagglev1.FetchTaskRequest)
 	ctx, cancel := context.WithTimeout(ctx, request.GetWait().AsDuration()+fetchSlack)
 	defer cancel()
 	sent := time.Now()
-	response, err := r.fetchStream.exchange(ctx, request)
+	response, err := r.fetches.FetchTask(ctx, request, grpc.WaitForReady(true))
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +237,7 @@ func (r *run) start(answer *fetchAnswer) {
 			r.report(l, released(0))
 			continue
 		}
-		r.employ(l)
+		r.handlers.Go(func() { r.handle(l) })
 	}
 	switch {
 	case len(answer.GetLeasedTasks()) == 0:

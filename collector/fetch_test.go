@@ -104,6 +104,9 @@ func TestCollector_FetchUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, onFetch := range map[string]func() (*wagglev1.FetchTaskResponse, error){
 		"error": func() (*wagglev1.FetchTaskResponse, error) { return nil, unavailable() },
+		"draining": func() (*wagglev1.FetchTaskResponse, error) {
+			return nil, failure(codes.Unavailable, "DRAINING", time.Second)
+		},
 		"empty at once": func() (*wagglev1.FetchTaskResponse, error) {
 			return &wagglev1.FetchTaskResponse{EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_NO_TASKS}, nil
 		},

@@ -21,28 +21,6 @@ type returned struct {
 	err  error
 }
 
-// employ has a goroutine work on a task: one that has worked before, if any waits. Handlers go deep, and a stack that has
-// grown for one task need not grow, copied at each doubling, for the next.
-func (r *run) employ(l *lease) {
-	select {
-	case r.granted <- l:
-	default:
-		r.handlers.Go(func() { r.serve(l) })
-	}
-}
-
-// serve works on tasks until fetching has ended.
-func (r *run) serve(l *lease) {
-	for {
-		r.handle(l)
-		select {
-		case l = <-r.granted:
-		case <-r.fetching.ctx.Done():
-			return
-		}
-	}
-}
-
 // handle works on one task from its grant to its report.
 func (r *run) handle(l *lease) {
 	result := returned{err: &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}}
@@ -88,12 +66,6 @@ func (r *run) abandon(l *lease) {
 	r.log.Info("lease lost, outcome dropped", zap.String("task_id", l.task.ID), zap.NamedError("cause", context.Cause(l.ctx)))
 	r.stats.lost()
 	r.forget(l)
-}
-
-// forget drops a lease that is over, and frees what its context holds.
-func (r *run) forget(l *lease) {
-	r.leases.forget(l)
-	l.end(nil)
 }
 
 // callHandler calls the handler and makes an error of a panic.
@@ -170,7 +142,7 @@ func (r *run) submitOnce(l *lease, batch []*wagglev1.DiscoveredItem) error {
 	return err
 }
 
-// isFinal tells whether repeating a call for a lease is of no use.
+// isFinal reports whether repeating a call for a lease is of no use.
 func isFinal(err error) bool {
 	code := status.Code(err)
 	return code == codes.FailedPrecondition || code == codes.NotFound || code == codes.InvalidArgument || isRefusal(err)
@@ -201,27 +173,4 @@ func (r *run) sendCursor(l *lease) {
 		return
 	}
 	l.acknowledge(noted)
-}
-
-// goodbye tells, once, that this collector has ended, so that nobody waits to see whether it is silent.
-func (r *run) goodbye() {
-	if errors.Is(r.stopCause(), ErrReplaced) {
-		return // the newer session is there
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.calling.ctx), goodbyeTimeout)
-	defer cancel()
-	info := r.info()
-	info.Ended = true
-	if _, err := r.control.RenewLease(ctx, &wagglev1.RenewLeaseRequest{Collector: info}); err != nil {
-		r.log.Debug("not told that the collector has ended", zap.Error(err))
-	}
-}
-
-// info is what this collector says of itself.
-func (r *run) info() *wagglev1.CollectorInfo {
-	return &wagglev1.CollectorInfo{
-		Id: r.cfg.ID, Session: r.session, Version: r.cfg.Version, Hostname: r.cfg.Hostname, Labels: r.cfg.Labels,
-		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues, Slots: int32(r.cfg.Slots),
-		Draining: r.fetching.ctx.Err() != nil || r.stats.snapshot().Drained,
-	}
 }

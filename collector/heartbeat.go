@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -18,31 +16,30 @@ import (
 )
 
 const (
-	// idleBeat is the time between heartbeats while nothing is held.
-	idleBeat = 15 * time.Second
-
 	// maxSilence is the longest that a heartbeat may go unanswered.
 	maxSilence = 5 * time.Second
 
 	// minBeat keeps heartbeats apart, whatever a dispatcher asks for.
 	minBeat = 100 * time.Millisecond
 
+	// nextStream bounds how long it takes until a stream that ended is replaced by another: collectors that lost theirs
+	// together spread over half of it.
+	nextStream = time.Second
+
 	// maxBeats and maxBeatBytes bound one message.
 	maxBeats     = 1000
 	maxBeatBytes = 2 << 20
 )
 
-// heartbeat keeps leases alive. Beats go over a stream; while there is none, or it does not answer, by RenewLease. Its
-// fields belong to the loop.
+// heartbeat keeps leases alive, and acts on what dispatchers push. Beats go over a stream; while there is none, or it does
+// not answer, by RenewLease. Its fields belong to the loop.
 type heartbeat struct {
 	run     *run
 	stream  *beatStream // nil while there is none
 	retry   retryDelay  // of opening a stream
 	reopen  time.Time   // when to open a stream again
-	opened  time.Time   // when the stream was opened
 	sooner  time.Time   // when to beat for another stream, in place of one that ended; zero: when a beat is due
 	failing retryDelay  // of beats that nobody answered
-	silent  []string    // the dispatchers that let the tries of this beat go unanswered
 	wanted  time.Duration
 }
 
@@ -84,7 +81,7 @@ func (h *heartbeat) loop() {
 			}
 			wait := min(h.failing.next(err), h.interval())
 			h.sooner = time.Time{}
-			h.run.failed(beatCall, err, wait, h.failing.repeated() || h.unheard())
+			h.run.failed(beatCall, err, wait, h.failing.repeated())
 			due = time.Now().Add(wait)
 		}
 	}
@@ -94,10 +91,10 @@ func (h *heartbeat) loop() {
 func (h *heartbeat) await(due *time.Time, last time.Time) bool {
 	timer := time.NewTimer(time.Until(*due))
 	defer timer.Stop()
-	var news <-chan *wagglev1.HeartbeatResponse
+	var pushed <-chan *wagglev1.HeartbeatResponse
 	var broken <-chan struct{}
 	if h.stream != nil {
-		news, broken = h.stream.answers, h.stream.broken
+		pushed, broken = h.stream.messages, h.stream.broken
 	}
 	select {
 	case <-timer.C:
@@ -107,8 +104,9 @@ func (h *heartbeat) await(due *time.Time, last time.Time) bool {
 		if sooner := last.Add(h.interval()); sooner.Before(*due) {
 			*due = sooner
 		}
-	case answer := <-news:
-		h.apply(answer, nil, time.Time{})
+	case message := <-pushed:
+		h.act(message)
+		h.leave()
 	case <-broken:
 		if err := h.stream.err; isReplaced(err) {
 			h.run.stop(fmt.Errorf("%w: %w", ErrReplaced, err))
@@ -167,8 +165,7 @@ type beatPart struct {
 
 // beat names all leases, and returns nil once all parts are answered.
 func (h *heartbeat) beat() error {
-	parts, turnedAway := h.parts(), h.run.turnedAway.Swap(false)
-	h.silent = nil
+	parts := h.parts()
 	if h.stream == nil && !time.Now().Before(h.reopen) {
 		h.openStream()
 	}
@@ -180,15 +177,15 @@ func (h *heartbeat) beat() error {
 		if err != nil {
 			h.dropStream(err)
 		}
+		if errors.Is(err, errSilent) {
+			h.failing.next(nil) // the call that follows is a repetition: where it fails too, that is an outage
+		}
 		parts = parts[answered:]
 	}
 	for _, part := range parts {
 		if err := h.beatOnce(part); err != nil {
 			return err
 		}
-	}
-	if turnedAway && !h.run.stats.snapshot().Drained {
-		h.run.troubles.stopping()
 	}
 	return nil
 }
@@ -214,40 +211,38 @@ func (h *heartbeat) parts() []beatPart {
 // beatStream beats over the stream, one part after another, and returns how many were answered. Without an error the rest
 // has no stream any more.
 func (h *heartbeat) beatStream(parts []beatPart) (answered int, err error) {
-	stream := h.stream
 	for i, part := range parts {
 		sent := time.Now()
-		answer, err := h.exchange(stream, part)
-		to, _ := peer.FromContext(stream.client.Context())
-		h.heard(stream.ctx, to, err)
+		answer, err := h.exchange(part)
 		if err != nil {
 			return i, err
 		}
 		h.retry.reset()
-		h.apply(answer, &part, sent)
-		if h.stream == nil {
-			return i + 1, nil // the dispatcher wants a new one
+		h.answered(answer, part, sent)
+		if h.leave() {
+			return i + 1, nil
 		}
 	}
 	return len(parts), nil
 }
 
-// exchange sends a beat and waits for its answer. It takes the news that come before it.
-func (h *heartbeat) exchange(stream *beatStream, part beatPart) (*wagglev1.HeartbeatResponse, error) {
-	stop := h.impatient(stream.end)
+// exchange sends a beat over the stream and waits for its answer. What is pushed before that is no answer to it, but is
+// acted on at once.
+func (h *heartbeat) exchange(part beatPart) (*wagglev1.HeartbeatResponse, error) {
+	stop := h.impatient(h.stream.end)
 	defer stop()
-	if err := stream.send(&wagglev1.HeartbeatRequest{Collector: h.run.info(), Leases: part.beats}); err != nil {
+	if err := h.stream.send(&wagglev1.HeartbeatRequest{Collector: h.run.info(), Leases: part.beats}); err != nil {
 		return nil, err
 	}
 	for {
 		select {
-		case answer := <-stream.answers:
-			if answer.GetNextHeartbeat() != nil {
-				return answer, nil
+		case message := <-h.stream.messages:
+			if message.GetNextHeartbeat() != nil {
+				return message, nil
 			}
-			h.apply(answer, nil, time.Time{})
-		case <-stream.broken:
-			return nil, stream.err
+			h.act(message)
+		case <-h.stream.broken:
+			return nil, h.stream.err
 		}
 	}
 }
@@ -259,67 +254,104 @@ func (h *heartbeat) beatOnce(part beatPart) error {
 	stop := h.impatient(call.end)
 	defer stop()
 	sent := time.Now()
-	var to peer.Peer
-	request := &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats}
-	answer, err := h.run.control.RenewLease(call.ctx, request, grpc.Peer(&to))
-	h.heard(call.ctx, &to, err)
+	answer, err := h.run.control.RenewLease(call.ctx, &wagglev1.RenewLeaseRequest{Collector: h.run.info(), Leases: part.beats})
 	if err != nil && errors.Is(context.Cause(call.ctx), errSilent) {
 		return errSilent // and not that the call was canceled for it
 	}
 	if err != nil {
 		return err
 	}
-	h.apply(&wagglev1.HeartbeatResponse{
+	h.answered(&wagglev1.HeartbeatResponse{
 		LeaseDuration: answer.GetLeaseDuration(), Lost: answer.GetLost(), Cancel: answer.GetCancel(),
 		Drain: answer.GetDrain(), NextHeartbeat: answer.GetNextHeartbeat(), Limited: answer.GetLimited(),
-	}, &part, sent)
+	}, part, sent)
 	return nil
 }
 
-// heard notes which dispatcher has answered a beat, or has not in time, which ended ctx.
-func (h *heartbeat) heard(ctx context.Context, to *peer.Peer, err error) {
+// answered takes in the answer to a beat.
+func (h *heartbeat) answered(answer *wagglev1.HeartbeatResponse, part beatPart, sent time.Time) {
+	h.run.answered(beatCall)
+	h.act(answer)
+	h.renew(answer, part, sent)
+	h.wanted = answer.GetNextHeartbeat().AsDuration()
+}
+
+// act does what a message wants, be it the answer to a beat or pushed between two: each of them says whether operators
+// drain the collector now.
+func (h *heartbeat) act(message *wagglev1.HeartbeatResponse) {
+	for _, lost := range message.GetLost() {
+		h.run.lose(lost)
+	}
+	for _, notice := range message.GetCancel() {
+		h.run.cancelTask(notice)
+	}
+	h.run.setDrained(message.GetDrain())
+	if message.GetReconnect() && h.stream != nil {
+		h.run.troubles.stopping()
+		h.stream.leaving = true
+	}
+}
+
+// openStream opens a stream on any dispatcher. When that fails it is tried again later; beats go as calls meanwhile.
+func (h *heartbeat) openStream() {
+	life := newLife(h.run.calling.ctx)
+	stop := h.impatient(life.end)
+	stream, err := openBeatStream(life, h.run.control)
+	stop()
+	if err != nil {
+		h.dropStream(err)
+		return
+	}
+	h.stream = stream
+	h.run.stats.setStreaming(true)
+}
+
+// dropStream gives a stream up that failed, or could not be opened, and puts the next one off. Beats go as single calls
+// meanwhile: whether those are answered is what matters.
+func (h *heartbeat) dropStream(err error) {
+	h.closeStream()
+	wait := h.retry.next(err)
+	h.reopen = time.Now().Add(wait)
+	if !h.sooner.IsZero() && h.sooner.Before(h.reopen) {
+		h.sooner = h.reopen
+	}
 	switch {
-	case to == nil || to.Addr == nil:
-	case err == nil:
-		h.run.attendance.answers(to.Addr.String())
-	case errors.Is(context.Cause(ctx), errSilent):
-		h.run.attendance.unanswered(to.Addr.String())
-		h.silent = append(h.silent, to.Addr.String())
+	case h.run.calling.ctx.Err() != nil:
+	case isOutage(err):
+		h.run.log.Debug("no heartbeat stream, beats go as single calls", zap.Duration("retry_in", wait), zap.Error(err))
+	default:
+		h.run.failed(streamCall, err, wait, h.retry.repeated())
 	}
 }
 
-// unheard tells whether a beat was tried twice, over the stream and by a call, and neither was answered in time, so that
-// it is an outage without another repetition: unless both went to one dispatcher, and there are others.
-func (h *heartbeat) unheard() bool {
-	return len(h.silent) > 1 && (h.silent[0] != h.silent[1] || !h.run.attendance.othersServe(h.silent[0]))
+// leave closes a stream that its dispatcher wants replaced; it returns false when it does not.
+func (h *heartbeat) leave() bool {
+	if h.stream == nil || !h.stream.leaving {
+		return false
+	}
+	h.closeStream()
+	h.reopen = time.Now().Add(jitter(minBackoff))
+	return true
 }
 
-// apply takes an answer in. part is what it answers; nil for news that answer nothing.
-func (h *heartbeat) apply(answer *wagglev1.HeartbeatResponse, part *beatPart, sent time.Time) {
-	r := h.run
-	r.answered(beatCall)
-	for _, lost := range answer.GetLost() {
-		r.lose(lost)
+// closeStream ends the stream, if there is one, and waits for its reader. Cancels and drains are pushed on a stream only:
+// another one is opened soon, and not with the next beat, which may be far off. One that has not lasted from a beat to
+// the next is not worth another beat.
+func (h *heartbeat) closeStream() {
+	if h.stream == nil {
+		return
 	}
-	for _, notice := range answer.GetCancel() {
-		r.cancelTask(notice)
-	}
-	if part != nil || answer.GetDrain() {
-		r.setDrained(answer.GetDrain())
-	}
-	if part != nil {
-		h.renew(answer, part, sent)
-		h.wanted = answer.GetNextHeartbeat().AsDuration()
-	}
-	if answer.GetReconnect() {
-		r.troubles.stopping()
-		h.closeStream()
-		h.reopen = time.Now().Add(jitter(minBackoff))
+	opened := h.stream.opened
+	h.stream.close()
+	h.stream = nil
+	h.run.stats.setStreaming(false)
+	if interval := h.interval(); time.Since(opened) >= interval {
+		h.sooner = time.Now().Add(jitter(min(nextStream, interval)))
 	}
 }
 
 // renew moves the deadlines of what a beat named. Those that are lost ignore it.
-func (h *heartbeat) renew(answer *wagglev1.HeartbeatResponse, part *beatPart, sent time.Time) {
+func (h *heartbeat) renew(answer *wagglev1.HeartbeatResponse, part beatPart, sent time.Time) {
 	limited := make(map[string]time.Duration, len(answer.GetLimited()))
 	for _, l := range answer.GetLimited() {
 		limited[l.GetTaskId()] = l.GetDuration().AsDuration()
@@ -355,7 +387,6 @@ func (r *run) lose(lost *wagglev1.LostLease) {
 func (r *run) setDrained(drained bool) {
 	if r.stats.setDrained(drained) {
 		r.log.Info("operators changed whether this collector fetches", zap.Bool("drained", drained))
-		r.outbox.hold(drained)
 		signal(r.slotFree)
 		signal(r.beatNow)
 	}
@@ -367,5 +398,3 @@ func (r *run) cancelTask(notice *wagglev1.CancelNotice) {
 		l.end(fmt.Errorf("%w: %s", ErrCanceled, word(notice.GetReason().String(), "CANCEL_REASON_")))
 	}
 }
-
-var errSilent = errors.New("no answer to a heartbeat in time")

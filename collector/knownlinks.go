@@ -80,7 +80,7 @@ func (k *knownLinks) unknown(page *Task, items []Discovered, now time.Time) []Di
 	return unknown
 }
 
-// isLink tells whether an item has nothing of its own but an address, so that to report it once is enough.
+// isLink reports whether an item has nothing of its own but an address, so that to report it once is enough.
 func (d *Discovered) isLink() bool {
 	return d.URL != "" && d.Key == "" && d.Queue == "" && d.Priority == nil && len(d.Metadata) == 0 && len(d.Payload) == 0 &&
 		isLinkOf(d.Relation) && d.Modified.IsZero()
@@ -88,7 +88,7 @@ func (d *Discovered) isLink() bool {
 
 func (t *Task) pass() pass { return pass{source: t.SourceUID, run: t.Run} }
 
-// has tells whether a link was taken from a page that was no deeper.
+// has reports whether a link was taken from a page that was no deeper.
 func (d linkDepths) has(l link, depth int) bool {
 	least, is := d[l]
 	return is && least <= depth
@@ -140,7 +140,7 @@ func (k *knownLinks) forget() {
 	k.recent, k.older = newKnowledge(), newKnowledge()
 }
 
-// isTaken tells whether a discovered item need not be reported again.
+// isTaken reports whether a discovered item need not be reported again.
 func isTaken(code wagglev1.DiscoverCode) bool {
 	switch code {
 	case wagglev1.DiscoverCode_DISCOVER_CODE_CREATED, wagglev1.DiscoverCode_DISCOVER_CODE_EXISTS,
@@ -157,7 +157,7 @@ func isLink(item *wagglev1.DiscoveredItem) bool {
 		len(item.GetMetadata()) == 0 && len(item.GetPayload()) == 0 && isLinkOf(item.GetRelation()) && item.GetModifiedTime() == nil
 }
 
-// isLinkOf tells whether the dispatcher decides of an item of the relation by nothing but its address and depth.
+// isLinkOf reports whether the dispatcher decides of an item of the relation by nothing but its address and depth.
 func isLinkOf(relation Relation) bool {
 	return relation != RelationFeedItem && relation != RelationRedirect
 }

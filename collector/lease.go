@@ -104,21 +104,21 @@ func (l *lease) finish() bool {
 	return !l.lost && !l.lapsed
 }
 
-// beaten tells whether heartbeats name the lease.
+// beaten reports whether heartbeats name the lease.
 func (l *lease) beaten() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.lost && !l.lapsed
 }
 
-// isLost tells whether a dispatcher said that the lease is gone.
+// isLost reports whether a dispatcher said that the lease is gone.
 func (l *lease) isLost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost
 }
 
-// isStuck tells whether the handler goes on although its context has ended.
+// isStuck reports whether the handler goes on although its context has ended.
 func (l *lease) isStuck() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +166,7 @@ func (l *lease) acknowledge(noted int) {
 	l.acked = max(l.acked, noted)
 }
 
-// hasNews tells whether there is a cursor that no dispatcher has yet.
+// hasNews reports whether there is a cursor that no dispatcher has yet.
 func (l *lease) hasNews() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -154,7 +154,7 @@ func TestCollector_LostAndCanceled(t *testing.T) {
 						}
 						news := test.answer(l)
 						if test.pushed {
-							d.news <- news
+							d.pushes <- news
 						} else {
 							answer.Lost, answer.Cancel = news.Lost, news.Cancel
 						}

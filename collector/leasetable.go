@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// idleBeat is the time between heartbeats while nothing is held.
+const idleBeat = 15 * time.Second
+
 // leaseTable knows what is held.
 type leaseTable struct {
 	slots int
@@ -32,7 +35,7 @@ func (t *leaseTable) add(l *lease) (stale *lease) {
 	return stale
 }
 
-// has tells whether a lease token is known.
+// has reports whether a lease token is known.
 func (t *leaseTable) has(token string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +99,7 @@ func (t *leaseTable) free() int {
 	return min(t.slots-t.working, 2*t.slots-len(t.byToken))
 }
 
-// full tells whether each slot has a handler that has not returned.
+// full reports whether each slot has a handler that has not returned.
 func (t *leaseTable) full() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

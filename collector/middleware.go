@@ -57,7 +57,7 @@ func Classify(rule func(error) *Failed) Middleware {
 	}
 }
 
-// explained tells whether a handler's error says by itself how the task ended.
+// explained reports whether a handler's error says by itself how the task ended.
 func explained(err error) bool {
 	var failed *Failed
 	var released *Released

@@ -45,8 +45,6 @@ type outbox struct {
 	taken   int
 	owed    int             // of both, those that a shutdown waits for
 	awaited bool            // a fetch is to go out soon that carries reports: the report loop leaves them to it
-	direct  bool            // the report loop sends everything, for good
-	held    bool            // the report loop sends everything, while nothing is fetched
 	empty   []chan struct{} // closed when nothing is owed
 }
 
@@ -84,14 +82,14 @@ func (o *outbox) awaitFetch(soon bool) {
 // carry takes what a fetch that is about to go out carries.
 func (o *outbox) carry() []*report {
 	return o.take(func(r *report, now time.Time) bool {
-		return !o.direct && !o.held && !r.direct && !r.notBefore.After(now)
+		return !r.direct && !r.notBefore.After(now)
 	})
 }
 
 // due takes what the report loop should send now; next is when there will be more, zero when nothing waits for a time.
 func (o *outbox) due() (batch []*report, next time.Time) {
 	batch = o.take(func(r *report, now time.Time) bool {
-		if o.awaited && !o.direct && !o.held && !r.direct {
+		if o.awaited && !r.direct {
 			return false
 		}
 		if r.notBefore.After(now) {
@@ -148,22 +146,6 @@ func (o *outbox) sendDirectly(reports []*report) {
 		r.direct = true
 	}
 	o.putBack(reports)
-}
-
-// sendAll has the report loop send everything from now on.
-func (o *outbox) sendAll() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.direct = true
-	signal(o.wake)
-}
-
-// hold has the report loop send everything while nothing is fetched.
-func (o *outbox) hold(held bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.held = held
-	signal(o.wake)
 }
 
 // done counts a report that was taken and needs no more sending.

@@ -123,7 +123,7 @@ func (r *run) send(batch []*report) error {
 // smallReports is how many bytes of reports are too large for no dispatcher, nor for anything on the way to it.
 const smallReports = 64 << 10
 
-// refuses tells whether an error is about what the reports say, or how large they are, and comes each time. A proxy on
+// refuses reports whether an error is about what the reports say, or how large they are, and comes each time. A proxy on
 // the way may say that there is too much of something as gRPC does, without a reason: small reports are repeated then.
 func refuses(err error, reports []*report) bool {
 	switch status.Code(err) {

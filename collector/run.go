@@ -3,7 +3,6 @@ package collector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,9 +15,6 @@ import (
 
 // goodbyeTimeout bounds the call that tells that the collector has ended.
 const goodbyeTimeout = time.Second
-
-// handlerGrace is how long a handler may take to return once its context has ended for draining.
-const handlerGrace = 5 * time.Second
 
 // run is one Run of a Collector: a fetch loop, a heartbeat loop, a report loop, and goroutines that call the handler.
 //
@@ -34,7 +30,6 @@ type run struct {
 	controlConn *grpc.ClientConn // its own, so that parked fetches never hold up a heartbeat
 	fetches     wagglev1.DispatchServiceClient
 	control     wagglev1.DispatchServiceClient
-	fetchStream fetchStream // of the fetch loop
 
 	fetching, working, calling life
 	stopErr                    atomic.Pointer[error] // set once by stop
@@ -45,19 +40,12 @@ type run struct {
 	known  *knownLinks
 	// troubles are told of calls that fail; answered is their other end.
 	troubles *troubles
-	// attendance watches controlConn, which makes the fewer calls.
-	attendance *attendance
 
 	handlers sync.WaitGroup // goroutines that call the handler
-	granted  chan *lease    // to one of them that has nothing to do
 
 	// introduced is closed once the first heartbeat is over: dispatchers know by it whether operators drain collectors with
 	// these labels, and say so.
 	introduced chan struct{}
-
-	// turnedAway says that a fetch was answered DRAINING, and not yet whether operators or the dispatcher's stop are why: a
-	// beat sent from now on tells.
-	turnedAway atomic.Bool
 
 	// Signals, each a channel of capacity 1.
 	beatNow       chan struct{} // a heartbeat is wanted at once
@@ -65,31 +53,18 @@ type run struct {
 	slotFree      chan struct{} // there may be more to fetch
 }
 
-// life is a context and what ends it.
-type life struct {
-	ctx context.Context //nolint:containedctx // loops and handlers outlive the call that began them, each for its own time
-	end context.CancelCauseFunc
-}
-
-func newLife(parent context.Context) life {
-	ctx, end := context.WithCancelCause(parent)
-	return life{ctx: ctx, end: end}
-}
-
 func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*run, error) {
 	fetchConn, err := dial(cfg)
 	if err != nil {
 		return nil, err
 	}
-	log := cfg.Logger.With(zap.String("collector_id", cfg.ID))
-	attendance := newAttendance(log)
-	controlConn, err := dial(cfg, grpc.WithStatsHandler(attendance))
+	controlConn, err := dial(cfg)
 	if err != nil {
 		return nil, errors.Join(err, fetchConn.Close())
 	}
+	log := cfg.Logger.With(zap.String("collector_id", cfg.ID))
 	r := &run{
-		cfg: cfg, session: session, handler: handler,
-		log: log, attendance: attendance,
+		cfg: cfg, session: session, handler: handler, log: log,
 		fetchConn: fetchConn, controlConn: controlConn,
 		fetches: wagglev1.NewDispatchServiceClient(fetchConn),
 		control: wagglev1.NewDispatchServiceClient(controlConn),
@@ -97,15 +72,14 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 		outbox:  newOutbox(),
 		stats:   newCounters(time.Now()),
 		known:   newKnownLinks(time.Now()),
-		granted: make(chan *lease),
+
+		troubles: newTroubles(log),
 
 		introduced:    make(chan struct{}),
 		beatNow:       make(chan struct{}, 1),
 		leasesChanged: make(chan struct{}, 1),
 		slotFree:      make(chan struct{}, 1),
 	}
-	r.fetchStream.run = r
-	r.troubles = newTroubles(r.log)
 	r.fetching = newLife(ctx)
 	r.working = newLife(context.WithoutCancel(ctx))
 	r.calling = newLife(context.WithoutCancel(ctx))
@@ -118,8 +92,8 @@ func (r *run) answered(call string) {
 	r.troubles.over(call)
 }
 
-// failed notes that a call failed and is repeated after a wait; or was a repetition already. In an outage the store may have gone back to an earlier
-// time, as a failover does; then what was taken before may be gone.
+// failed notes that a call failed and is repeated after a wait; or was a repetition already. In an outage the store may have
+// gone back to an earlier time, as a failover does; then what was taken before may be gone.
 func (r *run) failed(call string, err error, wait time.Duration, repeated bool) {
 	r.stats.failed(err)
 	r.troubles.failed(call, err, wait, repeated)
@@ -128,30 +102,7 @@ func (r *run) failed(call string, err error, wait time.Duration, repeated bool) 
 	}
 }
 
-func (r *run) close() error {
-	r.attendance.close()
-	return errors.Join(r.fetchConn.Close(), r.controlConn.Close())
-}
-
-// work runs the loops and drains.
-func (r *run) work() error {
-	var loops sync.WaitGroup
-	loops.Go(newHeartbeat(r).loop)
-	loops.Go(r.reportLoop)
-
-	r.fetchLoop()
-	r.stats.setDraining()
-	r.outbox.sendAll()
-	signal(r.beatNow) // tell that this collector drains
-	unclean := r.drain()
-
-	r.working.end(ErrDraining)
-	r.calling.end(ErrDraining)
-	loops.Wait()
-	r.dropLate(time.Now().Add(storeGrace)) // all
-	r.goodbye()
-	return errors.Join(r.stopCause(), unclean)
-}
+func (r *run) close() error { return errors.Join(r.fetchConn.Close(), r.controlConn.Close()) }
 
 // stop ends fetching for good with an error for Run to return; the first one counts. When the collector was replaced,
 // its leases are gone, and so is any use in finishing.
@@ -171,56 +122,31 @@ func (r *run) stopCause() error {
 	return nil
 }
 
-// drain waits for handlers and reports, each for its time.
-func (r *run) drain() error {
-	handlersDone := make(chan struct{})
-	go func() {
-		r.handlers.Wait()
-		close(handlersDone)
-	}()
-	limit := r.cfg.DrainTimeout
-	if limit < 0 {
-		limit = 0
-	}
-	if !waitFor(handlersDone, r.working.ctx.Done(), limit) {
-		r.working.end(ErrDraining)
-	}
-	var unclean error
-	if !waitFor(handlersDone, nil, handlerGrace) {
-		running, _ := r.leases.running()
-		unclean = fmt.Errorf("%w: %d handlers did not return within %s of the end of their context", ErrUnclean, running, handlerGrace)
-	}
+// forget drops a lease that is over, and frees what its context holds.
+func (r *run) forget(l *lease) {
+	r.leases.forget(l)
+	l.end(nil)
+}
+
+// goodbye tells, once, that this collector has ended, so that nobody waits to see whether it is silent.
+func (r *run) goodbye() {
 	if errors.Is(r.stopCause(), ErrReplaced) {
-		return unclean // nobody takes our reports any more
+		return // the newer session is there
 	}
-	if !waitFor(r.outbox.whenEmpty(), nil, r.cfg.ReportTimeout) {
-		return errors.Join(unclean, fmt.Errorf("%w: %d reports not answered within %s", ErrUnclean, r.outbox.size(), r.cfg.ReportTimeout))
-	}
-	return unclean
-}
-
-// waitFor waits for done; it returns false when the time is over, or when stop is closed, before that.
-func waitFor(done, stop <-chan struct{}, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-stop:
-	case <-timer.C:
-	}
-	select {
-	case <-done:
-		return true
-	default:
-		return false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.calling.ctx), goodbyeTimeout)
+	defer cancel()
+	info := r.info()
+	info.Ended = true
+	if _, err := r.control.RenewLease(ctx, &wagglev1.RenewLeaseRequest{Collector: info}); err != nil {
+		r.log.Debug("not told that the collector has ended", zap.Error(err))
 	}
 }
 
-// signal wakes whoever waits on a channel of capacity 1.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// info is what this collector says of itself.
+func (r *run) info() *wagglev1.CollectorInfo {
+	return &wagglev1.CollectorInfo{
+		Id: r.cfg.ID, Session: r.session, Version: r.cfg.Version, Hostname: r.cfg.Hostname, Labels: r.cfg.Labels,
+		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues, Slots: int32(r.cfg.Slots),
+		Draining: r.fetching.ctx.Err() != nil || r.stats.snapshot().Drained,
 	}
 }

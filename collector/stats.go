@@ -1,16 +1,11 @@
 package collector
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
-
-// healthySilence is how long no dispatcher may answer before Health says so: three idle heartbeats.
-const healthySilence = 3 * idleBeat
 
 // Stats is what a Collector has done since Run began, and does now.
 type Stats struct {
@@ -95,38 +90,4 @@ func (c *counters) reported(outcome *wagglev1.Outcome) {
 			s.Released++
 		}
 	})
-}
-
-// Stats says what the current Run does and has done, or the last one. Before the first it is zero but for Slots.
-func (c *Collector) Stats() Stats {
-	r := c.current.Load()
-	if r == nil {
-		return Stats{Slots: c.cfg.Slots}
-	}
-	stats := r.stats.snapshot()
-	stats.Slots = c.cfg.Slots
-	stats.Running, stats.Stuck = r.leases.running()
-	stats.Reports = r.outbox.size()
-	return stats
-}
-
-// Health returns nil while Run goes on and is of use: a dispatcher has answered within 45 s, and a slot is not stuck.
-// It is meant for a readiness probe.
-func (c *Collector) Health() error {
-	r := c.current.Load()
-	if r == nil || !c.running.Load() {
-		return errors.New("collector is not running")
-	}
-	stats := c.Stats()
-	since := stats.LastAnswer
-	if since.IsZero() {
-		since = r.stats.began
-	}
-	if silence := time.Since(since); silence > healthySilence {
-		return fmt.Errorf("no dispatcher has answered for %s", silence.Round(time.Second))
-	}
-	if stats.Stuck >= stats.Slots {
-		return fmt.Errorf("all %d slots are held by handlers that do not return", stats.Slots)
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -107,7 +106,7 @@ func (t *troubles) over(call string) {
 	}
 }
 
-// end ends the outage that a call's answer is the end of, and tells whether its beginning was told.
+// end ends the outage that a call's answer is the end of, and reports whether its beginning was told.
 func (t *troubles) end(call string, now time.Time) (began time.Time, told bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,15 +128,5 @@ func (t *troubles) stopping() {
 	t.mu.Unlock()
 	if isNews {
 		t.log.Info("a dispatcher is about to stop; going on with another, or with it when it is back")
-	}
-}
-
-// isOutage tells whether an error says that nobody could answer, and nothing of what was asked.
-func isOutage(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return true
-	default:
-		return errors.Is(err, errSilent)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/collector"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -240,78 +239,23 @@ func said(logs *observer.ObservedLogs) []string {
 	return lines
 }
 
-// TestCollector_DispatcherStops holds that a dispatcher's stop is told when it tells so, whatever call it tells first, and
-// once.
+// TestCollector_DispatcherStops holds that a dispatcher's stop is logged, once for several that are restarted in turn.
 func TestCollector_DispatcherStops(t *testing.T) {
 	t.Parallel()
-	const stops = "a dispatcher is about to stop; going on with another, or with it when it is back"
-	for name, tell := range map[string]func(*dispatcher, *atomic.Bool){
-		"by the heartbeat": func(d *dispatcher, _ *atomic.Bool) { d.news <- &wagglev1.HeartbeatResponse{Reconnect: true} },
-		"by a fetch":       func(_ *dispatcher, draining *atomic.Bool) { draining.Store(true) },
-		"by both": func(d *dispatcher, draining *atomic.Bool) {
-			draining.Store(true)
-			d.news <- &wagglev1.HeartbeatResponse{Reconnect: true}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				d := newDispatcher()
-				var draining atomic.Bool
-				d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
-					if !draining.Load() {
-						time.Sleep(time.Second)
-						return nil, nil
-					}
-					return &wagglev1.FetchTaskResponse{EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DRAINING}, nil
-				}
-				core, logs := observer.New(zap.InfoLevel)
-				r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
-				pass(time.Second)
-				for _, want := range [][]string{{stops}, {stops, stops}} { // of the second, 40 s later
-					tell(d, &draining)
-					pass(3 * time.Second)
-					draining.Store(false)
-					if got := said(logs); !slices.Equal(got, want) {
-						t.Errorf("said %q, want %q", got, want)
-					}
-					pass(40 * time.Second)
-				}
-				if err := r.stop(); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-// TestCollector_DrainHeardLate holds that operators' drain is not told as the stop of a dispatcher where fetches go to one
-// that knows of it sooner than the one that answers heartbeats.
-func TestCollector_DrainHeardLate(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		const stops = "a dispatcher is about to stop; going on with another, or with it when it is back"
 		d := newDispatcher()
-		begin := time.Now()
-		since := func(after time.Duration) bool { return time.Since(begin) >= after }
-		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
-			if !since(4 * time.Second) {
-				time.Sleep(time.Second)
-				return nil, nil
-			}
-			return &wagglev1.FetchTaskResponse{
-				EmptyReason: wagglev1.EmptyReason_EMPTY_REASON_DRAINING, RetryAfter: durationpb.New(3 * time.Second),
-			}, nil
-		}
-		d.onBeat = func(_ int, b beat) (*wagglev1.HeartbeatResponse, error) {
-			answer := d.renewal(b)
-			answer.Drain = since(6 * time.Second)
-			return answer, nil
-		}
 		core, logs := observer.New(zap.InfoLevel)
 		r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Logger, c.Wait = zap.New(core), time.Second })
-		pass(time.Minute)
-		if got, want := said(logs), []string{"operators changed whether this collector fetches"}; !slices.Equal(got, want) {
-			t.Errorf("said %q, want %q", got, want)
+		pass(time.Second)
+		for _, want := range [][]string{{stops}, {stops, stops}} { // of the second, 40 s later
+			for range 2 {
+				d.pushes <- &wagglev1.HeartbeatResponse{Reconnect: true}
+				pass(20 * time.Second)
+			}
+			if got := said(logs); !slices.Equal(got, want) {
+				t.Errorf("said %q, want %q", got, want)
+			}
 		}
 		if err := r.stop(); err != nil {
 			t.Error(err)

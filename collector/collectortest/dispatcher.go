@@ -24,6 +24,8 @@ import (
 )
 
 const (
+	// target is how a collector names the dispatcher; where it leads is for its machine to say.
+	target = "passthrough:///collectortest"
 	// buffer of a connection to the dispatcher, in bytes.
 	buffer = 1 << 20
 	// drainTimeout is how long the dispatcher waits for calls that have not ended when the test does.
@@ -156,7 +158,7 @@ func (d *Dispatcher) Task(source, url string) *wagglev1.Task {
 	return reply.GetTask()
 }
 
-// idle tells whether no task is due or worked on.
+// idle reports whether no task is due or worked on.
 func (d *Dispatcher) idle() bool {
 	d.t.Helper()
 	reply, err := wagglev1.NewAdminServiceClient(d.conn).GetStats(d.t.Context(), &wagglev1.GetStatsRequest{})

@@ -12,9 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/collector"
 )
 
-// target is how a collector names the dispatcher; where it leads is for its machine to say.
-const target = "passthrough:///collectortest"
-
 const (
 	// lookEvery is how often Work looks whether something is left to do.
 	lookEvery = 10 * time.Millisecond

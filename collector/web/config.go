@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/collector/web/extract"
+	"github.com/waggle-crawl/waggle/collector/web/robots"
 )
 
 // Defaults of Config.
@@ -19,13 +22,16 @@ const (
 	defaultMaxRatio     = 200
 	defaultMaxRedirects = 10
 	defaultMaxLinks     = 20_000
-	defaultMaxListed    = maxSitemapEntries
+	defaultMaxListed    = 50_000
 	defaultMaxSegments  = 30
 	defaultMaxRepeats   = 3
 	defaultRobotsTTL    = time.Hour
 
 	defaultProduct = "waggle"
 	defaultContact = "https://github.com/waggle-crawl/waggle"
+
+	// maxCrawlDelay is the longest delay that a queue takes from a host.
+	maxCrawlDelay = time.Hour
 
 	// maxRobotsTTL is how long RFC 9309 lets a robots.txt be kept.
 	maxRobotsTTL = 24 * time.Hour
@@ -90,7 +96,7 @@ type Config struct {
 	Resources bool
 
 	// Sitemaps reports the sitemaps that robots.txt names of the host of a page of depth 0 (a seed, a submitted task),
-	// with KindSitemap: for crawls of whole sites. They have depth 1 then, and what they list depth 2 or, by an index, 3.
+	// with the kind sitemap: for crawls of whole sites. They have depth 1 then, and what they list depth 2 or, by an index, 3.
 	Sitemaps bool
 
 	// Sink gets the pages. Default: none, pages are only followed.
@@ -122,7 +128,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Contact = cmp.Or(c.Contact, defaultContact)
 	c.UserAgent = cmp.Or(c.UserAgent, defaultProduct+" (+"+c.Contact+")")
-	c.RobotsAgent = cmp.Or(c.RobotsAgent, productToken(c.UserAgent))
+	c.RobotsAgent = cmp.Or(c.RobotsAgent, robots.ProductToken(c.UserAgent))
 	c.RobotsTTL = cmp.Or(c.RobotsTTL, defaultRobotsTTL)
 	c.MaxCrawlDelay = cmp.Or(c.MaxCrawlDelay, maxCrawlDelay)
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
@@ -147,10 +153,10 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("field %s: %q: want printable ASCII", text.name, text.value)
 		}
 	}
-	if c.RobotsAgent != productToken(c.RobotsAgent) {
+	if c.RobotsAgent != robots.ProductToken(c.RobotsAgent) {
 		return fmt.Errorf("field RobotsAgent: %q: want letters, digits, '-' and '_'", c.RobotsAgent)
 	}
-	if c.UserAgent != "" && c.RobotsAgent == "" && productToken(c.UserAgent) == "" {
+	if c.UserAgent != "" && c.RobotsAgent == "" && robots.ProductToken(c.UserAgent) == "" {
 		return fmt.Errorf("field UserAgent: %q: want it to begin with a name, or RobotsAgent set", c.UserAgent)
 	}
 	if err := c.validateProxy(); err != nil {
@@ -180,8 +186,8 @@ func (c *Config) Validate() error {
 	if c.MaxDepth < 0 {
 		return fmt.Errorf("field MaxDepth: %d: want 0 or more", c.MaxDepth)
 	}
-	if c.MaxURLBytes > maxURLLength {
-		return fmt.Errorf("field MaxURLBytes: %d: want at most %d", c.MaxURLBytes, maxURLLength)
+	if c.MaxURLBytes > extract.MaxURLBytes {
+		return fmt.Errorf("field MaxURLBytes: %d: want at most %d", c.MaxURLBytes, extract.MaxURLBytes)
 	}
 	if c.MaxLinks < 0 {
 		return fmt.Errorf("field MaxLinks: %d: want more than 0", c.MaxLinks)

@@ -74,6 +74,13 @@ func readBody(response *http.Response, limits bodyLimits) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %w", errContentCoding, err)
 }
 
+// DecodeBody undoes the content coding that header tells of the body that r has, as the body of an Exchange. It fails when
+// the coding is not one that the Handler asks for, and when there is more than limit, in bytes, before or after.
+func DecodeBody(header http.Header, r io.Reader, limit int64) ([]byte, error) {
+	wire := &limitedReader{r: r, left: limit, limit: limit}
+	return readDecoded(wire, codings(header), bodyLimits{bytes: limit, ratio: limit})
+}
+
 // readSized reads everything from r, which is said to have length bytes; negative: it is not known. Room for them is made
 // at once, but for no more than is worth taking a server's word.
 func readSized(r io.Reader, length int64) ([]byte, error) {

@@ -6,7 +6,7 @@
 // site asks for by Retry-After and by Crawl-delay of its robots.txt.
 //
 // Links come from HTML, RSS, Atom and JSON feeds, sitemaps and their indexes, plain lists, and, on request, what pages
-// need to be shown; by the task's kind (KindFeed, KindSitemap, KindList), else by content type. A redirect into another
+// need to be shown; by the task's kind (see package extract), else by content type. A redirect into another
 // queue is a link too, of the page's own depth: it is followed when its queue has its turn, and where the page is a seed, in
 // each of the seed's cycles. When sitemaps and feeds say when a page changed, that is passed on, so that it is crawled again.
 //

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -82,25 +81,4 @@ func ExampleHandler_Handle() {
 	// /news/1
 	// true
 	// 1 <nil>
-}
-
-func ExampleExtractLinks() {
-	base, err := url.Parse("https://example.com/news/")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	links := web.ExtractLinks(base, []byte(`
-		<link rel="next" href="?page=2">
-		<a href="1.html#comments">One</a> <a href="1.html">again</a>
-		<a href="tel:+15551234">Call</a>
-		<img src="logo.png">`), web.ExtractOptions{})
-	for _, link := range links.URLs {
-		fmt.Println(link)
-	}
-	fmt.Println("skipped:", links.Skipped)
-	// Output:
-	// https://example.com/news/?page=2
-	// https://example.com/news/1.html
-	// skipped: 1
 }

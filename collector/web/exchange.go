@@ -53,25 +53,10 @@ type Exchange struct {
 	Truncated string
 }
 
-// DecodeBody undoes the content coding that header tells of the body that r has, as the body of an Exchange. It fails when
-// the coding is not one that the Handler asks for, and when there is more than limit, in bytes, before or after.
-func DecodeBody(header http.Header, r io.Reader, limit int64) ([]byte, error) {
-	wire := &limitedReader{r: r, left: limit, limit: limit}
-	return readDecoded(wire, codings(header), bodyLimits{bytes: limit, ratio: limit})
-}
-
 // recording keeps the exchanges of one fetch. A nil one keeps nothing. One goroutine uses it.
 type recording struct {
 	limit     int64 // of a body: one over it fails the fetch, so that no more of it is read
 	exchanges []*Exchange
-}
-
-// newRecording is nil unless exchanges are wanted.
-func newRecording(cfg *Config) *recording {
-	if !cfg.Exchanges {
-		return nil
-	}
-	return &recording{limit: cfg.MaxBytes}
 }
 
 // roundTrip sends a request and notes the exchange; its body is noted as it is read.
@@ -104,6 +89,10 @@ func (r *recording) roundTrip(transport http.RoundTripper, request *http.Request
 	r.exchanges = append(r.exchanges, exchange)
 	return response, nil
 }
+
+// isFinal reports whether an answer ends its request. 101 does not: it switches the connection to another protocol. Its
+// body is that connection, which has no end and which no timeout of the request closes.
+func isFinal(response *http.Response) bool { return response.StatusCode >= 200 }
 
 // content is what the sink gets.
 func (r *recording) content(body []byte) Content {

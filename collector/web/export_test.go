@@ -4,9 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
-	"net/url"
-
-	"golang.org/x/net/html/atom"
 )
 
 // NewTransportForTest is the transport that keeps heads, with TLS settings of the test's.
@@ -23,17 +20,3 @@ func Trust(h *Handler, roots *x509.CertPool) {
 	own.direct.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	own.proxied.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }
-
-// Resolve makes a reference absolute in both ways there are.
-func Resolve(base *url.URL, ref string) (absolute, parsed string) {
-	r := resolver{base: base}
-	absolute, _ = r.resolve(ref)
-	parsed, _ = r.parse(ref)
-	return absolute, parsed
-}
-
-// IsUTF8 tells whether a document that begins so is in UTF-8.
-func IsUTF8(begin, contentType string) bool { return isUTF8([]byte(begin), contentType) }
-
-// ElementOf is the element of a start tag as it is written.
-func ElementOf(tag []byte) atom.Atom { return elementOf(tag) }

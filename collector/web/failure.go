@@ -4,16 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/waggle-crawl/waggle/collector"
+	"github.com/waggle-crawl/waggle/collector/web/robots"
 )
 
 // failureOf says whose fault it is that a fetch got no answer.
 func failureOf(err error, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{Message: err.Error(), FetchDuration: took}
-	var denied *robotsDenied
-	var unavailable *robotsUnavailable
+	var denied *robots.DeniedError
+	var unavailable *robots.UnavailableError
 	switch {
 	case errors.As(err, &denied):
 		failed.Reason, failed.Permanent = collector.ReasonRobotsDenied, true
@@ -34,15 +36,15 @@ func failureOf(err error, took time.Duration) *collector.Failed {
 }
 
 // robotsFailure passes on why a robots.txt could not be had: its host rests.
-func robotsFailure(err *robotsUnavailable, took time.Duration) *collector.Failed {
+func robotsFailure(err *robots.UnavailableError, took time.Duration) *collector.Failed {
 	failed := &collector.Failed{
-		Reason: collector.ReasonServerError, Message: err.Error(), HTTPStatus: err.status,
-		RetryAfter: err.retryAfter, FetchDuration: took,
+		Reason: collector.ReasonServerError, Message: err.Error(), HTTPStatus: err.Status,
+		RetryAfter: err.RetryAfter, FetchDuration: took,
 	}
 	switch {
-	case err.cause != nil:
-		failed.Reason = networkReason(err.cause)
-	case isThrottled(err.status, err.retryAfter):
+	case err.Cause != nil:
+		failed.Reason = networkReason(err.Cause)
+	case isThrottled(err.Status, err.RetryAfter):
 		failed.Reason = collector.ReasonThrottled
 	}
 	return failed
@@ -94,3 +96,19 @@ func statusFailure(answer *fetched, recurring bool, took time.Duration, now time
 	}
 	return failed
 }
+
+// refusal judges a task whose own address is one of a private network. A seed is what an operator wants crawled, so where
+// its URL says that address, it is this collector that may not do so, and another one may. What a name leads to is up to
+// whoever answers for it in DNS: parked domains point to loopback addresses, too. Such a seed pays for its failures, as
+// one whose host is away does, and so does any link: nobody can keep a collector busy with them, and while attempts are
+// left, another collector may be allowed to, or DNS may say something else.
+func refusal(t *collector.Task, target *url.URL, err error, took time.Duration) *collector.Failed {
+	failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), FetchDuration: took}
+	if t.Recurring && saysPrivate(target) {
+		failed.Reason = collector.ReasonInternal
+	}
+	return failed
+}
+
+// isRefusal reports whether a fetch failed because of the address of the task itself.
+func isRefusal(err error) bool { return errors.Is(err, errPrivate) && !errors.Is(err, errBadRedirect) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 // failing is a way in which a task fails, and what is reported of it.
@@ -91,7 +92,7 @@ func failures(t *testing.T) map[string]failing {
 		"418":                      {serve: answers(418), reason: collector.ReasonClientError, status: 418},
 		"too large":                {serve: body("text/html", "", make([]byte, 2000)), cfg: web.Config{MaxBytes: 1000}, reason: collector.ReasonTooLarge, permanent: true},
 		"not what it says":         {serve: body("application/rss+xml", "", []byte("<html>no feed</html>")), reason: collector.ReasonParse, status: 200},
-		"broken sitemap":           {serve: body("text/xml", "", []byte("<urlset><url><loc>/1</lo")), task: collector.Task{Kind: web.KindSitemap}, reason: collector.ReasonParse, status: 200},
+		"broken sitemap":           {serve: body("text/xml", "", []byte("<urlset><url><loc>/1</lo")), task: collector.Task{Kind: extract.KindSitemap}, reason: collector.ReasonParse, status: 200},
 		"unknown coding":           {serve: body("text/html", "compress", []byte("x")), reason: collector.ReasonUnsupportedContent},
 		"redirect loop":            {serve: location("/"), reason: collector.ReasonRedirect},
 		"redirect without a place": {serve: answers(302), reason: collector.ReasonRedirect},

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 // maxRetryAfter bounds what a host can ask for; the queue's own limit is the dispatcher's to apply.
@@ -19,7 +22,11 @@ const maxRetryAfter = 24 * time.Hour
 // maxDrain is how much of a body that nobody needs is read to keep its connection.
 const maxDrain = 64 << 10
 
-var errInvalidAddress = errors.New("not an http or https URL with a host")
+var (
+	errInvalidAddress = errors.New("not an http or https URL with a host")
+	errRedirects      = errors.New("too many redirects")
+	errBadRedirect    = errors.New("bad redirect")
+)
 
 // fetcher sends requests with limits on redirects and size. The limit on time is the caller's context.
 type fetcher struct {
@@ -74,20 +81,61 @@ type fetched struct {
 	location *url.URL
 }
 
-// checkAddress tells whether a URL, as it is written, may be fetched.
+// get asks for a URL and follows redirects to an answer, which it reads.
+func (f *fetcher) get(ctx context.Context, req fetchRequest) (*fetched, error) {
+	target := req.url
+	seen := make(map[string]bool)
+	for hop := 0; ; hop++ {
+		if err := f.checkAddress(target); err != nil {
+			return nil, err
+		}
+		answer, err := f.visit(ctx, req, target)
+		if hop > 0 && errors.Is(err, errPrivate) { // a name that resolves to what a redirect may not lead to, for robots.txt too
+			err = fmt.Errorf("%w to %q: %w", errBadRedirect, target, err)
+		}
+		if err != nil || answer.location == nil {
+			return answer, err
+		}
+		next := answer.location
+		seen[target.String()] = true
+		if err := f.checkAddress(next); err != nil {
+			return nil, fmt.Errorf("%w to %q: %w", errBadRedirect, next, err)
+		}
+		if req.leaves != nil && req.leaves(next) {
+			return answer, nil
+		}
+		if seen[next.String()] {
+			return nil, fmt.Errorf("%w: a loop, back to %q", errBadRedirect, next)
+		}
+		if hop >= req.maxRedirects {
+			return nil, fmt.Errorf("%w: more than %d, the last to %s", errRedirects, req.maxRedirects, next)
+		}
+		target = next
+	}
+}
+
+// visit is one hop, after the caller's check of where it goes.
+func (f *fetcher) visit(ctx context.Context, req fetchRequest, target *url.URL) (*fetched, error) {
+	if req.visit != nil {
+		if err := req.visit(ctx, target); err != nil {
+			return nil, err
+		}
+	}
+	return f.hop(ctx, req, target)
+}
+
+// checkAddress reports whether a URL, as it is written, may be fetched.
 func (f *fetcher) checkAddress(u *url.URL) error {
-	if err := checkAddress(u); err != nil || f.allowPrivate {
-		return err
+	switch {
+	case !isWeb(u):
+		return fmt.Errorf("%q: %w", u, errInvalidAddress)
+	case f.allowPrivate:
+		return nil
 	}
 	return checkLiteral(u)
 }
 
-func checkAddress(u *url.URL) error {
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return fmt.Errorf("%q: %w", u, errInvalidAddress)
-	}
-	return nil
-}
+func isWeb(u *url.URL) bool { return (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" }
 
 // hop sends one request and reads the answer.
 func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_ *fetched, err error) {
@@ -129,9 +177,31 @@ func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_
 	return answer, err
 }
 
-// isFinal reports whether an answer ends its request. 101 does not: it switches the connection to another protocol. Its
-// body is that connection, which has no end and which no timeout of the request closes.
-func isFinal(response *http.Response) bool { return response.StatusCode >= 200 }
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+func redirectTarget(from *url.URL, location string) (*url.URL, error) {
+	if location == "" {
+		return nil, fmt.Errorf("%w: no Location", errBadRedirect)
+	}
+	if len(location) > extract.MaxURLBytes {
+		return nil, fmt.Errorf("%w: Location of %d bytes, limit %d", errBadRedirect, len(location), extract.MaxURLBytes)
+	}
+	u, err := extract.ParseReference(location, from.Scheme)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadRedirect, err)
+	}
+	u = from.ResolveReference(u)
+	u.User = nil
+	u.Path = cmp.Or(u.Path, "/")
+	return u, nil
+}
 
 // drain reads a body that is of no use, if it is short, so that its connection can be used again.
 func drain(response *http.Response) {

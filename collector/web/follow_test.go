@@ -7,6 +7,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 // TestHandler_Kind holds what a page is read as: by the task's kind, then by its Content-Type, then by its root element.
@@ -27,23 +28,23 @@ func TestHandler_Kind(t *testing.T) {
 		"RSS":                    {contentType: "application/rss+xml; charset=utf-8", body: rss, want: []string{"/in-rss"}},
 		"RSS as XML":             {contentType: "text/xml", body: rss, want: []string{"/in-rss"}},
 		"RSS as text":            {contentType: "text/plain", body: rss},
-		"RSS as text, by kind":   {contentType: "text/plain", kind: web.KindFeed, body: rss, want: []string{"/in-rss"}},
+		"RSS as text, by kind":   {contentType: "text/plain", kind: extract.KindFeed, body: rss, want: []string{"/in-rss"}},
 		"JSON feed":              {contentType: "application/feed+json", body: `{"items":[{"url":"/in-json"}]}`, want: []string{"/in-json"}},
 		"JSON":                   {contentType: "application/json", body: `{"items":[{"url":"/in-json"}]}`},
-		"JSON, by kind":          {contentType: "application/json", kind: web.KindFeed, body: `{"items":[{"url":"/in-json"}]}`, want: []string{"/in-json"}},
+		"JSON, by kind":          {contentType: "application/json", kind: extract.KindFeed, body: `{"items":[{"url":"/in-json"}]}`, want: []string{"/in-json"}},
 		"sitemap":                {contentType: "application/xml", body: urlset, want: []string{"/in-set"}},
-		"sitemap index":          {contentType: "application/xml", body: index, want: []string{"/in-index"}, wantKind: web.KindSitemap},
-		"sitemap as HTML":        {contentType: "text/html", kind: web.KindSitemap, body: urlset, want: []string{"/in-set"}},
-		"feed as a sitemap":      {contentType: "text/xml", kind: web.KindSitemap, body: rss, want: []string{"/in-rss"}},
-		"text as a sitemap":      {contentType: "text/plain", kind: web.KindSitemap, body: list, want: []string{"/1", "/2"}},
+		"sitemap index":          {contentType: "application/xml", body: index, want: []string{"/in-index"}, wantKind: extract.KindSitemap},
+		"sitemap as HTML":        {contentType: "text/html", kind: extract.KindSitemap, body: urlset, want: []string{"/in-set"}},
+		"feed as a sitemap":      {contentType: "text/xml", kind: extract.KindSitemap, body: rss, want: []string{"/in-rss"}},
+		"text as a sitemap":      {contentType: "text/plain", kind: extract.KindSitemap, body: list, want: []string{"/1", "/2"}},
 		"gzipped sitemap":        {path: "/s.xml.gz", contentType: "application/x-gzip", body: string(zipped(t, []byte(urlset))), want: []string{"/in-set"}},
-		"gzipped, by kind":       {contentType: "application/octet-stream", kind: web.KindSitemap, body: string(zipped(t, []byte(urlset))), want: []string{"/in-set"}},
+		"gzipped, by kind":       {contentType: "application/octet-stream", kind: extract.KindSitemap, body: string(zipped(t, []byte(urlset))), want: []string{"/in-set"}},
 		"gzipped something":      {path: "/s.tar.gz", contentType: "application/gzip", body: string(zipped(t, []byte(urlset)))},
-		"list":                   {contentType: "text/plain", kind: web.KindList, body: list, want: []string{"/1", "/2"}},
+		"list":                   {contentType: "text/plain", kind: extract.KindList, body: list, want: []string{"/1", "/2"}},
 		"text":                   {contentType: "text/plain", body: list},
 		"other XML":              {contentType: "application/xml", body: `<catalog><loc>/x</loc></catalog>`},
 		"a kind of one's own":    {contentType: "text/html", kind: "article", body: page, want: []string{"/page"}},
-		"an empty feed, by kind": {contentType: "text/xml", kind: web.KindFeed, body: ""},
+		"an empty feed, by kind": {contentType: "text/xml", kind: extract.KindFeed, body: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,10 +83,10 @@ func TestHandler_Unreadable(t *testing.T) {
 		want                    collector.Reason
 	}{
 		"/feed":    {"application/rss+xml", "", `<rss><channel><item><title`, collector.ReasonParse},
-		"/as-feed": {"text/html", web.KindFeed, `<a href="x">`, collector.ReasonParse},
-		"/sitemap": {"text/html", web.KindSitemap, `<a href="x">`, collector.ReasonParse},
-		"/gzip":    {"text/xml", web.KindSitemap, string(zipped(t, []byte(sitemapHead))[:40]), collector.ReasonParse},
-		"/bomb":    {"text/xml", web.KindSitemap, string(zipped(t, make([]byte, 2<<20))), collector.ReasonTooLarge},
+		"/as-feed": {"text/html", extract.KindFeed, `<a href="x">`, collector.ReasonParse},
+		"/sitemap": {"text/html", extract.KindSitemap, `<a href="x">`, collector.ReasonParse},
+		"/gzip":    {"text/xml", extract.KindSitemap, string(zipped(t, []byte(`<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">`))[:40]), collector.ReasonParse},
+		"/bomb":    {"text/xml", extract.KindSitemap, string(zipped(t, make([]byte, 2<<20))), collector.ReasonTooLarge},
 	} {
 		s.page(path, map[string]string{"Content-Type": test.contentType}, 200, test.body)
 		_, err := handle(t, h, &collector.Task{URL: s.URL + path, Kind: test.kind})

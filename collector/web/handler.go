@@ -1,22 +1,26 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"sync"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/collector"
+	"github.com/waggle-crawl/waggle/collector/web/robots"
 )
 
 // Handler fetches the URLs of tasks. It may be used by any number of goroutines.
 type Handler struct {
 	cfg     Config
 	fetcher *fetcher
-	robots  *robots   // nil: robots.txt is not asked
-	refused sync.Once // tells of the first address that is refused
+	robots  *robots.Cache // nil: robots.txt is not asked
+	refused sync.Once     // logs the first address that is refused
 	close   func()
 }
 
@@ -41,7 +45,7 @@ func New(cfg Config) (*Handler, error) {
 		transport: cfg.Transport, userAgent: cfg.UserAgent, allowPrivate: cfg.AllowPrivate, maxRatio: int64(cfg.MaxRatio),
 	}
 	if !cfg.IgnoreRobots {
-		h.robots = newRobots(h.fetcher, cfg.RobotsAgent, cfg.RobotsTTL, cfg.Timeout/2)
+		h.robots = robots.NewCache(cfg.RobotsAgent, cfg.RobotsTTL, h.fetchRobots)
 	}
 	return h, nil
 }
@@ -51,18 +55,18 @@ func (h *Handler) Close() { h.close() }
 
 // Handle fetches the task's URL, stores the page and reports its links.
 func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succeeded, error) {
-	target, err := taskURL(t)
-	if err == nil {
-		err = h.fetcher.checkAddress(target)
-	}
-	if err != nil {
-		if isRefusal(err) {
-			return collector.Succeeded{}, h.refusal(t, target, err, 0)
-		}
-		return collector.Succeeded{}, &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
-	}
-	v := &visit{handler: h, task: t, url: target, before: readMemo(t.Memo)}
+	v := &visit{cfg: &h.cfg, fetcher: h.fetcher, robots: h.robots, task: t, before: readMemo(t.Memo)}
 	done, err := v.run(ctx)
+	if isRefusal(err) {
+		if t.Depth == 0 {
+			h.refused.Do(func() {
+				h.cfg.Logger.Warn("a task is at an address of a private network, which is not fetched from; if the site is yours, "+
+					"start the collector with --allow-private (AllowPrivate)",
+					zap.String("url", t.URL), zap.String("source_id", t.SourceID), zap.Error(err))
+			})
+		}
+		err = refusal(t, v.url, err, v.took)
+	}
 	var failed *collector.Failed
 	switch {
 	case err == nil:
@@ -73,7 +77,18 @@ func (h *Handler) Handle(ctx context.Context, t *collector.Task) (collector.Succ
 	return done, err
 }
 
-// taskURL is what to fetch: the URL, or the key of a task that has none.
-func taskURL(t *collector.Task) (*url.URL, error) {
-	return parseReference(cmp.Or(t.URL, t.Key), "")
+// fetchRobots fetches a robots.txt.
+func (h *Handler) fetchRobots(ctx context.Context, u *url.URL) (robots.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout/2)
+	defer cancel()
+	answer, err := h.fetcher.get(ctx, fetchRequest{
+		url: u, accept: "text/plain,*/*;q=0.5", maxBytes: robots.MaxBytes, truncate: true, maxRedirects: robots.MaxRedirects,
+	})
+	switch {
+	case errors.Is(err, errRedirects) || errors.Is(err, errBadRedirect):
+		return robots.Answer{Status: http.StatusNotFound}, nil
+	case err != nil:
+		return robots.Answer{}, err
+	}
+	return robots.Answer{Status: answer.status, RetryAfter: retryAfter(answer.header, time.Now()), Body: answer.body}, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 const (
@@ -173,7 +174,7 @@ func hostileNetwork(t *testing.T) map[string]hostile {
 		"brotli-bomb":  {serve: body("text/html", "br", brotlied(t, zeros)), want: collector.ReasonTooLarge},
 		"zstd-bomb":    {serve: body("text/html", "zstd", zstded(t, zeros)), want: collector.ReasonTooLarge},
 		"double-bomb":  {serve: body("text/html", "gzip, gzip", zipped(t, zipped(t, zeros))), want: collector.ReasonTooLarge},
-		"sitemap-bomb": {serve: body("text/xml", "", zipped(t, zeros)), kind: web.KindSitemap, want: collector.ReasonTooLarge},
+		"sitemap-bomb": {serve: body("text/xml", "", zipped(t, zeros)), kind: extract.KindSitemap, want: collector.ReasonTooLarge},
 		"not-gzip":     {serve: body("text/html", "gzip", []byte("plain text")), want: collector.ReasonUnsupportedContent},
 
 		"bad-charset":   {serve: body("text/html; charset=klingon", "", []byte("<a href='/\xff\xfe'>x</a><a href=/2>")), links: 2},

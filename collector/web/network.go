@@ -7,11 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
-	"time"
-
-	"go.uber.org/zap"
-
-	"github.com/waggle-crawl/waggle/collector"
 )
 
 // errPrivate says that an address belongs to no public host.
@@ -55,7 +50,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// isPublic tells whether an address can be a public host's.
+// isPublic reports whether an address can be a public host's.
 func isPublic(ip netip.Addr) bool {
 	ip = ip.Unmap()
 	if nat64.Contains(ip) {
@@ -97,30 +92,7 @@ func checkLiteral(u *url.URL) error {
 	return nil
 }
 
-// saysPrivate tells whether a URL says by itself that it is of a private network.
+// saysPrivate reports whether a URL says by itself that it is of a private network.
 func saysPrivate(u *url.URL) bool {
 	return checkLiteral(u) != nil || strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "localhost")
 }
-
-// refusal judges a task whose own address is one of a private network. A seed is what an operator wants crawled, so where
-// its URL says that address, it is this collector that may not do so, and another one may. What a name leads to is up to
-// whoever answers for it in DNS: parked domains point to loopback addresses, too. Such a seed pays for its failures, as
-// one whose host is away does, and so does any link: nobody can keep a collector busy with them, and while attempts are
-// left, another collector may be allowed to, or DNS may say something else.
-func (h *Handler) refusal(t *collector.Task, target *url.URL, err error, took time.Duration) *collector.Failed {
-	if t.Depth == 0 {
-		h.refused.Do(func() {
-			h.cfg.Logger.Warn("a task is at an address of a private network, which is not fetched from; if the site is yours, "+
-				"start the collector with --allow-private (AllowPrivate)",
-				zap.String("url", t.URL), zap.String("source_id", t.SourceID), zap.Error(err))
-		})
-	}
-	failed := &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), FetchDuration: took}
-	if t.Recurring && saysPrivate(target) {
-		failed.Reason = collector.ReasonInternal
-	}
-	return failed
-}
-
-// isRefusal tells whether a fetch failed because of the address of the task itself.
-func isRefusal(err error) bool { return errors.Is(err, errPrivate) && !errors.Is(err, errBadRedirect) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 func TestHandler_Redirects(t *testing.T) {
@@ -91,7 +92,7 @@ func TestHandler_RedirectElsewhere(t *testing.T) {
 	})
 	sink := &memorySink{}
 	h := newHandler(t, web.Config{Sink: sink})
-	task := &collector.Task{URL: s.URL + "/a", Kind: web.KindFeed}
+	task := &collector.Task{URL: s.URL + "/a", Kind: extract.KindFeed}
 	for i, want := range []struct {
 		target  string
 		changed collector.Change

@@ -1,17 +1,11 @@
 package web_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -42,24 +36,16 @@ func allowed(t *testing.T, cfg web.Config, robots string, paths map[string]bool)
 	}
 }
 
-func TestRobots_Rules(t *testing.T) {
+// TestRobots_Config holds which rules are obeyed, and that none are when that is wanted.
+func TestRobots_Config(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		cfg    web.Config
 		robots string
 		paths  map[string]bool
 	}{
-		"empty": {robots: "", paths: map[string]bool{"/": true}},
-		"all":   {robots: "User-agent: *\nDisallow: /", paths: map[string]bool{"/": false, "/x?y": false, "/robots.txt": true}},
-		"empty disallow": {
-			robots: "User-agent: *\nDisallow:", paths: map[string]bool{"/": true},
-		},
 		"own group only": {
-			robots: "User-agent: *\nDisallow: /\n\nUser-agent: other\nUser-Agent: Waggle/2.0\nDisallow: /a\n\nuser-agent: waggle\ndisallow: /b",
-			paths:  map[string]bool{"/": true, "/a/1": false, "/b": false, "/c": true},
-		},
-		"no prefix of a name": {
-			robots: "User-agent: wag\nDisallow: /\nUser-agent: waggler\nDisallow: /\n", paths: map[string]bool{"/": true},
+			robots: "User-agent: *\nDisallow: /\n\nuser-agent: waggle\ndisallow: /b", paths: map[string]bool{"/": true, "/b": false},
 		},
 		"set name": {
 			cfg:    web.Config{UserAgent: "Mozilla/5.0 (compatible; MyBot/1.0)", RobotsAgent: "mybot"},
@@ -68,38 +54,9 @@ func TestRobots_Rules(t *testing.T) {
 		"ignored": {
 			cfg: web.Config{IgnoreRobots: true}, robots: "User-agent: *\nDisallow: /", paths: map[string]bool{"/": true},
 		},
-		"longest wins, allow at a tie": {
-			robots: "User-agent: *\nDisallow: /a\nAllow: /a/b\nDisallow: /a/b/c\nDisallow: /tie\nAllow: /tie",
-			paths:  map[string]bool{"/a": false, "/a/b": true, "/a/b/c/d": false, "/tie": true},
-		},
-		"wildcards": {
-			robots: "User-agent: *\nDisallow: /*.php$\nDisallow: /x*y\nDisallow: *secret\nDisallow: /price$\nDisallow: /a$b",
-			paths: map[string]bool{
-				"/i.php": false, "/d/i.php": false, "/i.php?q=1": true, "/i.phpx": true,
-				"/x1y": false, "/xy": false, "/d/x1y": true, "/d/secret/1": false, "/price": false, "/prices": true,
-				"/a$b": false, "/a": true,
-			},
-		},
-		"query": {
-			robots: "User-agent: *\nDisallow: /s?q=\nDisallow: /*?*sort=", paths: map[string]bool{"/s": true, "/s?q=1": false, "/l?a=1&sort=up": false},
-		},
-		"escapes": {
-			robots: "User-agent: *\nDisallow: /ä\nDisallow: /b%c3%b6\nDisallow: /%7Ejoe\nDisallow: /file-with-a-%2A.html\nDisallow: /s p",
-			paths: map[string]bool{
-				"/%C3%A4x": false, "/b%C3%B6": false, "/~joe/": false, "/file-with-a-*.html": false, "/file-with-a-b.html": true, "/s%20p": false,
-			},
-		},
-		"lines that cannot be read": {
-			robots: "\xef\xbb\xbfDisallow: /\nnonsense\nUser-agent : * # all\nCrawl-delay: soon\n<html>\nDisallow : /a # why\nSitemap: x\nDisallow: /b\r\nDisallow: /c\rDisallow: d",
-			paths:  map[string]bool{"/": true, "/a": false, "/b": false, "/c": false, "/d": false},
-		},
 		"beyond the limit": {
 			robots: "User-agent: *\nDisallow: /a\n#" + strings.Repeat("x", 512<<10) + "\nDisallow: /b",
 			paths:  map[string]bool{"/a": false, "/b": true},
-		},
-		"rule longer than any URL": {
-			robots: "User-agent: *\nDisallow: /" + strings.Repeat("*", 3000) + "\nDisallow: /" + strings.Repeat("*", 1000) + "b",
-			paths:  map[string]bool{"/a": true, "/ab": false},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,153 +124,6 @@ func answer(r *http.Request, status int, body string) *http.Response {
 	}
 }
 
-// TestRobots_Cache holds that a host is asked once, however many tasks want to know, again after the TTL, and sooner
-// when it had no answer.
-func TestRobots_Cache(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		asked := map[string]int{}
-		status := map[string]int{"good": 200, "bad": 500}
-		h := newHandler(t, web.Config{
-			Timeout: 10 * time.Second, RobotsTTL: 10 * time.Minute,
-			Transport: transport(func(r *http.Request) (*http.Response, error) {
-				if r.URL.Path != "/robots.txt" {
-					return answer(r, 200, ""), nil
-				}
-				time.Sleep(time.Second)
-				mu.Lock()
-				defer mu.Unlock()
-				asked[r.URL.Host]++
-				return answer(r, status[r.URL.Host], "User-agent: *\nDisallow: /no"), nil
-			}),
-		})
-		fetch := func(host string, tasks int) {
-			var all sync.WaitGroup
-			for range tasks {
-				all.Go(func() {
-					if _, err := h.Handle(t.Context(), &collector.Task{URL: "http://" + host + "/"}); (err == nil) != (host == "good") {
-						t.Errorf("%s: %v", host, err)
-					}
-				})
-			}
-			all.Wait()
-		}
-		expect := func(good, bad int) {
-			t.Helper()
-			if asked["good"] != good || asked["bad"] != bad {
-				t.Errorf("asked %v, want %d and %d times", asked, good, bad)
-			}
-		}
-		fetch("good", 50)
-		fetch("bad", 50)
-		expect(1, 1)
-		time.Sleep(4 * time.Second)
-		fetch("good", 1)
-		fetch("bad", 1)
-		expect(1, 1)
-		time.Sleep(2 * time.Second)
-		fetch("good", 1)
-		fetch("bad", 1)
-		expect(1, 2)
-		time.Sleep(10 * time.Minute)
-		fetch("good", 1)
-		expect(2, 2)
-	})
-}
-
-// TestRobots_AskerGone holds that the tasks that wait for an answer ask themselves when the one that asked has ended.
-func TestRobots_AskerGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		asked := make(chan struct{}, 10)
-		h := newHandler(t, web.Config{Transport: transport(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Path != "/robots.txt" {
-				return answer(r, 200, ""), nil
-			}
-			asked <- struct{}{}
-			if len(asked) > 1 {
-				return answer(r, 404, ""), nil
-			}
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() {
-			if _, err := h.Handle(ctx, &collector.Task{URL: "http://a/"}); !errors.Is(err, collector.ErrLeaseLost) {
-				t.Errorf("the one that asked: %v", err)
-			}
-		})
-		synctest.Wait()
-		for range 3 {
-			all.Go(func() {
-				if _, err := h.Handle(t.Context(), &collector.Task{URL: "http://a/"}); err != nil {
-					t.Errorf("one that waited: %v", err)
-				}
-			})
-		}
-		synctest.Wait()
-		cancel(collector.ErrLeaseLost)
-		all.Wait()
-		if len(asked) != 2 {
-			t.Errorf("asked %d times, want 2", len(asked))
-		}
-	})
-}
-
-// TestRobots_AskerPanics holds that the tasks that wait for an answer do not take a panic, as of a transport, for one that
-// allows everything.
-func TestRobots_AskerPanics(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		asked, goOn := make(chan struct{}, 10), make(chan struct{})
-		h := newHandler(t, web.Config{Transport: transport(func(r *http.Request) (*http.Response, error) {
-			if asked <- struct{}{}; len(asked) > 1 {
-				return answer(r, 200, "User-agent: *\nDisallow: /"), nil
-			}
-			<-goOn
-			panic("a transport of one's own")
-		})})
-		var all sync.WaitGroup
-		all.Go(func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("the one that asked did not panic")
-				}
-			}()
-			_, _ = h.Handle(t.Context(), &collector.Task{URL: "http://a/"}) // it panics
-		})
-		synctest.Wait()
-		all.Go(func() {
-			_, err := h.Handle(t.Context(), &collector.Task{URL: "http://a/"})
-			if failed := new(collector.Failed); !errors.As(err, &failed) || failed.Reason != collector.ReasonRobotsDenied {
-				t.Errorf("the one that waited: %v, want what robots.txt says", err)
-			}
-		})
-		synctest.Wait()
-		close(goOn)
-		all.Wait()
-	})
-}
-
-// TestRobots_Hosts holds that the cache is bounded and goes on working beyond its bound.
-func TestRobots_Hosts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHandler(t, web.Config{Transport: transport(func(r *http.Request) (*http.Response, error) {
-			return answer(r, 404, ""), nil
-		})})
-		for i := range 10_500 {
-			host := "h" + strings.Repeat("x", i%50) + "-" + time.Duration(i).String()
-			status, err := h.Handle(t.Context(), &collector.Task{URL: "http://" + host + "/"})
-			if err == nil {
-				t.Fatalf("host %d: %+v, want a 404", i, status)
-			}
-		}
-	})
-}
-
 // TestRobots_Cut holds that what is cut off at the limit says nothing, rather than something else.
 func TestRobots_Cut(t *testing.T) {
 	t.Parallel()
@@ -337,62 +147,5 @@ func TestRobots_Broken(t *testing.T) {
 	_, err := handle(t, newHandler(t, web.Config{}), &collector.Task{URL: s.URL + "/"})
 	if got := failedOf(t, err); got.Reason != collector.ReasonConnectionLost || len(s.requests("/")) != 0 {
 		t.Errorf("got %+v", got)
-	}
-}
-
-// TestRobots_Wildcards holds the rules that are easily taken for others.
-func TestRobots_Wildcards(t *testing.T) {
-	t.Parallel()
-	for rule, paths := range map[string]map[string]bool{
-		"/a*b":        {"/ab": false, "/axxb": false, "/axxbyy": false, "/ba": true, "/a": true},
-		"/a*b$":       {"/ab": false, "/abxb": false, "/abx": true, "/a/b/": true},
-		"*.php$":      {"/x.php": false, "/x.php?y": true, "/.phpx.php": false, "/php": true},
-		"/*?":         {"/x": true, "/x?y": false},
-		"/a*":         {"/a": false, "/b": true},
-		"/a*$":        {"/a": false, "/abc": false, "/b": true},
-		"/a*bc*bc$":   {"/abc": true, "/abcbc": false, "/abcxbc": false, "/abcbcx": true},
-		"/$":          {"/": false, "/x": true},
-		"/a$b":        {"/a$b": false, "/a": true},
-		"/%2a*x":      {"/*yx": false, "/%2Ax": false, "/ayx": true},
-		"/aa*aaa":     {"/aaaa": true, "/aaaaa": false},
-		"/a*b*c*d*e$": {"/abcde": false, "/aXbXcXdXe": false, "/abcdeX": true, "/abced": true},
-	} {
-		allowed(t, web.Config{}, "User-agent: *\nDisallow: "+rule+"\n", paths)
-	}
-}
-
-// TestRobots_CacheBytes holds that the cache is bounded in bytes: of many hosts with large files the later ones push
-// earlier ones out, and those are asked again.
-func TestRobots_CacheBytes(t *testing.T) {
-	t.Parallel()
-	const hosts = 200 // of half a MiB; 64 MiB are kept
-	var large strings.Builder
-	large.WriteString("User-agent: *\n")
-	for i := range 256 {
-		fmt.Fprintf(&large, "Disallow: /%d%s\n", i, strings.Repeat("x", 2000))
-	}
-	var asked atomic.Int32
-	h := strictHandler(t, web.Config{Transport: roundTripper(func(r *http.Request) *http.Response {
-		w := httptest.NewRecorder()
-		if r.URL.Path == "/robots.txt" {
-			asked.Add(1)
-			_, _ = io.WriteString(w, large.String())
-		}
-		return w.Result()
-	})})
-	for _, want := range []struct{ least, most int32 }{{hosts, hosts}, {hosts - 140, hosts}} {
-		asked.Store(0)
-		for i := range hosts {
-			if _, err := handle(t, h, &collector.Task{URL: fmt.Sprintf("http://%d.example.com/", i)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := asked.Load(); got < want.least || got > want.most {
-			t.Errorf("robots.txt was asked for %d times, want %d to %d", got, want.least, want.most)
-		}
-	}
-	asked.Store(0)
-	if _, err := handle(t, h, &collector.Task{URL: fmt.Sprintf("http://%d.example.com/", hosts-1)}); err != nil || asked.Load() != 0 {
-		t.Errorf("the last host was asked %d times again, %v", asked.Load(), err)
 	}
 }

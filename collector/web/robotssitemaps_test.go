@@ -8,6 +8,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 // TestHandler_Sitemaps holds who reports the sitemaps that robots.txt names.
@@ -36,7 +37,7 @@ func TestHandler_Sitemaps(t *testing.T) {
 		"deeper":      {wanted, collector.Task{URL: s.URL + "/", Depth: 1}, []string{s.URL + "/a", s.URL + "/linked.xml"}, nil},
 		"a sitemap":   {wanted, collector.Task{URL: s.URL + "/one.xml"}, []string{s.URL + "/b"}, append(all[1:3:3], s.URL+"/linked.xml")},
 		"moved":       {wanted, collector.Task{URL: s.URL + "/moved"}, []string{"http://localhost:1/"}, nil},
-		"moved where": {wanted, collector.Task{URL: s.URL + "/moved", Kind: web.KindFeed}, []string{"http://localhost:1/"}, nil},
+		"moved where": {wanted, collector.Task{URL: s.URL + "/moved", Kind: extract.KindFeed}, []string{"http://localhost:1/"}, nil},
 	} {
 		done, err := handle(t, test.handler, &test.task)
 		if err != nil {
@@ -44,7 +45,7 @@ func TestHandler_Sitemaps(t *testing.T) {
 		}
 		var pages, maps []string
 		for _, item := range done.Discovered {
-			if item.Kind == web.KindSitemap {
+			if item.Kind == extract.KindSitemap {
 				maps = append(maps, item.URL)
 			} else {
 				pages = append(pages, item.URL)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -8,15 +9,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/idna"
 
 	"github.com/waggle-crawl/waggle/collector"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
+	"github.com/waggle-crawl/waggle/collector/web/robots"
 )
 
 // accept is what a page is asked for.
@@ -24,24 +30,28 @@ const accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 // visit is one fetch of one task, from request to record.
 type visit struct {
-	handler *Handler
+	cfg     *Config
+	fetcher *fetcher
+	robots  *robots.Cache // nil: robots.txt is not asked
 	task    *collector.Task
 	url     *url.URL
 	before  memo
 
 	start  time.Time     // of the page's first request
-	last   time.Time     // of the last request; zero: none was sent
 	whole  time.Duration // from start to the end of the answer
-	took   time.Duration // from last to the end of the answer
+	took   time.Duration // from the last request to the end of the answer
 	record *recording
 	answer *fetched
 	body   []byte // the page's; the sink's copy when the server said 304
 	after  memo
-	links  Links
+	found  extract.Result
 }
 
-// run does it all.
+// run does it all. An error of isRefusal is left for the caller to judge.
 func (v *visit) run(ctx context.Context) (collector.Succeeded, error) {
+	if err := v.parseURL(); err != nil {
+		return collector.Succeeded{}, err
+	}
 	if err := v.fetch(ctx); err != nil {
 		return collector.Succeeded{}, err
 	}
@@ -49,6 +59,17 @@ func (v *visit) run(ctx context.Context) (collector.Succeeded, error) {
 		return collector.Succeeded{}, err
 	}
 	return v.store(ctx)
+}
+
+// parseURL finds what to fetch: the task's URL, or the key of one that has none.
+func (v *visit) parseURL() (err error) {
+	if v.url, err = extract.ParseReference(cmp.Or(v.task.URL, v.task.Key), ""); err == nil {
+		err = v.fetcher.checkAddress(v.url)
+	}
+	if err == nil || isRefusal(err) {
+		return err
+	}
+	return &collector.Failed{Reason: collector.ReasonBadRequest, Message: err.Error(), Permanent: true}
 }
 
 // fetch gets the page, asking only for changes where that does no harm.
@@ -61,14 +82,15 @@ func (v *visit) fetch(ctx context.Context) error {
 }
 
 func (v *visit) get(ctx context.Context, conditions http.Header) error {
-	h := v.handler
-	fetchCtx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	fetchCtx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
 	defer cancel()
-	v.record = newRecording(&h.cfg)
+	if v.cfg.Exchanges {
+		v.record = &recording{limit: v.cfg.MaxBytes}
+	}
 	request := fetchRequest{
-		url: v.url, accept: accept, maxBytes: h.cfg.MaxBytes,
+		url: v.url, accept: accept, maxBytes: v.cfg.MaxBytes,
 		conditions: conditions, conditionsFor: v.before.URL,
-		maxRedirects: max(h.cfg.MaxRedirects, 0), record: v.record,
+		maxRedirects: max(v.cfg.MaxRedirects, 0), record: v.record,
 	}
 	own := hostQueue(v.url)
 	request.leaves = func(next *url.URL) bool { return hostQueue(next) != own }
@@ -80,8 +102,8 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		sent.Store(&now)
 	}
 	request.visit = func(ctx context.Context, u *url.URL) error {
-		if h.robots != nil {
-			if err := h.robots.check(ctx, u); err != nil {
+		if v.robots != nil {
+			if err := v.robots.Check(ctx, u); err != nil {
 				return err
 			}
 		}
@@ -92,17 +114,17 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		return nil
 	}
 	request.wrote = note // a host sees the request then, not when its name is looked up and its connection begun
-	answer, err := h.fetcher.get(fetchCtx, request)
+	answer, err := v.fetcher.get(fetchCtx, request)
 	v.whole = time.Since(v.start)
 	v.took = v.whole
 	if last := sent.Load(); last != nil {
-		v.last, v.took = *last, time.Since(*last)
+		v.took = time.Since(*last)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case isRefusal(err):
-		return h.refusal(v.task, v.url, err, v.took)
+		return err
 	case err != nil:
 		return failureOf(err, v.took)
 	}
@@ -119,15 +141,15 @@ func (v *visit) conditions(ctx context.Context) http.Header {
 	return v.before.conditions()
 }
 
-// recall reads the body of the last crawl from the sink, if the page had links, and tells whether that will do.
+// recall reads the body of the last crawl from the sink, if the page had links, and reports whether that will do.
 func (v *visit) recall(ctx context.Context) bool {
 	if !v.before.HasLinks || v.body != nil {
 		return true
 	}
-	body, err := v.handler.cfg.Sink.Body(ctx, v.before.Digest)
+	body, err := v.cfg.Sink.Body(ctx, v.before.Digest)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			v.handler.cfg.Logger.Warn("sink cannot read back", zap.String("digest", v.before.Digest), zap.Error(err))
+			v.cfg.Logger.Warn("sink cannot read back", zap.String("digest", v.before.Digest), zap.Error(err))
 		}
 		return false
 	}
@@ -162,9 +184,56 @@ func (v *visit) judge(ctx context.Context) error {
 	if err := v.findLinks(ctx); err != nil {
 		return v.unreadable(ctx, err)
 	}
-	v.after.NoIndex = v.noIndex()
-	v.after.HasLinks = len(v.links.URLs) > 0
+	// When the server only said that nothing has changed, the page asks for what it asked for when it was last read.
+	unread := answer.status == http.StatusNotModified && len(v.body) == 0
+	v.after.NoIndex = v.found.NoIndex || unread && v.before.NoIndex
+	v.after.HasLinks = len(v.found.Links) > 0
 	return nil
+}
+
+// findLinks finds what the page leads to, unless the page or its depth forbids it.
+func (v *visit) findLinks(ctx context.Context) error {
+	base, err := url.Parse(v.after.URL)
+	if err != nil {
+		return nil
+	}
+	v.found, err = extract.Find(ctx, extract.Document{
+		URL: base, Kind: v.task.Kind, ContentType: v.after.ContentType, RobotsTag: v.answer.header.Values("X-Robots-Tag"), Body: v.body,
+	}, extract.Options{
+		Resources: v.cfg.Resources, RobotsAgent: v.cfg.RobotsAgent, FollowNofollow: v.cfg.FollowNofollow,
+		MaxLinks: v.cfg.MaxLinks, MaxListed: v.cfg.MaxListed,
+		MaxURLBytes: v.cfg.MaxURLBytes, MaxPathSegments: v.cfg.MaxPathSegments, MaxPathRepeats: v.cfg.MaxPathRepeats,
+		Unzip: func(body []byte) ([]byte, error) {
+			limits := bodyLimits{bytes: v.cfg.MaxBytes, ratio: int64(v.cfg.MaxRatio)}
+			return readDecoded(bytes.NewReader(body), []string{"gzip"}, limits)
+		},
+	})
+	if v.found.Trapped > 0 {
+		v.cfg.Logger.Info("links left out that look like a trap", zap.String("url", v.after.URL), zap.Int("links", v.found.Trapped))
+	}
+	if v.found.Surplus > 0 {
+		v.cfg.Logger.Warn("page has more links than are reported", zap.String("url", v.after.URL),
+			zap.Int("reported", len(v.found.Links)), zap.Int("skipped", v.found.Surplus))
+	}
+	if v.cfg.MaxDepth > 0 && v.task.Depth >= v.cfg.MaxDepth {
+		v.found.Links = nil
+	}
+	return err
+}
+
+// unreadable reports content that is not what it claims to be.
+func (v *visit) unreadable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	failed := &collector.Failed{
+		Reason: collector.ReasonParse, Message: v.after.URL + ": " + err.Error(),
+		HTTPStatus: v.answer.status, FetchDuration: v.took,
+	}
+	if errors.Is(err, errTooLarge) || errors.Is(err, extract.ErrTooLarge) {
+		failed.Reason, failed.Permanent = collector.ReasonTooLarge, true
+	}
+	return failed
 }
 
 // passOn makes a link of a redirect into another queue: whoever gets it waits for that queue's turn. It is the page's own
@@ -173,14 +242,14 @@ func (v *visit) passOn() {
 	target := v.answer.location.String()
 	v.body = v.answer.body
 	v.after = memo{URL: target, Digest: digestOf(v.body)}
-	v.links = Links{URLs: []string{target}}
+	v.found.Links = []extract.Link{{URL: target}}
 	if v.task.Recurring {
-		v.handler.cfg.Logger.Info("seed redirects into another queue, where it is crawled if the source may follow it there",
+		v.cfg.Logger.Info("seed redirects into another queue, where it is crawled if the source may follow it there",
 			zap.String("url", v.url.String()), zap.String("to", target))
 	}
 }
 
-// isChanged tells whether the page, or what it redirects to, is another one than last time.
+// isChanged reports whether the page, or what it redirects to, is another one than last time.
 func (v *visit) isChanged() bool {
 	return v.after.Digest != v.before.Digest || v.answer.location != nil && v.after.URL != v.before.URL
 }
@@ -219,7 +288,7 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	if !changed && v.answer.status == http.StatusNotModified {
 		body = nil // the sink has it, or never kept it
 	}
-	if err := v.handler.cfg.Sink.Put(ctx, page, v.record.content(body)); err != nil {
+	if err := v.cfg.Sink.Put(ctx, page, v.record.content(body)); err != nil {
 		if ctx.Err() != nil {
 			return collector.Succeeded{}, context.Cause(ctx)
 		}
@@ -231,44 +300,88 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	}
 	done := collector.Succeeded{
 		HTTPStatus: v.answer.status, Bytes: int64(len(v.answer.body)), FetchDuration: v.took,
-		Changed: collector.Changed, Memo: note, Discovered: make([]collector.Discovered, 0, len(v.links.URLs)),
+		Changed: collector.Changed, Memo: note, Discovered: v.discovered(),
 	}
 	if !changed {
 		done.Changed = collector.Unchanged
 	}
 	if v.task.Recurring {
-		done.NextCrawlDelay = v.nextCrawlDelay()
-	}
-	sitemaps := v.sitemaps()
-	for _, link := range v.links.URLs {
-		if slices.Contains(sitemaps, link) {
-			continue // as a sitemap, below
-		}
-		item := collector.Discovered{
-			URL: link, Kind: v.links.Kind, Relation: cmp.Or(v.links.Relations[link], collector.RelationLink), Modified: v.links.Modified[link],
-		}
-		if v.answer.location != nil { // what it is read as does not change with its place
-			item.Relation, item.Kind = collector.RelationRedirect, v.task.Kind
-		}
-		done.Discovered = append(done.Discovered, item)
-	}
-	for _, sitemap := range sitemaps {
-		done.Discovered = append(done.Discovered, collector.Discovered{URL: sitemap, Kind: KindSitemap, Relation: collector.RelationSitemap})
+		done.NextCrawlDelay = cmp.Or(v.found.Period, freshFor(v.answer.header))
 	}
 	return done, nil
 }
 
+// discovered are the links as they are reported.
+func (v *visit) discovered() []collector.Discovered {
+	if v.answer.location != nil { // what it is read as does not change with its place
+		return []collector.Discovered{{URL: v.answer.location.String(), Kind: v.task.Kind, Relation: collector.RelationRedirect}}
+	}
+	sitemaps := v.sitemaps()
+	items := make([]collector.Discovered, 0, len(v.found.Links)+len(sitemaps))
+	for _, link := range v.found.Links {
+		if slices.Contains(sitemaps, link.URL) {
+			continue // as a sitemap, below
+		}
+		item := collector.Discovered{URL: link.URL, Kind: v.found.Kind, Relation: collector.RelationLink, Modified: link.Modified}
+		switch link.ListedBy {
+		case extract.KindFeed:
+			item.Relation = collector.RelationFeedItem
+		case extract.KindSitemap:
+			item.Relation = collector.RelationSitemap
+		}
+		items = append(items, item)
+	}
+	for _, sitemap := range sitemaps {
+		items = append(items, collector.Discovered{URL: sitemap, Kind: extract.KindSitemap, Relation: collector.RelationSitemap})
+	}
+	return items
+}
+
 // sitemaps are those that robots.txt names, for a page where a crawl begins.
 func (v *visit) sitemaps() []string {
-	if !v.handler.cfg.Sitemaps || v.task.Depth > 0 || v.answer.location != nil {
+	if !v.cfg.Sitemaps || v.task.Depth > 0 {
 		return nil
 	}
-	rules, ok := v.handler.robots.rulesOf(v.answer.url)
+	var sitemaps []string
+	for _, written := range v.robots.Sitemaps(v.answer.url) {
+		u, err := extract.ParseReference(written, "")
+		if err != nil || !isWeb(u) {
+			continue
+		}
+		if sitemap := u.String(); sitemap != v.answer.url.String() && !slices.Contains(sitemaps, sitemap) {
+			sitemaps = append(sitemaps, sitemap)
+		}
+	}
+	return sitemaps
+}
+
+// queueDelay is what the host asks for between requests, for its queue to keep. Nil: it is not known, or nothing has to be
+// said: that a host asks for none is said a few times each time its robots.txt is read, in case it asked for some before.
+func (v *visit) queueDelay() *time.Duration {
+	if v.robots == nil || v.url == nil || v.cfg.MaxCrawlDelay < 0 {
+		return nil
+	}
+	delay, ok := v.robots.Delay(v.url)
 	if !ok {
 		return nil
 	}
-	own := v.answer.url.String()
-	return slices.DeleteFunc(slices.Clone(rules.sitemaps), func(sitemap string) bool { return sitemap == own })
+	delay = min(delay, v.cfg.MaxCrawlDelay)
+	return &delay
+}
+
+// hostQueue is the queue that a URL belongs to when no rule maps its host: the host in lower case and punycode, with the
+// port when it is not the scheme's, so that http and https share it.
+func hostQueue(u *url.URL) string {
+	host := strings.TrimSuffix(u.Hostname(), ".")
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = ascii
+	}
+	host = strings.ToLower(host)
+	port := u.Port()
+	if port == "" || (u.Scheme == "http" && port == "80") || (u.Scheme == "https" && port == "443") {
+		return host
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // finalURL is the one that answered, or the one that a redirect into another queue leads to.
@@ -285,8 +398,8 @@ func (v *visit) page(changed bool) Page {
 		URL: v.url.String(), FinalURL: v.finalURL(), Status: v.answer.status,
 		ContentType: v.after.ContentType,
 		FetchTime:   v.start.UTC(), FetchMillis: v.whole.Milliseconds(),
-		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.links.URLs),
-		Canonical: v.links.Canonical, NoIndex: v.after.NoIndex,
+		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.found.Links),
+		Canonical: v.found.Canonical, NoIndex: v.after.NoIndex,
 		SourceID: t.SourceID, TaskID: t.ID, Cycle: t.Cycle, Run: t.Run, Attempt: t.Attempt, Fence: t.Fence,
 	}
 }

@@ -176,36 +176,3 @@ func infoRecord(cfg *Config, name string, date time.Time) *record {
 		block:  [][]byte{block.Bytes()},
 	}
 }
-
-// fieldsOf lists what the metadata record says of a page, in order. Its reader is pageOf.
-func fieldsOf(p *web.Page) []pageField {
-	return []pageField{
-		{"fetchTimeMs", &p.FetchMillis},
-		{"waggle-task-id", &p.TaskID},
-		{"waggle-cycle", &p.Cycle},
-		{"waggle-fence", &p.Fence},
-		{"waggle-attempt", &p.Attempt},
-		{"waggle-run", &p.Run},
-		{"waggle-source-id", &p.SourceID},
-		{"waggle-url", &p.URL},
-		{"waggle-final-url", &p.FinalURL},
-		{"waggle-status", &p.Status},
-		{"waggle-content-type", &p.ContentType},
-		{"waggle-fetch-time", &p.FetchTime},
-		{"waggle-digest", &p.Digest},
-		{"waggle-bytes", &p.Bytes},
-		{"waggle-changed", &p.Changed},
-		{"waggle-links", &p.Links},
-		{"waggle-canonical", &p.Canonical},
-		{"waggle-no-index", &p.NoIndex},
-	}
-}
-
-// pageFields is the block of the metadata record.
-func pageFields(page *web.Page) []byte {
-	var block bytes.Buffer
-	for _, f := range fieldsOf(page) {
-		writeFields(&block, []field{{f.name, f.text()}})
-	}
-	return block.Bytes()
-}

@@ -65,7 +65,7 @@ func write(dir string) error {
 	}
 }
 
-// fileLimit sets the limit of fullVariable, and tells whether there is one.
+// fileLimit sets the limit of fullVariable, and reports whether there is one.
 func fileLimit() (bool, error) {
 	text := os.Getenv(fullVariable)
 	if text == "" {

@@ -83,7 +83,11 @@ func (o *output) open(flags int) (err error) {
 
 // lock takes the archive for this process, if it still has its name then.
 func (o *output) lock() error {
-	if err := lockFile(o.archive); err != nil {
+	locked, err := lockFile(o.archive)
+	if err == nil && !locked {
+		err = errTaken
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", o.openPath(), err)
 	}
 	mine, err := o.archive.Stat()

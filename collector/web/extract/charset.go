@@ -1,4 +1,4 @@
-package web
+package extract
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func decoded(body []byte, contentType string) io.Reader {
 	return reader
 }
 
-// isUTF8 tells whether a document that begins so is in UTF-8, if it is valid there: it says so, or nothing says otherwise.
+// isUTF8 reports whether a document that begins so is in UTF-8, if it is valid there: it says so, or nothing says otherwise.
 func isUTF8(begin []byte, contentType string) bool {
 	if !strings.Contains(strings.ToLower(contentType), "charset") && namesOnlyUTF8(begin) {
 		return true
@@ -42,7 +42,7 @@ func isUTF8(begin []byte, contentType string) bool {
 	return name == "utf-8"
 }
 
-// namesOnlyUTF8 tells whether the begin of a document names UTF-8 as its charset and no other one, as nearly all do: then
+// namesOnlyUTF8 reports whether the begin of a document names UTF-8 as its charset and no other one, as nearly all do: then
 // its elements need not be read to find out what it says.
 func namesOnlyUTF8(begin []byte) bool {
 	const blank = " \t\r\n\f"

@@ -1,19 +1,18 @@
-package web
+package extract
 
 import (
 	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mmcdole/gofeed"
 	"github.com/mmcdole/gofeed/atom"
 	"github.com/mmcdole/gofeed/json"
-
-	"github.com/waggle-crawl/waggle/collector"
+	"github.com/mmcdole/gofeed/rss"
 )
 
 const (
@@ -25,22 +24,24 @@ const (
 
 	// feedTimeout bounds the time that reading a feed may take; some documents cost the square of their size.
 	feedTimeout = 10 * time.Second
+
+	// maxFeedPeriod is how much counts of what a feed says of itself; syndication has no longer period than a year.
+	maxFeedPeriod = 366 * 24 * time.Hour
 )
 
-// ExtractFeedLinks finds what an RSS, Atom or JSON feed that was fetched from base lists: its items in their order, by
-// their link or, failing that, their id if it is a URL, and the feed's next and archived pages (RFC 5005). With
-// opts.Resources it adds the enclosures. It fails for what is no feed, or would take too much time or memory to read.
-func ExtractFeedLinks(ctx context.Context, base *url.URL, body []byte, opts ExtractOptions) (Links, error) {
-	text := utf8XML(body, opts.ContentType)
+// readFeed finds what an RSS, Atom or JSON feed lists: its items in their order, by their link or, failing that, their id
+// if it is a URL, and the feed's next and archived pages (RFC 5005). With Resources it adds the enclosures. It fails for
+// what is no feed, or would take too much time or memory to read.
+func readFeed(ctx context.Context, c *collection, text []byte) error {
 	err := checkXML(text, maxFeedElements)
 	if isJSON(text) {
 		err = nil
 		if objects := bytes.Count(text, []byte("{")); objects > maxFeedObjects {
-			err = fmt.Errorf("%w: %d objects, limit %d", errTooLarge, objects, maxFeedObjects)
+			err = fmt.Errorf("%w: %d objects, limit %d", ErrTooLarge, objects, maxFeedObjects)
 		}
 	}
 	if err != nil {
-		return Links{}, fmt.Errorf("feed %w", err)
+		return fmt.Errorf("feed %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, feedTimeout, fmt.Errorf("%w in %s", errParse, feedTimeout))
 	defer cancel()
@@ -48,23 +49,22 @@ func ExtractFeedLinks(ctx context.Context, base *url.URL, body []byte, opts Extr
 	parser.KeepOriginalFeed = true
 	feed, err := parser.Parse(&untilDone{ctx: ctx, r: bytes.NewReader(text)})
 	if ctx.Err() != nil {
-		return Links{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if err != nil {
-		return Links{}, fmt.Errorf("feed %w: %w", errParse, err)
+		return fmt.Errorf("feed %w: %w", errParse, err)
 	}
-	x := newExtraction(base, opts)
 	for _, item := range feed.Items {
-		x.feedItem(item)
+		addItem(c, item)
 	}
-	x.addAll(nextPages(feed))
-	x.links.Period = feedPeriod(feed)
-	return x.links, nil
+	c.addAll(nextPages(feed))
+	c.found.Period = feedPeriod(feed)
+	return nil
 }
 
 func isJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
 
-func (x *extraction) feedItem(item *gofeed.Item) {
+func addItem(c *collection, item *gofeed.Item) {
 	link := item.Link
 	if link == "" && (strings.HasPrefix(item.GUID, "http://") || strings.HasPrefix(item.GUID, "https://")) {
 		link = item.GUID
@@ -73,11 +73,11 @@ func (x *extraction) feedItem(item *gofeed.Item) {
 		link = item.Links[0]
 	}
 	if link != "" {
-		x.addListed(link, collector.RelationFeedItem, changedAt(item))
+		c.addLink(link, Link{ListedBy: KindFeed, Modified: changedAt(item)})
 	}
-	if x.opts.Resources {
+	if c.opts.Resources {
 		for _, enclosure := range item.Enclosures {
-			x.add(enclosure.URL)
+			c.add(enclosure.URL)
 		}
 	}
 }
@@ -113,6 +113,31 @@ func nextPages(feed *gofeed.Feed) []string {
 		add(link.Attrs["rel"], link.Attrs["href"])
 	}
 	return pages
+}
+
+// feedPeriod is how long a feed says that it stays as it is: ttl of RSS, in minutes, or updatePeriod and updateFrequency of
+// its syndication module, whichever is longer.
+func feedPeriod(feed *gofeed.Feed) time.Duration {
+	var ttl time.Duration
+	if original, ok := feed.OriginalFeed().(*rss.Feed); ok {
+		if minutes, err := strconv.ParseUint(strings.TrimSpace(original.TTL), 10, 31); err == nil {
+			ttl = time.Duration(min(minutes, uint64(maxFeedPeriod/time.Minute))) * time.Minute
+		}
+	}
+	word := func(name string) string {
+		for _, element := range feed.Extensions["sy"][name] {
+			return strings.ToLower(strings.TrimSpace(element.Value))
+		}
+		return ""
+	}
+	period := map[string]time.Duration{
+		"hourly": time.Hour, "daily": 24 * time.Hour, "weekly": 7 * 24 * time.Hour,
+		"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
+	}[word("updatePeriod")]
+	if times, err := strconv.ParseUint(word("updateFrequency"), 10, 16); err == nil && times > 0 {
+		period /= time.Duration(times)
+	}
+	return min(max(ttl, period), maxFeedPeriod).Truncate(time.Second)
 }
 
 // untilDone reads until its context has ended.

@@ -1,9 +1,9 @@
-package web_test
+package extract_test
 
 import (
 	"testing"
 
-	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 func TestCharset(t *testing.T) {
@@ -35,7 +35,7 @@ func TestCharset(t *testing.T) {
 		{"<script charset=latin1>", "", true},
 		{"", "", true},
 	} {
-		if got := web.IsUTF8(test.begin, test.contentType); got != test.want {
+		if got := extract.IsUTF8(test.begin, test.contentType); got != test.want {
 			t.Errorf("%q, %q: UTF-8: %t", test.begin, test.contentType, got)
 		}
 	}

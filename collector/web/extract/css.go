@@ -1,7 +1,6 @@
-package web
+package extract
 
 import (
-	"net/url"
 	"regexp"
 	"strings"
 )
@@ -28,12 +27,4 @@ func cssURLs(css string) []string {
 		}
 	}
 	return refs
-}
-
-// ExtractStyleSheetLinks finds what a style sheet that was fetched from base points at: images, fonts, imports.
-// References are resolved as ExtractLinks does; data: URLs count as skipped.
-func ExtractStyleSheetLinks(base *url.URL, css []byte, opts ExtractOptions) Links {
-	x := newExtraction(base, opts)
-	x.addAll(cssURLs(string(css)))
-	return x.links
 }

@@ -1,4 +1,4 @@
-package web_test
+package extract_test
 
 import (
 	"math/rand/v2"
@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 func compareResolved(t *testing.T, base *url.URL, ref string) {
 	t.Helper()
-	if got, want := web.Resolve(base, ref); got != want {
+	if got, want := extract.Resolve(base, ref); got != want {
 		t.Errorf("%q from %q is %q, want %q", ref, base, got, want)
 	}
 }
@@ -72,7 +72,7 @@ func TestResolve_asBrowsersDo(t *testing.T) {
 		{"http://a.example/x/y", "100%#100%", "http://a.example/x/100%25"},
 		{"http://a.example/x/y", "//é.example/", "http://%C3%A9.example/"},
 	} {
-		if fast, parsed := web.Resolve(parse(t, test.base), test.ref); fast != test.want || parsed != test.want {
+		if fast, parsed := extract.Resolve(parse(t, test.base), test.ref); fast != test.want || parsed != test.want {
 			t.Errorf("%q from %q is %q and parsed %q, want %q", test.ref, test.base, fast, parsed, test.want)
 		}
 	}

@@ -1,16 +1,14 @@
-package web_test
+package extract_test
 
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
 
-	"github.com/waggle-crawl/waggle/collector"
-	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 const (
@@ -37,20 +35,22 @@ const (
 <channel rdf:about="http://a/"><link>http://a/</link></channel><item rdf:about="http://a/1"><link>http://a/1</link></item></rdf:RDF>`
 )
 
-func TestExtractFeedLinks(t *testing.T) {
+func TestFind_feed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		body string
-		opts web.ExtractOptions
-		want []string
+		body        string
+		contentType string
+		opts        extract.Options
+		want        []string
 	}{
 		"RSS":             {body: rssFeed, want: []string{"http://a/1", "http://a/dir/2", "http://a/3", "http://a/feed.xml?page=2"}},
-		"RSS, resources":  {body: rssFeed, opts: web.ExtractOptions{Resources: true, Limit: 2}, want: []string{"http://a/1", "http://a/1.mp3"}},
+		"RSS, resources":  {body: rssFeed, opts: extract.Options{Resources: true, MaxListed: 2}, want: []string{"http://a/1", "http://a/1.mp3"}},
 		"Atom":            {body: atomFeed, want: []string{"http://a/1", "http://a/base/2", "http://a/archive/1"}},
-		"Atom, resources": {body: atomFeed, opts: web.ExtractOptions{Resources: true, Limit: 2}, want: []string{"http://a/1", "http://a/1.mp3"}},
+		"Atom, resources": {body: atomFeed, opts: extract.Options{Resources: true, MaxListed: 2}, want: []string{"http://a/1", "http://a/1.mp3"}},
 		"JSON":            {body: jsonFeed, want: []string{"http://a/1", "http://a/2", "http://a/json?2"}},
 		"RDF":             {body: rdfFeed, want: []string{"http://a/1"}},
-		"byte order mark": {body: "\xef\xbb\xbf" + rssFeed, opts: web.ExtractOptions{Limit: 1}, want: []string{"http://a/1"}},
+		"byte order mark": {body: "\xef\xbb\xbf" + rssFeed, opts: extract.Options{MaxListed: 1}, want: []string{"http://a/1"}},
+		"nothing":         {body: ""},
 		"empty":           {body: `<rss><channel></channel></rss>`},
 		"unescaped":       {body: `<rss><channel><item><title>a & b &nbsp; c</title><link>http://a/?x=1&y=2</link></item></channel></rss>`, want: []string{"http://a/?x=1&y=2"}},
 		"declared latin 1": {
@@ -58,16 +58,16 @@ func TestExtractFeedLinks(t *testing.T) {
 			want: []string{"http://a/%C3%A4"},
 		},
 		"latin 1 by content type": {
-			body: "<rss><channel><item><link>http://a/\xe4</link></item></channel></rss>",
-			opts: web.ExtractOptions{ContentType: `text/xml; charset="iso-8859-1"`}, want: []string{"http://a/%C3%A4"},
+			body:        "<rss><channel><item><link>http://a/\xe4</link></item></channel></rss>",
+			contentType: `text/xml; charset="iso-8859-1"`, want: []string{"http://a/%C3%A4"},
 		},
 		"UTF-16":             {body: utf16Text(`<?xml version="1.0" encoding="utf-16"?>` + rdfFeed), want: []string{"http://a/1"}},
 		"encoding not known": {body: `<?xml version="1.0" encoding="klingon"?>` + rdfFeed, want: []string{"http://a/1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := web.ExtractFeedLinks(t.Context(), parse(t, "http://a/dir/feed"), []byte(test.body), test.opts)
-			if err != nil || !slices.Equal(got.URLs, test.want) {
+			urls, got, err := find(t, "http://a/dir/feed", extract.KindFeed, test.contentType, test.body, test.opts)
+			if err != nil || !slices.Equal(urls, test.want) {
 				t.Errorf("got %+v, %v; want %q", got, err, test.want)
 			}
 		})
@@ -84,12 +84,11 @@ func utf16Text(text string) string {
 	return b.String()
 }
 
-// TestExtractFeedLinks_refused holds that what would cost a parser its memory, its stack or its time is refused.
-func TestExtractFeedLinks_refused(t *testing.T) {
+// TestFind_feedRefused holds that what would cost a parser its memory, its stack or its time is refused.
+func TestFind_feedRefused(t *testing.T) {
 	t.Parallel()
 	item := func(content string) string { return "<rss><channel><item>" + content + "</item></channel></rss>" }
 	for name, body := range map[string]string{
-		"nothing":            "",
 		"text":               "no feed at all",
 		"a page":             "<!doctype html><html><a href=x>x</a></html>",
 		"other XML":          "<catalog><item><link>http://a/1</link></item></catalog>",
@@ -107,70 +106,28 @@ func TestExtractFeedLinks_refused(t *testing.T) {
 		"second declaration": item(`<?xml version="1.0" encoding="iso-2022-jp"?><link>http://a/1</link>`),
 		"entities":           `<!DOCTYPE rss [<!ENTITY a "` + strings.Repeat("x", 1000) + `"><!ENTITY b "&a;&a;&a;">]><rss><channel><item><link>&b;</link>`,
 	} {
-		got, err := web.ExtractFeedLinks(t.Context(), parse(t, "http://a/"), []byte(body), web.ExtractOptions{})
+		_, got, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{})
 		if err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(collector.ErrLeaseLost)
-	_, err := web.ExtractFeedLinks(ctx, parse(t, "http://a/"), []byte(rssFeed), web.ExtractOptions{})
-	if !errors.Is(err, collector.ErrLeaseLost) {
+	leaseLost := errors.New("lease lost")
+	cancel(leaseLost)
+	_, err := extract.Find(ctx, extract.Document{URL: parse(t, "http://a/"), Kind: extract.KindFeed, Body: []byte(rssFeed)}, extract.Options{})
+	if !errors.Is(err, leaseLost) {
 		t.Errorf("a lost lease: %v", err)
 	}
 }
 
-func FuzzExtractFeedLinks(f *testing.F) {
+func FuzzFind_feed(f *testing.F) {
 	for _, feed := range []string{rssFeed, atomFeed, jsonFeed, rdfFeed} {
 		f.Add(feed)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		links, err := web.ExtractFeedLinks(t.Context(), parse(t, "http://a/"), []byte(body), web.ExtractOptions{Limit: 10})
-		if err != nil && len(links.URLs) > 0 {
-			t.Errorf("%d links beside %v", len(links.URLs), err)
+		urls, _, err := find(t, "http://a/", extract.KindFeed, "", body, extract.Options{MaxListed: 10})
+		if err != nil && len(urls) > 0 {
+			t.Errorf("%d links beside %v", len(urls), err)
 		}
 	})
-}
-
-// TestHandler_Relations holds how each kind of document leads to what it names.
-func TestHandler_Relations(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	serve := func(path, contentType, body string) {
-		s.page(path, map[string]string{"Content-Type": contentType}, 200, strings.ReplaceAll(body, "http://a/", s.URL+"/"))
-	}
-	serve("/page", "text/html", `<a href="/1">1</a><link rel=alternate type=application/rss+xml href="/rss">`)
-	serve("/rss", "application/rss+xml", rssFeed)
-	serve("/atom", "application/atom+xml", atomFeed)
-	serve("/json", "application/feed+json", jsonFeed)
-	serve("/sitemap.xml", "text/xml", `<urlset><url><loc>/1</loc></url></urlset>`)
-	serve("/index.xml", "text/xml", `<sitemapindex><sitemap><loc>/sitemap.xml</loc></sitemap></sitemapindex>`)
-	s.page("/moved", map[string]string{"Location": "http://localhost:1/x"}, 301, "")
-	s.page("/robots.txt", nil, 200, "Sitemap: "+s.URL+"/map.xml")
-	link, item, sitemap := collector.RelationLink, collector.RelationFeedItem, collector.RelationSitemap
-	named := map[string]collector.Relation{"/map.xml": sitemap}
-	for path, want := range map[string]map[string]collector.Relation{
-		"/page":        {"/1": link, "/rss": link},
-		"/rss":         {"/1": item, "/2": item, "/3": item, "/1.mp3": link, "/feed.xml?page=2": link},
-		"/atom":        {"/1": item, "/base/2": item, "/1.mp3": link, "/archive/1": link},
-		"/json":        {"/1": item, "/2": item, "/1.mp3": link, "/json?2": link},
-		"/sitemap.xml": {"/1": sitemap},
-		"/index.xml":   {"/sitemap.xml": sitemap},
-		"/moved":       {"http://localhost:1/x": collector.RelationRedirect},
-	} {
-		done, err := handle(t, newHandler(t, web.Config{Sitemaps: true, Resources: true}), &collector.Task{URL: s.URL + path})
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-		got := make(map[string]collector.Relation)
-		for _, d := range done.Discovered {
-			got[strings.TrimPrefix(d.URL, s.URL)] = d.Relation
-		}
-		if path != "/moved" {
-			maps.Copy(want, named)
-		}
-		if !maps.Equal(got, want) {
-			t.Errorf("%s leads to %v, want %v", path, got, want)
-		}
-	}
 }

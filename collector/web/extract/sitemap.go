@@ -1,4 +1,4 @@
-package web
+package extract
 
 import (
 	"bytes"
@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/waggle-crawl/waggle/collector"
 )
 
 // maxSitemapEntries is how many the protocol of sitemaps.org lets one sitemap have.
@@ -25,45 +22,39 @@ type sitemapEntry struct {
 	lastModified time.Time
 }
 
-// ExtractSitemapLinks finds what a sitemap or a sitemap index that was fetched from base lists, the last modified first,
-// then what has no lastmod in its order, up to 50,000 entries. Links.Kind tells an index. A sitemap may also be a list,
-// one URL a line. It fails for what is neither, and for one that breaks off before its first entry.
-func ExtractSitemapLinks(base *url.URL, body []byte, opts ExtractOptions) (Links, error) {
-	text := utf8XML(body, opts.ContentType)
-	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '<' {
-		return ExtractListLinks(base, text, opts), nil
-	}
+// readSitemap finds what a sitemap or a sitemap index lists, up to 50,000 entries. It fails for what is neither, and for one
+// that breaks off before its first entry.
+func readSitemap(c *collection, text []byte) error {
 	root := rootElement(text)
 	if root != "urlset" && root != "sitemapindex" {
-		return Links{}, fmt.Errorf("sitemap %w: its root element is %q", errParse, root)
+		return fmt.Errorf("sitemap %w: its root element is %q", errParse, root)
 	}
 	if err := checkXML(text, 0); err != nil {
-		return Links{}, fmt.Errorf("sitemap %w", err)
+		return fmt.Errorf("sitemap %w", err)
 	}
-	entries, surplus, err := readSitemap(text)
+	entries, surplus, err := sitemapEntries(text)
 	if err != nil && len(entries) == 0 {
-		return Links{}, fmt.Errorf("sitemap %w: %w", errParse, err)
+		return fmt.Errorf("sitemap %w: %w", errParse, err)
 	}
 	slices.SortStableFunc(entries, func(a, b sitemapEntry) int {
 		return cmp.Compare(b.lastModified.Unix(), a.lastModified.Unix())
 	})
-	x := newExtraction(base, opts)
 	for _, entry := range entries {
-		x.addListed(entry.location, collector.RelationSitemap, entry.lastModified)
+		c.addLink(entry.location, Link{ListedBy: KindSitemap, Modified: entry.lastModified})
 		for _, alternate := range entry.alternates {
-			x.addListed(alternate, collector.RelationSitemap, time.Time{})
+			c.addLink(alternate, Link{ListedBy: KindSitemap})
 		}
 	}
-	x.links.Skipped += surplus
+	c.surplus(surplus)
 	if root == "sitemapindex" {
-		x.links.Kind = KindSitemap
+		c.found.Kind = KindSitemap
 	}
-	return x.links, nil
+	return nil
 }
 
-// readSitemap reads the entries in their order, and counts those beyond the limit. Beside an error it returns what came
+// sitemapEntries reads the entries in their order, and counts those beyond the limit. Beside an error it returns what came
 // before.
-func readSitemap(text []byte) (entries []sitemapEntry, surplus int, err error) {
+func sitemapEntries(text []byte) (entries []sitemapEntry, surplus int, err error) {
 	decoder := xml.NewDecoder(bytes.NewReader(text))
 	decoder.Strict = false
 	var entry sitemapEntry
@@ -115,7 +106,7 @@ func (e *sitemapEntry) alternate(start xml.StartElement) {
 
 // text takes the content of an entry's own elements; images and videos have some of the same names further down.
 func (e *sitemapEntry) text(path []string, content string) {
-	if len(path) != 3 || (path[1] != "url" && path[1] != "sitemap") || len(e.location) > maxURLLength {
+	if len(path) != 3 || (path[1] != "url" && path[1] != "sitemap") || len(e.location) > MaxURLBytes {
 		return
 	}
 	switch path[2] {
@@ -151,20 +142,17 @@ func parseLastModified(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// ExtractListLinks finds the URLs of a plain list that was fetched from base: one a line, in their order. Empty lines and
-// those that begin with # are left out.
-func ExtractListLinks(base *url.URL, body []byte, opts ExtractOptions) Links {
-	x := newExtraction(base, opts)
+// readList finds the URLs of a plain list: one a line, in their order. Empty lines and those that begin with # are left out.
+func readList(c *collection, body []byte) {
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	for line := range bytes.FieldsFuncSeq(body, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = bytes.TrimSpace(line)
 		switch {
 		case len(line) == 0 || line[0] == '#':
-		case len(line) > maxURLLength:
-			x.links.Skipped++
+		case len(line) > MaxURLBytes:
+			c.found.Skipped++
 		default:
-			x.add(string(line))
+			c.add(string(line))
 		}
 	}
-	return x.links
 }

@@ -1,4 +1,4 @@
-package web_test
+package extract_test
 
 import (
 	"fmt"
@@ -7,17 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 const sitemapHead = `<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="http://www.google.com/schemas/sitemap-image/1.1" xmlns:xhtml="http://www.w3.org/1999/xhtml">`
 
-func TestExtractSitemapLinks(t *testing.T) {
+func TestFind_sitemap(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		body    string
-		opts    web.ExtractOptions
+		opts    extract.Options
 		want    []string
 		skipped int
 		kind    string
@@ -37,7 +37,7 @@ func TestExtractSitemapLinks(t *testing.T) {
 		},
 		"newest within the limit": {
 			body: sitemapHead + `<url><loc>/1</loc><lastmod>2019</lastmod></url><url><loc>/2</loc><lastmod>2020</lastmod></url></urlset>`,
-			opts: web.ExtractOptions{Limit: 1}, want: []string{"http://a/2"}, skipped: 1,
+			opts: extract.Options{MaxListed: 1}, want: []string{"http://a/2"}, skipped: 1,
 		},
 		"images and languages": {
 			body: sitemapHead + `<url><loc>/1</loc><image:image><image:loc>/1.png</image:loc></image:image>
@@ -47,7 +47,7 @@ func TestExtractSitemapLinks(t *testing.T) {
 		"index": {
 			body: `<sitemapindex><sitemap><loc>http://a/s1.xml.gz</loc><lastmod>2020-01-01</lastmod></sitemap>
 				<sitemap><loc>http://a/s2.xml</loc><lastmod>2020-01-02</lastmod></sitemap></sitemapindex>`,
-			want: []string{"http://a/s2.xml", "http://a/s1.xml.gz"}, kind: web.KindSitemap,
+			want: []string{"http://a/s2.xml", "http://a/s1.xml.gz"}, kind: extract.KindSitemap,
 		},
 		"cut": {
 			body: sitemapHead + `<url><loc>http://a/1</loc></url><url><loc>http://a/2</loc`, want: []string{"http://a/1"},
@@ -57,8 +57,8 @@ func TestExtractSitemapLinks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := web.ExtractSitemapLinks(parse(t, "http://a/sitemap.xml"), []byte(test.body), test.opts)
-			if err != nil || !slices.Equal(got.URLs, test.want) || got.Skipped != test.skipped || got.Kind != test.kind {
+			urls, got, err := find(t, "http://a/sitemap.xml", extract.KindSitemap, "", test.body, test.opts)
+			if err != nil || !slices.Equal(urls, test.want) || got.Skipped != test.skipped || got.Kind != test.kind {
 				t.Errorf("got %+v, %v; want %q, %d skipped", got, err, test.want, test.skipped)
 			}
 		})
@@ -72,45 +72,45 @@ func TestExtractSitemapLinks(t *testing.T) {
 		"mismatched":     "<urlset></url>",
 		"UTF-16 no mark": strings.TrimPrefix(utf16Text("<urlset/>"), "\xff\xfe"),
 	} {
-		if got, err := web.ExtractSitemapLinks(parse(t, "http://a/"), []byte(body), web.ExtractOptions{}); err == nil {
+		if _, got, err := find(t, "http://a/", extract.KindSitemap, "", body, extract.Options{}); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
-// TestExtractSitemapLinks_limit holds that a sitemap's own limit counts what it leaves out.
-func TestExtractSitemapLinks_limit(t *testing.T) {
+// TestFind_sitemapLimit holds that a sitemap's own limit counts what it leaves out.
+func TestFind_sitemapLimit(t *testing.T) {
 	t.Parallel()
 	var body strings.Builder
 	body.WriteString("<urlset>")
 	for i := range 50_010 {
 		fmt.Fprintf(&body, "<url><loc>http://a/%d</loc></url>", i)
 	}
-	got, err := web.ExtractSitemapLinks(parse(t, "http://a/"), []byte(body.String()+"</urlset>"), web.ExtractOptions{})
-	if err != nil || len(got.URLs) != 50_000 || got.Skipped != 10 {
-		t.Errorf("%d URLs, %d skipped, %v", len(got.URLs), got.Skipped, err)
+	urls, got, err := find(t, "http://a/", extract.KindSitemap, "", body.String()+"</urlset>", extract.Options{})
+	if err != nil || len(urls) != 50_000 || got.Skipped != 10 || got.Surplus != 10 {
+		t.Errorf("%d URLs, %d skipped, %v", len(urls), got.Skipped, err)
 	}
 }
 
-func TestExtractListLinks(t *testing.T) {
+func TestFind_list(t *testing.T) {
 	t.Parallel()
 	list := "\ufeffhttp://a/1\r\n\n# a comment\n  http://a/2  \nftp://a/3\rhttp://a/1\n" + strings.Repeat("x", 3000) + "\n/4"
-	got := web.ExtractListLinks(parse(t, "http://a/list.txt"), []byte(list), web.ExtractOptions{})
-	if want := []string{"http://a/1", "http://a/2", "http://a/4"}; !slices.Equal(got.URLs, want) || got.Skipped != 2 {
-		t.Errorf("got %+v, want %q", got, want)
+	urls, got, err := find(t, "http://a/list.txt", extract.KindList, "", list, extract.Options{})
+	if want := []string{"http://a/1", "http://a/2", "http://a/4"}; err != nil || !slices.Equal(urls, want) || got.Skipped != 2 {
+		t.Errorf("got %+v, %v; want %q", got, err, want)
 	}
 }
 
-func FuzzExtractSitemapLinks(f *testing.F) {
+func FuzzFind_sitemap(f *testing.F) {
 	f.Add(sitemapHead + `<url><loc>/1</loc><lastmod>2020-01-01</lastmod></url></urlset>`)
 	f.Add(`<sitemapindex><sitemap><loc>http://a/s1.xml.gz</loc></sitemap>`)
 	f.Add("http://a/1\n#\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		got, err := web.ExtractSitemapLinks(parse(t, "http://a/"), []byte(body), web.ExtractOptions{Limit: 10})
-		if err != nil && len(got.URLs) > 0 || len(got.URLs) > 10 {
-			t.Errorf("%d links, %v", len(got.URLs), err)
+		urls, _, err := find(t, "http://a/", extract.KindSitemap, "", body, extract.Options{MaxListed: 10})
+		if err != nil && len(urls) > 0 || len(urls) > 10 {
+			t.Errorf("%d links, %v", len(urls), err)
 		}
-		for _, link := range got.URLs {
+		for _, link := range urls {
 			if u, err := url.Parse(link); err != nil || u.Host == "" {
 				t.Errorf("link %q: %v", link, err)
 			}

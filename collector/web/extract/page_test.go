@@ -1,8 +1,6 @@
-package web_test
+package extract_test
 
 import (
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,8 +10,7 @@ import (
 	"golang.org/x/net/html/atom"
 	"pgregory.net/rapid"
 
-	"github.com/waggle-crawl/waggle/collector"
-	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/extract"
 )
 
 func parse(t *testing.T, text string) *url.URL {
@@ -25,7 +22,30 @@ func parse(t *testing.T, text string) *url.URL {
 	return u
 }
 
-func TestExtractLinks(t *testing.T) {
+// find finds the links of a document, and their URLs.
+func find(t *testing.T, base, kind, contentType, body string, opts extract.Options) ([]string, extract.Result, error) {
+	t.Helper()
+	got, err := extract.Find(t.Context(), extract.Document{
+		URL: parse(t, base), Kind: kind, ContentType: contentType, Body: []byte(body),
+	}, opts)
+	var urls []string
+	for _, link := range got.Links {
+		urls = append(urls, link.URL)
+	}
+	return urls, got, err
+}
+
+// findInPage finds the links of a page, which is never an error.
+func findInPage(t *testing.T, base, html string, opts extract.Options) ([]string, extract.Result) {
+	t.Helper()
+	urls, got, err := find(t, base, "", "text/html", html, opts)
+	if err != nil {
+		t.Error(err)
+	}
+	return urls, got
+}
+
+func TestFind_page(t *testing.T) {
 	t.Parallel()
 	const base = "http://example.com/dir/page.html?q=1"
 	for name, test := range map[string]struct {
@@ -155,9 +175,9 @@ func TestExtractLinks(t *testing.T) {
 					want[i] = "http://example.com/dir/" + link
 				}
 			}
-			got := web.ExtractLinks(parse(t, base), []byte(test.html), web.ExtractOptions{Resources: test.resources})
-			if !slices.Equal(got.URLs, want) {
-				t.Errorf("links\n%q, want\n%q", got.URLs, want)
+			urls, got := findInPage(t, base, test.html, extract.Options{Resources: test.resources})
+			if !slices.Equal(urls, want) {
+				t.Errorf("links\n%q, want\n%q", urls, want)
 			}
 			if got.Skipped != test.skipped {
 				t.Errorf("%d skipped, want %d", got.Skipped, test.skipped)
@@ -166,88 +186,44 @@ func TestExtractLinks(t *testing.T) {
 	}
 }
 
-func TestExtractLinks_limit(t *testing.T) {
+func TestFind_limit(t *testing.T) {
 	t.Parallel()
-	got := web.ExtractLinks(parse(t, "http://a/"), []byte(`<a href=1><a href=2><a href=2><a href=3><a href=4>`), web.ExtractOptions{Limit: 2})
-	if !slices.Equal(got.URLs, []string{"http://a/1", "http://a/2"}) || got.Skipped != 2 {
+	urls, got := findInPage(t, "http://a/", `<a href=1><a href=2><a href=2><a href=3><a href=4>`, extract.Options{MaxLinks: 2, MaxListed: 1})
+	if !slices.Equal(urls, []string{"http://a/1", "http://a/2"}) || got.Skipped != 2 || got.Surplus != 2 {
 		t.Errorf("got %+v", got)
 	}
 }
 
-func TestExtractStyleSheetLinks(t *testing.T) {
+func TestFind_styleSheet(t *testing.T) {
 	t.Parallel()
 	const css = `@import "a.css"; @import url(b.css) screen; @IMPORT 'c.css';
 		.x { background: URL("d.png"), url( e.png ) } /* url(no.png) */
 		@font-face { src: url('../f.woff2') format("woff2"), url(data:font/woff;base64,AAAA) }`
-	got := web.ExtractStyleSheetLinks(parse(t, "http://a/s/x.css"), []byte(css), web.ExtractOptions{})
+	urls, got, err := find(t, "http://a/s/x.css", "", "text/css", css, extract.Options{Resources: true})
 	want := []string{"http://a/s/a.css", "http://a/s/b.css", "http://a/s/c.css", "http://a/s/d.png", "http://a/s/e.png", "http://a/f.woff2"}
-	if !slices.Equal(got.URLs, want) || got.Skipped != 1 {
-		t.Errorf("got %+v, want %q", got, want)
+	if err != nil || !slices.Equal(urls, want) || got.Skipped != 1 {
+		t.Errorf("got %+v, %v; want %q", got, err, want)
+	}
+	if urls, _, err = find(t, "http://a/s/x.css", "", "text/css", css, extract.Options{}); err != nil || len(urls) > 0 {
+		t.Errorf("resources that nobody asked for: %q, %v", urls, err)
 	}
 }
 
-func FuzzExtractLinks(f *testing.F) {
+func FuzzFind_page(f *testing.F) {
 	f.Add("http://example.com/a", `<a href="x"><base href="//y/"><img srcset="a 1x,b"><style>a{b:url(c)}</style>`)
 	f.Add("https://example.com", "<noscript><a href='%zz#'></noscript><meta http-equiv=refresh content='0;url=x'>")
 	f.Fuzz(func(t *testing.T, base, html string) {
-		u, err := url.Parse(base)
-		if err != nil {
+		if _, err := url.Parse(base); err != nil {
 			return // never given to the function
 		}
-		for _, link := range web.ExtractLinks(u, []byte(html), web.ExtractOptions{Resources: true, Limit: 100}).URLs {
+		urls, _ := findInPage(t, base, html, extract.Options{Resources: true, MaxLinks: 100})
+		for _, link := range urls {
 			found, err := url.Parse(link)
 			if err != nil || found.Host == "" || found.Fragment != "" || (found.Scheme != "http" && found.Scheme != "https") {
 				t.Errorf("link %q: %v", link, err)
 			}
 		}
 	})
-}
-
-// TestHandler_EscapedURL holds that a URL reaches the server, and the links on its page the report, escaped by the
-// percent-encode sets of WHATWG's URL standard, and with the escapes that they had. A path's "|" is escaped beside those.
-func TestHandler_EscapedURL(t *testing.T) {
-	t.Parallel()
-	s := newSite(t) // answers 400 to a request line with a space in it, as other servers do
-	var asked []string
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.RequestURI)
-		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, `<a href="/x%2Fy z/é%25|%zz?q=a b&amp;r='100%'#e f">x</a>`)
-	})
-	s.mux.HandleFunc("/moved", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Location", "/to here?q=a b\xe9")
-		w.WriteHeader(http.StatusFound)
-	})
-	for _, test := range []struct{ url, want string }{
-		{"/a%2Fb c/ä?q=a b", "/a%2Fb%20c/%C3%A4?q=a%20b"},
-		{"/moved", "/to%20here?q=a%20b%E9"},
-		{`/"<>^{}|%/` + "`", "/%22%3C%3E%5E%7B%7D%7C%25/%60"},
-		{`/?"<>'^{}|%\ü` + "`", "/?%22%3C%3E%27^{}|%25\\%C3%BC`"},
-		{`\b\[c]?d\e`, `/b/[c]?d\e`},
-	} {
-		asked = nil
-		done, err := handle(t, newHandler(t, web.Config{IgnoreRobots: true}), &collector.Task{URL: s.URL + test.url})
-		if err != nil || !slices.Equal(asked, []string{test.want}) {
-			t.Errorf("%s: asked for %q, want %q: %v", test.url, asked, test.want, err)
-		}
-		if want := []string{s.URL + "/x%2Fy%20z/%C3%A9%25%7C%25zz?q=a%20b&r=%27100%25%27"}; !slices.Equal(discovered(done), want) {
-			t.Errorf("discovered %q, want %q", discovered(done), want)
-		}
-	}
-}
-
-// TestHandler_EscapedURL_robots holds that robots.txt judges the URL that is asked for, however the rule is spelled.
-func TestHandler_EscapedURL_robots(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.page("/", nil, 200, "")
-	s.page("/robots.txt", nil, 200, "User-agent: *\nDisallow: /*?q=a b\nDisallow: /*?r='\nDisallow: /{x}\nDisallow: /%27")
-	h := newHandler(t, web.Config{})
-	for _, denied := range []string{"/?q=a b", "/?q=a%20b", "/?r='", "/?r=%27", "/{x}", "/%7Bx%7d", "/'"} {
-		if _, err := handle(t, h, &collector.Task{URL: s.URL + denied}); err == nil || failedOf(t, err).Reason != collector.ReasonRobotsDenied {
-			t.Errorf("%s: %v, want it denied", denied, err)
-		}
-	}
 }
 
 // TestElementOf compares what it makes of tags with what the tokenizer says of them.
@@ -259,7 +235,7 @@ func TestElementOf(t *testing.T) {
 			rapid.SampledFrom([]string{"", "href=x", "HREF='/>'", "="}).Draw(rt, "attribute") + rapid.SampledFrom([]string{">", "/>"}).Draw(rt, "end")
 		z := html.NewTokenizer(strings.NewReader(tag))
 		z.Next()
-		got := web.ElementOf(z.Raw())
+		got := extract.ElementOf(z.Raw())
 		name, _ := z.TagName()
 		if want := atom.Lookup(name); got != want {
 			rt.Fatalf("%q: %v, want %v", tag, got, want)

@@ -1,10 +1,9 @@
-package web
+package extract
 
 import (
 	"bytes"
 	"errors"
 	"io"
-	"net/url"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -19,29 +18,26 @@ const (
 	maxAttributes = 64
 )
 
-// ExtractLinks finds the links of an HTML document that was fetched from base. It follows what a person can reach by
-// clicking or what the page names as a page of its own: a, area, frame and iframe, link elements that name a page
-// (next, prev, canonical, alternate and the like) and meta refresh. It honors base href, links whose rel says nofollow,
-// and a meta robots element that says nofollow or none. The document is decoded to UTF-8 by its byte order mark, its
-// Content-Type or what it says of itself; one that says nothing and is valid in UTF-8 is read as that. Markup that is not
-// well formed is read as far as it goes; there is no error for it.
-func ExtractLinks(base *url.URL, body []byte, opts ExtractOptions) Links {
-	x := newExtraction(base, opts)
-	x.document(decoded(body, opts.ContentType))
-	if x.directives.noFollow && !opts.FollowNofollow {
-		x.links.Skipped += len(x.links.URLs)
-		x.links.URLs = nil
-	}
-	x.links.NoIndex = x.directives.noIndex
-	return x.links
+// page is an HTML document that is read.
+type page struct {
+	*collection
+	asked *directives
+	based bool       // a base element was seen; only the first one counts
+	attrs attributes // of the tag that is read
 }
 
-// document reads the tokens of a document. One that is too long is left out, and reading goes on behind it.
-func (x *extraction) document(reader io.Reader) {
-	for {
+// readPage finds the links of an HTML document. It follows what a person can reach by clicking or what the page names as a
+// page of its own: a, area, frame and iframe, link elements that name a page (next, prev, canonical, alternate and the
+// like) and meta refresh. It honors base href, links whose rel says nofollow, and meta robots elements. The document is
+// decoded to UTF-8 by its byte order mark, its Content-Type or what it says of itself; one that says nothing and is valid in
+// UTF-8 is read as that. Markup that is not well formed is read as far as it goes; there is no error for it. A token that
+// is too long is left out, and reading goes on behind it.
+func readPage(c *collection, asked *directives, body []byte, contentType string) {
+	p := &page{collection: c, asked: asked}
+	for reader := decoded(body, contentType); ; {
 		z := html.NewTokenizer(reader)
 		z.SetMaxBuf(maxToken)
-		x.tokens(z)
+		p.tokens(z)
 		if !errors.Is(z.Err(), html.ErrBufferExceeded) {
 			return // io.EOF, or the end of what can be read
 		}
@@ -49,7 +45,7 @@ func (x *extraction) document(reader io.Reader) {
 	}
 }
 
-func (x *extraction) tokens(z *html.Tokenizer) {
+func (p *page) tokens(z *html.Tokenizer) {
 	inStyle := false
 	for {
 		switch z.Next() {
@@ -61,15 +57,15 @@ func (x *extraction) tokens(z *html.Tokenizer) {
 				z.NextIsNotRawText() // a crawler runs no script and shows no frame: this part is for it
 			}
 			inStyle = element == atom.Style
-			if !x.opts.Resources && !hasPageLinks(element) {
+			if !p.opts.Resources && !hasPageLinks(element) {
 				continue
 			}
 			if _, hasAttributes := z.TagName(); hasAttributes {
-				x.element(element, x.attributes(z))
+				p.element(element, p.attributes(z))
 			}
 		case html.TextToken:
-			if inStyle && x.opts.Resources {
-				x.addAll(cssURLs(string(z.Text())))
+			if inStyle && p.opts.Resources {
+				p.addAll(cssURLs(string(z.Text())))
 			}
 		case html.EndTagToken:
 			inStyle = false
@@ -105,16 +101,16 @@ type attribute struct{ name, value []byte }
 type attributes []attribute
 
 // attributes are those of the tag that z is at, until its next token.
-func (x *extraction) attributes(z *html.Tokenizer) attributes {
-	x.attrs = x.attrs[:0]
+func (p *page) attributes(z *html.Tokenizer) attributes {
+	p.attrs = p.attrs[:0]
 	for range maxAttributes {
 		name, value, more := z.TagAttr()
-		x.attrs = append(x.attrs, attribute{name, value})
+		p.attrs = append(p.attrs, attribute{name, value})
 		if !more {
 			break
 		}
 	}
-	return x.attrs
+	return p.attrs
 }
 
 // find is the value of an attribute; of two with one name the first counts.
@@ -133,6 +129,17 @@ func (list attributes) text(name string) string {
 	return string(value)
 }
 
+// addAttr adds what an attribute refers to, if there is one.
+func (p *page) addAttr(attrs attributes, name string) {
+	value, ok := attrs.find(name)
+	if !ok {
+		return
+	}
+	if address, _, _ := bytes.Cut(value, []byte{'#'}); !p.refs[string(address)] {
+		p.add(string(value))
+	}
+}
+
 func hasPageLinks(element atom.Atom) bool {
 	switch element {
 	case atom.A, atom.Area, atom.Frame, atom.Iframe, atom.Link, atom.Meta, atom.Base:
@@ -143,42 +150,42 @@ func hasPageLinks(element atom.Atom) bool {
 }
 
 // element reports the links of one start tag.
-func (x *extraction) element(element atom.Atom, attrs attributes) {
+func (p *page) element(element atom.Atom, attrs attributes) {
 	switch element {
 	case atom.Base:
-		x.setBase(attrs)
+		p.setBase(attrs)
 	case atom.A, atom.Area:
-		x.anchor(attrs)
+		p.anchor(attrs)
 	case atom.Frame, atom.Iframe:
-		x.addAttr(attrs, "src")
+		p.addAttr(attrs, "src")
 	case atom.Link:
-		x.link(attrs)
+		p.link(attrs)
 	case atom.Meta:
-		x.meta(attrs)
+		p.meta(attrs)
 	default: // links to no page
 	}
-	if x.opts.Resources {
-		x.resource(element, attrs)
+	if p.opts.Resources {
+		p.resource(element, attrs)
 	}
 }
 
-func (x *extraction) setBase(attrs attributes) {
+func (p *page) setBase(attrs attributes) {
 	href, ok := attrs.find("href")
-	if !ok || x.based {
+	if !ok || p.based {
 		return
 	}
-	if u, err := parseReference(string(href), x.base.Scheme); err == nil {
-		x.resolver, x.based = resolver{base: x.base.ResolveReference(u)}, true
-		clear(x.refs)
+	if u, err := ParseReference(string(href), p.base.Scheme); err == nil {
+		p.rebase(p.base.ResolveReference(u))
+		p.based = true
 	}
 }
 
-func (x *extraction) anchor(attrs attributes) {
-	if !x.opts.FollowNofollow && hasRel(attrs.text("rel"), "nofollow") {
-		x.links.Skipped++
+func (p *page) anchor(attrs attributes) {
+	if !p.opts.FollowNofollow && hasRel(attrs.text("rel"), "nofollow") {
+		p.found.Skipped++
 		return
 	}
-	x.addAttr(attrs, "href")
+	p.addAttr(attrs, "href")
 }
 
 func hasRel(rel, want string) bool {
@@ -213,32 +220,29 @@ func relKind(rel string) linkKind {
 	return kind
 }
 
-func (x *extraction) link(attrs attributes) {
+func (p *page) link(attrs attributes) {
 	rel := attrs.text("rel")
-	if x.links.Canonical == "" && hasRel(rel, "canonical") {
-		if absolute, ok := x.resolve(attrs.text("href")); ok {
-			x.links.Canonical = absolute
+	if p.found.Canonical == "" && hasRel(rel, "canonical") {
+		if absolute, ok := p.resolve(attrs.text("href")); ok {
+			p.found.Canonical = absolute
 		}
 	}
 	switch relKind(rel) {
 	case linkPage:
-		x.anchor(attrs)
+		p.anchor(attrs)
 	case linkResource:
-		if x.opts.Resources {
-			x.addAttr(attrs, "href")
+		if p.opts.Resources {
+			p.addAttr(attrs, "href")
 		}
 	case linkHint:
 	}
 }
 
-func (x *extraction) meta(attrs attributes) {
-	name := attrs.text("name")
-	if strings.EqualFold(name, "robots") || (x.opts.RobotsAgent != "" && strings.EqualFold(name, x.opts.RobotsAgent)) {
-		x.directives.add(attrs.text("content"))
-	}
+func (p *page) meta(attrs attributes) {
+	p.asked.addMeta(attrs.text("name"), attrs.text("content"))
 	if strings.EqualFold(attrs.text("http-equiv"), "refresh") {
 		if target, ok := refreshTarget(attrs.text("content")); ok {
-			x.add(target)
+			p.add(target)
 		}
 	}
 }
@@ -254,4 +258,60 @@ func refreshTarget(content string) (string, bool) {
 		return "", false
 	}
 	return strings.Trim(strings.TrimSpace(value), `"'`), true
+}
+
+// resource reports what the page needs to be shown.
+func (p *page) resource(element atom.Atom, attrs attributes) {
+	switch element {
+	case atom.Img:
+		p.addAttr(attrs, "src")
+		p.addAttr(attrs, "lowsrc")
+		p.addAll(srcsetURLs(attrs.text("srcset")))
+	case atom.Source:
+		p.addAttr(attrs, "src")
+		p.addAll(srcsetURLs(attrs.text("srcset")))
+	case atom.Link:
+		p.addAll(srcsetURLs(attrs.text("imagesrcset")))
+	case atom.Script, atom.Audio, atom.Track, atom.Embed:
+		p.addAttr(attrs, "src")
+	case atom.Input:
+		if strings.EqualFold(attrs.text("type"), "image") {
+			p.addAttr(attrs, "src")
+		}
+	case atom.Video:
+		p.addAttr(attrs, "src")
+		p.addAttr(attrs, "poster")
+	case atom.Object:
+		p.addAttr(attrs, "data")
+	case atom.Body, atom.Table, atom.Td, atom.Th:
+		p.addAttr(attrs, "background")
+	default: // at most a style
+	}
+	if style := attrs.text("style"); style != "" {
+		p.addAll(cssURLs(style))
+	}
+}
+
+// srcsetURLs takes the URLs of `small.png 480w, large.png 2x`. A URL may hold commas, but not white space, and does not
+// end in one.
+func srcsetURLs(srcset string) []string {
+	var urls []string
+	for rest := srcset; ; {
+		rest = strings.TrimLeft(rest, " \t\r\n\f,")
+		if rest == "" {
+			return urls
+		}
+		end := strings.IndexAny(rest, " \t\r\n\f")
+		if end < 0 {
+			return append(urls, strings.TrimRight(rest, ","))
+		}
+		candidate := rest[:end]
+		rest = rest[end:]
+		if trimmed := strings.TrimRight(candidate, ","); trimmed != candidate {
+			urls = append(urls, trimmed) // no descriptor: the comma ends it
+			continue
+		}
+		urls = append(urls, candidate)
+		_, rest, _ = strings.Cut(rest, ",") // skip the descriptor
+	}
 }

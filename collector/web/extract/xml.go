@@ -1,4 +1,4 @@
-package web
+package extract
 
 import (
 	"bytes"
@@ -19,6 +19,9 @@ const (
 	// maxXMLTag bounds a tag, in bytes: parsers keep all attributes of one.
 	maxXMLTag = 64 << 10
 )
+
+// ErrTooLarge is wrapped by the error of a document that would take too much memory to read.
+var ErrTooLarge = errors.New("too large")
 
 // errParse says that a document is not what it claims to be.
 var errParse = errors.New("cannot be parsed")
@@ -98,7 +101,7 @@ func checkXML(text []byte, maxElements int) error {
 			}
 			text = text[length:]
 			if elements++; maxElements > 0 && elements > maxElements {
-				return fmt.Errorf("%w: more than %d elements", errTooLarge, maxElements)
+				return fmt.Errorf("%w: more than %d elements", ErrTooLarge, maxElements)
 			}
 			if selfClosing {
 				continue

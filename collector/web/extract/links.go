@@ -1,0 +1,138 @@
+package extract
+
+import (
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Kinds of tasks that say how their content is read.
+const (
+	KindFeed    = "feed"    // RSS, Atom or JSON feed
+	KindSitemap = "sitemap" // sitemap or sitemap index, also gzipped, or a list
+	KindList    = "list"    // one URL a line
+)
+
+// Options say what Find reports.
+type Options struct {
+	// Resources adds what a page needs to be shown: images, scripts, style sheets, media, icons.
+	Resources bool
+
+	// RobotsAgent is the crawler's name, for what a document asks of it alone. Empty: only what it asks of all is read.
+	RobotsAgent string
+
+	// FollowNofollow reports the links of documents that say nofollow, and links that say so of themselves.
+	FollowNofollow bool
+
+	// MaxLinks is the largest number of links of a page or a style sheet, MaxListed that of a feed, sitemap or list. 0 means
+	// no limit.
+	MaxLinks, MaxListed int
+
+	// MaxURLBytes, MaxPathSegments and MaxPathRepeats leave out links of the looks that traps have: URLs over so many bytes,
+	// paths of more segments, and paths that have the same one to eight segments more than so often in a row. 0 or less
+	// means no limit of the kind.
+	MaxURLBytes, MaxPathSegments, MaxPathRepeats int
+
+	// Unzip undoes the gzip of a feed, sitemap or list that is kept so, within its caller's limits. nil: those are not read.
+	Unzip func(body []byte) ([]byte, error)
+}
+
+// Link is one place that a document leads to.
+type Link struct {
+	// URL is absolute, http or https, without fragment.
+	URL string
+
+	// ListedBy is KindFeed for an item of a feed, KindSitemap for an entry of a sitemap; empty for any other link.
+	ListedBy string
+
+	// Modified is when it last changed, by the feed or sitemap that lists it; zero when that is not known. A day without a
+	// time of day means its end, so that a change on it is not missed.
+	Modified time.Time
+}
+
+// Result is what Find finds.
+type Result struct {
+	// Links are in order of appearance, each URL once, without the document's own. Of a sitemap the last modified comes
+	// first, then what has no lastmod.
+	Links []Link
+
+	// Skipped counts the links that are not among Links: other schemes, URLs that do not parse or have no host, URLs over
+	// 2 KiB, those not to be followed, Trapped and Surplus.
+	Skipped int
+
+	// Trapped counts those that look like a trap, Surplus those beyond the limits.
+	Trapped, Surplus int
+
+	// Kind is what the links are known to be: KindSitemap for those of a sitemap index, else empty.
+	Kind string
+
+	// Canonical is the URL that an HTML document says is its own; empty when it says none. It is among the links too.
+	Canonical string
+
+	// NoIndex says that the document asks not to be indexed.
+	NoIndex bool
+
+	// Period is how long a feed says that it stays as it is; 0: it does not say.
+	Period time.Duration
+}
+
+// collection is what was found of a document so far.
+type collection struct {
+	resolver
+	opts  *Options
+	limit int
+	seen  map[string]bool // by URL
+	refs  map[string]bool // by reference as written, without its fragment, from the base that holds
+	found Result
+}
+
+func newCollection(base *url.URL, opts *Options) *collection {
+	own := *base
+	own.Fragment, own.RawFragment = "", ""
+	return &collection{resolver: resolver{base: base}, opts: opts, seen: map[string]bool{own.String(): true}, refs: map[string]bool{}}
+}
+
+// rebase has the references that follow be relative to another URL.
+func (c *collection) rebase(base *url.URL) {
+	c.resolver = resolver{base: base}
+	clear(c.refs)
+}
+
+func (c *collection) addAll(refs []string) {
+	for _, ref := range refs {
+		c.add(ref)
+	}
+}
+
+// add resolves a reference and reports it unless it was seen.
+func (c *collection) add(ref string) { c.addLink(ref, Link{}) }
+
+// addLink is add with what is known of the link.
+func (c *collection) addLink(ref string, link Link) {
+	address, _, _ := strings.Cut(ref, "#")
+	if c.refs[address] {
+		return // as it is written, and so before it costs anything
+	}
+	absolute, ok := c.resolve(ref)
+	switch {
+	case !ok:
+		c.found.Skipped++
+	case c.seen[absolute]:
+		c.refs[address] = true
+	case c.limit > 0 && len(c.found.Links) >= c.limit:
+		c.surplus(1)
+	case isTrap(absolute, c.opts.MaxURLBytes, c.opts.MaxPathSegments, c.opts.MaxPathRepeats):
+		c.found.Skipped++
+		c.found.Trapped++
+	default:
+		c.seen[absolute], c.refs[address] = true, true
+		link.URL = absolute
+		c.found.Links = append(c.found.Links, link)
+	}
+}
+
+// surplus counts links beyond the limits.
+func (c *collection) surplus(links int) {
+	c.found.Skipped += links
+	c.found.Surplus += links
+}

@@ -1,0 +1,194 @@
+package extract
+
+import (
+	"cmp"
+	"net/url"
+	"strings"
+)
+
+// MaxURLBytes is the longest URL that Waggle takes, in bytes. A longer link is counted as skipped.
+const MaxURLBytes = 2048
+
+// ParseReference parses a reference that stands in a document of the given scheme, http or https, as browsers do by
+// WHATWG's URL standard; without a scheme the reference has to be absolute. White space and control characters around it
+// and line breaks within are left out, "\" is "/", `http:name` is relative in a document of http, a colon in the first
+// segment of a path is no scheme's unless what stands before it could be one, and what may not stand in a URL is
+// percent-encoded, with each "%" that encodes nothing.
+func ParseReference(ref, scheme string) (*url.URL, error) {
+	ref = strings.TrimFunc(ref, func(r rune) bool { return r <= ' ' })
+	if strings.ContainsAny(ref, "\t\r\n") {
+		ref = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(ref)
+	}
+	ref, _, _ = strings.Cut(ref, "#")
+	before, query, hasQuery := strings.Cut(ref, "?")
+	own, rest := cutScheme(before)
+	if own != "" && own != "http" && own != "https" {
+		return url.Parse(ref)
+	}
+	rest = strings.ReplaceAll(rest, `\`, "/")
+	authority := ""
+	switch {
+	case strings.HasPrefix(rest, "//"):
+		end := strings.IndexByte(rest[2:], '/')
+		if end < 0 {
+			end = len(rest) - 2
+		}
+		authority, rest = rest[:2+end], rest[2+end:]
+	case own == scheme:
+		own = ""
+	}
+	rest = escape(rest, pathEscapes)
+	if own != "" {
+		own += ":"
+		if authority == "" {
+			authority = "//"
+			rest = strings.TrimLeft(rest, "/")
+		}
+	}
+	if first, _, _ := strings.Cut(rest, "/"); authority == "" && strings.Contains(first, ":") {
+		rest = "./" + rest // for the parser not to look for a scheme
+	}
+	if hasQuery {
+		rest += "?" + escape(query, queryEscapes)
+	}
+	return url.Parse(own + authority + rest)
+}
+
+// cutScheme cuts the scheme that a reference begins with, in lower case; empty when there is none.
+func cutScheme(ref string) (scheme, rest string) {
+	before, after, found := strings.Cut(ref, ":")
+	if !found || before == "" || !isLetter(before[0]) {
+		return "", ref
+	}
+	for _, c := range []byte(before) {
+		if !isLetter(c) && (c < '0' || c > '9') && strings.IndexByte("+-.", c) < 0 {
+			return "", ref
+		}
+	}
+	return strings.ToLower(before), after
+}
+
+// What WHATWG's percent-encode sets of a path and of a query have beside the space, control characters and what is not
+// ASCII. "|" is ours: net/url writes no path with it.
+const (
+	pathEscapes  = "\"<>^`{}|"
+	queryEscapes = `"<>'`
+)
+
+// escape percent-encodes the bytes of a part of a URL that may not stand in it, and each "%" that encodes nothing.
+func escape(s, escapes string) string {
+	const upperHex = "0123456789ABCDEF"
+	if !strings.ContainsFunc(s, func(r rune) bool { return r == '%' || mustEscape(r, escapes) }) {
+		return s
+	}
+	var b strings.Builder
+	for i, c := range []byte(s) {
+		if mustEscape(rune(c), escapes) || c == '%' && !isEscape(s[i:]) {
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func mustEscape(r rune, escapes string) bool {
+	return r <= ' ' || r >= 0x7f || strings.IndexByte(escapes, byte(r)) >= 0
+}
+
+// isEscape reports whether s, which begins with "%", begins with a percent-encoding.
+func isEscape(s string) bool { return len(s) > 2 && isHex(s[1]) && isHex(s[2]) }
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// resolver makes references absolute. Most of them are a name, or a path of names, and need no more than what stands
+// before them; to parse them and to write them anew gives the same at twenty times the cost.
+type resolver struct {
+	base *url.URL
+
+	probed bool
+	dir    string // what stands before a reference that begins with a name; empty: it is not known
+	root   string // up to the slash behind the host
+}
+
+// resolve makes a reference absolute, without its fragment. It fails for what cannot be a task.
+func (r *resolver) resolve(ref string) (absolute string, ok bool) {
+	if !r.probed {
+		r.probe()
+	}
+	before, rest := r.dir, ref
+	if after, found := strings.CutPrefix(ref, "/"); found {
+		before, rest = r.root, after
+	} else if r.root != "" && strings.HasPrefix(ref, r.root) {
+		before, rest = r.root, ref[len(r.root):]
+	}
+	if before == "" || !isPlain(rest) {
+		return r.parse(ref)
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	absolute = before + rest
+	return absolute, len(absolute) <= MaxURLBytes
+}
+
+// probe finds what stands before plain references.
+func (r *resolver) probe() {
+	const name = "x"
+	r.probed = true
+	dir, _ := r.parse(name)
+	root, _ := r.parse("/" + name)
+	r.dir, r.root = strings.TrimSuffix(dir, name), strings.TrimSuffix(root, name)
+}
+
+// parse is resolve for any reference.
+func (r *resolver) parse(ref string) (absolute string, ok bool) {
+	if len(ref) > 2*MaxURLBytes {
+		return "", false
+	}
+	u, err := ParseReference(ref, r.base.Scheme)
+	if err != nil {
+		return "", false
+	}
+	u = r.base.ResolveReference(u)
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return "", false
+	}
+	u.Fragment, u.RawFragment, u.User = "", "", nil
+	u.Path = cmp.Or(u.Path, "/")
+	absolute = u.String()
+	return absolute, len(absolute) <= MaxURLBytes
+}
+
+// isPlain reports whether a reference is a path of names, none of which begins with a dot, perhaps with a query and a
+// fragment, in characters that stand for themselves.
+func isPlain(ref string) bool {
+	begins, inPath, query := true, true, -1
+	for i := range len(ref) {
+		c := ref[i]
+		switch {
+		case isLetter(c), '0' <= c && c <= '9', c == '-', c == '_', c == '~', c == '.' && !begins:
+			begins = false
+		case c == '/' && !begins:
+			begins = inPath
+		case c == '?' && inPath && i > 0:
+			inPath, begins, query = false, false, i
+		case c == '#' && i > query+1:
+			return isPlainFragment(ref[i+1:])
+		case inPath || strings.IndexByte("=&+:,;@", c) < 0:
+			return false
+		}
+	}
+	return ref != "" && query < len(ref)-1
+}
+
+func isPlainFragment(fragment string) bool {
+	for i := range len(fragment) {
+		if c := fragment[i]; !isLetter(c) && (c < '0' || c > '9') && strings.IndexByte("-_~.=:", c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }

@@ -1,0 +1,250 @@
+package robots
+
+import (
+	"bytes"
+	"cmp"
+	"iter"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxURLBytes is the longest URL that Waggle takes, in bytes.
+	maxURLBytes = 2048
+
+	// maxSitemaps is how many sitemaps of a robots.txt count.
+	maxSitemaps = 100
+
+	// maxDelay is the longest Crawl-delay that is believed.
+	maxDelay = 24 * time.Hour
+
+	// ruleOverhead is what a rule costs in memory beside its pattern, in bytes.
+	ruleOverhead = 48
+)
+
+// rules are what a robots.txt asks of one crawler. The zero value allows everything.
+type rules struct {
+	paths    []pathRule    // the one that decides first: the longest pattern, and Allow before Disallow at equal length
+	delay    time.Duration // between requests; 0: none is asked for
+	sitemaps []string      // that the file names, for all crawlers
+}
+
+// pathRule matches the begin of a path, or all of it when atEnd. "*" in the pattern stands for anything; the pattern and
+// the path are in the spelling of normalize.
+type pathRule struct {
+	pattern string
+	atEnd   bool
+	allow   bool
+}
+
+// parse reads a robots.txt for the crawler with the given product token: the rules of its own groups, else those of "*".
+// Every line that can be read counts, as RFC 9309 wants.
+func parse(body []byte, agent string) rules {
+	found, ok := readGroups(body, agent)
+	if !ok {
+		found, _ = readGroups(body, "*")
+	}
+	slices.SortStableFunc(found.paths, func(a, b pathRule) int {
+		if a.allow != b.allow && a.length() == b.length() {
+			if a.allow {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.length(), a.length())
+	})
+	found.paths = slices.Compact(found.paths)
+	found.sitemaps = readSitemaps(body)
+	return found
+}
+
+// readGroups collects the rules of every group that names the agent; ok is false when there is none.
+func readGroups(body []byte, agent string) (found rules, ok bool) {
+	named, inAgents := false, false // whether the group names the agent; whether its user-agent lines go on
+	for field, value := range fields(body) {
+		switch field {
+		case "user-agent":
+			if !inAgents {
+				named, inAgents = false, true
+			}
+			if strings.EqualFold(ProductToken(value), agent) {
+				named, ok = true, true
+			}
+		case "crawl-delay":
+			inAgents = false
+			if named {
+				found.delay = max(found.delay, parseDelay(value))
+			}
+		case "allow", "disallow":
+			inAgents = false
+			if named && value != "" && len(value) <= maxURLBytes {
+				found.paths = append(found.paths, newPathRule(value, field == "allow"))
+			}
+		}
+	}
+	return found, ok
+}
+
+// readSitemaps are the sitemaps that a robots.txt names, whoever asks, as they are written: each once, up to maxSitemaps.
+func readSitemaps(body []byte) []string {
+	var found []string
+	for field, value := range fields(body) {
+		if field != "sitemap" || len(value) > maxURLBytes || len(found) == maxSitemaps {
+			continue
+		}
+		switch scheme, _, _ := strings.Cut(value, "://"); strings.ToLower(scheme) {
+		case "http", "https":
+			if !slices.Contains(found, value) {
+				found = append(found, strings.Clone(value))
+			}
+		}
+	}
+	return found
+}
+
+// fields are the lines `Field: value # comment` of a robots.txt, whatever ends them, with the fields in lower case.
+func fields(body []byte) iter.Seq2[string, string] {
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
+	return func(yield func(field, value string) bool) {
+		for line := range strings.FieldsFuncSeq(string(body), func(r rune) bool { return r == '\n' || r == '\r' }) {
+			line, _, _ = strings.Cut(line, "#")
+			field, value, ok := strings.Cut(line, ":")
+			if ok && !yield(strings.ToLower(strings.TrimSpace(field)), strings.TrimSpace(value)) {
+				return
+			}
+		}
+	}
+}
+
+// parseDelay reads the seconds of a Crawl-delay line, also parts of them; 0 when there are none to be read.
+func parseDelay(value string) time.Duration {
+	seconds, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(seconds >= 0 && seconds <= maxDelay.Seconds()) {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// newPathRule brings a rule's path into its pattern: "$" is special only at the end, and wildcards in a row are one.
+func newPathRule(value string, allow bool) pathRule {
+	path, atEnd := strings.CutSuffix(normalize(value), "$")
+	path = strings.ReplaceAll(path, "$", "%24")
+	for strings.Contains(path, "**") {
+		path = strings.ReplaceAll(path, "**", "*")
+	}
+	if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "*") {
+		path = "/" + path
+	}
+	return pathRule{pattern: path, atEnd: atEnd, allow: allow}
+}
+
+// ProductToken cuts a user agent down to the part that robots.txt matches: `Bot/1.0 (...)` is `Bot`.
+func ProductToken(agent string) string {
+	if strings.HasPrefix(agent, "*") {
+		return "*"
+	}
+	end := strings.IndexFunc(agent, func(r rune) bool {
+		isToken := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_'
+		return !isToken
+	})
+	if end < 0 {
+		return agent
+	}
+	return agent[:end]
+}
+
+func (r pathRule) length() int {
+	if r.atEnd {
+		return len(r.pattern) + 1
+	}
+	return len(r.pattern)
+}
+
+// bytes is about what the rules cost in memory.
+func (r *rules) bytes() int {
+	total := 0
+	for _, rule := range r.paths {
+		total += len(rule.pattern) + ruleOverhead
+	}
+	for _, sitemap := range r.sitemaps {
+		total += len(sitemap) + ruleOverhead
+	}
+	return total
+}
+
+// allows reports whether the crawler may fetch u.
+func (r *rules) allows(u *url.URL) bool {
+	if len(r.paths) == 0 || u.EscapedPath() == "/robots.txt" {
+		return true
+	}
+	path := cmp.Or(u.EscapedPath(), "/")
+	if u.RawQuery != "" {
+		path += "?" + u.RawQuery
+	}
+	path = strings.NewReplacer("*", "%2A", "$", "%24").Replace(normalize(path))
+	for _, rule := range r.paths {
+		if rule.matches(path) {
+			return rule.allow
+		}
+	}
+	return true
+}
+
+// matches takes time in the length of the path, however many wildcards there are: each part of the pattern is looked for
+// behind the one before, at the first place where it stands.
+func (r pathRule) matches(path string) bool {
+	part, pattern, wild := strings.Cut(r.pattern, "*")
+	path, found := strings.CutPrefix(path, part)
+	if !found {
+		return false
+	}
+	for wild {
+		part, pattern, wild = strings.Cut(pattern, "*")
+		if !wild && r.atEnd {
+			return strings.HasSuffix(path, part)
+		}
+		at := strings.Index(path, part)
+		if at < 0 {
+			return false
+		}
+		path = path[at+len(part):]
+	}
+	return !r.atEnd || path == ""
+}
+
+// normalize brings a path into one spelling: what URLs escape escaped, escapes in capitals, and none for characters that
+// need none.
+func normalize(path string) string {
+	const upperHex = "0123456789ABCDEF"
+	if !strings.ContainsFunc(path, func(r rune) bool { return r == '%' || mustEscape(r) }) {
+		return strings.Clone(path) // so that a rule does not keep the whole file
+	}
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		c, escaped := path[i], false
+		if c == '%' && i+2 < len(path) {
+			if code, err := strconv.ParseUint(path[i+1:i+3], 16, 8); err == nil {
+				c, escaped = byte(code), true
+				i += 2
+			}
+		}
+		if escaped && !isUnreserved(c) || mustEscape(rune(c)) {
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// mustEscape reports whether URLs escape a character in a path or a query, by WHATWG's URL standard.
+func mustEscape(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.IndexByte("\"<>^`{}|'", byte(r)) >= 0
+}
+
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
