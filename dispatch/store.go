@@ -289,6 +289,8 @@ const (
 	HintDrains
 	// HintSession: collector ID has a new session, Session.
 	HintSession
+	// HintCancel: the holder of the lease of Task, the collector ID, is asked to stop.
+	HintCancel
 	// HintResync: hints may have been lost; look at everything again.
 	HintResync
 )
@@ -301,4 +303,6 @@ type Hint struct {
 	In      time.Duration // HintReady: how far ahead, 0 = now
 	ID      string
 	Session string
+	Task    TaskID
+	Reason  CancelReason
 }

@@ -177,7 +177,7 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 			}
 		}
 		if err != nil {
-			next = k.d.pump.jittered(backoff)
+			next = k.d.policy.Jitter(backoff)
 			backoff = min(2*backoff, longestBackoff)
 		} else {
 			backoff = firstBackoff
@@ -210,7 +210,7 @@ func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error
 		}
 		switch ended := CountEnded(applied); {
 		case ended == 0:
-			return k.d.pump.jittered(firstBackoff), nil // all of them changed meanwhile
+			return k.d.policy.Jitter(firstBackoff), nil // all of them changed meanwhile
 		case len(applied) == dispatch.MaxExpired || ended < len(applied):
 			return 0, nil
 		}
@@ -230,7 +230,7 @@ func (k *keeper) tidy(ctx context.Context) {
 	}
 	now := time.Now()
 	for _, c := range chores {
-		c.next = now.Add(k.d.pump.jittered(choreDelay))
+		c.next = now.Add(k.d.policy.Jitter(choreDelay))
 	}
 	for {
 		next := chores[0]
@@ -270,7 +270,7 @@ func (c *chore) run(ctx context.Context, k *keeper) {
 		k.d.log.Warn("the keeper cannot "+c.Name, zap.Error(err))
 	}
 	c.failing = err != nil
-	wait := k.d.pump.jittered(c.Every)
+	wait := k.d.policy.Jitter(c.Every)
 	if more && err == nil {
 		wait = firstBackoff
 	}

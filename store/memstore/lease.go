@@ -291,6 +291,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
+	var told []dispatch.Hint
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	s.byShard(len(ids), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
 		sh.begin()
@@ -299,11 +300,15 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason {
 				r.cancel = reason
 				r.revision++
+				told = append(told, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token.Collector, Task: ids[i], Reason: reason})
 				if line != nil {
 					r.addHistory(*line)
 				}
 			}
 		}
 	})
+	for _, hint := range told {
+		s.hub.publish(hint)
+	}
 	return nil
 }

@@ -115,6 +115,8 @@ func encodeHint(h *dispatch.Hint) (string, error) {
 		return "drains", nil
 	case dispatch.HintSession:
 		return "session " + h.ID + " " + h.Session, nil
+	case dispatch.HintCancel:
+		return fmt.Sprintf("cancel %s %s %d", h.ID, h.Task, h.Reason), nil
 	case dispatch.HintResync:
 		return "resync", nil
 	}
@@ -146,6 +148,9 @@ func decodeHint(words []string) (h dispatch.Hint, ok bool) {
 		return dispatch.Hint{Kind: dispatch.HintRules}, true
 	case words[0] == "drains":
 		return dispatch.Hint{Kind: dispatch.HintDrains}, true
+	case words[0] == "cancel" && len(words) == 4:
+		reason, err := strconv.ParseUint(words[3], 10, 8)
+		return dispatch.Hint{Kind: dispatch.HintCancel, ID: words[1], Task: dispatch.TaskID(words[2]), Reason: dispatch.CancelReason(reason)}, err == nil
 	case words[0] == "session" && len(words) == 3:
 		return dispatch.Hint{Kind: dispatch.HintSession, ID: words[1], Session: words[2]}, true
 	}

@@ -1,6 +1,10 @@
 package storetest
 
-import "github.com/waggle-crawl/waggle/dispatch"
+import (
+	"strconv"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
 
 func cancelCases() []testCase {
 	return []testCase{
@@ -8,6 +12,7 @@ func cancelCases() []testCase {
 		{"Others_AreLeftAlone", cancelOthers},
 		{"Repeated_ChangesNothing", cancelRepeated},
 		{"Line_StandsInTheHistory", cancelLine},
+		{"Holder_IsHinted", cancelHints},
 	}
 }
 
@@ -35,6 +40,32 @@ func cancelLeased(e *env) {
 	is(e, "state after the end", task.State, dispatch.StateCanceled)
 	is(e, "flag after the end", task.CancelRequested, dispatch.CancelNone)
 	is(e, "leased", e.info(queue).Leased, 0)
+}
+
+// cancelHints marks tasks of two holders: a hint names each with its holder, none the task that
+// nobody holds.
+func cancelHints(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	delivered, end := e.hints()
+	defer end()
+	e.synced(delivered)
+	first, second := e.takeOne(by("c1", "t1")), e.takeOne(by("c2", "t2"))
+	var ids []dispatch.TaskID
+	for n := range 3 {
+		ids = append(ids, item(g, queue, strconv.Itoa(n)).ID)
+	}
+	e.requestCancel(dispatch.CancelSourceDeleted, ids...)
+	for collector, held := range map[string]dispatch.Grant{"c1": first, "c2": second} {
+		hint := dispatch.Hint{Kind: dispatch.HintCancel, ID: collector, Task: held.Task.ID, Reason: dispatch.CancelSourceDeleted}
+		e.await(delivered, "the cancel of "+collector, func(h dispatch.Hint) bool {
+			if h.Kind == dispatch.HintCancel && h.Task != first.Task.ID && h.Task != second.Task.ID {
+				e.Errorf("hint of a task that nobody holds: %+v", h)
+			}
+			return h == hint
+		})
+	}
 }
 
 func cancelOthers(e *env) {

@@ -32,67 +32,10 @@ func (w *world) knownOnly(collector string) {
 	}
 }
 
-func TestDispatcher_Fetch_straight(t *testing.T) {
+func TestDispatcher_Fetch_repeats(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a busy collector is noted once a second", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			w.source("s", nil)
-			w.submit("s", "", 100, 0)
-			fetched := func(n int) int {
-				before := w.spies[0].count("BeginPolls")
-				for range n {
-					w.succeed(w.mustFetch(ask("c", "", 0)).Tasks[0])
-				}
-				return w.spies[0].count("BeginPolls") - before
-			}
-			for range 3 {
-				if polls := fetched(20); polls != 1 {
-					t.Errorf("20 fetches were noted %d times, want 1", polls)
-				}
-				time.Sleep(dispatch.PollNoted)
-			}
-			w.knownAt(0, "c")
-			time.Sleep(dispatch.PollNoted - time.Millisecond)
-			if polls := fetched(1); polls != 0 {
-				t.Errorf("noted again %v after it was", dispatch.PollNoted-time.Millisecond)
-			}
-		})
-	})
-
-	t.Run("one that does not wait asks once", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			w.source("s", nil)
-			w.knownAt(0, "c")
-			claims := w.spies[0].count("Claim")
-			for range 10 {
-				if res, err := w.d[0].Fetch(t.Context(), ask("c", "", 0)); err != nil || res.Empty != engine.EmptyNoTasks || res.RetryAfter <= 0 {
-					t.Errorf("%+v, %v; want NO_TASKS, to come again later", res, err)
-				}
-			}
-			if n := w.spies[0].count("Claim") - claims; n != 10 {
-				t.Errorf("10 fetches made %d claims", n)
-			}
-		})
-	})
-
-	t.Run("with several shards every fetch is noted", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
-			w.source("s", nil)
-			w.submit("s", "", 100, 0)
-			for range 10 {
-				w.mustFetch(ask("c", "", 0))
-			}
-			if polls := w.spies[0].count("BeginPolls"); polls != 10 {
-				t.Errorf("10 fetches were noted %d times", polls)
-			}
-		})
-	})
-
-	t.Run("a token that another dispatcher has answered is found without a note", func(t *testing.T) {
+	t.Run("a token that another dispatcher has answered is repeated", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 			w.source("s", nil)
@@ -101,7 +44,6 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 			req := ask("c", "token1", 5*time.Second)
 			req.MaxTasks = 3
 			first := w.mustFetch(req)
-			polls := w.spies[1].count("BeginPolls")
 			again, err := w.d[1].Fetch(t.Context(), req)
 			if err != nil || !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) {
 				t.Errorf("repeated: %+v, %v; want the tokens %v", again, err, tokens(first.Tasks))
@@ -111,9 +53,6 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 			}
 			if res, err := w.d[1].Fetch(t.Context(), req); err != nil || res.Empty != engine.EmptyTokenUsed {
 				t.Errorf("repeated once all were reported: %+v, %v; want TOKEN_USED", res, err)
-			}
-			if n := w.spies[1].count("BeginPolls") - polls; n != 0 {
-				t.Errorf("noted %d times", n)
 			}
 		})
 	})
@@ -238,12 +177,8 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 			req := ask("c", "token1", 100*time.Millisecond)
 			first := w.mustFetch(req)
 			w.spies[0].set(func(s *spy) { s.delay = 300 * time.Millisecond })
-			polls := w.spies[0].count("BeginPolls")
 			if again := w.mustFetch(req); !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) {
 				t.Errorf("repeated: %v, want %v", tokens(again.Tasks), tokens(first.Tasks))
-			}
-			if w.spies[0].count("BeginPolls") != polls {
-				t.Error("it was not claimed for straight away")
 			}
 		})
 	})
@@ -289,7 +224,7 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 
 // The claim of another fetch fails in one of the two pools that a fetch asks of, while
 // it is asked for in the other.
-func TestDispatcher_Fetch_straightBesideAFailure(t *testing.T) {
+func TestDispatcher_Fetch_besideAFailure(t *testing.T) {
 	t.Parallel()
 
 	const slow = 100 * time.Millisecond
@@ -299,7 +234,6 @@ func TestDispatcher_Fetch_straightBesideAFailure(t *testing.T) {
 		w.source("s", nil)
 		w.source("one", func(s *dispatch.SourceSpec) { s.Pool = "one" })
 		w.knownOnly("c")
-		polls := w.spies[0].count("BeginPolls")
 		var once sync.Once
 		w.spies[0].set(func(s *spy) {
 			s.failPool = func(pool string) (err error) {
@@ -315,9 +249,6 @@ func TestDispatcher_Fetch_straightBesideAFailure(t *testing.T) {
 		req.Pools = []string{"one", "two"}
 		fetched := w.fetch(t.Context(), 0, req)
 		synctest.Wait()
-		if w.spies[0].count("BeginPolls") != polls {
-			t.Error("it is not claimed for straight away")
-		}
 		other := ask("other", "", 0)
 		other.Pools = []string{"two"}
 		if _, err := w.d[0].Fetch(t.Context(), other); !errors.Is(err, dispatch.ErrStoreUnavailable) {
@@ -357,34 +288,4 @@ func TestDispatcher_Fetch_straightBesideAFailure(t *testing.T) {
 			}
 		})
 	})
-}
-
-// TestDispatcher_Fetch_tellsWhatIsNoted holds that a claim for a fetch that was noted says
-// so, which spares a store of several shards to note it again; and that no other does.
-func TestDispatcher_Fetch_tellsWhatIsNoted(t *testing.T) {
-	t.Parallel()
-	for _, shards := range [...]int{1, 4} {
-		inWorld(t, setup{shards: shards}, func(t *testing.T, w *world) {
-			w.source("s", nil)
-			w.submit("s", "", 20, 0)
-			for n := range 10 {
-				polls := w.spies[0].count("BeginPolls")
-				var noted []bool
-				w.spies[0].set(func(s *spy) {
-					s.failWants = func(wants []dispatch.Want) error {
-						noted = append(noted, wants[0].Noted)
-						return nil
-					}
-				})
-				w.succeed(w.mustFetch(ask("c", "", time.Second)).Tasks[0])
-				polled := w.spies[0].count("BeginPolls") > polls
-				if len(noted) == 0 || slices.Contains(noted, !polled) {
-					t.Errorf("%d shards, fetch %d: it was noted: %v; its claims say %v", shards, n, polled, noted)
-				}
-				if straight := shards == 1 && n > 0; straight == polled {
-					t.Errorf("%d shards, fetch %d: it was noted: %v", shards, n, polled)
-				}
-			}
-		})
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
 // specWait bounds how long the end of leases waits for sources that are kept in
@@ -29,7 +30,7 @@ func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now 
 	for i, t := range tasks {
 		transitions[i] = become(t, specs[i], now)
 	}
-	return d.batches.apply(ctx, transitions)
+	return d.batches.applied.Do(ctx, transitions)
 }
 
 // specsToEnd are the specs by which the leases of tasks end, in the order of the tasks.
@@ -44,7 +45,7 @@ func (d *Dispatcher) specsToEnd(ctx context.Context, tasks []*dispatch.Task) ([]
 			continue
 		}
 		err := timedOut(call, found.err)
-		if ctx.Err() != nil || !storeTrouble(err) {
+		if ctx.Err() != nil || !batch.Trouble(err) {
 			return nil, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, err)
 		}
 		specs[i] = unjudged()
