@@ -51,7 +51,7 @@ func cancelHints(e *env) {
 	delivered, end := e.hints()
 	defer end()
 	e.synced(delivered)
-	first, second := e.takeOne(by("c1", "t1")), e.takeOne(by("c2", "t2"))
+	first, second := e.takeOne(), e.takeOne(func(w *dispatch.Want) { w.Collector = "c2" })
 	var ids []dispatch.TaskID
 	for n := range 3 {
 		ids = append(ids, item(g, queue, strconv.Itoa(n)).ID)
