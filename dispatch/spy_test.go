@@ -212,14 +212,6 @@ func (s *spy) Submit(ctx context.Context, rulesVersion int64, gates []dispatch.S
 	return s.Store.Submit(ctx, rulesVersion, gates, items)
 }
 
-func (s *spy) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	if err := s.before("Succeed"); err != nil {
-		return nil, err
-	}
-	results, err := s.Store.Succeed(ctx, successes)
-	return results, s.after("Succeed", err)
-}
-
 func (s *spy) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {
 	if err := s.before("Tasks"); err != nil {
 		return nil, time.Time{}, err

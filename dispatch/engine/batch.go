@@ -28,7 +28,6 @@ type batches struct {
 	infos    *spread[string, *dispatch.CollectorInfo]
 	renewals *spread[dispatch.Renewal, dispatch.RenewResult]
 	settling *spread[dispatch.Transition, dispatch.ApplyResult]
-	done     *spread[dispatch.Success, dispatch.ApplyResult]
 	reads    *spread[dispatch.TaskID, reading]
 	submits  *spread[submitCall, []dispatch.SubmitResult]
 }
@@ -44,7 +43,6 @@ func newBatches(store dispatch.Store) *batches {
 		infos:    newSpread(store, storeCall[string, *dispatch.CollectorInfo]{"read what collectors tell", store.CollectorInfos}, dispatch.MaxRenewals, home),
 		renewals: newSpread(store, storeCall[dispatch.Renewal, dispatch.RenewResult]{"renew leases", store.Renew}, dispatch.MaxRenewals, func(r dispatch.Renewal) int { return of(r.ID) }),
 		settling: newSpread(store, storeCall[dispatch.Transition, dispatch.ApplyResult]{"settle leases", store.Apply}, dispatch.MaxTransitions, func(t dispatch.Transition) int { return of(t.ID) }),
-		done:     newSpread(store, storeCall[dispatch.Success, dispatch.ApplyResult]{"settle tasks", store.Succeed}, dispatch.MaxTransitions, func(s dispatch.Success) int { return of(s.ID) }),
 		reads:    newSpread(store, storeCall[dispatch.TaskID, reading]{"read tasks", reader(store)}, dispatch.MaxRenewals, of),
 		submits:  newSpread(store, storeCall[submitCall, []dispatch.SubmitResult]{"submit tasks", submitter(store)}, dispatch.MaxSubmissions, func(c submitCall) int { return of(c.items[0].ID) }),
 	}
@@ -61,10 +59,6 @@ func shardOfTask(id dispatch.TaskID, shards int) int {
 
 func (b *batches) apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
 	return b.settling.all(ctx, transitions)
-}
-
-func (b *batches) succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	return b.done.all(ctx, successes)
 }
 
 // reading is a record without its details, and when it was read by the store's

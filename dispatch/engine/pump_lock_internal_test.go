@@ -137,9 +137,6 @@ func randomWaiter(r *rand.Rand, call int) *waiter {
 	if r.IntN(10) == 0 {
 		w.hold = time.Duration(r.IntN(500)) * time.Millisecond
 	}
-	if w.once && r.IntN(2) == 0 {
-		w.patience = carriedPatience
-	}
 	return w
 }
 

@@ -159,7 +159,7 @@ func required() []string {
 		"renew LOCK_DELETED", "renew LOCK_DELETED again", "renew after the lock ran out", "renew over a foreign lock", "renew UNKNOWN_TASK",
 		"apply ALREADY", "apply CONFLICT", "apply LOST, stale", "apply LOST, no longer waiting", "apply LOST, renewed", "apply NOT_FOUND",
 		"apply succeeded", "apply failed", "apply released", "apply expired", "apply none", "apply revoked", "apply held too long",
-		"succeed DONE", "succeed POLICY", "claim that carries",
+		"succeed DONE", "succeed POLICY",
 		"queue blocked", "queue delayed by its host", "submit REVISIT, changed since",
 		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
 		"grace cut after a step back", "leadership cut after a step back",

@@ -89,7 +89,6 @@ func topics() []topic {
 		{"Renew", renewCases()},
 		{"Apply", applyCases()},
 		{"Succeed", succeedCases()},
-		{"Carried", carriedCases()},
 		{"Details", detailCases()},
 		{"Expiry", expiryCases()},
 		{"Sessions", sessionCases()},
