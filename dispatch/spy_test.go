@@ -140,11 +140,11 @@ func (s *spy) GiveBack(ctx context.Context, shard int, collector, clientToken, c
 	return s.Store.GiveBack(ctx, shard, collector, clientToken, call)
 }
 
-func (s *spy) Drains(ctx context.Context) ([]dispatch.Drain, error) {
-	if err := s.before("Drains"); err != nil {
+func (s *spy) Holds(ctx context.Context) ([]dispatch.Hold, error) {
+	if err := s.before("Holds"); err != nil {
 		return nil, err
 	}
-	return s.Store.Drains(ctx)
+	return s.Store.Holds(ctx)
 }
 
 func (s *spy) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {

@@ -100,7 +100,9 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 		case n < 19:
 			p.hintAll()
 		default:
-			p.obey(NewDrainBook([]dispatch.Drain{{Collector: fmt.Sprintf("c%d", r.IntN(40))}}))
+			p.obey(NewDrainBook([]dispatch.Hold{{
+				Target: dispatch.HoldTarget{Collector: fmt.Sprintf("c%d", r.IntN(40))}, Gate: dispatch.Gate{Kind: dispatch.GateDrained},
+			}}))
 		}
 		time.Sleep(time.Duration(r.IntN(40)*r.IntN(3)) * time.Millisecond)
 		synctest.Wait()

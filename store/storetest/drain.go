@@ -61,10 +61,12 @@ func (m *model) liftAll() []step {
 	steps = append(steps, m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 1000)}))
 	steps = append(steps, m.syncSteps()...)
 	for _, name := range modelQueues() {
-		steps = append(steps, m.unblockStep(name, true), m.resumeStep(name))
+		for _, by := range []string{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
+			steps = append(steps, m.liftStep(dispatch.HoldTarget{Queue: name}, by))
+		}
 	}
 	for _, name := range modelPools() {
-		steps = append(steps, m.resumePoolStep(name))
+		steps = append(steps, m.liftStep(dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault))
 	}
 	for _, t := range m.world.all() {
 		if t.orphanUntil.Equal(noEnd) || t.foreignUntil.Equal(noEnd) {
@@ -168,8 +170,8 @@ func required() []string {
 		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED", "session's stray GOODBYE",
 		"session ended a lease", "cancel of a leased task", "delete lock", "delete lock of an orphan", "set lock", "set lock over a lease's", "delete record",
 		"push", "push paused", "push deleted", "push of an older version", "drop of a task",
-		"set rule", "delete rule", "sync rules", "block queue", "unblock queue", "unblock NOT_FOUND",
-		"pause queue", "resume queue", "pause pool", "resume pool", "list pools", "set drain", "delete drain", "read drains",
+		"set rule", "delete rule", "sync rules", "set hold", "set hold of a queue", "set hold of a pool", "set hold of collectors", "lift hold",
+		"lift hold that held", "lift hold of Waggle's own", "read holds", "list pools",
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
 		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
 	}

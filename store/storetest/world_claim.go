@@ -310,14 +310,11 @@ func (w *world) grantable(t *modelTask, pool string) (at time.Time, never bool) 
 	gate, q, s := w.gate(t), w.queue(t.shard, t.Queue), w.rules.settings(t.Queue)
 	at = w.now()
 	later := []time.Time{t.Due, gate.PausedUntil, q.high, q.blockHigh}
-	for _, gate := range []*dispatch.Gate{q.operator, q.paused, w.paused[pool]} {
-		if gate == nil {
-			continue
-		}
-		if gate.Until.IsZero() {
+	for _, hold := range w.holdsOn(t.Queue, pool) {
+		if hold.Until.IsZero() {
 			return at, true
 		}
-		later = append(later, gate.Until)
+		later = append(later, hold.Until)
 	}
 	for _, l := range later {
 		if l.After(at) {
