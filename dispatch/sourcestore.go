@@ -53,7 +53,7 @@ type Sources interface {
 	CountFiltered(ctx context.Context, shard int, uid string, filtered Filtered) error
 }
 
-// Queues keeps queue rules, blocks, pauses and what is known of queues.
+// Queues keeps queue rules and what is known of queues.
 type Queues interface {
 	// SetRule keeps a rule under the next version of all rules and tells all
 	// shards; grants after it follow it. Its answer is that version. It does so
@@ -73,20 +73,6 @@ type Queues interface {
 	// the end once since the rules changed, those whose delay lasts, which ends
 	// no later than by the rules as they are. The end is an empty next.
 	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
-	// BlockQueue sets an operator's block, replacing an earlier one; gate.Until
-	// zero = until unblocked. The queue need not hold tasks.
-	BlockQueue(ctx context.Context, queue string, gate Gate) error
-	// UnblockQueue lifts the operator's block, and the automatic one with its
-	// doubling when automatic is true. ErrQueueNotFound when there is no such
-	// queue.
-	UnblockQueue(ctx context.Context, queue string, automatic bool) error
-	// PauseQueue sets an operator's pause, replacing an earlier one; gate.Until
-	// zero = until resumed. It stands beside a block, and neither touches the
-	// other. The queue need not hold tasks.
-	PauseQueue(ctx context.Context, queue string, gate Gate) error
-	// ResumeQueue lifts the operator's pause. ErrQueueNotFound when there is no
-	// such queue.
-	ResumeQueue(ctx context.Context, queue string) error
 	// Queue reads one; ErrQueueNotFound when it holds nothing and has no gate.
 	Queue(ctx context.Context, name string) (*Queue, error)
 	// QueuesNamed reads several, in the order of the names; nil for one that holds nothing

@@ -61,14 +61,6 @@ func (s *hungShard) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]d
 	return s.Store.Renew(ctx, renewals)
 }
 
-func (s *hungShard) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	hung := slices.ContainsFunc(successes, func(x dispatch.Success) bool { return shardOf(x.ID) == 1 })
-	if err := s.wait(ctx, hung); err != nil {
-		return nil, err
-	}
-	return s.Store.Succeed(ctx, successes)
-}
-
 func (s *hungShard) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
 	hung := slices.ContainsFunc(transitions, func(x dispatch.Transition) bool { return shardOf(x.ID) == 1 })
 	if err := s.wait(ctx, hung); err != nil {

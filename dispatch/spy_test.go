@@ -140,11 +140,11 @@ func (s *spy) GiveBack(ctx context.Context, shard int, collector, clientToken, c
 	return s.Store.GiveBack(ctx, shard, collector, clientToken, call)
 }
 
-func (s *spy) Drains(ctx context.Context) ([]dispatch.Drain, error) {
-	if err := s.before("Drains"); err != nil {
+func (s *spy) Holds(ctx context.Context) ([]dispatch.Hold, error) {
+	if err := s.before("Holds"); err != nil {
 		return nil, err
 	}
-	return s.Store.Drains(ctx)
+	return s.Store.Holds(ctx)
 }
 
 func (s *spy) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
@@ -210,14 +210,6 @@ func (s *spy) Submit(ctx context.Context, rulesVersion int64, gates []dispatch.S
 		return nil, err
 	}
 	return s.Store.Submit(ctx, rulesVersion, gates, items)
-}
-
-func (s *spy) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	if err := s.before("Succeed"); err != nil {
-		return nil, err
-	}
-	results, err := s.Store.Succeed(ctx, successes)
-	return results, s.after("Succeed", err)
 }
 
 func (s *spy) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {

@@ -33,7 +33,7 @@ type Store interface {
 	Queues
 	Pools
 	Collectors
-	Drains
+	Holds
 	Cluster
 
 	// Shards is fixed when the store is first used.
@@ -285,8 +285,8 @@ const (
 	HintSource
 	// HintRules: the queue rules have changed.
 	HintRules
-	// HintDrains: the drains of collectors have changed.
-	HintDrains
+	// HintHolds: the holds of collectors have changed.
+	HintHolds
 	// HintSession: collector ID has a new session, Session.
 	HintSession
 	// HintCancel: the holder of the lease of Task, the collector ID, is asked to stop.

@@ -23,7 +23,6 @@ type batches struct {
 	renewals *batch.Batcher[dispatch.Renewal, dispatch.RenewResult]
 	reads    *batch.Batcher[dispatch.TaskID, reading]
 	applied  *batch.Batcher[dispatch.Transition, dispatch.ApplyResult]
-	done     *batch.Batcher[dispatch.Success, dispatch.ApplyResult]
 	submits  *batch.Batcher[submission, []dispatch.SubmitResult]
 }
 
@@ -53,7 +52,6 @@ func newBatches(store dispatch.Store) *batches {
 		renewals: merged(store, "renew leases", dispatch.MaxRenewals, store.Renew, func(r dispatch.Renewal) int { return of(r.ID) }, nil),
 		reads:    merged(store, "read tasks", dispatch.MaxRenewals, reader(store), of, nil),
 		applied:  merged(store, "settle tasks", dispatch.MaxTransitions, store.Apply, func(t dispatch.Transition) int { return of(t.ID) }, nil),
-		done:     merged(store, "settle tasks", dispatch.MaxTransitions, store.Succeed, func(s dispatch.Success) int { return of(s.ID) }, nil),
 		submits:  merged(store, "submit tasks", dispatch.MaxSubmissions, submitter(store), func(s submission) int { return of(s.items[0].ID) }, submission.size),
 	}
 }

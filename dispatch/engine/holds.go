@@ -15,64 +15,56 @@ import (
 // holdsAge bounds how stale a dispatcher's holds can be should a hint be lost.
 const holdsAge = time.Second
 
-// DrainBook is all drains at one time. It is not changed once made; nil is one of
-// no drains.
-type DrainBook struct {
-	byID     map[string]*dispatch.Drain
-	byLabels []*dispatch.Drain
+// HoldBook is all holds of collectors at one time. It is not changed once made; nil is one of no
+// holds.
+type HoldBook struct {
+	byID     map[string]*dispatch.Hold
+	byLabels []*dispatch.Hold
 }
 
-// NewDrainBook makes a book of drains.
-func NewDrainBook(drains []dispatch.Drain) *DrainBook {
-	b := &DrainBook{}
-	for i := range drains {
-		d := &drains[i]
-		if d.Collector == "" {
-			b.byLabels = append(b.byLabels, d)
-			continue
+// NewHoldBook makes a book of those of the holds that are of collectors.
+func NewHoldBook(holds []dispatch.Hold) *HoldBook {
+	b := &HoldBook{byID: make(map[string]*dispatch.Hold)}
+	for i := range holds {
+		switch h := &holds[i]; {
+		case h.Kind != dispatch.GateDrained:
+		case h.Target.Collector == "":
+			b.byLabels = append(b.byLabels, h)
+		default:
+			b.byID[h.Target.Collector] = h
 		}
-		if b.byID == nil {
-			b.byID = make(map[string]*dispatch.Drain)
-		}
-		b.byID[d.Collector] = d
 	}
 	return b
 }
 
-// Of is the drain of a collector, of several the one that ends last; nil when it is
-// not drained. info is what it tells of itself; nil: not known.
-func (b *DrainBook) Of(id string, info *dispatch.CollectorInfo) *dispatch.Drain {
+// All are the holds of a collector with these labels, the one that ends last first.
+func (b *HoldBook) All(collector string, labels map[string]string) (holds []*dispatch.Hold) {
 	if b == nil {
 		return nil
 	}
-	last := b.byID[id]
-	if info == nil {
-		return last
+	if h := b.byID[collector]; h != nil {
+		holds = append(holds, h)
 	}
-	for _, d := range b.byLabels {
-		if d.Outlasts(last) && d.Holds(id, info.Labels) {
-			last = d
+	for _, h := range b.byLabels {
+		if h.Target.Matches(collector, labels) {
+			holds = append(holds, h)
 		}
 	}
-	return last
+	for i, h := range holds {
+		if i > 0 && h.Outlasts(holds[0]) {
+			holds[0], holds[i] = h, holds[0]
+		}
+	}
+	return holds
 }
 
-// All are the drains of a collector, the one that ends last first.
-func (b *DrainBook) All(id string, info *dispatch.CollectorInfo) (drains []*dispatch.Drain) {
-	last := b.Of(id, info)
-	if last == nil {
-		return nil
+// Of is the hold of a collector with these labels, of several the one that ends last; nil if
+// there is none.
+func (b *HoldBook) Of(collector string, labels map[string]string) *dispatch.Hold {
+	if holds := b.All(collector, labels); len(holds) > 0 {
+		return holds[0]
 	}
-	drains = append(drains, last)
-	if d := b.byID[id]; d != nil && d != last {
-		drains = append(drains, d)
-	}
-	for _, d := range b.byLabels {
-		if d != last && d.Holds(id, info.Labels) {
-			drains = append(drains, d)
-		}
-	}
-	return drains
+	return nil
 }
 
 // holdWatch keeps what its dispatcher knows of holds of collectors up to date, so that no fetch
@@ -84,7 +76,7 @@ type holdWatch struct {
 	changed func() // is called when other collectors are held than before
 
 	hinted chan struct{} // capacity 1: somebody changed the holds
-	book   atomic.Pointer[DrainBook]
+	book   atomic.Pointer[HoldBook]
 
 	mu    sync.Mutex // guards what follows, and changes of book
 	begun uint64     // reads of the holds
@@ -135,11 +127,11 @@ func (w *holdWatch) refresh(ctx context.Context) error {
 	w.begun++
 	read := w.begun
 	w.mu.Unlock()
-	drains, err := w.store.Drains(ctx)
+	holds, err := w.store.Holds(ctx)
 	if err != nil {
 		return fmt.Errorf("read holds of collectors: %w", timedOut(ctx, err))
 	}
-	book := NewDrainBook(drains)
+	book := NewHoldBook(holds)
 	w.mu.Lock()
 	newer := read > w.taken // else a later read was faster
 	if newer {
@@ -154,7 +146,7 @@ func (w *holdWatch) refresh(ctx context.Context) error {
 }
 
 // current is the book; before the first was read, that is waited for.
-func (w *holdWatch) current(ctx context.Context) (*DrainBook, error) {
+func (w *holdWatch) current(ctx context.Context) (*HoldBook, error) {
 	if book := w.book.Load(); book != nil {
 		return book, nil
 	}
@@ -166,11 +158,11 @@ func (w *holdWatch) current(ctx context.Context) (*DrainBook, error) {
 
 // stops reports whether a hold stops a collector, as far as is known.
 func (w *holdWatch) stops(collector string, labels map[string]string) bool {
-	return w.book.Load().Of(collector, &dispatch.CollectorInfo{Labels: labels}) != nil
+	return w.book.Load().Of(collector, labels) != nil
 }
 
-// Drains are the drains of collectors as the dispatcher knows them.
-func (d *Dispatcher) Drains(ctx context.Context) (*DrainBook, error) { return d.holds.current(ctx) }
+// Holds are the holds of collectors as the dispatcher knows them.
+func (d *Dispatcher) Holds(ctx context.Context) (*HoldBook, error) { return d.holds.current(ctx) }
 
-// RefreshDrains reads the drains of collectors now.
-func (d *Dispatcher) RefreshDrains(ctx context.Context) error { return d.holds.refresh(ctx) }
+// RefreshHolds reads the holds of collectors now.
+func (d *Dispatcher) RefreshHolds(ctx context.Context) error { return d.holds.refresh(ctx) }

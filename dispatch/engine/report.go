@@ -149,23 +149,24 @@ func (d *Dispatcher) settlePart(ctx context.Context, part []*settlement) error {
 // where the store can. It returns the others, and those that come after one of the same task:
 // the first counts.
 func (d *Dispatcher) settleUnread(ctx context.Context, part []*settlement) (rest []*settlement, err error) {
-	var successes []dispatch.Success
+	var transitions []dispatch.Transition
 	var settling []*settlement
 	behind := make(map[dispatch.TaskID]struct{})
 	for _, s := range part {
-		if _, ok := behind[s.ID]; ok || !s.Plain() {
+		tr, plain := d.policy.Unread(s.Report)
+		if _, ok := behind[s.ID]; ok || !plain {
 			behind[s.ID] = struct{}{}
 			rest = append(rest, s)
 			continue
 		}
-		settling, successes = append(settling, s), append(successes, s.Success())
+		settling, transitions = append(settling, s), append(transitions, tr)
 	}
-	applied, err := d.batches.done.Do(ctx, successes)
+	applied, err := d.batches.applied.Do(ctx, transitions)
 	if err != nil {
 		return nil, err
 	}
 	for n, s := range settling {
-		if applied[n].Code == dispatch.ApplyPolicy {
+		if applied[n].Code == dispatch.ApplyUnread {
 			rest = append(rest, s)
 			continue
 		}
@@ -335,7 +336,7 @@ func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch
 		endedBefore(s.result, applied)
 	case dispatch.ApplyNotFound:
 		s.result.Code = dispatch.ReportNotFound
-	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyPolicy:
+	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyUnread:
 		reportLost(s.result, applied.State)
 	}
 }

@@ -35,7 +35,7 @@ type Hold struct {
 // same reports whether both are one gate of one thing.
 func (h *Hold) same(other *Hold) bool {
 	return h.Kind == other.Kind && h.Of == other.Of && h.Name == other.Name &&
-		(h.Drain == nil || other.Drain == nil || h.Drain.Name() == other.Drain.Name())
+		(h.Gate.Hold == nil || other.Gate.Hold == nil || h.Gate.Hold.Key() == other.Gate.Hold.Key())
 }
 
 // maxQuoted bounds what a gate quotes of a failure, in bytes.

@@ -94,9 +94,9 @@ func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) 
 	if err != nil {
 		return nil, "", now, fmt.Errorf("list collectors: %w", err)
 	}
-	drains, err := o.store.Drains(ctx)
+	holds, err := o.store.Holds(ctx)
 	if err != nil {
-		return nil, "", now, fmt.Errorf("read drains of collectors: %w", err)
+		return nil, "", now, fmt.Errorf("read holds: %w", err)
 	}
 	if now, err = o.store.Now(ctx); err != nil {
 		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
@@ -109,10 +109,10 @@ func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) 
 	if err != nil {
 		return nil, "", now, fmt.Errorf("count leases of collectors: %w", err)
 	}
-	book := engine.NewDrainBook(drains)
+	book := engine.NewHoldBook(holds)
 	for i, r := range records {
 		view := dispatch.CollectorView{CollectorRecord: *r, Held: held[i]}
-		if drain := book.Of(r.Info.ID, &r.Info); drain != nil {
+		if drain := book.Of(r.Info.ID, r.Info.Labels); drain != nil {
 			gate := drain.AsGate()
 			view.Drained = &gate
 		}

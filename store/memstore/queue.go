@@ -151,64 +151,6 @@ func (s *shard) existing(name string) (*queue, error) {
 	return nil, fmt.Errorf("%w: %.300q", dispatch.ErrQueueNotFound, name)
 }
 
-// BlockQueue implements [dispatch.Queues].
-func (s *Store) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) error {
-	gate.Kind = dispatch.GateBlocked
-	return s.holdQueue(ctx, name, func(q *queue) { q.operator = &gate })
-}
-
-// PauseQueue implements [dispatch.Queues].
-func (s *Store) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) error {
-	gate.Kind = dispatch.GatePaused
-	return s.holdQueue(ctx, name, func(q *queue) { q.paused = &gate })
-}
-
-// holdQueue sets a gate of a queue, which is made when it does not exist.
-func (s *Store) holdQueue(ctx context.Context, name string, set func(q *queue)) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	sh := s.shardOfName(name)
-	sh.begin()
-	defer sh.end()
-	q := sh.openQueue(name)
-	set(q)
-	sh.touchQueue(q)
-	return nil
-}
-
-// UnblockQueue implements [dispatch.Queues].
-func (s *Store) UnblockQueue(ctx context.Context, name string, automatic bool) error {
-	return s.letGo(ctx, name, func(q *queue) {
-		q.operator = nil
-		if automatic {
-			q.blocked, q.blockStep = 0, 0
-		}
-	})
-}
-
-// ResumeQueue implements [dispatch.Queues].
-func (s *Store) ResumeQueue(ctx context.Context, name string) error {
-	return s.letGo(ctx, name, func(q *queue) { q.paused = nil })
-}
-
-// letGo lifts gates of a queue that exists.
-func (s *Store) letGo(ctx context.Context, name string, lift func(q *queue)) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	sh := s.shardOfName(name)
-	sh.begin()
-	defer sh.end()
-	q, err := sh.existing(name)
-	if err != nil {
-		return err
-	}
-	lift(q)
-	sh.touchQueue(q)
-	return nil
-}
-
 // Queue implements [dispatch.Queues].
 func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
 	if err := s.usable(ctx); err != nil {

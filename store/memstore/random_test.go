@@ -209,17 +209,23 @@ func (w *world) rule(t *rapid.T) {
 func (w *world) block(t *rapid.T) {
 	name := queueName(t)
 	if rapid.Bool().Draw(t, "unblock") {
-		// There may be no such queue.
-		_ = w.store.UnblockQueue(t.Context(), name, rapid.Bool().Draw(t, "automatic"))
-		_ = w.store.ResumeQueue(t.Context(), name)
+		w.lift(t, name)
 		return
 	}
 	gate := dispatch.Gate{Until: rapid.SampledFrom([]time.Time{{}, w.clock.Now().Add(time.Second)}).Draw(t, "until")}
-	hold := w.store.BlockQueue
+	hold := dispatch.Hold{Target: dispatch.HoldTarget{Queue: name}, Name: dispatch.HoldBlock, Gate: gate}
 	if rapid.Bool().Draw(t, "pause") {
-		hold = w.store.PauseQueue
+		hold.Name = dispatch.HoldPause
 	}
-	w.ok(t, hold(t.Context(), name, gate))
+	w.ok(t, w.store.SetHold(t.Context(), hold))
+}
+
+// lift lifts all holds of a queue.
+func (w *world) lift(t *rapid.T, queue string) {
+	for _, name := range []string{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
+		_, err := w.store.LiftHold(t.Context(), dispatch.HoldTarget{Queue: queue}, name)
+		w.ok(t, err)
+	}
 }
 
 // TestStore_StaysConsistent does random things and checks after each that
@@ -266,8 +272,7 @@ func (w *world) drain(t *rapid.T) {
 		w.ok(t, err)
 	}
 	for _, name := range []string{"a.test", "b.test", "c.test", "d.e.test"} {
-		_ = w.store.UnblockQueue(t.Context(), name, true)
-		_ = w.store.ResumeQueue(t.Context(), name)
+		w.lift(t, name)
 	}
 	for uid, gate := range w.gates {
 		gate.Version, gate.Pool, gate.PausedUntil = gate.Version+1, "default", time.Time{}

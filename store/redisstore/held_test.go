@@ -184,15 +184,15 @@ func (w *heldWorld) report() {
 // carry reports successes, some of them twice.
 func (w *heldWorld) carry() {
 	w.Helper()
-	var successes []dispatch.Success
+	var successes []dispatch.Transition
 	for _, t := range w.some() {
-		successes = append(successes, dispatch.Success{ID: t.ID, Token: t.Lease.Token})
+		successes = append(successes, unread(&dispatch.Grant{Task: *t, Token: t.Lease.Token}))
 	}
 	if len(successes) == 0 {
 		return
 	}
-	if _, err := w.store.Succeed(w.Context(), append(successes, successes[0])); err != nil {
-		w.Fatalf("Succeed: %v", err)
+	if _, err := w.store.Apply(w.Context(), append(successes, successes[0])); err != nil {
+		w.Fatalf("Apply: %v", err)
 	}
 }
 
@@ -279,11 +279,11 @@ func TestHeld_TokenOfAnOutage(t *testing.T) {
 		if again := claim(t, w.store, ask); len(again) != most || again[0].Token != grants[0].Token {
 			t.Fatalf("after the outage %d tasks were granted, %+v, want the %d from before", len(again), again, most)
 		}
-		var successes []dispatch.Success
+		var successes []dispatch.Transition
 		for i := range grants {
-			successes = append(successes, dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token})
+			successes = append(successes, unread(&grants[i]))
 		}
-		results, err := w.store.Succeed(t.Context(), successes)
+		results, err := w.store.Apply(t.Context(), successes)
 		for i, r := range results {
 			if r.Code != dispatch.Applied {
 				t.Errorf("success %d of %d: %+v", i, len(results), r)

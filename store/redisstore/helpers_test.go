@@ -106,6 +106,15 @@ func done(g *dispatch.Grant) dispatch.Transition {
 	}
 }
 
+// unread is the success of a grant, as a policy computes it without the record.
+func unread(g *dispatch.Grant) dispatch.Transition {
+	tr, ok := dispatch.Policy{}.Unread(&dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{FetchDuration: 10 * time.Millisecond}})
+	if !ok {
+		panic("the policy has to read a plain success")
+	}
+	return tr
+}
+
 // settle applies a transition that must apply.
 func settle(t testing.TB, s *redisstore.Store, tr dispatch.Transition) {
 	t.Helper()

@@ -34,7 +34,7 @@ func newLeaseWorld(t *testing.T) *leaseWorld {
 		T: t, clock: server.Clock(), client: redisClient(t, server.URL()),
 		store: open(t, redisstore.Config{URL: server.URL()}), gate: sourceGate("source"),
 	}
-	w.gate.Remember = time.Hour // so that Succeed needs no policy
+	w.gate.Remember = time.Hour // so that a success needs no policy
 	openRule(t, w.store)
 	return w
 }

@@ -25,63 +25,6 @@ func reverseLabels(name string) string {
 	return strings.Join(labels, ".")
 }
 
-// BlockQueue implements [dispatch.Queues].
-func (s *Store) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) error {
-	return s.holdQueue(ctx, name, holdBlock, dispatch.GateBlocked, gate)
-}
-
-// PauseQueue implements [dispatch.Queues].
-func (s *Store) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) error {
-	return s.holdQueue(ctx, name, holdPause, dispatch.GatePaused, gate)
-}
-
-// hold is what an operator can hold a queue by, as lua/block.lua names it.
-type hold string
-
-const (
-	holdBlock hold = "block"
-	holdPause hold = "pause"
-)
-
-// holdQueue sets an operator's gate of a queue.
-func (s *Store) holdQueue(ctx context.Context, name string, by hold, kind dispatch.GateKind, gate dispatch.Gate) error {
-	gate.Kind = kind
-	until := gate.Until
-	if until.IsZero() {
-		until = dispatch.Forever
-	}
-	encoded, err := json.Marshal(gate)
-	if err != nil {
-		return fmt.Errorf("%w: %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, by, name, err)
-	}
-	_, err = s.run(ctx, string(by)+" queue", s.scripts.block, call{
-		shard: s.shardOfName(name), args: []any{name, string(by), millis(until), string(encoded)},
-	})
-	return err
-}
-
-// UnblockQueue implements [dispatch.Queues].
-func (s *Store) UnblockQueue(ctx context.Context, name string, automatic bool) error {
-	return s.letGo(ctx, "unblock queue", name, holdBlock, automatic)
-}
-
-// ResumeQueue implements [dispatch.Queues].
-func (s *Store) ResumeQueue(ctx context.Context, name string) error {
-	return s.letGo(ctx, "resume queue", name, holdPause, false)
-}
-
-// letGo lifts an operator's gate of a queue.
-func (s *Store) letGo(ctx context.Context, op, name string, by hold, automatic bool) error {
-	v, err := s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(name), args: []any{name, string(by), automatic}})
-	if err != nil {
-		return err
-	}
-	if v != int64(1) {
-		return fmt.Errorf("%w: %.300q", dispatch.ErrQueueNotFound, name)
-	}
-	return nil
-}
-
 // Queue implements [dispatch.Queues].
 func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
 	v, err := s.run(ctx, "read queue", s.scripts.queues, call{shard: s.shardOfName(name), args: []any{"names", name}})
