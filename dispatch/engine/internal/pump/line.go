@@ -11,9 +11,12 @@ import (
 // never is further ahead than anything waits.
 const never = 10 * 365 * 24 * time.Hour
 
-// idleLine is how long a line that nobody waits in is kept, with what is known of its outlets:
-// the next fetch of a busy one comes soon.
-const idleLine = time.Second
+// A line that nobody waits in is kept a while, with what is known of its outlets, if there are
+// not many: the next fetch of a busy one comes soon.
+const (
+	idleLine = time.Second
+	maxIdle  = 100
+)
 
 // line holds the fetches that wait for the same: tasks of a pool, or of some of its sources and
 // queues. It exists while somebody waits or a claim for it is in flight, and for [idleLine].
@@ -107,7 +110,7 @@ func (p *Pump) rest(l *line, now time.Time) {
 		l.idle = now
 	}
 	left := l.idle.Add(idleLine).Sub(now)
-	if left <= 0 && !slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight }) {
+	if (left <= 0 || len(p.lines) > maxIdle) && !slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight }) {
 		p.forget(l)
 		return
 	}
