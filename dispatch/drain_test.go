@@ -227,7 +227,7 @@ func TestDispatcher_DrainCollectors_free(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if asked, read := w.spies[0].count("CollectorInfos"), w.spies[0].count("Holds"); asked != 0 || read != before {
+		if asked, read := w.spies[0].count("ListCollectors of IDs"), w.spies[0].count("Holds"); asked != 0 || read != before {
 			t.Errorf("100 fetches asked %d times what collectors tell, and read drains %d times", asked, read-before)
 		}
 		w.drain("", european, time.Time{})
@@ -237,7 +237,7 @@ func TestDispatcher_DrainCollectors_free(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if asked := w.spies[0].count("CollectorInfos"); asked != 0 {
+		if asked := w.spies[0].count("ListCollectors of IDs"); asked != 0 {
 			t.Errorf("100 fetches asked %d times what the collector had told here", asked)
 		}
 	})
