@@ -1,7 +1,5 @@
 package dispatch
 
-import "context"
-
 // Pool is what a store tells of one pool.
 type Pool struct {
 	Name string
@@ -17,13 +15,4 @@ type Pool struct {
 	// Replaced is the pause that stood when it was paused anew; nil: none stood. Only
 	// [Operator.PausePool] tells it.
 	Replaced *Gate
-}
-
-// Pools tells of pools.
-type Pools interface {
-	// Pool reads one; that of a name that nobody has used holds nothing.
-	Pool(ctx context.Context, name string) (Pool, error)
-	// ListPools lists the pools that have queues with waiting tasks or are
-	// paused, ascending, from the first after after.
-	ListPools(ctx context.Context, after string, limit int) ([]Pool, error)
 }

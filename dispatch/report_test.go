@@ -366,7 +366,7 @@ func TestDispatcher_Report_queueDelay(t *testing.T) {
 			if early := o.fetch(9); len(early) > 0 {
 				t.Fatalf("granted %d tasks within the host's delay", len(early))
 			}
-			queue, err := o.Queue(t.Context(), "a.example")
+			queue, err := o.FindQueue(t.Context(), "a.example")
 			if err != nil || queue.QueueDelay != five || len(queue.Gates) != 1 || !strings.Contains(queue.Gates[0].Reason, "5s") {
 				t.Fatalf("queue %+v, %v", queue, err)
 			}

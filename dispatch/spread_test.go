@@ -46,11 +46,11 @@ func (s *hungShard) Beats(ctx context.Context, beats []dispatch.CollectorInfo) (
 	return s.Store.Beats(ctx, beats)
 }
 
-func (s *hungShard) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
-	if err := s.wait(ctx, slices.ContainsFunc(ids, inSecond)); err != nil {
+func (s *hungShard) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	if err := s.wait(ctx, filter.IDs == nil || slices.ContainsFunc(filter.IDs, inSecond)); err != nil {
 		return nil, err
 	}
-	return s.Store.CollectorInfos(ctx, ids)
+	return s.Store.ListCollectors(ctx, filter, after, limit)
 }
 
 func (s *hungShard) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -55,9 +54,9 @@ func (o *Operator) holdQueue(ctx context.Context, name, by string, gate dispatch
 	if err != nil {
 		return nil, err
 	}
-	before, err := o.store.Queue(ctx, name)
-	if err != nil && !errors.Is(err, dispatch.ErrQueueNotFound) {
-		return nil, fmt.Errorf("queue %q: %w", name, err)
+	before, err := o.queue(ctx, name)
+	if err != nil {
+		return nil, err
 	}
 	if err := o.store.SetHold(ctx, hold); err != nil {
 		return nil, fmt.Errorf("%s queue %q: %w", by, name, err)
@@ -200,14 +199,11 @@ func (o *Operator) DrainedBy(ctx context.Context, target *dispatch.HoldTarget) (
 		})
 		return ids, err
 	}
-	infos, err := o.store.CollectorInfos(ctx, []string{target.Collector})
-	if err != nil {
-		return nil, fmt.Errorf("read what collector %q tells: %w", target.Collector, err)
-	}
-	if infos[0] != nil {
+	info, err := o.collector(ctx, target.Collector)
+	if info != nil {
 		ids = []string{target.Collector}
 	}
-	return ids, nil
+	return ids, err
 }
 
 // ResumeCollectors lifts the hold of a target, and reports whether there was one; and of a
@@ -219,17 +215,17 @@ func (o *Operator) ResumeCollectors(ctx context.Context, target dispatch.HoldTar
 	if err := o.drainsChanged(ctx); err != nil || target.Collector == "" {
 		return changed, nil, err
 	}
-	infos, err := o.store.CollectorInfos(ctx, []string{target.Collector})
+	info, err := o.collector(ctx, target.Collector)
 	if err != nil {
-		return changed, nil, fmt.Errorf("read what collector %q tells: %w", target.Collector, err)
+		return changed, nil, err
 	}
 	book, err := o.d.Holds(ctx)
 	if err != nil {
 		return changed, nil, err
 	}
 	var labels map[string]string // of one that has not beaten yet
-	if infos[0] != nil {
-		labels = infos[0].Labels
+	if info != nil {
+		labels = info.Labels
 	}
 	if other := book.Of(target.Collector, labels); other != nil {
 		gate := other.AsGate()

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -69,14 +68,14 @@ func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *disp
 		holds, err = o.stopped(ctx, holds)
 		return holds, takes, err
 	}
-	queue, err := o.Queue(ctx, t.Queue)
-	if errors.Is(err, dispatch.ErrQueueNotFound) {
-		return holds, takes, nil
-	}
+	queue, err := o.queue(ctx, t.Queue)
 	if err != nil {
 		return nil, takes, err
 	}
-	return append(holds, holdsOfQueue(queue)...), takes, nil
+	if queue != nil {
+		holds = append(holds, holdsOfQueue(queue)...)
+	}
+	return holds, takes, nil
 }
 
 func holdsOfQueue(q *dispatch.Queue) []Hold {

@@ -20,16 +20,19 @@ func (o *Operator) poolUnknown(ctx context.Context, pool *dispatch.Pool) (bool, 
 }
 
 func (o *Operator) pool(ctx context.Context, name string) (dispatch.Pool, error) {
-	pool, err := o.store.Pool(ctx, name)
+	known, err := o.store.ListPools(ctx, name, "", 1)
 	if err != nil {
-		return pool, fmt.Errorf("read pool %q: %w", name, err)
+		return dispatch.Pool{}, fmt.Errorf("read pool %q: %w", name, err)
 	}
-	return pool, nil
+	if len(known) == 0 {
+		return dispatch.Pool{Name: name}, nil
+	}
+	return known[0], nil
 }
 
 // ListPools lists pools by name from the first after after.
 func (o *Operator) ListPools(ctx context.Context, after string, limit int) (pools []dispatch.Pool, next string, err error) {
-	if pools, err = o.store.ListPools(ctx, after, limit); err != nil {
+	if pools, err = o.store.ListPools(ctx, "", after, limit); err != nil {
 		return nil, "", fmt.Errorf("list pools: %w", err)
 	}
 	if len(pools) == limit {

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,14 +13,13 @@ import (
 // queuePage is how many queues one look of an operator's call reads.
 const queuePage = 1000
 
-// Queue reads one queue; ErrQueueNotFound when it holds nothing and has no
-// gate.
-func (o *Operator) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
-	queue, err := o.store.Queue(ctx, name)
+// queue reads one queue; nil when it holds nothing and has no gate.
+func (o *Operator) queue(ctx context.Context, name string) (*dispatch.Queue, error) {
+	queues, err := o.store.QueuesNamed(ctx, []string{name})
 	if err != nil {
-		return nil, fmt.Errorf("queue %q: %w", name, err)
+		return nil, fmt.Errorf("read queue %q: %w", name, err)
 	}
-	return queue, nil
+	return queues[0], nil
 }
 
 // FindQueue reads a queue, and one that is not there as it would be made, with
@@ -132,8 +130,8 @@ func heldBy(q *dispatch.Queue, kind dispatch.GateKind) bool {
 
 // queueOrNew reads a queue; one that is not there comes as it would be made.
 func (o *Operator) queueOrNew(ctx context.Context, name string) (*dispatch.Queue, error) {
-	queue, err := o.Queue(ctx, name)
-	if !errors.Is(err, dispatch.ErrQueueNotFound) {
+	queue, err := o.queue(ctx, name)
+	if queue != nil || err != nil {
 		return queue, err
 	}
 	book, err := o.catalog.Rules(ctx)

@@ -113,8 +113,8 @@ func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name s
 func (s *shard) liftQueue(queue, name string) (held bool) {
 	s.begin()
 	defer s.end()
-	q, err := s.existing(queue)
-	if err != nil {
+	q := s.existing(queue)
+	if q == nil {
 		return false
 	}
 	if name == dispatch.HoldWaggle {

@@ -76,9 +76,6 @@ func (s *Store) Local() {}
 // Ping answers nil until the store is closed.
 func (s *Store) Ping(ctx context.Context) error { return s.usable(ctx) }
 
-// Losses is 0: what it holds is lost with its process only.
-func (s *Store) Losses() int64 { return 0 }
-
 // Now is the store's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	if err := s.usable(ctx); err != nil {

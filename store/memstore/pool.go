@@ -17,18 +17,9 @@ func (s *shard) pausedUntil(pool string) int64 {
 	return gateUntil(&gate)
 }
 
-// Pool implements [dispatch.Pools].
-func (s *Store) Pool(ctx context.Context, name string) (dispatch.Pool, error) {
-	known, err := s.listPools(ctx, func(pool string) bool { return pool == name })
-	if err != nil || len(known) == 0 {
-		return dispatch.Pool{Name: name}, err
-	}
-	return known[0], nil
-}
-
-// ListPools implements [dispatch.Pools].
-func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispatch.Pool, error) {
-	known, err := s.listPools(ctx, func(pool string) bool { return pool > after })
+// ListPools implements [dispatch.Queues].
+func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
+	known, err := s.listPools(ctx, func(pool string) bool { return pool > after && (name == "" || pool == name) })
 	return known[:min(len(known), max(limit, 0))], err
 }
 

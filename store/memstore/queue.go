@@ -2,8 +2,6 @@ package memstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -141,42 +139,36 @@ func (s *shard) closeIdleQueues(limit int) {
 	}
 }
 
-// existing finds a queue that holds something or has a gate.
-func (s *shard) existing(name string) (*queue, error) {
+// existing finds a queue that holds something or has a gate; nil: there is none.
+func (s *shard) existing(name string) *queue {
 	if q := s.queues[name]; q != nil {
 		if s.closeWhenEmpty(q); !q.gone {
-			return q, nil
+			return q
 		}
 	}
-	return nil, fmt.Errorf("%w: %.300q", dispatch.ErrQueueNotFound, name)
-}
-
-// Queue implements [dispatch.Queues].
-func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	sh := s.shardOfName(name)
-	sh.begin()
-	defer sh.end()
-	q, err := sh.existing(name)
-	if err != nil {
-		return nil, err
-	}
-	return sh.describe(q), nil
+	return nil
 }
 
 // QueuesNamed implements [dispatch.Queues].
 func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Queue, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
 	queues := make([]*dispatch.Queue, len(names))
 	for i, name := range names {
-		queue, err := s.Queue(ctx, name)
-		if err != nil && !errors.Is(err, dispatch.ErrQueueNotFound) {
-			return nil, err
-		}
-		queues[i] = queue
+		queues[i] = s.shardOfName(name).read(name)
 	}
 	return queues, nil
+}
+
+// read describes a queue; nil: there is none.
+func (s *shard) read(name string) *dispatch.Queue {
+	s.begin()
+	defer s.end()
+	if q := s.existing(name); q != nil {
+		return s.describe(q)
+	}
+	return nil
 }
 
 // describe is the queue as a caller of the store sees it.

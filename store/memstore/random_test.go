@@ -196,7 +196,7 @@ func (w *world) rule(t *rapid.T) {
 	settings.Paused = rapid.IntRange(0, 5).Draw(t, "paused") == 0
 	pattern := rapid.SampledFrom([]string{"*", "*.test", "a.test", "*.e.test"}).Draw(t, "pattern")
 	var err error
-	w.rules, err = w.store.SetRule(t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, w.rules)
+	w.rules, err = w.store.PutRule(t.Context(), pattern, &dispatch.QueueRule{Pattern: pattern, Settings: settings}, w.rules)
 	w.ok(t, err)
 	for shard := range w.store.Shards() {
 		for page, first := "", true; first || page != ""; first = false {
@@ -268,7 +268,7 @@ func (w *world) drain(t *rapid.T) {
 	open.MinDelay, open.MaxInFlight = 0, 100
 	for _, pattern := range []string{"*", "*.test", "a.test", "*.e.test"} {
 		var err error
-		w.rules, err = w.store.SetRule(t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: open}, w.rules)
+		w.rules, err = w.store.PutRule(t.Context(), pattern, &dispatch.QueueRule{Pattern: pattern, Settings: open}, w.rules)
 		w.ok(t, err)
 	}
 	for _, name := range []string{"a.test", "b.test", "c.test", "d.e.test"} {

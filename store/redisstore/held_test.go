@@ -354,9 +354,9 @@ func TestUsed_EndsUnswept(t *testing.T) {
 	}
 }
 
-// TestStore_HeldLeases_Many counts the leases of a collector that has many,
+// TestStore_ListCollectors_heldMany counts the leases of a collector that has many,
 // and asks Redis for some of them at a time (P10).
-func TestStore_HeldLeases_Many(t *testing.T) {
+func TestStore_ListCollectors_heldMany(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := redisClient(t, server.URL())
@@ -372,9 +372,12 @@ func TestStore_HeldLeases_Many(t *testing.T) {
 		claim(t, s, want(1))
 	}
 	all, steps := calls(t, client, "hgetall"), calls(t, client, "hscan")
-	held, err := s.HeldLeases(t.Context(), []string{"collector"})
-	if err != nil || held[0] != one+many*dispatch.MaxClaimTasks {
-		t.Errorf("HeldLeases: %d, %v", held, err)
+	if _, err := s.Beats(t.Context(), []dispatch.CollectorInfo{{ID: "collector", Session: "session"}}); err != nil {
+		t.Fatal(err)
+	}
+	records, err := s.ListCollectors(t.Context(), dispatch.CollectorFilter{Held: true}, "", 9)
+	if err != nil || len(records) != 1 || records[0].Held != one+many*dispatch.MaxClaimTasks {
+		t.Errorf("ListCollectors: %+v, %v", records, err)
 	}
 	all, steps = calls(t, client, "hgetall")-all, calls(t, client, "hscan")-steps
 	if fields := one + 2*many; all > 0 || steps < fields/200 {

@@ -63,7 +63,7 @@ func submit(t testing.TB, s *redisstore.Store, gate dispatch.SourceGate, items .
 func openRule(t testing.TB, s *redisstore.Store) {
 	t.Helper()
 	rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 100_000, MaxBlock: time.Hour}}
-	if _, err := s.SetRule(t.Context(), rule, rulesVersion(t, s)); err != nil {
+	if _, err := s.PutRule(t.Context(), rule.Pattern, &rule, rulesVersion(t, s)); err != nil {
 		t.Fatalf("SetRule: %v", err)
 	}
 }

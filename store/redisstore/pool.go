@@ -10,19 +10,10 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Pool implements [dispatch.Pools].
-func (s *Store) Pool(ctx context.Context, name string) (dispatch.Pool, error) {
-	known, err := s.readPools(ctx, name)
-	if err != nil || len(known) == 0 {
-		return dispatch.Pool{Name: name}, err
-	}
-	return known[0], nil
-}
-
-// ListPools implements [dispatch.Pools].
-func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispatch.Pool, error) {
+// ListPools implements [dispatch.Queues].
+func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
 	limit = max(limit, 0)
-	known, err := s.readPools(ctx, "", after, limit)
+	known, err := s.readPools(ctx, name, after, limit)
 	return known[:min(len(known), limit)], err
 }
 

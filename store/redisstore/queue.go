@@ -25,22 +25,6 @@ func reverseLabels(name string) string {
 	return strings.Join(labels, ".")
 }
 
-// Queue implements [dispatch.Queues].
-func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
-	v, err := s.run(ctx, "read queue", s.scripts.queues, call{shard: s.shardOfName(name), args: []any{"names", name}})
-	if err != nil {
-		return nil, err
-	}
-	queues, _, err := s.readQueues(ctx, v)
-	if err != nil {
-		return nil, err
-	}
-	if len(queues) == 0 {
-		return nil, fmt.Errorf("%w: %.300q", dispatch.ErrQueueNotFound, name)
-	}
-	return queues[0], nil
-}
-
 // QueuesNamed implements [dispatch.Queues].
 func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Queue, error) {
 	_, calls := s.byHome(len(names), []any{"names"}, func(i int) (string, []any) { return names[i], []any{names[i]} })

@@ -58,7 +58,7 @@ type scripts struct {
 	rule, settings, replace, block, queues          script
 	hold, holds, pools                              script
 	polls, prolong                                  script
-	beats, collectors, infos, forget, duty          script
+	beats, collectors, forget, duty                 script
 	stats, ping, filtered                           script
 }
 
@@ -101,7 +101,6 @@ func (s *scripts) all() []namedScript {
 		{"prolong", &s.prolong},
 		{"beats", &s.beats},
 		{"collectors", &s.collectors},
-		{"infos", &s.infos},
 		{"forget", &s.forget},
 		{"duty", &s.duty},
 		{"stats", &s.stats},

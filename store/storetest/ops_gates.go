@@ -220,7 +220,7 @@ func (m *model) genRule() step {
 func (m *model) ruleStep(r dispatch.QueueRule) step {
 	return step{
 		name: "set rule", text: fmt.Sprintf("%+v", r),
-		do: func(i *Instance) (any, error) { return i.Store.SetRule(m.ctx, r, m.world.rules.version) },
+		do: func(i *Instance) (any, error) { return i.Store.PutRule(m.ctx, r.Pattern, &r, m.world.rules.version) },
 		see: func(answer any) error {
 			m.world.rules.set(r)
 			return m.world.ruled(as[int64](answer))
@@ -231,7 +231,7 @@ func (m *model) ruleStep(r dispatch.QueueRule) step {
 func (m *model) deleteRuleStep(pattern string) step {
 	return step{
 		name: "delete rule", text: pattern,
-		do: func(i *Instance) (any, error) { return i.Store.DeleteRule(m.ctx, pattern, m.world.rules.version) },
+		do: func(i *Instance) (any, error) { return i.Store.PutRule(m.ctx, pattern, nil, m.world.rules.version) },
 		see: func(answer any) error {
 			m.world.rules.remove(pattern)
 			return m.world.ruled(as[int64](answer))

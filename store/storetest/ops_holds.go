@@ -46,7 +46,7 @@ func (m *model) genHold() step {
 	}
 	switch n := m.rand.IntN(4); {
 	case n == 0 && pool:
-		return step{name: "list pools", do: func(i *Instance) (any, error) { return i.Store.ListPools(m.ctx, "", 100) }}
+		return step{name: "list pools", do: func(i *Instance) (any, error) { return i.Store.ListPools(m.ctx, "", "", 100) }}
 	case n == 0:
 		return m.readHolds()
 	case n == 1:

@@ -337,8 +337,7 @@ func politeHostDelayGone(e *env) {
 	e.settle(asks(done(e.takeTask()), 20*time.Second))
 	is(e, "while the delay runs", e.info(queue).QueueDelay, 20*time.Second)
 	e.advance(20 * time.Second)
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue")
 	e.create(g, item(g, queue, "2"))
 	is(e, "of the queue made anew", e.info(queue).QueueDelay, 0)
 }

@@ -95,8 +95,7 @@ func blockReplaced(e *env) {
 }
 
 func blockUnknown(e *env) {
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue before", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue before")
 	e.block(queue, start.Add(time.Minute))
 	is(e, "waiting", e.info(queue).Waiting, 0)
 	g := source("a")
@@ -112,8 +111,7 @@ func blockUnblockUnknown(e *env) {
 	}
 	e.block(queue, start.Add(time.Minute))
 	e.unblock(false)
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue after its block", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue after its block")
 }
 
 func blockAutomatic(e *env) {
@@ -215,8 +213,7 @@ func pauseResumeUnknown(e *env) {
 	is(e, "held", e.lift(dispatch.HoldTarget{Queue: "unknown.test"}, dispatch.HoldPause), false)
 	e.pause(time.Time{})
 	is(e, "held", e.resume(), true)
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue after its pause", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue after its pause")
 }
 
 // queueHoldLifted: a hold that is lifted, over or another's has not held.

@@ -1,7 +1,7 @@
 -- Reads pools of a shard.
 --
 -- KEYS[1]  the shard key
--- ARGV     a pool; or '' and the pool to begin after ('' = the first), limit
+-- ARGV     a pool ('' = all), the pool to begin after ('' = the first), limit
 -- Returns  flat, ascending by name, of each that has queues with waiting tasks or is
 --          paused: name, queues in pool open and those due in pool wait, the others
 --          in pool wait, its hold (JSON, '' = none)
@@ -31,7 +31,7 @@ else
 end
 local out = {}
 for _, name in ipairs(names) do
-  if ARGV[1] ~= '' or (before(ARGV[2], name) and #out < 4 * tonumber(ARGV[3])) then
+  if before(ARGV[2], name) and #out < 4 * tonumber(ARGV[3]) then
     local due = call('ZCOUNT', pool_wait_key(name), '-inf', now)
     local open, waiting = call('ZCARD', pool_open_key(name)) + due, call('ZCARD', pool_wait_key(name)) - due
     local gate = gates[name] or ''
