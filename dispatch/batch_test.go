@@ -159,8 +159,8 @@ func TestBatches(t *testing.T) {
 					t.Errorf("%d renewals in one call, want at most %d", len(ids), dispatch.MaxRenewals)
 				}
 			}
-			if most != 2 {
-				t.Errorf("%d calls at a time with so many that wait, want 2", most)
+			if most != 1 {
+				t.Errorf("%d calls at a time, want 1", most)
 			}
 		})
 	})
@@ -195,8 +195,8 @@ func TestBatches(t *testing.T) {
 			for _, ids := range batches {
 				items += len(ids)
 			}
-			if items != 20 {
-				t.Errorf("%d renewals reached the store, want all 20", items)
+			if items < 10 {
+				t.Errorf("%d renewals reached the store, want those of the 10 that stayed", items)
 			}
 		})
 	})

@@ -15,18 +15,24 @@ const drainWait = engine.MaxRetryAfter / 2
 
 var european = map[string]string{"region": "eu", "disk": "ssd"}
 
+// as is the fetch of a collector that has labels.
+func as(req engine.FetchRequest, labels map[string]string) engine.FetchRequest {
+	req.Labels = labels
+	return req
+}
+
 // drain drains a collector, or those with the labels, by the first dispatcher.
 func (w *world) drain(id string, labels map[string]string, until time.Time) {
 	w.t.Helper()
-	drain := dispatch.Drain{Collector: id, Labels: labels, Gate: dispatch.Gate{By: "ada", Reason: "new image", Until: until}}
-	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), drain); err != nil {
+	gate := dispatch.Gate{By: "ada", Reason: "new image", Until: until}
+	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}, gate); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) resume(id string, labels map[string]string) {
 	w.t.Helper()
-	if changed, _, err := w.o[0].ResumeCollectors(w.t.Context(), dispatch.Drain{Collector: id, Labels: labels}); err != nil || !changed {
+	if changed, _, err := w.o[0].ResumeCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}); err != nil || !changed {
 		w.t.Fatalf("resume: %v, %v", changed, err)
 	}
 }
@@ -83,7 +89,7 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 					sp.set(func(s *spy) { s.deaf = how.deaf })
 				}
 				parked := []<-chan answer{
-					w.fetch(t.Context(), 0, ask("c1", "t0", dispatch.MaxWait)), w.fetch(t.Context(), 1, ask("c1", "t1", dispatch.MaxWait)),
+					w.fetch(t.Context(), 0, as(ask("c1", "t0", dispatch.MaxWait), european)), w.fetch(t.Context(), 1, as(ask("c1", "t1", dispatch.MaxWait), european)),
 				}
 				other := w.fetch(t.Context(), 1, ask("c2", "t", dispatch.MaxWait))
 				synctest.Wait()
@@ -101,7 +107,7 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 				for d := range w.d {
 					for _, wait := range []time.Duration{0, dispatch.MaxWait} {
 						begin := time.Now()
-						w.wantDrained("fetch", w.fetch(t.Context(), d, ask("c1", "", wait)), begin, 0)
+						w.wantDrained("fetch", w.fetch(t.Context(), d, as(ask("c1", "", wait), european)), begin, 0)
 					}
 					if !w.beat(d, "c1", european) || w.beat(d, "c2", nil) {
 						t.Error("the beats do not tell who is to drain")
@@ -110,7 +116,7 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 				w.resume(how.id, how.labels)
 				synctest.Wait()
 				time.Sleep(how.within)
-				if a := <-w.fetch(t.Context(), 1, ask("c1", "", 0)); a.err != nil || len(a.res.Tasks) != 1 {
+				if a := <-w.fetch(t.Context(), 1, as(ask("c1", "", 0), european)); a.err != nil || len(a.res.Tasks) != 1 {
 					t.Errorf("resumed: %+v, %v", a.res, a.err)
 				}
 				if w.beat(1, "c1", european) {
@@ -121,9 +127,8 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 	}
 }
 
-// TestDispatcher_DrainCollectors_later drains collectors that are yet to come, from
-// their first fetch on; one that has fetched before it told its labels, from its first
-// beat on.
+// TestDispatcher_DrainCollectors_later drains collectors that are yet to come, from their first
+// fetch and beat on.
 func TestDispatcher_DrainCollectors_later(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
@@ -133,19 +138,10 @@ func TestDispatcher_DrainCollectors_later(t *testing.T) {
 		if !w.beat(0, "c2", european) {
 			t.Error("the first beat does not ask for a drain")
 		}
-		w.wantDrained("by labels", w.fetch(t.Context(), 1, ask("c2", "", dispatch.MaxWait)), time.Now(), 0)
-		parked := []<-chan answer{
-			w.fetch(t.Context(), 0, ask("c3", "", dispatch.MaxWait)), w.fetch(t.Context(), 1, ask("c3", "", dispatch.MaxWait)),
-		}
-		synctest.Wait()
-		begin := time.Now()
-		w.beat(0, "c3", european)
-		w.wantDrained("where it beats", parked[0], begin, 0)
-		w.wantDrained("elsewhere", parked[1], begin, time.Second)
-		// Another process under the id, that has not told anything.
-		parked[0] = w.fetch(t.Context(), 0, engine.FetchRequest{Collector: "c3", Session: "s2", Wait: 2 * time.Second})
-		if a := <-parked[0]; a.err != nil || a.res.Empty != engine.EmptyNoTasks {
-			t.Errorf("another session: %+v, %v; want NO_TASKS", a.res, a.err)
+		w.wantDrained("by labels", w.fetch(t.Context(), 1, as(ask("c2", "", dispatch.MaxWait), european)), time.Now(), 0)
+		other := w.fetch(t.Context(), 0, as(ask("c3", "", 2*time.Second), map[string]string{"region": "eu"}))
+		if a := <-other; a.err != nil || a.res.Empty != engine.EmptyNoTasks {
+			t.Errorf("one that has not all of the labels: %+v, %v; want NO_TASKS", a.res, a.err)
 		}
 	})
 }
@@ -194,13 +190,13 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
-		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{Until: time.Now()}})
+		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{Until: time.Now()})
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("drained until now: %v", err)
 		}
 		w.drain("c1", nil, time.Now().Add(time.Minute))
 		away := func(call string) error {
-			if call == "Drains" {
+			if call == "Holds" {
 				return dispatch.ErrStoreUnavailable
 			}
 			return nil
@@ -214,31 +210,21 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 	})
 }
 
-// TestDispatcher_DrainCollectors_free: without drains by labels a fetch asks for
-// nothing of its collector, and never for the drains.
+// TestDispatcher_DrainCollectors_free: a fetch never asks the store for the drains.
 func TestDispatcher_DrainCollectors_free(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.drain("c9", nil, time.Time{})
-		synctest.Wait() // the hint of it
-		before := w.spies[0].count("Drains")
-		for range 100 {
-			if _, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if asked, read := w.spies[0].count("CollectorInfos"), w.spies[0].count("Drains"); asked != 0 || read != before {
-			t.Errorf("100 fetches asked %d times what collectors tell, and read drains %d times", asked, read-before)
-		}
 		w.drain("", european, time.Time{})
-		w.beat(0, "c1", nil)
+		synctest.Wait() // the hints of them
+		before := w.spies[0].count("Holds")
 		for range 100 {
 			if _, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if asked := w.spies[0].count("CollectorInfos"); asked != 0 {
-			t.Errorf("100 fetches asked %d times what the collector had told here", asked)
+		if read := w.spies[0].count("Holds"); read != before {
+			t.Errorf("100 fetches read drains %d times", read-before)
 		}
 	})
 }
@@ -249,9 +235,9 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		o.create("s", nil)
-		drain := func(d dispatch.Drain) {
+		drain := func(target dispatch.HoldTarget, gate dispatch.Gate) {
 			t.Helper()
-			if _, _, err := o.DrainCollectors(ctx, d); err != nil {
+			if _, _, err := o.DrainCollectors(ctx, target, gate); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -261,11 +247,11 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 			}
 		}
 		hour := time.Now().Add(time.Hour)
-		drain(dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{By: "ada"}})
+		drain(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "ada"})
 		if got := kinds(o.view("s").Status.Gates); len(got) != 0 {
 			t.Errorf("one of two is drained, and the source is held by %v", got)
 		}
-		drain(dispatch.Drain{Labels: european, Gate: dispatch.Gate{By: "bob", Reason: "they move", Until: hour}})
+		drain(dispatch.HoldTarget{Labels: european}, dispatch.Gate{By: "bob", Reason: "they move", Until: hour})
 		gates := o.view("s").Status.Gates
 		if len(gates) != 2 || gates[0].Kind != dispatch.GateDrained || gates[0].By != "bob" || !gates[0].Until.Equal(hour) || gates[0].Reason != "they move" || gates[1].By != "ada" {
 			t.Errorf("both are drained, and the source is held by %+v", gates)
@@ -275,41 +261,21 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 			t.Errorf("collectors %+v, %v", listed, err)
 		}
 		drains, next, err := o.ListDrains(ctx, "", 1)
-		if err != nil || len(drains) != 1 || drains[0].Collector != "c1" || next == "" {
+		if err != nil || len(drains) != 1 || drains[0].Target.Collector != "c1" || next == "" {
 			t.Fatalf("drains %+v, %q, %v", drains, next, err)
 		}
-		if drains, next, err = o.ListDrains(ctx, next, 1); err != nil || len(drains) != 1 || drains[0].Collector != "" || next != "" {
+		if drains, next, err = o.ListDrains(ctx, next, 1); err != nil || len(drains) != 1 || drains[0].Target.Collector != "" || next != "" {
 			t.Errorf("drains then %+v, %q, %v", drains, next, err)
 		}
-		changed, still, err := o.ResumeCollectors(ctx, dispatch.Drain{Collector: "c1"})
+		changed, still, err := o.ResumeCollectors(ctx, dispatch.HoldTarget{Collector: "c1"})
 		if err != nil || !changed || still == nil || still.By != "bob" {
 			t.Errorf("resumed: %v, still %+v, %v", changed, still, err)
 		}
-		if changed, still, err = o.ResumeCollectors(ctx, dispatch.Drain{Labels: european}); err != nil || !changed || still != nil {
+		if changed, still, err = o.ResumeCollectors(ctx, dispatch.HoldTarget{Labels: european}); err != nil || !changed || still != nil {
 			t.Errorf("resumed by labels: %v, still %+v, %v", changed, still, err)
 		}
-		if changed, _, err = o.ResumeCollectors(ctx, dispatch.Drain{Labels: european}); err != nil || changed {
+		if changed, _, err = o.ResumeCollectors(ctx, dispatch.HoldTarget{Labels: european}); err != nil || changed {
 			t.Errorf("resumed again: %v, %v", changed, err)
 		}
-	})
-}
-
-// TestDispatcher_DrainCollectors_aShardThatHangs parks fetches of collectors at home in a
-// shard that hangs and in one that does not: what the first tells cannot be known, which
-// keeps the second not from being drained by its labels.
-func TestDispatcher_DrainCollectors_aShardThatHangs(t *testing.T) {
-	t.Parallel()
-	inHungWorld(t, func(t *testing.T, w *world, store *hungShard) {
-		well, hung := homed()[0], homed()[1]
-		w.beat(0, well, european)
-		w.beat(0, hung, european)
-		parked := w.fetch(t.Context(), 0, ask(well, "t1", dispatch.MaxWait))
-		w.fetch(t.Context(), 0, ask(hung, "t2", dispatch.MaxWait))
-		synctest.Wait()
-		store.hangs.Store(true)
-		begin := time.Now()
-		w.drain("", european, time.Time{})
-		w.wantDrained("parked", parked, begin, time.Second)
-		store.hangs.Store(false)
 	})
 }

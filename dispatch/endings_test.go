@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // stuckEndings is a store of which, once it hangs, nobody gets an answer who ends a
@@ -108,12 +107,16 @@ func TestDispatcher_beginSession_hangs(t *testing.T) {
 					cancel()
 				}
 				store.set(false)
-				time.Sleep(engine.MaxRetryAfter + 5*time.Second)
+				time.Sleep(5 * time.Second)
+				if err := call(t.Context(), w); err != nil {
+					t.Error(err)
+				}
 				if store.most != 1 {
 					t.Errorf("%d calls of the store at once to end one session", store.most)
 				}
-				if held, _, err := w.store.ListLeases(t.Context(), "", 10); err != nil || len(held) != 0 {
-					t.Errorf("%d leases of the older session stand, %v", len(held), err)
+				held, _, err := w.store.ListLeases(t.Context(), "", 10)
+				if err != nil || len(held) > 0 && held[0].Lease.Token.ClientToken != "new" {
+					t.Errorf("leases of the older session stand: %+v, %v", held, err)
 				}
 			})
 		})
@@ -164,7 +167,7 @@ func TestDispatcher_Fetch_giveBackHangs(t *testing.T) {
 }
 
 // However many sessions begin while the store hangs, so many ends of older ones are under
-// way, and the others are made up for.
+// way, and later calls make up for the others.
 func TestDispatcher_beginSession_bounded(t *testing.T) {
 	t.Parallel()
 	inStuckEndings(t, func(t *testing.T, w *world, store *stuckEndings) {
@@ -191,11 +194,13 @@ func TestDispatcher_beginSession_bounded(t *testing.T) {
 		}
 		store.set(false)
 		time.Sleep(time.Minute)
+		begin("s2") // what was left is made up for
+		begin("s2")
 		ends := w.spies[0].count("EndSession")
 		begin("s2")
 		synctest.Wait()
-		if n := w.spies[0].count("EndSession") - ends; n != collectors-most {
-			t.Errorf("%d sessions were ended that could not be before, want %d", n, collectors-most)
+		if n := w.spies[0].count("EndSession") - ends; n != 0 {
+			t.Errorf("%d sessions were ended again", n)
 		}
 	})
 }

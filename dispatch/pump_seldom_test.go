@@ -8,7 +8,36 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
+
+const manyShards = 64
+
+func shardIn(shards int, id dispatch.TaskID) int { return dispatch.ShardOf(id.Slot(), shards) }
+
+// queuesIn are queues whose tasks are in these shards, one for each.
+func queuesIn(from, to int) []string {
+	queues := make([]string, to-from)
+	for n, found := 0, 0; found < len(queues); n++ {
+		name := fmt.Sprintf("q%d", n)
+		shard := dispatch.ShardOf(dispatch.SlotOf(name), manyShards)
+		if shard >= from && shard < to && queues[shard-from] == "" {
+			queues[shard-from], found = name, found+1
+		}
+	}
+	return queues
+}
+
+// tasksIn makes n tasks for each queue.
+func tasksIn(key string, n int, queues ...string) []engine.NewTask {
+	var tasks []engine.NewTask
+	for _, queue := range queues {
+		for i := range n {
+			tasks = append(tasks, engine.NewTask{SourceID: "s", Key: fmt.Sprint(key, i), Queue: queue, Priority: 5})
+		}
+	}
+	return tasks
+}
 
 // slowClaims is a store of which each claim takes a while.
 type slowClaims struct {

@@ -7,193 +7,211 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
-// minBeat is the shortest interval of beats that is asked for: a third of the
-// shortest lease.
-const minBeat = dispatch.MinLeaseDuration / 3
+const (
+	// minBeat is the shortest interval of beats that is asked for: a third of the shortest lease.
+	minBeat = dispatch.MinLeaseDuration / 3
+	// heldBeat is the longest interval of beats of a collector that is held: if the push that it
+	// no longer is gets lost, a beat brings it.
+	heldBeat = MaxRetryAfter
+	// retryBeat is when a beat is wanted again of which a part failed.
+	retryBeat = time.Second
+	// patience is the part of the shortest lease renewed for which a beat waits for shards that
+	// have not answered: less than the collector waits for its answer.
+	patience = 8
+	// presencePatience is how long renewals wait until the beat is recorded: no lease is shorter
+	// than what this is a part of.
+	presencePatience = dispatch.MinLeaseDuration / patience
+)
 
-// drainedBeat is the longest interval of beats of a collector that is drained: a beat
-// tells it that it is no longer.
-const drainedBeat = MaxRetryAfter
+// LeaseBeat names a lease held.
+type LeaseBeat struct {
+	ID dispatch.TaskID
+	// Token as the collector sent it; one that does not parse, or is another collector's, is lost.
+	Token  string
+	Cursor []byte // nil: keep
+}
 
-// retryBeat is when a beat is wanted again of which a part failed.
-const retryBeat = time.Second
+// LostLease is a lease that a beat named and that is no longer held.
+type LostLease struct {
+	ID     dispatch.TaskID
+	Token  string
+	Reason dispatch.LostReason
+}
 
-// patience is the part of the shortest lease renewed for which a beat waits for
-// shards that have not answered: less than the collector waits for its answer.
-const patience = 8
+// CancelNotice asks the holder of a lease to stop.
+type CancelNotice struct {
+	ID     dispatch.TaskID
+	Reason dispatch.CancelReason
+}
 
-// presencePatience is how long renewals wait for the presence: no lease is shorter
-// than what this is a part of.
-const presencePatience = dispatch.MinLeaseDuration / patience
+// LimitedLease was renewed for less than its duration.
+type LimitedLease struct {
+	ID        dispatch.TaskID
+	Remaining time.Duration
+}
 
-// Beat records that a collector lives, and renews the leases it names. Leases
-// that are lost do not fail it. A shard that does not answer fails only the
-// renewals of its own leases, and does not keep the others' answers back: its
-// leases are Limited to 0, their deadlines stand as they were, and the next beat
-// is wanted soon.
+// BeatResult answers a beat.
+type BeatResult struct {
+	// LeaseDuration is the shortest that a renewed lease, but for the Limited, goes on; 0 when
+	// none was renewed.
+	LeaseDuration time.Duration
+	Lost          []LostLease
+	Cancel        []CancelNotice
+	Limited       []LimitedLease
+	// Drain asks the collector to fetch no more.
+	Drain bool
+	// Next beat wanted.
+	Next time.Duration
+}
+
+// Beat records that a collector lives, and renews the leases it names. Leases that are lost do
+// not fail it. A shard that does not answer fails only the renewals of its own leases, and does
+// not hold up the others' answers: its leases are Limited to 0, their deadlines stand as they
+// were, and the next beat is wanted soon.
 //
-// Errors: [ErrCollectorReplaced], and those of the store when nothing could be
-// recorded or renewed. Idempotent.
+// Errors: [dispatch.ErrCollectorReplaced], and those of the store if nothing could be recorded
+// or renewed. Idempotent.
 func (d *Dispatcher) Beat(ctx context.Context, info dispatch.CollectorInfo, leases []LeaseBeat) (*BeatResult, error) {
 	if info.ID == "" || info.Session == "" {
 		return nil, fmt.Errorf("%w: a beat needs the collector's id and session", dispatch.ErrInvalid)
 	}
-	b := beating{result: &BeatResult{Next: dispatch.IdleBeat}}
-	b.read(info.ID, leases)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	// Presence is recorded first, whatever becomes of the renewals: those of a
-	// session that was replaced are not made. If only that fails, or hangs, the
-	// leases go on all the same.
-	b.present = d.recordAside(ctx, info)
-	if err := b.meet(presencePatience); err != nil {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	result := &BeatResult{Next: dispatch.IdleBeat}
+	renewals, tokens := result.read(info.ID, leases)
+	// Presence is recorded first, whatever becomes of the renewals: those of a session that was
+	// replaced are not made. If only that fails, or hangs, the leases go on all the same.
+	recorded := d.recordBeat(ctx, info)
+	most := presencePatience
+	if deadline, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(deadline)/2)
+	}
+	known, err := recordedWithin(ctx, recorded, len(renewals) > 0, most)
+	if errors.Is(err, dispatch.ErrCollectorReplaced) || err != nil && len(renewals) == 0 {
 		return nil, err
 	}
-	answers, open := d.batches.renewals.ask(ctx, b.renewals)
-	var late <-chan time.Time
-	for b.present != nil || open > 0 {
-		select {
-		case err := <-b.present:
-			if err := b.met(err); err != nil {
-				return nil, err
-			}
-		case answer := <-answers:
-			open--
-			b.take(answer)
-			if late == nil && b.result.LeaseDuration > 0 {
-				late = time.After(b.result.LeaseDuration / patience)
-			}
-		case <-late:
-			if err := b.meet(0); err != nil {
-				return nil, err
-			}
-			stop()
-			b.present = nil
+	if err := d.renew(ctx, renewals, tokens, result); err != nil {
+		return nil, err
+	}
+	if !known {
+		if _, err := recordedWithin(ctx, recorded, true, result.LeaseDuration/patience); errors.Is(err, dispatch.ErrCollectorReplaced) {
+			return nil, err
 		}
 	}
-	result, err := b.end()
-	if err == nil && d.drains.beat(&info) {
-		result.Drain, result.Next = true, min(result.Next, drainedBeat)
+	if d.holds.stops(info.ID, info.Labels) {
+		result.Drain, result.Next = true, min(result.Next, heldBeat)
 	}
-	return result, err
+	return result, nil
 }
 
-// beating is a beat under way.
-type beating struct {
-	result   *BeatResult
-	renewals []dispatch.Renewal
-	tokens   []string     // of the renewals
-	answered bool         // some renewal was
-	failed   error        // why one was not
-	present  <-chan error // that the beat was recorded; nil once that is known
-}
-
-// meet waits for the beat to be recorded, at most that long; what is there already
-// is taken in any case. Its error ends the beat.
-func (b *beating) meet(most time.Duration) error {
-	select {
-	case err := <-b.present:
-		return b.met(err)
-	default:
-	}
-	if most == 0 {
-		return nil
-	}
-	select {
-	case err := <-b.present:
-		return b.met(err)
-	case <-time.After(most):
-		return nil
-	}
-}
-
-// met takes what became of recording the beat. Its error ends the beat.
-func (b *beating) met(err error) error {
-	b.present = nil
-	if errors.Is(err, dispatch.ErrCollectorReplaced) || len(b.renewals) == 0 {
-		return err
-	}
-	return nil
-}
-
-// recordAside records a beat while others go on.
-func (d *Dispatcher) recordAside(ctx context.Context, info dispatch.CollectorInfo) <-chan error {
-	recorded := make(chan error, 1)
-	go func() { recorded <- d.recordBeat(ctx, info) }()
-	return recorded
-}
-
-func (d *Dispatcher) recordBeat(ctx context.Context, info dispatch.CollectorInfo) error {
-	state, err := d.batches.presence.one(ctx, info)
-	if err != nil {
-		return fmt.Errorf("record the beat of collector %q: %w", info.ID, err)
-	}
-	if state.Replaced {
-		return fmt.Errorf("session %q of collector %q: %w", info.Session, info.ID, dispatch.ErrCollectorReplaced)
-	}
-	if state.NewSession {
-		return d.beginSession(ctx, info.ID, info.Session)
-	}
-	return nil
-}
-
-// read sorts out what cannot be a lease of this collector.
-func (b *beating) read(collector string, leases []LeaseBeat) {
-	b.renewals = make([]dispatch.Renewal, 0, len(leases))
-	b.tokens = make([]string, 0, len(leases))
+// read sorts out what cannot be a lease of this collector; tokens are those of the renewals.
+func (r *BeatResult) read(collector string, leases []LeaseBeat) (renewals []dispatch.Renewal, tokens []string) {
+	renewals, tokens = make([]dispatch.Renewal, 0, len(leases)), make([]string, 0, len(leases))
 	for _, beat := range leases {
 		token, err := dispatch.ParseLeaseToken(beat.Token)
 		if err != nil || token.Collector != collector || beat.ID.Slot() < 0 {
-			b.result.Lost = append(b.result.Lost, LostLease{ID: beat.ID, Token: beat.Token, Reason: dispatch.LostMalformed})
+			r.Lost = append(r.Lost, LostLease{ID: beat.ID, Token: beat.Token, Reason: dispatch.LostMalformed})
 			continue
 		}
-		b.renewals = append(b.renewals, dispatch.Renewal{ID: beat.ID, Token: token, Cursor: beat.Cursor})
-		b.tokens = append(b.tokens, beat.Token)
+		renewals = append(renewals, dispatch.Renewal{ID: beat.ID, Token: token, Cursor: beat.Cursor})
+		tokens = append(tokens, beat.Token)
+	}
+	return renewals, tokens
+}
+
+// recordBeat records a beat, and begins the session if it is new. It goes on when its caller
+// stops waiting.
+func (d *Dispatcher) recordBeat(ctx context.Context, info dispatch.CollectorInfo) <-chan error {
+	recorded := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		states, err := d.batches.beats.Do(ctx, []dispatch.CollectorInfo{info})
+		switch {
+		case err != nil:
+			err = fmt.Errorf("collector %q: %w", info.ID, timedOut(ctx, err))
+		case states[0].Replaced:
+			err = replaced(info.ID, info.Session)
+		case states[0].NewSession:
+			err = d.beginSession(ctx, info.ID, info.Session)
+		}
+		recorded <- err
+	}()
+	return recorded
+}
+
+// recordedWithin waits until a beat is recorded; with leases to renew, no longer than most.
+func recordedWithin(ctx context.Context, recorded <-chan error, renews bool, most time.Duration) (known bool, err error) {
+	var late <-chan time.Time
+	if renews {
+		late = time.After(most)
+	}
+	select {
+	case err := <-recorded:
+		return true, err
+	case <-late:
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
 	}
 }
 
-// take sorts the answers of a shard into the result.
-func (b *beating) take(answer shardAnswer[dispatch.RenewResult]) {
-	r := b.result
-	for n, i := range answer.indexes {
-		id := b.renewals[i].ID
-		if answer.err != nil {
-			b.failed = answer.err
-			r.Limited = append(r.Limited, LimitedLease{ID: id})
+// renew renews leases, and sorts the answers of the shards into the result as they come. Once
+// one has come it does not wait long for the others. It fails if nothing was answered.
+func (d *Dispatcher) renew(ctx context.Context, renewals []dispatch.Renewal, tokens []string, result *BeatResult) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	parts, open := d.batches.renewals.Parts(ctx, renewals)
+	var late *time.Timer
+	var failed error
+	answered := len(result.Lost) > 0
+	for ; open > 0; open-- {
+		part := <-parts
+		if part.Err != nil {
+			failed = part.Err
+			for _, i := range part.Indexes {
+				result.Limited = append(result.Limited, LimitedLease{ID: renewals[i].ID})
+			}
 			continue
 		}
-		b.answered = true
-		res := answer.out[n]
+		answered = true
+		result.take(part, renewals, tokens)
+		if late == nil && result.LeaseDuration > 0 {
+			late = time.AfterFunc(result.LeaseDuration/patience, func() { stop(dispatch.ErrStoreUnavailable) })
+			defer late.Stop()
+		}
+	}
+	if failed != nil && !answered {
+		return failed
+	}
+	if result.LeaseDuration > 0 {
+		result.Next = min(result.Next, max(result.LeaseDuration/3, minBeat).Truncate(time.Millisecond))
+	}
+	if failed != nil {
+		result.Next = min(result.Next, retryBeat)
+	}
+	return nil
+}
+
+// take sorts the answer of a shard in.
+func (r *BeatResult) take(part batch.Part[dispatch.RenewResult], renewals []dispatch.Renewal, tokens []string) {
+	for n, i := range part.Indexes {
+		id, res := renewals[i].ID, part.Out[n]
 		if res.Lost != dispatch.LostNone {
-			r.Lost = append(r.Lost, LostLease{ID: id, Token: b.tokens[i], Reason: res.Lost})
+			r.Lost = append(r.Lost, LostLease{ID: id, Token: tokens[i], Reason: res.Lost})
 			continue
 		}
 		if res.Cancel != dispatch.CancelNone {
 			r.Cancel = append(r.Cancel, CancelNotice{ID: id, Reason: res.Cancel})
 		}
-		if res.Remaining < res.Duration {
+		switch {
+		case res.Remaining < res.Duration:
 			r.Limited = append(r.Limited, LimitedLease{ID: id, Remaining: res.Remaining})
-			continue
-		}
-		if r.LeaseDuration == 0 || res.Remaining < r.LeaseDuration {
+		case r.LeaseDuration == 0 || res.Remaining < r.LeaseDuration:
 			r.LeaseDuration = res.Remaining
 		}
 	}
-}
-
-// end says when the next beat is wanted. It fails when nothing was answered.
-func (b *beating) end() (*BeatResult, error) {
-	r := b.result
-	if r.LeaseDuration > 0 {
-		r.Next = min(r.Next, max(r.LeaseDuration/3, minBeat).Truncate(time.Millisecond))
-	}
-	if b.failed != nil {
-		if !b.answered && len(r.Lost) == 0 {
-			return nil, b.failed
-		}
-		r.Next = min(r.Next, retryBeat)
-	}
-	return r, nil
 }

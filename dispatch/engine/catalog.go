@@ -70,6 +70,15 @@ func newCatalog(store dispatch.Store) *Catalog {
 	}
 }
 
+// pick is the items at the indexes.
+func pick[T any](items []T, indexes []int) []T {
+	picked := make([]T, len(indexes))
+	for n, i := range indexes {
+		picked[n] = items[i]
+	}
+	return picked
+}
+
 // Source finds one source.
 func (c *Catalog) Source(ctx context.Context, id string) (*dispatch.Source, *dispatch.Follower, error) {
 	found := c.lookup(ctx, []string{id})[0]
@@ -99,8 +108,6 @@ func (c *Catalog) lookup(ctx context.Context, ids []string) []catalogEntry {
 	if len(missing) == 0 {
 		return found
 	}
-	inTime, cancel := aheadOf(ctx)
-	defer cancel()
 	reads := make(map[int]<-chan singleflight.Result, len(missing))
 	for home, indexes := range missing {
 		reads[home] = c.begin(ctx, pick(ids, indexes))
@@ -109,8 +116,8 @@ func (c *Catalog) lookup(ctx context.Context, ids []string) []catalogEntry {
 		var answer singleflight.Result
 		select {
 		case answer = <-read:
-		case <-inTime.Done():
-			answer.Err = lateError(inTime, context.Cause(inTime))
+		case <-ctx.Done():
+			answer.Err = context.Cause(ctx)
 		}
 		sources, _ := answer.Val.(map[string]catalogEntry)
 		for _, i := range missing[home] {
@@ -347,11 +354,9 @@ func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
 	if rules != nil && time.Since(at) < catalogTTL {
 		return rules, nil
 	}
-	inTime, cancel := aheadOf(ctx)
-	defer cancel()
-	list, version, err := c.store.Rules(inTime)
+	list, version, err := c.store.Rules(ctx)
 	if err != nil {
-		return nil, lateError(inTime, err)
+		return nil, timedOut(ctx, err)
 	}
 	rules = NewRuleBook(list, version)
 	c.mu.Lock()

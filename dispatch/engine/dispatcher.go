@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
 )
 
 // Config of a [Dispatcher].
@@ -78,14 +81,17 @@ type Dispatcher struct {
 	log    *zap.Logger
 	policy dispatch.Policy
 
-	pump    *pump
-	keeper  *keeper
-	batches *batches
-	catalog *Catalog
-	slowed  *slowdown
-	noted   *noted
-	drains  *drainWatch
-	endings *endings
+	pump      *pump.Pump
+	keeper    *keeper
+	batches   *batches
+	catalog   *Catalog
+	slowed    *slowdown
+	holds     *holdWatch
+	pushes    *pushes
+	beginning singleflight.Group // of sessions
+	endings   atomic.Int64       // of older sessions, under way
+	drained   chan struct{}      // closed by Drain
+	drain     sync.Once
 
 	// Runs of FetchTask are told apart by callPrefix, which no other
 	// dispatcher has, and their number here.
@@ -102,24 +108,30 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.batches = newBatches(cfg.Store)
 	d.catalog = newCatalog(cfg.Store)
 	d.slowed = newSlowdown()
-	d.noted = newNoted()
-	d.endings = newEndings()
+	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
+	d.drained = make(chan struct{})
 	d.callPrefix = uuid.NewString() + "-"
-	d.pump = newPump(cfg)
-	d.drains = newDrainWatch(cfg, d.pump, d.batches.infos)
+	d.holds = newHoldWatch(cfg, func() {
+		d.pump.HoldsChanged()
+		d.pushes.holdsChanged(d.holds.stops)
+	})
+	d.pump = pump.New(pump.Config{
+		Store: cfg.Store, Log: cfg.Logger, Observer: cfg.Observer, Rand: cfg.Rand, Fallback: cfg.Fallback,
+		Timeout: storeTimeout, MaxWaiters: cfg.MaxWaiters, Held: d.holds.stops,
+	})
 	d.keeper = &keeper{d: d}
 	return d, nil
 }
 
 // Run runs the loops of the dispatcher until ctx ends: the pump, the keeper
-// (when it leads, with the chores), the watch over drains and the subscription to hints.
+// (when it leads, with the chores), the watch over holds and the subscription to hints.
 // It returns nil when ctx ended, else why a loop cannot go on.
 func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	d.keeper.chores = chores
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.pump.run(ctx) })
+	g.Go(func() error { d.pump.Run(ctx); return nil })
 	g.Go(func() error { return d.keeper.run(ctx) })
-	g.Go(func() error { return d.drains.run(ctx) })
+	g.Go(func() error { return d.holds.run(ctx) })
 	g.Go(func() error { return d.listen(ctx) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
@@ -130,13 +142,16 @@ func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 // Drain answers all parked fetches with [EmptyDraining] and lets later ones
 // have the same answer. Reports, renewals and all else go on. It cannot be
 // undone.
-func (d *Dispatcher) Drain() { d.pump.drain() }
+func (d *Dispatcher) Drain() {
+	d.drain.Do(func() { close(d.drained) })
+	d.pump.Drain()
+}
 
 // Draining reports whether Drain was called.
-func (d *Dispatcher) Draining() bool { return d.pump.draining() }
+func (d *Dispatcher) Draining() bool { return d.pump.Draining() }
 
 // Parked is the number of fetches that wait.
-func (d *Dispatcher) Parked() int { return d.pump.parked() }
+func (d *Dispatcher) Parked() int { return d.pump.Waiting() }
 
 // nextCall names a run of FetchTask; see [Poll].
 func (d *Dispatcher) nextCall() string {

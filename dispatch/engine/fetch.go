@@ -1,14 +1,24 @@
 package engine
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
 )
 
 // FetchRequest asks for tasks for a collector.
 type FetchRequest struct {
 	Collector, Session string
+	// Labels of the collector, by which holds may name it.
+	Labels map[string]string
 	// ClientToken makes the fetch idempotent; empty: one is minted.
 	ClientToken string
 	Pools       []string // empty: DefaultPool
@@ -16,8 +26,8 @@ type FetchRequest struct {
 	Queues      []string // empty: all
 	MaxTasks    int      // 1 to MaxFetchTasks; 0: 1
 	MaxBytes    int      // 1 to MaxFetchBytes; 0: MaxFetchBytes
-	// Wait is for how long, 0 to dispatch.MaxWait; where a claim is under way when that is over, until
-	// its end, as far as the caller's deadline lets.
+	// Wait is how long to wait for tasks, 0 to [dispatch.MaxWait]. A claim in flight at its end
+	// is waited for as long as the caller's deadline lets.
 	Wait  time.Duration
 	Lease time.Duration // 0: the source's
 	// Reports are settled before the fetch waits, as by [Dispatcher.Report].
@@ -30,7 +40,7 @@ const (
 	MaxFetchBytes = 3 << 20
 	DefaultWait   = 10 * time.Second
 	MaxNarrow     = 16 // pools, sources and queues named in one fetch
-	MaxRetryAfter = 5 * time.Second
+	MaxRetryAfter = pump.MaxRetryAfter
 )
 
 // EmptyReason says why a fetch gave nothing.
@@ -57,44 +67,222 @@ type FetchResult struct {
 	Reports []dispatch.ReportResult
 }
 
-// LeaseBeat names a lease held.
-type LeaseBeat struct {
-	ID dispatch.TaskID
-	// Token as the collector sent it; one that does not parse, or is another
-	// collector's, is lost.
-	Token  string
-	Cursor []byte // nil: keep
+// refusedRetry is when a fetch is to come again that the store has refused what it has, though
+// its session is current.
+const refusedRetry = 100 * time.Millisecond
+
+// Fetch hands out tasks, each under a lease. With nothing to hand out it waits up to req.Wait,
+// and answers before ctx's deadline in any case; an empty result is no error. Repeated with the
+// same collector and client token it gives what is still held of what it granted (P7). Its
+// reports are settled first, whatever becomes of the fetch.
+//
+// If the caller has gone by the time of the grant, its tasks are given back: no attempt is spent.
+// If the call was repeated, they are given back once every one of its callers has gone: what
+// one of them was answered with stands ([dispatch.Claims]).
+//
+// Errors: [dispatch.ErrInvalid], [dispatch.ErrSourceNotFound] for a source to narrow to,
+// [dispatch.ErrCollectorReplaced], [dispatch.ErrTooManyWaiters], and those of the store; after
+// [dispatch.ErrStoreUnavailable] repeat with the same client token.
+func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult, error) {
+	received := time.Now()
+	if err := req.normalise(); err != nil {
+		return nil, err
+	}
+	within, cancel := inTime(ctx)
+	defer cancel()
+	reports, err := d.Report(within, req.Collector, req.Reports)
+	if err != nil {
+		return nil, err
+	}
+	out, want, err := d.obtain(within, &req, received)
+	var result *FetchResult
+	if err == nil {
+		result, err = d.handOut(within, received, out)
+	}
+	if err == nil && len(out.Grants) > 0 {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		d.giveBack(ctx, want, out)
+		return nil, fmt.Errorf("fetch for collector %q: %w", req.Collector, err)
+	}
+	result.Reports = reports
+	return result, nil
 }
 
-// LostLease is a lease that a beat named and that is no longer held.
-type LostLease struct {
-	ID     dispatch.TaskID
-	Token  string
-	Reason dispatch.LostReason
+// obtain notes the fetch, and has it wait for tasks unless it repeats one.
+func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received time.Time) (pump.Outcome, dispatch.Want, error) {
+	want := dispatch.Want{
+		Poll: dispatch.Poll{Collector: req.Collector, Session: req.Session, ClientToken: req.ClientToken, Call: d.nextCall()},
+		Max:  req.MaxTasks, MaxBytes: req.MaxBytes, Lease: req.Lease, Queues: req.Queues, Noted: true,
+	}
+	if d.Draining() {
+		return pump.Outcome{End: pump.Draining}, want, nil
+	}
+	if _, err := d.holds.current(ctx); err != nil {
+		return pump.Outcome{}, want, err
+	}
+	var err error
+	if want.SourceUIDs, err = d.uidsOf(ctx, req.Sources); err != nil {
+		return pump.Outcome{}, want, err
+	}
+	out, repeated, err := d.notePoll(ctx, want.Poll)
+	if err != nil || repeated {
+		return out, want, err
+	}
+	out = d.wait(ctx, req, want, received)
+	if out.End == pump.Refused {
+		// The store has work, but not for this fetch; or another session has begun. A claim in
+		// flight may grant it yet, which is given back: from here on it is another call.
+		want.Call = d.nextCall()
+		again, repeated, err := d.notePoll(ctx, want.Poll)
+		if err != nil || repeated {
+			return again, want, err
+		}
+		out.RetryAfter = refusedRetry
+	}
+	return out, want, nil
 }
 
-// CancelNotice asks the holder of a lease to stop.
-type CancelNotice struct {
-	ID     dispatch.TaskID
-	Reason dispatch.CancelReason
+// normalise fills defaults in, and checks what the claim depends on.
+func (r *FetchRequest) normalise() error {
+	if len(r.Pools) == 0 {
+		r.Pools = []string{dispatch.DefaultPool}
+	}
+	r.MaxTasks = cmp.Or(r.MaxTasks, 1)
+	r.MaxBytes = cmp.Or(r.MaxBytes, MaxFetchBytes)
+	if r.ClientToken == "" {
+		r.ClientToken = uuid.NewString()
+	}
+	switch {
+	case r.Collector == "" || len(r.Collector) > dispatch.MaxIDLength || strings.Contains(r.Collector, "/"):
+		return dispatch.Invalid("collector_id", r.Collector, "must have 1 to 128 characters and no slash")
+	case r.Session == "" || len(r.Session) > dispatch.MaxIDLength:
+		return dispatch.Invalid("session", r.Session, "must have 1 to 128 characters")
+	case len(r.ClientToken) > dispatch.MaxIDLength || strings.Contains(r.ClientToken, "/"):
+		return dispatch.Invalid("client_token", r.ClientToken, "must have at most 128 characters and no slash")
+	case len(r.Pools) > MaxNarrow:
+		return dispatch.Invalid("pools", len(r.Pools), fmt.Sprintf("must name at most %d", MaxNarrow))
+	case len(r.Sources) > MaxNarrow:
+		return dispatch.Invalid("sources", len(r.Sources), fmt.Sprintf("must name at most %d", MaxNarrow))
+	case len(r.Queues) > MaxNarrow:
+		return dispatch.Invalid("queues", len(r.Queues), fmt.Sprintf("must name at most %d", MaxNarrow))
+	case r.MaxTasks < 1 || r.MaxTasks > MaxFetchTasks:
+		return dispatch.Invalid("max_tasks", r.MaxTasks, fmt.Sprintf("must be 1 to %d", MaxFetchTasks))
+	case r.MaxBytes < 1 || r.MaxBytes > MaxFetchBytes:
+		return dispatch.Invalid("max_bytes", r.MaxBytes, fmt.Sprintf("must be 1 to %d", MaxFetchBytes))
+	case r.Wait < 0 || r.Wait > dispatch.MaxWait:
+		return dispatch.Invalid("wait", r.Wait, fmt.Sprintf("must be 0s to %v", dispatch.MaxWait))
+	case r.Lease != 0 && (r.Lease < dispatch.MinLeaseDuration || r.Lease > dispatch.MaxLeaseDuration):
+		return dispatch.Invalid("lease_duration", r.Lease, fmt.Sprintf("must be %v to %v", dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration))
+	}
+	r.Pools, r.Sources, r.Queues = distinct(r.Pools), distinct(r.Sources), distinct(r.Queues)
+	return nil
 }
 
-// LimitedLease was renewed for less than its duration.
-type LimitedLease struct {
-	ID        dispatch.TaskID
-	Remaining time.Duration
+// distinct keeps the first of equal names, of which there are few.
+func distinct(names []string) []string {
+	kept := names[:0:0]
+	for _, name := range names {
+		if !slices.Contains(kept, name) {
+			kept = append(kept, name)
+		}
+	}
+	return kept
 }
 
-// BeatResult answers a beat.
-type BeatResult struct {
-	// LeaseDuration is the shortest that a renewed lease, but for the
-	// Limited, goes on; 0 when none was renewed.
-	LeaseDuration time.Duration
-	Lost          []LostLease
-	Cancel        []CancelNotice
-	Limited       []LimitedLease
-	// Drain asks the collector to fetch no more.
-	Drain bool
-	// Next beat wanted.
-	Next time.Duration
+// uidsOf finds the uids of the sources that a fetch is narrowed to.
+func (d *Dispatcher) uidsOf(ctx context.Context, ids []string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	uids := make([]string, len(ids))
+	for i, found := range d.catalog.lookup(ctx, ids) {
+		if found.err == nil && found.source.Deleted {
+			found.err = dispatch.ErrSourceNotFound
+		}
+		if found.err != nil {
+			return nil, fmt.Errorf("source %q: %w", ids[i], found.err)
+		}
+		uids[i] = found.source.UID
+	}
+	return uids, nil
+}
+
+// wait has the fetch wait for tasks. A collector that reported failures of its own means waits
+// before that.
+func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, want dispatch.Want, received time.Time) pump.Outcome {
+	until := received.Add(req.Wait)
+	if req.Wait == 0 {
+		until = received.Add(storeTimeout) // until it has been asked for everywhere
+	}
+	if slowed := d.slowed.remaining(req.Collector); slowed > 0 {
+		if req.Wait > 0 {
+			slowed -= d.waitOut(ctx, min(slowed, time.Until(until)))
+		}
+		if slowed > 0 && !d.Draining() {
+			return pump.Outcome{Wait: dispatch.WaitThrottled, RetryAfter: min(slowed, MaxRetryAfter)}
+		}
+	}
+	return d.pump.Wait(ctx, pump.Request{Want: want, Pools: req.Pools, Labels: req.Labels, Once: req.Wait == 0, Until: until})
+}
+
+// waitOut waits for d, or until ctx ends or the dispatcher drains, and returns how long it did.
+func (d *Dispatcher) waitOut(ctx context.Context, most time.Duration) time.Duration {
+	began, timer := time.Now(), time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return most
+	case <-ctx.Done():
+	case <-d.drained:
+	}
+	return time.Since(began)
+}
+
+// handOut answers the fetch with what its wait ended with: tasks, completed with what their
+// sources hold, or why there are none.
+func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.Outcome) (*FetchResult, error) {
+	if out.Err != nil {
+		return nil, out.Err
+	}
+	result := &FetchResult{Tasks: out.Grants, Waited: time.Since(received), RetryAfter: out.RetryAfter}
+	switch out.End {
+	case pump.Granted:
+		if !out.At.IsZero() {
+			result.Waited = max(out.At.Sub(received), 0)
+		}
+		return result, d.join(ctx, out.Grants)
+	case pump.TokenUsed:
+		result.Empty = EmptyTokenUsed
+	case pump.Draining: // those who must go elsewhere spread a little
+		result.Empty, result.RetryAfter = EmptyDraining, time.Duration(d.cfg.Rand()*float64(time.Second))
+	case pump.Held: // and those who come back in vain
+		result.Empty, result.RetryAfter = EmptyDraining, d.policy.Jitter(MaxRetryAfter)
+	case pump.Nothing, pump.Superseded, pump.Refused, pump.Failed:
+		result.Empty = EmptyNoTasks
+		switch out.Wait {
+		case dispatch.WaitThrottled:
+			result.Empty = EmptyThrottled
+		case dispatch.WaitPaused:
+			result.Empty = EmptyPaused
+		case dispatch.WaitNone, dispatch.WaitNoTasks:
+		}
+	}
+	result.RetryAfter = result.RetryAfter.Truncate(time.Millisecond)
+	return result, nil
+}
+
+// giveBack undoes what a call did with the grants that it was answered with, in each shard that
+// has a part of them.
+func (d *Dispatcher) giveBack(ctx context.Context, want dispatch.Want, out pump.Outcome) {
+	poll := want.Poll
+	poll.Call = out.Call
+	var shards []int
+	for i := range out.Grants {
+		if shard := d.shardOf(out.Grants[i].Task.ID); !slices.Contains(shards, shard) {
+			shards = append(shards, shard)
+			d.pump.GiveBack(ctx, shard, poll)
+		}
+	}
 }

@@ -99,7 +99,8 @@ func (k *keeper) interval() time.Duration {
 func (k *keeper) campaign(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, keeperTTL)
 	defer cancel()
-	return k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, keeperTTL)
+	leader, err := k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, keeperTTL)
+	return leader == k.d.cfg.ID, err
 }
 
 // lead keeps until another one leads, or leadership could not be renewed for
@@ -154,7 +155,7 @@ func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 func (k *keeper) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := k.d.store.Resign(ctx, DutyKeeper, k.d.cfg.ID); err != nil {
+	if _, err := k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, 0); err != nil {
 		k.d.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", keeperTTL), zap.Error(err))
 	}
 }
@@ -177,7 +178,7 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 			}
 		}
 		if err != nil {
-			next = k.d.pump.jittered(backoff)
+			next = k.d.policy.Jitter(backoff)
 			backoff = min(2*backoff, longestBackoff)
 		} else {
 			backoff = firstBackoff
@@ -210,7 +211,7 @@ func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error
 		}
 		switch ended := CountEnded(applied); {
 		case ended == 0:
-			return k.d.pump.jittered(firstBackoff), nil // all of them changed meanwhile
+			return k.d.policy.Jitter(firstBackoff), nil // all of them changed meanwhile
 		case len(applied) == dispatch.MaxExpired || ended < len(applied):
 			return 0, nil
 		}
@@ -230,7 +231,7 @@ func (k *keeper) tidy(ctx context.Context) {
 	}
 	now := time.Now()
 	for _, c := range chores {
-		c.next = now.Add(k.d.pump.jittered(choreDelay))
+		c.next = now.Add(k.d.policy.Jitter(choreDelay))
 	}
 	for {
 		next := chores[0]
@@ -270,7 +271,7 @@ func (c *chore) run(ctx context.Context, k *keeper) {
 		k.d.log.Warn("the keeper cannot "+c.Name, zap.Error(err))
 	}
 	c.failing = err != nil
-	wait := k.d.pump.jittered(c.Every)
+	wait := k.d.policy.Jitter(c.Every)
 	if more && err == nil {
 		wait = firstBackoff
 	}

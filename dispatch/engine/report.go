@@ -4,235 +4,293 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
-// MaxDiscovered is the limit on the discovered items of one report.
-const MaxDiscovered = 1000
+const (
+	// settleTries bounds how often a settlement is computed anew because the record was changed
+	// (canceled, triggered) between read and write.
+	settleTries = 5
+	// latePart is how long the parts of a call that others do not wait for may take once one is
+	// settled: a shard that hangs would hold up the answers of the rest.
+	latePart = time.Second
+	// sourcePatience is how long a part waits for the sources of its tasks, which may be at home
+	// in another shard: less than is waited for the part.
+	sourcePatience = latePart / 2
+	// historyPage is how many tasks are read at once with their histories.
+	historyPage = 100
+)
 
-// settleTries bounds how often a settlement is computed anew because the record
-// was changed (canceled, triggered) between read and write.
-const settleTries = 5
-
-// Report settles leases by their holders' reports. The results are in the
-// order of the reports, and a stale report fails no other. For each report:
-// check the lease token, submit what was discovered, settle; so a crash between
-// repeats and never loses. Of two reports of one lease one counts. The lease
-// tokens alone prove the right to report.
+// Report settles leases by their holders' reports. The results are in the order of the reports,
+// and a stale report fails no other. For each report: check the lease token, submit what was
+// discovered, settle; so a crash between repeats and never loses. Of two reports of one lease
+// one counts. The lease tokens alone prove the right to report.
 //
-// A shard that does not answer holds up no report but those that need it: they
-// answer [ReportUnavailable]. The error is the whole call's, where no report was
-// answered; some may be settled. What is repeated answers [ReportAlready] then.
+// A shard that does not answer holds up no report but those that need it: they answer
+// [dispatch.ReportUnavailable]. The error is the whole call's, if no report was answered; some
+// may be settled. What is repeated answers [dispatch.ReportAlready] then.
 func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dispatch.Report) ([]dispatch.ReportResult, error) {
+	if len(reports) == 0 {
+		return nil, nil
+	}
+	within, cancel := inTime(ctx)
+	defer cancel()
 	results := make([]dispatch.ReportResult, len(reports))
-	open := make([]int, 0, len(reports))
 	for i := range reports {
-		results[i].ID = reports[i].ID
-		if reports[i].Token.Collector != collector {
+		if results[i].ID = reports[i].ID; reports[i].Token.Collector != collector {
 			results[i].Code, results[i].Lost = dispatch.ReportLeaseLost, dispatch.LostMalformed
-			continue
 		}
-		open = append(open, i)
 	}
-	if len(open) == 0 {
-		return results, nil
+	err := d.settleParts(within, d.partsOf(reports, results))
+	if err != nil && (ctx.Err() != nil || !notSettled(err)) {
+		return nil, err
 	}
-	missed, err := d.reportParts(ctx, reports, results, open)
-	if err != nil && (ctx.Err() != nil || !notSettled(err) || missed == len(reports)) {
+	missed := 0
+	for i := range results {
+		if results[i].Code == 0 {
+			results[i] = dispatch.ReportResult{ID: reports[i].ID, Code: dispatch.ReportUnavailable, RetryAfter: d.policy.Jitter(latePart)}
+			missed++
+		}
+	}
+	if missed == len(reports) {
 		return nil, err
 	}
 	return results, nil
 }
 
-// reportPart answers those of the reports that it can: what is left has no code,
-// and the error says why.
-func (d *Dispatcher) reportPart(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult) error {
-	open := make([]int, len(reports)) // indexes not answered yet
-	for i := range reports {
-		open[i] = i
-	}
-	open, err := d.succeed(ctx, reports, results, open)
-	if err != nil {
-		return err
-	}
-	var failed error
-	for range settleTries {
-		if len(open) == 0 {
-			return failed
-		}
-		var unprepared error
-		if open, unprepared, err = d.settle(ctx, reports, results, open); err != nil {
-			return err
-		}
-		if unprepared != nil {
-			failed = unprepared
-		}
-	}
-	return fmt.Errorf("settle task %s: it was changed %d times in between: %w", reports[open[0]].ID, settleTries, dispatch.ErrStoreUnavailable)
+// settlement is a report under way, with its result: one without a code is not settled.
+type settlement struct {
+	*dispatch.Report
+	result *dispatch.ReportResult
+	task   *dispatch.Task // as it was read
+	now    time.Time      // when, by the store's clock
+	spec   *dispatch.SourceSpec
 }
 
-// succeed settles those of the open reports that only say that the work is done,
-// where the store needs no policy for that; it returns the indexes of the others, and
-// of those that come after one of the same task: the first counts.
-func (d *Dispatcher) succeed(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, open []int) ([]int, error) {
-	successes := make([]dispatch.Success, 0, len(open))
-	settling := make([]int, 0, len(open))
-	var rest []int
-	var behind map[dispatch.TaskID]struct{}
-	for _, i := range open {
-		r := &reports[i]
-		if _, ok := behind[r.ID]; ok || !r.Plain() {
-			rest = append(rest, i)
-			if behind == nil {
-				behind = make(map[dispatch.TaskID]struct{})
+// partsOf groups the reports that are to be settled by shard. A page leads to queues in many
+// shards: its report is a part of its own, if there are several.
+func (d *Dispatcher) partsOf(reports []dispatch.Report, results []dispatch.ReportResult) [][]*settlement {
+	var parts [][]*settlement
+	byShard := make(map[int]int, 1) // the number of its part
+	for i := range reports {
+		if results[i].Code != 0 {
+			continue
+		}
+		s, shard := &settlement{Report: &reports[i], result: &results[i]}, d.shardOf(reports[i].ID)
+		n, known := byShard[shard]
+		switch alone := d.store.Shards() > 1 && s.discovers(); {
+		case alone || !known:
+			parts = append(parts, []*settlement{s})
+			if !alone {
+				byShard[shard] = len(parts) - 1
 			}
-			behind[r.ID] = struct{}{}
+		default:
+			parts[n] = append(parts[n], s)
+		}
+	}
+	return parts
+}
+
+func (s *settlement) discovers() bool { return s.Succeeded != nil && len(s.Succeeded.Discovered) > 0 }
+
+// settleParts settles parts side by side. Once one is settled, it does not wait long for the
+// others. Its error is why some are not.
+func (d *Dispatcher) settleParts(ctx context.Context, parts [][]*settlement) (err error) {
+	if len(parts) == 1 {
+		return d.settlePart(ctx, parts[0])
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards late and err
+	var late *time.Timer
+	for _, part := range parts {
+		all.Go(func() {
+			failed := d.settlePart(ctx, part)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case failed == nil && late == nil:
+				late = time.AfterFunc(latePart, func() { stop(dispatch.ErrStoreUnavailable) })
+			case failed != nil && (err == nil || notSettled(err)):
+				err = failed
+			}
+		})
+	}
+	all.Wait()
+	if late != nil {
+		late.Stop()
+	}
+	return err
+}
+
+// settlePart settles the reports of one shard. Its error is why some are not.
+func (d *Dispatcher) settlePart(ctx context.Context, part []*settlement) error {
+	open, err := d.settleUnread(ctx, part)
+	for try := 0; err == nil && len(open) > 0; try++ {
+		if try == settleTries {
+			err = fmt.Errorf("settle task %s: it was changed %d times in between: %w", open[0].ID, settleTries, dispatch.ErrStoreUnavailable)
+			break
+		}
+		open, err = d.settleRead(ctx, open)
+	}
+	if unread := d.recall(ctx, part); err == nil {
+		err = unread
+	}
+	return timedOut(ctx, err)
+}
+
+// settleUnread settles the reports that only say that the work is done, without a read before,
+// where the store can. It returns the others, and those that come after one of the same task:
+// the first counts.
+func (d *Dispatcher) settleUnread(ctx context.Context, part []*settlement) (rest []*settlement, err error) {
+	var transitions []dispatch.Transition
+	var settling []*settlement
+	behind := make(map[dispatch.TaskID]struct{})
+	for _, s := range part {
+		tr, plain := d.policy.Unread(s.Report)
+		if _, ok := behind[s.ID]; ok || !plain {
+			behind[s.ID] = struct{}{}
+			rest = append(rest, s)
 			continue
 		}
-		settling = append(settling, i)
-		successes = append(successes, r.Success())
+		settling, transitions = append(settling, s), append(transitions, tr)
 	}
-	applied, err := d.batches.succeed(ctx, successes)
+	applied, err := d.batches.applied.Do(ctx, transitions)
 	if err != nil {
-		return nil, fmt.Errorf("settle tasks: %w", err)
+		return nil, err
 	}
-	for n, i := range settling {
-		if applied[n].Code == dispatch.ApplyPolicy {
-			rest = append(rest, i)
+	for n, s := range settling {
+		if applied[n].Code == dispatch.ApplyUnread {
+			rest = append(rest, s)
 			continue
 		}
-		d.answer(&results[i], &reports[i], dispatch.ResultSucceeded, applied[n])
+		d.answer(s, dispatch.ResultSucceeded, applied[n])
 	}
 	return rest, nil
 }
 
-// settle tries to settle the reports at the open indexes, and returns those
-// whose record changed in between. unprepared is why some were left as they are.
-func (d *Dispatcher) settle(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, open []int) (again []int, unprepared, err error) {
-	ids := make([]dispatch.TaskID, len(open))
-	for n, i := range open {
-		ids[n] = reports[i].ID
+// settleRead reads the tasks of reports, submits what their pages lead to, and settles them by
+// the policy. It returns those whose record changed in between. Its error is why some are left
+// as they are.
+func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again []*settlement, err error) {
+	if open, err = d.readHeld(ctx, open); err != nil {
+		return nil, err
 	}
-	read, err := d.batches.tasks(ctx, ids)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read reported tasks: %w", err)
+	open, unread := d.readSources(ctx, open)
+	if open, err = d.submitDiscovered(ctx, open); unread != nil {
+		err = unread
 	}
-	d.readSources(ctx, read)
-	d.discoverTogether(ctx, reports, results, open, read)
-	var transitions []dispatch.Transition
-	var settling []int
-	for n, i := range open {
-		tr, ok, err := d.prepare(ctx, read[n], &reports[i], &results[i])
-		switch {
-		case notSettled(err):
-			unprepared = err
-		case err != nil:
-			return nil, nil, err
-		case ok:
-			transitions = append(transitions, tr)
-			settling = append(settling, i)
-		}
+	transitions := make([]dispatch.Transition, len(open))
+	for n, s := range open {
+		// The store names the collector of a standing lock; the token does it here, where the
+		// lock may have run out.
+		s.task.Lease.Token = s.Token
+		transitions[n] = d.policy.Report(s.task, s.spec, s.Report, s.now)
+		transitions[n].Filtered = dispatch.FilteredOf(s.result.Discovered)
 	}
-	if len(transitions) == 0 {
-		return nil, unprepared, nil
+	applied, failed := d.batches.applied.Do(ctx, transitions)
+	if failed != nil {
+		return nil, failed
 	}
-	applied, err := d.batches.apply(ctx, transitions)
-	if err != nil {
-		return nil, nil, fmt.Errorf("settle tasks: %w", err)
-	}
-	for n, i := range settling {
+	for n, s := range open {
 		if applied[n].Code == dispatch.ApplyConflict {
-			again = append(again, i)
+			again = append(again, s)
 			continue
 		}
-		d.answer(&results[i], &reports[i], transitions[n].Result, applied[n])
+		d.answer(s, transitions[n].Result, applied[n])
 	}
-	return again, unprepared, nil
+	return again, err
 }
 
-// readSources completes what was read with the specs of the tasks' sources: with
-// what was known last of one that cannot be read, since a retry by an older rule
-// is better than none. It does not wait long for them: others may be at home in
-// shards that answer.
-func (d *Dispatcher) readSources(ctx context.Context, read []reading) {
+// readHeld reads the tasks of reports, and returns the reports whose lease is the task's current
+// one. The others it answers (P3).
+func (d *Dispatcher) readHeld(ctx context.Context, open []*settlement) (held []*settlement, err error) {
+	ids := make([]dispatch.TaskID, len(open))
+	for n, s := range open {
+		ids[n] = s.ID
+	}
+	read, err := d.batches.reads.Do(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for n, s := range open {
+		if s.task, s.now = read[n].task, read[n].now; checkHolder(s.task, s.Token, s.result) {
+			held = append(held, s)
+		}
+	}
+	return held, nil
+}
+
+// submitDiscovered submits what the pages of the reports lead to, once. It returns the reports
+// that can be settled then; if the store is full, the others are answered with that.
+func (d *Dispatcher) submitDiscovered(ctx context.Context, open []*settlement) (rest []*settlement, err error) {
+	var pages []page
+	var of []*settlement
+	for _, s := range open {
+		if s.discovers() && s.result.Discovered == nil {
+			pages, of = append(pages, page{s.task, s.Succeeded.Discovered}), append(of, s)
+			continue
+		}
+		rest = append(rest, s)
+	}
+	if len(pages) == 0 {
+		return rest, nil
+	}
+	found, err := d.discover(ctx, pages)
+	if err != nil && len(of) > 1 && !batch.Trouble(err) {
+		// One report may have made the store refuse them all: it fails no other.
+		err = nil
+		for _, s := range of {
+			one, refused := d.submitDiscovered(ctx, []*settlement{s})
+			if rest = append(rest, one...); refused != nil {
+				err = refused
+			}
+		}
+		return rest, err
+	}
+	switch {
+	case errors.Is(err, dispatch.ErrStoreFull):
+		for _, s := range of {
+			s.result.Code, s.result.State, s.result.RetryAfter = dispatch.ReportStoreFull, dispatch.StateLeased, d.policy.Jitter(MaxRetryAfter)
+		}
+		return rest, nil
+	case err != nil:
+		return rest, fmt.Errorf("submit what %d tasks discovered: %w", len(of), err)
+	}
+	for n, s := range of {
+		s.result.Discovered = found[n]
+	}
+	return append(rest, of...), nil
+}
+
+// readSources reads the specs of the tasks' sources: what was known last of one that cannot be
+// read, since a retry by an older rule is better than none. It returns the reports that have
+// one, and why the others have none. It does not wait long.
+func (d *Dispatcher) readSources(ctx context.Context, open []*settlement) (known []*settlement, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sourcePatience)
 	defer cancel()
-	tasks := make([]*dispatch.Task, len(read))
-	for i := range read {
-		tasks[i] = read[i].task
+	tasks := make([]*dispatch.Task, len(open))
+	for n, s := range open {
+		tasks[n] = s.task
 	}
-	for i, found := range d.catalog.taskSpecs(ctx, tasks) {
-		r := &read[i]
-		if r.spec, r.err = found.spec, found.err; r.err == nil {
-			continue
+	for n, found := range d.catalog.taskSpecs(ctx, tasks) {
+		s := open[n]
+		if s.spec = found.spec; found.err != nil {
+			failed := timedOut(ctx, found.err)
+			if s.spec = d.catalog.lastSpec(s.task); s.spec == nil || !notSettled(failed) {
+				err = fmt.Errorf("read source %q of task %s: %w", s.task.SourceID, s.ID, failed)
+				continue
+			}
 		}
-		r.err = timedOut(ctx, r.err)
-		if last := d.catalog.lastSpec(r.task); last != nil && notSettled(r.err) {
-			r.spec, r.err = last, nil
-		}
+		known = append(known, s)
 	}
-}
-
-// discoverTogether submits in one call what several of the open reports
-// discovered. Where that fails it says nothing of them, and prepare submits for
-// each by itself: a report that the store refuses fails no other.
-func (d *Dispatcher) discoverTogether(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, open []int, read []reading) {
-	var pages []crawled
-	var from []int
-	items := 0
-	for n, i := range open {
-		s := reports[i].Succeeded
-		var unheld dispatch.ReportResult
-		if s == nil || len(s.Discovered) == 0 || results[i].Discovered != nil || !checkHolder(read[n].task, reports[i].Token, &unheld) {
-			continue
-		}
-		pages, from = append(pages, crawled{read[n].task, s.Discovered}), append(from, i)
-		items += len(s.Discovered)
-	}
-	if len(pages) < 2 || items > dispatch.MaxSubmissions {
-		return
-	}
-	found, err := d.discoverAll(ctx, pages)
-	if err != nil {
-		return
-	}
-	for n, i := range from {
-		results[i].Discovered = found[n]
-	}
-}
-
-// prepare checks the token of a report, submits what it discovered and computes
-// the transition. It answers the report itself, and returns false, when there
-// is nothing to settle.
-func (d *Dispatcher) prepare(ctx context.Context, read reading, r *dispatch.Report, result *dispatch.ReportResult) (dispatch.Transition, bool, error) {
-	t := read.task
-	if !checkHolder(t, r.Token, result) {
-		return dispatch.Transition{}, false, nil
-	}
-	if read.err != nil {
-		return dispatch.Transition{}, false, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, read.err)
-	}
-	if s := r.Succeeded; s != nil && len(s.Discovered) > 0 && result.Discovered == nil {
-		var err error
-		result.Discovered, err = d.discover(ctx, t, s.Discovered)
-		if errors.Is(err, dispatch.ErrStoreFull) {
-			result.Code, result.Discovered = dispatch.ReportStoreFull, nil
-			result.State = dispatch.StateLeased
-			result.RetryAfter = d.policy.Jitter(MaxRetryAfter)
-			return dispatch.Transition{}, false, nil
-		}
-		if err != nil {
-			result.Discovered = nil
-			return dispatch.Transition{}, false, fmt.Errorf("submit what task %s discovered: %w", t.ID, err)
-		}
-	}
-	// The store names the collector of a standing lock; the token does it
-	// here, where the lock may have run out.
-	t.Lease.Token = r.Token
-	tr := d.policy.Report(t, read.spec, r, read.now)
-	tr.Filtered = dispatch.FilteredOf(result.Discovered)
-	return tr, true, nil
+	return known, err
 }
 
 // checkHolder answers a report whose token is not the task's current one (P3).
@@ -268,41 +326,74 @@ func reportLost(r *dispatch.ReportResult, state dispatch.State) {
 	}
 }
 
-func (d *Dispatcher) answer(result *dispatch.ReportResult, r *dispatch.Report, how dispatch.Result, applied dispatch.ApplyResult) {
+// answer answers a report with what became of its transition.
+func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch.ApplyResult) {
 	switch applied.Code {
 	case dispatch.Applied:
-		result.Code, result.Result, result.State, result.Due = dispatch.ReportOK, how, applied.State, applied.Due
-		d.slowed.note(r.Token.Collector, r.Failed == nil || r.Failed.Reason.Scope() != dispatch.ScopeCollector)
+		s.result.Code, s.result.Result, s.result.State, s.result.Due = dispatch.ReportOK, how, applied.State, applied.Due
+		d.slowed.note(s.Token.Collector, s.Failed == nil || s.Failed.Reason.Scope() != dispatch.ScopeCollector)
 	case dispatch.ApplyAlready:
-		endedBefore(result, applied)
+		endedBefore(s.result, applied)
 	case dispatch.ApplyNotFound:
-		result.Code = dispatch.ReportNotFound
-	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyPolicy:
-		reportLost(result, applied.State)
+		s.result.Code = dispatch.ReportNotFound
+	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyUnread:
+		reportLost(s.result, applied.State)
 	}
 }
 
-// SubmitDiscovered submits what a leased task leads to, ahead of its report.
-// ErrTaskNotFound and ErrLeaseLost are the call's own errors; what becomes of
-// an item is its result's.
-func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]dispatch.DiscoverResult, error) {
-	read, err := d.batches.tasks(ctx, []dispatch.TaskID{id})
-	if err != nil {
-		return nil, fmt.Errorf("read task %s: %w", id, err)
-	}
-	var result dispatch.ReportResult
-	if !checkHolder(read[0].task, token, &result) {
-		if result.Code == dispatch.ReportNotFound {
-			return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrTaskNotFound)
-		}
-		return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrLeaseLost)
-	}
-	t := read[0].task
-	results, err := d.discover(ctx, t, items)
-	if filtered := dispatch.FilteredOf(results); err == nil && filtered != (dispatch.Filtered{}) {
-		if err = d.store.CountFiltered(ctx, shardOfTask(t.ID, d.store.Shards()), t.SourceUID, filtered); err != nil {
-			return nil, fmt.Errorf("count what task %s leads to: %w", t.ID, err)
+// recall answers those of the reports again whose lease is neither the task's nor the one that
+// ended last, by what the task's history says of it: so a report that counted is told that (P7),
+// also once later leases of the task have ended. The history has the last
+// [dispatch.MaxHistory] attempts; none that was released, and none of a one-shot task that has
+// succeeded. What could not be read has no code then, and the error says why.
+func (d *Dispatcher) recall(ctx context.Context, part []*settlement) error {
+	var stale []*settlement
+	for _, s := range part {
+		if lost := s.result.Lost; lost == dispatch.LostTaken || lost == dispatch.LostNotLeased {
+			stale = append(stale, s)
 		}
 	}
-	return results, err
+	ctx, cancel := context.WithTimeout(ctx, latePart)
+	defer cancel()
+	for page := range slices.Chunk(stale, historyPage) {
+		ids := make([]dispatch.TaskID, len(page))
+		for n, s := range page {
+			ids[n] = s.ID
+		}
+		tasks, _, err := d.store.Tasks(ctx, ids, true)
+		if err != nil {
+			for _, s := range stale {
+				*s.result = dispatch.ReportResult{ID: s.ID}
+			}
+			return fmt.Errorf("read the history of reported tasks: %w", timedOut(ctx, err))
+		}
+		for n, s := range page {
+			if a := attemptUnder(tasks[n], s.Token); a != nil {
+				*s.result = dispatch.ReportResult{ID: s.ID}
+				endedBefore(s.result, dispatch.ApplyResult{Prior: a.Result, State: tasks[n].State, Due: dueOf(tasks[n])})
+			}
+		}
+	}
+	return nil
+}
+
+// attemptUnder is the attempt of the history that was made under the lease; nil if it shows
+// none. A shard gives a fence once, so with the collector it names one lease.
+func attemptUnder(t *dispatch.Task, token dispatch.LeaseToken) *dispatch.Attempt {
+	if t == nil {
+		return nil
+	}
+	i := slices.IndexFunc(t.History, func(a dispatch.Attempt) bool { return a.Fence == token.Fence && a.Collector == token.Collector })
+	if i < 0 {
+		return nil
+	}
+	return &t.History[i]
+}
+
+// dueOf is when a task that waits is due; zero of any other.
+func dueOf(t *dispatch.Task) time.Time {
+	if t.State.Waiting() {
+		return t.Due
+	}
+	return time.Time{}
 }

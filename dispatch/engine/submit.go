@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -39,6 +38,8 @@ type NewTaskResult struct {
 // error is the whole call's: some may be taken; repeat all, and those answer
 // SubmitExists.
 func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTaskResult, error) {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
 	now, err := d.nowFor(ctx, tasks)
 	if err != nil {
 		return nil, err
@@ -167,113 +168,6 @@ func (k *Known) aim(item *dispatch.Submission, source *dispatch.Source, to dispa
 	item.Scope, item.Queue, item.Key = id.Scope, id.Queue, id.Key
 }
 
-// crawled is a task whose page leads to items.
-type crawled struct {
-	task  *dispatch.Task
-	items []dispatch.DiscoveredItem
-}
-
-// discover submits what the page of task t leads to.
-func (d *Dispatcher) discover(ctx context.Context, t *dispatch.Task, items []dispatch.DiscoveredItem) ([]dispatch.DiscoverResult, error) {
-	results, err := d.discoverAll(ctx, []crawled{{t, items}})
-	return results[0], err
-}
-
-// discoverAll submits what pages lead to, by their sources' follow rules. Depth
-// is the parent's plus one, or the parent's where its own page went by a
-// redirect; run and metadata are inherited.
-func (d *Dispatcher) discoverAll(ctx context.Context, pages []crawled) ([][]dispatch.DiscoverResult, error) {
-	type place struct{ page, item int }
-	var places []place
-	results := make([][]dispatch.DiscoverResult, len(pages))
-	for n, page := range pages {
-		results[n] = make([]dispatch.DiscoverResult, len(page.items))
-		for i := range page.items {
-			places = append(places, place{n, i})
-		}
-	}
-	err := d.SubmitAll(ctx, len(places), func(i int, known *Known, item *dispatch.Submission) (*dispatch.Source, error) {
-		page, result := pages[places[i].page], &results[places[i].page][places[i].item]
-		source, follow, err := known.source(ctx, page.task.SourceID)
-		if errors.Is(err, dispatch.ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != page.task.SourceUID) {
-			*result = dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: "the source is deleted"}
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if refusal := known.discovery(source, follow, page.task, &page.items[places[i].item], item); refusal != nil {
-			*result = *refusal
-			return nil, nil
-		}
-		return source, nil
-	}, func(i int, item *dispatch.Submission, r dispatch.SubmitResult) {
-		results[places[i].page][places[i].item] = discovered(item, r)
-	})
-	return results, err
-}
-
-// discovery makes the item of what a page of t's leads to, or says why there is none.
-func (k *Known) discovery(source *dispatch.Source, f *dispatch.Follower, t *dispatch.Task, found *dispatch.DiscoveredItem, item *dispatch.Submission) *dispatch.DiscoverResult {
-	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, found.URL, found.Key, found.Queue, k.Rules.QueueOf)
-	if err != nil {
-		return &dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: err.Error()}
-	}
-	depth, ifExists, relation := t.Depth+1, dispatch.IfExistsKeep, max(found.Relation, dispatch.RelationLink)
-	if found.Relation == dispatch.RelationRedirect {
-		// It is the page of the task, in another place.
-		depth, relation = t.Depth, t.Relation
-	}
-	var reason dispatch.FilterReason
-	var why string
-	if found.Relation == dispatch.RelationRedirect && t.Recurring {
-		// The seed's content is there: each cycle of the seed crawls it. Not so
-		// of other tasks, or two pages that redirect to each other would be
-		// crawled for ever.
-		ifExists = dispatch.IfExistsAgain
-		reason, why = f.RefusesMove(to)
-	} else {
-		reason, why = f.Refuses(to, depth, dispatch.PassesHost(t, found.Relation))
-	}
-	if reason == dispatch.FilterNone && k.queueOf(to.Queue).denied {
-		reason, why = dispatch.FilterQueueDenied, fmt.Sprintf("queue %q is denied", to.Queue)
-	}
-	if reason != dispatch.FilterNone {
-		return &dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: why, Filter: reason}
-	}
-	metadata := t.Metadata
-	if len(found.Metadata) > 0 {
-		metadata = make(map[string]string, len(t.Metadata)+len(found.Metadata))
-		maps.Copy(metadata, t.Metadata)
-		maps.Copy(metadata, found.Metadata)
-		if n := mapBytes(metadata); n > dispatch.MaxMetadataLength {
-			why := fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, dispatch.MaxMetadataLength)
-			return &dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: why}
-		}
-	}
-	k.aim(item, source, to)
-	item.URL, item.Kind, item.Priority, item.Modified = to.Address, found.Kind, found.Priority, found.Modified
-	item.Depth, item.Run, item.Metadata, item.Payload, item.IfExists = depth, t.Run, metadata, found.Payload, ifExists
-	item.Relation = relation
-	return nil
-}
-
-// discovered is what a store's answer means for a discovered item.
-func discovered(item *dispatch.Submission, r dispatch.SubmitResult) dispatch.DiscoverResult {
-	switch r.Code {
-	case dispatch.SubmitCreated:
-		return dispatch.DiscoverResult{Code: dispatch.DiscoverCreated, ID: item.ID}
-	case dispatch.SubmitRevisit:
-		return dispatch.DiscoverResult{Code: dispatch.DiscoverRevisit, ID: item.ID}
-	case dispatch.SubmitLimited:
-		return dispatch.DiscoverResult{Code: dispatch.DiscoverLimited, Message: "the source has max_outstanding tasks in the shard"}
-	case dispatch.SubmitSourceDeleted:
-		return dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: "the source is deleted"}
-	case dispatch.SubmitExists, dispatch.SubmitStaleSource, dispatch.SubmitStaleRules:
-	}
-	return dispatch.DiscoverResult{Code: dispatch.DiscoverExists, ID: item.ID}
-}
-
 func mapBytes(m map[string]string) int {
 	n := 0
 	for k, v := range m {
@@ -322,7 +216,7 @@ func (d *Dispatcher) SubmitAll(ctx context.Context, n int,
 			last = source
 			from = append(from, i)
 		}
-		if open, err = d.submitOnce(ctx, book.Version, gates, items[:len(from)], from, done); err != nil {
+		if open, err = d.submitOnce(ctx, submission{book.Version, gates, items[:len(from)]}, from, done); err != nil {
 			return err
 		}
 	}
@@ -330,13 +224,13 @@ func (d *Dispatcher) SubmitAll(ctx context.Context, n int,
 }
 
 // submitOnce returns the indexes of the items to prepare again.
-func (d *Dispatcher) submitOnce(ctx context.Context, rulesVersion int64, gates []dispatch.SourceGate, items []dispatch.Submission, from []int,
+func (d *Dispatcher) submitOnce(ctx context.Context, all submission, from []int,
 	done func(i int, item *dispatch.Submission, r dispatch.SubmitResult),
 ) ([]int, error) {
-	if len(items) == 0 {
+	if len(all.items) == 0 {
 		return nil, nil
 	}
-	answers, err := d.batches.submit(ctx, rulesVersion, gates, items)
+	answers, err := d.batches.submit(ctx, max(d.store.Shards(), 1), all)
 	if err != nil {
 		return nil, fmt.Errorf("submit tasks: %w", err)
 	}
@@ -346,7 +240,7 @@ func (d *Dispatcher) submitOnce(ctx context.Context, rulesVersion int64, gates [
 		case dispatch.SubmitStaleSource, dispatch.SubmitStaleRules:
 			again = append(again, from[n])
 		case dispatch.SubmitCreated, dispatch.SubmitExists, dispatch.SubmitRevisit, dispatch.SubmitLimited, dispatch.SubmitSourceDeleted:
-			done(from[n], &items[n], answer)
+			done(from[n], &all.items[n], answer)
 		}
 	}
 	if len(again) > 0 {

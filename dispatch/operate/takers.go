@@ -81,7 +81,7 @@ func (o *Operator) takers(ctx context.Context, wants []wanted, now time.Time) (m
 // takersAmong is takers that looks at most collectors that are there. Where there are more,
 // what none of those takes is cut.
 func (o *Operator) takersAmong(ctx context.Context, most int, wants []wanted, now time.Time) (map[wanted]takers, error) {
-	book, err := o.d.Drains(ctx)
+	book, err := o.d.Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (o *Operator) takersAmong(ctx context.Context, most int, wants []wanted, no
 	}
 	var silent several // of their pools
 	all, err := o.eachPresent(ctx, most, now, func(c *dispatch.CollectorInfo) bool {
-		drains := book.All(c.ID, c)
+		drains := book.All(c.ID, c.Labels)
 		for w, s := range unmet {
 			if s.meet(c, w, drains) {
 				delete(unmet, w)

@@ -1,6 +1,10 @@
 package storetest
 
-import "github.com/waggle-crawl/waggle/dispatch"
+import (
+	"strconv"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
 
 func cancelCases() []testCase {
 	return []testCase{
@@ -8,6 +12,7 @@ func cancelCases() []testCase {
 		{"Others_AreLeftAlone", cancelOthers},
 		{"Repeated_ChangesNothing", cancelRepeated},
 		{"Line_StandsInTheHistory", cancelLine},
+		{"Holder_IsHinted", cancelHints},
 	}
 }
 
@@ -35,6 +40,34 @@ func cancelLeased(e *env) {
 	is(e, "state after the end", task.State, dispatch.StateCanceled)
 	is(e, "flag after the end", task.CancelRequested, dispatch.CancelNone)
 	is(e, "leased", e.info(queue).Leased, 0)
+}
+
+// cancelHints marks tasks of two holders: a hint names each with its holder, none the task that
+// nobody holds.
+func cancelHints(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 3)...)
+	delivered, end := e.hints()
+	defer end()
+	e.synced(delivered)
+	first, second := e.takeOne(), e.takeOne(func(w *dispatch.Want) { w.Collector = "c2" })
+	var ids []dispatch.TaskID
+	for n := range 3 {
+		ids = append(ids, item(g, queue, strconv.Itoa(n)).ID)
+	}
+	e.requestCancel(dispatch.CancelSourceDeleted, ids...)
+	missing := map[dispatch.Hint]bool{
+		{Kind: dispatch.HintCancel, ID: "c1", Task: first.Task.ID, Reason: dispatch.CancelSourceDeleted}:  true,
+		{Kind: dispatch.HintCancel, ID: "c2", Task: second.Task.ID, Reason: dispatch.CancelSourceDeleted}: true,
+	}
+	e.await(delivered, "both cancels", func(h dispatch.Hint) bool {
+		if h.Kind == dispatch.HintCancel && !missing[h] {
+			e.Errorf("hint of a lease that was not marked, or a second one: %+v", h)
+		}
+		delete(missing, h)
+		return len(missing) == 0
+	})
 }
 
 func cancelOthers(e *env) {

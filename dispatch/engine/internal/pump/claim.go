@@ -1,0 +1,251 @@
+package pump
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Waits of an outlet whose claims fail, or move nothing though there is work. A claim that a
+// bound ended has put aside what it met, so the next comes further: as many may follow each
+// other as a million closed queues need.
+const (
+	firstBackoff   = 50 * time.Millisecond
+	longestBackoff = time.Second
+	stallsAllowed  = 3
+	boundsAllowed  = 1_000_000 / dispatch.MaxClaimTurns
+)
+
+// giveBackTries bounds how often a give-back is tried. Should none succeed, the lease runs out.
+const giveBackTries = 3
+
+// launch begins a claim for waiters. The store's call has a deadline of its own: it must not be
+// cut off because one of its callers has gone.
+func (p *Pump) launch(o *outlet, waiters []*waiter) {
+	wants := make([]dispatch.Want, len(waiters))
+	for i, w := range waiters {
+		w.claiming = true
+		wants[i] = w.Want
+	}
+	o.inFlight, o.hinted = true, time.Time{}
+	last := p.arrivals
+	p.spawn(func(ctx context.Context) { p.claim(context.WithoutCancel(ctx), o, waiters, wants, last) })
+}
+
+// claim makes a claim and takes its answer in. last is the arrival of the last waiter that came
+// before it.
+func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, wants []dispatch.Want, last uint64) {
+	began := time.Now()
+	reply, err := p.ask(ctx, o, wants)
+	granted := 0
+	for _, g := range reply.Grants {
+		granted += len(g)
+	}
+	p.cfg.Observer.Claimed(len(wants), granted, time.Since(began), err)
+	p.mu.Lock()
+	o.inFlight = false
+	for _, w := range waiters {
+		w.claiming = false
+	}
+	var gone []*waiter
+	if err != nil {
+		gone = p.failed(o, waiters, err)
+	} else {
+		gone = p.landed(o, waiters, reply, began)
+	}
+	if o.until.After(began) || err != nil {
+		o.asked = last
+	}
+	o.fallback = time.Now().Add(p.nextFallback())
+	if !o.hinted.IsZero() {
+		o.until = earlier(o.until, o.hinted)
+	}
+	p.goOn(o, waiters)
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, w := range gone {
+		all.Go(func() { p.giveBack(ctx, o.shard, w.Want.Poll) })
+	}
+	all.Wait()
+}
+
+// ask makes the call of the store.
+func (p *Pump) ask(ctx context.Context, o *outlet, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	reply, err := p.cfg.Store.Claim(ctx, o.shard, o.line.pool, wants)
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(err, dispatch.ErrStoreUnavailable):
+		err = fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
+	case err == nil && (len(reply.Grants) != len(wants) || len(reply.Used) != len(wants)):
+		err = fmt.Errorf("the store gave %d answers to %d wants", len(reply.Grants), len(wants))
+	}
+	if err != nil {
+		return dispatch.ClaimReply{}, fmt.Errorf("claim of pool %q in shard %d: %w", o.line.pool, o.shard, err)
+	}
+	return reply, nil
+}
+
+// failed answers the waiters of a claim with its error: what it did is unknown, and repeated
+// with the same client token their fetches get what it granted. It returns those that have
+// gone, and may have been granted something.
+func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) {
+	if o.err == nil {
+		p.cfg.Log.Warn("claim failed; waiting fetches get a retryable error", zap.String("pool", o.line.pool), zap.Int("shard", o.shard), zap.Error(err))
+	}
+	o.err, o.until, o.limit = err, time.Now(), 1
+	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
+	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // dispatchers must not come back in step
+	for _, w := range waiters {
+		if w.finished {
+			gone = append(gone, w)
+		}
+		p.finish(w, Outcome{End: Failed, Err: err})
+	}
+	return gone
+}
+
+// landed answers those who were given something, and notes when to ask next. It returns those
+// that have gone and were given something.
+func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, began time.Time) (gone []*waiter) {
+	if o.err != nil {
+		p.cfg.Log.Info("claims succeed again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
+	}
+	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
+	served, granted := 0, 0
+	for i, w := range waiters {
+		n := len(reply.Grants[i])
+		granted += n
+		switch {
+		case w.finished && n > 0:
+			gone = append(gone, w)
+		case w.finished:
+		case n > 0:
+			served++
+			p.finish(w, Outcome{End: Granted, Grants: reply.Grants[i], Call: w.Want.Call, At: began})
+		case reply.Used[i]:
+			served++
+			p.finish(w, Outcome{End: TokenUsed})
+		}
+	}
+	next := reply.Next
+	if o.line.narrow {
+		next = reply.Again
+	}
+	open := reply.More || !next.IsZero() && !next.After(reply.Now)
+	switch {
+	case open:
+		o.until = began
+	case next.IsZero():
+		o.until = time.Now().Add(never)
+	default:
+		o.until = time.Now().Add(next.Sub(reply.Now))
+	}
+	// Where claims take longer than their callers wait, fewer are served, and the next claim is
+	// for fewer, and shorter.
+	if o.limit = max(served, 1); open && served == len(waiters) {
+		o.limit = min(2*served, dispatch.MaxClaimTurns) // with a delay each fetch takes a turn
+	}
+	o.pace(open, reply.More, served)
+	if open && !reply.More && !o.line.narrow && granted < dispatch.MaxClaimTasks {
+		for _, w := range waiters { // the store has something for anybody but these
+			p.finish(w, Outcome{End: Refused})
+		}
+	}
+	return gone
+}
+
+// pace lets an outlet wait if its claims move nothing though there is work.
+func (o *outlet) pace(open, more bool, served int) {
+	if o.stalled++; !open || served > 0 {
+		o.stalled = 0
+	}
+	allowed := stallsAllowed
+	if more {
+		allowed = boundsAllowed
+	}
+	if over := o.stalled - allowed; over > 0 {
+		o.retryAt = time.Now().Add(min(firstBackoff<<min(over-1, 10), longestBackoff))
+	}
+}
+
+// goOn decides what becomes of those that a claim gave nothing, and lets their lines go on.
+func (p *Pump) goOn(o *outlet, waiters []*waiter) {
+	lines := map[*line]struct{}{o.line: {}}
+	for _, w := range waiters {
+		for _, at := range w.places {
+			lines[at.line] = struct{}{}
+		}
+		if w.last {
+			p.finish(w, p.nothing(w))
+		} else if !w.finished {
+			p.sentAway(w)
+		}
+	}
+	for _, w := range slices.Clone(o.line.once) {
+		if !w.claiming && askedEverywhere(w) {
+			p.finish(w, p.nothing(w))
+		}
+	}
+	for l := range lines {
+		p.step(l)
+	}
+}
+
+// askedEverywhere reports whether each of its outlets was asked after a waiter came, and had
+// nothing more.
+func askedEverywhere(w *waiter) bool {
+	for _, at := range w.places {
+		if slices.ContainsFunc(at.line.outlets, func(o outlet) bool { return o.asked < w.arrival }) {
+			return false
+		}
+	}
+	return true
+}
+
+// GiveBack undoes what a call did with its grant in a shard, in the background where Run runs:
+// its caller was not given the answer.
+func (p *Pump) GiveBack(ctx context.Context, shard int, poll dispatch.Poll) {
+	back := func(ctx context.Context) { p.giveBack(ctx, shard, poll) }
+	if !p.Background(back) {
+		back(ctx)
+	}
+}
+
+func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
+	defer cancel()
+	for try := 1; ; try++ {
+		n, err := p.cfg.Store.GiveBack(ctx, shard, poll.Collector, poll.ClientToken, poll.Call)
+		if err == nil {
+			if n > 0 {
+				p.cfg.Observer.GaveBack(n)
+			}
+			return
+		}
+		timer := time.NewTimer(p.jittered(firstBackoff << try))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			try = giveBackTries
+		}
+		timer.Stop()
+		if try == giveBackTries {
+			p.cfg.Log.Debug("could not give back the tasks of a fetch that has gone; their leases run out",
+				zap.String("collector", poll.Collector), zap.Int("shard", shard), zap.Error(err))
+			return
+		}
+	}
+}
+
+// jittered is half of d to all of it.
+func (p *Pump) jittered(d time.Duration) time.Duration {
+	return d/2 + time.Duration(p.cfg.Rand()*float64(d/2))
+}

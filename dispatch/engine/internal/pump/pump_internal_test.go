@@ -1,0 +1,262 @@
+package pump
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type quiet struct{}
+
+func (quiet) Claimed(int, int, time.Duration, error) {}
+func (quiet) GaveBack(int)                           {}
+
+func newPump(store Store, held func(string, map[string]string) bool) *Pump {
+	return New(Config{
+		Store: store, Log: zap.NewNop(), Observer: quiet{}, Rand: func() float64 { return 0.5 }, Fallback: time.Second,
+		Timeout: 5 * time.Second, MaxWaiters: 100, Held: held,
+	})
+}
+
+// moodyStore answers claims with whatever comes to its mind, after a while. It notes what it
+// granted, and what was given back of that.
+type moodyStore struct {
+	mu      sync.Mutex // guards what follows
+	r       *rand.Rand
+	granted map[string]int // grants, by call
+	tried   map[string]bool
+}
+
+func (*moodyStore) Shards() int { return 3 }
+
+func (s *moodyStore) Claim(_ context.Context, _ int, _ string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	reply, takes, err := s.think(wants)
+	time.Sleep(takes)
+	reply.Now = time.Now()
+	if !reply.Next.IsZero() {
+		reply.Next = reply.Now.Add(takes)
+	}
+	if !reply.Again.IsZero() {
+		reply.Again = reply.Now.Add(2 * takes)
+	}
+	return reply, err
+}
+
+func (s *moodyStore) think(wants []dispatch.Want) (reply dispatch.ClaimReply, takes time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	takes = time.Duration(s.r.IntN(30)) * time.Millisecond
+	if s.r.IntN(15) == 0 {
+		return reply, takes, dispatch.ErrStoreUnavailable
+	}
+	reply = dispatch.ClaimReply{Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)), More: s.r.IntN(6) == 0}
+	generous := s.r.IntN(3) == 0
+	for i := range wants {
+		if reply.Used[i] = s.r.IntN(20) == 0; generous && s.r.IntN(8) > 0 {
+			reply.Grants[i] = make([]dispatch.Grant, 1)
+			s.granted[wants[i].Call]++
+		}
+	}
+	if s.r.IntN(2) == 0 {
+		reply.Next = time.Now()
+	}
+	if s.r.IntN(3) == 0 {
+		reply.Again = time.Now()
+	}
+	return reply, takes, nil
+}
+
+func (s *moodyStore) GiveBack(_ context.Context, _ int, _, _, call string) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tried[call] && s.r.IntN(5) == 0 {
+		s.tried[call] = true
+		return 0, dispatch.ErrStoreUnavailable // the next try comes through
+	}
+	s.granted[call] = 0
+	return 1, nil
+}
+
+// TestPump_random does whatever can be done with a pump, in a random order. After each step no
+// outlet that could be asked is left alone, and in the end whatever was granted was either
+// handed to a caller or given back.
+func TestPump_random(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { pumpAtRandom(t, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+func pumpAtRandom(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	store := &moodyStore{r: rand.New(rand.NewPCG(r.Uint64(), 2)), granted: make(map[string]int), tried: make(map[string]bool)}
+	var mu sync.Mutex // guards held and answered
+	held, answered := "", make(map[string]int)
+	p := newPump(store, func(collector string, _ map[string]string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return collector == held
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	for step := range 600 {
+		switch n := r.IntN(20); {
+		case n < 12:
+			req := randomRequest(r, step)
+			patience := time.Duration(r.IntN(6000)) * time.Millisecond
+			running.Go(func() {
+				caller, gone := context.WithTimeout(t.Context(), patience)
+				defer gone()
+				out := p.Wait(caller, req)
+				mu.Lock()
+				defer mu.Unlock()
+				if (len(out.Grants) > 0) != (out.End == Granted) || out.End == Granted && out.Call != req.Want.Call {
+					t.Errorf("%d grants of call %q to call %q, end %v", len(out.Grants), out.Call, req.Want.Call, out.End)
+				}
+				answered[req.Want.Call] += len(out.Grants)
+			})
+		case n < 17:
+			p.Hint(fmt.Sprintf("p%d", r.IntN(3)), r.IntN(3), time.Duration(r.IntN(3)*r.IntN(500))*time.Millisecond)
+		case n < 18:
+			p.EndSessions(fmt.Sprintf("c%d", r.IntN(10)), "s0")
+		case n < 19:
+			p.HintAll()
+		default:
+			mu.Lock()
+			held = fmt.Sprintf("c%d", r.IntN(40))
+			mu.Unlock()
+			p.HoldsChanged()
+		}
+		time.Sleep(time.Duration(r.IntN(40)*r.IntN(3)) * time.Millisecond)
+		synctest.Wait()
+		p.mustHold(t)
+		if t.Failed() {
+			t.Fatalf("after step %d", step)
+		}
+	}
+	stop()
+	running.Wait()
+	if n := p.Waiting() + len(p.sessions); n != 0 {
+		t.Errorf("%d notes of waiters are left once all are answered", n)
+	}
+	for call, n := range store.granted {
+		if answered[call] != n {
+			t.Errorf("call %s was granted %d tasks and handed %d, and the rest was not given back", call, n, answered[call])
+		}
+	}
+}
+
+// randomRequest is a fetch of one of few collectors, by one of few client tokens.
+func randomRequest(r *rand.Rand, call int) Request {
+	req := Request{Once: r.IntN(4) == 0, Until: time.Now().Add(time.Duration(r.IntN(3000)) * time.Millisecond)}
+	req.Want = dispatch.Want{Max: 1 + r.IntN(3), Poll: dispatch.Poll{
+		Collector: fmt.Sprintf("c%d", r.IntN(10)), Session: fmt.Sprintf("s%d", r.IntN(2)),
+		ClientToken: fmt.Sprintf("t%d", r.IntN(20)), Call: fmt.Sprint(call),
+	}}
+	for i := range 3 {
+		if r.IntN(2) == 0 || i == 2 && req.Pools == nil {
+			req.Pools = append(req.Pools, fmt.Sprintf("p%d", i))
+		}
+	}
+	if r.IntN(3) == 0 {
+		req.Want.Queues = []string{"q"}
+	}
+	return req
+}
+
+// mustHold checks what holds whenever the lock is free, and nothing can run.
+func (p *Pump) mustHold(t *testing.T) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	listed := 0
+	for _, of := range p.sessions {
+		listed += len(of)
+	}
+	if listed != len(p.waiting) {
+		t.Errorf("%d waiters by session, and %d by token", listed, len(p.waiting))
+	}
+	for key, w := range p.waiting {
+		if w.finished || key != (token{w.Want.Collector, w.Want.ClientToken}) || len(w.places) != len(w.Pools) {
+			t.Errorf("under %v: waiter of %v, finished %v, in %d lines of %d pools", key, w.Want.Poll, w.finished, len(w.places), len(w.Pools))
+		}
+	}
+	for _, l := range p.lines {
+		for e := l.waiters.Front(); e != nil; e = e.Next() {
+			w := e.Value.(*waiter)
+			if w.finished || !slices.Contains(w.Pools, l.pool) || l.narrow != (len(w.Want.Queues) > 0) {
+				t.Errorf("in line %q stands the waiter of %v and %v, finished %v", l.key, w.Pools, w.Want.Queues, w.finished)
+			}
+		}
+		for i := range l.outlets {
+			o, now := &l.outlets[i], time.Now()
+			if open := !o.until.After(now); open && !o.inFlight && !o.retryAt.After(now) && len(l.pick(1)) > 0 {
+				t.Errorf("shard %d has something for line %q, and nobody asks", i, l.key)
+			}
+		}
+	}
+}
+
+// emptyStore has nothing in any of its pools.
+type emptyStore struct{ claims int }
+
+func (*emptyStore) Shards() int { return 1 }
+
+func (s *emptyStore) Claim(_ context.Context, _ int, _ string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	s.claims++
+	return dispatch.ClaimReply{Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)), Now: time.Now(), Wait: dispatch.WaitNoTasks}, nil
+}
+
+func (*emptyStore) GiveBack(context.Context, int, string, string, string) (int, error) { return 0, nil }
+
+// Of the lines that nobody waits in some are kept, for a while: those who fetch can name any
+// pool.
+func TestPump_idleLines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &emptyStore{}
+		p := newPump(store, func(string, map[string]string) bool { return false })
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { p.Run(ctx) })
+		synctest.Wait()
+		wait := func(n int) {
+			want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", ClientToken: "t"}, Max: 1}
+			p.Wait(t.Context(), Request{Want: want, Pools: []string{fmt.Sprintf("pool-%d", n)}, Until: time.Now().Add(time.Millisecond)})
+		}
+		for n := range 3 * maxIdle {
+			wait(n)
+			if kept := len(p.lines); kept > maxIdle {
+				t.Fatalf("%d lines are kept", kept)
+			}
+		}
+		claims := store.claims
+		wait(0)
+		if store.claims != claims {
+			t.Error("what was known of a pool a moment ago is asked for again")
+		}
+		time.Sleep(2 * idleLine)
+		synctest.Wait()
+		if kept := len(p.lines); kept != 0 {
+			t.Errorf("%d lines are kept that nobody waited in for %v", kept, 2*idleLine)
+		}
+		cancel()
+		running.Wait()
+	})
+}

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
+)
+
+// specWait bounds how long the end of leases waits for sources that are kept in
+// other shards than their tasks.
+const specWait = time.Second
+
+// EndLeases computes what becomes of leased tasks, or of waiting ones that are
+// taken out, and applies it. The results are in the order of the tasks. A task whose
+// source cannot be read now goes back to its queue as if its budgets had no end: it is
+// handed out only when the source can be read again, and the next end of a lease
+// judges them.
+func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now time.Time, become func(*dispatch.Task, *dispatch.SourceSpec, time.Time) dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	specs, err := d.specsToEnd(ctx, tasks)
+	if err != nil {
+		return nil, err
+	}
+	transitions := make([]dispatch.Transition, len(tasks))
+	for i, t := range tasks {
+		transitions[i] = become(t, specs[i], now)
+	}
+	return d.batches.applied.Do(ctx, transitions)
+}
+
+// specsToEnd are the specs by which the leases of tasks end, in the order of the tasks.
+func (d *Dispatcher) specsToEnd(ctx context.Context, tasks []*dispatch.Task) ([]*dispatch.SourceSpec, error) {
+	call, cancel := context.WithTimeout(ctx, specWait)
+	defer cancel()
+	specs := make([]*dispatch.SourceSpec, len(tasks))
+	away := make(map[int]bool) // shards, each logged once
+	for i, found := range d.catalog.taskSpecs(call, tasks) {
+		t := tasks[i]
+		if specs[i] = found.spec; found.err == nil {
+			continue
+		}
+		err := timedOut(call, found.err)
+		if ctx.Err() != nil || !batch.Trouble(err) {
+			return nil, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, err)
+		}
+		specs[i] = unjudged()
+		if home := dispatch.ShardOf(dispatch.SlotOf(t.SourceID), d.store.Shards()); !away[home] {
+			away[home] = true
+			d.log.Warn("source cannot be read; leases of its tasks end without a check of their budgets",
+				zap.String("source", t.SourceID), zap.Int("shard", home), zap.Error(err))
+		}
+	}
+	return specs, nil
+}
+
+// unjudged is the spec of a source that cannot be read: no budget is used up.
+func unjudged() *dispatch.SourceSpec {
+	spec := dispatch.DefaultSpec()
+	spec.Retry.MaxExpirations = math.MaxInt
+	return spec
+}
+
+// CountEnded counts the leases that are no more, whoever ended them.
+func CountEnded(results []dispatch.ApplyResult) int {
+	n := 0
+	for _, r := range results {
+		if r.Code != dispatch.ApplyConflict {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Push is what a dispatcher has to say to a collector without waiting for its next beat.
+type Push struct {
+	// Cancel asks the holder of leases to stop.
+	Cancel []CancelNotice
+	// Held: a hold stops the collector.
+	Held bool
+	// Replaced: a newer session of the collector has begun. It is the last push.
+	Replaced bool
+}
+
+// maxPushed bounds the cancels that wait for one stream. The others come with the next beat.
+const maxPushed = 1000
+
+// pushes are the heartbeat streams that are open at this dispatcher. A push that is lost does no
+// harm: the next beat is answered with the same.
+type pushes struct {
+	mu      sync.Mutex                      // guards streams, and what is pending in each
+	streams map[string]map[*Stream]struct{} // by collector
+}
+
+// Stream is an open heartbeat stream of a collector.
+type Stream struct {
+	pushes  *pushes
+	info    dispatch.CollectorInfo
+	held    bool // as was pushed last, or told with a beat
+	pending Push
+	ready   chan struct{}
+}
+
+// OpenStream subscribes to what the dispatcher has to say to a collector between its beats.
+func (d *Dispatcher) OpenStream(info dispatch.CollectorInfo) *Stream {
+	p := d.pushes
+	s := &Stream{pushes: p, info: info, held: d.holds.stops(info.ID, info.Labels), ready: make(chan struct{}, 1)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams[info.ID] == nil {
+		p.streams[info.ID] = make(map[*Stream]struct{}, 1)
+	}
+	p.streams[info.ID][s] = struct{}{}
+	return s
+}
+
+// Ready has a value once there is something to take.
+func (s *Stream) Ready() <-chan struct{} { return s.ready }
+
+// Take is what is to be pushed now.
+func (s *Stream) Take() Push {
+	s.pushes.mu.Lock()
+	defer s.pushes.mu.Unlock()
+	pending := s.pending
+	pending.Held = s.held
+	s.pending = Push{}
+	return pending
+}
+
+// Close ends the subscription.
+func (s *Stream) Close() {
+	s.pushes.mu.Lock()
+	defer s.pushes.mu.Unlock()
+	of := s.pushes.streams[s.info.ID]
+	if delete(of, s); len(of) == 0 {
+		delete(s.pushes.streams, s.info.ID)
+	}
+}
+
+// change changes what is pending on the streams of a collector, or of all if it is empty; those
+// for which it returns true have something to push.
+func (p *pushes) change(collector string, pending func(*Stream) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, streams := range p.streams {
+		if collector != "" && id != collector {
+			continue
+		}
+		for s := range streams {
+			if pending(s) {
+				select {
+				case s.ready <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}
+}
+
+// endSessions pushes to all sessions of a collector but current that they were replaced.
+func (p *pushes) endSessions(collector, current string) {
+	p.change(collector, func(s *Stream) bool {
+		s.pending.Replaced = s.pending.Replaced || s.info.Session != current
+		return s.pending.Replaced
+	})
+}
+
+// cancel pushes that the holder of a lease is to stop.
+func (p *pushes) cancel(collector string, notice CancelNotice) {
+	p.change(collector, func(s *Stream) bool {
+		if len(s.pending.Cancel) >= maxPushed || slices.Contains(s.pending.Cancel, notice) {
+			return false
+		}
+		s.pending.Cancel = append(s.pending.Cancel, notice)
+		return true
+	})
+}
+
+// holdsChanged pushes to those that are held now and were not, or the other way round.
+func (p *pushes) holdsChanged(stops func(collector string, labels map[string]string) bool) {
+	p.change("", func(s *Stream) bool {
+		before := s.held
+		s.held = stops(s.info.ID, s.info.Labels)
+		return s.held != before
+	})
+}

@@ -1,0 +1,124 @@
+package dispatch_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+// TestDispatcher_OpenStream holds that cancels, holds and ends of sessions come to the stream of
+// a collector at another dispatcher at once, without a beat.
+func TestDispatcher_OpenStream(t *testing.T) {
+	t.Parallel()
+	info := dispatch.CollectorInfo{ID: "c", Session: "s1", Labels: european}
+	for name, test := range map[string]struct {
+		deaf bool // the stream's dispatcher hears no hints
+		do   func(t *testing.T, w *world, held []dispatch.Grant)
+		want func(p engine.Push, held []dispatch.Grant) bool
+	}{
+		"a cancel": {
+			do: func(t *testing.T, w *world, held []dispatch.Grant) {
+				if _, err := w.o[0].CancelTasks(t.Context(), []dispatch.TaskID{held[0].Task.ID, held[1].Task.ID}, dispatch.Note{By: "ada"}); err != nil {
+					t.Error(err)
+				}
+			},
+			want: func(p engine.Push, held []dispatch.Grant) bool {
+				return len(p.Cancel) == 2 && p.Cancel[0] == engine.CancelNotice{ID: held[0].Task.ID, Reason: dispatch.CancelTask} && !p.Held && !p.Replaced
+			},
+		},
+		"a deleted source": {
+			do: func(t *testing.T, w *world, _ []dispatch.Grant) {
+				if err := w.o[0].DeleteSource(t.Context(), "s", dispatch.Note{}); err != nil {
+					t.Error(err)
+				}
+			},
+			want: func(p engine.Push, _ []dispatch.Grant) bool {
+				return len(p.Cancel) == 2 && p.Cancel[0].Reason == dispatch.CancelSourceDeleted
+			},
+		},
+		"a hold by id":     {do: func(_ *testing.T, w *world, _ []dispatch.Grant) { w.drain("c", nil, time.Time{}) }, want: isHeld},
+		"a hold by labels": {do: func(_ *testing.T, w *world, _ []dispatch.Grant) { w.drain("", european, time.Time{}) }, want: isHeld},
+		"a hold without a hint": {
+			deaf: true,
+			do:   func(_ *testing.T, w *world, _ []dispatch.Grant) { w.drain("c", nil, time.Time{}) },
+			want: isHeld,
+		},
+		"a newer session": {
+			do: func(t *testing.T, w *world, _ []dispatch.Grant) {
+				newer := info
+				newer.Session = "s2"
+				if _, err := w.d[0].Beat(t.Context(), newer, nil); err != nil {
+					t.Error(err)
+				}
+			},
+			want: func(p engine.Push, _ []dispatch.Grant) bool { return p.Replaced },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, setup{shards: 2, dispatchers: 2}, func(t *testing.T, w *world) {
+				w.source("s", nil)
+				w.submit("s", "", 2, 0)
+				var held []dispatch.Grant
+				for len(held) < 2 {
+					held = append(held, w.mustFetch(ask("c", "", 0)).Tasks...)
+				}
+				mine, other := w.d[1].OpenStream(info), w.d[1].OpenStream(dispatch.CollectorInfo{ID: "other", Session: "s1"})
+				defer mine.Close()
+				defer other.Close()
+				w.spies[1].set(func(s *spy) { s.deaf = test.deaf })
+				test.do(t, w, held)
+				if test.deaf {
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				select {
+				case <-mine.Ready():
+					if p := mine.Take(); !test.want(p, held) {
+						t.Errorf("pushed %+v", p)
+					}
+				default:
+					t.Error("nothing is pushed")
+				}
+				select {
+				case <-other.Ready():
+					t.Errorf("pushed to another collector: %+v", other.Take())
+				default:
+				}
+			})
+		})
+	}
+}
+
+func isHeld(p engine.Push, _ []dispatch.Grant) bool { return p.Held }
+
+// A hold that is lifted is pushed, too.
+func TestDispatcher_OpenStream_lifted(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
+		stream := w.d[1].OpenStream(dispatch.CollectorInfo{ID: "c", Session: "s1"})
+		w.drain("c", nil, time.Time{})
+		synctest.Wait()
+		<-stream.Ready()
+		if p := stream.Take(); !p.Held {
+			t.Errorf("pushed %+v, want that it is held", p)
+		}
+		w.resume("c", nil)
+		synctest.Wait()
+		<-stream.Ready()
+		if p := stream.Take(); p.Held {
+			t.Errorf("pushed %+v, want that it is no longer held", p)
+		}
+		stream.Close()
+		w.drain("c", nil, time.Time{})
+		synctest.Wait()
+		select {
+		case <-stream.Ready():
+			t.Error("a closed stream is told")
+		default:
+		}
+	})
+}
