@@ -144,8 +144,6 @@ func serve(t *testing.T, d *dispatcher) (address string, stop func()) {
 func TestCollector_Targets(t *testing.T) {
 	t.Parallel()
 	first, second := newDispatcher(), newDispatcher()
-	// Else fetches stay with one of them for a minute, which is real here.
-	first.fetchesPerStream, second.fetchesPerStream = 1, 1
 	a, stopFirst := serve(t, first)
 	b, _ := serve(t, second)
 	done := make(chan string, 100)

@@ -26,14 +26,10 @@ type dispatcher struct {
 
 	onFetch  func(ctx context.Context, n int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error)
 	onStream func(n int) error
-	// fetchesPerStream is how many fetches a stream takes before it ends; 0 = as many as come.
-	fetchesPerStream int
-	// onFetchStream runs before the n-th stream of fetches takes another.
-	onFetchStream func(ctx context.Context, n int)
-	onBeat        func(n int, b beat) (*wagglev1.HeartbeatResponse, error) // a nil answer: silence
-	onReport      func(n int, r *wagglev1.TaskReport) *wagglev1.ReportResult
-	onCall        func(n int, req *wagglev1.ReportTaskRequest) error
-	onSubmit      func(n int, req *wagglev1.SubmitDiscoveredRequest) error
+	onBeat   func(n int, b beat) (*wagglev1.HeartbeatResponse, error) // a nil answer: silence
+	onReport func(n int, r *wagglev1.TaskReport) *wagglev1.ReportResult
+	onCall   func(n int, req *wagglev1.ReportTaskRequest) error
+	onSubmit func(n int, req *wagglev1.SubmitDiscoveredRequest) error
 
 	noisy bool          // each answer to a beat comes after news
 	lease time.Duration // of each grant and renewal; 30 s when zero
@@ -41,17 +37,16 @@ type dispatcher struct {
 	quit  chan struct{} // closed when the server stops
 	broke chan error    // ends the stream between beats
 
-	mu           sync.Mutex
-	granted      int
-	polls        int // parked now
-	fetches      []fetchCall
-	streams      int // of heartbeats
-	fetchStreams int
-	beats        []beat
-	reports      []reportCall
-	calls        []*wagglev1.ReportTaskRequest
-	submits      []*wagglev1.SubmitDiscoveredRequest
-	news         chan *wagglev1.HeartbeatResponse
+	mu      sync.Mutex
+	granted int
+	polls   int // parked now
+	fetches []fetchCall
+	streams int // of heartbeats
+	beats   []beat
+	reports []reportCall
+	calls   []*wagglev1.ReportTaskRequest
+	submits []*wagglev1.SubmitDiscoveredRequest
+	news    chan *wagglev1.HeartbeatResponse
 }
 
 type fetchCall struct {
@@ -103,31 +98,6 @@ func (d *dispatcher) grant(req *wagglev1.FetchTaskRequest, task *wagglev1.Task) 
 		TaskId: task.GetId(), Fence: fence, Duration: durationpb.New(d.duration()),
 		LeaseToken: fmt.Sprintf("%s/%s/%d", req.GetCollectorId(), req.GetClientToken(), fence),
 	}}
-}
-
-// StreamingFetchTask is FetchTask for each message.
-func (d *dispatcher) StreamingFetchTask(stream wagglev1.DispatchService_StreamingFetchTaskServer) error {
-	d.mu.Lock()
-	d.fetchStreams++
-	n := d.fetchStreams
-	d.mu.Unlock()
-	for taken := 0; d.fetchesPerStream == 0 || taken < d.fetchesPerStream; taken++ {
-		if d.onFetchStream != nil {
-			d.onFetchStream(stream.Context(), n)
-		}
-		request, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		answer, err := d.FetchTask(stream.Context(), request.GetFetch())
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(&wagglev1.StreamingFetchTaskResponse{Answer: answer}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // FetchTask hands out what is ready, up to max_tasks, or waits for one.
@@ -318,12 +288,6 @@ func (d *dispatcher) fetchCalls() []fetchCall {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.fetches)
-}
-
-func (d *dispatcher) fetchStreamCalls() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.fetchStreams
 }
 
 func (d *dispatcher) beatCalls() []beat {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -33,7 +34,6 @@ func (r *run) fetchLoop() {
 	case <-r.introduced:
 	case <-r.fetching.ctx.Done():
 	}
-	defer r.fetchStream.close()
 	for {
 		free := r.awaitFree()
 		if free == 0 {
@@ -175,7 +175,7 @@ func (r *run) fetchOnce(ctx context.Context, request *wagglev1.FetchTaskRequest)
 	ctx, cancel := context.WithTimeout(ctx, request.GetWait().AsDuration()+fetchSlack)
 	defer cancel()
 	sent := time.Now()
-	response, err := r.fetchStream.exchange(ctx, request)
+	response, err := r.fetches.FetchTask(ctx, request, grpc.WaitForReady(true))
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,6 @@ type run struct {
 	controlConn *grpc.ClientConn // its own, so that parked fetches never hold up a heartbeat
 	fetches     wagglev1.DispatchServiceClient
 	control     wagglev1.DispatchServiceClient
-	fetchStream fetchStream // of the fetch loop
 
 	fetching, working, calling life
 	stopErr                    atomic.Pointer[error] // set once by stop
@@ -104,7 +103,6 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 		leasesChanged: make(chan struct{}, 1),
 		slotFree:      make(chan struct{}, 1),
 	}
-	r.fetchStream.run = r
 	r.troubles = newTroubles(r.log)
 	r.fetching = newLife(ctx)
 	r.working = newLife(context.WithoutCancel(ctx))

@@ -51,21 +51,6 @@ func (s *stream[Request, Answer]) send(request *Request) error {
 	return nil
 }
 
-// over reports whether the stream has ended, as far as is known.
-func (s *stream[Request, Answer]) over() bool {
-	select {
-	case <-s.broken:
-		return true
-	default:
-		return false
-	}
-}
-
-// finish lets the dispatcher end a stream on which nothing is under way, and its reader with it.
-func (s *stream[Request, Answer]) finish() {
-	_ = s.client.CloseSend() // fails only where the stream is over
-}
-
 // close ends the stream and waits for its reader.
 func (s *stream[Request, Answer]) close() {
 	s.end(context.Canceled)
