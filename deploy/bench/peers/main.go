@@ -61,11 +61,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return errors.New("-tasks and -rounds begin at 1")
 	}
 	// The first is compared with the others.
-	systems := []system{&waggle{o: &o}}
-	if o.batch == 1 {
-		systems = []system{&waggle{o: &o, streams: true}, &waggle{o: &o}}
-	}
-	systems = append(systems, &asynqPeer{tasks: o.tasks}, &asynqPeer{tasks: o.tasks, several: true})
+	systems := []system{&waggle{o: &o}, &asynqPeer{tasks: o.tasks}, &asynqPeer{tasks: o.tasks, several: true}}
 	if o.bullmq != "" {
 		systems = append(systems, &bullmq{o: &o})
 	}

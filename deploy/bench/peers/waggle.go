@@ -13,22 +13,11 @@ import (
 // process each, gRPC between them.
 type waggle struct {
 	o *options
-	// streams: collectors that work on one task at a time fetch through StreamingFetchTask,
-	// not by calls of FetchTask.
-	streams bool
 	// processors that the dispatcher may use at once; 0 = all.
 	processors int
 }
 
-func (w *waggle) name() string {
-	switch {
-	case w.streams:
-		return "waggle, streams"
-	case w.o.batch == 1:
-		return "waggle, calls"
-	}
-	return "waggle"
-}
+func (w *waggle) name() string { return "waggle" }
 
 // choices are about Redis, which has one processor for itself only if others leave it
 // one.
@@ -64,11 +53,10 @@ func (w *waggle) measure(ctx context.Context) (rate, error) {
 	}
 	var result struct {
 		Throughput []struct {
-			Submit   sample `json:"submit"`
-			Work     sample `json:"fetch_report"`
-			Carried  sample `json:"fetch_report_carried"`
-			Streamed sample `json:"fetch_report_streamed"`
-			Life     sample `json:"whole_life"`
+			Submit  sample `json:"submit"`
+			Work    sample `json:"fetch_report"`
+			Carried sample `json:"fetch_report_carried"`
+			Life    sample `json:"whole_life"`
 		} `json:"throughput"`
 	}
 	if err := json.Unmarshal(text, &result); err != nil {
@@ -82,9 +70,6 @@ func (w *waggle) measure(ctx context.Context) (rate, error) {
 	if w.o.batch == 1 {
 		// What a collector does that works on one task at a time.
 		work = row.Carried.Median
-		if w.streams {
-			work = row.Streamed.Median
-		}
 	}
 	return rate{submit: row.Submit.Median, work: work, life: row.Life.Median}, nil
 }

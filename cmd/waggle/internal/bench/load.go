@@ -56,9 +56,8 @@ type job struct {
 	Tasks      int
 	Batch      int
 	Collectors int
-	// Carry lets a fetch carry the reports of the one before; Stream, that all fetches of a
-	// collector go through one stream, too.
-	Carry, Stream bool
+	// Carry lets a fetch carry the reports of the one before.
+	Carry bool
 	// Rate bounds the tasks that opLife submits a second; 0: it does not.
 	Rate int `json:",omitempty"`
 	// Limit is when to give up, or how long to go on.

@@ -40,14 +40,13 @@ type ThroughputRow struct {
 	Batch      int    `json:"batch"`
 	Collectors int    `json:"collectors"`
 	Tasks      int    `json:"tasks"`
-	// Submit, Work, Carried, Streamed and Life are tasks a second: submitted; fetched
-	// and reported; the same with reports carried in FetchTask; and through
-	// StreamingFetchTask; submitted, fetched and reported at once.
-	Submit   Sample `json:"submit"`
-	Work     Sample `json:"fetch_report"`
-	Carried  Sample `json:"fetch_report_carried"`
-	Streamed Sample `json:"fetch_report_streamed"`
-	Life     Sample `json:"whole_life"`
+	// Submit, Work, Carried and Life are tasks a second: submitted; fetched and
+	// reported; the same with reports carried in FetchTask; submitted, fetched and
+	// reported at once.
+	Submit  Sample `json:"submit"`
+	Work    Sample `json:"fetch_report"`
+	Carried Sample `json:"fetch_report_carried"`
+	Life    Sample `json:"whole_life"`
 	// SubmitCost, WorkCost and LifeCost are of the median repeat by Redis CPU.
 	SubmitCost Cost `json:"submit_cost"`
 	WorkCost   Cost `json:"fetch_report_cost"`

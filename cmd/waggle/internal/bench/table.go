@@ -47,15 +47,15 @@ func (r *Result) writeThroughput(out io.Writer) {
 	var rows []string
 	for i := range r.Throughput {
 		t := &r.Throughput[i]
-		rows = append(rows, fmt.Sprintf("%s|%s|%d|%d|%s|%s|%s|%s|%s", t.Store, t.Workload, t.Batch, t.Collectors,
-			spread(t.Submit), spread(t.Work), spread(t.Carried), spread(t.Streamed), spread(t.Life)))
+		rows = append(rows, fmt.Sprintf("%s|%s|%d|%d|%s|%s|%s|%s", t.Store, t.Workload, t.Batch, t.Collectors,
+			spread(t.Submit), spread(t.Work), spread(t.Carried), spread(t.Life)))
 	}
 	at := "at once"
 	if r.Machine.Rate > 0 {
 		at = fmt.Sprintf("at once, %d tasks a second", r.Machine.Rate)
 	}
-	grid(out, "Throughput, tasks a second. A: 1 queue; B: 1,000 queues; C: 10,000 queues 100 ms apart; 200-byte payloads.\nCarried: reports go along in FetchTask; streamed: and all fetches of a collector through one StreamingFetchTask. Whole life: submitted, fetched and reported "+at+".",
-		"store|workload|batch|collectors|submit|fetch and report|carried|streamed|whole life", rows)
+	grid(out, "Throughput, tasks a second. A: 1 queue; B: 1,000 queues; C: 10,000 queues 100 ms apart; 200-byte payloads.\nCarried: reports go along in FetchTask. Whole life: submitted, fetched and reported "+at+".",
+		"store|workload|batch|collectors|submit|fetch and report|carried|whole life", rows)
 }
 
 func (r *Result) writeCost(out io.Writer) {

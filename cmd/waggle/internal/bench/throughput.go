@@ -60,7 +60,7 @@ func reference(list []int, wanted int) int {
 
 // throughputRow warms up, then measures and repeats it.
 func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow) error {
-	var submits, works, carries, streams, lives []float64
+	var submits, works, carries, lives []float64
 	var submitCosts, workCosts, lifeCosts []Cost
 	w := workloadOf(row.Workload)
 	err := b.series(ctx, e, w, func(j *job) error {
@@ -79,11 +79,7 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 				return err
 			}
 			j.First += j.Tasks
-			calls, err := carried(e, j, false)
-			if err != nil {
-				return err
-			}
-			streamed, err := carried(e, j, true)
+			calls, err := carried(e, j)
 			if err != nil {
 				return err
 			}
@@ -92,13 +88,12 @@ func (b *bencher) throughputRow(ctx context.Context, e *env, row *ThroughputRow)
 				return err
 			}
 			submits, works = append(submits, perSecond(submit)), append(works, perSecond(work))
-			carries, streams, lives = append(carries, perSecond(calls)), append(streams, perSecond(streamed)), append(lives, perSecond(life))
-			row.Retries += submit.Retries + work.Retries + calls.Retries + streamed.Retries + life.Retries
+			carries, lives = append(carries, perSecond(calls)), append(lives, perSecond(life))
+			row.Retries += submit.Retries + work.Retries + calls.Retries + life.Retries
 		}
 		return nil
 	})
-	row.Submit, row.Work, row.Life = sampleOf(submits), sampleOf(works), sampleOf(lives)
-	row.Carried, row.Streamed = sampleOf(carries), sampleOf(streams)
+	row.Submit, row.Work, row.Carried, row.Life = sampleOf(submits), sampleOf(works), sampleOf(carries), sampleOf(lives)
 	row.SubmitCost, row.WorkCost, row.LifeCost = medianCost(submitCosts), medianCost(workCosts), medianCost(lifeCosts)
 	return err
 }
@@ -147,13 +142,13 @@ func (b *bencher) wholeLife(ctx context.Context, e *env, j *job, of *[]Cost) (*o
 }
 
 // carried submits, then fetches, each fetch with the reports of the one before.
-func carried(e *env, j *job, stream bool) (*outcome, error) {
+func carried(e *env, j *job) (*outcome, error) {
 	if err := e.fill(j); err != nil {
 		return nil, err
 	}
-	j.Carry, j.Stream = true, stream
+	j.Carry = true
 	work, err := e.do(j, opDrain)
-	j.Carry, j.Stream = false, false
+	j.Carry = false
 	j.First += j.Tasks
 	return work, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -152,17 +151,13 @@ func (g *load) consume(ctx context.Context, j *job, t *tally) error {
 func (g *load) collect(ctx context.Context, j *job, t *tally, c int) error {
 	client := g.dispatch(c)
 	id := fmt.Sprintf("bench-%s-%d", j.Series, c)
-	fetch, err := fetcher(ctx, client, j.Stream)
-	if err != nil {
-		return err
-	}
 	var carried []*pb.TaskReport
 	for n := t.ask(j.Batch, j.Tasks); n > 0; n = t.ask(j.Batch, j.Tasks) {
 		request := g.fetchRequest(j, id)
 		request.MaxTasks, request.Reports = int32(n), carried
 		var reply *pb.FetchTaskResponse
 		err := again(ctx, t, func() (err error) {
-			reply, err = fetch(request)
+			reply, err = client.FetchTask(ctx, request)
 			return err
 		})
 		if err != nil {
@@ -185,26 +180,6 @@ func (g *load) collect(ctx context.Context, j *job, t *tally, c int) error {
 		return nil
 	}
 	return g.send(ctx, client, t, id, carried)
-}
-
-// fetcher makes fetches, as calls or through a stream.
-func fetcher(ctx context.Context, client pb.DispatchServiceClient, streaming bool) (func(*pb.FetchTaskRequest) (*pb.FetchTaskResponse, error), error) {
-	if !streaming {
-		return func(request *pb.FetchTaskRequest) (*pb.FetchTaskResponse, error) {
-			return client.FetchTask(ctx, request)
-		}, nil
-	}
-	stream, err := client.StreamingFetchTask(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("open a stream of fetches: %w", err)
-	}
-	return func(request *pb.FetchTaskRequest) (*pb.FetchTaskResponse, error) {
-		if err := stream.Send(&pb.StreamingFetchTaskRequest{Fetch: request}); err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-		reply, err := stream.Recv() // after EOF, why the stream has ended
-		return reply.GetAnswer(), err
-	}, nil
 }
 
 func (g *load) fetchRequest(j *job, id string) *pb.FetchTaskRequest {
