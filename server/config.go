@@ -42,10 +42,8 @@ type Config struct {
 	// also what the .proto files name; 64 KiB to 64 MiB.
 	MaxReceiveBytes int
 	// MaxFetches that are parked here at once, above which fetches answer
-	// TOO_MANY_WAITERS, and StreamingFetchTasks that are open, whether a fetch of
-	// theirs is parked or not: another one ends the one that has waited longest
-	// for its client, with CANCELED, and where none does it is refused. Each
-	// costs some 16 KiB with its connection's share. Default 100,000.
+	// TOO_MANY_WAITERS. Each costs some 16 KiB with its connection's share.
+	// Default 100,000.
 	MaxFetches int
 	// MaxFetchesPerCollector that one collector_id may have parked at once, so
 	// that one collector that loses its replies and asks again cannot take all

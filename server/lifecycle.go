@@ -100,7 +100,6 @@ func (s *Server) drain() {
 	began := time.Now()
 	s.health.stop()
 	s.drainDispatcher()
-	s.fetches.stop()
 	graceful := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

@@ -50,7 +50,7 @@ func newLimits(cfg *Config) *limits {
 		fetches:      make(map[string]int),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "waggle_shed_calls_total",
-			Help: "Calls refused for load or rate, and streams of fetches ended for others, by class of method.",
+			Help: "Calls refused for load or rate, by class of method.",
 		}, []string{"class"}),
 	}
 	l.line, l.reports, l.renewals = newSubmitLine(l), newInHand(l), newInHand(l)
@@ -181,13 +181,13 @@ func (l *limits) fetch(collector string) (leave func(), err error) {
 	}
 	if n := l.running[classFetch].Add(1); n > int64(l.most[classFetch]) {
 		l.running[classFetch].Add(-1)
-		return nil, l.tooManyWaiters(parkedFetches, l.most[classFetch])
+		return nil, l.tooManyWaiters(l.most[classFetch])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fetches[collector] >= l.perCollector {
 		l.running[classFetch].Add(-1)
-		return nil, l.tooManyWaiters(parkedFetches, l.perCollector, "collector_id", collector)
+		return nil, l.tooManyWaiters(l.perCollector, "collector_id", collector)
 	}
 	l.fetches[collector]++
 	return func() { l.leaveFetch(collector) }, nil
@@ -237,13 +237,11 @@ func (l *limits) refuseBytes(c class, method, text string, limit, bytes int) err
 	}
 }
 
-const parkedFetches = "too many parked fetches"
-
-func (l *limits) tooManyWaiters(text string, limit int, pairs ...string) error {
+func (l *limits) tooManyWaiters(limit int, pairs ...string) error {
 	l.shed.WithLabelValues(classFetch.String()).Inc()
 	return &refusal{
 		code: codes.ResourceExhausted, reason: pb.ErrorReason_ERROR_REASON_TOO_MANY_WAITERS,
-		text:  text,
+		text:  "too many parked fetches",
 		pairs: append([]string{"limit", strconv.Itoa(limit)}, pairs...),
 		retry: retryWaiters,
 	}

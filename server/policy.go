@@ -53,12 +53,11 @@ func methodPolicies() map[string]class {
 // collectorPolicies are of what collectors call.
 func collectorPolicies() map[string]class {
 	return map[string]class{
-		pb.DispatchService_FetchTask_FullMethodName:          classFetch,
-		pb.DispatchService_StreamingFetchTask_FullMethodName: classFetch,
-		pb.DispatchService_Heartbeat_FullMethodName:          classHold,
-		pb.DispatchService_RenewLease_FullMethodName:         classHold,
-		pb.DispatchService_ReportTask_FullMethodName:         classHold,
-		pb.DispatchService_SubmitDiscovered_FullMethodName:   classSubmit,
+		pb.DispatchService_FetchTask_FullMethodName:        classFetch,
+		pb.DispatchService_Heartbeat_FullMethodName:        classHold,
+		pb.DispatchService_RenewLease_FullMethodName:       classHold,
+		pb.DispatchService_ReportTask_FullMethodName:       classHold,
+		pb.DispatchService_SubmitDiscovered_FullMethodName: classSubmit,
 	}
 }
 

@@ -40,7 +40,6 @@ type Server struct {
 
 	heartbeats atomic.Int64
 	draining   chan struct{} // closed when streams are to end
-	fetches    fetchStreams
 	store      *storeCollector
 	backend    backend
 
@@ -143,7 +142,6 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		// Stop waits for handlers, so that none works on a closed store.
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.InTapHandle(tapFetches),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 	}
