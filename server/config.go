@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
 )
 
 // Off as an address opens no listener.
@@ -232,6 +233,15 @@ func (c *Config) validateDurations() error {
 		}
 	}
 	return nil
+}
+
+// limits are the bounds of calls.
+func (c *Config) limits() *admit.Limits {
+	return admit.New(admit.Config{
+		Fetches: c.MaxFetches, FetchesPerCollector: c.MaxFetchesPerCollector,
+		Submits: c.MaxSubmits, Reads: c.MaxReads, Steers: c.MaxSteers, Busy: c.Busy,
+		SubmitsPerSecond: c.SubmitsPerSecond, FetchesPerSecond: c.FetchesPerSecond, ReadsPerSecond: c.ReadsPerSecond,
+	})
 }
 
 // tlsConfig is nil when no TLS is wanted.
