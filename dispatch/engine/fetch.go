@@ -20,6 +20,8 @@ type FetchRequest struct {
 	// its end, as far as the caller's deadline lets.
 	Wait  time.Duration
 	Lease time.Duration // 0: the source's
+	// Labels of the collector, which drains by labels go by; nil: only drains of its id meet the fetch.
+	Labels map[string]string
 	// Reports are settled before the fetch waits, as by [Dispatcher.Report].
 	Reports []dispatch.Report
 }

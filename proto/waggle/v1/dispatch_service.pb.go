@@ -327,7 +327,10 @@ type FetchTaskRequest struct {
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,10,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	// Reports to settle first, as ReportTask does. At most 1000. They are settled even if the fetch then
 	// fails; repeated with it, they answer ALREADY_REPORTED.
-	Reports       []*TaskReport `protobuf:"bytes,11,rep,name=reports,proto3" json:"reports,omitempty"`
+	Reports []*TaskReport `protobuf:"bytes,11,rep,name=reports,proto3" json:"reports,omitempty"`
+	// The collector's labels, as in CollectorInfo.labels. They decide which drains by labels meet this fetch; without
+	// them only a drain of its collector_id does. At most 64 pairs, keys and values at most 128 bytes.
+	Labels        map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -435,6 +438,13 @@ func (x *FetchTaskRequest) GetLeaseDuration() *durationpb.Duration {
 func (x *FetchTaskRequest) GetReports() []*TaskReport {
 	if x != nil {
 		return x.Reports
+	}
+	return nil
+}
+
+func (x *FetchTaskRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -708,27 +718,31 @@ func (x *HeartbeatRequest) GetLeases() []*LeaseBeat {
 	return nil
 }
 
-// HeartbeatResponse answers one beat, or brings news between two.
+// HeartbeatResponse answers one beat, or is pushed between two. A message that answers a beat has next_heartbeat. One
+// without it is pushed, within a second of what it is about: it carries cancels, lost leases, a change of `drain`, or
+// reconnect. It renews nothing, and the next beat is sent when the last answer asked for it.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every lease the beat named that is in neither `lost` nor `limited` runs at least this long, counted
 	// from when the beat was sent: the shortest of their durations. A renewal never shortens, so keep a
-	// deadline that is later. Absent in a message that answers no beat, or when nothing was renewed.
+	// deadline that is later. Absent in a pushed message, or when nothing was renewed.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Leases that are no longer held. Stop working on them at once; report nothing.
+	// Leases that are no longer held: of those that the beat named, or, pushed, of any. Stop working on them at once;
+	// report nothing.
 	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
-	// Tasks that somebody wants ended. The lease still stands: stop, and report.
+	// Tasks that somebody wants ended. The lease still stands: stop, and report. What was pushed comes again in the
+	// answers to beats for as long as they name the lease.
 	Cancel []*CancelNotice `protobuf:"bytes,3,rep,name=cancel,proto3" json:"cancel,omitempty"`
-	// Operators drain the collector: it is to fetch nothing, finish what it holds, and keep beating, until the
-	// answer to a beat no longer says so.
+	// Operators drain the collector: it is to fetch nothing, finish what it holds, and keep beating, until a message no
+	// longer says so. The current state in every message, pushed ones and those with `reconnect` among them.
 	Drain bool `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`
 	// When the next beat is wanted, counted from when this message arrived: a third of the shortest lease,
-	// 15 s with none, 5 s with `drain`. Absent in a message that answers no beat.
+	// 15 s with none, 5 s with `drain`. Present in every answer to a beat, and absent in a pushed message.
 	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
 	// Leases that were renewed for less than lease_duration, because max_hold ends them. With a duration of 0: the
 	// part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
 	Limited []*LimitedLease `protobuf:"bytes,6,rep,name=limited,proto3" json:"limited,omitempty"`
-	// This dispatcher is about to stop: open a new stream, on another one. The leases are not touched.
+	// This dispatcher is about to stop: open a new stream, on another one. The leases are not touched. Pushed.
 	Reconnect     bool `protobuf:"varint,7,opt,name=reconnect,proto3" json:"reconnect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1536,7 +1550,7 @@ var File_waggle_v1_dispatch_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\n" +
-	" waggle/v1/dispatch_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/task.proto\"\x96\x03\n" +
+	" waggle/v1/dispatch_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/task.proto\"\x92\x04\n" +
 	"\x10FetchTaskRequest\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12!\n" +
@@ -1549,7 +1563,11 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\x04wait\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12@\n" +
 	"\x0elease_duration\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12/\n" +
-	"\areports\x18\v \x03(\v2\x15.waggle.v1.TaskReportR\areports\"\xb7\x02\n" +
+	"\areports\x18\v \x03(\v2\x15.waggle.v1.TaskReportR\areports\x12?\n" +
+	"\x06labels\x18\f \x03(\v2'.waggle.v1.FetchTaskRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb7\x02\n" +
 	"\x11FetchTaskResponse\x128\n" +
 	"\fleased_tasks\x18\x01 \x03(\v2\x15.waggle.v1.LeasedTaskR\vleasedTasks\x121\n" +
 	"\x06waited\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x129\n" +
@@ -1689,7 +1707,7 @@ func file_waggle_v1_dispatch_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_dispatch_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_waggle_v1_dispatch_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_waggle_v1_dispatch_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_waggle_v1_dispatch_service_proto_goTypes = []any{
 	(EmptyReason)(0),                 // 0: waggle.v1.EmptyReason
 	(LostReason)(0),                  // 1: waggle.v1.LostReason
@@ -1712,72 +1730,74 @@ var file_waggle_v1_dispatch_service_proto_goTypes = []any{
 	(*ReportResult)(nil),             // 18: waggle.v1.ReportResult
 	(*SubmitDiscoveredRequest)(nil),  // 19: waggle.v1.SubmitDiscoveredRequest
 	(*SubmitDiscoveredResponse)(nil), // 20: waggle.v1.SubmitDiscoveredResponse
-	(*durationpb.Duration)(nil),      // 21: google.protobuf.Duration
-	(*Task)(nil),                     // 22: waggle.v1.Task
-	(*Lease)(nil),                    // 23: waggle.v1.Lease
-	(*CollectorInfo)(nil),            // 24: waggle.v1.CollectorInfo
-	(*Outcome)(nil),                  // 25: waggle.v1.Outcome
-	(TaskState)(0),                   // 26: waggle.v1.TaskState
-	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
-	(AttemptResult)(0),               // 28: waggle.v1.AttemptResult
-	(*DiscoverSummary)(nil),          // 29: waggle.v1.DiscoverSummary
-	(*DiscoveredItem)(nil),           // 30: waggle.v1.DiscoveredItem
+	nil,                              // 21: waggle.v1.FetchTaskRequest.LabelsEntry
+	(*durationpb.Duration)(nil),      // 22: google.protobuf.Duration
+	(*Task)(nil),                     // 23: waggle.v1.Task
+	(*Lease)(nil),                    // 24: waggle.v1.Lease
+	(*CollectorInfo)(nil),            // 25: waggle.v1.CollectorInfo
+	(*Outcome)(nil),                  // 26: waggle.v1.Outcome
+	(TaskState)(0),                   // 27: waggle.v1.TaskState
+	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
+	(AttemptResult)(0),               // 29: waggle.v1.AttemptResult
+	(*DiscoverSummary)(nil),          // 30: waggle.v1.DiscoverSummary
+	(*DiscoveredItem)(nil),           // 31: waggle.v1.DiscoveredItem
 }
 var file_waggle_v1_dispatch_service_proto_depIdxs = []int32{
-	21, // 0: waggle.v1.FetchTaskRequest.wait:type_name -> google.protobuf.Duration
-	21, // 1: waggle.v1.FetchTaskRequest.lease_duration:type_name -> google.protobuf.Duration
+	22, // 0: waggle.v1.FetchTaskRequest.wait:type_name -> google.protobuf.Duration
+	22, // 1: waggle.v1.FetchTaskRequest.lease_duration:type_name -> google.protobuf.Duration
 	15, // 2: waggle.v1.FetchTaskRequest.reports:type_name -> waggle.v1.TaskReport
-	6,  // 3: waggle.v1.FetchTaskResponse.leased_tasks:type_name -> waggle.v1.LeasedTask
-	21, // 4: waggle.v1.FetchTaskResponse.waited:type_name -> google.protobuf.Duration
-	0,  // 5: waggle.v1.FetchTaskResponse.empty_reason:type_name -> waggle.v1.EmptyReason
-	21, // 6: waggle.v1.FetchTaskResponse.retry_after:type_name -> google.protobuf.Duration
-	18, // 7: waggle.v1.FetchTaskResponse.report_results:type_name -> waggle.v1.ReportResult
-	22, // 8: waggle.v1.LeasedTask.task:type_name -> waggle.v1.Task
-	23, // 9: waggle.v1.LeasedTask.lease:type_name -> waggle.v1.Lease
-	24, // 10: waggle.v1.HeartbeatRequest.collector:type_name -> waggle.v1.CollectorInfo
-	7,  // 11: waggle.v1.HeartbeatRequest.leases:type_name -> waggle.v1.LeaseBeat
-	21, // 12: waggle.v1.HeartbeatResponse.lease_duration:type_name -> google.protobuf.Duration
-	10, // 13: waggle.v1.HeartbeatResponse.lost:type_name -> waggle.v1.LostLease
-	11, // 14: waggle.v1.HeartbeatResponse.cancel:type_name -> waggle.v1.CancelNotice
-	21, // 15: waggle.v1.HeartbeatResponse.next_heartbeat:type_name -> google.protobuf.Duration
-	12, // 16: waggle.v1.HeartbeatResponse.limited:type_name -> waggle.v1.LimitedLease
-	1,  // 17: waggle.v1.LostLease.reason:type_name -> waggle.v1.LostReason
-	2,  // 18: waggle.v1.CancelNotice.reason:type_name -> waggle.v1.CancelReason
-	21, // 19: waggle.v1.LimitedLease.duration:type_name -> google.protobuf.Duration
-	24, // 20: waggle.v1.RenewLeaseRequest.collector:type_name -> waggle.v1.CollectorInfo
-	7,  // 21: waggle.v1.RenewLeaseRequest.leases:type_name -> waggle.v1.LeaseBeat
-	21, // 22: waggle.v1.RenewLeaseResponse.lease_duration:type_name -> google.protobuf.Duration
-	10, // 23: waggle.v1.RenewLeaseResponse.lost:type_name -> waggle.v1.LostLease
-	11, // 24: waggle.v1.RenewLeaseResponse.cancel:type_name -> waggle.v1.CancelNotice
-	21, // 25: waggle.v1.RenewLeaseResponse.next_heartbeat:type_name -> google.protobuf.Duration
-	12, // 26: waggle.v1.RenewLeaseResponse.limited:type_name -> waggle.v1.LimitedLease
-	25, // 27: waggle.v1.TaskReport.outcome:type_name -> waggle.v1.Outcome
-	15, // 28: waggle.v1.ReportTaskRequest.reports:type_name -> waggle.v1.TaskReport
-	18, // 29: waggle.v1.ReportTaskResponse.results:type_name -> waggle.v1.ReportResult
-	3,  // 30: waggle.v1.ReportResult.code:type_name -> waggle.v1.ReportCode
-	26, // 31: waggle.v1.ReportResult.state:type_name -> waggle.v1.TaskState
-	27, // 32: waggle.v1.ReportResult.due_time:type_name -> google.protobuf.Timestamp
-	28, // 33: waggle.v1.ReportResult.result:type_name -> waggle.v1.AttemptResult
-	1,  // 34: waggle.v1.ReportResult.lost_reason:type_name -> waggle.v1.LostReason
-	29, // 35: waggle.v1.ReportResult.discovered:type_name -> waggle.v1.DiscoverSummary
-	21, // 36: waggle.v1.ReportResult.retry_after:type_name -> google.protobuf.Duration
-	30, // 37: waggle.v1.SubmitDiscoveredRequest.items:type_name -> waggle.v1.DiscoveredItem
-	29, // 38: waggle.v1.SubmitDiscoveredResponse.summary:type_name -> waggle.v1.DiscoverSummary
-	4,  // 39: waggle.v1.DispatchService.FetchTask:input_type -> waggle.v1.FetchTaskRequest
-	8,  // 40: waggle.v1.DispatchService.Heartbeat:input_type -> waggle.v1.HeartbeatRequest
-	13, // 41: waggle.v1.DispatchService.RenewLease:input_type -> waggle.v1.RenewLeaseRequest
-	16, // 42: waggle.v1.DispatchService.ReportTask:input_type -> waggle.v1.ReportTaskRequest
-	19, // 43: waggle.v1.DispatchService.SubmitDiscovered:input_type -> waggle.v1.SubmitDiscoveredRequest
-	5,  // 44: waggle.v1.DispatchService.FetchTask:output_type -> waggle.v1.FetchTaskResponse
-	9,  // 45: waggle.v1.DispatchService.Heartbeat:output_type -> waggle.v1.HeartbeatResponse
-	14, // 46: waggle.v1.DispatchService.RenewLease:output_type -> waggle.v1.RenewLeaseResponse
-	17, // 47: waggle.v1.DispatchService.ReportTask:output_type -> waggle.v1.ReportTaskResponse
-	20, // 48: waggle.v1.DispatchService.SubmitDiscovered:output_type -> waggle.v1.SubmitDiscoveredResponse
-	44, // [44:49] is the sub-list for method output_type
-	39, // [39:44] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	21, // 3: waggle.v1.FetchTaskRequest.labels:type_name -> waggle.v1.FetchTaskRequest.LabelsEntry
+	6,  // 4: waggle.v1.FetchTaskResponse.leased_tasks:type_name -> waggle.v1.LeasedTask
+	22, // 5: waggle.v1.FetchTaskResponse.waited:type_name -> google.protobuf.Duration
+	0,  // 6: waggle.v1.FetchTaskResponse.empty_reason:type_name -> waggle.v1.EmptyReason
+	22, // 7: waggle.v1.FetchTaskResponse.retry_after:type_name -> google.protobuf.Duration
+	18, // 8: waggle.v1.FetchTaskResponse.report_results:type_name -> waggle.v1.ReportResult
+	23, // 9: waggle.v1.LeasedTask.task:type_name -> waggle.v1.Task
+	24, // 10: waggle.v1.LeasedTask.lease:type_name -> waggle.v1.Lease
+	25, // 11: waggle.v1.HeartbeatRequest.collector:type_name -> waggle.v1.CollectorInfo
+	7,  // 12: waggle.v1.HeartbeatRequest.leases:type_name -> waggle.v1.LeaseBeat
+	22, // 13: waggle.v1.HeartbeatResponse.lease_duration:type_name -> google.protobuf.Duration
+	10, // 14: waggle.v1.HeartbeatResponse.lost:type_name -> waggle.v1.LostLease
+	11, // 15: waggle.v1.HeartbeatResponse.cancel:type_name -> waggle.v1.CancelNotice
+	22, // 16: waggle.v1.HeartbeatResponse.next_heartbeat:type_name -> google.protobuf.Duration
+	12, // 17: waggle.v1.HeartbeatResponse.limited:type_name -> waggle.v1.LimitedLease
+	1,  // 18: waggle.v1.LostLease.reason:type_name -> waggle.v1.LostReason
+	2,  // 19: waggle.v1.CancelNotice.reason:type_name -> waggle.v1.CancelReason
+	22, // 20: waggle.v1.LimitedLease.duration:type_name -> google.protobuf.Duration
+	25, // 21: waggle.v1.RenewLeaseRequest.collector:type_name -> waggle.v1.CollectorInfo
+	7,  // 22: waggle.v1.RenewLeaseRequest.leases:type_name -> waggle.v1.LeaseBeat
+	22, // 23: waggle.v1.RenewLeaseResponse.lease_duration:type_name -> google.protobuf.Duration
+	10, // 24: waggle.v1.RenewLeaseResponse.lost:type_name -> waggle.v1.LostLease
+	11, // 25: waggle.v1.RenewLeaseResponse.cancel:type_name -> waggle.v1.CancelNotice
+	22, // 26: waggle.v1.RenewLeaseResponse.next_heartbeat:type_name -> google.protobuf.Duration
+	12, // 27: waggle.v1.RenewLeaseResponse.limited:type_name -> waggle.v1.LimitedLease
+	26, // 28: waggle.v1.TaskReport.outcome:type_name -> waggle.v1.Outcome
+	15, // 29: waggle.v1.ReportTaskRequest.reports:type_name -> waggle.v1.TaskReport
+	18, // 30: waggle.v1.ReportTaskResponse.results:type_name -> waggle.v1.ReportResult
+	3,  // 31: waggle.v1.ReportResult.code:type_name -> waggle.v1.ReportCode
+	27, // 32: waggle.v1.ReportResult.state:type_name -> waggle.v1.TaskState
+	28, // 33: waggle.v1.ReportResult.due_time:type_name -> google.protobuf.Timestamp
+	29, // 34: waggle.v1.ReportResult.result:type_name -> waggle.v1.AttemptResult
+	1,  // 35: waggle.v1.ReportResult.lost_reason:type_name -> waggle.v1.LostReason
+	30, // 36: waggle.v1.ReportResult.discovered:type_name -> waggle.v1.DiscoverSummary
+	22, // 37: waggle.v1.ReportResult.retry_after:type_name -> google.protobuf.Duration
+	31, // 38: waggle.v1.SubmitDiscoveredRequest.items:type_name -> waggle.v1.DiscoveredItem
+	30, // 39: waggle.v1.SubmitDiscoveredResponse.summary:type_name -> waggle.v1.DiscoverSummary
+	4,  // 40: waggle.v1.DispatchService.FetchTask:input_type -> waggle.v1.FetchTaskRequest
+	8,  // 41: waggle.v1.DispatchService.Heartbeat:input_type -> waggle.v1.HeartbeatRequest
+	13, // 42: waggle.v1.DispatchService.RenewLease:input_type -> waggle.v1.RenewLeaseRequest
+	16, // 43: waggle.v1.DispatchService.ReportTask:input_type -> waggle.v1.ReportTaskRequest
+	19, // 44: waggle.v1.DispatchService.SubmitDiscovered:input_type -> waggle.v1.SubmitDiscoveredRequest
+	5,  // 45: waggle.v1.DispatchService.FetchTask:output_type -> waggle.v1.FetchTaskResponse
+	9,  // 46: waggle.v1.DispatchService.Heartbeat:output_type -> waggle.v1.HeartbeatResponse
+	14, // 47: waggle.v1.DispatchService.RenewLease:output_type -> waggle.v1.RenewLeaseResponse
+	17, // 48: waggle.v1.DispatchService.ReportTask:output_type -> waggle.v1.ReportTaskResponse
+	20, // 49: waggle.v1.DispatchService.SubmitDiscovered:output_type -> waggle.v1.SubmitDiscoveredResponse
+	45, // [45:50] is the sub-list for method output_type
+	40, // [40:45] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_dispatch_service_proto_init() }
@@ -1794,7 +1814,7 @@ func file_waggle_v1_dispatch_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_dispatch_service_proto_rawDesc), len(file_waggle_v1_dispatch_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -50,8 +50,8 @@ type DispatchServiceClient interface {
 	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(ctx context.Context, in *FetchTaskRequest, opts ...grpc.CallOption) (*FetchTaskResponse, error)
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
-	// exactly those; each is answered by one message, in order. A dispatcher may also send a message that
-	// answers none, to pass on a cancel or a drain at once. A lost lease never ends the stream.
+	// exactly those; each is answered by one message, in order. Between beats the dispatcher pushes messages that
+	// answer none: see HeartbeatResponse. A lost lease never ends the stream.
 	//
 	// When the stream breaks, open another one on any dispatcher; the leases run on meanwhile. Naming a
 	// lease twice does no harm.
@@ -171,8 +171,8 @@ type DispatchServiceServer interface {
 	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(context.Context, *FetchTaskRequest) (*FetchTaskResponse, error)
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
-	// exactly those; each is answered by one message, in order. A dispatcher may also send a message that
-	// answers none, to pass on a cancel or a drain at once. A lost lease never ends the stream.
+	// exactly those; each is answered by one message, in order. Between beats the dispatcher pushes messages that
+	// answer none: see HeartbeatResponse. A lost lease never ends the stream.
 	//
 	// When the stream breaks, open another one on any dispatcher; the leases run on meanwhile. Naming a
 	// lease twice does no harm.

@@ -22,6 +22,7 @@ func Fetch(req *pb.FetchTaskRequest) (engine.FetchRequest, Reports, error) {
 		MaxBytes:    int(c.number("max_bytes", int64(req.GetMaxBytes()), 0, engine.MaxFetchBytes)),
 		Wait:        c.duration("wait", req.GetWait(), 0, dispatch.MaxWait),
 		Lease:       c.duration("lease_duration", req.GetLeaseDuration(), dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration),
+		Labels:      c.labels("labels", req.GetLabels(), dispatch.MaxLabels),
 	}
 	if req.GetWait() == nil {
 		fetch.Wait = engine.DefaultWait
