@@ -79,6 +79,16 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "server/internal/wire", core: true,
+		ours:   []string{"dispatch/...", "proto/..."},
+		avoids: []string{redisLibrary, cobraLibrary},
+	},
+	{
+		path: "server/internal/admit", core: true,
+		ours:   []string{"server/internal/wire", "dispatch/...", "proto/..."},
+		avoids: []string{redisLibrary, cobraLibrary},
+	},
+	{
 		path: "server/...", core: true,
 		ours:   []string{"dispatch/...", "proto/..."},
 		avoids: []string{redisLibrary, cobraLibrary},
@@ -246,6 +256,10 @@ func TestArchitecture_Violations(t *testing.T) {
 		{"server", module + "/store/memstore", "depends on store/memstore"},
 		{"server", module + "/collector", "depends on collector"},
 		{"server", module + "/dispatch", ""},
+		{"server", module + "/server/internal/admit", ""},
+		{"server/internal/admit", module + "/server/internal/wire", ""},
+		{"server/internal/wire", module + "/server/internal/admit", "depends on server/internal/admit"},
+		{"server/internal/wire", module + "/server", "depends on server"},
 		{"collector", module + "/dispatch", "depends on dispatch"},
 		{"collector", module + "/collector/web", "depends on collector/web"},
 		{"collector", "github.com/redis/go-redis/v9/internal", "pulls in"},

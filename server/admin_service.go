@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -9,96 +10,173 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// adminService is what operators call to see how the whole does.
+// adminService is what operators call to see how the whole does, and to hold pools and collectors.
 type adminService struct {
 	pb.UnsafeAdminServiceServer
 
 	*backend
-	version string
-	started time.Time
-	streams *atomic.Int64
+	version    string
+	started    time.Time
+	heartbeats *atomic.Int64 // streams that are open
 }
 
 // GetStats counts.
 func (s *adminService) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
-	o, err := s.o.Overview(ctx)
+	overview, err := s.o.Overview(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &o.Store
-	return &pb.GetStatsResponse{
-		Tasks: toCounts(c.Counts), Queues: c.Queues, Leases: c.Counts.Leased,
-		OldestOverdueLease: toDuration(c.OldestOverdue), Grace: toDuration(c.Grace), Collectors: c.Collectors,
-		Counters: &pb.StoreCounters{
-			Granted: c.Granted, Settled: c.Settled, Expired: c.Expired, Orphaned: c.Orphaned, Dropped: c.Dropped,
-		},
-		Store:    &pb.StoreInfo{Kind: o.StoreKind, Shards: int32(o.Shards), Time: toTime(o.Now)},
-		KeeperId: o.Keeper,
-		Dispatcher: &pb.DispatcherInfo{
-			Id: o.Dispatcher, Version: s.version, Uptime: durationpb.New(time.Since(s.started)),
-			ParkedFetches: int64(o.Parked), HeartbeatStreams: s.streams.Load(), Draining: o.Draining,
-		},
-	}, nil
+	out := wire.GetStatsResponse(overview)
+	d := out.GetDispatcher()
+	d.Version, d.Uptime, d.HeartbeatStreams = s.version, durationpb.New(time.Since(s.started)), s.heartbeats.Load()
+	return out, nil
 }
 
 // ListLeases lists leases.
 func (s *adminService) ListLeases(ctx context.Context, req *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
-	if err := validatePage(req.GetPageSize()); err != nil {
-		return nil, err
-	}
-	tokens, err := pagesOf("ListLeases", req)
+	var now time.Time
+	leases, next, err := wire.List(req, func(after string, limit int) (tasks []*dispatch.Task, next string, err error) {
+		tasks, next, now, err = s.o.ListLeases(ctx, after, limit)
+		return tasks, next, err
+	}, func(t *dispatch.Task) *pb.HeldLease { return wire.HeldLease(t, now) })
 	if err != nil {
 		return nil, err
 	}
-	cursor, err := tokens.cursor(req.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	leases, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.HeldLease, string, error) {
-		tasks, next, now, err := s.o.ListLeases(ctx, cursor, limit)
-		return each(tasks, func(t *dispatch.Task) *pb.HeldLease { return toHeldLease(t, now) }), next, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListLeasesResponse{Leases: leases, NextPageToken: tokens.token(next)}, nil
+	return &pb.ListLeasesResponse{Leases: leases, NextPageToken: next}, nil
 }
 
 // ListCollectors lists collectors by id.
 func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollectorsRequest) (*pb.ListCollectorsResponse, error) {
-	if err := validateListCollectors(req); err != nil {
-		return nil, err
-	}
-	tokens, err := pagesOf("ListCollectors", req)
+	filter, err := wire.ListCollectors(req)
 	if err != nil {
 		return nil, err
 	}
-	after, err := tokens.cursor(req.GetPageToken())
+	var now time.Time
+	collectors, next, err := wire.List(req, func(after string, limit int) (views []dispatch.CollectorView, next string, err error) {
+		views, next, now, err = s.o.ListCollectors(ctx, after, limit)
+		return slices.DeleteFunc(views, func(v dispatch.CollectorView) bool { return filter.Hides(&v, now) }), next, err
+	}, func(v dispatch.CollectorView) *pb.Collector { return wire.Collector(&v, now) })
 	if err != nil {
 		return nil, err
 	}
-	collectors, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Collector, string, error) {
-		views, next, now, err := s.o.ListCollectors(ctx, after, limit)
-		all := each(views, func(v dispatch.CollectorView) *pb.Collector { return toCollector(&v, now) })
-		return slices.DeleteFunc(all, func(c *pb.Collector) bool {
-			return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), c.GetState()) || !hasLabels(c.GetInfo(), req.GetLabels())
-		}), next, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListCollectorsResponse{Collectors: collectors, NextPageToken: tokens.token(next)}, nil
+	return &pb.ListCollectorsResponse{Collectors: collectors, NextPageToken: next}, nil
 }
 
-// hasLabels reports whether a collector carries every one of labels.
-func hasLabels(info *pb.CollectorInfo, labels map[string]string) bool {
-	for key, want := range labels {
-		if value, ok := info.GetLabels()[key]; !ok || value != want {
-			return false
-		}
+// Explain tells what holds a task, source, queue or pool.
+func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb.ExplainResponse, error) {
+	if err := wire.Explain(req); err != nil {
+		return nil, err
 	}
-	return true
+	var explanation *operate.Explanation
+	var err error
+	switch {
+	case req.GetTaskId() != "":
+		explanation, err = s.o.ExplainTask(ctx, dispatch.TaskID(req.GetTaskId()))
+		err = wire.About(err, "task_id", req.GetTaskId())
+	case req.GetSourceId() != "":
+		explanation, err = s.o.ExplainSource(ctx, req.GetSourceId())
+		err = wire.About(err, "source_id", req.GetSourceId())
+	case req.GetQueue() != "":
+		explanation, err = s.o.ExplainQueue(ctx, req.GetQueue())
+		err = wire.About(err, "queue", req.GetQueue())
+	default:
+		explanation, err = s.o.ExplainPool(ctx, req.GetPool())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return wire.ExplainResponse(explanation), nil
+}
+
+// ListPools lists pools by name.
+func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) (*pb.ListPoolsResponse, error) {
+	pools, next, err := wire.List(req, func(after string, limit int) ([]dispatch.Pool, string, error) {
+		return s.o.ListPools(ctx, after, limit)
+	}, wire.Pool)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListPoolsResponse{Pools: pools, NextPageToken: next}, nil
+}
+
+// PausePool holds grants of a pool.
+func (s *adminService) PausePool(ctx context.Context, req *pb.PausePoolRequest) (*pb.PausePoolResponse, error) {
+	gate, err := wire.PausePool(req, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	gate.By = who(ctx, gate.By)
+	pool, err := s.o.PausePool(ctx, req.GetName(), gate)
+	if err != nil {
+		return nil, wire.About(err, "pool", req.GetName())
+	}
+	return &pb.PausePoolResponse{Pool: wire.Pool(pool), Replaced: wire.Gate(pool.Replaced)}, nil
+}
+
+// ResumePool ends a pause.
+func (s *adminService) ResumePool(ctx context.Context, req *pb.ResumePoolRequest) (*pb.ResumePoolResponse, error) {
+	if err := wire.ResumePool(req); err != nil {
+		return nil, err
+	}
+	pool, changed, err := s.o.ResumePool(ctx, req.GetName())
+	if err != nil {
+		return nil, wire.About(err, "pool", req.GetName())
+	}
+	return &pb.ResumePoolResponse{Pool: wire.Pool(pool), Changed: changed}, nil
+}
+
+// DrainCollectors has collectors handed out nothing.
+func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollectorsRequest) (*pb.DrainCollectorsResponse, error) {
+	target, gate, err := wire.DrainCollectors(req, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	gate.By = who(ctx, gate.By)
+	set := s.o.DrainCollectors
+	if req.GetValidateOnly() {
+		set = s.o.WouldDrain
+	}
+	drain, replaced, err := set(ctx, target, gate)
+	if err != nil {
+		return nil, err
+	}
+	// After it holds: whom it meets is looked for among all collectors.
+	ids, err := s.o.DrainedBy(ctx, &drain.Target)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.DrainCollectorsResponse{Drain: wire.Drain(drain), Replaced: wire.Gate(replaced), Matched: int32(min(len(ids), math.MaxInt32))}
+	if req.GetValidateOnly() {
+		out.SampleIds = ids[:min(len(ids), maxSample)]
+	}
+	return out, nil
+}
+
+// ResumeCollectors ends a drain.
+func (s *adminService) ResumeCollectors(ctx context.Context, req *pb.ResumeCollectorsRequest) (*pb.ResumeCollectorsResponse, error) {
+	target, err := wire.ResumeCollectors(req)
+	if err != nil {
+		return nil, err
+	}
+	changed, still, err := s.o.ResumeCollectors(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ResumeCollectorsResponse{Changed: changed, Drained: wire.Gate(still)}, nil
+}
+
+// ListDrains lists drains.
+func (s *adminService) ListDrains(ctx context.Context, req *pb.ListDrainsRequest) (*pb.ListDrainsResponse, error) {
+	drains, next, err := wire.List(req, func(after string, limit int) ([]dispatch.Hold, string, error) {
+		return s.o.ListDrains(ctx, after, limit)
+	}, wire.Drain)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListDrainsResponse{Drains: drains, NextPageToken: next}, nil
 }

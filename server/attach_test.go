@@ -51,13 +51,6 @@ func TestServer_Attach(t *testing.T) {
 			"SetQueueRule": func() error { _, err := b.queues.SetQueueRule(t.Context(), &pb.SetQueueRuleRequest{}); return err },
 			"GetStats":     func() error { _, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{}); return err },
 			"Heartbeat":    func() error { _, err := open(t, b).Recv(); return err },
-			"StreamingFetchTask": func() error {
-				stream, err := b.dispatch.StreamingFetchTask(t.Context())
-				if err == nil {
-					_, err = stream.Recv()
-				}
-				return err
-			},
 		}
 		for name, call := range calls {
 			if f := wantFault(t, call(), codes.Unavailable, "STORE_UNAVAILABLE"); f.retry <= 0 {

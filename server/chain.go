@@ -5,90 +5,139 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// chain is every interceptor, the outermost first. The order, and why:
+// chain is what every call goes through, in this order, and why:
 //
-//  1. metrics count every call with the code that its caller sees, refused ones
-//     included. Only a request over MaxReceiveBytes, which is not read, comes to none
-//     of these.
-//  2. logging likewise, and with what statuses notes of a fault.
-//  3. statuses turn each error below into a status with its details, at one
-//     place. What they do not know is a fault of ours: they hand its text to
-//     logging, which logs it once, and the caller gets an id.
-//  4. limits refuse what is in no policy, and more calls at once than may run. What load
-//     or rate refuse, before a request is decoded, and what does not decode comes out
-//     where the handler would be called (arrival).
-//  5. operators has the log tell who changed what, and drains end streams that are
-//     only watched when the server is to stop.
-//  6. recovery is last, so that a panic of a handler is an error to all of the
-//     above, and none of them is skipped.
+//  1. The request is admitted by its size, and then decoded (decoded): what load or rate refuse costs no decoding. What
+//     is refused here, or does not decode, ends where the handler would be called, so that all that follows sees it.
+//     Only a request over MaxReceiveBytes, which is not read, comes to none of these.
+//  2. Metrics count every call with the code that its caller sees, refused ones included.
+//  3. The log likewise, with what is noted of a fault, and of operators who made which change (ended).
+//  4. Each error below becomes a status with its details, at one place (told). One that is not known there is a fault of
+//     ours: it is logged once, and the caller gets an id.
+//  5. Admission refuses a method that has no policy, and more calls at once than may run.
+//  6. A panic of the handler becomes an error, last, so that none of the above is skipped.
 //
-// Of calls that are no streams, 2 to 6 are one interceptor: of several, gRPC makes an
-// object for each in each call.
-func (s *Server) chain() []grpc.ServerOption {
-	calls := newCallLog(s.log, s.cfg.LogBurst, s.cfg.LogCalls)
-	onPanic := recovery.WithRecoveryHandlerContext(recovered)
-	unary := unaryChain{log: calls, limits: s.limits, recovery: recovery.UnaryServerInterceptor(onPanic)}
-	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(
-			s.metrics.calls.UnaryServerInterceptor(),
-			unary.logging,
-		),
-		grpc.ChainStreamInterceptor(
-			s.metrics.calls.StreamServerInterceptor(),
-			calls.stream,
-			streamStatuses,
-			s.limits.stream,
-			s.drains,
-			recovery.StreamServerInterceptor(onPanic),
-		),
+// 3 to 6 are one interceptor: of several, gRPC makes an object for each in each call.
+type chain struct {
+	limits   *admit.Limits
+	draining <-chan struct{}
+
+	log *zap.Logger
+	// whole is for calls by which operators change something: none is left out, since nothing else tells of them.
+	whole *zap.Logger
+	// trouble is for calls that failed because something is away or full, which then fails them all.
+	trouble *zap.Logger
+	success bool // log calls that succeed as info
+}
+
+// Of calls that failed for one trouble, the first few in a while tell enough.
+const (
+	troubleLines = 5
+	troubleEach  = time.Minute
+)
+
+// newChain logs no more than burst lines in a second and level before only each hundredth is kept: a store that is away
+// fails every call, and the log should tell so without filling the disk.
+func newChain(limits *admit.Limits, draining <-chan struct{}, log *zap.Logger, burst int, success bool) *chain {
+	log = log.WithOptions(zap.WithCaller(false))
+	sampled := func(each time.Duration, first, then int) *zap.Logger {
+		return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+			return zapcore.NewSamplerWithOptions(core, each, first, then)
+		}))
+	}
+	return &chain{
+		limits: limits, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
+		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: success,
 	}
 }
 
-// unaryChain is the interceptors of calls that are no streams, behind metrics: each of
-// its methods is one or two, and calls the next.
-type unaryChain struct {
-	log      *callLog
-	limits   *limits
-	recovery grpc.UnaryServerInterceptor
+// options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them.
+func (c *chain) options(metrics *Metrics) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(envelopeCodec{encoding.GetCodecV2(grpcproto.Name)}),
+		grpc.ChainUnaryInterceptor(metrics.calls.UnaryServerInterceptor(), c.unary),
+		grpc.ChainStreamInterceptor(metrics.calls.StreamServerInterceptor(), c.stream),
+	}
 }
 
-func (c *unaryChain) logging(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	began, noted := time.Now(), &notedContext{Context: ctx}
-	resp, err := c.statuses(noted, req, info, handler) //nolint:contextcheck // it inherits ctx
-	c.log.ended(ctx, &noted.notes, info.FullMethod, began, err)
+func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	began, notes := time.Now(), new(callNotes)
+	ctx = context.WithValue(ctx, callNotesKey{}, notes)
+	resp, err := c.admitted(ctx, req, info, handler)
+	if err != nil {
+		resp, err = nil, told(ctx, err)
+	} else {
+		noteOperator(ctx, req)
+	}
+	c.ended(ctx, notes, info.FullMethod, began, err)
 	return resp, err
 }
 
-func (c *unaryChain) statuses(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	resp, err := c.letIn(ctx, req, info, handler)
-	if err != nil {
-		return nil, told(ctx, err)
-	}
-	return resp, nil
-}
-
-// letIn is limits, operators and recovery.
-func (c *unaryChain) letIn(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	at, err := c.limits.enter(info.FullMethod)
+func (c *chain) admitted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	leave, err := c.limits.Call(info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
-	defer at.leave()
-	resp, err := c.recovery(ctx, req, info, handler)
-	if err == nil {
-		logOperator(ctx, req)
-	}
+	defer leave()
+	err = recovered(func() (err error) {
+		resp, err = handler(ctx, req)
+		return err
+	})
 	return resp, err
+}
+
+func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	began, notes := time.Now(), new(callNotes)
+	ctx := context.WithValue(stream.Context(), callNotesKey{}, notes)
+	err := c.admittedStream(srv, &decodedStream{stream, ctx}, info, handler)
+	if err != nil {
+		err = told(ctx, err)
+	}
+	c.ended(ctx, notes, info.FullMethod, began, err)
+	return err
+}
+
+// admittedStream ends streams that only watch (health, reflection) when the server drains: they would else go on for as
+// long as their clients like. Heartbeats see to it themselves.
+func (c *chain) admittedStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if err := c.limits.Stream(info.FullMethod); err != nil {
+		return err
+	}
+	handle := func() error { return handler(srv, stream) }
+	if !admit.IsProbe(info.FullMethod) {
+		return recovered(handle)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- recovered(handle) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-c.draining:
+		return dispatch.ErrDraining // with this return the handler's stream ends, and with it the handler
+	}
 }
 
 // panicError is a panic of a handler with the stack it left.
@@ -99,24 +148,21 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-func recovered(_ context.Context, value any) error {
-	return &panicError{value: value, stack: string(debug.Stack())}
+// recovered runs a handler, and makes its panic an error.
+func recovered(handle func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicError{value: value, stack: string(debug.Stack())}
+		}
+	}()
+	return handle()
 }
 
-func streamStatuses(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if err := handler(srv, decodedStream{stream}); err != nil {
-		return told(stream.Context(), err)
-	}
-	return nil
-}
-
-// told is err as its caller is told of it. What the caller is not told becomes
-// part of the line that logging writes when the call ends: all of a fault of
-// ours, and why the store cannot be worked with.
+// told is err as its caller gets it. What the caller does not get is noted for the log: all of a fault of ours, and why
+// the store cannot be worked with.
 func told(ctx context.Context, err error) error {
 	errorID := uuid.NewString()
-	st, known := statusOf(ctx, err, errorID)
-	kind := kindOf(err)
+	st, known := wire.Status(ctx, err, errorID)
 	switch {
 	case !known:
 		addFields(ctx, zap.String("error_id", errorID), zap.String("cause", err.Error()))
@@ -125,9 +171,218 @@ func told(ctx context.Context, err error) error {
 			addFields(ctx, zap.String("stack", p.stack))
 		}
 	case errors.Is(err, dispatch.ErrDraining):
-		noteStopping(ctx)
-	case kind != nil && kind.retry > 0:
+		note(ctx, func(notes *callNotes) { notes.stopping = true })
+	case st.Code() == codes.Unavailable || st.Code() == codes.ResourceExhausted:
 		addFields(ctx, zap.String("cause", err.Error()))
 	}
 	return st.Err()
+}
+
+// callNotes are what the line of a call has beside what every line has.
+type callNotes struct {
+	mu       sync.Mutex // guards what follows
+	fields   []zap.Field
+	operator bool // by it an operator changed something
+	stopping bool // it was sent elsewhere because this dispatcher stops
+}
+
+type callNotesKey struct{}
+
+// note changes the notes of the call of ctx, if it is one.
+func note(ctx context.Context, change func(*callNotes)) {
+	if notes, ok := ctx.Value(callNotesKey{}).(*callNotes); ok {
+		notes.mu.Lock()
+		defer notes.mu.Unlock()
+		change(notes)
+	}
+}
+
+// addFields adds fields to the line that is written when the call of ctx ends.
+func addFields(ctx context.Context, fields ...zap.Field) {
+	note(ctx, func(notes *callNotes) { notes.fields = append(notes.fields, fields...) })
+}
+
+// who is who a change is put down to: who the caller says, else its address.
+func who(ctx context.Context, by string) string {
+	if by != "" {
+		return by
+	}
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		address := p.Addr.String()
+		return address[:min(len(address), dispatch.MaxIDLength)]
+	}
+	return "unknown"
+}
+
+// maxLoggedRequest is how many bytes of an operator's request go into the log.
+const maxLoggedRequest = 500
+
+// noteOperator has the log tell who changed what by a call, and why: much of it is kept nowhere else, and what is kept
+// goes with what it is about. Of specs it leaves out what is handed to collectors and may be a secret, of many specs all
+// but their ids.
+func noteOperator(ctx context.Context, req any) {
+	r, ok := req.(interface {
+		proto.Message
+		GetBy() string
+		GetReason() string
+	})
+	if only, can := req.(interface{ GetValidateOnly() bool }); !ok || can && only.GetValidateOnly() {
+		return
+	}
+	logged := proto.CloneOf(r)
+	switch l := proto.Message(logged).(type) {
+	case interface{ GetSpec() *pb.SourceSpec }:
+		l.GetSpec().Metadata, l.GetSpec().Payload = nil, nil
+	case *pb.ApplySourcesRequest:
+		for i, spec := range l.GetSpecs() {
+			l.Specs[i] = &pb.SourceSpec{Id: spec.GetId()}
+		}
+	}
+	text := prototext.MarshalOptions{}.Format(logged)
+	if len(text) > maxLoggedRequest {
+		text = strings.ToValidUTF8(text[:maxLoggedRequest], "") + "..."
+	}
+	addFields(ctx, zap.String("by", who(ctx, r.GetBy())), zap.String("reason", r.GetReason()), zap.String("request", text))
+	note(ctx, func(notes *callNotes) { notes.operator = true })
+}
+
+// ended logs a call once: at level error what is a fault of ours, as a warning what an operator may have to act on, as
+// info what a client did wrong, and what succeeded as debug or info. What no one reads costs nothing: the fields of a
+// line are made when it is known to be written.
+func (c *chain) ended(ctx context.Context, notes *callNotes, fullMethod string, began time.Time, err error) {
+	notes.mu.Lock()
+	defer notes.mu.Unlock()
+	code := status.Code(err)
+	level, log, message := callLevel(code, c.success || notes.operator), c.log, "finished call"
+	if notes.stopping {
+		level = zapcore.DebugLevel // its drain is told once, not for each call
+	}
+	if level == zapcore.WarnLevel {
+		log = c.trouble
+	}
+	if notes.operator {
+		log, message = c.whole, "operator's call"
+	}
+	entry := log.Check(level, message)
+	if entry == nil {
+		return
+	}
+	service, method, _ := strings.Cut(strings.TrimPrefix(fullMethod, "/"), "/")
+	fields := []zap.Field{
+		zap.String("grpc.service", service), zap.String("grpc.method", method), zap.String("grpc.start_time", began.Format(time.RFC3339)),
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		fields = append(fields, zap.Stringer("peer.address", p.Addr))
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		fields = append(fields, zap.String("grpc.request.deadline", deadline.Format(time.RFC3339)))
+	}
+	fields = append(fields, notes.fields...)
+	fields = append(fields, zap.Stringer("grpc.code", code))
+	if err != nil {
+		fields = append(fields, zap.String("grpc.error", err.Error()))
+	}
+	entry.Write(append(fields, zap.Stringer("grpc.duration", time.Since(began)))...)
+}
+
+func callLevel(code codes.Code, success bool) zapcore.Level {
+	switch code {
+	case codes.OK:
+		if success {
+			return zapcore.InfoLevel
+		}
+		return zapcore.DebugLevel
+	case codes.Canceled, codes.DeadlineExceeded:
+		return zapcore.DebugLevel
+	case codes.Unavailable, codes.ResourceExhausted:
+		return zapcore.WarnLevel
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return zapcore.ErrorLevel
+	default:
+		return zapcore.InfoLevel
+	}
+}
+
+// envelope holds a message and the error of decoding it. A request that cannot be decoded (a string that is not UTF-8,
+// bytes that are no message) is invalid, and its caller's fault; gRPC would tell it as INTERNAL, before any interceptor
+// runs. An envelope is always decoded.
+type envelope struct {
+	message any
+	err     error
+	// admit lets a request of so many bytes be decoded; nil for messages of streams.
+	admit func(bytes int) (leave func(), err error)
+	leave func()
+}
+
+// envelopeCodec is gRPC's codec for protobuf, but for envelopes.
+type envelopeCodec struct{ encoding.CodecV2 }
+
+// Unmarshal decodes into a message, or into the message of an envelope.
+func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	e, ok := v.(*envelope)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	if e.admit != nil {
+		if e.leave, e.err = e.admit(data.Len()); e.err != nil {
+			return nil
+		}
+	}
+	if err := c.CodecV2.Unmarshal(data, e.message); err != nil {
+		_, cause, found := strings.Cut(err.Error(), "proto:")
+		if !found {
+			cause = err.Error()
+		}
+		// protobuf-go varies the space after its prefix.
+		e.err = &dispatch.FieldError{Field: "request", Limit: "does not decode: " + strings.Trim(cause, " \u00a0")}
+	}
+	return nil
+}
+
+// decoded is desc with its unary requests admitted before they are decoded, and received in envelopes.
+func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+	out := *desc
+	out.Methods = make([]grpc.MethodDesc, len(desc.Methods))
+	for i, method := range desc.Methods {
+		handler, name := method.Handler, "/"+desc.ServiceName+"/"+method.MethodName
+		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			e := &envelope{admit: func(bytes int) (func(), error) { return c.limits.Decode(ctx, name, bytes) }}
+			defer func() {
+				if e.leave != nil {
+					e.leave()
+				}
+			}()
+			receive := func(req any) error {
+				e.message = req
+				return decode(e)
+			}
+			intercept := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+				if e.err != nil {
+					handler = func(context.Context, any) (any, error) { return nil, e.err }
+				}
+				return interceptor(ctx, req, info, handler)
+			}
+			return handler(srv, ctx, receive, intercept)
+		}
+		out.Methods[i] = method
+	}
+	return &out
+}
+
+// decodedStream receives its messages in envelopes.
+type decodedStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // of the stream, with the notes of its call
+}
+
+// Context is the stream's, with the notes of its call.
+func (s *decodedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg receives one message.
+func (s *decodedStream) RecvMsg(m any) error {
+	e := envelope{message: m}
+	if err := s.ServerStream.RecvMsg(&e); err != nil {
+		return err
+	}
+	return e.err
 }

@@ -190,8 +190,7 @@ func TestServer_overload(t *testing.T) {
 		}
 	}
 	t.Run("busy", func(t *testing.T) {
-		b.server.HoldCalls(10)
-		defer b.server.HoldCalls(-10)
+		defer b.server.HoldCalls(10)()
 		f := wantFault(t, submit(), codes.ResourceExhausted, "RATE_LIMITED")
 		if f.metadata["limit"] != "10" || f.metadata["method"] != pb.TaskService_SubmitTasks_FullMethodName {
 			t.Errorf("metadata %v", f.metadata)
@@ -203,8 +202,7 @@ func TestServer_overload(t *testing.T) {
 		kept(t)
 	})
 	t.Run("twice as busy", func(t *testing.T) {
-		b.server.HoldCalls(20)
-		defer b.server.HoldCalls(-20)
+		defer b.server.HoldCalls(20)()
 		wantFault(t, fetch(), codes.ResourceExhausted, "RATE_LIMITED")
 		kept(t)
 	})

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
 )
 
 // Off as an address opens no listener.
@@ -42,10 +43,8 @@ type Config struct {
 	// also what the .proto files name; 64 KiB to 64 MiB.
 	MaxReceiveBytes int
 	// MaxFetches that are parked here at once, above which fetches answer
-	// TOO_MANY_WAITERS, and StreamingFetchTasks that are open, whether a fetch of
-	// theirs is parked or not: another one ends the one that has waited longest
-	// for its client, with CANCELED, and where none does it is refused. Each
-	// costs some 16 KiB with its connection's share. Default 100,000.
+	// TOO_MANY_WAITERS. Each costs some 16 KiB with its connection's share.
+	// Default 100,000.
 	MaxFetches int
 	// MaxFetchesPerCollector that one collector_id may have parked at once, so
 	// that one collector that loses its replies and asks again cannot take all
@@ -234,6 +233,15 @@ func (c *Config) validateDurations() error {
 		}
 	}
 	return nil
+}
+
+// limits are the bounds of calls.
+func (c *Config) limits() *admit.Limits {
+	return admit.New(admit.Config{
+		Fetches: c.MaxFetches, FetchesPerCollector: c.MaxFetchesPerCollector,
+		Submits: c.MaxSubmits, Reads: c.MaxReads, Steers: c.MaxSteers, Busy: c.Busy,
+		SubmitsPerSecond: c.SubmitsPerSecond, FetchesPerSecond: c.FetchesPerSecond, ReadsPerSecond: c.ReadsPerSecond,
+	})
 }
 
 // tlsConfig is nil when no TLS is wanted.

@@ -3,134 +3,122 @@ package server
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// dispatchService is what collectors call. Heartbeat is in heartbeat.go.
+// backend is what the services call. It is empty until [Server.Attach]: no call is let in before.
+type backend struct {
+	d *engine.Dispatcher // for collectors
+	o *operate.Operator  // for operators and producers
+}
+
+// dispatchService is what collectors call. Heartbeat and RenewLease are in heartbeat.go.
 type dispatchService struct {
 	pb.UnsafeDispatchServiceServer
 
 	*backend
-	limits  *limits
+	limits  *admit.Limits
 	metrics *Metrics
-	streams streams
+
+	heartbeats *atomic.Int64 // streams that are open
+	draining   <-chan struct{}
+	grace      time.Duration // for how long a stream is answered once it was told to reconnect
 }
 
-// FetchTask fetches, and has the reports settled that it carries. They are settled also
-// where the fetch is refused for load: what is done stays done.
+// FetchTask fetches, and has the reports settled that it carries. They are settled also where the fetch is refused for
+// load: what is done stays done.
 func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskRequest) (*pb.FetchTaskResponse, error) {
-	if err := validateFetch(req); err != nil {
-		return nil, err
-	}
-	carried, err := fromReports(req.GetReports())
+	fetch, reports, err := wire.Fetch(req)
 	if err != nil {
 		return nil, err
 	}
-	settled, err := s.settleLarge(ctx, req, &carried)
+	settled, err := s.settleLarge(ctx, req, &fetch)
 	if err != nil {
-		return nil, err
+		return nil, aboutCollector(err, req)
 	}
-	leave, err := s.limits.fetch(req.GetCollectorId())
+	leave, err := s.limits.Fetch(fetch.Collector)
 	if err != nil {
-		if _, unsettled := s.d.Report(ctx, req.GetCollectorId(), carried.in); unsettled != nil {
-			err = aboutCollector(unsettled, req.GetCollectorId(), req.GetSession())
+		if _, failed := s.d.Report(ctx, fetch.Collector, fetch.Reports); failed != nil {
+			err = aboutCollector(failed, req)
 		}
 		return nil, err
 	}
 	defer leave()
-	fetch := fromFetch(req)
-	fetch.Reports = carried.in
 	result, err := s.d.Fetch(ctx, fetch)
 	if errors.Is(err, dispatch.ErrSourceNotFound) {
-		return nil, about(err, "source_id", strings.Join(req.GetSources(), ","))
+		return nil, wire.About(err, "source_id", strings.Join(req.GetSources(), ","))
 	}
 	if err != nil {
-		return nil, aboutCollector(err, req.GetCollectorId(), req.GetSession())
+		return nil, aboutCollector(err, req)
 	}
-	s.metrics.fetched(result)
-	return toFetch(result, carried.results(append(settled, result.Reports...))), nil
+	s.metrics.granted.Add(float64(len(result.Tasks)))
+	s.metrics.fetchWait.WithLabelValues(strconv.FormatBool(len(result.Tasks) > 0)).Observe(result.Waited.Seconds())
+	return wire.FetchTaskResponse(result, reports.Results(append(settled, result.Reports...))), nil
 }
 
-// settleLarge settles the reports of a fetch ahead of it if they are large, and drops them
-// from the request: so they are in hand as reports, and not as long as the fetch waits.
-func (s *dispatchService) settleLarge(ctx context.Context, req *pb.FetchTaskRequest, carried *reports) ([]dispatch.ReportResult, error) {
+// settleLarge settles the reports of a fetch ahead of it if they are large, and drops them from the request: so they are
+// in hand as reports, and not as long as the fetch waits.
+func (s *dispatchService) settleLarge(ctx context.Context, req *pb.FetchTaskRequest, fetch *engine.FetchRequest) ([]dispatch.ReportResult, error) {
 	size := 0
 	for _, report := range req.GetReports() {
 		size += proto.Size(report)
 	}
-	if size <= smallRequest {
+	if size <= admit.SmallRequest {
 		return nil, nil
 	}
-	leave, err := s.limits.reports.enter(pb.DispatchService_FetchTask_FullMethodName, size)
+	leave, err := s.limits.Reports(pb.DispatchService_FetchTask_FullMethodName, size)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	settled, err := s.d.Report(ctx, req.GetCollectorId(), carried.in)
-	if err != nil {
-		return nil, aboutCollector(err, req.GetCollectorId(), req.GetSession())
-	}
-	req.Reports, carried.in = nil, nil
-	return settled, nil
-}
-
-// RenewLease is one beat as a plain call.
-func (s *dispatchService) RenewLease(ctx context.Context, req *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
-	return s.beat(ctx, req)
+	settled, err := s.d.Report(ctx, fetch.Collector, fetch.Reports)
+	req.Reports, fetch.Reports = nil, nil
+	return settled, err
 }
 
 // ReportTask settles leases by their holder's reports.
 func (s *dispatchService) ReportTask(ctx context.Context, req *pb.ReportTaskRequest) (*pb.ReportTaskResponse, error) {
-	if err := validateReports(req); err != nil {
-		return nil, err
-	}
-	reported, err := fromReports(req.GetReports())
+	reports, err := wire.Report(req)
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.d.Report(ctx, req.GetCollectorId(), reported.in)
+	results, err := s.d.Report(ctx, req.GetCollectorId(), reports.List)
 	if err != nil {
-		return nil, aboutCollector(err, req.GetCollectorId(), req.GetSession())
+		return nil, aboutCollector(err, req)
 	}
-	return &pb.ReportTaskResponse{Results: reported.results(results)}, nil
+	return &pb.ReportTaskResponse{Results: reports.Results(results)}, nil
 }
 
 // SubmitDiscovered submits what a leased task leads to.
 func (s *dispatchService) SubmitDiscovered(ctx context.Context, req *pb.SubmitDiscoveredRequest) (*pb.SubmitDiscoveredResponse, error) {
-	if err := validateDiscovered(req); err != nil {
-		return nil, err
-	}
-	token, err := dispatch.ParseLeaseToken(req.GetLeaseToken())
+	found, err := wire.Discovered(req)
 	if err != nil {
 		return nil, err
 	}
-	items, refused := fromDiscovered(req.GetItems())
-	results, err := s.d.SubmitDiscovered(ctx, dispatch.TaskID(req.GetTaskId()), token, items)
+	results, err := s.d.SubmitDiscovered(ctx, found.ID, found.Token, found.Items)
 	if err != nil {
-		return nil, about(err, "task_id", req.GetTaskId())
+		return nil, wire.About(err, "task_id", req.GetTaskId())
 	}
-	return &pb.SubmitDiscoveredResponse{Summary: toSummary(results, refused)}, nil
+	return found.Response(results), nil
 }
 
-// beat is one exchange of Heartbeat or RenewLease.
-func (s *dispatchService) beat(ctx context.Context, req beat) (*pb.RenewLeaseResponse, error) {
-	if err := validateBeat(req); err != nil {
-		return nil, err
-	}
-	info := fromCollector(req.GetCollector())
-	leases, malformed := fromBeats(req.GetLeases())
-	result, err := s.d.Beat(ctx, info, leases)
-	if err != nil {
-		return nil, aboutCollector(err, info.ID, info.Session)
-	}
-	return toBeat(result, malformed), nil
-}
-
-func aboutCollector(err error, collector, session string) error {
-	return about(err, "collector_id", collector, "session", session)
+// aboutCollector names the collector and session that err is about.
+func aboutCollector(err error, req interface {
+	GetCollectorId() string
+	GetSession() string
+},
+) error {
+	return wire.About(err, "collector_id", req.GetCollectorId(), "session", req.GetSession())
 }

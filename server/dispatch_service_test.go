@@ -52,12 +52,12 @@ func TestDispatchService_FetchTask_settlesReportsOfRefusedFetch(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{Busy: 1})
 	leased := b.leased(t)
-	b.server.HoldCalls(2)
+	release := b.server.HoldCalls(2)
 	_, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{
 		CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{succeeded(leased)},
 	})
 	wantFault(t, err, codes.ResourceExhausted, "RATE_LIMITED")
-	b.server.HoldCalls(-2)
+	release()
 	resp, err := b.dispatch.ReportTask(t.Context(), &pb.ReportTaskRequest{
 		CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{succeeded(leased)},
 	})

@@ -9,8 +9,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/waggle-crawl/waggle/dispatch/operate"
-
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
 // Methods are the full names of all methods that the server serves.
@@ -27,7 +28,7 @@ func (s *Server) Methods() []string {
 // Policies are the methods that have a policy.
 func Policies() map[string]bool {
 	out := make(map[string]bool)
-	for method := range methodPolicies() {
+	for _, method := range admit.Methods() {
 		out[method] = true
 	}
 	return out
@@ -38,12 +39,26 @@ func (s *Server) Register(desc *grpc.ServiceDesc, service any) { s.grpc.Register
 
 // StatusOf is what callers are told of err.
 func StatusOf(ctx context.Context, err error) *status.Status {
-	st, _ := statusOf(ctx, err, "an-id")
+	st, _ := wire.Status(ctx, err, "an-id")
 	return st
 }
 
-// HoldCalls counts calls at work as if n more were.
-func (s *Server) HoldCalls(n int64) { s.limits.working.Add(n) }
+// HoldCalls counts n more calls as at work, until release.
+func (s *Server) HoldCalls(n int) (release func()) {
+	var leaves []func()
+	for range n {
+		leave, err := s.limits.Call(pb.DispatchService_ReportTask_FullMethodName)
+		if err != nil {
+			panic(err)
+		}
+		leaves = append(leaves, leave)
+	}
+	return func() {
+		for _, leave := range leaves {
+			leave()
+		}
+	}
+}
 
 // NewKeyPair is the certificate of a server that is serving from these files.
 func NewKeyPair(certFile, keyFile string, log *zap.Logger) (func() (*tls.Certificate, error), error) {
@@ -61,5 +76,7 @@ func Services(o *operate.Operator) (pb.DispatchServiceServer, pb.TaskServiceServ
 		panic(err)
 	}
 	b := &backend{o.Dispatcher(), o}
-	return &dispatchService{backend: b, limits: newLimits(&cfg), metrics: NewMetrics()}, &taskService{backend: b}
+	limits := cfg.limits()
+	limits.Open()
+	return &dispatchService{backend: b, limits: limits, metrics: NewMetrics()}, &taskService{backend: b}
 }

@@ -5,21 +5,45 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// streams is what all heartbeat streams share.
-type streams struct {
-	open     *atomic.Int64
-	draining <-chan struct{}
-	// grace is how long a stream is answered once it was told to reconnect.
-	grace time.Duration
+// RenewLease is one beat as a plain call.
+func (s *dispatchService) RenewLease(ctx context.Context, req *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
+	beat, err := wire.ReadBeat(req)
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.beat(ctx, beat)
+	if err != nil {
+		return nil, err
+	}
+	return beat.RenewLeaseResponse(result), nil
+}
+
+func (s *dispatchService) beat(ctx context.Context, beat *wire.Beat) (*engine.BeatResult, error) {
+	result, err := s.d.Beat(ctx, beat.Collector, beat.Leases)
+	return result, wire.About(err, "collector_id", beat.Collector.ID, "session", beat.Collector.Session)
+}
+
+// heartbeat is one open stream.
+type heartbeat struct {
+	service *dispatchService
+	stream  pb.DispatchService_HeartbeatServer
+	// collector and session of the first beat; all others are of them.
+	collector, session string
+	drain              bool           // as the last message says
+	pushes             *engine.Stream // from the first beat on
+	// silence after which the stream ends: its collector is as good as gone, and comes back with a stream of its own if it
+	// is not.
+	silence time.Duration
 }
 
 // received is one message of a stream, or its end.
@@ -28,35 +52,24 @@ type received struct {
 	err  error
 }
 
-// heartbeatStream is one open stream.
-type heartbeatStream struct {
-	service *dispatchService
-	stream  pb.DispatchService_HeartbeatServer
-	// id and session of the first message; the others must have the same.
-	id, session string
-	// silence after which the stream is ended: its collector is as good as
-	// gone, and comes back with a stream of its own if it is not.
-	silence time.Duration
-}
-
-// Heartbeat answers each beat with one message, in order. When the dispatcher
+// Heartbeat answers each beat with one message, in order, and sends what is pushed between them. When the dispatcher
 // drains, the collector is told to reconnect, and still answered for a while.
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
-	s.streams.open.Add(1)
-	defer s.streams.open.Add(-1)
-	h := &heartbeatStream{service: s, stream: stream, silence: dispatch.SilentBeats * dispatch.IdleBeat}
+	s.heartbeats.Add(1)
+	defer s.heartbeats.Add(-1)
+	h := &heartbeat{service: s, stream: stream, silence: dispatch.SilentBeats * dispatch.IdleBeat}
 	return h.run(stream.Context())
 }
 
-func (h *heartbeatStream) run(ctx context.Context) error {
-	messages := h.receive(ctx)
-	draining := h.service.streams.draining
+func (h *heartbeat) run(ctx context.Context) error {
+	messages, draining := h.receive(ctx), h.service.draining
 	silent := time.NewTimer(h.silence)
 	defer silent.Stop()
-	grace := time.NewTimer(0)
-	grace.Stop() // until the dispatcher drains
-	defer grace.Stop()
+	var grace <-chan time.Time // nil until the dispatcher drains
+	var pushed <-chan struct{} // nil until the first beat
+	defer func() { h.pushes.Close() }()
 	for {
+		var message *pb.HeartbeatResponse
 		select {
 		case m := <-messages:
 			if errors.Is(m.err, io.EOF) {
@@ -65,30 +78,37 @@ func (h *heartbeatStream) run(ctx context.Context) error {
 			if m.err != nil {
 				return m.err
 			}
-			if err := h.answer(ctx, m.beat); err != nil {
+			var err error
+			if message, err = h.answer(ctx, m.beat); err != nil {
 				return err
 			}
 			silent.Reset(h.silence)
-		case <-ctx.Done():
-			// The end may have been received and not passed on.
-			return context.Cause(ctx)
-		case <-draining:
-			if err := h.stream.Send(&pb.HeartbeatResponse{Reconnect: true}); err != nil {
-				return err
+			pushed = h.pushes.Ready()
+		case <-pushed:
+			push := h.pushes.Take()
+			if push.Replaced {
+				return wire.About(dispatch.ErrCollectorReplaced, "collector_id", h.collector, "session", h.session)
 			}
-			draining = nil // told once
-			grace.Reset(h.service.streams.grace)
-		case <-grace.C:
-			return errStopping()
+			h.drain = push.Held
+			message = wire.Push(push)
+		case <-draining:
+			message = &pb.HeartbeatResponse{Reconnect: true, Drain: h.drain}
+			draining, grace = nil, time.After(h.service.grace)
+		case <-grace:
+			return dispatch.ErrDraining
 		case <-silent.C:
 			return fmt.Errorf("no beat in %v: %w", h.silence, context.DeadlineExceeded)
+		case <-ctx.Done():
+			return context.Cause(ctx) // the end may have been received and not passed on
+		}
+		if err := h.stream.Send(message); err != nil {
+			return err
 		}
 	}
 }
 
-// receive reads messages until the stream ends, which it does when the handler
-// returns.
-func (h *heartbeatStream) receive(ctx context.Context) <-chan received {
+// receive reads messages until the stream ends, which it does when the handler returns.
+func (h *heartbeat) receive(ctx context.Context) <-chan received {
 	messages := make(chan received)
 	go func() {
 		for {
@@ -106,37 +126,27 @@ func (h *heartbeatStream) receive(ctx context.Context) <-chan received {
 	return messages
 }
 
-func (h *heartbeatStream) answer(ctx context.Context, beat *pb.HeartbeatRequest) error {
-	leave, err := h.service.limits.renewals.enter(pb.DispatchService_Heartbeat_FullMethodName, proto.Size(beat))
+func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
+	leave, err := h.service.limits.Beat(proto.Size(req))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer leave()
-	done := h.service.limits.hold()
-	defer done()
-	if err := h.same(beat.GetCollector()); err != nil {
-		return err
+	beat, err := wire.ReadBeat(req)
+	if err != nil {
+		return nil, err
+	}
+	if h.pushes == nil { // before the beat, so that nothing falls between the two
+		h.collector, h.session = beat.Collector.ID, beat.Collector.Session
+		h.pushes = h.service.d.OpenStream(beat.Collector)
+	}
+	if err := beat.IsOf(h.collector, h.session); err != nil {
+		return nil, err
 	}
 	result, err := h.service.beat(ctx, beat)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	h.silence = dispatch.SilentBeats * max(dispatch.IdleBeat, result.GetNextHeartbeat().AsDuration())
-	return h.stream.Send(toStreamBeat(result))
-}
-
-// same keeps a stream to the collector that opened it.
-func (h *heartbeatStream) same(info *pb.CollectorInfo) error {
-	if h.id == "" {
-		h.id, h.session = info.GetId(), info.GetSession()
-		return nil
-	}
-	var c checks
-	if info.GetId() != h.id {
-		c.fail("collector.id", info.GetId(), "must be %q, with which the stream began", h.id)
-	}
-	if info.GetSession() != h.session {
-		c.fail("collector.session", info.GetSession(), "must be %q, with which the stream began", h.session)
-	}
-	return c.err()
+	h.silence, h.drain = dispatch.SilentBeats*max(dispatch.IdleBeat, result.Next), result.Drain
+	return beat.HeartbeatResponse(result), nil
 }

@@ -161,3 +161,23 @@ func TestDispatchService_Heartbeat_drain(t *testing.T) {
 		}
 	})
 }
+
+// A message that tells a drained collector to reconnect does not end its drain.
+func TestDispatchService_Heartbeat_drainedReconnect(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	if _, err := b.admin.DrainCollectors(t.Context(), &pb.DrainCollectorsRequest{CollectorId: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	stream := open(t, b)
+	if resp := exchange(t, stream, beatOf()); !resp.GetDrain() {
+		t.Fatalf("a drained collector is answered %v", resp)
+	}
+	b.stop()
+	if resp, err := stream.Recv(); err != nil || !resp.GetReconnect() || !resp.GetDrain() {
+		t.Errorf("got %v, %v; want reconnect, and the drain as it is", resp, err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Error(err)
+	}
+}

@@ -10,12 +10,7 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-
-	"github.com/waggle-crawl/waggle/dispatch"
 )
-
-// errStopping tells a caller that this dispatcher is about to stop.
-func errStopping() error { return dispatch.ErrDraining }
 
 // Run listens as the config says and serves until ctx ends; then it drains, and
 // returns nil when all calls have ended. The dispatcher must run for as long as
@@ -100,7 +95,6 @@ func (s *Server) drain() {
 	began := time.Now()
 	s.health.stop()
 	s.drainDispatcher()
-	s.fetches.stop()
 	graceful := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

@@ -17,7 +17,7 @@ import (
 )
 
 // Metrics are what /metrics shows: of the calls, of the dispatcher, of the
-// store. It is a [dispatch.Observer], for [dispatch.Config]. None of them is
+// store. It is an [engine.Observer], for [engine.Config]. None of them is
 // labeled by source, queue, task or collector, so their number does not grow.
 type Metrics struct {
 	registry *prometheus.Registry
@@ -103,15 +103,6 @@ func (m *Metrics) Requeued(lag time.Duration) { m.requeue.Observe(lag.Seconds())
 
 // Keeping notes whether this dispatcher keeps.
 func (m *Metrics) Keeping(leads bool) { m.keeping.Set(oneIf(leads)) }
-
-func (m *Metrics) fetched(r *engine.FetchResult) {
-	label := "false"
-	if len(r.Tasks) > 0 {
-		label = "true"
-		m.granted.Add(float64(len(r.Tasks)))
-	}
-	m.fetchWait.WithLabelValues(label).Observe(r.Waited.Seconds())
-}
 
 func oneIf(yes bool) float64 {
 	if yes {

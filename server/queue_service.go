@@ -8,6 +8,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
 // queueService is what operators call to steer politeness.
@@ -19,115 +20,90 @@ type queueService struct {
 
 // GetQueue shows a queue.
 func (s *queueService) GetQueue(ctx context.Context, req *pb.GetQueueRequest) (*pb.GetQueueResponse, error) {
-	if err := validateQueueName("name", req.GetName()); err != nil {
+	if err := wire.GetQueue(req); err != nil {
 		return nil, err
 	}
 	queue, err := s.o.FindQueue(ctx, req.GetName())
-	if err != nil {
-		return nil, about(err, "queue", req.GetName())
-	}
-	out, err := s.convert(ctx, queue)
+	out, err := s.convert(ctx, req.GetName(), queue, err)
 	return &pb.GetQueueResponse{Queue: out}, err
 }
 
 // ListQueues lists queues by the labels of their names.
 func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest) (*pb.ListQueuesResponse, error) {
-	if err := validateListQueues(req); err != nil {
-		return nil, err
-	}
-	tokens, err := pagesOf("ListQueues", req)
-	if err != nil {
-		return nil, err
-	}
-	after, err := tokens.cursor(req.GetPageToken())
-	if err != nil {
+	if err := wire.ListQueues(req); err != nil {
 		return nil, err
 	}
 	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	queues, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Queue, string, error) {
-		found, next, err := s.o.ListQueues(ctx, req.GetSuffix(), after, limit)
-		return each(found, func(q *dispatch.Queue) *pb.Queue { return toQueue(q, now) }), next, err
-	})
+	queues, next, err := wire.List(req, func(after string, limit int) ([]*dispatch.Queue, string, error) {
+		return s.o.ListQueues(ctx, req.GetSuffix(), after, limit)
+	}, func(q *dispatch.Queue) *pb.Queue { return wire.Queue(q, now) })
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ListQueuesResponse{Queues: queues, NextPageToken: tokens.token(next)}, nil
+	return &pb.ListQueuesResponse{Queues: queues, NextPageToken: next}, nil
 }
 
-// CheckQueueRule reports what SetQueueRule refuses of a rule whatever the store holds, for
-// those who want to know before they call it: by, reason and update_time are not looked at.
-func CheckQueueRule(rule *pb.QueueRule) error {
-	if err := validateSetQueueRule(&pb.SetQueueRuleRequest{Rule: rule}); err != nil {
-		return err
-	}
-	checked := fromRule(rule, "", "")
-	return inside("rule", checked.Validate())
-}
+// CheckQueueRule reports what SetQueueRule refuses of a rule whatever the store holds, for those who want to know before
+// they call it: by, reason and update_time are not looked at.
+func CheckQueueRule(rule *pb.QueueRule) error { return wire.CheckQueueRule(rule) }
 
 // SetQueueRule lays the named settings over the rule of a pattern.
 func (s *queueService) SetQueueRule(ctx context.Context, req *pb.SetQueueRuleRequest) (*pb.SetQueueRuleResponse, error) {
-	if err := validateSetQueueRule(req); err != nil {
+	change, err := wire.SetQueueRule(req, who(ctx, req.GetBy()))
+	if err != nil {
 		return nil, err
 	}
-	rule, etag, err := s.setRule(ctx, req)
+	var rule dispatch.QueueRule
+	var etag operate.RulesEtag
+	if change.Lay == nil {
+		rule, etag, err = s.o.SetQueueRule(ctx, change.Rule, change.Etag)
+	} else {
+		rule, etag, err = s.o.ChangeQueueRule(ctx, change.Rule.Pattern, change.Etag, change.Lay)
+	}
 	if err != nil {
-		return nil, s.aboutRule(ctx, inside("rule", err), req.GetRule().GetPattern())
+		return nil, s.aboutRule(ctx, err, req.GetRule().GetPattern())
 	}
-	return &pb.SetQueueRuleResponse{Rule: toRule(rule), Etag: ruleEtag(etag)}, nil
-}
-
-func (s *queueService) setRule(ctx context.Context, req *pb.SetQueueRuleRequest) (dispatch.QueueRule, operate.RulesEtag, error) {
-	etag, _ := parseRuleEtag(req.GetEtag())
-	by, paths := byOrPeer(ctx, req.GetBy()), req.GetUpdateMask().GetPaths()
-	if len(paths) == 0 {
-		return s.o.SetQueueRule(ctx, fromRule(req.GetRule(), by, req.GetReason()), etag)
-	}
-	return s.o.ChangeQueueRule(ctx, req.GetRule().GetPattern(), etag, func(rule *dispatch.QueueRule) error {
-		merged := toRule(*rule)
-		overlay(merged.ProtoReflect(), req.GetRule().ProtoReflect(), paths)
-		*rule = fromRule(merged, by, req.GetReason())
-		return nil
-	})
+	return &pb.SetQueueRuleResponse{Rule: wire.QueueRule(rule), Etag: wire.RulesEtag(etag)}, nil
 }
 
 // ListQueueRules lists rules by pattern.
 func (s *queueService) ListQueueRules(ctx context.Context, req *pb.ListQueueRulesRequest) (*pb.ListQueueRulesResponse, error) {
-	if err := validatePage(req.GetPageSize()); err != nil {
-		return nil, err
-	}
-	tokens, err := pagesOf("ListQueueRules", req)
+	var etag operate.RulesEtag
+	rules, next, err := wire.List(req, func(after string, limit int) ([]dispatch.QueueRule, string, error) {
+		page, err := s.o.QueueRules(ctx, after, limit)
+		etag = page.Etag
+		return page.Rules, page.Next, err
+	}, wire.QueueRule)
 	if err != nil {
 		return nil, err
 	}
-	after, err := tokens.cursor(req.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	var page operate.RulePage
-	rules, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.QueueRule, string, error) {
-		page, err = s.o.QueueRules(ctx, after, limit)
-		return each(page.Rules, toRule), page.Next, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListQueueRulesResponse{Rules: rules, NextPageToken: tokens.token(next), Etag: ruleEtag(page.Etag)}, nil
+	return &pb.ListQueueRulesResponse{Rules: rules, NextPageToken: next, Etag: wire.RulesEtag(etag)}, nil
 }
 
 // DeleteQueueRule removes the rule of a pattern.
 func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueRuleRequest) (*pb.DeleteQueueRuleResponse, error) {
-	if err := validatePattern(req); err != nil {
+	etag, err := wire.DeleteQueueRule(req)
+	if err != nil {
 		return nil, err
 	}
-	etag, _ := parseRuleEtag(req.GetEtag())
 	rule, etag, err := s.o.DeleteQueueRule(ctx, req.GetPattern(), etag)
 	if err != nil {
 		return nil, s.aboutRule(ctx, err, req.GetPattern())
 	}
-	return &pb.DeleteQueueRuleResponse{Rule: toRule(rule), Etag: ruleEtag(etag)}, nil
+	return &pb.DeleteQueueRuleResponse{Rule: wire.QueueRule(rule), Etag: wire.RulesEtag(etag)}, nil
+}
+
+// aboutRule names the rule that err is about, or the etag that the rules have.
+func (s *queueService) aboutRule(ctx context.Context, err error, pattern string) error {
+	if errors.Is(err, dispatch.ErrEtagMismatch) {
+		if page, failed := s.o.QueueRules(ctx, "", 1); failed == nil {
+			return wire.About(err, "pattern", pattern, "etag", wire.RulesEtag(page.Etag))
+		}
+	}
+	return wire.AboutRule(err, pattern)
 }
 
 // BlockQueue holds grants of a queue.
@@ -138,7 +114,7 @@ func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest
 
 // UnblockQueue opens a block.
 func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
-	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
+	out, changed, err := s.release(ctx, req, func() (*dispatch.Queue, bool, error) {
 		return s.o.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
 	})
 	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
@@ -152,70 +128,46 @@ func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest
 
 // ResumeQueue ends a pause.
 func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
-	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
+	out, changed, err := s.release(ctx, req, func() (*dispatch.Queue, bool, error) {
 		return s.o.ResumeQueue(ctx, req.GetName())
 	})
 	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
 }
 
 // hold closes an operator's gate of a queue, and tells of the one that it replaces.
-func (s *queueService) hold(ctx context.Context, req holdRequest,
+func (s *queueService) hold(ctx context.Context, req wire.QueueHoldRequest,
 	hold func(context.Context, string, dispatch.Gate) (*dispatch.Queue, error),
 ) (out *pb.Queue, replaced *pb.Gate, err error) {
-	if err := validateHoldQueue(req, time.Now()); err != nil {
+	gate, err := wire.HoldQueue(req, time.Now())
+	if err != nil {
 		return nil, nil, err
 	}
-	queue, err := hold(ctx, req.GetName(), dispatch.Gate{
-		Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason(),
-	})
-	if err != nil {
-		return nil, nil, about(err, "queue", req.GetName())
+	gate.By = who(ctx, gate.By)
+	queue, err := hold(ctx, req.GetName(), gate)
+	if out, err = s.convert(ctx, req.GetName(), queue, err); err != nil {
+		return nil, nil, err
 	}
-	out, err = s.convert(ctx, queue)
-	return out, toGate(queue.Replaced), err
+	return out, wire.Gate(queue.Replaced), nil
 }
 
-// letGo opens an operator's gate of a queue.
-func (s *queueService) letGo(ctx context.Context, req letGoRequest, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
-	if err := validateLetGo(req, (*checks).queue); err != nil {
+// release opens an operator's gate of a queue.
+func (s *queueService) release(ctx context.Context, req wire.QueueReleaseRequest, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
+	if err := wire.ReleaseQueue(req); err != nil {
 		return nil, false, err
 	}
 	queue, changed, err := lift()
-	if err != nil {
-		return nil, false, about(err, "queue", req.GetName())
-	}
-	out, err := s.convert(ctx, queue)
+	out, err := s.convert(ctx, req.GetName(), queue, err)
 	return out, changed, err
 }
 
-func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.Queue, error) {
+// convert converts the queue that the operator has answered with, or names the one that err is about.
+func (s *queueService) convert(ctx context.Context, name string, queue *dispatch.Queue, err error) (*pb.Queue, error) {
+	if err != nil {
+		return nil, wire.About(err, "queue", name)
+	}
 	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return toQueue(queue, now), nil
-}
-
-// aboutRule names the rule, and the queues that a mapping would leave tasks in, the etag
-// that the rules have, or who pauses or denies by it.
-func (s *queueService) aboutRule(ctx context.Context, err error, pattern string) error {
-	if errors.Is(err, dispatch.ErrEtagMismatch) {
-		if page, readErr := s.o.QueueRules(ctx, "", 1); readErr == nil {
-			return about(err, "pattern", pattern, "etag", ruleEtag(page.Etag))
-		}
-	}
-	var left *operate.NotEmptyError
-	if errors.As(err, &left) {
-		return about(err, "pattern", pattern, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
-	}
-	var holds *dispatch.RuleHoldsError
-	if errors.As(err, &holds) {
-		gate := &holds.Gate
-		pairs := []string{"pattern", pattern, "kind", string(gate.Kind), "by", gate.By, "since", gate.Time.UTC().Format(time.RFC3339)}
-		if gate.Reason != "" {
-			pairs = append(pairs, "reason", gate.Reason)
-		}
-		return about(err, pairs...)
-	}
-	return about(err, "pattern", pattern)
+	return wire.Queue(queue, now), nil
 }

@@ -21,26 +21,25 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
-
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
 )
 
-// Server serves one [dispatch.Dispatcher] over gRPC. It is made by [New] and run
+// Server serves one [engine.Dispatcher] and its operator over gRPC. It is made by [New] and run
 // once, by [Server.Run] or [Server.RunOn].
 type Server struct {
 	cfg     Config
 	log     *zap.Logger
 	metrics *Metrics
-	limits  *limits
+	limits  *admit.Limits
+	chain   *chain
 	health  *healthLoop
 	grpc    *grpc.Server
 	http    *http.Server
 
 	heartbeats atomic.Int64
 	draining   chan struct{} // closed when streams are to end
-	fetches    fetchStreams
 	store      *storeCollector
 	backend    backend
 
@@ -57,13 +56,14 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	}
 	log = cmp.Or(log, zap.NewNop())
 	s := &Server{
-		cfg: cfg, log: log, metrics: cfg.Metrics, limits: newLimits(&cfg), draining: make(chan struct{}),
+		cfg: cfg, log: log, metrics: cfg.Metrics, limits: cfg.limits(), draining: make(chan struct{}),
 	}
+	s.chain = newChain(s.limits, s.draining, log, cfg.LogBurst, cfg.LogCalls)
 	if s.metrics == nil {
 		s.metrics = NewMetrics()
 	}
 	s.store = newStoreCollector(cfg.StatsInterval, s.heartbeats.Load)
-	for _, c := range []prometheus.Collector{s.limits.shed, s.store} {
+	for _, c := range []prometheus.Collector{s.limits.Shed, s.store} {
 		if err := s.metrics.registry.Register(c); err != nil {
 			return nil, fmt.Errorf("server: Config.Metrics serve another server already: %w", err)
 		}
@@ -81,12 +81,6 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	return s, nil
 }
 
-// backend is what the services call. It is empty until [Server.Attach].
-type backend struct {
-	d *engine.Dispatcher // for collectors
-	o *operate.Operator  // for operators and producers
-}
-
 // Attach gives the server its operator and dispatcher, once, also while it runs. Until
 // then calls answer STORE_UNAVAILABLE, its health is NOT_SERVING, and /readyz is 503.
 func (s *Server) Attach(o *operate.Operator) {
@@ -100,7 +94,7 @@ func (s *Server) Attach(o *operate.Operator) {
 	}
 	s.store.o.Store(o)
 	s.health.attach(o)
-	s.limits.attached.Store(true) // after it calls come
+	s.limits.Open()
 }
 
 // streamWorkers are goroutines that serve one call after another, whose stacks
@@ -130,7 +124,6 @@ const (
 // connection.
 func (s *Server) options() ([]grpc.ServerOption, error) {
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newEnvelopeCodec()),
 		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -143,7 +136,6 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		// Stop waits for handlers, so that none works on a closed store.
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.InTapHandle(tapFetches),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 	}
@@ -154,7 +146,7 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 	if tls != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(tls)))
 	}
-	return append(options, s.chain()...), nil
+	return append(options, s.chain.options(s.metrics)...), nil
 }
 
 // register registers every service, and health for each.
@@ -162,15 +154,15 @@ func (s *Server) register() {
 	b := &s.backend
 	dispatching := &dispatchService{
 		backend: b, limits: s.limits, metrics: s.metrics,
-		streams: streams{open: &s.heartbeats, draining: s.draining, grace: s.cfg.ReconnectGrace},
+		heartbeats: &s.heartbeats, draining: s.draining, grace: s.cfg.ReconnectGrace,
 	}
 	tasks, sources, queues := &taskService{backend: b}, &sourceService{backend: b}, &queueService{backend: b}
-	admin := &adminService{backend: b, version: s.cfg.Version, started: time.Now(), streams: &s.heartbeats}
-	s.grpc.RegisterService(s.limits.decoded(&pb.DispatchService_ServiceDesc), dispatching)
-	s.grpc.RegisterService(s.limits.decoded(&pb.TaskService_ServiceDesc), tasks)
-	s.grpc.RegisterService(s.limits.decoded(&pb.SourceService_ServiceDesc), sources)
-	s.grpc.RegisterService(s.limits.decoded(&pb.QueueService_ServiceDesc), queues)
-	s.grpc.RegisterService(s.limits.decoded(&pb.AdminService_ServiceDesc), admin)
+	admin := &adminService{backend: b, version: s.cfg.Version, started: time.Now(), heartbeats: &s.heartbeats}
+	s.grpc.RegisterService(s.chain.decoded(&pb.DispatchService_ServiceDesc), dispatching)
+	s.grpc.RegisterService(s.chain.decoded(&pb.TaskService_ServiceDesc), tasks)
+	s.grpc.RegisterService(s.chain.decoded(&pb.SourceService_ServiceDesc), sources)
+	s.grpc.RegisterService(s.chain.decoded(&pb.QueueService_ServiceDesc), queues)
+	s.grpc.RegisterService(s.chain.decoded(&pb.AdminService_ServiceDesc), admin)
 	var services []string
 	for name := range s.grpc.GetServiceInfo() {
 		services = append(services, name)

@@ -3,16 +3,31 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// sourceService is what operators call to register sources. The bulk calls are
-// in source_bulk.go.
+const (
+	// bulkAtOnce is how many sources of a bulk call are changed at a time.
+	bulkAtOnce = 8
+	// bulkPages is how many pages of sources a call looks through for those that match its filter.
+	bulkPages = 10
+	// maxSample is how many of what it would change a call names.
+	maxSample = 20
+)
+
+// sourceService is what operators call to register sources.
 type sourceService struct {
 	pb.UnsafeSourceServiceServer
 
@@ -21,62 +36,53 @@ type sourceService struct {
 
 // CreateSource registers a source.
 func (s *sourceService) CreateSource(ctx context.Context, req *pb.CreateSourceRequest) (*pb.CreateSourceResponse, error) {
-	if err := validateCreate(req); err != nil {
+	spec, err := wire.CreateSource(req)
+	if err != nil {
 		return nil, err
 	}
-	id := req.GetSpec().GetId()
-	view, err := s.o.CreateSource(ctx, id, fromSpec(req.GetSpec()))
+	view, err := s.o.CreateSource(ctx, req.GetSpec().GetId(), spec)
 	if err != nil {
-		return nil, about(inside("spec", err), "source_id", id)
+		return nil, wire.AboutSpec(err, req.GetSpec().GetId())
 	}
 	warnings := s.warnings(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
-	return &pb.CreateSourceResponse{Source: toSource(view), Warnings: warnings[0]}, nil
+	return &pb.CreateSourceResponse{Source: wire.Source(view), Warnings: warnings[0]}, nil
 }
 
 // GetSource shows a source.
 func (s *sourceService) GetSource(ctx context.Context, req *pb.GetSourceRequest) (*pb.GetSourceResponse, error) {
-	if err := validateID(req.GetId()); err != nil {
+	if err := wire.GetSource(req); err != nil {
 		return nil, err
 	}
 	view, err := s.o.Source(ctx, req.GetId())
 	if err != nil {
-		return nil, about(err, "source_id", req.GetId())
+		return nil, wire.About(err, "source_id", req.GetId())
 	}
-	return &pb.GetSourceResponse{Source: toSource(view)}, nil
+	return &pb.GetSourceResponse{Source: wire.Source(view)}, nil
 }
 
 // ListSources lists sources by id.
 func (s *sourceService) ListSources(ctx context.Context, req *pb.ListSourcesRequest) (*pb.ListSourcesResponse, error) {
-	if err := validateListSources(req); err != nil {
-		return nil, err
-	}
-	tokens, err := pagesOf("ListSources", req)
+	query, err := wire.ListSources(req)
 	if err != nil {
 		return nil, err
 	}
-	after, err := tokens.cursor(req.GetPageToken())
+	convert := wire.ListedSource
+	if req.GetWholeSpecs() {
+		convert = wire.Source
+	}
+	sources, next, err := wire.List(req, func(after string, limit int) ([]*operate.SourceView, string, error) {
+		return s.o.ListSources(ctx, query, after, limit)
+	}, convert)
 	if err != nil {
 		return nil, err
 	}
-	query := operate.SourceQuery{
-		Prefix: req.GetIdPrefix(), Pool: req.GetPool(), Labels: req.GetLabels(), Health: fromHealth(req.GetHealth()), Gates: req.GetGates(),
-	}
-	sources, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Source, string, error) {
-		views, next, err := s.o.ListSources(ctx, query, after, limit)
-		if req.GetWholeSpecs() {
-			return each(views, toSource), next, err
-		}
-		return each(views, toListedSource), next, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListSourcesResponse{Sources: sources, NextPageToken: tokens.token(next)}, nil
+	return &pb.ListSourcesResponse{Sources: sources, NextPageToken: next}, nil
 }
 
 // UpdateSource lays the named fields over the spec that is kept.
 func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRequest) (*pb.UpdateSourceResponse, error) {
-	if err := validateUpdate(req); err != nil {
+	change, err := wire.UpdateSource(req)
+	if err != nil {
 		return nil, err
 	}
 	id := req.GetSpec().GetId()
@@ -84,76 +90,77 @@ func (s *sourceService) UpdateSource(ctx context.Context, req *pb.UpdateSourceRe
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.o.UpdateSource(ctx, id, version, func(spec *dispatch.SourceSpec) error {
-		merged := toSpec(id, spec)
-		overlay(merged.ProtoReflect(), req.GetSpec().ProtoReflect(), req.GetUpdateMask().GetPaths())
-		if err := validateSpec(merged); err != nil {
-			return err
-		}
-		*spec = fromSpec(merged)
-		return nil
-	})
+	view, err := s.o.UpdateSource(ctx, id, version, change)
 	if errors.Is(err, dispatch.ErrEtagMismatch) {
 		return nil, s.stale(ctx, id)
 	}
 	if err != nil {
-		return nil, about(insideSpec(err), "source_id", id)
+		return nil, wire.AboutSpec(err, id)
 	}
 	warnings := s.warnings(ctx, []*dispatch.SourceSpec{&view.Source.Spec})
-	return &pb.UpdateSourceResponse{Source: toSource(view), Warnings: warnings[0]}, nil
+	return &pb.UpdateSourceResponse{Source: wire.Source(view), Warnings: warnings[0]}, nil
 }
 
-// ApplySources brings sources to specs, and answers those that cannot be in
-// their places.
+// versionOf is the version that an etag names, 0 without one. The etag must be of the source that has the id now, not of
+// one before it.
+func (s *sourceService) versionOf(ctx context.Context, id, etag string) (int64, error) {
+	if etag == "" {
+		return 0, nil
+	}
+	view, err := s.o.Source(ctx, id)
+	if err != nil {
+		return 0, wire.About(err, "source_id", id)
+	}
+	version := wire.EtagVersion(&view.Source, etag)
+	if version == 0 {
+		return 0, s.stale(ctx, id)
+	}
+	return version, nil
+}
+
+// stale tells of an etag that is not the current one, and what that is.
+func (s *sourceService) stale(ctx context.Context, id string) error {
+	view, err := s.o.Source(ctx, id)
+	if err != nil {
+		return wire.About(err, "source_id", id)
+	}
+	return wire.About(dispatch.ErrEtagMismatch, "source_id", id, "etag", wire.SourceEtag(&view.Source))
+}
+
+// ApplySources brings sources to specs, and answers those that cannot be in their places.
 func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRequest) (*pb.ApplySourcesResponse, error) {
-	if err := validateApply(req); err != nil {
-		return nil, err
-	}
-	out := make([]*pb.ApplyResult, len(req.GetSpecs()))
-	var specs []operate.NamedSpec
-	var from []int
-	for i, spec := range req.GetSpecs() {
-		if err := validateSpec(spec); err != nil {
-			out[i] = toApplyResult(spec.GetId(), operate.SpecResult{Err: err})
-			continue
-		}
-		named := operate.NamedSpec{ID: spec.GetId(), Spec: fromSpec(spec)}
-		if req.GetKeepAbsent() {
-			named.Over = keepAbsent(spec)
-		}
-		specs, from = append(specs, named), append(from, i)
-	}
-	results, err := s.o.ApplySources(ctx, specs, req.GetValidateOnly())
+	application, err := wire.ApplySources(req)
 	if err != nil {
 		return nil, err
 	}
+	taken, err := s.o.ApplySources(ctx, application.Specs, req.GetValidateOnly())
+	if err != nil {
+		return nil, err
+	}
+	specs := make([]*dispatch.SourceSpec, len(taken))
+	for i := range taken {
+		if specs[i] = &application.Specs[i].Spec; taken[i].Code == operate.SpecUpdated {
+			specs[i] = taken[i].After
+		}
+	}
+	resp := application.Response(taken, s.warnings(ctx, specs))
 	var did bulkResult
-	var doubted []*dispatch.SourceSpec
-	for n, result := range results {
-		if result.Code == operate.SpecUpdated {
-			doubted = append(doubted, result.After)
-		} else {
-			doubted = append(doubted, &specs[n].Spec)
-		}
-	}
-	warnings := s.warnings(ctx, doubted)
-	for n, result := range results {
-		result.Err = insideSpec(result.Err)
-		out[from[n]] = toApplyResult(specs[n].ID, result)
-		if result.Err == nil {
+	for _, result := range resp.GetResults() {
+		switch result.GetCode() {
+		case pb.ApplyCode_APPLY_CODE_CREATED, pb.ApplyCode_APPLY_CODE_UPDATED:
 			did.matched++
-		}
-		if result.Err == nil && (result.Code == operate.SpecCreated || result.Code == operate.SpecUpdated) {
 			did.changed++
-			out[from[n]].Warnings = warnings[n]
+		case pb.ApplyCode_APPLY_CODE_UNCHANGED:
+			did.matched++
+		default:
 		}
 	}
-	logChanged(ctx, did)
-	return &pb.ApplySourcesResponse{Results: out}, nil
+	did.note(ctx)
+	return resp, nil
 }
 
-// warnings are what is doubted of each spec. They are advice about what is done: where
-// they cannot be had, the line of the call says why, and its answer has none.
+// warnings are what is doubted of each spec. They are advice about what is done: where they cannot be had, the line of
+// the call says why, and its answer has none.
 func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSpec) [][]string {
 	doubts, err := s.o.Doubts(ctx, specs)
 	if err != nil {
@@ -163,38 +170,208 @@ func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSp
 	return doubts
 }
 
-// versionOf is the version that an etag names, 0 without one. The etag must be
-// of the source that has the id now, not of one before it.
-func (s *sourceService) versionOf(ctx context.Context, id, etag string) (int64, error) {
-	if etag == "" {
-		return 0, nil
-	}
-	uid, version, _ := parseEtag(etag)
-	view, err := s.o.Source(ctx, id)
+// DeleteSources ends sources.
+func (s *sourceService) DeleteSources(ctx context.Context, req *pb.DeleteSourcesRequest) (*pb.DeleteSourcesResponse, error) {
+	of, err := wire.Sources(req)
 	if err != nil {
-		return 0, about(err, "source_id", id)
+		return nil, err
 	}
-	if etagOf(view.Source.UID, version) != etagOf(uid, version) {
-		return 0, about(dispatch.ErrEtagMismatch, "source_id", id, "etag", etagOf(view.Source.UID, view.Source.Version))
+	of.Note.By = who(ctx, of.Note.By)
+	r, err := s.bulk(ctx, of, bulkAction{
+		would: func(context.Context, *operate.SourceView) (bool, error) { return true, nil },
+		act:   func(ctx context.Context, id string) (bool, error) { return true, s.o.DeleteSource(ctx, id, of.Note) },
+	})
+	if err != nil {
+		return nil, err
 	}
-	return version, nil
+	return &pb.DeleteSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample}, nil
 }
 
-// stale tells of an etag that is not the current one, and what that is.
-func (s *sourceService) stale(ctx context.Context, id string) error {
-	view, err := s.o.Source(ctx, id)
+// PauseSources holds grants of sources.
+func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRequest) (*pb.PauseSourcesResponse, error) {
+	of, gate, err := wire.PauseSources(req, time.Now())
 	if err != nil {
-		return about(err, "source_id", id)
+		return nil, err
 	}
-	return about(dispatch.ErrEtagMismatch, "source_id", id, "etag", etagOf(view.Source.UID, view.Source.Version))
+	gate.By = who(ctx, gate.By)
+	now, err := s.o.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex // guards replaced
+	var replaced []*pb.ReplacedPause
+	before := func(id string, gate *dispatch.Gate) {
+		if gate != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			replaced = append(replaced, &pb.ReplacedPause{SourceId: id, Gate: wire.Gate(gate)})
+		}
+	}
+	r, err := s.bulk(ctx, of, bulkAction{
+		would: func(_ context.Context, v *operate.SourceView) (bool, error) {
+			old, changes := v.Source.WouldPause(gate, now)
+			before(v.Source.ID, old)
+			return changes, nil
+		},
+		act: func(ctx context.Context, id string) (bool, error) {
+			old, changed, err := s.o.PauseSource(ctx, id, gate)
+			before(id, old)
+			return changed, err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(replaced, func(a, b *pb.ReplacedPause) int { return strings.Compare(a.GetSourceId(), b.GetSourceId()) })
+	return &pb.PauseSourcesResponse{
+		Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample,
+		Replaced: replaced[:min(len(replaced), maxSample)],
+	}, nil
 }
 
-// insideSpec puts "spec." before the fields that the domain names; those that
-// validateSpec names have it.
-func insideSpec(err error) error {
-	var request *invalidRequest
-	if errors.As(err, &request) {
-		return err
+// ResumeSources lets grants of sources go on.
+func (s *sourceService) ResumeSources(ctx context.Context, req *pb.ResumeSourcesRequest) (*pb.ResumeSourcesResponse, error) {
+	of, err := wire.Sources(req)
+	if err != nil {
+		return nil, err
 	}
-	return inside("spec", err)
+	r, err := s.bulk(ctx, of, bulkAction{
+		would: func(_ context.Context, v *operate.SourceView) (bool, error) { return v.Source.Paused != nil, nil },
+		act:   s.o.ResumeSource,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ResumeSourcesResponse{Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, SampleIds: r.sample}, nil
+}
+
+// TriggerSources makes the seeds of sources due now.
+func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourcesRequest) (*pb.TriggerSourcesResponse, error) {
+	of, err := wire.Sources(req)
+	if err != nil {
+		return nil, err
+	}
+	var canceled atomic.Int64
+	tell := func(did operate.Triggered, err error) (bool, error) {
+		canceled.Add(int64(did.Canceled))
+		return did.Changed, err
+	}
+	r, err := s.bulk(ctx, of, bulkAction{
+		would: func(ctx context.Context, v *operate.SourceView) (bool, error) {
+			return tell(s.o.WouldTrigger(ctx, v.Source.ID, req.GetRevisit()))
+		},
+		act: func(ctx context.Context, id string) (bool, error) {
+			return tell(s.o.TriggerSource(ctx, id, req.GetRevisit()))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.TriggerSourcesResponse{
+		Matched: r.matched, Changed: r.changed, NextPageToken: r.next, MissingIds: r.missing, CanceledSeeds: canceled.Load(),
+		SampleIds: r.sample,
+	}, nil
+}
+
+// bulkAction is what a bulk call does to each source.
+type bulkAction struct {
+	// would reports whether act would change the source.
+	would func(context.Context, *operate.SourceView) (bool, error)
+	// act reports whether it changed it.
+	act func(ctx context.Context, id string) (bool, error)
+}
+
+// bulkResult is what all bulk calls answer.
+type bulkResult struct {
+	matched, changed int32
+	next             string
+	missing          []string
+	sample           []string // of what a call that only looks would change
+}
+
+// note adds what a call did to its line of the log.
+func (r *bulkResult) note(ctx context.Context) {
+	addFields(ctx, zap.Int32("matched", r.matched), zap.Int32("changed", r.changed))
+}
+
+// bulk acts on the sources of a selection: named ones, or those of one page that match its filter. Acting twice does no
+// harm, so a call that failed on its way is repeated whole.
+func (s *sourceService) bulk(ctx context.Context, of *wire.SourceSelection, action bulkAction) (r bulkResult, err error) {
+	ids := slices.Compact(slices.Sorted(slices.Values(of.IDs)))
+	views := make(map[string]*operate.SourceView) // of those that a filter found
+	if len(ids) == 0 {
+		found, next, err := s.matching(ctx, of)
+		if err != nil {
+			return r, err
+		}
+		for _, view := range found {
+			ids, views[view.Source.ID] = append(ids, view.Source.ID), view
+		}
+		r.next = of.NextPageToken(next)
+	}
+	var mu sync.Mutex // guards r
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(bulkAtOnce)
+	for _, id := range ids {
+		group.Go(func() error {
+			changed, err := s.change(groupCtx, id, views[id], of.ValidateOnly, action)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, dispatch.ErrSourceNotFound):
+				if views[id] == nil { // else deleted since the look
+					r.missing = append(r.missing, id)
+				}
+				return nil
+			case err != nil:
+				return wire.About(err, "source_id", id)
+			case changed && of.ValidateOnly:
+				r.sample = append(r.sample, id)
+			}
+			r.matched++
+			if changed {
+				r.changed++
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	slices.Sort(r.missing)
+	slices.Sort(r.sample)
+	r.sample = r.sample[:min(len(r.sample), maxSample)]
+	r.note(ctx)
+	return r, err
+}
+
+// change changes one source, or reports whether it would.
+func (s *sourceService) change(ctx context.Context, id string, view *operate.SourceView, validateOnly bool, action bulkAction) (changed bool, err error) {
+	if !validateOnly {
+		return action.act(ctx, id)
+	}
+	if view == nil {
+		if view, err = s.o.Source(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	return action.would(ctx, view)
+}
+
+// matching looks through sources until enough match or bulkPages were read, and says where to go on.
+func (s *sourceService) matching(ctx context.Context, of *wire.SourceSelection) (found []*operate.SourceView, next string, err error) {
+	after := of.After
+	for range bulkPages {
+		var views []*operate.SourceView
+		if views, next, err = s.o.ListSources(ctx, of.Query, after, wire.MaxBatch-len(found)); err != nil {
+			return nil, "", err
+		}
+		for _, v := range views {
+			if created := v.Source.Created; !created.Before(of.CreatedFrom) && (of.CreatedBefore.IsZero() || created.Before(of.CreatedBefore)) {
+				found = append(found, v)
+			}
+		}
+		if after = next; next == "" || len(found) >= wire.MaxBatch {
+			break
+		}
+	}
+	return found, next, nil
 }

@@ -64,9 +64,9 @@ func TestServer_submitsInLine(t *testing.T) {
 		}
 		b.wantHandled(t, pb.TaskService_SubmitTasks_FullMethodName, codes.ResourceExhausted)
 		began := time.Now()
-		b.server.HoldCalls(1000)
+		done := b.server.HoldCalls(1000)
 		wantFault(t, submit(256<<10), codes.ResourceExhausted, "RATE_LIMITED")
-		b.server.HoldCalls(-1000)
+		done()
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("a submit that is shed waits %v in line before", waited)
 		}

@@ -2,12 +2,15 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
 // taskService is what producers call, and operators who look at tasks.
@@ -17,38 +20,22 @@ type taskService struct {
 	*backend
 }
 
-// SubmitTasks takes in the items that can be tasks, and answers the others in
-// their places.
+// SubmitTasks takes in the items that can be tasks, and answers the others in their places.
 func (s *taskService) SubmitTasks(ctx context.Context, req *pb.SubmitTasksRequest) (*pb.SubmitTasksResponse, error) {
-	if err := validateSubmitTasks(req); err != nil {
-		return nil, err
-	}
-	items := req.GetItems()
-	results, tasks := messages[pb.SubmitResult](len(items)), make([]engine.NewTask, 0, len(items))
-	now := time.Now()
-	for i, item := range items {
-		if err := validateSubmit(item, now); err != nil {
-			refuseSubmit(results[i], err)
-			continue
-		}
-		tasks = append(tasks, fromSubmitItem(item))
-	}
-	taken, err := s.d.SubmitTasks(ctx, tasks)
+	submission, err := wire.SubmitTasks(req, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	for _, result := range results {
-		if result.Code == pb.SubmitCode_SUBMIT_CODE_UNSPECIFIED { // not answered yet
-			answerSubmit(result, &taken[0])
-			taken = taken[1:]
-		}
+	taken, err := s.d.SubmitTasks(ctx, submission.Tasks)
+	if err != nil {
+		return nil, err
 	}
-	return &pb.SubmitTasksResponse{Results: results}, nil
+	return submission.Response(taken), nil
 }
 
 // GetTask shows a task, found by its id or by what makes its identity.
 func (s *taskService) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.GetTaskResponse, error) {
-	if err := validateGetTask(req); err != nil {
+	if err := wire.GetTask(req); err != nil {
 		return nil, err
 	}
 	id, what := dispatch.TaskID(req.GetTaskId()), []string{"task_id", req.GetTaskId()}
@@ -56,30 +43,23 @@ func (s *taskService) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.
 		what = []string{"source_id", req.GetSourceId(), "url", req.GetUrl(), "key", req.GetKey()}
 		var err error
 		if id, err = s.o.FindTaskID(ctx, req.GetSourceId(), req.GetUrl(), req.GetKey(), req.GetQueue()); err != nil {
-			return nil, about(err, what[:2]...)
+			return nil, wire.About(err, what[:2]...)
 		}
 	}
 	task, err := s.o.Task(ctx, id)
 	if err != nil {
-		return nil, about(err, what...)
+		return nil, wire.About(err, what...)
 	}
 	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetTaskResponse{Task: toFullTask(task, now)}, nil
+	return &pb.GetTaskResponse{Task: wire.Task(task, now)}, nil
 }
 
 // ListTasks lists tasks of a source or a queue.
 func (s *taskService) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*pb.ListTasksResponse, error) {
-	if err := validateListTasks(req); err != nil {
-		return nil, err
-	}
-	tokens, err := pagesOf("ListTasks", req)
-	if err != nil {
-		return nil, err
-	}
-	cursor, err := tokens.cursor(req.GetPageToken())
+	states, err := wire.ListTasks(req)
 	if err != nil {
 		return nil, err
 	}
@@ -87,15 +67,139 @@ func (s *taskService) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (
 	if err != nil {
 		return nil, err
 	}
-	tasks, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Task, string, error) {
-		found, next, err := s.o.ListTasks(ctx, req.GetSourceId(), req.GetQueue(), fromStates(req.GetStates()), cursor, limit)
-		if err != nil {
-			return nil, "", fmt.Errorf("list: %w", err)
-		}
-		return each(found, func(t *dispatch.Task) *pb.Task { return toListedTask(t, now) }), next, nil
+	tasks, next, err := wire.List(req, func(after string, limit int) ([]*dispatch.Task, string, error) {
+		return s.o.ListTasks(ctx, req.GetSourceId(), req.GetQueue(), states, after, limit)
+	}, func(t *dispatch.Task) *pb.Task { return wire.ListedTask(t, now) })
+	if err != nil {
+		return nil, wire.About(err, "source_id", req.GetSourceId())
+	}
+	return &pb.ListTasksResponse{Tasks: tasks, NextPageToken: next}, nil
+}
+
+// taskChange is what a bulk call does to tasks.
+type taskChange struct {
+	// standing: what is changed may come to match the filter again, and is not changed twice.
+	standing bool
+	// act changes the selected tasks. If a filter found them, it leaves those alone that have changed since: that are in none
+	// of states, or under other leases. would answers what act would.
+	would, act func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error)
+}
+
+// CancelTasks takes tasks out.
+func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksRequest) (*pb.CancelTasksResponse, error) {
+	of, err := wire.TaskChange(req, []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased}, false)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.change(ctx, of, &taskChange{
+		would: func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error) {
+			return s.o.WouldCancelTasks(ctx, of.IDs, states...)
+		},
+		act: func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error) {
+			return s.o.CancelTasks(ctx, of.IDs, of.Note, states...)
+		},
 	})
 	if err != nil {
-		return nil, about(err, "source_id", req.GetSourceId())
+		return nil, err
 	}
-	return &pb.ListTasksResponse{Tasks: tasks, NextPageToken: tokens.token(next)}, nil
+	return &pb.CancelTasksResponse{Results: r.results, Matched: r.matched, Changed: r.changed, NextPageToken: r.next}, nil
+}
+
+// RetryTasks brings settled tasks back.
+func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest) (*pb.RetryTasksResponse, error) {
+	of, err := wire.TaskChange(req, []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, true)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.change(ctx, of, &taskChange{
+		standing: true,
+		would: func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error) {
+			return s.o.WouldRetryTasks(ctx, of.IDs, states...)
+		},
+		act: func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error) {
+			return s.o.RetryTasks(ctx, of.IDs, states...)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.RetryTasksResponse{Results: r.results, Matched: r.matched, Changed: r.changed, NextPageToken: r.next}, nil
+}
+
+// RevokeLeases takes leased tasks from their holders.
+func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequest) (*pb.RevokeLeasesResponse, error) {
+	of, err := wire.TaskChange(req, []dispatch.State{dispatch.StateLeased}, false)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.change(ctx, of, &taskChange{
+		standing: true,
+		would: func(ctx context.Context, _ []dispatch.State) ([]operate.TaskChange, error) {
+			return s.o.WouldRevokeLeases(ctx, of.IDs, of.Fences)
+		},
+		act: func(ctx context.Context, _ []dispatch.State) ([]operate.TaskChange, error) {
+			return s.o.RevokeLeases(ctx, of.IDs, of.Fences, of.Note)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.RevokeLeasesResponse{Results: r.results, Matched: r.matched, Changed: r.changed, NextPageToken: r.next}, nil
+}
+
+// taskChanges is what bulk calls on tasks answer.
+type taskChanges struct {
+	results          []*pb.TaskChange
+	matched, changed int32
+	next             string
+}
+
+// change changes the tasks of a selection: named ones, or those of one page that match its filter. Acting twice does no
+// harm, so a call that failed on its way is repeated whole.
+func (s *taskService) change(ctx context.Context, of *wire.TaskSelection, change *taskChange) (r taskChanges, err error) {
+	of.Note.By = who(ctx, of.Note.By)
+	var states []dispatch.State // of tasks that a filter found
+	if of.Query != nil {
+		of.Query.Standing, states = change.standing, of.Query.States
+		found, next, err := s.o.MatchTasks(ctx, of.Query, of.After, wire.MaxBatch)
+		if err != nil {
+			return r, wire.About(err, "source_id", of.Query.SourceID)
+		}
+		for _, t := range found {
+			of.IDs, of.Fences = append(of.IDs, t.ID), append(of.Fences, t.Fence)
+		}
+		r.next = of.NextPageToken(next)
+	}
+	do := change.act
+	if of.ValidateOnly {
+		do = change.would
+	}
+	changes, err := do(ctx, states)
+	if err != nil {
+		return r, err
+	}
+	for i := range changes {
+		r.add(wire.TaskChanged(of.IDs[i], &changes[i]))
+	}
+	if of.Query != nil { // forgotten since the look
+		r.results = slices.DeleteFunc(r.results, func(t *pb.TaskChange) bool {
+			return t.GetCode() == pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND
+		})
+	}
+	addFields(ctx, zap.Int32("matched", r.matched), zap.Int32("changed", r.changed))
+	return r, nil
+}
+
+// add adds what became of one task.
+func (r *taskChanges) add(t *pb.TaskChange) {
+	r.results = append(r.results, t)
+	switch t.GetCode() {
+	case pb.TaskChangeCode_TASK_CHANGE_CODE_NOT_FOUND:
+		return
+	case pb.TaskChangeCode_TASK_CHANGE_CODE_CANCELED, pb.TaskChangeCode_TASK_CHANGE_CODE_CANCEL_REQUESTED,
+		pb.TaskChangeCode_TASK_CHANGE_CODE_RETRIED, pb.TaskChangeCode_TASK_CHANGE_CODE_REVOKED:
+		r.changed++
+	default:
+	}
+	r.matched++
 }

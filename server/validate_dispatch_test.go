@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,14 @@ func badFetches() []badRequest {
 		fetch("wait that is none", "wait", func(r *pb.FetchTaskRequest) { r.Wait = &durationpb.Duration{Seconds: 1, Nanos: -1} }),
 		fetch("short lease", "lease_duration", func(r *pb.FetchTaskRequest) { r.LeaseDuration = durationpb.New(999 * time.Millisecond) }),
 		fetch("long lease", "lease_duration", func(r *pb.FetchTaskRequest) { r.LeaseDuration = durationpb.New(time.Hour + 1) }),
+		fetch("label without a key", "labels.key", func(r *pb.FetchTaskRequest) { r.Labels = map[string]string{"": "eu"} }),
+		fetch("long label", "labels[region]", func(r *pb.FetchTaskRequest) { r.Labels = map[string]string{"region": strings.Repeat("e", 129)} }),
+		fetch("many labels", "labels", func(r *pb.FetchTaskRequest) {
+			r.Labels = make(map[string]string)
+			for i := range 65 {
+				r.Labels[strconv.Itoa(i)] = ""
+			}
+		}),
 		fetch("many reports", "reports", func(r *pb.FetchTaskRequest) { r.Reports = make([]*pb.TaskReport, 1001) }),
 	}
 }

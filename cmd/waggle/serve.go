@@ -66,7 +66,7 @@ off in WAGGLE_STORE, where other users of the machine do not see them.`,
 	flags.StringVar(&o.server.TLSKeyFile, "tls-key", "", "PEM `file` with its key")
 	flags.BoolVar(&o.server.Reflection, "reflection", true, "let grpcurl work without .proto files")
 	flags.DurationVar(&o.server.DrainTimeout, "drain-timeout", 0, "how long calls may go on once it is to stop (default 20s)")
-	flags.IntVar(&o.server.MaxFetches, "max-fetches", 0, "`number` of FetchTask calls that may be parked at once, and of streams of them that may be open: another ends the one that waits longest for its client (default 100,000)")
+	flags.IntVar(&o.server.MaxFetches, "max-fetches", 0, "`number` of FetchTask calls that may be parked at once (default 100,000)")
 	flags.IntVar(&o.server.MaxFetchesPerCollector, "max-fetches-per-collector", 0, "`number` of them for one collector (default 100)")
 	flags.DurationVar(&o.server.MaxConnectionAge, "max-connection-age", 0, "age at which clients are asked to connect anew, and find new dispatchers (default 30m)")
 	flags.BoolVar(&o.server.LogCalls, "log-calls", false, "log calls that succeed, too")

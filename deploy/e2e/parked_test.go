@@ -32,27 +32,6 @@ const (
 // all of it that the system knows of, with little garbage in it.
 func TestParkedFetch_memory(t *testing.T) {
 	t.Setenv("GOGC", "10")
-	t.Run("calls", func(t *testing.T) {
-		testParkedMemory(t, func(ctx context.Context, c *client, fetch *pb.FetchTaskRequest) error {
-			_, err := c.dispatch.FetchTask(ctx, fetch)
-			return err
-		})
-	})
-	t.Run("streams", func(t *testing.T) {
-		testParkedMemory(t, func(ctx context.Context, c *client, fetch *pb.FetchTaskRequest) error {
-			stream, err := c.dispatch.StreamingFetchTask(ctx)
-			if err == nil {
-				err = stream.Send(&pb.StreamingFetchTaskRequest{Fetch: fetch})
-			}
-			if err == nil {
-				_, err = stream.Recv()
-			}
-			return err
-		})
-	})
-}
-
-func testParkedMemory(t *testing.T, park func(context.Context, *client, *pb.FetchTaskRequest) error) {
 	server := redistest.Start(t)
 	d := serve(t, "dispatcher", server.URL(), "waggle")
 	before := residentMemory(t, d.cmd.Process.Pid)
@@ -66,7 +45,7 @@ func testParkedMemory(t *testing.T, park func(context.Context, *client, *pb.Fetc
 	for i := range parkedFetches {
 		parked.Go(func() {
 			name := fmt.Sprintf("parked-%d", i)
-			err := park(ctx, clients[i%len(clients)], &pb.FetchTaskRequest{
+			_, err := clients[i%len(clients)].dispatch.FetchTask(ctx, &pb.FetchTaskRequest{
 				CollectorId: name, Session: name, ClientToken: name, Wait: durationpb.New(30 * time.Second),
 			})
 			if status.Code(err) != codes.Canceled {

@@ -17,8 +17,6 @@ import (
 // FetchRequest asks for tasks for a collector.
 type FetchRequest struct {
 	Collector, Session string
-	// Labels of the collector, by which holds may name it.
-	Labels map[string]string
 	// ClientToken makes the fetch idempotent; empty: one is minted.
 	ClientToken string
 	Pools       []string // empty: DefaultPool
@@ -30,6 +28,8 @@ type FetchRequest struct {
 	// is waited for as long as the caller's deadline lets.
 	Wait  time.Duration
 	Lease time.Duration // 0: the source's
+	// Labels of the collector, which drains by labels go by; nil: only drains of its id meet the fetch.
+	Labels map[string]string
 	// Reports are settled before the fetch waits, as by [Dispatcher.Report].
 	Reports []dispatch.Report
 }

@@ -62,8 +62,11 @@ func (s *Stream) Take() Push {
 	return pending
 }
 
-// Close ends the subscription.
+// Close ends the subscription; nil has none.
 func (s *Stream) Close() {
+	if s == nil {
+		return
+	}
 	s.pushes.mu.Lock()
 	defer s.pushes.mu.Unlock()
 	of := s.pushes.streams[s.info.ID]

@@ -22,7 +22,8 @@ func (l *Log) DialOptions() []grpc.DialOption {
 func (l *Log) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	switch r := req.(type) {
 	case *pb.FetchTaskRequest:
-		l.fetchGoes(r)
+		l.reportsGo(r.GetReports())
+		l.Add(Event{Kind: FetchSent, ClientToken: r.GetClientToken()})
 	case *pb.ReportTaskRequest:
 		l.reportsGo(r.GetReports())
 	}
@@ -48,11 +49,6 @@ func (l *Log) unary(ctx context.Context, method string, req, reply any, conn *gr
 		}
 	}
 	return nil
-}
-
-func (l *Log) fetchGoes(r *pb.FetchTaskRequest) {
-	l.reportsGo(r.GetReports())
-	l.Add(Event{Kind: FetchSent, ClientToken: r.GetClientToken()})
 }
 
 func (l *Log) fetched(sent int64, r *pb.FetchTaskRequest, answer *pb.FetchTaskResponse) {
@@ -119,56 +115,45 @@ func (l *Log) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.Clie
 	return &recordedStream{ClientStream: stream, log: l}, nil
 }
 
-// recordedStream pairs beats, or fetches, with their answers, which come in order.
+// recordedStream pairs beats with their answers, which come in order.
 type recordedStream struct {
 	grpc.ClientStream
 	log *Log
 
 	mu      sync.Mutex // guards what follows
-	pending []pendingMessage
+	pending []pendingBeat
 }
 
-// pendingMessage is a beat or a fetch without its answer.
-type pendingMessage struct {
-	sent    int64
-	message any
+// pendingBeat is a beat without its answer.
+type pendingBeat struct {
+	sent   int64
+	leases []*pb.LeaseBeat
 }
 
-// SendMsg notes a message before it goes out.
+// SendMsg notes a beat before it goes out.
 func (s *recordedStream) SendMsg(m any) error {
-	s.mu.Lock()
-	if f, ok := m.(*pb.StreamingFetchTaskRequest); ok {
-		s.log.fetchGoes(f.GetFetch())
+	if beat, ok := m.(*pb.HeartbeatRequest); ok {
+		s.mu.Lock()
+		s.pending = append(s.pending, pendingBeat{sent: Now(), leases: beat.GetLeases()})
+		s.mu.Unlock()
 	}
-	s.pending = append(s.pending, pendingMessage{sent: Now(), message: m})
-	s.mu.Unlock()
 	return s.ClientStream.SendMsg(m)
 }
 
-// RecvMsg writes down what became of a message. One to a beat without next_heartbeat answers none.
+// RecvMsg writes down what became of a beat. A message without next_heartbeat answers none.
 func (s *recordedStream) RecvMsg(m any) error {
 	if err := s.ClientStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if news, ok := m.(*pb.HeartbeatResponse); ok && news.GetNextHeartbeat() == nil {
+	answer, ok := m.(*pb.HeartbeatResponse)
+	if !ok || answer.GetNextHeartbeat() == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.pending) == 0 {
-		return nil
-	}
-	asked := s.pending[0]
-	s.pending = s.pending[1:]
-	switch answer := m.(type) {
-	case *pb.HeartbeatResponse:
-		if beat, ok := asked.message.(*pb.HeartbeatRequest); ok {
-			s.log.beaten(asked.sent, beat.GetLeases(), answer)
-		}
-	case *pb.StreamingFetchTaskResponse:
-		if f, ok := asked.message.(*pb.StreamingFetchTaskRequest); ok {
-			s.log.fetched(asked.sent, f.GetFetch(), answer.GetAnswer())
-		}
+	if len(s.pending) > 0 {
+		s.log.beaten(s.pending[0].sent, s.pending[0].leases, answer)
+		s.pending = s.pending[1:]
 	}
 	return nil
 }

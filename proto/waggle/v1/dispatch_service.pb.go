@@ -327,7 +327,10 @@ type FetchTaskRequest struct {
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,10,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	// Reports to settle first, as ReportTask does. At most 1000. They are settled even if the fetch then
 	// fails; repeated with it, they answer ALREADY_REPORTED.
-	Reports       []*TaskReport `protobuf:"bytes,11,rep,name=reports,proto3" json:"reports,omitempty"`
+	Reports []*TaskReport `protobuf:"bytes,11,rep,name=reports,proto3" json:"reports,omitempty"`
+	// The collector's labels, as in CollectorInfo.labels. They decide which drains by labels meet this fetch; without
+	// them only a drain of its collector_id does. At most 64 pairs, keys and values at most 128 bytes.
+	Labels        map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,6 +442,13 @@ func (x *FetchTaskRequest) GetReports() []*TaskReport {
 	return nil
 }
 
+func (x *FetchTaskRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // FetchTaskResponse holds what was handed out.
 type FetchTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -524,98 +534,6 @@ func (x *FetchTaskResponse) GetReportResults() []*ReportResult {
 	return nil
 }
 
-// StreamingFetchTaskRequest is one fetch of a stream.
-type StreamingFetchTaskRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to fetch. Required.
-	Fetch         *FetchTaskRequest `protobuf:"bytes,1,opt,name=fetch,proto3" json:"fetch,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamingFetchTaskRequest) Reset() {
-	*x = StreamingFetchTaskRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamingFetchTaskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamingFetchTaskRequest) ProtoMessage() {}
-
-func (x *StreamingFetchTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamingFetchTaskRequest.ProtoReflect.Descriptor instead.
-func (*StreamingFetchTaskRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *StreamingFetchTaskRequest) GetFetch() *FetchTaskRequest {
-	if x != nil {
-		return x.Fetch
-	}
-	return nil
-}
-
-// StreamingFetchTaskResponse answers one fetch of a stream.
-type StreamingFetchTaskResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was handed out.
-	Answer        *FetchTaskResponse `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamingFetchTaskResponse) Reset() {
-	*x = StreamingFetchTaskResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamingFetchTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamingFetchTaskResponse) ProtoMessage() {}
-
-func (x *StreamingFetchTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamingFetchTaskResponse.ProtoReflect.Descriptor instead.
-func (*StreamingFetchTaskResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *StreamingFetchTaskResponse) GetAnswer() *FetchTaskResponse {
-	if x != nil {
-		return x.Answer
-	}
-	return nil
-}
-
 // LeasedTask is a task with the lease to work on it.
 type LeasedTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -629,7 +547,7 @@ type LeasedTask struct {
 
 func (x *LeasedTask) Reset() {
 	*x = LeasedTask{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +559,7 @@ func (x *LeasedTask) String() string {
 func (*LeasedTask) ProtoMessage() {}
 
 func (x *LeasedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +572,7 @@ func (x *LeasedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasedTask.ProtoReflect.Descriptor instead.
 func (*LeasedTask) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{4}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *LeasedTask) GetTask() *Task {
@@ -689,7 +607,7 @@ type LeaseBeat struct {
 
 func (x *LeaseBeat) Reset() {
 	*x = LeaseBeat{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -701,7 +619,7 @@ func (x *LeaseBeat) String() string {
 func (*LeaseBeat) ProtoMessage() {}
 
 func (x *LeaseBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -714,7 +632,7 @@ func (x *LeaseBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseBeat.ProtoReflect.Descriptor instead.
 func (*LeaseBeat) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LeaseBeat) GetTaskId() string {
@@ -758,7 +676,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +688,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +701,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HeartbeatRequest) GetCollector() *CollectorInfo {
@@ -800,27 +718,31 @@ func (x *HeartbeatRequest) GetLeases() []*LeaseBeat {
 	return nil
 }
 
-// HeartbeatResponse answers one beat, or brings news between two.
+// HeartbeatResponse answers one beat, or is pushed between two. A message that answers a beat has next_heartbeat. One
+// without it is pushed, within a second of what it is about: it carries cancels, lost leases, a change of `drain`, or
+// reconnect. It renews nothing, and the next beat is sent when the last answer asked for it.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every lease the beat named that is in neither `lost` nor `limited` runs at least this long, counted
 	// from when the beat was sent: the shortest of their durations. A renewal never shortens, so keep a
-	// deadline that is later. Absent in a message that answers no beat, or when nothing was renewed.
+	// deadline that is later. Absent in a pushed message, or when nothing was renewed.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Leases that are no longer held. Stop working on them at once; report nothing.
+	// Leases that are no longer held: of those that the beat named, or, pushed, of any. Stop working on them at once;
+	// report nothing.
 	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
-	// Tasks that somebody wants ended. The lease still stands: stop, and report.
+	// Tasks that somebody wants ended. The lease still stands: stop, and report. What was pushed comes again in the
+	// answers to beats for as long as they name the lease.
 	Cancel []*CancelNotice `protobuf:"bytes,3,rep,name=cancel,proto3" json:"cancel,omitempty"`
-	// Operators drain the collector: it is to fetch nothing, finish what it holds, and keep beating, until the
-	// answer to a beat no longer says so.
+	// Operators drain the collector: it is to fetch nothing, finish what it holds, and keep beating, until a message no
+	// longer says so. The current state in every message, pushed ones and those with `reconnect` among them.
 	Drain bool `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`
 	// When the next beat is wanted, counted from when this message arrived: a third of the shortest lease,
-	// 15 s with none, 5 s with `drain`. Absent in a message that answers no beat.
+	// 15 s with none, 5 s with `drain`. Present in every answer to a beat, and absent in a pushed message.
 	NextHeartbeat *durationpb.Duration `protobuf:"bytes,5,opt,name=next_heartbeat,json=nextHeartbeat,proto3" json:"next_heartbeat,omitempty"`
 	// Leases that were renewed for less than lease_duration, because max_hold ends them. With a duration of 0: the
 	// part of the store that has it did not answer, the deadline stands, and its cursor may not have been kept.
 	Limited []*LimitedLease `protobuf:"bytes,6,rep,name=limited,proto3" json:"limited,omitempty"`
-	// This dispatcher is about to stop: open a new stream, on another one. The leases are not touched.
+	// This dispatcher is about to stop: open a new stream, on another one. The leases are not touched. Pushed.
 	Reconnect     bool `protobuf:"varint,7,opt,name=reconnect,proto3" json:"reconnect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -828,7 +750,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +762,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +775,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HeartbeatResponse) GetLeaseDuration() *durationpb.Duration {
@@ -920,7 +842,7 @@ type LostLease struct {
 
 func (x *LostLease) Reset() {
 	*x = LostLease{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +854,7 @@ func (x *LostLease) String() string {
 func (*LostLease) ProtoMessage() {}
 
 func (x *LostLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +867,7 @@ func (x *LostLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostLease.ProtoReflect.Descriptor instead.
 func (*LostLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LostLease) GetTaskId() string {
@@ -982,7 +904,7 @@ type CancelNotice struct {
 
 func (x *CancelNotice) Reset() {
 	*x = CancelNotice{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +916,7 @@ func (x *CancelNotice) String() string {
 func (*CancelNotice) ProtoMessage() {}
 
 func (x *CancelNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +929,7 @@ func (x *CancelNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelNotice.ProtoReflect.Descriptor instead.
 func (*CancelNotice) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CancelNotice) GetTaskId() string {
@@ -1037,7 +959,7 @@ type LimitedLease struct {
 
 func (x *LimitedLease) Reset() {
 	*x = LimitedLease{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +971,7 @@ func (x *LimitedLease) String() string {
 func (*LimitedLease) ProtoMessage() {}
 
 func (x *LimitedLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +984,7 @@ func (x *LimitedLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitedLease.ProtoReflect.Descriptor instead.
 func (*LimitedLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LimitedLease) GetTaskId() string {
@@ -1092,7 +1014,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1026,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1039,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{11}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RenewLeaseRequest) GetCollector() *CollectorInfo {
@@ -1158,7 +1080,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1092,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1105,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RenewLeaseResponse) GetLeaseDuration() *durationpb.Duration {
@@ -1244,7 +1166,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1178,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1191,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{13}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TaskReport) GetTaskId() string {
@@ -1309,7 +1231,7 @@ type ReportTaskRequest struct {
 
 func (x *ReportTaskRequest) Reset() {
 	*x = ReportTaskRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1243,7 @@ func (x *ReportTaskRequest) String() string {
 func (*ReportTaskRequest) ProtoMessage() {}
 
 func (x *ReportTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1256,7 @@ func (x *ReportTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTaskRequest.ProtoReflect.Descriptor instead.
 func (*ReportTaskRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{14}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReportTaskRequest) GetCollectorId() string {
@@ -1369,7 +1291,7 @@ type ReportTaskResponse struct {
 
 func (x *ReportTaskResponse) Reset() {
 	*x = ReportTaskResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1303,7 @@ func (x *ReportTaskResponse) String() string {
 func (*ReportTaskResponse) ProtoMessage() {}
 
 func (x *ReportTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1316,7 @@ func (x *ReportTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTaskResponse.ProtoReflect.Descriptor instead.
 func (*ReportTaskResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{15}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReportTaskResponse) GetResults() []*ReportResult {
@@ -1430,7 +1352,7 @@ type ReportResult struct {
 
 func (x *ReportResult) Reset() {
 	*x = ReportResult{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1364,7 @@ func (x *ReportResult) String() string {
 func (*ReportResult) ProtoMessage() {}
 
 func (x *ReportResult) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1377,7 @@ func (x *ReportResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResult.ProtoReflect.Descriptor instead.
 func (*ReportResult) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{16}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportResult) GetTaskId() string {
@@ -1529,7 +1451,7 @@ type SubmitDiscoveredRequest struct {
 
 func (x *SubmitDiscoveredRequest) Reset() {
 	*x = SubmitDiscoveredRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1463,7 @@ func (x *SubmitDiscoveredRequest) String() string {
 func (*SubmitDiscoveredRequest) ProtoMessage() {}
 
 func (x *SubmitDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1476,7 @@ func (x *SubmitDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*SubmitDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{17}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitDiscoveredRequest) GetTaskId() string {
@@ -1589,7 +1511,7 @@ type SubmitDiscoveredResponse struct {
 
 func (x *SubmitDiscoveredResponse) Reset() {
 	*x = SubmitDiscoveredResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1523,7 @@ func (x *SubmitDiscoveredResponse) String() string {
 func (*SubmitDiscoveredResponse) ProtoMessage() {}
 
 func (x *SubmitDiscoveredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1536,7 @@ func (x *SubmitDiscoveredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitDiscoveredResponse.ProtoReflect.Descriptor instead.
 func (*SubmitDiscoveredResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{18}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitDiscoveredResponse) GetSummary() *DiscoverSummary {
@@ -1628,7 +1550,7 @@ var File_waggle_v1_dispatch_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\n" +
-	" waggle/v1/dispatch_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/task.proto\"\x96\x03\n" +
+	" waggle/v1/dispatch_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/task.proto\"\x92\x04\n" +
 	"\x10FetchTaskRequest\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12!\n" +
@@ -1641,18 +1563,18 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\x04wait\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12@\n" +
 	"\x0elease_duration\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12/\n" +
-	"\areports\x18\v \x03(\v2\x15.waggle.v1.TaskReportR\areports\"\xb7\x02\n" +
+	"\areports\x18\v \x03(\v2\x15.waggle.v1.TaskReportR\areports\x12?\n" +
+	"\x06labels\x18\f \x03(\v2'.waggle.v1.FetchTaskRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb7\x02\n" +
 	"\x11FetchTaskResponse\x128\n" +
 	"\fleased_tasks\x18\x01 \x03(\v2\x15.waggle.v1.LeasedTaskR\vleasedTasks\x121\n" +
 	"\x06waited\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x129\n" +
 	"\fempty_reason\x18\x03 \x01(\x0e2\x16.waggle.v1.EmptyReasonR\vemptyReason\x12:\n" +
 	"\vretry_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12>\n" +
-	"\x0ereport_results\x18\x05 \x03(\v2\x17.waggle.v1.ReportResultR\rreportResults\"N\n" +
-	"\x19StreamingFetchTaskRequest\x121\n" +
-	"\x05fetch\x18\x01 \x01(\v2\x1b.waggle.v1.FetchTaskRequestR\x05fetch\"R\n" +
-	"\x1aStreamingFetchTaskResponse\x124\n" +
-	"\x06answer\x18\x01 \x01(\v2\x1c.waggle.v1.FetchTaskResponseR\x06answer\"Y\n" +
+	"\x0ereport_results\x18\x05 \x03(\v2\x17.waggle.v1.ReportResultR\rreportResults\"Y\n" +
 	"\n" +
 	"LeasedTask\x12#\n" +
 	"\x04task\x18\x01 \x01(\v2\x0f.waggle.v1.TaskR\x04task\x12&\n" +
@@ -1762,10 +1684,9 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\x16REPORT_CODE_LEASE_LOST\x10\x03\x12\x19\n" +
 	"\x15REPORT_CODE_NOT_FOUND\x10\x04\x12\x1a\n" +
 	"\x16REPORT_CODE_STORE_FULL\x10\x05\x12!\n" +
-	"\x1dREPORT_CODE_STORE_UNAVAILABLE\x10\x062\xff\x03\n" +
+	"\x1dREPORT_CODE_STORE_UNAVAILABLE\x10\x062\x98\x03\n" +
 	"\x0fDispatchService\x12F\n" +
-	"\tFetchTask\x12\x1b.waggle.v1.FetchTaskRequest\x1a\x1c.waggle.v1.FetchTaskResponse\x12e\n" +
-	"\x12StreamingFetchTask\x12$.waggle.v1.StreamingFetchTaskRequest\x1a%.waggle.v1.StreamingFetchTaskResponse(\x010\x01\x12J\n" +
+	"\tFetchTask\x12\x1b.waggle.v1.FetchTaskRequest\x1a\x1c.waggle.v1.FetchTaskResponse\x12J\n" +
 	"\tHeartbeat\x12\x1b.waggle.v1.HeartbeatRequest\x1a\x1c.waggle.v1.HeartbeatResponse(\x010\x01\x12I\n" +
 	"\n" +
 	"RenewLease\x12\x1c.waggle.v1.RenewLeaseRequest\x1a\x1d.waggle.v1.RenewLeaseResponse\x12I\n" +
@@ -1786,101 +1707,97 @@ func file_waggle_v1_dispatch_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_dispatch_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_waggle_v1_dispatch_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_waggle_v1_dispatch_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_waggle_v1_dispatch_service_proto_goTypes = []any{
-	(EmptyReason)(0),                   // 0: waggle.v1.EmptyReason
-	(LostReason)(0),                    // 1: waggle.v1.LostReason
-	(CancelReason)(0),                  // 2: waggle.v1.CancelReason
-	(ReportCode)(0),                    // 3: waggle.v1.ReportCode
-	(*FetchTaskRequest)(nil),           // 4: waggle.v1.FetchTaskRequest
-	(*FetchTaskResponse)(nil),          // 5: waggle.v1.FetchTaskResponse
-	(*StreamingFetchTaskRequest)(nil),  // 6: waggle.v1.StreamingFetchTaskRequest
-	(*StreamingFetchTaskResponse)(nil), // 7: waggle.v1.StreamingFetchTaskResponse
-	(*LeasedTask)(nil),                 // 8: waggle.v1.LeasedTask
-	(*LeaseBeat)(nil),                  // 9: waggle.v1.LeaseBeat
-	(*HeartbeatRequest)(nil),           // 10: waggle.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),          // 11: waggle.v1.HeartbeatResponse
-	(*LostLease)(nil),                  // 12: waggle.v1.LostLease
-	(*CancelNotice)(nil),               // 13: waggle.v1.CancelNotice
-	(*LimitedLease)(nil),               // 14: waggle.v1.LimitedLease
-	(*RenewLeaseRequest)(nil),          // 15: waggle.v1.RenewLeaseRequest
-	(*RenewLeaseResponse)(nil),         // 16: waggle.v1.RenewLeaseResponse
-	(*TaskReport)(nil),                 // 17: waggle.v1.TaskReport
-	(*ReportTaskRequest)(nil),          // 18: waggle.v1.ReportTaskRequest
-	(*ReportTaskResponse)(nil),         // 19: waggle.v1.ReportTaskResponse
-	(*ReportResult)(nil),               // 20: waggle.v1.ReportResult
-	(*SubmitDiscoveredRequest)(nil),    // 21: waggle.v1.SubmitDiscoveredRequest
-	(*SubmitDiscoveredResponse)(nil),   // 22: waggle.v1.SubmitDiscoveredResponse
-	(*durationpb.Duration)(nil),        // 23: google.protobuf.Duration
-	(*Task)(nil),                       // 24: waggle.v1.Task
-	(*Lease)(nil),                      // 25: waggle.v1.Lease
-	(*CollectorInfo)(nil),              // 26: waggle.v1.CollectorInfo
-	(*Outcome)(nil),                    // 27: waggle.v1.Outcome
-	(TaskState)(0),                     // 28: waggle.v1.TaskState
-	(*timestamppb.Timestamp)(nil),      // 29: google.protobuf.Timestamp
-	(AttemptResult)(0),                 // 30: waggle.v1.AttemptResult
-	(*DiscoverSummary)(nil),            // 31: waggle.v1.DiscoverSummary
-	(*DiscoveredItem)(nil),             // 32: waggle.v1.DiscoveredItem
+	(EmptyReason)(0),                 // 0: waggle.v1.EmptyReason
+	(LostReason)(0),                  // 1: waggle.v1.LostReason
+	(CancelReason)(0),                // 2: waggle.v1.CancelReason
+	(ReportCode)(0),                  // 3: waggle.v1.ReportCode
+	(*FetchTaskRequest)(nil),         // 4: waggle.v1.FetchTaskRequest
+	(*FetchTaskResponse)(nil),        // 5: waggle.v1.FetchTaskResponse
+	(*LeasedTask)(nil),               // 6: waggle.v1.LeasedTask
+	(*LeaseBeat)(nil),                // 7: waggle.v1.LeaseBeat
+	(*HeartbeatRequest)(nil),         // 8: waggle.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),        // 9: waggle.v1.HeartbeatResponse
+	(*LostLease)(nil),                // 10: waggle.v1.LostLease
+	(*CancelNotice)(nil),             // 11: waggle.v1.CancelNotice
+	(*LimitedLease)(nil),             // 12: waggle.v1.LimitedLease
+	(*RenewLeaseRequest)(nil),        // 13: waggle.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),       // 14: waggle.v1.RenewLeaseResponse
+	(*TaskReport)(nil),               // 15: waggle.v1.TaskReport
+	(*ReportTaskRequest)(nil),        // 16: waggle.v1.ReportTaskRequest
+	(*ReportTaskResponse)(nil),       // 17: waggle.v1.ReportTaskResponse
+	(*ReportResult)(nil),             // 18: waggle.v1.ReportResult
+	(*SubmitDiscoveredRequest)(nil),  // 19: waggle.v1.SubmitDiscoveredRequest
+	(*SubmitDiscoveredResponse)(nil), // 20: waggle.v1.SubmitDiscoveredResponse
+	nil,                              // 21: waggle.v1.FetchTaskRequest.LabelsEntry
+	(*durationpb.Duration)(nil),      // 22: google.protobuf.Duration
+	(*Task)(nil),                     // 23: waggle.v1.Task
+	(*Lease)(nil),                    // 24: waggle.v1.Lease
+	(*CollectorInfo)(nil),            // 25: waggle.v1.CollectorInfo
+	(*Outcome)(nil),                  // 26: waggle.v1.Outcome
+	(TaskState)(0),                   // 27: waggle.v1.TaskState
+	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
+	(AttemptResult)(0),               // 29: waggle.v1.AttemptResult
+	(*DiscoverSummary)(nil),          // 30: waggle.v1.DiscoverSummary
+	(*DiscoveredItem)(nil),           // 31: waggle.v1.DiscoveredItem
 }
 var file_waggle_v1_dispatch_service_proto_depIdxs = []int32{
-	23, // 0: waggle.v1.FetchTaskRequest.wait:type_name -> google.protobuf.Duration
-	23, // 1: waggle.v1.FetchTaskRequest.lease_duration:type_name -> google.protobuf.Duration
-	17, // 2: waggle.v1.FetchTaskRequest.reports:type_name -> waggle.v1.TaskReport
-	8,  // 3: waggle.v1.FetchTaskResponse.leased_tasks:type_name -> waggle.v1.LeasedTask
-	23, // 4: waggle.v1.FetchTaskResponse.waited:type_name -> google.protobuf.Duration
-	0,  // 5: waggle.v1.FetchTaskResponse.empty_reason:type_name -> waggle.v1.EmptyReason
-	23, // 6: waggle.v1.FetchTaskResponse.retry_after:type_name -> google.protobuf.Duration
-	20, // 7: waggle.v1.FetchTaskResponse.report_results:type_name -> waggle.v1.ReportResult
-	4,  // 8: waggle.v1.StreamingFetchTaskRequest.fetch:type_name -> waggle.v1.FetchTaskRequest
-	5,  // 9: waggle.v1.StreamingFetchTaskResponse.answer:type_name -> waggle.v1.FetchTaskResponse
-	24, // 10: waggle.v1.LeasedTask.task:type_name -> waggle.v1.Task
-	25, // 11: waggle.v1.LeasedTask.lease:type_name -> waggle.v1.Lease
-	26, // 12: waggle.v1.HeartbeatRequest.collector:type_name -> waggle.v1.CollectorInfo
-	9,  // 13: waggle.v1.HeartbeatRequest.leases:type_name -> waggle.v1.LeaseBeat
-	23, // 14: waggle.v1.HeartbeatResponse.lease_duration:type_name -> google.protobuf.Duration
-	12, // 15: waggle.v1.HeartbeatResponse.lost:type_name -> waggle.v1.LostLease
-	13, // 16: waggle.v1.HeartbeatResponse.cancel:type_name -> waggle.v1.CancelNotice
-	23, // 17: waggle.v1.HeartbeatResponse.next_heartbeat:type_name -> google.protobuf.Duration
-	14, // 18: waggle.v1.HeartbeatResponse.limited:type_name -> waggle.v1.LimitedLease
-	1,  // 19: waggle.v1.LostLease.reason:type_name -> waggle.v1.LostReason
-	2,  // 20: waggle.v1.CancelNotice.reason:type_name -> waggle.v1.CancelReason
-	23, // 21: waggle.v1.LimitedLease.duration:type_name -> google.protobuf.Duration
-	26, // 22: waggle.v1.RenewLeaseRequest.collector:type_name -> waggle.v1.CollectorInfo
-	9,  // 23: waggle.v1.RenewLeaseRequest.leases:type_name -> waggle.v1.LeaseBeat
-	23, // 24: waggle.v1.RenewLeaseResponse.lease_duration:type_name -> google.protobuf.Duration
-	12, // 25: waggle.v1.RenewLeaseResponse.lost:type_name -> waggle.v1.LostLease
-	13, // 26: waggle.v1.RenewLeaseResponse.cancel:type_name -> waggle.v1.CancelNotice
-	23, // 27: waggle.v1.RenewLeaseResponse.next_heartbeat:type_name -> google.protobuf.Duration
-	14, // 28: waggle.v1.RenewLeaseResponse.limited:type_name -> waggle.v1.LimitedLease
-	27, // 29: waggle.v1.TaskReport.outcome:type_name -> waggle.v1.Outcome
-	17, // 30: waggle.v1.ReportTaskRequest.reports:type_name -> waggle.v1.TaskReport
-	20, // 31: waggle.v1.ReportTaskResponse.results:type_name -> waggle.v1.ReportResult
-	3,  // 32: waggle.v1.ReportResult.code:type_name -> waggle.v1.ReportCode
-	28, // 33: waggle.v1.ReportResult.state:type_name -> waggle.v1.TaskState
-	29, // 34: waggle.v1.ReportResult.due_time:type_name -> google.protobuf.Timestamp
-	30, // 35: waggle.v1.ReportResult.result:type_name -> waggle.v1.AttemptResult
-	1,  // 36: waggle.v1.ReportResult.lost_reason:type_name -> waggle.v1.LostReason
-	31, // 37: waggle.v1.ReportResult.discovered:type_name -> waggle.v1.DiscoverSummary
-	23, // 38: waggle.v1.ReportResult.retry_after:type_name -> google.protobuf.Duration
-	32, // 39: waggle.v1.SubmitDiscoveredRequest.items:type_name -> waggle.v1.DiscoveredItem
-	31, // 40: waggle.v1.SubmitDiscoveredResponse.summary:type_name -> waggle.v1.DiscoverSummary
-	4,  // 41: waggle.v1.DispatchService.FetchTask:input_type -> waggle.v1.FetchTaskRequest
-	6,  // 42: waggle.v1.DispatchService.StreamingFetchTask:input_type -> waggle.v1.StreamingFetchTaskRequest
-	10, // 43: waggle.v1.DispatchService.Heartbeat:input_type -> waggle.v1.HeartbeatRequest
-	15, // 44: waggle.v1.DispatchService.RenewLease:input_type -> waggle.v1.RenewLeaseRequest
-	18, // 45: waggle.v1.DispatchService.ReportTask:input_type -> waggle.v1.ReportTaskRequest
-	21, // 46: waggle.v1.DispatchService.SubmitDiscovered:input_type -> waggle.v1.SubmitDiscoveredRequest
-	5,  // 47: waggle.v1.DispatchService.FetchTask:output_type -> waggle.v1.FetchTaskResponse
-	7,  // 48: waggle.v1.DispatchService.StreamingFetchTask:output_type -> waggle.v1.StreamingFetchTaskResponse
-	11, // 49: waggle.v1.DispatchService.Heartbeat:output_type -> waggle.v1.HeartbeatResponse
-	16, // 50: waggle.v1.DispatchService.RenewLease:output_type -> waggle.v1.RenewLeaseResponse
-	19, // 51: waggle.v1.DispatchService.ReportTask:output_type -> waggle.v1.ReportTaskResponse
-	22, // 52: waggle.v1.DispatchService.SubmitDiscovered:output_type -> waggle.v1.SubmitDiscoveredResponse
-	47, // [47:53] is the sub-list for method output_type
-	41, // [41:47] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	22, // 0: waggle.v1.FetchTaskRequest.wait:type_name -> google.protobuf.Duration
+	22, // 1: waggle.v1.FetchTaskRequest.lease_duration:type_name -> google.protobuf.Duration
+	15, // 2: waggle.v1.FetchTaskRequest.reports:type_name -> waggle.v1.TaskReport
+	21, // 3: waggle.v1.FetchTaskRequest.labels:type_name -> waggle.v1.FetchTaskRequest.LabelsEntry
+	6,  // 4: waggle.v1.FetchTaskResponse.leased_tasks:type_name -> waggle.v1.LeasedTask
+	22, // 5: waggle.v1.FetchTaskResponse.waited:type_name -> google.protobuf.Duration
+	0,  // 6: waggle.v1.FetchTaskResponse.empty_reason:type_name -> waggle.v1.EmptyReason
+	22, // 7: waggle.v1.FetchTaskResponse.retry_after:type_name -> google.protobuf.Duration
+	18, // 8: waggle.v1.FetchTaskResponse.report_results:type_name -> waggle.v1.ReportResult
+	23, // 9: waggle.v1.LeasedTask.task:type_name -> waggle.v1.Task
+	24, // 10: waggle.v1.LeasedTask.lease:type_name -> waggle.v1.Lease
+	25, // 11: waggle.v1.HeartbeatRequest.collector:type_name -> waggle.v1.CollectorInfo
+	7,  // 12: waggle.v1.HeartbeatRequest.leases:type_name -> waggle.v1.LeaseBeat
+	22, // 13: waggle.v1.HeartbeatResponse.lease_duration:type_name -> google.protobuf.Duration
+	10, // 14: waggle.v1.HeartbeatResponse.lost:type_name -> waggle.v1.LostLease
+	11, // 15: waggle.v1.HeartbeatResponse.cancel:type_name -> waggle.v1.CancelNotice
+	22, // 16: waggle.v1.HeartbeatResponse.next_heartbeat:type_name -> google.protobuf.Duration
+	12, // 17: waggle.v1.HeartbeatResponse.limited:type_name -> waggle.v1.LimitedLease
+	1,  // 18: waggle.v1.LostLease.reason:type_name -> waggle.v1.LostReason
+	2,  // 19: waggle.v1.CancelNotice.reason:type_name -> waggle.v1.CancelReason
+	22, // 20: waggle.v1.LimitedLease.duration:type_name -> google.protobuf.Duration
+	25, // 21: waggle.v1.RenewLeaseRequest.collector:type_name -> waggle.v1.CollectorInfo
+	7,  // 22: waggle.v1.RenewLeaseRequest.leases:type_name -> waggle.v1.LeaseBeat
+	22, // 23: waggle.v1.RenewLeaseResponse.lease_duration:type_name -> google.protobuf.Duration
+	10, // 24: waggle.v1.RenewLeaseResponse.lost:type_name -> waggle.v1.LostLease
+	11, // 25: waggle.v1.RenewLeaseResponse.cancel:type_name -> waggle.v1.CancelNotice
+	22, // 26: waggle.v1.RenewLeaseResponse.next_heartbeat:type_name -> google.protobuf.Duration
+	12, // 27: waggle.v1.RenewLeaseResponse.limited:type_name -> waggle.v1.LimitedLease
+	26, // 28: waggle.v1.TaskReport.outcome:type_name -> waggle.v1.Outcome
+	15, // 29: waggle.v1.ReportTaskRequest.reports:type_name -> waggle.v1.TaskReport
+	18, // 30: waggle.v1.ReportTaskResponse.results:type_name -> waggle.v1.ReportResult
+	3,  // 31: waggle.v1.ReportResult.code:type_name -> waggle.v1.ReportCode
+	27, // 32: waggle.v1.ReportResult.state:type_name -> waggle.v1.TaskState
+	28, // 33: waggle.v1.ReportResult.due_time:type_name -> google.protobuf.Timestamp
+	29, // 34: waggle.v1.ReportResult.result:type_name -> waggle.v1.AttemptResult
+	1,  // 35: waggle.v1.ReportResult.lost_reason:type_name -> waggle.v1.LostReason
+	30, // 36: waggle.v1.ReportResult.discovered:type_name -> waggle.v1.DiscoverSummary
+	22, // 37: waggle.v1.ReportResult.retry_after:type_name -> google.protobuf.Duration
+	31, // 38: waggle.v1.SubmitDiscoveredRequest.items:type_name -> waggle.v1.DiscoveredItem
+	30, // 39: waggle.v1.SubmitDiscoveredResponse.summary:type_name -> waggle.v1.DiscoverSummary
+	4,  // 40: waggle.v1.DispatchService.FetchTask:input_type -> waggle.v1.FetchTaskRequest
+	8,  // 41: waggle.v1.DispatchService.Heartbeat:input_type -> waggle.v1.HeartbeatRequest
+	13, // 42: waggle.v1.DispatchService.RenewLease:input_type -> waggle.v1.RenewLeaseRequest
+	16, // 43: waggle.v1.DispatchService.ReportTask:input_type -> waggle.v1.ReportTaskRequest
+	19, // 44: waggle.v1.DispatchService.SubmitDiscovered:input_type -> waggle.v1.SubmitDiscoveredRequest
+	5,  // 45: waggle.v1.DispatchService.FetchTask:output_type -> waggle.v1.FetchTaskResponse
+	9,  // 46: waggle.v1.DispatchService.Heartbeat:output_type -> waggle.v1.HeartbeatResponse
+	14, // 47: waggle.v1.DispatchService.RenewLease:output_type -> waggle.v1.RenewLeaseResponse
+	17, // 48: waggle.v1.DispatchService.ReportTask:output_type -> waggle.v1.ReportTaskResponse
+	20, // 49: waggle.v1.DispatchService.SubmitDiscovered:output_type -> waggle.v1.SubmitDiscoveredResponse
+	45, // [45:50] is the sub-list for method output_type
+	40, // [40:45] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_dispatch_service_proto_init() }
@@ -1890,14 +1807,14 @@ func file_waggle_v1_dispatch_service_proto_init() {
 	}
 	file_waggle_v1_collector_proto_init()
 	file_waggle_v1_task_proto_init()
-	file_waggle_v1_dispatch_service_proto_msgTypes[5].OneofWrappers = []any{}
+	file_waggle_v1_dispatch_service_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_dispatch_service_proto_rawDesc), len(file_waggle_v1_dispatch_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

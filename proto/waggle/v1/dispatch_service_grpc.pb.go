@@ -19,12 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	DispatchService_FetchTask_FullMethodName          = "/waggle.v1.DispatchService/FetchTask"
-	DispatchService_StreamingFetchTask_FullMethodName = "/waggle.v1.DispatchService/StreamingFetchTask"
-	DispatchService_Heartbeat_FullMethodName          = "/waggle.v1.DispatchService/Heartbeat"
-	DispatchService_RenewLease_FullMethodName         = "/waggle.v1.DispatchService/RenewLease"
-	DispatchService_ReportTask_FullMethodName         = "/waggle.v1.DispatchService/ReportTask"
-	DispatchService_SubmitDiscovered_FullMethodName   = "/waggle.v1.DispatchService/SubmitDiscovered"
+	DispatchService_FetchTask_FullMethodName        = "/waggle.v1.DispatchService/FetchTask"
+	DispatchService_Heartbeat_FullMethodName        = "/waggle.v1.DispatchService/Heartbeat"
+	DispatchService_RenewLease_FullMethodName       = "/waggle.v1.DispatchService/RenewLease"
+	DispatchService_ReportTask_FullMethodName       = "/waggle.v1.DispatchService/ReportTask"
+	DispatchService_SubmitDiscovered_FullMethodName = "/waggle.v1.DispatchService/SubmitDiscovered"
 )
 
 // DispatchServiceClient is the client API for DispatchService service.
@@ -50,21 +49,9 @@ type DispatchServiceClient interface {
 	// FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
 	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(ctx context.Context, in *FetchTaskRequest, opts ...grpc.CallOption) (*FetchTaskResponse, error)
-	// StreamingFetchTask is FetchTask again and again, for less: each message is a fetch of its own, and is
-	// answered by one message before the next is taken. What FetchTask promises holds for each.
-	//
-	// A fetch that fails ends the stream with its error. A dispatcher that is about to stop ends it between two
-	// fetches, with CANCELED or UNAVAILABLE (DRAINING). One that has as many streams open as it may (`serve
-	// --max-fetches`, 100,000 by default) ends for another the one that has waited longest for its client, with
-	// CANCELED; where each has a fetch under way it refuses the other (TOO_MANY_WAITERS). Then open another stream,
-	// on any dispatcher, and repeat the fetch that had no answer with the same client token. A stream stays with its
-	// dispatcher: open a new one now and then, as each minute, for dispatchers that have joined meanwhile.
-	//
-	// Errors: as FetchTask, with "fetch." before the fields, and CANCELED, UNAVAILABLE (DRAINING).
-	StreamingFetchTask(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamingFetchTaskRequest, StreamingFetchTaskResponse], error)
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
-	// exactly those; each is answered by one message, in order. A dispatcher may also send a message that
-	// answers none, to pass on a cancel or a drain at once. A lost lease never ends the stream.
+	// exactly those; each is answered by one message, in order. Between beats the dispatcher pushes messages that
+	// answer none: see HeartbeatResponse. A lost lease never ends the stream.
 	//
 	// When the stream breaks, open another one on any dispatcher; the leases run on meanwhile. Naming a
 	// lease twice does no harm.
@@ -117,22 +104,9 @@ func (c *dispatchServiceClient) FetchTask(ctx context.Context, in *FetchTaskRequ
 	return out, nil
 }
 
-func (c *dispatchServiceClient) StreamingFetchTask(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamingFetchTaskRequest, StreamingFetchTaskResponse], error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &DispatchService_ServiceDesc.Streams[0], DispatchService_StreamingFetchTask_FullMethodName, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	x := &grpc.GenericClientStream[StreamingFetchTaskRequest, StreamingFetchTaskResponse]{ClientStream: stream}
-	return x, nil
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type DispatchService_StreamingFetchTaskClient = grpc.BidiStreamingClient[StreamingFetchTaskRequest, StreamingFetchTaskResponse]
-
 func (c *dispatchServiceClient) Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &DispatchService_ServiceDesc.Streams[1], DispatchService_Heartbeat_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &DispatchService_ServiceDesc.Streams[0], DispatchService_Heartbeat_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -196,21 +170,9 @@ type DispatchServiceServer interface {
 	// FAILED_PRECONDITION (COLLECTOR_REPLACED), RESOURCE_EXHAUSTED (TOO_MANY_WAITERS, RATE_LIMITED,
 	// STORE_FULL), UNAVAILABLE (STORE_UNAVAILABLE, STORE_READ_ONLY).
 	FetchTask(context.Context, *FetchTaskRequest) (*FetchTaskResponse, error)
-	// StreamingFetchTask is FetchTask again and again, for less: each message is a fetch of its own, and is
-	// answered by one message before the next is taken. What FetchTask promises holds for each.
-	//
-	// A fetch that fails ends the stream with its error. A dispatcher that is about to stop ends it between two
-	// fetches, with CANCELED or UNAVAILABLE (DRAINING). One that has as many streams open as it may (`serve
-	// --max-fetches`, 100,000 by default) ends for another the one that has waited longest for its client, with
-	// CANCELED; where each has a fetch under way it refuses the other (TOO_MANY_WAITERS). Then open another stream,
-	// on any dispatcher, and repeat the fetch that had no answer with the same client token. A stream stays with its
-	// dispatcher: open a new one now and then, as each minute, for dispatchers that have joined meanwhile.
-	//
-	// Errors: as FetchTask, with "fetch." before the fields, and CANCELED, UNAVAILABLE (DRAINING).
-	StreamingFetchTask(grpc.BidiStreamingServer[StreamingFetchTaskRequest, StreamingFetchTaskResponse]) error
 	// Heartbeat keeps leases alive. Each message names all leases that the collector holds and extends
-	// exactly those; each is answered by one message, in order. A dispatcher may also send a message that
-	// answers none, to pass on a cancel or a drain at once. A lost lease never ends the stream.
+	// exactly those; each is answered by one message, in order. Between beats the dispatcher pushes messages that
+	// answer none: see HeartbeatResponse. A lost lease never ends the stream.
 	//
 	// When the stream breaks, open another one on any dispatcher; the leases run on meanwhile. Naming a
 	// lease twice does no harm.
@@ -255,9 +217,6 @@ type UnimplementedDispatchServiceServer struct{}
 
 func (UnimplementedDispatchServiceServer) FetchTask(context.Context, *FetchTaskRequest) (*FetchTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FetchTask not implemented")
-}
-func (UnimplementedDispatchServiceServer) StreamingFetchTask(grpc.BidiStreamingServer[StreamingFetchTaskRequest, StreamingFetchTaskResponse]) error {
-	return status.Error(codes.Unimplemented, "method StreamingFetchTask not implemented")
 }
 func (UnimplementedDispatchServiceServer) Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatResponse]) error {
 	return status.Error(codes.Unimplemented, "method Heartbeat not implemented")
@@ -309,13 +268,6 @@ func _DispatchService_FetchTask_Handler(srv interface{}, ctx context.Context, de
 	}
 	return interceptor(ctx, in, info, handler)
 }
-
-func _DispatchService_StreamingFetchTask_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(DispatchServiceServer).StreamingFetchTask(&grpc.GenericServerStream[StreamingFetchTaskRequest, StreamingFetchTaskResponse]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type DispatchService_StreamingFetchTaskServer = grpc.BidiStreamingServer[StreamingFetchTaskRequest, StreamingFetchTaskResponse]
 
 func _DispatchService_Heartbeat_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(DispatchServiceServer).Heartbeat(&grpc.GenericServerStream[HeartbeatRequest, HeartbeatResponse]{ServerStream: stream})
@@ -403,12 +355,6 @@ var DispatchService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
-		{
-			StreamName:    "StreamingFetchTask",
-			Handler:       _DispatchService_StreamingFetchTask_Handler,
-			ServerStreams: true,
-			ClientStreams: true,
-		},
 		{
 			StreamName:    "Heartbeat",
 			Handler:       _DispatchService_Heartbeat_Handler,

@@ -1,0 +1,209 @@
+package wire
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// GetQueue checks a GetQueueRequest.
+func GetQueue(req *pb.GetQueueRequest) error {
+	var c checks
+	c.queue("name", req.GetName())
+	return c.err()
+}
+
+// ListQueues checks a ListQueuesRequest.
+func ListQueues(req *pb.ListQueuesRequest) error {
+	var c checks
+	c.suffix("suffix", req.GetSuffix())
+	return c.err()
+}
+
+// QueueHoldRequest is what each call has that closes a gate of a queue.
+type QueueHoldRequest interface {
+	holdRequest
+	GetName() string // of the queue
+}
+
+// HoldQueue reads a call that closes a gate of a queue.
+func HoldQueue(req QueueHoldRequest, now time.Time) (dispatch.Gate, error) {
+	var c checks
+	c.queue("name", req.GetName())
+	gate := c.hold(req, now)
+	return gate, c.err()
+}
+
+// QueueReleaseRequest is what each call has that opens a gate of a queue.
+type QueueReleaseRequest interface {
+	operatorRequest
+	GetName() string // of the queue
+}
+
+// ReleaseQueue checks a call that opens a gate of a queue.
+func ReleaseQueue(req QueueReleaseRequest) error {
+	var c checks
+	c.queue("name", req.GetName())
+	c.note(req)
+	return c.err()
+}
+
+// Queue converts a queue.
+func Queue(q *dispatch.Queue, now time.Time) *pb.Queue {
+	s := &q.Settings
+	out := &pb.Queue{
+		Name: q.Name, RulePattern: q.SettingsName, Leased: q.Leased, Waiting: q.Waiting, QueueDelay: toDuration(q.QueueDelay),
+		Settings: &pb.QueueSettings{
+			MinDelay: durationpb.New(s.MinDelay), MaxInFlight: int32(s.MaxInFlight), DelayFactor: s.DelayFactor,
+			MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: s.Paused, Deny: s.Deny,
+		},
+		Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
+		MapsTo: q.MapsTo, Unknown: q.Unknown, PausedPools: q.PausedPools,
+	}
+	if q.NextGrant.After(now) {
+		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))
+	}
+	return out
+}
+
+// RuleChange is what SetQueueRule asks for.
+type RuleChange struct {
+	Rule dispatch.QueueRule // what the request leaves out has defaults: a rule holds whole
+	Etag operate.RulesEtag
+	// Lay lays the settings that the request names over the rule that there is; nil: the request names none, and Rule
+	// takes its place.
+	Lay func(*dispatch.QueueRule) error
+}
+
+// SetQueueRule reads a SetQueueRuleRequest, and puts the rule down to by.
+func SetQueueRule(req *pb.SetQueueRuleRequest, by string) (*RuleChange, error) {
+	var c checks
+	rule := req.GetRule()
+	c.pattern("rule.pattern", rule.GetPattern())
+	optional(c.queue, "rule.queue", rule.GetQueue())
+	c.duration("rule.min_delay", rule.GetMinDelay(), 0, dispatch.MaxMinDelay)
+	if rule != nil && rule.MaxInFlight != nil {
+		c.number("rule.max_in_flight", int64(rule.GetMaxInFlight()), 1, dispatch.MaxInFlightLimit)
+	}
+	if f := rule.GetDelayFactor(); !(f >= 0 && f <= 100) {
+		c.fail("rule.delay_factor", f, "must be 0 to 100")
+	}
+	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, dispatch.MaxMinDelay)
+	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
+	paths := req.GetUpdateMask().GetPaths()
+	c.mask(req.GetUpdateMask(), ruleField, "must name settings of a rule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block, paused, deny")
+	change := &RuleChange{Etag: c.rulesEtag(req.GetEtag())}
+	note := c.note(req)
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	note.By = by
+	change.Rule = fromRule(rule, note)
+	if len(paths) > 0 {
+		change.Lay = func(kept *dispatch.QueueRule) error {
+			merged := QueueRule(*kept)
+			overlay(merged.ProtoReflect(), rule.ProtoReflect(), paths)
+			*kept = fromRule(merged, note)
+			return nil
+		}
+	}
+	return change, nil
+}
+
+// CheckQueueRule checks all of a rule that can be checked without the rules that there are.
+func CheckQueueRule(rule *pb.QueueRule) error {
+	change, err := SetQueueRule(&pb.SetQueueRuleRequest{Rule: rule}, "")
+	if err != nil {
+		return err
+	}
+	return inside("rule", change.Rule.Validate())
+}
+
+// ruleField reports whether a mask may name the path: a setting of a rule, or the pattern, which names the rule and
+// changes nothing.
+func ruleField(path string) bool {
+	switch path {
+	case "pattern", "queue", "min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block", "paused", "deny":
+		return true
+	}
+	return false
+}
+
+func fromRule(r *pb.QueueRule, note dispatch.Note) dispatch.QueueRule {
+	out := dispatch.QueueRule{
+		Pattern: r.GetPattern(), Queue: r.GetQueue(), By: note.By, Reason: note.Reason,
+		Settings: dispatch.QueueSettings{
+			MinDelay: dispatch.DefaultMinDelay, MaxInFlight: dispatch.DefaultMaxInFlight, MaxBlock: dispatch.DefaultMaxBlock,
+			DelayFactor: r.GetDelayFactor(), MaxDelay: r.GetMaxDelay().AsDuration(), Paused: r.GetPaused(), Deny: r.GetDeny(),
+		},
+	}
+	if r.GetMinDelay() != nil {
+		out.Settings.MinDelay = r.GetMinDelay().AsDuration()
+	}
+	if r.MaxInFlight != nil {
+		out.Settings.MaxInFlight = int(r.GetMaxInFlight())
+	}
+	if r.GetMaxBlock() != nil {
+		out.Settings.MaxBlock = r.GetMaxBlock().AsDuration()
+	}
+	return out
+}
+
+// QueueRule converts a queue rule.
+func QueueRule(r dispatch.QueueRule) *pb.QueueRule {
+	s := r.Settings
+	inFlight := int32(s.MaxInFlight)
+	return &pb.QueueRule{
+		Pattern: r.Pattern, Queue: r.Queue,
+		MinDelay: durationpb.New(s.MinDelay), MaxInFlight: &inFlight, DelayFactor: &s.DelayFactor,
+		MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock), Paused: &s.Paused, Deny: &s.Deny,
+		By: r.By, Reason: r.Reason, UpdateTime: toTime(r.Time), Gates: toGates(r.Gates()),
+	}
+}
+
+// DeleteQueueRule reads the etag of a DeleteQueueRuleRequest.
+func DeleteQueueRule(req *pb.DeleteQueueRuleRequest) (operate.RulesEtag, error) {
+	var c checks
+	c.pattern("pattern", req.GetPattern())
+	etag := c.rulesEtag(req.GetEtag())
+	c.note(req)
+	return etag, c.err()
+}
+
+// RulesEtag is the etag of all queue rules as it is sent.
+func RulesEtag(etag operate.RulesEtag) string { return strconv.Quote(string(etag)) }
+
+// rulesEtag reads what RulesEtag wrote, and no etag as any.
+func (c *checks) rulesEtag(etag string) operate.RulesEtag {
+	read := operate.RulesEtag(strings.Trim(etag, `"`))
+	if etag != "" && (read == operate.AnyRules || RulesEtag(read) != etag) {
+		c.fail("etag", etag, "must be an etag as the queue rules were read with")
+	}
+	return read
+}
+
+// AboutRule names the rule that err is about, and the queues in which a mapping would leave tasks, or who pauses or
+// denies by the rule.
+func AboutRule(err error, pattern string) error {
+	pairs := []string{"pattern", pattern}
+	var left *operate.NotEmptyError
+	var holds *dispatch.RuleHoldsError
+	switch {
+	case errors.As(err, &left):
+		pairs = append(pairs, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
+	case errors.As(err, &holds):
+		gate := &holds.Gate
+		pairs = append(pairs, "kind", string(gate.Kind), "by", gate.By, "since", gate.Time.UTC().Format(time.RFC3339))
+		if gate.Reason != "" {
+			pairs = append(pairs, "reason", gate.Reason)
+		}
+	}
+	return About(inside("rule", err), pairs...)
+}

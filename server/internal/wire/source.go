@@ -1,0 +1,294 @@
+package wire
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+const maxApply = 500 // specs in a call
+
+// CreateSource reads the spec of a CreateSourceRequest.
+func CreateSource(req *pb.CreateSourceRequest) (dispatch.SourceSpec, error) {
+	var c checks
+	spec := c.spec(req.GetSpec())
+	c.note(req)
+	return spec, c.err()
+}
+
+// GetSource checks a GetSourceRequest.
+func GetSource(req *pb.GetSourceRequest) error {
+	var c checks
+	c.id("id", req.GetId())
+	return c.err()
+}
+
+// ListSources reads the filter of a ListSourcesRequest.
+func ListSources(req *pb.ListSourcesRequest) (operate.SourceQuery, error) {
+	var c checks
+	q := operate.SourceQuery{
+		Prefix: optional(c.id, "id_prefix", req.GetIdPrefix()),
+		Pool:   optional(c.id, "pool", req.GetPool()),
+		Labels: c.labels("labels", req.GetLabels(), dispatch.MaxLabels),
+		Health: list(&c, "health", req.GetHealth(), 0, 5, func(field string, health pb.SourceHealth) operate.SourceHealth {
+			return operate.SourceHealth(named(&c, field, health, "must name a health"))
+		}),
+		Gates: req.GetGates(),
+	}
+	return q, c.err()
+}
+
+// UpdateSource reads an UpdateSourceRequest: the change lays the named fields over the spec that is kept. Only then the
+// spec is checked: a field that the mask leaves out is not read.
+func UpdateSource(req *pb.UpdateSourceRequest) (change func(*dispatch.SourceSpec) error, err error) {
+	var c checks
+	id := c.id("spec.id", req.GetSpec().GetId())
+	isField := func(path string) bool {
+		_, err := fieldmaskpb.New(&pb.SourceSpec{}, path)
+		return err == nil
+	}
+	c.mask(req.GetUpdateMask(), isField, "must name fields of SourceSpec, such as \"seeds\" or \"retry.max_attempts\"")
+	if _, _, ok := parseEtag(req.GetEtag()); !ok && req.GetEtag() != "" {
+		c.fail("etag", req.GetEtag(), "must be an etag as the source was read with")
+	}
+	c.note(req)
+	change = func(spec *dispatch.SourceSpec) error {
+		merged := toSpec(id, spec)
+		overlay(merged.ProtoReflect(), req.GetSpec().ProtoReflect(), req.GetUpdateMask().GetPaths())
+		return replaceSpec(spec, merged)
+	}
+	return change, c.err()
+}
+
+// SourceEtag is the etag of a source: its version, and enough of its uid that an etag of a source that was deleted does
+// not fit one created later under its id.
+func SourceEtag(s *dispatch.Source) string { return etagOf(s.UID, s.Version) }
+
+func etagOf(uid string, version int64) string {
+	return `"` + strconv.FormatInt(version, 10) + "-" + uid[:min(len(uid), 8)] + `"`
+}
+
+// EtagVersion is the version that an etag names, 0 when it is of another source. The etag was checked.
+func EtagVersion(s *dispatch.Source, etag string) int64 {
+	uid, version, _ := parseEtag(etag)
+	if etagOf(s.UID, version) != etagOf(uid, version) {
+		return 0
+	}
+	return version
+}
+
+// parseEtag reads what etagOf wrote.
+func parseEtag(etag string) (uid string, version int64, ok bool) {
+	body := strings.TrimSuffix(strings.TrimPrefix(etag, `"`), `"`)
+	number, uid, _ := strings.Cut(body, "-")
+	version, err := strconv.ParseInt(number, 10, 64)
+	return uid, version, err == nil && version > 0 && uid != "" && etagOf(uid, version) == etag
+}
+
+// AboutSpec names the source that err is about, and puts "spec." before the fields that the domain names; those that
+// were checked here have it.
+func AboutSpec(err error, id string) error { return About(insideSpec(err), "source_id", id) }
+
+func insideSpec(err error) error {
+	var request *invalidRequest
+	if errors.As(err, &request) {
+		return err
+	}
+	return inside("spec", err)
+}
+
+// Application is the specs of a call that can be those of sources, to be answered by [Application.Response].
+type Application struct {
+	Specs   []operate.NamedSpec
+	results []*pb.ApplyResult // of all specs; nil until the dispatcher has answered
+}
+
+// ApplySources reads an ApplySourcesRequest. Specs that cannot be those of sources fail no others: they are answered in
+// their places.
+func ApplySources(req *pb.ApplySourcesRequest) (*Application, error) {
+	var c checks
+	c.count("specs", len(req.GetSpecs()), 1, maxApply)
+	c.note(req)
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	a := &Application{results: make([]*pb.ApplyResult, len(req.GetSpecs()))}
+	for i, spec := range req.GetSpecs() {
+		named := operate.NamedSpec{ID: spec.GetId()}
+		if err := replaceSpec(&named.Spec, spec); err != nil {
+			a.results[i] = toApplyResult(named.ID, &operate.SpecResult{Err: err})
+			continue
+		}
+		if req.GetKeepAbsent() {
+			named.Over = keepAbsent(spec)
+		}
+		a.Specs = append(a.Specs, named)
+	}
+	return a, nil
+}
+
+// Response tells what became of all specs; warnings are of those that were taken.
+func (a *Application) Response(taken []operate.SpecResult, warnings [][]string) *pb.ApplySourcesResponse {
+	n := 0
+	for i, result := range a.results {
+		if result != nil {
+			continue
+		}
+		a.results[i] = toApplyResult(a.Specs[n].ID, &taken[n])
+		if code := a.results[i].Code; code == pb.ApplyCode_APPLY_CODE_CREATED || code == pb.ApplyCode_APPLY_CODE_UPDATED {
+			a.results[i].Warnings = warnings[n]
+		}
+		n++
+	}
+	return &pb.ApplySourcesResponse{Results: a.results}
+}
+
+func toApplyResult(id string, r *operate.SpecResult) *pb.ApplyResult {
+	if r.Err != nil {
+		err := insideSpec(r.Err)
+		return &pb.ApplyResult{SourceId: id, Code: pb.ApplyCode_APPLY_CODE_INVALID, Message: err.Error(), ErrorReason: reasonOf(err)}
+	}
+	out := &pb.ApplyResult{SourceId: id, Code: pb.ApplyCode(r.Code)}
+	if r.Code == operate.SpecUpdated {
+		out.ChangedFields, out.LostFields = specDiff(r.Before, r.After)
+	}
+	return out
+}
+
+// sourcesRequest is what the bulk calls on sources have in common.
+type sourcesRequest interface {
+	proto.Message
+	operatorRequest
+	GetIds() []string
+	GetFilter() *pb.Filter
+	GetValidateOnly() bool
+	GetPageToken() string
+}
+
+// SourceSelection is what a bulk call is about: sources by their ids, or a page of those that match a query and were
+// created from CreatedFrom to CreatedBefore.
+type SourceSelection struct {
+	IDs                        []string
+	Query                      operate.SourceQuery
+	CreatedFrom, CreatedBefore time.Time
+	After                      string // cursor of the page
+	Note                       dispatch.Note
+	ValidateOnly               bool
+	pages                      pages
+}
+
+// NextPageToken is the token of the page behind a cursor.
+func (s *SourceSelection) NextPageToken(cursor string) string { return s.pages.token(cursor) }
+
+// Sources reads a bulk call on sources: it names ids, or a filter on purpose.
+func Sources(req sourcesRequest) (*SourceSelection, error) {
+	s, _, err := selectSources(req, nil)
+	return s, err
+}
+
+// PauseSources reads a PauseSourcesRequest.
+func PauseSources(req *pb.PauseSourcesRequest, now time.Time) (*SourceSelection, dispatch.Gate, error) {
+	return selectSources(req, func(c *checks) dispatch.Gate { return c.hold(req, now) })
+}
+
+func selectSources(req sourcesRequest, hold func(*checks) dispatch.Gate) (s *SourceSelection, gate dispatch.Gate, err error) {
+	var c checks
+	filter := req.GetFilter()
+	c.selects("ids", len(req.GetIds()), filter, req.GetPageToken())
+	s = &SourceSelection{IDs: list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), ValidateOnly: req.GetValidateOnly()}
+	if filter != nil {
+		c.sourceFilter(s, filter)
+	}
+	if hold != nil {
+		gate = hold(&c)
+	} else {
+		s.Note = c.note(req)
+	}
+	if err := c.err(); err != nil || filter == nil {
+		return s, gate, err
+	}
+	if s.pages, err = pagesOf(req, filter); err != nil {
+		return nil, gate, err
+	}
+	s.After, err = s.pages.cursor(req.GetPageToken())
+	return s, gate, err
+}
+
+// sourceFilter reads a filter of sources. A condition that does not apply to them is refused, or it would widen what is
+// acted on.
+func (c *checks) sourceFilter(s *SourceSelection, f *pb.Filter) {
+	for _, other := range []struct {
+		field string
+		set   bool
+	}{
+		{"filter.queue_suffix", f.GetQueueSuffix() != ""},
+		{"filter.states", len(f.GetStates()) > 0},
+		{"filter.failure_reasons", len(f.GetFailureReasons()) > 0},
+		{"filter.source_id", f.GetSourceId() != ""},
+		{"filter.queue", f.GetQueue() != ""},
+		{"filter.collector_id", f.GetCollectorId() != ""},
+	} {
+		if other.set {
+			c.fail(other.field, "set", "does not apply to sources")
+		}
+	}
+	some := f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 ||
+		f.GetCreateTimeFrom() != nil || f.GetCreateTimeBefore() != nil
+	if some == f.GetAll() {
+		c.fail("filter.all", f.GetAll(), "must be true when no other condition is set, and false when one is")
+	}
+	s.Query = operate.SourceQuery{
+		Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
+		Pool:   optional(c.id, "filter.pool", f.GetPool()),
+		Labels: c.labels("filter.labels", f.GetLabels(), dispatch.MaxLabels),
+	}
+	s.CreatedFrom = c.time("filter.create_time_from", f.GetCreateTimeFrom())
+	s.CreatedBefore = c.time("filter.create_time_before", f.GetCreateTimeBefore())
+}
+
+// Source converts a source.
+func Source(v *operate.SourceView) *pb.Source {
+	s := &v.Source
+	return &pb.Source{
+		Id: s.ID, Uid: s.UID, Spec: toSpec(s.ID, &s.Spec), Status: toSourceStatus(v),
+		Etag: SourceEtag(s), Version: s.Version,
+		CreateTime: toTime(s.Created), UpdateTime: toTime(s.Updated),
+	}
+}
+
+// ListedSource leaves out what lists leave out: seeds and payload.
+func ListedSource(v *operate.SourceView) *pb.Source {
+	out := Source(v)
+	out.Spec.Seeds, out.Spec.Payload = nil, nil
+	return out
+}
+
+func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
+	s := &v.Status
+	out := &pb.SourceStatus{
+		Health: pb.SourceHealth(v.Health), Paused: Gate(v.Paused), PendingVersions: s.PendingVersions,
+		Tasks: toCounts(s.Counts), LastSuccessTime: toTime(s.LastSuccess), ConsecutiveFailures: s.FailuresInARow,
+		ShortestInterval: toDuration(s.ShortestInterval), LongestInterval: toDuration(s.LongestInterval),
+		NextDueTime: toTime(s.NextDue), Lag: toDuration(s.Lag), Limited: s.Limited,
+		LastError: toTaskError(s.LastError), LastFailureTime: toTime(s.LastFailure), Outstanding: s.Outstanding,
+		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, DeniedSeeds: s.DeniedSeeds,
+		CollectorUnknown: s.CollectorUnknown,
+	}
+	for reason, n := range s.Filtered {
+		if n > 0 {
+			out.Filtered = append(out.Filtered, &pb.FilteredLinks{Reason: pb.FilterReason(reason), Count: n}) //nolint:gosec // of few
+		}
+	}
+	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
+		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}
+	}
+	return out
+}

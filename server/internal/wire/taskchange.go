@@ -1,0 +1,142 @@
+package wire
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+const maxReasons = 64 // of failure, in a filter
+
+// taskChangeRequest is what the bulk calls on tasks have in common.
+type taskChangeRequest interface {
+	proto.Message
+	operatorRequest
+	GetTaskIds() []string
+	GetFilter() *pb.Filter
+	GetValidateOnly() bool
+	GetPageToken() string
+}
+
+// TaskSelection is what a bulk call is about: tasks by their ids, of which Fences names the leases, or a page of those
+// that a query finds.
+type TaskSelection struct {
+	IDs    []dispatch.TaskID
+	Fences []uint64
+	Query  *operate.TaskQuery // nil: the ids are named
+	After  string             // cursor of the page
+	Note   dispatch.Note
+	// ValidateOnly: the call is to answer what it would do.
+	ValidateOnly bool
+	pages        pages
+}
+
+// NextPageToken is the token of the page behind a cursor.
+func (s *TaskSelection) NextPageToken(cursor string) string { return s.pages.token(cursor) }
+
+// TaskChange reads a bulk call on tasks in some states, which a filter without states stands for, or must name: it
+// names ids, or a filter on purpose, of tasks in states that it can change.
+func TaskChange(req taskChangeRequest, states []dispatch.State, mustName bool) (*TaskSelection, error) {
+	var c checks
+	filter := req.GetFilter()
+	c.selects("task_ids", len(req.GetTaskIds()), filter, req.GetPageToken())
+	s := &TaskSelection{
+		IDs: list(&c, "task_ids", req.GetTaskIds(), 0, MaxBatch, c.taskID), Fences: c.fences(req), ValidateOnly: req.GetValidateOnly(),
+	}
+	if filter != nil {
+		s.Query = c.taskFilter(filter, states, mustName)
+	}
+	s.Note = c.note(req)
+	if err := c.err(); err != nil || filter == nil {
+		return s, err
+	}
+	var err error
+	if s.pages, err = pagesOf(req, filter); err != nil {
+		return nil, err
+	}
+	s.After, err = s.pages.cursor(req.GetPageToken())
+	return s, err
+}
+
+// fences reads the leases that are meant, which RevokeLeases may name.
+func (c *checks) fences(req taskChangeRequest) []uint64 {
+	named, ok := req.(interface{ GetFences() []int64 })
+	if !ok {
+		return nil
+	}
+	if n := len(named.GetFences()); n > 0 && n != len(req.GetTaskIds()) {
+		c.fail("fences", n, "must be none, or one for each of task_ids")
+	}
+	return list(c, "fences", named.GetFences(), 0, MaxBatch, func(field string, fence int64) uint64 {
+		if fence < 0 {
+			c.fail(field, fence, "must not be negative")
+		}
+		return uint64(fence)
+	})
+}
+
+// taskFilter reads a filter of tasks. Of states in which the call changes nothing it would look at tasks in vain.
+func (c *checks) taskFilter(f *pb.Filter, states []dispatch.State, mustName bool) *operate.TaskQuery {
+	if leased := slices.Equal(states, []dispatch.State{dispatch.StateLeased}); f.GetCollectorId() != "" && !leased {
+		c.fail("filter.collector_id", f.GetCollectorId(), "applies to leases only")
+	}
+	where := f.GetSourceId() != "" || f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 ||
+		f.GetQueue() != "" || f.GetQueueSuffix() != "" || f.GetCollectorId() != ""
+	if where == f.GetAll() {
+		c.fail("filter.all", f.GetAll(), "must be true when no other condition says where, and false when one does")
+	}
+	q := &operate.TaskQuery{
+		SourceID: optional(c.id, "filter.source_id", f.GetSourceId()),
+		Sources: operate.SourceQuery{
+			Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
+			Pool:   optional(c.id, "filter.pool", f.GetPool()),
+			Labels: c.labels("filter.labels", f.GetLabels(), dispatch.MaxLabels),
+		},
+		Queue:       optional(c.queue, "filter.queue", f.GetQueue()),
+		QueueSuffix: c.suffix("filter.queue_suffix", f.GetQueueSuffix()),
+		Collector:   optional(c.id, "filter.collector_id", f.GetCollectorId()),
+		States:      amongStates(states, f.GetStates()),
+	}
+	var names []string
+	for _, state := range states {
+		names = append(names, pb.TaskState(state).String())
+	}
+	if len(f.GetStates()) == 0 && mustName {
+		c.fail("filter.states", "", "must be set, of %s", strings.Join(names, ", "))
+	}
+	list(c, "filter.states", f.GetStates(), 0, 6, func(field string, state pb.TaskState) pb.TaskState {
+		if !slices.Contains(states, dispatch.State(state)) {
+			c.fail(field, state, "must be of %s", strings.Join(names, ", "))
+		}
+		return state
+	})
+	for _, reason := range list(c, "filter.failure_reasons", f.GetFailureReasons(), 0, maxReasons, func(field string, reason pb.FailureReason) pb.FailureReason {
+		return named(c, field, reason, "must name a reason")
+	}) {
+		q.Reasons = append(q.Reasons, dispatch.FailureReason(reason))
+		if reason == pb.FailureReason_FAILURE_REASON_OTHER { // as toFailureReason tells it
+			q.Reasons = append(q.Reasons, 0)
+		}
+	}
+	q.CreatedFrom = c.time("filter.create_time_from", f.GetCreateTimeFrom())
+	q.CreatedBefore = c.time("filter.create_time_before", f.GetCreateTimeBefore())
+	return q
+}
+
+// TaskChanged tells what became of a task.
+func TaskChanged(id dispatch.TaskID, change *operate.TaskChange) *pb.TaskChange {
+	out := &pb.TaskChange{TaskId: string(id), Code: pb.TaskChangeCode(change.Code), State: pb.TaskState(change.State)}
+	switch change.Code {
+	case operate.ChangeLimited:
+		out.Message = limitedMessage
+	case operate.ChangeRefused:
+		out.Message, out.ErrorReason = change.Err.Error(), reasonOf(change.Err)
+	default:
+	}
+	return out
+}
