@@ -88,6 +88,12 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 		}
 		return answer
 	}
+	wantPushed := func(drain bool) {
+		t.Helper()
+		if pushed, err := stream.Recv(); err != nil || pushed.GetDrain() != drain || pushed.NextHeartbeat != nil {
+			t.Errorf("pushed %v, %v; want drain %v, and no next heartbeat", pushed, err, drain)
+		}
+	}
 	if beat().GetDrain() {
 		t.Error("told to drain before anybody said so")
 	}
@@ -97,7 +103,9 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 	}
 	parked := make(chan answer, 1)
 	go func() {
-		resp, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "paris-1", Session: "s1", Wait: durationpb.New(30 * time.Second)})
+		resp, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{
+			CollectorId: "paris-1", Session: "s1", Labels: map[string]string{"region": "eu", "disk": "ssd"}, Wait: durationpb.New(30 * time.Second),
+		})
 		parked <- answer{resp, err}
 	}()
 	eventually(t, "the fetch is parked", func() bool {
@@ -128,6 +136,7 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 	if got := <-parked; got.err != nil || got.resp.GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_DRAINING || got.resp.GetRetryAfter().AsDuration() <= 0 {
 		t.Errorf("the parked fetch was answered %v, %v", got.resp, got.err)
 	}
+	wantPushed(true)
 	if got := beat(); !got.GetDrain() || got.GetNextHeartbeat().AsDuration() > 5*time.Second {
 		t.Errorf("the beat was answered %v", got)
 	}
@@ -162,6 +171,7 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 	if got, err = b.admin.ResumeCollectors(ctx, &pb.ResumeCollectorsRequest{Labels: eu}); err != nil || !got.GetChanged() {
 		t.Errorf("resumed %v, %v", got, err)
 	}
+	wantPushed(false)
 	if got, err = b.admin.ResumeCollectors(ctx, &pb.ResumeCollectorsRequest{Labels: eu}); err != nil || got.GetChanged() {
 		t.Errorf("resumed again %v, %v; want no change", got, err)
 	}

@@ -114,12 +114,28 @@ func TestDispatchService_Heartbeat_errors(t *testing.T) {
 		older, newer := open(t, b), open(t, b)
 		exchange(t, older, beatOf())
 		exchange(t, newer, &pb.HeartbeatRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s2"}})
-		if err := older.Send(beatOf()); err != nil {
-			t.Fatal(err)
-		}
-		_, err := older.Recv()
+		_, err := older.Recv() // without another beat
 		wantFault(t, err, codes.FailedPrecondition, "COLLECTOR_REPLACED")
 	})
+}
+
+// A cancel is pushed to the holder's stream without a beat.
+func TestDispatchService_Heartbeat_cancel(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, server.Config{})
+	leased := b.leased(t)
+	stream := open(t, b)
+	if resp := exchange(t, stream, beatOf(held(leased))); resp.NextHeartbeat == nil || len(resp.GetCancel()) != 0 {
+		t.Fatalf("the beat was answered %v", resp)
+	}
+	id := leased.GetLease().GetTaskId()
+	if _, err := b.tasks.CancelTasks(t.Context(), &pb.CancelTasksRequest{TaskIds: []string{id}}); err != nil {
+		t.Fatal(err)
+	}
+	pushed, err := stream.Recv()
+	if err != nil || len(pushed.GetCancel()) != 1 || pushed.GetCancel()[0].GetTaskId() != id || pushed.NextHeartbeat != nil {
+		t.Errorf("pushed %v, %v", pushed, err)
+	}
 }
 
 func TestDispatchService_Heartbeat_silence(t *testing.T) {

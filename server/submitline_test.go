@@ -33,7 +33,7 @@ func TestServer_submitsInLine(t *testing.T) {
 		ended := make(chan error, calls)
 		for i := range calls {
 			go func() {
-				// As many as a call of the store carries, so that the next call does not wait for this one's.
+				// As many as a call of the store carries.
 				request := new(pb.SubmitTasksRequest)
 				for k := range dispatch.MaxSubmissions {
 					url := fmt.Sprintf("http://a.com/%d/%d", i, k)
@@ -69,10 +69,6 @@ func TestServer_submitsInLine(t *testing.T) {
 		done()
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("a submit that is shed waits %v in line before", waited)
-		}
-		time.Sleep(3 * time.Second)
-		if n := atStore.Load(); n < 2 {
-			t.Errorf("%d calls came to the store: one that it does not answer holds up all others", n)
 		}
 		release()
 		for range calls {

@@ -53,16 +53,21 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Store is what the pump needs of a store.
+// Store is what the pump needs of a [dispatch.Store].
 type Store interface {
+	// Shards is how many there are.
 	Shards() int
+	// Claim grants tasks, as in [dispatch.Claims].
 	Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error)
+	// GiveBack undoes what a call did with its grant, as in [dispatch.Claims].
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
 
 // Observer is told of claims and of what was given back.
 type Observer interface {
+	// Claimed tells of one claim: for how many fetches, and how many tasks it gave.
 	Claimed(fetches, granted int, took time.Duration, err error)
+	// GaveBack tells of tasks that were granted to a caller who had gone.
 	GaveBack(tasks int)
 }
 
