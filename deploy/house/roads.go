@@ -31,11 +31,11 @@ func waggle() []road {
 	const carried, ended = "the road of ReportTask", "in the background: leases of a replaced session end"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", 14, map[string]string{
-			engine + "Report": carried, engine + "recall": carried, engine + "runEnding": ended,
+			engine + "Report": carried, engine + "recall": carried, engine + "endOlder": ended,
 		}},
 		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", 12, nil},
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", 8, map[string]string{
-			engine + "runEnding": ended,
+			engine + "endOlder": ended,
 		}},
 	}
 }

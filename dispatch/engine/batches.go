@@ -66,8 +66,6 @@ func merged[In, Out any](store dispatch.Store, name string, limit int, call func
 // shardOf is the shard of a task; the first for an id that has none.
 func shardOf(id dispatch.TaskID, shards int) int { return dispatch.ShardOf(max(id.Slot(), 0), shards) }
 
-func (d *Dispatcher) shardOf(id dispatch.TaskID) int { return shardOf(id, max(d.store.Shards(), 1)) }
-
 func reader(store dispatch.Store) func(context.Context, []dispatch.TaskID) ([]reading, error) {
 	return func(ctx context.Context, ids []dispatch.TaskID) ([]reading, error) {
 		tasks, now, err := store.Tasks(ctx, ids, false)

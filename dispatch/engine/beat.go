@@ -41,12 +41,6 @@ type LostLease struct {
 	Reason dispatch.LostReason
 }
 
-// CancelNotice asks the holder of a lease to stop.
-type CancelNotice struct {
-	ID     dispatch.TaskID
-	Reason dispatch.CancelReason
-}
-
 // LimitedLease was renewed for less than its duration.
 type LimitedLease struct {
 	ID        dispatch.TaskID

@@ -367,27 +367,6 @@ func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
 	return rules, nil
 }
 
-// join completes grants with what their tasks share with their source: the spec
-// is kept once, a task stores only what differs.
-func (d *Dispatcher) join(ctx context.Context, grants []dispatch.Grant) error {
-	of := make([]sourceOf, len(grants))
-	for i := range grants {
-		t := &grants[i].Task
-		of[i] = sourceOf{t.SourceID, t.SourceUID, grants[i].SourceVersion}
-	}
-	for i, found := range d.catalog.specs(ctx, of) {
-		t := &grants[i].Task
-		if errors.Is(found.err, dispatch.ErrSourceNotFound) {
-			continue // deleted since the claim; the task carries what it has
-		}
-		if found.err != nil {
-			return fmt.Errorf("join task %s with source %q: %w", t.ID, t.SourceID, found.err)
-		}
-		JoinSource(t, found.source)
-	}
-	return nil
-}
-
 // JoinSource lays the task's own metadata over its source's, and gives it the
 // source's payload if it has none.
 func JoinSource(t *dispatch.Task, source *dispatch.Source) {
@@ -406,4 +385,13 @@ func JoinSource(t *dispatch.Task, source *dispatch.Source) {
 	if len(t.Payload) == 0 {
 		t.Payload = source.Spec.Payload
 	}
+}
+
+// mapBytes is how many bytes the keys and values of m have.
+func mapBytes(m map[string]string) int {
+	n := 0
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	return n
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
 )
 
 // A call ends what it waits for ahead of its caller's deadline by a tenth of the time left,
@@ -15,6 +16,9 @@ const (
 	shortestMargin = 50 * time.Millisecond
 	longestMargin  = 500 * time.Millisecond
 )
+
+// MaxRetryAfter bounds how long a call is told to stay away.
+const MaxRetryAfter = pump.MaxRetryAfter
 
 // Waits before what failed is tried again.
 const (

@@ -119,7 +119,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		Store: cfg.Store, Log: cfg.Logger, Observer: cfg.Observer, Rand: cfg.Rand, Fallback: cfg.Fallback,
 		Timeout: storeTimeout, MaxWaiters: cfg.MaxWaiters, Held: d.holds.stops,
 	})
-	d.keeper = &keeper{d: d}
+	d.keeper = &keeper{store: cfg.Store, log: cfg.Logger, observer: cfg.Observer, policy: d.policy, id: cfg.ID, end: d.EndLeases}
 	return d, nil
 }
 
@@ -163,3 +163,78 @@ func (d *Dispatcher) Config() Config { return d.cfg }
 
 // Catalog caches sources and queue rules.
 func (d *Dispatcher) Catalog() *Catalog { return d.catalog }
+
+func (d *Dispatcher) shardOf(id dispatch.TaskID) int { return shardOf(id, max(d.store.Shards(), 1)) }
+
+// Holds are the holds of collectors as the dispatcher knows them.
+func (d *Dispatcher) Holds(ctx context.Context) (*HoldBook, error) { return d.holds.current(ctx) }
+
+// RefreshHolds reads the holds of collectors now.
+func (d *Dispatcher) RefreshHolds(ctx context.Context) error { return d.holds.refresh(ctx) }
+
+// OpenStream subscribes to what the dispatcher has to say to a collector between its beats.
+func (d *Dispatcher) OpenStream(info dispatch.CollectorInfo) *Stream {
+	p := d.pushes
+	s := &Stream{pushes: p, info: info, held: d.holds.stops(info.ID, info.Labels), ready: make(chan struct{}, 1)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams[info.ID] == nil {
+		p.streams[info.ID] = make(map[*Stream]struct{}, 1)
+	}
+	p.streams[info.ID][s] = struct{}{}
+	return s
+}
+
+// listen keeps the subscription to hints until ctx ends. Without hints all goes
+// on, a little later.
+func (d *Dispatcher) listen(ctx context.Context) error {
+	backoff := firstBackoff
+	var failing atomic.Bool
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := d.store.Subscribe(ctx, func(h dispatch.Hint) {
+			if failing.CompareAndSwap(true, false) {
+				d.log.Info("hint subscription is back")
+			}
+			d.heed(h)
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(began) > longestBackoff {
+			backoff = firstBackoff
+		}
+		if failing.CompareAndSwap(false, true) {
+			d.log.Warn("hint subscription lost; polling every second", zap.Error(err))
+		}
+		// What was said meanwhile was not heard.
+		d.heed(dispatch.Hint{Kind: dispatch.HintResync})
+		if !pause(ctx, d.policy.Jitter(backoff)) {
+			return nil
+		}
+		backoff = min(2*backoff, longestBackoff)
+	}
+	return nil
+}
+
+// heed acts on a hint. It does not block.
+func (d *Dispatcher) heed(h dispatch.Hint) {
+	switch h.Kind {
+	case dispatch.HintReady:
+		d.pump.Hint(h.Pool, h.Shard, h.In)
+	case dispatch.HintSource:
+		d.catalog.DropSource(h.ID)
+	case dispatch.HintRules:
+		d.catalog.DropRules()
+	case dispatch.HintHolds:
+		d.holds.hint()
+	case dispatch.HintSession:
+		d.sessionEnded(h.ID, h.Session)
+	case dispatch.HintCancel:
+		d.pushes.cancel(h.ID, CancelNotice{ID: h.Task, Reason: h.Reason})
+	case dispatch.HintResync:
+		d.catalog.dropAll()
+		d.holds.hint()
+		d.pump.HintAll()
+	}
+}

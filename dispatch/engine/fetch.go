@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,6 @@ const (
 	MaxFetchBytes = 3 << 20
 	DefaultWait   = 10 * time.Second
 	MaxNarrow     = 16 // pools, sources and queues named in one fetch
-	MaxRetryAfter = pump.MaxRetryAfter
 )
 
 // EmptyReason says why a fetch gave nothing.
@@ -273,16 +273,23 @@ func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.O
 	return result, nil
 }
 
-// giveBack undoes what a call did with the grants that it was answered with, in each shard that
-// has a part of them.
-func (d *Dispatcher) giveBack(ctx context.Context, want dispatch.Want, out pump.Outcome) {
-	poll := want.Poll
-	poll.Call = out.Call
-	var shards []int
-	for i := range out.Grants {
-		if shard := d.shardOf(out.Grants[i].Task.ID); !slices.Contains(shards, shard) {
-			shards = append(shards, shard)
-			d.pump.GiveBack(ctx, shard, poll)
-		}
+// join completes grants with what their tasks share with their source: the spec
+// is kept once, a task stores only what differs.
+func (d *Dispatcher) join(ctx context.Context, grants []dispatch.Grant) error {
+	of := make([]sourceOf, len(grants))
+	for i := range grants {
+		t := &grants[i].Task
+		of[i] = sourceOf{t.SourceID, t.SourceUID, grants[i].SourceVersion}
 	}
+	for i, found := range d.catalog.specs(ctx, of) {
+		t := &grants[i].Task
+		if errors.Is(found.err, dispatch.ErrSourceNotFound) {
+			continue // deleted since the claim; the task carries what it has
+		}
+		if found.err != nil {
+			return fmt.Errorf("join task %s with source %q: %w", t.ID, t.SourceID, found.err)
+		}
+		JoinSource(t, found.source)
+	}
+	return nil
 }

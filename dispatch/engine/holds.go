@@ -160,9 +160,3 @@ func (w *holdWatch) current(ctx context.Context) (*HoldBook, error) {
 func (w *holdWatch) stops(collector string, labels map[string]string) bool {
 	return w.book.Load().Of(collector, labels) != nil
 }
-
-// Holds are the holds of collectors as the dispatcher knows them.
-func (d *Dispatcher) Holds(ctx context.Context) (*HoldBook, error) { return d.holds.current(ctx) }
-
-// RefreshHolds reads the holds of collectors now.
-func (d *Dispatcher) RefreshHolds(ctx context.Context) error { return d.holds.refresh(ctx) }

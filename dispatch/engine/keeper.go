@@ -36,9 +36,17 @@ const DutyKeeper = "keeper"
 // that were interrupted have left. One dispatcher of a store does it, elected
 // only to save work: two of them do no harm, since the store checks each step.
 type keeper struct {
-	d      *Dispatcher
-	chores []Chore
+	store    dispatch.Store
+	log      *zap.Logger
+	observer Observer
+	policy   dispatch.Policy
+	id       string // of its dispatcher
+	end      endLeases
+	chores   []Chore
 }
+
+// endLeases is [Dispatcher.EndLeases].
+type endLeases func(context.Context, []*dispatch.Task, time.Time, become) ([]dispatch.ApplyResult, error)
 
 // unheardAllowed is how many campaigns in a row may go without an answer before the
 // keeper stands back.
@@ -84,36 +92,36 @@ func (k *keeper) run(ctx context.Context) error {
 
 func (k *keeper) logCampaign(err error) {
 	if err != nil {
-		k.d.log.Warn("cannot campaign for the keeper's duty", zap.Error(err))
+		k.log.Warn("cannot campaign for the keeper's duty", zap.Error(err))
 		return
 	}
-	k.d.log.Info("campaigns for the keeper's duty again")
+	k.log.Info("campaigns for the keeper's duty again")
 }
 
 // interval of campaigns: a third of the TTL, jittered downwards.
 func (k *keeper) interval() time.Duration {
 	third := keeperTTL / 3
-	return third - time.Duration(k.d.cfg.Rand()*float64(third/10))
+	return third - time.Duration(k.policy.Rand()*float64(third/10))
 }
 
 func (k *keeper) campaign(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, keeperTTL)
 	defer cancel()
-	leader, err := k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, keeperTTL)
-	return leader == k.d.cfg.ID, err
+	leader, err := k.store.Campaign(ctx, DutyKeeper, k.id, keeperTTL)
+	return leader == k.id, err
 }
 
 // lead keeps until another one leads, or leadership could not be renewed for
 // its TTL: then it returns why not. renewed is when the last campaign that was won
 // began.
 func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
-	k.d.log.Info("this dispatcher is the keeper now")
-	k.d.cfg.Observer.Keeping(true)
-	defer k.d.cfg.Observer.Keeping(false)
+	k.log.Info("this dispatcher is the keeper now")
+	k.observer.Keeping(true)
+	defer k.observer.Keeping(false)
 
 	work, cancel := context.WithCancel(ctx)
 	g, work := errgroup.WithContext(work)
-	for shard := range k.d.store.Shards() {
+	for shard := range k.store.Shards() {
 		g.Go(func() error { k.sweep(work, shard); return nil })
 	}
 	g.Go(func() error { k.tidy(work); return nil })
@@ -125,7 +133,7 @@ func (k *keeper) lead(ctx context.Context, renewed time.Time) error {
 		k.resign(ctx)
 		return nil
 	}
-	k.d.log.Warn("this dispatcher is the keeper no more", zap.Error(why))
+	k.log.Warn("this dispatcher is the keeper no more", zap.Error(why))
 	if errors.Is(why, errOtherKeeper) {
 		return nil
 	}
@@ -155,8 +163,8 @@ func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 func (k *keeper) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, err := k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, 0); err != nil {
-		k.d.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", keeperTTL), zap.Error(err))
+	if _, err := k.store.Campaign(ctx, DutyKeeper, k.id, 0); err != nil {
+		k.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", keeperTTL), zap.Error(err))
 	}
 }
 
@@ -172,13 +180,13 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 		if (err != nil) != failing {
 			failing = err != nil
 			if failing {
-				k.d.log.Warn("cannot requeue leases that ran out", zap.Int("shard", shard), zap.Error(err))
+				k.log.Warn("cannot requeue leases that ran out", zap.Int("shard", shard), zap.Error(err))
 			} else {
-				k.d.log.Info("requeues leases that ran out again", zap.Int("shard", shard))
+				k.log.Info("requeues leases that ran out again", zap.Int("shard", shard))
 			}
 		}
 		if err != nil {
-			next = k.d.policy.Jitter(backoff)
+			next = k.policy.Jitter(backoff)
 			backoff = min(2*backoff, longestBackoff)
 		} else {
 			backoff = firstBackoff
@@ -194,29 +202,29 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error) {
 	call, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	sweep, err := k.d.store.Expired(call, shard, dispatch.MaxExpired)
+	sweep, err := k.store.Expired(call, shard, dispatch.MaxExpired)
 	if err != nil {
 		return 0, fmt.Errorf("sweep shard %d: %w", shard, timedOut(call, err))
 	}
 	swept := time.Now()
 	if len(sweep.Expired) > 0 {
-		applied, err := k.d.EndLeases(ctx, sweep.Expired, sweep.Now, k.d.policy.Expire)
+		applied, err := k.end(ctx, sweep.Expired, sweep.Now, k.policy.Expire)
 		if err != nil {
 			return 0, fmt.Errorf("requeue %d tasks of shard %d: %w", len(sweep.Expired), shard, err)
 		}
 		for i, r := range applied {
 			if lease := sweep.Expired[i].Lease; r.Code == dispatch.Applied && lease != nil {
-				k.d.cfg.Observer.Requeued(sweep.Now.Sub(lease.Deadline) + time.Since(swept))
+				k.observer.Requeued(sweep.Now.Sub(lease.Deadline) + time.Since(swept))
 			}
 		}
 		switch ended := CountEnded(applied); {
 		case ended == 0:
-			return k.d.policy.Jitter(firstBackoff), nil // all of them changed meanwhile
+			return k.policy.Jitter(firstBackoff), nil // all of them changed meanwhile
 		case len(applied) == dispatch.MaxExpired || ended < len(applied):
 			return 0, nil
 		}
 	}
-	wait := peek + time.Duration(k.d.cfg.Rand()*float64(peekJitter))
+	wait := peek + time.Duration(k.policy.Rand()*float64(peekJitter))
 	if !sweep.Next.IsZero() {
 		wait = min(wait, max(sweep.Next.Sub(sweep.Now)-time.Since(swept), time.Millisecond))
 	}
@@ -231,7 +239,7 @@ func (k *keeper) tidy(ctx context.Context) {
 	}
 	now := time.Now()
 	for _, c := range chores {
-		c.next = now.Add(k.d.policy.Jitter(choreDelay))
+		c.next = now.Add(k.policy.Jitter(choreDelay))
 	}
 	for {
 		next := chores[0]
@@ -268,10 +276,10 @@ func (c *chore) run(ctx context.Context, k *keeper) {
 		return
 	}
 	if err != nil && !c.failing {
-		k.d.log.Warn("the keeper cannot "+c.Name, zap.Error(err))
+		k.log.Warn("the keeper cannot "+c.Name, zap.Error(err))
 	}
 	c.failing = err != nil
-	wait := k.d.policy.Jitter(c.Every)
+	wait := k.policy.Jitter(c.Every)
 	if more && err == nil {
 		wait = firstBackoff
 	}
@@ -280,10 +288,10 @@ func (c *chore) run(ctx context.Context, k *keeper) {
 
 // forget removes collectors that have been gone for long.
 func (k *keeper) forget(ctx context.Context) (bool, error) {
-	now, err := k.d.store.Now(ctx)
+	now, err := k.store.Now(ctx)
 	if err != nil {
 		return false, err
 	}
-	n, err := k.d.store.Forget(ctx, now.Add(-dispatch.CollectorMemory), forgetPage)
+	n, err := k.store.Forget(ctx, now.Add(-dispatch.CollectorMemory), forgetPage)
 	return n == forgetPage, err
 }

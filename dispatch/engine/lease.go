@@ -16,19 +16,22 @@ import (
 // other shards than their tasks.
 const specWait = time.Second
 
+// become is what becomes of a task, such as [dispatch.Policy.Expire].
+type become = func(*dispatch.Task, *dispatch.SourceSpec, time.Time) dispatch.Transition
+
 // EndLeases computes what becomes of leased tasks, or of waiting ones that are
 // taken out, and applies it. The results are in the order of the tasks. A task whose
 // source cannot be read now goes back to its queue as if its budgets had no end: it is
 // handed out only when the source can be read again, and the next end of a lease
 // judges them.
-func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now time.Time, become func(*dispatch.Task, *dispatch.SourceSpec, time.Time) dispatch.Transition) ([]dispatch.ApplyResult, error) {
+func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now time.Time, what become) ([]dispatch.ApplyResult, error) {
 	specs, err := d.specsToEnd(ctx, tasks)
 	if err != nil {
 		return nil, err
 	}
 	transitions := make([]dispatch.Transition, len(tasks))
 	for i, t := range tasks {
-		transitions[i] = become(t, specs[i], now)
+		transitions[i] = what(t, specs[i], now)
 	}
 	return d.batches.applied.Do(ctx, transitions)
 }

@@ -17,6 +17,12 @@ type Push struct {
 	Replaced bool
 }
 
+// CancelNotice asks the holder of a lease to stop.
+type CancelNotice struct {
+	ID     dispatch.TaskID
+	Reason dispatch.CancelReason
+}
+
 // maxPushed bounds the cancels that wait for one stream. The others come with the next beat.
 const maxPushed = 1000
 
@@ -34,19 +40,6 @@ type Stream struct {
 	held    bool // as was pushed last, or told with a beat
 	pending Push
 	ready   chan struct{}
-}
-
-// OpenStream subscribes to what the dispatcher has to say to a collector between its beats.
-func (d *Dispatcher) OpenStream(info dispatch.CollectorInfo) *Stream {
-	p := d.pushes
-	s := &Stream{pushes: p, info: info, held: d.holds.stops(info.ID, info.Labels), ready: make(chan struct{}, 1)}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.streams[info.ID] == nil {
-		p.streams[info.ID] = make(map[*Stream]struct{}, 1)
-	}
-	p.streams[info.ID][s] = struct{}{}
-	return s
 }
 
 // Ready has a value once there is something to take.

@@ -397,3 +397,36 @@ func dueOf(t *dispatch.Task) time.Time {
 	}
 	return time.Time{}
 }
+
+// SubmitDiscovered submits what a leased task leads to, ahead of its report.
+// [dispatch.ErrTaskNotFound] and [dispatch.ErrLeaseLost] are the call's own errors; what becomes
+// of an item is its result's.
+func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]dispatch.DiscoverResult, error) {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{id})
+	if err != nil {
+		return nil, fmt.Errorf("task %s: %w", id, err)
+	}
+	var result dispatch.ReportResult
+	t := read[0].task
+	if !checkHolder(t, token, &result) {
+		if result.Code == dispatch.ReportNotFound {
+			return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrTaskNotFound)
+		}
+		return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrLeaseLost)
+	}
+	results, err := d.discover(ctx, []page{{t, items}})
+	if err != nil {
+		return nil, err
+	}
+	if filtered := dispatch.FilteredOf(results[0]); filtered != (dispatch.Filtered{}) {
+		if err := d.store.CountFiltered(ctx, d.shardOf(id), t.SourceUID, filtered); err != nil {
+			return nil, fmt.Errorf("count what task %s leads to: %w", id, err)
+		}
+	}
+	return results[0], nil
+}
+
+// MaxDiscovered is the limit on the discovered items of one report.
+const MaxDiscovered = 1000

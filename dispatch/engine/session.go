@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -154,6 +155,20 @@ func (d *Dispatcher) endSessionIn(ctx context.Context, shard int, collector, kee
 		}
 		if CountEnded(applied) == 0 {
 			return fmt.Errorf("none of %d leases in shard %d could be ended; they change all the time", len(held), shard)
+		}
+	}
+}
+
+// giveBack undoes what a call did with the grants that it was answered with, in each shard that
+// has a part of them.
+func (d *Dispatcher) giveBack(ctx context.Context, want dispatch.Want, out pump.Outcome) {
+	poll := want.Poll
+	poll.Call = out.Call
+	var shards []int
+	for i := range out.Grants {
+		if shard := d.shardOf(out.Grants[i].Task.ID); !slices.Contains(shards, shard) {
+			shards = append(shards, shard)
+			d.pump.GiveBack(ctx, shard, poll)
 		}
 	}
 }

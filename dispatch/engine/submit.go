@@ -168,14 +168,6 @@ func (k *Known) aim(item *dispatch.Submission, source *dispatch.Source, to dispa
 	item.Scope, item.Queue, item.Key = id.Scope, id.Queue, id.Key
 }
 
-func mapBytes(m map[string]string) int {
-	n := 0
-	for k, v := range m {
-		n += len(k) + len(v)
-	}
-	return n
-}
-
 // SubmitAll submits n items: prepare makes each from what the catalog knows (a
 // nil source leaves it out; then prepare has not touched it), done has its answer.
 // Items that the store refuses as prepared from stale knowledge are prepared again

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,18 +14,112 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Waits of an outlet whose claims fail, or move nothing though there is work. A claim that a
-// bound ended has put aside what it met, so the next comes further: as many may follow each
-// other as a million closed queues need.
-const (
-	firstBackoff   = 50 * time.Millisecond
-	longestBackoff = time.Second
-	stallsAllowed  = 3
-	boundsAllowed  = 1_000_000 / dispatch.MaxClaimTurns
-)
-
 // giveBackTries bounds how often a give-back is tried. Should none succeed, the lease runs out.
 const giveBackTries = 3
+
+// step begins the claims that are due in a line, at most one an outlet, and sets the timer for
+// the next.
+func (p *Pump) step(l *line) {
+	if p.spawn == nil || p.draining {
+		return
+	}
+	now := time.Now()
+	if l.waiters.Len() == 0 {
+		p.rest(l, now)
+		return
+	}
+	l.idle = time.Time{}
+	wake := now.Add(never)
+	for i := range l.outlets {
+		o := &l.outlets[(l.first+i)%len(l.outlets)]
+		if o.inFlight {
+			continue
+		}
+		if o.retryAt.After(now) {
+			wake = earlier(wake, o.retryAt)
+			continue
+		}
+		if !o.fallback.After(now) {
+			o.fallback = now.Add(p.nextFallback())
+			o.until = earlier(o.until, now)
+		}
+		open := !o.until.After(now) || len(l.once) > 0 && o.asked < l.lastOnce
+		if waiters := l.pick(o.limit); open && len(waiters) > 0 {
+			p.launch(o, waiters)
+			continue
+		}
+		if wake = earlier(wake, o.fallback); !open {
+			wake = earlier(wake, o.until)
+		}
+	}
+	l.first = (l.first + 1) % len(l.outlets)
+	l.timer.Reset(wake.Sub(now))
+}
+
+// rest drops a line once nobody has waited in it for [idleLine].
+func (p *Pump) rest(l *line, now time.Time) {
+	if l.idle.IsZero() {
+		l.idle = now
+	}
+	left := l.idle.Add(idleLine).Sub(now)
+	if left <= 0 && !l.claimed() {
+		p.forget(l)
+		return
+	}
+	l.timer.Reset(max(left, idleLine/10))
+}
+
+// nextFallback is jittered downwards, so that dispatchers do not ask in step.
+func (p *Pump) nextFallback() time.Duration {
+	return p.cfg.Fallback - time.Duration(p.cfg.Rand()*float64(p.cfg.Fallback/4))
+}
+
+// lineOf finds the line of a pool and what narrows it, or makes it.
+func (p *Pump) lineOf(pool string, sources, queues []string) *line {
+	key := pool
+	if len(sources)+len(queues) > 0 {
+		key = strings.Join([]string{pool, strings.Join(sources, "\x01"), strings.Join(queues, "\x01")}, "\x00")
+	}
+	l := p.lines[key]
+	if l != nil {
+		return l
+	}
+	if len(p.lines) >= maxIdle {
+		p.forgetIdle()
+	}
+	l = &line{key: key, pool: pool, narrow: key != pool, turns: len(queues), outlets: make([]outlet, max(p.cfg.Store.Shards(), 1))}
+	for shard := range l.outlets {
+		l.outlets[shard] = outlet{line: l, shard: shard, limit: 1}
+	}
+	l.timer = time.AfterFunc(never, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.step(l)
+	})
+	p.lines[key] = l
+	p.byPool[pool] = append(p.byPool[pool], l)
+	return l
+}
+
+// forgetIdle drops all lines that nobody waits in.
+func (p *Pump) forgetIdle() {
+	for _, l := range p.lines {
+		if l.waiters.Len() == 0 && !l.claimed() {
+			p.forget(l)
+		}
+	}
+}
+
+// forget drops a line that nobody has waited in for a while.
+func (p *Pump) forget(l *line) {
+	l.timer.Stop()
+	delete(p.lines, l.key)
+	if of := without(p.byPool[l.pool], l); len(of) > 0 {
+		p.byPool[l.pool] = of
+	} else {
+		delete(p.byPool, l.pool)
+	}
+}
 
 // launch begins a claim for waiters. The store's call has a deadline of its own: it must not be
 // cut off because one of its callers has gone.
@@ -162,20 +257,6 @@ func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, b
 	return gone
 }
 
-// pace lets an outlet wait if its claims move nothing though there is work.
-func (o *outlet) pace(open, more bool, served int) {
-	if o.stalled++; !open || served > 0 {
-		o.stalled = 0
-	}
-	allowed := stallsAllowed
-	if more {
-		allowed = boundsAllowed
-	}
-	if over := o.stalled - allowed; over > 0 {
-		o.retryAt = time.Now().Add(min(firstBackoff<<min(over-1, 10), longestBackoff))
-	}
-}
-
 // goOn decides what becomes of those that a claim gave nothing, and lets their lines go on.
 func (p *Pump) goOn(o *outlet, waiters []*waiter) {
 	lines := map[*line]struct{}{o.line: {}}
@@ -197,17 +278,6 @@ func (p *Pump) goOn(o *outlet, waiters []*waiter) {
 	for l := range lines {
 		p.step(l)
 	}
-}
-
-// askedEverywhere reports whether each of its outlets was asked after a waiter came, and had
-// nothing more.
-func askedEverywhere(w *waiter) bool {
-	for _, at := range w.places {
-		if slices.ContainsFunc(at.line.outlets, func(o outlet) bool { return o.asked < w.arrival }) {
-			return false
-		}
-	}
-	return true
 }
 
 // GiveBack undoes what a call did with its grant in a shard, in the background where Run runs:

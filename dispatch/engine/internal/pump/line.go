@@ -8,6 +8,76 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
+// Request is a fetch that waits.
+type Request struct {
+	Want   dispatch.Want
+	Pools  []string
+	Labels map[string]string // of the collector
+	// Once: the fetch does not wait for tasks, only for what can be had now.
+	Once bool
+	// Until is the end of the wait. A claim in flight then is waited for as long as ctx lets.
+	Until time.Time
+}
+
+// End says how a wait ended.
+type End uint8
+
+// The ends of a wait.
+const (
+	Nothing    End = iota // nothing could be had; Wait says why
+	Granted               // Grants
+	TokenUsed             // the client token had a grant before, of which nothing is held
+	Refused               // the store refuses this fetch what it has: is the session current?
+	Held                  // a hold stops the collector
+	Draining              // the dispatcher is about to stop
+	Failed                // Err
+	Superseded            // the same client token waits in another call
+)
+
+// Outcome is how a wait ended.
+type Outcome struct {
+	End    End
+	Grants []dispatch.Grant
+	Call   string    // under which the store noted the grant
+	At     time.Time // no later than the grant
+	Err    error
+	// Wait is why there is nothing, and RetryAfter when a fetch that did not wait is to ask again.
+	Wait       dispatch.WaitReason
+	RetryAfter time.Duration
+}
+
+// MaxRetryAfter bounds how long a fetch is told to stay away.
+const MaxRetryAfter = 5 * time.Second
+
+type token struct{ collector, client string }
+
+// waiter is a fetch that waits.
+type waiter struct {
+	Request
+	arrival  uint64
+	answer   chan Outcome // holds one
+	places   []place
+	claiming bool // a claim for it is in flight
+	last     bool // its wait is over: that claim is the last
+	finished bool
+}
+
+// place is where a waiter stands in a line.
+type place struct {
+	line *line
+	elem *list.Element
+}
+
+// Waits of an outlet whose claims fail, or move nothing though there is work. A claim that a
+// bound ended has put aside what it met, so the next comes further: as many may follow each
+// other as a million closed queues need.
+const (
+	firstBackoff   = 50 * time.Millisecond
+	longestBackoff = time.Second
+	stallsAllowed  = 3
+	boundsAllowed  = 1_000_000 / dispatch.MaxClaimTurns
+)
+
 // never is further ahead than anything waits.
 const never = 10 * 365 * 24 * time.Hour
 
@@ -65,61 +135,9 @@ func (o *outlet) hint(at time.Time) {
 	}
 }
 
-// step begins the claims that are due in a line, at most one an outlet, and sets the timer for
-// the next.
-func (p *Pump) step(l *line) {
-	if p.spawn == nil || p.draining {
-		return
-	}
-	now := time.Now()
-	if l.waiters.Len() == 0 {
-		p.rest(l, now)
-		return
-	}
-	l.idle = time.Time{}
-	wake := now.Add(never)
-	for i := range l.outlets {
-		o := &l.outlets[(l.first+i)%len(l.outlets)]
-		if o.inFlight {
-			continue
-		}
-		if o.retryAt.After(now) {
-			wake = earlier(wake, o.retryAt)
-			continue
-		}
-		if !o.fallback.After(now) {
-			o.fallback = now.Add(p.nextFallback())
-			o.until = earlier(o.until, now)
-		}
-		open := !o.until.After(now) || len(l.once) > 0 && o.asked < l.lastOnce
-		if waiters := l.pick(o.limit); open && len(waiters) > 0 {
-			p.launch(o, waiters)
-			continue
-		}
-		if wake = earlier(wake, o.fallback); !open {
-			wake = earlier(wake, o.until)
-		}
-	}
-	l.first = (l.first + 1) % len(l.outlets)
-	l.timer.Reset(wake.Sub(now))
-}
-
-// rest drops a line once nobody has waited in it for [idleLine].
-func (p *Pump) rest(l *line, now time.Time) {
-	if l.idle.IsZero() {
-		l.idle = now
-	}
-	left := l.idle.Add(idleLine).Sub(now)
-	if (left <= 0 || len(p.lines) > maxIdle) && !slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight }) {
-		p.forget(l)
-		return
-	}
-	l.timer.Reset(max(left, idleLine/10))
-}
-
-// nextFallback is jittered downwards, so that dispatchers do not ask in step.
-func (p *Pump) nextFallback() time.Duration {
-	return p.cfg.Fallback - time.Duration(p.cfg.Rand()*float64(p.cfg.Fallback/4))
+// claimed reports whether a claim for the line is in flight.
+func (l *line) claimed() bool {
+	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight })
 }
 
 // pick takes the first of the line that no claim is in flight for and that fit in one claim.
@@ -142,4 +160,44 @@ func (l *line) pick(limit int) []*waiter {
 		picked = append(picked, w)
 	}
 	return picked
+}
+
+// pace lets an outlet wait if its claims move nothing though there is work.
+func (o *outlet) pace(open, more bool, served int) {
+	if o.stalled++; !open || served > 0 {
+		o.stalled = 0
+	}
+	allowed := stallsAllowed
+	if more {
+		allowed = boundsAllowed
+	}
+	if over := o.stalled - allowed; over > 0 {
+		o.retryAt = time.Now().Add(min(firstBackoff<<min(over-1, 10), longestBackoff))
+	}
+}
+
+// askedEverywhere reports whether each of its outlets was asked after a waiter came, and had
+// nothing more.
+func askedEverywhere(w *waiter) bool {
+	for _, at := range w.places {
+		if slices.ContainsFunc(at.line.outlets, func(o outlet) bool { return o.asked < w.arrival }) {
+			return false
+		}
+	}
+	return true
+}
+
+// without takes the first of the list that is v out, in place.
+func without[T comparable](list []T, v T) []T {
+	if i := slices.Index(list, v); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }

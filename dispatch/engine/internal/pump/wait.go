@@ -1,0 +1,169 @@
+package pump
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Run lets claims be made until ctx ends. Then it answers all that wait, and returns when
+// what is in flight has ended.
+func (p *Pump) Run(ctx context.Context) {
+	var background sync.WaitGroup
+	p.mu.Lock()
+	p.spawn = func(f func(context.Context)) { background.Go(func() { f(ctx) }) }
+	for _, l := range p.lines {
+		p.step(l)
+	}
+	p.mu.Unlock()
+	<-ctx.Done()
+	p.Drain()
+	p.mu.Lock()
+	p.spawn = nil
+	p.mu.Unlock()
+	background.Wait()
+}
+
+// Wait waits until the store grants something to the fetch, or its wait is over. If ctx ends
+// first, what the store grants yet is given back, and the outcome is Failed with the cause; but
+// Nothing if the cause is that the store did not answer in time, and the fetch is one that waits.
+func (p *Pump) Wait(ctx context.Context, r Request) Outcome {
+	w := &waiter{Request: r, answer: make(chan Outcome, 1)}
+	p.enter(w)
+	timer := time.NewTimer(time.Until(r.Until))
+	defer timer.Stop()
+	for {
+		select {
+		case out := <-w.answer:
+			return out
+		case <-timer.C:
+			p.expire(w)
+		case <-ctx.Done():
+			p.leave(w, context.Cause(ctx))
+		}
+	}
+}
+
+// enter lets a fetch wait, or answers it at once.
+func (p *Pump) enter(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := token{w.Want.Collector, w.Want.ClientToken}
+	if old := p.waiting[key]; old != nil {
+		p.finish(old, Outcome{End: Superseded}) // as of a connection that broke
+	}
+	switch {
+	case p.sentAway(w):
+		return
+	case len(p.waiting) >= p.cfg.MaxWaiters:
+		p.finish(w, Outcome{End: Failed, Err: dispatch.ErrTooManyWaiters})
+		return
+	}
+	p.arrivals++
+	w.arrival = p.arrivals
+	p.waiting[key] = w
+	p.sessions[w.Want.Collector] = append(p.sessions[w.Want.Collector], w)
+	for _, pool := range w.Pools {
+		l := p.lineOf(pool, w.Want.SourceUIDs, w.Want.Queues)
+		w.places = append(w.places, place{l, l.waiters.PushBack(w)})
+		if w.Once {
+			l.once, l.lastOnce = append(l.once, w), w.arrival
+		}
+	}
+	for _, at := range w.places {
+		p.step(at.line)
+	}
+}
+
+// expire ends a wait that is over; if a claim for it is in flight, that claim will.
+func (p *Pump) expire(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.last = w.claiming; !w.last {
+		p.finish(w, p.nothing(w))
+	}
+}
+
+// leave ends a wait whose ctx has ended.
+func (p *Pump) leave(w *waiter, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !w.Once && errors.Is(cause, dispatch.ErrStoreUnavailable) {
+		p.finish(w, p.nothing(w))
+		return
+	}
+	p.finish(w, Outcome{End: Failed, Err: cause})
+}
+
+// HoldsChanged answers those that a hold stops now.
+func (p *Pump) HoldsChanged() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.waiting {
+		if !w.claiming {
+			p.sentAway(w)
+		}
+	}
+}
+
+// Draining reports whether Drain was called.
+func (p *Pump) Draining() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.draining
+}
+
+// Waiting is how many fetches wait.
+func (p *Pump) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
+}
+
+// EndSessions answers [Refused] to the fetches of all sessions of the collector but current.
+func (p *Pump) EndSessions(collector, current string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range slices.Clone(p.sessions[collector]) { // finish takes out of it
+		if w.Want.Session != current {
+			p.finish(w, Outcome{End: Refused})
+		}
+	}
+}
+
+// Hint notes that something of the pool can be had from a shard in a while.
+func (p *Pump) Hint(pool string, shard int, in time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range slices.Clone(p.byPool[pool]) { // step may take out of it
+		if shard >= 0 && shard < len(l.outlets) {
+			l.outlets[shard].hint(time.Now().Add(max(in, 0)))
+			p.step(l)
+		}
+	}
+}
+
+// HintAll has everything asked for that somebody waits for.
+func (p *Pump) HintAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.lines {
+		for i := range l.outlets {
+			l.outlets[i].hint(time.Now())
+		}
+		p.step(l)
+	}
+}
+
+// Drain answers all that wait and all that come from now on, but for those that a claim is in
+// flight for: its end answers them.
+func (p *Pump) Drain() {
+	p.mu.Lock()
+	p.draining = true
+	p.mu.Unlock()
+	p.HoldsChanged()
+}
