@@ -100,8 +100,8 @@ func TestDispatcher_beginSession_hangs(t *testing.T) {
 				w.mustFetch(ask("c", "", 0))
 				store.set(true)
 				for range 5 {
-					ctx, cancel := context.WithTimeout(t.Context(), deadline)
-					if err := call(ctx, w); err != nil || ctx.Err() != nil {
+					ctx, within, cancel := withDeadline(t.Context(), deadline)
+					if err := call(within, w); err != nil || ctx.Err() != nil {
 						t.Errorf("%v, ctx: %v; want an answer before the deadline", err, ctx.Err())
 					}
 					cancel()
@@ -153,9 +153,9 @@ func TestDispatcher_Fetch_giveBackHangs(t *testing.T) {
 		w.submit("s", "", 1, 0)
 		time.Sleep(2 * time.Second) // what is known of the source grows old
 		store.set(true)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, call, cancel := withDeadline(t.Context(), 2*time.Second)
 		defer cancel()
-		if res, err := w.d[0].Fetch(ctx, ask("c", "", time.Second)); !errors.Is(err, dispatch.ErrStoreUnavailable) || ctx.Err() != nil {
+		if res, err := w.d[0].Fetch(call, ask("c", "", time.Second)); !errors.Is(err, dispatch.ErrStoreUnavailable) || ctx.Err() != nil {
 			t.Errorf("%+v, %v, ctx: %v; want that the store is unavailable, before the deadline", res, err, ctx.Err())
 		}
 		store.set(false)

@@ -123,9 +123,9 @@ func TestDispatcher_Fetch_deadline(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			for _, deadline := range []time.Duration{100 * time.Millisecond, time.Second, 20 * time.Second} {
-				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				_, call, cancel := withDeadline(t.Context(), deadline)
 				began := time.Now()
-				res, err := w.d[0].Fetch(ctx, ask("c", "", dispatch.MaxWait))
+				res, err := w.d[0].Fetch(call, ask("c", "", dispatch.MaxWait))
 				took := time.Since(began)
 				cancel()
 				if err != nil || res.Empty != engine.EmptyNoTasks {
@@ -142,10 +142,10 @@ func TestDispatcher_Fetch_deadline(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.spies[0].set(func(s *spy) { s.delay = time.Minute })
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			_, call, cancel := withDeadline(t.Context(), 2*time.Second)
 			defer cancel()
 			began := time.Now()
-			_, err := w.d[0].Fetch(ctx, ask("c", "", 0))
+			_, err := w.d[0].Fetch(call, ask("c", "", 0))
 			if !errors.Is(err, dispatch.ErrStoreUnavailable) || time.Since(began) >= 2*time.Second {
 				t.Errorf("Fetch: %v after %v", err, time.Since(began))
 			}
@@ -237,10 +237,10 @@ func TestDispatcher_Fetch_slowStore(t *testing.T) {
 			w.source("s", nil)
 			w.spies[0].set(func(s *spy) { s.delay = time.Minute })
 			const deadline = 2 * time.Second
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			_, call, cancel := withDeadline(t.Context(), deadline)
 			defer cancel()
 			began := time.Now()
-			res, err := w.d[0].Fetch(ctx, ask("c", "", wait))
+			res, err := w.d[0].Fetch(call, ask("c", "", wait))
 			if took := time.Since(began); err != nil || res.Empty != engine.EmptyNoTasks || took >= deadline || took < deadline/2 {
 				t.Errorf("Fetch: %+v, %v after %v; want NO_TASKS shortly before %v", res, err, took, deadline)
 			}

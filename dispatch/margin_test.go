@@ -80,9 +80,9 @@ func TestDispatcher_readsHang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inStuckWorld(t, func(t *testing.T, w *world, held dispatch.Grant) {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				ctx, within, cancel := withDeadline(t.Context(), 10*time.Second)
 				defer cancel()
-				if err := call(ctx, w, held); !errors.Is(err, dispatch.ErrStoreUnavailable) || ctx.Err() != nil {
+				if err := call(within, w, held); !errors.Is(err, dispatch.ErrStoreUnavailable) || ctx.Err() != nil {
 					t.Errorf("%v; want the store to be unavailable, in time", err)
 				}
 			})
@@ -98,42 +98,5 @@ func TestDispatcher_Report_sourceHangs(t *testing.T) {
 		if results, err := w.d[0].Report(t.Context(), "c1", []dispatch.Report{failed}); err != nil || results[0].Code != dispatch.ReportOK {
 			t.Errorf("%+v, %v; want it settled", results, err)
 		}
-	})
-}
-
-// The timers by which calls end ahead of their callers' deadlines are used again: each
-// call ends by its own.
-func TestDispatcher_Report_endsInTimeAgain(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		w.source("s", nil)
-		w.submit("s", "", 4, 0)
-		report := func() error {
-			g := w.mustFetch(ask("c1", "", 0)).Tasks[0]
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			_, err := w.d[0].Report(ctx, "c1", []dispatch.Report{{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1}}})
-			return err
-		}
-		for range 3 {
-			if err := report(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		w.spies[0].set(func(s *spy) {
-			s.fail = func(call string) error {
-				if call == "Tasks" {
-					time.Sleep(4 * time.Second)
-				}
-				return nil
-			}
-		})
-		began := time.Now()
-		err := report()
-		if took := time.Since(began); !errors.Is(err, dispatch.ErrStoreUnavailable) || took != 1800*time.Millisecond {
-			t.Errorf("%v after %v; want the store to be unavailable after 1.8s", err, took)
-		}
-		time.Sleep(time.Minute) // the call that hangs ends
 	})
 }

@@ -94,9 +94,9 @@ func TestDispatcher_Report_allHang(t *testing.T) {
 			reports = append(reports, dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}})
 		}
 		store.hangs.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, call, cancel := withDeadline(t.Context(), 3*time.Second)
 		defer cancel()
-		results, err := w.d[0].Report(ctx, "c1", reports)
+		results, err := w.d[0].Report(call, "c1", reports)
 		if !errors.Is(err, dispatch.ErrStoreUnavailable) || ctx.Err() != nil {
 			t.Errorf("%+v, %v; want the store to be unavailable, in time", results, err)
 		}

@@ -156,8 +156,8 @@ func TestDispatcher_Beat_aShardThatHangs(t *testing.T) {
 func beatFor(t *testing.T, d *engine.Dispatcher, collector string, grants []dispatch.Grant, lease time.Duration) {
 	info := dispatch.CollectorInfo{ID: collector, Session: "s1"}
 	for begin := time.Now(); time.Since(begin) < 10*lease; {
-		ctx, cancel := context.WithTimeout(t.Context(), lease/6)
-		res, err := d.Beat(ctx, info, leaseBeats(grants))
+		_, call, cancel := withDeadline(t.Context(), lease/6)
+		res, err := d.Beat(call, info, leaseBeats(grants))
 		cancel()
 		if err != nil || res.LeaseDuration != lease || len(res.Lost) != 0 {
 			t.Errorf("beat of %s: %+v, %v; want leases of %v", collector, res, err, lease)

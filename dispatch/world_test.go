@@ -94,6 +94,15 @@ func (w *world) start(s setup) {
 	})
 }
 
+// withDeadline is the context of a caller who gives a call so long, and that of the call: the
+// server ends it a margin ahead, because the store did not answer.
+func withDeadline(ctx context.Context, d time.Duration) (caller, call context.Context, cancel context.CancelFunc) {
+	caller, end := context.WithTimeout(ctx, d)
+	margin := min(max(d/10, 50*time.Millisecond), 500*time.Millisecond, d/2)
+	call, stop := context.WithTimeoutCause(caller, d-margin, dispatch.ErrStoreUnavailable)
+	return caller, call, func() { stop(); end() }
+}
+
 func (w *world) rule(pattern string, settings dispatch.QueueSettings) {
 	w.t.Helper()
 	if _, _, err := w.o[0].SetQueueRule(w.t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, operate.AnyRules); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
@@ -40,6 +41,8 @@ import (
 //  5. Admission refuses a method that has no policy, and more calls at once than may run.
 //  6. A panic of the handler becomes an error, last, so that none of the above is skipped.
 //
+// The handler's context ends a little ahead of the caller's deadline, so that its answer is there in time (inTime).
+//
 // 3 to 6 are one interceptor: of several, gRPC makes an object for each in each call.
 type chain struct {
 	limits   *admit.Limits
@@ -51,6 +54,9 @@ type chain struct {
 	// trouble is for calls that failed because something is away or full, which then fails them all.
 	trouble *zap.Logger
 	success bool // log calls that succeed as info
+
+	recoverUnary  grpc.UnaryServerInterceptor
+	recoverStream grpc.StreamServerInterceptor
 }
 
 // Of calls that failed for one trouble, the first few in a while tell enough.
@@ -68,9 +74,13 @@ func newChain(limits *admit.Limits, draining <-chan struct{}, log *zap.Logger, b
 			return zapcore.NewSamplerWithOptions(core, each, first, then)
 		}))
 	}
+	onPanic := recovery.WithRecoveryHandlerContext(func(_ context.Context, value any) error {
+		return &panicError{value: value, stack: string(debug.Stack())}
+	})
 	return &chain{
 		limits: limits, draining: draining, log: sampled(time.Second, burst, 100), whole: log,
 		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: success,
+		recoverUnary: recovery.UnaryServerInterceptor(onPanic), recoverStream: recovery.StreamServerInterceptor(onPanic),
 	}
 }
 
@@ -96,17 +106,34 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, err
 }
 
-func (c *chain) admitted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (c *chain) admitted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	leave, err := c.limits.Call(info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	err = recovered(func() (err error) {
-		resp, err = handler(ctx, req)
-		return err
-	})
-	return resp, err
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	return c.recoverUnary(ctx, req, info, handler)
+}
+
+// A call ends what it waits for ahead of its caller's deadline by a tenth of the time left, within these bounds, so that
+// its answer is there in time: what was done, or that the store did not answer.
+const (
+	shortestMargin = 50 * time.Millisecond
+	longestMargin  = 500 * time.Millisecond
+)
+
+// inTime is ctx with an end a margin before its deadline, because the store did not answer; it has none without a
+// deadline.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	left := time.Until(deadline)
+	margin := min(max(left/10, shortestMargin), longestMargin, left/2)
+	return context.WithDeadlineCause(ctx, deadline.Add(-margin), dispatch.ErrStoreUnavailable)
 }
 
 func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -126,12 +153,11 @@ func (c *chain) admittedStream(srv any, stream grpc.ServerStream, info *grpc.Str
 	if err := c.limits.Stream(info.FullMethod); err != nil {
 		return err
 	}
-	handle := func() error { return handler(srv, stream) }
 	if !admit.IsProbe(info.FullMethod) {
-		return recovered(handle)
+		return c.recoverStream(srv, stream, info, handler)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- recovered(handle) }()
+	go func() { ended <- c.recoverStream(srv, stream, info, handler) }()
 	select {
 	case err := <-ended:
 		return err
@@ -148,21 +174,11 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// recovered runs a handler, and makes its panic an error.
-func recovered(handle func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &panicError{value: value, stack: string(debug.Stack())}
-		}
-	}()
-	return handle()
-}
-
 // told is err as its caller gets it. What the caller does not get is noted for the log: all of a fault of ours, and why
 // the store cannot be worked with.
 func told(ctx context.Context, err error) error {
 	errorID := uuid.NewString()
-	st, known := wire.Status(ctx, err, errorID)
+	st, known := wire.Status(ctx.Err(), err, errorID)
 	switch {
 	case !known:
 		addFields(ctx, zap.String("error_id", errorID), zap.String("cause", err.Error()))

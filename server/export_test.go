@@ -39,7 +39,7 @@ func (s *Server) Register(desc *grpc.ServiceDesc, service any) { s.grpc.Register
 
 // StatusOf is what callers are told of err.
 func StatusOf(ctx context.Context, err error) *status.Status {
-	st, _ := wire.Status(ctx, err, "an-id")
+	st, _ := wire.Status(ctx.Err(), err, "an-id")
 	return st
 }
 

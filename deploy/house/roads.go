@@ -26,7 +26,7 @@ type road struct {
 
 // waggle are the roads of this repository.
 func waggle() []road {
-	const chain, service = "(*server.Server).chain", "(*server.dispatchService)."
+	const chain, service = "(*server.chain).options", "(*server.dispatchService)."
 	const engine, store = "(*dispatch/engine.Dispatcher).", "(*store/redisstore.Store)."
 	const carried, ended = "the road of ReportTask", "in the background: leases of a replaced session end"
 	return []road{

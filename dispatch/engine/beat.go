@@ -72,8 +72,6 @@ func (d *Dispatcher) Beat(ctx context.Context, info dispatch.CollectorInfo, leas
 	if info.ID == "" || info.Session == "" {
 		return nil, fmt.Errorf("%w: a beat needs the collector's id and session", dispatch.ErrInvalid)
 	}
-	ctx, cancel := inTime(ctx)
-	defer cancel()
 	result := &BeatResult{Next: dispatch.IdleBeat}
 	renewals, tokens := result.read(info.ID, leases)
 	// Presence is recorded first, whatever becomes of the renewals: those of a session that was

@@ -129,7 +129,14 @@ func New(cfg Config) (*Dispatcher, error) {
 func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
 	d.keeper.chores = chores
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { d.pump.Run(ctx); return nil })
+	g.Go(func() error {
+		select {
+		case <-d.holds.known: // nothing is granted before
+		case <-ctx.Done():
+		}
+		d.pump.Run(ctx)
+		return nil
+	})
 	g.Go(func() error { return d.keeper.run(ctx) })
 	g.Go(func() error { return d.holds.run(ctx) })
 	g.Go(func() error { return d.listen(ctx) })

@@ -72,7 +72,8 @@ type FetchResult struct {
 const refusedRetry = 100 * time.Millisecond
 
 // Fetch hands out tasks, each under a lease. With nothing to hand out it waits up to req.Wait,
-// and answers before ctx's deadline in any case; an empty result is no error. Repeated with the
+// and no longer than ctx; an empty result is no error, also if ctx ends with the cause
+// [dispatch.ErrStoreUnavailable], as the server has it end ahead of a caller's deadline. Repeated with the
 // same collector and client token it gives what is still held of what it granted (P7). Its
 // reports are settled first, whatever becomes of the fetch.
 //
@@ -88,16 +89,14 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	if err := req.normalise(); err != nil {
 		return nil, err
 	}
-	within, cancel := inTime(ctx)
-	defer cancel()
-	reports, err := d.Report(within, req.Collector, req.Reports)
+	reports, err := d.Report(ctx, req.Collector, req.Reports)
 	if err != nil {
 		return nil, err
 	}
-	out, want, err := d.obtain(within, &req, received)
+	out, want, err := d.obtain(ctx, &req, received)
 	var result *FetchResult
 	if err == nil {
-		result, err = d.handOut(within, received, out)
+		result, err = d.handOut(ctx, received, out)
 	}
 	if err == nil && len(out.Grants) > 0 {
 		err = context.Cause(ctx)
@@ -118,9 +117,6 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 	}
 	if d.Draining() {
 		return pump.Outcome{End: pump.Draining}, want, nil
-	}
-	if _, err := d.holds.current(ctx); err != nil {
-		return pump.Outcome{}, want, err
 	}
 	var err error
 	if want.SourceUIDs, err = d.uidsOf(ctx, req.Sources); err != nil {

@@ -76,6 +76,7 @@ type holdWatch struct {
 	changed func() // is called when other collectors are held than before
 
 	hinted chan struct{} // capacity 1: somebody changed the holds
+	known  chan struct{} // closed once the holds were read
 	book   atomic.Pointer[HoldBook]
 
 	mu    sync.Mutex // guards what follows, and changes of book
@@ -84,7 +85,7 @@ type holdWatch struct {
 }
 
 func newHoldWatch(cfg Config, changed func()) *holdWatch {
-	return &holdWatch{store: cfg.Store, log: cfg.Logger, rand: cfg.Rand, changed: changed, hinted: make(chan struct{}, 1)}
+	return &holdWatch{store: cfg.Store, log: cfg.Logger, rand: cfg.Rand, changed: changed, hinted: make(chan struct{}, 1), known: make(chan struct{})}
 }
 
 // run reads the holds, at hints and each second, until ctx ends.
@@ -135,6 +136,9 @@ func (w *holdWatch) refresh(ctx context.Context) error {
 	w.mu.Lock()
 	newer := read > w.taken // else a later read was faster
 	if newer {
+		if w.taken == 0 {
+			close(w.known)
+		}
 		w.taken = read
 		w.book.Store(book)
 	}

@@ -38,16 +38,14 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dis
 	if len(reports) == 0 {
 		return nil, nil
 	}
-	within, cancel := inTime(ctx)
-	defer cancel()
 	results := make([]dispatch.ReportResult, len(reports))
 	for i := range reports {
 		if results[i].ID = reports[i].ID; reports[i].Token.Collector != collector {
 			results[i].Code, results[i].Lost = dispatch.ReportLeaseLost, dispatch.LostMalformed
 		}
 	}
-	err := d.settleParts(within, d.partsOf(reports, results))
-	if err != nil && (ctx.Err() != nil || !notSettled(err)) {
+	err := d.settleParts(ctx, d.partsOf(reports, results))
+	if err != nil && !notSettled(err) {
 		return nil, err
 	}
 	missed := 0
@@ -402,8 +400,6 @@ func dueOf(t *dispatch.Task) time.Time {
 // [dispatch.ErrTaskNotFound] and [dispatch.ErrLeaseLost] are the call's own errors; what becomes
 // of an item is its result's.
 func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]dispatch.DiscoverResult, error) {
-	ctx, cancel := inTime(ctx)
-	defer cancel()
 	read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{id})
 	if err != nil {
 		return nil, fmt.Errorf("task %s: %w", id, err)
@@ -430,3 +426,20 @@ func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, t
 
 // MaxDiscovered is the limit on the discovered items of one report.
 const MaxDiscovered = 1000
+
+// reading is a record without its details, and when it was read by the store's clock.
+type reading struct {
+	task *dispatch.Task // nil for none
+	now  time.Time
+}
+
+func reader(store dispatch.Store) func(context.Context, []dispatch.TaskID) ([]reading, error) {
+	return func(ctx context.Context, ids []dispatch.TaskID) ([]reading, error) {
+		tasks, now, err := store.Tasks(ctx, ids, false)
+		readings := make([]reading, len(tasks))
+		for i, t := range tasks {
+			readings[i] = reading{t, now}
+		}
+		return readings, err
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,8 +39,6 @@ type NewTaskResult struct {
 // error is the whole call's: some may be taken; repeat all, and those answer
 // SubmitExists.
 func (d *Dispatcher) SubmitTasks(ctx context.Context, tasks []NewTask) ([]NewTaskResult, error) {
-	ctx, cancel := inTime(ctx)
-	defer cancel()
 	now, err := d.nowFor(ctx, tasks)
 	if err != nil {
 		return nil, err
@@ -239,4 +238,203 @@ func (d *Dispatcher) submitOnce(ctx context.Context, all submission, from []int,
 		d.catalog.dropAll()
 	}
 	return again, nil
+}
+
+// submission is what one caller submits to one shard, with what it was prepared from.
+type submission struct {
+	rules int64
+	gates []dispatch.SourceGate
+	items []dispatch.Submission
+}
+
+// submissionBytes count as one item more of a call's limit.
+const submissionBytes = 16 << 10
+
+// size is for how many items of a call it counts: a large payload for several.
+func (s submission) size() int {
+	n := 0
+	for i := range s.items {
+		item := &s.items[i]
+		n += 1 + (len(item.URL)+len(item.Key)+len(item.Payload)+mapBytes(item.Metadata))/submissionBytes
+	}
+	return n
+}
+
+// submitter submits for several callers: in one call for all that were prepared from the same
+// rules and the same versions of their sources.
+func submitter(store dispatch.Store) func(context.Context, []submission) ([][]dispatch.SubmitResult, error) {
+	return func(ctx context.Context, calls []submission) ([][]dispatch.SubmitResult, error) {
+		results := make([][]dispatch.SubmitResult, 0, len(calls))
+		for len(calls) > 0 {
+			all, n := joined(calls)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // each has the time of a call
+			answers, err := store.Submit(ctx, all.rules, all.gates, all.items)
+			cancel()
+			if err != nil {
+				return nil, err
+			}
+			if len(answers) != len(all.items) {
+				return nil, fmt.Errorf("the store gave %d answers to %d items", len(answers), len(all.items))
+			}
+			for _, c := range calls[:n] {
+				results, answers = append(results, answers[:len(c.items):len(c.items)]), answers[len(c.items):]
+			}
+			calls = calls[n:]
+		}
+		return results, nil
+	}
+}
+
+// joined is the first n calls as one: those that agree.
+func joined(calls []submission) (all submission, n int) {
+	all = calls[0]
+	if len(calls) == 1 {
+		return all, 1
+	}
+	gates := make(map[string]dispatch.SourceGate)
+	var items []dispatch.Submission
+	for _, c := range calls {
+		differs := func(g dispatch.SourceGate) bool { known, ok := gates[g.UID]; return ok && known.Version != g.Version }
+		if c.rules != all.rules || slices.ContainsFunc(c.gates, differs) {
+			break
+		}
+		for _, g := range c.gates {
+			gates[g.UID] = g
+		}
+		items = append(items, c.items...)
+		n++
+	}
+	all.gates, all.items = slices.Collect(maps.Values(gates)), items
+	return all, n
+}
+
+// submit submits items that were prepared from these rules and gates, to each shard its own. It
+// fails if a shard does, whatever the others took in: what is submitted again exists there.
+func (b *batches) submit(ctx context.Context, shards int, all submission) ([]dispatch.SubmitResult, error) {
+	byShard := make(map[int]*submission, 1)
+	from := make(map[int][]int, 1) // indexes of the items
+	for i, item := range all.items {
+		shard := shardOf(item.ID, shards)
+		if byShard[shard] == nil {
+			byShard[shard] = &submission{rules: all.rules, gates: all.gates}
+		}
+		byShard[shard].items = append(byShard[shard].items, item)
+		from[shard] = append(from[shard], i)
+	}
+	calls, shardsOf := make([]submission, 0, len(byShard)), make([]int, 0, len(byShard))
+	for shard, call := range byShard {
+		calls, shardsOf = append(calls, *call), append(shardsOf, shard)
+	}
+	answers, err := b.submits.Do(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]dispatch.SubmitResult, len(all.items))
+	for n, shard := range shardsOf {
+		for k, i := range from[shard] {
+			results[i] = answers[n][k]
+		}
+	}
+	return results, nil
+}
+
+// page is a task whose page leads to items.
+type page struct {
+	task  *dispatch.Task
+	items []dispatch.DiscoveredItem
+}
+
+// discover submits what pages lead to, by their sources' follow rules. Depth
+// is the parent's plus one, or the parent's where its own page went by a
+// redirect; run and metadata are inherited.
+func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]dispatch.DiscoverResult, error) {
+	type place struct{ page, item int }
+	var places []place
+	results := make([][]dispatch.DiscoverResult, len(pages))
+	for n := range pages {
+		results[n] = make([]dispatch.DiscoverResult, len(pages[n].items))
+		for i := range pages[n].items {
+			places = append(places, place{n, i})
+		}
+	}
+	err := d.SubmitAll(ctx, len(places), func(i int, known *Known, item *dispatch.Submission) (*dispatch.Source, error) {
+		from, result := &pages[places[i].page], &results[places[i].page][places[i].item]
+		source, follow, err := known.source(ctx, from.task.SourceID)
+		if errors.Is(err, dispatch.ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != from.task.SourceUID) {
+			*result = dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: "the source is deleted"}
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if refusal := known.discovery(source, follow, from.task, &from.items[places[i].item], item); refusal != nil {
+			*result = *refusal
+			return nil, nil
+		}
+		return source, nil
+	}, func(i int, item *dispatch.Submission, r dispatch.SubmitResult) {
+		results[places[i].page][places[i].item] = discovered(item, r)
+	})
+	return results, err
+}
+
+// discovery makes the item of what a page of t's leads to, or says why there is none.
+func (k *Known) discovery(source *dispatch.Source, f *dispatch.Follower, t *dispatch.Task, found *dispatch.DiscoveredItem, item *dispatch.Submission) *dispatch.DiscoverResult {
+	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, found.URL, found.Key, found.Queue, k.Rules.QueueOf)
+	if err != nil {
+		return &dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: err.Error()}
+	}
+	depth, ifExists, relation := t.Depth+1, dispatch.IfExistsKeep, max(found.Relation, dispatch.RelationLink)
+	if found.Relation == dispatch.RelationRedirect {
+		// It is the page of the task, in another place.
+		depth, relation = t.Depth, t.Relation
+	}
+	var reason dispatch.FilterReason
+	var why string
+	if found.Relation == dispatch.RelationRedirect && t.Recurring {
+		// The seed's content is there: each cycle of the seed crawls it. Not so
+		// of other tasks, or two pages that redirect to each other would be
+		// crawled for ever.
+		ifExists = dispatch.IfExistsAgain
+		reason, why = f.RefusesMove(to)
+	} else {
+		reason, why = f.Refuses(to, depth, dispatch.PassesHost(t, found.Relation))
+	}
+	if reason == dispatch.FilterNone && k.queueOf(to.Queue).denied {
+		reason, why = dispatch.FilterQueueDenied, fmt.Sprintf("queue %q is denied", to.Queue)
+	}
+	if reason != dispatch.FilterNone {
+		return &dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: why, Filter: reason}
+	}
+	metadata := t.Metadata
+	if len(found.Metadata) > 0 {
+		metadata = make(map[string]string, len(t.Metadata)+len(found.Metadata))
+		maps.Copy(metadata, t.Metadata)
+		maps.Copy(metadata, found.Metadata)
+		if n := mapBytes(metadata); n > dispatch.MaxMetadataLength {
+			why := fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, dispatch.MaxMetadataLength)
+			return &dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: why}
+		}
+	}
+	k.aim(item, source, to)
+	item.URL, item.Kind, item.Priority, item.Modified = to.Address, found.Kind, found.Priority, found.Modified
+	item.Depth, item.Run, item.Metadata, item.Payload, item.IfExists = depth, t.Run, metadata, found.Payload, ifExists
+	item.Relation = relation
+	return nil
+}
+
+// discovered is what a store's answer means for a discovered item.
+func discovered(item *dispatch.Submission, r dispatch.SubmitResult) dispatch.DiscoverResult {
+	switch r.Code {
+	case dispatch.SubmitCreated:
+		return dispatch.DiscoverResult{Code: dispatch.DiscoverCreated, ID: item.ID}
+	case dispatch.SubmitRevisit:
+		return dispatch.DiscoverResult{Code: dispatch.DiscoverRevisit, ID: item.ID}
+	case dispatch.SubmitLimited:
+		return dispatch.DiscoverResult{Code: dispatch.DiscoverLimited, Message: "the source has max_outstanding tasks in the shard"}
+	case dispatch.SubmitSourceDeleted:
+		return dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: "the source is deleted"}
+	case dispatch.SubmitExists, dispatch.SubmitStaleSource, dispatch.SubmitStaleRules:
+	}
+	return dispatch.DiscoverResult{Code: dispatch.DiscoverExists, ID: item.ID}
 }

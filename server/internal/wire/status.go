@@ -70,7 +70,7 @@ func kindOf(err error) *errorKind {
 
 // Status is the status that a caller gets for err, and whether err is one to tell callers of. Of any other they get
 // INTERNAL with an error id, and nothing else.
-func Status(ctx context.Context, err error, errorID string) (st *status.Status, known bool) {
+func Status(gone, err error, errorID string) (st *status.Status, known bool) {
 	var refused *Refusal
 	if errors.As(err, &refused) {
 		return refused.status(), true
@@ -80,7 +80,7 @@ func Status(ctx context.Context, err error, errorID string) (st *status.Status, 
 	}
 	interrupted := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	// The end of the caller's own context also looks like a store that did not answer.
-	if gone := ctx.Err(); gone != nil && (interrupted || errors.Is(err, dispatch.ErrStoreUnavailable)) {
+	if gone != nil && (interrupted || errors.Is(err, dispatch.ErrStoreUnavailable)) {
 		return status.FromContextError(gone), true
 	}
 	kind := kindOf(err)

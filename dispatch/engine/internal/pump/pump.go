@@ -40,7 +40,10 @@ package pump
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,14 +103,6 @@ type Pump struct {
 	byPool   map[string][]*line
 	waiting  map[token]*waiter
 	sessions map[string][]*waiter // by collector
-}
-
-// New makes a pump. It claims nothing until [Pump.Run].
-func New(cfg Config) *Pump {
-	return &Pump{
-		cfg: cfg, lines: make(map[string]*line), byPool: make(map[string][]*line),
-		waiting: make(map[token]*waiter), sessions: make(map[string][]*waiter),
-	}
 }
 
 // Background runs f under the ctx of Run, which waits for it. It returns false, and f does not
@@ -193,4 +188,310 @@ func (p *Pump) nothing(w *waiter) Outcome {
 		}
 	}
 	return out
+}
+
+// giveBackTries bounds how often a give-back is tried. Should none succeed, the lease runs out.
+const giveBackTries = 3
+
+// step begins the claims that are due in a line, at most one an outlet, and sets the timer for
+// the next.
+func (p *Pump) step(l *line) {
+	if p.spawn == nil || p.draining {
+		return
+	}
+	now := time.Now()
+	if l.waiters.Len() == 0 {
+		p.rest(l, now)
+		return
+	}
+	l.idle = time.Time{}
+	wake := now.Add(never)
+	for i := range l.outlets {
+		o := &l.outlets[(l.first+i)%len(l.outlets)]
+		if o.inFlight {
+			continue
+		}
+		if o.retryAt.After(now) {
+			wake = earlier(wake, o.retryAt)
+			continue
+		}
+		if !o.fallback.After(now) {
+			o.fallback = now.Add(p.nextFallback())
+			o.until = earlier(o.until, now)
+		}
+		open := !o.until.After(now) || len(l.once) > 0 && o.asked < l.lastOnce
+		if waiters := l.pick(o.limit); open && len(waiters) > 0 {
+			p.launch(o, waiters)
+			continue
+		}
+		if wake = earlier(wake, o.fallback); !open {
+			wake = earlier(wake, o.until)
+		}
+	}
+	l.first = (l.first + 1) % len(l.outlets)
+	l.timer.Reset(wake.Sub(now))
+}
+
+// rest drops a line once nobody has waited in it for [idleLine].
+func (p *Pump) rest(l *line, now time.Time) {
+	if l.idle.IsZero() {
+		l.idle = now
+	}
+	left := l.idle.Add(idleLine).Sub(now)
+	if left <= 0 && !l.claimed() {
+		p.forget(l)
+		return
+	}
+	l.timer.Reset(max(left, idleLine/10))
+}
+
+// nextFallback is jittered downwards, so that dispatchers do not ask in step.
+func (p *Pump) nextFallback() time.Duration {
+	return p.cfg.Fallback - time.Duration(p.cfg.Rand()*float64(p.cfg.Fallback/4))
+}
+
+// lineOf finds the line of a pool and what narrows it, or makes it.
+func (p *Pump) lineOf(pool string, sources, queues []string) *line {
+	key := pool
+	if len(sources)+len(queues) > 0 {
+		key = strings.Join([]string{pool, strings.Join(sources, "\x01"), strings.Join(queues, "\x01")}, "\x00")
+	}
+	l := p.lines[key]
+	if l != nil {
+		return l
+	}
+	if len(p.lines) >= maxIdle {
+		p.forgetIdle()
+	}
+	l = &line{key: key, pool: pool, narrow: key != pool, turns: len(queues), outlets: make([]outlet, max(p.cfg.Store.Shards(), 1))}
+	for shard := range l.outlets {
+		l.outlets[shard] = outlet{line: l, shard: shard, limit: 1}
+	}
+	l.timer = time.AfterFunc(never, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.step(l)
+	})
+	p.lines[key] = l
+	p.byPool[pool] = append(p.byPool[pool], l)
+	return l
+}
+
+// forgetIdle drops all lines that nobody waits in.
+func (p *Pump) forgetIdle() {
+	for _, l := range p.lines {
+		if l.waiters.Len() == 0 && !l.claimed() {
+			p.forget(l)
+		}
+	}
+}
+
+// forget drops a line that nobody has waited in for a while.
+func (p *Pump) forget(l *line) {
+	l.timer.Stop()
+	delete(p.lines, l.key)
+	if of := without(p.byPool[l.pool], l); len(of) > 0 {
+		p.byPool[l.pool] = of
+	} else {
+		delete(p.byPool, l.pool)
+	}
+}
+
+// launch begins a claim for waiters. The store's call has a deadline of its own: it must not be
+// cut off because one of its callers has gone.
+func (p *Pump) launch(o *outlet, waiters []*waiter) {
+	wants := make([]dispatch.Want, len(waiters))
+	for i, w := range waiters {
+		w.claiming = true
+		wants[i] = w.Want
+	}
+	o.inFlight, o.hinted = true, time.Time{}
+	last := p.arrivals
+	p.spawn(func(ctx context.Context) { p.claim(context.WithoutCancel(ctx), o, waiters, wants, last) })
+}
+
+// claim makes a claim and takes its answer in. last is the arrival of the last waiter that came
+// before it.
+func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, wants []dispatch.Want, last uint64) {
+	began := time.Now()
+	reply, err := p.ask(ctx, o, wants)
+	granted := 0
+	for _, g := range reply.Grants {
+		granted += len(g)
+	}
+	p.cfg.Observer.Claimed(len(wants), granted, time.Since(began), err)
+	p.mu.Lock()
+	o.inFlight = false
+	for _, w := range waiters {
+		w.claiming = false
+	}
+	var gone []*waiter
+	if err != nil {
+		gone = p.failed(o, waiters, err)
+	} else {
+		gone = p.landed(o, waiters, reply, began)
+	}
+	if o.until.After(began) || err != nil {
+		o.asked = last
+	}
+	o.fallback = time.Now().Add(p.nextFallback())
+	if !o.hinted.IsZero() {
+		o.until = earlier(o.until, o.hinted)
+	}
+	p.goOn(o, waiters)
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, w := range gone {
+		all.Go(func() { p.giveBack(ctx, o.shard, w.Want.Poll) })
+	}
+	all.Wait()
+}
+
+// ask makes the call of the store.
+func (p *Pump) ask(ctx context.Context, o *outlet, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	reply, err := p.cfg.Store.Claim(ctx, o.shard, o.line.pool, wants)
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(err, dispatch.ErrStoreUnavailable):
+		err = fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
+	case err == nil && (len(reply.Grants) != len(wants) || len(reply.Used) != len(wants)):
+		err = fmt.Errorf("the store gave %d answers to %d wants", len(reply.Grants), len(wants))
+	}
+	if err != nil {
+		return dispatch.ClaimReply{}, fmt.Errorf("claim of pool %q in shard %d: %w", o.line.pool, o.shard, err)
+	}
+	return reply, nil
+}
+
+// failed answers the waiters of a claim with its error: what it did is unknown, and repeated
+// with the same client token their fetches get what it granted. It returns those that have
+// gone, and may have been granted something.
+func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) {
+	if o.err == nil {
+		p.cfg.Log.Warn("claim failed; waiting fetches get a retryable error", zap.String("pool", o.line.pool), zap.Int("shard", o.shard), zap.Error(err))
+	}
+	o.err, o.until, o.limit = err, time.Now(), 1
+	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
+	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // dispatchers must not come back in step
+	for _, w := range waiters {
+		if w.finished {
+			gone = append(gone, w)
+		}
+		p.finish(w, Outcome{End: Failed, Err: err})
+	}
+	return gone
+}
+
+// landed answers those who were given something, and notes when to ask next. It returns those
+// that have gone and were given something.
+func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, began time.Time) (gone []*waiter) {
+	if o.err != nil {
+		p.cfg.Log.Info("claims succeed again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
+	}
+	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
+	served, granted := 0, 0
+	for i, w := range waiters {
+		n := len(reply.Grants[i])
+		granted += n
+		switch {
+		case w.finished && n > 0:
+			gone = append(gone, w)
+		case w.finished:
+		case n > 0:
+			served++
+			p.finish(w, Outcome{End: Granted, Grants: reply.Grants[i], Call: w.Want.Call, At: began})
+		case reply.Used[i]:
+			served++
+			p.finish(w, Outcome{End: TokenUsed})
+		}
+	}
+	next := reply.Next
+	if o.line.narrow {
+		next = reply.Again
+	}
+	open := reply.More || !next.IsZero() && !next.After(reply.Now)
+	switch {
+	case open:
+		o.until = began
+	case next.IsZero():
+		o.until = time.Now().Add(never)
+	default:
+		o.until = time.Now().Add(next.Sub(reply.Now))
+	}
+	// Where claims take longer than their callers wait, fewer are served, and the next claim is
+	// for fewer, and shorter.
+	if o.limit = max(served, 1); open && served == len(waiters) {
+		o.limit = min(2*served, dispatch.MaxClaimTurns) // with a delay each fetch takes a turn
+	}
+	o.pace(open, reply.More, served)
+	if open && !reply.More && !o.line.narrow && granted < dispatch.MaxClaimTasks {
+		for _, w := range waiters { // the store has something for anybody but these
+			p.finish(w, Outcome{End: Refused})
+		}
+	}
+	return gone
+}
+
+// goOn decides what becomes of those that a claim gave nothing, and lets their lines go on.
+func (p *Pump) goOn(o *outlet, waiters []*waiter) {
+	lines := map[*line]struct{}{o.line: {}}
+	for _, w := range waiters {
+		for _, at := range w.places {
+			lines[at.line] = struct{}{}
+		}
+		if w.last {
+			p.finish(w, p.nothing(w))
+		} else if !w.finished {
+			p.sentAway(w)
+		}
+	}
+	for _, w := range slices.Clone(o.line.once) {
+		if !w.claiming && askedEverywhere(w) {
+			p.finish(w, p.nothing(w))
+		}
+	}
+	for l := range lines {
+		p.step(l)
+	}
+}
+
+// GiveBack undoes what a call did with its grant in a shard, in the background where Run runs:
+// its caller was not given the answer.
+func (p *Pump) GiveBack(ctx context.Context, shard int, poll dispatch.Poll) {
+	back := func(ctx context.Context) { p.giveBack(ctx, shard, poll) }
+	if !p.Background(back) {
+		back(ctx)
+	}
+}
+
+func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
+	defer cancel()
+	for try := 1; ; try++ {
+		n, err := p.cfg.Store.GiveBack(ctx, shard, poll.Collector, poll.ClientToken, poll.Call)
+		if err == nil {
+			if n > 0 {
+				p.cfg.Observer.GaveBack(n)
+			}
+			return
+		}
+		timer := time.NewTimer(p.jittered(firstBackoff << try))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			try = giveBackTries
+		}
+		timer.Stop()
+		if try == giveBackTries {
+			p.cfg.Log.Debug("could not give back the tasks of a fetch that has gone; their leases run out",
+				zap.String("collector", poll.Collector), zap.Int("shard", shard), zap.Error(err))
+			return
+		}
+	}
+}
+
+// jittered is half of d to all of it.
+func (p *Pump) jittered(d time.Duration) time.Duration {
+	return d/2 + time.Duration(p.cfg.Rand()*float64(d/2))
 }

@@ -247,7 +247,7 @@ func TestPump_idleLines(t *testing.T) {
 			}
 		}
 		claims := store.claims
-		wait(0)
+		wait(3*maxIdle - 1)
 		if store.claims != claims {
 			t.Error("what was known of a pool a moment ago is asked for again")
 		}

@@ -10,6 +10,14 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
+// New makes a pump. It claims nothing until [Pump.Run].
+func New(cfg Config) *Pump {
+	return &Pump{
+		cfg: cfg, lines: make(map[string]*line), byPool: make(map[string][]*line),
+		waiting: make(map[token]*waiter), sessions: make(map[string][]*waiter),
+	}
+}
+
 // Run lets claims be made until ctx ends. Then it answers all that wait, and returns when
 // what is in flight has ended.
 func (p *Pump) Run(ctx context.Context) {

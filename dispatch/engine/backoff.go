@@ -2,19 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
-)
-
-// A call ends what it waits for ahead of its caller's deadline by a tenth of the time left,
-// within these bounds, so that its answer is there in time: what was done, or that the store did
-// not answer.
-const (
-	shortestMargin = 50 * time.Millisecond
-	longestMargin  = 500 * time.Millisecond
 )
 
 // MaxRetryAfter bounds how long a call is told to stay away.
@@ -25,18 +18,6 @@ const (
 	firstBackoff   = 50 * time.Millisecond
 	longestBackoff = time.Second
 )
-
-// inTime is ctx with an end a margin before its deadline, because the store did not answer; it
-// has none without a deadline.
-func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return ctx, func() {}
-	}
-	left := time.Until(deadline)
-	margin := min(max(left/10, shortestMargin), longestMargin, left/2)
-	return context.WithDeadlineCause(ctx, deadline.Add(-margin), dispatch.ErrStoreUnavailable)
-}
 
 // timedOut makes the end of a store call's own deadline what it means to those who wait for it.
 func timedOut(ctx context.Context, err error) error {
@@ -56,4 +37,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// notSettled reports whether an error leaves open what became of a call, so that it is to be
+// repeated.
+func notSettled(err error) bool {
+	return errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreReadOnly)
 }
