@@ -71,7 +71,7 @@ func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit in
 		pipe := s.client.Pipeline()
 		cmds := make([]*redis.StringSliceCmd, s.shards)
 		for shard := range s.shards {
-			cmds[shard] = pipe.ZRangeByScore(ctx, s.keys.shard(shard).Seen(), seen)
+			cmds[shard] = pipe.ZRangeByScore(ctx, s.keys.Shard(shard).Seen(), seen)
 		}
 		_, err := pipe.Exec(ctx)
 		return cmds, err
@@ -160,7 +160,7 @@ func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.C
 // wasReplaced reports whether a session is no longer the current one of its
 // collector, as was_replaced does in the home shard (lua/parts/collector.lua).
 func (s *Store) wasReplaced(ctx context.Context, collector, session string) (bool, error) {
-	home := s.keys.shard(s.shardOfName(collector))
+	home := s.keys.Shard(s.shardOfName(collector))
 	if _, found, err := s.score(ctx, home.Replaced(collector), session); !found || err != nil {
 		return false, err
 	}
@@ -226,7 +226,7 @@ func (s *Store) Resign(ctx context.Context, duty, holder string) error {
 // Leader implements [dispatch.Cluster].
 func (s *Store) Leader(ctx context.Context, duty string) (string, error) {
 	return read(ctx, "read leader", func() (string, error) {
-		leader, err := s.client.Get(ctx, s.keys.shard(0).Duty(duty)).Result()
+		leader, err := s.client.Get(ctx, s.keys.Shard(0).Duty(duty)).Result()
 		if errors.Is(err, redis.Nil) {
 			return "", nil
 		}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 // AddHook lets tests see the commands of a store, and come between them.
@@ -36,20 +37,14 @@ func Waiting(s *Store) int {
 // LockKey names the lock of a task for tests that look at it.
 func LockKey(s *Store, prefix string, id dispatch.TaskID) string {
 	shard, _ := s.shardOfTask(id)
-	return keys{prefix}.shard(shard).Lock(id)
+	return key.Prefix(prefix).Shard(shard).Lock(id)
 }
 
 // TaskKey names the record of a task for tests that look at it.
 func TaskKey(s *Store, prefix string, id dispatch.TaskID) string {
 	shard, _ := s.shardOfTask(id)
-	return keys{prefix}.shard(shard).Task(id)
+	return key.Prefix(prefix).Shard(shard).Task(id)
 }
-
-// ShardKeys names the keys of a shard.
-func ShardKeys(prefix string, shard int) shardKeys { return keys{prefix}.shard(shard) }
-
-// MetaKey names what is fixed of a store.
-func MetaKey(prefix string) string { return keys{prefix}.Meta() }
 
 // PollStep is the step of time of a set of polls.
 const PollStep = pollStep

@@ -15,6 +15,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -147,7 +148,7 @@ func TestStore_NodeHangs_ping(t *testing.T) {
 	nodes, client := twoNodes(t)
 	nodeOf := func(key string) int { return int(client.ClusterKeySlot(t.Context(), key).Val() / 8192) }
 	prefix := "w"
-	for nodeOf(redisstore.MetaKey(prefix)) != nodeOf("{0}") {
+	for nodeOf(key.Prefix(prefix).Meta()) != nodeOf("{0}") {
 		prefix += "w"
 	}
 	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 4, Prefix: prefix})

@@ -27,7 +27,7 @@ func (s *Store) HeldLeases(ctx context.Context, ids []string) ([]int64, error) {
 	var open []*heldScan
 	for shard := range s.shards {
 		for i, id := range ids {
-			open = append(open, &heldScan{who: i, key: s.keys.shard(shard).Held(id)})
+			open = append(open, &heldScan{who: i, key: s.keys.Shard(shard).Held(id)})
 		}
 	}
 	held := make([]int64, len(ids))
@@ -79,7 +79,7 @@ func (s *Store) scanHeld(ctx context.Context, scans []*heldScan) error {
 	return nil
 }
 
-// countGrants counts the tasks in what a collector holds ([shardKeys.Held]).
+// countGrants counts the tasks in what a collector holds ([key.Shard.Held]).
 func countGrants(held map[string]string) (tasks int64, err error) {
 	for field, value := range held {
 		switch strings.IndexByte(field, '/') {

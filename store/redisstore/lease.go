@@ -113,7 +113,7 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 // refused by its home shard.
 func (s *Store) keepAll(ctx context.Context, shard int, collector string) error {
 	_, err := read(ctx, "keep all sessions", func() (int64, error) {
-		return s.client.Del(ctx, s.keys.shard(shard).Keep(collector)).Result()
+		return s.client.Del(ctx, s.keys.Shard(shard).Keep(collector)).Result()
 	})
 	return err
 }

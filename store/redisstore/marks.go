@@ -135,7 +135,7 @@ func (s *Store) lookAtMarks(ctx context.Context) error {
 		s.log.Error("the store lost its data: what redis held of sources, tasks, queue rules and leases is gone, or is another store's; "+
 			"this dispatcher goes on with what is there. Bring the files of redis back, or register anew: "+
 			"deploy/README.md, \"When the store has lost its data\"",
-			zap.String("prefix", s.keys.prefix), zap.Bool("whole_store", lost), zap.Ints("of_shards", shards))
+			zap.String("prefix", string(s.keys)), zap.Bool("whole_store", lost), zap.Ints("of_shards", shards))
 	}
 	return failed
 }
@@ -177,7 +177,7 @@ func (s *Store) lostShards(ctx context.Context, from, to int) (lost []int, err e
 	pipe := s.client.Pipeline()
 	found := make([]*redis.StringCmd, 0, to-from)
 	for shard := from; shard < to; shard++ {
-		found = append(found, pipe.Get(ctx, s.keys.shard(shard).Mark()))
+		found = append(found, pipe.Get(ctx, s.keys.Shard(shard).Mark()))
 	}
 	_, failed := pipe.Exec(ctx)
 	if errors.Is(failed, redis.Nil) {
@@ -207,7 +207,7 @@ func (s *Store) lostShards(ctx context.Context, from, to int) (lost []int, err e
 // markShard gives a shard its mark; another dispatcher may have been first.
 func (s *Store) markShard(ctx context.Context, shard int) (string, error) {
 	mark := newMark()
-	before, err := s.client.SetArgs(ctx, s.keys.shard(shard).Mark(), mark, redis.SetArgs{Mode: "NX", Get: true}).Result()
+	before, err := s.client.SetArgs(ctx, s.keys.Shard(shard).Mark(), mark, redis.SetArgs{Mode: "NX", Get: true}).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return mark, nil

@@ -11,7 +11,7 @@ import (
 // format is the number of the layout of what is kept.
 const format = "13"
 
-// meta is what is fixed when a store is first used: the fields of [keys.Meta],
+// meta is what is fixed when a store is first used: the fields of [key.Prefix.Meta],
 // empty where there is none.
 type meta struct{ shards, format, made string }
 
@@ -41,7 +41,7 @@ func (s *Store) checkMeta(ctx context.Context, kept meta, want int, cluster bool
 	s.marks.store = kept.made
 	if want != 0 && want != shards {
 		return fmt.Errorf("%w: the store in redis under %q was made with %d shards, this program was told %d",
-			dispatch.ErrStoreMismatch, s.keys.prefix, shards, want)
+			dispatch.ErrStoreMismatch, string(s.keys), shards, want)
 	}
 	s.shards = shards
 	return nil
@@ -71,7 +71,7 @@ func (s *Store) recheckMeta(ctx context.Context) (lost bool, err error) {
 	}
 	if shards != s.shards {
 		return lost, fmt.Errorf("%w: the store in redis under %q has %d shards now, this dispatcher works with %d; it lost its data, or was replaced: restart the dispatcher",
-			dispatch.ErrStoreMismatch, s.keys.prefix, shards, s.shards)
+			dispatch.ErrStoreMismatch, string(s.keys), shards, s.shards)
 	}
 	return lost, nil
 }
@@ -106,7 +106,7 @@ func (s *Store) writeMeta(ctx context.Context, shards int) (meta, error) {
 // judgeMeta reads the number of shards of a store that this program knows.
 func (s *Store) judgeMeta(kept meta) (int, error) {
 	if kept.format != format {
-		return 0, fmt.Errorf("%w: the data in redis under %q has format %q, this program knows %s", dispatch.ErrStoreMismatch, s.keys.prefix, kept.format, format)
+		return 0, fmt.Errorf("%w: the data in redis under %q has format %q, this program knows %s", dispatch.ErrStoreMismatch, string(s.keys), kept.format, format)
 	}
 	shards, err := strconv.Atoi(kept.shards)
 	if err != nil || shards < 1 || shards > dispatch.Slots {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 // slotMove moves the slot of a shard from node to node, key by key.
@@ -30,7 +31,7 @@ type slotMove struct {
 // slotOf is the slot of a shard.
 func slotOf(t *testing.T, client *redis.Client, shard int) int64 {
 	t.Helper()
-	slot, err := client.ClusterKeySlot(t.Context(), redisstore.ShardKeys("waggle", shard).Shard()).Result()
+	slot, err := client.ClusterKeySlot(t.Context(), key.Prefix("waggle").Shard(shard).Shard()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestStore_SlotHalfMoved(t *testing.T) {
 		keys := m.left(t)
 		rand.Shuffle(len(keys), func(a, b int) { keys[a], keys[b] = keys[b], keys[a] })
 		if i%2 == 0 {
-			m.move(t, redisstore.ShardKeys("waggle", m.shard).Shard())
+			m.move(t, key.Prefix("waggle").Shard(m.shard).Shard())
 		}
 		m.move(t, keys[:rand.IntN(len(keys)+1)]...)
 	}

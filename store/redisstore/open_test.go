@@ -11,6 +11,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -92,7 +93,7 @@ func TestOpen_Refused(t *testing.T) {
 	}
 	nodes, client := twoNodes(t)
 	prefix := "w"
-	for client.ClusterKeySlot(t.Context(), redisstore.MetaKey(prefix)).Val() < 8192 {
+	for client.ClusterKeySlot(t.Context(), key.Prefix(prefix).Meta()).Val() < 8192 {
 		prefix += "w"
 	}
 	for _, c := range []struct{ name, url, says string }{
@@ -143,14 +144,14 @@ func TestOpen_OtherFormat(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t)
 	client := redisClient(t, server.URL())
-	if err := client.HSet(t.Context(), redisstore.MetaKey(prefix), "shards", "1", "format", "99").Err(); err != nil {
+	if err := client.HSet(t.Context(), key.Prefix(prefix).Meta(), "shards", "1", "format", "99").Err(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix})
 	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), `format "99"`) {
 		t.Errorf("Open: %v", err)
 	}
-	if kept := client.HGetAll(t.Context(), redisstore.MetaKey(prefix)).Val(); len(kept) != 2 {
+	if kept := client.HGetAll(t.Context(), key.Prefix(prefix).Meta()).Val(); len(kept) != 2 {
 		t.Errorf("a store that was refused is left with %v", kept)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -139,7 +140,7 @@ func TestRenew_HomeAway(t *testing.T) {
 func TestPolled_Forgotten(t *testing.T) {
 	t.Parallel()
 	w := newPolledWorld(t)
-	home := redisstore.ShardKeys("waggle", w.home)
+	home := key.Prefix("waggle").Shard(w.home)
 	for range 5 {
 		w.clock.Advance(redisstore.PollStep)
 		if _, err := w.store.Expired(t.Context(), w.home, 1); err != nil {

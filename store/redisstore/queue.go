@@ -315,7 +315,7 @@ func (s *Store) rulesOf(ctx context.Context, states []*queueState) (map[string]d
 		return rules, nil
 	}
 	kept, err := read(ctx, "read queue rules", func() ([]any, error) {
-		return s.client.HMGet(ctx, s.keys.shard(0).Rules(), patterns...).Result()
+		return s.client.HMGet(ctx, s.keys.Shard(0).Rules(), patterns...).Result()
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -201,7 +202,7 @@ func TestHistory_Golden(t *testing.T) {
 	tr.LastError = &failure
 	tr.Attempt = &dispatch.Attempt{Collector: "c", Fence: 7, Started: at, Ended: at, Result: dispatch.ResultFailed, Failure: &failure}
 	settle(t, s, tr)
-	packed, err := client.Get(t.Context(), redisstore.ShardKeys("waggle", 0).History(grant.Task.ID)).Result()
+	packed, err := client.Get(t.Context(), key.Prefix("waggle").Shard(0).History(grant.Task.ID)).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

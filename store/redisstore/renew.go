@@ -52,7 +52,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 // >I2I4c0. Each holder's name follows, with the keys of its tasks and locks.
 func (s *Store) renewalArgs(shard int, renewals []dispatch.Renewal, items []int) []any {
 	slices.SortStableFunc(items, func(a, b int) int { return compareHolders(&renewals[a].Token, &renewals[b].Token) })
-	keys, n := s.keys.shard(shard), len(items)
+	keys, n := s.keys.Shard(shard), len(items)
 	digests, cursors := make([]byte, 0, 10*n), []byte{}
 	args, names := make([]any, 2, 3+2*n), make([]string, 2*n)
 	many := 0 // where the number of the last holder's renewals stands

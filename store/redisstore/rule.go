@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 // rulesChunk bounds the rules that one command writes or reads.
@@ -107,7 +108,7 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 		rules   map[string]string
 		version int64
 	}
-	k := s.keys.shard(0)
+	k := s.keys.Shard(0)
 	found, err := read(ctx, op, func() (both, error) {
 		// No transaction, of which Redis refuses even reads when it is full. Rules
 		// that change in between are newer than the version: a submit by them is
@@ -191,10 +192,10 @@ func (s *Store) copyToAll(ctx context.Context, op string) error {
 
 // copySettings brings a shard to the rules of shard 0, when it has not got them.
 func (s *Store) copySettings(ctx context.Context, op string, shard int) error {
-	from, to := s.keys.shard(0), s.keys.shard(shard)
+	from, to := s.keys.Shard(0), s.keys.Shard(shard)
 	versions, err := read(ctx, op, func() ([2]int64, error) {
 		var versions [2]int64
-		for i, k := range []shardKeys{from, to} {
+		for i, k := range []key.Shard{from, to} {
 			n, err := s.client.HGet(ctx, k.Shard(), "rules").Int64()
 			if err != nil && !errors.Is(err, redis.Nil) {
 				return versions, err

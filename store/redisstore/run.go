@@ -95,7 +95,7 @@ func tripLength(steps []step) int {
 // declares keys of which one is not there (TRYAGAIN), at both nodes, before it has begun. A
 // script that began would take what is at the other node for gone, or be ended half-way.
 func (s *Store) scriptKeys(shard int) []string {
-	k := s.keys.shard(shard)
+	k := s.keys.Shard(shard)
 	if s.together == nil {
 		return []string{k.Shard()}
 	}

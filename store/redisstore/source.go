@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 const (
@@ -142,7 +143,7 @@ func (s *Store) rawSources(ctx context.Context, op string, ids []string) ([]stri
 		pipe := s.client.Pipeline()
 		cmds := make([]*redis.StringCmd, len(ids))
 		for i, id := range ids {
-			cmds[i] = pipe.Get(ctx, s.keys.shard(s.shardOfName(id)).Source(id))
+			cmds[i] = pipe.Get(ctx, s.keys.Shard(s.shardOfName(id)).Source(id))
 		}
 		_, failed := pipe.Exec(ctx)
 		raw := make([]string, len(ids))
@@ -209,7 +210,7 @@ func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int
 		// No id has a byte of 0xff.
 		to = "(" + prefix + "\xff"
 	}
-	ids, err := s.mergedRange(ctx, "list sources", func(k shardKeys) string { return k.Sources() }, from, to, limit+1)
+	ids, err := s.mergedRange(ctx, "list sources", func(k key.Shard) string { return k.Sources() }, from, to, limit+1)
 	if err != nil || limit < 1 {
 		return nil, false, err
 	}
@@ -235,7 +236,7 @@ func (s *Store) sourcesOfPage(ctx context.Context, ids []string) (int, error) {
 	sizes, err := read(ctx, "measure sources", func() ([]redis.Cmder, error) {
 		return s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for _, id := range ids {
-				pipe.StrLen(ctx, s.keys.shard(s.shardOfName(id)).Source(id))
+				pipe.StrLen(ctx, s.keys.Shard(s.shardOfName(id)).Source(id))
 			}
 			return nil
 		})
@@ -258,12 +259,12 @@ func (s *Store) sourcesOfPage(ctx context.Context, ids []string) (int, error) {
 
 // PendingSources implements [dispatch.Sources].
 func (s *Store) PendingSources(ctx context.Context, after string, limit int) ([]string, error) {
-	return s.mergedRange(ctx, "list pending sources", func(k shardKeys) string { return k.Pending() }, "("+after, "+", limit)
+	return s.mergedRange(ctx, "list pending sources", func(k key.Shard) string { return k.Pending() }, "("+after, "+", limit)
 }
 
 // mergedRange reads a range of members, ascending over all shards, of a set that
 // every shard has a part of.
-func (s *Store) mergedRange(ctx context.Context, op string, key func(shardKeys) string, from, to string, limit int) ([]string, error) {
+func (s *Store) mergedRange(ctx context.Context, op string, key func(key.Shard) string, from, to string, limit int) ([]string, error) {
 	by := &redis.ZRangeBy{Min: from, Max: to, Count: int64(limit)}
 	if from == "[" || from == "(" {
 		by.Min = "-"
@@ -272,7 +273,7 @@ func (s *Store) mergedRange(ctx context.Context, op string, key func(shardKeys) 
 		pipe := s.client.Pipeline()
 		cmds := make([]*redis.StringSliceCmd, s.shards)
 		for i := range cmds {
-			cmds[i] = pipe.ZRangeByLex(ctx, key(s.keys.shard(i)), by)
+			cmds[i] = pipe.ZRangeByLex(ctx, key(s.keys.Shard(i)), by)
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
 			return nil, err
@@ -373,7 +374,7 @@ func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []disp
 		var cmds []*redis.SliceCmd
 		for shard := range s.shards {
 			for _, uid := range uids {
-				cmds = append(cmds, pipe.HMGet(ctx, s.keys.shard(shard).SourceGate(uid), "counts", "filtered"))
+				cmds = append(cmds, pipe.HMGet(ctx, s.keys.Shard(shard).SourceGate(uid), "counts", "filtered"))
 			}
 		}
 		if _, err := pipe.Exec(ctx); err != nil {

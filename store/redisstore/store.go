@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 const (
@@ -50,7 +51,7 @@ type Config struct {
 type Store struct {
 	client   redis.UniversalClient
 	together *together // nil where there is one node
-	keys     keys
+	keys     key.Prefix
 	scripts  *scripts
 	library  *library
 	shards   int
@@ -83,7 +84,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	client := to.connect(loadInto(lib))
 	s := &Store{
-		client: client, together: newTogether(ctx, client), keys: keys{config.Prefix}, scripts: loaded, library: lib, log: config.Logger,
+		client: client, together: newTogether(ctx, client), keys: key.Prefix(config.Prefix), scripts: loaded, library: lib, log: config.Logger,
 	}
 	// A read does not end with its context, but with its connection.
 	stop := context.AfterFunc(ctx, s.closeClient)

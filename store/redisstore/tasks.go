@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 const (
@@ -113,17 +114,17 @@ const (
 // listSets are the parts of a lane in the order in which they are listed, with
 // the states that they hold. "due" is where what is due by now ends.
 var listSets = [...]struct {
-	set       laneSet
+	set       key.LaneSet
 	low, high string
 	states    []dispatch.State
 }{
-	{laneTasks, "-inf", "(" + laterFrom, []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{laneTasks, laterFrom, "due", []dispatch.State{dispatch.StateReady}},
-	{laneTasks, "due", "(" + leasedFrom, []dispatch.State{dispatch.StateScheduled}},
-	{laneTasks, orphanFrom, "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{laneTasks, leasedFrom, "(" + orphanFrom, []dispatch.State{dispatch.StateLeased}},
-	{laneDead, "-inf", "+inf", []dispatch.State{dispatch.StateDead}},
-	{laneCanceled, "-inf", "+inf", []dispatch.State{dispatch.StateCanceled}},
+	{key.LaneTasks, "-inf", "(" + laterFrom, []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{key.LaneTasks, laterFrom, "due", []dispatch.State{dispatch.StateReady}},
+	{key.LaneTasks, "due", "(" + leasedFrom, []dispatch.State{dispatch.StateScheduled}},
+	{key.LaneTasks, orphanFrom, "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{key.LaneTasks, leasedFrom, "(" + orphanFrom, []dispatch.State{dispatch.StateLeased}},
+	{key.LaneDead, "-inf", "+inf", []dispatch.State{dispatch.StateDead}},
+	{key.LaneCanceled, "-inf", "+inf", []dispatch.State{dispatch.StateCanceled}},
 }
 
 // ListTasks implements [dispatch.TaskReads].
@@ -198,7 +199,7 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 		return position{shard: p.shard, after: p.lane}, listed{}, nil
 	}
 	part := &listSets[p.set]
-	found, err := s.listSet(ctx, p, part.set.name(p.lane), part.low, part.high, limit, limitBytes)
+	found, err := s.listSet(ctx, p, part.set.Name(p.lane), part.low, part.high, limit, limitBytes)
 	if err != nil || found.member == "" {
 		return position{shard: p.shard, after: p.after, lane: p.lane, set: p.set + 1}, found, err
 	}
@@ -209,7 +210,7 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 // nextLane is the next lane of the filter in the shard; 0 when there is none.
 func (s *Store) nextLane(ctx context.Context, filter dispatch.TaskFilter, p position) (int64, error) {
 	const op = "list lanes"
-	k := s.keys.shard(p.shard)
+	k := s.keys.Shard(p.shard)
 	if filter.SourceUID != "" && filter.Queue != "" {
 		n, err := read(ctx, op, func() (float64, error) {
 			n, err := s.client.ZScore(ctx, k.SourceLanes(filter.SourceUID), filter.Queue).Result()

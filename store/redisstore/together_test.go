@@ -12,6 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 // heldTrips counts round trips of scripts, and holds them until it is told.
@@ -177,7 +178,7 @@ func TestStore_Submit_ToldElsewhere(t *testing.T) {
 	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 16})
 	gate := sourceGate("source")
 	moves := func(queue string) (slot int64, ok bool) {
-		mark := redisstore.ShardKeys("waggle", dispatch.ShardOf(dispatch.SlotOf(queue), 16)).Mark()
+		mark := key.Prefix("waggle").Shard(dispatch.ShardOf(dispatch.SlotOf(queue), 16)).Mark()
 		slot = client.ClusterKeySlot(t.Context(), mark).Val()
 		if slot >= 8192 || client.ClusterCountKeysInSlot(t.Context(), int(slot)).Val() > 1 {
 			return slot, false
