@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 )
 
 // byHome groups n things by the home shard of their collector: a page a shard,
@@ -72,27 +74,27 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 
 // readClaim reads the answer to wants.
 func readClaim(reply any, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	r := readReply(reply)
+	r := pack.Read(reply)
 	out := dispatch.ClaimReply{
-		Now: instant(r.integer()), Next: instant(r.integer()), Wait: dispatch.WaitReason(r.integer()), More: r.integer() == 1, Again: instant(r.integer()),
+		Now: r.Time(), Next: r.Time(), Wait: dispatch.WaitReason(r.Integer()), More: r.Bool(), Again: r.Time(),
 		Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)),
 	}
-	lanes := r.array()
-	var of []lane
-	for lanes.more() {
-		of = append(of, readLane(lanes))
+	lanes := r.Array()
+	var of []record.Lane
+	for lanes.More() {
+		of = append(of, record.ReadLane(lanes))
 	}
-	r.join(lanes)
-	answers := r.array()
+	r.Join(lanes)
+	answers := r.Array()
 	for i := range wants {
-		out.Used[i] = answers.integer() == 1
+		out.Used[i] = answers.Bool()
 		var err error
 		if out.Grants[i], err = readGrants(answers, of, out.Now); err != nil {
 			return dispatch.ClaimReply{}, err
 		}
 	}
-	r.join(answers)
-	return out, r.err
+	r.Join(answers)
+	return out, r.Err
 }
 
 // doneOf is what the wants carry.
@@ -161,37 +163,37 @@ func packWant(w *dispatch.Want) ([]byte, error) {
 	b := make([]byte, 0, 192)
 	b = binary.BigEndian.AppendUint16(b, uint16(min(max(w.Max, 1), math.MaxUint16)))
 	b = binary.BigEndian.AppendUint32(b, uint32(min(max(w.MaxBytes, 0), math.MaxUint32)))
-	b = append48(b, span(w.Lease))
+	b = pack.Append48(b, pack.Span(w.Lease))
 	b = append(b, byte(len(w.SourceUIDs)), byte(len(w.Queues)))
 	b = binary.BigEndian.AppendUint64(b, dispatch.HolderDigest(w.Collector, w.ClientToken))
 	for _, name := range []string{w.Collector, w.Session, w.ClientToken, w.Call} {
-		b = appendShort(b, name)
+		b = pack.AppendShort(b, name)
 	}
 	return b, nil
 }
 
 // readGrants reads what a want was granted: so many tasks of the lanes, or a list
 // of what it still holds.
-func readGrants(r *reply, lanes []lane, now time.Time) ([]dispatch.Grant, error) {
-	if held, ok := r.optionalArray(); ok {
+func readGrants(r *pack.Reply, lanes []record.Lane, now time.Time) ([]dispatch.Grant, error) {
+	if held, ok := r.OptionalArray(); ok {
 		return decodeGrants(held, now)
 	}
-	n := int(r.integer())
-	if n <= 0 || r.err != nil {
-		return nil, r.err
+	n := int(r.Integer())
+	if n <= 0 || r.Err != nil {
+		return nil, r.Err
 	}
-	grants := make([]dispatch.Grant, 0, min(n, len(r.values)/foundEach))
-	var l lane
+	grants := make([]dispatch.Grant, 0, min(n, r.Len()))
+	l := new(record.Lane)
 	for range n {
-		if k, ok := r.optionalInteger(); ok {
+		if k, ok := r.OptionalInteger(); ok {
 			if k < 1 || k > int64(len(lanes)) {
-				r.fail("the number of a lane", k)
-				return nil, r.err
+				r.Fail("the number of a lane", k)
+				return nil, r.Err
 			}
-			l = lanes[k-1]
+			l = &lanes[k-1]
 		}
 		var err error
-		if grants, err = appendTask(grants, &l, r, now); err != nil {
+		if grants, err = l.AppendTask(grants, r, now); err != nil {
 			return nil, err
 		}
 	}
@@ -199,15 +201,13 @@ func readGrants(r *reply, lanes []lane, now time.Time) ([]dispatch.Grant, error)
 }
 
 // decodeGrants reads granted tasks, lane by lane.
-func decodeGrants(values []any, now time.Time) ([]dispatch.Grant, error) {
-	var grants []dispatch.Grant
-	var err error
-	for _, v := range values {
-		if grants, err = decodeLane(grants, v, now); err != nil {
+func decodeGrants(r *pack.Reply, now time.Time) (grants []dispatch.Grant, err error) {
+	for r.More() {
+		if grants, err = record.AppendLane(grants, r.Array(), now); err != nil {
 			return nil, err
 		}
 	}
-	return leased(grants, now), nil
+	return leased(grants, now), r.Err
 }
 
 // leased keeps the grants of tasks that are leased, and tells of their leases. Of
@@ -226,11 +226,11 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	if err := s.checkShard(shard); err != nil {
 		return 0, err
 	}
-	holder := holderArg(collector, clientToken)
+	holder := pack.Holder(collector, clientToken)
 	v, err := s.run(ctx, "give tasks back", s.scripts.giveback, call{shard: shard, args: []any{collector, clientToken, holder, by}})
 	if err != nil {
 		return 0, err
 	}
-	r := readReply([]any{v})
-	return int(r.integer()), r.err
+	r := pack.Read(v)
+	return int(r.Integer()), r.Err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // Beats implements [dispatch.Collectors].
@@ -34,12 +35,12 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 	}
 	states := make([]dispatch.PollState, len(beats))
 	for i, home := range homes {
-		r := readReply(replies[i])
+		r := pack.Read(replies[i])
 		for _, n := range home.items {
-			states[n].Replaced, states[n].NewSession = r.integer() == 1, r.integer() == 1
+			states[n].Replaced, states[n].NewSession = r.Bool(), r.Bool()
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return states, nil
@@ -66,7 +67,7 @@ func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit in
 		return nil, nil
 	}
 	const op = "list present collectors"
-	seen := &redis.ZRangeBy{Min: strconv.FormatInt(millis(since), 10), Max: "+inf", Count: int64(limit)}
+	seen := &redis.ZRangeBy{Min: strconv.FormatInt(pack.Millis(since), 10), Max: "+inf", Count: int64(limit)}
 	found, err := read(ctx, op, func() ([]*redis.StringSliceCmd, error) {
 		pipe := s.client.Pipeline()
 		cmds := make([]*redis.StringSliceCmd, s.shards)
@@ -96,21 +97,21 @@ func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit
 		if err != nil {
 			return nil, err
 		}
-		r := readReply(v)
-		r.integer() // now
-		after = r.text()
-		all := r.array()
-		for all.more() {
-			one := all.array()
+		r := pack.Read(v)
+		r.Integer() // now
+		after = r.Text()
+		all := r.Array()
+		for all.More() {
+			one := all.Array()
 			record, err := readCollector(one)
 			if err != nil {
 				return nil, err
 			}
-			all.join(one)
+			all.Join(one)
 			records = append(records, record)
 		}
-		if r.join(all); r.err != nil {
-			return nil, r.err
+		if r.Join(all); r.Err != nil {
+			return nil, r.Err
 		}
 		if after == "" {
 			break
@@ -119,15 +120,15 @@ func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit
 	return records, nil
 }
 
-func readCollector(r *reply) (*dispatch.CollectorRecord, error) {
-	c := &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: r.text(), Session: r.text()}}
-	c.First, c.Seen = instant(r.integer()), instant(r.integer())
-	if encoded := r.text(); encoded != "" {
+func readCollector(r *pack.Reply) (*dispatch.CollectorRecord, error) {
+	c := &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: r.Text(), Session: r.Text()}}
+	c.First, c.Seen = r.Time(), r.Time()
+	if encoded := r.Text(); encoded != "" {
 		if err := json.Unmarshal([]byte(encoded), &c.Info); err != nil {
 			return nil, fmt.Errorf("decode collector %s: %w", c.Info.ID, err)
 		}
 	}
-	return c, r.err
+	return c, r.Err
 }
 
 // CollectorInfos implements [dispatch.Collectors].
@@ -139,9 +140,9 @@ func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.C
 	}
 	infos := make([]*dispatch.CollectorInfo, len(ids))
 	for i, home := range homes {
-		r := readReply(replies[i])
+		r := pack.Read(replies[i])
 		for _, n := range home.items {
-			encoded := r.text()
+			encoded := r.Text()
 			if encoded == "" {
 				continue
 			}
@@ -150,8 +151,8 @@ func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.C
 				return nil, fmt.Errorf("decode collector %s: %w", ids[n], err)
 			}
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return infos, nil
@@ -172,7 +173,7 @@ func (s *Store) wasReplaced(ctx context.Context, collector, session string) (boo
 		return false, err
 	}
 	now, err := s.Now(ctx)
-	return now.Before(instant(int64(seen)).Add(dispatch.CollectorMemory)), err
+	return now.Before(pack.Instant(int64(seen)).Add(dispatch.CollectorMemory)), err
 }
 
 // score is the score of a member of a ZSET, if it is there.
@@ -195,14 +196,14 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 		if left <= 0 {
 			break
 		}
-		v, err := s.run(ctx, "forget collectors", s.scripts.forget, call{shard: shard, args: []any{millis(before), left}})
+		v, err := s.run(ctx, "forget collectors", s.scripts.forget, call{shard: shard, args: []any{pack.Millis(before), left}})
 		if err != nil {
 			return forgotten, err
 		}
-		r := readReply([]any{v})
-		forgotten += int(r.integer())
-		if r.err != nil {
-			return forgotten, r.err
+		r := pack.Read(v)
+		forgotten += int(r.Integer())
+		if r.Err != nil {
+			return forgotten, r.Err
 		}
 	}
 	return forgotten, nil
@@ -210,10 +211,10 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 
 // Campaign implements [dispatch.Cluster].
 func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
-	if span(ttl) == 0 {
+	if pack.Span(ttl) == 0 {
 		return false, fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
 	}
-	v, err := s.run(ctx, "campaign", s.scripts.duty, call{args: []any{duty, holder, span(ttl)}})
+	v, err := s.run(ctx, "campaign", s.scripts.duty, call{args: []any{duty, holder, pack.Span(ttl)}})
 	return v == int64(1), err
 }
 

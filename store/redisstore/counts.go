@@ -1,10 +1,10 @@
 package redisstore
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // sourceCounts is how many numbers a shard keeps of a source, packed as >i6 each
@@ -19,19 +19,14 @@ func addCounts(st *dispatch.SourceStatus, packed string) error {
 	if len(packed) != 6*sourceCounts {
 		return fmt.Errorf("unexpected counts of a source: %d bytes, not %d", len(packed), 6*sourceCounts)
 	}
-	var n [sourceCounts]int64
-	for i := range n {
-		var b [8]byte
-		copy(b[:], packed[6*i:6*i+6])
-		n[i] = int64(binary.BigEndian.Uint64(b[:])) >> 16
-	}
+	n := pack.Read48(packed)
 	st.Counts = st.Counts.Add(dispatch.StateCounts{Scheduled: n[0], Ready: n[1], Leased: n[2], Done: n[3], Dead: n[4], Canceled: n[5]})
 	st.Limited += n[7] // n[6] is what the limit of the source counts
 	st.FailuresInARow += n[8]
-	if t := instant(n[9]); t.After(st.LastSuccess) {
+	if t := pack.Instant(n[9]); t.After(st.LastSuccess) {
 		st.LastSuccess = t
 	}
-	if t := instant(n[10]); t.After(st.LastFailure) {
+	if t := pack.Instant(n[10]); t.After(st.LastFailure) {
 		st.LastFailure = t
 	}
 	return nil
@@ -45,17 +40,15 @@ func packFiltered(filtered dispatch.Filtered) []byte {
 	}
 	b := make([]byte, 0, 6*len(filtered))
 	for _, n := range filtered {
-		b = append48(b, n)
+		b = pack.Append48(b, n)
 	}
 	return b
 }
 
 // addFiltered adds what packFiltered has packed.
 func addFiltered(st *dispatch.SourceStatus, packed string) {
-	h := header{[]byte(packed)}
-	for reason := range st.Filtered {
-		if len(h.b) >= 6 {
-			st.Filtered[reason] += int64(h.uint(6))
-		}
+	counts := pack.Read48(packed)
+	for reason := range min(len(counts), len(st.Filtered)) {
+		st.Filtered[reason] += counts[reason]
 	}
 }

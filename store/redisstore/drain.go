@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // SetDrain implements [dispatch.Drains].
@@ -21,7 +22,7 @@ func (s *Store) SetDrain(ctx context.Context, drain dispatch.Drain) error {
 	if err != nil {
 		return fmt.Errorf("%w: drain cannot be encoded: %w", dispatch.ErrInvalid, err)
 	}
-	v, err := s.run(ctx, "set drain", s.scripts.drain, call{args: []any{drain.Name(), dispatch.MaxDrains, millis(until), string(encoded)}})
+	v, err := s.run(ctx, "set drain", s.scripts.drain, call{args: []any{drain.Name(), dispatch.MaxDrains, pack.Millis(until), string(encoded)}})
 	if err != nil {
 		return err
 	}
@@ -44,14 +45,14 @@ func (s *Store) Drains(ctx context.Context) ([]dispatch.Drain, error) {
 		return nil, err
 	}
 	var drains []dispatch.Drain
-	r := readReply(v)
-	for r.more() {
+	r := pack.Read(v)
+	for r.More() {
 		var drain dispatch.Drain
-		if err := json.Unmarshal([]byte(r.text()), &drain); err != nil {
+		if err := json.Unmarshal([]byte(r.Text()), &drain); err != nil {
 			return nil, fmt.Errorf("decode drain: %w", err)
 		}
 		drains = append(drains, drain)
 	}
 	slices.SortFunc(drains, func(a, b dispatch.Drain) int { return strings.Compare(a.Name(), b.Name()) })
-	return drains, r.err
+	return drains, r.Err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // DueLanes implements [dispatch.TaskReads].
@@ -25,19 +26,19 @@ func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit 
 	}
 	var next time.Time
 	for _, v := range replies {
-		r := readReply(v)
-		found.All, found.Looked, found.Due = found.All+r.integer(), found.Looked+r.integer(), found.Due+r.integer()
-		if at, id := instant(r.integer()), r.text(); id != "" && (found.Next == "" || at.Before(next)) {
+		r := pack.Read(v)
+		found.All, found.Looked, found.Due = found.All+r.Integer(), found.Looked+r.Integer(), found.Due+r.Integer()
+		if at, id := r.Time(), r.Text(); id != "" && (found.Next == "" || at.Before(next)) {
 			next, found.Next = at, dispatch.TaskID(id)
 		}
-		for r.more() {
-			lane := dispatch.DueLane{Due: r.integer(), First: dispatch.TaskID(r.text())}
+		for r.More() {
+			lane := dispatch.DueLane{Due: r.Integer(), First: dispatch.TaskID(r.Text())}
 			if len(found.Lanes) < most {
 				found.Lanes = append(found.Lanes, lane)
 			}
 		}
-		if r.err != nil {
-			return dispatch.DueLanes{}, r.err
+		if r.Err != nil {
+			return dispatch.DueLanes{}, r.Err
 		}
 	}
 	return found, nil

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,42 +53,8 @@ func CheckInfo(text string, allowEviction bool, log *zap.Logger) error {
 	return (&Store{log: log}).checkServer(parseInfo(text), allowEviction)
 }
 
-// DecodeRecord reads a record.
-func DecodeRecord(id dispatch.TaskID, raw string, now time.Time) (dispatch.Task, error) {
-	var t dispatch.Task
-	if err := decodeRecord(id, raw, now, &t); err != nil {
-		return dispatch.Task{}, err
-	}
-	return t, nil
-}
-
-// RecordLane is the number of the lane that a record names.
-func RecordLane(raw string) uint32 {
-	if raw[0] == leaseVersion {
-		raw = raw[leaseSize:]
-	}
-	return binary.BigEndian.Uint32([]byte(raw[13:]))
-}
-
 // ItemTexts packs what a submit says of each item.
 func ItemTexts(items []dispatch.Submission, page []int) []string { return itemTexts(items, page) }
-
-// EncodeBody packs the body of a record.
-func EncodeBody(s *dispatch.Submission) (body []byte, core, size int) { return appendBody(nil, s) }
-
-// DecodeBody reads the body of a record.
-func DecodeBody(body []byte) (dispatch.Task, error) {
-	var t dispatch.Task
-	err := decodeBody(body, &t)
-	return t, err
-}
-
-// DecodeHistory reads a last error and attempts.
-func DecodeHistory(packed string) (dispatch.Task, error) {
-	var t dispatch.Task
-	err := decodeHistory(&t, packed)
-	return t, err
-}
 
 // Hints reads the hints of a message.
 func Hints(message string) []dispatch.Hint {

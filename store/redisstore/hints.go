@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 const (
@@ -106,7 +107,7 @@ func isTimeout(err error) bool {
 func encodeHint(h *dispatch.Hint) (string, error) {
 	switch h.Kind {
 	case dispatch.HintReady:
-		return fmt.Sprintf("ready %d %s %d", h.Shard, h.Pool, span(h.In)), nil
+		return fmt.Sprintf("ready %d %s %d", h.Shard, h.Pool, pack.Span(h.In)), nil
 	case dispatch.HintSource:
 		return "source " + h.ID, nil
 	case dispatch.HintRules:

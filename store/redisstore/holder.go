@@ -1,9 +1,8 @@
 package redisstore
 
 import (
-	"encoding/binary"
-
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 )
 
 // holders are those who hold the leases that a script is told of: each is an
@@ -29,12 +28,5 @@ func (h holders) of(token dispatch.LeaseToken, args []any) (holder, []any) {
 
 // appendDigest appends a token's digest.
 func (h holder) appendDigest(b []byte, token dispatch.LeaseToken) []byte {
-	return appendDigest(b, dispatch.LeaseDigest{Fence: token.Fence, Holder: h.digest})
-}
-
-// holderArg is the part of a lease's digest that says who holds it.
-func holderArg(collector, clientToken string) string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], dispatch.HolderDigest(collector, clientToken))
-	return string(b[:])
+	return record.AppendDigest(b, dispatch.LeaseDigest{Fence: token.Fence, Holder: h.digest})
 }

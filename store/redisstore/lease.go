@@ -2,22 +2,13 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 )
-
-// appendDigest appends a lease's digest as records keep it; zeros for none.
-func appendDigest(b []byte, d dispatch.LeaseDigest) []byte {
-	mark := byte(leaseVersion)
-	if d == (dispatch.LeaseDigest{}) {
-		mark = 0
-	}
-	b = append(b, mark)
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, d.Fence), d.Holder)
-}
 
 // Apply implements [dispatch.Leases].
 func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
@@ -42,21 +33,21 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 		return nil, err
 	}
 	for i, p := range pages {
-		r := readReply(replies[i])
+		r := pack.Read(replies[i])
 		for _, n := range p.items {
 			results[n] = readApplied(r)
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return results, nil
 }
 
-func readApplied(r *reply) dispatch.ApplyResult {
+func readApplied(r *pack.Reply) dispatch.ApplyResult {
 	return dispatch.ApplyResult{
-		Code: dispatch.ApplyCode(r.integer()), Prior: dispatch.Result(r.integer()),
-		State: dispatch.State(r.integer()), Due: instant(r.integer()),
+		Code: dispatch.ApplyCode(r.Integer()), Prior: dispatch.Result(r.Integer()),
+		State: dispatch.State(r.Integer()), Due: r.Time(),
 	}
 }
 
@@ -70,15 +61,13 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	if err != nil {
 		return sweep, err
 	}
-	r := readReply(v)
-	sweep.Now, sweep.Next, sweep.Grace = instant(r.integer()), instant(r.integer()), r.integer() == 1
-	tasks := r.list()
-	if r.err != nil {
-		return sweep, r.err
+	r := pack.Read(v)
+	sweep.Now, sweep.Next, sweep.Grace = r.Time(), r.Time(), r.Bool()
+	tasks := r.Array()
+	if r.Err != nil {
+		return sweep, r.Err
 	}
-	if len(tasks) > 0 {
-		sweep.Expired, err = decodeTasks(tasks, sweep.Now)
-	}
+	sweep.Expired, err = record.Tasks(tasks, sweep.Now)
 	return sweep, err
 }
 
@@ -130,16 +119,16 @@ func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep strin
 		if err != nil {
 			return nil, err
 		}
-		r := readReply(v)
-		values := r.list()
+		r := pack.Read(v)
+		values := r.Array()
 		at = at[:0]
-		for r.more() {
-			at = append(at, r.text())
+		for r.More() {
+			at = append(at, r.Text())
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
-		met, err := decodeTasks(values, time.Time{})
+		met, err := record.Tasks(values, time.Time{})
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +141,7 @@ func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep strin
 
 // RequestCancel implements [dispatch.Leases].
 func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) error {
-	said, err := optionalJSON(line)
+	said, err := pack.JSON(line)
 	if err != nil {
 		return fmt.Errorf("%w: line of a task's history: %w", dispatch.ErrInvalid, err)
 	}
@@ -167,17 +156,4 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	}
 	_, err = s.runAll(ctx, "request cancel", s.scripts.cancel, calls)
 	return err
-}
-
-// readIDs reads task ids that a script gave back.
-func readIDs(values []any) ([]dispatch.TaskID, error) {
-	var ids []dispatch.TaskID
-	for _, v := range values {
-		id, ok := v.(string)
-		if !ok {
-			return nil, fmt.Errorf("unexpected reply of a script: %T is not a task id", v)
-		}
-		ids = append(ids, dispatch.TaskID(id))
-	}
-	return ids, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // maxLeases bounds a page of ListLeases.
@@ -90,14 +91,14 @@ func (s *Store) leasesStep(ctx context.Context, p leasePosition, limit, limitByt
 	if err != nil {
 		return nil, 0, p, err
 	}
-	r := readReply(v)
-	now, found, bytes := instant(r.integer()), r.list(), int(r.integer())
+	r := pack.Read(v)
+	now, found, bytes := r.Time(), r.Array(), int(r.Integer())
 	next := leasePosition{shard: p.shard}
-	for r.more() {
-		next.rest = append(next.rest, r.text())
+	for r.More() {
+		next.rest = append(next.rest, r.Text())
 	}
-	if r.err != nil {
-		return nil, 0, p, r.err
+	if r.Err != nil {
+		return nil, 0, p, r.Err
 	}
 	if len(next.rest) == len(firstLease(0).rest) && next.rest[0] == "" {
 		next = firstLease(p.shard + 1)

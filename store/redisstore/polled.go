@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // What a client token was granted may stand in any shard, and to look for it in all of
@@ -39,7 +40,7 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	}
 	homes, calls := s.byHome(len(polls), []any{several}, func(i int) (string, []any) {
 		p := &polls[i]
-		return p.Collector, []any{p.Collector, p.Session, p.ClientToken, p.Call, holderArg(p.Collector, p.ClientToken)}
+		return p.Collector, []any{p.Collector, p.Session, p.ClientToken, p.Call, pack.Holder(p.Collector, p.ClientToken)}
 	})
 	replies, err := s.runAll(ctx, "note polls", s.scripts.polls, calls)
 	if err != nil {
@@ -47,14 +48,14 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	}
 	var repeated []int
 	for i, home := range homes {
-		r := readReply(replies[i])
-		now, answers := instant(r.integer()), r.array()
+		r := pack.Read(replies[i])
+		now, answers := r.Time(), r.Array()
 		for _, n := range home.items {
-			a := answers.array()
+			a := answers.Array()
 			st := &states[n]
-			st.Replaced, st.NewSession, st.Used = a.integer() == 1, a.integer() == 1, a.integer() == 1
-			replay := a.list()
-			answers.join(a)
+			st.Replaced, st.NewSession, st.Used = a.Bool(), a.Bool(), a.Bool()
+			replay := a.Array()
+			answers.Join(a)
 			if st.Used && s.shards > 1 {
 				repeated = append(repeated, n)
 				st.Used = false
@@ -64,8 +65,8 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 				return nil, err
 			}
 		}
-		if r.join(answers); r.err != nil {
-			return nil, r.err
+		if r.Join(answers); r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return states, s.replay(ctx, polls, states, repeated)
@@ -79,29 +80,29 @@ func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []disp
 	var args []any
 	for _, n := range repeated {
 		p := &polls[n]
-		args = append(args, p.Collector, p.ClientToken, holderArg(p.Collector, p.ClientToken), p.Call)
+		args = append(args, p.Collector, p.ClientToken, pack.Holder(p.Collector, p.ClientToken), p.Call)
 	}
 	replies, err := s.runAll(ctx, "repeat grants", s.scripts.replay, s.everyShard(args...))
 	if err != nil {
 		return err
 	}
 	for _, v := range replies {
-		r := readReply(v)
-		now, answers := instant(r.integer()), r.array()
+		r := pack.Read(v)
+		now, answers := r.Time(), r.Array()
 		for _, n := range repeated {
-			held, ok := answers.any().([]any)
+			held, ok := answers.Any().([]any)
 			if !ok {
 				continue
 			}
-			grants, err := decodeGrants(held, now)
+			grants, err := decodeGrants(pack.Read(held), now)
 			if err != nil {
 				return err
 			}
 			states[n].Used = true
 			states[n].Replay = append(states[n].Replay, grants...)
 		}
-		if r.join(answers); r.err != nil {
-			return r.err
+		if r.Join(answers); r.Err != nil {
+			return r.Err
 		}
 	}
 	return nil
@@ -122,7 +123,7 @@ func (s *Store) prolong(ctx context.Context, held []longHeld) error {
 	}
 	lasting += dispatch.TokenMemory + prolongSlack
 	_, calls := s.byHome(len(held), []any{lasting.Milliseconds()}, func(i int) (string, []any) {
-		return held[i].collector, []any{holderArg(held[i].collector, held[i].clientToken)}
+		return held[i].collector, []any{pack.Holder(held[i].collector, held[i].clientToken)}
 	})
 	_, err := s.runAll(ctx, "note client tokens", s.scripts.prolong, calls)
 	return err

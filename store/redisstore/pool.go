@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // PausePool implements [dispatch.Pools].
@@ -21,7 +22,7 @@ func (s *Store) PausePool(ctx context.Context, pool string, gate dispatch.Gate) 
 	if err != nil {
 		return fmt.Errorf("%w: pause of pool %.300q cannot be encoded: %w", dispatch.ErrInvalid, pool, err)
 	}
-	replies, err := s.runAll(ctx, "pause pool", s.scripts.pause, s.everyShard(pool, millis(until), string(encoded), dispatch.MaxPausedPools))
+	replies, err := s.runAll(ctx, "pause pool", s.scripts.pause, s.everyShard(pool, pack.Millis(until), string(encoded), dispatch.MaxPausedPools))
 	if err != nil {
 		return err
 	}
@@ -61,17 +62,17 @@ func (s *Store) PausedPools(ctx context.Context) (map[string]dispatch.Gate, erro
 	}
 	paused := make(map[string]dispatch.Gate)
 	for _, v := range replies {
-		r := readReply(v)
-		for r.more() {
-			name, encoded := r.text(), r.text()
+		r := pack.Read(v)
+		for r.More() {
+			name, encoded := r.Text(), r.Text()
 			var gate dispatch.Gate
-			if err := json.Unmarshal([]byte(encoded), &gate); r.err == nil && err != nil {
+			if err := json.Unmarshal([]byte(encoded), &gate); r.Err == nil && err != nil {
 				return nil, fmt.Errorf("pool %s: pause: %w", name, err)
 			}
 			paused[name] = gate
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return paused, nil
@@ -85,12 +86,12 @@ func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, er
 	}
 	sums := make(map[string]dispatch.Pool)
 	for _, v := range replies {
-		r := readReply(v)
-		for r.more() {
-			name := r.text()
+		r := pack.Read(v)
+		for r.More() {
+			name := r.Text()
 			sum := sums[name]
-			sum.Name, sum.Open, sum.Waiting = name, sum.Open+r.integer(), sum.Waiting+r.integer()
-			if gate := r.text(); gate != "" {
+			sum.Name, sum.Open, sum.Waiting = name, sum.Open+r.Integer(), sum.Waiting+r.Integer()
+			if gate := r.Text(); gate != "" {
 				sum.Paused = new(dispatch.Gate)
 				if err := json.Unmarshal([]byte(gate), sum.Paused); err != nil {
 					return nil, fmt.Errorf("pool %s: pause: %w", name, err)
@@ -98,8 +99,8 @@ func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, er
 			}
 			sums[name] = sum
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	var known []dispatch.Pool

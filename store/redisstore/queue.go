@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // maxQueuePage bounds the queues that one script describes.
@@ -55,7 +56,7 @@ func (s *Store) holdQueue(ctx context.Context, name string, by hold, kind dispat
 		return fmt.Errorf("%w: %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, by, name, err)
 	}
 	_, err = s.run(ctx, string(by)+" queue", s.scripts.block, call{
-		shard: s.shardOfName(name), args: []any{name, string(by), millis(until), string(encoded)},
+		shard: s.shardOfName(name), args: []any{name, string(by), pack.Millis(until), string(encoded)},
 	})
 	return err
 }
@@ -203,22 +204,22 @@ type heldUntil struct {
 
 // readQueues reads what lua/queues.lua returns; last is where a list goes on.
 func (s *Store) readQueues(ctx context.Context, v any) (queues []*dispatch.Queue, last string, err error) {
-	r := readReply(v)
-	now := instant(r.integer())
-	last = r.text()
-	all := r.array()
+	r := pack.Read(v)
+	now := r.Time()
+	last = r.Text()
+	all := r.Array()
 	var states []*queueState
-	for all.more() {
-		one := all.array()
+	for all.More() {
+		one := all.Array()
 		st, err := readQueue(one)
 		if err != nil {
 			return nil, "", err
 		}
-		all.join(one)
+		all.Join(one)
 		states = append(states, st)
 	}
-	if r.join(all); r.err != nil {
-		return nil, "", r.err
+	if r.Join(all); r.Err != nil {
+		return nil, "", r.Err
 	}
 	rules, err := s.rulesOf(ctx, states)
 	if err != nil {
@@ -231,26 +232,26 @@ func (s *Store) readQueues(ctx context.Context, v any) (queues []*dispatch.Queue
 	return queues, last, nil
 }
 
-func readQueue(r *reply) (*queueState, error) {
-	q := &dispatch.Queue{Name: r.text()}
-	st := &queueState{queue: q, next: instant(r.integer()), block: instant(r.integer())}
-	q.BlockStep = int(r.integer())
+func readQueue(r *pack.Reply) (*queueState, error) {
+	q := &dispatch.Queue{Name: r.Text()}
+	st := &queueState{queue: q, next: r.Time(), block: r.Time()}
+	q.BlockStep = int(r.Integer())
 	var gates []string
 	for range 2 {
-		st.operators = append(st.operators, heldUntil{until: instant(r.integer())})
-		gates = append(gates, r.text())
+		st.operators = append(st.operators, heldUntil{until: r.Time()})
+		gates = append(gates, r.Text())
 	}
-	q.Leased, q.Waiting = r.integer(), r.integer()
-	if pools := r.text(); pools != "" {
+	q.Leased, q.Waiting = r.Integer(), r.Integer()
+	if pools := r.Text(); pools != "" {
 		q.Pools = strings.Split(pools, ",")
 	}
-	q.SettingsName = r.text()
-	settings := strings.Fields(r.text())
-	st.pausedPattern, st.denyPattern = r.text(), r.text()
-	q.QueueDelay = time.Duration(r.integer()) * time.Millisecond
-	cause := r.text()
-	if r.err != nil {
-		return nil, r.err
+	q.SettingsName = r.Text()
+	settings := strings.Fields(r.Text())
+	st.pausedPattern, st.denyPattern = r.Text(), r.Text()
+	q.QueueDelay = r.Duration()
+	cause := r.Text()
+	if r.Err != nil {
+		return nil, r.Err
 	}
 	for i, gate := range gates {
 		if gate == "" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // The answers of lua/renew.lua. From lostByResult on, the result of the lease
@@ -36,10 +37,10 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	}
 	var long []int
 	for i, p := range pages {
-		r := readReply(replies[i])
+		r := pack.Read(replies[i])
 		readRenewals(r, p.items, results)
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 		long = append(long, takeLong(p.items, results)...)
 	}
@@ -68,7 +69,7 @@ func (s *Store) renewalArgs(shard int, renewals []dispatch.Renewal, items []int)
 		names[2*i], names[2*i+1] = keys.Task(r.ID), keys.Lock(r.ID)
 		args = append(args, &names[2*i], &names[2*i+1])
 		if r.Cursor != nil {
-			cursors = appendLong(binary.BigEndian.AppendUint16(cursors, uint16(i+1)), r.Cursor) //nolint:gosec // at most MaxRenewals
+			cursors = pack.AppendLong(binary.BigEndian.AppendUint16(cursors, uint16(i+1)), r.Cursor) //nolint:gosec // at most MaxRenewals
 		}
 	}
 	args[0], args[1] = digests, cursors
@@ -79,33 +80,22 @@ func compareHolders(a, b *dispatch.LeaseToken) int {
 	return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.ClientToken, b.ClientToken))
 }
 
-// appendShort appends a text of at most 255 bytes after its length.
-func appendShort(b []byte, text string) []byte {
-	return append(append(b, byte(len(text))), text...)
-}
-
-// appendLong appends bytes after their length.
-func appendLong(b, bytes []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(len(bytes))) //nolint:gosec // all that is packed has a limit
-	return append(b, bytes...)
-}
-
 // readRenewals reads the answers to a page of renewals: the duration of leases that
 // go on for all of it and how many those are, else what became of one. Of those that are
 // to be told of, what remains is negative.
-func readRenewals(r *reply, items []int, results []dispatch.RenewResult) {
-	for len(items) > 0 && r.err == nil {
-		duration, ok := r.optionalInteger()
+func readRenewals(r *pack.Reply, items []int, results []dispatch.RenewResult) {
+	for len(items) > 0 && r.Err == nil {
+		duration, ok := r.OptionalInteger()
 		if !ok {
-			part := r.array()
+			part := r.Array()
 			results[items[0]] = readLost(part)
-			r.join(part)
+			r.Join(part)
 			items = items[1:]
 			continue
 		}
-		row := r.integer()
+		row := r.Integer()
 		if row < 1 || row > int64(len(items)) {
-			r.fail("the number of renewals", row)
+			r.Fail("the number of renewals", row)
 			return
 		}
 		d := time.Duration(duration) * time.Millisecond
@@ -126,13 +116,13 @@ func takeLong(items []int, results []dispatch.RenewResult) (long []int) {
 	return long
 }
 
-func readLost(r *reply) dispatch.RenewResult {
-	lost, remaining, cancel, duration := r.integer(), r.integer(), r.integer(), r.integer()
+func readLost(r *pack.Reply) dispatch.RenewResult {
+	lost, remaining, cancel, duration := r.Integer(), r.Integer(), r.Integer(), r.Integer()
 	switch {
 	case lost >= lostByResult:
 		return dispatch.RenewResult{Lost: dispatch.LostBy(dispatch.Result(lost - lostByResult))}
 	case lost >= int64(len(lostReasons)) || lost < 0:
-		r.fail("a reason", lost)
+		r.Fail("a reason", lost)
 		return dispatch.RenewResult{Lost: dispatch.LostNotLeased}
 	case lost > 0:
 		return dispatch.RenewResult{Lost: lostReasons[lost]}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // rulesChunk bounds the rules that one command writes or reads.
@@ -24,8 +25,8 @@ const rulesChunk = 500
 func packSettings(rule *dispatch.QueueRule) string {
 	set := &rule.Settings
 	return fmt.Sprintf("%d %d %s %d %d %d %d %s",
-		span(set.MinDelay), set.MaxInFlight, strconv.FormatFloat(set.DelayFactor, 'g', -1, 64), span(set.MaxDelay),
-		span(set.MaxBlock), bit(set.Paused), bit(set.Deny), rule.Pattern)
+		pack.Span(set.MinDelay), set.MaxInFlight, strconv.FormatFloat(set.DelayFactor, 'g', -1, 64), pack.Span(set.MaxDelay),
+		pack.Span(set.MaxBlock), bit(set.Paused), bit(set.Deny), rule.Pattern)
 }
 
 func bit(set bool) int {
@@ -63,16 +64,16 @@ func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, 
 	if err != nil {
 		return 0, err
 	}
-	r := readReply(v)
-	version := r.integer()
-	repeated := version > 0 && r.integer() == 1
+	r := pack.Read(v)
+	version := r.Integer()
+	repeated := version > 0 && r.Bool()
 	var changes []any
-	for r.more() {
-		changes = append(changes, r.text())
+	for r.More() {
+		changes = append(changes, r.Text())
 	}
 	switch {
-	case r.err != nil:
-		return 0, r.err
+	case r.Err != nil:
+		return 0, r.Err
 	case version == ruleNotFound:
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, args[0])
 	case version == ruleTooMany:
@@ -172,12 +173,12 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 	if err != nil {
 		return "", err
 	}
-	r := readReply(v)
-	next := []string{r.text(), r.text(), r.text(), r.text()}
+	r := pack.Read(v)
+	next := []string{r.Text(), r.Text(), r.Text(), r.Text()}
 	if next[1] == "" {
-		return "", r.err
+		return "", r.Err
 	}
-	return strings.Join(next, "/"), r.err
+	return strings.Join(next, "/"), r.Err
 }
 
 // copyToAll brings every shard to the rules of shard 0.

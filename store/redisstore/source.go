@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 const (
@@ -307,11 +307,11 @@ func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceG
 	if err != nil {
 		return "", err
 	}
-	r := readReply([]any{v})
-	if next := r.integer(); next > 0 {
-		return strconv.FormatInt(next, 10), r.err
+	r := pack.Read(v)
+	if next := r.Integer(); next > 0 {
+		return strconv.FormatInt(next, 10), r.Err
 	}
-	return "", r.err
+	return "", r.Err
 }
 
 // DropTasks implements [dispatch.Sources]. It walks the lanes of the source from
@@ -320,7 +320,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 	if err := s.checkShard(shard); err != nil {
 		return 0, nil, err
 	}
-	said, err := optionalJSON(why)
+	said, err := pack.JSON(why)
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: deletion of source %s: %w", dispatch.ErrInvalid, uid, err)
 	}
@@ -334,16 +334,17 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 		if err != nil {
 			return ended, leased, err
 		}
-		r := readReply(v)
-		ended += int(r.integer())
-		last = r.integer()
-		more := r.integer() == 1
-		ids, err := readIDs(r.list())
-		lane, score, after = r.text(), r.text(), r.text()
-		if err := cmp.Or(r.err, err); err != nil {
-			return ended, leased, err
+		r := pack.Read(v)
+		ended += int(r.Integer())
+		last = r.Integer()
+		more := r.Bool()
+		for ids := r.Array(); ids.More(); {
+			leased = append(leased, dispatch.TaskID(ids.Text()))
 		}
-		leased = append(leased, ids...)
+		lane, score, after = r.Text(), r.Text(), r.Text()
+		if r.Err != nil {
+			return ended, leased, r.Err
+		}
 		switch {
 		case ended >= limit || len(leased) >= limit:
 			return ended, leased, nil
@@ -390,10 +391,10 @@ func (s *Store) readStatuses(ctx context.Context, uids []string, statuses []disp
 		return err
 	}
 	for i, v := range values {
-		r := readReply(v)
-		counts, filtered := r.text(), r.text()
-		if r.err != nil {
-			return r.err
+		r := pack.Read(v)
+		counts, filtered := r.Text(), r.Text()
+		if r.Err != nil {
+			return r.Err
 		}
 		if err := addCounts(&statuses[i%len(uids)], counts); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 const (
@@ -156,9 +157,9 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	r := readReply([]any{v})
-	now := instant(r.integer())
-	return now, r.err
+	r := pack.Read(v)
+	now := r.Time()
+	return now, r.Err
 }
 
 // Stats counts over all shards.
@@ -169,29 +170,29 @@ func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 		return total, err
 	}
 	for _, v := range replies {
-		r := readReply(v)
+		r := pack.Read(v)
 		total.Counts = total.Counts.Add(readCounts(r))
-		total.Granted += r.integer()
-		total.Settled += r.integer()
-		total.Expired += r.integer()
-		total.Orphaned += r.integer()
-		total.Dropped += r.integer()
-		total.Queues += r.integer()
-		total.OldestOverdue = max(total.OldestOverdue, time.Duration(r.integer())*time.Millisecond)
-		total.Collectors += r.integer()
-		total.Grace = max(total.Grace, time.Duration(r.integer())*time.Millisecond)
-		if r.err != nil {
-			return total, r.err
+		total.Granted += r.Integer()
+		total.Settled += r.Integer()
+		total.Expired += r.Integer()
+		total.Orphaned += r.Integer()
+		total.Dropped += r.Integer()
+		total.Queues += r.Integer()
+		total.OldestOverdue = max(total.OldestOverdue, r.Duration())
+		total.Collectors += r.Integer()
+		total.Grace = max(total.Grace, r.Duration())
+		if r.Err != nil {
+			return total, r.Err
 		}
 	}
 	return total, nil
 }
 
 // readCounts reads six counts in the order of the states.
-func readCounts(r *reply) dispatch.StateCounts {
+func readCounts(r *pack.Reply) dispatch.StateCounts {
 	return dispatch.StateCounts{
-		Scheduled: r.integer(), Ready: r.integer(), Leased: r.integer(),
-		Done: r.integer(), Dead: r.integer(), Canceled: r.integer(),
+		Scheduled: r.Integer(), Ready: r.Integer(), Leased: r.Integer(),
+		Done: r.Integer(), Dead: r.Integer(), Canceled: r.Integer(),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // Succeed implements [dispatch.Leases].
@@ -35,13 +36,13 @@ func readSuccesses(replies []any, pages []page, n int) ([]dispatch.ApplyResult, 
 		results[i].Code = dispatch.ApplyNotFound
 	}
 	for i, p := range pages {
-		r := readReply(replies[i])
-		codes := r.bytes(len(p.items))
+		r := pack.Read(replies[i])
+		codes := r.Bytes(len(p.items))
 		for k, n := range p.items {
 			results[n] = readSuccess(r, dispatch.ApplyCode(codes[k]))
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return results, nil
@@ -49,12 +50,12 @@ func readSuccesses(replies []any, pages []page, n int) ([]dispatch.ApplyResult, 
 
 // readSuccess reads the answer to a success: no more than its code when it is
 // settled.
-func readSuccess(r *reply, code dispatch.ApplyCode) dispatch.ApplyResult {
+func readSuccess(r *pack.Reply, code dispatch.ApplyCode) dispatch.ApplyResult {
 	if code == dispatch.Applied {
 		return dispatch.ApplyResult{Code: code, State: dispatch.StateDone}
 	}
 	return dispatch.ApplyResult{
-		Code: code, Prior: dispatch.Result(r.integer()), State: dispatch.State(r.integer()), Due: instant(r.integer()),
+		Code: code, Prior: dispatch.Result(r.Integer()), State: dispatch.State(r.Integer()), Due: r.Time(),
 	}
 }
 
@@ -79,7 +80,7 @@ func successArgs(successes []dispatch.Success, items []int) []any {
 		slots.add(string(slot))
 		var by holder
 		by, args = known.of(x.Token, args)
-		packed = append48(by.appendDigest(append(packed, end...), x.Token), span(x.FetchDuration))
+		packed = pack.Append48(by.appendDigest(append(packed, end...), x.Token), pack.Span(x.FetchDuration))
 		packed = binary.BigEndian.AppendUint16(packed, by.number)
 		if x.QueueDelay == nil && x.Memo == nil {
 			continue
@@ -108,7 +109,7 @@ type slotRuns struct {
 func (s *slotRuns) add(slot string) {
 	if slot != s.last || len(s.packed) == 0 {
 		s.last, s.run = slot, len(s.packed)
-		s.packed = appendShort(append(s.packed, 0, 0), slot)
+		s.packed = pack.AppendShort(append(s.packed, 0, 0), slot)
 	}
 	n := s.packed[s.run:]
 	binary.BigEndian.PutUint16(n, binary.BigEndian.Uint16(n)+1)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 )
 
 const (
@@ -40,13 +42,13 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 		return nil, now, err
 	}
 	for i, p := range pages {
-		r := readReply(replies[i])
-		at, found := instant(r.integer()), r.array()
+		r := pack.Read(replies[i])
+		at, found := r.Time(), r.Array()
 		if at.After(now) {
 			now = at
 		}
 		for _, n := range p.items {
-			lane, err := decodeLane(nil, found.any(), at)
+			lane, err := record.AppendLane(nil, found.Array(), at)
 			if err != nil {
 				return nil, now, err
 			}
@@ -54,8 +56,8 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 				tasks[n] = &lane[0].Task
 			}
 		}
-		if r.join(found); r.err != nil {
-			return nil, now, r.err
+		if r.Join(found); r.Err != nil {
+			return nil, now, r.Err
 		}
 	}
 	return tasks, now, nil
@@ -242,12 +244,12 @@ func (s *Store) listSet(ctx context.Context, p position, set, low, high string, 
 	if err != nil {
 		return found, err
 	}
-	r := readReply(v)
-	now, tasks := instant(r.integer()), r.list()
-	found.bytes, found.looked = int(r.integer()), int(r.integer())
-	found.score, found.member = r.text(), r.text()
-	if r.err != nil {
-		return found, r.err
+	r := pack.Read(v)
+	now, tasks := r.Time(), r.Array()
+	found.bytes, found.looked = int(r.Integer()), int(r.Integer())
+	found.score, found.member = r.Text(), r.Text()
+	if r.Err != nil {
+		return found, r.Err
 	}
 	found.tasks, err = decodeListed(tasks, now)
 	return found, err
@@ -255,8 +257,8 @@ func (s *Store) listSet(ctx context.Context, p position, set, low, high string, 
 
 // decodeListed reads tasks as lists show them: their history came along for the last
 // error in it.
-func decodeListed(values []any, now time.Time) ([]*dispatch.Task, error) {
-	tasks, err := decodeTasks(values, now)
+func decodeListed(values *pack.Reply, now time.Time) ([]*dispatch.Task, error) {
+	tasks, err := record.Tasks(values, now)
 	for _, t := range tasks {
 		t.History = nil
 	}

@@ -2,12 +2,13 @@ package redisstore
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 )
 
 // The bits of a transition (lua/apply.lua).
@@ -29,7 +30,7 @@ const (
 // >c17 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4 Bc0 I4c0 I4c0 I4c0 I4c0 Bc0. Of it, the
 // counters are as the record has them.
 func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
-	b = appendDigest(b, t.Token)
+	b = record.AppendDigest(b, t.Token)
 	b = binary.BigEndian.AppendUint32(b, t.Revision)
 	b = binary.BigEndian.AppendUint16(b, transitionBits(t))
 	b = append(b, byte(t.Result), byte(t.State), byte(t.Queue.Kind))
@@ -40,41 +41,23 @@ func appendTransition(b []byte, t *dispatch.Transition) ([]byte, error) {
 	b = binary.BigEndian.AppendUint16(b, c.Expirations)
 	b = binary.BigEndian.AppendUint16(b, c.Throttled)
 	b = append(b, c.GivenUp, c.ExpiredCycles, c.PermanentCycles)
-	b = append48(b, millis(t.Run))
-	b = append48(b, millis(t.Due))
-	b = append48(b, millis(t.FirstDue))
-	b = append48(b, span(t.Delay))
-	b = append48(b, span(t.Remember))
-	b = append48(b, span(t.Queue.FetchDuration))
-	b = append48(b, span(t.Queue.RetryAfter))
+	b = pack.Append48(b, pack.Millis(t.Run))
+	b = pack.Append48(b, pack.Millis(t.Due))
+	b = pack.Append48(b, pack.Millis(t.FirstDue))
+	b = pack.Append48(b, pack.Span(t.Delay))
+	b = pack.Append48(b, pack.Span(t.Remember))
+	b = pack.Append48(b, pack.Span(t.Queue.FetchDuration))
+	b = pack.Append48(b, pack.Span(t.Queue.RetryAfter))
 	b = appendAsked(b, t.Queue.QueueDelay)
-	b = appendLong(appendLong(appendShort(b, string(t.ID)), t.Memo), t.Cursor)
-	b, err := appendJSON(b, t.LastError)
+	b = pack.AppendLong(pack.AppendLong(pack.AppendShort(b, string(t.ID)), t.Memo), t.Cursor)
+	b, err := pack.AppendJSON(b, t.LastError)
 	if err != nil {
 		return nil, fmt.Errorf("%w: last error of task %s: %w", dispatch.ErrInvalid, t.ID, err)
 	}
-	if b, err = appendJSON(b, t.Attempt); err != nil {
+	if b, err = pack.AppendJSON(b, t.Attempt); err != nil {
 		return nil, fmt.Errorf("%w: attempt of task %s: %w", dispatch.ErrInvalid, t.ID, err)
 	}
-	return appendShort(b, string(packFiltered(t.Filtered))), nil
-}
-
-// appendJSON appends a value as JSON, nil as nothing.
-func appendJSON[T any](b []byte, v *T) ([]byte, error) {
-	if v == nil {
-		return appendLong(b, nil), nil
-	}
-	text, err := json.Marshal(v)
-	return appendLong(b, text), err
-}
-
-// optionalJSON is a value as JSON, nil as an empty string.
-func optionalJSON[T any](v *T) (string, error) {
-	if v == nil {
-		return "", nil
-	}
-	text, err := json.Marshal(v)
-	return string(text), err
+	return pack.AppendShort(b, string(packFiltered(t.Filtered))), nil
 }
 
 // appendAsked appends what a host asks for, in four bytes: 0 = not said, else one
@@ -83,13 +66,7 @@ func appendAsked(b []byte, asked *time.Duration) []byte {
 	if asked == nil {
 		return append(b, 0, 0, 0, 0)
 	}
-	return binary.BigEndian.AppendUint32(b, uint32(min(span(*asked), math.MaxUint32-1)+1))
-}
-
-// append48 appends a number below 2^48: times and durations in ms.
-func append48(b []byte, n int64) []byte {
-	n = min(max(n, 0), 1<<48-1)
-	return append(b, byte(n>>40), byte(n>>32), byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+	return binary.BigEndian.AppendUint32(b, uint32(min(pack.Span(*asked), math.MaxUint32-1)+1))
 }
 
 func transitionBits(t *dispatch.Transition) uint16 {
