@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,39 +11,90 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// byHome groups n things by the home shard of their collector: a page a shard,
-// and a call with the arguments of all of them.
-func (s *Store) byHome(n int, first []any, of func(int) (collector string, args []any)) ([]page, []call) {
-	var pages []page
-	var calls []call
-	at := make(map[int]int, 1)
-	for i := range n {
-		collector, args := of(i)
-		shard := s.shardOfName(collector)
-		k, ok := at[shard]
-		if !ok || len(pages[k].items) >= maxPolls {
-			k = len(pages)
-			at[shard] = k
-			pages = append(pages, page{shard: shard})
-			calls = append(calls, call{shard: shard, args: append([]any(nil), first...)})
-		}
-		pages[k].items = append(pages[k].items, i)
-		calls[k].args = append(calls[k].args, args...)
+// BeginPolls implements [dispatch.Claims].
+func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+	states := make([]dispatch.PollState, len(polls))
+	calls := s.scripts.ByName(len(polls), []any{s.scripts.Shards > 1}, func(i int) (string, []any) {
+		p := &polls[i]
+		return p.Collector, []any{p.Collector, p.Session, p.ClientToken, p.Call, pack.Holder(p.Collector, p.ClientToken)}
+	})
+	replies, err := s.scripts.RunAll(ctx, "note polls", script.Polls, calls)
+	if err != nil {
+		return nil, err
 	}
-	return pages, calls
+	var repeated []int
+	for i, c := range calls {
+		r := replies[i]
+		now, answers := r.Time(), r.Array()
+		for _, n := range c.Items {
+			a := answers.Array()
+			st := &states[n]
+			st.Replaced, st.NewSession, st.Used = a.Bool(), a.Bool(), a.Bool()
+			replay := a.Array()
+			answers.Join(a)
+			if st.Used && s.scripts.Shards > 1 {
+				repeated = append(repeated, n)
+				st.Used = false
+				continue
+			}
+			if st.Replay, err = decodeGrants(replay, now); err != nil {
+				return nil, err
+			}
+		}
+		if r.Join(answers); r.Err != nil {
+			return nil, r.Err
+		}
+	}
+	return states, s.replay(ctx, polls, states, repeated)
 }
 
-// maxPolls bounds the polls and beats of one script.
-const maxPolls = 200
+// replay looks in every shard for the grants of polls that were seen before.
+func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []dispatch.PollState, repeated []int) error {
+	if len(repeated) == 0 {
+		return nil
+	}
+	var args []any
+	for _, n := range repeated {
+		p := &polls[n]
+		args = append(args, p.Collector, p.ClientToken, pack.Holder(p.Collector, p.ClientToken), p.Call)
+	}
+	replies, err := s.scripts.RunAll(ctx, "repeat grants", script.Replay, s.scripts.EveryShard(args...))
+	if err != nil {
+		return err
+	}
+	for _, r := range replies {
+		now, answers := r.Time(), r.Array()
+		for _, n := range repeated {
+			held, ok := answers.Any().([]any)
+			if !ok {
+				continue
+			}
+			grants, err := decodeGrants(pack.Read(held), now)
+			if err != nil {
+				return err
+			}
+			states[n].Used = true
+			states[n].Replay = append(states[n].Replay, grants...)
+		}
+		if r.Join(answers); r.Err != nil {
+			return r.Err
+		}
+	}
+	return nil
+}
+
+// claimTimeout bounds a claim, which does not end with its caller.
+const claimTimeout = 5 * time.Second
 
 // Claim implements [dispatch.Claims]. It runs under its own deadline: once it is
 // on its way, its caller's going away must not leave open what it granted.
 func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	var none dispatch.ClaimReply
-	if err := errors.Join(ctx.Err(), s.checkShard(shard)); err != nil {
-		return none, wrap(ctx, "claim tasks", err)
+	if err := ctx.Err(); err != nil {
+		return none, script.Wrap(ctx, "claim tasks", err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
@@ -55,26 +105,31 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 			return none, err
 		}
 	}
-	pages, steps := s.settlements(doneOf(wants))
-	steps = append(steps, step{script: s.scripts.claim, call: call{shard: shard, args: args}, after: true})
-	replies, err := s.runSteps(ctx, "claim tasks", steps)
+	done, err := s.Succeed(ctx, doneOf(wants))
 	if err != nil {
 		return none, err
 	}
-	out, err := readClaim(replies[len(pages)], wants)
-	if err == nil {
-		out.Done, err = readDone(replies, pages, wants)
-	}
+	r, err := s.scripts.Run(ctx, "claim tasks", script.Claim, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return none, err
+	}
+	out, err := readClaim(r, wants)
+	if err != nil {
+		return none, err
+	}
+	if len(done) > 0 {
+		out.Done = make([][]dispatch.ApplyResult, len(wants))
+	}
+	for i := range out.Done {
+		n := len(wants[i].Done)
+		out.Done[i], done = done[:n:n], done[n:]
 	}
 	err = s.prolongClaimed(ctx, wants, &out)
 	return out, err
 }
 
 // readClaim reads the answer to wants.
-func readClaim(reply any, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	r := pack.Read(reply)
+func readClaim(r *pack.Reply, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	out := dispatch.ClaimReply{
 		Now: r.Time(), Next: r.Time(), Wait: dispatch.WaitReason(r.Integer()), More: r.Bool(), Again: r.Time(),
 		Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)),
@@ -104,27 +159,6 @@ func doneOf(wants []dispatch.Want) []dispatch.Success {
 		done = append(done, wants[i].Done...)
 	}
 	return done
-}
-
-// readDone reads the answers to what the wants carry.
-func readDone(replies []any, pages []page, wants []dispatch.Want) ([][]dispatch.ApplyResult, error) {
-	n := 0
-	for i := range wants {
-		n += len(wants[i].Done)
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	results, err := readSuccesses(replies, pages, n)
-	if err != nil {
-		return nil, err
-	}
-	done := make([][]dispatch.ApplyResult, len(wants))
-	for i := range wants {
-		n := len(wants[i].Done)
-		done[i], results = results[:n:n], results[n:]
-	}
-	return done, nil
 }
 
 func appendWant(args []any, w *dispatch.Want) ([]any, error) {
@@ -221,16 +255,35 @@ func leased(grants []dispatch.Grant, now time.Time) []dispatch.Grant {
 	return grants
 }
 
+// prolongClaimed tells the home shards of what wants have been answered with, where no
+// poll has noted the client token, or not for as long as that may last.
+func (s *Store) prolongClaimed(ctx context.Context, wants []dispatch.Want, reply *dispatch.ClaimReply) error {
+	if s.scripts.Shards == 1 {
+		return nil
+	}
+	var held []dispatch.LeaseToken
+	var longest time.Duration
+	for i := range wants {
+		lasting := time.Duration(0)
+		for n := range reply.Grants[i] {
+			lasting = max(lasting, reply.Grants[i][n].Remaining)
+		}
+		if w := &wants[i]; reply.Used[i] && (!w.Noted || lasting > coveredLease) {
+			held, longest = append(held, dispatch.LeaseToken{Collector: w.Collector, ClientToken: w.ClientToken}), max(longest, lasting)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	return s.prolong(ctx, held, longest)
+}
+
 // GiveBack implements [dispatch.Claims].
 func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken, by string) (int, error) {
-	if err := s.checkShard(shard); err != nil {
-		return 0, err
-	}
 	holder := pack.Holder(collector, clientToken)
-	v, err := s.run(ctx, "give tasks back", s.scripts.giveback, call{shard: shard, args: []any{collector, clientToken, holder, by}})
+	r, err := s.scripts.Run(ctx, "give tasks back", script.GiveBack, script.Call{Shard: shard, Args: []any{collector, clientToken, holder, by}})
 	if err != nil {
 		return 0, err
 	}
-	r := pack.Read(v)
 	return int(r.Integer()), r.Err
 }

@@ -4,52 +4,23 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
-
-// Beats implements [dispatch.Collectors].
-func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
-	encoded := make([]string, len(beats))
-	for i := range beats {
-		b, err := json.Marshal(&beats[i])
-		if err != nil {
-			return nil, fmt.Errorf("%w: beat of collector %.200q cannot be encoded: %w", dispatch.ErrInvalid, beats[i].ID, err)
-		}
-		encoded[i] = string(b)
-	}
-	homes, calls := s.byHome(len(beats), nil, func(i int) (string, []any) {
-		return beats[i].ID, []any{beats[i].ID, beats[i].Session, encoded[i], bit(beats[i].Ended)}
-	})
-	replies, err := s.runAll(ctx, "record beats", s.scripts.beats, calls)
-	if err != nil {
-		return nil, err
-	}
-	states := make([]dispatch.PollState, len(beats))
-	for i, home := range homes {
-		r := pack.Read(replies[i])
-		for _, n := range home.items {
-			states[n].Replaced, states[n].NewSession = r.Bool(), r.Bool()
-		}
-		if r.Err != nil {
-			return nil, r.Err
-		}
-	}
-	return states, nil
-}
 
 // ListCollectors implements [dispatch.Collectors].
 func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
 	var records []*dispatch.CollectorRecord
-	for shard := range s.shards {
+	for shard := range s.scripts.Shards {
 		found, err := s.collectorsOf(ctx, shard, after, limit)
 		if err != nil {
 			return nil, err
@@ -66,16 +37,9 @@ func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit in
 	if limit <= 0 {
 		return nil, nil
 	}
-	const op = "list present collectors"
 	seen := &redis.ZRangeBy{Min: strconv.FormatInt(pack.Millis(since), 10), Max: "+inf", Count: int64(limit)}
-	found, err := read(ctx, op, func() ([]*redis.StringSliceCmd, error) {
-		pipe := s.client.Pipeline()
-		cmds := make([]*redis.StringSliceCmd, s.shards)
-		for shard := range s.shards {
-			cmds[shard] = pipe.ZRangeByScore(ctx, s.keys.Shard(shard).Seen(), seen)
-		}
-		_, err := pipe.Exec(ctx)
-		return cmds, err
+	found, err := script.Pipeline(ctx, "list present collectors", s.client, s.scripts.Shards, func(pipe redis.Pipeliner, i int) *redis.StringSliceCmd {
+		return pipe.ZRangeByScore(ctx, s.keys.Shard(i).Seen(), seen)
 	})
 	if err != nil {
 		return nil, err
@@ -93,11 +57,10 @@ func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit
 	var records []*dispatch.CollectorRecord
 	for len(records) < limit {
 		args := []any{after, min(limit-len(records), maxReads)}
-		v, err := s.run(ctx, "list collectors", s.scripts.collectors, call{shard: shard, args: args})
+		r, err := s.scripts.Run(ctx, "list collectors", script.Collectors, script.Call{Shard: shard, Args: args})
 		if err != nil {
 			return nil, err
 		}
-		r := pack.Read(v)
 		r.Integer() // now
 		after = r.Text()
 		all := r.Array()
@@ -133,15 +96,15 @@ func readCollector(r *pack.Reply) (*dispatch.CollectorRecord, error) {
 
 // CollectorInfos implements [dispatch.Collectors].
 func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
-	homes, calls := s.byHome(len(ids), nil, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
-	replies, err := s.runAll(ctx, "read what collectors tell", s.scripts.infos, calls)
+	calls := s.scripts.ByName(len(ids), nil, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
+	replies, err := s.scripts.RunAll(ctx, "read what collectors tell", script.Infos, calls)
 	if err != nil {
 		return nil, err
 	}
 	infos := make([]*dispatch.CollectorInfo, len(ids))
-	for i, home := range homes {
-		r := pack.Read(replies[i])
-		for _, n := range home.items {
+	for i, c := range calls {
+		r := replies[i]
+		for _, n := range c.Items {
 			encoded := r.Text()
 			if encoded == "" {
 				continue
@@ -161,7 +124,7 @@ func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.C
 // wasReplaced reports whether a session is no longer the current one of its
 // collector, as was_replaced does in the home shard (lua/parts/collector.lua).
 func (s *Store) wasReplaced(ctx context.Context, collector, session string) (bool, error) {
-	home := s.keys.Shard(s.shardOfName(collector))
+	home := s.keys.Shard(s.scripts.ShardOf(collector))
 	if _, found, err := s.score(ctx, home.Replaced(collector), session); !found || err != nil {
 		return false, err
 	}
@@ -178,11 +141,9 @@ func (s *Store) wasReplaced(ctx context.Context, collector, session string) (boo
 
 // score is the score of a member of a ZSET, if it is there.
 func (s *Store) score(ctx context.Context, key, member string) (score float64, found bool, err error) {
-	score, err = read(ctx, "read score", func() (float64, error) {
+	score, err = script.Retry(ctx, "read score", func() (float64, error) {
 		score, err := s.client.ZScore(ctx, key, member).Result()
-		if found = !errors.Is(err, redis.Nil); !found {
-			return 0, nil
-		}
+		found = err == nil
 		return score, err
 	})
 	return score, found, err
@@ -191,16 +152,15 @@ func (s *Store) score(ctx context.Context, key, member string) (score float64, f
 // Forget implements [dispatch.Collectors].
 func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
 	forgotten := 0
-	for shard := range s.shards {
+	for shard := range s.scripts.Shards {
 		left := min(limit-forgotten, maxReads)
 		if left <= 0 {
 			break
 		}
-		v, err := s.run(ctx, "forget collectors", s.scripts.forget, call{shard: shard, args: []any{pack.Millis(before), left}})
+		r, err := s.scripts.Run(ctx, "forget collectors", script.Forget, script.Call{Shard: shard, Args: []any{pack.Millis(before), left}})
 		if err != nil {
 			return forgotten, err
 		}
-		r := pack.Read(v)
 		forgotten += int(r.Integer())
 		if r.Err != nil {
 			return forgotten, r.Err
@@ -209,28 +169,83 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 	return forgotten, nil
 }
 
-// Campaign implements [dispatch.Cluster].
-func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
-	if pack.Span(ttl) == 0 {
-		return false, fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
-	}
-	v, err := s.run(ctx, "campaign", s.scripts.duty, call{args: []any{duty, holder, pack.Span(ttl)}})
-	return v == int64(1), err
+// heldFields is how many fields of what a collector holds Redis is asked for at
+// once, about: a collector may hold any number of leases.
+const heldFields = 100
+
+// heldScan goes through what a collector holds in a shard. fields are those met, some
+// more than once.
+type heldScan struct {
+	who    int // of those asked about
+	key    string
+	cursor uint64
+	fields map[string]string
 }
 
-// Resign implements [dispatch.Cluster].
-func (s *Store) Resign(ctx context.Context, duty, holder string) error {
-	_, err := s.run(ctx, "resign", s.scripts.duty, call{args: []any{duty, holder, 0}})
-	return err
-}
-
-// Leader implements [dispatch.Cluster].
-func (s *Store) Leader(ctx context.Context, duty string) (string, error) {
-	return read(ctx, "read leader", func() (string, error) {
-		leader, err := s.client.Get(ctx, s.keys.Shard(0).Duty(duty)).Result()
-		if errors.Is(err, redis.Nil) {
-			return "", nil
+// HeldLeases implements [dispatch.Collectors].
+func (s *Store) HeldLeases(ctx context.Context, ids []string) ([]int64, error) {
+	var open []*heldScan
+	for shard := range s.scripts.Shards {
+		for i, id := range ids {
+			open = append(open, &heldScan{who: i, key: s.keys.Shard(shard).Held(id)})
 		}
-		return leader, err
+	}
+	held := make([]int64, len(ids))
+	for len(open) > 0 {
+		some := open[:min(len(open), maxReads)]
+		if err := s.scanHeld(ctx, some); err != nil {
+			return nil, err
+		}
+		open = open[len(some):]
+		for _, scan := range some {
+			if scan.cursor != 0 {
+				open = append(open, scan)
+				continue
+			}
+			n, err := countGrants(scan.fields)
+			if err != nil {
+				return nil, fmt.Errorf("count what collector %s holds: %w", ids[scan.who], err)
+			}
+			held[scan.who] += n
+		}
+	}
+	return held, nil
+}
+
+// scanHeld takes each scan a step further, all in one round trip.
+func (s *Store) scanHeld(ctx context.Context, scans []*heldScan) error {
+	steps, err := script.Pipeline(ctx, "count held leases", s.client, len(scans), func(pipe redis.Pipeliner, i int) *redis.ScanCmd {
+		return pipe.HScan(ctx, scans[i].key, scans[i].cursor, "", heldFields)
 	})
+	if err != nil {
+		return err
+	}
+	for i, scan := range scans {
+		var found []string
+		found, scan.cursor = steps[i].Val()
+		if scan.fields == nil {
+			scan.fields = make(map[string]string, len(found)/2)
+		}
+		for k := 0; k+1 < len(found); k += 2 {
+			scan.fields[found[k]] = found[k+1]
+		}
+	}
+	return nil
+}
+
+// countGrants counts the tasks in what a collector holds ([key.Shard.Held]).
+func countGrants(held map[string]string) (tasks int64, err error) {
+	for field, value := range held {
+		switch strings.IndexByte(field, '/') {
+		case 0: // of one task
+			tasks++
+		case -1:
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("%.100q of grant %.100q: %w", value, field, err)
+			}
+			tasks += n
+		}
+	}
+	return tasks, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // SetDrain implements [dispatch.Drains].
@@ -22,11 +23,11 @@ func (s *Store) SetDrain(ctx context.Context, drain dispatch.Drain) error {
 	if err != nil {
 		return fmt.Errorf("%w: drain cannot be encoded: %w", dispatch.ErrInvalid, err)
 	}
-	v, err := s.run(ctx, "set drain", s.scripts.drain, call{args: []any{drain.Name(), dispatch.MaxDrains, pack.Millis(until), string(encoded)}})
+	r, err := s.scripts.Run(ctx, "set drain", script.Drain, script.Call{Args: []any{drain.Name(), dispatch.MaxDrains, pack.Millis(until), string(encoded)}})
 	if err != nil {
 		return err
 	}
-	if v == int64(0) {
+	if r.Integer() == 0 {
 		return dispatch.TooManyDrains(&drain)
 	}
 	return nil
@@ -34,18 +35,20 @@ func (s *Store) SetDrain(ctx context.Context, drain dispatch.Drain) error {
 
 // DeleteDrain implements [dispatch.Drains].
 func (s *Store) DeleteDrain(ctx context.Context, name string) (bool, error) {
-	v, err := s.run(ctx, "delete drain", s.scripts.drain, call{args: []any{name}})
-	return v == int64(1), err
+	r, err := s.scripts.Run(ctx, "delete drain", script.Drain, script.Call{Args: []any{name}})
+	if err != nil {
+		return false, err
+	}
+	return r.Bool(), r.Err
 }
 
 // Drains implements [dispatch.Drains].
 func (s *Store) Drains(ctx context.Context) ([]dispatch.Drain, error) {
-	v, err := s.run(ctx, "read drains", s.scripts.drains, call{})
+	r, err := s.scripts.Run(ctx, "read drains", script.Drains, script.Call{})
 	if err != nil {
 		return nil, err
 	}
 	var drains []dispatch.Drain
-	r := pack.Read(v)
 	for r.More() {
 		var drain dispatch.Drain
 		if err := json.Unmarshal([]byte(r.Text()), &drain); err != nil {

@@ -2,10 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
@@ -22,36 +20,20 @@ func AddNodeHook(ctx context.Context, s *Store, hook redis.Hook) error {
 	})
 }
 
-// Waiting is how many scripts wait to go along with others to their node.
-func Waiting(s *Store) int {
-	s.together.mu.Lock()
-	defer s.together.mu.Unlock()
-	n := 0
-	for _, of := range s.together.nodes {
-		n += len(of.waiting)
-	}
-	return n
-}
-
 // LockKey names the lock of a task for tests that look at it.
 func LockKey(s *Store, prefix string, id dispatch.TaskID) string {
-	shard, _ := s.shardOfTask(id)
+	shard, _ := s.scripts.ShardOfTask(id)
 	return key.Prefix(prefix).Shard(shard).Lock(id)
 }
 
 // TaskKey names the record of a task for tests that look at it.
 func TaskKey(s *Store, prefix string, id dispatch.TaskID) string {
-	shard, _ := s.shardOfTask(id)
+	shard, _ := s.scripts.ShardOfTask(id)
 	return key.Prefix(prefix).Shard(shard).Task(id)
 }
 
 // PollStep is the step of time of a set of polls.
 const PollStep = pollStep
-
-// CheckInfo judges a server by the text of INFO.
-func CheckInfo(text string, allowEviction bool, log *zap.Logger) error {
-	return (&Store{log: log}).checkServer(parseInfo(text), allowEviction)
-}
 
 // ItemTexts packs what a submit says of each item.
 func ItemTexts(items []dispatch.Submission, page []int) []string { return itemTexts(items, page) }
@@ -62,15 +44,3 @@ func Hints(message string) []dispatch.Hint {
 	deliverAll(message, func(h dispatch.Hint) { hints = append(hints, h) })
 	return hints
 }
-
-// Library is the text of all scripts as it is loaded.
-func Library() (string, error) {
-	_, lib, err := loadScripts()
-	if err != nil {
-		return "", err
-	}
-	return lib.code, nil
-}
-
-// SetTripPatience sets how long a call waits to go along with others.
-func SetTripPatience(s *Store, d time.Duration) { s.together.patience = d }

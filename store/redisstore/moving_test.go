@@ -291,3 +291,37 @@ func (m *movedShard) check(t *testing.T, s *redisstore.Store, ready int) {
 		t.Errorf("after the move of shard %d %d tasks are granted, want %d", m.shard, n, ready)
 	}
 }
+
+// TestStore_Submit_ToldElsewhere holds that a submit is made where the Cluster says that
+// its shard is now.
+func TestStore_Submit_ToldElsewhere(t *testing.T) {
+	t.Parallel()
+	nodes, client := twoNodes(t)
+	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 16})
+	gate := sourceGate("source")
+	moves := func(queue string) (slot int64, ok bool) {
+		mark := key.Prefix("waggle").Shard(dispatch.ShardOf(dispatch.SlotOf(queue), 16)).Mark()
+		slot = client.ClusterKeySlot(t.Context(), mark).Val()
+		if slot >= 8192 || client.ClusterCountKeysInSlot(t.Context(), int(slot)).Val() > 1 {
+			return slot, false
+		}
+		return slot, client.Del(t.Context(), mark).Val() == 1 // a slot that holds keys is not given away
+	}
+	for n := range 100 {
+		queue := fmt.Sprintf("host-%d.example", n)
+		slot, ok := moves(queue)
+		if !ok {
+			continue
+		}
+		second := redisClient(t, nodes[1].URL())
+		id := second.ClusterMyID(t.Context()).Val()
+		for _, c := range [...]*redis.Client{second, client} {
+			if err := c.Do(t.Context(), "cluster", "setslot", slot, "node", id).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		submit(t, s, gate, submissions(&gate, queue, 1)...)
+		return
+	}
+	t.Fatal("the first node has no shard that is empty")
+}

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,7 +28,7 @@ func (*homeAway) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *homeAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if args := cmd.Args(); len(args) > 1 && strings.HasPrefix(args[1].(string), "waggle_prolong") {
+		if cmd.Name() == "fcall" && strings.HasPrefix(fmt.Sprint(cmd.Args()[1]), "waggle_prolong") {
 			h.told.Add(1)
 			if h.away.Load() {
 				err := errors.New("ERR the home shard is away") // which is not tried again

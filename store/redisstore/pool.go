@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // PausePool implements [dispatch.Pools].
@@ -22,11 +23,11 @@ func (s *Store) PausePool(ctx context.Context, pool string, gate dispatch.Gate) 
 	if err != nil {
 		return fmt.Errorf("%w: pause of pool %.300q cannot be encoded: %w", dispatch.ErrInvalid, pool, err)
 	}
-	replies, err := s.runAll(ctx, "pause pool", s.scripts.pause, s.everyShard(pool, pack.Millis(until), string(encoded), dispatch.MaxPausedPools))
+	replies, err := s.scripts.RunAll(ctx, "pause pool", script.Pause, s.scripts.EveryShard(pool, pack.Millis(until), string(encoded), dispatch.MaxPausedPools))
 	if err != nil {
 		return err
 	}
-	if slices.Contains(replies, any(int64(0))) {
+	if slices.ContainsFunc(replies, func(r *pack.Reply) bool { return r.Integer() == 0 }) {
 		return dispatch.TooManyPaused(pool)
 	}
 	return nil
@@ -34,7 +35,7 @@ func (s *Store) PausePool(ctx context.Context, pool string, gate dispatch.Gate) 
 
 // ResumePool implements [dispatch.Pools].
 func (s *Store) ResumePool(ctx context.Context, pool string) error {
-	_, err := s.runAll(ctx, "resume pool", s.scripts.pause, s.everyShard(pool))
+	_, err := s.scripts.RunAll(ctx, "resume pool", script.Pause, s.scripts.EveryShard(pool))
 	return err
 }
 
@@ -56,13 +57,12 @@ func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispa
 
 // PausedPools implements [dispatch.Pools].
 func (s *Store) PausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
-	replies, err := s.runAll(ctx, "read pauses of pools", s.scripts.paused, s.everyShard())
+	replies, err := s.scripts.RunAll(ctx, "read pauses of pools", script.Paused, s.scripts.EveryShard())
 	if err != nil {
 		return nil, err
 	}
 	paused := make(map[string]dispatch.Gate)
-	for _, v := range replies {
-		r := pack.Read(v)
+	for _, r := range replies {
 		for r.More() {
 			name, encoded := r.Text(), r.Text()
 			var gate dispatch.Gate
@@ -80,13 +80,12 @@ func (s *Store) PausedPools(ctx context.Context) (map[string]dispatch.Gate, erro
 
 // readPools sums what lua/pools.lua returns over all shards, ascending by name.
 func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, error) {
-	replies, err := s.runAll(ctx, "read pools", s.scripts.pools, s.everyShard(args...))
+	replies, err := s.scripts.RunAll(ctx, "read pools", script.Pools, s.scripts.EveryShard(args...))
 	if err != nil {
 		return nil, err
 	}
 	sums := make(map[string]dispatch.Pool)
-	for _, v := range replies {
-		r := pack.Read(v)
+	for _, r := range replies {
 		for r.More() {
 			name := r.Text()
 			sum := sums[name]

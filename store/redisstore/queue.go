@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // maxQueuePage bounds the queues that one script describes.
@@ -55,8 +54,8 @@ func (s *Store) holdQueue(ctx context.Context, name string, by hold, kind dispat
 	if err != nil {
 		return fmt.Errorf("%w: %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, by, name, err)
 	}
-	_, err = s.run(ctx, string(by)+" queue", s.scripts.block, call{
-		shard: s.shardOfName(name), args: []any{name, string(by), pack.Millis(until), string(encoded)},
+	_, err = s.scripts.Run(ctx, string(by)+" queue", script.Block, script.Call{
+		Shard: s.scripts.ShardOf(name), Args: []any{name, string(by), pack.Millis(until), string(encoded)},
 	})
 	return err
 }
@@ -73,11 +72,11 @@ func (s *Store) ResumeQueue(ctx context.Context, name string) error {
 
 // letGo lifts an operator's gate of a queue.
 func (s *Store) letGo(ctx context.Context, op, name string, by hold, automatic bool) error {
-	v, err := s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(name), args: []any{name, string(by), automatic}})
+	r, err := s.scripts.Run(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(name), Args: []any{name, string(by), automatic}})
 	if err != nil {
 		return err
 	}
-	if v != int64(1) {
+	if r.Integer() != 1 {
 		return fmt.Errorf("%w: %.300q", dispatch.ErrQueueNotFound, name)
 	}
 	return nil
@@ -85,11 +84,11 @@ func (s *Store) letGo(ctx context.Context, op, name string, by hold, automatic b
 
 // Queue implements [dispatch.Queues].
 func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
-	v, err := s.run(ctx, "read queue", s.scripts.queues, call{shard: s.shardOfName(name), args: []any{"names", name}})
+	r, err := s.scripts.Run(ctx, "read queue", script.Queues, script.Call{Shard: s.scripts.ShardOf(name), Args: []any{"names", name}})
 	if err != nil {
 		return nil, err
 	}
-	queues, _, err := s.readQueues(ctx, v)
+	queues, _, err := s.readQueues(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +100,8 @@ func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error)
 
 // QueuesNamed implements [dispatch.Queues].
 func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Queue, error) {
-	_, calls := s.byHome(len(names), []any{"names"}, func(i int) (string, []any) { return names[i], []any{names[i]} })
-	replies, err := s.runAll(ctx, "read queues", s.scripts.queues, calls)
+	calls := s.scripts.ByName(len(names), []any{"names"}, func(i int) (string, []any) { return names[i], []any{names[i]} })
+	replies, err := s.scripts.RunAll(ctx, "read queues", script.Queues, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +152,7 @@ func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int)
 // over all shards.
 func (s *Store) rangeQueues(ctx context.Context, from, to string, limit int) ([]*dispatch.Queue, error) {
 	var found []*dispatch.Queue
-	for shard := range s.shards {
+	for shard := range s.scripts.Shards {
 		of, err := s.rangeOfShard(ctx, shard, from, to, limit)
 		if err != nil {
 			return nil, err
@@ -170,11 +169,11 @@ func (s *Store) rangeOfShard(ctx context.Context, shard int, from, to string, li
 	var found []*dispatch.Queue
 	for len(found) < limit {
 		args := []any{"range", from, to, min(limit-len(found), maxQueuePage)}
-		v, err := s.run(ctx, "list queues", s.scripts.queues, call{shard: shard, args: args})
+		r, err := s.scripts.Run(ctx, "list queues", script.Queues, script.Call{Shard: shard, Args: args})
 		if err != nil {
 			return nil, err
 		}
-		queues, last, err := s.readQueues(ctx, v)
+		queues, last, err := s.readQueues(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -203,8 +202,7 @@ type heldUntil struct {
 }
 
 // readQueues reads what lua/queues.lua returns; last is where a list goes on.
-func (s *Store) readQueues(ctx context.Context, v any) (queues []*dispatch.Queue, last string, err error) {
-	r := pack.Read(v)
+func (s *Store) readQueues(ctx context.Context, r *pack.Reply) (queues []*dispatch.Queue, last string, err error) {
 	now := r.Time()
 	last = r.Text()
 	all := r.Array()
@@ -315,10 +313,10 @@ func (s *Store) rulesOf(ctx context.Context, states []*queueState) (map[string]d
 	if len(patterns) == 0 {
 		return rules, nil
 	}
-	kept, err := read(ctx, "read queue rules", func() ([]any, error) {
+	kept, err := script.Retry(ctx, "read queue rules", func() ([]any, error) {
 		return s.client.HMGet(ctx, s.keys.Shard(0).Rules(), patterns...).Result()
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil {
 		return nil, err
 	}
 	for i, v := range kept {

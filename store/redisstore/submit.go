@@ -9,6 +9,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // Submit implements [dispatch.Submits].
@@ -25,20 +26,19 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 			return nil, fmt.Errorf("%w: source %.64q of task %s is not among the gates", dispatch.ErrInvalid, items[i].SourceUID, items[i].ID)
 		}
 	}
-	pages := s.pages(len(items), dispatch.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID })
-	calls := make([]call, len(pages))
-	for i, p := range pages {
-		calls[i] = call{shard: p.shard, args: submitArgs(rulesVersion, gateOf, items, p.items)}
+	calls := s.scripts.Pages(len(items), dispatch.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID })
+	for i := range calls {
+		calls[i].Args = submitArgs(rulesVersion, gateOf, items, calls[i].Items)
 	}
-	replies, err := s.runAll(ctx, "submit tasks", s.scripts.submit, calls)
+	replies, err := s.scripts.RunAll(ctx, "submit tasks", script.Submit, calls)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]dispatch.SubmitResult, len(items))
-	for i, p := range pages {
-		r := pack.Read([]any{replies[i]})
-		answers := r.Bytes(2 * len(p.items))
-		for k, item := range p.items {
+	for i, c := range calls {
+		r := replies[i]
+		answers := r.Bytes(2 * len(c.Items))
+		for k, item := range c.Items {
 			results[item] = dispatch.SubmitResult{Code: dispatch.SubmitCode(answers[2*k]), State: dispatch.State(answers[2*k+1])}
 		}
 		if r.Err != nil {
@@ -157,12 +157,4 @@ func (s *series) append(b []byte) []byte {
 	b = pack.Append48(b, s.terms.modified)
 	b = binary.BigEndian.AppendUint16(b, uint16(s.items))
 	return pack.AppendShort(b, s.terms.slot)
-}
-
-// gateArgs packs a gate (lua/parts/gate.lua).
-func gateArgs(g *dispatch.SourceGate) []any {
-	return []any{
-		g.UID, g.ID, g.Version, g.Pool, g.Priority, pack.Millis(g.PausedUntil), g.Deleted,
-		g.MaxOutstanding, pack.Span(g.LeaseDuration), pack.Span(g.MaxHold), g.JoinedBytes, pack.Span(g.Remember),
-	}
 }

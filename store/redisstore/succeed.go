@@ -6,39 +6,28 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // Succeed implements [dispatch.Leases].
 func (s *Store) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	pages, steps := s.settlements(successes)
-	replies, err := s.runSteps(ctx, "settle tasks", steps)
-	if err != nil {
-		return nil, err
-	}
-	return readSuccesses(replies, pages, len(successes))
-}
-
-// settlements are the runs of a script that settle successes, a page each. What has no
-// shard is in none.
-func (s *Store) settlements(successes []dispatch.Success) ([]page, []step) {
-	pages := s.pages(len(successes), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return successes[i].ID })
-	steps := make([]step, len(pages), len(pages)+1) // room for a claim
-	for i, p := range pages {
-		steps[i] = step{script: s.scripts.succeed, call: call{shard: p.shard, args: successArgs(successes, p.items)}}
-	}
-	return pages, steps
-}
-
-// readSuccesses reads the answers to n successes, by page.
-func readSuccesses(replies []any, pages []page, n int) ([]dispatch.ApplyResult, error) {
-	results := make([]dispatch.ApplyResult, n)
+	results := make([]dispatch.ApplyResult, len(successes))
 	for i := range results {
 		results[i].Code = dispatch.ApplyNotFound
 	}
-	for i, p := range pages {
-		r := pack.Read(replies[i])
-		codes := r.Bytes(len(p.items))
-		for k, n := range p.items {
+	calls := s.scripts.Pages(len(successes), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return successes[i].ID })
+	for i := range calls {
+		calls[i].Args = successArgs(successes, calls[i].Items)
+	}
+	replies, err := s.scripts.RunAll(ctx, "settle tasks", script.Succeed, calls)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range calls {
+		r := replies[i]
+		codes := r.Bytes(len(c.Items))
+		for k, n := range c.Items {
 			results[n] = readSuccess(r, dispatch.ApplyCode(codes[k]))
 		}
 		if r.Err != nil {
@@ -113,4 +102,30 @@ func (s *slotRuns) add(slot string) {
 	}
 	n := s.packed[s.run:]
 	binary.BigEndian.PutUint16(n, binary.BigEndian.Uint16(n)+1)
+}
+
+// holders are those who hold the leases that a script is told of: each is an
+// argument, once.
+type holders map[[2]string]holder
+
+type holder struct {
+	number uint16 // of the argument, from 1
+	digest uint64 // of its leases
+}
+
+// of finds a token's holder, and appends the argument for one that is new.
+func (h holders) of(token dispatch.LeaseToken, args []any) (holder, []any) {
+	name := [2]string{token.Collector, token.ClientToken}
+	found, ok := h[name]
+	if !ok {
+		args = append(args, token.Collector+"/"+token.ClientToken)
+		found = holder{uint16(len(args)), dispatch.HolderDigest(token.Collector, token.ClientToken)} //nolint:gosec // at most some hundreds
+		h[name] = found
+	}
+	return found, args
+}
+
+// appendDigest appends a token's digest.
+func (h holder) appendDigest(b []byte, token dispatch.LeaseToken) []byte {
+	return record.AppendDigest(b, dispatch.LeaseDigest{Fence: token.Fence, Holder: h.digest})
 }

@@ -123,7 +123,10 @@ func (r *Reply) Join(part *Reply) {
 // OptionalArray reads an array if one is next.
 func (r *Reply) OptionalArray() (*Reply, bool) {
 	values, ok := optional[[]any](r)
-	return &Reply{values: values}, ok
+	if !ok {
+		return nil, false
+	}
+	return &Reply{values: values}, true
 }
 
 // OptionalInteger reads a number if one is next.

@@ -1,6 +1,7 @@
 package pack_test
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func TestReply_Unexpected(t *testing.T) {
 	r := pack.Read([]any{[]any{"text"}, int64(1)})
 	part := r.Array()
 	part.Integer()
-	if r.Join(part); r.Err == nil || r.Err != part.Err {
+	if r.Join(part); r.Err == nil || !errors.Is(r.Err, part.Err) {
 		t.Errorf("error %v of an array, %v of the whole", part.Err, r.Err)
 	}
 }

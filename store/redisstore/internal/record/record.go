@@ -92,17 +92,18 @@ const taskValues = 2
 // What tells scheduled and ready apart is now.
 func (l *Lane) AppendTask(grants []dispatch.Grant, r *pack.Reply, now time.Time) ([]dispatch.Grant, error) {
 	id, raw := dispatch.TaskID(l.slot+"-"+r.Text()), r.Text()
-	more, _ := r.OptionalArray()
+	more, has := r.OptionalArray()
 	if r.Err != nil {
 		return nil, r.Err
 	}
 	grants = append(grants, dispatch.Grant{SourceVersion: l.sourceVersion})
 	t := &grants[len(grants)-1].Task
 	t.Queue, t.SourceUID, t.SourceID, t.Pool = l.queue, l.sourceUID, l.sourceID, l.pool
-	if err := Decode(id, raw, now, t); err != nil {
-		return nil, err
+	err := Decode(id, raw, now, t)
+	if err == nil && has {
+		err = decodeMore(t, more)
 	}
-	return grants, decodeMore(t, more)
+	return grants, err
 }
 
 // AppendLane appends the tasks of one lane that a script returned, none for nil: as grants,

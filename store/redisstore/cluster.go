@@ -13,6 +13,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 const (
@@ -29,7 +30,7 @@ func (s *Store) Publish(ctx context.Context, hint dispatch.Hint) error {
 	if err != nil {
 		return err
 	}
-	_, err = read(ctx, "publish hint", func() (int64, error) { return s.client.Publish(ctx, s.keys.Hints(), text).Result() })
+	_, err = script.Retry(ctx, "publish hint", func() (int64, error) { return s.client.Publish(ctx, s.keys.Hints(), text).Result() })
 	return err
 }
 
@@ -72,7 +73,7 @@ func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) erro
 			continue
 		}
 		if !joined {
-			return wrap(ctx, "subscribe to hints", err)
+			return script.Wrap(ctx, "subscribe to hints", err)
 		}
 		if isTimeout(err) && silent == 0 && sub.Ping(ctx) == nil {
 			silent++
@@ -89,8 +90,10 @@ func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) erro
 // has ended.
 func (s *Store) rejoin(ctx context.Context, sub *redis.PubSub, cause error) bool {
 	for cause != nil {
-		if !sleep(ctx, rejoinDelay) {
+		select {
+		case <-ctx.Done():
 			return false
+		case <-time.After(rejoinDelay):
 		}
 		// It closes a connection that is broken and dials.
 		cause = sub.Subscribe(ctx, s.keys.Hints())
@@ -151,4 +154,27 @@ func decodeHint(words []string) (h dispatch.Hint, ok bool) {
 		return dispatch.Hint{Kind: dispatch.HintSession, ID: words[1], Session: words[2]}, true
 	}
 	return h, false
+}
+
+// Campaign implements [dispatch.Cluster].
+func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
+	if pack.Span(ttl) == 0 {
+		return false, fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
+	}
+	r, err := s.scripts.Run(ctx, "campaign", script.Duty, script.Call{Args: []any{duty, holder, pack.Span(ttl)}})
+	if err != nil {
+		return false, err
+	}
+	return r.Bool(), r.Err
+}
+
+// Resign implements [dispatch.Cluster].
+func (s *Store) Resign(ctx context.Context, duty, holder string) error {
+	_, err := s.scripts.Run(ctx, "resign", script.Duty, script.Call{Args: []any{duty, holder, 0}})
+	return err
+}
+
+// Leader implements [dispatch.Cluster].
+func (s *Store) Leader(ctx context.Context, duty string) (string, error) {
+	return script.Retry(ctx, "read leader", func() (string, error) { return s.client.Get(ctx, s.keys.Shard(0).Duty(duty)).Result() })
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -9,7 +10,48 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
+
+// Apply implements [dispatch.Leases].
+func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	results := make([]dispatch.ApplyResult, len(transitions))
+	for i := range results {
+		results[i].Code = dispatch.ApplyNotFound
+	}
+	calls := s.scripts.Pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return transitions[i].ID })
+	for i, c := range calls {
+		packed := make([]byte, 0, 512*len(c.Items))
+		for _, n := range c.Items {
+			var err error
+			if packed, err = appendTransition(packed, &transitions[n]); err != nil {
+				return nil, err
+			}
+		}
+		calls[i].Args = []any{packed}
+	}
+	replies, err := s.scripts.RunAll(ctx, "apply transitions", script.Apply, calls)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range calls {
+		r := replies[i]
+		for _, n := range c.Items {
+			results[n] = readApplied(r)
+		}
+		if r.Err != nil {
+			return nil, r.Err
+		}
+	}
+	return results, nil
+}
+
+func readApplied(r *pack.Reply) dispatch.ApplyResult {
+	return dispatch.ApplyResult{
+		Code: dispatch.ApplyCode(r.Integer()), Prior: dispatch.Result(r.Integer()),
+		State: dispatch.State(r.Integer()), Due: r.Time(),
+	}
+}
 
 // The bits of a transition (lua/apply.lua).
 const (
