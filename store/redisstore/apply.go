@@ -13,43 +13,57 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// Apply implements [dispatch.Leases].
+// Apply implements [dispatch.Leases]: unread transitions by a script of their own, before
+// the others.
 func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
 	results := make([]dispatch.ApplyResult, len(transitions))
 	for i := range results {
 		results[i].Code = dispatch.ApplyNotFound
 	}
-	calls := s.scripts.Pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return transitions[i].ID })
-	for i, c := range calls {
-		packed := make([]byte, 0, 512*len(c.Items))
-		for _, n := range c.Items {
-			var err error
-			if packed, err = appendTransition(packed, &transitions[n]); err != nil {
-				return nil, err
-			}
-		}
-		calls[i].Args = []any{packed}
-	}
-	replies, err := s.scripts.RunAll(ctx, "apply transitions", script.Apply, calls)
-	if err != nil {
-		return nil, err
-	}
-	for i, c := range calls {
-		r := replies[i]
-		for _, n := range c.Items {
-			results[n] = readApplied(r)
-		}
-		if r.Err != nil {
-			return nil, r.Err
+	for _, unread := range [...]bool{true, false} {
+		if err := s.apply(ctx, transitions, unread, results); err != nil {
+			return nil, err
 		}
 	}
 	return results, nil
 }
 
-func readApplied(r *pack.Reply) dispatch.ApplyResult {
-	return dispatch.ApplyResult{
-		Code: dispatch.ApplyCode(r.Integer()), Prior: dispatch.Result(r.Integer()),
-		State: dispatch.State(r.Integer()), Due: r.Time(),
+// apply applies those transitions that are unread, or those that are not.
+func (s *Store) apply(ctx context.Context, transitions []dispatch.Transition, unread bool, results []dispatch.ApplyResult) (err error) {
+	calls := s.scripts.Pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID {
+		if transitions[i].Unread != unread {
+			return "" // in no page
+		}
+		return transitions[i].ID
+	})
+	name, args, read := script.Apply, transitionArgs, readApplied
+	if unread {
+		name, args, read = script.Succeed, unreadArgs, readUnread
+	}
+	for i, c := range calls {
+		if calls[i].Args, err = args(transitions, c.Items); err != nil {
+			return err
+		}
+	}
+	replies, err := s.scripts.RunAll(ctx, "apply transitions", name, calls)
+	if err != nil {
+		return err
+	}
+	for i, c := range calls {
+		if read(replies[i], c.Items, results); replies[i].Err != nil {
+			return replies[i].Err
+		}
+	}
+	return nil
+}
+
+// readApplied reads the answers to a page of transitions.
+func readApplied(r *pack.Reply, items []int, results []dispatch.ApplyResult) {
+	for _, n := range items {
+		results[n] = dispatch.ApplyResult{
+			Code: dispatch.ApplyCode(r.Integer()), Prior: dispatch.Result(r.Integer()),
+			State: dispatch.State(r.Integer()), Due: r.Time(),
+		}
 	}
 }
 
@@ -66,6 +80,18 @@ const (
 	bitMemo
 	bitCursor
 )
+
+// transitionArgs packs a page of transitions, one after the other.
+func transitionArgs(transitions []dispatch.Transition, items []int) ([]any, error) {
+	packed := make([]byte, 0, 512*len(items))
+	for _, n := range items {
+		var err error
+		if packed, err = appendTransition(packed, &transitions[n]); err != nil {
+			return nil, err
+		}
+	}
+	return []any{packed}, nil
+}
 
 // appendTransition packs a transition: its numbers in fixed places, its id, and
 // what may be missing, with its length:
@@ -133,4 +159,98 @@ func transitionBits(t *dispatch.Transition) uint16 {
 		}
 	}
 	return bits
+}
+
+// readUnread reads the answers to a page of unread transitions: no more than the code of
+// one that is applied.
+func readUnread(r *pack.Reply, items []int, results []dispatch.ApplyResult) {
+	codes := r.Bytes(len(items))
+	for k, n := range items {
+		results[n] = dispatch.ApplyResult{Code: dispatch.ApplyCode(codes[k]), State: dispatch.StateDone}
+		if results[n].Code != dispatch.Applied {
+			results[n].Prior, results[n].State, results[n].Due = dispatch.Result(r.Integer()), dispatch.State(r.Integer()), r.Time()
+		}
+	}
+}
+
+// unreadArgs packs a page of unread transitions, of each >c26 c17 I6 I2; their slots, >I2 Bc0;
+// what few of them say besides, >I2 I4 I2; and names what they refer to: holders and
+// memos (lua/succeed.lua).
+func unreadArgs(transitions []dispatch.Transition, items []int) ([]any, error) {
+	args := make([]any, 4, 5)
+	known, twice := make(holders, 1), 0
+	met := make(map[dispatch.TaskID]struct{}, len(items))
+	packed := make([]byte, 0, 51*len(items))
+	var slots slotRuns
+	var extras []byte
+	for i, item := range items {
+		x := &transitions[item]
+		if _, ok := met[x.ID]; ok {
+			twice = 1
+		}
+		met[x.ID] = struct{}{}
+		behind := len(x.ID) - dispatch.TaskHashLength
+		slot, end := x.ID[:behind], x.ID[behind:]
+		slots.add(string(slot))
+		var by holder
+		by, args = known.of(x.Lease, args)
+		packed = pack.Append48(by.appendDigest(append(packed, end...), x.Lease), pack.Span(x.Queue.FetchDuration))
+		packed = binary.BigEndian.AppendUint16(packed, by.number)
+		if x.Queue.QueueDelay == nil && x.Memo == nil {
+			continue
+		}
+		memo := 0
+		if x.Memo != nil {
+			args = append(args, x.Memo)
+			memo = len(args)
+		}
+		extras = appendAsked(binary.BigEndian.AppendUint16(extras, uint16(i+1)), x.Queue.QueueDelay)
+		extras = binary.BigEndian.AppendUint16(extras, uint16(memo))
+	}
+	args[0], args[1], args[2], args[3] = twice, packed, slots.packed, extras
+	return args, nil
+}
+
+// slotRuns are the slots of ids that follow each other, each with its "-", and how many
+// have each.
+type slotRuns struct {
+	packed []byte
+	last   string
+	run    int // where the packed run of the last slot begins
+}
+
+// add adds the slot of the next id: the last run grows, or one begins, >I2 Bc0.
+func (s *slotRuns) add(slot string) {
+	if slot != s.last || len(s.packed) == 0 {
+		s.last, s.run = slot, len(s.packed)
+		s.packed = pack.AppendShort(append(s.packed, 0, 0), slot)
+	}
+	n := s.packed[s.run:]
+	binary.BigEndian.PutUint16(n, binary.BigEndian.Uint16(n)+1)
+}
+
+// holders are those who hold the leases that a script is told of: each is an
+// argument, once.
+type holders map[[2]string]holder
+
+type holder struct {
+	number uint16 // of the argument, from 1
+	digest uint64 // of its leases
+}
+
+// of finds a token's holder, and appends the argument for one that is new.
+func (h holders) of(token dispatch.LeaseToken, args []any) (holder, []any) {
+	name := [2]string{token.Collector, token.ClientToken}
+	found, ok := h[name]
+	if !ok {
+		args = append(args, token.Collector+"/"+token.ClientToken)
+		found = holder{uint16(len(args)), dispatch.HolderDigest(token.Collector, token.ClientToken)} //nolint:gosec // at most some hundreds
+		h[name] = found
+	}
+	return found, args
+}
+
+// appendDigest appends a token's digest.
+func (h holder) appendDigest(b []byte, token dispatch.LeaseToken) []byte {
+	return record.AppendDigest(b, dispatch.LeaseDigest{Fence: token.Fence, Holder: h.digest})
 }

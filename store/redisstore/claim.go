@@ -105,10 +105,6 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 			return none, err
 		}
 	}
-	done, err := s.Succeed(ctx, doneOf(wants))
-	if err != nil {
-		return none, err
-	}
 	r, err := s.scripts.Run(ctx, "claim tasks", script.Claim, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return none, err
@@ -116,13 +112,6 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 	out, err := readClaim(r, wants)
 	if err != nil {
 		return none, err
-	}
-	if len(done) > 0 {
-		out.Done = make([][]dispatch.ApplyResult, len(wants))
-	}
-	for i := range out.Done {
-		n := len(wants[i].Done)
-		out.Done[i], done = done[:n:n], done[n:]
 	}
 	err = s.prolongClaimed(ctx, wants, &out)
 	return out, err
@@ -150,15 +139,6 @@ func readClaim(r *pack.Reply, wants []dispatch.Want) (dispatch.ClaimReply, error
 	}
 	r.Join(answers)
 	return out, r.Err
-}
-
-// doneOf is what the wants carry.
-func doneOf(wants []dispatch.Want) []dispatch.Success {
-	var done []dispatch.Success
-	for i := range wants {
-		done = append(done, wants[i].Done...)
-	}
-	return done
 }
 
 func appendWant(args []any, w *dispatch.Want) ([]any, error) {
@@ -285,5 +265,6 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	if err != nil {
 		return 0, err
 	}
-	return int(r.Integer()), r.Err
+	n := int(r.Integer())
+	return n, r.Err
 }

@@ -115,8 +115,8 @@ func encodeHint(h *dispatch.Hint) (string, error) {
 		return "source " + h.ID, nil
 	case dispatch.HintRules:
 		return "rules", nil
-	case dispatch.HintDrains:
-		return "drains", nil
+	case dispatch.HintHolds:
+		return "holds", nil
 	case dispatch.HintSession:
 		return "session " + h.ID + " " + h.Session, nil
 	case dispatch.HintResync:
@@ -148,8 +148,8 @@ func decodeHint(words []string) (h dispatch.Hint, ok bool) {
 		return dispatch.Hint{Kind: dispatch.HintSource, ID: words[1]}, true
 	case words[0] == "rules":
 		return dispatch.Hint{Kind: dispatch.HintRules}, true
-	case words[0] == "drains":
-		return dispatch.Hint{Kind: dispatch.HintDrains}, true
+	case words[0] == "holds":
+		return dispatch.Hint{Kind: dispatch.HintHolds}, true
 	case words[0] == "session" && len(words) == 3:
 		return dispatch.Hint{Kind: dispatch.HintSession, ID: words[1], Session: words[2]}, true
 	}
@@ -157,24 +157,14 @@ func decodeHint(words []string) (h dispatch.Hint, ok bool) {
 }
 
 // Campaign implements [dispatch.Cluster].
-func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
-	if pack.Span(ttl) == 0 {
-		return false, fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
+func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (string, error) {
+	if ttl > 0 && pack.Span(ttl) == 0 {
+		return "", fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
 	}
 	r, err := s.scripts.Run(ctx, "campaign", script.Duty, script.Call{Args: []any{duty, holder, pack.Span(ttl)}})
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	return r.Bool(), r.Err
-}
-
-// Resign implements [dispatch.Cluster].
-func (s *Store) Resign(ctx context.Context, duty, holder string) error {
-	_, err := s.scripts.Run(ctx, "resign", script.Duty, script.Call{Args: []any{duty, holder, 0}})
-	return err
-}
-
-// Leader implements [dispatch.Cluster].
-func (s *Store) Leader(ctx context.Context, duty string) (string, error) {
-	return script.Retry(ctx, "read leader", func() (string, error) { return s.client.Get(ctx, s.keys.Shard(0).Duty(duty)).Result() })
+	leader := r.Text()
+	return leader, r.Err
 }

@@ -18,7 +18,23 @@ import (
 )
 
 // ListCollectors implements [dispatch.Collectors].
-func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord, err error) {
+	switch {
+	case filter.IDs != nil:
+		records, err = s.collectorsNamed(ctx, filter.IDs)
+	case !filter.Since.IsZero():
+		records, err = s.collectorsSince(ctx, filter.Since, limit)
+	default:
+		records, err = s.collectorsAfter(ctx, after, limit)
+	}
+	if err == nil && filter.Held {
+		err = s.addHeld(ctx, records)
+	}
+	return records, err
+}
+
+// collectorsAfter lists collectors by id.
+func (s *Store) collectorsAfter(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
 	var records []*dispatch.CollectorRecord
 	for shard := range s.scripts.Shards {
 		found, err := s.collectorsOf(ctx, shard, after, limit)
@@ -31,9 +47,9 @@ func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]
 	return records[:min(len(records), max(limit, 0))], nil
 }
 
-// PresentCollectors implements [dispatch.Collectors]. Those of a shard come together, so that
-// to read of the first some takes few scripts.
-func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
+// collectorsSince lists the ids of those seen of late. Those of a shard come together, so
+// that to read the first some takes few scripts.
+func (s *Store) collectorsSince(ctx context.Context, since time.Time, limit int) ([]*dispatch.CollectorRecord, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -44,81 +60,90 @@ func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit in
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
+	var records []*dispatch.CollectorRecord
 	for _, of := range found {
-		slices.Sort(of.Val())
-		ids = append(ids, of.Val()...)
+		for _, id := range of.Val() {
+			records = append(records, &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: id}})
+		}
 	}
-	return ids[:min(len(ids), limit)], nil
+	return records[:min(len(records), limit)], nil
+}
+
+// collectorsNamed reads collectors by id; nil for one that is not known.
+func (s *Store) collectorsNamed(ctx context.Context, ids []string) ([]*dispatch.CollectorRecord, error) {
+	calls := s.scripts.ByName(len(ids), []any{"ids"}, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
+	replies, err := s.scripts.RunAll(ctx, "read collectors", script.Collectors, calls)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]*dispatch.CollectorRecord, len(ids))
+	for _, reply := range replies {
+		found, _, err := readCollectors(reply)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			known[r.Info.ID] = r
+		}
+	}
+	records := make([]*dispatch.CollectorRecord, len(ids))
+	for i, id := range ids {
+		if r := known[id]; r != nil {
+			records[i] = new(*r) // the caller's, also where an id is there twice
+		}
+	}
+	return records, nil
 }
 
 // collectorsOf lists at most limit collectors of a home shard.
 func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit int) ([]*dispatch.CollectorRecord, error) {
 	var records []*dispatch.CollectorRecord
 	for len(records) < limit {
-		args := []any{after, min(limit-len(records), maxReads)}
+		args := []any{"after", after, min(limit-len(records), maxReads)}
 		r, err := s.scripts.Run(ctx, "list collectors", script.Collectors, script.Call{Shard: shard, Args: args})
 		if err != nil {
 			return nil, err
 		}
-		r.Integer() // now
-		after = r.Text()
-		all := r.Array()
-		for all.More() {
-			one := all.Array()
-			record, err := readCollector(one)
-			if err != nil {
-				return nil, err
-			}
-			all.Join(one)
-			records = append(records, record)
+		found, last, err := readCollectors(r)
+		if err != nil {
+			return nil, err
 		}
-		if r.Join(all); r.Err != nil {
-			return nil, r.Err
-		}
-		if after == "" {
+		records = append(records, found...)
+		if after = last; after == "" {
 			break
 		}
 	}
 	return records, nil
 }
 
+// readCollectors reads what lua/collectors.lua returns; last is where a list goes on.
+func readCollectors(r *pack.Reply) (records []*dispatch.CollectorRecord, last string, err error) {
+	last = r.Text()
+	all := r.Array()
+	for all.More() {
+		one := all.Array()
+		record, err := readCollector(one)
+		if err != nil {
+			return nil, "", err
+		}
+		all.Join(one)
+		records = append(records, record)
+	}
+	r.Join(all)
+	return records, last, r.Err
+}
+
 func readCollector(r *pack.Reply) (*dispatch.CollectorRecord, error) {
 	c := &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: r.Text(), Session: r.Text()}}
 	c.First, c.Seen = r.Time(), r.Time()
-	if encoded := r.Text(); encoded != "" {
-		if err := json.Unmarshal([]byte(encoded), &c.Info); err != nil {
-			return nil, fmt.Errorf("decode collector %s: %w", c.Info.ID, err)
-		}
+	encoded := r.Text()
+	if c.OnlyPolls = encoded == ""; c.OnlyPolls {
+		return c, r.Err
+	}
+	if err := json.Unmarshal([]byte(encoded), &c.Info); err != nil {
+		return nil, fmt.Errorf("decode collector %s: %w", c.Info.ID, err)
 	}
 	return c, r.Err
-}
-
-// CollectorInfos implements [dispatch.Collectors].
-func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
-	calls := s.scripts.ByName(len(ids), nil, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
-	replies, err := s.scripts.RunAll(ctx, "read what collectors tell", script.Infos, calls)
-	if err != nil {
-		return nil, err
-	}
-	infos := make([]*dispatch.CollectorInfo, len(ids))
-	for i, c := range calls {
-		r := replies[i]
-		for _, n := range c.Items {
-			encoded := r.Text()
-			if encoded == "" {
-				continue
-			}
-			infos[n] = new(dispatch.CollectorInfo)
-			if err := json.Unmarshal([]byte(encoded), infos[n]); err != nil {
-				return nil, fmt.Errorf("decode collector %s: %w", ids[n], err)
-			}
-		}
-		if r.Err != nil {
-			return nil, r.Err
-		}
-	}
-	return infos, nil
 }
 
 // wasReplaced reports whether a session is no longer the current one of its
@@ -182,19 +207,20 @@ type heldScan struct {
 	fields map[string]string
 }
 
-// HeldLeases implements [dispatch.Collectors].
-func (s *Store) HeldLeases(ctx context.Context, ids []string) ([]int64, error) {
+// addHeld counts the leases that all shards have for collectors.
+func (s *Store) addHeld(ctx context.Context, records []*dispatch.CollectorRecord) error {
 	var open []*heldScan
 	for shard := range s.scripts.Shards {
-		for i, id := range ids {
-			open = append(open, &heldScan{who: i, key: s.keys.Shard(shard).Held(id)})
+		for i, r := range records {
+			if r != nil {
+				open = append(open, &heldScan{who: i, key: s.keys.Shard(shard).Held(r.Info.ID)})
+			}
 		}
 	}
-	held := make([]int64, len(ids))
 	for len(open) > 0 {
 		some := open[:min(len(open), maxReads)]
 		if err := s.scanHeld(ctx, some); err != nil {
-			return nil, err
+			return err
 		}
 		open = open[len(some):]
 		for _, scan := range some {
@@ -204,12 +230,12 @@ func (s *Store) HeldLeases(ctx context.Context, ids []string) ([]int64, error) {
 			}
 			n, err := countGrants(scan.fields)
 			if err != nil {
-				return nil, fmt.Errorf("count what collector %s holds: %w", ids[scan.who], err)
+				return fmt.Errorf("count what collector %s holds: %w", records[scan.who].Info.ID, err)
 			}
-			held[scan.who] += n
+			records[scan.who].Held += n
 		}
 	}
-	return held, nil
+	return nil
 }
 
 // scanHeld takes each scan a step further, all in one round trip.

@@ -69,7 +69,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.meta.Check(ctx)
 }
 
-// Losses implements [dispatch.Store].
+// Losses implements [dispatch.LossCounter].
 func (s *Store) Losses() int64 { return s.meta.Losses() }
 
 // Now is the clock of the Redis that has shard 0.
@@ -78,7 +78,8 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	return r.Time(), r.Err
+	now := r.Time()
+	return now, r.Err
 }
 
 // Stats counts over all shards.

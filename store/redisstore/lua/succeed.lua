@@ -1,4 +1,5 @@
--- Settles leased tasks whose success needs no policy (dispatch.Leases.Succeed).
+-- Settles leased tasks by their holders' success: unread transitions of
+-- dispatch.Leases.Apply.
 --
 -- KEYS[1]  the shard key
 -- ARGV     whether a task is there twice (0, 1); the successes, packed one after the
@@ -22,7 +23,7 @@ local values, task_keys, lock_keys, extras, locks, held, digests
 local read_call
 do
   -- Of a success the end of its id, the digest of the lease, the fetch duration in ms,
-  -- and where in ARGV its holder is (succeed.go).
+  -- and where in ARGV its holder is (apply.go).
   local SUCCESS, BYTES = 'c26c17I6I2', 51
   local formats = {} -- of so many successes
   local SLOT = '>I2Bc0'

@@ -154,8 +154,9 @@ func (s Shard) PoolOpen(pool string) string { return s.key("po:" + pool) }
 // PoolWait is the ZSET of queues that cannot be granted from now.
 func (s Shard) PoolWait(pool string) string { return s.key("pw:" + pool) }
 
-// Paused is a HASH of the pauses of pools (JSON); until when stands in the shard
-// key, as "pause:<pool>" in ms, for claims.
+// Paused is a HASH of the holds of pools by key, each until when in ms, a line's end,
+// and the hold (JSON). Until when stands in the shard key, too, as "pause:<pool>", for
+// claims.
 func (s Shard) Paused() string { return s.key("paused") }
 
 // Pools is a SET of the pools that ever had a queue.
@@ -207,8 +208,7 @@ func (s Shard) Seen() string { return s.key("seen") }
 // seen.
 func (s Shard) Ended() string { return s.key("ended") }
 
-// Drains is a HASH in shard 0: the drains of collectors by name, each until when in ms,
-// a line's end, and the drain (JSON).
+// Drains is a HASH in shard 0: the holds of collectors by key, each as in Paused.
 func (s Shard) Drains() string { return s.key("drains") }
 
 // Duty is a STRING with a TTL in shard 0: who leads a duty.

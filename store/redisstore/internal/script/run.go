@@ -142,9 +142,10 @@ func (r *Runner) Run(ctx context.Context, op string, name Name, c Call) (*pack.R
 	return reply, Wrap(ctx, op, err)
 }
 
-// RunAll runs a script several times, and gives the replies in order. Calls of one shard are made
-// one after another: a script of a hundred tasks takes Redis up to 10 ms, and the renewals of
-// others come between two of them. It fails as a whole when one call fails.
+// RunAll runs a script several times, and gives the replies in order. Calls of several shards are
+// made at once, so that a node that is slow holds up no other; those of one shard one after
+// another: a script of a hundred tasks takes Redis up to 10 ms, and the renewals of others come
+// between two of them. It fails as a whole when one call fails.
 func (r *Runner) RunAll(ctx context.Context, op string, name Name, calls []Call) ([]*pack.Reply, error) {
 	replies := make([]*pack.Reply, len(calls))
 	if len(calls) == 1 {
