@@ -65,6 +65,30 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "store/redisstore/lua", core: true,
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
+		path: "store/redisstore/internal/key", core: true,
+		ours:   []string{"dispatch", "dispatch/canonical"},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
+		path: "store/redisstore/internal/pack", core: true,
+		ours:   []string{"dispatch", "dispatch/canonical"},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
+		path: "store/redisstore/internal/record", core: true,
+		ours:   []string{"dispatch", "dispatch/canonical", "store/redisstore/internal/pack"},
+		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
+	},
+	{
+		path:   "store/redisstore/internal/...",
+		ours:   []string{"dispatch", "dispatch/canonical", "store/redisstore/lua"},
+		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
+	},
+	{
 		path: "store/redisstore/...", core: true,
 		ours:   []string{"dispatch", "dispatch/canonical"},
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
@@ -252,6 +276,10 @@ func TestArchitecture_Violations(t *testing.T) {
 		{"store/memstore", module + "/dispatch", ""},
 		{"store/memstore", module + "/store/redisstore", "depends on store/redisstore"},
 		{"store/redisstore", module + "/store/redistest", "for tests only"},
+		{"store/redisstore", module + "/store/redisstore/internal/script", ""},
+		{"store/redisstore/internal/script", module + "/store/redisstore", "depends on store/redisstore"},
+		{"store/redisstore/internal/script", "github.com/redis/go-redis/v9", ""},
+		{"store/redisstore/internal/record", "github.com/redis/go-redis/v9", "pulls in"},
 		{"store/redisstore", "google.golang.org/grpc/status", "pulls in"},
 		{"server", module + "/store/memstore", "depends on store/memstore"},
 		{"server", module + "/collector", "depends on collector"},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 )
 
 // taskImage is a task, and the lane that its record names.
@@ -20,11 +20,16 @@ type taskImage struct {
 }
 
 func unpackTask(id dispatch.TaskID, raw string) (*taskImage, error) {
-	t, err := redisstore.DecodeRecord(id, raw, time.Time{})
-	if err != nil {
+	image := new(taskImage)
+	if err := record.Decode(id, raw, time.Time{}, &image.Task); err != nil {
 		return nil, err
 	}
-	return &taskImage{Task: t, lane: strconv.FormatUint(uint64(redisstore.RecordLane(raw)), 10)}, nil
+	const leaseSize, laneAt = 39, 13 // the layout is in internal/record
+	if image.Lease != nil {
+		raw = raw[leaseSize:]
+	}
+	image.lane = strconv.FormatUint(uint64(binary.BigEndian.Uint32([]byte(raw[laneAt:]))), 10)
+	return image, nil
 }
 
 // waits says whether the task waits, now or later.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -233,7 +234,7 @@ func BenchmarkRequeue(b *testing.B) {
 // clock does.
 func (l *benchLoad) expire(b *testing.B, n int) {
 	b.Helper()
-	keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
+	keys := key.Prefix(redisstore.DefaultPrefix).Shard(0)
 	past := time.Now().Add(-time.Second).UnixMilli()
 	var deadline [8]byte
 	binary.BigEndian.PutUint64(deadline[:], uint64(past))

@@ -3,46 +3,98 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
-// byHome groups n things by the home shard of their collector: a page a shard,
-// and a call with the arguments of all of them.
-func (s *Store) byHome(n int, first []any, of func(int) (collector string, args []any)) ([]page, []call) {
-	var pages []page
-	var calls []call
-	at := make(map[int]int, 1)
-	for i := range n {
-		collector, args := of(i)
-		shard := s.shardOfName(collector)
-		k, ok := at[shard]
-		if !ok || len(pages[k].items) >= maxPolls {
-			k = len(pages)
-			at[shard] = k
-			pages = append(pages, page{shard: shard})
-			calls = append(calls, call{shard: shard, args: append([]any(nil), first...)})
-		}
-		pages[k].items = append(pages[k].items, i)
-		calls[k].args = append(calls[k].args, args...)
+// BeginPolls implements [dispatch.Claims].
+func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+	states := make([]dispatch.PollState, len(polls))
+	calls := s.scripts.ByName(len(polls), []any{s.scripts.Shards > 1}, func(i int) (string, []any) {
+		p := &polls[i]
+		return p.Collector, []any{p.Collector, p.Session, p.ClientToken, p.Call, pack.Holder(p.Collector, p.ClientToken)}
+	})
+	replies, err := s.scripts.RunAll(ctx, "note polls", script.Polls, calls)
+	if err != nil {
+		return nil, err
 	}
-	return pages, calls
+	var repeated []int
+	for i, c := range calls {
+		r := replies[i]
+		now, answers := r.Time(), r.Array()
+		for _, n := range c.Items {
+			a := answers.Array()
+			st := &states[n]
+			st.Replaced, st.NewSession, st.Used = a.Bool(), a.Bool(), a.Bool()
+			replay := a.Array()
+			answers.Join(a)
+			if st.Used && s.scripts.Shards > 1 {
+				repeated = append(repeated, n)
+				st.Used = false
+				continue
+			}
+			if st.Replay, err = decodeGrants(replay, now); err != nil {
+				return nil, err
+			}
+		}
+		if r.Join(answers); r.Err != nil {
+			return nil, r.Err
+		}
+	}
+	return states, s.replay(ctx, polls, states, repeated)
 }
 
-// maxPolls bounds the polls and beats of one script.
-const maxPolls = 200
+// replay looks in every shard for the grants of polls that were seen before.
+func (s *Store) replay(ctx context.Context, polls []dispatch.Poll, states []dispatch.PollState, repeated []int) error {
+	if len(repeated) == 0 {
+		return nil
+	}
+	var args []any
+	for _, n := range repeated {
+		p := &polls[n]
+		args = append(args, p.Collector, p.ClientToken, pack.Holder(p.Collector, p.ClientToken), p.Call)
+	}
+	replies, err := s.scripts.RunAll(ctx, "repeat grants", script.Replay, s.scripts.EveryShard(args...))
+	if err != nil {
+		return err
+	}
+	for _, r := range replies {
+		now, answers := r.Time(), r.Array()
+		for _, n := range repeated {
+			held, ok := answers.Any().([]any)
+			if !ok {
+				continue
+			}
+			grants, err := decodeGrants(pack.Read(held), now)
+			if err != nil {
+				return err
+			}
+			states[n].Used = true
+			states[n].Replay = append(states[n].Replay, grants...)
+		}
+		if r.Join(answers); r.Err != nil {
+			return r.Err
+		}
+	}
+	return nil
+}
+
+// claimTimeout bounds a claim, which does not end with its caller.
+const claimTimeout = 5 * time.Second
 
 // Claim implements [dispatch.Claims]. It runs under its own deadline: once it is
 // on its way, its caller's going away must not leave open what it granted.
 func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	var none dispatch.ClaimReply
-	if err := errors.Join(ctx.Err(), s.checkShard(shard)); err != nil {
-		return none, wrap(ctx, "claim tasks", err)
+	if err := ctx.Err(); err != nil {
+		return none, script.Wrap(ctx, "claim tasks", err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
@@ -53,11 +105,11 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 			return none, err
 		}
 	}
-	reply, err := s.run(ctx, "claim tasks", s.scripts.claim, call{shard: shard, args: args})
+	r, err := s.scripts.Run(ctx, "claim tasks", script.Claim, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return none, err
 	}
-	out, err := readClaim(reply, wants)
+	out, err := readClaim(r, wants)
 	if err != nil {
 		return none, err
 	}
@@ -66,28 +118,27 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 }
 
 // readClaim reads the answer to wants.
-func readClaim(reply any, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	r := readReply(reply)
+func readClaim(r *pack.Reply, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	out := dispatch.ClaimReply{
-		Now: instant(r.integer()), Next: instant(r.integer()), Wait: dispatch.WaitReason(r.integer()), More: r.integer() == 1, Again: instant(r.integer()),
+		Now: r.Time(), Next: r.Time(), Wait: dispatch.WaitReason(r.Integer()), More: r.Bool(), Again: r.Time(),
 		Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)),
 	}
-	lanes := r.array()
-	var of []lane
-	for lanes.more() {
-		of = append(of, readLane(lanes))
+	lanes := r.Array()
+	var of []record.Lane
+	for lanes.More() {
+		of = append(of, record.ReadLane(lanes))
 	}
-	r.join(lanes)
-	answers := r.array()
+	r.Join(lanes)
+	answers := r.Array()
 	for i := range wants {
-		out.Used[i] = answers.integer() == 1
+		out.Used[i] = answers.Bool()
 		var err error
 		if out.Grants[i], err = readGrants(answers, of, out.Now); err != nil {
 			return dispatch.ClaimReply{}, err
 		}
 	}
-	r.join(answers)
-	return out, r.err
+	r.Join(answers)
+	return out, r.Err
 }
 
 func appendWant(args []any, w *dispatch.Want) ([]any, error) {
@@ -126,37 +177,37 @@ func packWant(w *dispatch.Want) ([]byte, error) {
 	b := make([]byte, 0, 192)
 	b = binary.BigEndian.AppendUint16(b, uint16(min(max(w.Max, 1), math.MaxUint16)))
 	b = binary.BigEndian.AppendUint32(b, uint32(min(max(w.MaxBytes, 0), math.MaxUint32)))
-	b = append48(b, span(w.Lease))
+	b = pack.Append48(b, pack.Span(w.Lease))
 	b = append(b, byte(len(w.SourceUIDs)), byte(len(w.Queues)))
 	b = binary.BigEndian.AppendUint64(b, dispatch.HolderDigest(w.Collector, w.ClientToken))
 	for _, name := range []string{w.Collector, w.Session, w.ClientToken, w.Call} {
-		b = appendShort(b, name)
+		b = pack.AppendShort(b, name)
 	}
 	return b, nil
 }
 
 // readGrants reads what a want was granted: so many tasks of the lanes, or a list
 // of what it still holds.
-func readGrants(r *reply, lanes []lane, now time.Time) ([]dispatch.Grant, error) {
-	if held, ok := r.optionalArray(); ok {
+func readGrants(r *pack.Reply, lanes []record.Lane, now time.Time) ([]dispatch.Grant, error) {
+	if held, ok := r.OptionalArray(); ok {
 		return decodeGrants(held, now)
 	}
-	n := int(r.integer())
-	if n <= 0 || r.err != nil {
-		return nil, r.err
+	n := int(r.Integer())
+	if n <= 0 || r.Err != nil {
+		return nil, r.Err
 	}
-	grants := make([]dispatch.Grant, 0, min(n, len(r.values)/foundEach))
-	var l lane
+	grants := make([]dispatch.Grant, 0, min(n, r.Len()))
+	l := new(record.Lane)
 	for range n {
-		if k, ok := r.optionalInteger(); ok {
+		if k, ok := r.OptionalInteger(); ok {
 			if k < 1 || k > int64(len(lanes)) {
-				r.fail("the number of a lane", k)
-				return nil, r.err
+				r.Fail("the number of a lane", k)
+				return nil, r.Err
 			}
-			l = lanes[k-1]
+			l = &lanes[k-1]
 		}
 		var err error
-		if grants, err = appendTask(grants, &l, r, now); err != nil {
+		if grants, err = l.AppendTask(grants, r, now); err != nil {
 			return nil, err
 		}
 	}
@@ -164,15 +215,13 @@ func readGrants(r *reply, lanes []lane, now time.Time) ([]dispatch.Grant, error)
 }
 
 // decodeGrants reads granted tasks, lane by lane.
-func decodeGrants(values []any, now time.Time) ([]dispatch.Grant, error) {
-	var grants []dispatch.Grant
-	var err error
-	for _, v := range values {
-		if grants, err = decodeLane(grants, v, now); err != nil {
+func decodeGrants(r *pack.Reply, now time.Time) (grants []dispatch.Grant, err error) {
+	for r.More() {
+		if grants, err = record.AppendLane(grants, r.Array(), now); err != nil {
 			return nil, err
 		}
 	}
-	return leased(grants, now), nil
+	return leased(grants, now), r.Err
 }
 
 // leased keeps the grants of tasks that are leased, and tells of their leases. Of
@@ -186,16 +235,36 @@ func leased(grants []dispatch.Grant, now time.Time) []dispatch.Grant {
 	return grants
 }
 
+// prolongClaimed tells the home shards of what wants have been answered with, where no
+// poll has noted the client token, or not for as long as that may last.
+func (s *Store) prolongClaimed(ctx context.Context, wants []dispatch.Want, reply *dispatch.ClaimReply) error {
+	if s.scripts.Shards == 1 {
+		return nil
+	}
+	var held []dispatch.LeaseToken
+	var longest time.Duration
+	for i := range wants {
+		lasting := time.Duration(0)
+		for n := range reply.Grants[i] {
+			lasting = max(lasting, reply.Grants[i][n].Remaining)
+		}
+		if w := &wants[i]; reply.Used[i] && (!w.Noted || lasting > coveredLease) {
+			held, longest = append(held, dispatch.LeaseToken{Collector: w.Collector, ClientToken: w.ClientToken}), max(longest, lasting)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	return s.prolong(ctx, held, longest)
+}
+
 // GiveBack implements [dispatch.Claims].
 func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken, by string) (int, error) {
-	if err := s.checkShard(shard); err != nil {
-		return 0, err
-	}
-	holder := holderArg(collector, clientToken)
-	v, err := s.run(ctx, "give tasks back", s.scripts.giveback, call{shard: shard, args: []any{collector, clientToken, holder, by}})
+	holder := pack.Holder(collector, clientToken)
+	r, err := s.scripts.Run(ctx, "give tasks back", script.GiveBack, script.Call{Shard: shard, Args: []any{collector, clientToken, holder, by}})
 	if err != nil {
 		return 0, err
 	}
-	r := readReply([]any{v})
-	return int(r.integer()), r.err
+	n := int(r.Integer())
+	return n, r.Err
 }

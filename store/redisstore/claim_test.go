@@ -13,6 +13,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -119,7 +120,7 @@ func TestStore_Claim_Noted(t *testing.T) {
 		if err != nil || len(reply.Grants[0]) != 1 {
 			t.Fatalf("Claim: %+v, %v", reply, err)
 		}
-		home := redisstore.ShardKeys(prefix, dispatch.ShardOf(dispatch.SlotOf(w.Collector), 4))
+		home := key.Prefix(prefix).Shard(dispatch.ShardOf(dispatch.SlotOf(w.Collector), 4))
 		sets, err := client.Keys(t.Context(), string(home)+"polled:*").Result()
 		if err != nil || (len(sets) == 1) == noted {
 			t.Errorf("a token that was noted: %v; notes of its claim: %q, %v", noted, sets, err)

@@ -4,46 +4,18 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
-
-// Beats implements [dispatch.Collectors].
-func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
-	encoded := make([]string, len(beats))
-	for i := range beats {
-		b, err := json.Marshal(&beats[i])
-		if err != nil {
-			return nil, fmt.Errorf("%w: beat of collector %.200q cannot be encoded: %w", dispatch.ErrInvalid, beats[i].ID, err)
-		}
-		encoded[i] = string(b)
-	}
-	homes, calls := s.byHome(len(beats), nil, func(i int) (string, []any) {
-		return beats[i].ID, []any{beats[i].ID, beats[i].Session, encoded[i], bit(beats[i].Ended)}
-	})
-	replies, err := s.runAll(ctx, "record beats", s.scripts.beats, calls)
-	if err != nil {
-		return nil, err
-	}
-	states := make([]dispatch.PollState, len(beats))
-	for i, home := range homes {
-		r := readReply(replies[i])
-		for _, n := range home.items {
-			states[n].Replaced, states[n].NewSession = r.integer() == 1, r.integer() == 1
-		}
-		if r.err != nil {
-			return nil, r.err
-		}
-	}
-	return states, nil
-}
 
 // ListCollectors implements [dispatch.Collectors].
 func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord, err error) {
@@ -64,7 +36,7 @@ func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFil
 // collectorsAfter lists collectors by id.
 func (s *Store) collectorsAfter(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
 	var records []*dispatch.CollectorRecord
-	for shard := range s.shards {
+	for shard := range s.scripts.Shards {
 		found, err := s.collectorsOf(ctx, shard, after, limit)
 		if err != nil {
 			return nil, err
@@ -81,15 +53,9 @@ func (s *Store) collectorsSince(ctx context.Context, since time.Time, limit int)
 	if limit <= 0 {
 		return nil, nil
 	}
-	seen := &redis.ZRangeBy{Min: strconv.FormatInt(millis(since), 10), Max: "+inf", Count: int64(limit)}
-	found, err := read(ctx, "list present collectors", func() ([]*redis.StringSliceCmd, error) {
-		pipe := s.client.Pipeline()
-		cmds := make([]*redis.StringSliceCmd, s.shards)
-		for shard := range s.shards {
-			cmds[shard] = pipe.ZRangeByScore(ctx, s.keys.shard(shard).Seen(), seen)
-		}
-		_, err := pipe.Exec(ctx)
-		return cmds, err
+	seen := &redis.ZRangeBy{Min: strconv.FormatInt(pack.Millis(since), 10), Max: "+inf", Count: int64(limit)}
+	found, err := script.Pipeline(ctx, "list present collectors", s.client, s.scripts.Shards, func(pipe redis.Pipeliner, i int) *redis.StringSliceCmd {
+		return pipe.ZRangeByScore(ctx, s.keys.Shard(i).Seen(), seen)
 	})
 	if err != nil {
 		return nil, err
@@ -105,14 +71,14 @@ func (s *Store) collectorsSince(ctx context.Context, since time.Time, limit int)
 
 // collectorsNamed reads collectors by id; nil for one that is not known.
 func (s *Store) collectorsNamed(ctx context.Context, ids []string) ([]*dispatch.CollectorRecord, error) {
-	_, calls := s.byHome(len(ids), []any{"ids"}, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
-	replies, err := s.runAll(ctx, "read collectors", s.scripts.collectors, calls)
+	calls := s.scripts.ByName(len(ids), []any{"ids"}, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
+	replies, err := s.scripts.RunAll(ctx, "read collectors", script.Collectors, calls)
 	if err != nil {
 		return nil, err
 	}
 	known := make(map[string]*dispatch.CollectorRecord, len(ids))
-	for _, v := range replies {
-		found, _, err := readCollectors(v)
+	for _, reply := range replies {
+		found, _, err := readCollectors(reply)
 		if err != nil {
 			return nil, err
 		}
@@ -134,11 +100,11 @@ func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit
 	var records []*dispatch.CollectorRecord
 	for len(records) < limit {
 		args := []any{"after", after, min(limit-len(records), maxReads)}
-		v, err := s.run(ctx, "list collectors", s.scripts.collectors, call{shard: shard, args: args})
+		r, err := s.scripts.Run(ctx, "list collectors", script.Collectors, script.Call{Shard: shard, Args: args})
 		if err != nil {
 			return nil, err
 		}
-		found, last, err := readCollectors(v)
+		found, last, err := readCollectors(r)
 		if err != nil {
 			return nil, err
 		}
@@ -151,40 +117,39 @@ func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit
 }
 
 // readCollectors reads what lua/collectors.lua returns; last is where a list goes on.
-func readCollectors(v any) (records []*dispatch.CollectorRecord, last string, err error) {
-	r := readReply(v)
-	last = r.text()
-	all := r.array()
-	for all.more() {
-		one := all.array()
+func readCollectors(r *pack.Reply) (records []*dispatch.CollectorRecord, last string, err error) {
+	last = r.Text()
+	all := r.Array()
+	for all.More() {
+		one := all.Array()
 		record, err := readCollector(one)
 		if err != nil {
 			return nil, "", err
 		}
-		all.join(one)
+		all.Join(one)
 		records = append(records, record)
 	}
-	r.join(all)
-	return records, last, r.err
+	r.Join(all)
+	return records, last, r.Err
 }
 
-func readCollector(r *reply) (*dispatch.CollectorRecord, error) {
-	c := &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: r.text(), Session: r.text()}}
-	c.First, c.Seen = instant(r.integer()), instant(r.integer())
-	encoded := r.text()
+func readCollector(r *pack.Reply) (*dispatch.CollectorRecord, error) {
+	c := &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: r.Text(), Session: r.Text()}}
+	c.First, c.Seen = r.Time(), r.Time()
+	encoded := r.Text()
 	if c.OnlyPolls = encoded == ""; c.OnlyPolls {
-		return c, r.err
+		return c, r.Err
 	}
 	if err := json.Unmarshal([]byte(encoded), &c.Info); err != nil {
 		return nil, fmt.Errorf("decode collector %s: %w", c.Info.ID, err)
 	}
-	return c, r.err
+	return c, r.Err
 }
 
 // wasReplaced reports whether a session is no longer the current one of its
 // collector, as was_replaced does in the home shard (lua/parts/collector.lua).
 func (s *Store) wasReplaced(ctx context.Context, collector, session string) (bool, error) {
-	home := s.keys.shard(s.shardOfName(collector))
+	home := s.keys.Shard(s.scripts.ShardOf(collector))
 	if _, found, err := s.score(ctx, home.Replaced(collector), session); !found || err != nil {
 		return false, err
 	}
@@ -196,16 +161,14 @@ func (s *Store) wasReplaced(ctx context.Context, collector, session string) (boo
 		return false, err
 	}
 	now, err := s.Now(ctx)
-	return now.Before(instant(int64(seen)).Add(dispatch.CollectorMemory)), err
+	return now.Before(pack.Instant(int64(seen)).Add(dispatch.CollectorMemory)), err
 }
 
 // score is the score of a member of a ZSET, if it is there.
 func (s *Store) score(ctx context.Context, key, member string) (score float64, found bool, err error) {
-	score, err = read(ctx, "read score", func() (float64, error) {
+	score, err = script.Retry(ctx, "read score", func() (float64, error) {
 		score, err := s.client.ZScore(ctx, key, member).Result()
-		if found = !errors.Is(err, redis.Nil); !found {
-			return 0, nil
-		}
+		found = err == nil
 		return score, err
 	})
 	return score, found, err
@@ -214,34 +177,101 @@ func (s *Store) score(ctx context.Context, key, member string) (score float64, f
 // Forget implements [dispatch.Collectors].
 func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
 	forgotten := 0
-	for shard := range s.shards {
+	for shard := range s.scripts.Shards {
 		left := min(limit-forgotten, maxReads)
 		if left <= 0 {
 			break
 		}
-		v, err := s.run(ctx, "forget collectors", s.scripts.forget, call{shard: shard, args: []any{millis(before), left}})
+		r, err := s.scripts.Run(ctx, "forget collectors", script.Forget, script.Call{Shard: shard, Args: []any{pack.Millis(before), left}})
 		if err != nil {
 			return forgotten, err
 		}
-		r := readReply([]any{v})
-		forgotten += int(r.integer())
-		if r.err != nil {
-			return forgotten, r.err
+		forgotten += int(r.Integer())
+		if r.Err != nil {
+			return forgotten, r.Err
 		}
 	}
 	return forgotten, nil
 }
 
-// Campaign implements [dispatch.Cluster].
-func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (string, error) {
-	if ttl > 0 && span(ttl) == 0 {
-		return "", fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
+// heldFields is how many fields of what a collector holds Redis is asked for at
+// once, about: a collector may hold any number of leases.
+const heldFields = 100
+
+// heldScan goes through what a collector holds in a shard. fields are those met, some
+// more than once.
+type heldScan struct {
+	who    int // of those asked about
+	key    string
+	cursor uint64
+	fields map[string]string
+}
+
+// addHeld counts the leases that all shards have for collectors.
+func (s *Store) addHeld(ctx context.Context, records []*dispatch.CollectorRecord) error {
+	var open []*heldScan
+	for shard := range s.scripts.Shards {
+		for i, r := range records {
+			if r != nil {
+				open = append(open, &heldScan{who: i, key: s.keys.Shard(shard).Held(r.Info.ID)})
+			}
+		}
 	}
-	v, err := s.run(ctx, "campaign", s.scripts.duty, call{args: []any{duty, holder, span(ttl)}})
+	for len(open) > 0 {
+		some := open[:min(len(open), maxReads)]
+		if err := s.scanHeld(ctx, some); err != nil {
+			return err
+		}
+		open = open[len(some):]
+		for _, scan := range some {
+			if scan.cursor != 0 {
+				open = append(open, scan)
+				continue
+			}
+			n, err := countGrants(scan.fields)
+			if err != nil {
+				return fmt.Errorf("count what collector %s holds: %w", records[scan.who].Info.ID, err)
+			}
+			records[scan.who].Held += n
+		}
+	}
+	return nil
+}
+
+// scanHeld takes each scan a step further, all in one round trip.
+func (s *Store) scanHeld(ctx context.Context, scans []*heldScan) error {
+	steps, err := script.Pipeline(ctx, "count held leases", s.client, len(scans), func(pipe redis.Pipeliner, i int) *redis.ScanCmd {
+		return pipe.HScan(ctx, scans[i].key, scans[i].cursor, "", heldFields)
+	})
 	if err != nil {
-		return "", err
+		return err
 	}
-	r := readReply([]any{v})
-	leader := r.text()
-	return leader, r.err
+	for i, scan := range scans {
+		var found []string
+		found, scan.cursor = steps[i].Val()
+		if scan.fields == nil {
+			scan.fields = make(map[string]string, len(found)/2)
+		}
+		for k := 0; k+1 < len(found); k += 2 {
+			scan.fields[found[k]] = found[k+1]
+		}
+	}
+	return nil
+}
+
+// countGrants counts the tasks in what a collector holds ([key.Shard.Held]).
+func countGrants(held map[string]string) (tasks int64, err error) {
+	for field, value := range held {
+		switch strings.IndexByte(field, '/') {
+		case 0: // of one task
+			tasks++
+		case -1:
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("%.100q of grant %.100q: %w", value, field, err)
+			}
+			tasks += n
+		}
+	}
+	return tasks, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -56,7 +57,7 @@ func TestDamaged_Lane(t *testing.T) {
 			submit(t, s, a, submissions(&a, "a.example", 3)...)
 			submit(t, s, b, submissions(&b, "a.example", 3)...)
 			submit(t, s, b, submissions(&b, "b.example", 3)...)
-			key := redisstore.ShardKeys("waggle", 0).Shard()
+			key := key.Prefix("waggle").Shard(0).Shard()
 			key = strings.TrimSuffix(key, "shard") + "lane:1"
 			record, err := client.Get(t.Context(), key).Result()
 			if err != nil {

@@ -2,13 +2,11 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 // AddHook lets tests see the commands of a store, and come between them.
@@ -22,79 +20,23 @@ func AddNodeHook(ctx context.Context, s *Store, hook redis.Hook) error {
 	})
 }
 
-// Waiting is how many scripts wait to go along with others to their node.
-func Waiting(s *Store) int {
-	s.together.mu.Lock()
-	defer s.together.mu.Unlock()
-	n := 0
-	for _, of := range s.together.nodes {
-		n += len(of.waiting)
-	}
-	return n
-}
-
 // LockKey names the lock of a task for tests that look at it.
 func LockKey(s *Store, prefix string, id dispatch.TaskID) string {
-	shard, _ := s.shardOfTask(id)
-	return keys{prefix}.shard(shard).Lock(id)
+	shard, _ := s.scripts.ShardOfTask(id)
+	return key.Prefix(prefix).Shard(shard).Lock(id)
 }
 
 // TaskKey names the record of a task for tests that look at it.
 func TaskKey(s *Store, prefix string, id dispatch.TaskID) string {
-	shard, _ := s.shardOfTask(id)
-	return keys{prefix}.shard(shard).Task(id)
+	shard, _ := s.scripts.ShardOfTask(id)
+	return key.Prefix(prefix).Shard(shard).Task(id)
 }
-
-// ShardKeys names the keys of a shard.
-func ShardKeys(prefix string, shard int) shardKeys { return keys{prefix}.shard(shard) }
-
-// MetaKey names what is fixed of a store.
-func MetaKey(prefix string) string { return keys{prefix}.Meta() }
 
 // PollStep is the step of time of a set of polls.
 const PollStep = pollStep
 
-// CheckInfo judges a server by the text of INFO.
-func CheckInfo(text string, allowEviction bool, log *zap.Logger) error {
-	return (&Store{log: log}).checkServer(parseInfo(text), allowEviction)
-}
-
-// DecodeRecord reads a record.
-func DecodeRecord(id dispatch.TaskID, raw string, now time.Time) (dispatch.Task, error) {
-	var t dispatch.Task
-	if err := decodeRecord(id, raw, now, &t); err != nil {
-		return dispatch.Task{}, err
-	}
-	return t, nil
-}
-
-// RecordLane is the number of the lane that a record names.
-func RecordLane(raw string) uint32 {
-	if raw[0] == leaseVersion {
-		raw = raw[leaseSize:]
-	}
-	return binary.BigEndian.Uint32([]byte(raw[13:]))
-}
-
 // ItemTexts packs what a submit says of each item.
 func ItemTexts(items []dispatch.Submission, page []int) []string { return itemTexts(items, page) }
-
-// EncodeBody packs the body of a record.
-func EncodeBody(s *dispatch.Submission) (body []byte, core, size int) { return appendBody(nil, s) }
-
-// DecodeBody reads the body of a record.
-func DecodeBody(body []byte) (dispatch.Task, error) {
-	var t dispatch.Task
-	err := decodeBody(body, &t)
-	return t, err
-}
-
-// DecodeHistory reads a last error and attempts.
-func DecodeHistory(packed string) (dispatch.Task, error) {
-	var t dispatch.Task
-	err := decodeHistory(&t, packed)
-	return t, err
-}
 
 // Hints reads the hints of a message.
 func Hints(message string) []dispatch.Hint {
@@ -102,15 +44,3 @@ func Hints(message string) []dispatch.Hint {
 	deliverAll(message, func(h dispatch.Hint) { hints = append(hints, h) })
 	return hints
 }
-
-// Library is the text of all scripts as it is loaded.
-func Library() (string, error) {
-	_, lib, err := loadScripts()
-	if err != nil {
-		return "", err
-	}
-	return lib.code, nil
-}
-
-// SetTripPatience sets how long a call waits to go along with others.
-func SetTripPatience(s *Store, d time.Duration) { s.together.patience = d }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -80,7 +81,7 @@ func TestStore_Flushed(t *testing.T) {
 func TestStore_Flushed_byOldBuild(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t)
-	client, key := redisClient(t, server.URL()), redisstore.MetaKey(prefix)
+	client, key := redisClient(t, server.URL()), key.Prefix(prefix).Meta()
 	s := openWatched(t, redisstore.Config{URL: server.URL(), Prefix: prefix})
 	fixed, err := client.HGetAll(t.Context(), key).Result()
 	if err != nil {
@@ -137,7 +138,7 @@ func TestStore_ShardsLost(t *testing.T) {
 	config := redisstore.Config{URL: "redis+cluster://" + server.Addr(), Shards: 6}
 	stores := []watched{openWatched(t, config), openWatched(t, config)}
 	for _, shard := range []int{2, 5} {
-		if err := client.Del(t.Context(), redisstore.ShardKeys("waggle", shard).Mark()).Err(); err != nil {
+		if err := client.Del(t.Context(), key.Prefix("waggle").Shard(shard).Mark()).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +177,7 @@ func TestStore_ShardsLost_slow(t *testing.T) {
 	server := startCluster(t)
 	client := redisClient(t, server.URL())
 	s := openWatched(t, redisstore.Config{URL: "redis+cluster://" + server.Addr(), Shards: shards})
-	if err := client.Del(t.Context(), redisstore.ShardKeys("waggle", 1).Mark()).Err(); err != nil {
+	if err := client.Del(t.Context(), key.Prefix("waggle").Shard(1).Mark()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	slow := &slowMarks{}
@@ -204,7 +205,7 @@ func TestStore_Mismatch_slow(t *testing.T) {
 	slow := &slowMarks{}
 	slow.hold()()
 	redisstore.AddHook(s, slow)
-	if err := client.HSet(t.Context(), redisstore.MetaKey("waggle"), "shards", 2).Err(); err != nil {
+	if err := client.HSet(t.Context(), key.Prefix("waggle").Meta(), "shards", 2).Err(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the mismatch to be told", func() bool { return errors.Is(s.Ping(t.Context()), dispatch.ErrStoreMismatch) })

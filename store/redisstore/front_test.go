@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -66,7 +67,7 @@ func TestStore_Claim_SetsLost(t *testing.T) {
 	items := submissions(&gate, "host.example", 3)
 	items[1].Due = server.Clock().Now().Add(time.Minute)
 	submit(t, s, gate, items[:2]...)
-	keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
+	keys := key.Prefix(redisstore.DefaultPrefix).Shard(0)
 	remove(t, client, keys.LaneSet("lt", 1))
 	for range 2 {
 		if grants := claim(t, s, want(1)); len(grants) > 0 {
@@ -95,7 +96,7 @@ func TestStore_Claim_ReadyLost(t *testing.T) {
 	gate := sourceGate("source")
 	items := submissions(&gate, "host.example", 2)
 	submit(t, s, gate, items[0])
-	remove(t, client, redisstore.ShardKeys(redisstore.DefaultPrefix, 0).LaneSet("lt", 1))
+	remove(t, client, key.Prefix(redisstore.DefaultPrefix).Shard(0).LaneSet("lt", 1))
 	if grants := claim(t, s, want(1)); len(grants) > 0 {
 		t.Fatalf("granted %s, whose place is lost", grants[0].Task.ID)
 	}
@@ -119,7 +120,7 @@ func TestStore_Claim_QueueLost(t *testing.T) {
 		items[i].Priority = 5 + i
 	}
 	submit(t, s, gate, items[:3]...)
-	keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
+	keys := key.Prefix(redisstore.DefaultPrefix).Shard(0)
 	remove(t, client, keys.Queue("host.example"))
 	submit(t, s, gate, items[3])
 	if g := claimOne(t, s); g.Task.ID != items[3].ID {
@@ -155,7 +156,7 @@ func TestStore_Claim_QueueLost_inFlight(t *testing.T) {
 			if len(held) != 3 {
 				t.Fatalf("granted %d tasks, want 3", len(held))
 			}
-			remove(t, client, redisstore.ShardKeys(redisstore.DefaultPrefix, 0).Queue("host.example"))
+			remove(t, client, key.Prefix(redisstore.DefaultPrefix).Shard(0).Queue("host.example"))
 			free := 0
 			if ends {
 				settle(t, s, done(&held[0]))
@@ -199,7 +200,7 @@ func TestStore_Submit_QueuesLost(t *testing.T) {
 		submit(t, s, other, others...)
 	}
 	for _, name := range names {
-		remove(t, client, redisstore.ShardKeys(redisstore.DefaultPrefix, 0).Queue(name))
+		remove(t, client, key.Prefix(redisstore.DefaultPrefix).Shard(0).Queue(name))
 	}
 	before := calls(t, client, "zcount")
 	submit(t, s, gate, items...)
@@ -223,7 +224,7 @@ func TestStore_Submit_PlacedRecordLost(t *testing.T) {
 			openRule(t, s)
 			gate := sourceGate("source")
 			items := submissions(&gate, "host.example", 1)
-			keys := redisstore.ShardKeys(redisstore.DefaultPrefix, 0)
+			keys := key.Prefix(redisstore.DefaultPrefix).Shard(0)
 			first := items[0]
 			if test.later {
 				first.Due = time.Now().Add(time.Hour)

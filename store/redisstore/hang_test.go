@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -147,7 +149,7 @@ func TestStore_NodeHangs_ping(t *testing.T) {
 	nodes, client := twoNodes(t)
 	nodeOf := func(key string) int { return int(client.ClusterKeySlot(t.Context(), key).Val() / 8192) }
 	prefix := "w"
-	for nodeOf(redisstore.MetaKey(prefix)) != nodeOf("{0}") {
+	for nodeOf(key.Prefix(prefix).Meta()) != nodeOf("{0}") {
 		prefix += "w"
 	}
 	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 4, Prefix: prefix})
@@ -160,5 +162,52 @@ func TestStore_NodeHangs_ping(t *testing.T) {
 			t.Errorf("shard %d: Ping: %v, its time is over: %v", turn, err, ctx.Err())
 		}
 		cancel()
+	}
+}
+
+// TestStore_NodeHangs_submit holds that submits to a node that answers do not wait behind many to
+// one that hangs, which are made once it answers again.
+func TestStore_NodeHangs_submit(t *testing.T) {
+	t.Parallel()
+	const callers, shards = 60, 16
+	nodes, client := twoNodes(t)
+	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: shards})
+	gate := sourceGate("source")
+	submitTo := func(ctx context.Context, queue string) error {
+		results, err := s.Submit(ctx, 0, []dispatch.SourceGate{gate}, submissions(&gate, queue, 1))
+		if err == nil && results[0].Code != dispatch.SubmitCreated && results[0].Code != dispatch.SubmitExists {
+			err = fmt.Errorf("code %v", results[0].Code)
+		}
+		return err
+	}
+	var queues [2][]string // by node
+	for n := range callers {
+		queue := fmt.Sprintf("host-%d.example", n)
+		slot := slotOf(t, client, dispatch.ShardOf(dispatch.SlotOf(queue), shards))
+		queues[slot/8192] = append(queues[slot/8192], queue)
+	}
+	if err := submitTo(t.Context(), "warm-up.example"); err != nil {
+		t.Fatal(err)
+	}
+	nodes[1].Pause()
+	defer nodes[1].Resume()
+	var hanging, well errgroup.Group
+	for _, queue := range queues[1] {
+		hanging.Go(func() error { return submitTo(t.Context(), queue) })
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	for _, queue := range queues[0] {
+		well.Go(func() error { return submitTo(ctx, queue) })
+	}
+	if err := well.Wait(); err != nil {
+		t.Errorf("a submit to the node that answers: %v", err)
+	}
+	nodes[1].Resume()
+	if err := hanging.Wait(); err != nil {
+		t.Errorf("a submit to the node that answers again: %v", err)
+	}
+	if len(queues[0]) == 0 || len(queues[1]) == 0 {
+		t.Errorf("no choice of nodes: %v", queues)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -55,7 +56,7 @@ func TestHeld_Counts(t *testing.T) {
 	}
 	w.end(w.leases(), w.revoked)
 	for _, collector := range holders {
-		if n, err := w.client.Exists(t.Context(), redisstore.ShardKeys("waggle", 0).Held(collector)).Result(); n != 0 || err != nil {
+		if n, err := w.client.Exists(t.Context(), key.Prefix("waggle").Shard(0).Held(collector)).Result(); n != 0 || err != nil {
 			t.Errorf("something is noted of what %s holds: %v, %v", collector, w.noted(collector), err)
 		}
 	}
@@ -94,7 +95,7 @@ func (w *heldWorld) holds(collector string) map[string]int {
 // noted is what is noted of that.
 func (w *heldWorld) noted(collector string) map[string]int {
 	w.Helper()
-	fields, err := w.client.HGetAll(w.Context(), redisstore.ShardKeys("waggle", 0).Held(collector)).Result()
+	fields, err := w.client.HGetAll(w.Context(), key.Prefix("waggle").Shard(0).Held(collector)).Result()
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -293,7 +294,7 @@ func TestHeld_TokenOfAnOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	held, err := w.client.HGetAll(t.Context(), redisstore.ShardKeys("waggle", 0).Held("collector")).Result()
+	held, err := w.client.HGetAll(t.Context(), key.Prefix("waggle").Shard(0).Held("collector")).Result()
 	if err != nil || len(held) > 0 {
 		t.Errorf("it is noted that the collector holds %v, %v", held, err)
 	}
@@ -304,7 +305,7 @@ func TestHeld_TokenOfAnOutage(t *testing.T) {
 func TestUsed_Forgotten(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	k := redisstore.ShardKeys("waggle", 0)
+	k := key.Prefix("waggle").Shard(0)
 	w.sweep()
 	use := func() int64 {
 		submit(t, w.store, w.gate, submission(&w.gate, "host.example", "https://host.example/"+uuid.NewString()))
@@ -339,8 +340,8 @@ func TestUsed_EndsUnswept(t *testing.T) {
 	submit(t, w.store, w.gate, submission(&w.gate, "host.example", "https://host.example/"))
 	g := claimOne(t, w.store)
 	settle(t, w.store, done(&g))
-	used := redisstore.ShardKeys("waggle", 0).Used(dispatch.TokenStep(w.clock.Now()))
-	w.client.Del(t.Context(), redisstore.ShardKeys("waggle", 0).Shard())
+	used := key.Prefix("waggle").Shard(0).Used(dispatch.TokenStep(w.clock.Now()))
+	w.client.Del(t.Context(), key.Prefix("waggle").Shard(0).Shard())
 	openRule(t, w.store)
 	for _, after := range []struct {
 		pause time.Duration

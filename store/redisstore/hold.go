@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // SetHold implements [dispatch.Holds]. One of a pool is set in shard 0 first, whose list
@@ -26,25 +28,25 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 		if err != nil {
 			return fmt.Errorf("%w: hold %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, queue, err)
 		}
-		_, err = s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(queue), args: []any{queue, hold.Name, millis(until), gate}})
+		_, err = s.scripts.Run(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(queue), Args: []any{queue, hold.Name, pack.Millis(until), gate}})
 		return err
 	}
 	encoded, err := json.Marshal(&hold)
 	if err != nil {
 		return fmt.Errorf("%w: hold %s cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, err)
 	}
-	args := []any{hold.Key(), hold.Target.Pool, millis(until), encoded, dispatch.MaxHolds}
-	kept, err := s.run(ctx, op, s.scripts.hold, call{args: args})
+	args := []any{hold.Key(), hold.Target.Pool, pack.Millis(until), encoded, dispatch.MaxHolds}
+	kept, err := s.scripts.Run(ctx, op, script.Hold, script.Call{Args: args})
 	switch {
 	case err != nil:
 		return err
-	case kept == int64(0):
+	case kept.Integer() == 0:
 		return hold.TooMany()
 	case hold.Target.Pool == "":
 		return nil
 	}
-	replies, err := s.runAll(ctx, op, s.scripts.hold, s.everyShard(args...)[1:])
-	if err == nil && slices.Contains(replies, any(int64(0))) {
+	replies, err := s.scripts.RunAll(ctx, op, script.Hold, s.scripts.EveryShard(args...)[1:])
+	if err == nil && slices.ContainsFunc(replies, func(r *pack.Reply) bool { return r.Integer() == 0 }) {
 		err = hold.TooMany()
 	}
 	return err
@@ -58,34 +60,41 @@ func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name s
 	}
 	op := fmt.Sprintf("lift hold %s", name)
 	if target.Queue != "" {
-		held, err := s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(target.Queue), args: []any{target.Queue, name}})
-		return held == int64(1), err
+		return s.lift(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(target.Queue), Args: []any{target.Queue, name}})
 	}
 	args := []any{hold.Key(), target.Pool}
 	if target.Pool != "" {
-		if _, err := s.runAll(ctx, op, s.scripts.hold, s.everyShard(args...)[1:]); err != nil {
+		if _, err := s.scripts.RunAll(ctx, op, script.Hold, s.scripts.EveryShard(args...)[1:]); err != nil {
 			return false, err
 		}
 	}
-	held, err := s.run(ctx, op, s.scripts.hold, call{args: args})
-	return held == int64(1), err
+	return s.lift(ctx, op, script.Hold, script.Call{Args: args})
+}
+
+// lift runs a script that lifts a hold, and reports whether there was one.
+func (s *Store) lift(ctx context.Context, op string, name script.Name, c script.Call) (bool, error) {
+	r, err := s.scripts.Run(ctx, op, name, c)
+	if err != nil {
+		return false, err
+	}
+	held := r.Bool()
+	return held, r.Err
 }
 
 // Holds implements [dispatch.Holds].
 func (s *Store) Holds(ctx context.Context) ([]dispatch.Hold, error) {
-	v, err := s.run(ctx, "read holds", s.scripts.holds, call{})
+	r, err := s.scripts.Run(ctx, "read holds", script.Holds, script.Call{})
 	if err != nil {
 		return nil, err
 	}
 	var holds []dispatch.Hold
-	r := readReply(v)
-	for r.more() {
+	for r.More() {
 		var hold dispatch.Hold
-		if err := json.Unmarshal([]byte(r.text()), &hold); err != nil {
+		if err := json.Unmarshal([]byte(r.Text()), &hold); err != nil {
 			return nil, fmt.Errorf("decode hold: %w", err)
 		}
 		holds = append(holds, hold)
 	}
 	slices.SortFunc(holds, func(a, b dispatch.Hold) int { return strings.Compare(a.Key(), b.Key()) })
-	return holds, r.err
+	return holds, r.Err
 }

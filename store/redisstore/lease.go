@@ -2,108 +2,36 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
-
-// appendDigest appends a lease's digest as records keep it; zeros for none.
-func appendDigest(b []byte, d dispatch.LeaseDigest) []byte {
-	mark := byte(leaseVersion)
-	if d == (dispatch.LeaseDigest{}) {
-		mark = 0
-	}
-	b = append(b, mark)
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, d.Fence), d.Holder)
-}
-
-// Apply implements [dispatch.Leases]: unread transitions by a script of their own, before
-// the others.
-func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
-	results := make([]dispatch.ApplyResult, len(transitions))
-	for i := range results {
-		results[i].Code = dispatch.ApplyNotFound
-	}
-	pagesOf := func(unread bool) []page {
-		return s.pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID {
-			if transitions[i].Unread != unread {
-				return "" // in no page
-			}
-			return transitions[i].ID
-		})
-	}
-	pages := pagesOf(true)
-	unread := len(pages)
-	pages = append(pages, pagesOf(false)...)
-	steps := make([]step, len(pages))
-	for i, p := range pages {
-		if i < unread {
-			steps[i] = step{s.scripts.succeed, call{shard: p.shard, args: unreadArgs(transitions, p.items)}}
-			continue
-		}
-		packed, err := packTransitions(transitions, p.items)
-		if err != nil {
-			return nil, err
-		}
-		steps[i] = step{s.scripts.apply, call{shard: p.shard, args: []any{packed}}}
-	}
-	replies, err := s.runSteps(ctx, "apply transitions", steps)
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range pages {
-		r := readReply(replies[i])
-		if i < unread {
-			readUnread(r, p.items, results)
-		} else {
-			for _, n := range p.items {
-				results[n] = readApplied(r)
-			}
-		}
-		if r.err != nil {
-			return nil, r.err
-		}
-	}
-	return results, nil
-}
-
-func readApplied(r *reply) dispatch.ApplyResult {
-	return dispatch.ApplyResult{
-		Code: dispatch.ApplyCode(r.integer()), Prior: dispatch.Result(r.integer()),
-		State: dispatch.State(r.integer()), Due: instant(r.integer()),
-	}
-}
 
 // Expired implements [dispatch.Leases].
 func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
 	var sweep dispatch.Sweep
-	if err := s.checkShard(shard); err != nil {
-		return sweep, err
-	}
-	v, err := s.run(ctx, "sweep leases", s.scripts.expired, call{shard: shard, args: []any{min(max(limit, 0), dispatch.MaxExpired)}})
+	r, err := s.scripts.Run(ctx, "sweep leases", script.Expired, script.Call{Shard: shard, Args: []any{min(max(limit, 0), dispatch.MaxExpired)}})
 	if err != nil {
 		return sweep, err
 	}
-	r := readReply(v)
-	sweep.Now, sweep.Next, sweep.Grace = instant(r.integer()), instant(r.integer()), r.integer() == 1
-	tasks := r.list()
-	if r.err != nil {
-		return sweep, r.err
+	sweep.Now, sweep.Next, sweep.Grace = r.Time(), r.Time(), r.Bool()
+	tasks := r.Array()
+	if r.Err != nil {
+		return sweep, r.Err
 	}
-	if len(tasks) > 0 {
-		sweep.Expired, err = decodeTasks(tasks, sweep.Now)
-	}
+	sweep.Expired, err = record.Tasks(tasks, sweep.Now)
 	return sweep, err
 }
 
 // EndSession implements [dispatch.Leases].
 func (s *Store) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
-	if err := s.checkShard(shard); err != nil {
-		return nil, err
-	}
-	if s.shardOfName(collector) == shard {
+	if s.scripts.ShardOf(collector) == shard {
 		return s.heldBefore(ctx, shard, collector, keep, max(limit, 1))
 	}
 	// The script cannot see in this shard what became of the session.
@@ -128,8 +56,8 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 // keepAll lets a shard grant to all sessions of a collector again. The older ones are
 // refused by its home shard.
 func (s *Store) keepAll(ctx context.Context, shard int, collector string) error {
-	_, err := read(ctx, "keep all sessions", func() (int64, error) {
-		return s.client.Del(ctx, s.keys.shard(shard).Keep(collector)).Result()
+	_, err := script.Retry(ctx, "keep all sessions", func() (int64, error) {
+		return s.client.Del(ctx, s.keys.Shard(shard).Keep(collector)).Result()
 	})
 	return err
 }
@@ -138,24 +66,23 @@ func (s *Store) keepAll(ctx context.Context, shard int, collector string) error 
 // hold there. It scans what the collector holds, from the begin, until it has met
 // enough: what an earlier call returned and its caller has ended is no longer there.
 func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
-	home := s.shardOfName(collector) == shard
+	home := s.scripts.ShardOf(collector) == shard
 	var held []*dispatch.Task
 	for at := []any{"0"}; ; {
 		args := append([]any{collector, keep, limit - len(held), home && len(held) == 0}, at...)
-		v, err := s.run(ctx, "end session", s.scripts.session, call{shard: shard, args: args})
+		r, err := s.scripts.Run(ctx, "end session", script.Session, script.Call{Shard: shard, Args: args})
 		if err != nil {
 			return nil, err
 		}
-		r := readReply(v)
-		values := r.list()
+		values := r.Array()
 		at = at[:0]
-		for r.more() {
-			at = append(at, r.text())
+		for r.More() {
+			at = append(at, r.Text())
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
-		met, err := decodeTasks(values, time.Time{})
+		met, err := record.Tasks(values, time.Time{})
 		if err != nil {
 			return nil, err
 		}
@@ -168,32 +95,114 @@ func (s *Store) heldBefore(ctx context.Context, shard int, collector, keep strin
 
 // RequestCancel implements [dispatch.Leases].
 func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) error {
-	said, err := optionalJSON(line)
+	said, err := pack.JSON(line)
 	if err != nil {
 		return fmt.Errorf("%w: line of a task's history: %w", dispatch.ErrInvalid, err)
 	}
-	pages := s.pages(len(ids), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] })
-	calls := make([]call, len(pages))
-	for i, p := range pages {
+	calls := s.scripts.Pages(len(ids), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] })
+	for i, c := range calls {
 		args := []any{int(reason), said}
-		for _, n := range p.items {
+		for _, n := range c.Items {
 			args = append(args, string(ids[n]))
 		}
-		calls[i] = call{shard: p.shard, args: args}
+		calls[i].Args = args
 	}
-	_, err = s.runAll(ctx, "request cancel", s.scripts.cancel, calls)
+	_, err = s.scripts.RunAll(ctx, "request cancel", script.Cancel, calls)
 	return err
 }
 
-// readIDs reads task ids that a script gave back.
-func readIDs(values []any) ([]dispatch.TaskID, error) {
-	var ids []dispatch.TaskID
-	for _, v := range values {
-		id, ok := v.(string)
-		if !ok {
-			return nil, fmt.Errorf("unexpected reply of a script: %T is not a task id", v)
-		}
-		ids = append(ids, dispatch.TaskID(id))
+// maxLeases bounds a page of ListLeases.
+const maxLeases = 1000
+
+// leasePosition is where a list of leases goes on: in a shard, with what its script
+// gave to begin the next page with (lua/leases.lua).
+type leasePosition struct {
+	shard int
+	rest  []string
+}
+
+// firstLease is where the list of the leases of a shard begins.
+func firstLease(shard int) leasePosition { return leasePosition{shard, []string{"0", "", ""}} }
+
+// String is the cursor, "<shard>/<scan>/<score>/<member>" and "/<lane>" of each lane
+// that the scan has met.
+func (p leasePosition) String() string {
+	return strconv.Itoa(p.shard) + "/" + strings.Join(p.rest, "/")
+}
+
+func parseLeasePosition(cursor string) (p leasePosition, err error) {
+	if cursor == "" {
+		return firstLease(0), nil
 	}
-	return ids, nil
+	parts := strings.Split(cursor, "/")
+	p.shard, err = strconv.Atoi(parts[0])
+	if p.rest = parts[1:]; err != nil || p.shard < 0 || len(p.rest) < len(firstLease(0).rest) {
+		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+	}
+	const score = 1
+	for i, part := range p.rest {
+		if i == score && part != "" {
+			_, err = strconv.ParseFloat(part, 64)
+		} else if i != score+1 && part != "" {
+			_, err = strconv.ParseUint(part, 10, 64)
+		}
+		if err != nil {
+			return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+		}
+	}
+	return p, nil
+}
+
+// ListLeases implements [dispatch.Leases]: shard after shard, lane after lane.
+func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
+	p, err := parseLeasePosition(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	limit = min(max(limit, 1), maxLeases)
+	var leases []*dispatch.Task
+	bytes := 0
+	for range maxListSteps {
+		if p.shard >= s.scripts.Shards {
+			return leases, "", nil
+		}
+		if len(leases) >= limit || bytes >= dispatch.MaxPageBytes {
+			break
+		}
+		page, n, next, err := s.leasesStep(ctx, p, limit-len(leases), dispatch.MaxPageBytes-bytes)
+		if err != nil {
+			return nil, "", err
+		}
+		if bytes > 0 && bytes+n > dispatch.MaxPageBytes {
+			break // what was found is too much, and begins the next page
+		}
+		leases, bytes, p = append(leases, page...), bytes+n, next
+	}
+	return leases, p.String(), nil
+}
+
+// leasesStep reads a page of the leases of a shard, and what they take. Of the limit on
+// bytes the first lease is free.
+func (s *Store) leasesStep(ctx context.Context, p leasePosition, limit, limitBytes int) ([]*dispatch.Task, int, leasePosition, error) {
+	args := []any{limit, limitBytes}
+	for _, part := range p.rest {
+		args = append(args, part)
+	}
+	r, err := s.scripts.Run(ctx, "list leases", script.Leases, script.Call{Shard: p.shard, Args: args})
+	if err != nil {
+		return nil, 0, p, err
+	}
+	now, found, bytes := r.Time(), r.Array(), int(r.Integer())
+	next := leasePosition{shard: p.shard}
+	for r.More() {
+		next.rest = append(next.rest, r.Text())
+	}
+	if r.Err != nil {
+		return nil, 0, p, r.Err
+	}
+	if len(next.rest) == len(firstLease(0).rest) && next.rest[0] == "" {
+		next = firstLease(p.shard + 1)
+	}
+	leases, err := decodeListed(found, now)
+	return leases, bytes, next, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -87,7 +88,7 @@ func (w *leaseWorld) pass(d time.Duration) {
 // index is what the lease index holds.
 func (w *leaseWorld) index() []string {
 	w.Helper()
-	members, err := w.client.ZRange(w.Context(), redisstore.ShardKeys("waggle", 0).Leases(), 0, -1).Result()
+	members, err := w.client.ZRange(w.Context(), key.Prefix("waggle").Shard(0).Leases(), 0, -1).Result()
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -54,7 +55,7 @@ func TestStore_KeysOfAShardShareATag(t *testing.T) {
 	gate := sourceGate("source")
 	submit(t, s, gate, submissions(&gate, "host.example", 3)...)
 	g := claimOne(t, s)
-	k := redisstore.ShardKeys("waggle", 0)
+	k := key.Prefix("waggle").Shard(0)
 	if _, err := s.Renew(t.Context(), []dispatch.Renewal{{ID: g.Task.ID, Token: g.Token, Cursor: []byte("x")}}); err != nil {
 		t.Fatal(err)
 	}

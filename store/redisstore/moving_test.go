@@ -16,6 +16,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 )
 
 // slotMove moves the slot of a shard from node to node, key by key.
@@ -30,7 +31,7 @@ type slotMove struct {
 // slotOf is the slot of a shard.
 func slotOf(t *testing.T, client *redis.Client, shard int) int64 {
 	t.Helper()
-	slot, err := client.ClusterKeySlot(t.Context(), redisstore.ShardKeys("waggle", shard).Shard()).Result()
+	slot, err := client.ClusterKeySlot(t.Context(), key.Prefix("waggle").Shard(shard).Shard()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestStore_SlotHalfMoved(t *testing.T) {
 		keys := m.left(t)
 		rand.Shuffle(len(keys), func(a, b int) { keys[a], keys[b] = keys[b], keys[a] })
 		if i%2 == 0 {
-			m.move(t, redisstore.ShardKeys("waggle", m.shard).Shard())
+			m.move(t, key.Prefix("waggle").Shard(m.shard).Shard())
 		}
 		m.move(t, keys[:rand.IntN(len(keys)+1)]...)
 	}
@@ -289,4 +290,38 @@ func (m *movedShard) check(t *testing.T, s *redisstore.Store, ready int) {
 	if n := len(reply.Grants[0]); n != ready {
 		t.Errorf("after the move of shard %d %d tasks are granted, want %d", m.shard, n, ready)
 	}
+}
+
+// TestStore_Submit_ToldElsewhere holds that a submit is made where the Cluster says that
+// its shard is now.
+func TestStore_Submit_ToldElsewhere(t *testing.T) {
+	t.Parallel()
+	nodes, client := twoNodes(t)
+	s := open(t, redisstore.Config{URL: "redis+cluster://" + nodes[0].Addr(), Shards: 16})
+	gate := sourceGate("source")
+	moves := func(queue string) (slot int64, ok bool) {
+		mark := key.Prefix("waggle").Shard(dispatch.ShardOf(dispatch.SlotOf(queue), 16)).Mark()
+		slot = client.ClusterKeySlot(t.Context(), mark).Val()
+		if slot >= 8192 || client.ClusterCountKeysInSlot(t.Context(), int(slot)).Val() > 1 {
+			return slot, false
+		}
+		return slot, client.Del(t.Context(), mark).Val() == 1 // a slot that holds keys is not given away
+	}
+	for n := range 100 {
+		queue := fmt.Sprintf("host-%d.example", n)
+		slot, ok := moves(queue)
+		if !ok {
+			continue
+		}
+		second := redisClient(t, nodes[1].URL())
+		id := second.ClusterMyID(t.Context()).Val()
+		for _, c := range [...]*redis.Client{second, client} {
+			if err := c.Do(t.Context(), "cluster", "setslot", slot, "node", id).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		submit(t, s, gate, submissions(&gate, queue, 1)...)
+		return
+	}
+	t.Fatal("the first node has no shard that is empty")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -19,7 +20,7 @@ func TestStore_NamedSource(t *testing.T) {
 	clock.Freeze()
 	client := redisClient(t, server.URL())
 	s := open(t, redisstore.Config{URL: server.URL()})
-	k := redisstore.ShardKeys("waggle", 0)
+	k := key.Prefix("waggle").Shard(0)
 	gate := sourceGate("source")
 	naming := func() dispatch.Want {
 		w := want(1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -28,6 +29,7 @@ func TestOpen_BadConfig(t *testing.T) {
 		{"bad port", redisstore.Config{URL: "redis://localhost:port"}, "does not parse"},
 		{"port out of range", redisstore.Config{URL: "redis://localhost:65536"}, "65536 is not 1 to 65535"},
 		{"bad port of one of several", redisstore.Config{URL: "redis+cluster://a:x,b:1"}, "a:x is not 1 to 65535"},
+		{"several hosts", redisstore.Config{URL: "redis://a:1,b:2"}, "several hosts"},
 		{"bad database", redisstore.Config{URL: "redis://localhost/x"}, "database"},
 		{"unknown option", redisstore.Config{URL: "redis://localhost?tint=blue"}, "tint"},
 		{"sentinel without master", redisstore.Config{URL: "redis+sentinel://a:1,b:2"}, "/<master>"},
@@ -53,6 +55,7 @@ func TestOpen_PasswordIsNotTold(t *testing.T) {
 	for _, url := range []string{
 		"redis://user:secret@localhost:port", "redis://user:secret@localhost/x", "redis+sentinel://user:secret@a:1",
 		"redis+cluster://:secret@127.0.0.1:1", "redis://:secret@127.0.0.1:1", "redis+cluster://:secret@a:x,b:1",
+		"redis+sentinel://a:1?sentinel_password=secret",
 	} {
 		if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Open(%s): %v", url, err)
@@ -92,7 +95,7 @@ func TestOpen_Refused(t *testing.T) {
 	}
 	nodes, client := twoNodes(t)
 	prefix := "w"
-	for client.ClusterKeySlot(t.Context(), redisstore.MetaKey(prefix)).Val() < 8192 {
+	for client.ClusterKeySlot(t.Context(), key.Prefix(prefix).Meta()).Val() < 8192 {
 		prefix += "w"
 	}
 	for _, c := range []struct{ name, url, says string }{
@@ -143,14 +146,14 @@ func TestOpen_OtherFormat(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Server(t)
 	client := redisClient(t, server.URL())
-	if err := client.HSet(t.Context(), redisstore.MetaKey(prefix), "shards", "1", "format", "99").Err(); err != nil {
+	if err := client.HSet(t.Context(), key.Prefix(prefix).Meta(), "shards", "1", "format", "99").Err(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := redisstore.Open(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix})
 	if !errors.Is(err, dispatch.ErrStoreMismatch) || !strings.Contains(fmt.Sprint(err), `format "99"`) {
 		t.Errorf("Open: %v", err)
 	}
-	if kept := client.HGetAll(t.Context(), redisstore.MetaKey(prefix)).Val(); len(kept) != 2 {
+	if kept := client.HGetAll(t.Context(), key.Prefix(prefix).Meta()).Val(); len(kept) != 2 {
 		t.Errorf("a store that was refused is left with %v", kept)
 	}
 }
@@ -190,37 +193,5 @@ func TestOpen_InfoDenied(t *testing.T) {
 	}
 	if _, err := redisstore.Open(t.Context(), redisstore.Config{URL: "redis://waggle:wrong@" + server.Addr()}); err == nil {
 		t.Error("Open with a wrong password succeeds")
-	}
-}
-
-func TestCheckServer(t *testing.T) {
-	t.Parallel()
-	good := "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nconnected_slaves:0\r\n"
-	for _, c := range []struct {
-		name, old, new string
-		want           error
-		warns          string
-	}{
-		{name: "good", old: "x", new: "x"},
-		{name: "too old", old: "7.0.15", new: "6.2.14", want: dispatch.ErrStoreMismatch},
-		{name: "newer", old: "7.0.15", new: "8.4.0"},
-		{name: "would evict", old: "noeviction", new: "allkeys-lru", warns: "would evict"},
-		{name: "policy hidden", old: "maxmemory_policy:noeviction\r\n", new: "", warns: "memory is full"},
-		{name: "no append-only file", old: "aof_enabled:1", new: "aof_enabled:0", warns: "appendonly yes"},
-		{name: "append-only file hidden", old: "aof_enabled:1\r\n", new: "", warns: "append-only file"},
-		{name: "replicas may lag", old: "connected_slaves:0", new: "connected_slaves:2", warns: "min-replicas-to-write"},
-		{name: "replicas are waited for", old: "connected_slaves:0", new: "connected_slaves:2\r\nmin_slaves_good_slaves:2"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			core, logs := observer.New(zap.WarnLevel)
-			err := redisstore.CheckInfo(strings.ReplaceAll(good, c.old, c.new), false, zap.New(core))
-			if !errors.Is(err, c.want) || (c.want == nil && err != nil) {
-				t.Errorf("error %v, want %v", err, c.want)
-			}
-			if (c.warns == "") != (logs.Len() == 0) || logs.FilterMessageSnippet(c.warns).Len() != logs.Len() {
-				t.Errorf("warnings %v, want one that says %q", logs.All(), c.warns)
-			}
-		})
 	}
 }

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -26,7 +28,7 @@ func (*homeAway) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *homeAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if args := cmd.Args(); len(args) > 1 && strings.HasPrefix(args[1].(string), "waggle_prolong") {
+		if cmd.Name() == "fcall" && strings.HasPrefix(fmt.Sprint(cmd.Args()[1]), "waggle_prolong") {
 			h.told.Add(1)
 			if h.away.Load() {
 				err := errors.New("ERR the home shard is away") // which is not tried again
@@ -139,7 +141,7 @@ func TestRenew_HomeAway(t *testing.T) {
 func TestPolled_Forgotten(t *testing.T) {
 	t.Parallel()
 	w := newPolledWorld(t)
-	home := redisstore.ShardKeys("waggle", w.home)
+	home := key.Prefix("waggle").Shard(w.home)
 	for range 5 {
 		w.clock.Advance(redisstore.PollStep)
 		if _, err := w.store.Expired(t.Context(), w.home, 1); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // ListPools implements [dispatch.Queues].
@@ -19,18 +20,17 @@ func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([
 
 // readPools sums what lua/pools.lua returns over all shards, ascending by name.
 func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, error) {
-	replies, err := s.runAll(ctx, "read pools", s.scripts.pools, s.everyShard(args...))
+	replies, err := s.scripts.RunAll(ctx, "read pools", script.Pools, s.scripts.EveryShard(args...))
 	if err != nil {
 		return nil, err
 	}
 	sums := make(map[string]dispatch.Pool)
-	for _, v := range replies {
-		r := readReply(v)
-		for r.more() {
-			name := r.text()
+	for _, r := range replies {
+		for r.More() {
+			name := r.Text()
 			sum := sums[name]
-			sum.Name, sum.Open, sum.Waiting = name, sum.Open+r.integer(), sum.Waiting+r.integer()
-			if encoded := r.text(); encoded != "" {
+			sum.Name, sum.Open, sum.Waiting = name, sum.Open+r.Integer(), sum.Waiting+r.Integer()
+			if encoded := r.Text(); encoded != "" {
 				var hold dispatch.Hold
 				if err := json.Unmarshal([]byte(encoded), &hold); err != nil {
 					return nil, fmt.Errorf("pool %s: hold: %w", name, err)
@@ -39,8 +39,8 @@ func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, er
 			}
 			sums[name] = sum
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	var known []dispatch.Pool

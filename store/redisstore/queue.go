@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // maxQueuePage bounds the queues that one script describes.
@@ -27,8 +27,8 @@ func reverseLabels(name string) string {
 
 // QueuesNamed implements [dispatch.Queues].
 func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Queue, error) {
-	_, calls := s.byHome(len(names), []any{"names"}, func(i int) (string, []any) { return names[i], []any{names[i]} })
-	replies, err := s.runAll(ctx, "read queues", s.scripts.queues, calls)
+	calls := s.scripts.ByName(len(names), []any{"names"}, func(i int) (string, []any) { return names[i], []any{names[i]} })
+	replies, err := s.scripts.RunAll(ctx, "read queues", script.Queues, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int)
 // over all shards.
 func (s *Store) rangeQueues(ctx context.Context, from, to string, limit int) ([]*dispatch.Queue, error) {
 	var found []*dispatch.Queue
-	for shard := range s.shards {
+	for shard := range s.scripts.Shards {
 		of, err := s.rangeOfShard(ctx, shard, from, to, limit)
 		if err != nil {
 			return nil, err
@@ -96,11 +96,11 @@ func (s *Store) rangeOfShard(ctx context.Context, shard int, from, to string, li
 	var found []*dispatch.Queue
 	for len(found) < limit {
 		args := []any{"range", from, to, min(limit-len(found), maxQueuePage)}
-		v, err := s.run(ctx, "list queues", s.scripts.queues, call{shard: shard, args: args})
+		r, err := s.scripts.Run(ctx, "list queues", script.Queues, script.Call{Shard: shard, Args: args})
 		if err != nil {
 			return nil, err
 		}
-		queues, last, err := s.readQueues(ctx, v)
+		queues, last, err := s.readQueues(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -129,23 +129,22 @@ type heldUntil struct {
 }
 
 // readQueues reads what lua/queues.lua returns; last is where a list goes on.
-func (s *Store) readQueues(ctx context.Context, v any) (queues []*dispatch.Queue, last string, err error) {
-	r := readReply(v)
-	now := instant(r.integer())
-	last = r.text()
-	all := r.array()
+func (s *Store) readQueues(ctx context.Context, r *pack.Reply) (queues []*dispatch.Queue, last string, err error) {
+	now := r.Time()
+	last = r.Text()
+	all := r.Array()
 	var states []*queueState
-	for all.more() {
-		one := all.array()
+	for all.More() {
+		one := all.Array()
 		st, err := readQueue(one)
 		if err != nil {
 			return nil, "", err
 		}
-		all.join(one)
+		all.Join(one)
 		states = append(states, st)
 	}
-	if r.join(all); r.err != nil {
-		return nil, "", r.err
+	if r.Join(all); r.Err != nil {
+		return nil, "", r.Err
 	}
 	rules, err := s.rulesOf(ctx, states)
 	if err != nil {
@@ -158,26 +157,26 @@ func (s *Store) readQueues(ctx context.Context, v any) (queues []*dispatch.Queue
 	return queues, last, nil
 }
 
-func readQueue(r *reply) (*queueState, error) {
-	q := &dispatch.Queue{Name: r.text()}
-	st := &queueState{queue: q, next: instant(r.integer()), block: instant(r.integer())}
-	q.BlockStep = int(r.integer())
+func readQueue(r *pack.Reply) (*queueState, error) {
+	q := &dispatch.Queue{Name: r.Text()}
+	st := &queueState{queue: q, next: r.Time(), block: r.Time()}
+	q.BlockStep = int(r.Integer())
 	var gates []string
 	for range 2 {
-		st.operators = append(st.operators, heldUntil{until: instant(r.integer())})
-		gates = append(gates, r.text())
+		st.operators = append(st.operators, heldUntil{until: r.Time()})
+		gates = append(gates, r.Text())
 	}
-	q.Leased, q.Waiting = r.integer(), r.integer()
-	if pools := r.text(); pools != "" {
+	q.Leased, q.Waiting = r.Integer(), r.Integer()
+	if pools := r.Text(); pools != "" {
 		q.Pools = strings.Split(pools, ",")
 	}
-	q.SettingsName = r.text()
-	settings := strings.Fields(r.text())
-	st.pausedPattern, st.denyPattern = r.text(), r.text()
-	q.QueueDelay = time.Duration(r.integer()) * time.Millisecond
-	cause := r.text()
-	if r.err != nil {
-		return nil, r.err
+	q.SettingsName = r.Text()
+	settings := strings.Fields(r.Text())
+	st.pausedPattern, st.denyPattern = r.Text(), r.Text()
+	q.QueueDelay = r.Duration()
+	cause := r.Text()
+	if r.Err != nil {
+		return nil, r.Err
 	}
 	for i, gate := range gates {
 		if gate == "" {
@@ -241,10 +240,10 @@ func (s *Store) rulesOf(ctx context.Context, states []*queueState) (map[string]d
 	if len(patterns) == 0 {
 		return rules, nil
 	}
-	kept, err := read(ctx, "read queue rules", func() ([]any, error) {
-		return s.client.HMGet(ctx, s.keys.shard(0).Rules(), patterns...).Result()
+	kept, err := script.Retry(ctx, "read queue rules", func() ([]any, error) {
+		return s.client.HMGet(ctx, s.keys.Shard(0).Rules(), patterns...).Result()
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil {
 		return nil, err
 	}
 	for i, v := range kept {

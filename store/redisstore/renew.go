@@ -4,11 +4,47 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
+
+// Beats implements [dispatch.Collectors].
+func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+	encoded := make([]string, len(beats))
+	for i := range beats {
+		b, err := json.Marshal(&beats[i])
+		if err != nil {
+			return nil, fmt.Errorf("%w: beat of collector %.200q cannot be encoded: %w", dispatch.ErrInvalid, beats[i].ID, err)
+		}
+		encoded[i] = string(b)
+	}
+	calls := s.scripts.ByName(len(beats), nil, func(i int) (string, []any) {
+		return beats[i].ID, []any{beats[i].ID, beats[i].Session, encoded[i], beats[i].Ended}
+	})
+	replies, err := s.scripts.RunAll(ctx, "record beats", script.Beats, calls)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]dispatch.PollState, len(beats))
+	for i, c := range calls {
+		r := replies[i]
+		for _, n := range c.Items {
+			states[n].Replaced, states[n].NewSession = r.Bool(), r.Bool()
+		}
+		if r.Err != nil {
+			return nil, r.Err
+		}
+	}
+	return states, nil
+}
 
 // The answers of lua/renew.lua. From lostByResult on, the result of the lease
 // that settled is added.
@@ -25,23 +61,22 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	for i := range results {
 		results[i].Lost = dispatch.LostUnknownTask
 	}
-	pages := s.pages(len(renewals), dispatch.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
-	calls := make([]call, len(pages))
-	for i, p := range pages {
-		calls[i] = call{shard: p.shard, args: s.renewalArgs(p.shard, renewals, p.items)}
+	calls := s.scripts.Pages(len(renewals), dispatch.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
+	for i, c := range calls {
+		calls[i].Args = s.renewalArgs(c.Shard, renewals, c.Items)
 	}
-	replies, err := s.runAll(ctx, "renew leases", s.scripts.renew, calls)
+	replies, err := s.scripts.RunAll(ctx, "renew leases", script.Renew, calls)
 	if err != nil {
 		return nil, err
 	}
 	var long []int
-	for i, p := range pages {
-		r := readReply(replies[i])
-		readRenewals(r, p.items, results)
-		if r.err != nil {
-			return nil, r.err
+	for i, c := range calls {
+		r := replies[i]
+		readRenewals(r, c.Items, results)
+		if r.Err != nil {
+			return nil, r.Err
 		}
-		long = append(long, takeLong(p.items, results)...)
+		long = append(long, takeLong(c.Items, results)...)
 	}
 	s.prolongRenewed(ctx, renewals, results, long)
 	return results, nil
@@ -52,7 +87,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 // >I2I4c0. Each holder's name follows, with the keys of its tasks and locks.
 func (s *Store) renewalArgs(shard int, renewals []dispatch.Renewal, items []int) []any {
 	slices.SortStableFunc(items, func(a, b int) int { return compareHolders(&renewals[a].Token, &renewals[b].Token) })
-	keys, n := s.keys.shard(shard), len(items)
+	keys, n := s.keys.Shard(shard), len(items)
 	digests, cursors := make([]byte, 0, 10*n), []byte{}
 	args, names := make([]any, 2, 3+2*n), make([]string, 2*n)
 	many := 0 // where the number of the last holder's renewals stands
@@ -68,7 +103,7 @@ func (s *Store) renewalArgs(shard int, renewals []dispatch.Renewal, items []int)
 		names[2*i], names[2*i+1] = keys.Task(r.ID), keys.Lock(r.ID)
 		args = append(args, &names[2*i], &names[2*i+1])
 		if r.Cursor != nil {
-			cursors = appendLong(binary.BigEndian.AppendUint16(cursors, uint16(i+1)), r.Cursor) //nolint:gosec // at most MaxRenewals
+			cursors = pack.AppendLong(binary.BigEndian.AppendUint16(cursors, uint16(i+1)), r.Cursor) //nolint:gosec // at most MaxRenewals
 		}
 	}
 	args[0], args[1] = digests, cursors
@@ -79,33 +114,22 @@ func compareHolders(a, b *dispatch.LeaseToken) int {
 	return cmp.Or(cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.ClientToken, b.ClientToken))
 }
 
-// appendShort appends a text of at most 255 bytes after its length.
-func appendShort(b []byte, text string) []byte {
-	return append(append(b, byte(len(text))), text...)
-}
-
-// appendLong appends bytes after their length.
-func appendLong(b, bytes []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(len(bytes))) //nolint:gosec // all that is packed has a limit
-	return append(b, bytes...)
-}
-
 // readRenewals reads the answers to a page of renewals: the duration of leases that
 // go on for all of it and how many those are, else what became of one. Of those that are
 // to be told of, what remains is negative.
-func readRenewals(r *reply, items []int, results []dispatch.RenewResult) {
-	for len(items) > 0 && r.err == nil {
-		duration, ok := r.optionalInteger()
+func readRenewals(r *pack.Reply, items []int, results []dispatch.RenewResult) {
+	for len(items) > 0 && r.Err == nil {
+		duration, ok := r.OptionalInteger()
 		if !ok {
-			part := r.array()
+			part := r.Array()
 			results[items[0]] = readLost(part)
-			r.join(part)
+			r.Join(part)
 			items = items[1:]
 			continue
 		}
-		row := r.integer()
+		row := r.Integer()
 		if row < 1 || row > int64(len(items)) {
-			r.fail("the number of renewals", row)
+			r.Fail("the number of renewals", row)
 			return
 		}
 		d := time.Duration(duration) * time.Millisecond
@@ -126,20 +150,68 @@ func takeLong(items []int, results []dispatch.RenewResult) (long []int) {
 	return long
 }
 
-func readLost(r *reply) dispatch.RenewResult {
-	lost, remaining, cancel, duration := r.integer(), r.integer(), r.integer(), r.integer()
+func readLost(r *pack.Reply) dispatch.RenewResult {
+	lost, remaining, cancel, duration := r.Integer(), r.Duration(), r.Integer(), r.Duration()
 	switch {
 	case lost >= lostByResult:
 		return dispatch.RenewResult{Lost: dispatch.LostBy(dispatch.Result(lost - lostByResult))}
 	case lost >= int64(len(lostReasons)) || lost < 0:
-		r.fail("a reason", lost)
+		r.Fail("a reason", lost)
 		return dispatch.RenewResult{Lost: dispatch.LostNotLeased}
 	case lost > 0:
 		return dispatch.RenewResult{Lost: lostReasons[lost]}
 	}
-	return dispatch.RenewResult{
-		Remaining: time.Duration(remaining) * time.Millisecond,
-		Duration:  time.Duration(duration) * time.Millisecond,
-		Cancel:    dispatch.CancelReason(cancel),
+	return dispatch.RenewResult{Remaining: remaining, Duration: duration, Cancel: dispatch.CancelReason(cancel)}
+}
+
+// What a client token was granted may stand in any shard, and to look for it in all of
+// them at each fetch would cost too much. So a store of several shards notes each poll at
+// the home shard of its collector, for pollStep at least, and looks for the grant of one
+// that is noted there. Whatever a poll was granted for longer is told to the home shard
+// when it is: by the claim that gives a long lease, and by renewals.
+const (
+	// pollStep is the step of time of a set of polls (lua/prelude/keys.lua).
+	pollStep = 2 * dispatch.TokenMemory
+	// pollWait is how long after its poll a claim comes at the latest.
+	pollWait = dispatch.MaxWait + 30*time.Second
+	// prolongEach: a lease that goes on is told of once in that time (lua/renew.lua), and
+	// twice it may be that the home shard does not hear it.
+	prolongEach  = time.Minute
+	prolongSlack = 3 * prolongEach
+	// coveredLease is how long a lease may last from its grant without being told of: until
+	// then, and for TokenMemory from then on, the note of its poll is known.
+	coveredLease = pollStep - pollWait - dispatch.TokenMemory - prolongSlack
+	// prolongTimeout bounds how long renewals wait for a home shard.
+	prolongTimeout = time.Second
+)
+
+// prolong notes the client tokens of holders at their home shards until TokenMemory after the end
+// of what they hold for so long from now on, and of what a renewal makes of that without being
+// told of.
+func (s *Store) prolong(ctx context.Context, held []dispatch.LeaseToken, lasting time.Duration) error {
+	lasting += dispatch.TokenMemory + prolongSlack
+	calls := s.scripts.ByName(len(held), []any{lasting.Milliseconds()}, func(i int) (string, []any) {
+		return held[i].Collector, []any{pack.Holder(held[i].Collector, held[i].ClientToken)}
+	})
+	_, err := s.scripts.RunAll(ctx, "note client tokens", script.Prolong, calls)
+	return err
+}
+
+// prolongRenewed tells the home shards of leases that go on for long, and does not wait
+// long for one that is away: renewals must not, and the next ones tell it again.
+func (s *Store) prolongRenewed(ctx context.Context, renewals []dispatch.Renewal, results []dispatch.RenewResult, long []int) {
+	if s.scripts.Shards == 1 || len(long) == 0 {
+		return
+	}
+	var held []dispatch.LeaseToken
+	var lasting time.Duration
+	for _, n := range long { // of each shard those of one holder follow each other
+		held, lasting = append(held, renewals[n].Token), max(lasting, results[n].Remaining)
+	}
+	held = slices.CompactFunc(held, func(a, b dispatch.LeaseToken) bool { return compareHolders(&a, &b) == 0 })
+	ctx, cancel := context.WithTimeout(ctx, prolongTimeout)
+	defer cancel()
+	if err := s.prolong(ctx, held, lasting); err != nil {
+		s.log.Debug("client tokens that hold leases for long could not be noted; the next renewals note them", zap.Int("tokens", len(held)), zap.Error(err))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -86,7 +87,7 @@ func TestStore_Claim_CallerGone(t *testing.T) {
 	wait.Go(func() { reply, err = s.Claim(ctx, 0, pool, []dispatch.Want{w}) })
 	client := redisClient(t, server.URL())
 	await(t, "the claim to run", func() bool {
-		n, err := client.Exists(t.Context(), redisstore.ShardKeys("waggle", 0).Held(w.Collector)).Result()
+		n, err := client.Exists(t.Context(), key.Prefix("waggle").Shard(0).Held(w.Collector)).Result()
 		return err == nil && n == 1
 	})
 	cancel()

@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // rulesChunk bounds the rules that one command writes or reads.
@@ -23,8 +22,8 @@ const rulesChunk = 500
 func packSettings(rule *dispatch.QueueRule) string {
 	set := &rule.Settings
 	return fmt.Sprintf("%d %d %s %d %d %d %d %s",
-		span(set.MinDelay), set.MaxInFlight, strconv.FormatFloat(set.DelayFactor, 'g', -1, 64), span(set.MaxDelay),
-		span(set.MaxBlock), bit(set.Paused), bit(set.Deny), rule.Pattern)
+		pack.Span(set.MinDelay), set.MaxInFlight, strconv.FormatFloat(set.DelayFactor, 'g', -1, 64), pack.Span(set.MaxDelay),
+		pack.Span(set.MaxBlock), bit(set.Paused), bit(set.Deny), rule.Pattern)
 }
 
 func bit(set bool) int {
@@ -55,20 +54,19 @@ const (
 
 // changeRule changes the rules in shard 0 and tells the other shards.
 func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, error) {
-	v, err := s.run(ctx, op, s.scripts.rule, call{args: args})
+	r, err := s.scripts.Run(ctx, op, script.Rule, script.Call{Args: args})
 	if err != nil {
 		return 0, err
 	}
-	r := readReply(v)
-	version := r.integer()
-	repeated := version > 0 && r.integer() == 1
+	version := r.Integer()
+	repeated := version > 0 && r.Bool()
 	var changes []any
-	for r.more() {
-		changes = append(changes, r.text())
+	for r.More() {
+		changes = append(changes, r.Text())
 	}
 	switch {
-	case r.err != nil:
-		return 0, r.err
+	case r.Err != nil:
+		return 0, r.Err
 	case version == ruleNotFound:
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, args[0])
 	case version == ruleTooMany:
@@ -78,18 +76,18 @@ func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, 
 	case repeated:
 		return version, s.copyToAll(ctx, op)
 	}
-	var calls []call
-	for shard := 1; shard < s.shards; shard++ {
-		calls = append(calls, call{shard: shard, args: append([]any{version - 1, version}, changes...)})
+	var calls []script.Call
+	for shard := 1; shard < s.scripts.Shards; shard++ {
+		calls = append(calls, script.Call{Shard: shard, Args: append([]any{version - 1, version}, changes...)})
 	}
-	replies, err := s.runAll(ctx, op, s.scripts.settings, calls)
+	replies, err := s.scripts.RunAll(ctx, op, script.Settings, calls)
 	if err != nil {
 		return 0, err
 	}
 	for i, told := range replies {
-		if told != int64(1) {
+		if told.Integer() != 1 {
 			// This shard has missed an earlier change.
-			if err := s.copySettings(ctx, op, calls[i].shard); err != nil {
+			if err := s.copySettings(ctx, op, calls[i].Shard); err != nil {
 				return 0, err
 			}
 		}
@@ -100,31 +98,18 @@ func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, 
 // Rules implements [dispatch.Queues].
 func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) {
 	const op = "read queue rules"
-	type both struct {
-		rules   map[string]string
-		version int64
-	}
-	k := s.keys.shard(0)
-	found, err := read(ctx, op, func() (both, error) {
-		// No transaction, of which Redis refuses even reads when it is full. Rules
-		// that change in between are newer than the version: a submit by them is
-		// refused as stale, and they are read again.
-		pipe := s.client.Pipeline()
-		version, rules := pipe.HGet(ctx, k.Shard(), "rules"), pipe.HGetAll(ctx, k.Rules())
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return both{}, err
-		}
-		n, err := version.Int64()
-		if errors.Is(err, redis.Nil) {
-			err = nil
-		}
-		return both{rules.Val(), n}, errors.Join(err, rules.Err())
-	})
+	// Rules that change in between are newer than the version: a submit by them is refused as
+	// stale, and they are read again.
+	version, err := s.rulesVersion(ctx, op, 0)
 	if err != nil {
 		return nil, 0, err
 	}
-	rules := make([]dispatch.QueueRule, 0, len(found.rules))
-	for pattern, kept := range found.rules {
+	found, err := script.Retry(ctx, op, func() (map[string]string, error) { return s.client.HGetAll(ctx, s.keys.Shard(0).Rules()).Result() })
+	if err != nil {
+		return nil, 0, err
+	}
+	rules := make([]dispatch.QueueRule, 0, len(found))
+	for pattern, kept := range found {
 		rule, err := decodeRule(pattern, kept)
 		if err != nil {
 			return nil, 0, err
@@ -132,7 +117,12 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 		rules = append(rules, rule)
 	}
 	slices.SortFunc(rules, func(a, b dispatch.QueueRule) int { return cmp.Compare(a.Pattern, b.Pattern) })
-	return rules, found.version, nil
+	return rules, version, nil
+}
+
+// rulesVersion is the version of the rules that a shard has.
+func (s *Store) rulesVersion(ctx context.Context, op string, shard int) (int64, error) {
+	return script.Retry(ctx, op, func() (int64, error) { return s.client.HGet(ctx, s.keys.Shard(shard).Shard(), "rules").Int64() })
 }
 
 // decodeRule reads a rule as shard 0 keeps it: the name under which its settings
@@ -149,36 +139,32 @@ func decodeRule(pattern, kept string) (rule dispatch.QueueRule, err error) {
 // pool with the queue that was looked at last in it: its score and name.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
 	const op = "sync queue rules"
-	if err := s.checkShard(shard); err != nil {
-		return "", err
-	}
 	from := make([]string, 4) // version, pool, score and queue
 	if page != "" {
 		if from = strings.SplitN(page, "/", 4); len(from) < 4 {
 			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
 		}
 	}
-	if page == "" && shard != 0 {
+	if page == "" && shard > 0 && shard < s.scripts.Shards {
 		if err := s.copySettings(ctx, op, shard); err != nil {
 			return "", err
 		}
 	}
 	args := []any{min(max(limit, 1), dispatch.MaxTransitions), from[0], from[1], from[2], from[3]}
-	v, err := s.run(ctx, op, s.scripts.replace, call{shard: shard, args: args})
+	r, err := s.scripts.Run(ctx, op, script.Replace, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return "", err
 	}
-	r := readReply(v)
-	next := []string{r.text(), r.text(), r.text(), r.text()}
+	next := []string{r.Text(), r.Text(), r.Text(), r.Text()}
 	if next[1] == "" {
-		return "", r.err
+		return "", r.Err
 	}
-	return strings.Join(next, "/"), r.err
+	return strings.Join(next, "/"), r.Err
 }
 
 // copyToAll brings every shard to the rules of shard 0.
 func (s *Store) copyToAll(ctx context.Context, op string) error {
-	for shard := 1; shard < s.shards; shard++ {
+	for shard := 1; shard < s.scripts.Shards; shard++ {
 		if err := s.copySettings(ctx, op, shard); err != nil {
 			return err
 		}
@@ -188,35 +174,27 @@ func (s *Store) copyToAll(ctx context.Context, op string) error {
 
 // copySettings brings a shard to the rules of shard 0, when it has not got them.
 func (s *Store) copySettings(ctx context.Context, op string, shard int) error {
-	from, to := s.keys.shard(0), s.keys.shard(shard)
-	versions, err := read(ctx, op, func() ([2]int64, error) {
-		var versions [2]int64
-		for i, k := range []shardKeys{from, to} {
-			n, err := s.client.HGet(ctx, k.Shard(), "rules").Int64()
-			if err != nil && !errors.Is(err, redis.Nil) {
-				return versions, err
-			}
-			versions[i] = n
-		}
-		return versions, nil
-	})
-	if err != nil || versions[1] >= versions[0] {
-		return err
-	}
-	settings, err := read(ctx, op, func() (map[string]string, error) { return s.client.HGetAll(ctx, from.Settings()).Result() })
+	version, err := s.rulesVersion(ctx, op, 0)
 	if err != nil {
 		return err
 	}
-	if err := s.stageSettings(ctx, op, to.Settings()+":staged", settings); err != nil {
+	if has, err := s.rulesVersion(ctx, op, shard); err != nil || has >= version {
 		return err
 	}
-	_, err = s.run(ctx, op, s.scripts.settings, call{shard: shard, args: []any{"*", versions[0]}})
+	settings, err := script.Retry(ctx, op, func() (map[string]string, error) { return s.client.HGetAll(ctx, s.keys.Shard(0).Settings()).Result() })
+	if err != nil {
+		return err
+	}
+	if err := s.stageSettings(ctx, op, s.keys.Shard(shard).Settings()+":staged", settings); err != nil {
+		return err
+	}
+	_, err = s.scripts.Run(ctx, op, script.Settings, script.Call{Shard: shard, Args: []any{"*", version}})
 	return err
 }
 
 // stageSettings writes settings beside those of a shard, to be taken as a whole.
 func (s *Store) stageSettings(ctx context.Context, op, key string, settings map[string]string) error {
-	_, err := read(ctx, op, func() (struct{}, error) {
+	_, err := script.Retry(ctx, op, func() (struct{}, error) {
 		var done struct{}
 		if err := s.client.Del(ctx, key).Err(); err != nil {
 			return done, err

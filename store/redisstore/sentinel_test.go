@@ -14,6 +14,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -43,6 +44,9 @@ func TestStore_FailedOver(t *testing.T) {
 	})
 	addr := startSentinel(t, server.Addr())
 	s := openWatched(t, redisstore.Config{URL: "redis+sentinel://" + addr + "/main"})
+	await(t, "the replica to have what the store was opened with", func() bool {
+		return client.HExists(t.Context(), key.Prefix("waggle").Meta(), "shards").Val() // which is written last
+	})
 	sentinel := sentinelClient(t, addr)
 	await(t, "the failover", func() bool { return sentinel.Failover(t.Context(), "main").Err() == nil })
 	await(t, "the promotion", func() bool { return client.Set(t.Context(), "promoted", "yes", 0).Err() == nil })

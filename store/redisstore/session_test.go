@@ -11,6 +11,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -63,7 +64,7 @@ func TestStore_EndSession_ManyGrants(t *testing.T) {
 		}
 		held[granted[0].Task.ID] = true
 	}
-	key := redisstore.ShardKeys("waggle", 0).Held("collector")
+	key := key.Prefix("waggle").Shard(0).Held("collector")
 	if err := client.HSet(t.Context(), key, "lost", 2, "lost/", packNote("session", "1-a 1-b"), "/gone", packNote("session", "1-c")).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,8 @@ func TestStore_SourcesByID_OneTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var trips trips
-	redisstore.AddHook(s, &trips)
+	trips := newTrips()
+	redisstore.AddHook(s, trips)
 	sources, err := s.SourcesByID(t.Context(), ids)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestStore_SourcesByID_OneTrip(t *testing.T) {
 			t.Errorf("source %s: %+v", ids[i], source)
 		}
 	}
-	if len(trips) != 1 {
-		t.Errorf("%d sources took %d round trips, want 1", len(ids), len(trips))
+	if trips.made != 1 {
+		t.Errorf("%d sources took %d round trips, want 1", len(ids), trips.made)
 	}
 }

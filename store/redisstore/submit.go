@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // Submit implements [dispatch.Submits].
@@ -23,24 +26,23 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 			return nil, fmt.Errorf("%w: source %.64q of task %s is not among the gates", dispatch.ErrInvalid, items[i].SourceUID, items[i].ID)
 		}
 	}
-	pages := s.pages(len(items), dispatch.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID })
-	calls := make([]call, len(pages))
-	for i, p := range pages {
-		calls[i] = call{shard: p.shard, args: submitArgs(rulesVersion, gateOf, items, p.items)}
+	calls := s.scripts.Pages(len(items), dispatch.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID })
+	for i := range calls {
+		calls[i].Args = submitArgs(rulesVersion, gateOf, items, calls[i].Items)
 	}
-	replies, err := s.runAll(ctx, "submit tasks", s.scripts.submit, calls)
+	replies, err := s.scripts.RunAll(ctx, "submit tasks", script.Submit, calls)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]dispatch.SubmitResult, len(items))
-	for i, p := range pages {
-		r := readReply([]any{replies[i]})
-		answers := r.bytes(2 * len(p.items))
-		for k, item := range p.items {
+	for i, c := range calls {
+		r := replies[i]
+		answers := r.Bytes(2 * len(c.Items))
+		for k, item := range c.Items {
 			results[item] = dispatch.SubmitResult{Code: dispatch.SubmitCode(answers[2*k]), State: dispatch.State(answers[2*k+1])}
 		}
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return results, nil
@@ -97,7 +99,7 @@ func itemTexts(items []dispatch.Submission, page []int) []string {
 	var all strings.Builder
 	var rest []byte
 	for n, i := range page {
-		if rest = appendRest(rest[:0], &items[i]); n == 0 {
+		if rest = record.AppendSubmission(rest[:0], &items[i]); n == 0 {
 			all.Grow(min(len(page)*len(rest), textsAtFirst))
 		}
 		begin := all.Len()
@@ -129,7 +131,7 @@ func addToSeries(all []series, gate, queue int, s *dispatch.Submission) []series
 	slot, _, _ := strings.Cut(string(s.ID), "-")
 	terms := seriesTerms{
 		gate: gate, queue: queue, slot: slot, recurring: s.Recurring, priority: byte(s.Priority), ifExists: s.IfExists,
-		due: millis(s.Due), revisitAfter: span(s.RevisitAfter), modified: millis(s.Modified),
+		due: pack.Millis(s.Due), revisitAfter: pack.Span(s.RevisitAfter), modified: pack.Millis(s.Modified),
 	}
 	if s.IfExists == dispatch.IfExistsRetry {
 		terms.modified = int64(s.Revision)
@@ -150,33 +152,9 @@ func (s *series) append(b []byte) []byte {
 		recurring = 1
 	}
 	b = append(b, recurring, s.terms.priority, byte(s.terms.ifExists))
-	b = append48(b, s.terms.due)
-	b = append48(b, s.terms.revisitAfter)
-	b = append48(b, s.terms.modified)
+	b = pack.Append48(b, s.terms.due)
+	b = pack.Append48(b, s.terms.revisitAfter)
+	b = pack.Append48(b, s.terms.modified)
 	b = binary.BigEndian.AppendUint16(b, uint16(s.items))
-	return appendShort(b, s.terms.slot)
-}
-
-// restSize is what a record's rest has before the body.
-const restSize = 20
-
-// appendRest appends a record's part that the script need not know (record.go): what
-// its head says of the body is known behind that.
-func appendRest(b []byte, s *dispatch.Submission) []byte {
-	begin := len(b)
-	b, core, size := appendBody(append(b, make([]byte, restSize)...), s)
-	head := b[:begin]
-	head = append(head, byte(size>>16), byte(size>>8), byte(size), byte(s.Priority))
-	head = binary.BigEndian.AppendUint16(head, uint16(s.Depth))
-	head = binary.BigEndian.AppendUint16(head, uint16(core))
-	append48(append48(head, millis(s.Run)), millis(s.FirstDue))
-	return b
-}
-
-// gateArgs packs a gate (lua/parts/gate.lua).
-func gateArgs(g *dispatch.SourceGate) []any {
-	return []any{
-		g.UID, g.ID, g.Version, g.Pool, g.Priority, millis(g.PausedUntil), g.Deleted,
-		g.MaxOutstanding, span(g.LeaseDuration), span(g.MaxHold), g.JoinedBytes, span(g.Remember),
-	}
+	return pack.AppendShort(b, s.terms.slot)
 }

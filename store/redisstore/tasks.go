@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 const (
@@ -25,27 +28,26 @@ const (
 // Tasks implements [dispatch.TaskReads].
 func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) (tasks []*dispatch.Task, now time.Time, err error) {
 	tasks = make([]*dispatch.Task, len(ids))
-	pages := s.pages(len(ids), maxReads, func(i int) dispatch.TaskID { return ids[i] })
-	calls := make([]call, len(pages))
-	for i, p := range pages {
+	calls := s.scripts.Pages(len(ids), maxReads, func(i int) dispatch.TaskID { return ids[i] })
+	for i, c := range calls {
 		args := []any{details}
-		for _, n := range p.items {
+		for _, n := range c.Items {
 			args = append(args, string(ids[n]))
 		}
-		calls[i] = call{shard: p.shard, args: args}
+		calls[i].Args = args
 	}
-	replies, err := s.runAll(ctx, "read tasks", s.scripts.read, calls)
+	replies, err := s.scripts.RunAll(ctx, "read tasks", script.Read, calls)
 	if err != nil {
 		return nil, now, err
 	}
-	for i, p := range pages {
-		r := readReply(replies[i])
-		at, found := instant(r.integer()), r.array()
+	for i, c := range calls {
+		r := replies[i]
+		at, found := r.Time(), r.Array()
 		if at.After(now) {
 			now = at
 		}
-		for _, n := range p.items {
-			lane, err := decodeLane(nil, found.any(), at)
+		for _, n := range c.Items {
+			lane, err := record.AppendLane(nil, found.Array(), at)
 			if err != nil {
 				return nil, now, err
 			}
@@ -53,8 +55,8 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 				tasks[n] = &lane[0].Task
 			}
 		}
-		if r.join(found); r.err != nil {
-			return nil, now, r.err
+		if r.Join(found); r.Err != nil {
+			return nil, now, r.Err
 		}
 	}
 	return tasks, now, nil
@@ -80,24 +82,20 @@ func parsePosition(cursor string) (p position, err error) {
 	if cursor == "" {
 		return p, nil
 	}
+	bad := fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
 	parts := strings.Split(cursor, "/")
 	if len(parts) != 6 {
-		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+		return p, bad
 	}
 	numbers := make([]int64, 4)
 	for i := range numbers {
 		if numbers[i], err = strconv.ParseInt(parts[i], 10, 64); err != nil || numbers[i] < 0 {
-			return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
+			return p, bad
 		}
 	}
 	p = position{shard: int(numbers[0]), after: numbers[1], lane: numbers[2], set: int(numbers[3]), score: parts[4], member: parts[5]}
-	if p.set > len(listSets) {
-		return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
-	}
-	if p.score != "" {
-		if _, err := strconv.ParseFloat(p.score, 64); err != nil {
-			return p, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
-		}
+	if _, err := strconv.ParseFloat(p.score, 64); p.set > len(listSets) || p.score != "" && err != nil {
+		return p, bad
 	}
 	return p, nil
 }
@@ -113,17 +111,17 @@ const (
 // listSets are the parts of a lane in the order in which they are listed, with
 // the states that they hold. "due" is where what is due by now ends.
 var listSets = [...]struct {
-	set       laneSet
+	set       key.LaneSet
 	low, high string
 	states    []dispatch.State
 }{
-	{laneTasks, "-inf", "(" + laterFrom, []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{laneTasks, laterFrom, "due", []dispatch.State{dispatch.StateReady}},
-	{laneTasks, "due", "(" + leasedFrom, []dispatch.State{dispatch.StateScheduled}},
-	{laneTasks, orphanFrom, "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
-	{laneTasks, leasedFrom, "(" + orphanFrom, []dispatch.State{dispatch.StateLeased}},
-	{laneDead, "-inf", "+inf", []dispatch.State{dispatch.StateDead}},
-	{laneCanceled, "-inf", "+inf", []dispatch.State{dispatch.StateCanceled}},
+	{key.LaneTasks, "-inf", "(" + laterFrom, []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{key.LaneTasks, laterFrom, "due", []dispatch.State{dispatch.StateReady}},
+	{key.LaneTasks, "due", "(" + leasedFrom, []dispatch.State{dispatch.StateScheduled}},
+	{key.LaneTasks, orphanFrom, "+inf", []dispatch.State{dispatch.StateReady, dispatch.StateScheduled}},
+	{key.LaneTasks, leasedFrom, "(" + orphanFrom, []dispatch.State{dispatch.StateLeased}},
+	{key.LaneDead, "-inf", "+inf", []dispatch.State{dispatch.StateDead}},
+	{key.LaneCanceled, "-inf", "+inf", []dispatch.State{dispatch.StateCanceled}},
 }
 
 // ListTasks implements [dispatch.TaskReads].
@@ -137,14 +135,14 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 	}
 	only := -1
 	if filter.Queue != "" {
-		only = s.shardOfName(filter.Queue)
+		only = s.scripts.ShardOf(filter.Queue)
 		if cursor == "" {
 			p.shard = only
 		}
 	}
 	bytes := 0
 	for range maxListSteps {
-		if p.shard >= s.shards || (only >= 0 && p.shard != only) {
+		if p.shard >= s.scripts.Shards || (only >= 0 && p.shard != only) {
 			return page, nil
 		}
 		if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || bytes >= dispatch.MaxPageBytes {
@@ -198,7 +196,7 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 		return position{shard: p.shard, after: p.lane}, listed{}, nil
 	}
 	part := &listSets[p.set]
-	found, err := s.listSet(ctx, p, part.set.name(p.lane), part.low, part.high, limit, limitBytes)
+	found, err := s.listSet(ctx, p, part.set.Name(p.lane), part.low, part.high, limit, limitBytes)
 	if err != nil || found.member == "" {
 		return position{shard: p.shard, after: p.after, lane: p.lane, set: p.set + 1}, found, err
 	}
@@ -209,14 +207,10 @@ func (s *Store) listStep(ctx context.Context, filter dispatch.TaskFilter, p posi
 // nextLane is the next lane of the filter in the shard; 0 when there is none.
 func (s *Store) nextLane(ctx context.Context, filter dispatch.TaskFilter, p position) (int64, error) {
 	const op = "list lanes"
-	k := s.keys.shard(p.shard)
+	k := s.keys.Shard(p.shard)
 	if filter.SourceUID != "" && filter.Queue != "" {
-		n, err := read(ctx, op, func() (float64, error) {
-			n, err := s.client.ZScore(ctx, k.SourceLanes(filter.SourceUID), filter.Queue).Result()
-			if errors.Is(err, redis.Nil) {
-				return 0, nil
-			}
-			return n, err
+		n, err := script.Retry(ctx, op, func() (float64, error) {
+			return s.client.ZScore(ctx, k.SourceLanes(filter.SourceUID), filter.Queue).Result()
 		})
 		if int64(n) <= p.after {
 			return 0, err
@@ -228,7 +222,7 @@ func (s *Store) nextLane(ctx context.Context, filter dispatch.TaskFilter, p posi
 		key = k.QueueLanes(filter.Queue)
 	}
 	after := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(p.after, 10), Max: "+inf", Count: 1}
-	found, err := read(ctx, op, func() ([]redis.Z, error) { return s.client.ZRangeByScoreWithScores(ctx, key, after).Result() })
+	found, err := script.Retry(ctx, op, func() ([]redis.Z, error) { return s.client.ZRangeByScoreWithScores(ctx, key, after).Result() })
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
@@ -237,16 +231,15 @@ func (s *Store) nextLane(ctx context.Context, filter dispatch.TaskFilter, p posi
 
 // listSet reads a page of an index from p on.
 func (s *Store) listSet(ctx context.Context, p position, set, low, high string, limit, limitBytes int) (found listed, err error) {
-	v, err := s.run(ctx, "list tasks", s.scripts.list, call{shard: p.shard, args: []any{set, low, high, p.score, p.member, limit, limitBytes}})
+	r, err := s.scripts.Run(ctx, "list tasks", script.List, script.Call{Shard: p.shard, Args: []any{set, low, high, p.score, p.member, limit, limitBytes}})
 	if err != nil {
 		return found, err
 	}
-	r := readReply(v)
-	now, tasks := instant(r.integer()), r.list()
-	found.bytes, found.looked = int(r.integer()), int(r.integer())
-	found.score, found.member = r.text(), r.text()
-	if r.err != nil {
-		return found, r.err
+	now, tasks := r.Time(), r.Array()
+	found.bytes, found.looked = int(r.Integer()), int(r.Integer())
+	found.score, found.member = r.Text(), r.Text()
+	if r.Err != nil {
+		return found, r.Err
 	}
 	found.tasks, err = decodeListed(tasks, now)
 	return found, err
@@ -254,10 +247,44 @@ func (s *Store) listSet(ctx context.Context, p position, set, low, high string, 
 
 // decodeListed reads tasks as lists show them: their history came along for the last
 // error in it.
-func decodeListed(values []any, now time.Time) ([]*dispatch.Task, error) {
-	tasks, err := decodeTasks(values, now)
+func decodeListed(values *pack.Reply, now time.Time) ([]*dispatch.Task, error) {
+	tasks, err := record.Tasks(values, now)
 	for _, t := range tasks {
 		t.History = nil
 	}
 	return tasks, err
+}
+
+// DueLanes implements [dispatch.TaskReads].
+func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit int) (found dispatch.DueLanes, err error) {
+	if (filter.SourceUID == "") == (filter.Queue == "") {
+		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
+	}
+	most := max(limit, 0)
+	calls := s.scripts.EveryShard("source", filter.SourceUID, dispatch.MaxLaneLooks, most)
+	if filter.Queue != "" {
+		args := []any{"queue", filter.Queue, dispatch.MaxLaneLooks, most}
+		calls = []script.Call{{Shard: s.scripts.ShardOf(filter.Queue), Args: args}}
+	}
+	replies, err := s.scripts.RunAll(ctx, "look for due lanes", script.Lanes, calls)
+	if err != nil {
+		return found, err
+	}
+	var next time.Time
+	for _, r := range replies {
+		found.All, found.Looked, found.Due = found.All+r.Integer(), found.Looked+r.Integer(), found.Due+r.Integer()
+		if at, id := r.Time(), r.Text(); id != "" && (found.Next == "" || at.Before(next)) {
+			next, found.Next = at, dispatch.TaskID(id)
+		}
+		for r.More() {
+			lane := dispatch.DueLane{Due: r.Integer(), First: dispatch.TaskID(r.Text())}
+			if len(found.Lanes) < most {
+				found.Lanes = append(found.Lanes, lane)
+			}
+		}
+		if r.Err != nil {
+			return dispatch.DueLanes{}, r.Err
+		}
+	}
+	return found, nil
 }

@@ -2,7 +2,7 @@
 -- (dispatch.Leases.Apply).
 --
 -- KEYS[1]  the shard key
--- ARGV     all transitions, packed one after the other (transition.go)
+-- ARGV     all transitions, packed one after the other (apply.go)
 -- Returns  flat, per transition: code, prior result, state, due
 -- Cost     O(log n) a transition; lanes and queues are placed once; at most 100
 --
@@ -21,7 +21,7 @@ end
 
 local read_transition, answer
 do
-  -- The bits of a transition (transition.go).
+  -- The bits of a transition (apply.go).
   local BITS = {
     expired = 1, settled = 2, shrink = 4, clear_flags = 8, success = 16, failure = 32, clear_error = 64, due = 128,
     memo = 256, cursor = 512,

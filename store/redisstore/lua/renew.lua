@@ -13,7 +13,7 @@
 --          duration. lost: 0 no, 1 unknown task, 2 not leased, 3 taken, 4 max hold,
 --          5 lock deleted, 100 + result when the token is that of the lease that
 --          settled last. The first two are negated where the client token is to be
---          noted for longer, in a store of several shards (polled.go)
+--          noted for longer, in a store of several shards (claim.go)
 -- Cost     3 commands a renewal; at most 500 renewals
 
 -- What is read of a record: the digest, whose part that is the holder's stands with
@@ -25,7 +25,7 @@ local READ, READ_BYTES = '>BI8c35', LEASE + AT.cancel
 local READ_TO, DEADLINE, FLAGS = (READ_BYTES - 1) .. '', (AT.deadline - 1) .. '', (LEASE + AT.flags - 1) .. ''
 
 -- A lease that goes on for longer than that from its grant has its client token noted at
--- each of those marks that its deadline passes: coveredLease, prolongEach of polled.go.
+-- each of those marks that its deadline passes: coveredLease, prolongEach of renew.go.
 local COVERED, PROLONG_EACH = 360000, 60000
 
 local HELD, DELETED = 4, 5 -- the others: lost_by

@@ -23,7 +23,7 @@ local values, task_keys, lock_keys, extras, locks, held, digests
 local read_call
 do
   -- Of a success the end of its id, the digest of the lease, the fetch duration in ms,
-  -- and where in ARGV its holder is (succeed.go).
+  -- and where in ARGV its holder is (apply.go).
   local SUCCESS, BYTES = 'c26c17I6I2', 51
   local formats = {} -- of so many successes
   local SLOT = '>I2Bc0'

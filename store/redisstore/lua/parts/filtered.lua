@@ -1,4 +1,4 @@
--- What a source's follow rule kept out, by reason (counts.go).
+-- What a source's follow rule kept out, by reason (gate.go).
 
 -- Adds counts, packed, to those that are kept of a source.
 local function count_filtered(uid, packed)

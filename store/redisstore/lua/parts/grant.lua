@@ -1,5 +1,5 @@
 -- What a client token was granted. Of a grant of which something is held its collector
--- has a note (keys.go): the session, the calls that answered from it, the first fence
+-- has a note (internal/key): the session, the calls that answered from it, the first fence
 -- (the others follow one by one), the ids, and what the grant did to its queues. With the
 -- last of its leases the note ends, and the token was used (prelude/task.lua).
 local grants = {}

@@ -1,5 +1,5 @@
 -- What the ends of a task's leases leave behind, in one string made when first
--- needed: its last error and its last attempts (record.go, decodeHistory).
+-- needed: its last error and its last attempts (internal/record, decodeHistory).
 --
 --	how many attempts 1, bytes of the error 4, the error
 --	of each attempt, oldest first: its bytes 4, the attempt

@@ -2,7 +2,7 @@
 -- which it works. TIME is read once, so a script sees one instant.
 --
 -- KEYS[1] of every script is the shard key, "<prefix>:{<shard>}:shard"; what else is
--- declared is for a Cluster alone, which looks whether it is there (run.go). All
+-- declared is for a Cluster alone, which looks whether it is there (internal/script). All
 -- other keys of the shard carry the same hash tag, so they are on the same node.
 --
 -- What stands here and in the other parts is defined once, when Redis loads the

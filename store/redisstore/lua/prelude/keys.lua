@@ -1,4 +1,4 @@
--- The names of keys, as keys.go has them; what each holds is written there.
+-- The names of keys, as internal/key has them; what each holds is written there.
 local function task_key(id) return P .. 't:' .. id end
 local function details_key(id) return P .. 'd:' .. id end
 local function history_key(id) return P .. 'h:' .. id end
@@ -19,7 +19,7 @@ local function queue_wait_key(a) return P .. 'qw:' .. a.pool .. ':' .. a.queue e
 local function pool_open_key(pool) return P .. 'po:' .. pool end
 local function pool_wait_key(pool) return P .. 'pw:' .. pool end
 
--- Client tokens are noted in sets, each for a step of time (keys.go): used are those of whose
+-- Client tokens are noted in sets, each for a step of time (internal/key): used are those of whose
 -- grants the last lease has ended, polled those of polls, at the home of their collector.
 local noted = {}
 do
@@ -69,7 +69,7 @@ do
   end
 
   noted.used = by_step('used:', 600000) -- dispatch.TokenMemory
-  noted.polled = by_step('polled:', 1200000) -- pollStep (polled.go)
+  noted.polled = by_step('polled:', 1200000) -- pollStep (renew.go)
 end
 
 local LEASES, POOLS, QUEUES, IDLE, FORGET, SETTINGS

@@ -1,7 +1,7 @@
 -- The record of a task: one string of a fixed header and a body that only Go
 -- reads. A leased task's record stands between its lease and the name of the
 -- holder, "<collector>/<client token>": a grant changes nothing of it, so its
--- revision and its attempt count one more. record.go has the same layout.
+-- revision and its attempt count one more. internal/record has the same layout.
 local HEADER, LEASE = 85, 39
 local WAITING, LEASED, DONE, DEAD, CANCELED = 1, 3, 4, 5, 6
 

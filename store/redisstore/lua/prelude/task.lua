@@ -65,7 +65,7 @@ do
     if #own > 0 then call('DEL', unpack(own)) end
   end
 
-  -- Takes n leases off what a collector holds of a grant (keys.go); says whether nothing
+  -- Takes n leases off what a collector holds of a grant (internal/key); says whether nothing
   -- is left.
   local function release(holder, n)
     local at = string.find(holder, '/', 1, true)

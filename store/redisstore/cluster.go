@@ -12,6 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 const (
@@ -28,7 +30,7 @@ func (s *Store) Publish(ctx context.Context, hint dispatch.Hint) error {
 	if err != nil {
 		return err
 	}
-	_, err = read(ctx, "publish hint", func() (int64, error) { return s.client.Publish(ctx, s.keys.Hints(), text).Result() })
+	_, err = script.Retry(ctx, "publish hint", func() (int64, error) { return s.client.Publish(ctx, s.keys.Hints(), text).Result() })
 	return err
 }
 
@@ -71,7 +73,7 @@ func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) erro
 			continue
 		}
 		if !joined {
-			return wrap(ctx, "subscribe to hints", err)
+			return script.Wrap(ctx, "subscribe to hints", err)
 		}
 		if isTimeout(err) && silent == 0 && sub.Ping(ctx) == nil {
 			silent++
@@ -88,8 +90,10 @@ func (s *Store) Subscribe(ctx context.Context, deliver func(dispatch.Hint)) erro
 // has ended.
 func (s *Store) rejoin(ctx context.Context, sub *redis.PubSub, cause error) bool {
 	for cause != nil {
-		if !sleep(ctx, rejoinDelay) {
+		select {
+		case <-ctx.Done():
 			return false
+		case <-time.After(rejoinDelay):
 		}
 		// It closes a connection that is broken and dials.
 		cause = sub.Subscribe(ctx, s.keys.Hints())
@@ -106,7 +110,7 @@ func isTimeout(err error) bool {
 func encodeHint(h *dispatch.Hint) (string, error) {
 	switch h.Kind {
 	case dispatch.HintReady:
-		return fmt.Sprintf("ready %d %s %d", h.Shard, h.Pool, span(h.In)), nil
+		return fmt.Sprintf("ready %d %s %d", h.Shard, h.Pool, pack.Span(h.In)), nil
 	case dispatch.HintSource:
 		return "source " + h.ID, nil
 	case dispatch.HintRules:
@@ -155,4 +159,17 @@ func decodeHint(words []string) (h dispatch.Hint, ok bool) {
 		return dispatch.Hint{Kind: dispatch.HintSession, ID: words[1], Session: words[2]}, true
 	}
 	return h, false
+}
+
+// Campaign implements [dispatch.Cluster].
+func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (string, error) {
+	if ttl > 0 && pack.Span(ttl) == 0 {
+		return "", fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
+	}
+	r, err := s.scripts.Run(ctx, "campaign", script.Duty, script.Call{Args: []any{duty, holder, pack.Span(ttl)}})
+	if err != nil {
+		return "", err
+	}
+	leader := r.Text()
+	return leader, r.Err
 }

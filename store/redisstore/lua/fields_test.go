@@ -1,12 +1,13 @@
-package redisstore_test
+package lua_test
 
 import (
 	"io/fs"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/waggle-crawl/waggle/store/redisstore/lua"
 )
 
 // reused are the tables that scripts use again in later calls: the functions that make one
@@ -19,7 +20,7 @@ var reused = map[string]struct {
 	"l": {begins: [][]string{{"new_lane", "lay_lane"}}, later: []string{"look", "first", "first_later"}},
 	"q": {begins: [][]string{{"new_queue", "lay_nothing"}, {"new_queue", "unpack_queue"}}, later: []string{"own"}},
 	"a": {
-		files:  []string{"lua/prelude/", "lua/parts/turn.lua"},
+		files:  []string{"prelude/", "parts/turn.lua"},
 		begins: [][]string{{"add_part", "part"}, {"add_part", "read_part"}},
 	},
 }
@@ -62,12 +63,11 @@ func TestScripts_FieldsBegin(t *testing.T) {
 func luaTexts(t *testing.T) map[string]string {
 	t.Helper()
 	texts, comment := make(map[string]string), regexp.MustCompile(`--[^\n]*`)
-	files := os.DirFS(".")
-	err := fs.WalkDir(files, "lua", func(file string, _ fs.DirEntry, err error) error {
+	err := fs.WalkDir(lua.Files, ".", func(file string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(file, ".lua") {
 			return err
 		}
-		text, err := fs.ReadFile(files, file)
+		text, err := lua.Files.ReadFile(file)
 		texts[file] = comment.ReplaceAllString(string(text), "")
 		return err
 	})

@@ -1,15 +1,23 @@
-package redisstore
+// Package record packs and unpacks the records of tasks, as the store keeps them and scripts
+// return them. It is pure functions between bytes and [dispatch.Task]: scripts pass the bodies
+// of records through as they are.
+package record
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 )
 
 // A record is one string: a header of fixed size and the body. The record of a
@@ -32,7 +40,9 @@ import (
 //	lease: leaseVersion 1, fence 8, holder 8, granted 6, deadline 6, duration 4,
 //	longest hold 4, bytes of the holder's name 2
 //
-// The body is in body.go.
+// The body is the core (URL, key, kind, relation), which a settled task keeps, and the rest
+// (metadata, payload), both in the protobuf wire format without what is empty. A key equal to
+// the URL is left out.
 const (
 	headerSize    = 85
 	leaseSize     = 39
@@ -48,7 +58,95 @@ const (
 	flagHistory
 )
 
+// The fields of the body.
+const (
+	fieldURL = iota + 1
+	fieldKey
+	fieldKind
+	fieldMetadata
+	fieldPayload
+	fieldRelation
+	fieldMetadataKey   = 1
+	fieldMetadataValue = 2
+)
+
 var errRecord = errors.New("record is damaged")
+
+// Lane is what the tasks of one lane have in common in a reply.
+type Lane struct {
+	queue, sourceUID, sourceID, pool string
+	sourceVersion                    int64
+	slot                             string
+}
+
+// ReadLane reads the lane of the tasks that follow in a reply.
+func ReadLane(r *pack.Reply) Lane {
+	return Lane{r.Text(), r.Text(), r.Text(), r.Text(), r.Integer(), r.Text()}
+}
+
+// taskValues is how many values most tasks have in a reply (lua/prelude/task.lua),
+// besides those of their lane.
+const taskValues = 2
+
+// AppendTask appends the task that is next in a reply: as a grant, which has no token yet.
+// What tells scheduled and ready apart is now.
+func (l *Lane) AppendTask(grants []dispatch.Grant, r *pack.Reply, now time.Time) ([]dispatch.Grant, error) {
+	id, raw := dispatch.TaskID(l.slot+"-"+r.Text()), r.Text()
+	more, has := r.OptionalArray()
+	if r.Err != nil {
+		return nil, r.Err
+	}
+	grants = append(grants, dispatch.Grant{SourceVersion: l.sourceVersion})
+	t := &grants[len(grants)-1].Task
+	t.Queue, t.SourceUID, t.SourceID, t.Pool = l.queue, l.sourceUID, l.sourceID, l.pool
+	err := Decode(id, raw, now, t)
+	if err == nil && has {
+		err = decodeMore(t, more)
+	}
+	return grants, err
+}
+
+// AppendLane appends the tasks of one lane that a script returned, none for nil: as grants,
+// which have no token yet.
+func AppendLane(grants []dispatch.Grant, r *pack.Reply, now time.Time) ([]dispatch.Grant, error) {
+	if !r.More() {
+		return grants, r.Err
+	}
+	l := ReadLane(r)
+	grants = slices.Grow(grants, r.Len()/taskValues)
+	for r.More() {
+		var err error
+		if grants, err = l.AppendTask(grants, r, now); err != nil {
+			return nil, err
+		}
+	}
+	return grants, r.Err
+}
+
+// Tasks reads tasks, an array of a lane each, without those that do not exist.
+func Tasks(r *pack.Reply, now time.Time) ([]*dispatch.Task, error) {
+	tasks := make([]*dispatch.Task, 0, r.Len())
+	for r.More() {
+		found, err := AppendLane(nil, r.Array(), now)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			tasks = append(tasks, &found[i].Task)
+		}
+	}
+	return tasks, r.Err
+}
+
+// AppendDigest appends a lease's digest as records keep it; zeros for none.
+func AppendDigest(b []byte, d dispatch.LeaseDigest) []byte {
+	mark := byte(leaseVersion)
+	if d == (dispatch.LeaseDigest{}) {
+		mark = 0
+	}
+	b = append(b, mark)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, d.Fence), d.Holder)
+}
 
 // header reads the numbers of a header one after the other.
 type header struct{ b []byte }
@@ -61,7 +159,7 @@ func (h *header) uint(n int) uint64 {
 }
 
 func (h *header) byte() byte          { return byte(h.uint(1)) }
-func (h *header) time() time.Time     { return instant(int64(h.uint(6))) }
+func (h *header) time() time.Time     { return pack.Instant(int64(h.uint(6))) }
 func (h *header) span() time.Duration { return time.Duration(h.uint(4)) * time.Millisecond }
 func (h *header) digest() (d dispatch.LeaseDigest) {
 	h.byte() // leaseVersion
@@ -69,9 +167,9 @@ func (h *header) digest() (d dispatch.LeaseDigest) {
 	return d
 }
 
-// decodeRecord reads into the task what its record says as of now, which tells
+// Decode reads into the task what its record says as of now, which tells
 // scheduled and ready apart. What its lane and source say is not in the record.
-func decodeRecord(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Task) error {
+func Decode(id dispatch.TaskID, raw string, now time.Time, t *dispatch.Task) error {
 	t.ID = id
 	rest, err := decodeLease([]byte(raw), t) // the task shares the bytes
 	if err != nil {
@@ -148,10 +246,9 @@ func decodeHeader(b []byte, t *dispatch.Task) (core int) {
 
 // decodeMore reads the parts that most tasks do not have: fields of the details,
 // the history, what keeps a waiting task, and who deleted the source.
-func decodeMore(t *dispatch.Task, more []any) error {
-	for i := 0; i+1 < len(more); i += 2 {
-		field, _ := more[i].(string)
-		value, _ := more[i+1].(string)
+func decodeMore(t *dispatch.Task, more *pack.Reply) error {
+	for more.More() {
+		field, value := more.Text(), more.Text()
 		if value == "" {
 			continue
 		}
@@ -170,7 +267,7 @@ func decodeMore(t *dispatch.Task, more []any) error {
 			if err != nil {
 				return fmt.Errorf("task %s: end of its lock: %w", t.ID, err)
 			}
-			t.Lock = &dispatch.StrayLock{Value: lock, Ends: instant(ms)}
+			t.Lock = &dispatch.StrayLock{Value: lock, Ends: pack.Instant(ms)}
 		case "x":
 			t.SourceDeleted = new(dispatch.Gate)
 			if err := json.Unmarshal([]byte(value), t.SourceDeleted); err != nil {
@@ -178,7 +275,7 @@ func decodeMore(t *dispatch.Task, more []any) error {
 			}
 		}
 	}
-	return nil
+	return more.Err
 }
 
 // decodeHistory reads a task's last error and last attempts (lua/parts/history.lua).
@@ -209,7 +306,7 @@ func decodeHistory(t *dispatch.Task, packed string) error {
 	return nil
 }
 
-// cutLong cuts off what appendLong has put first.
+// cutLong cuts off what [pack.AppendLong] has put first.
 func cutLong(packed string) (text, rest string, err error) {
 	const prefix = 4
 	if len(packed) < prefix {
@@ -223,21 +320,73 @@ func cutLong(packed string) (text, rest string, err error) {
 	return rest[:n], rest[n:], nil
 }
 
-// millis is an instant in ms, 0 for one that is not set.
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return max(t.UnixMilli(), 0)
+// decodeBody reads what appendBody wrote. The task shares the bytes of its payload.
+func decodeBody(body []byte, t *dispatch.Task) error {
+	err := eachField(body, func(field protowire.Number, value []byte) error {
+		switch int(field) {
+		case fieldURL:
+			t.URL = string(value)
+		case fieldKey:
+			t.Key = string(value)
+		case fieldKind:
+			t.Kind = string(value)
+		case fieldRelation:
+			for _, relation := range value {
+				t.Relation = dispatch.Relation(relation)
+			}
+		case fieldPayload:
+			t.Payload = value
+		case fieldMetadata:
+			return decodeMetadata(value, t)
+		}
+		return nil
+	})
+	t.Key = cmp.Or(t.Key, t.URL)
+	return err
 }
 
-// instant reads what millis wrote.
-func instant(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
+func decodeMetadata(entry []byte, t *dispatch.Task) error {
+	var key, value string
+	err := eachField(entry, func(field protowire.Number, text []byte) error {
+		switch int(field) {
+		case fieldMetadataKey:
+			key = string(text)
+		case fieldMetadataValue:
+			value = string(text)
+		}
+		return nil
+	})
+	if t.Metadata == nil {
+		t.Metadata = make(map[string]string)
 	}
-	return time.UnixMilli(ms).UTC()
+	t.Metadata[key] = value
+	return err
 }
 
-// span is a duration in ms; one that is not set is 0, and a negative one too.
-func span(d time.Duration) int64 { return max(d.Milliseconds(), 0) }
+// eachField calls field for each bytes field, and skips those of other types,
+// which a later version may write.
+func eachField(b []byte, field func(protowire.Number, []byte) error) error {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", errRecord, protowire.ParseError(n))
+		}
+		b = b[n:]
+		if kind != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+				return fmt.Errorf("%w: %w", errRecord, protowire.ParseError(n))
+			}
+			b = b[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", errRecord, protowire.ParseError(n))
+		}
+		if err := field(number, value); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}

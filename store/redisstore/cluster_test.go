@@ -73,3 +73,14 @@ func TestStore_Subscribe_Away(t *testing.T) {
 		t.Errorf("Subscribe: %v, want ErrStoreUnavailable", err)
 	}
 }
+
+func FuzzHints(f *testing.F) {
+	f.Add("ready 0 default 250\nsource a.b\nrules\nsession c s")
+	f.Fuzz(func(t *testing.T, message string) {
+		for _, h := range redisstore.Hints(message) {
+			if h.Kind < dispatch.HintReady || h.Kind > dispatch.HintResync {
+				t.Errorf("hint %+v of %q", h, message)
+			}
+		}
+	})
+}

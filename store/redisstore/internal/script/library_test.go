@@ -1,10 +1,10 @@
-package redisstore_test
+package script_test
 
 import (
 	"regexp"
 	"testing"
 
-	"github.com/waggle-crawl/waggle/store/redisstore"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
 
 // maxLocals is how many local variables a function of a script may have at a time:
@@ -128,11 +128,11 @@ func TestLocals(t *testing.T) {
 // that comes near it puts what only it needs into a do-block.
 func TestScripts_Locals(t *testing.T) {
 	t.Parallel()
-	library, err := redisstore.Library()
+	library, err := script.Assemble()
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := locals(library)
+	most := locals(script.Code(library))
 	t.Logf("the most are %d", most)
 	if most > maxLocals {
 		t.Errorf("a function has %d local variables at a time, want at most %d", most, maxLocals)

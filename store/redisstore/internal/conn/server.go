@@ -1,0 +1,142 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// minMajor is the oldest major version of Redis that will do.
+const minMajor = 7
+
+// errReplica is a server that is no primary.
+var errReplica = errors.New("this redis is a replica")
+
+// Check finds out about all servers what would go wrong later, and logs what may. Its error is
+// [dispatch.ErrStoreMismatch], or one of the client.
+func Check(ctx context.Context, client redis.UniversalClient, allowEviction bool, log *zap.Logger) error {
+	look := func(ctx context.Context, server *redis.Client) error {
+		text, err := server.Info(ctx).Result()
+		if err != nil {
+			return err
+		}
+		return CheckServer(text, allowEviction, log)
+	}
+	var err error
+	switch client := client.(type) {
+	case *redis.ClusterClient:
+		err = client.ForEachMaster(ctx, look)
+	case *redis.Client:
+		err = look(ctx, client)
+	}
+	if err != nil && Denied(err) {
+		log.Warn("redis does not say how it is set up; make sure that maxmemory-policy is noeviction and that an append-only file is kept",
+			zap.Error(err))
+		return nil
+	}
+	return err
+}
+
+// Denied reports whether a managed Redis hides a command.
+func Denied(err error) bool {
+	return redis.IsPermissionError(err) || strings.HasPrefix(err.Error(), "NOPERM ") ||
+		strings.HasPrefix(err.Error(), "ERR unknown command")
+}
+
+// CheckServer judges one server by what INFO says of it.
+func CheckServer(info string, allowEviction bool, log *zap.Logger) error {
+	server := make(map[string]string)
+	for line := range strings.SplitSeq(info, "\n") {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			server[name] = value
+		}
+	}
+	version := server["redis_version"]
+	major, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(major); err == nil && n < minMajor {
+		return fmt.Errorf("%w: redis is version %s, at least %d.0 is needed", dispatch.ErrStoreMismatch, version, minMajor)
+	}
+	if server["role"] == "slave" {
+		return fmt.Errorf("%w of %s:%s", errReplica, server["master_host"], server["master_port"])
+	}
+	if err := checkEviction(server, allowEviction, log); err != nil {
+		return err
+	}
+	switch server["aof_enabled"] {
+	case "":
+		log.Warn("redis does not say whether it keeps an append-only file")
+	case "0":
+		log.Warn("redis keeps no append-only file: a restart loses what was written since the last snapshot (set appendonly yes)")
+	}
+	if server["connected_slaves"] != "" && server["connected_slaves"] != "0" && server["min_slaves_good_slaves"] == "" {
+		log.Warn("redis has replicas but takes writes without them: a failover may lose more of them (set min-replicas-to-write 1)")
+	}
+	return nil
+}
+
+func checkEviction(server map[string]string, allow bool, log *zap.Logger) error {
+	policy, limit := server["maxmemory_policy"], server["maxmemory"]
+	switch {
+	case policy == "noeviction":
+		return nil
+	case policy == "":
+		log.Warn("redis does not say what it does when its memory is full; make sure that maxmemory-policy is noeviction")
+		return nil
+	case limit == "0":
+		log.Warn("redis would evict keys if maxmemory were set (set maxmemory-policy noeviction)", zap.String("policy", policy))
+		return nil
+	case allow:
+		log.Warn("redis may evict locks and tasks when its memory is full", zap.String("policy", policy))
+		return nil
+	}
+	return fmt.Errorf("%w: redis has maxmemory-policy %s and would throw locks and tasks away when its memory (%s bytes) is full; set it to noeviction",
+		dispatch.ErrStoreMismatch, policy, limit)
+}
+
+// OpenError is an error of the first calls to a Redis, as an opener of a store is to get it. Three kinds
+// are retried once a store is open, but are mistakes in the URL before: its one server is a
+// replica, its one server is a node of a Cluster, none of its hosts exists.
+func (t *Target) OpenError(ctx context.Context, err error) error {
+	follows := t.Cluster || t.master != ""
+	_, moved := redis.IsMovedError(err)
+	switch {
+	case errors.Is(err, errReplica) && follows:
+		return fmt.Errorf("%w: %w", dispatch.ErrStoreReadOnly, err)
+	case errors.Is(err, errReplica):
+		return fmt.Errorf("%w: %w; give the address of the primary", dispatch.ErrStoreMismatch, err)
+	case moved && !follows:
+		return fmt.Errorf("%w: this redis is a node of a Cluster; give a URL that begins with redis+cluster://", dispatch.ErrStoreMismatch)
+	case errors.Is(err, dispatch.ErrStoreUnavailable):
+		if unknown := t.unknown(ctx); unknown != nil {
+			return fmt.Errorf("connect to redis: %w", unknown)
+		}
+	}
+	return err
+}
+
+// unknown is an error if no host of the URL exists; nil if one does, or if a name server
+// does not answer.
+func (t *Target) unknown(ctx context.Context) error {
+	var failed error
+	for _, addr := range t.addrs {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil
+		}
+		_, err = net.DefaultResolver.LookupHost(ctx, host)
+		var lookup *net.DNSError
+		if !errors.As(err, &lookup) || !lookup.IsNotFound {
+			return nil
+		}
+		failed = err
+	}
+	return failed
+}

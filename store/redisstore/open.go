@@ -1,0 +1,117 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/conn"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/meta"
+	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
+)
+
+const (
+	// DefaultPrefix begins the names of all keys.
+	DefaultPrefix = "waggle"
+	// DefaultClusterShards is the number of shards of a new store in a Cluster;
+	// elsewhere it is 1.
+	DefaultClusterShards = 64
+	// maxPrefix bounds the prefix, which stands in every key.
+	maxPrefix = 64
+)
+
+// Config says which Redis a [Store] is in, and what it puts up with.
+type Config struct {
+	// URL of the Redis: redis://host:port/db, rediss:// for TLS, unix:///path?db=0,
+	// redis+sentinel://host:port,host:port/master or
+	// redis+cluster://host:port,host:port. Options of go-redis, such as
+	// ?pool_size=50, may follow. Required.
+	URL string
+	// Prefix of all keys: [a-z0-9._-], at most 64 characters. Two prefixes are
+	// two Waggles. Default "waggle".
+	Prefix string
+	// Shards is fixed when the store is first used; 0 takes what it was made
+	// with, and 1 (in a Cluster 64) for a new one.
+	Shards int
+	// AllowEviction accepts an eviction policy that may throw locks and tasks
+	// away when memory runs out.
+	AllowEviction bool
+	// Logger gets warnings about settings that may lose writes. Default: none.
+	Logger *zap.Logger
+}
+
+// Validate checks the config, but for its URL, and fills in defaults.
+func (c *Config) Validate() error {
+	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
+	if len(c.Prefix) > maxPrefix || strings.Trim(c.Prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
+		return fmt.Errorf("%w: prefix %.80q is not at most %d of [A-Za-z0-9._-]", dispatch.ErrInvalid, c.Prefix, maxPrefix)
+	}
+	if c.Shards < 0 || c.Shards > dispatch.Slots {
+		return fmt.Errorf("%w: shards %d is not 0 to %d", dispatch.ErrInvalid, c.Shards, dispatch.Slots)
+	}
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
+	return nil
+}
+
+// Open connects to the Redis, checks that it can keep Waggle's promises, and
+// fixes the number of shards of a new store. It does not wait for a Redis that is away.
+//
+// Two errors mean that a later call may succeed: [dispatch.ErrStoreUnavailable] (no
+// answer, or one that means "later", such as LOADING) and [dispatch.ErrStoreReadOnly]
+// (a failover is under way, there are too few replicas, the disk is full). All others
+// stay until somebody changes the config or the Redis: [dispatch.ErrInvalid] is a wrong
+// config, [dispatch.ErrStoreMismatch] a Redis that does not fit. A wrong password, a
+// missing permission and a host name that does not exist are neither of the four.
+func Open(ctx context.Context, config Config) (*Store, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	target, err := conn.Parse(config.URL)
+	if err != nil {
+		return nil, err
+	}
+	library, err := script.Assemble()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: target.Connect(library.OnConnect), keys: key.Prefix(config.Prefix), log: config.Logger}
+	closeClient := func() {
+		if err := s.client.Close(); err != nil {
+			s.log.Warn("close redis client", zap.Error(err))
+		}
+	}
+	// A read does not end with its context, but with its connection.
+	stop := context.AfterFunc(ctx, closeClient)
+	err = s.check(ctx, config, target)
+	if !stop() {
+		return nil, cmp.Or(err, ctx.Err())
+	}
+	if err != nil {
+		closeClient()
+		return nil, target.OpenError(ctx, err)
+	}
+	s.scripts = script.NewRunner(s.client, library, s.keys, s.meta.Shards())
+	return s, nil
+}
+
+// check finds out at start what would go wrong later.
+func (s *Store) check(ctx context.Context, config Config, target *conn.Target) (err error) {
+	// First, so that what is warned of below is not warned of again at each attempt to
+	// open a Redis that is away.
+	if s.meta, err = meta.Read(ctx, s.client, s.keys, s.log); err != nil {
+		return err
+	}
+	if err := conn.Check(ctx, s.client, config.AllowEviction, s.log); err != nil {
+		return script.Wrap(ctx, "connect to redis", err)
+	}
+	initial := 1
+	if target.Cluster {
+		initial = DefaultClusterShards
+	}
+	return s.meta.Fix(ctx, config.Shards, cmp.Or(config.Shards, initial))
+}
