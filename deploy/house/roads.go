@@ -28,14 +28,14 @@ type road struct {
 func waggle() []road {
 	const chain, service = "(*server.chain).options", "(*server.dispatchService)."
 	const engine, store = "(*dispatch/engine.Dispatcher).", "(*store/redisstore.Store)."
-	const carried, ended = "the road of ReportTask", "in the background: leases of a replaced session end"
+	const carried, begun = "the road of ReportTask", "once in a session: it ends the older ones"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", 14, map[string]string{
-			engine + "Report": carried, engine + "recall": carried, engine + "endOlder": ended,
+			engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
 		}},
 		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", 12, nil},
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", 8, map[string]string{
-			engine + "endOlder": ended,
+			engine + "beginSession": begun,
 		}},
 	}
 }

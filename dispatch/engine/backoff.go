@@ -20,8 +20,8 @@ const (
 )
 
 // timedOut makes the end of a store call's own deadline what it means to those who wait for it.
-func timedOut(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil && !notSettled(err) {
+func timedOut(ended, err error) error {
+	if err != nil && ended != nil && !notSettled(err) {
 		return fmt.Errorf("%w: %w", dispatch.ErrStoreUnavailable, err)
 	}
 	return err

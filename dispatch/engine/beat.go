@@ -124,7 +124,7 @@ func (d *Dispatcher) recordBeat(ctx context.Context, info dispatch.CollectorInfo
 		states, err := d.batches.beats.Do(ctx, []dispatch.CollectorInfo{info})
 		switch {
 		case err != nil:
-			err = fmt.Errorf("collector %q: %w", info.ID, timedOut(ctx, err))
+			err = fmt.Errorf("collector %q: %w", info.ID, timedOut(ctx.Err(), err))
 		case states[0].Replaced:
 			err = replaced(info.ID, info.Session)
 		case states[0].NewSession:

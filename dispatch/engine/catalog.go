@@ -148,7 +148,7 @@ func (c *Catalog) begin(ctx context.Context, ids []string) <-chan singleflight.R
 		defer cancel()
 		sources, err := c.store.SourcesByID(inTime, ids)
 		if err != nil {
-			return nil, timedOut(inTime, err)
+			return nil, timedOut(inTime.Err(), err)
 		}
 		found := make(map[string]catalogEntry, len(ids))
 		for i, id := range ids {
@@ -356,7 +356,7 @@ func (c *Catalog) Rules(ctx context.Context) (*RuleBook, error) {
 	}
 	list, version, err := c.store.Rules(ctx)
 	if err != nil {
-		return nil, timedOut(ctx, err)
+		return nil, timedOut(ctx.Err(), err)
 	}
 	rules = NewRuleBook(list, version)
 	c.mu.Lock()

@@ -130,7 +130,7 @@ func (w *holdWatch) refresh(ctx context.Context) error {
 	w.mu.Unlock()
 	holds, err := w.store.Holds(ctx)
 	if err != nil {
-		return fmt.Errorf("read holds of collectors: %w", timedOut(ctx, err))
+		return fmt.Errorf("read holds of collectors: %w", timedOut(ctx.Err(), err))
 	}
 	book := NewHoldBook(holds)
 	w.mu.Lock()

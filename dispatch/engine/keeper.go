@@ -204,7 +204,7 @@ func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error
 	defer cancel()
 	sweep, err := k.store.Expired(call, shard, dispatch.MaxExpired)
 	if err != nil {
-		return 0, fmt.Errorf("sweep shard %d: %w", shard, timedOut(call, err))
+		return 0, fmt.Errorf("sweep shard %d: %w", shard, timedOut(call.Err(), err))
 	}
 	swept := time.Now()
 	if len(sweep.Expired) > 0 {

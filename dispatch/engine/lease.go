@@ -47,7 +47,7 @@ func (d *Dispatcher) specsToEnd(ctx context.Context, tasks []*dispatch.Task) ([]
 		if specs[i] = found.spec; found.err == nil {
 			continue
 		}
-		err := timedOut(call, found.err)
+		err := timedOut(call.Err(), found.err)
 		if ctx.Err() != nil || !batch.Trouble(err) {
 			return nil, fmt.Errorf("read source %q of task %s: %w", t.SourceID, t.ID, err)
 		}

@@ -140,7 +140,7 @@ func (d *Dispatcher) settlePart(ctx context.Context, part []*settlement) error {
 	if unread := d.recall(ctx, part); err == nil {
 		err = unread
 	}
-	return timedOut(ctx, err)
+	return timedOut(ctx.Err(), err)
 }
 
 // settleUnread settles the reports that only say that the work is done, without a read before,
@@ -280,7 +280,7 @@ func (d *Dispatcher) readSources(ctx context.Context, open []*settlement) (known
 	for n, found := range d.catalog.taskSpecs(ctx, tasks) {
 		s := open[n]
 		if s.spec = found.spec; found.err != nil {
-			failed := timedOut(ctx, found.err)
+			failed := timedOut(ctx.Err(), found.err)
 			if s.spec = d.catalog.lastSpec(s.task); s.spec == nil || !notSettled(failed) {
 				err = fmt.Errorf("read source %q of task %s: %w", s.task.SourceID, s.ID, failed)
 				continue
@@ -363,7 +363,7 @@ func (d *Dispatcher) recall(ctx context.Context, part []*settlement) error {
 			for _, s := range stale {
 				*s.result = dispatch.ReportResult{ID: s.ID}
 			}
-			return fmt.Errorf("read the history of reported tasks: %w", timedOut(ctx, err))
+			return fmt.Errorf("read the history of reported tasks: %w", timedOut(ctx.Err(), err))
 		}
 		for n, s := range page {
 			if a := attemptUnder(tasks[n], s.Token); a != nil {
