@@ -16,7 +16,7 @@ const (
 	quickRepeats = 1
 )
 
-func newBench(console) *cobra.Command {
+func newBench() *cobra.Command {
 	var cfg bench.Config
 	var output string
 	var quick bool
@@ -36,8 +36,8 @@ own; P: 10,000 queues with one request in flight at a time.`,
   waggle bench --output json > bench.json`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return usagef(cmd, "--output %q: say table or json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			if quick && !cmd.Flags().Changed("tasks") {
 				cfg.Tasks = quickTasks
@@ -46,7 +46,7 @@ own; P: 10,000 queues with one request in flight at a time.`,
 				cfg.Repeats = quickRepeats
 			}
 			if err := cfg.Validate(); err != nil {
-				return usagef(cmd, "--%w", err)
+				return usagef("--%w", err)
 			}
 			return runBench(cmd, cfg, output)
 		},
@@ -74,7 +74,7 @@ func runBench(cmd *cobra.Command, cfg bench.Config, output string) error {
 	result, err := bench.Run(cmd.Context(), cfg, cmd.ErrOrStderr())
 	if output == "table" {
 		result.WriteTable(cmd.OutOrStdout())
-	} else if failed := writeValue(cmd.OutOrStdout(), result); err == nil {
+	} else if failed := writeJSON(cmd.OutOrStdout(), result); err == nil {
 		err = failed
 	}
 	return err

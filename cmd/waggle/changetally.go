@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -73,29 +74,25 @@ func (t *changeTally) refused() (sum int) {
 func (c *client) showChanges(t *changeTally, dryRun bool) error {
 	// The replies of the three calls are the same in JSON.
 	all := &pb.CancelTasksResponse{Results: t.kept, Matched: int32(t.matched), Changed: int32(t.changed)}
-	err := c.show(all, func() {
+	if err := c.show(all, nil, func() {
 		if dryRun {
 			fmt.Fprintln(c.out, "nothing is changed; this is what would become of them")
 		}
 		t.write(c.out)
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	failed := t.refused()
-	if c.options.output != "json" {
-		if failed > 0 {
-			return fmt.Errorf("%s not found or refused", plural(failed, "task"))
-		}
-		return nil
-	}
-	if rest := t.total - len(t.kept); rest > 0 {
+	if rest := t.total - len(t.kept); rest > 0 && c.json {
 		fmt.Fprintf(c.err, "results has %s; the rest, %s, is counted in matched and changed only\n", plural(len(t.kept), "task"), count(rest))
 	}
-	if failed > 0 {
+	switch failed := t.refused(); {
+	case failed == 0:
+		return nil
+	case c.json:
 		return errReported
+	default:
+		return fmt.Errorf("%s not found or refused", plural(failed, "task"))
 	}
-	return nil
 }
 
 // write shows each result of a few tasks, of many those that were refused, and how
@@ -130,14 +127,11 @@ func (t *changeTally) write(out io.Writer) {
 	if more := t.total - len(rows.rows); more > 0 && t.about != nil {
 		fmt.Fprintf(out, "and %s more\n", count(more))
 	}
-	text := plural(t.total, "task") + ": "
-	for i, code := range t.codes {
-		if i > 0 {
-			text += ", "
-		}
-		text += count(t.counts[code]) + " " + changeWord(code)
+	var parts []string
+	for _, code := range t.codes {
+		parts = append(parts, count(t.counts[code])+" "+changeWord(code))
 	}
-	fmt.Fprintln(out, text)
+	fmt.Fprintln(out, plural(t.total, "task")+": "+strings.Join(parts, ", "))
 }
 
 func changeWord(code pb.TaskChangeCode) string { return word(code, "TASK_CHANGE_CODE_") }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -40,12 +39,7 @@ Each flag can be set by the variable behind it.`,
   waggle collect --warc archive --proxy socks5://127.0.0.1:1080 --max-depth 3`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := withHeapFloor(c.env, func() error { return o.run(cmd) })
-			var usage *usageError
-			if errors.As(err, &usage) && usage.cmd == nil {
-				usage.cmd = cmd
-			}
-			return err
+			return withHeapFloor(c.env, func() error { return o.run(cmd) })
 		},
 	}
 	o.register(cmd, c)
@@ -57,7 +51,7 @@ func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err erro
 	for i, queue := range o.collector.Queues {
 		o.collector.Queues[i] = queueName(queue)
 	}
-	if err := checkServers(cmd, o.collector.Targets); err != nil {
+	if err := checkServers(o.collector.Targets); err != nil {
 		return err
 	}
 	if o.collector.Credentials, err = o.tls.credentials(); err != nil {
@@ -68,17 +62,17 @@ func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err erro
 	o.collector.Logger, o.web.Logger = log, log
 	for _, name := range []string{"pools", "sources", "queues"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "[]" {
-			return usagef(cmd, "--%s: \"\": want one name at least, or leave it out", name)
+			return usagef("--%s: \"\": want one name at least, or leave it out", name)
 		}
 	}
-	if err := refuseZero(cmd); err != nil {
+	if err := refuseZero(cmd.Flags()); err != nil {
 		return err
 	}
 	if o.status < 0 {
-		return usagef(cmd, "--status: %s: want 0 or more", o.status)
+		return usagef("--status: %s: want 0 or more", o.status)
 	}
 	if o.collector.Slots < 1 { // which the library takes for its default
-		return usagef(cmd, "--slots: %d: want 1 to 1000", o.collector.Slots)
+		return usagef("--slots: %d: want 1 to 1000", o.collector.Slots)
 	}
 	return nil
 }
@@ -94,16 +88,16 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	}
 	k, err := collector.New(o.collector)
 	if err != nil {
-		return usagef(cmd, "%w", fieldsAsFlags(err))
+		return usagef("%w", fieldsAsFlags(err))
 	}
-	sink, err := o.sink.open(cmd, o.collector.ID, &o.web)
+	sink, err := o.sink.open(o.collector.ID, &o.web)
 	if err != nil {
 		return err
 	}
 	defer func() { closeSink(sink, &err) }()
 	pages, err := web.New(o.web)
 	if err != nil {
-		return usagef(cmd, "%w", fieldsAsFlags(err))
+		return usagef("%w", fieldsAsFlags(err))
 	}
 	defer pages.Close()
 

@@ -3,9 +3,6 @@ package main
 import (
 	"errors"
 	"net/url"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -137,39 +134,13 @@ func (f urlFlag) String() string {
 // Type is what help calls it.
 func (f urlFlag) Type() string { return "URL" }
 
-// wantBelowZero finds what less than 0 stands for in the help of a flag.
-var wantBelowZero = regexp.MustCompile(`negative: (\w+)`)
-
-// refuseZero refuses the 0 of flags whose default is 0 here and something else in the
-// library, but for those that mean what 0 does there: who says 0 does not want that.
-func refuseZero(cmd *cobra.Command, but ...string) (err error) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		isZero := value == "0" || value == "0s" || value == "" && f.Value.Type() == "duration"
-		if !isZero || value != f.DefValue || slices.Contains(but, f.Name) || err != nil {
-			return
-		}
-		want := "more than 0"
-		if below := wantBelowZero.FindStringSubmatch(f.Usage); below != nil {
-			want += ", or less than 0 for " + below[1]
-		}
-		err = usagef(cmd, "--%s: 0: want %s", f.Name, want)
-	})
-	return err
-}
-
 // fieldsAsFlags writes flags where an error names fields of a Config.
 func fieldsAsFlags(err error) error {
-	text := err.Error()
-	for _, prefix := range []string{"collector config: ", "web config: ", "warc config: "} {
-		text = strings.TrimPrefix(text, prefix)
-	}
-	names := strings.NewReplacer("field Targets", "--server", "field ID", "--id", "field Labels", "--labels", "field Pools", "--pools", "field Sources", "--sources",
+	return rename(err, "collector config: ", "", "web config: ", "", "warc config: ", "", "field Targets", "--server", "field ID", "--id", "field Labels", "--labels", "field Pools", "--pools", "field Sources", "--sources",
 		"field Queues", "--queues", "field Slots", "--slots", "field Wait", "--wait", "field LeaseDuration", "--lease",
 		"field UserAgent", "--user-agent", "field Contact", "--contact", "field RobotsAgent", "--robots-agent", "field Proxy", "--proxy",
 		"field Timeout", "--fetch-timeout", "field MaxBytes", "--max-bytes", "field MaxRatio", "--max-ratio",
 		"field MaxLinks", "--max-links", "field MaxListed", "--max-listed", "field MaxDepth", "--max-depth", "field MaxURLBytes", "--max-url-bytes",
 		"field MaxCrawlDelay", "--max-crawl-delay", "field Sitemaps", "--sitemaps", "IgnoreRobots", "--ignore-robots",
 		"field MaxFileBytes", "--warc-size", "field CollectorID", "--id")
-	return &renamed{text: names.Replace(text), err: err}
 }

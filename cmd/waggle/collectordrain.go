@@ -39,19 +39,17 @@ A drain stands until waggle collector resume, by the same id or labels, or its -
 		if request.CollectorId, err = chosenCollector(args, request.GetLabels()); err != nil {
 			return err
 		}
-		if request.Until, err = c.moment(&until); err != nil {
-			return err
-		}
-		request.By, request.Reason = record.by, record.reason
+		request.Until, request.By, request.Reason = until.at, record.by, record.reason
 		reply, err := c.admin.DrainCollectors(ctx, request)
-		if err != nil {
-			return err
-		}
-		if reply.GetMatched() == 0 {
-			c.noteUndrained(request)
+		if err == nil && reply.GetMatched() == 0 {
+			kept := "; the drain is kept for those that come"
+			if request.GetValidateOnly() {
+				kept = ""
+			}
+			c.note("no collector %s has been heard of in the last 24 h%s", plain(or(request.GetCollectorId(), "with "+pairs(request.GetLabels()))), kept)
 		}
 		c.noteReplaced(or(request.GetCollectorId(), pairs(request.GetLabels())), reply.GetReplaced(), request.GetValidateOnly())
-		return c.show(reply, func() {
+		return c.show(reply, err, func() {
 			if request.GetValidateOnly() {
 				writeSample(c.out, plural(reply.GetMatched(), "collector")+" would be drained", reply.GetSampleIds(), int(reply.GetMatched()))
 				return
@@ -83,10 +81,7 @@ fewer. waggle collector list --drains shows the drains. Collectors hear of it wi
 		}
 		request.By, request.Reason = record.by, record.reason
 		reply, err := c.admin.ResumeCollectors(ctx, request)
-		if err != nil {
-			return err
-		}
-		return c.show(reply, func() {
+		return c.show(reply, err, func() {
 			who := plain(or(request.GetCollectorId(), pairs(request.GetLabels())))
 			if reply.GetChanged() {
 				fmt.Fprintf(c.out, "%s: resumed\n", who)
@@ -105,29 +100,13 @@ fewer. waggle collector list --drains shows the drains. Collectors hear of it wi
 func chosenCollector(args []string, labels map[string]string) (string, error) {
 	switch {
 	case len(args) > 0 && len(labels) > 0:
-		return "", usagef(nil, "say an id or --label, not both")
+		return "", usagef("say an id or --label, not both")
 	case len(args) > 0:
 		return args[0], nil
 	case len(labels) == 0:
-		return "", usagef(nil, "which collectors? say an id or --label")
+		return "", usagef("which collectors? say an id or --label")
 	}
 	return "", nil
-}
-
-// listDrains shows the drains that hold, also those of collectors yet to come.
-func (c *client) listDrains(ctx context.Context, limit int) error {
-	all := &pb.ListDrainsResponse{}
-	more, err := readPages(limit, func(size int32, token string) (*pb.ListDrainsResponse, error) {
-		return c.admin.ListDrains(ctx, &pb.ListDrainsRequest{PageSize: size, PageToken: token})
-	}, func(p *pb.ListDrainsResponse) int {
-		all.Drains = append(all.Drains, p.GetDrains()...)
-		return len(p.GetDrains())
-	})
-	if err != nil {
-		return err
-	}
-	c.noteMore(more, limit)
-	return c.show(all, func() { writeDrains(c.out, c.now, all.GetDrains()) })
 }
 
 func writeDrains(out io.Writer, now time.Time, drains []*pb.Drain) {

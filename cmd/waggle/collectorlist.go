@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 func newCollector(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "collector", Short: "Look at the collectors, drain or resume them"}
-	o.register(cmd)
-	cmd.AddCommand(newCollectorList(o), newCollectorDrain(o), newCollectorResume(o))
-	return cmd
+	return o.group(&cobra.Command{Use: "collector", Short: "Look at the collectors, drain or resume them"},
+		newCollectorList(o), newCollectorDrain(o), newCollectorResume(o))
 }
 
 func newCollectorList(o *clientOptions) *cobra.Command {
@@ -31,54 +30,34 @@ One that has not been heard from for 45 s, which is three of the longest beats, 
 its leases end each at its own deadline.
 POOLS are those that it tells with its beats, and ONLY the sources and queues to which it
 narrows them; what it takes is decided by each fetch.`,
-		Args: exactly(),
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only collectors in this `state`: active, draining, gone, ended")
 	pairsVar(cmd.Flags(), &request.Labels, "label", "only collectors with this label; of several, with all of them")
 	cmd.Flags().BoolVar(&drains, "drains", false, "list the drains instead, also those of collectors yet to come")
-	limit := limitFlag(cmd)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
-		if err := checkLimit(*limit); err != nil {
-			return err
-		}
+	return o.list(cmd, func(ctx context.Context, c *client, limit int) (_ proto.Message, more bool, _ func(), err error) {
 		if drains && len(states)+len(request.GetLabels()) > 0 {
-			return usagef(nil, "--drains lists no collectors; leave --state and --label out")
+			return nil, false, nil, usagef("--drains lists no collectors; leave --state and --label out")
 		}
 		if drains {
-			return c.listDrains(ctx, *limit)
+			all, more, err := readPages(limit, func(size int32, token string) (*pb.ListDrainsResponse, error) {
+				return c.admin.ListDrains(ctx, &pb.ListDrainsRequest{PageSize: size, PageToken: token})
+			}, (*pb.ListDrainsResponse).GetDrains)
+			return &pb.ListDrainsResponse{Drains: all}, more, func() { writeDrains(c.out, c.now, all) }, err
 		}
-		for _, name := range states {
-			value, err := enumValue("--state", name, "COLLECTOR_STATE_", pb.CollectorState_value)
-			if err != nil {
-				return err
+		if request.States, err = enumValues[pb.CollectorState]("--state", states, "COLLECTOR_STATE_", pb.CollectorState_value); err != nil {
+			return nil, false, nil, err
+		}
+		all, more, err := readPages(limit, func(size int32, token string) (*pb.ListCollectorsResponse, error) {
+			request.PageSize, request.PageToken = size, token
+			return c.admin.ListCollectors(ctx, request)
+		}, (*pb.ListCollectorsResponse).GetCollectors)
+		return &pb.ListCollectorsResponse{Collectors: all}, more, func() {
+			if len(all) == 0 && len(request.GetStates())+len(request.GetLabels()) > 0 {
+				fmt.Fprintln(c.out, "no such collectors")
+				return
 			}
-			request.States = append(request.States, pb.CollectorState(value))
-		}
-		return c.listCollectors(ctx, request, *limit)
-	})
-	return cmd
-}
-
-// listCollectors lists the collectors that match a request, page after page.
-func (c *client) listCollectors(ctx context.Context, request *pb.ListCollectorsRequest, limit int) error {
-	all := &pb.ListCollectorsResponse{}
-	more, err := readPages(limit, func(size int32, token string) (*pb.ListCollectorsResponse, error) {
-		request.PageSize, request.PageToken = size, token
-		return c.admin.ListCollectors(ctx, request)
-	}, func(p *pb.ListCollectorsResponse) int {
-		all.Collectors = append(all.Collectors, p.GetCollectors()...)
-		return len(p.GetCollectors())
-	})
-	if err != nil {
-		return err
-	}
-	c.noteMore(more, limit)
-	return c.show(all, func() {
-		if len(all.GetCollectors()) == 0 && len(request.GetStates())+len(request.GetLabels()) > 0 {
-			fmt.Fprintln(c.out, "no such collectors")
-			return
-		}
-		writeCollectors(c.out, c.now, all.GetCollectors())
+			writeCollectors(c.out, c.now, all)
+		}, err
 	})
 }
 

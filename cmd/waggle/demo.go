@@ -41,7 +41,7 @@ func demoDelays() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond, 250 * time.Millisecond}
 }
 
-func newDemo(console) *cobra.Command {
+func newDemo() *cobra.Command {
 	pages := 40
 	cmd := &cobra.Command{
 		Use:     "demo",
@@ -58,7 +58,7 @@ no host was asked more often than its delay allows.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pages < 2 || pages > 1000 {
-				return usagef(cmd, "--pages %d: say 2 to 1000", pages)
+				return usagef("--pages %d: say 2 to 1000", pages)
 			}
 			return runDemo(cmd.Context(), cmd.OutOrStdout(), pages)
 		},

@@ -11,9 +11,8 @@ import (
 // envPrefix begins the names of the variables that set flags.
 const envPrefix = "WAGGLE_"
 
-// fromEnv lets each of the flags that no argument sets be set by the
-// environment: --drain-timeout by WAGGLE_DRAIN_TIMEOUT. Flags whose values
-// belong to one call only are left out by not being in the set.
+// fromEnv lets the environment set each of the flags that no argument sets: --drain-timeout by WAGGLE_DRAIN_TIMEOUT. Flags
+// whose values belong to one call only are not in the set.
 func fromEnv(cmd *cobra.Command, c console, flags *pflag.FlagSet) {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -30,7 +29,7 @@ func fromEnv(cmd *cobra.Command, c console, flags *pflag.FlagSet) {
 				continue
 			}
 			if err := cmd.Flags().Set(name, value); err != nil {
-				return &usageError{cmd: cmd, err: plainFlagError(err, envName(name))}
+				return flagError(err, envName(name))
 			}
 		}
 		return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,39 +29,41 @@ type callError struct {
 func (e *callError) Error() string { return e.err.Error() }
 func (e *callError) Unwrap() error { return e.err }
 
-// reportError writes what went wrong and what to do about it, and returns the
-// code to exit with.
-func reportError(out io.Writer, err error) int {
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // what was asked did not work, or worked in part
+	exitUsage  = 2 // what was asked makes no sense
+)
+
+// reportError writes what went wrong in cmd and what to do about it, and returns the code to exit with.
+func reportError(out io.Writer, cmd *cobra.Command, err error) int {
 	var usage *usageError
-	var call *callError
-	var advised *advisedError
+	var advised interface {
+		words() (problem string, advice []string)
+	}
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(out, "waggle: %s\n", plain(usage.Error()))
-		if usage.cmd != nil {
-			fmt.Fprintf(out, "  `%s --help` says how it is used\n", usage.cmd.CommandPath())
-		}
+		writeProblem(out, usage.Error(), fmt.Sprintf("`%s --help` says how it is used", or(usage.path, cmd.CommandPath())))
 		return exitUsage
 	case errors.Is(err, errReported):
-	case errors.As(err, &call):
-		call.explain(out)
-		// What the dispatcher finds wrong with the words is what the command
-		// itself would have found.
-		if status.Code(unwrapStatus(call.err)) == codes.InvalidArgument {
+	case errors.As(err, &advised):
+		problem, advice := advised.words()
+		writeProblem(out, problem, advice...)
+		// What the dispatcher finds wrong with the words is what the command itself would have found.
+		if status.Code(unwrapStatus(err)) == codes.InvalidArgument {
 			return exitUsage
 		}
-	case errors.As(err, &advised):
-		tell(out, advised.Error(), advised.advice...)
 	default:
-		tell(out, err.Error())
+		writeProblem(out, err.Error())
 	}
 	return exitFailed
 }
 
-// tell writes an error and what to do about it.
-func tell(out io.Writer, problem string, advice ...string) {
+// writeProblem writes an error and what to do about it.
+func writeProblem(out io.Writer, problem string, advice ...string) {
 	for i, line := range append(strings.Split(strings.TrimSpace(problem), "\n"), advice...) {
 		switch {
 		case i == 0:
@@ -86,45 +90,40 @@ var advice = map[string]string{
 	"DRAINING":             "this dispatcher is about to stop; ask another one with --server",
 }
 
-// fieldFlags are the flags that set the fields of a source's spec and of a queue
-// rule, which share no name.
-var fieldFlags = map[string]string{
-	"display_name": "--display-name", "labels": "--label", "labels.key": "--label", "scope": "--scope", "pool": "--pool",
-	"priority": "--priority", "canonical_rules": "--canonical-rules", "seeds": "--seed", "first_crawl": "--first-crawl",
-	"schedule.every": "--every", "schedule.cron": "--cron", "schedule.time_zone": "--time-zone", "schedule.revisit": "--revisit",
-	"schedule.jitter": "--jitter", "schedule.adaptive": "--adaptive", "schedule.adaptive.min_interval": "--adaptive", "schedule.adaptive.max_interval": "--adaptive",
-	"lease_duration": "--lease", "max_hold": "--max-hold", "remember": "--remember", "revisit_after": "--revisit-after",
-	"max_outstanding": "--max-outstanding", "metadata": "--metadata",
-	"retry.max_attempts": "--max-attempts", "retry.max_expirations": "--max-expirations", "retry.max_throttled": "--max-throttled",
-	"retry.min_backoff": "--min-backoff", "retry.max_backoff": "--max-backoff",
-	"follow.max_depth": "--max-depth", "follow.allow_hosts": "--follow-host", "follow.include": "--include", "follow.exclude": "--exclude",
-	"queue": "--queue", "min_delay": "--min-delay", "max_in_flight": "--max-in-flight", "delay_factor": "--delay-factor",
-	"max_delay": "--max-delay", "max_block": "--max-block",
+// specFlagNames are the flags that set fields of a source's spec, by path.
+var specFlagNames = map[string]string{
+	"display_name": "display-name", "labels": "label", "scope": "scope", "pool": "pool", "priority": "priority",
+	"canonical_rules": "canonical-rules", "seeds": "seed", "first_crawl": "first-crawl", "lease_duration": "lease",
+	"max_hold": "max-hold", "remember": "remember", "revisit_after": "revisit-after", "max_outstanding": "max-outstanding", "metadata": "metadata",
+	"schedule.every": "every", "schedule.cron": "cron", "schedule.adaptive": "adaptive", "schedule.jitter": "jitter",
+	"schedule.time_zone": "time-zone", "schedule.revisit": "revisit",
+	"retry.max_attempts": "max-attempts", "retry.max_expirations": "max-expirations", "retry.max_throttled": "max-throttled",
+	"retry.min_backoff": "min-backoff", "retry.max_backoff": "max-backoff",
+	"follow.max_depth": "max-depth", "follow.allow_hosts": "follow-host", "follow.include": "include", "follow.exclude": "exclude",
 }
 
-// specPath is a field of a spec or rule as the API names it, with what stands behind an
-// index ("seeds[2].url") apart.
+// otherFlagNames are those of parts of such fields and of queue rules, which share no name with them.
+var otherFlagNames = map[string]string{
+	"labels.key": "label", "schedule.adaptive.min_interval": "adaptive", "schedule.adaptive.max_interval": "adaptive",
+	"queue": "queue", "min_delay": "min-delay", "max_in_flight": "max-in-flight", "delay_factor": "delay-factor",
+	"max_delay": "max-delay", "max_block": "max-block",
+}
+
+// specPath is a field of a spec or rule as the API names it; what follows an index ("seeds[2].url") is a group of its own.
 var specPath = regexp.MustCompile(`\b(?:spec|rule)\.([a-z_]+(?:\.[a-z_]+)*)((?:\[[^\]]*\])?(?:\.[a-z_]+)*)`)
 
-// withFlags says beside the fields of a spec or rule by which flag they are set. The
-// fields stay: a spec may come from a file.
+// withFlags adds to the fields of a spec or rule the flags that set them. The fields stay: a spec may come from a file.
 func withFlags(text string) string {
 	return specPath.ReplaceAllStringFunc(text, func(path string) string {
-		if flag, ok := fieldFlags[specPath.FindStringSubmatch(path)[1]]; ok {
-			return path + " (" + flag + ")"
+		field := specPath.FindStringSubmatch(path)[1]
+		if flag := cmp.Or(specFlagNames[field], otherFlagNames[field]); flag != "" {
+			return path + " (--" + flag + ")"
 		}
 		return path
 	})
 }
 
-// explain writes what a dispatcher refused, or why it could not be asked.
-func (e *callError) explain(out io.Writer) {
-	problem, advice := e.words()
-	tell(out, problem, advice...)
-}
-
-// words say what a dispatcher refused, or why it could not be asked, and what to do
-// about it; advice may be empty.
+// words are what a dispatcher refused, or why it could not be asked, and what to do about it; that may be empty.
 func (e *callError) words() (problem string, todo []string) {
 	st, ok := status.FromError(unwrapStatus(e.err))
 	if !ok && errors.Is(e.err, context.Canceled) {
@@ -158,7 +157,7 @@ func (e *callError) words() (problem string, todo []string) {
 	}
 }
 
-// transportWords say it of failures that no dispatcher told of.
+// transportWords are those of failures that no dispatcher reported.
 func (e *callError) transportWords(st *status.Status) (problem string, todo []string) {
 	at := strings.Join(e.servers, ", ")
 	message := st.Message()
@@ -199,8 +198,34 @@ type advisedError struct {
 	advice []string
 }
 
-func (e *advisedError) Error() string { return e.err.Error() }
-func (e *advisedError) Unwrap() error { return e.err }
+func (e *advisedError) Error() string             { return e.err.Error() }
+func (e *advisedError) Unwrap() error             { return e.err }
+func (e *advisedError) words() (string, []string) { return e.err.Error(), e.advice }
 
-// advise says what to do about err.
+// advise adds to err what to do about it.
 func advise(err error, advice ...string) error { return &advisedError{err: err, advice: advice} }
+
+// renamed is an error whose text has other words, such as flags for fields of a Config.
+type renamed struct {
+	text string
+	err  error
+}
+
+func (e *renamed) Error() string { return e.text }
+func (e *renamed) Unwrap() error { return e.err }
+
+// rename replaces words in the text of err: old and new in pairs.
+func rename(err error, words ...string) error {
+	return &renamed{text: strings.NewReplacer(words...).Replace(err.Error()), err: err}
+}
+
+// refusalText is why the dispatcher refused something, in a line, with what to do.
+func refusalText(err error) string {
+	problem, todo := (&callError{err: err}).words()
+	for _, line := range todo {
+		if line != "" {
+			problem += "; " + line
+		}
+	}
+	return problem
+}

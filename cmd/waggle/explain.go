@@ -15,12 +15,10 @@ import (
 )
 
 func newExplain(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{
+	return o.group(&cobra.Command{
 		Use: "explain", Short: "Say why a task, source, queue or pool is not handed out",
 		Example: "  waggle explain task 2741-5kq3m7x2wnd4ylhz6tbrc3vjua\n  waggle explain queue example.com",
-	}
-	o.register(cmd)
-	cmd.AddCommand(
+	},
 		newExplainTask(o),
 		newExplainOne(o, "source ID", "Say what holds a source's next seed, and its tasks that are due", "the source's ID",
 			func(id string) *pb.ExplainRequest { return &pb.ExplainRequest{SourceId: id} }),
@@ -29,7 +27,6 @@ func newExplain(o *clientOptions) *cobra.Command {
 		newExplainOne(o, "pool NAME", "Say what holds a pool", "the pool's name",
 			func(name string) *pb.ExplainRequest { return &pb.ExplainRequest{Pool: name} }),
 	)
-	return cmd
 }
 
 func newExplainOne(o *clientOptions, use, short, arg string, request func(name string) *pb.ExplainRequest) *cobra.Command {
@@ -58,10 +55,7 @@ func newExplainTask(o *clientOptions) *cobra.Command {
 
 func (c *client) explain(ctx context.Context, request *pb.ExplainRequest) error {
 	reply, err := c.admin.Explain(ctx, request)
-	if err != nil {
-		return err
-	}
-	return c.show(reply, func() {
+	return c.show(reply, err, func() {
 		name := plain(request.GetQueue())
 		switch to := plain(reply.GetMapsTo()); {
 		case to != "":

@@ -47,7 +47,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, err io.Writer, e
 
 // RunSubmitting is Run where what a slow producer gives is submitted after wait.
 func RunSubmitting(ctx context.Context, args []string, in io.Reader, out, err io.Writer, env map[string]string, wait time.Duration) int {
-	return run(ctx, args, console{submitWait: wait, in: in, out: out, err: err, env: func(name string) (string, bool) {
+	return run(ctx, args, in, out, err, console{submitWait: wait, env: func(name string) (string, bool) {
 		value, ok := env[name]
 		return value, ok
 	}})
@@ -59,7 +59,7 @@ func TimeAt(text string, now time.Time) (time.Time, error) {
 	if err := f.Set(text); err != nil {
 		return time.Time{}, err
 	}
-	t, _, err := f.at(now)
+	t, _, err := parseTime(f.text, now)
 	return t.AsTime(), err
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -142,8 +144,7 @@ func both(now time.Time, t *timestamppb.Timestamp) string {
 	return fmt.Sprintf("%s (%s)", since(now, t), instant(t))
 }
 
-// word is the last part of an enum's name, in lower case where it is prose:
-// TASK_STATE_READY is READY.
+// word is the last part of an enum's name: TASK_STATE_READY is READY.
 func word(value fmt.Stringer, prefix string) string {
 	text := value.String()
 	if text == prefix+"UNSPECIFIED" {
@@ -152,8 +153,7 @@ func word(value fmt.Stringer, prefix string) string {
 	return strings.TrimPrefix(text, prefix)
 }
 
-// plain makes text of others safe to print: no control characters, no bytes
-// that are not text.
+// plain makes text of others safe to print: no control characters, no bytes that are not text.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
@@ -178,4 +178,22 @@ func or(text, absent string) string {
 		return absent
 	}
 	return text
+}
+
+// pairs writes what pairsFlag reads, sorted.
+func pairs(m map[string]string) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, key+"="+m[key])
+	}
+	return strings.Join(list, " ")
+}
+
+// named writes n things by the first of them: "1 source (a)", "3 sources (a and 2 more)".
+func named(n int, thing, first string) string {
+	text := plural(n, thing) + " (" + plain(first)
+	if n > 1 {
+		text += " and " + count(n-1) + " more"
+	}
+	return text + ")"
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,16 +43,13 @@ func (h *hold) gate() *pb.Gate {
 }
 
 func newHold(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{
+	return o.group(&cobra.Command{
 		Use:   "hold",
 		Short: "List what operators block, pause and drain, keep it in a file, and bring it back",
 		Long: `List what operators hold, keep it in a file, and bring it back: blocks and pauses of queues,
 pauses of pools and sources, drains of collectors. What rules pause and deny is the
 rules': 'waggle queue rule export' has it.`,
-	}
-	o.register(cmd)
-	cmd.AddCommand(newHoldList(o), newHoldExport(o), newHoldApply(o))
-	return cmd
+	}, newHoldList(o), newHoldExport(o), newHoldApply(o))
 }
 
 func newHoldExport(o *clientOptions) *cobra.Command {
@@ -96,67 +94,53 @@ func (c *client) holds(ctx context.Context) (holds []*hold, err error) {
 		}
 		holds = append(holds, h)
 	}
-	for _, look := range []func(context.Context, func(*pb.Gate, string, map[string]string)) error{
-		c.eachHeldPool, c.eachDrain, c.eachHeldQueue, c.eachPausedSource,
-	} {
-		if err := look(ctx, add); err != nil {
-			return nil, err
+	pools, _, err := readPages(0, func(size int32, token string) (*pb.ListPoolsResponse, error) {
+		return c.admin.ListPools(ctx, &pb.ListPoolsRequest{PageSize: size, PageToken: token})
+	}, (*pb.ListPoolsResponse).GetPools)
+	if err != nil {
+		return nil, err
+	}
+	for _, pool := range pools {
+		add(pool.GetPaused(), pool.GetName(), nil)
+	}
+	drains, _, err := readPages(0, func(size int32, token string) (*pb.ListDrainsResponse, error) {
+		return c.admin.ListDrains(ctx, &pb.ListDrainsRequest{PageSize: size, PageToken: token})
+	}, (*pb.ListDrainsResponse).GetDrains)
+	if err != nil {
+		return nil, err
+	}
+	for _, drain := range drains {
+		add(drain.GetGate(), drain.GetCollectorId(), drain.GetLabels())
+	}
+	queues, _, err := readPages(0, func(size int32, token string) (*pb.ListQueuesResponse, error) {
+		return c.queues.ListQueues(ctx, &pb.ListQueuesRequest{PageSize: size, PageToken: token})
+	}, heldQueues)
+	if err != nil {
+		return nil, err
+	}
+	for _, queue := range queues {
+		for _, gate := range slices.DeleteFunc(queue.GetGates(), isNoHold) {
+			add(gate, queue.GetName(), nil)
 		}
 	}
-	return holds, nil
+	sources, _, err := readPages(0, func(size int32, token string) (*pb.ListSourcesResponse, error) {
+		return c.sources.ListSources(ctx, &pb.ListSourcesRequest{
+			Health: []pb.SourceHealth{pb.SourceHealth_SOURCE_HEALTH_PAUSED}, PageSize: size, PageToken: token,
+		})
+	}, (*pb.ListSourcesResponse).GetSources)
+	for _, source := range sources {
+		add(source.GetStatus().GetPaused(), source.GetId(), nil)
+	}
+	return holds, err
 }
 
-func (c *client) eachHeldPool(ctx context.Context, add func(*pb.Gate, string, map[string]string)) error {
-	_, err := readPages(0, func(size int32, token string) (*pb.ListPoolsResponse, error) {
-		return c.admin.ListPools(ctx, &pb.ListPoolsRequest{PageSize: size, PageToken: token})
-	}, func(p *pb.ListPoolsResponse) int {
-		for _, pool := range p.GetPools() {
-			add(pool.GetPaused(), pool.GetName(), nil)
-		}
-		return len(p.GetPools())
-	})
-	return err
+// isNoHold reports whether a gate of a queue is closed by a rule or by Waggle itself.
+func isNoHold(gate *pb.Gate) bool {
+	return gate.GetKind() != pb.GateKind_GATE_KIND_BLOCKED && gate.GetKind() != pb.GateKind_GATE_KIND_PAUSED
 }
 
-func (c *client) eachDrain(ctx context.Context, add func(*pb.Gate, string, map[string]string)) error {
-	_, err := readPages(0, func(size int32, token string) (*pb.ListDrainsResponse, error) {
-		return c.admin.ListDrains(ctx, &pb.ListDrainsRequest{PageSize: size, PageToken: token})
-	}, func(p *pb.ListDrainsResponse) int {
-		for _, drain := range p.GetDrains() {
-			add(drain.GetGate(), drain.GetCollectorId(), drain.GetLabels())
-		}
-		return len(p.GetDrains())
+func heldQueues(p *pb.ListQueuesResponse) []*pb.Queue {
+	return slices.DeleteFunc(p.GetQueues(), func(q *pb.Queue) bool {
+		return !slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool { return !isNoHold(g) })
 	})
-	return err
-}
-
-// eachHeldQueue leaves out what rules and Waggle itself hold.
-func (c *client) eachHeldQueue(ctx context.Context, add func(*pb.Gate, string, map[string]string)) error {
-	_, err := readPages(0, func(size int32, token string) (*pb.ListQueuesResponse, error) {
-		return c.queues.ListQueues(ctx, &pb.ListQueuesRequest{PageSize: size, PageToken: token})
-	}, func(p *pb.ListQueuesResponse) int {
-		for _, queue := range p.GetQueues() {
-			for _, gate := range queue.GetGates() {
-				if gate.GetKind() == pb.GateKind_GATE_KIND_BLOCKED || gate.GetKind() == pb.GateKind_GATE_KIND_PAUSED {
-					add(gate, queue.GetName(), nil)
-				}
-			}
-		}
-		return len(p.GetQueues())
-	})
-	return err
-}
-
-func (c *client) eachPausedSource(ctx context.Context, add func(*pb.Gate, string, map[string]string)) error {
-	request := &pb.ListSourcesRequest{Health: []pb.SourceHealth{pb.SourceHealth_SOURCE_HEALTH_PAUSED}}
-	_, err := readPages(0, func(size int32, token string) (*pb.ListSourcesResponse, error) {
-		request.PageSize, request.PageToken = size, token
-		return c.sources.ListSources(ctx, request)
-	}, func(p *pb.ListSourcesResponse) int {
-		for _, source := range p.GetSources() {
-			add(source.GetStatus().GetPaused(), source.GetId(), nil)
-		}
-		return len(p.GetSources())
-	})
-	return err
 }

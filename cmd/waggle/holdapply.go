@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -61,12 +61,14 @@ Who holds it and why is what the file says, unless --by or --reason is given.`,
 }
 
 func (a *holdApply) run(ctx context.Context, c *client, name string, stdin io.Reader) error {
-	changes, err := readHolds(ctx, name, stdin)
+	in, err := openInput(ctx, name, stdin)
+	if err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
+	defer in.close()
+	changes, err := readHolds(ctx, in)
 	if err != nil {
 		return err
-	}
-	if len(changes) == 0 {
-		return errNothing(name)
 	}
 	standing, err := c.holds(ctx)
 	if err != nil {
@@ -105,8 +107,8 @@ func (a *holdApply) run(ctx context.Context, c *client, name string, stdin io.Re
 }
 
 // readHolds reads all holds of a file.
-func readHolds(ctx context.Context, name string, stdin io.Reader) (changes []*holdChange, err error) {
-	err = eachObject(ctx, name, stdin, func(object sourcefile.Object) {
+func readHolds(ctx context.Context, in *input) (changes []*holdChange, err error) {
+	err = in.eachObject(ctx, func(object textfile.Entry) {
 		change := &holdChange{line: object.Line}
 		err := object.Err
 		if err == nil {
@@ -155,7 +157,7 @@ func parseHold(text []byte) (h hold, err error) {
 	lines := json.NewDecoder(bytes.NewReader(text))
 	lines.DisallowUnknownFields()
 	if err := lines.Decode(&h); err != nil {
-		return h, fmt.Errorf("is no hold: %w", sourcefile.PlainJSON(err))
+		return h, fmt.Errorf("is no hold: %w", textfile.PlainJSON(err))
 	}
 	if lines.More() {
 		return h, errors.New("is more than one object")
@@ -237,7 +239,7 @@ func (c *client) showHolds(changes []*holdChange, dryRun bool) error {
 		}
 	}
 	refused := counts[resultInvalid] + counts[resultRefused]
-	if c.options.output == "json" {
+	if c.json {
 		if err := c.holdsJSON(changes, counts); err != nil {
 			return err
 		}
@@ -270,7 +272,7 @@ func (c *client) holdsJSON(changes []*holdChange, counts map[string]int) error {
 	for _, change := range changes {
 		results = append(results, result{change.line, change.result, change.err, change.hold})
 	}
-	return writeValue(c.out, map[string]any{
+	return writeJSON(c.out, map[string]any{
 		"created": counts[resultCreated], "updated": counts[resultUpdated], "unchanged": counts[resultUnchanged], "kept": counts[resultKept],
 		"over": counts[resultOver], "refused": counts[resultInvalid] + counts[resultRefused], "holds": results,
 	})

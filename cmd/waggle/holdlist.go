@@ -23,7 +23,7 @@ are held.`,
 			if err != nil {
 				return err
 			}
-			if c.options.output == "json" {
+			if c.json {
 				return listHoldsJSON(c.out, holds)
 			}
 			writeHolds(c.out, c.now, holds)
@@ -64,5 +64,5 @@ func listHoldsJSON(out io.Writer, holds []*hold) error {
 		}
 		list = append(list, item)
 	}
-	return writeValue(out, map[string]any{"holds": list})
+	return writeJSON(out, map[string]any{"holds": list})
 }

@@ -23,7 +23,7 @@ func (l *logOptions) register(flags *pflag.FlagSet) {
 func (l *logOptions) logger(out io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(l.level)
 	if err != nil {
-		return nil, usagef(nil, "--log-level %q: say debug, info, warn or error", l.level)
+		return nil, usagef("--log-level %q: say debug, info, warn or error", l.level)
 	}
 	var encoder zapcore.Encoder
 	switch {
@@ -38,7 +38,7 @@ func (l *logOptions) logger(out io.Writer) (*zap.Logger, error) {
 		config.EncodeDuration = zapcore.SecondsDurationEncoder
 		encoder = zapcore.NewJSONEncoder(config)
 	default:
-		return nil, usagef(nil, "--log-format %q: say auto, console or json", l.format)
+		return nil, usagef("--log-format %q: say auto, console or json", l.format)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level)), nil
 }

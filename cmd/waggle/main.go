@@ -1,9 +1,8 @@
-// Command waggle runs a dispatcher (serve), a web collector (collect), both
-// together on a small site (demo), and is the client of operators for
-// everything that can be asked of a dispatcher.
+// Command waggle runs a dispatcher (serve), a web collector (collect), both together on a small site (demo), and is the
+// client of operators for everything that a dispatcher can be asked.
 //
-// There is one file per subcommand. The only place that knows every package of
-// this module is here; nothing imports it.
+// Below internal there is one package for each family of commands. Only this command knows every package of the module;
+// nothing imports it.
 package main
 
 import (
@@ -12,43 +11,24 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
-
-// Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1 // what was asked did not work, or worked in part
-	exitUsage  = 2 // what was asked makes no sense
-)
-
-// console is what a command gets of the process it runs in.
-type console struct {
-	in       io.Reader
-	out, err io.Writer
-	// env looks up a variable of the environment.
-	env func(name string) (value string, ok bool)
-	// submitWait is how long what a slow producer gave waits to be submitted; zero: a
-	// second. Tests set it.
-	submitWait time.Duration
-}
 
 func main() {
-	// The first signal ends the context, so that what runs can finish; the
-	// second one then ends the process.
+	// The first signal ends the context, so that what runs can finish; the second one then ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv})
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, console{env: os.LookupEnv})
 	stop()
 	os.Exit(code)
 }
 
 // run runs the command that args name, and returns the code to exit with.
-func run(ctx context.Context, args []string, c console) int {
-	root := newRoot(c) //nolint:contextcheck // the commands get the context from ExecuteContext
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, c console) int {
+	root := newRoot(c) //nolint:contextcheck // the commands get the context from ExecuteContextC
 	root.SetArgs(args)
-	root.SetIn(c.in)
-	root.SetOut(c.out)
-	root.SetErr(c.err)
-	return reportError(c.err, root.ExecuteContext(ctx))
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cmd, err := root.ExecuteContextC(ctx)
+	return reportError(errOut, cmd, err)
 }

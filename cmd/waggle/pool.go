@@ -7,20 +7,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 func newPool(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "pool", Short: "Look at pools, pause or resume them"}
-	o.register(cmd)
-	cmd.AddCommand(newPoolList(o), newPoolPause(o), newPoolResume(o))
-	return cmd
+	return o.group(&cobra.Command{Use: "pool", Short: "Look at pools, pause or resume them"},
+		newPoolList(o), newPoolPause(o), newPoolResume(o))
 }
 
 func newPoolList(o *clientOptions) *cobra.Command {
-	request := &pb.ListPoolsRequest{}
-	cmd := &cobra.Command{
+	return o.list(&cobra.Command{
 		Use:   "list",
 		Short: "List the pools that have waiting tasks or are paused",
 		Long: `List the pools that have waiting tasks or are paused.
@@ -29,28 +27,12 @@ pause of the pool; WAITING QUEUES those that hold its tasks and cannot be grante
 nothing of it is due, or the queue rests between two requests, is full, blocked or paused.
 PAUSED says by whom, since when, until when and why. "waggle explain pool NAME" says more,
 also whether any collector takes the pool's tasks.`,
-		Args: exactly(),
-	}
-	limit := limitFlag(cmd)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
-		if err := checkLimit(*limit); err != nil {
-			return err
-		}
-		all := &pb.ListPoolsResponse{}
-		more, err := readPages(*limit, func(size int32, token string) (*pb.ListPoolsResponse, error) {
-			request.PageSize, request.PageToken = size, token
-			return c.admin.ListPools(ctx, request)
-		}, func(p *pb.ListPoolsResponse) int {
-			all.Pools = append(all.Pools, p.GetPools()...)
-			return len(p.GetPools())
-		})
-		if err != nil {
-			return err
-		}
-		c.noteMore(more, *limit)
-		return c.show(all, func() { writePools(c.out, c.now, all.GetPools()) })
+	}, func(ctx context.Context, c *client, limit int) (proto.Message, bool, func(), error) {
+		pools, more, err := readPages(limit, func(size int32, token string) (*pb.ListPoolsResponse, error) {
+			return c.admin.ListPools(ctx, &pb.ListPoolsRequest{PageSize: size, PageToken: token})
+		}, (*pb.ListPoolsResponse).GetPools)
+		return &pb.ListPoolsResponse{Pools: pools}, more, func() { writePools(c.out, c.now, pools) }, err
 	})
-	return cmd
 }
 
 func writePools(out io.Writer, now time.Time, pools []*pb.Pool) {
@@ -81,20 +63,12 @@ func newPoolPause(o *clientOptions) *cobra.Command {
 	record.register(cmd, o.console)
 	timeVar(cmd.Flags(), &until, "until", "resume by itself")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		request := &pb.PausePoolRequest{Name: args[0], By: record.by, Reason: record.reason}
-		var err error
-		if request.Until, err = c.moment(&until); err != nil {
-			return err
-		}
-		reply, err := c.admin.PausePool(ctx, request)
-		if err != nil {
-			return err
-		}
+		reply, err := c.admin.PausePool(ctx, &pb.PausePoolRequest{Name: args[0], By: record.by, Reason: record.reason, Until: until.at})
 		c.noteReplaced("pool "+args[0], reply.GetReplaced(), false)
 		if reply.GetPool().GetUnknown() {
 			c.note("%s; the pause is kept for tasks that come", unknownPool(args[0]))
 		}
-		return c.show(reply.GetPool(), func() { writePools(c.out, c.now, []*pb.Pool{reply.GetPool()}) })
+		return c.show(reply.GetPool(), err, func() { writePools(c.out, c.now, []*pb.Pool{reply.GetPool()}) })
 	})
 	return cmd
 }
@@ -109,10 +83,7 @@ func newPoolResume(o *clientOptions) *cobra.Command {
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		reply, err := c.admin.ResumePool(ctx, &pb.ResumePoolRequest{Name: args[0], By: record.by, Reason: record.reason})
-		if err != nil {
-			return err
-		}
-		return c.show(reply, func() {
+		return c.show(reply, err, func() {
 			if !reply.GetChanged() {
 				fmt.Fprintf(c.out, "%s was not paused; nothing changed\n", plain(args[0]))
 				return

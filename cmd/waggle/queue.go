@@ -16,43 +16,27 @@ import (
 )
 
 func newQueue(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "queue", Short: "Say how polite to be to which host"}
-	o.register(cmd)
-	cmd.AddCommand(newQueueList(o), newQueueGet(o), newQueueRule(o),
+	return o.group(&cobra.Command{Use: "queue", Short: "Say how polite to be to which host"}, newQueueList(o), newQueueGet(o), newQueueRule(o),
 		newQueueBlock(o), newQueueUnblock(o), newQueuePause(o), newQueueResume(o))
-	return cmd
 }
 
 func newQueueList(o *clientOptions) *cobra.Command {
 	request := &pb.ListQueuesRequest{}
-	cmd := &cobra.Command{Use: "list", Short: "List the queues that hold tasks or are held", Args: exactly()}
+	cmd := &cobra.Command{Use: "list", Short: "List the queues that hold tasks or are held"}
 	queueVar(cmd.Flags(), &request.Suffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
-	limit := limitFlag(cmd)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
-		if err := checkLimit(*limit); err != nil {
-			return err
-		}
-		all := &pb.ListQueuesResponse{}
-		more, err := readPages(*limit, func(size int32, token string) (*pb.ListQueuesResponse, error) {
+	return o.list(cmd, func(ctx context.Context, c *client, limit int) (proto.Message, bool, func(), error) {
+		queues, more, err := readPages(limit, func(size int32, token string) (*pb.ListQueuesResponse, error) {
 			request.PageSize, request.PageToken = size, token
 			return c.queues.ListQueues(ctx, request)
-		}, func(p *pb.ListQueuesResponse) int {
-			all.Queues = append(all.Queues, p.GetQueues()...)
-			return len(p.GetQueues())
-		})
-		if err != nil {
-			return err
-		}
-		c.noteMore(more, *limit)
-		return c.show(all, func() {
-			if len(all.GetQueues()) == 0 && request.GetSuffix() != "" {
+		}, (*pb.ListQueuesResponse).GetQueues)
+		return &pb.ListQueuesResponse{Queues: queues}, more, func() {
+			if len(queues) == 0 && request.GetSuffix() != "" {
 				fmt.Fprintf(c.out, "no queue %s, nor one below it, holds a task or is held\n", plain(request.GetSuffix()))
 				return
 			}
-			writeQueues(c.out, all.GetQueues())
-		})
+			writeQueues(c.out, queues)
+		}, err
 	})
-	return cmd
 }
 
 func writeQueues(out io.Writer, queues []*pb.Queue) {
@@ -106,13 +90,10 @@ is asked for, a host in any spelling and a URL mean the queue of that host's nam
 		Args:    oneQueue,
 		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
 			reply, err := c.queues.GetQueue(ctx, &pb.GetQueueRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
 			if queue := reply.GetQueue(); queue.GetUnknown() && queue.GetMapsTo() == "" {
 				c.note("%s", unknownQueue(queue.GetName()))
 			}
-			return c.show(reply.GetQueue(), func() { writeQueue(c.out, c.now, reply.GetQueue()) })
+			return c.show(reply.GetQueue(), err, func() { writeQueue(c.out, c.now, reply.GetQueue()) })
 		}),
 	}
 }

@@ -68,18 +68,14 @@ func holdQueue(o *clientOptions, cmd *cobra.Command,
 	record.register(cmd, o.console)
 	timeVar(cmd.Flags(), &until, "until", "open by itself")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		end, err := c.moment(&until)
-		if err != nil {
-			return err
-		}
-		reply, err := hold(ctx, c, args[0], end, &record)
+		reply, err := hold(ctx, c, args[0], until.at, &record)
 		if err != nil {
 			return err
 		}
 		queue := reply.GetQueue()
 		c.noteReplaced("queue "+queue.GetName(), reply.GetReplaced(), false)
 		c.noteHeld(cmd, queue)
-		return c.show(queue, func() { writeQueue(c.out, c.now, queue) })
+		return c.show(queue, nil, func() { writeQueue(c.out, c.now, queue) })
 	})
 	return cmd
 }
@@ -139,11 +135,8 @@ func letQueueGo(o *clientOptions, cmd *cobra.Command, held string,
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		reply, err := lift(ctx, c, args[0], &record)
-		if err != nil {
-			return err
-		}
 		c.noteMapped(cmd, reply.GetQueue())
-		return c.show(reply, func() {
+		return c.show(reply, err, func() {
 			if reply.GetChanged() {
 				writeQueue(c.out, c.now, reply.GetQueue())
 				return

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
@@ -19,28 +18,6 @@ func queuePattern(text string) string {
 		return "*." + queueName(name)
 	}
 	return queueName(text)
-}
-
-// queueFlag is a flag for a queue.
-type queueFlag string
-
-var _ pflag.Value = (*queueFlag)(nil)
-
-// Set takes a name, a host or a URL.
-func (f *queueFlag) Set(text string) error {
-	*f = queueFlag(queueName(text))
-	return nil
-}
-
-// String is the queue's name.
-func (f *queueFlag) String() string { return string(*f) }
-
-// Type is what help calls it.
-func (f *queueFlag) Type() string { return "name" }
-
-// queueVar adds a flag for a queue that a request takes.
-func queueVar(flags *pflag.FlagSet, p *string, name, usage string) {
-	flags.Var((*queueFlag)(p), name, usage)
 }
 
 // oneQueue wants one argument, a queue, and gives it as queues are named.

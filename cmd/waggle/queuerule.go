@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -75,9 +76,9 @@ be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.
 		}
 		switch {
 		case s.lift && (paused || deny):
-			return usagef(nil, "--lift hands out again, --paused and --deny hold: say one of them")
+			return usagef("--lift hands out again, --paused and --deny hold: say one of them")
 		case len(s.told) == 0 && !s.lift && !s.replace:
-			return usagef(nil, "what is to change of the rule %s? say a setting, --lift, or --replace for the defaults", args[0])
+			return usagef("what is to change of the rule %s? say a setting, --lift, or --replace for the defaults", args[0])
 		}
 		return s.run(ctx, c)
 	})
@@ -85,36 +86,19 @@ be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.
 }
 
 func newRuleList(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the rules", Args: exactly()}
-	limit := limitFlag(cmd)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
-		if err := checkLimit(*limit); err != nil {
-			return err
-		}
-		rules, etag, more, err := c.rulesWithEtag(ctx, *limit)
-		if err != nil {
-			return err
-		}
-		c.noteMore(more, *limit)
-		all := &pb.ListQueueRulesResponse{Rules: rules, Etag: etag}
-		return c.show(all, func() { writeRules(c.out, c.now, all.GetRules()) })
+	return o.list(&cobra.Command{Use: "list", Short: "List the rules"}, func(ctx context.Context, c *client, limit int) (proto.Message, bool, func(), error) {
+		rules, etag, more, err := c.queueRules(ctx, limit)
+		return &pb.ListQueueRulesResponse{Rules: rules, Etag: etag}, more, func() { writeRules(c.out, c.now, rules) }, err
 	})
-	return cmd
 }
 
-// queueRules reads the rules by pattern, at most limit of them when it is not 0.
-func (c *client) queueRules(ctx context.Context, limit int) (rules []*pb.QueueRule, more bool, err error) {
-	rules, _, more, err = c.rulesWithEtag(ctx, limit)
-	return rules, more, err
-}
-
-// rulesWithEtag reads the rules as queueRules does, with the etag that they all have.
-func (c *client) rulesWithEtag(ctx context.Context, limit int) (rules []*pb.QueueRule, etag string, more bool, err error) {
-	more, err = readPages(limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
+// queueRules reads the rules by pattern, at most limit of them when it is not 0, with the etag that they all have.
+func (c *client) queueRules(ctx context.Context, limit int) (rules []*pb.QueueRule, etag string, more bool, err error) {
+	rules, more, err = readPages(limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
 		return c.queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
-	}, func(p *pb.ListQueueRulesResponse) int {
-		rules, etag = append(rules, p.GetRules()...), or(etag, p.GetEtag())
-		return len(p.GetRules())
+	}, func(p *pb.ListQueueRulesResponse) []*pb.QueueRule {
+		etag = or(etag, p.GetEtag())
+		return p.GetRules()
 	})
 	return rules, etag, more, err
 }

@@ -1,20 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -59,10 +56,10 @@ dispatcher can tell, as that a mapping would leave tasks behind (QUEUE_NOT_EMPTY
 	a.record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		if a.bound.given && !a.prune {
-			return usagef(nil, "--prune-max is the bound of --prune, which is missing")
+			return usagef("--prune-max is the bound of --prune, which is missing")
 		}
 		if a.prune && !a.yes && !a.dryRun {
-			return usagef(nil, "--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
+			return usagef("--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
 		}
 		return a.run(ctx, c, args[0], cmd.InOrStdin())
 	})
@@ -70,20 +67,21 @@ dispatcher can tell, as that a mapping would leave tasks behind (QUEUE_NOT_EMPTY
 }
 
 func (a *ruleApply) run(ctx context.Context, c *client, name string, stdin io.Reader) error {
-	entries, err := readRules(ctx, name, stdin)
+	in, err := openInput(ctx, name, stdin)
 	if err != nil {
-		return err
+		return fmt.Errorf("apply: %w", err)
 	}
+	defer in.close()
+	entries, err := readRules(ctx, in)
 	switch {
-	case len(entries) > 0:
-	case a.prune:
-		return fmt.Errorf("%w: nothing is deleted; `waggle queue rule delete` deletes one", errNothing(name))
-	default:
-		return errNothing(name)
+	case a.prune && errors.Is(err, errNothing):
+		return fmt.Errorf("%w: nothing is deleted; `waggle queue rule delete` deletes one", err)
+	case err != nil:
+		return err
 	}
 	var made []*ruleChange
 	for looks := 1; ; looks++ {
-		there, etag, _, err := c.rulesWithEtag(ctx, 0)
+		there, etag, _, err := c.queueRules(ctx, 0)
 		if err != nil {
 			return c.rulesCutShort(a.done, err)
 		}
@@ -109,10 +107,10 @@ func (a *ruleApply) run(ctx context.Context, c *client, name string, stdin io.Re
 }
 
 // readRules reads all rules of a file.
-func readRules(ctx context.Context, name string, stdin io.Reader) ([]ruleEntry, error) {
+func readRules(ctx context.Context, in *input) ([]ruleEntry, error) {
 	var entries []ruleEntry
 	byPattern, byQueue := map[string]ruleEntry{}, map[string]ruleEntry{}
-	err := eachObject(ctx, name, stdin, func(object sourcefile.Object) {
+	err := in.eachObject(ctx, func(object textfile.Entry) {
 		entry := ruleEntry{line: object.Line, err: object.Err}
 		if entry.err == nil {
 			entry.rule, entry.err = parseRule(object.Text)
@@ -130,37 +128,10 @@ func readRules(ctx context.Context, name string, stdin io.Reader) ([]ruleEntry, 
 	return entries, err
 }
 
-// eachObject reads the objects of a file; - is standard input.
-func eachObject(ctx context.Context, name string, stdin io.Reader, take func(sourcefile.Object)) error {
-	in := io.Reader(newCtxReader(ctx, stdin))
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return fmt.Errorf("apply: %w", err)
-		}
-		defer file.Close() //nolint:errcheck // it was only read
-		in = newCtxReader(ctx, file)
-	}
-	objects, err := sourcefile.OpenObjects(in)
-	for err == nil {
-		var object sourcefile.Object
-		if object, err = objects.Next(); err == nil {
-			take(object)
-		}
-	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return fmt.Errorf("%s: %w", name, err)
-}
-
 func parseRule(text []byte) (*pb.QueueRule, error) {
 	rule := &pb.QueueRule{}
-	if err := protojson.Unmarshal(text, rule); err != nil {
-		return nil, fmt.Errorf("is no QueueRule: %w", sourcefile.PlainJSON(err))
+	if err := textfile.Unmarshal(text, rule); err != nil {
+		return nil, fmt.Errorf("is no QueueRule: %w", err)
 	}
 	rule.Pattern, rule.Queue = queuePattern(rule.GetPattern()), queueName(rule.GetQueue())
 	return rule, server.CheckQueueRule(rule)
@@ -235,19 +206,6 @@ func (a *ruleApply) took(change *ruleChange, etag string, err error) (bool, erro
 	default:
 		return false, err
 	}
-}
-
-// refusalText is why the dispatcher refused something, in a line, with what to do.
-func refusalText(err error) string {
-	problem, todo := (&callError{err: err}).words()
-	var text bytes.Buffer
-	text.WriteString(problem)
-	for _, line := range todo {
-		if line != "" {
-			text.WriteString("; " + line)
-		}
-	}
-	return text.String()
 }
 
 // inRounds does what can be done, and goes on with the rest while some of it could be.

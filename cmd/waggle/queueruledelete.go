@@ -25,10 +25,7 @@ somebody's emergency stop, unless --lift is given.`,
 	record.register(cmd, o.console)
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		reply, err := c.deleteRule(ctx, args[0], lift, &record)
-		if err != nil {
-			return err
-		}
-		return c.show(reply.GetRule(), func() {
+		return c.show(reply.GetRule(), err, func() {
 			fmt.Fprintf(c.out, "deleted the rule %s: %s\n", plain(reply.GetRule().GetPattern()), plain(ruleText(reply.GetRule())))
 		})
 	})
@@ -42,7 +39,7 @@ somebody's emergency stop, unless --lift is given.`,
 func (c *client) deleteRule(ctx context.Context, pattern string, lift bool, record *recordFlags) (*pb.DeleteQueueRuleResponse, error) {
 	var first *pb.QueueRule
 	for looks := 1; ; looks++ {
-		rules, etag, _, err := c.rulesWithEtag(ctx, 0)
+		rules, etag, _, err := c.queueRules(ctx, 0)
 		if err != nil {
 			return nil, err
 		}

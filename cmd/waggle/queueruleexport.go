@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -24,13 +24,13 @@ when.`,
 		Example: "  waggle queue rule export > rules.jsonl",
 		Args:    exactly(),
 		RunE: o.call(func(ctx context.Context, c *client, _ []string) error {
-			rules, _, err := c.queueRules(ctx, 0)
+			rules, _, _, err := c.queueRules(ctx, 0)
 			if err != nil {
 				return err
 			}
 			out := bufio.NewWriter(c.out)
 			for _, rule := range rules {
-				if err := sourcefile.WriteObject(out, minimalRule(rule)); err != nil {
+				if err := textfile.WriteObject(out, minimalRule(rule)); err != nil {
 					return err
 				}
 			}

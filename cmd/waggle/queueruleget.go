@@ -18,15 +18,12 @@ queue get HOST" says.`,
 		Args: onePattern,
 	}
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		rules, _, err := c.queueRules(ctx, 0)
-		if err != nil {
-			return err
-		}
+		rules, _, _, err := c.queueRules(ctx, 0)
 		rule := ruleOf(rules, args[0])
-		if rule == nil {
-			return fmt.Errorf("no rule has the pattern %s; `waggle queue rule list` shows the rules, `waggle queue get HOST` which one holds for a host", args[0])
+		if err == nil && rule == nil {
+			err = fmt.Errorf("no rule has the pattern %s; `waggle queue rule list` shows the rules, `waggle queue get HOST` which one holds for a host", args[0])
 		}
-		return c.show(rule, func() { writeRules(c.out, c.now, []*pb.QueueRule{rule}) })
+		return c.show(rule, err, func() { writeRules(c.out, c.now, []*pb.QueueRule{rule}) })
 	})
 	return cmd
 }

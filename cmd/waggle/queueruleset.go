@@ -47,7 +47,7 @@ func (s *ruleSet) run(ctx context.Context, c *client) error {
 func (s *ruleSet) try(ctx context.Context, c *client) (*pb.SetQueueRuleResponse, error) {
 	var etag string
 	var err error
-	if s.everything, etag, _, err = c.rulesWithEtag(ctx, 0); err != nil {
+	if s.everything, etag, _, err = c.queueRules(ctx, 0); err != nil {
 		return nil, err
 	}
 	s.was = ruleOf(s.everything, s.rule.GetPattern())
@@ -78,7 +78,7 @@ func (s *ruleSet) showIdle(c *client) error {
 	if rule == nil {
 		rule = &pb.QueueRule{Pattern: s.rule.GetPattern()}
 	}
-	return c.show(rule, func() {
+	return c.show(rule, nil, func() {
 		fmt.Fprintf(c.out, "%s was not paused or denied; nothing changed\n", plain(rule.GetPattern()))
 		if stop := ruleOf(s.everything, everyQueue); stop.GetPaused() {
 			fmt.Fprintf(c.out, "it is held by the rule %s: %s\n", everyQueue, plain(holdsText(c.now, stop.GetGates())))
@@ -114,7 +114,7 @@ func (s *ruleSet) show(c *client, reply *pb.SetQueueRuleResponse) error {
 	case s.was.GetPaused() && rule.GetPaused(), s.was.GetDeny() && rule.GetDeny():
 		c.note("%s was already %s", plain(rule.GetPattern()), plain(holdsText(c.now, s.was.GetGates())))
 	}
-	return c.show(rule, func() { writeRules(c.out, c.now, []*pb.QueueRule{rule}) })
+	return c.show(rule, nil, func() { writeRules(c.out, c.now, []*pb.QueueRule{rule}) })
 }
 
 // tellChange tells what the command changed of the rule that there was, and who had set it.

@@ -79,8 +79,8 @@ func (p *rulePlan) refused() (n int) {
 // showRulePlan writes what became of the rules, and fails where some were refused.
 func (c *client) showRulePlan(p *rulePlan, dryRun bool) error {
 	t := p.total()
-	if c.options.output == "json" {
-		if err := writeValue(c.out, t); err != nil {
+	if c.json {
+		if err := writeJSON(c.out, t); err != nil {
 			return err
 		}
 	} else {

@@ -23,7 +23,7 @@ func (r *recordFlags) register(cmd *cobra.Command, c console) {
 // checkBy refuses an empty --by: the dispatcher would record the address of this machine.
 func checkBy(cmd *cobra.Command) error {
 	if f := cmd.Flags().Lookup("by"); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
-		return usagef(cmd, "--by: %q: want who does it, or leave it out for %s", f.Value.String(), f.DefValue)
+		return usagef("--by: %q: want who does it, or leave it out for %s", f.Value.String(), f.DefValue)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func openReport(path string, from int64, columns ...string) (*report, error) {
 		return nil, fmt.Errorf("--report: %w", err)
 	}
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() && info.Size() < from {
-		return nil, errors.Join(usagef(nil, "--report %q is not the report of the import that --resume goes on with: that one had %d bytes", path, from), file.Close())
+		return nil, errors.Join(usagef("--report %q is not the report of the import that --resume goes on with: that one had %d bytes", path, from), file.Close())
 	}
 	if err := errors.Join(file.Truncate(from), seekTo(file, from)); err != nil {
 		return nil, fmt.Errorf("--report: %w", errors.Join(err, file.Close()))

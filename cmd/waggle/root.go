@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -33,7 +32,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a running dispatcher:"},
 	)
-	root.AddCommand(newDemo(c), newServe(c), newCollect(c), newBench(c))
+	root.AddCommand(newDemo(), newServe(c), newCollect(c), newBench())
 	client := newClientOptions(c)
 	root.AddCommand(
 		newSource(client), newTask(client), newQueue(client), newPool(client), newHold(client),
@@ -41,45 +40,36 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	)
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "help" { // cobra's own finds no fault with a command that there is not
+		if cmd.Name() == "help" { // cobra's own accepts the name of a command that does not exist
 			cmd.Run, cmd.RunE = nil, help
 		}
 	}
 	finishUsage(root)
-	// A group is no command of its own, though it says so when it is called.
+	// A group is no command of its own, though it answers when it is called.
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1))
 	return root
 }
 
-// usageError is a command that makes no sense as it was written.
-type usageError struct {
-	cmd *cobra.Command
-	err error
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		GroupID: "operate",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+			return nil
+		},
+	}
 }
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-// usagef makes a usageError of cmd.
-func usagef(cmd *cobra.Command, format string, args ...any) error {
-	return &usageError{cmd: cmd, err: fmt.Errorf(format, args...)}
-}
-
-// finishUsage lets every command of the tree answer what makes no sense with
-// a usageError.
+// finishUsage makes wrong flags and calls of groups usage errors, in every command of the tree.
 func finishUsage(cmd *cobra.Command) {
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd: cmd, err: plainFlagError(err, "")} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err, "") })
 	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.RunE = missingSubcommand
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.DisableFlagsInUseLine = true
-	} else if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return &usageError{cmd: cmd, err: err}
-			}
-			return nil
-		}
 	}
 	for _, sub := range cmd.Commands() {
 		finishUsage(sub)
@@ -99,51 +89,21 @@ func help(cmd *cobra.Command, args []string) error {
 // missingSubcommand is what a group does when it is called itself.
 func missingSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		if cmd.HasParent() {
-			return usagef(cmd, "which one? %s %s", cmd.CommandPath(), strings.Join(subcommands(cmd), "|"))
+		if !cmd.HasParent() {
+			return cmd.Help()
 		}
-		return cmd.Help()
+		var names []string
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name())
+			}
+		}
+		return usagef("which one? %s %s", cmd.CommandPath(), strings.Join(names, "|"))
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	problem := fmt.Errorf("there is no command %q", cmd.CommandPath()+" "+args[0])
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		problem = fmt.Errorf("%w; did you mean %s?", problem, strings.Join(near, " or "))
 	}
-	return &usageError{cmd: cmd, err: problem}
+	return usageOf(cmd, problem)
 }
-
-func subcommands(cmd *cobra.Command) []string {
-	var names []string
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
-		}
-	}
-	return names
-}
-
-// exactly wants one argument for each name.
-func exactly(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return fmt.Errorf("%s is missing", names[len(args)])
-		case len(args) > len(names):
-			return unexpected(args[len(names)])
-		}
-		return nil
-	}
-}
-
-// atMostOne allows one argument, or none.
-func atMostOne(_ *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return unexpected(args[1])
-	}
-	return nil
-}
-
-func unexpected(arg string) error { return fmt.Errorf("unexpected argument %q", arg) }
-
-// errReported is a failure that the command has told about already.
-var errReported = errors.New("reported")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/waggle-crawl/waggle/collector/web"
@@ -26,10 +25,10 @@ func (o *sinkOptions) register(flags *pflag.FlagSet) {
 }
 
 // open gives the handler a sink, if one is wanted. The sink is to be closed when the collector has stopped.
-func (o *sinkOptions) open(cmd *cobra.Command, collectorID string, handler *web.Config) (io.Closer, error) {
+func (o *sinkOptions) open(collectorID string, handler *web.Config) (io.Closer, error) {
 	switch {
 	case o.out != "" && o.warc != "":
-		return nil, usagef(cmd, "--out %q and --warc %q: say one of them", o.out, o.warc)
+		return nil, usagef("--out %q and --warc %q: say one of them", o.out, o.warc)
 	case o.out != "":
 		sink, err := web.NewDirSink(o.out, collectorID)
 		if err != nil {
@@ -42,7 +41,7 @@ func (o *sinkOptions) open(cmd *cobra.Command, collectorID string, handler *web.
 			Dir: o.warc, CollectorID: collectorID, MaxFileBytes: o.warcSize, Software: "waggle " + version(), Operator: handler.Contact,
 		}
 		if err := cfg.Validate(); err != nil {
-			return nil, usagef(cmd, "--warc: %w", fieldsAsFlags(err))
+			return nil, usagef("--warc: %w", fieldsAsFlags(err))
 		}
 		sink, err := warc.New(cfg)
 		if err != nil {

@@ -5,26 +5,22 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 func newSource(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "source", Short: "Register what is to be crawled, and steer it"}
-	o.register(cmd)
-	cmd.AddCommand(
+	return o.group(&cobra.Command{Use: "source", Short: "Register what is to be crawled, and steer it"},
 		newSourceCreate(o), newSourceGet(o), newSourceList(o), newSourceUpdate(o),
 		newSourceDelete(o), newSourcePause(o), newSourceResume(o), newSourceTrigger(o),
 		newSourceImport(o), newSourceExport(o), newSourceWait(o),
 	)
-	return cmd
 }
 
 func newSourceGet(o *clientOptions) *cobra.Command {
@@ -34,10 +30,7 @@ func newSourceGet(o *clientOptions) *cobra.Command {
 		Args:  exactly("the source's ID"),
 		RunE: o.call(func(ctx context.Context, c *client, args []string) error {
 			reply, err := c.sources.GetSource(ctx, &pb.GetSourceRequest{Id: args[0]})
-			if err != nil {
-				return err
-			}
-			return c.show(reply.GetSource(), func() { writeSource(c.out, c.now, reply.GetSource()) })
+			return c.show(reply.GetSource(), err, func() { writeSource(c.out, c.now, reply.GetSource()) })
 		}),
 	}
 }
@@ -59,50 +52,27 @@ NO_RULE, as the source follows only items of feeds, for their DEPTH, HOST, or UR
   BACKED_OFF  its seeds failed cycle after cycle, so that the next is put off
   PAUSED      an operator paused it, or none of its seeds is crawled, as each is
               canceled or in a queue that a rule denies`,
-		Args: exactly(),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&request.IdPrefix, "prefix", "", "only ids that begin with this `prefix`, as news.")
 	flags.StringVar(&request.Pool, "pool", "", "only sources of this `pool`")
 	flags.StringSliceVar(&health, "health", nil, "only this `health`: ok, late, failing, backed_off, paused")
 	pairsVar(flags, &request.Labels, "label", "only sources with this label")
-	limit := limitFlag(cmd)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
-		if err := checkLimit(*limit); err != nil {
-			return err
+	return o.list(cmd, func(ctx context.Context, c *client, limit int) (_ proto.Message, _ bool, _ func(), err error) {
+		if request.Health, err = enumValues[pb.SourceHealth]("--health", health, "SOURCE_HEALTH_", pb.SourceHealth_value); err != nil {
+			return nil, false, nil, err
 		}
-		for _, name := range health {
-			value, err := enumValue("--health", name, "SOURCE_HEALTH_", pb.SourceHealth_value)
-			if err != nil {
-				return err
+		all, more, err := readPages(limit, func(size int32, token string) (*pb.ListSourcesResponse, error) {
+			request.PageSize, request.PageToken = size, token
+			return c.sources.ListSources(ctx, request)
+		}, (*pb.ListSourcesResponse).GetSources)
+		return &pb.ListSourcesResponse{Sources: all}, more, func() {
+			if len(all) == 0 && (request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(request.GetHealth()) > 0) {
+				fmt.Fprintln(c.out, "no such sources")
+				return
 			}
-			request.Health = append(request.Health, pb.SourceHealth(value))
-		}
-		return c.listSources(ctx, request, *limit)
-	})
-	return cmd
-}
-
-// listSources lists the sources that match a request, page after page.
-func (c *client) listSources(ctx context.Context, request *pb.ListSourcesRequest, limit int) error {
-	all := &pb.ListSourcesResponse{}
-	more, err := readPages(limit, func(size int32, token string) (*pb.ListSourcesResponse, error) {
-		request.PageSize, request.PageToken = size, token
-		return c.sources.ListSources(ctx, request)
-	}, func(p *pb.ListSourcesResponse) int {
-		all.Sources = append(all.Sources, p.GetSources()...)
-		return len(p.GetSources())
-	})
-	if err != nil {
-		return err
-	}
-	c.noteMore(more, limit)
-	return c.show(all, func() {
-		if len(all.GetSources()) == 0 && (request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(request.GetHealth()) > 0) {
-			fmt.Fprintln(c.out, "no such sources")
-			return
-		}
-		writeSources(c.out, c.now, all.GetSources())
+			writeSources(c.out, c.now, all)
+		}, err
 	})
 }
 
@@ -367,19 +337,4 @@ func errorText(e *pb.TaskError) string {
 		text += ": " + message
 	}
 	return text
-}
-
-// enumValue finds the value of an enum by the end of its name, in any case.
-func enumValue(flag, name, prefix string, values map[string]int32) (int32, error) {
-	full := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	if value, ok := values[full]; ok && value != 0 {
-		return value, nil
-	}
-	var names []string
-	for _, text := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(values[a], values[b]) }) {
-		if values[text] != 0 {
-			names = append(names, strings.ToLower(strings.TrimPrefix(text, prefix)))
-		}
-	}
-	return 0, usagef(nil, "%s %q: say %s", flag, name, strings.Join(names, ", "))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func newSourceExport(o *clientOptions) *cobra.Command {
-	request := &pb.ListSourcesRequest{WholeSpecs: true}
+	request := &pb.ListSourcesRequest{WholeSpecs: true, PageSize: pageSize}
 	var format string
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -36,7 +36,7 @@ where the file is imported.`,
 	pairsVar(flags, &request.Labels, "label", "only sources with this label")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
 		if !slices.Contains(sourcefile.WriteFormats(), sourcefile.Format(format)) {
-			return usagef(nil, "--format %q: say csv, jsonl, opml or urls", format)
+			return usagef("--format %q: say csv, jsonl, opml or urls", format)
 		}
 		return export(ctx, c, request, sourcefile.Format(format))
 	})
@@ -49,9 +49,8 @@ func export(ctx context.Context, c *client, request *pb.ListSourcesRequest, form
 	if err != nil {
 		return err
 	}
-	lost, first, skipped, found := map[string]int{}, map[string]string{}, 0, 0
-	for {
-		request.PageSize = pageSize
+	found, lost := 0, map[string][]string{} // ids by field
+	for more := true; more; more = request.GetPageToken() != "" {
 		reply, err := c.sources.ListSources(ctx, request)
 		if err != nil {
 			return err
@@ -62,21 +61,11 @@ func export(ctx context.Context, c *client, request *pb.ListSourcesRequest, form
 			if err != nil {
 				return err
 			}
-			if slices.Equal(fields, sourcefile.NothingHeld()) {
-				if skipped++; skipped == 1 {
-					first["*"] = source.GetId()
-				}
-				continue
-			}
 			for _, field := range fields {
-				if lost[field]++; lost[field] == 1 {
-					first[field] = source.GetId()
-				}
+				lost[field] = append(lost[field], source.GetId())
 			}
 		}
-		if request.PageToken = reply.GetNextPageToken(); request.GetPageToken() == "" {
-			break
-		}
+		request.PageToken = reply.GetNextPageToken()
 	}
 	if err := errors.Join(w.Close(), out.Flush()); err != nil {
 		return err
@@ -84,20 +73,13 @@ func export(ctx context.Context, c *client, request *pb.ListSourcesRequest, form
 	if found == 0 {
 		c.note("no sources match: nothing is exported")
 	}
-	if skipped > 0 {
-		c.note("%s left out: %s holds URLs, and they have none", named(skipped, "source", first["*"]), format)
-	}
 	for _, field := range slices.Sorted(maps.Keys(lost)) {
-		c.note("%s cannot hold all of %s, of %s", format, field, named(lost[field], "source", first[field]))
+		sources := named(len(lost[field]), "source", lost[field][0])
+		if field == sourcefile.Everything {
+			c.note("%s left out: %s holds URLs, and they have none", sources, format)
+		} else {
+			c.note("%s cannot hold all of %s, of %s", format, field, sources)
+		}
 	}
 	return nil
-}
-
-// named writes n things by the first of them: "1 source (a)", "3 sources (a and 2 more)".
-func named(n int, thing, first string) string {
-	text := plural(n, thing) + " (" + plain(first)
-	if n > 1 {
-		text += " and " + count(n-1) + " more"
-	}
-	return text + ")"
 }

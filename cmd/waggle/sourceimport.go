@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,23 +16,22 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // importFlags are what an import takes beside its file.
 type importFlags struct {
-	flags  *pflag.FlagSet
-	record recordFlags
+	sharedFlags
 
-	format, prefix, report, resume, pool, cron, timeZone, kind string
-	queue                                                      queueFlag
-	labels                                                     map[string]string
-	prune                                                      pruneFlags
-	every, jitter                                              spanFlag
-	adaptive                                                   rangeFlag
-	now, dryRun, follow, revisit, replace                      bool
-	maxDepth, priority                                         int32
-	parallel                                                   int
+	record                         recordFlags
+	format, prefix, report, resume string
+	prune                          pruneFlags
+	now, dryRun, replace           bool
+	parallel                       int
+
+	// defaults are what an entry gets that says nothing itself.
+	defaults *pb.SourceSpec
 }
 
 func newSourceImport(o *clientOptions) *cobra.Command {
@@ -105,22 +103,9 @@ Columns of a CSV, in any order, of which url or id must be there:
 
 func (f *importFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	f.flags = fs
+	f.sharedFlags.register(fs)
 	fs.StringVar(&f.format, "format", "", "`format` of the file: csv, jsonl, opml, sitemap or urls (default: told by its name or beginning)")
 	fs.StringVar(&f.prefix, "prefix", "", "stands before ids that are made from URLs, as `news.`")
-	spanVar(fs, &f.every, "every", "crawl again at this interval, as 10m, 1h, 7d")
-	fs.StringVar(&f.cron, "cron", "", "or by five cron `fields`, as \"0 6 * * *\", or @daily")
-	fs.Var(&f.adaptive, "adaptive", "or at an interval that follows how often the page changes, within `bounds`, as 10m..7d")
-	fs.StringVar(&f.timeZone, "time-zone", "", "IANA `zone` of --cron (default UTC)")
-	spanVar(fs, &f.jitter, "jitter", "let each be due up to so much later, by an amount of its own that stays (with --adaptive: the first crawl only)")
-	fs.BoolVar(&f.revisit, "revisit", false, "each cycle crawls the pages found from the seeds again")
-	fs.StringVar(&f.pool, "pool", "", "`pool` of collectors that may take their tasks (default \"default\")")
-	fs.Int32Var(&f.priority, "priority", 5, "`0 to 9`, higher first")
-	fs.StringVar(&f.kind, "kind", "", "what `kind` their seeds are to the collector, as feed, sitemap or list")
-	fs.Var(&f.queue, "queue", "the one queue of all their seeds, by this `name`, instead of each host its own")
-	pairsVar(fs, &f.labels, "label", "label that each gets; may be repeated")
-	fs.BoolVar(&f.follow, "follow", false, "follow links on the hosts of the seeds (default: only the items of feeds, on any host)")
-	fs.Int32Var(&f.maxDepth, "max-depth", 0, "follow links up to this `depth`; seeds have 0")
 	fs.BoolVar(&f.now, "now", false, "crawl all of them at once, instead of spread over the first interval")
 	fs.BoolVar(&f.replace, "replace", false, "what neither the file nor the flags say of a source goes back to its default; without it, it stays")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing; say what would become of each")
@@ -132,43 +117,39 @@ func (f *importFlags) register(cmd *cobra.Command) {
 
 func (f *importFlags) check(name string) error {
 	if f.format != "" && !slices.Contains(sourcefile.Formats(), sourcefile.Format(f.format)) {
-		return usagef(nil, "--format %q: say csv, jsonl, opml, sitemap or urls", f.format)
+		return usagef("--format %q: say csv, jsonl, opml, sitemap or urls", f.format)
 	}
-	changed := f.flags.Changed
-	if err := oneRule(f.flags); err != nil {
+	f.defaults = &pb.SourceSpec{FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_SPREAD}
+	if f.now {
+		f.defaults.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_NOW
+	}
+	if _, err := f.overlay(f.defaults); err != nil {
 		return err
 	}
+	changed := f.flags.Changed
 	switch {
 	case changed("time-zone") && !changed("cron"):
-		return usagef(nil, "--time-zone is the zone of --cron, which is missing")
+		return usagef("--time-zone is the zone of --cron, which is missing")
 	case f.resume != "" && name == "-":
-		return usagef(nil, "--resume goes through the file anew; standard input cannot be read twice")
+		return usagef("--resume goes through the file anew; standard input cannot be read twice")
 	case f.resume != "" && f.dryRun:
-		return usagef(nil, "--resume and --dry-run: a look leaves nothing to go on from")
+		return usagef("--resume and --dry-run: a look leaves nothing to go on from")
 	case f.parallel < 1 || f.parallel > 16:
-		return usagef(nil, "--parallel %d: say 1 to 16", f.parallel)
+		return usagef("--parallel %d: say 1 to 16", f.parallel)
 	}
 	return f.prune.check(changed("prune"), f.dryRun)
 }
 
 func (f *importFlags) run(ctx context.Context, c *client, name string, stdin io.Reader) (err error) {
-	in, size := io.Reader(newCtxReader(ctx, stdin)), int64(0)
+	in, err := openInput(ctx, name, stdin)
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	defer in.close()
 	digest := ""
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return fmt.Errorf("import: %w", err)
-		}
-		defer file.Close() //nolint:errcheck // it was only read
-		if f.resume != "" {
-			if digest, err = f.digest(file); err != nil {
-				return err
-			}
-		}
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			size, in = info.Size(), file
-		} else {
-			in = newCtxReader(ctx, file)
+	if f.resume != "" {
+		if digest, err = f.digest(in.file); err != nil {
+			return err
 		}
 	}
 	if err := f.apart(name); err != nil {
@@ -186,11 +167,11 @@ func (f *importFlags) run(ctx context.Context, c *client, name string, stdin io.
 	counted := &countingReader{in: in}
 	entries, format, err := sourcefile.Open(counted, name, sourcefile.Format(f.format))
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", in.path, err)
 	}
 	j := &importJob{
-		client: c, flags: f, name: name, format: format, entries: entries, state: state, report: report,
-		known: make(map[uint64]knownID), pages: make(seenPages), progress: newImportProgress(c, counted, size),
+		client: c, flags: f, in: in, format: format, entries: entries, state: state, report: report,
+		known: make(map[uint64]knownID), pages: make(seenPages), progress: newImportProgress(c, counted, in.size),
 	}
 	return j.run(ctx)
 }
@@ -201,17 +182,10 @@ func (f *importFlags) apart(name string) error {
 		{"--report", f.report, "FILE", name}, {"--resume", f.resume, "FILE", name}, {"--report", f.report, "--resume", f.resume},
 	} {
 		if sameFile(pair[1], pair[3]) {
-			return usagef(nil, "%s and %s are the same file, %q; choose another", pair[0], pair[2], pair[1])
+			return usagef("%s and %s are the same file, %q; choose another", pair[0], pair[2], pair[1])
 		}
 	}
 	return nil
-}
-
-// sameFile reports whether two names are of one file; an empty name is of none.
-func sameFile(a, b string) bool {
-	aInfo, aErr := os.Stat(a)
-	bInfo, bErr := os.Stat(b)
-	return a != "" && (a == b || aErr == nil && bErr == nil && os.SameFile(aInfo, bInfo))
 }
 
 // digest tells an import from another: of the file, and of the flags that
@@ -223,103 +197,51 @@ func (f *importFlags) digest(file io.ReadSeeker) (string, error) {
 			fmt.Fprintf(h, "%s=%s\n", flag.Name, flag.Value)
 		}
 	})
-	if err := hashFile(h, file); err != nil {
+	if _, err := io.Copy(h, file); err != nil {
+		return "", fmt.Errorf("import: %w", err)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return "", fmt.Errorf("import: %w", err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func hashFile(h hash.Hash, file io.ReadSeeker) error {
-	if _, err := io.Copy(h, file); err != nil {
-		return err
-	}
-	_, err := file.Seek(0, io.SeekStart)
-	return err
-}
-
 // complete fills in what an entry leaves to the flags, and its id.
-func (f *importFlags) complete(spec *pb.SourceSpec) error {
+func (f *importFlags) complete(spec *pb.SourceSpec) (*pb.SourceSpec, error) {
 	if spec == nil {
-		return nil // it could not be read at all
+		return nil, nil //nolint:nilnil // it could not be read at all
 	}
 	if spec.GetId() == "" {
 		if len(spec.GetSeeds()) == 0 || spec.GetSeeds()[0].GetUrl() == "" {
-			return errors.New("there is neither an id nor a URL to make one from")
+			return spec, errors.New("there is neither an id nor a URL to make one from")
 		}
 		spec.Id = sourcefile.ID(f.prefix, spec.GetSeeds()[0].GetUrl())
 	}
-	changed := f.flags.Changed
-	if spec.GetPool() == "" {
-		spec.Pool = f.pool
+	for _, seed := range spec.GetSeeds() {
+		seed.Kind = cmp.Or(seed.GetKind(), f.kind)
+		seed.Queue = cmp.Or(canonical.QueueName(seed.GetQueue()), f.queue)
 	}
-	if changed("priority") && spec.Priority == nil {
-		spec.Priority = proto.Int32(f.priority)
+	whole := proto.CloneOf(f.defaults)
+	if whole.GetSchedule() != nil {
+		completeSchedule(whole, spec.GetSchedule())
 	}
-	for key, value := range f.labels {
-		if _, has := spec.GetLabels()[key]; has {
-			continue
-		}
-		if spec.Labels == nil {
-			spec.Labels = map[string]string{}
-		}
-		spec.Labels[key] = value
+	if spec.GetFollow() != nil {
+		whole.Follow = nil
 	}
-	f.completeSeeds(spec.GetSeeds())
-	if spec.GetFirstCrawl() == pb.FirstCrawl_FIRST_CRAWL_UNSPECIFIED {
-		spec.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_SPREAD
-		if f.now {
-			spec.FirstCrawl = pb.FirstCrawl_FIRST_CRAWL_NOW
-		}
-	}
-	f.completeSchedule(spec)
-	if spec.Follow == nil && (f.follow || changed("max-depth")) {
-		spec.Follow = &pb.Follow{}
-		if changed("max-depth") {
-			spec.Follow.MaxDepth = proto.Int32(f.maxDepth)
-		}
-	}
-	return nil
+	proto.Merge(whole, spec)
+	return whole, nil
 }
 
-func (f *importFlags) completeSeeds(seeds []*pb.Seed) {
-	for _, seed := range seeds {
-		if seed.GetKind() == "" {
-			seed.Kind = f.kind
-		}
-		if seed.GetQueue() == "" {
-			seed.Queue = string(f.queue)
-		} else {
-			seed.Queue = queueName(seed.GetQueue())
-		}
+// completeSchedule leaves of the defaults for a schedule what goes with that of an entry.
+func completeSchedule(defaults *pb.SourceSpec, of *pb.Schedule) {
+	s := defaults.GetSchedule()
+	if of.GetRule() != nil {
+		s.Rule, s.TimeZone = nil, ""
 	}
-}
-
-func (f *importFlags) completeSchedule(spec *pb.SourceSpec) {
-	changed := f.flags.Changed
-	if spec.GetSchedule().GetRule() == nil {
-		switch {
-		case changed("every"):
-			schedule(spec).Rule = &pb.Schedule_Every{Every: f.every.message()}
-		case changed("cron"):
-			schedule(spec).Rule = &pb.Schedule_Cron{Cron: f.cron}
-			if spec.GetSchedule().GetTimeZone() == "" {
-				spec.Schedule.TimeZone = f.timeZone
-			}
-		case changed("adaptive"):
-			schedule(spec).Rule = f.adaptive.message()
-		}
+	if of.GetJitter() != nil || of.GetRule() == nil && s.GetRule() == nil {
+		s.Jitter = nil
 	}
-	if changed("jitter") && spec.GetSchedule().GetRule() != nil && spec.GetSchedule().GetJitter() == nil {
-		schedule(spec).Jitter = f.jitter.message()
+	if proto.Size(s) == 0 {
+		defaults.Schedule = nil
 	}
-	if f.revisit {
-		schedule(spec).Revisit = true
-	}
-}
-
-func schedule(spec *pb.SourceSpec) *pb.Schedule {
-	if spec.Schedule == nil {
-		spec.Schedule = &pb.Schedule{}
-	}
-	return spec.Schedule
 }

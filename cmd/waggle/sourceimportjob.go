@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -22,11 +20,6 @@ const (
 	// maxApply specs and applyBytes of them go in one call.
 	maxApply   = 500
 	applyBytes = 3 << 20
-
-	// applyPatience is how long a call is repeated while the dispatcher, or its
-	// store, cannot take it.
-	applyPatience = time.Minute
-	longestPause  = 5 * time.Second
 )
 
 // importJob brings the entries of a file to a dispatcher: one goroutine reads
@@ -35,7 +28,7 @@ const (
 type importJob struct {
 	client   *client
 	flags    *importFlags
-	name     string
+	in       *input
 	format   sourcefile.Format
 	entries  sourcefile.Reader
 	state    *importState
@@ -123,7 +116,7 @@ func (j *importJob) run(ctx context.Context) error {
 		return err
 	}
 	if j.state.Total.entries() == 0 && j.flags.prune.prefix == "" {
-		return errNothing(j.name)
+		return j.in.errNothing()
 	}
 	if err := j.showTotal(); err != nil {
 		return err
@@ -213,12 +206,13 @@ func (j *importJob) read(ctx context.Context, order, calls chan<- *importBatch) 
 func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
 	item := importItem{line: entry.Line}
 	err := entry.Err
-	if completeErr := j.flags.complete(entry.Spec); err == nil {
+	spec, completeErr := j.flags.complete(entry.Spec)
+	if err == nil {
 		err = completeErr
 	}
-	item.id = entry.Spec.GetId()
+	item.id = spec.GetId()
 	if err == nil {
-		err = j.meet(&item, entry.Spec)
+		err = j.meet(&item, spec)
 		j.pruned.meet(item.id, j.flags.prune.prefix)
 	}
 	if done {
@@ -229,10 +223,10 @@ func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
 		item.result, item.err = resultInvalid, err.Error()
 	case item.result == "":
 		item.pending = true
-		item.twin = j.pages.meet(item.line, entry.Spec)
-		seedless, unscheduled := len(entry.Spec.GetSeeds()) == 0, entry.Spec.GetSchedule().GetRule() == nil
+		item.twin = j.pages.meet(item.line, spec)
+		seedless, unscheduled := len(spec.GetSeeds()) == 0, spec.GetSchedule().GetRule() == nil
 		item.idle, item.once = seedless && unscheduled, unscheduled && !seedless
-		batch.specs, batch.bytes = append(batch.specs, entry.Spec), batch.bytes+proto.Size(entry.Spec)
+		batch.specs, batch.bytes = append(batch.specs, spec), batch.bytes+proto.Size(spec)
 	}
 	batch.items = append(batch.items, item)
 }
@@ -282,55 +276,9 @@ func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
 
 // patiently makes a call, again while it may still be taken.
 func (j *importJob) patiently(ctx context.Context, call func() error) error {
-	err := patiently(ctx, applyPatience, call, j.progress.unanswered)
+	err := patiently(ctx, restartPatience, call, j.progress.unanswered)
 	if err == nil {
 		j.progress.answered()
 	}
 	return err
-}
-
-// patiently makes a call, again for as long as patience, or for ever where that is 0, while it
-// may still be taken; unanswered hears of each time that it was not.
-func patiently(ctx context.Context, patience time.Duration, call func() error, unanswered func(error)) error {
-	deadline := time.Now().Add(patience)
-	for pause := 200 * time.Millisecond; ; pause = min(2*pause, longestPause) {
-		err := call()
-		if err == nil {
-			return nil
-		}
-		wait, again := repeatable(err)
-		if wait = max(wait, pause/2+rand.N(pause/2)); !again || patience > 0 && time.Now().Add(wait).After(deadline) {
-			return err
-		}
-		unanswered(err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-	}
-}
-
-// repeatable reports whether a call that failed may be taken later, and how
-// long its answer asks to wait.
-func repeatable(err error) (wait time.Duration, again bool) {
-	st, ok := status.FromError(err)
-	if !ok {
-		return 0, false
-	}
-	for _, detail := range st.Details() {
-		if retry, is := detail.(*errdetails.RetryInfo); is {
-			wait = retry.GetRetryDelay().AsDuration()
-		}
-	}
-	switch st.Code() {
-	case codes.Unavailable, codes.DeadlineExceeded:
-		return wait, true
-	case codes.ResourceExhausted:
-		return wait, wait > 0
-	default:
-		return 0, false
-	}
 }

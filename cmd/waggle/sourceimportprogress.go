@@ -95,7 +95,7 @@ func (p *importProgress) unanswered(err error) {
 	defer p.mu.Unlock()
 	if p.away.IsZero() {
 		p.away = time.Now()
-		p.say(fmt.Sprintf("no call is taken now (%s); waiting up to %s", status.Convert(err).Message(), span(applyPatience)))
+		p.say(fmt.Sprintf("no call is taken now (%s); waiting up to %s", status.Convert(err).Message(), span(restartPatience)))
 	}
 }
 

@@ -32,13 +32,13 @@ func (p *pruneFlags) register(flags *pflag.FlagSet) {
 func (p *pruneFlags) check(given, dryRun bool) error {
 	switch {
 	case !given && p.bound.given:
-		return usagef(nil, "--prune-max is the bound of --prune, which is missing")
+		return usagef("--prune-max is the bound of --prune, which is missing")
 	case !given:
 		return nil
 	case len(p.prefix) < 2 || !strings.ContainsRune("._-", rune(p.prefix[len(p.prefix)-1])):
-		return usagef(nil, "--prune %q: say how the ids begin, up to a dot, _ or -, as news.", p.prefix)
+		return usagef("--prune %q: say how the ids begin, up to a dot, _ or -, as news.", p.prefix)
 	case !p.yes && !dryRun:
-		return usagef(nil, "--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
+		return usagef("--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
 	}
 	return nil
 }
@@ -102,21 +102,22 @@ func (j *importJob) tooMany(ids []string, there int) string {
 // absent lists the sources that the file does not have, by id, and says how many there
 // are with it.
 func (j *importJob) absent(ctx context.Context) (ids []string, there int, err error) {
-	_, err = readPages(0, func(size int32, token string) (reply *pb.ListSourcesResponse, err error) {
+	sources, _, err := readPages(0, func(size int32, token string) (reply *pb.ListSourcesResponse, err error) {
 		err = j.patiently(ctx, func() (err error) {
 			reply, err = j.client.sources.ListSources(ctx, &pb.ListSourcesRequest{IdPrefix: j.flags.prune.prefix, PageSize: size, PageToken: token})
 			return err
 		})
 		return reply, err
-	}, func(p *pb.ListSourcesResponse) int {
+	}, func(p *pb.ListSourcesResponse) []*pb.Source {
 		there += len(p.GetSources())
-		for _, source := range p.GetSources() {
-			if _, has := j.known[hash64([]byte(source.GetId()))]; !has {
-				ids = append(ids, source.GetId())
-			}
-		}
-		return len(p.GetSources())
+		return slices.DeleteFunc(p.GetSources(), func(s *pb.Source) bool {
+			_, has := j.known[hash64([]byte(s.GetId()))]
+			return has
+		})
 	})
+	for _, source := range sources {
+		ids = append(ids, source.GetId())
+	}
 	return ids, there, err
 }
 

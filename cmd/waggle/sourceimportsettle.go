@@ -50,7 +50,7 @@ func (j *importJob) settle(ctx context.Context, order <-chan *importBatch) error
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return fmt.Errorf("%s: %w: %w", j.name, errBroken, batch.end)
+			return fmt.Errorf("%s: %w: %w", j.in.path, errBroken, batch.end)
 		}
 	}
 	return nil

@@ -72,8 +72,8 @@ func (t *importTotal) entries() int {
 // showTotal writes the summary.
 func (j *importJob) showTotal() error {
 	t := &j.state.Total
-	if j.client.options.output == "json" {
-		return writeValue(j.client.out, t)
+	if j.client.json {
+		return writeJSON(j.client.out, t)
 	}
 	verb := ""
 	if j.flags.dryRun {

@@ -34,9 +34,9 @@ or CANCELED are not outstanding: 'task list --source ID --state dead' shows them
 Ends with 0 when nothing is outstanding, with 1 when --for is over before. A
 dispatcher that is away for a while is waited for, too.`,
 		Example: `  waggle source trigger docs --revisit && waggle source wait docs --for 2h`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef(cmd, "which sources? say their ids")
+				return usagef("which sources? say their ids")
 			}
 			return nil
 		},
@@ -44,7 +44,7 @@ dispatcher that is away for a while is waited for, too.`,
 	spanVar(cmd.Flags(), &longest, "for", "longest wait in all (default: as long as it takes)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not tell how far they are")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, ids []string) error {
-		if err := refuseZero(cmd); err != nil {
+		if err := refuseZero(cmd.Flags()); err != nil {
 			return err
 		}
 		slices.Sort(ids)
@@ -120,7 +120,7 @@ func (w *sourceWait) goesOn(ctx context.Context, err error) bool {
 		w.away = time.Now()
 		w.tell("the dispatcher does not answer; waiting for it")
 	}
-	return time.Since(w.away) < applyPatience
+	return time.Since(w.away) < restartPatience
 }
 
 // look asks for each source, and leaves those that are finished out of ids.

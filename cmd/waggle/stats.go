@@ -10,20 +10,15 @@ import (
 )
 
 func newStats(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{
+	return o.group(&cobra.Command{
 		Use:   "stats",
 		Short: "Show counts of the whole, and of the dispatcher that answers",
 		Args:  exactly(),
 		RunE: o.call(func(ctx context.Context, c *client, _ []string) error {
 			reply, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
-			if err != nil {
-				return err
-			}
-			return c.show(reply, func() { writeStats(c.out, reply) })
+			return c.show(reply, err, func() { writeStats(c.out, reply) })
 		}),
-	}
-	o.register(cmd)
-	return cmd
+	})
 }
 
 func writeStats(out io.Writer, s *pb.GetStatsResponse) {

@@ -36,15 +36,15 @@ func (s *storeOptions) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
 }
 
-// open opens the store. It tries once; isAway tells whether to try again.
+// open opens the store. It tries once; isAway reports whether to try again.
 func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
 	if err := (&redisstore.Config{Prefix: s.prefix}).Validate(); err != nil { // with the store memory, too
-		return nil, usagef(nil, "--prefix: %s", invalidText(err))
+		return nil, usagef("--prefix: %s", invalidText(err))
 	}
 	if s.url == storeMemory {
 		store, err := memstore.New(memstore.Config{Shards: s.shards})
 		if err != nil {
-			return nil, usagef(nil, "--shards: %s", invalidText(err))
+			return nil, usagef("--shards: %s", invalidText(err))
 		}
 		return store, nil
 	}
@@ -59,9 +59,9 @@ func (s *storeOptions) open(ctx context.Context, log *zap.Logger) (dispatch.Stor
 	case isAway(err):
 		return nil, err
 	case errors.Is(err, dispatch.ErrInvalid) && strings.Contains(err.Error(), "scheme"):
-		return nil, usagef(nil, "--store: %s; or %q", invalidText(err), storeMemory)
+		return nil, usagef("--store: %s; or %q", invalidText(err), storeMemory)
 	case errors.Is(err, dispatch.ErrInvalid):
-		return nil, usagef(nil, "--store: %s", invalidText(err))
+		return nil, usagef("--store: %s", invalidText(err))
 	default:
 		return nil, advise(fmt.Errorf("--store %s: %w", s.name(), err), mismatchAdvice(err))
 	}
@@ -73,8 +73,8 @@ func isAway(err error) bool {
 }
 
 const (
-	// Waits between attempts to open a store that is away double from the first to the
-	// longest. Longer asks a Redis that loads its files less, and finds it later.
+	// Waits between attempts to open a store that is away double from the first to the longest. Longer ones ask a Redis
+	// that loads its files less often, and find it later.
 	firstOpenWait, longestOpenWait = 100 * time.Millisecond, 2 * time.Second
 	// awayEach is how often it is logged that the store is still away.
 	awayEach = 30 * time.Second
@@ -99,8 +99,7 @@ func (s *storeOptions) await(ctx context.Context, log *zap.Logger, away error) (
 	}
 }
 
-// mismatchAdvice is what to do about a Redis that does not fit; empty when its
-// error says it all.
+// mismatchAdvice is what to do about a Redis that does not fit; empty when its error says it all.
 func mismatchAdvice(err error) string {
 	switch text := err.Error(); {
 	case !errors.Is(err, dispatch.ErrStoreMismatch):
@@ -132,4 +131,12 @@ func (s *storeOptions) name() string {
 // invalidText is what is wrong, without saying once more that it is.
 func invalidText(err error) string {
 	return strings.TrimPrefix(err.Error(), dispatch.ErrInvalid.Error()+": ")
+}
+
+// redisLog takes what the Redis client logs about single connections. What matters of it is the error of a call, too.
+type redisLog struct{ log *zap.Logger }
+
+// Printf logs at the level of details.
+func (l redisLog) Printf(_ context.Context, format string, args ...any) {
+	l.log.Debug(fmt.Sprintf(format, args...))
 }

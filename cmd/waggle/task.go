@@ -13,10 +13,8 @@ import (
 )
 
 func newTask(o *clientOptions) *cobra.Command {
-	cmd := &cobra.Command{Use: "task", Short: "Submit tasks, look at them, cancel or retry them"}
-	o.register(cmd)
-	cmd.AddCommand(newTaskSubmit(o), newTaskGet(o), newTaskList(o), newTaskCancel(o), newTaskRetry(o))
-	return cmd
+	return o.group(&cobra.Command{Use: "task", Short: "Submit tasks, look at them, cancel or retry them"},
+		newTaskSubmit(o), newTaskGet(o), newTaskList(o), newTaskCancel(o), newTaskRetry(o))
 }
 
 func newTaskGet(o *clientOptions) *cobra.Command {
@@ -35,10 +33,7 @@ func newTaskGet(o *clientOptions) *cobra.Command {
 			return err
 		}
 		reply, err := c.tasks.GetTask(ctx, request)
-		if err != nil {
-			return err
-		}
-		return c.show(reply.GetTask(), func() { writeTask(c.out, c.now, reply.GetTask()) })
+		return c.show(reply.GetTask(), err, func() { writeTask(c.out, c.now, reply.GetTask()) })
 	})
 	return cmd
 }
@@ -64,13 +59,13 @@ func (r *taskRef) request(args []string) (*pb.GetTaskRequest, error) {
 	by := &r.by
 	switch {
 	case len(args) > 0 && r.named():
-		return nil, usagef(nil, "say the task's ID, or --source with --url or --key, not both")
+		return nil, usagef("say the task's ID, or --source with --url or --key, not both")
 	case len(args) == 1:
 		by.TaskId = args[0]
 	case by.GetSourceId() == "" || by.GetUrl() == "" && by.GetKey() == "":
-		return nil, usagef(nil, "which task? say its ID, or --source with --url or --key")
+		return nil, usagef("which task? say its ID, or --source with --url or --key")
 	case by.GetUrl() == "" && by.GetQueue() == "":
-		return nil, usagef(nil, "--key names a task of a queue: say --queue, too; of a task whose key is its URL, --url")
+		return nil, usagef("--key names a task of a queue: say --queue, too; of a task whose key is its URL, --url")
 	}
 	return by, nil
 }
@@ -85,10 +80,7 @@ func (r *taskRef) ids(ctx context.Context, c *client, args []string) ([]string, 
 		return nil, err
 	}
 	reply, err := c.tasks.GetTask(ctx, request)
-	if err != nil {
-		return nil, err
-	}
-	return []string{reply.GetTask().GetId()}, nil
+	return []string{reply.GetTask().GetId()}, err
 }
 
 func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {

@@ -24,9 +24,9 @@ Without IDs, --url or --key: all that match the other flags, seeds among them.`,
 		Example: `  waggle task cancel 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'a trap'
   waggle task cancel --source news.example --url https://example.com/a
   waggle task cancel --queue example.com --state scheduled,ready --dry-run`,
-	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {
+	}, func(ctx context.Context, c *client, b *bulk) (changeReply, error) {
 		return c.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{
-			TaskIds: req.ids, Filter: req.filter, ValidateOnly: req.dryRun, PageToken: req.token, By: req.by, Reason: req.reason,
+			TaskIds: b.ids, Filter: b.filter, ValidateOnly: b.dryRun, PageToken: b.token, By: b.by, Reason: b.reason,
 		})
 	})
 }
@@ -41,9 +41,9 @@ DONE are listed nowhere: name each by its ID, or --source with --url or --key; t
 pages of a source again, say waggle source trigger --revisit.`,
 		Example: `  waggle task retry 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
   waggle task retry --source news.example --state dead --failed timeout --failed connect --dry-run`,
-	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {
+	}, func(ctx context.Context, c *client, b *bulk) (changeReply, error) {
 		return c.tasks.RetryTasks(ctx, &pb.RetryTasksRequest{
-			TaskIds: req.ids, Filter: req.filter, ValidateOnly: req.dryRun, PageToken: req.token, By: req.by, Reason: req.reason,
+			TaskIds: b.ids, Filter: b.filter, ValidateOnly: b.dryRun, PageToken: b.token, By: b.by, Reason: b.reason,
 		})
 	})
 }
@@ -61,11 +61,11 @@ With the fence that waggle lease list shows, a task stays with who has it if tha
 another lease by now.`,
 		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
   waggle lease revoke --collector paris-1 --dry-run`,
-	}, func(ctx context.Context, c *client, req *changeCall) (changeReply, error) {
+	}, func(ctx context.Context, c *client, b *bulk) (changeReply, error) {
 		revoke := &pb.RevokeLeasesRequest{
-			Filter: req.filter, ValidateOnly: req.dryRun, PageToken: req.token, By: req.by, Reason: req.reason,
+			Filter: b.filter, ValidateOnly: b.dryRun, PageToken: b.token, By: b.by, Reason: b.reason,
 		}
-		for _, lease := range req.ids {
+		for _, lease := range b.ids {
 			id, fence, err := parseLease(lease)
 			if err != nil {
 				return nil, err
@@ -85,7 +85,7 @@ func parseLease(lease string) (id string, fence int64, err error) {
 		return id, 0, nil
 	}
 	if fence, err = strconv.ParseInt(text, 10, 64); err != nil || fence <= 0 {
-		return "", 0, usagef(nil, "lease %q: the fence after @ has to be a number above 0, as `waggle lease list` shows it", lease)
+		return "", 0, usagef("lease %q: the fence after @ has to be a number above 0, as `waggle lease list` shows it", lease)
 	}
 	return id, fence, nil
 }
@@ -98,62 +98,44 @@ type changeReply interface {
 	GetNextPageToken() string
 }
 
-// changeCall is what the bulk calls on tasks are made with.
-type changeCall struct {
-	ids    []string
-	filter *pb.Filter
-	token  string
-	dryRun bool
-	recordFlags
-}
-
-// changeCommand completes a command that changes the tasks of the ids it is given, or
-// those that flags name, in as many calls as that needs. Tasks that are not there or
-// were refused make it fail, though the others are done.
+// changeCommand completes a command that changes the tasks of the ids it is given, or those that flags name, in as many
+// calls as that needs. Tasks that are not there or were refused make it fail, though the others are done.
 func changeCommand(o *clientOptions, choice *taskChoice, cmd *cobra.Command,
-	change func(ctx context.Context, c *client, call *changeCall) (changeReply, error),
+	change func(ctx context.Context, c *client, b *bulk) (changeReply, error),
 ) *cobra.Command {
-	var call changeCall
-	var yes bool
-	cmd.Args = cobra.ArbitraryArgs
+	var b bulk
 	choice.register(cmd)
-	cmd.Flags().BoolVar(&call.dryRun, "dry-run", false, "change nothing; say what would become of each")
-	cmd.Flags().BoolVar(&yes, "yes", false, "act on whatever flags match, without tasks being named one by one")
-	call.register(cmd, o.console)
+	b.register(cmd, o.console, "tasks")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		ids, filter, err := choice.of(ctx, c, cmd, args)
 		if err != nil {
 			return err
 		}
-		if filter != nil && !yes && !call.dryRun {
-			return usagef(nil, "flags act on whatever they match: look with --dry-run, then say --yes")
-		}
-		call.filter = filter
 		tally := changeTally{keepAll: filter == nil, counts: map[pb.TaskChangeCode]int{}}
-		for more := true; more; more = len(ids) > 0 || call.token != "" {
-			call.ids = ids[:min(len(ids), maxBulk)]
-			ids = ids[len(call.ids):]
-			reply, err := change(ctx, c, &call)
+		if err := b.run(ids, filter, func() (string, error) {
+			reply, err := change(ctx, c, &b)
 			if err != nil {
-				if tally.total > 0 {
-					fmt.Fprintf(c.err, "%s seen to before; repeating the command does no harm\n", pluralVerb(tally.total, "task", "was", "were"))
-				}
-				return err
+				return "", err
 			}
-			call.token = reply.GetNextPageToken()
 			tally.add(reply)
+			return reply.GetNextPageToken(), nil
+		}); err != nil {
+			if tally.total > 0 {
+				fmt.Fprintf(c.err, "%s seen to before; repeating the command does no harm\n", pluralVerb(tally.total, "task", "was", "were"))
+			}
+			return err
 		}
 		if tally.total == 0 && filter != nil {
 			if err := c.noteUnmatched(ctx, filter); err != nil {
 				return err
 			}
 		}
-		if call.dryRun && c.options.output != "json" {
+		if b.dryRun && !c.json {
 			if err := tally.look(ctx, c); err != nil {
 				return err
 			}
 		}
-		return c.showChanges(&tally, call.dryRun)
+		return c.showChanges(&tally, b.dryRun)
 	})
 	return cmd
 }

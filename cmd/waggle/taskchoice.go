@@ -63,7 +63,7 @@ func (s *taskChoice) stateNames() []string {
 func (s *taskChoice) of(ctx context.Context, c *client, cmd *cobra.Command, args []string) ([]string, *pb.Filter, error) {
 	for _, name := range whichTasks {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed && flag.Value.String() == "" {
-			return nil, nil, usagef(nil, "--%s is empty: which one?", name)
+			return nil, nil, usagef("--%s is empty: which one?", name)
 		}
 	}
 	f := &s.filter
@@ -73,46 +73,38 @@ func (s *taskChoice) of(ctx context.Context, c *client, cmd *cobra.Command, args
 	narrowed := len(s.chosen) > 0 || len(s.failed) > 0
 	switch {
 	case len(args) > 0 && (one || where || narrowed):
-		return nil, nil, usagef(nil, "say the tasks' IDs, or flags that name them, not both")
+		return nil, nil, usagef("say the tasks' IDs, or flags that name them, not both")
 	case len(args) > 0:
 		return args, nil, nil
 	case one && (wide || narrowed):
-		return nil, nil, usagef(nil, "--url and --key name one task; of the other flags only --source and --queue go with them")
+		return nil, nil, usagef("--url and --key name one task; of the other flags only --source and --queue go with them")
 	case one:
 		ref := taskRef{pb.GetTaskRequest{SourceId: f.GetSourceId(), Url: s.url, Key: s.key, Queue: f.GetQueue()}}
 		ids, err := ref.ids(ctx, c, nil)
 		return ids, nil, err
 	case !where:
-		return nil, nil, usagef(nil, "which tasks? say their IDs, as `waggle task list` and `waggle lease list` show them, --source with --url or --key, or --source, --queue or another flag that matches them")
+		return nil, nil, usagef("which tasks? say their IDs, as `waggle task list` and `waggle lease list` show them, --source with --url or --key, or --source, --queue or another flag that matches them")
 	}
 	if s.stateRequired && len(s.chosen) == 0 {
-		return nil, nil, usagef(nil, "which of them? say --state %s or both", strings.Join(s.stateNames(), ", --state "))
+		return nil, nil, usagef("which of them? say --state %s or both", strings.Join(s.stateNames(), ", --state "))
 	}
 	return nil, f, s.enums()
 }
 
 // enums reads the states and reasons of the filter.
-func (s *taskChoice) enums() error {
+func (s *taskChoice) enums() (err error) {
 	known := map[string]int32{}
 	for _, state := range s.states {
 		known[state.String()] = int32(state)
 	}
 	for _, name := range s.chosen {
 		if strings.EqualFold(name, "done") && s.stateRequired {
-			return usagef(nil, "--state done: say dead, canceled; DONE tasks are listed nowhere, so that no filter finds them: say the task's ID, or --source with --url or --key")
+			return usagef("--state done: say dead, canceled; DONE tasks are listed nowhere, so that no filter finds them: say the task's ID, or --source with --url or --key")
 		}
-		value, err := enumValue("--state", name, "TASK_STATE_", known)
-		if err != nil {
-			return err
-		}
-		s.filter.States = append(s.filter.States, pb.TaskState(value))
 	}
-	for _, name := range s.failed {
-		value, err := enumValue("--failed", name, "FAILURE_REASON_", pb.FailureReason_value)
-		if err != nil {
-			return err
-		}
-		s.filter.FailureReasons = append(s.filter.FailureReasons, pb.FailureReason(value))
+	if s.filter.States, err = enumValues[pb.TaskState]("--state", s.chosen, "TASK_STATE_", known); err != nil {
+		return err
 	}
-	return nil
+	s.filter.FailureReasons, err = enumValues[pb.FailureReason]("--failed", s.failed, "FAILURE_REASON_", pb.FailureReason_value)
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -21,7 +22,7 @@ type taskList struct {
 	limit  int
 
 	client *client
-	found  pb.ListTasksResponse
+	found  []*pb.Task
 }
 
 func newTaskList(o *clientOptions) *cobra.Command {
@@ -35,36 +36,23 @@ those that wait or are leased are listed, as queues are forgotten when they hold
 		Example: `  waggle task list --source news.example
   waggle task list --queue example.com --state leased
   waggle task list --all --state dead --limit 0`,
-		Args: exactly(),
 	}
 	registerWhere(cmd.Flags(), &l.where, "")
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only tasks in this `state`: scheduled, ready, leased, dead, canceled")
-	limit := limitFlag(cmd)
-	cmd.RunE = o.call(func(ctx context.Context, c *client, _ []string) error {
-		if err := checkLimit(*limit); err != nil {
-			return err
+	return o.list(cmd, func(ctx context.Context, c *client, limit int) (_ proto.Message, more bool, _ func(), err error) {
+		if l.states, err = listedStates(states); err == nil {
+			err = l.check()
 		}
-		var err error
-		if l.states, err = listedStates(states); err != nil {
-			return err
-		}
-		if err := l.check(); err != nil {
-			return err
-		}
-		l.client, l.limit = c, *limit
-		more, err := l.read(ctx)
 		if err != nil {
-			return err
+			return nil, false, nil, err
 		}
-		c.noteMore(more, *limit)
-		if len(l.found.GetTasks()) == 0 {
-			if err := c.noteUnmatched(ctx, &l.where); err != nil {
-				return err
-			}
+		l.client, l.limit = c, limit
+		more, err = l.read(ctx)
+		if err == nil && len(l.found) == 0 {
+			err = c.noteUnmatched(ctx, &l.where)
 		}
-		return c.show(&l.found, func() { writeTasks(c.out, c.now, l.found.GetTasks()) })
+		return &pb.ListTasksResponse{Tasks: l.found}, more, func() { writeTasks(c.out, c.now, l.found) }, err
 	})
-	return cmd
 }
 
 // listedStates reads names of states in which tasks can be listed.
@@ -73,15 +61,10 @@ func listedStates(names []string) (states []pb.TaskState, err error) {
 	delete(listed, pb.TaskState_TASK_STATE_DONE.String())
 	for _, name := range names {
 		if strings.EqualFold(name, "done") {
-			return nil, usagef(nil, "--state done: DONE tasks are not listed; `waggle task get --source ID --url URL` finds one")
+			return nil, usagef("--state done: DONE tasks are not listed; `waggle task get --source ID --url URL` finds one")
 		}
-		value, err := enumValue("--state", name, "TASK_STATE_", listed)
-		if err != nil {
-			return nil, err
-		}
-		states = append(states, pb.TaskState(value))
 	}
-	return states, nil
+	return enumValues[pb.TaskState]("--state", names, "TASK_STATE_", listed)
 }
 
 // waiting are the states of tasks by which queues are known.
@@ -99,18 +82,18 @@ func (l *taskList) check() error {
 	one := f.GetSourceId() != "" || f.GetQueue() != "" || f.GetQueueSuffix() != ""
 	switch {
 	case !one && !l.ofSources():
-		return usagef(nil, "tasks of what? say --source, --queue, --prefix, --suffix, --pool, --label or --all")
+		return usagef("tasks of what? say --source, --queue, --prefix, --suffix, --pool, --label or --all")
 	case f.GetAll() && (one || f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0):
-		return usagef(nil, "--all lists the tasks of all sources; the other flags say of which: leave it or them out")
+		return usagef("--all lists the tasks of all sources; the other flags say of which: leave it or them out")
 	case f.GetSourceId() != "" && l.ofSources():
-		return usagef(nil, "--source names one source; leave --prefix, --pool and --label out")
+		return usagef("--source names one source; leave --prefix, --pool and --label out")
 	case f.GetQueueSuffix() == "":
 	case f.GetQueue() != "" || l.ofSources():
-		return usagef(nil, "--suffix lists queue by queue; of the other flags only --source and --state go with it")
+		return usagef("--suffix lists queue by queue; of the other flags only --source and --state go with it")
 	case len(l.states) == 0:
 		l.states = waiting()
 	case slices.ContainsFunc(l.states, func(s pb.TaskState) bool { return !slices.Contains(waiting(), s) }):
-		return usagef(nil, "--suffix lists tasks that wait or are leased; dead and canceled ones are listed by --queue, --source, --prefix or --all")
+		return usagef("--suffix lists tasks that wait or are leased; dead and canceled ones are listed by --queue, --source, --prefix or --all")
 	}
 	return nil
 }
@@ -119,11 +102,7 @@ func (l *taskList) check() error {
 func (l *taskList) read(ctx context.Context) (more bool, err error) {
 	switch {
 	case l.ofSources():
-		return eachOf(func(size int32, token string) (*pb.ListSourcesResponse, error) {
-			return l.client.sources.ListSources(ctx, &pb.ListSourcesRequest{
-				IdPrefix: l.where.GetSourceIdPrefix(), Pool: l.where.GetPool(), Labels: l.where.GetLabels(), PageSize: size, PageToken: token,
-			})
-		}, (*pb.ListSourcesResponse).GetSources, func(s *pb.Source) (bool, error) {
+		return eachOf(l.client.sourcesOf(ctx, &l.where), (*pb.ListSourcesResponse).GetSources, func(s *pb.Source) (bool, error) {
 			if !l.holds(s.GetStatus().GetTasks()) {
 				return false, nil
 			}
@@ -194,11 +173,10 @@ func (l *taskList) readOne(ctx context.Context, source, queue string) (more bool
 		}
 		return reply, err
 	}
-	if l.limit > 0 && len(l.found.GetTasks()) == l.limit {
-		return hasAny(ask, func(p *pb.ListTasksResponse) int { return len(p.GetTasks()) })
+	if l.limit > 0 && len(l.found) == l.limit {
+		return hasAny(ask, (*pb.ListTasksResponse).GetTasks)
 	}
-	return readPages(max(l.limit-len(l.found.GetTasks()), 0), ask, func(p *pb.ListTasksResponse) int {
-		l.found.Tasks = append(l.found.Tasks, p.GetTasks()...)
-		return len(p.GetTasks())
-	})
+	tasks, more, err := readPages(max(l.limit-len(l.found), 0), ask, (*pb.ListTasksResponse).GetTasks)
+	l.found = append(l.found, tasks...)
+	return more, err
 }

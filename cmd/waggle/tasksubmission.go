@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,8 @@ import (
 // the order of the file.
 type submission struct {
 	client *client
-	file   string // empty: arguments name the tasks
+	file   *input // nil: arguments name the tasks
+	wait   time.Duration
 	report *report
 
 	batch []submitEntry // those with an error are only told of, in their turn
@@ -62,28 +62,31 @@ func newSubmittedItem(e submitEntry, r *pb.SubmitResult) submittedItem {
 }
 
 // run submits what next gives, in calls of their own size, and shows what became of it.
-func (f *submitFlags) run(ctx context.Context, c *client, next entryReader) (err error) {
-	report, err := openReport(f.report, 0, "line", "task", "result", "error", "url", "key")
-	if err != nil {
+func (s *submission) run(ctx context.Context, reportFile string, next entryReader) (err error) {
+	if s.report, err = openReport(reportFile, 0, "line", "task", "result", "error", "url", "key"); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, report.close()) }()
-	s := &submission{client: c, file: f.file, report: report, codes: map[pb.SubmitCode]int{}, all: submittedJSON{Results: []submittedItem{}}}
-	switch err := s.submit(ctx, next); {
-	case err != nil && s.total > 0:
+	defer func() { err = errors.Join(err, s.report.close()) }()
+	s.codes, s.all.Results = map[pb.SubmitCode]int{}, []submittedItem{}
+	out := s.client.out
+	err = s.submit(ctx, next)
+	switch {
+	case err != nil && s.total == 0:
+		return err
+	case err == nil && s.total == 0:
+		return s.file.errNothing()
+	case err != nil:
 		s.stopped()
-		if c.options.output == "json" {
-			err = errors.Join(writeValue(c.out, s.all), err)
+		if s.client.json {
+			err = errors.Join(writeJSON(out, s.all), err)
 		}
 		return err
-	case err != nil:
-		return err
-	case s.total == 0:
-		return errNothing(s.file)
+	case s.client.json:
+		err = writeJSON(out, s.all)
+	default:
+		s.write(out)
 	}
-	if c.options.output != "json" {
-		s.write(c.out)
-	} else if err := writeValue(c.out, s.all); err != nil {
+	if err != nil {
 		return err
 	}
 	return s.refused()
@@ -100,7 +103,7 @@ func (s *submission) submit(ctx context.Context, next entryReader) error {
 		if len(s.batch) == 0 {
 			late = nil
 		} else if late == nil {
-			late = time.After(cmp.Or(s.client.options.console.submitWait, submitWait))
+			late = time.After(s.wait)
 		}
 		select {
 		case read := <-entries:
@@ -198,7 +201,7 @@ func (s *submission) call(ctx context.Context) (reply *pb.SubmitTasksResponse, e
 		reply, err = s.client.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: s.items})
 		return err
 	}
-	if s.file == "" {
+	if s.file == nil {
 		return reply, call()
 	}
 	var away time.Time
@@ -222,15 +225,15 @@ func (s *submission) settle(entry submitEntry, result *pb.SubmitResult) error {
 	if taken(result) {
 		s.in++
 	}
-	if s.client.options.output == "json" {
+	if s.client.json {
 		s.all.Results = append(s.all.Results, newSubmittedItem(entry, result))
 	}
-	if s.total <= shownResults || s.file == "" && !taken(result) && len(s.shown) < 5*shownResults {
+	if s.total <= shownResults || s.file == nil && !taken(result) && len(s.shown) < 5*shownResults {
 		s.shown, s.result = append(s.shown, entry), append(s.result, result)
 	}
-	if !taken(result) && s.file != "" && s.told < shownRefusals {
+	if !taken(result) && s.file != nil && s.told < shownRefusals {
 		s.told++
-		s.client.note("%s, line %d: %s", plain(s.fileName()), entry.line, plain(refusedText(entry, result)))
+		s.client.note("%s, line %d: %s", plain(s.file.name()), entry.line, plain(refusedText(entry, result)))
 	}
 	code := word(result.GetCode(), "SUBMIT_CODE_")
 	return s.report.put([]string{
@@ -267,8 +270,6 @@ func taken(r *pb.SubmitResult) bool {
 	}
 }
 
-func (s *submission) fileName() string { return inputName(s.file) }
-
 // stopped says how far a submission came that an error has ended.
 func (s *submission) stopped() {
 	where := ""
@@ -281,13 +282,13 @@ func (s *submission) stopped() {
 // refused fails a submission of which some tasks were not taken.
 func (s *submission) refused() error {
 	refused := s.total - s.in
-	if more := refused - s.told; s.file != "" && more > 0 && !s.report.kept() {
+	if more := refused - s.told; s.file != nil && more > 0 && !s.report.kept() {
 		s.client.note("and %s more; --report FILE has all of them", count(more))
 	}
 	switch {
 	case refused == 0:
 		return nil
-	case s.client.options.output == "json":
+	case s.client.json:
 		return errReported
 	}
 	return fmt.Errorf("%s not submitted", plural(refused, "task"))
@@ -298,7 +299,7 @@ func (s *submission) refused() error {
 func (s *submission) write(out io.Writer) {
 	t := newTable("RESULT", "TASK", "STATE", "URL", "WHY")
 	for i, result := range s.result {
-		if taken(result) && s.total > shownResults || !taken(result) && s.file != "" {
+		if taken(result) && s.total > shownResults || !taken(result) && s.file != nil {
 			continue
 		}
 		t.row(word(result.GetCode(), "SUBMIT_CODE_"), result.GetTaskId(), word(result.GetState(), "TASK_STATE_"),

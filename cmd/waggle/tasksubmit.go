@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -20,9 +20,6 @@ const (
 
 	// submitWait is how long items wait for others to go with.
 	submitWait = time.Second
-
-	// shownResults is up to how many results a table shows.
-	shownResults = 20
 )
 
 // submitFlags say what holds for items that do not say it themselves.
@@ -67,74 +64,62 @@ them. The same file again, mended, does no harm to what is in.`,
 	flags.StringVarP(&f.file, "file", "f", "", "`file` with one task a line; - for standard input")
 	flags.StringVar(&f.report, "report", "", "`file` that gets a line for each task: CSV when its name ends in .csv, else JSON lines")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, urls []string) error {
-		next, closeItems, err := f.items(ctx, cmd, c, urls)
+		pattern, err := f.pattern(cmd)
 		if err != nil {
 			return err
 		}
-		defer closeItems()
-		return f.run(ctx, c, next)
+		if err := f.check(urls); err != nil {
+			return err
+		}
+		s := &submission{client: c, wait: cmp.Or(o.console.submitWait, submitWait)}
+		if f.file == "" {
+			return s.run(ctx, f.report, argumentReader(urls, pattern))
+		}
+		if s.file, err = openInput(ctx, f.file, cmd.InOrStdin()); err != nil {
+			return fmt.Errorf("--file: %w", err)
+		}
+		defer s.file.close()
+		next, err := fileReader(s.file, pattern)
+		if err != nil {
+			return err
+		}
+		return s.run(ctx, f.report, next)
 	})
 	return cmd
 }
 
-// entryReader gives the next task. io.EOF: there is none; any other error: the rest
-// cannot be read.
-type entryReader func() (submitEntry, error)
-
-// itemPattern completes an item by what is said of all of them.
-type itemPattern func(*pb.SubmitItem) *pb.SubmitItem
-
-// items gives what the arguments and the file name, one by one.
-func (f *submitFlags) items(ctx context.Context, cmd *cobra.Command, c *client, urls []string) (next entryReader, closeFile func(), err error) {
-	pattern, err := f.pattern(cmd, c)
-	if err != nil {
-		return nil, nil, err
-	}
+// check refuses flags and arguments that do not go together.
+func (f *submitFlags) check(urls []string) error {
 	switch {
 	case f.file != "" && (len(urls) > 0 || f.key != ""):
-		return nil, nil, usagef(nil, "say URLs or --key, or --file, not both")
+		return usagef("say URLs or --key, or --file, not both")
 	case f.file == "" && len(urls) == 0 && f.key == "":
-		return nil, nil, usagef(nil, "which tasks? say URLs, --key or --file")
+		return usagef("which tasks? say URLs, --key or --file")
 	case f.key != "" && len(urls) > 1:
-		return nil, nil, usagef(nil, "--key names one task; %d URLs were given", len(urls))
+		return usagef("--key names one task; %d URLs were given", len(urls))
 	case f.file == "" && f.source == "":
-		return nil, nil, usagef(nil, "--source is missing: which source do the tasks belong to?")
-	case f.file == "" && len(urls) == 0:
-		urls = []string{""}
-	case f.file != "":
-		if sameFile(f.file, f.report) {
-			return nil, nil, usagef(nil, "--report and --file are the same file, %q; choose another", f.file)
-		}
-		return openItems(ctx, f.file, cmd.InOrStdin(), pattern)
+		return usagef("--source is missing: which source do the tasks belong to?")
+	case sameFile(f.file, f.report):
+		return usagef("--report and --file are the same file, %q; choose another", f.file)
 	}
-	return func() (submitEntry, error) {
-		if len(urls) == 0 {
-			return submitEntry{}, io.EOF
-		}
-		item := pattern(&pb.SubmitItem{Url: urls[0]})
-		urls = urls[1:]
-		return submitEntry{item: item}, nil
-	}, func() {}, nil
+	return nil
 }
 
 // pattern completes an item by the flags.
-func (f *submitFlags) pattern(cmd *cobra.Command, c *client) (itemPattern, error) {
-	whole := &pb.SubmitItem{SourceId: f.source, Key: f.key, Queue: f.queue, Kind: f.kind, Metadata: f.metadata}
-	value, err := enumValue("--if-exists", f.ifExists, "IF_EXISTS_", pb.IfExists_value)
+func (f *submitFlags) pattern(cmd *cobra.Command) (itemPattern, error) {
+	whole := &pb.SubmitItem{SourceId: f.source, Key: f.key, Queue: f.queue, Kind: f.kind, Metadata: f.metadata, DueTime: f.due.at}
+	value, err := enumValue[pb.IfExists]("--if-exists", f.ifExists, "IF_EXISTS_", pb.IfExists_value)
 	if err != nil {
 		return nil, err
 	}
 	if cmd.Flags().Changed("if-exists") {
-		whole.IfExists = pb.IfExists(value)
+		whole.IfExists = value
 	}
 	if f.priority < 0 || f.priority > 9 {
-		return nil, usagef(nil, "--priority %d: say 0 to 9", f.priority)
+		return nil, usagef("--priority %d: say 0 to 9", f.priority)
 	}
 	if cmd.Flags().Changed("priority") {
 		whole.Priority = &f.priority
-	}
-	if whole.DueTime, err = c.moment(&f.due); err != nil {
-		return nil, err
 	}
 	if f.payloadFile != "" {
 		if whole.Payload, err = os.ReadFile(f.payloadFile); err != nil {

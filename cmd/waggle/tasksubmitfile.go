@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -29,48 +27,58 @@ func (e *submitEntry) result() *pb.SubmitResult {
 	}
 }
 
+// entryReader gives the next task. io.EOF: there is none; any other error: the rest cannot be read.
+type entryReader func() (submitEntry, error)
+
+// itemPattern completes an item by what is said of all of them.
+type itemPattern func(*pb.SubmitItem) *pb.SubmitItem
+
+// argumentReader gives the tasks that arguments name: their URLs, or the one of --key.
+func argumentReader(urls []string, pattern itemPattern) entryReader {
+	if len(urls) == 0 {
+		urls = []string{""}
+	}
+	return func() (submitEntry, error) {
+		if len(urls) == 0 {
+			return submitEntry{}, io.EOF
+		}
+		item := pattern(&pb.SubmitItem{Url: urls[0]})
+		urls = urls[1:]
+		return submitEntry{item: item}, nil
+	}
+}
+
 // name is what people know the task by.
 func (e *submitEntry) name() string { return or(e.item.GetUrl(), e.item.GetKey()) }
 
-// openItems gives the tasks of the file with that name, - for standard input.
-func openItems(ctx context.Context, name string, stdin io.Reader, pattern itemPattern) (next entryReader, closeFile func(), err error) {
-	in, closeFile := stdin, func() {}
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--file: %w", err)
-		}
-		in, closeFile = file, func() { file.Close() } //nolint:errcheck // it was only read
-	}
-	lines, err := sourcefile.OpenLines(newCtxReader(ctx, in))
+// fileReader gives the tasks of a file; empty lines and those that begin with # are left out.
+func fileReader(in *input, pattern itemPattern) (entryReader, error) {
+	text, err := textfile.Decode(in)
 	if err != nil {
-		closeFile()
-		return nil, nil, fmt.Errorf("%s: %w", inputName(name), err)
+		return nil, fmt.Errorf("%s: %w", in.name(), err)
 	}
-	return func() (submitEntry, error) { return nextItem(lines, inputName(name), pattern) }, closeFile, nil
-}
-
-// nextItem reads an item; empty lines and those that begin with # are left out.
-func nextItem(lines *sourcefile.Lines, name string, pattern itemPattern) (submitEntry, error) {
-	for {
-		line, err := lines.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return submitEntry{}, io.EOF
-		case err != nil:
-			return submitEntry{}, fmt.Errorf("%s: %w: %w", name, errBroken, err)
+	lines := textfile.NewLines(text)
+	return func() (submitEntry, error) {
+		for {
+			line, err := lines.Next()
+			switch {
+			case errors.Is(err, io.EOF):
+				return submitEntry{}, io.EOF
+			case err != nil:
+				return submitEntry{}, fmt.Errorf("%s: %w: %w", in.name(), errBroken, err)
+			}
+			entry := submitEntry{line: line.Line, err: line.Err}
+			text := strings.TrimSpace(string(line.Text))
+			switch {
+			case entry.err != nil:
+			case text == "" || strings.HasPrefix(text, "#"):
+				continue
+			default:
+				entry.item, entry.err = parseItem(text, pattern)
+			}
+			return entry, nil
 		}
-		entry := submitEntry{line: line.Line, err: line.Err}
-		text := strings.TrimSpace(string(line.Text))
-		switch {
-		case entry.err != nil:
-		case text == "" || strings.HasPrefix(text, "#"):
-			continue
-		default:
-			entry.item, entry.err = parseItem(text, pattern)
-		}
-		return entry, nil
-	}
+	}, nil
 }
 
 // parseItem reads a line: a URL, or a SubmitItem in JSON.
@@ -81,7 +89,7 @@ func parseItem(text string, pattern itemPattern) (*pb.SubmitItem, error) {
 	item := &pb.SubmitItem{Url: text}
 	if strings.HasPrefix(text, "{") {
 		item = &pb.SubmitItem{}
-		if err := unmarshalJSON([]byte(text), item); err != nil {
+		if err := textfile.Unmarshal([]byte(text), item); err != nil {
 			// Of a line the parser always says that it is the first.
 			return nil, fmt.Errorf("is no SubmitItem: %s", strings.Replace(err.Error(), "(line 1:", "(column ", 1))
 		}

@@ -28,15 +28,6 @@ func unknownPool(name string) string {
 	return "nothing is known of a pool " + plain(name) + ": none of its tasks waits, and no collector takes them"
 }
 
-// noteUndrained says of a drain that no collector is known that it names.
-func (c *client) noteUndrained(request *pb.DrainCollectorsRequest) {
-	kept := "; the drain is kept for those that come"
-	if request.GetValidateOnly() {
-		kept = ""
-	}
-	c.note("no collector %s has been heard of in the last 24 h%s", plain(or(request.GetCollectorId(), "with "+pairs(request.GetLabels()))), kept)
-}
-
 // noteUnmatched says, where no task matches a filter, by which of its names nothing is
 // known: one that is misspelled matches nothing either.
 func (c *client) noteUnmatched(ctx context.Context, f *pb.Filter) error {
@@ -48,7 +39,7 @@ func (c *client) noteUnmatched(ctx context.Context, f *pb.Filter) error {
 	if f.GetQueueSuffix() != "" {
 		known, err := hasAny(func(size int32, token string) (*pb.ListQueuesResponse, error) {
 			return c.queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: f.GetQueueSuffix(), PageSize: size, PageToken: token})
-		}, func(p *pb.ListQueuesResponse) int { return len(p.GetQueues()) })
+		}, (*pb.ListQueuesResponse).GetQueues)
 		if err != nil {
 			return err
 		}
@@ -61,8 +52,8 @@ func (c *client) noteUnmatched(ctx context.Context, f *pb.Filter) error {
 	}
 	known, err := hasAny(func(size int32, token string) (*pb.ListCollectorsResponse, error) {
 		return c.admin.ListCollectors(ctx, &pb.ListCollectorsRequest{PageSize: pageSize, PageToken: token})
-	}, func(p *pb.ListCollectorsResponse) int {
-		return len(slices.DeleteFunc(p.GetCollectors(), func(k *pb.Collector) bool { return k.GetInfo().GetId() != f.GetCollectorId() }))
+	}, func(p *pb.ListCollectorsResponse) []*pb.Collector {
+		return slices.DeleteFunc(p.GetCollectors(), func(k *pb.Collector) bool { return k.GetInfo().GetId() != f.GetCollectorId() })
 	})
 	if err == nil && !known {
 		c.note("no collector %s has been heard of in the last 24 h", plain(f.GetCollectorId()))
@@ -101,23 +92,18 @@ func (c *client) noteNoSource(ctx context.Context, f *pb.Filter) error {
 	if wanted == nil {
 		return nil
 	}
-	known, err := hasAny(func(size int32, token string) (*pb.ListSourcesResponse, error) {
-		return c.sources.ListSources(ctx, &pb.ListSourcesRequest{
-			IdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels(), PageSize: size, PageToken: token,
-		})
-	}, func(p *pb.ListSourcesResponse) int { return len(p.GetSources()) })
+	known, err := hasAny(c.sourcesOf(ctx, f), (*pb.ListSourcesResponse).GetSources)
 	if err == nil && !known {
 		c.note("no source has %s", plain(strings.Join(wanted, " and ")))
 	}
 	return err
 }
 
-// hasAny reports whether a list has anything, and reads no more of it than that takes.
-func hasAny[P page](ask func(size int32, token string) (P, error), held func(P) int) (found bool, err error) {
-	_, err = readPages(1, ask, func(p P) int {
-		n := held(p)
-		found = found || n > 0
-		return n
-	})
-	return found, err
+// sourcesOf reads the sources that a filter matches.
+func (c *client) sourcesOf(ctx context.Context, f *pb.Filter) func(size int32, token string) (*pb.ListSourcesResponse, error) {
+	return func(size int32, token string) (*pb.ListSourcesResponse, error) {
+		return c.sources.ListSources(ctx, &pb.ListSourcesRequest{
+			IdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels(), PageSize: size, PageToken: token,
+		})
+	}
 }

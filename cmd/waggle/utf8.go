@@ -15,8 +15,8 @@ import (
 // errFound ends a walk.
 var errFound = errors.New("found")
 
-// sendable is err of a call, or what of its request cannot be sent, where that is why: gRPC
-// names no field, and reads like a fault of the network.
+// sendable is the err of a call. If a text of the request is not in UTF-8, it names that: gRPC's own error names no field,
+// and reads like a fault of the network.
 func sendable(err error, request any) error {
 	message, ok := request.(proto.Message)
 	if !ok || status.Code(err) != codes.Internal {
@@ -33,7 +33,7 @@ func sendable(err error, request any) error {
 			return nil
 		}
 		_, field, _ := strings.Cut(p.Path.String(), ").")
-		wrong = usagef(nil, "%s is %+q, which is not in UTF-8", field, text)
+		wrong = usagef("%s is %+q, which is not in UTF-8", field, text)
 		return errFound
 	}) != nil && wrong != nil {
 		return wrong

@@ -4,22 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/spf13/cobra"
 )
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of this program",
-		GroupID: "operate",
-		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
-			return nil
-		},
-	}
-}
 
 // versionLine is what the command and --version print.
 func versionLine() string {

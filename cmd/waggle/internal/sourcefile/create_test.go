@@ -88,7 +88,7 @@ func TestCreate_URLs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lost, err := w.Write(&pb.SourceSpec{Id: "empty"}); err != nil || !slices.Equal(lost, sourcefile.NothingHeld()) {
+	if lost, err := w.Write(&pb.SourceSpec{Id: "empty"}); err != nil || !slices.Equal(lost, []string{sourcefile.Everything}) {
 		t.Errorf("lost %v, %v", lost, err)
 	}
 	plain := &pb.SourceSpec{Id: "a.example_x", Seeds: []*pb.Seed{{Url: "https://a.example/x"}}}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -55,9 +56,9 @@ func newCSVReader(text *bufio.Reader) (*csvReader, error) {
 
 // separator is what stands between the names of the header.
 func separator(text *bufio.Reader) (rune, error) {
-	head, err := text.Peek(lookAhead)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-		return 0, fmt.Errorf("read: %w", err)
+	head, err := peek(text)
+	if err != nil {
+		return 0, err
 	}
 	line, _, _ := strings.Cut(strings.TrimLeft(string(head), "\r\n"), "\n")
 	for _, r := range ",;\t" {
@@ -68,21 +69,13 @@ func separator(text *bufio.Reader) (rune, error) {
 	return ',', nil
 }
 
-func columnNames() string {
-	var all []string
-	for _, c := range columns() {
-		all = append(all, c.name)
-	}
-	return strings.Join(all, ", ")
-}
-
 // Next implements [Reader].
 func (r *csvReader) Next() (Entry, error) {
 	r.budget.reset()
 	record, err := r.rows.Read()
 	var wrong *csv.ParseError
 	switch {
-	case errors.As(err, &wrong) && !errors.Is(err, errTooLong):
+	case errors.As(err, &wrong) && !errors.Is(err, textfile.ErrTooLong):
 		r.line = wrong.StartLine
 		if wrong.Line > wrong.StartLine { // a quote that is not closed has taken in all that follows
 			return Entry{Line: r.line, Err: fmt.Errorf("%w; what follows, up to line %d, was read as part of it", wrong.Err, wrong.Line)}, nil
@@ -92,15 +85,15 @@ func (r *csvReader) Next() (Entry, error) {
 			return Entry{Line: r.line, Spec: spec, Err: fmt.Errorf("has %d fields, the header %d", len(record), len(r.header))}, nil
 		}
 		return Entry{Line: r.line, Err: wrong.Err}, nil
-	case errors.Is(err, errTooLong):
-		return Entry{}, fmt.Errorf("after line %d: %w: is a quote not closed?", r.line, errTooLong)
+	case errors.Is(err, textfile.ErrTooLong):
+		return Entry{}, fmt.Errorf("after line %d: %w: is a quote not closed?", r.line, textfile.ErrTooLong)
 	case err != nil:
-		return Entry{}, fatal(r.line+1, err)
+		return Entry{}, textfile.Fatal(r.line+1, err)
 	}
 	r.line, _ = r.rows.FieldPos(0)
 	for i, value := range record {
 		if !utf8.ValidString(value) {
-			return Entry{Line: r.line, Err: fmt.Errorf("column %s %w", r.header[i], errNotUTF8)}, nil
+			return Entry{Line: r.line, Err: fmt.Errorf("column %s %w", r.header[i], textfile.ErrNotUTF8)}, nil
 		}
 	}
 	spec, err := fromRow(r.texts(record))
@@ -143,16 +136,6 @@ func (w *csvWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 		return nil, fmt.Errorf("write: %w", err)
 	}
 	return lost(spec, readBack(texts)), nil
-}
-
-// readBack is the spec that a reader makes of a row.
-func readBack(texts []string) *pb.SourceSpec {
-	byName := make(map[string]string, len(texts))
-	for i, c := range columns() {
-		byName[c.name] = texts[i]
-	}
-	back, _ := fromRow(byName) // what is wrong is not in it, and so lost
-	return back
 }
 
 // Close implements [Writer].

@@ -1,6 +1,7 @@
 package sourcefile
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -10,16 +11,15 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// opmlSpace is the namespace of the attributes that hold what OPML has no words
-// for, under the names of the columns of a CSV.
+// opmlSpace is the namespace of the attributes that hold what OPML has no words for, under the names of the columns of a
+// CSV.
 const opmlSpace = "urn:waggle:source"
 
 // opmlReader reads the feeds of an outline.
 type opmlReader struct {
 	xml  *xmlText
 	root bool
-	// around are the names of the open outlines, empty for one that is a feed
-	// itself.
+	// around are the names of the open outlines, empty for one that is a feed itself.
 	around []string
 }
 
@@ -55,9 +55,8 @@ func (r *opmlReader) Next() (Entry, error) {
 	}
 }
 
-// unspaced writes a URL as one that has no spaces, as a browser does
-// (https://url.spec.whatwg.org/#concept-basic-url-parser): in a column they would stand
-// between two.
+// unspaced writes a URL without spaces, as a browser does (https://url.spec.whatwg.org/#concept-basic-url-parser): in a
+// column they would stand between two.
 var unspaced = strings.NewReplacer("\t", "", "\n", "", "\r", "", " ", "%20")
 
 // outline reads an outline that begins, and reports whether it is a feed.
@@ -71,7 +70,7 @@ func (r *opmlReader) outline(start xml.StartElement) (Entry, bool) {
 			plain[strings.ToLower(a.Name.Local)] = strings.TrimSpace(a.Value)
 		}
 	}
-	line, title := r.xml.line(), or(plain["text"], plain["title"])
+	line, title := r.xml.line(), cmp.Or(plain["text"], plain["title"])
 	url, kind := plain["xmlurl"], kindFeed
 	if url == "" && plain["url"] != "" {
 		url, kind = plain["url"], ""
@@ -108,7 +107,7 @@ func (r *opmlReader) spec(url, kind, title, category string, ours map[string]str
 	if err != nil {
 		return nil, err
 	}
-	if category = or(r.path(), strings.TrimPrefix(category, "/")); category != "" && spec.GetLabels()[CategoryLabel] == "" {
+	if category = cmp.Or(r.path(), strings.TrimPrefix(category, "/")); category != "" && spec.GetLabels()[CategoryLabel] == "" {
 		if spec.Labels == nil {
 			spec.Labels = map[string]string{}
 		}
@@ -128,15 +127,8 @@ func (r *opmlReader) path() string {
 	return strings.Join(parts, "/")
 }
 
-func or(text, absent string) string {
-	if text == "" {
-		return absent
-	}
-	return text
-}
-
-// opmlWriter writes an outline a source, with its category as an attribute, so
-// that a file of any length can be written as it comes.
+// opmlWriter writes an outline a source, with its category as an attribute, so that a file of any length can be written as
+// it comes.
 type opmlWriter struct {
 	out io.Writer
 	err error
@@ -175,7 +167,7 @@ func (w *opmlWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 		byName[c.name] = texts[i]
 	}
 	w.print("<outline")
-	w.attribute("text", or(byName["name"], spec.GetId()))
+	w.attribute("text", cmp.Or(byName["name"], spec.GetId()))
 	if byName["name"] == "" {
 		w.attribute("waggle:name", "") // the text is no name
 	}
@@ -184,12 +176,10 @@ func (w *opmlWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 		if byName["kind"] == kindFeed {
 			w.attribute("type", "rss")
 			w.attribute("xmlUrl", url)
+			delete(byName, "kind")
 		} else {
 			w.attribute("type", "link")
 			w.attribute("url", url)
-		}
-		if byName["kind"] == kindFeed {
-			delete(byName, "kind")
 		}
 		delete(byName, "url")
 	}

@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"golang.org/x/net/html/charset"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 )
 
-// maxDepth bounds how deep elements may stand in each other: the parser keeps
-// those that are open.
+// maxDepth bounds how deep elements may stand in each other: the parser keeps those that are open.
 const maxDepth = 100
 
-// newXML makes a parser that knows the charsets of the web and no entities but
-// XML's own, so that none can grow.
+// newXML makes a parser that knows the charsets of the web and no entities but XML's own, so that none can grow.
 func newXML(in io.Reader) *xml.Decoder {
 	decoder := xml.NewDecoder(in)
 	decoder.CharsetReader = func(label string, in io.Reader) (io.Reader, error) {
@@ -49,7 +49,7 @@ func (x *xmlText) token() (xml.Token, error) {
 	x.budget.reset()
 	token, err := x.decoder.Token()
 	if err != nil {
-		return nil, fatal(x.line(), err)
+		return nil, textfile.Fatal(x.line(), err)
 	}
 	switch token.(type) {
 	case xml.StartElement:

@@ -1,0 +1,129 @@
+package textfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
+)
+
+// Objects reads a JSON object a line, or objects over several lines as they are indented for people: those begin with a
+// line { and end with a line }.
+type Objects struct{ lines *Lines }
+
+// NewObjects reads the objects of these lines.
+func NewObjects(lines *Lines) *Objects { return &Objects{lines: lines} }
+
+// Next gives the next object. io.EOF: there is none; any other error: the rest cannot be read.
+func (r *Objects) Next() (Entry, error) {
+	for {
+		line, err := r.lines.Next()
+		if err != nil || line.Err != nil {
+			return line, err
+		}
+		if string(line.Text) == "{" {
+			return r.indented(line.Line)
+		}
+		if line.Text = bytes.TrimSpace(line.Text); len(line.Text) > 0 {
+			return line, nil
+		}
+	}
+}
+
+// indented reads the rest of an object that a line { began.
+func (r *Objects) indented(begin int) (Entry, error) {
+	object := Entry{Line: begin, Text: []byte("{")}
+	for {
+		line, err := r.lines.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return Entry{Line: begin, Err: errors.New("the file ends within it")}, nil
+		case err != nil:
+			return Entry{}, err
+		case line.Err != nil:
+			object.Err = line.Err
+		case len(object.Text)+len(line.Text) > MaxRecord:
+			object.Err, object.Text = ErrTooLong, object.Text[:1]
+		case object.Err == nil:
+			object.Text = append(append(object.Text, '\n'), line.Text...)
+		}
+		if string(line.Text) == "}" {
+			return object, nil
+		}
+	}
+}
+
+// EachObject calls take with each object of a file, and returns how many there were.
+func EachObject(in io.Reader, take func(Entry)) (n int, err error) {
+	text, err := Decode(in)
+	if err != nil {
+		return 0, err
+	}
+	for objects := NewObjects(NewLines(text)); ; n++ {
+		object, err := objects.Next()
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		take(object)
+	}
+}
+
+// WriteObject writes a message as an object in a line, with the names of the .proto files and without what is not set.
+func WriteObject(out io.Writer, message proto.Message) error {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(message)
+	if err != nil {
+		return err
+	}
+	// The library varies its white space on purpose; files should not.
+	var line bytes.Buffer
+	if err := json.Compact(&line, text); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	if _, err := line.WriteTo(out); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// Unmarshal reads a message from JSON; its errors are for people.
+func Unmarshal(text []byte, into proto.Message) error {
+	if err := protojson.Unmarshal(text, into); err != nil {
+		return PlainJSON(err)
+	}
+	return nil
+}
+
+// wrongDuration is how the protobuf library refuses a duration.
+var wrongDuration = regexp.MustCompile(`invalid google\.protobuf\.Duration value "([^"]*)"`)
+
+// PlainJSON is an error of protojson or encoding/json for people: without the library's prefix and the types of Go, and
+// with how a duration has to be written.
+func PlainJSON(err error) error {
+	var other *json.UnmarshalTypeError
+	if errors.As(err, &other) {
+		return fmt.Errorf("it is of JSON's type %s", other.Value)
+	}
+	// The library keeps programs from reading its errors by a no-break space.
+	text := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
+	return errors.New(wrongDuration.ReplaceAllStringFunc(text, func(refusal string) string {
+		value := wrongDuration.FindStringSubmatch(refusal)[1]
+		seconds := "90s"
+		if d, err := duration.Parse(value); err == nil {
+			seconds = strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+		}
+		return fmt.Sprintf("%q is no duration in JSON, where it is in seconds, as %q", value, seconds)
+	}))
+}
