@@ -118,9 +118,7 @@ func (t *changeTally) write(out io.Writer) {
 		}
 		rows.row(append(cells, r.GetMessage())...)
 	}
-	if len(rows.rows) > 0 {
-		rows.write(out)
-	}
+	rows.write(out, "")
 	if t.total == 1 {
 		return
 	}

@@ -98,9 +98,8 @@ func (o *clientOptions) call(f func(ctx context.Context, c *client, args []strin
 			queues: pb.NewQueueServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
 			json: o.output == "json", out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), now: time.Now(),
 		}
-		if err = c.readTimes(cmd.Flags()); err == nil {
-			err = f(cmd.Context(), c, args)
-		}
+		c.noteTimes(cmd.Flags())
+		err = f(cmd.Context(), c, args)
 		if err != nil && !errors.Is(err, errReported) {
 			err = &callError{err: err, servers: o.servers, timeout: o.timeout, tls: o.tls.wanted()}
 		}

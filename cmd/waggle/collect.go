@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -57,7 +56,6 @@ func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err erro
 	if o.collector.Credentials, err = o.tls.credentials(); err != nil {
 		return err
 	}
-	o.collector.LeaseDuration = time.Duration(o.lease)
 	o.collector.Version = version()
 	o.collector.Logger, o.web.Logger = log, log
 	for _, name := range []string{"pools", "sources", "queues"} {
@@ -78,7 +76,7 @@ func (o *collectOptions) complete(cmd *cobra.Command, log *zap.Logger) (err erro
 }
 
 func (o *collectOptions) run(cmd *cobra.Command) (err error) {
-	view := o.newScreen(cmd.ErrOrStderr())
+	view := newScreen(cmd.ErrOrStderr(), o.quiet || o.log.format == "json")
 	log, err := o.log.logger(view.log())
 	if err != nil {
 		return err

@@ -19,7 +19,6 @@ type collectOptions struct {
 	tls       tlsOptions
 	log       logOptions
 	sink      sinkOptions
-	lease     spanFlag
 	status    time.Duration
 	quiet     bool
 	untilEOF  bool
@@ -47,7 +46,7 @@ func (o *collectOptions) dispatchFlags() flagGroup {
 	flags.StringSliceVar(&o.collector.Queues, "queues", nil, "only tasks of these `queues`")
 	flags.IntVar(&o.collector.Slots, "slots", 8, "`number` of tasks to work on at once")
 	flags.DurationVar(&o.collector.Wait, "wait", 0, "how long a fetch waits at the dispatcher (default 10s)")
-	spanVar(flags, &o.lease, "lease", "how long leases run between renewals (default the source's)")
+	spanVar(flags, &o.collector.LeaseDuration, "lease", "how long leases run between renewals (default the source's)")
 	flags.DurationVar(&o.collector.DrainTimeout, "drain-timeout", 0, "how long running fetches may go on once it is to stop; negative: none (default 20s)")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "drain when standard input ends")
 	if err := flags.MarkHidden("until-eof"); err != nil {
@@ -65,7 +64,7 @@ func (o *collectOptions) fetchFlags() flagGroup {
 	flags.StringVar(&o.web.RobotsAgent, "robots-agent", "", "`name` that robots.txt knows it by (default what the user agent begins with)")
 	flags.BoolVar(&o.web.IgnoreRobots, "ignore-robots", false, "do not ask robots.txt: for hosts of your own")
 	flags.DurationVar(&o.web.MaxCrawlDelay, "max-crawl-delay", 0, "how much of a robots.txt's Crawl-delay its queue is told to keep, at most 1h; negative: none (default 1h)")
-	flags.Var(urlFlag{&o.web.Proxy}, "proxy", "http, https or socks5 `URL` of a proxy; it resolves names, so it has to refuse private addresses itself (default as HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
+	urlVar(flags, &o.web.Proxy, "proxy", "http, https or socks5 `URL` of a proxy; it resolves names, so it has to refuse private addresses itself (default as HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
 	flags.BoolVar(&o.web.AllowPrivate, "allow-private", false, "fetch from private and loopback addresses, too: for sites of your own")
 	flags.DurationVar(&o.web.Timeout, "fetch-timeout", 0, "longest fetch, redirects included (default 30s)")
 	flags.Int64Var(&o.web.MaxBytes, "max-bytes", 0, "largest page in `bytes` (default 10 MiB)")
@@ -107,32 +106,17 @@ func (o *collectOptions) showFlags() flagGroup {
 	return group
 }
 
-// urlFlag is a flag for an absolute URL. It never repeats the URL, which may hold
-// a password.
-type urlFlag struct{ into **url.URL }
-
-var _ pflag.Value = urlFlag{}
-
-// Set reads a URL.
-func (f urlFlag) Set(text string) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme == "" || u.Host == "" {
-		return errors.New("want a URL with scheme and host, as http://proxy.example:3128")
-	}
-	*f.into = u
-	return nil
+// urlVar adds a flag for an absolute URL. It never repeats the URL, which may hold a password.
+func urlVar(flags *pflag.FlagSet, into **url.URL, name, usage string) {
+	valueVar(flags, name, "URL", usage, func(text string) (string, error) {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme == "" || u.Host == "" {
+			return "", errors.New("want a URL with scheme and host, as http://proxy.example:3128")
+		}
+		*into = u
+		return u.Redacted(), nil
+	})
 }
-
-// String is the URL without its password.
-func (f urlFlag) String() string {
-	if f.into == nil || *f.into == nil {
-		return ""
-	}
-	return (*f.into).Redacted()
-}
-
-// Type is what help calls it.
-func (f urlFlag) Type() string { return "URL" }
 
 // fieldsAsFlags writes flags where an error names fields of a Config.
 func fieldsAsFlags(err error) error {

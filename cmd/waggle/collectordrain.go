@@ -14,7 +14,6 @@ import (
 func newCollectorDrain(o *clientOptions) *cobra.Command {
 	request := &pb.DrainCollectorsRequest{}
 	var record recordFlags
-	var until timeFlag
 	cmd := &cobra.Command{
 		Use:   "drain [ID]",
 		Short: "Hand out nothing to collectors, also when they come later; what they hold they finish",
@@ -31,15 +30,14 @@ A drain stands until waggle collector resume, by the same id or labels, or its -
 		Args: atMostOne,
 	}
 	pairsVar(cmd.Flags(), &request.Labels, "label", "the collectors with this label; of several, with all of them")
-	record.register(cmd, o.console)
-	timeVar(cmd.Flags(), &until, "until", "resume by itself")
+	record.registerUntil(cmd, o.console, "resume by itself")
 	cmd.Flags().BoolVar(&request.ValidateOnly, "dry-run", false, "change nothing; say which collectors would be drained")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		var err error
 		if request.CollectorId, err = chosenCollector(args, request.GetLabels()); err != nil {
 			return err
 		}
-		request.Until, request.By, request.Reason = until.at, record.by, record.reason
+		request.Until, request.By, request.Reason = record.until, record.by, record.reason
 		reply, err := c.admin.DrainCollectors(ctx, request)
 		if err == nil && reply.GetMatched() == 0 {
 			kept := "; the drain is kept for those that come"
@@ -110,13 +108,9 @@ func chosenCollector(args []string, labels map[string]string) (string, error) {
 }
 
 func writeDrains(out io.Writer, now time.Time, drains []*pb.Drain) {
-	if len(drains) == 0 {
-		fmt.Fprintln(out, "no drains: every collector may fetch")
-		return
-	}
 	t := newTable("COLLECTORS", "DRAINED")
 	for _, d := range drains {
 		t.row(or(d.GetCollectorId(), pairs(d.GetLabels())), gateText(now, d.GetGate()))
 	}
-	t.write(out)
+	t.write(out, "no drains: every collector may fetch")
 }

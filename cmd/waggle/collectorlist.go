@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -52,20 +51,16 @@ narrows them; what it takes is decided by each fetch.`,
 			return c.admin.ListCollectors(ctx, request)
 		}, (*pb.ListCollectorsResponse).GetCollectors)
 		return &pb.ListCollectorsResponse{Collectors: all}, more, func() {
-			if len(all) == 0 && len(request.GetStates())+len(request.GetLabels()) > 0 {
-				fmt.Fprintln(c.out, "no such collectors")
-				return
+			none := "no collectors; `waggle collect` starts one"
+			if len(request.GetStates())+len(request.GetLabels()) > 0 {
+				none = "no such collectors"
 			}
-			writeCollectors(c.out, c.now, all)
+			writeCollectors(c.out, c.now, all, none)
 		}, err
 	})
 }
 
-func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector) {
-	if len(collectors) == 0 {
-		fmt.Fprintln(out, "no collectors; `waggle collect` starts one")
-		return
-	}
+func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, none string) {
 	t := newTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", "ONLY", ">LAST BEAT", "STARTED", "HOST", "VERSION", "LABELS", "DRAINED")
 	for _, k := range collectors {
 		info := k.GetInfo()
@@ -73,19 +68,13 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector) {
 			narrowText(info), span(k.GetHeartbeatAge().AsDuration())+" ago", since(now, k.GetStartTime()), info.GetHostname(), brief(info.GetVersion(), 20),
 			pairs(info.GetLabels()), gateText(now, k.GetDrained()))
 	}
-	t.write(out)
+	t.write(out, none)
 }
 
-// narrowText is to what a collector narrows its fetches; empty where to nothing.
+// narrowText is to what a collector narrows its fetches; empty if to nothing.
 func narrowText(info *pb.CollectorInfo) string {
-	var parts []string
-	for _, by := range []struct {
-		what   string
-		values []string
-	}{{"source ", info.GetSources()}, {"queue ", info.GetQueues()}} {
-		if len(by.values) > 0 {
-			parts = append(parts, by.what+strings.Join(by.values, " "))
-		}
-	}
-	return strings.Join(parts, ", ")
+	var text phrases
+	text.addIf(len(info.GetSources()) > 0, "source %s", strings.Join(info.GetSources(), " "))
+	text.addIf(len(info.GetQueues()) > 0, "queue %s", strings.Join(info.GetQueues(), " "))
+	return text.text()
 }

@@ -74,7 +74,7 @@ func (p *progress) watch(ctx context.Context, run func(context.Context) error) e
 	for {
 		select {
 		case err := <-ended:
-			p.screen.show(nil)
+			p.screen.show()
 			p.line("collector has ended", p.sample(time.Now()), zap.Duration("after", time.Since(p.began).Round(time.Millisecond)))
 			return p.explain(err)
 		case <-draining:

@@ -35,7 +35,7 @@ func (p *progress) draw(now time.Time) {
 		id: p.cfg.ID, pools: p.cfg.Pools, servers: p.cfg.Targets, up: now.Sub(p.began),
 		now: s, pace: paceOf(first.totals, s.totals, s.at.Sub(first.at)),
 		failing: p.tally.failing(viewHosts), state: p.state(s),
-	}))
+	})...)
 }
 
 // state says what keeps the collector from going on as usual; empty when nothing does.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,8 @@ const (
 	demoVictim = 1
 	// demoLimit is when the demo gives up, should the crawl not end.
 	demoLimit = 50 * time.Second
+	// demoPlainEvery is how often progress is written where lines stay.
+	demoPlainEvery = 2 * time.Second
 	// demoDrain is how long the collectors have to end.
 	demoDrain = 8 * time.Second
 )
@@ -69,7 +73,7 @@ no host was asked more often than its delay allows.`,
 
 // demo is a running demo.
 type demo struct {
-	out      *demoScreen
+	screen   *screen
 	site     *demoSite
 	dir      string // where the collectors keep the pages
 	children []*demoChild
@@ -85,6 +89,8 @@ type demo struct {
 	killedAt chan demoVisit
 	killErr  error // read after killedAt
 
+	progressAt time.Time // when it was last written
+
 	held map[string]bool // URLs whose leases the victim left behind; nil: not known yet
 }
 
@@ -92,7 +98,7 @@ type demo struct {
 func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the crawl did not end within %s", duration.Format(demoLimit)))
 	defer cancel()
-	d := &demo{out: newDemoScreen(out), began: time.Now(), killedAt: make(chan demoVisit, 1)}
+	d := &demo{screen: newScreen(out, false), began: time.Now(), progressAt: time.Now(), killedAt: make(chan demoVisit, 1)}
 	if d.dir, err = os.MkdirTemp("", "waggle-demo-"); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -119,7 +125,7 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 		crawlErr = errors.New("interrupted")
 	}
 	took := time.Since(d.began)
-	d.out.clear()
+	d.screen.show()
 	if crawlErr != nil && !errors.Is(crawlErr, context.DeadlineExceeded) {
 		return crawlErr
 	}
@@ -158,8 +164,8 @@ func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err erro
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var g errgroup.Group
 	g.Go(func() error { return n.run(running, nil) })
-	d.out.line("web site     %d pages on %d hosts, which all link to one another", d.site.pages(), len(d.site.hosts))
-	d.out.line("dispatcher   %s, store in memory", n.server.Address())
+	fmt.Fprintf(d.screen, "web site     %d pages on %d hosts, which all link to one another\n", d.site.pages(), len(d.site.hosts))
+	fmt.Fprintf(d.screen, "dispatcher   %s, store in memory\n", n.server.Address())
 	for i := range 3 {
 		d.children = append(d.children, &demoChild{id: fmt.Sprintf("demo-%d", i+1), server: n.server.Address(), out: d.dir})
 	}
@@ -196,7 +202,7 @@ func (d *demo) startCollectors() error {
 		if err := child.start(program, demoSlots); err != nil {
 			return err
 		}
-		d.out.line("collector    %s, process %d, %d slots", child.id, child.cmd.Process.Pid, demoSlots)
+		fmt.Fprintf(d.screen, "collector    %s, process %d, %d slots\n", child.id, child.cmd.Process.Pid, demoSlots)
 	}
 	return nil
 }
@@ -215,7 +221,7 @@ func (d *demo) crawl(ctx context.Context) error {
 				return d.killErr
 			}
 			killed = time.Now()
-			d.out.line("kill -9      %s, while it fetches %s; its leases run out in %s", d.children[demoVictim].id, page.url, duration.Format(demoLease))
+			fmt.Fprintf(d.screen, "kill -9      %s, while it fetches %s; its leases run out in %s\n", d.children[demoVictim].id, page.url, duration.Format(demoLease))
 		case <-tick.C:
 			// Half a second is long enough for reports on their way to arrive, and too short for a lease to run out.
 			if !killed.IsZero() && d.held == nil && time.Since(killed) > 500*time.Millisecond {
@@ -257,9 +263,34 @@ func (d *demo) look(ctx context.Context) (settled bool, err error) {
 	if err := d.lostChild(); err != nil {
 		return false, err
 	}
-	d.out.progress(d, answered, pages, stats)
+	d.progress(answered, pages, stats)
 	tasks := stats.GetTasks()
 	return tasks.GetScheduled()+tasks.GetReady()+tasks.GetLeased() == 0, nil
+}
+
+// progress shows how far the crawl is: on a terminal in a line that changes, elsewhere now and then.
+func (d *demo) progress(answered map[string]int, pages int, stats *pb.GetStatsResponse) {
+	if !d.screen.live && time.Since(d.progressAt) < demoPlainEvery {
+		return
+	}
+	d.progressAt = time.Now()
+	var hosts []string
+	for _, host := range d.site.hosts {
+		hosts = append(hosts, strconv.Itoa(answered[host.name]))
+	}
+	living := 0
+	for _, child := range d.children {
+		if !child.gone() {
+			living++
+		}
+	}
+	text := fmt.Sprintf("%4.1fs        %d of %d pages (by host %s), %d leased, %d collectors",
+		time.Since(d.began).Seconds(), pages, d.site.pages(), strings.Join(hosts, " "), stats.GetTasks().GetLeased(), living)
+	if d.screen.live {
+		d.screen.show(text)
+	} else {
+		fmt.Fprintln(d.screen, text)
+	}
 }
 
 // findHeld lists what the victim left behind.

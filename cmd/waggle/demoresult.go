@@ -204,9 +204,7 @@ func (r *demoResult) write(out io.Writer) {
 	sh.line("lost", count(r.lost))
 	sh.linef("requeued after the kill", "%s, the leases that %s left behind", count(r.requeued), r.victim)
 	sh.line("finished by others", count(r.finished))
-	if other := r.otherwise(); other > 0 {
-		sh.linef("requeued otherwise", "%s, by a collector that lives and was too slow to renew", count(other))
-	}
+	sh.lineIf(r.otherwise() > 0, "requeued otherwise", "%s, by a collector that lives and was too slow to renew", count(r.otherwise()))
 	sh.linef("requests for pages", "%s, beside one for robots.txt by each collector on each host", count(r.requests))
 	sh.line("time", span(r.took))
 	fmt.Fprintln(out)
@@ -216,5 +214,5 @@ func (r *demoResult) write(out io.Writer) {
 	for _, g := range r.gaps {
 		t.row(g.host.name, count(g.requests), g.host.delay.String(), fmt.Sprintf("%.1fms", float64(g.smallest.Microseconds())/1000))
 	}
-	t.write(out)
+	t.write(out, "")
 }

@@ -16,7 +16,7 @@ var (
 	Exact     = duration.Format
 	ParseSpan = duration.Parse
 	Count     = count[int]
-	BytesText = bytesText
+	BytesText = bytesText[int64]
 	Since     = since
 	Plain     = plain
 	Brief     = brief
@@ -55,11 +55,7 @@ func RunSubmitting(ctx context.Context, args []string, in io.Reader, out, err io
 
 // TimeAt reads what --until takes.
 func TimeAt(text string, now time.Time) (time.Time, error) {
-	var f timeFlag
-	if err := f.Set(text); err != nil {
-		return time.Time{}, err
-	}
-	t, _, err := parseTime(f.text, now)
+	t, _, err := parseTime(text, now)
 	return t.AsTime(), err
 }
 

@@ -11,161 +11,156 @@ import (
 
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// spanFlag is a flag for a duration that may be given in days. The flag set knows whether it was given at all.
-type spanFlag time.Duration
-
-var _ pflag.Value = (*spanFlag)(nil)
-
-// Set reads 90s, 1h30m, 30d.
-func (f *spanFlag) Set(text string) error {
-	d, err := duration.Parse(text)
-	if err != nil {
-		return fmt.Errorf("%q is no duration; say 90s, 1h30m or 30d", text)
-	}
-	if d < 0 {
-		return fmt.Errorf("%q is less than 0", text)
-	}
-	*f = spanFlag(d)
-	return nil
+// valueFlag is a flag whose value a function reads.
+type valueFlag struct {
+	kind string // as help calls it
+	text string // what was read, always in the same form
+	read func(text string) (string, error)
 }
 
-// String is what Set reads; empty for 0.
-func (f *spanFlag) String() string {
-	if *f == 0 {
-		return ""
-	}
-	return duration.Format(time.Duration(*f))
-}
-
-// Type is what help calls it.
-func (f *spanFlag) Type() string { return "duration" }
-
-func (f *spanFlag) message() *durationpb.Duration { return durationpb.New(time.Duration(*f)) }
-
-// spanVar adds a duration flag that takes days.
-func spanVar(flags *pflag.FlagSet, f *spanFlag, name, usage string) { flags.Var(f, name, usage) }
-
-// messageFlag is a spanFlag that sets a field of a message.
-type messageFlag struct {
-	spanFlag
-
-	into **durationpb.Duration
-}
-
-// Set reads what a spanFlag does.
-func (f *messageFlag) Set(text string) error {
-	err := f.spanFlag.Set(text)
-	*f.into = f.message()
+// Set implements [pflag.Value].
+func (f *valueFlag) Set(text string) (err error) {
+	f.text, err = f.read(text)
 	return err
 }
 
-// durationVar adds a duration flag that takes days and sets a field of a message.
+// String implements [pflag.Value].
+func (f *valueFlag) String() string { return f.text }
+
+// Type implements [pflag.Value].
+func (f *valueFlag) Type() string { return f.kind }
+
+// valueVar adds a flag that read takes apart; it returns the value as text, always in the same form.
+func valueVar(flags *pflag.FlagSet, name, kind, usage string, read func(text string) (string, error)) {
+	flags.Var(&valueFlag{kind: kind, read: read}, name, usage)
+}
+
+// spanVar adds a flag for a duration that may be given in days.
+func spanVar(flags *pflag.FlagSet, into *time.Duration, name, usage string) {
+	valueVar(flags, name, "duration", usage, func(text string) (_ string, err error) {
+		*into, err = parseSpan(text)
+		return duration.Format(*into), err
+	})
+}
+
+// durationVar adds a flag for a duration that sets a field of a message.
 func durationVar(flags *pflag.FlagSet, into **durationpb.Duration, name, usage string) {
-	flags.Var(&messageFlag{into: into}, name, usage)
+	valueVar(flags, name, "duration", usage, func(text string) (string, error) {
+		d, err := parseSpan(text)
+		*into = durationpb.New(d)
+		return duration.Format(d), err
+	})
 }
 
-// rangeFlag is a flag for a shortest and a longest duration.
-type rangeFlag struct{ from, to time.Duration }
-
-var _ pflag.Value = (*rangeFlag)(nil)
-
-// Set reads 10m..7d.
-func (f *rangeFlag) Set(text string) error {
-	from, to, ok := strings.Cut(text, "..")
-	if !ok {
-		return fmt.Errorf("%q is no range; say 10m..7d", text)
+func parseSpan(text string) (time.Duration, error) {
+	d, err := duration.Parse(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration; say 90s, 1h30m or 30d", text)
 	}
-	var bounds [2]spanFlag
-	for i, part := range []string{from, to} {
-		if err := bounds[i].Set(part); err != nil {
-			return fmt.Errorf("%q: %w", text, err)
+	if d < 0 {
+		return 0, fmt.Errorf("%q is less than 0", text)
+	}
+	return d, nil
+}
+
+// adaptiveVar adds a flag for a shortest and a longest interval.
+func adaptiveVar(flags *pflag.FlagSet, into **pb.Adaptive, name, usage string) {
+	valueVar(flags, name, "range", usage, func(text string) (string, error) {
+		from, to, ok := strings.Cut(text, "..")
+		if !ok {
+			return "", fmt.Errorf("%q is no range; say 10m..7d", text)
 		}
-	}
-	f.from, f.to = time.Duration(bounds[0]), time.Duration(bounds[1])
-	return nil
+		shortest, err := parseSpan(from)
+		if err != nil {
+			return "", fmt.Errorf("%q: %w", text, err)
+		}
+		longest, err := parseSpan(to)
+		if err != nil {
+			return "", fmt.Errorf("%q: %w", text, err)
+		}
+		*into = &pb.Adaptive{MinInterval: durationpb.New(shortest), MaxInterval: durationpb.New(longest)}
+		return text, nil
+	})
 }
 
-// String is what Set reads; empty when nothing was.
-func (f *rangeFlag) String() string {
-	if *f == (rangeFlag{}) {
-		return ""
-	}
-	return duration.Format(f.from) + ".." + duration.Format(f.to)
-}
-
-// Type is what help calls it.
-func (f *rangeFlag) Type() string { return "range" }
-
-func (f *rangeFlag) message() *pb.Schedule_Adaptive {
-	return &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{MinInterval: durationpb.New(f.from), MaxInterval: durationpb.New(f.to)}}
-}
-
-// pairsFlag is a flag that takes key=value, may be repeated, and may hold several with commas between them. No key may
+// pairsVar adds a flag that takes key=value, may be repeated, and may hold several with commas between them. No key may
 // come twice: one of its values would be lost.
-type pairsFlag struct{ into *map[string]string }
+func pairsVar(flags *pflag.FlagSet, into *map[string]string, name, usage string) {
+	valueVar(flags, name, "key=value", usage, func(text string) (string, error) {
+		for pair := range strings.SplitSeq(text, ",") {
+			key, value, ok := strings.Cut(pair, "=")
+			if !ok || key == "" {
+				return "", fmt.Errorf("%q is not key=value", pair)
+			}
+			if _, given := (*into)[key]; given {
+				return "", fmt.Errorf("%q is given twice", key)
+			}
+			if *into == nil {
+				*into = map[string]string{}
+			}
+			(*into)[key] = value
+		}
+		return pairs(*into), nil
+	})
+}
 
-var _ pflag.Value = pairsFlag{}
+// queueVar adds a flag for a queue: its name, a host in whatever case and script, or a URL.
+func queueVar(flags *pflag.FlagSet, into *string, name, usage string) {
+	valueVar(flags, name, "name", usage, func(text string) (string, error) {
+		*into = canonical.QueueName(text)
+		return *into, nil
+	})
+}
 
-// Set adds pairs.
-func (f pairsFlag) Set(text string) error {
-	for pair := range strings.SplitSeq(text, ",") {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return fmt.Errorf("%q is not key=value", pair)
+// timeForms is what a flag for a moment takes, for help.
+const timeForms = "2h (from now), 2026-01-31T18:00:00Z, or by the local clock 2026-01-31 (its first moment) or '2026-01-31 18:00'"
+
+// timeVar adds a flag for a moment: a date, with a time of day or without, or how long from now.
+func timeVar(flags *pflag.FlagSet, into **timestamppb.Timestamp, name, usage string) {
+	valueVar(flags, name, "time", usage+": "+timeForms, func(text string) (_ string, err error) {
+		*into, _, err = parseTime(text, time.Now())
+		return text, err
+	})
+}
+
+// noteTimes notes the moments that flags give by the local clock: the zone may be another than was meant.
+func (c *client) noteTimes(flags *pflag.FlagSet) {
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Value.Type() != "time" {
+			return
 		}
-		if _, given := (*f.into)[key]; given {
-			return fmt.Errorf("%q is given twice", key)
+		if t, local, err := parseTime(f.Value.String(), c.now); local && err == nil {
+			c.note("%s is %s", plain(f.Value.String()), both(c.now, t))
 		}
-		if *f.into == nil {
-			*f.into = map[string]string{}
+	})
+}
+
+// parseTime is the moment that text names, and whether it does so by the local clock, which is that of the zone of now.
+func parseTime(text string, now time.Time) (t *timestamppb.Timestamp, local bool, err error) {
+	if d, err := duration.Parse(text); err == nil {
+		if d < 0 {
+			return nil, false, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", text)
 		}
-		(*f.into)[key] = value
+		return timestamppb.New(now.Add(d)), false, nil
 	}
-	return nil
-}
-
-// String is what Set reads.
-func (f pairsFlag) String() string {
-	if f.into == nil {
-		return ""
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return timestamppb.New(t), false, nil
+		}
 	}
-	return strings.ReplaceAll(pairs(*f.into), " ", ",")
-}
-
-// Type is what help calls it.
-func (f pairsFlag) Type() string { return "key=value" }
-
-// pairsVar adds a flag that takes key=value and may be repeated.
-func pairsVar(flags *pflag.FlagSet, p *map[string]string, name, usage string) {
-	flags.Var(pairsFlag{p}, name, usage)
-}
-
-// queueFlag is a flag for a queue: its name, a host in whatever case and script, or a URL.
-type queueFlag string
-
-var _ pflag.Value = (*queueFlag)(nil)
-
-// Set takes a name, a host or a URL.
-func (f *queueFlag) Set(text string) error {
-	*f = queueFlag(canonical.QueueName(text))
-	return nil
-}
-
-// String is the queue's name.
-func (f *queueFlag) String() string { return string(*f) }
-
-// Type is what help calls it.
-func (f *queueFlag) Type() string { return "name" }
-
-// queueVar adds a flag for a queue that a request takes.
-func queueVar(flags *pflag.FlagSet, p *string, name, usage string) {
-	flags.Var((*queueFlag)(p), name, usage)
+	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return timestamppb.New(t), true, nil
+		}
+	}
+	return nil, false, fmt.Errorf("%q is no time; say 2h (from now), 2026-01-31T18:00:00Z or 2026-01-31 (local)", text)
 }
 
 // enumValue finds the value of an enum by the end of its name, in any case.
@@ -202,9 +197,9 @@ var wantBelowZero = regexp.MustCompile(`negative: (\w+)`)
 // the same by 0 as the library does.
 func refuseZero(flags *pflag.FlagSet, but ...string) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		isZero := value == "0" || value == "0s" || value == "" && f.Value.Type() == "duration"
-		if !isZero || value != f.DefValue || slices.Contains(but, f.Name) || err != nil {
+		isZero := func(value string) bool { return value == "0" || value == "0s" }
+		isDefault := isZero(f.DefValue) || f.DefValue == "" && f.Value.Type() == "duration"
+		if !isZero(f.Value.String()) || !isDefault || slices.Contains(but, f.Name) || err != nil {
 			return
 		}
 		want := "more than 0"

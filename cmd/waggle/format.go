@@ -55,7 +55,7 @@ func pluralVerb(n int, thing, one, many string) string {
 }
 
 // bytesText writes a size for people: 1.5 MiB.
-func bytesText(n int64) string {
+func bytesText[N ~int | ~int64](n N) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}
@@ -197,3 +197,16 @@ func named(n int, thing, first string) string {
 	}
 	return text + ")"
 }
+
+// phrases are the parts of a line.
+type phrases []string
+
+// addIf adds a part by a format if it has to be told.
+func (p *phrases) addIf(told bool, format string, args ...any) {
+	if told {
+		*p = append(*p, fmt.Sprintf(format, args...))
+	}
+}
+
+// text is the line.
+func (p phrases) text() string { return strings.Join(p, ", ") }

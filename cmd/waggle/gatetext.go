@@ -8,28 +8,20 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// gateText is a gate in a line: who closed it, when, why, until when; empty where
-// its kind says all.
+// gateText is a gate in a line: who closed it, when, why, until when; empty if its kind tells all.
 func gateText(now time.Time, g *pb.Gate) string {
-	var parts []string
-	if by := g.GetBy(); by != "" {
-		parts = append(parts, "by "+by)
+	var parts phrases
+	parts.addIf(g.GetBy() != "", "by %s", g.GetBy())
+	parts.addIf(g.GetTime() != nil, "%s", since(now, g.GetTime()))
+	ends, when := "opens", since(now, g.GetUntil())
+	if isPause(g.GetKind()) {
+		ends = "resumes"
 	}
-	if g.GetTime() != nil {
-		parts = append(parts, since(now, g.GetTime()))
+	if when == "now" {
+		when = "within 1s"
 	}
-	if g.GetUntil() != nil {
-		ends := "opens "
-		if isPause(g.GetKind()) {
-			ends = "resumes "
-		}
-		if when := since(now, g.GetUntil()); when == "now" {
-			parts = append(parts, ends+"within 1s")
-		} else {
-			parts = append(parts, ends+when)
-		}
-	}
-	text := strings.Join(parts, ", ")
+	parts.addIf(g.GetUntil() != nil, "%s %s", ends, when)
+	text := parts.text()
 	if reason := g.GetReason(); reason != "" {
 		text += ": " + reason
 	}
@@ -60,44 +52,59 @@ func heldText(now time.Time, g *pb.Gate) string {
 	return strings.TrimRight(word(g.GetKind(), "GATE_KIND_")+between+gateText(now, g), ", ")
 }
 
-// drainedText is whom a drain is of, by the id or labels that it goes by; empty of other
-// gates.
+// drainedText is the id or the labels that a drain goes by; empty for other gates.
 func drainedText(g *pb.Gate) string {
 	return or(g.GetDrainedCollectorId(), pairs(g.GetDrainedLabels()))
 }
 
-// collectorUnknown is said where the status of a source says so.
-const collectorUnknown = "too many collectors to tell whether one takes its tasks"
-
-// healthWhy is what the health of a source comes from, and what else holds it, in a line;
-// empty where nothing is to be said.
-func healthWhy(now time.Time, status *pb.SourceStatus) string {
-	var parts []string
-	if gate := status.GetPaused(); gate != nil {
-		parts = append(parts, strings.TrimSpace("paused "+gateText(now, gate)))
-	}
-	part := func(n int64, format string, args ...any) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf(format, args...))
+// gateNames are the kinds of gates, with what closes them.
+func gateNames(gates []*pb.Gate) string {
+	var names []string
+	for _, g := range gates {
+		name := word(g.GetKind(), "GATE_KIND_")
+		if by := or(g.GetRule(), drainedText(g)); by != "" {
+			name += "(" + by + ")"
 		}
+		names = append(names, name)
 	}
-	part(status.GetCanceledSeeds(), "%s canceled", plural(status.GetCanceledSeeds(), "seed"))
-	part(status.GetDeniedSeeds(), "%s denied by a rule", plural(status.GetDeniedSeeds(), "seed"))
-	part(status.GetBreaker().GetDeadSeeds(), "%s dead", plural(status.GetBreaker().GetDeadSeeds(), "seed"))
-	part(int64(status.GetBreaker().GetGivenUpCycles()), "%s given up in a row", plural(status.GetBreaker().GetGivenUpCycles(), "cycle"))
-	part(status.GetConsecutiveFailures(), "%s in a row", plural(status.GetConsecutiveFailures(), "failure"))
-	if status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE {
-		parts = append(parts, "due for "+span(status.GetLag().AsDuration()))
+	return strings.Join(names, " ")
+}
+
+// countsText is tasks by state in a line, settled ones last.
+func countsText(c *pb.TaskCounts) string {
+	return fmt.Sprintf("%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
+		count(c.GetScheduled()), count(c.GetReady()), count(c.GetLeased()), count(c.GetDone()), count(c.GetDead()), count(c.GetCanceled()))
+}
+
+// errorText is what went wrong with a task, in a line.
+func errorText(e *pb.TaskError) string {
+	text := word(e.GetReason(), "FAILURE_REASON_")
+	if text == none {
+		text = word(e.GetResult(), "ATTEMPT_RESULT_")
 	}
-	switch gates := status.GetGates(); len(gates) {
-	case 0:
-	case 1:
-		parts = append(parts, heldText(now, gates[0]))
-	default: // the line is short: all of them by name
-		parts = append(parts, strings.Split(gateNames(gates), " ")...)
+	if status := e.GetHttpStatus(); status != 0 {
+		text += fmt.Sprintf(" (HTTP %d)", status)
 	}
-	if status.GetCollectorUnknown() {
-		parts = append(parts, collectorUnknown)
+	if message := e.GetMessage(); message != "" {
+		text += ": " + message
 	}
-	return strings.Join(parts, ", ")
+	return text
+}
+
+// unknownQueue is shown if nothing is known by the name of a queue.
+func unknownQueue(name string) string {
+	return "nothing is known of a queue " + plain(name) + ": no task is in it, and no rule names it"
+}
+
+// unknownPool is shown if nothing is known by the name of a pool.
+func unknownPool(name string) string {
+	return "nothing is known of a pool " + plain(name) + ": none of its tasks waits, and no collector takes them"
+}
+
+// leftText is the time left of a lease, or how long it is overdue.
+func leftText(left time.Duration) string {
+	if left < 0 {
+		return span(-left) + " overdue"
+	}
+	return span(left) + " left"
 }

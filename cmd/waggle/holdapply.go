@@ -249,9 +249,7 @@ func (c *client) showHolds(changes []*holdChange, dryRun bool) error {
 			verb = "would be "
 			fmt.Fprintln(c.out, "nothing is changed; this is what would become of the holds")
 		}
-		if len(rows.rows) > 0 {
-			rows.write(c.out)
-		}
+		rows.write(c.out, "")
 		fmt.Fprintf(c.out, "%s: %s%s created, %s updated, %s unchanged, %s kept, %s over, %s refused\n", plural(len(changes), "hold"), verb,
 			count(counts[resultCreated]), count(counts[resultUpdated]), count(counts[resultUnchanged]), count(counts[resultKept]), count(counts[resultOver]), count(refused))
 	}

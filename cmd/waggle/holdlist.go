@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -33,10 +32,6 @@ are held.`,
 }
 
 func writeHolds(out io.Writer, now time.Time, holds []*hold) {
-	if len(holds) == 0 {
-		fmt.Fprintln(out, "nothing is held by an operator")
-		return
-	}
 	t := newTable("KIND", "OF", "UNTIL", "BY", "SINCE", "REASON")
 	for _, h := range holds {
 		gate := h.gate()
@@ -46,7 +41,7 @@ func writeHolds(out io.Writer, now time.Time, holds []*hold) {
 		}
 		t.row(h.Kind, h.of(), until, h.By, since(now, h.since), brief(h.Reason, messageWidth))
 	}
-	t.write(out)
+	t.write(out, "nothing is held by an operator")
 }
 
 // listHoldsJSON writes holds as they stand in a file, and since when.

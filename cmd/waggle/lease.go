@@ -40,11 +40,11 @@ collector are chosen here, from pages of all leases.`,
 			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
 		})
 		return &pb.ListLeasesResponse{Leases: leases}, more, func() {
-			if len(leases) == 0 && choice != (leaseChoice{}) {
-				fmt.Fprintln(c.out, "no such leases")
-				return
+			none := "no leases: nobody works on anything"
+			if choice != (leaseChoice{}) {
+				none = "no such leases"
 			}
-			writeLeases(c.out, leases)
+			writeLeases(c.out, leases, none)
 		}, err
 	})
 }
@@ -57,11 +57,7 @@ func (l leaseChoice) lacks(lease *pb.HeldLease) bool {
 		l.collector != "" && l.collector != lease.GetHolder().GetCollectorId()
 }
 
-func writeLeases(out io.Writer, leases []*pb.HeldLease) {
-	if len(leases) == 0 {
-		fmt.Fprintln(out, "no leases: nobody works on anything")
-		return
-	}
+func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
 	t := newTable("TASK", "SOURCE", "QUEUE", "HOLDER", ">HELD FOR", "ENDS", ">FENCE", "URL")
 	for _, l := range leases {
 		h := l.GetHolder()
@@ -73,5 +69,5 @@ func writeLeases(out io.Writer, leases []*pb.HeldLease) {
 		t.row(l.GetTaskId(), l.GetSourceId(), l.GetQueue(), h.GetCollectorId(), span(h.GetAge().AsDuration()), ends,
 			fmt.Sprint(h.GetFence()), brief(l.GetUrl(), urlWidth))
 	}
-	t.write(out)
+	t.write(out, none)
 }

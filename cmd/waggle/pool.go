@@ -36,34 +36,24 @@ also whether any collector takes the pool's tasks.`,
 }
 
 func writePools(out io.Writer, now time.Time, pools []*pb.Pool) {
-	if len(pools) == 0 {
-		fmt.Fprintln(out, "no pools: nothing waits, and none is paused")
-		return
-	}
 	t := newTable("POOL", ">READY QUEUES", ">WAITING QUEUES", "PAUSED")
 	for _, p := range pools {
-		paused := none
-		if p.GetPaused() != nil {
-			paused = gateText(now, p.GetPaused())
-		}
-		t.row(p.GetName(), count(p.GetReadyQueues()), count(p.GetWaitingQueues()), paused)
+		t.row(p.GetName(), count(p.GetReadyQueues()), count(p.GetWaitingQueues()), gateText(now, p.GetPaused()))
 	}
-	t.write(out)
+	t.write(out, "no pools: nothing waits, and none is paused")
 }
 
 func newPoolPause(o *clientOptions) *cobra.Command {
 	var record recordFlags
-	var until timeFlag
 	cmd := &cobra.Command{
 		Use:     "pause NAME",
 		Short:   "Hand out none of a pool's tasks; leases that stand go on",
 		Example: "  waggle pool pause browser --until 2h --reason 'new image'",
 		Args:    exactly("the pool's name"),
 	}
-	record.register(cmd, o.console)
-	timeVar(cmd.Flags(), &until, "until", "resume by itself")
+	record.registerUntil(cmd, o.console, "resume by itself")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		reply, err := c.admin.PausePool(ctx, &pb.PausePoolRequest{Name: args[0], By: record.by, Reason: record.reason, Until: until.at})
+		reply, err := c.admin.PausePool(ctx, &pb.PausePoolRequest{Name: args[0], By: record.by, Reason: record.reason, Until: record.until})
 		c.noteReplaced("pool "+args[0], reply.GetReplaced(), false)
 		if reply.GetPool().GetUnknown() {
 			c.note("%s; the pause is kept for tasks that come", unknownPool(args[0]))

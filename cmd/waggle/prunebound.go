@@ -19,45 +19,26 @@ const (
 	shownPruned = 3
 )
 
-// pruneBound is a flag for how much --prune may delete: a number, or a percentage. A
-// plain-text file that was cut short looks like one whose other lines were taken out.
+// pruneBound is how much --prune may delete: a number, or a percentage. A plain-text file that was cut short looks like
+// one whose other lines were taken out.
 type pruneBound struct {
 	given   bool
 	n       int
 	percent bool // n is one
 }
 
-var _ pflag.Value = (*pruneBound)(nil)
-
 func (b *pruneBound) register(flags *pflag.FlagSet) {
-	flags.Var(b, "prune-max", fmt.Sprintf("delete nothing when --prune would delete more than this `N|P%%` (default %d%%, or %d where that is more)",
-		prunePercent, pruneAlways))
+	usage := fmt.Sprintf("delete nothing when --prune would delete more than this `N|P%%` (default %d%%, or %d where that is more)", prunePercent, pruneAlways)
+	valueVar(flags, "prune-max", "bound", usage, func(text string) (string, error) {
+		digits, percent := strings.CutSuffix(text, "%")
+		n, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil || percent && n > 100 {
+			return "", fmt.Errorf("%q is neither a number nor a percentage up to 100%%; say 500 or 25%%", text)
+		}
+		*b = pruneBound{given: true, n: int(n), percent: percent}
+		return text, nil
+	})
 }
-
-// Set reads 500, 25%.
-func (b *pruneBound) Set(text string) error {
-	digits, percent := strings.CutSuffix(text, "%")
-	n, err := strconv.ParseUint(digits, 10, 31)
-	if err != nil || percent && n > 100 {
-		return fmt.Errorf("%q is neither a number nor a percentage up to 100%%; say 500 or 25%%", text)
-	}
-	*b = pruneBound{given: true, n: int(n), percent: percent}
-	return nil
-}
-
-// String is what Set reads; empty when nothing was.
-func (b *pruneBound) String() string {
-	switch {
-	case !b.given:
-		return ""
-	case b.percent:
-		return strconv.Itoa(b.n) + "%"
-	}
-	return strconv.Itoa(b.n)
-}
-
-// Type is what help calls it.
-func (b *pruneBound) Type() string { return "bound" }
 
 // of is the bound where --prune is about all.
 func (b *pruneBound) of(all int) int {

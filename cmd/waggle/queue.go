@@ -30,26 +30,22 @@ func newQueueList(o *clientOptions) *cobra.Command {
 			return c.queues.ListQueues(ctx, request)
 		}, (*pb.ListQueuesResponse).GetQueues)
 		return &pb.ListQueuesResponse{Queues: queues}, more, func() {
-			if len(queues) == 0 && request.GetSuffix() != "" {
-				fmt.Fprintf(c.out, "no queue %s, nor one below it, holds a task or is held\n", plain(request.GetSuffix()))
-				return
+			none := "no queues: nothing waits, and nothing is blocked or paused"
+			if request.GetSuffix() != "" {
+				none = fmt.Sprintf("no queue %s, nor one below it, holds a task or is held", plain(request.GetSuffix()))
 			}
-			writeQueues(c.out, queues)
+			writeQueues(c.out, queues, none)
 		}, err
 	})
 }
 
-func writeQueues(out io.Writer, queues []*pb.Queue) {
-	if len(queues) == 0 {
-		fmt.Fprintln(out, "no queues: nothing waits, and nothing is blocked or paused")
-		return
-	}
+func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
 	t := newTable("QUEUE", ">WAITING", ">LEASED", ">AT MOST", ">DELAY", ">NEXT", "HELD BY", "RULE")
 	for _, q := range queues {
 		t.row(q.GetName(), count(q.GetWaiting()), count(q.GetLeased()), count(q.GetSettings().GetMaxInFlight()),
 			duration.Format(q.GetSettings().GetMinDelay().AsDuration()), nextGrant(q), gateNames(q.GetGates()), or(q.GetRulePattern(), "default"))
 	}
-	t.write(out)
+	t.write(out, none)
 }
 
 // nextGrant is when the clock lets a queue be granted from. Of a gate that does not
@@ -62,21 +58,6 @@ func nextGrant(q *pb.Queue) string {
 		return "in " + span(d)
 	}
 	return "now"
-}
-
-func gateNames(gates []*pb.Gate) string {
-	var names []string
-	for _, g := range gates {
-		name := word(g.GetKind(), "GATE_KIND_")
-		if g.GetRule() != "" {
-			name += "(" + g.GetRule() + ")"
-		}
-		if whom := drainedText(g); whom != "" {
-			name += "(" + whom + ")"
-		}
-		names = append(names, name)
-	}
-	return strings.Join(names, " ")
 }
 
 func newQueueGet(o *clientOptions) *cobra.Command {
@@ -102,22 +83,17 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	var sh sheet
 	sh.linef("Queue", "%s (slot %d)", q.GetName(), q.GetSlot())
 	sh.linef("Tasks", "%s waiting, %s leased", count(q.GetWaiting()), count(q.GetLeased()))
-	if q.GetMapsTo() != "" {
-		sh.linef("Mapped", "new tasks of this host go to the queue %s, by a rule", q.GetMapsTo())
-	}
+	sh.lineIf(q.GetMapsTo() != "", "Mapped", "new tasks of this host go to the queue %s, by a rule", q.GetMapsTo())
 	sh.line("Pools", poolsText(q))
 	settings, stopped := proto.CloneOf(q.GetSettings()), ""
 	if isStopped(q) {
 		settings.Paused, stopped = false, "; paused by the rule "+everyQueue
 	}
 	sh.linef("Settings", "%s (by %s)%s", settingsText(settings), or(q.GetRulePattern(), noRule(q)), stopped)
-	if d := q.GetQueueDelay().AsDuration(); d > 0 {
-		sh.linef("Host asks for", "%s between requests", duration.Format(d))
-	}
+	delay := q.GetQueueDelay().AsDuration()
+	sh.lineIf(delay > 0, "Host asks for", "%s between requests", duration.Format(delay))
 	sh.line("Next grant", nextGrant(q))
-	if q.GetBlockStep() > 0 {
-		sh.linef("Block step", "%s of the host in a row", plural(q.GetBlockStep(), "failure"))
-	}
+	sh.lineIf(q.GetBlockStep() > 0, "Block step", "%s of the host in a row", plural(q.GetBlockStep(), "failure"))
 	for _, gate := range q.GetGates() {
 		sh.line("Held by", heldText(now, gate))
 	}
@@ -156,19 +132,8 @@ func noRule(q *pb.Queue) string {
 
 // settingsText is politeness in a line.
 func settingsText(s *pb.QueueSettings) string {
-	text := fmt.Sprintf("%s apart, %s at a time", duration.Format(s.GetMinDelay().AsDuration()), count(s.GetMaxInFlight()))
-	if s.GetDelayFactor() > 0 {
-		text += fmt.Sprintf(", %g times the fetch duration", s.GetDelayFactor())
-	}
-	if s.GetMaxDelay() != nil {
-		text += ", waits at most " + duration.Format(s.GetMaxDelay().AsDuration())
-	}
-	text += ", blocked at most " + duration.Format(s.GetMaxBlock().AsDuration())
-	if s.GetPaused() {
-		text += ", paused"
-	}
-	if s.GetDeny() {
-		text += ", denied"
-	}
-	return text
+	text := politeness(s.GetMinDelay(), s.GetMaxInFlight(), s.GetDelayFactor(), s.GetMaxDelay(), s.GetMaxBlock())
+	text.addIf(s.GetPaused(), "paused")
+	text.addIf(s.GetDeny(), "denied")
+	return text.text()
 }

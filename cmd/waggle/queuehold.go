@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -17,8 +16,8 @@ func newQueueBlock(o *clientOptions) *cobra.Command {
 		Use:     "block QUEUE",
 		Short:   "Hand out nothing of a queue for its host's sake; leases that stand go on",
 		Example: "  waggle queue block example.com --until 2h --reason 'they asked'",
-	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (heldReply, error) {
-		return c.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: name, Until: until, By: record.by, Reason: record.reason})
+	}, func(ctx context.Context, c *client, name string, record *recordFlags) (heldReply, error) {
+		return c.queues.BlockQueue(ctx, &pb.BlockQueueRequest{Name: name, Until: record.until, By: record.by, Reason: record.reason})
 	})
 }
 
@@ -28,8 +27,8 @@ func newQueuePause(o *clientOptions) *cobra.Command {
 		Short:   "Hand out nothing of a queue for a reason of your own; leases that stand go on",
 		Long:    "Hand out nothing of a queue for a reason of your own; leases that stand go on. A pause\nstands beside a block: neither lifts the other.",
 		Example: "  waggle queue pause example.com --until 2h --reason 'we mend the parser'",
-	}, func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (heldReply, error) {
-		return c.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: name, Until: until, By: record.by, Reason: record.reason})
+	}, func(ctx context.Context, c *client, name string, record *recordFlags) (heldReply, error) {
+		return c.queues.PauseQueue(ctx, &pb.PauseQueueRequest{Name: name, Until: record.until, By: record.by, Reason: record.reason})
 	})
 }
 
@@ -60,15 +59,13 @@ func (c *client) noteReplaced(what string, replaced *pb.Gate, dryRun bool) {
 
 // holdQueue completes a command that closes a gate of a queue.
 func holdQueue(o *clientOptions, cmd *cobra.Command,
-	hold func(ctx context.Context, c *client, name string, until *timestamppb.Timestamp, record *recordFlags) (heldReply, error),
+	hold func(ctx context.Context, c *client, name string, record *recordFlags) (heldReply, error),
 ) *cobra.Command {
 	var record recordFlags
-	var until timeFlag
 	cmd.Args = oneQueue
-	record.register(cmd, o.console)
-	timeVar(cmd.Flags(), &until, "until", "open by itself")
+	record.registerUntil(cmd, o.console, "open by itself")
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
-		reply, err := hold(ctx, c, args[0], until.at, &record)
+		reply, err := hold(ctx, c, args[0], &record)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -29,7 +28,6 @@ longest pattern that matches holds, and holds whole.`,
 func newRuleSet(o *clientOptions) *cobra.Command {
 	s := &ruleSet{rule: &pb.QueueRule{}, told: map[string]bool{}}
 	rule := s.rule
-	var minDelay, maxDelay, maxBlock spanFlag
 	var inFlight int32
 	var factor float64
 	var paused, deny bool
@@ -46,11 +44,11 @@ be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.
 		Args: onePattern,
 	}
 	flags := cmd.Flags()
-	spanVar(flags, &minDelay, "min-delay", "least time between two request starts (default 1s)")
+	durationVar(flags, &rule.MinDelay, "min-delay", "least time between two request starts (default 1s)")
 	flags.Int32Var(&inFlight, "max-in-flight", 1, "`number` of leases at a time")
 	flags.Float64Var(&factor, "delay-factor", 0, "after a report, wait this many `times` the fetch duration")
-	spanVar(flags, &maxDelay, "max-delay", "most that --delay-factor and the host itself ask for (default 1d and 1m)")
-	spanVar(flags, &maxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
+	durationVar(flags, &rule.MaxDelay, "max-delay", "most that --delay-factor and the host itself ask for (default 1d and 1m)")
+	durationVar(flags, &rule.MaxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
 	flags.BoolVar(&paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
 	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
 	queueVar(flags, &rule.Queue, "queue", "one queue for all hosts that match, by this `name`")
@@ -60,14 +58,11 @@ be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.
 	cmd.RunE = o.call(func(ctx context.Context, c *client, args []string) error {
 		rule.Pattern = args[0]
 		for name, set := range map[string]func(){
-			"min-delay":     func() { rule.MinDelay = minDelay.message() },
 			"max-in-flight": func() { rule.MaxInFlight = &inFlight },
 			"delay-factor":  func() { rule.DelayFactor = &factor },
-			"max-delay":     func() { rule.MaxDelay = maxDelay.message() },
-			"max-block":     func() { rule.MaxBlock = maxBlock.message() },
 			"paused":        func() { rule.Paused = &paused },
 			"deny":          func() { rule.Deny = &deny },
-			"queue":         func() {},
+			"min-delay":     func() {}, "max-delay": func() {}, "max-block": func() {}, "queue": func() {},
 		} {
 			if flags.Changed(name) {
 				set()
@@ -111,13 +106,9 @@ const ruleLooks = 5
 func changedMeanwhile(err error) bool { return status.Code(err) == codes.Aborted }
 
 func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
-	if len(rules) == 0 {
-		fmt.Fprintln(out, "no rules: every queue has the defaults, 1s apart, 1 at a time")
-		return
-	}
 	t := newTable("PATTERN", "SETTINGS", "BY", "SET", "REASON")
 	for _, r := range rules {
 		t.row(r.GetPattern(), ruleText(r)+olderHolds(now, r), r.GetBy(), since(now, r.GetUpdateTime()), brief(r.GetReason(), messageWidth))
 	}
-	t.write(out)
+	t.write(out, "no rules: every queue has the defaults, 1s apart, 1 at a time")
 }

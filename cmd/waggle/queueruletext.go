@@ -1,43 +1,37 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 // ruleText is what a rule sets, in a line; what it leaves out has its default.
 func ruleText(r *pb.QueueRule) string {
-	delay, inFlight := time.Second, int32(1)
-	if r.GetMinDelay() != nil {
-		delay = r.GetMinDelay().AsDuration()
-	}
+	inFlight := int32(dispatch.DefaultMaxInFlight)
 	if r.MaxInFlight != nil {
 		inFlight = r.GetMaxInFlight()
 	}
-	parts := []string{duration.Format(delay) + " apart", count(inFlight) + " at a time"}
-	if r.GetDelayFactor() > 0 {
-		parts = append(parts, fmt.Sprintf("%g times the fetch duration", r.GetDelayFactor()))
-	}
-	if r.GetMaxDelay() != nil {
-		parts = append(parts, "waits at most "+duration.Format(r.GetMaxDelay().AsDuration()))
-	}
-	if r.GetMaxBlock() != nil {
-		parts = append(parts, "blocked at most "+duration.Format(r.GetMaxBlock().AsDuration()))
-	}
-	if r.GetPaused() {
-		parts = append(parts, "PAUSED")
-	}
-	if r.GetDeny() {
-		parts = append(parts, "DENIED")
-	}
-	if r.GetQueue() != "" {
-		parts = append(parts, "queue "+r.GetQueue())
-	}
-	return strings.Join(parts, ", ")
+	text := politeness(cmp.Or(r.GetMinDelay(), durationpb.New(dispatch.DefaultMinDelay)), inFlight, r.GetDelayFactor(), r.GetMaxDelay(), r.GetMaxBlock())
+	text.addIf(r.GetPaused(), "PAUSED")
+	text.addIf(r.GetDeny(), "DENIED")
+	text.addIf(r.GetQueue() != "", "queue %s", r.GetQueue())
+	return text.text()
+}
+
+// politeness is how polite to be, in a line.
+func politeness(minDelay *durationpb.Duration, inFlight int32, factor float64, maxDelay, maxBlock *durationpb.Duration) (text phrases) {
+	text.addIf(true, "%s apart, %s at a time", exactOr(minDelay, "0s"), count(inFlight))
+	text.addIf(factor > 0, "%g times the fetch duration", factor)
+	text.addIf(maxDelay != nil, "waits at most %s", exactOr(maxDelay, ""))
+	text.addIf(maxBlock != nil, "blocked at most %s", exactOr(maxBlock, ""))
+	return text
 }
 
 // heldWord is how a rule holds its queues; empty: it does not.

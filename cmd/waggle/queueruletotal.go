@@ -120,9 +120,7 @@ func (c *client) writeRulePlan(p *rulePlan, t *ruleTotal, dryRun bool) {
 		}
 		rows.row(change.result, change.rule.GetPattern(), change.text(), last)
 	}
-	if len(rows.rows) > 0 {
-		rows.write(c.out)
-	}
+	rows.write(c.out, "")
 	if more := len(shown) - len(rows.rows); more > 0 {
 		fmt.Fprintf(c.out, "and %s more; --output json has all\n", count(more))
 	}

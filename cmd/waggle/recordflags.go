@@ -7,17 +7,27 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// recordFlags are who does something, and why.
-type recordFlags struct{ by, reason string }
+// recordFlags are who does something, why, and until when.
+type recordFlags struct {
+	by, reason string
+	until      *timestamppb.Timestamp // nil: for ever
+}
 
 // register adds the flags; the name of the user is the default of --by.
 func (r *recordFlags) register(cmd *cobra.Command, c console) {
 	cmd.Flags().StringVar(&r.by, "by", operator(c), "`who` does it, for the record ["+envName("by")+"]")
 	cmd.Flags().StringVar(&r.reason, "reason", "", "`why`, for the record")
+}
+
+// registerUntil adds the flags of what ends by itself; ends says how.
+func (r *recordFlags) registerUntil(cmd *cobra.Command, c console, ends string) {
+	r.register(cmd, c)
+	timeVar(cmd.Flags(), &r.until, "until", ends)
 }
 
 // checkBy refuses an empty --by: the dispatcher would record the address of this machine.

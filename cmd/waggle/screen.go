@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is a terminal with lines at its end that change while what is written
-// to it stays above them. One that is not live only writes.
+// screen is a terminal with lines at its end that change, while what is written to it stays above them. One that is not
+// live only writes.
 type screen struct {
 	out  io.Writer
 	live bool
@@ -23,10 +23,9 @@ type screen struct {
 	shown int        // how many of them stand on the terminal
 }
 
-// newScreen makes the screen of a collector: live on a terminal, unless people
-// want it quiet or its log is for programs.
-func (o *collectOptions) newScreen(out io.Writer) *screen {
-	s := &screen{out: out, live: !o.quiet && o.log.format != "json" && isTerminal(out)}
+// newScreen makes a screen that is live on a terminal, unless it is to be quiet.
+func newScreen(out io.Writer, quiet bool) *screen {
+	s := &screen{out: out, live: !quiet && isTerminal(out)}
 	if file, ok := out.(*os.File); ok && s.live {
 		s.size = func() (int, int) {
 			width, height, err := term.GetSize(int(file.Fd()))
@@ -65,9 +64,8 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show changes the lines at the end; none removes them. A terminal that is gone
-// is no reason to stop.
-func (s *screen) show(lines []string) {
+// show changes the lines at the end; none removes them. A terminal that is gone is no reason to stop.
+func (s *screen) show(lines ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live {
@@ -76,8 +74,8 @@ func (s *screen) show(lines []string) {
 	}
 }
 
-// redraw takes the lines away, writes what stays, and writes the lines again, cut
-// to the terminal, all at once so that nothing flickers. Called with mu held.
+// redraw removes the lines, writes what stays, and writes the lines again, cut to the terminal, all at once so that nothing
+// flickers. Called with mu held.
 func (s *screen) redraw(above string) error {
 	var b strings.Builder
 	if s.shown > 0 {

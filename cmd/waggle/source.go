@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -67,20 +65,16 @@ NO_RULE, as the source follows only items of feeds, for their DEPTH, HOST, or UR
 			return c.sources.ListSources(ctx, request)
 		}, (*pb.ListSourcesResponse).GetSources)
 		return &pb.ListSourcesResponse{Sources: all}, more, func() {
-			if len(all) == 0 && (request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(request.GetHealth()) > 0) {
-				fmt.Fprintln(c.out, "no such sources")
-				return
+			none := "no sources; `waggle source create` makes one"
+			if request.GetIdPrefix() != "" || request.GetPool() != "" || len(request.GetLabels())+len(request.GetHealth()) > 0 {
+				none = "no such sources"
 			}
-			writeSources(c.out, c.now, all)
+			writeSources(c.out, c.now, all, none)
 		}, err
 	})
 }
 
-func writeSources(out io.Writer, now time.Time, sources []*pb.Source) {
-	if len(sources) == 0 {
-		fmt.Fprintln(out, "no sources; `waggle source create` makes one")
-		return
-	}
+func writeSources(out io.Writer, now time.Time, sources []*pb.Source, none string) {
 	t := newTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", ">CANCELED", "FILTERED", "NEXT DUE", "LAST SUCCESS", "WHY")
 	for _, s := range sources {
 		tasks := s.GetStatus().GetTasks()
@@ -90,17 +84,40 @@ func writeSources(out io.Writer, now time.Time, sources []*pb.Source) {
 			filteredText(s.GetStatus().GetFiltered()), since(now, s.GetStatus().GetNextDueTime()), since(now, s.GetStatus().GetLastSuccessTime()),
 			brief(healthWhy(now, s.GetStatus()), messageWidth))
 	}
-	t.write(out)
+	t.write(out, none)
 }
+
+// healthWhy is what the health of a source comes from, and what else holds it, in a line; it may be empty.
+func healthWhy(now time.Time, status *pb.SourceStatus) string {
+	var why phrases
+	if gate := status.GetPaused(); gate != nil {
+		why = append(why, strings.TrimSpace("paused "+gateText(now, gate)))
+	}
+	breaker := status.GetBreaker()
+	why.addIf(status.GetCanceledSeeds() > 0, "%s canceled", plural(status.GetCanceledSeeds(), "seed"))
+	why.addIf(status.GetDeniedSeeds() > 0, "%s denied by a rule", plural(status.GetDeniedSeeds(), "seed"))
+	why.addIf(breaker.GetDeadSeeds() > 0, "%s dead", plural(breaker.GetDeadSeeds(), "seed"))
+	why.addIf(breaker.GetGivenUpCycles() > 0, "%s given up in a row", plural(breaker.GetGivenUpCycles(), "cycle"))
+	why.addIf(status.GetConsecutiveFailures() > 0, "%s in a row", plural(status.GetConsecutiveFailures(), "failure"))
+	why.addIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE, "due for %s", span(status.GetLag().AsDuration()))
+	if gates := status.GetGates(); len(gates) == 1 {
+		why = append(why, heldText(now, gates[0]))
+	} else if len(gates) > 1 { // the line is short: all of them by name
+		why = append(why, strings.Split(gateNames(gates), " ")...)
+	}
+	why.addIf(status.GetCollectorUnknown(), collectorUnknown)
+	return why.text()
+}
+
+// collectorUnknown is shown if the status of a source does not tell whether it has collectors.
+const collectorUnknown = "too many collectors to tell whether one takes its tasks"
 
 func writeSource(out io.Writer, now time.Time, s *pb.Source) {
 	var sh sheet
 	writeSpec(&sh, s)
 	writeStatus(&sh, now, s.GetStatus(), len(s.GetSpec().GetSeeds()))
 	sh.line("Created", both(now, s.GetCreateTime()))
-	if s.GetVersion() > 1 {
-		sh.line("Changed", both(now, s.GetUpdateTime()))
-	}
+	sh.lineIf(s.GetVersion() > 1, "Changed", "%s", both(now, s.GetUpdateTime()))
 	sh.linef("Version", "%d, etag %s", s.GetVersion(), s.GetEtag())
 	sh.write(out)
 }
@@ -119,62 +136,37 @@ func writeSpec(sh *sheet, s *pb.Source) {
 	sh.linef("Priority", "%d", priority)
 	sh.line("Schedule", scheduleText(spec.GetSchedule()))
 	sh.line("Follow", followText(spec.GetFollow()))
-	sh.line("Leases", leasesText(spec))
+	sh.lineIf(spec.GetLeaseDuration() != nil || spec.GetMaxHold() != nil,
+		"Leases", "%s, held at most %s", exactOr(spec.GetLeaseDuration(), "30s"), exactOr(spec.GetMaxHold(), "30m"))
 	sh.line("Retry", retryText(spec.GetRetry()))
-	if d := spec.GetRemember(); d != nil {
-		sh.line("Remember", duration.Format(d.AsDuration()))
-	}
-	if d := spec.GetRevisitAfter(); d != nil {
-		sh.line("Revisit after", duration.Format(d.AsDuration()))
-	}
-	if spec.MaxOutstanding != nil {
-		sh.line("Outstanding", "at most "+count(spec.GetMaxOutstanding()))
-	}
+	sh.line("Remember", exactOr(spec.GetRemember(), ""))
+	sh.line("Revisit after", exactOr(spec.GetRevisitAfter(), ""))
+	sh.lineIf(spec.MaxOutstanding != nil, "Outstanding", "at most %s", count(spec.GetMaxOutstanding()))
 	sh.line("Metadata", pairs(spec.GetMetadata()))
-	if n := len(spec.GetPayload()); n > 0 {
-		sh.line("Payload", bytesText(int64(n)))
-	}
+	sh.lineIf(len(spec.GetPayload()) > 0, "Payload", "%s", bytesText(len(spec.GetPayload())))
 	const shown = 10
-	for i, seed := range spec.GetSeeds() {
-		if i == shown {
-			sh.linef("", "... and %s more; --output json has all", count(len(spec.GetSeeds())-shown))
-			break
-		}
-		name := ""
-		if i == 0 {
-			name = "Seeds"
-		}
+	name := "Seeds"
+	for _, seed := range spec.GetSeeds()[:min(shown, len(spec.GetSeeds()))] {
 		sh.line(name, seedText(seed))
+		name = ""
 	}
+	sh.lineIf(len(spec.GetSeeds()) > shown, "", "... and %s more; --output json has all", count(len(spec.GetSeeds())-shown))
 }
 
 func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus, seeds int) {
 	sh.line("Health", word(status.GetHealth(), "SOURCE_HEALTH_"))
-	if gate := status.GetPaused(); gate != nil {
-		sh.line("Paused", gateText(now, gate))
-	}
-	if b := status.GetBreaker(); b != nil {
-		sh.linef("Breaker", "%s given up in a row, %s dead", plural(b.GetGivenUpCycles(), "cycle"), plural(b.GetDeadSeeds(), "seed"))
-	}
-	if n := status.GetCanceledSeeds(); n > 0 {
-		sh.linef("Canceled", "%s of %s: not crawled until `waggle task retry`", count(n), plural(seeds, "seed"))
-	}
-	if n := status.GetDeniedSeeds(); n > 0 {
-		sh.linef("Denied", "%s of %s: not crawled while a rule denies the queue: `waggle queue rule list`", count(n), plural(seeds, "seed"))
-	}
-	if n := status.GetPendingVersions(); n > 0 {
-		sh.linef("Pending", "%s not yet in force everywhere", plural(n, "change"))
-	}
+	sh.lineIf(status.GetPaused() != nil, "Paused", "%s", gateText(now, status.GetPaused()))
+	sh.lineIf(status.GetBreaker() != nil, "Breaker", "%s given up in a row, %s dead",
+		plural(status.GetBreaker().GetGivenUpCycles(), "cycle"), plural(status.GetBreaker().GetDeadSeeds(), "seed"))
+	sh.lineIf(status.GetCanceledSeeds() > 0, "Canceled", "%s of %s: not crawled until `waggle task retry`",
+		count(status.GetCanceledSeeds()), plural(seeds, "seed"))
+	sh.lineIf(status.GetDeniedSeeds() > 0, "Denied", "%s of %s: not crawled while a rule denies the queue: `waggle queue rule list`",
+		count(status.GetDeniedSeeds()), plural(seeds, "seed"))
+	sh.lineIf(status.GetPendingVersions() > 0, "Pending", "%s not yet in force everywhere", plural(status.GetPendingVersions(), "change"))
 	sh.line("Tasks", countsText(status.GetTasks()))
-	if n := status.GetOutstanding(); n > 0 {
-		sh.line("Unfinished", plural(n, "task"))
-	}
-	if n := status.GetLimited(); n > 0 {
-		sh.linef("Limited", "%s refused for max_outstanding", plural(n, "item"))
-	}
-	if filtered := status.GetFiltered(); len(filtered) > 0 {
-		sh.linef("Filtered", "%s: links that were not followed", filteredText(filtered))
-	}
+	sh.lineIf(status.GetOutstanding() > 0, "Unfinished", "%s", plural(status.GetOutstanding(), "task"))
+	sh.lineIf(status.GetLimited() > 0, "Limited", "%s refused for max_outstanding", plural(status.GetLimited(), "item"))
+	sh.lineIf(len(status.GetFiltered()) > 0, "Filtered", "%s: links that were not followed", filteredText(status.GetFiltered()))
 	if shortest, longest := status.GetShortestInterval().AsDuration(), status.GetLongestInterval().AsDuration(); longest > 0 {
 		text := "now " + duration.Format(shortest)
 		if longest > shortest {
@@ -183,19 +175,14 @@ func writeStatus(sh *sheet, now time.Time, status *pb.SourceStatus, seeds int) {
 		sh.line("Interval", text)
 	}
 	sh.line("Next due", both(now, status.GetNextDueTime()))
-	if lag := status.GetLag().AsDuration(); lag > 0 {
-		sh.linef("Lag", "%s: so long has the longest-waiting seed been due", span(lag))
-	}
-	for i, gate := range status.GetGates() {
-		name := ""
-		if i == 0 {
-			name = "Waits for"
-		}
+	lag := status.GetLag().AsDuration()
+	sh.lineIf(lag > 0, "Lag", "%s: so long has the longest-waiting seed been due", span(lag))
+	name := "Waits for"
+	for _, gate := range status.GetGates() {
 		sh.line(name, strings.TrimSuffix(word(gate.GetKind(), "GATE_KIND_")+": "+gateText(now, gate), ": "))
+		name = ""
 	}
-	if status.GetCollectorUnknown() {
-		sh.line("Collectors", collectorUnknown)
-	}
+	sh.lineIf(status.GetCollectorUnknown(), "Collectors", collectorUnknown)
 	sh.line("Last success", both(now, status.GetLastSuccessTime()))
 	writeFailure(sh, now, status)
 }
@@ -206,93 +193,62 @@ func writeFailure(sh *sheet, now time.Time, status *pb.SourceStatus) {
 	if at := last.GetTime().AsTime(); last != nil && at.After(status.GetLastSuccessTime().AsTime()) && at.After(status.GetLastFailureTime().AsTime()) {
 		sh.linef("Collector", "%s; no fault of the source: %s", both(now, last.GetTime()), errorText(last))
 	}
-	if status.GetLastFailureTime() == nil {
-		return
-	}
-	if status.GetConsecutiveFailures() == 0 {
-		text := "a success has followed"
-		if e := status.GetLastError(); e != nil {
-			text += "; it was " + errorText(e)
-		}
-		sh.linef("Last failure", "%s; %s", both(now, status.GetLastFailureTime()), text)
-		return
-	}
-	sh.line("Last failure", both(now, status.GetLastFailureTime()))
-	sh.linef("Failures", "%s in a row", count(status.GetConsecutiveFailures()))
-	if e := status.GetLastError(); e != nil {
-		sh.line("Reason", errorText(e))
+	failure := both(now, status.GetLastFailureTime())
+	switch {
+	case status.GetLastFailureTime() == nil:
+	case status.GetConsecutiveFailures() > 0:
+		sh.line("Last failure", failure)
+		sh.linef("Failures", "%s in a row", count(status.GetConsecutiveFailures()))
+		sh.lineIf(last != nil, "Reason", "%s", errorText(last))
+	case last != nil:
+		sh.linef("Last failure", "%s; a success has followed; it was %s", failure, errorText(last))
+	default:
+		sh.linef("Last failure", "%s; a success has followed", failure)
 	}
 }
 
 // scheduleText is a schedule in a line.
 func scheduleText(s *pb.Schedule) string {
-	var text string
+	var text phrases
 	switch rule := s.GetRule().(type) {
 	case *pb.Schedule_Every:
-		text = "every " + duration.Format(rule.Every.AsDuration())
+		text = phrases{"every " + duration.Format(rule.Every.AsDuration())}
 	case *pb.Schedule_Cron:
-		text = "cron " + rule.Cron
+		text = phrases{"cron " + rule.Cron}
 		if zone := s.GetTimeZone(); zone != "" && zone != "UTC" {
-			text += " " + zone
+			text[0] += " " + zone
 		}
 	case *pb.Schedule_Adaptive:
-		text = "adaptive " + duration.Format(rule.Adaptive.GetMinInterval().AsDuration()) + ".." + duration.Format(rule.Adaptive.GetMaxInterval().AsDuration())
+		text = phrases{"adaptive " + duration.Format(rule.Adaptive.GetMinInterval().AsDuration()) + ".." + duration.Format(rule.Adaptive.GetMaxInterval().AsDuration())}
 	default:
-		text = "once, and when triggered"
+		text = phrases{"once", "and when triggered"}
 	}
-	if jitter := s.GetJitter().AsDuration(); jitter > 0 {
-		text += ", jitter " + duration.Format(jitter)
-	}
-	if s.GetRevisit() {
-		text += ", revisit"
-	}
-	return text
+	text.addIf(s.GetJitter().AsDuration() > 0, "jitter %s", duration.Format(s.GetJitter().AsDuration()))
+	text.addIf(s.GetRevisit(), "revisit")
+	return text.text()
 }
 
 func followText(f *pb.Follow) string {
 	if f == nil {
 		return "items of feeds, no links"
 	}
-	text := "hosts of the seeds"
-	if len(f.GetAllowHosts()) > 0 {
-		text = strings.Join(f.GetAllowHosts(), " ")
-	}
-	if f.MaxDepth != nil {
-		text += fmt.Sprintf(", to depth %d", f.GetMaxDepth())
-	}
-	if len(f.GetInclude()) > 0 {
-		text += ", only " + strings.Join(f.GetInclude(), " or ")
-	}
-	if len(f.GetExclude()) > 0 {
-		text += ", not " + strings.Join(f.GetExclude(), " or ")
-	}
-	return text
-}
-
-func leasesText(spec *pb.SourceSpec) string {
-	if spec.GetLeaseDuration() == nil && spec.GetMaxHold() == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s, held at most %s", exactOr(spec.GetLeaseDuration(), "30s"), exactOr(spec.GetMaxHold(), "30m"))
+	text := phrases{or(strings.Join(f.GetAllowHosts(), " "), "hosts of the seeds")}
+	text.addIf(f.MaxDepth != nil, "to depth %d", f.GetMaxDepth())
+	text.addIf(len(f.GetInclude()) > 0, "only %s", strings.Join(f.GetInclude(), " or "))
+	text.addIf(len(f.GetExclude()) > 0, "not %s", strings.Join(f.GetExclude(), " or "))
+	return text.text()
 }
 
 func retryText(r *pb.RetryPolicy) string {
 	if r == nil {
 		return ""
 	}
-	var parts []string
-	for _, budget := range []struct {
-		value *int32
-		what  string
-	}{{r.MaxAttempts, "attempts"}, {r.MaxExpirations, "expirations"}, {r.MaxThrottled, "throttled"}} {
-		if budget.value != nil {
-			parts = append(parts, fmt.Sprintf("%d %s", *budget.value, budget.what))
-		}
-	}
-	if r.GetMinBackoff() != nil || r.GetMaxBackoff() != nil {
-		parts = append(parts, fmt.Sprintf("backoff %s to %s", exactOr(r.GetMinBackoff(), "10s"), exactOr(r.GetMaxBackoff(), "1h")))
-	}
-	return strings.Join(parts, ", ")
+	var text phrases
+	text.addIf(r.MaxAttempts != nil, "%d attempts", r.GetMaxAttempts())
+	text.addIf(r.MaxExpirations != nil, "%d expirations", r.GetMaxExpirations())
+	text.addIf(r.MaxThrottled != nil, "%d throttled", r.GetMaxThrottled())
+	text.addIf(r.GetMinBackoff() != nil || r.GetMaxBackoff() != nil, "backoff %s to %s", exactOr(r.GetMinBackoff(), "10s"), exactOr(r.GetMaxBackoff(), "1h"))
+	return text.text()
 }
 
 func seedText(seed *pb.Seed) string {
@@ -311,30 +267,9 @@ func seedText(seed *pb.Seed) string {
 
 // filteredText is why links were not followed, with how many.
 func filteredText(filtered []*pb.FilteredLinks) string {
-	var parts []string
+	var text phrases
 	for _, f := range filtered {
-		parts = append(parts, count(f.GetCount())+" "+word(f.GetReason(), "FILTER_REASON_"))
+		text.addIf(true, "%s %s", count(f.GetCount()), word(f.GetReason(), "FILTER_REASON_"))
 	}
-	return cmp.Or(strings.Join(parts, ", "), none)
-}
-
-// countsText is tasks by state in a line, settled ones last.
-func countsText(c *pb.TaskCounts) string {
-	return fmt.Sprintf("%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
-		count(c.GetScheduled()), count(c.GetReady()), count(c.GetLeased()), count(c.GetDone()), count(c.GetDead()), count(c.GetCanceled()))
-}
-
-// errorText is what went wrong with a task, in a line.
-func errorText(e *pb.TaskError) string {
-	text := word(e.GetReason(), "FAILURE_REASON_")
-	if text == none {
-		text = word(e.GetResult(), "ATTEMPT_RESULT_")
-	}
-	if status := e.GetHttpStatus(); status != 0 {
-		text += fmt.Sprintf(" (HTTP %d)", status)
-	}
-	if message := e.GetMessage(); message != "" {
-		text += ": " + message
-	}
-	return text
+	return or(text.text(), none)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -23,14 +24,14 @@ func newSourceDelete(o *clientOptions) *cobra.Command {
 }
 
 func newSourcePause(o *clientOptions) *cobra.Command {
-	var until timeFlag
+	var until *timestamppb.Timestamp
 	cmd := changeSources(o, "paused", &cobra.Command{
 		Use:     "pause ID...",
 		Short:   "Hand out none of the sources' tasks; leases that stand go on",
 		Example: "  waggle source pause news.example --until 2h --reason 'site moves'",
 	}, func(ctx context.Context, c *client, b *bulk) (sourcesReply, error) {
 		reply, err := c.sources.PauseSources(ctx, &pb.PauseSourcesRequest{
-			Ids: b.ids, Filter: b.filter, ValidateOnly: b.dryRun, PageToken: b.token, By: b.by, Reason: b.reason, Until: until.at,
+			Ids: b.ids, Filter: b.filter, ValidateOnly: b.dryRun, PageToken: b.token, By: b.by, Reason: b.reason, Until: until,
 		})
 		for _, pause := range reply.GetReplaced() {
 			c.noteReplaced("source "+pause.GetSourceId(), pause.GetGate(), b.dryRun)

@@ -85,7 +85,6 @@ const (
 )
 
 func (j *importJob) run(ctx context.Context) error {
-	began := time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
 	// What is under way, in order; its size bounds what is in memory.
 	order := make(chan *importBatch, 2*j.flags.parallel)
@@ -108,7 +107,7 @@ func (j *importJob) run(ctx context.Context) error {
 	if err == nil {
 		err = j.prune(ctx)
 	}
-	j.progress.end()
+	j.progress.screen.show()
 	if err != nil {
 		return j.stopped(err)
 	}
@@ -121,8 +120,8 @@ func (j *importJob) run(ctx context.Context) error {
 	if err := j.showTotal(); err != nil {
 		return err
 	}
-	if j.progress.live {
-		fmt.Fprintf(j.client.err, "%s in %s\n", j.format, span(time.Since(began)))
+	if j.progress.screen.live {
+		fmt.Fprintf(j.client.err, "%s in %s\n", j.format, span(time.Since(j.progress.began)))
 	}
 	if j.state.Total.Refused > 0 {
 		return j.refused()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -63,10 +62,10 @@ func (j *importJob) prune(ctx context.Context) error {
 	case prefix == "":
 		return nil
 	case j.state.Total.Refused > 0:
-		j.progress.tell("--prune deletes nothing, as not every entry was taken")
+		j.progress.note("--prune deletes nothing, as not every entry was taken")
 		return nil
 	case j.pruned.inFile == 0:
-		j.progress.tell(fmt.Sprintf("--prune deletes nothing, as no id of the file begins with %s: is it the right one?", prefix))
+		j.progress.note("--prune deletes nothing, as no id of the file begins with %s: is it the right one?", prefix)
 		j.pruned.failed = errReported
 		return nil
 	}
@@ -75,7 +74,7 @@ func (j *importJob) prune(ctx context.Context) error {
 		return err
 	}
 	if refused := j.tooMany(ids, there); refused != "" {
-		j.progress.tell(refused)
+		j.progress.note("%s", refused)
 		j.pruned.failed = errReported
 		return nil
 	}

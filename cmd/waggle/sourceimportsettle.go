@@ -96,13 +96,13 @@ func (j *importJob) take(item *importItem) error {
 		t.Refused++
 		if j.shown < shownRefusals {
 			j.shown++
-			j.progress.tell(fmt.Sprintf("line %d: %s", item.line, item.text()))
+			j.progress.note("line %d: %s", item.line, item.text())
 		}
 	}
 	t.Warnings.add(item.warned)
 	if item.twin != "" && item.result != resultInvalid {
 		if t.Twins++; t.Twins <= shownTwins {
-			j.progress.tell(fmt.Sprintf("line %d: %s: %s", item.line, item.id, item.twin))
+			j.progress.note("line %d: %s: %s", item.line, item.id, item.twin)
 		}
 	}
 	// One that was there has kept what it had.

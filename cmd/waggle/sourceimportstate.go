@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 )
 
@@ -114,17 +112,4 @@ func (j *importJob) saveSometimes() error {
 		return nil
 	}
 	return j.save()
-}
-
-// countingReader tells how far a file is read, to another goroutine.
-type countingReader struct {
-	in   io.Reader
-	read atomic.Int64
-}
-
-// Read implements [io.Reader].
-func (r *countingReader) Read(p []byte) (int, error) {
-	n, err := r.in.Read(p)
-	r.read.Add(int64(n))
-	return n, err
 }

@@ -30,7 +30,7 @@ type sharedFlags struct {
 	spec     *pb.SourceSpec
 	cron     string
 	every    *durationpb.Duration
-	adaptive rangeFlag
+	adaptive *pb.Adaptive
 	follow   bool
 	kind     string
 	queue    string
@@ -47,7 +47,7 @@ func (f *sharedFlags) register(fs *pflag.FlagSet) {
 	durationVar(fs, &f.every, "every", "crawl the seeds again at this interval, as 10m, 1h, 7d")
 	fs.StringVar(&f.cron, "cron", "", "or by five cron `fields`, as \"0 6 * * *\", or @daily")
 	fs.StringVar(&f.spec.Schedule.TimeZone, "time-zone", "", "IANA `zone` of --cron (default UTC)")
-	fs.Var(&f.adaptive, "adaptive", "or at an interval that follows how often the page changes, within `bounds`, as 10m..7d")
+	adaptiveVar(fs, &f.adaptive, "adaptive", "or at an interval that follows how often the page changes, within `bounds`, as 10m..7d")
 	durationVar(fs, &f.spec.Schedule.Jitter, "jitter",
 		"let each seed be due up to so much later, by an amount of its own that stays (with --adaptive: the first crawl only)")
 	fs.BoolVar(&f.spec.Schedule.Revisit, "revisit", false, "each cycle crawls the pages found from the seeds again")
@@ -75,7 +75,7 @@ func (f *sharedFlags) overlay(spec *pb.SourceSpec) (paths []string, err error) {
 	case f.flags.Changed("cron"):
 		f.spec.Schedule.Rule = &pb.Schedule_Cron{Cron: f.cron}
 	case f.flags.Changed("adaptive"):
-		f.spec.Schedule.Rule = f.adaptive.message()
+		f.spec.Schedule.Rule = &pb.Schedule_Adaptive{Adaptive: f.adaptive}
 	}
 	switch {
 	case !f.flags.Changed("follow"):

@@ -19,7 +19,7 @@ const (
 )
 
 func newSourceWait(o *clientOptions) *cobra.Command {
-	var longest spanFlag
+	var longest time.Duration
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "wait ID...",
@@ -50,7 +50,7 @@ dispatcher that is away for a while is waited for, too.`,
 		slices.Sort(ids)
 		w := &sourceWait{client: c, ids: slices.Compact(ids), quiet: quiet, pause: waitAtFirst, seen: map[string]sourceLook{}, clear: map[string]bool{}}
 		if longest > 0 {
-			w.deadline = time.Now().Add(time.Duration(longest))
+			w.deadline = time.Now().Add(longest)
 		}
 		return w.run(ctx)
 	})

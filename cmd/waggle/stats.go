@@ -26,18 +26,13 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 	sh.line("Tasks", countsText(s.GetTasks()))
 	sh.line("Queues", count(s.GetQueues()))
 	sh.line("Leases", count(s.GetLeases()))
-	if d := s.GetOldestOverdueLease().AsDuration(); d > 0 {
-		sh.linef("Overdue", "the oldest lease by %s", span(d))
-	}
-	if d := s.GetGrace().AsDuration(); d > 0 {
-		sh.linef("Grace", "for %s yet: after an outage leases past their deadline wait to be renewed", span(d))
-	}
+	overdue, grace := s.GetOldestOverdueLease().AsDuration(), s.GetGrace().AsDuration()
+	sh.lineIf(overdue > 0, "Overdue", "the oldest lease by %s", span(overdue))
+	sh.lineIf(grace > 0, "Grace", "for %s yet: after an outage leases past their deadline wait to be renewed", span(grace))
 	sh.line("Collectors", count(s.GetCollectors()))
 	counters := s.GetCounters()
 	sh.linef("Ever", "%s granted, %s settled, %s expired", count(counters.GetGranted()), count(counters.GetSettled()), count(counters.GetExpired()))
-	if counters.GetOrphaned()+counters.GetDropped() > 0 {
-		sh.linef("Healed", "%s orphaned, %s dropped", count(counters.GetOrphaned()), count(counters.GetDropped()))
-	}
+	sh.lineIf(counters.GetOrphaned()+counters.GetDropped() > 0, "Healed", "%s orphaned, %s dropped", count(counters.GetOrphaned()), count(counters.GetDropped()))
 	sh.linef("Store", "%s, %s", s.GetStore().GetKind(), plural(s.GetStore().GetShards(), "shard"))
 	sh.line("Store time", instant(s.GetStore().GetTime()))
 	d := s.GetDispatcher()

@@ -41,8 +41,14 @@ func (t *table) row(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// write writes the table.
-func (t *table) write(out io.Writer) {
+// write writes the table; without rows it writes a line instead, unless that is empty.
+func (t *table) write(out io.Writer, instead string) {
+	if len(t.rows) == 0 {
+		if instead != "" {
+			fmt.Fprintln(out, instead)
+		}
+		return
+	}
 	rows := append([][]string{t.head}, t.rows...)
 	for column, right := range t.right {
 		if right {
@@ -80,6 +86,13 @@ func (s *sheet) line(name, value string) {
 
 // linef adds a property by a format.
 func (s *sheet) linef(name, format string, args ...any) { s.line(name, fmt.Sprintf(format, args...)) }
+
+// lineIf adds a property by a format if it has to be told.
+func (s *sheet) lineIf(told bool, name, format string, args ...any) {
+	if told {
+		s.linef(name, format, args...)
+	}
+}
 
 // write writes the sheet.
 func (s *sheet) write(out io.Writer) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,10 +83,6 @@ func (r *taskRef) ids(ctx context.Context, c *client, args []string) ([]string, 
 }
 
 func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {
-	if len(tasks) == 0 {
-		fmt.Fprintln(out, "no tasks (DONE ones are not listed; `waggle task get` finds them)")
-		return
-	}
 	t := newTable("TASK", "STATE", "SOURCE", "DUE", ">DEPTH", "HELD BY", "URL", "LAST ERROR")
 	for _, task := range tasks {
 		problem := none
@@ -97,7 +92,7 @@ func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {
 		t.row(task.GetId(), word(task.GetState(), "TASK_STATE_"), task.GetSourceId(), since(now, task.GetDueTime()), count(task.GetDepth()),
 			task.GetHolder().GetCollectorId(), brief(urlOrKey(task), urlWidth), problem)
 	}
-	t.write(out)
+	t.write(out, "no tasks (DONE ones are not listed; `waggle task get` finds them)")
 }
 
 // urlOrKey is what people know a task by.
@@ -118,24 +113,13 @@ func writeTask(out io.Writer, now time.Time, task *pb.Task) {
 	sh.linef("Cycle", "%d, attempt %d: %s, %s, %s", task.GetCycle(), task.GetAttempt(),
 		plural(task.GetFailures(), "failure"), plural(task.GetExpirations(), "expiration"), count(task.GetThrottled())+" throttled")
 	sh.line("Created", both(now, task.GetCreateTime()))
-	if task.GetSettleTime() != nil {
-		sh.line("Settled", both(now, task.GetSettleTime()))
-	}
-	if c := task.GetCancellation(); c != nil {
-		sh.line("Canceled", cancellationText(now, task))
-	}
-	if e := task.GetLastError(); e != nil {
-		sh.linef("Last error", "%s, %s", errorText(e), since(now, e.GetTime()))
-	}
+	sh.lineIf(task.GetSettleTime() != nil, "Settled", "%s", both(now, task.GetSettleTime()))
+	sh.lineIf(task.GetCancellation() != nil, "Canceled", "%s", cancellationText(now, task))
+	sh.lineIf(task.GetLastError() != nil, "Last error", "%s, %s", errorText(task.GetLastError()), since(now, task.GetLastError().GetTime()))
 	sh.line("Metadata", pairs(task.GetMetadata()))
-	for _, part := range []struct {
-		name  string
-		bytes []byte
-	}{{"Payload", task.GetPayload()}, {"Memo", task.GetMemo()}, {"Cursor", task.GetCursor()}} {
-		if len(part.bytes) > 0 {
-			sh.line(part.name, bytesText(int64(len(part.bytes))))
-		}
-	}
+	sh.lineIf(len(task.GetPayload()) > 0, "Payload", "%s", bytesText(len(task.GetPayload())))
+	sh.lineIf(len(task.GetMemo()) > 0, "Memo", "%s", bytesText(len(task.GetMemo())))
+	sh.lineIf(len(task.GetCursor()) > 0, "Cursor", "%s", bytesText(len(task.GetCursor())))
 	sh.write(out)
 	if len(task.GetHistory()) > 0 {
 		fmt.Fprintln(out)
@@ -173,14 +157,6 @@ func cancellationText(now time.Time, task *pb.Task) string {
 	return text
 }
 
-// leftText is the time left of a lease, or how long it is overdue.
-func leftText(left time.Duration) string {
-	if left < 0 {
-		return span(-left) + " overdue"
-	}
-	return span(left) + " left"
-}
-
 // placeText says where the task came from and how it counts.
 func placeText(task *pb.Task) string {
 	kind := "submitted"
@@ -193,14 +169,10 @@ func placeText(task *pb.Task) string {
 	if relation := task.GetRelation(); relation > pb.Relation_RELATION_LINK {
 		kind += " as " + word(relation, "RELATION_")
 	}
-	text := fmt.Sprintf("%s, priority %d", kind, task.GetPriority())
-	if task.GetRun() != 0 {
-		text += ", in the pass of " + time.UnixMilli(task.GetRun()).UTC().Format("2006-01-02 15:04:05Z")
-	}
-	if task.GetKind() != "" {
-		text += ", kind " + task.GetKind()
-	}
-	return text
+	text := phrases{kind, fmt.Sprintf("priority %d", task.GetPriority())}
+	text.addIf(task.GetRun() != 0, "in the pass of %s", time.UnixMilli(task.GetRun()).UTC().Format("2006-01-02 15:04:05Z"))
+	text.addIf(task.GetKind() != "", "kind %s", task.GetKind())
+	return text.text()
 }
 
 func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
@@ -215,17 +187,11 @@ func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
 		if a.GetResult() != pb.AttemptResult_ATTEMPT_RESULT_UNSPECIFIED {
 			result = word(a.GetResult(), "ATTEMPT_RESULT_")
 		}
-		var detail []string
-		if a.GetReason() != pb.FailureReason_FAILURE_REASON_UNSPECIFIED {
-			detail = append(detail, word(a.GetReason(), "FAILURE_REASON_"))
-		}
-		if a.GetHttpStatus() != 0 {
-			detail = append(detail, fmt.Sprintf("HTTP %d", a.GetHttpStatus()))
-		}
-		if a.GetMessage() != "" {
-			detail = append(detail, brief(a.GetMessage(), messageWidth))
-		}
-		t.row(cycle, or(a.GetCollectorId(), none), started, took, result, strings.Join(detail, ", "))
+		var detail phrases
+		detail.addIf(a.GetReason() != pb.FailureReason_FAILURE_REASON_UNSPECIFIED, "%s", word(a.GetReason(), "FAILURE_REASON_"))
+		detail.addIf(a.GetHttpStatus() != 0, "HTTP %d", a.GetHttpStatus())
+		detail.addIf(a.GetMessage() != "", "%s", brief(a.GetMessage(), messageWidth))
+		t.row(cycle, or(a.GetCollectorId(), none), started, took, result, detail.text())
 	}
-	t.write(out)
+	t.write(out, "")
 }

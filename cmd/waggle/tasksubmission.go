@@ -305,9 +305,7 @@ func (s *submission) write(out io.Writer) {
 		t.row(word(result.GetCode(), "SUBMIT_CODE_"), result.GetTaskId(), word(result.GetState(), "TASK_STATE_"),
 			brief(s.shown[i].name(), urlWidth), result.GetMessage())
 	}
-	if len(t.rows) > 0 {
-		t.write(out)
-	}
+	t.write(out, "")
 	if s.total > 1 {
 		fmt.Fprintf(out, "%s: %s created, %s existed, %s due again, %s limited, %s invalid\n", plural(s.total, "task"),
 			count(s.codes[pb.SubmitCode_SUBMIT_CODE_CREATED]), count(s.codes[pb.SubmitCode_SUBMIT_CODE_EXISTS]),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -27,7 +28,7 @@ type submitFlags struct {
 	source, key, queue, kind, ifExists, file, payloadFile, report string
 
 	priority int32
-	due      timeFlag
+	due      *timestamppb.Timestamp
 	metadata map[string]string
 }
 
@@ -107,7 +108,7 @@ func (f *submitFlags) check(urls []string) error {
 
 // pattern completes an item by the flags.
 func (f *submitFlags) pattern(cmd *cobra.Command) (itemPattern, error) {
-	whole := &pb.SubmitItem{SourceId: f.source, Key: f.key, Queue: f.queue, Kind: f.kind, Metadata: f.metadata, DueTime: f.due.at}
+	whole := &pb.SubmitItem{SourceId: f.source, Key: f.key, Queue: f.queue, Kind: f.kind, Metadata: f.metadata, DueTime: f.due}
 	value, err := enumValue[pb.IfExists]("--if-exists", f.ifExists, "IF_EXISTS_", pb.IfExists_value)
 	if err != nil {
 		return nil, err

@@ -18,16 +18,6 @@ func (c *client) noteHeld(cmd *cobra.Command, queue *pb.Queue) {
 	c.noteMapped(cmd, queue)
 }
 
-// unknownQueue says that nothing is known by the name of a queue.
-func unknownQueue(name string) string {
-	return "nothing is known of a queue " + plain(name) + ": no task is in it, and no rule names it"
-}
-
-// unknownPool says that nothing is known by the name of a pool.
-func unknownPool(name string) string {
-	return "nothing is known of a pool " + plain(name) + ": none of its tasks waits, and no collector takes them"
-}
-
 // noteUnmatched says, where no task matches a filter, by which of its names nothing is
 // known: one that is misspelled matches nothing either.
 func (c *client) noteUnmatched(ctx context.Context, f *pb.Filter) error {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // usageError is a command that makes no sense as it was written.
@@ -37,7 +36,7 @@ func flagError(err error, variable string) error {
 		return &usageError{err: err}
 	}
 	problem, kind := invalid.Unwrap(), invalid.GetFlag().Value.Type()
-	_, ours := invalid.GetFlag().Value.(interface{ message() *durationpb.Duration })
+	_, ours := invalid.GetFlag().Value.(*valueFlag)
 	switch {
 	case errors.Is(problem, strconv.ErrRange):
 		problem = fmt.Errorf("%q is beyond what a number can be", invalid.GetValue())
