@@ -176,3 +176,26 @@ func TestCollect_Out(t *testing.T) {
 	}
 	wantFailure(t, command(t, nil, "collect", "--out", file), waggle.ExitFailed, "--out", "not a directory")
 }
+
+// TestCollect_Help wants every flag under one title, once.
+func TestCollect_Help(t *testing.T) {
+	t.Parallel()
+	got := command(t, nil, "collect", "--help")
+	for _, part := range []string{"\nTasks:\n", "\nFetching pages:\n", "\nFinding links (", "\nKeeping pages:\n", "\nSeeing it run:\n", "\nOther flags:\n"} {
+		if !strings.Contains(got.out, part) {
+			t.Errorf("lacks %q:\n%s", part, got.out)
+		}
+	}
+	_, flags, _ := strings.Cut(got.out, "\nTasks:\n")
+	for _, flag := range []string{
+		"--proxy", "--max-depth", "--max-redirects", "--max-ratio", "--max-listed", "--max-crawl-delay", "--follow-nofollow",
+		"--max-path-repeats", "--max-path-segments", "--max-url-bytes", "--user-agent", "--robots-agent", "--contact", "--quiet", "--help",
+	} {
+		if n := strings.Count(flags, " "+flag+" "); n != 1 {
+			t.Errorf("tells of %s %d times", flag, n)
+		}
+	}
+	if strings.Contains(got.out, "--until-eof") {
+		t.Error("tells of a hidden flag")
+	}
+}

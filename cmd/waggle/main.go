@@ -1,8 +1,3 @@
-// Command waggle runs a dispatcher (serve), a web collector (collect), both together on a small site (demo), and is the
-// client of operators for everything that a dispatcher can be asked.
-//
-// Below internal there is one package for each family of commands. Only this command knows every package of the module;
-// nothing imports it.
 package main
 
 import (
@@ -11,24 +6,26 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 )
 
 func main() {
 	// The first signal ends the context, so that what runs can finish; the second one then ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, console{env: os.LookupEnv})
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, cli.Console{Env: os.LookupEnv})
 	stop()
 	os.Exit(code)
 }
 
 // run runs the command that args name, and returns the code to exit with.
-func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, c console) int {
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, c cli.Console) int {
 	root := newRoot(c) //nolint:contextcheck // the commands get the context from ExecuteContextC
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
 	cmd, err := root.ExecuteContextC(ctx)
-	return reportError(errOut, cmd, err)
+	return cli.ReportError(errOut, cmd, err)
 }

@@ -5,8 +5,6 @@ import (
 	"os/user"
 	"strings"
 	"testing"
-
-	waggle "github.com/waggle-crawl/waggle/cmd/waggle"
 )
 
 // Where the environment names nobody, as in a container, the record says which user did it
@@ -37,21 +35,5 @@ func TestRecord_operator(t *testing.T) {
 	env["WAGGLE_BY"] = "eve"
 	if got := by(); !strings.Contains(got, `"by": "eve"`) {
 		t.Errorf("WAGGLE_BY is not taken: %s", got)
-	}
-}
-
-func TestOperatorName(t *testing.T) {
-	t.Parallel()
-	for _, c := range [][3]string{
-		{"ann", "paris", "ann@paris"},
-		{"", "paris", "paris"},
-		{"ann", "", "ann"},
-		{"", "", ""},
-		{"a\x00n\xffn", "pa\nris", "ann@paris"},
-		{strings.Repeat("n", 125), "häh", strings.Repeat("n", 125) + "@h"}, // of ä there is room for half
-	} {
-		if got := waggle.OperatorName(c[0], c[1]); got != c[2] {
-			t.Errorf("%q on %q is %q, want %q", c[0], c[1], got, c[2])
-		}
 	}
 }

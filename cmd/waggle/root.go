@@ -5,10 +5,24 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/bench"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/collect"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/collector"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/demo"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/explain"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/hold"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/pool"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/queue"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/source"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/stats"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/task"
 )
 
 // newRoot makes the tree of commands.
-func newRoot(c console) *cobra.Command {
+func newRoot(c cli.Console) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "waggle",
 		Short: "A dispatch center for distributed crawling",
@@ -22,7 +36,7 @@ when a collector dies.
   waggle bench     measure it on this machine
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
-		Version:       versionLine(),
+		Version:       cli.VersionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -32,11 +46,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a running dispatcher:"},
 	)
-	root.AddCommand(newDemo(), newServe(c), newCollect(c), newBench())
-	client := newClientOptions(c)
+	root.AddCommand(demo.New(), newServe(c), collect.New(c), bench.New())
+	client := client.NewOptions(c)
 	root.AddCommand(
-		newSource(client), newTask(client), newQueue(client), newPool(client), newHold(client),
-		newCollector(client), newLease(client), newExplain(client), newStats(client), newVersion(),
+		source.New(client), task.New(client), queue.New(client), pool.New(client), hold.New(client),
+		collector.New(client), task.NewLease(client), explain.New(client), stats.New(client), newVersion(),
 	)
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
@@ -55,9 +69,9 @@ func newVersion() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of this program",
 		GroupID: "operate",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+			fmt.Fprintln(cmd.OutOrStdout(), cli.VersionLine())
 			return nil
 		},
 	}
@@ -65,7 +79,7 @@ func newVersion() *cobra.Command {
 
 // finishUsage makes wrong flags and calls of groups usage errors, in every command of the tree.
 func finishUsage(cmd *cobra.Command) {
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err, "") })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.FlagError(err, "") })
 	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.RunE = missingSubcommand
 		cmd.Args = cobra.ArbitraryArgs
@@ -98,12 +112,12 @@ func missingSubcommand(cmd *cobra.Command, args []string) error {
 				names = append(names, sub.Name())
 			}
 		}
-		return usagef("which one? %s %s", cmd.CommandPath(), strings.Join(names, "|"))
+		return cli.Usagef("which one? %s %s", cmd.CommandPath(), strings.Join(names, "|"))
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	problem := fmt.Errorf("there is no command %q", cmd.CommandPath()+" "+args[0])
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		problem = fmt.Errorf("%w; did you mean %s?", problem, strings.Join(near, " or "))
 	}
-	return usageOf(cmd, problem)
+	return cli.UsageOf(cmd, problem)
 }

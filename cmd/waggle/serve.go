@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -18,11 +21,11 @@ import (
 // serveOptions are the flags of a dispatcher.
 type serveOptions struct {
 	server server.Config
-	store  storeOptions
-	log    logOptions
+	store  dispatcher.StoreOptions
+	log    cli.LogOptions
 }
 
-func newServe(c console) *cobra.Command {
+func newServe(c cli.Console) *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:     "serve",
@@ -40,18 +43,18 @@ Each flag can be set by the variable behind it. Passwords in --store are better
 off in WAGGLE_STORE, where other users of the machine do not see them.`,
 		Example: `  waggle serve
   waggle serve --store redis://127.0.0.1:6379/0 --listen 0.0.0.0:7070`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := refuseZero(cmd.Flags(), "shards"); err != nil {
+			if err := cli.RefuseZero(cmd.Flags(), "shards"); err != nil {
 				return err
 			}
-			return withHeapFloor(c.env, func() error { return serve(cmd.Context(), o, cmd.ErrOrStderr()) })
+			return cli.WithHeapFloor(c.Env, func() error { return serve(cmd.Context(), o, cmd.ErrOrStderr()) })
 		},
 	}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	flags.StringVar(&o.server.Listen, "listen", defaultServer, "`address` for gRPC; there is no authentication, so beware of 0.0.0.0")
+	flags.StringVar(&o.server.Listen, "listen", client.DefaultServer, "`address` for gRPC; there is no authentication, so beware of 0.0.0.0")
 	flags.StringVar(&o.server.HTTP, "http", "127.0.0.1:7080", "`address` for /metrics, /healthz and /readyz; off: none")
-	o.store.register(flags)
+	o.store.Register(flags)
 	flags.StringVar(&o.server.TLSCertFile, "tls-cert", "", "PEM `file` with the certificate to serve TLS with")
 	flags.StringVar(&o.server.TLSKeyFile, "tls-key", "", "PEM `file` with its key")
 	flags.BoolVar(&o.server.Reflection, "reflection", true, "let grpcurl work without .proto files")
@@ -60,45 +63,45 @@ off in WAGGLE_STORE, where other users of the machine do not see them.`,
 	flags.IntVar(&o.server.MaxFetchesPerCollector, "max-fetches-per-collector", 0, "`number` of them for one collector (default 100)")
 	flags.DurationVar(&o.server.MaxConnectionAge, "max-connection-age", 0, "age at which clients are asked to connect anew, and find new dispatchers (default 30m)")
 	flags.BoolVar(&o.server.LogCalls, "log-calls", false, "log calls that succeed, too")
-	o.log.register(flags)
-	fromEnv(cmd, c, flags)
+	o.log.Register(flags)
+	cli.FromEnv(cmd, c, flags)
 	cmd.Flags().AddFlagSet(flags)
 	return cmd
 }
 
 // serve runs a dispatcher until ctx ends.
 func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
-	log, err := o.log.logger(logTo)
+	log, err := o.log.Logger(logTo)
 	if err != nil {
 		return err
 	}
 	if err := o.server.Validate(); err != nil {
-		return usagef("%w", flagNames(err))
+		return cli.Usagef("%w", flagNames(err))
 	}
-	store, away := o.store.open(ctx, log)
+	store, away := o.store.Open(ctx, log)
 	if ctx.Err() != nil {
-		return closeStore(store)
+		return dispatcher.CloseStore(store)
 	}
-	if away != nil && !isAway(away) {
+	if away != nil && !dispatcher.IsAway(away) {
 		return away
 	}
-	n, err := newNode(o.server, store, log)
+	n, err := dispatcher.NewNode(o.server, store, log)
 	if err != nil {
-		return errors.Join(flagNames(err), closeStore(store))
+		return errors.Join(flagNames(err), dispatcher.CloseStore(store))
 	}
-	if err := n.server.Listen(ctx); err != nil {
-		return errors.Join(listenAdvice(flagNames(err)), closeStore(store))
+	if err := n.Server.Listen(ctx); err != nil {
+		return errors.Join(listenAdvice(flagNames(err)), dispatcher.CloseStore(store))
 	}
-	log.Info("waggle "+version(), zap.String("dispatcher", n.id), zap.String("store", o.store.name()), zap.Bool("tls", o.server.TLSCertFile != ""))
-	if o.store.url == storeMemory {
+	log.Info("waggle "+cli.Version(), zap.String("dispatcher", n.ID), zap.String("store", o.store.Name()), zap.Bool("tls", o.server.TLSCertFile != ""))
+	if o.store.URL == dispatcher.MemoryStore {
 		log.Warn("the store is memory: nothing is kept over a restart, and other dispatchers do not share it; --store redis://... keeps")
 	}
-	return n.run(ctx, func(ctx context.Context) (dispatch.Store, error) { return o.store.await(ctx, log, away) })
+	return n.Run(ctx, func(ctx context.Context) (dispatch.Store, error) { return o.store.Await(ctx, log, away) })
 }
 
 // flagNames writes flags where an error names fields of a Config.
 func flagNames(err error) error {
-	return rename(err, "server: ", "", "Config.Listen", "--listen", "Config.HTTP", "--http",
+	return cli.Rename(err, "server: ", "", "Config.Listen", "--listen", "Config.HTTP", "--http",
 		"Config.TLSCertFile", "--tls-cert", "TLSKeyFile", "--tls-key", "Config.DrainTimeout", "--drain-timeout",
 		"Config.MaxFetchesPerCollector", "--max-fetches-per-collector", "Config.MaxFetches", "--max-fetches", "Config.MaxConnectionAge ", "--max-connection-age ")
 }
@@ -107,10 +110,10 @@ func flagNames(err error) error {
 func listenAdvice(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return advise(err, "another dispatcher? `waggle stats` asks it",
+		return cli.Advise(err, "another dispatcher? `waggle stats` asks it",
 			"a second one on this machine needs both addresses of its own: say --listen 127.0.0.1:7071 --http 127.0.0.1:7081")
 	case errors.Is(err, syscall.EACCES):
-		return advise(err, "ports below 1024 are for root")
+		return cli.Advise(err, "ports below 1024 are for root")
 	default:
 		return fmt.Errorf("cannot listen: %w", err)
 	}

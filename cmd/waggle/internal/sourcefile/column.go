@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/duration"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -60,7 +60,7 @@ func number[N int32 | int64](name, what string, field func(*pb.SourceSpec) **N) 
 
 func span(name, what string, field func(*pb.SourceSpec) **durationpb.Duration) column {
 	return column{name, what, func(s *pb.SourceSpec) string { return spanText(*field(s)) }, func(s *pb.SourceSpec, value string) error {
-		d, err := duration.Parse(value)
+		d, err := human.ParseDuration(value)
 		*field(s) = durationpb.New(d)
 		return err
 	}}
@@ -151,7 +151,7 @@ var errOneRule = errors.New("a column before says when it is crawled again; say 
 func every(s *pb.SourceSpec) string { return spanText(s.GetSchedule().GetEvery()) }
 
 func setEvery(s *pb.SourceSpec, value string) error {
-	d, err := duration.Parse(value)
+	d, err := human.ParseDuration(value)
 	schedule(s).Rule = &pb.Schedule_Every{Every: durationpb.New(d)}
 	return err
 }
@@ -169,7 +169,7 @@ func spanText(d *durationpb.Duration) string {
 	if d == nil {
 		return ""
 	}
-	return duration.Format(d.AsDuration())
+	return human.Duration(d.AsDuration())
 }
 
 func revisit(s *pb.SourceSpec) string {
@@ -195,7 +195,7 @@ func adaptive(s *pb.SourceSpec) string {
 	if a == nil {
 		return ""
 	}
-	return duration.Format(a.GetMinInterval().AsDuration()) + ".." + duration.Format(a.GetMaxInterval().AsDuration())
+	return human.Duration(a.GetMinInterval().AsDuration()) + ".." + human.Duration(a.GetMaxInterval().AsDuration())
 }
 
 func setAdaptive(s *pb.SourceSpec, value string) error {
@@ -206,11 +206,11 @@ func setAdaptive(s *pb.SourceSpec, value string) error {
 	if !ok {
 		return errors.New("is no range, as 10m..7d")
 	}
-	shortest, err := duration.Parse(from)
+	shortest, err := human.ParseDuration(from)
 	if err != nil {
 		return err
 	}
-	longest, err := duration.Parse(to)
+	longest, err := human.ParseDuration(to)
 	schedule(s).Rule = &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{MinInterval: durationpb.New(shortest), MaxInterval: durationpb.New(longest)}}
 	return err
 }

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// valueFlag is a flag whose value a function reads.
+type valueFlag struct {
+	kind string // as help calls it
+	text string // what was read, always in the same form
+	read func(text string) (string, error)
+}
+
+// Set implements [pflag.Value].
+func (f *valueFlag) Set(text string) (err error) {
+	f.text, err = f.read(text)
+	return err
+}
+
+// String implements [pflag.Value].
+func (f *valueFlag) String() string { return f.text }
+
+// Type implements [pflag.Value].
+func (f *valueFlag) Type() string { return f.kind }
+
+// ValueVar adds a flag that read takes apart; it returns the value as text, always in the same form.
+func ValueVar(flags *pflag.FlagSet, name, kind, usage string, read func(text string) (string, error)) {
+	flags.Var(&valueFlag{kind: kind, read: read}, name, usage)
+}
+
+// SpanVar adds a flag for a duration that may be given in days.
+func SpanVar(flags *pflag.FlagSet, into *time.Duration, name, usage string) {
+	ValueVar(flags, name, "duration", usage, func(text string) (_ string, err error) {
+		*into, err = parseSpan(text)
+		return human.Duration(*into), err
+	})
+}
+
+// DurationVar adds a flag for a duration that sets a field of a message.
+func DurationVar(flags *pflag.FlagSet, into **durationpb.Duration, name, usage string) {
+	ValueVar(flags, name, "duration", usage, func(text string) (string, error) {
+		d, err := parseSpan(text)
+		*into = durationpb.New(d)
+		return human.Duration(d), err
+	})
+}
+
+func parseSpan(text string) (time.Duration, error) {
+	d, err := human.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration; say 90s, 1h30m or 30d", text)
+	}
+	if d < 0 {
+		return 0, fmt.Errorf("%q is less than 0", text)
+	}
+	return d, nil
+}
+
+// AdaptiveVar adds a flag for a shortest and a longest interval.
+func AdaptiveVar(flags *pflag.FlagSet, into **pb.Adaptive, name, usage string) {
+	ValueVar(flags, name, "range", usage, func(text string) (string, error) {
+		from, to, ok := strings.Cut(text, "..")
+		if !ok {
+			return "", fmt.Errorf("%q is no range; say 10m..7d", text)
+		}
+		shortest, err := parseSpan(from)
+		if err != nil {
+			return "", fmt.Errorf("%q: %w", text, err)
+		}
+		longest, err := parseSpan(to)
+		if err != nil {
+			return "", fmt.Errorf("%q: %w", text, err)
+		}
+		*into = &pb.Adaptive{MinInterval: durationpb.New(shortest), MaxInterval: durationpb.New(longest)}
+		return text, nil
+	})
+}
+
+// PairsVar adds a flag that takes key=value, may be repeated, and may hold several with commas between them. No key may
+// come twice: one of its values would be lost.
+func PairsVar(flags *pflag.FlagSet, into *map[string]string, name, usage string) {
+	ValueVar(flags, name, "key=value", usage, func(text string) (string, error) {
+		for pair := range strings.SplitSeq(text, ",") {
+			key, value, ok := strings.Cut(pair, "=")
+			if !ok || key == "" {
+				return "", fmt.Errorf("%q is not key=value", pair)
+			}
+			if _, given := (*into)[key]; given {
+				return "", fmt.Errorf("%q is given twice", key)
+			}
+			if *into == nil {
+				*into = map[string]string{}
+			}
+			(*into)[key] = value
+		}
+		return human.Pairs(*into), nil
+	})
+}
+
+// QueueVar adds a flag for a queue: its name, a host in whatever case and script, or a URL.
+func QueueVar(flags *pflag.FlagSet, into *string, name, usage string) {
+	ValueVar(flags, name, "name", usage, func(text string) (string, error) {
+		*into = canonical.QueueName(text)
+		return *into, nil
+	})
+}
+
+// timeForms is what a flag for a moment takes, for help.
+const timeForms = "2h (from now), 2026-01-31T18:00:00Z, or by the local clock 2026-01-31 (its first moment) or '2026-01-31 18:00'"
+
+// TimeVar adds a flag for a moment: a date, with a time of day or without, or how long from now.
+func TimeVar(flags *pflag.FlagSet, into **timestamppb.Timestamp, name, usage string) {
+	ValueVar(flags, name, "time", usage+": "+timeForms, func(text string) (_ string, err error) {
+		*into, _, err = ParseTime(text, time.Now())
+		return text, err
+	})
+}
+
+// ParseTime is the moment that text names, and whether it does so by the local clock, which is that of the zone of now.
+func ParseTime(text string, now time.Time) (t *timestamppb.Timestamp, local bool, err error) {
+	if d, err := human.ParseDuration(text); err == nil {
+		if d < 0 {
+			return nil, false, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", text)
+		}
+		return timestamppb.New(now.Add(d)), false, nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return timestamppb.New(t), false, nil
+		}
+	}
+	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return timestamppb.New(t), true, nil
+		}
+	}
+	return nil, false, fmt.Errorf("%q is no time; say 2h (from now), 2026-01-31T18:00:00Z or 2026-01-31 (local)", text)
+}
+
+// Enum finds the value of an enum by the end of its name, in any case.
+func Enum[E ~int32](flag, name, prefix string, values map[string]int32) (E, error) {
+	full := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	if value, ok := values[full]; ok && value != 0 {
+		return E(value), nil
+	}
+	var names []string
+	for _, text := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(values[a], values[b]) }) {
+		if values[text] != 0 {
+			names = append(names, strings.ToLower(strings.TrimPrefix(text, prefix)))
+		}
+	}
+	return 0, Usagef("%s %q: say %s", flag, name, strings.Join(names, ", "))
+}
+
+// Enums finds the values of several names.
+func Enums[E ~int32](flag string, names []string, prefix string, values map[string]int32) (found []E, err error) {
+	for _, name := range names {
+		value, err := Enum[E](flag, name, prefix, values)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, value)
+	}
+	return found, nil
+}
+
+// wantBelowZero finds what less than 0 stands for in the help of a flag.
+var wantBelowZero = regexp.MustCompile(`negative: (\w+)`)
+
+// RefuseZero refuses the 0 of flags whose default is 0 here and something else in the library. but names flags that mean
+// the same by 0 as the library does.
+func RefuseZero(flags *pflag.FlagSet, but ...string) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		isZero := func(value string) bool { return value == "0" || value == "0s" }
+		isDefault := isZero(f.DefValue) || f.DefValue == "" && f.Value.Type() == "duration"
+		if !isZero(f.Value.String()) || !isDefault || slices.Contains(but, f.Name) || err != nil {
+			return
+		}
+		want := "more than 0"
+		if below := wantBelowZero.FindStringSubmatch(f.Usage); below != nil {
+			want += ", or less than 0 for " + below[1]
+		}
+		err = Usagef("--%s: 0: want %s", f.Name, want)
+	})
+	return err
+}

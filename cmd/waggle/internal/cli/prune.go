@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+)
+
+const (
+	// prunePercent of what --prune is about, and pruneAlways in any case, may go unless
+	// --prune-max says otherwise: a list that was cut short lacks more than that, and
+	// ordinary housekeeping takes out less.
+	prunePercent = 10
+	pruneAlways  = 10
+
+	// shownPruned is how many of those that would go a refusal names.
+	shownPruned = 3
+)
+
+// PruneBound is how much --prune may delete: a number, or a percentage. A plain-text file that was cut short looks like
+// one whose other lines were taken out.
+type PruneBound struct {
+	Given   bool
+	n       int
+	percent bool // n is one
+}
+
+func (b *PruneBound) Register(flags *pflag.FlagSet) {
+	usage := fmt.Sprintf("delete nothing when --prune would delete more than this `N|P%%` (default %d%%, or %d where that is more)", prunePercent, pruneAlways)
+	ValueVar(flags, "prune-max", "bound", usage, func(text string) (string, error) {
+		digits, percent := strings.CutSuffix(text, "%")
+		n, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil || percent && n > 100 {
+			return "", fmt.Errorf("%q is neither a number nor a percentage up to 100%%; say 500 or 25%%", text)
+		}
+		*b = PruneBound{Given: true, n: int(n), percent: percent}
+		return text, nil
+	})
+}
+
+// of is the bound where --prune is about all.
+func (b *PruneBound) of(all int) int {
+	switch {
+	case !b.Given:
+		return max(all*prunePercent/100, pruneAlways)
+	case b.percent:
+		return all * b.n / 100
+	}
+	return b.n
+}
+
+// Refusal says why some of all things are too many to delete, and what lets them go;
+// empty: they are not. The first names stand for all.
+func (b *PruneBound) Refusal(some, all int, thing string, first []string) string {
+	bound := b.of(all)
+	if some <= bound {
+		return ""
+	}
+	names := strings.Join(first[:min(len(first), shownPruned)], ", ")
+	if some > shownPruned {
+		names += ", ..."
+	}
+	return fmt.Sprintf("--prune would delete %s of %s (%s), more than %s: is the file whole? If it is, --prune-max %d lets them go",
+		human.Count(some), human.Plural(all, thing), names, human.Count(bound), some)
+}

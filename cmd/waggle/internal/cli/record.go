@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"os"
+	"os/user"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Record are who does something, why, and until when.
+type Record struct {
+	By, Reason string
+	Until      *timestamppb.Timestamp // nil: for ever
+}
+
+// Register adds the flags; the name of the user is the default of --by.
+func (r *Record) Register(cmd *cobra.Command, c Console) {
+	cmd.Flags().StringVar(&r.By, "by", operator(c), "`who` does it, for the record ["+envName("by")+"]")
+	cmd.Flags().StringVar(&r.Reason, "reason", "", "`why`, for the record")
+}
+
+// RegisterUntil adds the flags of what ends by itself; ends says how.
+func (r *Record) RegisterUntil(cmd *cobra.Command, c Console, ends string) {
+	r.Register(cmd, c)
+	TimeVar(cmd.Flags(), &r.Until, "until", ends)
+}
+
+// CheckBy refuses an empty --by: the dispatcher would record the address of this machine.
+func CheckBy(cmd *cobra.Command) error {
+	if f := cmd.Flags().Lookup("by"); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+		return Usagef("--by: %q: want who does it, or leave it out for %s", f.Value.String(), f.DefValue)
+	}
+	return nil
+}
+
+// operator is who runs this process: what the environment says, else, as in a container,
+// user@host.
+func operator(c Console) string {
+	for _, name := range []string{envName("by"), "USER", "LOGNAME"} {
+		if value, ok := c.Env(name); ok && value != "" {
+			return value
+		}
+	}
+	name, host := "", ""
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return operatorName(name, host)
+}
+
+// operatorName is user@host, or the one that is known, as a dispatcher takes it.
+func operatorName(name, host string) string {
+	text := name
+	if host != "" {
+		text = strings.TrimPrefix(name+"@"+host, "@")
+	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	if len(text) > dispatch.MaxIDLength {
+		text = strings.ToValidUTF8(text[:dispatch.MaxIDLength], "")
+	}
+	return text
+}

@@ -1,0 +1,146 @@
+// Package client is what the commands share that ask a dispatcher: the connection, lists, bulk calls, replies as tables
+// or JSON.
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// noteTimes notes the moments that flags give by the local clock: the zone may be another than was meant.
+func (c *Client) noteTimes(flags *pflag.FlagSet) {
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Value.Type() != "time" {
+			return
+		}
+		if t, local, err := cli.ParseTime(f.Value.String(), c.Now); local && err == nil {
+			c.Note("%s is %s", human.Plain(f.Value.String()), human.SinceAt(c.Now, t))
+		}
+	})
+}
+
+const (
+	DefaultServer = "127.0.0.1:7070"
+
+	// maxReply leaves room for 1,000 large tasks or sources in a page.
+	maxReply = 64 << 20
+)
+
+// Options are the flags that all client commands share.
+type Options struct {
+	Console cli.Console
+	servers []string
+	output  string
+	timeout time.Duration
+	tls     TLSOptions
+}
+
+func NewOptions(c cli.Console) *Options { return &Options{Console: c} }
+
+// Group completes a command that asks a dispatcher, or the group of such commands, and gives it the shared flags.
+func (o *Options) Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	flags := pflag.NewFlagSet("client", pflag.ContinueOnError)
+	flags.StringSliceVar(&o.servers, "server", []string{DefaultServer}, "dispatcher to ask, `host:port`; several: the first that answers")
+	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table for people, json for programs")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for an answer")
+	o.tls.Register(flags)
+	cli.FromEnv(cmd, o.Console, flags)
+	cmd.PersistentFlags().AddFlagSet(flags)
+	cmd.GroupID = "operate"
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// Client asks one group of dispatchers, and writes what they answer.
+type Client struct {
+	Sources pb.SourceServiceClient
+	Tasks   pb.TaskServiceClient
+	Queues  pb.QueueServiceClient
+	Admin   pb.AdminServiceClient
+
+	JSON     bool // what is written is for programs
+	Out, Err io.Writer
+	Now      time.Time
+}
+
+// Call makes the RunE of a client command: it connects and runs f; an error of a call is explained.
+func (o *Options) Call(f func(ctx context.Context, c *Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := CheckOutput(o.output); err != nil {
+			return err
+		}
+		if o.timeout <= 0 {
+			return cli.Usagef("--timeout %s: say how long, for example 10s", o.timeout)
+		}
+		if err := cli.CheckBy(cmd); err != nil {
+			return err
+		}
+		conn, err := o.dial()
+		if err != nil {
+			return err
+		}
+		c := &Client{
+			Sources: pb.NewSourceServiceClient(conn), Tasks: pb.NewTaskServiceClient(conn),
+			Queues: pb.NewQueueServiceClient(conn), Admin: pb.NewAdminServiceClient(conn),
+			JSON: o.output == "json", Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now(),
+		}
+		c.noteTimes(cmd.Flags())
+		err = f(cmd.Context(), c, args)
+		if err != nil && !errors.Is(err, cli.ErrReported) {
+			err = &Error{Err: err, Servers: o.servers, timeout: o.timeout, TLS: o.tls.Wanted()}
+		}
+		return errors.Join(err, conn.Close())
+	}
+}
+
+// dial makes a connection that tries the servers in turn. Nothing is sent before its first call.
+func (o *Options) dial() (*grpc.ClientConn, error) {
+	creds, err := o.tls.Credentials()
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckServers(o.servers); err != nil {
+		return nil, err
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithUnaryInterceptor(o.limit),
+		grpc.WithUserAgent("waggle-command/" + cli.Version()),
+	}
+	target := o.servers[0]
+	if len(o.servers) > 1 {
+		list := manual.NewBuilderWithScheme("waggle-list")
+		var state resolver.State
+		for _, server := range o.servers {
+			state.Addresses = append(state.Addresses, resolver.Address{Addr: server})
+		}
+		list.InitialState(state)
+		options, target = append(options, grpc.WithResolvers(list)), "waggle-list:///servers"
+	}
+	conn, err := grpc.NewClient(target, options...)
+	if err != nil {
+		return nil, cli.Usagef("--server %s: %w", strings.Join(o.servers, ","), err)
+	}
+	return conn, nil
+}
+
+// limit bounds each call by --timeout.
+func (o *Options) limit(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	return sendable(invoke(ctx, method, req, reply, conn, opts...), req)
+}

@@ -1,0 +1,139 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/specflag"
+)
+
+// Error is a call that failed, with what its explanation needs.
+type Error struct {
+	Err     error
+	Servers []string
+	timeout time.Duration
+	TLS     bool
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// advice is what to do about a refusal, by its reason.
+var advice = map[string]string{
+	"SOURCE_NOT_FOUND":     "`waggle source list` shows the sources",
+	"SOURCE_EXISTS":        "`waggle source update` changes it, `waggle source get` shows it",
+	"ETAG_MISMATCH":        "somebody changed it: look at it again (`waggle source get`, `waggle queue rule list`), then decide again",
+	"TASK_NOT_FOUND":       "it was never submitted, or settled so long ago that it is forgotten",
+	"QUEUE_RULE_NOT_FOUND": "`waggle queue rule list` shows the rules; a pattern is given exactly as it was set",
+	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",
+	"QUEUE_RULE_HOLDS":     "`waggle queue rule set PATTERN --lift` ends it",
+	"QUEUE_DENIED":         "`waggle queue rule list` shows the rule that denies it",
+	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store (Redis) does not answer",
+	"STORE_READ_ONLY":      "the store takes no writes: a replica, a failover under way, too few replicas, or a full disk",
+	"STORE_FULL":           "the store's memory is used up; what is in it still gets done",
+	"DRAINING":             "this dispatcher is about to stop; ask another one with --server",
+}
+
+// otherFlagNames are those of parts of such fields and of queue rules, which share no name with them.
+var otherFlagNames = map[string]string{
+	"labels.key": "label", "schedule.adaptive.min_interval": "adaptive", "schedule.adaptive.max_interval": "adaptive",
+	"queue": "queue", "min_delay": "min-delay", "max_in_flight": "max-in-flight", "delay_factor": "delay-factor",
+	"max_delay": "max-delay", "max_block": "max-block",
+}
+
+// specPath is a field of a spec or rule as the API names it; what follows an index ("seeds[2].url") is a group of its own.
+var specPath = regexp.MustCompile(`\b(?:spec|rule)\.([a-z_]+(?:\.[a-z_]+)*)((?:\[[^\]]*\])?(?:\.[a-z_]+)*)`)
+
+// withFlags adds to the fields of a spec or rule the flags that set them. The fields stay: a spec may come from a file.
+func withFlags(text string) string {
+	return specPath.ReplaceAllStringFunc(text, func(path string) string {
+		field := specPath.FindStringSubmatch(path)[1]
+		if flag := cmp.Or(specflag.Fields[field], otherFlagNames[field]); flag != "" {
+			return path + " (--" + flag + ")"
+		}
+		return path
+	})
+}
+
+// Words are what a dispatcher refused, or why it could not be asked, and what to do about it; that may be empty.
+func (e *Error) Words() (problem string, todo []string) {
+	st, ok := status.FromError(cli.UnwrapStatus(e.Err))
+	if !ok && errors.Is(e.Err, context.Canceled) {
+		return "interrupted", nil
+	}
+	if !ok {
+		return e.Err.Error(), nil
+	}
+	var info *errdetails.ErrorInfo
+	var violations []string
+	retry := ""
+	for _, detail := range st.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			info = d
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				violations = append(violations, withFlags(v.GetDescription()))
+			}
+		case *errdetails.RetryInfo:
+			retry = fmt.Sprintf("try again in %s", human.Span(d.GetRetryDelay().AsDuration()))
+		}
+	}
+	switch {
+	case info != nil && len(violations) > 1:
+		return "invalid request:", violations
+	case info != nil:
+		return withFlags(st.Message()), []string{advice[info.GetReason()], retry}
+	default:
+		return e.transportWords(st)
+	}
+}
+
+// transportWords are those of failures that no dispatcher reported.
+func (e *Error) transportWords(st *status.Status) (problem string, todo []string) {
+	at := strings.Join(e.Servers, ", ")
+	message := st.Message()
+	switch {
+	case st.Code() == codes.DeadlineExceeded:
+		return fmt.Sprintf("no answer from %s within %s", at, human.Duration(e.timeout)), []string{"--timeout waits longer"}
+	case st.Code() == codes.Canceled:
+		return "interrupted", nil
+	case st.Code() == codes.Unimplemented:
+		return fmt.Sprintf("%s does not know this call: %s", at, message), []string{"is it Waggle, and of this version? `waggle stats` shows its version"}
+	case st.Code() != codes.Unavailable:
+		return fmt.Sprintf("%s: %s", at, message), nil
+	case strings.Contains(message, "connection refused"):
+		return "nobody listens at " + at, []string{"is `waggle serve` running there? --server or WAGGLE_SERVER names another dispatcher"}
+	case strings.Contains(message, "no such host"), strings.Contains(message, "produced zero addresses"):
+		return fmt.Sprintf("the name of %s is not known", at), []string{"--server or WAGGLE_SERVER names another dispatcher"}
+	case strings.Contains(message, "authentication handshake failed") && e.TLS:
+		return fmt.Sprintf("no TLS with %s: %s", at, message), []string{"does it serve TLS, under this name? --tls-ca names the authority to trust"}
+	case strings.Contains(message, "error reading server preface") && !e.TLS:
+		return at + " does not speak gRPC in plain text", []string{"if it serves TLS, add --tls; if it is the --http address, ask the --listen address"}
+	default:
+		return fmt.Sprintf("cannot reach %s: %s", at, message), nil
+	}
+}
+
+// RefusalText is why the dispatcher refused something, in a line, with what to do.
+func RefusalText(err error) string {
+	problem, todo := (&Error{Err: err}).Words()
+	for _, line := range todo {
+		if line != "" {
+			problem += "; " + line
+		}
+	}
+	return problem
+}

@@ -1,0 +1,177 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/collector"
+)
+
+const (
+	// warnEvery is how often people are told of what is not their collector's
+	// doing.
+	warnEvery = 30 * time.Second
+
+	// redrawEvery is how often the live view is drawn.
+	redrawEvery = time.Second
+)
+
+// progress tells people how a collector does: by a live view, else by its log.
+type progress struct {
+	collector *collector.Collector
+	cfg       *collector.Config
+	tls       bool
+	log       *zap.Logger
+	screen    *human.Screen
+	tally     *tally
+	every     time.Duration // of lines in the log
+
+	began    time.Time
+	logged   sample // what the last line told
+	window   []sample
+	warnedAt time.Time
+	warned   string // what of
+}
+
+// sample is the counts of a moment.
+type sample struct {
+	at     time.Time
+	stats  collector.Stats
+	totals totals
+}
+
+func newProgress(k *collector.Collector, o *collectOptions, log *zap.Logger, screen *human.Screen) *progress {
+	now := time.Now()
+	return &progress{
+		collector: k, cfg: &o.collector, tls: o.tls.Wanted(), log: log, screen: screen, tally: newTally(), every: o.status,
+		began: now, logged: sample{at: now},
+	}
+}
+
+// watch shows or logs while run runs, and logs its end.
+func (p *progress) watch(ctx context.Context, run func(context.Context) error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	every := p.every
+	if p.screen.Live {
+		every = redrawEvery
+		p.draw(time.Now())
+	}
+	var tick, early <-chan time.Time
+	if every > 0 {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		tick = ticker.C
+		early = time.After(min(every, connectTime)) // whether it gets going at all
+	}
+	draining := ctx.Done()
+	for {
+		select {
+		case err := <-ended:
+			p.screen.Show()
+			p.line("collector has ended", p.sample(time.Now()), zap.Duration("after", time.Since(p.began).Round(time.Millisecond)))
+			return p.explain(err)
+		case <-draining:
+			draining = nil
+			p.log.Info("collector drains", zap.Int("running", p.collector.Stats().Running))
+		case now := <-early:
+			p.warn(now)
+		case now := <-tick:
+			if p.screen.Live {
+				p.draw(now)
+			} else {
+				p.report(now)
+			}
+		}
+	}
+}
+
+func (p *progress) sample(now time.Time) sample {
+	return sample{at: now, stats: p.collector.Stats(), totals: p.tally.snapshot()}
+}
+
+// trouble says why nothing can be done; empty when it can.
+func (p *progress) trouble(stats collector.Stats) string {
+	switch {
+	case stats.LastAnswer.IsZero() && status.Code(stats.LastError) == codes.Unavailable:
+		problem, todo := p.failed(stats.LastError).Words()
+		return strings.Join(append([]string{problem}, todo...), "; ")
+	case stats.LastAnswer.IsZero():
+		return "no dispatcher has answered yet at " + strings.Join(p.cfg.Targets, ", ") + "; is `waggle serve` running there, and its store?"
+	}
+	if err := p.collector.Health(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// warn logs what keeps the collector from working, once in a while, if anything
+// does and no view shows it.
+func (p *progress) warn(now time.Time) bool {
+	stats := p.collector.Stats()
+	trouble := p.trouble(stats)
+	if trouble == "" || p.screen.Live {
+		return trouble != ""
+	}
+	// Why there is no connection may only be known by and by.
+	news := stats.LastAnswer.IsZero() && trouble != p.warned
+	if news || now.Sub(p.warnedAt) >= warnEvery {
+		p.warnedAt, p.warned = now, trouble
+		p.log.Warn(trouble)
+	}
+	return true
+}
+
+// report logs a line if there is news.
+func (p *progress) report(now time.Time) {
+	if p.warn(now) {
+		return
+	}
+	s, was := p.sample(now), p.logged.stats
+	if s.stats.Succeeded != was.Succeeded || s.stats.Failed != was.Failed || s.stats.Lost != was.Lost || s.stats.Running != was.Running {
+		p.line("progress", s)
+	}
+}
+
+// line logs the counts, and what has changed since the last line by the second.
+func (p *progress) line(message string, s sample, more ...zap.Field) {
+	since := paceOf(p.logged.totals, s.totals, s.at.Sub(p.logged.at))
+	p.log.Info(message, append([]zap.Field{
+		zap.Uint64("pages", s.stats.Succeeded), zap.Float64("pages_per_second", oneDecimal(since.pages)),
+		zap.Int64("bytes", s.totals.bytes), zap.Int64("bytes_per_second", int64(since.bytes)),
+		zap.Uint64("failed", s.stats.Failed), zap.Uint64("lost", s.stats.Lost),
+		zap.Any("answers", s.totals.answers), zap.Any("reasons", s.totals.reasons),
+		zap.Int("running", s.stats.Running), zap.Int("slots", s.stats.Slots), zap.Float64("lag_seconds", float64(since.lag.Milliseconds())/1000),
+	}, more...)...)
+	p.logged = s
+}
+
+func oneDecimal(f float64) float64 { return float64(int64(f*10+0.5)) / 10 }
+
+// explain says what to do about the end of a collector.
+func (p *progress) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, collector.ErrReplaced):
+		return cli.Advise(err, "another process runs under this id: give each its own with --id")
+	case errors.Is(err, collector.ErrUnclean):
+		return cli.Advise(err, "its leases run out by themselves, and the tasks go to others")
+	default:
+		return p.failed(err)
+	}
+}
+
+// failed notes with an error of a call what its explanation needs.
+func (p *progress) failed(err error) *client.Error {
+	return &client.Error{Err: err, Servers: p.cfg.Targets, TLS: p.tls}
+}

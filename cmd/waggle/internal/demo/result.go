@@ -1,0 +1,219 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/collector/web"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// demoGap is the politeness of one host: the smallest time between the starts
+// of two requests for pages, by whichever collectors.
+type demoGap struct {
+	host     *demoHost
+	requests int
+	smallest time.Duration
+}
+
+// demoResult is what the web server's log and the dispatcher's records say
+// about each page, counted.
+type demoResult struct {
+	took       time.Duration
+	pages      int
+	requests   int   // for pages; robots.txt is asked beside them
+	settled    int64 // leases that an accepted report ended
+	expired    int64 // leases that ran out
+	crawled    int   // pages whose task settled exactly once, as DONE
+	duplicates int   // pages that settled more than once, or were asked for more often than requeues explain
+	lost       int   // pages that did not settle as DONE
+	requeued   int   // tasks whose lease ran out after the kill
+	finished   int   // tasks of those that another collector finished
+	victim     string
+	gaps       []demoGap
+}
+
+// result counts.
+func (d *demo) result(ctx context.Context, took time.Duration) (*demoResult, error) {
+	r := &demoResult{took: took, pages: d.site.pages(), requeued: len(d.held), victim: d.children[demoVictim].id}
+	visits := d.site.log()
+	if err := noteStarts(d.dir, visits); err != nil {
+		return nil, err
+	}
+	r.requests = len(visits)
+	byPage := map[string][]demoVisit{}
+	for _, v := range visits {
+		byPage[v.url] = append(byPage[v.url], v)
+	}
+	stats, err := d.admin.GetStats(ctx, &pb.GetStatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	r.settled, r.expired = stats.GetCounters().GetSettled(), stats.GetCounters().GetExpired()
+	unexplained := 0
+	for _, host := range d.site.hosts {
+		r.gaps = append(r.gaps, gapOf(host, visits))
+		for page := range host.pages {
+			url := host.url(page)
+			reply, err := d.tasks.GetTask(ctx, &pb.GetTaskRequest{SourceId: demoSource, Url: url})
+			if err != nil && status.Code(err) != codes.NotFound {
+				return nil, err
+			}
+			unexplained += r.count(reply.GetTask(), byPage[url], d.held[url])
+		}
+	}
+	// What a collector that lives was too slow to renew is asked for again, too.
+	r.duplicates += max(0, unexplained-r.otherwise())
+	return r, nil
+}
+
+// count adds one page: how its task ended, which requests there were, and
+// whether its lease was the killed collector's. It returns how many requests
+// the kill does not explain.
+func (r *demoResult) count(task *pb.Task, visits []demoVisit, held bool) (unexplained int) {
+	switch {
+	case task.GetState() != pb.TaskState_TASK_STATE_DONE:
+		r.lost++
+	case task.GetCycle() != 1:
+		r.duplicates++
+	default:
+		r.crawled++
+	}
+	allowed := 1
+	if held {
+		allowed++
+		last := len(visits) - 1
+		if task.GetState() == pb.TaskState_TASK_STATE_DONE && last >= 0 && visits[last].answered && visits[last].agent != r.victim {
+			r.finished++
+		}
+	}
+	return max(0, len(visits)-allowed)
+}
+
+// otherwise is how many leases ran out that the kill does not explain.
+func (r *demoResult) otherwise() int { return max(0, int(r.expired)-r.requeued) }
+
+// noteStarts gives each request the time at which its collector noted to have
+// sent it. How much later it arrives depends on how busy the machine is, and
+// tells nothing of the dispatcher. A request without a note, as that which the
+// kill cut off, keeps the time of its arrival.
+func noteStarts(dir string, visits []demoVisit) error {
+	files, err := filepath.Glob(filepath.Join(dir, "pages-*.jsonl"))
+	if err != nil {
+		return err
+	}
+	type request struct{ agent, url string }
+	notes := map[request][]time.Time{}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		agent := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "pages-"), ".jsonl")
+		for line := range strings.Lines(string(text)) {
+			var page web.Page
+			if err := json.Unmarshal([]byte(line), &page); err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			key := request{agent, page.URL}
+			notes[key] = append(notes[key], page.FetchTime)
+		}
+	}
+	for i, v := range visits {
+		for _, sent := range notes[request{v.agent, v.url}] {
+			if !sent.After(v.began) {
+				visits[i].sent = sent // the last one before the arrival
+			}
+		}
+	}
+	slices.SortFunc(visits, func(a, b demoVisit) int { return a.start().Compare(b.start()) })
+	return nil
+}
+
+// gapOf finds the smallest time between the starts of two requests.
+func gapOf(host *demoHost, visits []demoVisit) demoGap {
+	gap := demoGap{host: host}
+	var last time.Time
+	for _, v := range visits {
+		if v.host != host.name {
+			continue
+		}
+		if gap.requests++; gap.requests > 1 {
+			if d := v.start().Sub(last); gap.requests == 2 || d < gap.smallest {
+				gap.smallest = d
+			}
+		}
+		last = v.start()
+	}
+	return gap
+}
+
+// verdict is nil when everything holds, else what does not.
+func (r *demoResult) verdict() error {
+	var failed []error
+	fail := func(format string, args ...any) { failed = append(failed, fmt.Errorf(format, args...)) }
+	if r.crawled != r.pages {
+		fail("%d of %d pages were crawled once", r.crawled, r.pages)
+	}
+	if r.duplicates > 0 {
+		fail("%d pages were crawled more than once", r.duplicates)
+	}
+	if r.lost > 0 {
+		fail("%d pages were lost", r.lost)
+	}
+	if r.requeued == 0 {
+		fail("no task of %s was requeued", r.victim)
+	}
+	if r.expired < int64(r.requeued) {
+		fail("of %d leases of %s only %d ran out", r.requeued, r.victim, r.expired)
+	}
+	if r.finished != r.requeued {
+		fail("of %d requeued tasks others finished %d", r.requeued, r.finished)
+	}
+	if r.settled != int64(r.pages) {
+		fail("%d reports were accepted for %d pages", r.settled, r.pages)
+	}
+	for _, g := range r.gaps {
+		if g.smallest < g.host.delay {
+			fail("host %s was asked again after %s, before its delay of %s", g.host.name, g.smallest, g.host.delay)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return errors.Join(failed...)
+}
+
+// write writes the closing table.
+func (r *demoResult) write(out io.Writer) {
+	var sh human.Sheet
+	sh.Line("pages on the site", human.Count(r.pages))
+	sh.Linef("crawled once", "%s, by %s accepted", human.Count(r.crawled), human.Plural(r.settled, "report"))
+	sh.Line("duplicates", human.Count(r.duplicates))
+	sh.Line("lost", human.Count(r.lost))
+	sh.Linef("requeued after the kill", "%s, the leases that %s left behind", human.Count(r.requeued), r.victim)
+	sh.Line("finished by others", human.Count(r.finished))
+	sh.LineIf(r.otherwise() > 0, "requeued otherwise", "%s, by a collector that lives and was too slow to renew", human.Count(r.otherwise()))
+	sh.Linef("requests for pages", "%s, beside one for robots.txt by each collector on each host", human.Count(r.requests))
+	sh.Line("time", human.Span(r.took))
+	fmt.Fprintln(out)
+	sh.Write(out)
+	fmt.Fprintln(out)
+	t := human.NewTable("HOST", ">REQUESTS", ">DELAY", ">SMALLEST GAP")
+	for _, g := range r.gaps {
+		t.Row(g.host.name, human.Count(g.requests), g.host.delay.String(), fmt.Sprintf("%.1fms", float64(g.smallest.Microseconds())/1000))
+	}
+	t.Write(out, "")
+}

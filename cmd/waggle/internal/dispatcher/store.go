@@ -1,0 +1,143 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/memstore"
+	"github.com/waggle-crawl/waggle/store/redisstore"
+)
+
+// MemoryStore is the store that needs nothing and keeps nothing.
+const MemoryStore = "memory"
+
+// StoreOptions are where a dispatcher keeps everything.
+type StoreOptions struct {
+	URL, prefix   string
+	shards        int
+	allowEviction bool
+}
+
+func (s *StoreOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&s.URL, "store", MemoryStore, "`URL`: memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
+	flags.StringVar(&s.prefix, "prefix", "waggle", "`begin` of all keys in Redis; two prefixes are two Waggles")
+	flags.IntVar(&s.shards, "shards", 0, "`number` of parts that the store is cut into, fixed when it is first used; 0: as it was made, else 1, of a Cluster 64")
+	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
+}
+
+// Open opens the store. It tries once; isAway reports whether to try again.
+func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
+	if err := (&redisstore.Config{Prefix: s.prefix}).Validate(); err != nil { // with the store memory, too
+		return nil, cli.Usagef("--prefix: %s", invalidText(err))
+	}
+	if s.URL == MemoryStore {
+		store, err := memstore.New(memstore.Config{Shards: s.shards})
+		if err != nil {
+			return nil, cli.Usagef("--shards: %s", invalidText(err))
+		}
+		return store, nil
+	}
+	// The client logs for its whole process, not per connection.
+	redis.SetLogger(redisLog{log})
+	store, err := redisstore.Open(ctx, redisstore.Config{
+		URL: s.URL, Prefix: s.prefix, Shards: s.shards, Logger: log, AllowEviction: s.allowEviction,
+	})
+	switch {
+	case err == nil:
+		return store, nil
+	case IsAway(err):
+		return nil, err
+	case errors.Is(err, dispatch.ErrInvalid) && strings.Contains(err.Error(), "scheme"):
+		return nil, cli.Usagef("--store: %s; or %q", invalidText(err), MemoryStore)
+	case errors.Is(err, dispatch.ErrInvalid):
+		return nil, cli.Usagef("--store: %s", invalidText(err))
+	default:
+		return nil, cli.Advise(fmt.Errorf("--store %s: %w", s.Name(), err), mismatchAdvice(err))
+	}
+}
+
+// IsAway reports whether a store that could not be opened may be opened later.
+func IsAway(err error) bool {
+	return errors.Is(err, dispatch.ErrStoreUnavailable) || errors.Is(err, dispatch.ErrStoreReadOnly)
+}
+
+const (
+	// Waits between attempts to open a store that is away double from the first to the longest. Longer ones ask a Redis
+	// that loads its files less often, and find it later.
+	firstOpenWait, longestOpenWait = 100 * time.Millisecond, 2 * time.Second
+	// awayEach is how often it is logged that the store is still away.
+	awayEach = 30 * time.Second
+)
+
+// Await opens the store once it can be worked with. away is why the first attempt failed.
+func (s *StoreOptions) Await(ctx context.Context, log *zap.Logger, away error) (dispatch.Store, error) {
+	warn := rate.Sometimes{First: 1, Interval: awayEach}
+	for wait := firstOpenWait; ; wait = min(2*wait, longestOpenWait) {
+		warn.Do(func() {
+			log.Warn("the store is away; trying again until it can be opened", zap.String("store", s.Name()), zap.Error(away))
+		})
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		var store dispatch.Store
+		if store, away = s.Open(ctx, log); away == nil || !IsAway(away) {
+			return store, away
+		}
+	}
+}
+
+// mismatchAdvice is what to do about a Redis that does not fit; empty when its error says it all.
+func mismatchAdvice(err error) string {
+	switch text := err.Error(); {
+	case !errors.Is(err, dispatch.ErrStoreMismatch):
+		return ""
+	case strings.Contains(text, "maxmemory-policy"):
+		return "`redis-cli config set maxmemory-policy noeviction` sets it; --allow-eviction takes it as it is, and may lose tasks"
+	case strings.Contains(text, "shards"):
+		return "leave --shards out; or make another Waggle under another --prefix"
+	case strings.Contains(text, "replica"):
+		return "redis+sentinel:// finds the primary by itself"
+	default:
+		return ""
+	}
+}
+
+// Name is the store's URL without its passwords.
+func (s *StoreOptions) Name() string {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return "(unreadable)"
+	}
+	if query := u.Query(); query.Has("sentinel_password") {
+		query.Set("sentinel_password", "xxxxx")
+		u.RawQuery = query.Encode()
+	}
+	return u.Redacted()
+}
+
+// invalidText is what is wrong, without saying once more that it is.
+func invalidText(err error) string {
+	return strings.TrimPrefix(err.Error(), dispatch.ErrInvalid.Error()+": ")
+}
+
+// redisLog takes what the Redis client logs about single connections. What matters of it is the error of a call, too.
+type redisLog struct{ log *zap.Logger }
+
+// Printf logs at the level of details.
+func (l redisLog) Printf(_ context.Context, format string, args ...any) {
+	l.log.Debug(fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,152 @@
+// Package queue has the commands that look at queues, block and pause them.
+package queue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/rule"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func New(o *client.Options) *cobra.Command {
+	return o.Group(&cobra.Command{Use: "queue", Short: "Say how polite to be to which host"}, newQueueList(o), newQueueGet(o), rule.New(o),
+		newQueueBlock(o), newQueueUnblock(o), newQueuePause(o), newQueueResume(o))
+}
+
+func newQueueList(o *client.Options) *cobra.Command {
+	request := &pb.ListQueuesRequest{}
+	cmd := &cobra.Command{Use: "list", Short: "List the queues that hold tasks or are held"}
+	cli.QueueVar(cmd.Flags(), &request.Suffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
+	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
+		queues, more, err := client.ReadPages(limit, func(size int32, token string) (*pb.ListQueuesResponse, error) {
+			request.PageSize, request.PageToken = size, token
+			return c.Queues.ListQueues(ctx, request)
+		}, (*pb.ListQueuesResponse).GetQueues)
+		return &pb.ListQueuesResponse{Queues: queues}, more, func() {
+			none := "no queues: nothing waits, and nothing is blocked or paused"
+			if request.GetSuffix() != "" {
+				none = fmt.Sprintf("no queue %s, nor one below it, holds a task or is held", human.Plain(request.GetSuffix()))
+			}
+			writeQueues(c.Out, queues, none)
+		}, err
+	})
+}
+
+func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
+	t := human.NewTable("QUEUE", ">WAITING", ">LEASED", ">AT MOST", ">DELAY", ">NEXT", "HELD BY", "RULE")
+	for _, q := range queues {
+		t.Row(q.GetName(), human.Count(q.GetWaiting()), human.Count(q.GetLeased()), human.Count(q.GetSettings().GetMaxInFlight()),
+			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
+	}
+	t.Write(out, none)
+}
+
+// nextGrant is when the clock lets a queue be granted from. Of a gate that does not
+// open by itself it knows nothing.
+func nextGrant(q *pb.Queue) string {
+	if slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool { return g.GetUntil() == nil }) {
+		return "held"
+	}
+	if d := q.GetNextGrantDelay().AsDuration(); d > 0 {
+		return "in " + human.Span(d)
+	}
+	return "now"
+}
+
+func newQueueGet(o *client.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get QUEUE",
+		Short: "Show a queue with its settings and everything that holds it",
+		Long: `Show a queue with its settings and everything that holds it. One that was never
+seen is shown as it would be made, with the rule that applies to it. Wherever a queue
+is asked for, a host in any spelling and a URL mean the queue of that host's name.`,
+		Example: "  waggle queue get example.com\n  waggle queue get https://Example.com/news",
+		Args:    oneQueue,
+		RunE: o.Call(func(ctx context.Context, c *client.Client, args []string) error {
+			reply, err := c.Queues.GetQueue(ctx, &pb.GetQueueRequest{Name: args[0]})
+			if queue := reply.GetQueue(); queue.GetUnknown() && queue.GetMapsTo() == "" {
+				c.Note("%s", describe.UnknownQueue(queue.GetName()))
+			}
+			return c.Show(reply.GetQueue(), err, func() { writeQueue(c.Out, c.Now, reply.GetQueue()) })
+		}),
+	}
+}
+
+func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
+	var sh human.Sheet
+	sh.Linef("Queue", "%s (slot %d)", q.GetName(), q.GetSlot())
+	sh.Linef("Tasks", "%s waiting, %s leased", human.Count(q.GetWaiting()), human.Count(q.GetLeased()))
+	sh.LineIf(q.GetMapsTo() != "", "Mapped", "new tasks of this host go to the queue %s, by a rule", q.GetMapsTo())
+	sh.Line("Pools", poolsText(q))
+	settings, stopped := proto.CloneOf(q.GetSettings()), ""
+	if isStopped(q) {
+		settings.Paused, stopped = false, "; paused by the rule "+rule.EveryQueue
+	}
+	sh.Linef("Settings", "%s (by %s)%s", settingsText(settings), cmp.Or(q.GetRulePattern(), noRule(q)), stopped)
+	delay := q.GetQueueDelay().AsDuration()
+	sh.LineIf(delay > 0, "Host asks for", "%s between requests", human.Duration(delay))
+	sh.Line("Next grant", nextGrant(q))
+	sh.LineIf(q.GetBlockStep() > 0, "Block step", "%s of the host in a row", human.Plural(q.GetBlockStep(), "failure"))
+	for _, gate := range q.GetGates() {
+		sh.Line("Held by", describe.Held(now, gate))
+	}
+	sh.Write(out)
+}
+
+// isStopped reports whether a queue is paused by the rule for all, and not by its own.
+func isStopped(q *pb.Queue) bool {
+	return q.GetRulePattern() != rule.EveryQueue && slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool {
+		return g.GetKind() == pb.GateKind_GATE_KIND_QUEUE_PAUSED && g.GetRule() == rule.EveryQueue
+	})
+}
+
+// poolsText is the pools of a queue's tasks, and which of them are paused.
+func poolsText(q *pb.Queue) string {
+	var names []string
+	for _, name := range q.GetPools() {
+		if slices.Contains(q.GetPausedPools(), name) {
+			name += " (paused)"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
+// noRule says why no rule sets how polite a queue is.
+func noRule(q *pb.Queue) string {
+	if q.GetMapsTo() != "" {
+		return "default: the rule is for " + q.GetMapsTo()
+	}
+	return "default, no rule matches"
+}
+
+// settingsText is politeness in a line.
+func settingsText(s *pb.QueueSettings) string {
+	text := describe.Politeness(s.GetMinDelay(), s.GetMaxInFlight(), s.GetDelayFactor(), s.GetMaxDelay(), s.GetMaxBlock())
+	text.AddIf(s.GetPaused(), "paused")
+	text.AddIf(s.GetDeny(), "denied")
+	return text.Text()
+}
+
+// oneQueue wants one argument, a queue, and gives it as queues are named.
+func oneQueue(_ *cobra.Command, args []string) error {
+	if err := cli.Exactly("the queue's name")(nil, args); err != nil {
+		return err
+	}
+	args[0] = canonical.QueueName(args[0])
+	return nil
+}

@@ -1,0 +1,145 @@
+package source
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newSourceDelete(o *client.Options) *cobra.Command {
+	return changeSources(o, "deleted", &cobra.Command{
+		Use:     "delete ID...",
+		Short:   "Delete sources; their tasks end CANCELED",
+		Example: "  waggle source delete news.example\n  waggle source delete --prefix test. --dry-run",
+	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
+		return c.Sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{
+			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
+		})
+	})
+}
+
+func newSourcePause(o *client.Options) *cobra.Command {
+	var until *timestamppb.Timestamp
+	cmd := changeSources(o, "paused", &cobra.Command{
+		Use:     "pause ID...",
+		Short:   "Hand out none of the sources' tasks; leases that stand go on",
+		Example: "  waggle source pause news.example --until 2h --reason 'site moves'",
+	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
+		reply, err := c.Sources.PauseSources(ctx, &pb.PauseSourcesRequest{
+			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason, Until: until,
+		})
+		for _, pause := range reply.GetReplaced() {
+			c.NoteReplaced("source "+pause.GetSourceId(), pause.GetGate(), b.DryRun)
+		}
+		return reply, err
+	})
+	cli.TimeVar(cmd.Flags(), &until, "until", "resume by itself")
+	return cmd
+}
+
+func newSourceResume(o *client.Options) *cobra.Command {
+	return changeSources(o, "resumed", &cobra.Command{
+		Use:   "resume ID...",
+		Short: "Hand out tasks of paused sources again",
+	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error) {
+		return c.Sources.ResumeSources(ctx, &pb.ResumeSourcesRequest{
+			Ids: b.IDs, Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
+		})
+	})
+}
+
+// sourcesReply is what all bulk calls on sources answer.
+type sourcesReply interface {
+	proto.Message
+	GetMatched() int32
+	GetChanged() int32
+	GetNextPageToken() string
+	GetMissingIds() []string
+	GetSampleIds() []string
+}
+
+// changeSources completes a command that acts on sources, by their ids or by flags, in as many calls as that needs, and
+// shows what was done (did is a past participle). Ids that do not exist make it fail, though the others are done.
+func changeSources(o *client.Options, did string, cmd *cobra.Command,
+	call func(ctx context.Context, c *client.Client, b *client.Bulk) (sourcesReply, error),
+) *cobra.Command {
+	var b client.Bulk
+	var filter pb.Filter
+	flags := cmd.Flags()
+	flags.StringVar(&filter.SourceIdPrefix, "prefix", "", "sources whose id begins with this `prefix`, as news.")
+	flags.StringVar(&filter.Pool, "pool", "", "sources of this `pool`")
+	cli.PairsVar(flags, &filter.Labels, "label", "sources with this label")
+	flags.BoolVar(&filter.All, "all", false, "all sources")
+	b.Register(cmd, o.Console, "ids")
+	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, ids []string) error {
+		chosen := &filter
+		switch given := filter.GetSourceIdPrefix() != "" || filter.GetPool() != "" || len(filter.GetLabels()) > 0 || filter.GetAll(); {
+		case given && len(ids) > 0:
+			return cli.Usagef("say ids, or --prefix, --pool, --label or --all, not both")
+		case !given && len(ids) == 0:
+			return cli.Usagef("which sources? say ids, or --prefix, --pool, --label or --all")
+		case !given:
+			chosen = nil
+		}
+		var total sourcesReply
+		err := b.Run(ids, chosen, func() (string, error) {
+			reply, err := call(ctx, c, &b)
+			if err != nil {
+				return "", err
+			}
+			if total == nil {
+				total = reply.ProtoReflect().New().Interface().(sourcesReply)
+			}
+			client.AddReply(total, reply)
+			return reply.GetNextPageToken(), nil
+		})
+		if err != nil {
+			if total != nil && total.GetChanged() > 0 && !b.DryRun {
+				c.Note("stopped after %s %s; the same command again does the rest", human.Plural(total.GetChanged(), "source"), did)
+			}
+			return err
+		}
+		if err := c.Show(total, nil, func() {
+			writeChanged(c.Out, did, b.DryRun, total)
+			if trigger, is := total.(*pb.TriggerSourcesResponse); is {
+				writeTriggered(ctx, c, ids, &filter, b.DryRun, trigger)
+			}
+		}); err != nil {
+			return err
+		}
+		for _, id := range total.GetMissingIds() {
+			c.Note("source not found: %s", human.Plain(id))
+			err = cli.ErrReported
+		}
+		return err
+	})
+	return cmd
+}
+
+func writeChanged(out io.Writer, did string, dryRun bool, total sourcesReply) {
+	if dryRun {
+		did = "would be " + did
+	}
+	text := human.Plural(total.GetChanged(), "source") + " " + did
+	if total.GetMatched() == 0 && len(total.GetMissingIds()) == 0 {
+		text = "no sources match"
+	}
+	switch rest := total.GetMatched() - total.GetChanged(); {
+	case rest == 0:
+	case dryRun:
+		text += "; " + human.Count(rest) + " would stay as now"
+	case rest == 1:
+		text += "; 1 as it was"
+	default:
+		text += "; " + human.Count(rest) + " as they were"
+	}
+	client.WriteSample(out, text, total.GetSampleIds(), int(total.GetChanged()))
+}

@@ -1,0 +1,61 @@
+// Package stats has the command that shows the counts of a dispatcher.
+package stats
+
+import (
+	"cmp"
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func New(o *client.Options) *cobra.Command {
+	return o.Group(&cobra.Command{
+		Use:   "stats",
+		Short: "Show counts of the whole, and of the dispatcher that answers",
+		Args:  cli.Exactly(),
+		RunE: o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
+			reply, err := c.Admin.GetStats(ctx, &pb.GetStatsRequest{})
+			return c.Show(reply, err, func() { writeStats(c.Out, reply) })
+		}),
+	})
+}
+
+func writeStats(out io.Writer, s *pb.GetStatsResponse) {
+	var sh human.Sheet
+	sh.Line("Tasks", describe.Counts(s.GetTasks()))
+	sh.Line("Queues", human.Count(s.GetQueues()))
+	sh.Line("Leases", human.Count(s.GetLeases()))
+	overdue, grace := s.GetOldestOverdueLease().AsDuration(), s.GetGrace().AsDuration()
+	sh.LineIf(overdue > 0, "Overdue", "the oldest lease by %s", human.Span(overdue))
+	sh.LineIf(grace > 0, "Grace", "for %s yet: after an outage leases past their deadline wait to be renewed", human.Span(grace))
+	sh.Line("Collectors", human.Count(s.GetCollectors()))
+	counters := s.GetCounters()
+	sh.Linef("Ever", "%s granted, %s settled, %s expired", human.Count(counters.GetGranted()), human.Count(counters.GetSettled()), human.Count(counters.GetExpired()))
+	sh.LineIf(counters.GetOrphaned()+counters.GetDropped() > 0, "Healed", "%s orphaned, %s dropped", human.Count(counters.GetOrphaned()), human.Count(counters.GetDropped()))
+	sh.Linef("Store", "%s, %s", s.GetStore().GetKind(), human.Plural(s.GetStore().GetShards(), "shard"))
+	sh.Line("Store time", human.Instant(s.GetStore().GetTime()))
+	d := s.GetDispatcher()
+	keeper := cmp.Or(s.GetKeeperId(), "none elected at the moment")
+	if s.GetKeeperId() != "" && s.GetKeeperId() == d.GetId() {
+		keeper = "this dispatcher"
+	}
+	sh.Line("Keeper", keeper)
+	state := "up " + human.Span(d.GetUptime().AsDuration())
+	if d.GetDraining() {
+		state += ", draining"
+	}
+	sh.Linef("Dispatcher", "%s, version %s, %s", d.GetId(), d.GetVersion(), state)
+	fetches := "fetches"
+	if d.GetParkedFetches() == 1 {
+		fetches = "fetch"
+	}
+	sh.Linef("", "%s %s parked, %s", human.Count(d.GetParkedFetches()), fetches, human.Plural(d.GetHeartbeatStreams(), "heartbeat stream"))
+	sh.Write(out)
+}

@@ -1,0 +1,121 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newLeaseRevoke(o *client.Options) *cobra.Command {
+	choice := &taskChoice{}
+	cmd := changeCommand(o, choice, &cobra.Command{
+		Use:   "revoke [TASK[@FENCE]...]",
+		Short: "Take tasks from their holders; they are due again at once",
+		Long: `Take tasks from their holders. They are due again at once, with no attempt spent. The
+holder hears of it by its next heartbeat, and works on until then; what it reports
+changes nothing. To end the work for good, say waggle task cancel.
+
+With the fence that waggle lease list shows, a task stays with who has it if that is
+another lease by now.`,
+		Example: `  waggle lease revoke 2741-5kq3m7x2wnd4ylhz6tbrc3vjua --reason 'it hangs'
+  waggle lease revoke --collector paris-1 --dry-run`,
+	}, func(ctx context.Context, c *client.Client, b *client.Bulk) (changeReply, error) {
+		revoke := &pb.RevokeLeasesRequest{
+			Filter: b.Filter, ValidateOnly: b.DryRun, PageToken: b.Token, By: b.By, Reason: b.Reason,
+		}
+		for _, lease := range b.IDs {
+			id, fence, err := parseLease(lease)
+			if err != nil {
+				return nil, err
+			}
+			revoke.TaskIds, revoke.Fences = append(revoke.TaskIds, id), append(revoke.Fences, fence)
+		}
+		return c.Tasks.RevokeLeases(ctx, revoke)
+	})
+	cmd.Flags().StringVar(&choice.filter.CollectorId, "collector", "", "what the collector of this `id` holds")
+	return cmd
+}
+
+// parseLease reads TASK or TASK@FENCE; 0: no fence.
+func parseLease(lease string) (id string, fence int64, err error) {
+	id, text, named := strings.Cut(lease, "@")
+	if !named {
+		return id, 0, nil
+	}
+	if fence, err = strconv.ParseInt(text, 10, 64); err != nil || fence <= 0 {
+		return "", 0, cli.Usagef("lease %q: the fence after @ has to be a number above 0, as `waggle lease list` shows it", lease)
+	}
+	return id, fence, nil
+}
+
+func NewLease(o *client.Options) *cobra.Command {
+	return o.Group(&cobra.Command{Use: "lease", Short: "Look at the leases that stand, and end them"}, newLeaseList(o), newLeaseRevoke(o))
+}
+
+func newLeaseList(o *client.Options) *cobra.Command {
+	var choice leaseChoice
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List leases with their holders, the nearest deadline first",
+		Long: `List leases with their holders, the nearest deadline first. Those of one source, queue or
+collector are chosen here, from pages of all leases.`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&choice.source, "source", "", "only leases of tasks of the source with this `ID`")
+	cli.QueueVar(flags, &choice.queue, "queue", "only leases of tasks in the queue of this `name`")
+	flags.StringVar(&choice.collector, "collector", "", "only leases that the collector with this `ID` holds")
+	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
+		leases, more, err := client.ReadPages(limit, func(size int32, token string) (*pb.ListLeasesResponse, error) {
+			if choice != (leaseChoice{}) {
+				size = client.PageSize // a page may have few of those chosen
+			}
+			return c.Admin.ListLeases(ctx, &pb.ListLeasesRequest{PageSize: size, PageToken: token})
+		}, func(p *pb.ListLeasesResponse) []*pb.HeldLease { return slices.DeleteFunc(p.GetLeases(), choice.lacks) })
+		slices.SortStableFunc(leases, func(a, b *pb.HeldLease) int {
+			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
+		})
+		return &pb.ListLeasesResponse{Leases: leases}, more, func() {
+			none := "no leases: nobody works on anything"
+			if choice != (leaseChoice{}) {
+				none = "no such leases"
+			}
+			writeLeases(c.Out, leases, none)
+		}, err
+	})
+}
+
+// leaseChoice is which leases are meant; an empty name: whatever it is.
+type leaseChoice struct{ source, queue, collector string }
+
+func (l leaseChoice) lacks(lease *pb.HeldLease) bool {
+	return l.source != "" && l.source != lease.GetSourceId() || l.queue != "" && l.queue != lease.GetQueue() ||
+		l.collector != "" && l.collector != lease.GetHolder().GetCollectorId()
+}
+
+func writeLeases(out io.Writer, leases []*pb.HeldLease, none string) {
+	t := human.NewTable("TASK", "SOURCE", "QUEUE", "HOLDER", ">HELD FOR", "ENDS", ">FENCE", "URL")
+	for _, l := range leases {
+		h := l.GetHolder()
+		left := h.GetRemaining().AsDuration()
+		ends := "in " + human.Span(left)
+		if left < 0 {
+			ends = describe.LeaseLeft(left)
+		}
+		t.Row(l.GetTaskId(), l.GetSourceId(), l.GetQueue(), h.GetCollectorId(), human.Span(h.GetAge().AsDuration()), ends,
+			fmt.Sprint(h.GetFence()), human.Brief(l.GetUrl(), human.URLWidth))
+	}
+	t.Write(out, none)
+}
