@@ -43,8 +43,8 @@ func envName(flag string) string {
 
 // Console is what a command gets of the process it runs in.
 type Console struct {
-	// env looks up a variable of the environment.
+	// Env looks up a variable of the environment.
 	Env func(name string) (value string, ok bool)
-	// submitWait is how long tasks of a slow producer wait to be submitted together; zero: a second. Tests set it.
+	// SubmitWait is how long tasks of a slow producer wait to be submitted together; zero: a second. Tests set it.
 	SubmitWait time.Duration
 }

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -197,4 +199,26 @@ func RefuseZero(flags *pflag.FlagSet, but ...string) (err error) {
 		err = Usagef("--%s: 0: want %s", f.Name, want)
 	})
 	return err
+}
+
+// FlagError is the usageError of a flag that pflag refused. The variable set it, unless that is empty. The flag's own
+// words name the value, unless it is a secret.
+func FlagError(err error, variable string) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return &UsageError{err: err}
+	}
+	problem, kind := invalid.Unwrap(), invalid.GetFlag().Value.Type()
+	_, ours := invalid.GetFlag().Value.(*valueFlag)
+	switch {
+	case errors.Is(problem, strconv.ErrRange):
+		problem = fmt.Errorf("%q is beyond what a number can be", invalid.GetValue())
+	case kind == "duration" && !ours:
+		problem = fmt.Errorf("%q is no duration; say 10s or 1h30m", invalid.GetValue())
+	case kind == "bool":
+		problem = fmt.Errorf("%q is neither true nor false", invalid.GetValue())
+	case errors.Is(problem, strconv.ErrSyntax):
+		problem = fmt.Errorf("%q is no number", invalid.GetValue())
+	}
+	return Usagef("%s: %w", cmp.Or(variable, "--"+invalid.GetFlag().Name), problem)
 }

@@ -16,21 +16,33 @@ type Input struct {
 	Path string
 	File *os.File // nil: standard input
 	Size int64    // of a regular file, in bytes; else 0
+
+	closers []io.Closer
 }
 
 // OpenInput opens the file of that name; - is standard input. Reading ends with ctx.
 func OpenInput(ctx context.Context, name string, stdin io.Reader) (*Input, error) {
-	if name == "-" {
-		return &Input{Reader: newCtxReader(ctx, stdin), Path: name}, nil
+	in := &Input{Reader: stdin, Path: name}
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		in.Reader, in.File, in.closers = file, file, []io.Closer{file}
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			in.Size = info.Size()
+			return in, nil
+		}
 	}
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-		return &Input{Reader: file, Path: name, File: file, Size: info.Size()}, nil
-	}
-	return &Input{Reader: newCtxReader(ctx, file), Path: name, File: file}, nil
+	// A read of a terminal or a pipe may never return: ctx ends the reading of what comes, and leaves that read behind.
+	reader, writer := io.Pipe()
+	context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
+	go func(from io.Reader) {
+		_, err := io.Copy(writer, from)
+		writer.CloseWithError(err)
+	}(in.Reader)
+	in.Reader, in.closers = reader, append(in.closers, reader)
+	return in, nil
 }
 
 // Name is what people call it.
@@ -41,9 +53,10 @@ func (i *Input) Name() string {
 	return i.Path
 }
 
+// Close frees what OpenInput opened.
 func (i *Input) Close() {
-	if i.File != nil {
-		_ = i.File.Close() // it was only read
+	for _, c := range i.closers {
+		_ = c.Close() // it was only read
 	}
 }
 
@@ -53,6 +66,7 @@ var ErrBroken = errors.New("the rest cannot be read")
 // ErrNothing says that a file was read to its end and has no entry: it is likely another one than was meant.
 var ErrNothing = errors.New("nothing")
 
+// ErrNothing is that of this file.
 func (i *Input) ErrNothing() error { return fmt.Errorf("%w in %s", ErrNothing, i.Name()) }
 
 // EachObject calls take with each JSON object of the file.
@@ -74,52 +88,4 @@ func SameFile(a, b string) bool {
 	aInfo, aErr := os.Stat(a)
 	bInfo, bErr := os.Stat(b)
 	return a != "" && (a == b || aErr == nil && bErr == nil && os.SameFile(aInfo, bInfo))
-}
-
-// ctxReader reads until a context ends, also from a terminal or a pipe that may never give anything: it leaves a read
-// under way behind.
-type ctxReader struct {
-	ctx     context.Context //nolint:containedctx // a reader has no other way to learn of it
-	in      io.Reader
-	results chan readResult
-	asked   bool   // a read is under way
-	buffer  []byte // which it fills
-	left    []byte // what it gave that nobody has taken
-}
-
-type readResult struct {
-	n   int
-	err error
-}
-
-func newCtxReader(ctx context.Context, in io.Reader) *ctxReader {
-	return &ctxReader{ctx: ctx, in: in, results: make(chan readResult, 1), buffer: make([]byte, 64<<10)}
-}
-
-// Read implements [io.Reader].
-func (r *ctxReader) Read(p []byte) (int, error) {
-	if len(r.left) > 0 {
-		n := copy(p, r.left)
-		r.left = r.left[n:]
-		return n, nil
-	}
-	if !r.asked {
-		r.asked = true
-		go func() {
-			n, err := r.in.Read(r.buffer)
-			r.results <- readResult{n, err}
-		}()
-	}
-	select {
-	case result := <-r.results:
-		r.asked = false
-		n := copy(p, r.buffer[:result.n])
-		r.left = r.buffer[n:result.n]
-		if len(r.left) > 0 {
-			return n, nil // the error, if any, comes again
-		}
-		return n, result.err
-	case <-r.ctx.Done():
-		return 0, r.ctx.Err()
-	}
 }

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -15,6 +13,7 @@ import (
 // LogOptions are how a long-running command logs.
 type LogOptions struct{ level, Format string }
 
+// Register adds the flags.
 func (l *LogOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&l.level, "log-level", "info", "least `level` to log: debug, info, warn, error")
 	flags.StringVar(&l.Format, "log-format", "auto", "`format`: console for people, json for programs; auto: console on a terminal")
@@ -42,23 +41,4 @@ func (l *LogOptions) Logger(out io.Writer) (*zap.Logger, error) {
 		return nil, Usagef("--log-format %q: say auto, console or json", l.Format)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level)), nil
-}
-
-// Hostname is the machine's name as an id may hold it.
-func Hostname() string {
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return "unknown"
-	}
-	id := []byte(fmt.Sprintf("%.100s", name))
-	for i, b := range id {
-		switch {
-		case b >= 'A' && b <= 'Z':
-			id[i] = b + 'a' - 'A'
-		case b >= 'a' && b <= 'z', b >= '0' && b <= '9', b == '.', b == '_', b == '-':
-		default:
-			id[i] = '-'
-		}
-	}
-	return string(id)
 }

@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	// prunePercent of what --prune is about, and pruneAlways in any case, may go unless
-	// --prune-max says otherwise: a list that was cut short lacks more than that, and
-	// ordinary housekeeping takes out less.
+	// prunePercent of what --prune is about, and pruneAlways in any case, may go unless --prune-max names another bound:
+	// a list that was cut short lacks more than that, and ordinary housekeeping takes out less.
 	prunePercent = 10
 	pruneAlways  = 10
 
@@ -29,6 +28,7 @@ type PruneBound struct {
 	percent bool // n is one
 }
 
+// Register adds the flag.
 func (b *PruneBound) Register(flags *pflag.FlagSet) {
 	usage := fmt.Sprintf("delete nothing when --prune would delete more than this `N|P%%` (default %d%%, or %d where that is more)", prunePercent, pruneAlways)
 	ValueVar(flags, "prune-max", "bound", usage, func(text string) (string, error) {
@@ -53,8 +53,8 @@ func (b *PruneBound) of(all int) int {
 	return b.n
 }
 
-// Refusal says why some of all things are too many to delete, and what lets them go;
-// empty: they are not. The first names stand for all.
+// Refusal is why some of all things are too many to delete, and what lets them go; empty: they are not. The first names
+// stand for all.
 func (b *PruneBound) Refusal(some, all int, thing string, first []string) string {
 	bound := b.of(all)
 	if some <= bound {

@@ -38,20 +38,20 @@ func CheckBy(cmd *cobra.Command) error {
 	return nil
 }
 
-// operator is who runs this process: what the environment says, else, as in a container,
-// user@host.
+// operator is who runs this process: what the environment names, else, as in a container, user@host.
 func operator(c Console) string {
 	for _, name := range []string{envName("by"), "USER", "LOGNAME"} {
 		if value, ok := c.Env(name); ok && value != "" {
 			return value
 		}
 	}
-	name, host := "", ""
+	name := ""
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	if h, err := os.Hostname(); err == nil {
-		host = h
+	host, err := os.Hostname()
+	if err != nil {
+		host = ""
 	}
 	return operatorName(name, host)
 }

@@ -34,39 +34,40 @@ type Report struct {
 	lines  *json.Encoder
 }
 
-// OpenReport begins a report with these columns, or goes on with one from a length on.
-// Where path is empty it keeps nothing.
+// OpenReport begins a report with these columns, or goes on with one from a length on. If path is empty it keeps nothing.
 func OpenReport(path string, from int64, columns ...string) (*Report, error) {
-	r := &Report{}
+	r := &Report{length: from}
 	if path == "" {
 		return r, nil
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("--report: %w", err)
+		return nil, reportFailed(err)
 	}
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() && info.Size() < from {
 		return nil, errors.Join(Usagef("--report %q is not the report of the import that --resume goes on with: that one had %d bytes", path, from), file.Close())
 	}
-	if err := errors.Join(file.Truncate(from), seekTo(file, from)); err != nil {
-		return nil, fmt.Errorf("--report: %w", errors.Join(err, file.Close()))
+	err = file.Truncate(from)
+	if _, seekErr := file.Seek(from, io.SeekStart); err != nil || seekErr != nil {
+		return nil, reportFailed(errors.Join(err, seekErr, file.Close()))
 	}
-	r.file, r.length = file, from
-	if !strings.HasSuffix(strings.ToLower(path), ".csv") {
-		r.lines = json.NewEncoder(r)
-		r.lines.SetEscapeHTML(false)
-		return r, nil
+	r.file = file
+	if strings.HasSuffix(strings.ToLower(path), ".csv") {
+		if r.rows = csv.NewWriter(r); from == 0 {
+			err = r.rows.Write(columns)
+		}
+		return r, err
 	}
-	r.rows = csv.NewWriter(r)
-	if from == 0 {
-		return r, r.rows.Write(columns)
-	}
+	r.lines = json.NewEncoder(r)
+	r.lines.SetEscapeHTML(false)
 	return r, nil
 }
 
-func seekTo(file *os.File, offset int64) error {
-	_, err := file.Seek(offset, io.SeekStart)
-	return err
+func reportFailed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("--report: %w", err)
 }
 
 // Write counts what goes to the file.
@@ -84,49 +85,32 @@ func (r *Report) Put(cells []string, object any) (err error) {
 	case r.lines != nil:
 		err = r.lines.Encode(object)
 	}
-	if err != nil {
-		return fmt.Errorf("--report: %w", err)
-	}
-	return nil
+	return reportFailed(err)
 }
 
 // Kept reports whether there is a report.
 func (r *Report) Kept() bool { return r.file != nil }
 
-// Flush writes what is held back, and tells how long the file is.
-func (r *Report) Flush() (int64, error) {
+// Sync makes what was written outlast a crash of the machine, and returns how long the file is. A report that is no file,
+// such as a pipe, only gets what was held back.
+func (r *Report) Sync() (length int64, err error) {
 	if r.rows != nil {
 		r.rows.Flush()
-		if err := r.rows.Error(); err != nil {
-			return 0, fmt.Errorf("--report: %w", err)
+		err = r.rows.Error()
+	}
+	if r.file != nil && err == nil {
+		if info, statErr := r.file.Stat(); statErr == nil && info.Mode().IsRegular() {
+			err = r.file.Sync()
 		}
 	}
-	return r.length, nil
+	return r.length, reportFailed(err)
 }
 
-// Sync makes what was written outlast a crash of the machine, so that no state
-// tells of more than there is. A report that is no file, as a pipe, has none.
-func (r *Report) Sync() error {
-	if r.file == nil {
-		return nil
-	}
-	info, err := r.file.Stat()
-	if err == nil && info.Mode().IsRegular() {
-		err = r.file.Sync()
-	}
-	if err != nil {
-		return fmt.Errorf("--report: %w", err)
-	}
-	return nil
-}
-
+// Close ends the report.
 func (r *Report) Close() error {
 	if r.file == nil {
 		return nil
 	}
-	_, err := r.Flush()
-	if err = errors.Join(err, r.file.Close()); err != nil {
-		return fmt.Errorf("--report: %w", err)
-	}
-	return nil
+	_, err := r.Sync()
+	return errors.Join(err, reportFailed(r.file.Close()))
 }

@@ -2,13 +2,10 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // UsageError is a command that makes no sense as it was written.
@@ -29,28 +26,6 @@ func Usagef(format string, args ...any) error {
 // UsageOf makes a usageError that points to the help of another command than the one that ran.
 func UsageOf(cmd *cobra.Command, err error) error {
 	return &UsageError{path: cmd.CommandPath(), err: err}
-}
-
-// FlagError is the usageError of a flag that pflag refused. The variable set it, unless that is empty. The flag's own
-// words name the value, unless it is a secret.
-func FlagError(err error, variable string) error {
-	var invalid *pflag.InvalidValueError
-	if !errors.As(err, &invalid) {
-		return &UsageError{err: err}
-	}
-	problem, kind := invalid.Unwrap(), invalid.GetFlag().Value.Type()
-	_, ours := invalid.GetFlag().Value.(*valueFlag)
-	switch {
-	case errors.Is(problem, strconv.ErrRange):
-		problem = fmt.Errorf("%q is beyond what a number can be", invalid.GetValue())
-	case kind == "duration" && !ours:
-		problem = fmt.Errorf("%q is no duration; say 10s or 1h30m", invalid.GetValue())
-	case kind == "bool":
-		problem = fmt.Errorf("%q is neither true nor false", invalid.GetValue())
-	case errors.Is(problem, strconv.ErrSyntax):
-		problem = fmt.Errorf("%q is no number", invalid.GetValue())
-	}
-	return Usagef("%s: %w", cmp.Or(variable, "--"+invalid.GetFlag().Name), problem)
 }
 
 // Exactly wants one argument for each name.

@@ -3,8 +3,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -14,30 +16,16 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// noteTimes notes the moments that flags give by the local clock: the zone may be another than was meant.
-func (c *Client) noteTimes(flags *pflag.FlagSet) {
-	flags.Visit(func(f *pflag.Flag) {
-		if f.Value.Type() != "time" {
-			return
-		}
-		if t, local, err := cli.ParseTime(f.Value.String(), c.Now); local && err == nil {
-			c.Note("%s is %s", human.Plain(f.Value.String()), human.SinceAt(c.Now, t))
-		}
-	})
-}
-
-const (
-	DefaultServer = "127.0.0.1:7070"
-
-	// maxReply leaves room for 1,000 large tasks or sources in a page.
-	maxReply = 64 << 20
-)
+// maxReply leaves room for 1,000 large tasks or sources in a page.
+const maxReply = 64 << 20
 
 // Options are the flags that all client commands share.
 type Options struct {
@@ -48,6 +36,7 @@ type Options struct {
 	tls     TLSOptions
 }
 
+// NewOptions makes the options of one call of the command.
 func NewOptions(c cli.Console) *Options { return &Options{Console: c} }
 
 // Group completes a command that asks a dispatcher, or the group of such commands, and gives it the shared flags.
@@ -143,4 +132,51 @@ func (o *Options) limit(ctx context.Context, method string, req, reply any, conn
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	return sendable(invoke(ctx, method, req, reply, conn, opts...), req)
+}
+
+// noteTimes notes the moments that flags give by the local clock: the zone may be another than was meant.
+func (c *Client) noteTimes(flags *pflag.FlagSet) {
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Value.Type() != "time" {
+			return
+		}
+		if t, local, err := cli.ParseTime(f.Value.String(), c.Now); local && err == nil {
+			c.Note("%s is %s", human.Plain(f.Value.String()), human.SinceAt(c.Now, t))
+		}
+	})
+}
+
+// Show writes a reply, unless err says that there is none: as JSON for programs, else by people.
+func (c *Client) Show(reply proto.Message, err error, people func()) error {
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return writeMessage(c.Out, reply)
+	}
+	people()
+	return nil
+}
+
+// Note writes a line for people beside what a command shows.
+func (c *Client) Note(format string, args ...any) {
+	fmt.Fprintf(c.Err, "waggle: "+format+"\n", args...)
+}
+
+// NoteReplaced notes which pause, block or drain there was before: it may have been another person's, for longer. what
+// names what it is of; after a dry run it is still there.
+func (c *Client) NoteReplaced(what string, replaced *pb.Gate, dryRun bool) {
+	if replaced == nil {
+		return
+	}
+	kind := map[pb.GateKind]string{pb.GateKind_GATE_KIND_BLOCKED: "block", pb.GateKind_GATE_KIND_COLLECTOR_DRAINED: "drain"}[replaced.GetKind()]
+	did := "this replaced the %s of %s that stood: %s%s"
+	if dryRun {
+		did = "this would replace the %s of %s that stands: %s%s"
+	}
+	end := ""
+	if replaced.GetUntil() == nil {
+		end = ", without an end"
+	}
+	c.Note(did, cmp.Or(kind, "pause"), human.Plain(what), human.Plain(describe.Gate(c.Now, replaced)), end)
 }

@@ -21,18 +21,6 @@ func CheckOutput(output string) error {
 	return nil
 }
 
-// Show writes a reply, unless err says that there is none: as JSON for programs, else by people.
-func (c *Client) Show(reply proto.Message, err error, people func()) error {
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-		return writeMessage(c.Out, reply)
-	}
-	people()
-	return nil
-}
-
 // writeMessage writes a message as JSON with the field names of the .proto files, every field that has a value or a
 // default, and always the same white space.
 func writeMessage(out io.Writer, message proto.Message) error {
@@ -58,11 +46,6 @@ func WriteJSON(out io.Writer, value any) error {
 		return fmt.Errorf("write JSON: %w", err)
 	}
 	return nil
-}
-
-// Note writes a line for people beside what a command shows.
-func (c *Client) Note(format string, args ...any) {
-	fmt.Fprintf(c.Err, "waggle: "+format+"\n", args...)
 }
 
 // WriteSample writes what a call does or would do, and the first ids of all that it concerns.

@@ -30,11 +30,9 @@ func Patiently(ctx context.Context, patience time.Duration, call func() error, u
 			return err
 		}
 		unanswered(err)
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		}
 	}

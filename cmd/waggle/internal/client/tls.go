@@ -17,6 +17,9 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 )
 
+// DefaultServer is the dispatcher to ask if no other is named.
+const DefaultServer = "127.0.0.1:7070"
+
 // CheckServers refuses what can be no dispatcher's address, before anything waits for an answer from it. One alone may
 // also be a name that gRPC resolves, such as unix:/path or dns:///host:port.
 func CheckServers(servers []string) error {
@@ -52,27 +55,30 @@ type TLSOptions struct {
 	ca string
 }
 
+// Register adds the flags.
 func (t *TLSOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&t.on, "tls", false, "connect by TLS")
 	flags.StringVar(&t.ca, "tls-ca", "", "PEM `file` with the authorities to trust, instead of the system's; turns --tls on")
 }
 
+// Wanted reports whether to connect by TLS.
 func (t *TLSOptions) Wanted() bool { return t.on || t.ca != "" }
 
+// Credentials are those of a connection.
 func (t *TLSOptions) Credentials() (credentials.TransportCredentials, error) {
-	if t.ca == "" {
-		if t.on {
-			return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), nil
-		}
+	if !t.Wanted() {
 		return insecure.NewCredentials(), nil
 	}
-	pem, err := os.ReadFile(t.ca)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-ca: %w", err)
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.ca != "" {
+		pem, err := os.ReadFile(t.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca: %s holds no PEM certificate", t.ca)
+		}
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--tls-ca: %s holds no PEM certificate", t.ca)
-	}
-	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}), nil
+	return credentials.NewTLS(config), nil
 }

@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,13 +41,6 @@ type progress struct {
 	window   []sample
 	warnedAt time.Time
 	warned   string // what of
-}
-
-// sample is the counts of a moment.
-type sample struct {
-	at     time.Time
-	stats  collector.Stats
-	totals totals
 }
 
 func newProgress(k *collector.Collector, o *collectOptions, log *zap.Logger, screen *human.Screen) *progress {
@@ -174,4 +168,34 @@ func (p *progress) explain(err error) error {
 // failed notes with an error of a call what its explanation needs.
 func (p *progress) failed(err error) *client.Error {
 	return &client.Error{Err: err, Servers: p.cfg.Targets, TLS: p.tls}
+}
+
+// draw brings the live view up to date.
+func (p *progress) draw(now time.Time) {
+	s := p.sample(now)
+	p.window = append(p.window, s)
+	if len(p.window) > paceWindow+1 {
+		p.window = slices.Delete(p.window, 0, 1)
+	}
+	first := p.window[0]
+	p.screen.Show(viewLines(&view{
+		id: p.cfg.ID, pools: p.cfg.Pools, servers: p.cfg.Targets, up: now.Sub(p.began),
+		now: s, pace: paceOf(first.totals, s.totals, s.at.Sub(first.at)),
+		failing: p.tally.failing(viewHosts), state: p.state(s),
+	})...)
+}
+
+// state says what keeps the collector from going on as usual; empty when nothing does.
+func (p *progress) state(s sample) string {
+	switch trouble := p.trouble(s.stats); {
+	case s.stats.LastAnswer.IsZero() && s.at.Sub(p.began) < connectTime:
+		return "connecting to " + strings.Join(p.cfg.Targets, ", ")
+	case s.stats.Draining:
+		return "draining: " + human.Plural(s.stats.Running, "task") + " to finish"
+	case trouble != "":
+		return trouble
+	case s.stats.Drained:
+		return "drained by operators: it takes no tasks"
+	}
+	return ""
 }

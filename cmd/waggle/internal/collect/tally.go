@@ -159,3 +159,10 @@ func paceOf(from, to totals, took time.Duration) pace {
 	}
 	return p
 }
+
+// sample is the counts of a moment.
+type sample struct {
+	at     time.Time
+	stats  collector.Stats
+	totals totals
+}

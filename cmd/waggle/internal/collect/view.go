@@ -25,36 +25,6 @@ const (
 	viewCounts = 8
 )
 
-// draw brings the live view up to date.
-func (p *progress) draw(now time.Time) {
-	s := p.sample(now)
-	p.window = append(p.window, s)
-	if len(p.window) > paceWindow+1 {
-		p.window = slices.Delete(p.window, 0, 1)
-	}
-	first := p.window[0]
-	p.screen.Show(viewLines(&view{
-		id: p.cfg.ID, pools: p.cfg.Pools, servers: p.cfg.Targets, up: now.Sub(p.began),
-		now: s, pace: paceOf(first.totals, s.totals, s.at.Sub(first.at)),
-		failing: p.tally.failing(viewHosts), state: p.state(s),
-	})...)
-}
-
-// state says what keeps the collector from going on as usual; empty when nothing does.
-func (p *progress) state(s sample) string {
-	switch trouble := p.trouble(s.stats); {
-	case s.stats.LastAnswer.IsZero() && s.at.Sub(p.began) < connectTime:
-		return "connecting to " + strings.Join(p.cfg.Targets, ", ")
-	case s.stats.Draining:
-		return "draining: " + human.Plural(s.stats.Running, "task") + " to finish"
-	case trouble != "":
-		return trouble
-	case s.stats.Drained:
-		return "drained by operators: it takes no tasks"
-	}
-	return ""
-}
-
 // view is what the live view shows.
 type view struct {
 	id             string

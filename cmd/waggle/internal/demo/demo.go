@@ -17,7 +17,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -352,4 +354,38 @@ func (d *demo) killAll() {
 			_ = child.kill()
 		}
 	}
+}
+
+// result counts.
+func (d *demo) result(ctx context.Context, took time.Duration) (*demoResult, error) {
+	r := &demoResult{took: took, pages: d.site.pages(), requeued: len(d.held), victim: d.children[demoVictim].id}
+	visits := d.site.log()
+	if err := noteStarts(d.dir, visits); err != nil {
+		return nil, err
+	}
+	r.requests = len(visits)
+	byPage := map[string][]demoVisit{}
+	for _, v := range visits {
+		byPage[v.url] = append(byPage[v.url], v)
+	}
+	stats, err := d.admin.GetStats(ctx, &pb.GetStatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	r.settled, r.expired = stats.GetCounters().GetSettled(), stats.GetCounters().GetExpired()
+	unexplained := 0
+	for _, host := range d.site.hosts {
+		r.gaps = append(r.gaps, gapOf(host, visits))
+		for page := range host.pages {
+			url := host.url(page)
+			reply, err := d.tasks.GetTask(ctx, &pb.GetTaskRequest{SourceId: demoSource, Url: url})
+			if err != nil && status.Code(err) != codes.NotFound {
+				return nil, err
+			}
+			unexplained += r.count(reply.GetTask(), byPage[url], d.held[url])
+		}
+	}
+	// What a collector that lives was too slow to renew is asked for again, too.
+	r.duplicates += max(0, unexplained-r.otherwise())
+	return r, nil
 }

@@ -33,7 +33,7 @@ func NewTable(columns ...string) *Table {
 	return t
 }
 
-// Row adds a row; cells become plain text.
+// Row adds a row, as plain text.
 func (t *Table) Row(cells ...string) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
@@ -52,8 +52,14 @@ func (t *Table) Write(out io.Writer, instead string) {
 	}
 	rows := append([][]string{t.head}, t.Rows...)
 	for column, right := range t.right {
-		if right {
-			alignRight(rows, column)
+		width := 0
+		for _, row := range rows {
+			width = max(width, utf8.RuneCountInString(row[column]))
+		}
+		for _, row := range rows {
+			if right {
+				row[column] = strings.Repeat(" ", width-utf8.RuneCountInString(row[column])) + row[column]
+			}
 		}
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -61,16 +67,6 @@ func (t *Table) Write(out io.Writer, instead string) {
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
 	w.Flush()
-}
-
-func alignRight(rows [][]string, column int) {
-	width := 0
-	for _, row := range rows {
-		width = max(width, utf8.RuneCountInString(row[column]))
-	}
-	for _, row := range rows {
-		row[column] = strings.Repeat(" ", width-utf8.RuneCountInString(row[column])) + row[column]
-	}
 }
 
 // Sheet writes one thing: a line per property.

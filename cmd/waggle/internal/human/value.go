@@ -7,34 +7,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // None stands where there is nothing to show.
 const None = "-"
 
-const day = 24 * time.Hour
-
 // Count writes n with its thousands apart: 12,345.
 func Count[N ~int | ~int32 | ~int64 | ~uint64](n N) string {
-	digits := strconv.FormatInt(int64(n), 10)
-	sign := ""
-	if digits[0] == '-' {
-		sign, digits = "-", digits[1:]
+	text := strconv.FormatInt(int64(n), 10)
+	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
+		text = text[:at] + "," + text[at:]
 	}
-	var b strings.Builder
-	for i, digit := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(digit)
-	}
-	return sign + b.String()
+	return text
 }
 
 // Plural writes n things: "1 task", "2 tasks".
@@ -66,83 +52,6 @@ func Bytes[N ~int | ~int64](n N) string {
 	return fmt.Sprintf("%.1f %s", size, [...]string{"KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
-// Span writes about how long d is, in one unit or two: 350ms, 4.2s, 12m, 3h20m, 5d.
-func Span(d time.Duration) string {
-	if d < 0 {
-		return "-" + Span(-d)
-	}
-	switch {
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
-	case d < 9950*time.Millisecond:
-		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + "s"
-	}
-	switch d = d.Round(time.Second); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < 10*time.Minute:
-		return twoUnits(d, time.Minute, "m", time.Second, "s")
-	}
-	switch d = d.Round(time.Minute); {
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 10*time.Hour:
-		return twoUnits(d, time.Hour, "h", time.Minute, "m")
-	}
-	if d = d.Round(time.Hour); d < 2*day {
-		return fmt.Sprintf("%dh", d/time.Hour)
-	}
-	return fmt.Sprintf("%dd", d.Round(day)/day)
-}
-
-func twoUnits(d, big time.Duration, bigName string, small time.Duration, smallName string) string {
-	text := fmt.Sprintf("%d%s", d/big, bigName)
-	if rest := d % big / small; rest > 0 {
-		text += fmt.Sprintf("%d%s", rest, smallName)
-	}
-	return text
-}
-
-// DurationOr writes a duration of a message, or what stands for its absence.
-func DurationOr(d *durationpb.Duration, absent string) string {
-	if d == nil {
-		return absent
-	}
-	return Duration(d.AsDuration())
-}
-
-// Since writes when t was or will be, as seen from now: 12s ago, in 4m.
-func Since(now time.Time, t *timestamppb.Timestamp) string {
-	if t == nil {
-		return None
-	}
-	d := t.AsTime().Sub(now)
-	switch {
-	case d.Abs() < time.Second:
-		return "now"
-	case d < 0:
-		return Span(-d) + " ago"
-	default:
-		return "in " + Span(d)
-	}
-}
-
-// Instant writes t for people who compare it with a log.
-func Instant(t *timestamppb.Timestamp) string {
-	if t == nil {
-		return None
-	}
-	return t.AsTime().UTC().Format("2006-01-02 15:04:05Z")
-}
-
-// SinceAt writes an instant with how far off it is.
-func SinceAt(now time.Time, t *timestamppb.Timestamp) string {
-	if t == nil {
-		return None
-	}
-	return fmt.Sprintf("%s (%s)", Since(now, t), Instant(t))
-}
-
 // Word is the last part of an enum's name: TASK_STATE_READY is READY.
 func Word(value fmt.Stringer, prefix string) string {
 	text := value.String()
@@ -171,7 +80,7 @@ func Brief(text string, width int) string {
 	return string([]rune(text)[:width-1]) + "…"
 }
 
-// Pairs writes what pairsFlag reads, sorted.
+// Pairs writes key=value of each, sorted.
 func Pairs(m map[string]string) string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {

@@ -2,44 +2,21 @@
 package rule
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
-	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
+	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
-
-// EveryQueue is the pattern of the rule that, paused, holds every queue.
-const EveryQueue = "*"
-
-// queuePattern is a pattern of queue names as rules have it.
-func queuePattern(text string) string {
-	if name, suffix := strings.CutPrefix(text, "*."); suffix {
-		return "*." + canonical.QueueName(name)
-	}
-	return canonical.QueueName(text)
-}
-
-// onePattern wants one argument, a pattern of queues, and gives it as rules have it.
-func onePattern(_ *cobra.Command, args []string) error {
-	if err := cli.Exactly("the pattern")(nil, args); err != nil {
-		return err
-	}
-	args[0] = queuePattern(args[0])
-	return nil
-}
 
 func New(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
@@ -115,32 +92,6 @@ func newRuleList(o *client.Options) *cobra.Command {
 	})
 }
 
-// queueRules reads the rules by pattern, at most limit of them when it is not 0, with the etag that they all have.
-func queueRules(ctx context.Context, c *client.Client, limit int) (rules []*pb.QueueRule, etag string, more bool, err error) {
-	rules, more, err = client.ReadPages(limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
-		return c.Queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
-	}, func(p *pb.ListQueueRulesResponse) []*pb.QueueRule {
-		etag = cmp.Or(etag, p.GetEtag())
-		return p.GetRules()
-	})
-	return rules, etag, more, err
-}
-
-// ruleLooks is how often a command looks at the rules that somebody else changes between
-// its look and its change.
-const ruleLooks = 5
-
-// changedMeanwhile reports whether a change was refused because somebody else made one.
-func changedMeanwhile(err error) bool { return status.Code(err) == codes.Aborted }
-
-func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
-	t := human.NewTable("PATTERN", "SETTINGS", "BY", "SET", "REASON")
-	for _, r := range rules {
-		t.Row(r.GetPattern(), ruleText(r)+olderHolds(now, r), r.GetBy(), human.Since(now, r.GetUpdateTime()), human.Brief(r.GetReason(), human.MessageWidth))
-	}
-	t.Write(out, "no rules: every queue has the defaults, 1s apart, 1 at a time")
-}
-
 func newRuleGet(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get PATTERN",
@@ -158,4 +109,111 @@ queue get HOST" says.`,
 		return c.Show(rule, err, func() { writeRules(c.Out, c.Now, []*pb.QueueRule{rule}) })
 	})
 	return cmd
+}
+
+func newRuleDelete(o *client.Options) *cobra.Command {
+	var record cli.Record
+	var lift bool
+	cmd := &cobra.Command{
+		Use:   "delete PATTERN",
+		Short: "Remove a rule; what it matched falls to the next shorter pattern",
+		Long: `Remove a rule; what it matched falls to the next shorter pattern. One that somebody
+else changes at the same moment stays, and so does one that pauses or denies, which may be
+somebody's emergency stop, unless --lift is given.`,
+		Args: onePattern,
+	}
+	cmd.Flags().BoolVar(&lift, "lift", false, "delete also a rule that pauses or denies")
+	record.Register(cmd, o.Console)
+	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
+		reply, err := deleteRule(ctx, c, args[0], lift, &record)
+		return c.Show(reply.GetRule(), err, func() {
+			fmt.Fprintf(c.Out, "deleted the rule %s: %s\n", human.Plain(reply.GetRule().GetPattern()), human.Plain(ruleText(reply.GetRule())))
+		})
+	})
+	return cmd
+}
+
+// deleteRule deletes the rule of a pattern as it is at the first look. Where somebody changes
+// the rules between a look and the call, it looks again, and leaves a rule that is another one
+// by then: it may have become an emergency stop. One that pauses or denies at the first look
+// it deletes only to lift that.
+func deleteRule(ctx context.Context, c *client.Client, pattern string, lift bool, record *cli.Record) (*pb.DeleteQueueRuleResponse, error) {
+	var first *pb.QueueRule
+	for looks := 1; ; looks++ {
+		rules, etag, _, err := queueRules(ctx, c, 0)
+		if err != nil {
+			return nil, err
+		}
+		is := ruleOf(rules, pattern)
+		switch word := heldWord(is); {
+		case looks == 1 && word != "" && !lift:
+			return nil, fmt.Errorf("the rule %s is %s; --lift deletes it all the same", pattern, holdsText(c.Now, is.GetGates()))
+		case looks == 1:
+			first = is
+		case is != nil && !proto.Equal(first, is):
+			return nil, fmt.Errorf("the rule %s was changed meanwhile: %s%s; it stays",
+				pattern, ruleText(is), setText(c.Now, is))
+		}
+		reply, err := c.Queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: pattern, By: record.By, Reason: record.Reason, Etag: etag})
+		if err == nil || !changedMeanwhile(err) || looks == ruleLooks {
+			return reply, err
+		}
+	}
+}
+
+func newRuleExport(o *client.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export",
+		Short: "Write the rules as 'queue rule apply' reads them",
+		Long: `Write all rules to standard output, by pattern, a JSON object a line, as 'queue rule
+apply' reads them. What has its default is left out, and so is who set a rule and
+when.`,
+		Example: "  waggle queue rule export > rules.jsonl",
+		Args:    cli.Exactly(),
+		RunE: o.Call(func(ctx context.Context, c *client.Client, _ []string) error {
+			rules, _, _, err := queueRules(ctx, c, 0)
+			if err != nil {
+				return err
+			}
+			out := bufio.NewWriter(c.Out)
+			for _, rule := range rules {
+				if err := textfile.WriteObject(out, minimalRule(rule)); err != nil {
+					return err
+				}
+			}
+			if len(rules) == 0 {
+				c.Note("there are no rules to export")
+			}
+			return out.Flush()
+		}),
+	}
+}
+
+// minimalRule is a rule without what it has by default, and without what Waggle writes. Its
+// reason is that of the denial or pause, if it has one.
+func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
+	whole := wholeRule(rule)
+	least := &pb.QueueRule{Pattern: whole.GetPattern(), Queue: whole.GetQueue(), MaxDelay: whole.GetMaxDelay(), Reason: whole.GetReason()}
+	for _, reason := range heldReasons(rule) {
+		least.Reason = cmp.Or(reason, least.Reason)
+	}
+	if whole.GetMinDelay().AsDuration() != dispatch.DefaultMinDelay {
+		least.MinDelay = whole.GetMinDelay()
+	}
+	if whole.GetMaxBlock().AsDuration() != dispatch.DefaultMaxBlock {
+		least.MaxBlock = whole.GetMaxBlock()
+	}
+	if whole.GetMaxInFlight() != dispatch.DefaultMaxInFlight {
+		least.MaxInFlight = whole.MaxInFlight
+	}
+	if whole.GetDelayFactor() != 0 {
+		least.DelayFactor = whole.DelayFactor
+	}
+	if whole.GetPaused() {
+		least.Paused = whole.Paused
+	}
+	if whole.GetDeny() {
+		least.Deny = whole.Deny
+	}
+	return least
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"io"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,67 +26,29 @@ const (
 	applyBytes = 3 << 20
 )
 
-// importJob brings the entries of a file to a dispatcher: one goroutine reads
-// and packs them, some call, and the last takes what came of them
-// (sourceimportsettle.go) in the order of the file, so that at each moment a beginning of the file is done.
-type importJob struct {
+// job brings the entries of a file to a dispatcher: one goroutine reads and packs them, some call, and the last settles what
+// came of them in the order of the file, so that at each moment a beginning of the file is done.
+type job struct {
 	client   *client.Client
 	flags    *importFlags
 	in       *cli.Input
 	format   sourcefile.Format
 	entries  sourcefile.Reader
-	state    *importState
+	state    *state
 	report   *cli.Report
-	progress *importProgress
+	progress *progress
+	seen     *seen
+	shown    int // refused entries that were shown
 
-	// known are the ids that came by, as hashes: some 40 bytes an entry.
-	known map[uint64]knownID
-	pages seenPages
-	shown int // of what is told of entry by entry
-
-	// pruned is what --prune deletes, once the file is read.
-	pruned pruneScope
+	inScope  int  // entries that --prune is about
+	unpruned bool // --prune could not delete any, and has noted why
 }
 
-// knownID is where an id came by, and a hash of its spec.
-type knownID struct {
-	line int
-	spec uint64
-}
-
-// importItem is an entry on its way, and what became of it.
-type importItem struct {
-	line    int
-	id      string
-	result  string // as the report has it
-	err     string
-	changed []string // the fields of a source that were updated
-	lost    []string // those of them that lose what they had
-	warned  []string // what the dispatcher doubts
-	twin    string   // of another source before it, which crawls one of its pages
-	once    bool     // it has no schedule
-	idle    bool     // it has no seeds and no schedule; of one that has a schedule the dispatcher warns
-	pending bool     // it is among the specs of its batch
-	again   bool     // a call for it, which was not answered, may have been taken
-}
-
-// importBatch is what one call takes, with the entries in between that none
-// needs to be made for.
-type importBatch struct {
-	items   []importItem
-	specs   []*pb.SourceSpec
-	bytes   int
-	unheard bool // a call for it was not answered, and may have done it
-	// end is why the file cannot be read further, with the last batch.
-	end  error
-	done chan error // has the answer of the call
-}
-
-func (j *importJob) run(ctx context.Context) error {
+func (j *job) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	// What is under way, in order; its size bounds what is in memory.
-	order := make(chan *importBatch, 2*j.flags.parallel)
-	calls := make(chan *importBatch)
+	order := make(chan *batch, 2*j.flags.parallel)
+	calls := make(chan *batch)
 	group.Go(func() error {
 		defer close(calls)
 		defer close(order)
@@ -111,167 +74,199 @@ func (j *importJob) run(ctx context.Context) error {
 	if err := j.state.remove(); err != nil {
 		return err
 	}
-	if j.state.Total.entries() == 0 && j.flags.prune.prefix == "" {
+	t := &j.state.Total
+	if t.entries() == 0 && j.flags.prune.prefix == "" {
 		return j.in.ErrNothing()
 	}
-	if err := j.showTotal(); err != nil {
+	if !j.client.JSON {
+		t.write(j.client, j.flags)
+	} else if err := client.WriteJSON(j.client.Out, t); err != nil {
 		return err
 	}
 	if j.progress.screen.Live {
 		fmt.Fprintf(j.client.Err, "%s in %s\n", j.format, human.Span(time.Since(j.progress.began)))
 	}
-	if j.state.Total.Refused > 0 {
-		return j.refused()
+	if more := t.Refused - j.shown; more > 0 && j.flags.report == "" {
+		fmt.Fprintf(j.client.Err, "waggle: and %s more; --report FILE has all of them\n", human.Count(more))
 	}
-	return j.pruned.failed
+	if t.Refused > 0 || j.unpruned {
+		return cli.ErrReported
+	}
+	return nil
 }
 
 // stopped ends an import that err has interrupted, and says how far it came.
-func (j *importJob) stopped(err error) error {
+func (j *job) stopped(err error) error {
 	err = errors.Join(err, j.save())
-	atLeast := "at least " // of a call that failed some may be done
-	if errors.Is(err, cli.ErrBroken) {
-		atLeast = ""
-	}
-	deleted := ""
+	broken := errors.Is(err, cli.ErrBroken)
+	atLeast, deleted, advice := "at least ", "", "the same command again goes on from there" // of a call that failed some may be done
 	if n := j.state.Total.Deleted; n > 0 {
 		deleted = ", and " + human.Count(n) + " deleted"
 	}
-	fmt.Fprintf(j.client.Err, "waggle: stopped after %s%s%s%s\n", atLeast, human.Plural(j.state.Done, "source"), deleted, j.resumeAdvice(err))
+	if broken {
+		atLeast = ""
+	}
+	switch {
+	case broken && j.flags.resume != "":
+		advice = "mend the file, remove " + j.flags.resume + " and begin anew: what is there already answers UNCHANGED"
+	case broken:
+		advice = "mend the file, and the same command again finishes it: what is there already answers UNCHANGED"
+	case j.flags.resume == "":
+		advice = "the same command again finishes it"
+	}
+	fmt.Fprintf(j.client.Err, "waggle: stopped after %s%s%s; %s\n", atLeast, human.Plural(j.state.Done, "source"), deleted, advice)
 	return err
 }
 
-// refused ends an import of which some entries were not taken.
-func (j *importJob) refused() error {
-	if more := j.state.Total.Refused - j.shown; more > 0 && j.flags.report == "" {
-		fmt.Fprintf(j.client.Err, "waggle: and %s more; --report FILE has all of them\n", human.Count(more))
-	}
-	return cli.ErrReported
-}
-
-func (j *importJob) resumeAdvice(err error) string {
-	switch {
-	case errors.Is(err, cli.ErrBroken) && j.flags.resume != "":
-		return "; mend the file, remove " + j.flags.resume + " and begin anew: what is there already answers UNCHANGED"
-	case errors.Is(err, cli.ErrBroken):
-		return "; mend the file, and the same command again finishes it: what is there already answers UNCHANGED"
-	case j.flags.resume == "":
-		return "; the same command again finishes it"
-	}
-	return "; the same command again goes on from there"
-}
-
-// read packs entries into batches and sends each to be called, and to settle in
-// its turn.
-func (j *importJob) read(ctx context.Context, order, calls chan<- *importBatch) error {
+// read packs entries into batches and sends each to be called, and to settle in its turn.
+func (j *job) read(ctx context.Context, order, calls chan<- *batch) error {
 	for number := 0; ; {
-		batch := &importBatch{done: make(chan error, 1)}
-		for len(batch.specs) < maxApply && batch.bytes < applyBytes && len(batch.items) < 4*maxApply && batch.end == nil {
+		b := &batch{done: make(chan error, 1)}
+		for len(b.specs) < maxApply && b.bytes < applyBytes && len(b.items) < 4*maxApply {
 			entry, err := j.entries.Next()
 			if err != nil {
-				batch.end = err
+				b.end = err
 				break
 			}
 			number++
-			j.add(batch, entry, number <= j.state.skip)
+			j.add(b, entry, number <= j.state.skip)
 		}
-		select {
-		case order <- batch:
-		case <-ctx.Done():
-			return ctx.Err()
+		to := calls
+		if len(b.specs) == 0 {
+			b.done <- nil
+			to = nil
 		}
-		if len(batch.specs) == 0 {
-			batch.done <- nil
-		} else {
+		for _, queue := range []chan<- *batch{order, to} {
+			if queue == nil {
+				continue
+			}
 			select {
-			case calls <- batch:
+			case queue <- b:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
-		if batch.end != nil {
+		if b.end != nil {
 			return nil
 		}
 	}
 }
 
 // add takes an entry into a batch; done entries only make their ids known.
-func (j *importJob) add(batch *importBatch, entry sourcefile.Entry, done bool) {
-	item := importItem{line: entry.Line}
-	err := entry.Err
-	spec, completeErr := j.flags.complete(entry.Spec)
-	if err == nil {
-		err = completeErr
+func (j *job) add(b *batch, entry sourcefile.Entry, done bool) {
+	spec, err := j.flags.complete(entry.Spec)
+	if entry.Err != nil {
+		err = entry.Err
 	}
-	item.id = spec.GetId()
+	it := item{line: entry.Line, id: spec.GetId()}
+	before := 0
 	if err == nil {
-		err = j.meet(&item, spec)
-		j.pruned.meet(item.id, j.flags.prune.prefix)
+		before, err = j.seen.add(it.line, spec)
+		if strings.HasPrefix(it.id, j.flags.prune.prefix) {
+			j.inScope++
+		}
 	}
 	if done {
 		return
 	}
 	switch {
 	case err != nil:
-		item.result, item.err = cli.ResultInvalid, err.Error()
-	case item.result == "":
-		item.pending = true
-		item.twin = j.pages.meet(item.line, spec)
+		it.result, it.err = cli.ResultInvalid, err.Error()
+	case before > 0:
+		it.result, it.err = cli.ResultDuplicate, fmt.Sprintf("the same as line %d", before)
+	default:
+		it.pending = true
+		it.twin = j.seen.twin(it.line, spec)
 		seedless, unscheduled := len(spec.GetSeeds()) == 0, spec.GetSchedule().GetRule() == nil
-		item.idle, item.once = seedless && unscheduled, unscheduled && !seedless
-		batch.specs, batch.bytes = append(batch.specs, spec), batch.bytes+proto.Size(spec)
+		it.idle, it.once = seedless && unscheduled, unscheduled && !seedless
+		b.specs, b.bytes = append(b.specs, spec), b.bytes+proto.Size(spec)
 	}
-	batch.items = append(batch.items, item)
-}
-
-// meet notes an id. One that came by before is a duplicate when its spec is the
-// same, and wrong when it is another.
-func (j *importJob) meet(item *importItem, spec *pb.SourceSpec) error {
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(spec)
-	if err != nil {
-		return fmt.Errorf("cannot be sent: %w", err)
-	}
-	id, is := hash64([]byte(item.id)), knownID{line: item.line, spec: hash64(text)}
-	before, met := j.known[id]
-	switch {
-	case !met:
-		j.known[id] = is
-		return nil
-	case before.spec != is.spec:
-		return fmt.Errorf("line %d has the same id, and says something else", before.line)
-	}
-	item.result, item.err = cli.ResultDuplicate, fmt.Sprintf("the same as line %d", before.line)
-	return nil
-}
-
-func hash64(text []byte) uint64 {
-	h := fnv.New64a()
-	h.Write(text)
-	return h.Sum64()
+	b.items = append(b.items, it)
 }
 
 // apply makes the call of a batch: it can be repeated without harm.
-func (j *importJob) apply(ctx context.Context, batch *importBatch) error {
+func (j *job) apply(ctx context.Context, b *batch) error {
 	request := &pb.ApplySourcesRequest{
-		Specs: batch.specs, ValidateOnly: j.flags.dryRun, KeepAbsent: !j.flags.replace,
+		Specs: b.specs, ValidateOnly: j.flags.dryRun, KeepAbsent: !j.flags.replace,
 		By: j.flags.record.By, Reason: j.flags.record.Reason,
 	}
 	var reply *pb.ApplySourcesResponse
 	if err := j.patiently(ctx, func() (err error) {
 		reply, err = j.client.Sources.ApplySources(ctx, request)
-		batch.unheard = batch.unheard || err != nil && status.Code(err) != codes.ResourceExhausted // which is before anything
+		b.unheard = b.unheard || err != nil && status.Code(err) != codes.ResourceExhausted // which is before anything
 		return err
 	}); err != nil {
 		return err
 	}
-	return batch.answer(reply.GetResults())
+	return b.answer(reply.GetResults())
 }
 
 // patiently makes a call, again while it may still be taken.
-func (j *importJob) patiently(ctx context.Context, call func() error) error {
+func (j *job) patiently(ctx context.Context, call func() error) error {
 	err := client.Patiently(ctx, client.RestartPatience, call, j.progress.unanswered)
 	if err == nil {
 		j.progress.answered()
 	}
 	return err
+}
+
+// settle takes the batches in the order of the file.
+func (j *job) settle(ctx context.Context, order <-chan *batch) error {
+	for b := range order {
+		if err := b.wait(ctx); err != nil {
+			return err
+		}
+		for i := range b.items {
+			if err := j.take(&b.items[i]); err != nil {
+				return err
+			}
+		}
+		if j.state.path != "" && time.Since(j.state.saved) >= saveEvery {
+			if err := j.save(); err != nil {
+				return err
+			}
+		}
+		j.progress.show(&j.state.Total)
+		switch {
+		case b.end == nil || errors.Is(b.end, io.EOF):
+		case ctx.Err() != nil:
+			return ctx.Err()
+		default:
+			return fmt.Errorf("%s: %w: %w", j.in.Path, cli.ErrBroken, b.end)
+		}
+	}
+	return nil
+}
+
+// take counts an entry and reports it.
+func (j *job) take(it *item) error {
+	t := &j.state.Total
+	refused, twins := t.Refused, t.Twins
+	t.take(it, j.flags)
+	if t.Refused > refused && j.shown < cli.ShownRefusals {
+		j.shown++
+		j.progress.note("line %d: %s", it.line, it.text())
+	}
+	if t.Twins > twins && t.Twins <= shownTwins {
+		j.progress.note("line %d: %s: %s", it.line, it.id, it.twin)
+	}
+	if it.result == cli.ResultCreated && !j.flags.dryRun && strings.HasPrefix(it.id, j.flags.prune.prefix) {
+		j.state.CreatedInScope++ // a dry run does not list them
+	}
+	if err := it.report(j.report); err != nil {
+		return err // not done before it is reported
+	}
+	j.state.Done++
+	return nil
+}
+
+// save keeps how far the import came, once the report has as much.
+func (j *job) save() (err error) {
+	if j.state.path == "" {
+		return nil
+	}
+	if j.state.Report, err = j.report.Sync(); err != nil {
+		return err
+	}
+	return j.state.save()
 }

@@ -23,8 +23,8 @@ const (
 	barWidth = 30
 )
 
-// importProgress shows on stderr how far an import is.
-type importProgress struct {
+// progress shows on stderr how far an import is.
+type progress struct {
 	screen  *human.Screen
 	began   time.Time
 	read    *countingReader
@@ -36,13 +36,13 @@ type importProgress struct {
 	away time.Time  // since when no call is answered; zero: they are
 }
 
-func newImportProgress(c *client.Client, read *countingReader, size int64) *importProgress {
+func newProgress(c *client.Client, read *countingReader, size int64) *progress {
 	now := time.Now()
-	return &importProgress{screen: human.NewScreen(c.Err, false), last: now, began: now, read: read, size: size}
+	return &progress{screen: human.NewScreen(c.Err, false), last: now, began: now, read: read, size: size}
 }
 
 // show shows how far the import is, if it is time to.
-func (p *importProgress) show(t *importTotal) {
+func (p *progress) show(t *totals) {
 	now := time.Now()
 	every := progressPlain
 	if p.screen.Live {
@@ -70,12 +70,12 @@ func (p *importProgress) show(t *importTotal) {
 }
 
 // note writes a line that stays.
-func (p *importProgress) note(format string, args ...any) {
+func (p *progress) note(format string, args ...any) {
 	fmt.Fprintf(p.screen, "waggle: %s\n", human.Plain(fmt.Sprintf(format, args...)))
 }
 
 // unanswered notes once that the dispatcher is away, or cannot take more now.
-func (p *importProgress) unanswered(err error) {
+func (p *progress) unanswered(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.away.IsZero() {
@@ -85,7 +85,7 @@ func (p *importProgress) unanswered(err error) {
 }
 
 // answered notes that the dispatcher is back.
-func (p *importProgress) answered() {
+func (p *progress) answered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.away.IsZero() {

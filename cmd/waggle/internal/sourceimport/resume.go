@@ -12,17 +12,16 @@ import (
 // saveEvery is how often an import keeps how far it came.
 const saveEvery = time.Second
 
-// importState is how far an import came: a beginning of the file is done, and
-// what became of it is counted. It is written to a new file that replaces the
-// old one, so that a kill at any moment leaves one of the two.
-type importState struct {
+// state is how far an import came: a beginning of the file is done, and what became of it is counted. It is written to a new
+// file that replaces the old one, so that a kill at any moment leaves one of the two.
+type state struct {
 	// Digest of the file and of what else decides what becomes of it.
 	Digest string `json:"digest"`
 	// Done entries, from the beginning.
 	Done int `json:"done"`
 	// Report is how long the report was then, in bytes.
-	Report int64       `json:"report"`
-	Total  importTotal `json:"total"`
+	Report int64  `json:"report"`
+	Total  totals `json:"total"`
 	// CreatedInScope are those sources created of which --prune could be about.
 	CreatedInScope int `json:"created_in_scope,omitempty"`
 
@@ -32,8 +31,8 @@ type importState struct {
 }
 
 // openState reads the state of an import that was interrupted, or begins one.
-func openState(path, digest string) (*importState, error) {
-	s := &importState{Digest: digest, path: path}
+func openState(path, digest string) (*state, error) {
+	s := &state{Digest: digest, path: path}
 	if path == "" {
 		return s, nil
 	}
@@ -44,7 +43,7 @@ func openState(path, digest string) (*importState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--resume: %w", err)
 	}
-	kept := &importState{}
+	kept := &state{}
 	if err := json.Unmarshal(text, kept); err != nil {
 		return nil, fmt.Errorf("--resume %s is no state of an import: %w", path, err)
 	}
@@ -57,7 +56,7 @@ func openState(path, digest string) (*importState, error) {
 }
 
 // save keeps the state.
-func (s *importState) save() (err error) {
+func (s *state) save() (err error) {
 	if s.path == "" {
 		return nil
 	}
@@ -81,7 +80,7 @@ func (s *importState) save() (err error) {
 }
 
 // remove forgets the state of an import that has come to its end.
-func (s *importState) remove() error {
+func (s *state) remove() error {
 	if s.path == "" {
 		return nil
 	}
@@ -89,27 +88,4 @@ func (s *importState) remove() error {
 		return fmt.Errorf("--resume: %w", err)
 	}
 	return nil
-}
-
-// save keeps how far the import came, once the report has what it says.
-func (j *importJob) save() error {
-	length, err := j.report.Flush()
-	if err != nil {
-		return err
-	}
-	if j.state.path == "" {
-		return nil
-	}
-	if err := j.report.Sync(); err != nil {
-		return err
-	}
-	j.state.Report = length
-	return j.state.save()
-}
-
-func (j *importJob) saveSometimes() error {
-	if time.Since(j.state.saved) < saveEvery {
-		return nil
-	}
-	return j.save()
 }

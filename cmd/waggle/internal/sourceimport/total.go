@@ -7,20 +7,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 )
 
-// shownWarnings is how many kinds of warnings are told.
-const shownWarnings = 10
+const (
+	// shownWarnings is how many kinds of warnings are shown.
+	shownWarnings = 10
+	// shownTwins is how many pages that two sources crawl are shown one by one.
+	shownTwins = 5
+)
 
-// importTotal is what became of the entries of a file.
-type importTotal struct {
+// totals is what became of the entries of a file.
+type totals struct {
 	Created   int `json:"created"`
 	Updated   int `json:"updated"`
 	Unchanged int `json:"unchanged"`
-	// Repeated of the unchanged were in a call that was made again: one that was not
-	// answered may have created or updated them.
+	// Repeated of the unchanged were in a call that was made again: one that was not answered may have created them.
 	Repeated   int `json:"unchanged_after_repeated_call,omitempty"`
 	Duplicates int `json:"duplicates"`
 	Refused    int `json:"refused"`
@@ -28,11 +32,10 @@ type importTotal struct {
 	Deleted int `json:"deleted"`
 	// SampleIDs are the first of those that a dry run would delete.
 	SampleIDs []string `json:"sample_ids,omitempty"`
-	// Changed says of how many updated sources each field is other than before, and
-	// Lost of how many it lost what it had.
+	// Changed counts the updated sources of which each field is other than before, Lost those of which it lost what it had.
 	Changed fieldCounts `json:"changed_fields,omitempty"`
 	Lost    fieldCounts `json:"lost_fields,omitempty"`
-	// Warnings are what the dispatcher doubts, with of how many.
+	// Warnings are those of the dispatcher, with the number of sources.
 	Warnings fieldCounts `json:"warnings,omitempty"`
 	// Twins of them crawl a page that a source before them in the file crawls.
 	Twins int `json:"twins,omitempty"`
@@ -42,8 +45,7 @@ type importTotal struct {
 	Seedless int `json:"seedless"`
 }
 
-// fieldCounts are numbers of sources by the path of a field of their spec, or by
-// another text.
+// fieldCounts are numbers of sources by the path of a field of their spec, or by another text.
 type fieldCounts map[string]int
 
 func (f *fieldCounts) add(paths []string) {
@@ -68,50 +70,74 @@ func (f fieldCounts) String() string {
 	return strings.Join(parts, ", ")
 }
 
-func (t *importTotal) entries() int {
+func (t *totals) entries() int {
 	return t.Created + t.Updated + t.Unchanged + t.Duplicates + t.Refused
 }
 
-// showTotal writes the summary.
-func (j *importJob) showTotal() error {
-	t := &j.state.Total
-	if j.client.JSON {
-		return client.WriteJSON(j.client.Out, t)
+// take counts an entry.
+func (t *totals) take(i *item, f *importFlags) {
+	switch i.result {
+	case cli.ResultCreated:
+		t.Created++
+	case cli.ResultUpdated:
+		t.Updated++
+		t.Changed.add(i.changed)
+		t.Lost.add(i.lost)
+	case cli.ResultUnchanged:
+		t.Unchanged++
+		if i.again && !f.dryRun {
+			t.Repeated++
+		}
+	case cli.ResultDuplicate:
+		t.Duplicates++
+	default:
+		t.Refused++
 	}
-	verb := ""
-	if j.flags.dryRun {
+	t.Warnings.add(i.warned)
+	if i.twin != "" && i.result != cli.ResultInvalid {
+		t.Twins++
+	}
+	// One that was there has kept what it had.
+	if whole := i.result == cli.ResultCreated || f.replace && i.result != cli.ResultInvalid; whole && i.once {
+		t.Unscheduled++
+	} else if whole && i.idle {
+		t.Seedless++
+	}
+}
+
+// write writes the summary.
+func (t *totals) write(c *client.Client, f *importFlags) {
+	verb, deleted := "", ""
+	if f.dryRun {
 		verb = "would be "
 	}
-	fmt.Fprintf(j.client.Out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused%s\n", human.Plural(t.entries(), "source"),
-		verb, human.Count(t.Created), human.Count(t.Updated), human.Count(t.Unchanged), human.Plural(t.Duplicates, "duplicate"), human.Count(t.Refused), j.deletedText())
+	if f.prune.prefix != "" {
+		deleted = ", " + human.Count(t.Deleted) + " deleted"
+	}
+	fmt.Fprintf(c.Out, "%s: %s%s created, %s updated, %s unchanged, %s, %s refused%s\n", human.Plural(t.entries(), "source"),
+		verb, human.Count(t.Created), human.Count(t.Updated), human.Count(t.Unchanged), human.Plural(t.Duplicates, "duplicate"), human.Count(t.Refused), deleted)
 	if len(t.SampleIDs) > 0 {
-		client.WriteSample(j.client.Out, "would be deleted, as the file does not have them:", t.SampleIDs, t.Deleted)
+		client.WriteSample(c.Out, "would be deleted, as the file does not have them:", t.SampleIDs, t.Deleted)
+	}
+	note := func(told bool, format string, args ...any) {
+		if told {
+			c.Note(format, args...)
+		}
 	}
 	if len(t.Changed) > 0 {
-		fmt.Fprintf(j.client.Out, "updated: %s\n", t.Changed)
+		fmt.Fprintf(c.Out, "updated: %s\n", t.Changed)
 	}
-	if len(t.Lost) > 0 {
-		j.client.Note("%slost, with nothing in its place: %s; %s names the sources", verb, t.Lost, human.Plain(cmp.Or(j.flags.report, "--report FILE")))
-	}
+	note(len(t.Lost) > 0, "%slost, with nothing in its place: %s; %s names the sources", verb, t.Lost, human.Plain(cmp.Or(f.report, "--report FILE")))
 	for i, warning := range t.Warnings.sorted() {
 		if i == shownWarnings {
-			j.client.Note("and %s of other kinds", human.Plural(len(t.Warnings)-i, "warning"))
+			c.Note("and %s of other kinds", human.Plural(len(t.Warnings)-i, "warning"))
 			break
 		}
-		j.client.Note("%s: %s", human.Plural(t.Warnings[warning], "source"), human.Plain(warning))
+		c.Note("%s: %s", human.Plural(t.Warnings[warning], "source"), human.Plain(warning))
 	}
-	if t.Repeated > 0 {
-		j.client.Note("%s of the unchanged may have been created or updated by this import: a call was repeated, as it was not answered", human.Count(t.Repeated))
-	}
-	if t.Twins > shownTwins {
-		j.client.Note("in all, %s a page that a source before crawls too", human.PluralVerb(t.Twins, "source", "crawls", "crawl"))
-	}
-	if t.Unscheduled > 0 {
-		j.client.Note("%s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one",
-			human.PluralVerb(t.Unscheduled, "source", "has", "have"))
-	}
-	if t.Seedless > 0 {
-		j.client.Note("%s no url: only what is submitted to such a source is crawled", human.PluralVerb(t.Seedless, "source", "has", "have"))
-	}
-	return nil
+	note(t.Repeated > 0, "%s of the unchanged may have been created or updated by this import: a call was repeated, as it was not answered", human.Count(t.Repeated))
+	note(t.Twins > shownTwins, "in all, %s a page that a source before crawls too", human.PluralVerb(t.Twins, "source", "crawls", "crawl"))
+	note(t.Unscheduled > 0, "%s no schedule: crawled once, and not spread; --every, --cron or --adaptive gives one",
+		human.PluralVerb(t.Unscheduled, "source", "has", "have"))
+	note(t.Seedless > 0, "%s no url: only what is submitted to such a source is crawled", human.PluralVerb(t.Seedless, "source", "has", "have"))
 }

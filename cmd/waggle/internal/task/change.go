@@ -48,14 +48,6 @@ pages of a source again, say waggle source trigger --revisit.`,
 	})
 }
 
-// changeReply is what the bulk calls on tasks answer.
-type changeReply interface {
-	GetResults() []*pb.TaskChange
-	GetMatched() int32
-	GetChanged() int32
-	GetNextPageToken() string
-}
-
 // changeCommand completes a command that changes the tasks of the ids it is given, or those that flags name, in as many
 // calls as that needs. Tasks that are not there or were refused make it fail, though the others are done.
 func changeCommand(o *client.Options, choice *taskChoice, cmd *cobra.Command,

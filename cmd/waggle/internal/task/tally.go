@@ -136,3 +136,11 @@ func (t *changeTally) write(out io.Writer) {
 }
 
 func changeWord(code pb.TaskChangeCode) string { return human.Word(code, "TASK_CHANGE_CODE_") }
+
+// changeReply is what the bulk calls on tasks answer.
+type changeReply interface {
+	GetResults() []*pb.TaskChange
+	GetMatched() int32
+	GetChanged() int32
+	GetNextPageToken() string
+}

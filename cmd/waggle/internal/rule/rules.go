@@ -1,0 +1,92 @@
+package rule
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+// queueRules reads the rules by pattern, at most limit of them when it is not 0, with the etag that they all have.
+func queueRules(ctx context.Context, c *client.Client, limit int) (rules []*pb.QueueRule, etag string, more bool, err error) {
+	rules, more, err = client.ReadPages(limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
+		return c.Queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
+	}, func(p *pb.ListQueueRulesResponse) []*pb.QueueRule {
+		etag = cmp.Or(etag, p.GetEtag())
+		return p.GetRules()
+	})
+	return rules, etag, more, err
+}
+
+// ruleLooks is how often a command looks at the rules that somebody else changes between
+// its look and its change.
+const ruleLooks = 5
+
+// changedMeanwhile reports whether a change was refused because somebody else made one.
+func changedMeanwhile(err error) bool { return status.Code(err) == codes.Aborted }
+
+// EveryQueue is the pattern of the rule that, paused, holds every queue.
+const EveryQueue = "*"
+
+// onePattern wants one argument, a pattern of queues, and gives it as rules have it.
+func onePattern(_ *cobra.Command, args []string) error {
+	if err := cli.Exactly("the pattern")(nil, args); err != nil {
+		return err
+	}
+	args[0] = queuePattern(args[0])
+	return nil
+}
+
+// queuePattern is a pattern of queue names as rules have it.
+func queuePattern(text string) string {
+	if name, suffix := strings.CutPrefix(text, "*."); suffix {
+		return "*." + canonical.QueueName(name)
+	}
+	return canonical.QueueName(text)
+}
+
+func writeRules(out io.Writer, now time.Time, rules []*pb.QueueRule) {
+	t := human.NewTable("PATTERN", "SETTINGS", "BY", "SET", "REASON")
+	for _, r := range rules {
+		t.Row(r.GetPattern(), ruleText(r)+olderHolds(now, r), r.GetBy(), human.Since(now, r.GetUpdateTime()), human.Brief(r.GetReason(), human.MessageWidth))
+	}
+	t.Write(out, "no rules: every queue has the defaults, 1s apart, 1 at a time")
+}
+
+// ruleOf is the rule of a pattern; nil: there is none.
+func ruleOf(rules []*pb.QueueRule, pattern string) *pb.QueueRule {
+	for _, rule := range rules {
+		if rule.GetPattern() == pattern {
+			return rule
+		}
+	}
+	return nil
+}
+
+// wholeRule is a rule with defaults in place of what it leaves out.
+func wholeRule(rule *pb.QueueRule) *pb.QueueRule {
+	whole := &pb.QueueRule{
+		Pattern: rule.GetPattern(), Queue: rule.GetQueue(), MaxDelay: rule.GetMaxDelay(), Reason: rule.GetReason(),
+		MinDelay: rule.GetMinDelay(), MaxBlock: rule.GetMaxBlock(), MaxInFlight: rule.MaxInFlight,
+		By: rule.GetBy(), UpdateTime: rule.GetUpdateTime(), Gates: rule.GetGates(),
+		DelayFactor: proto.Float64(rule.GetDelayFactor()), Paused: proto.Bool(rule.GetPaused()), Deny: proto.Bool(rule.GetDeny()),
+	}
+	whole.MinDelay = cmp.Or(whole.MinDelay, durationpb.New(dispatch.DefaultMinDelay))
+	whole.MaxBlock = cmp.Or(whole.MaxBlock, durationpb.New(dispatch.DefaultMaxBlock))
+	whole.MaxInFlight = cmp.Or(whole.MaxInFlight, proto.Int32(dispatch.DefaultMaxInFlight))
+	return whole
+}

@@ -1,0 +1,212 @@
+package source
+
+import (
+	"cmp"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func writeSources(out io.Writer, now time.Time, sources []*pb.Source, none string) {
+	t := human.NewTable("SOURCE", "POOL", "SCHEDULE", "HEALTH", ">SCHEDULED", ">READY", ">LEASED", ">DONE", ">DEAD", ">CANCELED", "FILTERED", "NEXT DUE", "LAST SUCCESS", "WHY")
+	for _, s := range sources {
+		tasks := s.GetStatus().GetTasks()
+		t.Row(s.GetId(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()),
+			human.Word(s.GetStatus().GetHealth(), "SOURCE_HEALTH_"),
+			human.Count(tasks.GetScheduled()), human.Count(tasks.GetReady()), human.Count(tasks.GetLeased()), human.Count(tasks.GetDone()), human.Count(tasks.GetDead()), human.Count(tasks.GetCanceled()),
+			filteredText(s.GetStatus().GetFiltered()), human.Since(now, s.GetStatus().GetNextDueTime()), human.Since(now, s.GetStatus().GetLastSuccessTime()),
+			human.Brief(healthWhy(now, s.GetStatus()), human.MessageWidth))
+	}
+	t.Write(out, none)
+}
+
+// healthWhy is what the health of a source comes from, and what else holds it, in a line; it may be empty.
+func healthWhy(now time.Time, status *pb.SourceStatus) string {
+	var why human.Phrases
+	if gate := status.GetPaused(); gate != nil {
+		why = append(why, strings.TrimSpace("paused "+describe.Gate(now, gate)))
+	}
+	breaker := status.GetBreaker()
+	why.AddIf(status.GetCanceledSeeds() > 0, "%s canceled", human.Plural(status.GetCanceledSeeds(), "seed"))
+	why.AddIf(status.GetDeniedSeeds() > 0, "%s denied by a rule", human.Plural(status.GetDeniedSeeds(), "seed"))
+	why.AddIf(breaker.GetDeadSeeds() > 0, "%s dead", human.Plural(breaker.GetDeadSeeds(), "seed"))
+	why.AddIf(breaker.GetGivenUpCycles() > 0, "%s given up in a row", human.Plural(breaker.GetGivenUpCycles(), "cycle"))
+	why.AddIf(status.GetConsecutiveFailures() > 0, "%s in a row", human.Plural(status.GetConsecutiveFailures(), "failure"))
+	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE, "due for %s", human.Span(status.GetLag().AsDuration()))
+	if gates := status.GetGates(); len(gates) == 1 {
+		why = append(why, describe.Held(now, gates[0]))
+	} else if len(gates) > 1 { // the line is short: all of them by name
+		why = append(why, strings.Split(describe.Gates(gates), " ")...)
+	}
+	why.AddIf(status.GetCollectorUnknown(), collectorUnknown)
+	return why.Text()
+}
+
+// collectorUnknown is shown if the status of a source does not tell whether it has collectors.
+const collectorUnknown = "too many collectors to tell whether one takes its tasks"
+
+func writeSource(out io.Writer, now time.Time, s *pb.Source) {
+	var sh human.Sheet
+	writeSpec(&sh, s)
+	writeStatus(&sh, now, s.GetStatus(), len(s.GetSpec().GetSeeds()))
+	sh.Line("Created", human.SinceAt(now, s.GetCreateTime()))
+	sh.LineIf(s.GetVersion() > 1, "Changed", "%s", human.SinceAt(now, s.GetUpdateTime()))
+	sh.Linef("Version", "%d, etag %s", s.GetVersion(), s.GetEtag())
+	sh.Write(out)
+}
+
+func writeSpec(sh *human.Sheet, s *pb.Source) {
+	spec := s.GetSpec()
+	sh.Linef("Source", "%s (uid %s)", s.GetId(), s.GetUid())
+	sh.Line("Name", spec.GetDisplayName())
+	sh.Line("Labels", human.Pairs(spec.GetLabels()))
+	sh.Line("Scope", spec.GetScope())
+	sh.Line("Pool", spec.GetPool())
+	priority := int32(5)
+	if spec.Priority != nil {
+		priority = spec.GetPriority()
+	}
+	sh.Linef("Priority", "%d", priority)
+	sh.Line("Schedule", scheduleText(spec.GetSchedule()))
+	sh.Line("Follow", followText(spec.GetFollow()))
+	sh.LineIf(spec.GetLeaseDuration() != nil || spec.GetMaxHold() != nil,
+		"Leases", "%s, held at most %s", human.DurationOr(spec.GetLeaseDuration(), "30s"), human.DurationOr(spec.GetMaxHold(), "30m"))
+	sh.Line("Retry", retryText(spec.GetRetry()))
+	sh.Line("Remember", human.DurationOr(spec.GetRemember(), ""))
+	sh.Line("Revisit after", human.DurationOr(spec.GetRevisitAfter(), ""))
+	sh.LineIf(spec.MaxOutstanding != nil, "Outstanding", "at most %s", human.Count(spec.GetMaxOutstanding()))
+	sh.Line("Metadata", human.Pairs(spec.GetMetadata()))
+	sh.LineIf(len(spec.GetPayload()) > 0, "Payload", "%s", human.Bytes(len(spec.GetPayload())))
+	const shown = 10
+	name := "Seeds"
+	for _, seed := range spec.GetSeeds()[:min(shown, len(spec.GetSeeds()))] {
+		sh.Line(name, seedText(seed))
+		name = ""
+	}
+	sh.LineIf(len(spec.GetSeeds()) > shown, "", "... and %s more; --output json has all", human.Count(len(spec.GetSeeds())-shown))
+}
+
+func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds int) {
+	sh.Line("Health", human.Word(status.GetHealth(), "SOURCE_HEALTH_"))
+	sh.LineIf(status.GetPaused() != nil, "Paused", "%s", describe.Gate(now, status.GetPaused()))
+	sh.LineIf(status.GetBreaker() != nil, "Breaker", "%s given up in a row, %s dead",
+		human.Plural(status.GetBreaker().GetGivenUpCycles(), "cycle"), human.Plural(status.GetBreaker().GetDeadSeeds(), "seed"))
+	sh.LineIf(status.GetCanceledSeeds() > 0, "Canceled", "%s of %s: not crawled until `waggle task retry`",
+		human.Count(status.GetCanceledSeeds()), human.Plural(seeds, "seed"))
+	sh.LineIf(status.GetDeniedSeeds() > 0, "Denied", "%s of %s: not crawled while a rule denies the queue: `waggle queue rule list`",
+		human.Count(status.GetDeniedSeeds()), human.Plural(seeds, "seed"))
+	sh.LineIf(status.GetPendingVersions() > 0, "Pending", "%s not yet in force everywhere", human.Plural(status.GetPendingVersions(), "change"))
+	sh.Line("Tasks", describe.Counts(status.GetTasks()))
+	sh.LineIf(status.GetOutstanding() > 0, "Unfinished", "%s", human.Plural(status.GetOutstanding(), "task"))
+	sh.LineIf(status.GetLimited() > 0, "Limited", "%s refused for max_outstanding", human.Plural(status.GetLimited(), "item"))
+	sh.LineIf(len(status.GetFiltered()) > 0, "Filtered", "%s: links that were not followed", filteredText(status.GetFiltered()))
+	if shortest, longest := status.GetShortestInterval().AsDuration(), status.GetLongestInterval().AsDuration(); longest > 0 {
+		text := "now " + human.Duration(shortest)
+		if longest > shortest {
+			text += " to " + human.Duration(longest)
+		}
+		sh.Line("Interval", text)
+	}
+	sh.Line("Next due", human.SinceAt(now, status.GetNextDueTime()))
+	lag := status.GetLag().AsDuration()
+	sh.LineIf(lag > 0, "Lag", "%s: so long has the longest-waiting seed been due", human.Span(lag))
+	name := "Waits for"
+	for _, gate := range status.GetGates() {
+		sh.Line(name, strings.TrimSuffix(human.Word(gate.GetKind(), "GATE_KIND_")+": "+describe.Gate(now, gate), ": "))
+		name = ""
+	}
+	sh.LineIf(status.GetCollectorUnknown(), "Collectors", collectorUnknown)
+	sh.Line("Last success", human.SinceAt(now, status.GetLastSuccessTime()))
+	writeFailure(sh, now, status)
+}
+
+// writeFailure writes what last went wrong with the seeds, and whether that is over.
+func writeFailure(sh *human.Sheet, now time.Time, status *pb.SourceStatus) {
+	last := status.GetLastError()
+	if at := last.GetTime().AsTime(); last != nil && at.After(status.GetLastSuccessTime().AsTime()) && at.After(status.GetLastFailureTime().AsTime()) {
+		sh.Linef("Collector", "%s; no fault of the source: %s", human.SinceAt(now, last.GetTime()), describe.Error(last))
+	}
+	failure := human.SinceAt(now, status.GetLastFailureTime())
+	switch {
+	case status.GetLastFailureTime() == nil:
+	case status.GetConsecutiveFailures() > 0:
+		sh.Line("Last failure", failure)
+		sh.Linef("Failures", "%s in a row", human.Count(status.GetConsecutiveFailures()))
+		sh.LineIf(last != nil, "Reason", "%s", describe.Error(last))
+	case last != nil:
+		sh.Linef("Last failure", "%s; a success has followed; it was %s", failure, describe.Error(last))
+	default:
+		sh.Linef("Last failure", "%s; a success has followed", failure)
+	}
+}
+
+// scheduleText is a schedule in a line.
+func scheduleText(s *pb.Schedule) string {
+	var text human.Phrases
+	switch rule := s.GetRule().(type) {
+	case *pb.Schedule_Every:
+		text = human.Phrases{"every " + human.Duration(rule.Every.AsDuration())}
+	case *pb.Schedule_Cron:
+		text = human.Phrases{"cron " + rule.Cron}
+		if zone := s.GetTimeZone(); zone != "" && zone != "UTC" {
+			text[0] += " " + zone
+		}
+	case *pb.Schedule_Adaptive:
+		text = human.Phrases{"adaptive " + human.Duration(rule.Adaptive.GetMinInterval().AsDuration()) + ".." + human.Duration(rule.Adaptive.GetMaxInterval().AsDuration())}
+	default:
+		text = human.Phrases{"once", "and when triggered"}
+	}
+	text.AddIf(s.GetJitter().AsDuration() > 0, "jitter %s", human.Duration(s.GetJitter().AsDuration()))
+	text.AddIf(s.GetRevisit(), "revisit")
+	return text.Text()
+}
+
+func followText(f *pb.Follow) string {
+	if f == nil {
+		return "items of feeds, no links"
+	}
+	text := human.Phrases{cmp.Or(strings.Join(f.GetAllowHosts(), " "), "hosts of the seeds")}
+	text.AddIf(f.MaxDepth != nil, "to depth %d", f.GetMaxDepth())
+	text.AddIf(len(f.GetInclude()) > 0, "only %s", strings.Join(f.GetInclude(), " or "))
+	text.AddIf(len(f.GetExclude()) > 0, "not %s", strings.Join(f.GetExclude(), " or "))
+	return text.Text()
+}
+
+func retryText(r *pb.RetryPolicy) string {
+	if r == nil {
+		return ""
+	}
+	var text human.Phrases
+	text.AddIf(r.MaxAttempts != nil, "%d attempts", r.GetMaxAttempts())
+	text.AddIf(r.MaxExpirations != nil, "%d expirations", r.GetMaxExpirations())
+	text.AddIf(r.MaxThrottled != nil, "%d throttled", r.GetMaxThrottled())
+	text.AddIf(r.GetMinBackoff() != nil || r.GetMaxBackoff() != nil, "backoff %s to %s", human.DurationOr(r.GetMinBackoff(), "10s"), human.DurationOr(r.GetMaxBackoff(), "1h"))
+	return text.Text()
+}
+
+func seedText(seed *pb.Seed) string {
+	text := seed.GetUrl()
+	if key := seed.GetKey(); key != "" && key != text {
+		text = strings.TrimSpace(text + " key " + key)
+	}
+	if queue := seed.GetQueue(); queue != "" {
+		text += " queue " + queue
+	}
+	if kind := seed.GetKind(); kind != "" {
+		text += " kind " + kind
+	}
+	return text
+}
+
+// filteredText is why links were not followed, with how many.
+func filteredText(filtered []*pb.FilteredLinks) string {
+	var text human.Phrases
+	for _, f := range filtered {
+		text.AddIf(true, "%s %s", human.Count(f.GetCount()), human.Word(f.GetReason(), "FILTER_REASON_"))
+	}
+	return cmp.Or(text.Text(), human.None)
+}
