@@ -2,10 +2,17 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 )
 
 // UsageError is a command that makes no sense as it was written.
@@ -51,3 +58,90 @@ func AtMostOne(_ *cobra.Command, args []string) error {
 
 // ErrReported is a failure that the command has printed already.
 var ErrReported = errors.New("reported")
+
+// Exit codes.
+const (
+	ExitOK     = 0
+	ExitFailed = 1 // what was asked did not work, or worked in part
+	ExitUsage  = 2 // what was asked makes no sense
+)
+
+// explainer is an error that knows what to do about it.
+type explainer interface {
+	Words() (problem string, advice []string)
+}
+
+// ReportError writes what went wrong in cmd and what to do about it, and returns the code to exit with.
+func ReportError(out io.Writer, cmd *cobra.Command, err error) int {
+	var usage *UsageError
+	var advised explainer
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &usage):
+		writeProblem(out, usage.Error(), fmt.Sprintf("`%s --help` says how it is used", cmp.Or(usage.path, cmd.CommandPath())))
+		return ExitUsage
+	case errors.Is(err, ErrReported):
+	case errors.As(err, &advised):
+		problem, advice := advised.Words()
+		writeProblem(out, problem, advice...)
+		// What the dispatcher finds wrong with the words is what the command itself would have found.
+		if status.Code(UnwrapStatus(err)) == codes.InvalidArgument {
+			return ExitUsage
+		}
+	default:
+		writeProblem(out, err.Error())
+	}
+	return ExitFailed
+}
+
+// writeProblem writes an error and what to do about it.
+func writeProblem(out io.Writer, problem string, advice ...string) {
+	for i, line := range append(strings.Split(strings.TrimSpace(problem), "\n"), advice...) {
+		switch {
+		case i == 0:
+			fmt.Fprintf(out, "waggle: %s\n", human.Plain(line))
+		case line != "":
+			fmt.Fprintf(out, "  %s\n", human.Plain(line))
+		}
+	}
+}
+
+// UnwrapStatus is the error of gRPC within err, or err.
+func UnwrapStatus(err error) error {
+	var withStatus interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &withStatus) {
+		return withStatus.GRPCStatus().Err()
+	}
+	return err
+}
+
+// advisedError is an error with what to do about it.
+type advisedError struct {
+	err    error
+	advice []string
+}
+
+func (e *advisedError) Error() string { return e.err.Error() }
+
+func (e *advisedError) Unwrap() error { return e.err }
+
+func (e *advisedError) Words() (string, []string) { return e.err.Error(), e.advice }
+
+// Advise adds to err what to do about it.
+func Advise(err error, advice ...string) error { return &advisedError{err: err, advice: advice} }
+
+// renamed is an error whose text has other words, such as flags for fields of a Config.
+type renamed struct {
+	text string
+	err  error
+}
+
+func (e *renamed) Error() string { return e.text }
+
+func (e *renamed) Unwrap() error { return e.err }
+
+// Rename replaces words in the text of err: old and new in pairs.
+func Rename(err error, words ...string) error {
+	return &renamed{text: strings.NewReplacer(words...).Replace(err.Error()), err: err}
+}

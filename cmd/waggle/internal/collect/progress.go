@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// warnEvery is how often people are told of what is not their collector's
-	// doing.
+	// warnEvery is how often people are told of what is not their collector's doing.
 	warnEvery = 30 * time.Second
 
 	// redrawEvery is how often the live view is drawn.
@@ -108,8 +107,7 @@ func (p *progress) trouble(stats collector.Stats) string {
 	return ""
 }
 
-// warn logs what keeps the collector from working, once in a while, if anything
-// does and no view shows it.
+// warn logs what keeps the collector from working, once in a while, if anything does and no view shows it.
 func (p *progress) warn(now time.Time) bool {
 	stats := p.collector.Stats()
 	trouble := p.trouble(stats)

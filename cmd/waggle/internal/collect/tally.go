@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// maxTallied bounds the hosts whose failures are counted apart; those of
-	// later ones are counted together.
+	// maxTallied bounds the hosts whose failures are counted apart; those of later ones are counted together.
 	maxTallied = 1000
 
 	otherHosts = "(other hosts)"
@@ -34,8 +33,7 @@ type totals struct {
 	bytes  int64
 	failed int64
 
-	// begun tasks had a due time, and began waited after theirs, all together, by
-	// the clock of this machine.
+	// begun tasks had a due time, and began waited after theirs, all together, by the clock of this machine.
 	begun  int64
 	waited time.Duration
 

@@ -12,12 +12,10 @@ import (
 )
 
 const (
-	// paceWindow is how many samples back the view looks for its paces: ten
-	// seconds.
+	// paceWindow is how many samples back the view looks for its paces: ten seconds.
 	paceWindow = 10
 
-	// connectTime is how long a dispatcher may take for its first answer before
-	// people are told that none comes.
+	// connectTime is how long a dispatcher may take for its first answer before people are told that none comes.
 	connectTime = 3 * time.Second
 
 	// viewHosts and viewCounts bound what a line of the view lists.

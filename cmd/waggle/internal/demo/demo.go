@@ -50,6 +50,7 @@ func demoDelays() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond, 250 * time.Millisecond}
 }
 
+// New makes the command.
 func New() *cobra.Command {
 	pages := 40
 	cmd := &cobra.Command{
@@ -79,9 +80,9 @@ no host was asked more often than its delay allows.`,
 // demo is a running demo.
 type demo struct {
 	screen   *human.Screen
-	site     *demoSite
+	site     *site
 	dir      string // where the collectors keep the pages
-	children []*demoChild
+	children []*process
 	began    time.Time
 
 	sources pb.SourceServiceClient
@@ -90,8 +91,8 @@ type demo struct {
 	admin   pb.AdminServiceClient
 
 	killing  sync.Once
-	armed    atomic.Int32 // the victim is to die when so many of its requests are under way; 0: not yet
-	killedAt chan demoVisit
+	armed    atomic.Bool // the victim is to die at its next request
+	killedAt chan visit
 	killErr  error // read after killedAt
 
 	progressAt time.Time // when it was last written
@@ -103,12 +104,12 @@ type demo struct {
 func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the crawl did not end within %s", human.Duration(demoLimit)))
 	defer cancel()
-	d := &demo{screen: human.NewScreen(out, false), began: time.Now(), progressAt: time.Now(), killedAt: make(chan demoVisit, 1)}
+	d := &demo{screen: human.NewScreen(out, false), began: time.Now(), progressAt: time.Now(), killedAt: make(chan visit, 1)}
 	if d.dir, err = os.MkdirTemp("", "waggle-demo-"); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
-	if d.site, err = newDemoSite(ctx, pages, demoDelays()); err != nil {
+	if d.site, err = newSite(ctx, pages, demoDelays()); err != nil {
 		return err
 	}
 	defer d.site.close()
@@ -146,8 +147,7 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 	return errors.Join(crawlErr, drainErr, result.verdict())
 }
 
-// startDispatcher runs a dispatcher on the memory store, as `waggle serve` does,
-// and connects to it. stop ends it.
+// startDispatcher runs a dispatcher on the memory store, as `waggle serve` does, and connects to it. stop ends it.
 func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err error) {
 	store, err := memstore.New(memstore.Config{})
 	if err != nil {
@@ -172,7 +172,7 @@ func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err erro
 	fmt.Fprintf(d.screen, "web site     %d pages on %d hosts, which all link to one another\n", d.site.pages(), len(d.site.hosts))
 	fmt.Fprintf(d.screen, "dispatcher   %s, store in memory\n", n.Server.Address())
 	for i := range 3 {
-		d.children = append(d.children, &demoChild{id: fmt.Sprintf("demo-%d", i+1), server: n.Server.Address(), out: d.dir})
+		d.children = append(d.children, &process{id: fmt.Sprintf("demo-%d", i+1), server: n.Server.Address(), out: d.dir})
 	}
 	return func() error {
 		err := conn.Close()
@@ -259,14 +259,11 @@ func (d *demo) look(ctx context.Context) (settled bool, err error) {
 	for _, n := range answered {
 		pages += n
 	}
-	switch half := d.site.pages() / 2; {
-	case pages >= half+half/4:
-		d.armed.Store(1)
-	case pages >= half:
-		d.armed.Store(2) // better in the middle of two
-	}
-	if err := d.lostChild(); err != nil {
-		return false, err
+	d.armed.Store(pages >= d.site.pages()/2)
+	for i, child := range d.children {
+		if i != demoVictim && child.gone() {
+			return false, fmt.Errorf("collector %s ended by itself: %w\n%s", child.id, child.err, child.output.String())
+		}
 	}
 	d.progress(answered, pages, stats)
 	tasks := stats.GetTasks()
@@ -314,25 +311,13 @@ func (d *demo) findHeld(ctx context.Context) error {
 }
 
 // maybeKill kills the victim in the middle of a request, once it is time.
-func (d *demo) maybeKill(v demoVisit) {
-	victim := d.children[demoVictim]
-	if armed := d.armed.Load(); v.agent != victim.id || armed == 0 || v.under < int(armed) {
-		return
+func (d *demo) maybeKill(v visit) {
+	if victim := d.children[demoVictim]; v.agent == victim.id && d.armed.Load() {
+		d.killing.Do(func() {
+			d.killErr = victim.kill()
+			d.killedAt <- v
+		})
 	}
-	d.killing.Do(func() {
-		d.killErr = victim.kill()
-		d.killedAt <- v
-	})
-}
-
-// lostChild is an error when a collector ended that nobody killed.
-func (d *demo) lostChild() error {
-	for i, child := range d.children {
-		if i != demoVictim && child.gone() {
-			return fmt.Errorf("collector %s ended by itself: %w\n%s", child.id, child.err, child.output.String())
-		}
-	}
-	return nil
 }
 
 // drainCollectors ends the collectors that live.
@@ -357,14 +342,14 @@ func (d *demo) killAll() {
 }
 
 // result counts.
-func (d *demo) result(ctx context.Context, took time.Duration) (*demoResult, error) {
-	r := &demoResult{took: took, pages: d.site.pages(), requeued: len(d.held), victim: d.children[demoVictim].id}
+func (d *demo) result(ctx context.Context, took time.Duration) (*result, error) {
+	r := &result{took: took, pages: d.site.pages(), requeued: len(d.held), victim: d.children[demoVictim].id}
 	visits := d.site.log()
 	if err := noteStarts(d.dir, visits); err != nil {
 		return nil, err
 	}
 	r.requests = len(visits)
-	byPage := map[string][]demoVisit{}
+	byPage := map[string][]visit{}
 	for _, v := range visits {
 		byPage[v.url] = append(byPage[v.url], v)
 	}

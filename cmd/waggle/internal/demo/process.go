@@ -9,29 +9,27 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 )
 
-// demoChild is a collector of the demo: `waggle collect` in a process of its own.
-type demoChild struct {
+// process is a collector of the demo: `waggle collect` in a process of its own.
+type process struct {
 	id     string
 	server string // the dispatcher's address
 	out    string // directory for its pages
 
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	output tail
+	output bytes.Buffer  // what it wrote; read after ended
 	ended  chan struct{} // closed when the process is gone
 	err    error         // how it ended; read after ended
 }
 
-// start starts the collector. It ends when its standard input does, so it does
-// not outlive the demo, however that ends.
-func (k *demoChild) start(program string, slots int) error {
+// start starts the collector. It ends when its standard input does, so it does not outlive the demo, however that ends.
+func (k *process) start(program string, slots int) error {
 	k.ended = make(chan struct{})
 	k.cmd = exec.Command(program, "collect", "--id", k.id, "--server", k.server, "--slots", strconv.Itoa(slots), //nolint:noctx // it is ended by its standard input, or killed
 		"--user-agent", k.id+" (waggle demo)", "--out", k.out, "--allow-private", "--status", "0", "--log-level", "warn", "--drain-timeout", "5s", "--until-eof")
@@ -43,12 +41,11 @@ func (k *demoChild) start(program string, slots int) error {
 	k.cmd.Stdout, k.cmd.Stderr = &k.output, &k.output
 	// A collector drains when asked to; an interrupt at the terminal is for the demo alone.
 	ownGroup(k.cmd)
-	stdin, err := k.cmd.StdinPipe()
-	if err != nil {
-		return fmt.Errorf("start %s: %w", k.id, err)
+	var err error
+	if k.stdin, err = k.cmd.StdinPipe(); err == nil {
+		err = k.cmd.Start()
 	}
-	k.stdin = stdin
-	if err := k.cmd.Start(); err != nil {
+	if err != nil {
 		return fmt.Errorf("start %s: %w", k.id, err)
 	}
 	go func() {
@@ -59,7 +56,7 @@ func (k *demoChild) start(program string, slots int) error {
 }
 
 // kill ends the process as kill -9 does, and waits until it is gone.
-func (k *demoChild) kill() error {
+func (k *process) kill() error {
 	if err := k.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", k.id, err)
 	}
@@ -68,14 +65,12 @@ func (k *demoChild) kill() error {
 }
 
 // drain asks the process to end, and kills it when it takes too long.
-func (k *demoChild) drain(limit time.Duration) error {
-	// An error means that the process has gone already, which Wait tells.
+func (k *process) drain(limit time.Duration) error {
+	// An error means that the process has gone already, which Wait reports.
 	_ = k.stdin.Close()
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
 	select {
 	case <-k.ended:
-	case <-timeout.C:
+	case <-time.After(limit):
 		return errors.Join(fmt.Errorf("collector %s did not drain within %s", k.id, human.Duration(limit)), k.kill())
 	}
 	if k.err != nil {
@@ -85,36 +80,11 @@ func (k *demoChild) drain(limit time.Duration) error {
 }
 
 // gone reports whether the process has ended.
-func (k *demoChild) gone() bool {
+func (k *process) gone() bool {
 	select {
 	case <-k.ended:
 		return true
 	default:
 		return false
 	}
-}
-
-// tailBytes is how much a tail keeps.
-const tailBytes = 8 << 10
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex // guards text
-	text []byte
-}
-
-// Write keeps p.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = bytes.Clone(t.text[max(0, len(t.text)-tailBytes):])
-	return len(p), nil
-}
-
-// String is what was kept.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
 }

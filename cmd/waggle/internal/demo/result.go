@@ -16,17 +16,15 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// demoGap is the politeness of one host: the smallest time between the starts
-// of two requests for pages, by whichever collectors.
-type demoGap struct {
-	host     *demoHost
+// gap is the politeness of one host: the smallest time between the starts of two requests for pages, by any collectors.
+type gap struct {
+	host     *host
 	requests int
 	smallest time.Duration
 }
 
-// demoResult is what the web server's log and the dispatcher's records say
-// about each page, counted.
-type demoResult struct {
+// result is what the web server's log and the dispatcher's records say about each page, counted.
+type result struct {
 	took       time.Duration
 	pages      int
 	requests   int   // for pages; robots.txt is asked beside them
@@ -38,13 +36,12 @@ type demoResult struct {
 	requeued   int   // tasks whose lease ran out after the kill
 	finished   int   // tasks of those that another collector finished
 	victim     string
-	gaps       []demoGap
+	gaps       []gap
 }
 
-// count adds one page: how its task ended, which requests there were, and
-// whether its lease was the killed collector's. It returns how many requests
-// the kill does not explain.
-func (r *demoResult) count(task *pb.Task, visits []demoVisit, held bool) (unexplained int) {
+// count adds one page: how its task ended, which requests there were, and whether its lease was the killed collector's.
+// It returns how many requests the kill does not explain.
+func (r *result) count(task *pb.Task, visits []visit, held bool) (unexplained int) {
 	switch {
 	case task.GetState() != pb.TaskState_TASK_STATE_DONE:
 		r.lost++
@@ -65,13 +62,12 @@ func (r *demoResult) count(task *pb.Task, visits []demoVisit, held bool) (unexpl
 }
 
 // otherwise is how many leases ran out that the kill does not explain.
-func (r *demoResult) otherwise() int { return max(0, int(r.expired)-r.requeued) }
+func (r *result) otherwise() int { return max(0, int(r.expired)-r.requeued) }
 
-// noteStarts gives each request the time at which its collector noted to have
-// sent it. How much later it arrives depends on how busy the machine is, and
-// tells nothing of the dispatcher. A request without a note, as that which the
+// noteStarts gives each request the time at which its collector noted to have sent it. How much later it arrives
+// depends on how busy the machine is, and tells nothing of the dispatcher. A request without a note, as that which the
 // kill cut off, keeps the time of its arrival.
-func noteStarts(dir string, visits []demoVisit) error {
+func noteStarts(dir string, visits []visit) error {
 	files, err := filepath.Glob(filepath.Join(dir, "pages-*.jsonl"))
 	if err != nil {
 		return err
@@ -100,66 +96,50 @@ func noteStarts(dir string, visits []demoVisit) error {
 			}
 		}
 	}
-	slices.SortFunc(visits, func(a, b demoVisit) int { return a.start().Compare(b.start()) })
+	slices.SortFunc(visits, func(a, b visit) int { return a.start().Compare(b.start()) })
 	return nil
 }
 
 // gapOf finds the smallest time between the starts of two requests.
-func gapOf(host *demoHost, visits []demoVisit) demoGap {
-	gap := demoGap{host: host}
+func gapOf(h *host, visits []visit) gap {
+	g := gap{host: h}
 	var last time.Time
 	for _, v := range visits {
-		if v.host != host.name {
+		if v.host != h.name {
 			continue
 		}
-		if gap.requests++; gap.requests > 1 {
-			if d := v.start().Sub(last); gap.requests == 2 || d < gap.smallest {
-				gap.smallest = d
-			}
+		g.requests++
+		if d := v.start().Sub(last); g.requests == 2 || g.requests > 2 && d < g.smallest {
+			g.smallest = d
 		}
 		last = v.start()
 	}
-	return gap
+	return g
 }
 
 // verdict is nil when everything holds, else what does not.
-func (r *demoResult) verdict() error {
+func (r *result) verdict() error {
 	var failed []error
-	fail := func(format string, args ...any) { failed = append(failed, fmt.Errorf(format, args...)) }
-	if r.crawled != r.pages {
-		fail("%d of %d pages were crawled once", r.crawled, r.pages)
-	}
-	if r.duplicates > 0 {
-		fail("%d pages were crawled more than once", r.duplicates)
-	}
-	if r.lost > 0 {
-		fail("%d pages were lost", r.lost)
-	}
-	if r.requeued == 0 {
-		fail("no task of %s was requeued", r.victim)
-	}
-	if r.expired < int64(r.requeued) {
-		fail("of %d leases of %s only %d ran out", r.requeued, r.victim, r.expired)
-	}
-	if r.finished != r.requeued {
-		fail("of %d requeued tasks others finished %d", r.requeued, r.finished)
-	}
-	if r.settled != int64(r.pages) {
-		fail("%d reports were accepted for %d pages", r.settled, r.pages)
-	}
-	for _, g := range r.gaps {
-		if g.smallest < g.host.delay {
-			fail("host %s was asked again after %s, before its delay of %s", g.host.name, g.smallest, g.host.delay)
+	check := func(holds bool, format string, args ...any) {
+		if !holds {
+			failed = append(failed, fmt.Errorf(format, args...))
 		}
 	}
-	if len(failed) == 0 {
-		return nil
+	check(r.crawled == r.pages, "%d of %d pages were crawled once", r.crawled, r.pages)
+	check(r.duplicates == 0, "%d pages were crawled more than once", r.duplicates)
+	check(r.lost == 0, "%d pages were lost", r.lost)
+	check(r.requeued > 0, "no task of %s was requeued", r.victim)
+	check(r.expired >= int64(r.requeued), "of %d leases of %s only %d ran out", r.requeued, r.victim, r.expired)
+	check(r.finished == r.requeued, "of %d requeued tasks others finished %d", r.requeued, r.finished)
+	check(r.settled == int64(r.pages), "%d reports were accepted for %d pages", r.settled, r.pages)
+	for _, g := range r.gaps {
+		check(g.smallest >= g.host.delay, "host %s was asked again after %s, before its delay of %s", g.host.name, g.smallest, g.host.delay)
 	}
 	return errors.Join(failed...)
 }
 
 // write writes the closing table.
-func (r *demoResult) write(out io.Writer) {
+func (r *result) write(out io.Writer) {
 	var sh human.Sheet
 	sh.Line("pages on the site", human.Count(r.pages))
 	sh.Linef("crawled once", "%s, by %s accepted", human.Count(r.crawled), human.Plural(r.settled, "report"))

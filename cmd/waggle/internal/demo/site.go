@@ -12,56 +12,53 @@ import (
 	"time"
 )
 
-// demoHost is one host of the demo's web site.
-type demoHost struct {
+// host is one host of the demo's web site.
+type host struct {
 	name  string // host:port, which is its queue as well
 	pages int
 	delay time.Duration // least time between two requests, as its queue rule says
 }
 
 // url is the address of a page; the one of page 0 is the seed.
-func (h *demoHost) url(page int) string {
+func (h *host) url(page int) string {
 	if page == 0 {
 		return "http://" + h.name + "/"
 	}
 	return fmt.Sprintf("http://%s/page/%d", h.name, page)
 }
 
-// demoVisit is one request for a page, as the web server saw it.
-type demoVisit struct {
+// visit is one request for a page, as the web server saw it.
+type visit struct {
 	host, url string
 	agent     string // which collector asked
-	under     int    // how many requests of that collector are under way, with this one
 	began     time.Time
 	sent      time.Time // when its collector says to have sent it; zero: it does not say
 	answered  bool
 }
 
 // start is when the request was sent, as far as it is known.
-func (v *demoVisit) start() time.Time {
+func (v *visit) start() time.Time {
 	if v.sent.IsZero() {
 		return v.began
 	}
 	return v.sent
 }
 
-// demoSite is a small web site on several hosts of loopback. Every page links
+// site is a small web site on several hosts of loopback. Every page links
 // to pages of its own host and of the next one, most of them more than once.
-type demoSite struct {
-	hosts   []*demoHost
+type site struct {
+	hosts   []*host
 	servers []*http.Server
 	// onPage is called when the request for a page has come, before it is answered.
-	onPage func(v demoVisit)
+	onPage func(v visit)
 
-	mu     sync.Mutex // guards the rest
-	visits []*demoVisit
-	under  map[string]int // requests under way, by agent
+	mu     sync.Mutex // guards visits
+	visits []*visit
 }
 
-// newDemoSite opens the hosts. On systems where 127.0.0.2 is not loopback they
-// are ports of 127.0.0.1.
-func newDemoSite(ctx context.Context, pages int, delays []time.Duration) (*demoSite, error) {
-	s := &demoSite{under: map[string]int{}}
+// newSite opens the hosts. On systems where 127.0.0.2 is not loopback they are ports of 127.0.0.1.
+func newSite(ctx context.Context, pages int, delays []time.Duration) (*site, error) {
+	s := &site{}
 	for i, delay := range delays {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
 		if err != nil {
@@ -70,7 +67,7 @@ func newDemoSite(ctx context.Context, pages int, delays []time.Duration) (*demoS
 				return nil, fmt.Errorf("demo site: %w", err)
 			}
 		}
-		host := &demoHost{name: listener.Addr().String(), pages: pages, delay: delay}
+		host := &host{name: listener.Addr().String(), pages: pages, delay: delay}
 		web := &http.Server{Handler: s.handler(i), ReadHeaderTimeout: 5 * time.Second}
 		s.hosts, s.servers = append(s.hosts, host), append(s.servers, web)
 		go func() {
@@ -83,14 +80,14 @@ func newDemoSite(ctx context.Context, pages int, delays []time.Duration) (*demoS
 	return s, nil
 }
 
-func (s *demoSite) close() {
+func (s *site) close() {
 	for _, web := range s.servers {
 		_ = web.Close() // its listener is of no more use either way
 	}
 }
 
 // pages is how many pages there are.
-func (s *demoSite) pages() int {
+func (s *site) pages() int {
 	n := 0
 	for _, host := range s.hosts {
 		n += host.pages
@@ -98,7 +95,7 @@ func (s *demoSite) pages() int {
 	return n
 }
 
-func (s *demoSite) handler(index int) http.Handler {
+func (s *site) handler(index int) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "User-agent: *\nAllow: /\n")
@@ -116,28 +113,19 @@ func (s *demoSite) handler(index int) http.Handler {
 }
 
 // serve notes the request, takes a moment, and answers a page.
-func (s *demoSite) serve(w http.ResponseWriter, r *http.Request, index, page int) {
+func (s *site) serve(w http.ResponseWriter, r *http.Request, index, page int) {
 	began := time.Now()
 	host := s.hosts[index]
 	agent, _, _ := strings.Cut(r.UserAgent(), " ")
-	v := &demoVisit{host: host.name, url: host.url(page), agent: agent, began: began}
+	v := &visit{host: host.name, url: host.url(page), agent: agent, began: began}
 	s.mu.Lock()
-	s.under[agent]++
-	v.under = s.under[agent]
 	s.visits = append(s.visits, v)
 	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.under[agent]--
-	}()
 	if s.onPage != nil {
 		s.onPage(*v)
 	}
-	moment := time.NewTimer(time.Duration(50+page*7%5*10) * time.Millisecond)
-	defer moment.Stop()
 	select {
-	case <-moment.C:
+	case <-time.After(time.Duration(50+page*7%5*10) * time.Millisecond):
 	case <-r.Context().Done():
 		return // whoever asked is gone
 	}
@@ -150,7 +138,7 @@ func (s *demoSite) serve(w http.ResponseWriter, r *http.Request, index, page int
 }
 
 // page writes a page: a tree over the host, a ring, and a bridge to the next host.
-func (s *demoSite) page(index, page int) string {
+func (s *site) page(index, page int) string {
 	host, next := s.hosts[index], s.hosts[(index+1)%len(s.hosts)]
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!doctype html><title>Page %d of %s</title>\n", page, host.name)
@@ -166,10 +154,10 @@ func (s *demoSite) page(index, page int) string {
 }
 
 // log is every request for a page so far, in the order of their starts.
-func (s *demoSite) log() []demoVisit {
+func (s *site) log() []visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	visits := make([]demoVisit, len(s.visits))
+	visits := make([]visit, len(s.visits))
 	for i, v := range s.visits {
 		visits[i] = *v
 	}
@@ -177,7 +165,7 @@ func (s *demoSite) log() []demoVisit {
 }
 
 // answered is how many different pages of each host have been answered.
-func (s *demoSite) answered() map[string]int {
+func (s *site) answered() map[string]int {
 	seen, byHost := map[string]bool{}, map[string]int{}
 	for _, v := range s.log() {
 		if v.answered && !seen[v.url] {

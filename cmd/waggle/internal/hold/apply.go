@@ -139,8 +139,7 @@ func (h *holdChange) refuse(err error) bool {
 	return true
 }
 
-// sign says who holds it and why, where the command says so or the file does not: then
-// what stands is right.
+// sign says who holds it and why, where the command says so or the file does not: then what stands is right.
 func (a *holdApply) sign(h, stands *hold) {
 	switch {
 	case a.byGiven:

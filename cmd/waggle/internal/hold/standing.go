@@ -15,8 +15,7 @@ import (
 
 // hold is what an operator holds, as a line of a file.
 type hold struct {
-	// Kind is that of its gate: BLOCKED and PAUSED of a queue, POOL_PAUSED, SOURCE_PAUSED
-	// or COLLECTOR_DRAINED.
+	// Kind is that of its gate: BLOCKED and PAUSED of a queue, POOL_PAUSED, SOURCE_PAUSED or COLLECTOR_DRAINED.
 	Kind string `json:"kind"`
 	// Name of the queue, pool, source or collector; empty for a drain by Labels.
 	Name   string            `json:"name,omitempty"`

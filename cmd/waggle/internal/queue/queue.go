@@ -55,8 +55,7 @@ func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
 	t.Write(out, none)
 }
 
-// nextGrant is when the clock lets a queue be granted from. Of a gate that does not
-// open by itself it knows nothing.
+// nextGrant is when the clock lets a queue be granted from. Of a gate that does not open by itself it knows nothing.
 func nextGrant(q *pb.Queue) string {
 	if slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool { return g.GetUntil() == nil }) {
 		return "held"
@@ -206,9 +205,8 @@ func holdQueue(o *client.Options, cmd *cobra.Command,
 	return cmd
 }
 
-// noteMapped says that what was done to a queue is not done to its host, where a rule
-// maps it to another queue. The queue of the host's own name is a queue all the same:
-// what was put into it by name is there.
+// noteMapped says that what was done to a queue is not done to its host, where a rule maps it to another queue. The
+// queue of the host's own name is a queue all the same: what was put into it by name is there.
 func noteMapped(c *client.Client, cmd *cobra.Command, queue *pb.Queue) {
 	if to := queue.GetMapsTo(); to != "" {
 		c.Note("new tasks of this host go to the queue %s, by a rule: `waggle queue %s %s` is for them, and for all of that queue",
@@ -251,8 +249,7 @@ type openedReply interface {
 	GetChanged() bool
 }
 
-// letQueueGo completes a command that opens a gate of a queue; held is what it is
-// called when it is closed.
+// letQueueGo completes a command that opens a gate of a queue; held is what it is called when it is closed.
 func letQueueGo(o *client.Options, cmd *cobra.Command, held string,
 	lift func(ctx context.Context, c *client.Client, name string, record *cli.Record) (openedReply, error),
 ) *cobra.Command {

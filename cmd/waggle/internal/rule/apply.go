@@ -99,11 +99,10 @@ func (a *ruleApply) run(ctx context.Context, c *client.Client, name string, stdi
 			return showRulePlan(c, plan, true)
 		}
 		a.etag = etag
-		err = a.carryOut(ctx, c, plan)
-		if err == nil {
+		switch err = a.carryOut(ctx, c, plan); {
+		case err == nil:
 			return showRulePlan(c, plan, false)
-		}
-		if !changedMeanwhile(err) || looks == ruleLooks {
+		case !changedMeanwhile(err) || looks == ruleLooks:
 			return rulesCutShort(c, a.done, err)
 		}
 		// Somebody else has changed the rules since the look.
@@ -112,10 +111,9 @@ func (a *ruleApply) run(ctx context.Context, c *client.Client, name string, stdi
 }
 
 // readRules reads all rules of a file.
-func readRules(ctx context.Context, in *cli.Input) ([]ruleEntry, error) {
-	var entries []ruleEntry
+func readRules(ctx context.Context, in *cli.Input) (entries []ruleEntry, err error) {
 	byPattern, byQueue := map[string]ruleEntry{}, map[string]ruleEntry{}
-	err := in.EachObject(ctx, func(object textfile.Entry) {
+	err = in.EachObject(ctx, func(object textfile.Entry) {
 		entry := ruleEntry{line: object.Line, err: object.Err}
 		if entry.err == nil {
 			entry.rule, entry.err = parseRule(object.Text)
@@ -142,8 +140,8 @@ func parseRule(text []byte) (*pb.QueueRule, error) {
 	return rule, server.CheckQueueRule(rule)
 }
 
-// agreeing refuses a rule for a queue of which another one of the file says otherwise:
-// the dispatcher would bring each to the other, again and again.
+// agreeing refuses a rule for a queue of which another one of the file says otherwise: the dispatcher would bring each to
+// the other, again and again.
 func agreeing(first, entry ruleEntry) error {
 	if first.rule == nil {
 		return nil
@@ -156,8 +154,8 @@ func agreeing(first, entry ruleEntry) error {
 	return fmt.Errorf("line %d has other settings for the queue %s: rules for one queue must agree", first.line, settingsName(entry.rule))
 }
 
-// carryOut sets and deletes what the plan says. What the dispatcher refuses is tried again
-// after the others: rules for one queue, and mappings, may be in each other's way.
+// carryOut sets and deletes what the plan says. What the dispatcher refuses is tried again after the others: rules for one
+// queue, and mappings, may be in each other's way.
 func (a *ruleApply) carryOut(ctx context.Context, c *client.Client, plan *rulePlan) error {
 	if err := inRounds(plan.changes, func(change *ruleChange) (bool, error) {
 		if !change.calls() || change.result == cli.ResultDeleted {
@@ -197,8 +195,7 @@ func (a *ruleApply) carryOut(ctx context.Context, c *client.Client, plan *rulePl
 	return nil
 }
 
-// took notes what the dispatcher answered of a change, and the etag of the rules with it;
-// it is false when it refused that one, and an error when it can take none.
+// took notes the answer to a change, and the etag of the rules with it; false: it was refused.
 func (a *ruleApply) took(change *ruleChange, etag string, err error) (bool, error) {
 	change.err = ""
 	switch status.Code(err) {
@@ -233,7 +230,7 @@ func inRounds(changes []*ruleChange, do func(*ruleChange) (bool, error)) error {
 	}
 }
 
-// rulesCutShort says, of an apply that err ended, what it changed before.
+// rulesCutShort notes what an apply changed before err ended it.
 func rulesCutShort(c *client.Client, done int, err error) error {
 	if done > 0 {
 		c.Note("stopped after %s; the same command again does the rest", human.Plural(done, "rule"))

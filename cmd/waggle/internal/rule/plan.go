@@ -216,8 +216,7 @@ func (p *rulePlan) absent(rule *pb.QueueRule, refused bool) {
 	p.changes = append(p.changes, change)
 }
 
-// follow makes a rule one that takes the settings of another of its queue, which the
-// file has; false: there is none.
+// follow makes a rule one that takes the settings of another of its queue, which the file has; false: there is none.
 func (p *rulePlan) follow(change *ruleChange) bool {
 	for _, leader := range p.changes {
 		if leader.result != cli.ResultUpdated || leader.follows != "" || settingsName(leader.rule) != settingsName(change.was) ||

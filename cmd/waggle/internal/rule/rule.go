@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -13,6 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/specflag"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -31,11 +33,8 @@ longest pattern that matches holds, and holds whole.`,
 }
 
 func newRuleSet(o *client.Options) *cobra.Command {
-	s := &ruleSet{rule: &pb.QueueRule{}, told: map[string]bool{}}
-	rule := s.rule
-	var inFlight int32
-	var factor float64
-	var paused, deny bool
+	s := &ruleSet{rule: &pb.QueueRule{}}
+	given := &pb.QueueRule{MaxInFlight: new(int32), DelayFactor: new(float64), Paused: new(bool), Deny: new(bool)}
 	cmd := &cobra.Command{
 		Use:   "set PATTERN",
 		Short: "Create a rule, or change what is given of it",
@@ -49,33 +48,27 @@ be somebody's emergency stop. --lift ends that, or --paused=false, --deny=false.
 		Args: onePattern,
 	}
 	flags := cmd.Flags()
-	cli.DurationVar(flags, &rule.MinDelay, "min-delay", "least time between two request starts (default 1s)")
-	flags.Int32Var(&inFlight, "max-in-flight", 1, "`number` of leases at a time")
-	flags.Float64Var(&factor, "delay-factor", 0, "after a report, wait this many `times` the fetch duration")
-	cli.DurationVar(flags, &rule.MaxDelay, "max-delay", "most that --delay-factor and the host itself ask for (default 1d and 1m)")
-	cli.DurationVar(flags, &rule.MaxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
-	flags.BoolVar(&paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
-	flags.BoolVar(&deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
-	cli.QueueVar(flags, &rule.Queue, "queue", "one queue for all hosts that match, by this `name`")
+	cli.DurationVar(flags, &given.MinDelay, "min-delay", "least time between two request starts (default 1s)")
+	flags.Int32Var(given.MaxInFlight, "max-in-flight", 1, "`number` of leases at a time")
+	flags.Float64Var(given.DelayFactor, "delay-factor", 0, "after a report, wait this many `times` the fetch duration")
+	cli.DurationVar(flags, &given.MaxDelay, "max-delay", "most that --delay-factor and the host itself ask for (default 1d and 1m)")
+	cli.DurationVar(flags, &given.MaxBlock, "max-block", "longest block that failures of a host cause (default 1d)")
+	flags.BoolVar(given.Paused, "paused", false, "hand out nothing of what matches; on '*' the emergency stop")
+	flags.BoolVar(given.Deny, "deny", false, "hand out nothing, end the leases that stand, refuse submits")
+	cli.QueueVar(flags, &given.Queue, "queue", "one queue for all hosts that match, by this `name`")
 	flags.BoolVar(&s.lift, "lift", false, "hand out again what is paused or denied now")
 	flags.BoolVar(&s.replace, "replace", false, "let what is not given go back to its default")
 	s.record.Register(cmd, o.Console)
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		rule.Pattern = args[0]
-		for name, set := range map[string]func(){
-			"max-in-flight": func() { rule.MaxInFlight = &inFlight },
-			"delay-factor":  func() { rule.DelayFactor = &factor },
-			"paused":        func() { rule.Paused = &paused },
-			"deny":          func() { rule.Deny = &deny },
-			"min-delay":     func() {}, "max-delay": func() {}, "max-block": func() {}, "queue": func() {},
-		} {
-			if flags.Changed(name) {
-				set()
-				s.told[name] = true
+		s.rule.Pattern = args[0]
+		for _, name := range []string{"min-delay", "max-in-flight", "delay-factor", "max-delay", "max-block", "paused", "deny", "queue"} {
+			if path := strings.ReplaceAll(name, "-", "_"); flags.Changed(name) {
+				specflag.CopyField(s.rule, given, path)
+				s.told = append(s.told, path)
 			}
 		}
 		switch {
-		case s.lift && (paused || deny):
+		case s.lift && (given.GetPaused() || given.GetDeny()):
 			return cli.Usagef("--lift hands out again, --paused and --deny hold: say one of them")
 		case len(s.told) == 0 && !s.lift && !s.replace:
 			return cli.Usagef("what is to change of the rule %s? say a setting, --lift, or --replace for the defaults", args[0])
@@ -133,10 +126,8 @@ somebody's emergency stop, unless --lift is given.`,
 	return cmd
 }
 
-// deleteRule deletes the rule of a pattern as it is at the first look. Where somebody changes
-// the rules between a look and the call, it looks again, and leaves a rule that is another one
-// by then: it may have become an emergency stop. One that pauses or denies at the first look
-// it deletes only to lift that.
+// deleteRule deletes the rule of a pattern as it is at the first look. If somebody changes the rules between a look and the
+// call, it looks again, and leaves a rule that is another one by then: it may have become an emergency stop.
 func deleteRule(ctx context.Context, c *client.Client, pattern string, lift bool, record *cli.Record) (*pb.DeleteQueueRuleResponse, error) {
 	var first *pb.QueueRule
 	for looks := 1; ; looks++ {
@@ -151,8 +142,7 @@ func deleteRule(ctx context.Context, c *client.Client, pattern string, lift bool
 		case looks == 1:
 			first = is
 		case is != nil && !proto.Equal(first, is):
-			return nil, fmt.Errorf("the rule %s was changed meanwhile: %s%s; it stays",
-				pattern, ruleText(is), setText(c.Now, is))
+			return nil, fmt.Errorf("the rule %s was changed meanwhile: %s%s; it stays", pattern, ruleText(is), setText(c.Now, is))
 		}
 		reply, err := c.Queues.DeleteQueueRule(ctx, &pb.DeleteQueueRuleRequest{Pattern: pattern, By: record.By, Reason: record.Reason, Etag: etag})
 		if err == nil || !changedMeanwhile(err) || looks == ruleLooks {
@@ -189,31 +179,29 @@ when.`,
 	}
 }
 
-// minimalRule is a rule without what it has by default, and without what Waggle writes. Its
-// reason is that of the denial or pause, if it has one.
+// minimalRule is a rule without what it has by default, and without what Waggle writes. Its reason is that of the denial or
+// pause, if it has one.
 func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
-	whole := wholeRule(rule)
-	least := &pb.QueueRule{Pattern: whole.GetPattern(), Queue: whole.GetQueue(), MaxDelay: whole.GetMaxDelay(), Reason: whole.GetReason()}
+	least := proto.CloneOf(rule)
+	least.By, least.UpdateTime, least.Gates = "", nil, nil
 	for _, reason := range heldReasons(rule) {
 		least.Reason = cmp.Or(reason, least.Reason)
 	}
-	if whole.GetMinDelay().AsDuration() != dispatch.DefaultMinDelay {
-		least.MinDelay = whole.GetMinDelay()
+	if least.GetMinDelay().AsDuration() == dispatch.DefaultMinDelay {
+		least.MinDelay = nil
 	}
-	if whole.GetMaxBlock().AsDuration() != dispatch.DefaultMaxBlock {
-		least.MaxBlock = whole.GetMaxBlock()
+	if least.GetMaxBlock().AsDuration() == dispatch.DefaultMaxBlock {
+		least.MaxBlock = nil
 	}
-	if whole.GetMaxInFlight() != dispatch.DefaultMaxInFlight {
-		least.MaxInFlight = whole.MaxInFlight
-	}
-	if whole.GetDelayFactor() != 0 {
-		least.DelayFactor = whole.DelayFactor
-	}
-	if whole.GetPaused() {
-		least.Paused = whole.Paused
-	}
-	if whole.GetDeny() {
-		least.Deny = whole.Deny
-	}
+	unset(&least.MaxInFlight, dispatch.DefaultMaxInFlight)
+	unset(&least.DelayFactor, 0)
+	unset(&least.Paused, false)
+	unset(&least.Deny, false)
 	return least
+}
+
+func unset[T comparable](field **T, is T) {
+	if *field != nil && **field == is {
+		*field = nil
+	}
 }

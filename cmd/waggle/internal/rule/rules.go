@@ -15,6 +15,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
@@ -32,8 +33,7 @@ func queueRules(ctx context.Context, c *client.Client, limit int) (rules []*pb.Q
 	return rules, etag, more, err
 }
 
-// ruleLooks is how often a command looks at the rules that somebody else changes between
-// its look and its change.
+// ruleLooks is how often a command looks at the rules that somebody else changes between its look and its change.
 const ruleLooks = 5
 
 // changedMeanwhile reports whether a change was refused because somebody else made one.
@@ -79,14 +79,66 @@ func ruleOf(rules []*pb.QueueRule, pattern string) *pb.QueueRule {
 
 // wholeRule is a rule with defaults in place of what it leaves out.
 func wholeRule(rule *pb.QueueRule) *pb.QueueRule {
-	whole := &pb.QueueRule{
-		Pattern: rule.GetPattern(), Queue: rule.GetQueue(), MaxDelay: rule.GetMaxDelay(), Reason: rule.GetReason(),
-		MinDelay: rule.GetMinDelay(), MaxBlock: rule.GetMaxBlock(), MaxInFlight: rule.MaxInFlight,
-		By: rule.GetBy(), UpdateTime: rule.GetUpdateTime(), Gates: rule.GetGates(),
-		DelayFactor: proto.Float64(rule.GetDelayFactor()), Paused: proto.Bool(rule.GetPaused()), Deny: proto.Bool(rule.GetDeny()),
-	}
+	whole := proto.CloneOf(rule)
 	whole.MinDelay = cmp.Or(whole.MinDelay, durationpb.New(dispatch.DefaultMinDelay))
 	whole.MaxBlock = cmp.Or(whole.MaxBlock, durationpb.New(dispatch.DefaultMaxBlock))
 	whole.MaxInFlight = cmp.Or(whole.MaxInFlight, proto.Int32(dispatch.DefaultMaxInFlight))
+	whole.DelayFactor, whole.Paused, whole.Deny = proto.Float64(rule.GetDelayFactor()), proto.Bool(rule.GetPaused()), proto.Bool(rule.GetDeny())
 	return whole
+}
+
+// ruleText is what a rule sets, in a line; what it leaves out has its default.
+func ruleText(r *pb.QueueRule) string {
+	whole := wholeRule(r)
+	text := describe.Politeness(whole.GetMinDelay(), whole.GetMaxInFlight(), r.GetDelayFactor(), r.GetMaxDelay(), r.GetMaxBlock())
+	text.AddIf(r.GetPaused(), "PAUSED")
+	text.AddIf(r.GetDeny(), "DENIED")
+	text.AddIf(r.GetQueue() != "", "queue %s", r.GetQueue())
+	return text.Text()
+}
+
+// heldWord is how a rule holds its queues; empty: it does not.
+func heldWord(rule *pb.QueueRule) string {
+	switch {
+	case rule.GetPaused() && rule.GetDeny():
+		return "paused and denied"
+	case rule.GetDeny():
+		return "denied"
+	case rule.GetPaused():
+		return "paused"
+	}
+	return ""
+}
+
+// setText follows the text of a rule: who last changed it, when and why, and who paused or denied it before that.
+func setText(now time.Time, rule *pb.QueueRule) string {
+	var text human.Phrases
+	text.AddIf(rule.GetBy() != "", " by %s", rule.GetBy())
+	text.AddIf(rule.GetUpdateTime() != nil, ", %s", human.Since(now, rule.GetUpdateTime()))
+	text.AddIf(rule.GetReason() != "", " (%s)", rule.GetReason())
+	return strings.Join(text, "") + olderHolds(now, rule)
+}
+
+// olderHolds follows the text of a rule: the pause and the denial that began before its last change, if any did.
+func olderHolds(now time.Time, rule *pb.QueueRule) string {
+	text := ""
+	for _, gate := range rule.GetGates() {
+		if gate.GetTime().AsTime().Before(rule.GetUpdateTime().AsTime()) {
+			text += "; " + holdsText(now, []*pb.Gate{gate})
+		}
+	}
+	return text
+}
+
+// holdsText is how a rule holds its queues, since when, by whom and why.
+func holdsText(now time.Time, gates []*pb.Gate) string {
+	var parts []string
+	for _, gate := range gates {
+		word := "paused "
+		if gate.GetKind() == pb.GateKind_GATE_KIND_QUEUE_DENIED {
+			word = "denied "
+		}
+		parts = append(parts, word+describe.Gate(now, gate))
+	}
+	return strings.Join(parts, "; ")
 }

@@ -3,6 +3,7 @@ package rule
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -20,27 +21,25 @@ type ruleSet struct {
 	record     cli.Record
 	lift       bool
 	replace    bool
-	told       map[string]bool // the flags that the command gives, of those for settings
-	was        *pb.QueueRule   // nil: there is none
-	stays      string          // how the rule holds its queues though the command does not say so
-	heldBy     *pb.QueueRule   // the rule that held them
+	told       []string      // the settings that the command gives
+	was        *pb.QueueRule // nil: there is none
+	stays      string        // how the rule holds its queues though the command does not say so
+	heldBy     *pb.QueueRule // the rule that held them
 	everything []*pb.QueueRule
 }
 
-// run sets the rule, and tells what it changed. Where somebody changes the rules between
-// the look at them and the call, it looks again.
+// run sets the rule, and notes what it changed. If somebody changes the rules between the look at them and the call, it
+// looks again.
 func (s *ruleSet) run(ctx context.Context, c *client.Client) error {
 	asked := s.rule
 	for looks := 1; ; looks++ {
 		s.rule, s.stays, s.heldBy = proto.CloneOf(asked), "", nil
-		reply, err := s.try(ctx, c)
-		switch {
+		switch reply, err := s.try(ctx, c); {
 		case err == nil && reply == nil:
 			return s.showIdle(c)
 		case err == nil:
 			return s.show(c, reply)
-		}
-		if !changedMeanwhile(err) || looks == ruleLooks {
+		case !changedMeanwhile(err) || looks == ruleLooks:
 			return err
 		}
 	}
@@ -65,8 +64,8 @@ func (s *ruleSet) try(ctx context.Context, c *client.Client) (*pb.SetQueueRuleRe
 	})
 }
 
-// idle reports whether the command only lifts, and neither the rule nor one that a new rule
-// would take its queues from holds anything.
+// idle reports whether the command only lifts, and neither the rule nor one that a new rule would take its queues from holds
+// anything.
 func (s *ruleSet) idle() bool {
 	if s.replace || len(s.told) > 0 || heldWord(s.was) != "" {
 		return false
@@ -94,10 +93,7 @@ func (s *ruleSet) mask() *fieldmaskpb.FieldMask {
 	if s.replace {
 		return nil
 	}
-	mask := &fieldmaskpb.FieldMask{Paths: []string{"pattern"}} // without a path it would be all
-	for name := range s.told {
-		mask.Paths = append(mask.Paths, strings.ReplaceAll(name, "-", "_"))
-	}
+	mask := &fieldmaskpb.FieldMask{Paths: append([]string{"pattern"}, s.told...)} // without a path it would be all
 	if s.lift || s.stays != "" {
 		mask.Paths = append(mask.Paths, "paused", "deny")
 	}
@@ -132,8 +128,7 @@ func (s *ruleSet) tellChange(c *client.Client, changed []string) {
 	}
 }
 
-// keep lets the rule hold what is held now, as 'queue rule apply' does, unless the command
-// says otherwise in so many words.
+// keep lets the rule hold what is held now, as 'queue rule apply' does, unless flags say otherwise.
 func (s *ruleSet) keep() {
 	plan := newRulePlan([]ruleEntry{{rule: s.rule}}, s.everything, false, false)
 	for _, change := range plan.changes {
@@ -141,10 +136,10 @@ func (s *ruleSet) keep() {
 			continue
 		}
 		kept := &pb.QueueRule{}
-		if change.rule.GetPaused() && !s.rule.GetPaused() && !s.told["paused"] {
+		if change.rule.GetPaused() && !s.rule.GetPaused() && !slices.Contains(s.told, "paused") {
 			s.rule.Paused, kept.Paused = proto.Bool(true), proto.Bool(true)
 		}
-		if change.rule.GetDeny() && !s.rule.GetDeny() && !s.told["deny"] {
+		if change.rule.GetDeny() && !s.rule.GetDeny() && !slices.Contains(s.told, "deny") {
 			s.rule.Deny, kept.Deny = proto.Bool(true), proto.Bool(true)
 		}
 		s.stays = heldWord(kept)
@@ -152,8 +147,8 @@ func (s *ruleSet) keep() {
 	}
 }
 
-// holder is the rule that held what the new one is for: the one that it replaces, another
-// one for its queue, or the shorter one above it.
+// holder is the rule that held what the new one is for: the one that it replaces, another one for its queue, or the shorter
+// one above it.
 func (s *ruleSet) holder(above *pb.QueueRule) *pb.QueueRule {
 	if heldWord(s.was) != "" {
 		return s.was

@@ -69,9 +69,8 @@ type sourceWait struct {
 	pause    time.Duration
 	away     time.Time             // since when the dispatcher does not answer; zero: it does
 	seen     map[string]sourceLook // at the last look
-	// clear are those that had nothing outstanding at the last look. Shards
-	// are counted one after another, and a task may pass from one that is yet
-	// to be counted to one that has been; it does not do so twice.
+	// clear are those that had nothing outstanding at the last look. Shards are counted one after another, and a task
+	// may pass from one that is yet to be counted to one that has been; it does not do so twice.
 	clear map[string]bool
 }
 
@@ -113,8 +112,7 @@ func (w *sourceWait) run(ctx context.Context) error {
 	}
 }
 
-// goesOn tells whether a look that failed may be repeated: for a minute, the time
-// of a restart.
+// goesOn tells whether a look that failed may be repeated: for a minute, the time of a restart.
 func (w *sourceWait) goesOn(ctx context.Context, err error) bool {
 	if _, again := client.Repeatable(err); !again || ctx.Err() != nil {
 		return false

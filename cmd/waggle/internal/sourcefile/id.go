@@ -15,12 +15,10 @@ const (
 // ID is the id of a source that has none: the same for the same URL whatever
 // stands around it, and another for another URL.
 //
-// It is the host and the path of the URL with _ for each slash:
-// https://example.com/feeds/rss.xml is example.com_feeds_rss.xml. Where that
-// would not say all of it (another scheme, a port, a query, capitals, other
-// characters than letters, digits, dots and hyphens, a slash at the end, too
-// many bytes), what can be kept is kept, and a hyphen and ten digits of the
-// URL's SHA-256 follow. prefix stands before it, and counts for the length.
+// It is the host and the path of the URL with _ for each slash: https://example.com/feeds/rss.xml is
+// example.com_feeds_rss.xml. Where that would not say all of it (another scheme, a port, a query, capitals, other
+// characters than letters, digits, dots and hyphens, a slash at the end, too many bytes), what can be kept is kept, and
+// a hyphen and ten digits of the URL's SHA-256 follow. prefix stands before it, and counts for the length.
 func ID(prefix, rawURL string) string {
 	if plain, ok := plainID(rawURL); ok && len(prefix)+len(plain) <= maxID {
 		return prefix + plain

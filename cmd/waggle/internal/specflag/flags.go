@@ -79,15 +79,15 @@ func (f *Flags) Overlay(spec *pb.SourceSpec) (paths []string, err error) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(Fields)) {
 		if f.FlagSet.Changed(Fields[path]) {
-			copyField(spec, f.Spec, path)
+			CopyField(spec, f.Spec, path)
 			paths = append(paths, path)
 		}
 	}
 	return paths, nil
 }
 
-// copyField sets the field at a path to what it is in another message.
-func copyField(into, from proto.Message, path string) {
+// CopyField sets the field at a path to what it is in another message.
+func CopyField(into, from proto.Message, path string) {
 	a, b := into.ProtoReflect(), from.ProtoReflect()
 	for name, rest, more := strings.Cut(path, "."); ; name, rest, more = strings.Cut(rest, ".") {
 		field := a.Descriptor().Fields().ByName(protoreflect.Name(name))
@@ -102,4 +102,16 @@ func copyField(into, from proto.Message, path string) {
 		}
 		return
 	}
+}
+
+// Fields are the flags that set fields of a source's spec, by path.
+var Fields = map[string]string{
+	"display_name": "display-name", "labels": "label", "scope": "scope", "pool": "pool", "priority": "priority",
+	"canonical_rules": "canonical-rules", "seeds": "seed", "first_crawl": "first-crawl", "lease_duration": "lease",
+	"max_hold": "max-hold", "remember": "remember", "revisit_after": "revisit-after", "max_outstanding": "max-outstanding", "metadata": "metadata",
+	"schedule.every": "every", "schedule.cron": "cron", "schedule.adaptive": "adaptive", "schedule.jitter": "jitter",
+	"schedule.time_zone": "time-zone", "schedule.revisit": "revisit",
+	"retry.max_attempts": "max-attempts", "retry.max_expirations": "max-expirations", "retry.max_throttled": "max-throttled",
+	"retry.min_backoff": "min-backoff", "retry.max_backoff": "max-backoff",
+	"follow.max_depth": "max-depth", "follow.allow_hosts": "follow-host", "follow.include": "include", "follow.exclude": "exclude",
 }

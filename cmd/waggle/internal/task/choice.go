@@ -13,22 +13,19 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// taskChoice is which tasks a bulk call acts on: ids, the one of a source with a URL or
-// a key, or a filter.
+// taskChoice is which tasks a bulk call acts on: ids, the one of a source with a URL or a key, or a filter.
 type taskChoice struct {
 	filter pb.Filter
 	url    string
 	key    string
-	// states of tasks that the call changes; none: what is leased. Of some calls it has
-	// to be said which.
+	// states of tasks that the call changes; none: what is leased. Of some calls it has to be said which.
 	states        []pb.TaskState
 	stateRequired bool
 
 	chosen, failed []string
 }
 
-// whichTasks are the flags that lead to tasks; one that is there and empty says
-// nothing, as of a variable that was not set, and never "all".
+// whichTasks are the flags that lead to tasks. One that is there and empty is a variable that was not set, and never "all".
 var whichTasks = []string{"source", "url", "key", "queue", "prefix", "pool", "suffix", "collector"}
 
 func (s *taskChoice) register(cmd *cobra.Command) {
@@ -42,8 +39,7 @@ func (s *taskChoice) register(cmd *cobra.Command) {
 	}
 }
 
-// registerWhere gives a command the flags that say where tasks are; ofSource is what else --source
-// does there.
+// registerWhere gives a command the flags that say where tasks are; ofSource is what else --source does there.
 func registerWhere(flags *pflag.FlagSet, f *pb.Filter, ofSource string) {
 	flags.StringVar(&f.SourceId, "source", "", "tasks of this `source`"+ofSource)
 	cli.QueueVar(flags, &f.Queue, "queue", "tasks in this `queue`")
@@ -91,11 +87,11 @@ func (s *taskChoice) of(ctx context.Context, c *client.Client, cmd *cobra.Comman
 	if s.stateRequired && len(s.chosen) == 0 {
 		return nil, nil, cli.Usagef("which of them? say --state %s or both", strings.Join(s.stateNames(), ", --state "))
 	}
-	return nil, f, s.enums()
+	return nil, f, s.readEnums()
 }
 
-// enums reads the states and reasons of the filter.
-func (s *taskChoice) enums() (err error) {
+// readEnums reads the states and reasons of the filter.
+func (s *taskChoice) readEnums() (err error) {
 	known := map[string]int32{}
 	for _, state := range s.states {
 		known[state.String()] = int32(state)
@@ -115,6 +111,7 @@ func (s *taskChoice) enums() (err error) {
 // Ref is how people name a task: by its id, or by its source and URL or key.
 type Ref struct{ by pb.GetTaskRequest }
 
+// Register adds the flags.
 func (r *Ref) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.by.SourceId, "source", "", "the task's `source`, instead of an ID")

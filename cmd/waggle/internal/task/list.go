@@ -13,11 +13,13 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// taskList lists tasks. The API lists those of one source or queue: of several, one after the
-// other is asked, which their counts tell to have some.
+// taskList lists tasks. The API lists those of one source or queue: of several, those are asked one after the other whose
+// counts are not zero.
 type taskList struct {
 	where  pb.Filter
 	states []pb.TaskState
@@ -143,23 +145,12 @@ func eachOf[P client.Page, T any](ask func(size int32, token string) (P, error),
 
 // holds reports whether a source has tasks to list. What is scheduled may be ready by now.
 func (l *taskList) holds(c *pb.TaskCounts) bool {
-	if len(l.states) == 0 {
-		return c.GetScheduled()+c.GetReady()+c.GetLeased()+c.GetDead()+c.GetCanceled() > 0
+	counts := map[pb.TaskState]int64{
+		pb.TaskState_TASK_STATE_SCHEDULED: c.GetScheduled(), pb.TaskState_TASK_STATE_READY: c.GetScheduled() + c.GetReady(),
+		pb.TaskState_TASK_STATE_LEASED: c.GetLeased(), pb.TaskState_TASK_STATE_DEAD: c.GetDead(), pb.TaskState_TASK_STATE_CANCELED: c.GetCanceled(),
 	}
-	for _, state := range l.states {
-		n := c.GetScheduled()
-		switch state {
-		case pb.TaskState_TASK_STATE_READY:
-			n += c.GetReady()
-		case pb.TaskState_TASK_STATE_LEASED:
-			n = c.GetLeased()
-		case pb.TaskState_TASK_STATE_DEAD:
-			n = c.GetDead()
-		case pb.TaskState_TASK_STATE_CANCELED:
-			n = c.GetCanceled()
-		default:
-		}
-		if n > 0 {
+	for state, n := range counts {
+		if n > 0 && (len(l.states) == 0 || slices.Contains(l.states, state)) {
 			return true
 		}
 	}
@@ -181,4 +172,65 @@ func (l *taskList) readOne(ctx context.Context, source, queue string) (more bool
 	tasks, more, err := client.ReadPages(max(l.limit-len(l.found), 0), ask, (*pb.ListTasksResponse).GetTasks)
 	l.found = append(l.found, tasks...)
 	return more, err
+}
+
+// noteUnmatched notes, if no task matches a filter, by which of its names nothing is known: a misspelled one matches nothing
+// either.
+func noteUnmatched(ctx context.Context, c *client.Client, f *pb.Filter) (err error) {
+	known := true
+	if f.GetQueue() != "" {
+		err = noteEmptyQueue(ctx, c, f.GetQueue())
+	}
+	if f.GetQueueSuffix() != "" && err == nil {
+		known, err = client.HasAny(func(size int32, token string) (*pb.ListQueuesResponse, error) {
+			return c.Queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: f.GetQueueSuffix(), PageSize: size, PageToken: token})
+		}, (*pb.ListQueuesResponse).GetQueues)
+		if err == nil && !known {
+			c.Note("no queue %s, nor one below it, holds a task that waits or is leased", human.Plain(f.GetQueueSuffix()))
+		}
+	}
+	var of human.Phrases
+	of.AddIf(f.GetSourceIdPrefix() != "", "an id that begins with %s", f.GetSourceIdPrefix())
+	of.AddIf(f.GetPool() != "", "the pool %s", f.GetPool())
+	of.AddIf(len(f.GetLabels()) > 0, "the label %s", human.Pairs(f.GetLabels()))
+	if len(of) > 0 && err == nil {
+		if known, err = client.HasAny(sourcesOf(ctx, c, f), (*pb.ListSourcesResponse).GetSources); err == nil && !known {
+			c.Note("no source has %s", human.Plain(strings.Join(of, " and ")))
+		}
+	}
+	if f.GetCollectorId() != "" && err == nil {
+		known, err = client.HasAny(func(size int32, token string) (*pb.ListCollectorsResponse, error) {
+			return c.Admin.ListCollectors(ctx, &pb.ListCollectorsRequest{PageSize: client.PageSize, PageToken: token})
+		}, func(p *pb.ListCollectorsResponse) []*pb.Collector {
+			return slices.DeleteFunc(p.GetCollectors(), func(k *pb.Collector) bool { return k.GetInfo().GetId() != f.GetCollectorId() })
+		})
+		if err == nil && !known {
+			c.Note("no collector %s has been heard of in the last 24 h", human.Plain(f.GetCollectorId()))
+		}
+	}
+	return err
+}
+
+// noteEmptyQueue notes of a queue without tasks that nothing is known of it, or where the tasks of its host are.
+func noteEmptyQueue(ctx context.Context, c *client.Client, name string) error {
+	reply, err := c.Queues.GetQueue(ctx, &pb.GetQueueRequest{Name: name})
+	if err != nil {
+		return err
+	}
+	switch queue := reply.GetQueue(); {
+	case queue.GetMapsTo() != "":
+		c.Note("new tasks of this host go to the queue %s, by a rule", human.Plain(queue.GetMapsTo()))
+	case queue.GetUnknown():
+		c.Note("%s", describe.UnknownQueue(name))
+	}
+	return nil
+}
+
+// sourcesOf reads the sources that a filter matches.
+func sourcesOf(ctx context.Context, c *client.Client, f *pb.Filter) func(size int32, token string) (*pb.ListSourcesResponse, error) {
+	return func(size int32, token string) (*pb.ListSourcesResponse, error) {
+		return c.Sources.ListSources(ctx, &pb.ListSourcesRequest{
+			IdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels(), PageSize: size, PageToken: token,
+		})
+	}
 }

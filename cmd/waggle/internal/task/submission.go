@@ -17,31 +17,31 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// submission is what became of the tasks so far. All before it in the file is settled, in
-// the order of the file.
+const (
+	// maxSubmit items and submitBytes of them go in one call.
+	maxSubmit   = 1000
+	submitBytes = 3 << 20
+
+	// submitWait is how long items wait for others to go with.
+	submitWait = time.Second
+)
+
+// submission is what became of the tasks so far. All before it in the file is settled, in the order of the file.
 type submission struct {
 	client *client.Client
 	file   *cli.Input // nil: arguments name the tasks
 	wait   time.Duration
 	report *cli.Report
 
-	batch []submitEntry // those with an error are only told of, in their turn
-	items []*pb.SubmitItem
+	batch []*entry // those with an error are only reported, in their turn
 	bytes int
 
-	total  int
-	in     int // taken of them
-	line   int // of the file, up to which all is settled
-	codes  map[pb.SubmitCode]int
-	told   int
-	shown  []submitEntry
-	result []*pb.SubmitResult // of shown
-	all    submittedJSON
-}
-
-// submittedJSON is what programs are told.
-type submittedJSON struct {
-	Results []submittedItem `json:"results"`
+	total, in int // in: taken of them
+	line      int // of the file, up to which all is settled
+	codes     map[pb.SubmitCode]int
+	noted     int
+	shown     []*entry
+	results   []submittedItem // for programs
 }
 
 // submittedItem is a SubmitResult with what it is of.
@@ -57,37 +57,30 @@ type submittedItem struct {
 	Message     string `json:"message"`
 }
 
-func newSubmittedItem(e submitEntry, r *pb.SubmitResult) submittedItem {
-	return submittedItem{
-		Line: e.line, SourceID: e.item.GetSourceId(), URL: e.item.GetUrl(), Key: e.item.GetKey(), Code: r.GetCode().String(),
-		TaskID: r.GetTaskId(), State: r.GetState().String(), ErrorReason: r.GetErrorReason().String(), Message: r.GetMessage(),
-	}
-}
-
-// run submits what next gives, in calls of their own size, and shows what became of it.
-func (s *submission) run(ctx context.Context, reportFile string, next entryReader) (err error) {
+// run submits entries, in calls of their own size, and shows what became of them.
+func (s *submission) run(ctx context.Context, reportFile string, all entries) (err error) {
 	if s.report, err = cli.OpenReport(reportFile, 0, "line", "task", "result", "error", "url", "key"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.report.Close()) }()
-	s.codes, s.all.Results = map[pb.SubmitCode]int{}, []submittedItem{}
-	out := s.client.Out
-	err = s.submit(ctx, next)
+	s.codes, s.results = map[pb.SubmitCode]int{}, []submittedItem{}
+	err = s.submit(ctx, all)
 	switch {
-	case err != nil && s.total == 0:
-		return err
 	case err == nil && s.total == 0:
 		return s.file.ErrNothing()
-	case err != nil:
-		s.stopped()
-		if s.client.JSON {
-			err = errors.Join(client.WriteJSON(out, s.all), err)
-		}
+	case s.total == 0:
 		return err
-	case s.client.JSON:
-		err = client.WriteJSON(out, s.all)
-	default:
-		s.write(out)
+	case err != nil:
+		where := ""
+		if s.line > 0 {
+			where = fmt.Sprintf(" (up to line %s)", human.Count(s.line))
+		}
+		s.client.Note("stopped: at least %s submitted%s; repeating the command does no harm", human.PluralVerb(s.in, "task", "was", "were"), where)
+	case !s.client.JSON:
+		s.write(s.client.Out)
+	}
+	if s.client.JSON {
+		err = errors.Join(client.WriteJSON(s.client.Out, map[string]any{"results": s.results}), err)
 	}
 	if err != nil {
 		return err
@@ -95,12 +88,25 @@ func (s *submission) run(ctx context.Context, reportFile string, next entryReade
 	return s.refused()
 }
 
-// submit sends what next gives, in calls as large as they may be, and at least so often that
-// nothing of a slow producer waits.
-func (s *submission) submit(ctx context.Context, next entryReader) error {
+// submit sends entries, in calls as large as they may be, and at least so often that nothing of a slow producer waits.
+func (s *submission) submit(ctx context.Context, all entries) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	entries := readAhead(ctx, next)
+	type read struct {
+		entry *entry
+		err   error
+	}
+	ahead := make(chan read)
+	go func() {
+		defer close(ahead)
+		for e, err := range all {
+			select {
+			case ahead <- read{e, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	var late <-chan time.Time // of what is in the batch
 	for {
 		if len(s.batch) == 0 {
@@ -108,107 +114,82 @@ func (s *submission) submit(ctx context.Context, next entryReader) error {
 		} else if late == nil {
 			late = time.After(s.wait)
 		}
+		var err error
 		select {
-		case read := <-entries:
-			if errors.Is(read.err, io.EOF) {
-				return s.send(ctx)
+		case r, more := <-ahead:
+			if !more || r.err != nil {
+				return errors.Join(s.send(ctx), r.err)
 			}
-			if read.err != nil {
-				return errors.Join(s.send(ctx), read.err)
-			}
-			if err := s.put(ctx, read.entry); err != nil {
-				return err
-			}
+			err = s.put(ctx, r.entry)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late:
-			if err := s.send(ctx); err != nil {
-				return err
-			}
+			err = s.send(ctx)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
-// readEntry is what an entryReader gave.
-type readEntry struct {
-	entry submitEntry
-	err   error
-}
-
-// readAhead reads entries until there are no more, or ctx ends.
-func readAhead(ctx context.Context, next entryReader) <-chan readEntry {
-	entries := make(chan readEntry)
-	go func() {
-		for {
-			entry, err := next()
-			select {
-			case entries <- readEntry{entry, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return entries
-}
-
 // put adds an entry to the batch, which is sent before when it would become too large.
-func (s *submission) put(ctx context.Context, entry submitEntry) error {
-	size := proto.Size(entry.item)
+func (s *submission) put(ctx context.Context, e *entry) error {
+	size := proto.Size(e.item)
 	if len(s.batch) == maxSubmit || s.bytes+size > submitBytes {
 		if err := s.send(ctx); err != nil {
 			return err
 		}
 	}
-	s.batch = append(s.batch, entry)
-	if entry.err == nil {
-		s.items, s.bytes = append(s.items, entry.item), s.bytes+size
-	}
+	s.batch, s.bytes = append(s.batch, e), s.bytes+size
 	return nil
 }
 
 // send makes the call of a batch and takes what came of it.
 func (s *submission) send(ctx context.Context) error {
-	reply := &pb.SubmitTasksResponse{}
-	if len(s.items) > 0 {
-		var err error
-		if reply, err = s.call(ctx); err != nil {
-			return err
+	request := &pb.SubmitTasksRequest{}
+	for _, e := range s.batch {
+		if e.err == nil {
+			request.Items = append(request.Items, e.item)
 		}
+	}
+	reply, err := s.call(ctx, request)
+	if err != nil {
+		return err
 	}
 	results := reply.GetResults()
-	if len(results) != len(s.items) {
-		return fmt.Errorf("the dispatcher answered %d of %d tasks", len(results), len(s.items))
+	if len(results) != len(request.GetItems()) {
+		return fmt.Errorf("the dispatcher answered %d of %d tasks", len(results), len(request.GetItems()))
 	}
-	for _, entry := range s.batch {
-		var result *pb.SubmitResult
-		if entry.err != nil {
-			result = entry.result()
+	for _, e := range s.batch {
+		if e.err == nil {
+			e.result, results = results[0], results[1:]
 		} else {
-			result, results = results[0], results[1:]
+			e.result = &pb.SubmitResult{
+				Code: pb.SubmitCode_SUBMIT_CODE_INVALID, ErrorReason: pb.ErrorReason_ERROR_REASON_INVALID_FIELD, Message: e.err.Error(),
+			}
 		}
-		if err := s.settle(entry, result); err != nil {
+		if err := s.settle(e); err != nil {
 			return err
 		}
 	}
-	s.batch, s.items, s.bytes = nil, nil, 0
+	s.batch, s.bytes = nil, 0
 	return nil
 }
 
-// call submits the items of a batch. Those of a file are sent again until they are taken:
-// what was taken before answers EXISTS.
-func (s *submission) call(ctx context.Context) (reply *pb.SubmitTasksResponse, err error) {
-	call := func() error {
-		reply, err = s.client.Tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: s.items})
-		return err
-	}
-	if s.file == nil {
-		return reply, call()
+// call submits the items of a batch. Those of a file are sent again until they are taken: what was taken before answers
+// EXISTS.
+func (s *submission) call(ctx context.Context, request *pb.SubmitTasksRequest) (reply *pb.SubmitTasksResponse, err error) {
+	switch {
+	case len(request.GetItems()) == 0:
+		return &pb.SubmitTasksResponse{}, nil
+	case s.file == nil:
+		return s.client.Tasks.SubmitTasks(ctx, request)
 	}
 	var away time.Time
-	err = client.Patiently(ctx, 0, call, func(err error) {
+	err = client.Patiently(ctx, 0, func() error {
+		reply, err = s.client.Tasks.SubmitTasks(ctx, request)
+		return err
+	}, func(err error) {
 		if away.IsZero() {
 			away = time.Now()
 			s.client.Note("no call is taken now (%s); waiting until one is, or an interrupt", human.Plain(status.Convert(err).Message()))
@@ -220,27 +201,37 @@ func (s *submission) call(ctx context.Context) (reply *pb.SubmitTasksResponse, e
 	return reply, err
 }
 
-// settle counts what became of a task, and tells of it.
-func (s *submission) settle(entry submitEntry, result *pb.SubmitResult) error {
-	s.total++
-	s.line = max(s.line, entry.line)
-	s.codes[result.GetCode()]++
-	if taken(result) {
+// settle counts what became of a task, and reports it.
+func (s *submission) settle(e *entry) error {
+	r := e.result
+	s.total, s.line = s.total+1, max(s.line, e.line)
+	s.codes[r.GetCode()]++
+	if e.taken() {
 		s.in++
 	}
 	if s.client.JSON {
-		s.all.Results = append(s.all.Results, newSubmittedItem(entry, result))
+		s.results = append(s.results, submittedItem{
+			Line: e.line, SourceID: e.item.GetSourceId(), URL: e.item.GetUrl(), Key: e.item.GetKey(), Code: r.GetCode().String(),
+			TaskID: r.GetTaskId(), State: r.GetState().String(), ErrorReason: r.GetErrorReason().String(), Message: r.GetMessage(),
+		})
 	}
-	if s.total <= client.ShownResults || s.file == nil && !taken(result) && len(s.shown) < 5*client.ShownResults {
-		s.shown, s.result = append(s.shown, entry), append(s.result, result)
+	if s.total <= client.ShownResults || s.file == nil && !e.taken() && len(s.shown) < 5*client.ShownResults {
+		s.shown = append(s.shown, e)
 	}
-	if !taken(result) && s.file != nil && s.told < cli.ShownRefusals {
-		s.told++
-		s.client.Note("%s, line %d: %s", human.Plain(s.file.Name()), entry.line, human.Plain(refusedText(entry, result)))
+	code := human.Word(r.GetCode(), "SUBMIT_CODE_")
+	if !e.taken() && s.file != nil && s.noted < cli.ShownRefusals {
+		s.noted++
+		text := r.GetMessage()
+		if name := e.name(); name != "" {
+			text = human.Brief(name, human.URLWidth) + ": " + text
+		}
+		if r.GetCode() != pb.SubmitCode_SUBMIT_CODE_INVALID {
+			text = code + ": " + text
+		}
+		s.client.Note("%s, line %d: %s", human.Plain(s.file.Name()), e.line, human.Plain(text))
 	}
-	code := human.Word(result.GetCode(), "SUBMIT_CODE_")
 	return s.report.Put([]string{
-		strconv.Itoa(entry.line), result.GetTaskId(), code, result.GetMessage(), entry.item.GetUrl(), entry.item.GetKey(),
+		strconv.Itoa(e.line), r.GetTaskId(), code, r.GetMessage(), e.item.GetUrl(), e.item.GetKey(),
 	}, struct {
 		Line   int    `json:"line,omitempty"`
 		Task   string `json:"task,omitempty"`
@@ -248,44 +239,13 @@ func (s *submission) settle(entry submitEntry, result *pb.SubmitResult) error {
 		Error  string `json:"error,omitempty"`
 		URL    string `json:"url,omitempty"`
 		Key    string `json:"key,omitempty"`
-	}{entry.line, result.GetTaskId(), code, result.GetMessage(), entry.item.GetUrl(), entry.item.GetKey()})
-}
-
-// refusedText says of which task, and why; of a line that is none only why.
-func refusedText(entry submitEntry, result *pb.SubmitResult) string {
-	text := result.GetMessage()
-	if name := entry.name(); name != "" {
-		text = human.Brief(name, human.URLWidth) + ": " + text
-	}
-	if result.GetCode() != pb.SubmitCode_SUBMIT_CODE_INVALID {
-		text = human.Word(result.GetCode(), "SUBMIT_CODE_") + ": " + text
-	}
-	return text
-}
-
-// taken reports whether the task is in.
-func taken(r *pb.SubmitResult) bool {
-	switch r.GetCode() {
-	case pb.SubmitCode_SUBMIT_CODE_CREATED, pb.SubmitCode_SUBMIT_CODE_EXISTS, pb.SubmitCode_SUBMIT_CODE_REVISIT:
-		return true
-	default:
-		return false
-	}
-}
-
-// stopped says how far a submission came that an error has ended.
-func (s *submission) stopped() {
-	where := ""
-	if s.line > 0 {
-		where = fmt.Sprintf(" (up to line %s)", human.Count(s.line))
-	}
-	s.client.Note("stopped: at least %s submitted%s; repeating the command does no harm", human.PluralVerb(s.in, "task", "was", "were"), where)
+	}{e.line, r.GetTaskId(), code, r.GetMessage(), e.item.GetUrl(), e.item.GetKey()})
 }
 
 // refused fails a submission of which some tasks were not taken.
 func (s *submission) refused() error {
 	refused := s.total - s.in
-	if more := refused - s.told; s.file != nil && more > 0 && !s.report.Kept() {
+	if more := refused - s.noted; s.file != nil && more > 0 && !s.report.Kept() {
 		s.client.Note("and %s more; --report FILE has all of them", human.Count(more))
 	}
 	switch {
@@ -297,16 +257,16 @@ func (s *submission) refused() error {
 	return fmt.Errorf("%s not submitted", human.Plural(refused, "task"))
 }
 
-// write shows each result of a few tasks; of many named by arguments those that were
-// refused, which of a file are told by line.
+// write shows each result of a few tasks; of many that arguments name those that were refused, which of a file are noted
+// by line.
 func (s *submission) write(out io.Writer) {
 	t := human.NewTable("RESULT", "TASK", "STATE", "URL", "WHY")
-	for i, result := range s.result {
-		if taken(result) && s.total > client.ShownResults || !taken(result) && s.file != nil {
+	for _, e := range s.shown {
+		if e.taken() && s.total > client.ShownResults || !e.taken() && s.file != nil {
 			continue
 		}
-		t.Row(human.Word(result.GetCode(), "SUBMIT_CODE_"), result.GetTaskId(), human.Word(result.GetState(), "TASK_STATE_"),
-			human.Brief(s.shown[i].name(), human.URLWidth), result.GetMessage())
+		t.Row(human.Word(e.result.GetCode(), "SUBMIT_CODE_"), e.result.GetTaskId(), human.Word(e.result.GetState(), "TASK_STATE_"),
+			human.Brief(e.name(), human.URLWidth), e.result.GetMessage())
 	}
 	t.Write(out, "")
 	if s.total > 1 {

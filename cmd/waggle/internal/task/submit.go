@@ -5,33 +5,20 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-const (
-	// maxSubmit items and submitBytes of them go in one call.
-	maxSubmit   = 1000
-	submitBytes = 3 << 20
-
-	// submitWait is how long items wait for others to go with.
-	submitWait = time.Second
-)
-
-// submitFlags say what holds for items that do not say it themselves.
+// submitFlags are what holds for items that do not say it themselves.
 type submitFlags struct {
-	source, key, queue, kind, ifExists, file, payloadFile, report string
-
-	priority int32
-	due      *timestamppb.Timestamp
-	metadata map[string]string
+	item                                pb.SubmitItem
+	ifExists, file, payloadFile, report string
+	priority                            int32
 }
 
 func newTaskSubmit(o *client.Options) *cobra.Command {
@@ -55,14 +42,14 @@ them. The same file again, mended, does no harm to what is in.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.source, "source", "", "the `source` that the tasks belong to")
-	flags.StringVar(&f.key, "key", "", "`key` that identifies the task (default its canonical URL); for one task only")
-	cli.QueueVar(flags, &f.queue, "queue", "its `queue` (default by the queue rules, from the URL's host)")
-	flags.StringVar(&f.kind, "kind", "", "what `kind` of task it is, for the collector")
+	flags.StringVar(&f.item.SourceId, "source", "", "the `source` that the tasks belong to")
+	flags.StringVar(&f.item.Key, "key", "", "`key` that identifies the task (default its canonical URL); for one task only")
+	cli.QueueVar(flags, &f.item.Queue, "queue", "its `queue` (default by the queue rules, from the URL's host)")
+	flags.StringVar(&f.item.Kind, "kind", "", "what `kind` of task it is, for the collector")
 	flags.Int32Var(&f.priority, "priority", 5, "`0 to 9`, higher first")
-	cli.TimeVar(flags, &f.due, "due", "`when`, if not now")
+	cli.TimeVar(flags, &f.item.DueTime, "due", "`when`, if not now")
 	flags.StringVar(&f.ifExists, "if-exists", "keep", "`what` to do when it is known already: keep, sooner or again")
-	cli.PairsVar(flags, &f.metadata, "metadata", "laid over the source's metadata; may be repeated")
+	cli.PairsVar(flags, &f.item.Metadata, "metadata", "laid over the source's metadata; may be repeated")
 	flags.StringVar(&f.payloadFile, "payload-file", "", "`file` with the payload, instead of the source's")
 	flags.StringVarP(&f.file, "file", "f", "", "`file` with one task a line; - for standard input")
 	flags.StringVar(&f.report, "report", "", "`file` that gets a line for each task: CSV when its name ends in .csv, else JSON lines")
@@ -76,17 +63,17 @@ them. The same file again, mended, does no harm to what is in.`,
 		}
 		s := &submission{client: c, wait: cmp.Or(o.Console.SubmitWait, submitWait)}
 		if f.file == "" {
-			return s.run(ctx, f.report, argumentReader(urls, pattern))
+			return s.run(ctx, f.report, ofArguments(urls, pattern))
 		}
 		if s.file, err = cli.OpenInput(ctx, f.file, cmd.InOrStdin()); err != nil {
 			return fmt.Errorf("--file: %w", err)
 		}
 		defer s.file.Close()
-		next, err := fileReader(s.file, pattern)
+		all, err := ofFile(s.file, pattern)
 		if err != nil {
 			return err
 		}
-		return s.run(ctx, f.report, next)
+		return s.run(ctx, f.report, all)
 	})
 	return cmd
 }
@@ -94,13 +81,13 @@ them. The same file again, mended, does no harm to what is in.`,
 // check refuses flags and arguments that do not go together.
 func (f *submitFlags) check(urls []string) error {
 	switch {
-	case f.file != "" && (len(urls) > 0 || f.key != ""):
+	case f.file != "" && (len(urls) > 0 || f.item.GetKey() != ""):
 		return cli.Usagef("say URLs or --key, or --file, not both")
-	case f.file == "" && len(urls) == 0 && f.key == "":
+	case f.file == "" && len(urls) == 0 && f.item.GetKey() == "":
 		return cli.Usagef("which tasks? say URLs, --key or --file")
-	case f.key != "" && len(urls) > 1:
+	case f.item.GetKey() != "" && len(urls) > 1:
 		return cli.Usagef("--key names one task; %d URLs were given", len(urls))
-	case f.file == "" && f.source == "":
+	case f.file == "" && f.item.GetSourceId() == "":
 		return cli.Usagef("--source is missing: which source do the tasks belong to?")
 	case cli.SameFile(f.file, f.report):
 		return cli.Usagef("--report and --file are the same file, %q; choose another", f.file)
@@ -110,7 +97,7 @@ func (f *submitFlags) check(urls []string) error {
 
 // pattern completes an item by the flags.
 func (f *submitFlags) pattern(cmd *cobra.Command) (itemPattern, error) {
-	whole := &pb.SubmitItem{SourceId: f.source, Key: f.key, Queue: f.queue, Kind: f.kind, Metadata: f.metadata, DueTime: f.due}
+	whole := &f.item
 	value, err := cli.Enum[pb.IfExists]("--if-exists", f.ifExists, "IF_EXISTS_", pb.IfExists_value)
 	if err != nil {
 		return nil, err
