@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -68,7 +69,7 @@ const latencyCollectors = 16
 
 // WriteTable writes the result for people, in lines of at most 80 columns.
 func (r *Result) WriteTable(out io.Writer) {
-	fmt.Fprintf(out, "%s, %d cores, %s; load average before: %s\n", r.System, r.Cores, r.Go, or(r.LoadBefore, "unknown"))
+	fmt.Fprintf(out, "%s, %d cores, %s; load average before: %s\n", r.System, r.Cores, r.Go, cmp.Or(r.LoadBefore, "unknown"))
 	processors := ""
 	if r.Processors > 0 {
 		processors = fmt.Sprintf("; dispatcher with GOMAXPROCS=%d", r.Processors)
@@ -101,13 +102,6 @@ func (r *Result) grid(out io.Writer, title, head string, cells func(*Row) string
 		fmt.Fprintln(w, strings.ReplaceAll(row.Store+"|"+row.Workload+"|"+cells(row), "|", "\t"))
 	}
 	w.Flush()
-}
-
-func or(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // known writes a number, and nothing for 0, which is what was not measured.

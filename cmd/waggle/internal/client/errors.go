@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -172,25 +173,51 @@ const (
 	longestPause    = 5 * time.Second
 )
 
-// Patiently makes a call, and repeats it while it may still be taken, for as long as patience, or for ever if that is 0.
-// unanswered is called each time that it was not taken.
-func Patiently(ctx context.Context, patience time.Duration, call func() error, unanswered func(error)) error {
-	deadline := time.Now().Add(patience)
+// Patience repeats calls that may be taken later. It notes once that they wait, and once that they go on.
+type Patience struct {
+	For  time.Duration // 0: until the context ends
+	Note func(format string, args ...any)
+
+	mu   sync.Mutex // guards away
+	away time.Time  // since when no call is taken; zero: they are
+}
+
+// Call makes a call until it is taken, refused for good, or no more time is left.
+func (p *Patience) Call(ctx context.Context, call func() error) error {
+	deadline := time.Now().Add(p.For)
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		err := call()
+		wait, again := Repeatable(err)
+		wait = max(wait, pause/2+rand.N(pause/2))
+		if err != nil && (!again || p.For > 0 && time.Now().Add(wait).After(deadline)) {
+			return err
+		}
+		p.note(err)
 		if err == nil {
 			return nil
 		}
-		wait, again := Repeatable(err)
-		if wait = max(wait, pause/2+rand.N(pause/2)); !again || patience > 0 && time.Now().Add(wait).After(deadline) {
-			return err
-		}
-		unanswered(err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+func (p *Patience) note(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil && !p.away.IsZero():
+		p.Note("calls are taken again, after %s; going on", human.Span(time.Since(p.away)))
+		p.away = time.Time{}
+	case err != nil && p.away.IsZero():
+		p.away = time.Now()
+		limit := "until one is, or an interrupt"
+		if p.For > 0 {
+			limit = "up to " + human.Span(p.For)
+		}
+		p.Note("no call is taken now (%s); waiting %s", human.Plain(status.Convert(err).Message()), limit)
 	}
 }
 

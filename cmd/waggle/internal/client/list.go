@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
@@ -17,32 +19,49 @@ const PageSize = 500
 // Page is a reply that holds part of a list.
 type Page interface{ GetNextPageToken() string }
 
-// ReadPages reads a list until it has limit items, or all of them when limit is 0. ask reads a page of at most size, and
-// items gives what is wanted of one. more reports whether others follow.
-func ReadPages[P Page, T any](limit int, ask func(size int32, token string) (P, error), items func(P) []T) (all []T, more bool, err error) {
-	for token := ""; ; {
-		size := PageSize
-		if limit > 0 {
-			size = min(size, limit-len(all))
-		}
-		reply, err := ask(int32(size), token)
+// EachPage reads a list page by page, each of PageSize unless the request has another size, while take wants more.
+func EachPage[Q proto.Message, P Page](
+	ctx context.Context, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q, take func(P) (more bool, err error),
+) error {
+	setPageSize(request, PageSize)
+	fields := request.ProtoReflect()
+	for {
+		reply, err := list(ctx, request)
 		if err != nil {
-			return all, false, err
+			return err
 		}
-		all, token = append(all, items(reply)...), reply.GetNextPageToken()
-		switch {
-		case limit > 0 && len(all) > limit: // the page was larger than asked for
-			return all[:limit], true, nil
-		case token == "" || len(all) == limit && limit > 0:
-			return all, token != "", nil
+		if more, err := take(reply); err != nil || !more || reply.GetNextPageToken() == "" {
+			return err
 		}
+		fields.Set(fields.Descriptor().Fields().ByName("page_token"), protoreflect.ValueOfString(reply.GetNextPageToken()))
 	}
 }
 
-// HasAny reports whether a list has an item, and reads no more of it than that takes.
-func HasAny[P Page, T any](ask func(size int32, token string) (P, error), items func(P) []T) (bool, error) {
-	found, _, err := ReadPages(1, ask, items)
-	return len(found) > 0, err
+// setPageSize sets the size of a page unless the request has one.
+func setPageSize(request proto.Message, size int) {
+	fields := request.ProtoReflect()
+	if field := fields.Descriptor().Fields().ByName("page_size"); !fields.Has(field) {
+		fields.Set(field, protoreflect.ValueOfInt32(int32(size)))
+	}
+}
+
+// ReadPages reads a list until it has limit items, or all of them when limit is 0; items gives what is wanted of a page.
+// more reports whether others follow.
+func ReadPages[Q proto.Message, P Page, T any](
+	ctx context.Context, limit int, list func(context.Context, Q, ...grpc.CallOption) (P, error), request Q, items func(P) []T,
+) (all []T, more bool, err error) {
+	if limit > 0 {
+		setPageSize(request, min(limit, PageSize))
+	}
+	err = EachPage(ctx, list, request, func(page P) (bool, error) {
+		all = append(all, items(page)...)
+		more = limit > 0 && (len(all) > limit || len(all) == limit && page.GetNextPageToken() != "")
+		return limit == 0 || len(all) < limit, nil
+	})
+	if limit > 0 {
+		all = all[:min(len(all), limit)]
+	}
+	return all, more, err
 }
 
 // List makes cmd one that lists at most --limit items. read gives the reply with all of them, reports whether more

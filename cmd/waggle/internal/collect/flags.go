@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,17 +32,12 @@ type collectOptions struct {
 
 // register gives the command its flags, by what they are about.
 func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
-	groups := []flagGroup{
-		o.dispatchFlags(), o.fetchFlags(), o.linkFlags(), o.keepFlags(), o.showFlags(),
+	var groups []*pflag.FlagSet
+	group := func(title string) *pflag.FlagSet {
+		groups = append(groups, pflag.NewFlagSet(title, pflag.ContinueOnError))
+		return groups[len(groups)-1]
 	}
-	cli.FromEnv(cmd, c, allFlags(groups))
-	groupedUsage(cmd, groups)
-}
-
-// dispatchFlags say where tasks come from, and how they are held.
-func (o *collectOptions) dispatchFlags() flagGroup {
-	group := newFlagGroup("Tasks")
-	flags := group.flags
+	flags := group("Tasks")
 	flags.StringSliceVar(&o.collector.Targets, "server", []string{client.DefaultServer}, "dispatchers, each `host:port`")
 	o.tls.Register(flags)
 	flags.StringVar(&o.collector.ID, "id", cli.Hostname(), "its `name`, the same over restarts, another one for each process")
@@ -58,13 +53,8 @@ func (o *collectOptions) dispatchFlags() flagGroup {
 	if err := flags.MarkHidden("until-eof"); err != nil {
 		panic(err) // the flag is registered on the line above
 	}
-	return group
-}
 
-// fetchFlags say how pages are fetched.
-func (o *collectOptions) fetchFlags() flagGroup {
-	group := newFlagGroup("Fetching pages")
-	flags := group.flags
+	flags = group("Fetching pages")
 	flags.StringVar(&o.web.Contact, "contact", "", "`address`, URL or mail, that the user agent names: how to reach you")
 	flags.StringVar(&o.web.UserAgent, "user-agent", "", "`text` to send instead of \"waggle (+CONTACT)\"")
 	flags.StringVar(&o.web.RobotsAgent, "robots-agent", "", "`name` that robots.txt knows it by (default what the user agent begins with)")
@@ -76,13 +66,8 @@ func (o *collectOptions) fetchFlags() flagGroup {
 	flags.Int64Var(&o.web.MaxBytes, "max-bytes", 0, "largest page in `bytes` (default 10 MiB)")
 	flags.IntVar(&o.web.MaxRatio, "max-ratio", 0, "how many `times` its compressed bytes a page of over 1 MiB may become (default 200)")
 	flags.IntVar(&o.web.MaxRedirects, "max-redirects", 0, "`number` of redirects of a fetch; negative: none (default 10)")
-	return group
-}
 
-// linkFlags say which links are reported.
-func (o *collectOptions) linkFlags() flagGroup {
-	group := newFlagGroup("Finding links (a source's follow rule decides which of them become tasks)")
-	flags := group.flags
+	flags = group("Finding links (a source's follow rule decides which of them become tasks)")
 	flags.BoolVar(&o.web.Resources, "resources", false, "report images, scripts and style sheets, too")
 	flags.BoolVar(&o.web.Sitemaps, "sitemaps", false, "report the sitemaps that robots.txt names, of the hosts of seeds: for whole sites")
 	flags.BoolVar(&o.web.FollowNofollow, "follow-nofollow", false, "report links that say nofollow, and those of pages that do, too")
@@ -92,24 +77,17 @@ func (o *collectOptions) linkFlags() flagGroup {
 	flags.IntVar(&o.web.MaxURLBytes, "max-url-bytes", 0, "longest URL in `bytes` (default 2048, which is the most)")
 	flags.IntVar(&o.web.MaxPathSegments, "max-path-segments", 0, "`number` of segments that a URL's path may have; negative: any (default 30)")
 	flags.IntVar(&o.web.MaxPathRepeats, "max-path-repeats", 0, "`times` that a path may have the same segments in a row; negative: any (default 3)")
-	return group
-}
 
-// keepFlags say where pages are kept.
-func (o *collectOptions) keepFlags() flagGroup {
-	group := newFlagGroup("Keeping pages")
-	o.sink.register(group.flags)
-	return group
-}
+	flags = group("Keeping pages")
+	flags.StringVar(&o.sink.out, "out", "", "`directory` for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
+	flags.StringVar(&o.sink.warc, "warc", "", "`directory` for the pages, as WARC/1.1 files")
+	flags.Int64Var(&o.sink.warcSize, "warc-size", 0, "`bytes` from which a WARC file gets no more pages (default 1 GiB)")
 
-// showFlags say what people see of it.
-func (o *collectOptions) showFlags() flagGroup {
-	group := newFlagGroup("Seeing it run")
-	flags := group.flags
+	flags = group("Seeing it run")
 	flags.BoolVar(&o.quiet, "quiet", false, "no live view on a terminal; elsewhere there is none anyway")
 	flags.DurationVar(&o.status, "status", 30*time.Second, "how often to log how it goes where there is no live view; 0: never")
 	o.log.Register(flags)
-	return group
+	groupedUsage(cmd, c, groups)
 }
 
 // urlVar adds a flag for an absolute URL. It never repeats the URL, which may hold a password.
@@ -140,12 +118,6 @@ type sinkOptions struct {
 	out      string
 	warc     string
 	warcSize int64
-}
-
-func (o *sinkOptions) register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.out, "out", "", "`directory` for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
-	flags.StringVar(&o.warc, "warc", "", "`directory` for the pages, as WARC/1.1 files")
-	flags.Int64Var(&o.warcSize, "warc-size", 0, "`bytes` from which a WARC file gets no more pages (default 1 GiB)")
 }
 
 // open gives the handler a sink, if one is wanted. The sink is to be closed when the collector has stopped.
@@ -187,45 +159,29 @@ func closeSink(sink io.Closer, err *error) {
 // usageWidth is how wide the help of a command with many flags is, in columns.
 const usageWidth = 100
 
-// flagGroup is a part of a command's flags under a title of its own.
-type flagGroup struct {
-	title string
-	flags *pflag.FlagSet
-}
-
-func newFlagGroup(title string) flagGroup {
-	return flagGroup{title: title, flags: pflag.NewFlagSet(title, pflag.ContinueOnError)}
-}
-
-// allFlags are the flags of all groups.
-func allFlags(groups []flagGroup) *pflag.FlagSet {
+// groupedUsage gives a command flags, and help that tells of them group by group.
+func groupedUsage(cmd *cobra.Command, c cli.Console, groups []*pflag.FlagSet) {
 	all := pflag.NewFlagSet("all", pflag.ContinueOnError)
 	for _, group := range groups {
-		all.AddFlagSet(group.flags)
+		all.AddFlagSet(group)
 	}
-	return all
-}
-
-// groupedUsage gives a command the flags of the groups, and help that tells of them group by group.
-func groupedUsage(cmd *cobra.Command, groups []flagGroup) {
-	all := allFlags(groups)
+	cli.FromEnv(cmd, c, all)
 	cmd.Flags().AddFlagSet(all)
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
-		var b strings.Builder
-		b.WriteString("Usage:\n  " + cmd.UseLine() + "\n")
+		out := cmd.OutOrStderr()
+		fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
 		if cmd.HasExample() {
-			b.WriteString("\nExamples:\n" + cmd.Example + "\n")
+			fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
 		}
-		rest := pflag.NewFlagSet("rest", pflag.ContinueOnError)
+		rest := pflag.NewFlagSet("Other flags", pflag.ContinueOnError)
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if all.Lookup(f.Name) == nil {
 				rest.AddFlag(f)
 			}
 		})
-		for _, group := range append(groups[:len(groups):len(groups)], flagGroup{title: "Other flags", flags: rest}) {
-			b.WriteString("\n" + group.title + ":\n" + group.flags.FlagUsagesWrapped(usageWidth))
+		for _, group := range append(slices.Clone(groups), rest) {
+			fmt.Fprintf(out, "\n%s:\n%s", group.Name(), group.FlagUsagesWrapped(usageWidth))
 		}
-		_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
-		return err
+		return nil
 	})
 }

@@ -45,18 +45,13 @@ narrows them; what it takes is decided by each fetch.`,
 			return nil, false, nil, cli.Usagef("--drains lists no collectors; leave --state and --label out")
 		}
 		if drains {
-			all, more, err := client.ReadPages(limit, func(size int32, token string) (*pb.ListDrainsResponse, error) {
-				return c.Admin.ListDrains(ctx, &pb.ListDrainsRequest{PageSize: size, PageToken: token})
-			}, (*pb.ListDrainsResponse).GetDrains)
+			all, more, err := client.ReadPages(ctx, limit, c.Admin.ListDrains, &pb.ListDrainsRequest{}, (*pb.ListDrainsResponse).GetDrains)
 			return &pb.ListDrainsResponse{Drains: all}, more, func() { writeDrains(c.Out, c.Now, all) }, err
 		}
 		if request.States, err = cli.Enums[pb.CollectorState]("--state", states, "COLLECTOR_STATE_", pb.CollectorState_value); err != nil {
 			return nil, false, nil, err
 		}
-		all, more, err := client.ReadPages(limit, func(size int32, token string) (*pb.ListCollectorsResponse, error) {
-			request.PageSize, request.PageToken = size, token
-			return c.Admin.ListCollectors(ctx, request)
-		}, (*pb.ListCollectorsResponse).GetCollectors)
+		all, more, err := client.ReadPages(ctx, limit, c.Admin.ListCollectors, request, (*pb.ListCollectorsResponse).GetCollectors)
 		return &pb.ListCollectorsResponse{Collectors: all}, more, func() {
 			none := "no collectors; `waggle collect` starts one"
 			if len(request.GetStates())+len(request.GetLabels()) > 0 {

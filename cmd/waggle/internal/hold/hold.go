@@ -3,16 +3,20 @@ package hold
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 func New(o *client.Options) *cobra.Command {
@@ -43,6 +47,7 @@ all queues to find those that are held.`,
 			lines := json.NewEncoder(out)
 			lines.SetEscapeHTML(false)
 			for _, h := range holds {
+				h.Since = time.Time{}
 				if err := lines.Encode(h); err != nil {
 					return err
 				}
@@ -70,7 +75,7 @@ are held.`,
 				return err
 			}
 			if c.JSON {
-				return listHoldsJSON(c.Out, holds)
+				return client.WriteJSON(c.Out, map[string]any{"holds": append([]*hold{}, holds...)})
 			}
 			writeHolds(c.Out, c.Now, holds)
 			return nil
@@ -81,30 +86,99 @@ are held.`,
 func writeHolds(out io.Writer, now time.Time, holds []*hold) {
 	t := human.NewTable("KIND", "OF", "UNTIL", "BY", "SINCE", "REASON")
 	for _, h := range holds {
-		gate := h.gate()
 		until := "lifted"
-		if gate.GetUntil() != nil {
-			until = human.Since(now, gate.GetUntil())
+		if !h.Until.IsZero() {
+			until = human.Since(now, timestamp(h.Until))
 		}
-		t.Row(h.Kind, h.of(), until, h.By, human.Since(now, h.since), human.Brief(h.Reason, human.MessageWidth))
+		t.Row(h.Kind, h.of(), until, h.By, human.Since(now, timestamp(h.Since)), human.Brief(h.Reason, human.MessageWidth))
 	}
 	t.Write(out, "nothing is held by an operator")
 }
 
-// listHoldsJSON writes holds as they stand in a file, and since when.
-func listHoldsJSON(out io.Writer, holds []*hold) error {
-	type listed struct {
-		*hold
+// hold is what an operator holds, as a line of a file.
+type hold struct {
+	// Kind is that of its gate: BLOCKED and PAUSED of a queue, POOL_PAUSED, SOURCE_PAUSED or COLLECTOR_DRAINED.
+	Kind string `json:"kind"`
+	// Name of the queue, pool, source or collector; empty for a drain by Labels.
+	Name   string            `json:"name,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Until  time.Time         `json:"until,omitzero"` // zero: until it is lifted
+	By     string            `json:"by,omitempty"`
+	Reason string            `json:"reason,omitempty"`
+	Since  time.Time         `json:"since,omitzero"` // when it was made; not in a file
+}
 
-		Since time.Time `json:"since,omitzero"`
+// key is what a hold is of: another one with the same key takes its place.
+func (h *hold) key() string { return h.Kind + " " + h.of() }
+
+func (h *hold) of() string { return cmp.Or(h.Name, human.Pairs(h.Labels)) }
+
+// gate is the hold as it is shown.
+func (h *hold) gate() *pb.Gate {
+	return &pb.Gate{Kind: pb.GateKind(pb.GateKind_value["GATE_KIND_"+h.Kind]), By: h.By, Reason: h.Reason, Until: timestamp(h.Until)}
+}
+
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
 	}
-	list := []listed{}
-	for _, h := range holds {
-		item := listed{hold: h}
-		if h.since != nil {
-			item.Since = h.since.AsTime()
+	return timestamppb.New(t)
+}
+
+// holds lists what operators hold: pools, collectors, queues, sources.
+func holds(ctx context.Context, c *client.Client) (holds []*hold, err error) {
+	add := func(gate *pb.Gate, name string, labels map[string]string) {
+		if gate == nil {
+			return
 		}
-		list = append(list, item)
+		h := &hold{Kind: human.Word(gate.GetKind(), "GATE_KIND_"), Name: name, Labels: labels, By: gate.GetBy(), Reason: gate.GetReason()}
+		if gate.GetTime() != nil {
+			h.Since = gate.GetTime().AsTime()
+		}
+		if gate.GetUntil() != nil {
+			h.Until = gate.GetUntil().AsTime()
+		}
+		holds = append(holds, h)
 	}
-	return client.WriteJSON(out, map[string]any{"holds": list})
+	pools, _, err := client.ReadPages(ctx, 0, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools)
+	if err != nil {
+		return nil, err
+	}
+	for _, pool := range pools {
+		add(pool.GetPaused(), pool.GetName(), nil)
+	}
+	drains, _, err := client.ReadPages(ctx, 0, c.Admin.ListDrains, &pb.ListDrainsRequest{}, (*pb.ListDrainsResponse).GetDrains)
+	if err != nil {
+		return nil, err
+	}
+	for _, drain := range drains {
+		add(drain.GetGate(), drain.GetCollectorId(), drain.GetLabels())
+	}
+	queues, _, err := client.ReadPages(ctx, 0, c.Queues.ListQueues, &pb.ListQueuesRequest{}, heldQueues)
+	if err != nil {
+		return nil, err
+	}
+	for _, queue := range queues {
+		for _, gate := range slices.DeleteFunc(queue.GetGates(), isNoHold) {
+			add(gate, queue.GetName(), nil)
+		}
+	}
+	sources, _, err := client.ReadPages(ctx, 0, c.Sources.ListSources, &pb.ListSourcesRequest{
+		Health: []pb.SourceHealth{pb.SourceHealth_SOURCE_HEALTH_PAUSED},
+	}, (*pb.ListSourcesResponse).GetSources)
+	for _, source := range sources {
+		add(source.GetStatus().GetPaused(), source.GetId(), nil)
+	}
+	return holds, err
+}
+
+// isNoHold reports whether a gate of a queue is closed by a rule or by Waggle itself.
+func isNoHold(gate *pb.Gate) bool {
+	return gate.GetKind() != pb.GateKind_GATE_KIND_BLOCKED && gate.GetKind() != pb.GateKind_GATE_KIND_PAUSED
+}
+
+func heldQueues(p *pb.ListQueuesResponse) []*pb.Queue {
+	return slices.DeleteFunc(p.GetQueues(), func(q *pb.Queue) bool {
+		return !slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool { return !isNoHold(g) })
+	})
 }

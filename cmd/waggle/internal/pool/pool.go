@@ -33,9 +33,7 @@ nothing of it is due, or the queue rests between two requests, is full, blocked 
 PAUSED says by whom, since when, until when and why. "waggle explain pool NAME" says more,
 also whether any collector takes the pool's tasks.`,
 	}, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		pools, more, err := client.ReadPages(limit, func(size int32, token string) (*pb.ListPoolsResponse, error) {
-			return c.Admin.ListPools(ctx, &pb.ListPoolsRequest{PageSize: size, PageToken: token})
-		}, (*pb.ListPoolsResponse).GetPools)
+		pools, more, err := client.ReadPages(ctx, limit, c.Admin.ListPools, &pb.ListPoolsRequest{}, (*pb.ListPoolsResponse).GetPools)
 		return &pb.ListPoolsResponse{Pools: pools}, more, func() { writePools(c.Out, c.Now, pools) }, err
 	})
 }

@@ -32,10 +32,7 @@ func newQueueList(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the queues that hold tasks or are held"}
 	cli.QueueVar(cmd.Flags(), &request.Suffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		queues, more, err := client.ReadPages(limit, func(size int32, token string) (*pb.ListQueuesResponse, error) {
-			request.PageSize, request.PageToken = size, token
-			return c.Queues.ListQueues(ctx, request)
-		}, (*pb.ListQueuesResponse).GetQueues)
+		queues, more, err := client.ReadPages(ctx, limit, c.Queues.ListQueues, request, (*pb.ListQueuesResponse).GetQueues)
 		return &pb.ListQueuesResponse{Queues: queues}, more, func() {
 			none := "no queues: nothing waits, and nothing is blocked or paused"
 			if request.GetSuffix() != "" {

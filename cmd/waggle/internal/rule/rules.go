@@ -24,9 +24,7 @@ import (
 
 // queueRules reads the rules by pattern, at most limit of them when it is not 0, with the etag that they all have.
 func queueRules(ctx context.Context, c *client.Client, limit int) (rules []*pb.QueueRule, etag string, more bool, err error) {
-	rules, more, err = client.ReadPages(limit, func(size int32, token string) (*pb.ListQueueRulesResponse, error) {
-		return c.Queues.ListQueueRules(ctx, &pb.ListQueueRulesRequest{PageSize: size, PageToken: token})
-	}, func(p *pb.ListQueueRulesResponse) []*pb.QueueRule {
+	rules, more, err = client.ReadPages(ctx, limit, c.Queues.ListQueueRules, &pb.ListQueueRulesRequest{}, func(p *pb.ListQueueRulesResponse) []*pb.QueueRule {
 		etag = cmp.Or(etag, p.GetEtag())
 		return p.GetRules()
 	})

@@ -130,21 +130,20 @@ func (s *ruleSet) tellChange(c *client.Client, changed []string) {
 
 // keep lets the rule hold what is held now, as 'queue rule apply' does, unless flags say otherwise.
 func (s *ruleSet) keep() {
-	plan := newRulePlan([]ruleEntry{{rule: s.rule}}, s.everything, false, false)
-	for _, change := range plan.changes {
-		if change.stays == "" || change.rule.GetPattern() != s.rule.GetPattern() {
-			continue
-		}
-		kept := &pb.QueueRule{}
-		if change.rule.GetPaused() && !s.rule.GetPaused() && !slices.Contains(s.told, "paused") {
-			s.rule.Paused, kept.Paused = proto.Bool(true), proto.Bool(true)
-		}
-		if change.rule.GetDeny() && !s.rule.GetDeny() && !slices.Contains(s.told, "deny") {
-			s.rule.Deny, kept.Deny = proto.Bool(true), proto.Bool(true)
-		}
-		s.stays = heldWord(kept)
-		s.heldBy = s.holder(plan.above(change))
+	entry := ruleEntry{rule: s.rule}
+	plan := newRulePlan([]ruleEntry{entry}, s.everything, false, false)
+	change := plan.changeTo(entry)
+	if change.stays == "" {
+		return
 	}
+	kept := &pb.QueueRule{}
+	if change.rule.GetPaused() && !s.rule.GetPaused() && !slices.Contains(s.told, "paused") {
+		s.rule.Paused, kept.Paused = proto.Bool(true), proto.Bool(true)
+	}
+	if change.rule.GetDeny() && !s.rule.GetDeny() && !slices.Contains(s.told, "deny") {
+		s.rule.Deny, kept.Deny = proto.Bool(true), proto.Bool(true)
+	}
+	s.stays, s.heldBy = heldWord(kept), s.holder(plan.above(change))
 }
 
 // holder is the rule that held what the new one is for: the one that it replaces, another one for its queue, or the shorter

@@ -202,11 +202,8 @@ func triggeredSources(ctx context.Context, c *client.Client, ids []string, filte
 	if len(ids) > 0 {
 		return sources
 	}
-	sources, _, err := client.ReadPages(0, func(size int32, token string) (*pb.ListSourcesResponse, error) {
-		return c.Sources.ListSources(ctx, &pb.ListSourcesRequest{
-			IdPrefix: filter.GetSourceIdPrefix(), Pool: filter.GetPool(), Labels: filter.GetLabels(),
-			WholeSpecs: true, Gates: true, PageSize: size, PageToken: token,
-		})
+	sources, _, err := client.ReadPages(ctx, 0, c.Sources.ListSources, &pb.ListSourcesRequest{
+		IdPrefix: filter.GetSourceIdPrefix(), Pool: filter.GetPool(), Labels: filter.GetLabels(), WholeSpecs: true, Gates: true,
 	}, (*pb.ListSourcesResponse).GetSources)
 	if err != nil {
 		return nil

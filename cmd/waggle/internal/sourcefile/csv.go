@@ -132,10 +132,15 @@ func newCSVWriter(out io.Writer) (*csvWriter, error) {
 // Write implements [Writer].
 func (w *csvWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 	texts := row(spec)
-	if err := w.rows.Write(texts); err != nil {
+	var cells []string
+	for _, c := range columns() {
+		cells = append(cells, texts[c.name])
+	}
+	if err := w.rows.Write(cells); err != nil {
 		return nil, fmt.Errorf("write: %w", err)
 	}
-	return lost(spec, readBack(texts)), nil
+	back, _ := fromRow(texts) // what is wrong is not in it, and so lost
+	return lost(spec, back), nil
 }
 
 // Close implements [Writer].

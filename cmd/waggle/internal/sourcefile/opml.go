@@ -161,38 +161,34 @@ func (w *opmlWriter) attribute(name, value string) {
 // Write implements [Writer].
 func (w *opmlWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 	texts := row(spec)
-	missing := lost(spec, readBack(texts))
-	byName := map[string]string{}
-	for i, c := range columns() {
-		byName[c.name] = texts[i]
-	}
+	back, _ := fromRow(texts) // what is wrong is not in it, and so lost
 	w.print("<outline")
-	w.attribute("text", cmp.Or(byName["name"], spec.GetId()))
-	if byName["name"] == "" {
+	w.attribute("text", cmp.Or(texts["name"], spec.GetId()))
+	if texts["name"] == "" {
 		w.attribute("waggle:name", "") // the text is no name
 	}
-	delete(byName, "name")
-	if url := byName["url"]; url != "" && !strings.Contains(url, " ") {
-		if byName["kind"] == kindFeed {
+	delete(texts, "name")
+	if url := texts["url"]; url != "" && !strings.Contains(url, " ") {
+		if texts["kind"] == kindFeed {
 			w.attribute("type", "rss")
 			w.attribute("xmlUrl", url)
-			delete(byName, "kind")
+			delete(texts, "kind")
 		} else {
 			w.attribute("type", "link")
 			w.attribute("url", url)
 		}
-		delete(byName, "url")
+		delete(texts, "url")
 	}
 	if category := spec.GetLabels()[CategoryLabel]; category != "" {
 		w.attribute("category", "/"+category)
 	}
 	for _, c := range columns() {
-		if value := byName[c.name]; value != "" {
+		if value := texts[c.name]; value != "" {
 			w.attribute("waggle:"+c.name, value)
 		}
 	}
 	w.print("/>\n")
-	return missing, w.err
+	return lost(spec, back), w.err
 }
 
 // Close implements [Writer].

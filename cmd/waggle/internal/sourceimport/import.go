@@ -112,9 +112,10 @@ func run(ctx context.Context, c *client.Client, f *importFlags, name string, std
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.Path, err)
 	}
+	p := newProgress(c, counted, in.Size)
 	j := &job{
 		client: c, flags: f, in: in, format: format, entries: entries, state: state, report: report,
-		seen: newSeen(), progress: newProgress(c, counted, in.Size),
+		seen: newSeen(), progress: p, patience: &client.Patience{For: client.RestartPatience, Note: p.note},
 	}
 	return j.run(ctx)
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -37,6 +39,7 @@ type job struct {
 	state    *state
 	report   *cli.Report
 	progress *progress
+	patience *client.Patience
 	seen     *seen
 	shown    int // refused entries that were shown
 
@@ -191,7 +194,7 @@ func (j *job) apply(ctx context.Context, b *batch) error {
 		By: j.flags.record.By, Reason: j.flags.record.Reason,
 	}
 	var reply *pb.ApplySourcesResponse
-	if err := j.patiently(ctx, func() (err error) {
+	if err := j.patience.Call(ctx, func() (err error) {
 		reply, err = j.client.Sources.ApplySources(ctx, request)
 		b.unheard = b.unheard || err != nil && status.Code(err) != codes.ResourceExhausted // which is before anything
 		return err
@@ -199,15 +202,6 @@ func (j *job) apply(ctx context.Context, b *batch) error {
 		return err
 	}
 	return b.answer(reply.GetResults())
-}
-
-// patiently makes a call, again while it may still be taken.
-func (j *job) patiently(ctx context.Context, call func() error) error {
-	err := client.Patiently(ctx, client.RestartPatience, call, j.progress.unanswered)
-	if err == nil {
-		j.progress.answered()
-	}
-	return err
 }
 
 // settle takes the batches in the order of the file.
@@ -269,4 +263,92 @@ func (j *job) save() (err error) {
 		return err
 	}
 	return j.state.save()
+}
+
+// prune deletes the sources that the file, all of which is done, does not have. What a file lacks because it could not be
+// read, or because it is another one, stays.
+func (j *job) prune(ctx context.Context) error {
+	switch prefix := j.flags.prune.prefix; {
+	case prefix == "":
+		return nil
+	case j.state.Total.Refused > 0:
+		j.progress.note("--prune deletes nothing, as not every entry was taken")
+		return nil
+	case j.inScope == 0:
+		j.progress.note("--prune deletes nothing, as no id of the file begins with %s: is it the right one?", prefix)
+		j.unpruned = true
+		return nil
+	}
+	ids, there, err := j.absent(ctx)
+	if err != nil {
+		return err
+	}
+	// What an interrupted prune has deleted counts, and what the import has made does not: a dry run before it, and a run
+	// that goes on, decide the same.
+	deleted := j.state.Total.Deleted
+	all := max(there-j.state.CreatedInScope, len(ids)) + deleted
+	if refused := j.flags.prune.bound.Refusal(len(ids)+deleted, all, "source", ids); refused != "" {
+		j.progress.note("%s", refused)
+		j.unpruned = true
+		return nil
+	}
+	if j.flags.dryRun {
+		j.state.Total.SampleIDs = ids[:min(len(ids), client.ShownResults)]
+	}
+	for some := range slices.Chunk(ids, client.MaxBulk) {
+		if err := j.remove(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// absent lists the sources that the file does not have, by id; there are so many with those that it has.
+func (j *job) absent(ctx context.Context) (ids []string, there int, err error) {
+	list := func(ctx context.Context, request *pb.ListSourcesRequest, _ ...grpc.CallOption) (reply *pb.ListSourcesResponse, err error) {
+		err = j.patience.Call(ctx, func() (err error) {
+			reply, err = j.client.Sources.ListSources(ctx, request)
+			return err
+		})
+		return reply, err
+	}
+	sources, _, err := client.ReadPages(ctx, 0, list, &pb.ListSourcesRequest{IdPrefix: j.flags.prune.prefix}, func(p *pb.ListSourcesResponse) []*pb.Source {
+		there += len(p.GetSources())
+		return slices.DeleteFunc(p.GetSources(), func(s *pb.Source) bool { return j.seen.has(s.GetId()) })
+	})
+	for _, source := range sources {
+		ids = append(ids, source.GetId())
+	}
+	return ids, there, err
+}
+
+// remove deletes sources, or counts them in a dry run, and reports each.
+func (j *job) remove(ctx context.Context, ids []string) error {
+	deleted, calls := len(ids), 0
+	var gone []string // somebody else deleted them
+	if !j.flags.dryRun {
+		if err := j.patience.Call(ctx, func() error {
+			calls++
+			reply, err := j.client.Sources.DeleteSources(ctx, &pb.DeleteSourcesRequest{Ids: ids, By: j.flags.record.By, Reason: j.flags.record.Reason})
+			if deleted = int(reply.GetChanged()); calls > 1 {
+				// The call whose answer was lost may have deleted them.
+				deleted += len(reply.GetMissingIds())
+			} else {
+				gone = reply.GetMissingIds()
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	j.state.Total.Deleted += deleted
+	for _, id := range ids {
+		if slices.Contains(gone, id) {
+			continue
+		}
+		if err := (&item{id: id, result: cli.ResultDeleted}).report(j.report); err != nil {
+			return err
+		}
+	}
+	return j.save()
 }

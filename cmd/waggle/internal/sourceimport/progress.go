@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc/status"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
@@ -31,9 +28,6 @@ type progress struct {
 	size    int64 // bytes of the file; 0: not known
 	last    time.Time
 	entries int // done when it was shown last
-
-	mu   sync.Mutex // guards away
-	away time.Time  // since when no call is answered; zero: they are
 }
 
 func newProgress(c *client.Client, read *countingReader, size int64) *progress {
@@ -72,26 +66,6 @@ func (p *progress) show(t *totals) {
 // note writes a line that stays.
 func (p *progress) note(format string, args ...any) {
 	fmt.Fprintf(p.screen, "waggle: %s\n", human.Plain(fmt.Sprintf(format, args...)))
-}
-
-// unanswered notes once that the dispatcher is away, or cannot take more now.
-func (p *progress) unanswered(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.away.IsZero() {
-		p.away = time.Now()
-		p.note("no call is taken now (%s); waiting up to %s", status.Convert(err).Message(), human.Span(client.RestartPatience))
-	}
-}
-
-// answered notes that the dispatcher is back.
-func (p *progress) answered() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.away.IsZero() {
-		p.note("calls are taken again, after %s; going on", human.Span(time.Since(p.away)))
-		p.away = time.Time{}
-	}
 }
 
 // countingReader counts what is read of a file, for another goroutine.

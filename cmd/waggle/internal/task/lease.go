@@ -61,10 +61,6 @@ func parseLease(lease string) (id string, fence int64, err error) {
 	return id, fence, nil
 }
 
-func NewLease(o *client.Options) *cobra.Command {
-	return o.Group(&cobra.Command{Use: "lease", Short: "Look at the leases that stand, and end them"}, newLeaseList(o), newLeaseRevoke(o))
-}
-
 func newLeaseList(o *client.Options) *cobra.Command {
 	var choice leaseChoice
 	cmd := &cobra.Command{
@@ -78,12 +74,11 @@ collector are chosen here, from pages of all leases.`,
 	cli.QueueVar(flags, &choice.queue, "queue", "only leases of tasks in the queue of this `name`")
 	flags.StringVar(&choice.collector, "collector", "", "only leases that the collector with this `ID` holds")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (proto.Message, bool, func(), error) {
-		leases, more, err := client.ReadPages(limit, func(size int32, token string) (*pb.ListLeasesResponse, error) {
-			if choice != (leaseChoice{}) {
-				size = client.PageSize // a page may have few of those chosen
-			}
-			return c.Admin.ListLeases(ctx, &pb.ListLeasesRequest{PageSize: size, PageToken: token})
-		}, func(p *pb.ListLeasesResponse) []*pb.HeldLease { return slices.DeleteFunc(p.GetLeases(), choice.lacks) })
+		request := &pb.ListLeasesRequest{}
+		if choice != (leaseChoice{}) {
+			request.PageSize = client.PageSize // a page may have few of those chosen
+		}
+		leases, more, err := client.ReadPages(ctx, limit, c.Admin.ListLeases, request, func(p *pb.ListLeasesResponse) []*pb.HeldLease { return slices.DeleteFunc(p.GetLeases(), choice.lacks) })
 		slices.SortStableFunc(leases, func(a, b *pb.HeldLease) int {
 			return cmp.Compare(a.GetHolder().GetRemaining().AsDuration(), b.GetHolder().GetRemaining().AsDuration())
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -27,6 +28,7 @@ type taskList struct {
 
 	client *client.Client
 	found  []*pb.Task
+	more   bool // some was left out
 }
 
 func newTaskList(o *client.Options) *cobra.Command {
@@ -43,7 +45,7 @@ those that wait or are leased are listed, as queues are forgotten when they hold
 	}
 	registerWhere(cmd.Flags(), &l.where, "")
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only tasks in this `state`: scheduled, ready, leased, dead, canceled")
-	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (_ proto.Message, more bool, _ func(), err error) {
+	return o.List(cmd, func(ctx context.Context, c *client.Client, limit int) (_ proto.Message, _ bool, _ func(), err error) {
 		if l.states, err = listedStates(states); err == nil {
 			err = l.check()
 		}
@@ -51,11 +53,11 @@ those that wait or are leased are listed, as queues are forgotten when they hold
 			return nil, false, nil, err
 		}
 		l.client, l.limit = c, limit
-		more, err = l.read(ctx)
+		err = l.read(ctx)
 		if err == nil && len(l.found) == 0 {
 			err = noteUnmatched(ctx, c, &l.where)
 		}
-		return &pb.ListTasksResponse{Tasks: l.found}, more, func() { writeTasks(c.Out, c.Now, l.found) }, err
+		return &pb.ListTasksResponse{Tasks: l.found}, l.more, func() { writeTasks(c.Out, c.Now, l.found) }, err
 	})
 }
 
@@ -102,45 +104,34 @@ func (l *taskList) check() error {
 	return nil
 }
 
-// read lists what is wanted; more is true when some was left out.
-func (l *taskList) read(ctx context.Context) (more bool, err error) {
+// read lists what is wanted.
+func (l *taskList) read(ctx context.Context) error {
 	switch {
 	case l.ofSources():
-		return eachOf(sourcesOf(ctx, l.client, &l.where), (*pb.ListSourcesResponse).GetSources, func(s *pb.Source) (bool, error) {
-			if !l.holds(s.GetStatus().GetTasks()) {
-				return false, nil
+		return client.EachPage(ctx, l.client.Sources.ListSources, sourcesOf(&l.where), func(page *pb.ListSourcesResponse) (bool, error) {
+			for _, s := range page.GetSources() {
+				if l.holds(s.GetStatus().GetTasks()) {
+					if err := l.readOne(ctx, s.GetId(), l.where.GetQueue()); err != nil || l.more {
+						return false, err
+					}
+				}
 			}
-			return l.readOne(ctx, s.GetId(), l.where.GetQueue())
+			return true, nil
 		})
 	case l.where.GetQueueSuffix() != "":
-		return eachOf(func(size int32, token string) (*pb.ListQueuesResponse, error) {
-			return l.client.Queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: l.where.GetQueueSuffix(), PageSize: size, PageToken: token})
-		}, (*pb.ListQueuesResponse).GetQueues, func(q *pb.Queue) (bool, error) {
-			if q.GetWaiting()+q.GetLeased() == 0 {
-				return false, nil
+		request := &pb.ListQueuesRequest{Suffix: l.where.GetQueueSuffix()}
+		return client.EachPage(ctx, l.client.Queues.ListQueues, request, func(page *pb.ListQueuesResponse) (bool, error) {
+			for _, q := range page.GetQueues() {
+				if q.GetWaiting()+q.GetLeased() > 0 {
+					if err := l.readOne(ctx, l.where.GetSourceId(), q.GetName()); err != nil || l.more {
+						return false, err
+					}
+				}
 			}
-			return l.readOne(ctx, l.where.GetSourceId(), q.GetName())
+			return true, nil
 		})
 	}
 	return l.readOne(ctx, l.where.GetSourceId(), l.where.GetQueue())
-}
-
-// eachOf goes over the pages of places until one has more tasks than the list may take.
-func eachOf[P client.Page, T any](ask func(size int32, token string) (P, error), places func(P) []T, read func(T) (bool, error)) (more bool, err error) {
-	for token := ""; ; {
-		reply, err := ask(client.PageSize, token)
-		if err != nil {
-			return false, err
-		}
-		for _, place := range places(reply) {
-			if more, err := read(place); err != nil || more {
-				return more, err
-			}
-		}
-		if token = reply.GetNextPageToken(); token == "" {
-			return false, nil
-		}
-	}
 }
 
 // holds reports whether a source has tasks to list. What is scheduled may be ready by now.
@@ -158,35 +149,37 @@ func (l *taskList) holds(c *pb.TaskCounts) bool {
 }
 
 // readOne lists the tasks of a source, a queue or both, as far as the list may grow.
-func (l *taskList) readOne(ctx context.Context, source, queue string) (more bool, err error) {
-	ask := func(size int32, token string) (*pb.ListTasksResponse, error) {
-		reply, err := l.client.Tasks.ListTasks(ctx, &pb.ListTasksRequest{SourceId: source, Queue: queue, States: l.states, PageSize: size, PageToken: token})
+func (l *taskList) readOne(ctx context.Context, source, queue string) error {
+	list := func(ctx context.Context, request *pb.ListTasksRequest, _ ...grpc.CallOption) (*pb.ListTasksResponse, error) {
+		reply, err := l.client.Tasks.ListTasks(ctx, request)
 		if l.ofSources() && status.Code(err) == codes.NotFound {
 			return nil, nil //nolint:nilnil // it was deleted since it was listed: a reply without tasks
 		}
 		return reply, err
 	}
-	if l.limit > 0 && len(l.found) == l.limit {
-		return client.HasAny(ask, (*pb.ListTasksResponse).GetTasks)
+	limit := l.limit
+	if limit > 0 {
+		limit = max(limit-len(l.found), 1) // of a list that is full, one shows that more follow
 	}
-	tasks, more, err := client.ReadPages(max(l.limit-len(l.found), 0), ask, (*pb.ListTasksResponse).GetTasks)
-	l.found = append(l.found, tasks...)
-	return more, err
+	request := &pb.ListTasksRequest{SourceId: source, Queue: queue, States: l.states}
+	tasks, more, err := client.ReadPages(ctx, limit, list, request, (*pb.ListTasksResponse).GetTasks)
+	if l.found, l.more = append(l.found, tasks...), more; l.limit > 0 && len(l.found) > l.limit {
+		l.found, l.more = l.found[:l.limit], true
+	}
+	return err
 }
 
 // noteUnmatched notes, if no task matches a filter, by which of its names nothing is known: a misspelled one matches nothing
 // either.
 func noteUnmatched(ctx context.Context, c *client.Client, f *pb.Filter) (err error) {
-	known := true
 	if f.GetQueue() != "" {
 		err = noteEmptyQueue(ctx, c, f.GetQueue())
 	}
-	if f.GetQueueSuffix() != "" && err == nil {
-		known, err = client.HasAny(func(size int32, token string) (*pb.ListQueuesResponse, error) {
-			return c.Queues.ListQueues(ctx, &pb.ListQueuesRequest{Suffix: f.GetQueueSuffix(), PageSize: size, PageToken: token})
-		}, (*pb.ListQueuesResponse).GetQueues)
-		if err == nil && !known {
-			c.Note("no queue %s, nor one below it, holds a task that waits or is leased", human.Plain(f.GetQueueSuffix()))
+	if suffix := f.GetQueueSuffix(); suffix != "" && err == nil {
+		var queues []*pb.Queue
+		queues, _, err = client.ReadPages(ctx, 1, c.Queues.ListQueues, &pb.ListQueuesRequest{Suffix: suffix}, (*pb.ListQueuesResponse).GetQueues)
+		if err == nil && len(queues) == 0 {
+			c.Note("no queue %s, nor one below it, holds a task that waits or is leased", human.Plain(suffix))
 		}
 	}
 	var of human.Phrases
@@ -194,18 +187,17 @@ func noteUnmatched(ctx context.Context, c *client.Client, f *pb.Filter) (err err
 	of.AddIf(f.GetPool() != "", "the pool %s", f.GetPool())
 	of.AddIf(len(f.GetLabels()) > 0, "the label %s", human.Pairs(f.GetLabels()))
 	if len(of) > 0 && err == nil {
-		if known, err = client.HasAny(sourcesOf(ctx, c, f), (*pb.ListSourcesResponse).GetSources); err == nil && !known {
+		var sources []*pb.Source
+		sources, _, err = client.ReadPages(ctx, 1, c.Sources.ListSources, sourcesOf(f), (*pb.ListSourcesResponse).GetSources)
+		if err == nil && len(sources) == 0 {
 			c.Note("no source has %s", human.Plain(strings.Join(of, " and ")))
 		}
 	}
-	if f.GetCollectorId() != "" && err == nil {
-		known, err = client.HasAny(func(size int32, token string) (*pb.ListCollectorsResponse, error) {
-			return c.Admin.ListCollectors(ctx, &pb.ListCollectorsRequest{PageSize: client.PageSize, PageToken: token})
-		}, func(p *pb.ListCollectorsResponse) []*pb.Collector {
-			return slices.DeleteFunc(p.GetCollectors(), func(k *pb.Collector) bool { return k.GetInfo().GetId() != f.GetCollectorId() })
-		})
-		if err == nil && !known {
-			c.Note("no collector %s has been heard of in the last 24 h", human.Plain(f.GetCollectorId()))
+	if id := f.GetCollectorId(); id != "" && err == nil {
+		var all []*pb.Collector
+		all, _, err = client.ReadPages(ctx, 0, c.Admin.ListCollectors, &pb.ListCollectorsRequest{}, (*pb.ListCollectorsResponse).GetCollectors)
+		if err == nil && !slices.ContainsFunc(all, func(k *pb.Collector) bool { return k.GetInfo().GetId() == id }) {
+			c.Note("no collector %s has been heard of in the last 24 h", human.Plain(id))
 		}
 	}
 	return err
@@ -226,11 +218,7 @@ func noteEmptyQueue(ctx context.Context, c *client.Client, name string) error {
 	return nil
 }
 
-// sourcesOf reads the sources that a filter matches.
-func sourcesOf(ctx context.Context, c *client.Client, f *pb.Filter) func(size int32, token string) (*pb.ListSourcesResponse, error) {
-	return func(size int32, token string) (*pb.ListSourcesResponse, error) {
-		return c.Sources.ListSources(ctx, &pb.ListSourcesRequest{
-			IdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels(), PageSize: size, PageToken: token,
-		})
-	}
+// sourcesOf asks for the sources that a filter matches.
+func sourcesOf(f *pb.Filter) *pb.ListSourcesRequest {
+	return &pb.ListSourcesRequest{IdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()}
 }

@@ -1,19 +1,22 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
+	"strings"
 	"time"
 
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -32,6 +35,8 @@ type submission struct {
 	file   *cli.Input // nil: arguments name the tasks
 	wait   time.Duration
 	report *cli.Report
+
+	patience client.Patience
 
 	batch []*entry // those with an error are only reported, in their turn
 	bytes int
@@ -179,24 +184,17 @@ func (s *submission) send(ctx context.Context) error {
 // call submits the items of a batch. Those of a file are sent again until they are taken: what was taken before answers
 // EXISTS.
 func (s *submission) call(ctx context.Context, request *pb.SubmitTasksRequest) (reply *pb.SubmitTasksResponse, err error) {
+	submit := func() error {
+		reply, err = s.client.Tasks.SubmitTasks(ctx, request)
+		return err
+	}
 	switch {
 	case len(request.GetItems()) == 0:
 		return &pb.SubmitTasksResponse{}, nil
 	case s.file == nil:
-		return s.client.Tasks.SubmitTasks(ctx, request)
-	}
-	var away time.Time
-	err = client.Patiently(ctx, 0, func() error {
-		reply, err = s.client.Tasks.SubmitTasks(ctx, request)
-		return err
-	}, func(err error) {
-		if away.IsZero() {
-			away = time.Now()
-			s.client.Note("no call is taken now (%s); waiting until one is, or an interrupt", human.Plain(status.Convert(err).Message()))
-		}
-	})
-	if err == nil && !away.IsZero() {
-		s.client.Note("calls are taken again, after %s; going on", human.Span(time.Since(away)))
+		err = submit()
+	default:
+		err = s.patience.Call(ctx, submit)
 	}
 	return reply, err
 }
@@ -275,4 +273,97 @@ func (s *submission) write(out io.Writer) {
 			human.Count(s.codes[pb.SubmitCode_SUBMIT_CODE_REVISIT]), human.Count(s.codes[pb.SubmitCode_SUBMIT_CODE_LIMITED]),
 			human.Count(s.codes[pb.SubmitCode_SUBMIT_CODE_INVALID]))
 	}
+}
+
+// maxLine bounds a line of --file: a payload of 256 KiB in base64 and what is around it.
+const maxLine = 1 << 20
+
+// entry is one task to submit, or what is wrong with the line that should be one, and what became of it.
+type entry struct {
+	line   int // of --file, from 1; 0: an argument named it
+	item   *pb.SubmitItem
+	err    error
+	result *pb.SubmitResult
+}
+
+// name is what people know the task by.
+func (e *entry) name() string { return cmp.Or(e.item.GetUrl(), e.item.GetKey()) }
+
+// taken reports whether the task is in.
+func (e *entry) taken() bool {
+	switch e.result.GetCode() {
+	case pb.SubmitCode_SUBMIT_CODE_CREATED, pb.SubmitCode_SUBMIT_CODE_EXISTS, pb.SubmitCode_SUBMIT_CODE_REVISIT:
+		return true
+	default:
+		return false
+	}
+}
+
+// entries gives tasks one by one. An error is the last: the rest cannot be read.
+type entries = iter.Seq2[*entry, error]
+
+// itemPattern completes an item by what holds for all of them.
+type itemPattern func(*pb.SubmitItem) *pb.SubmitItem
+
+// ofArguments gives the tasks that arguments name: their URLs, or the one of --key.
+func ofArguments(urls []string, pattern itemPattern) entries {
+	if len(urls) == 0 {
+		urls = []string{""}
+	}
+	return func(yield func(*entry, error) bool) {
+		for _, url := range urls {
+			if !yield(&entry{item: pattern(&pb.SubmitItem{Url: url})}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ofFile gives the tasks of a file; empty lines and those that begin with # are left out.
+func ofFile(in *cli.Input, pattern itemPattern) (entries, error) {
+	text, err := textfile.Decode(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", in.Name(), err)
+	}
+	lines := textfile.NewLines(text)
+	return func(yield func(*entry, error) bool) {
+		for {
+			line, err := lines.Next()
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					yield(nil, fmt.Errorf("%s: %w: %w", in.Name(), cli.ErrBroken, err))
+				}
+				return
+			}
+			e := &entry{line: line.Line, err: line.Err}
+			if text := strings.TrimSpace(string(line.Text)); e.err == nil {
+				if text == "" || strings.HasPrefix(text, "#") {
+					continue
+				}
+				e.item, e.err = parseItem(text, pattern)
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}, nil
+}
+
+// parseItem reads a line: a URL, or a SubmitItem in JSON.
+func parseItem(text string, pattern itemPattern) (*pb.SubmitItem, error) {
+	if len(text) > maxLine {
+		return nil, fmt.Errorf("is %d bytes long; the limit is %d", len(text), maxLine)
+	}
+	item := &pb.SubmitItem{Url: text}
+	if strings.HasPrefix(text, "{") {
+		item = &pb.SubmitItem{}
+		if err := textfile.Unmarshal([]byte(text), item); err != nil {
+			// Of a line the parser always reports that it is the first.
+			return nil, fmt.Errorf("is no SubmitItem: %s", strings.Replace(err.Error(), "(line 1:", "(column ", 1))
+		}
+	}
+	if item = pattern(item); item.GetSourceId() == "" {
+		return nil, errors.New("names no source_id, and --source is missing")
+	}
+	return item, nil
 }

@@ -61,7 +61,7 @@ them. The same file again, mended, does no harm to what is in.`,
 		if err := f.check(urls); err != nil {
 			return err
 		}
-		s := &submission{client: c, wait: cmp.Or(o.Console.SubmitWait, submitWait)}
+		s := &submission{client: c, wait: cmp.Or(o.Console.SubmitWait, submitWait), patience: client.Patience{Note: c.Note}}
 		if f.file == "" {
 			return s.run(ctx, f.report, ofArguments(urls, pattern))
 		}

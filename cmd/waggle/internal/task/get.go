@@ -1,0 +1,152 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+)
+
+func newTaskGet(o *client.Options) *cobra.Command {
+	var ref Ref
+	cmd := &cobra.Command{
+		Use:   "get [ID]",
+		Short: "Show a task with its holder and its attempts",
+		Example: `  waggle task get 2741-5kq3m7x2wnd4ylhz6tbrc3vjua
+  waggle task get --source news.example --url https://example.com/a`,
+		Args: cli.AtMostOne,
+	}
+	ref.Register(cmd)
+	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
+		request, err := ref.request(args)
+		if err != nil {
+			return err
+		}
+		reply, err := c.Tasks.GetTask(ctx, request)
+		return c.Show(reply.GetTask(), err, func() { writeTask(c.Out, c.Now, reply.GetTask()) })
+	})
+	return cmd
+}
+
+func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {
+	t := human.NewTable("TASK", "STATE", "SOURCE", "DUE", ">DEPTH", "HELD BY", "URL", "LAST ERROR")
+	for _, task := range tasks {
+		problem := human.None
+		if e := task.GetLastError(); e != nil {
+			problem = human.Brief(describe.Error(e), human.MessageWidth)
+		}
+		t.Row(task.GetId(), human.Word(task.GetState(), "TASK_STATE_"), task.GetSourceId(), human.Since(now, task.GetDueTime()), human.Count(task.GetDepth()),
+			task.GetHolder().GetCollectorId(), human.Brief(urlOrKey(task), human.URLWidth), problem)
+	}
+	t.Write(out, "no tasks (DONE ones are not listed; `waggle task get` finds them)")
+}
+
+// urlOrKey is what people know a task by.
+func urlOrKey(task *pb.Task) string { return cmp.Or(task.GetUrl(), task.GetKey()) }
+
+func writeTask(out io.Writer, now time.Time, task *pb.Task) {
+	var sh human.Sheet
+	sh.Line("Task", task.GetId())
+	sh.Line("URL", task.GetUrl())
+	if task.GetKey() != task.GetUrl() {
+		sh.Line("Key", task.GetKey())
+	}
+	sh.Line("Source", task.GetSourceId())
+	sh.Linef("Queue", "%s, pool %s", task.GetQueue(), cmp.Or(task.GetPool(), "default"))
+	sh.Line("State", stateText(task))
+	sh.Line("Due", human.SinceAt(now, task.GetDueTime()))
+	sh.Line("Place", placeText(task))
+	sh.Linef("Cycle", "%d, attempt %d: %s, %s, %s", task.GetCycle(), task.GetAttempt(),
+		human.Plural(task.GetFailures(), "failure"), human.Plural(task.GetExpirations(), "expiration"), human.Count(task.GetThrottled())+" throttled")
+	sh.Line("Created", human.SinceAt(now, task.GetCreateTime()))
+	sh.LineIf(task.GetSettleTime() != nil, "Settled", "%s", human.SinceAt(now, task.GetSettleTime()))
+	sh.LineIf(task.GetCancellation() != nil, "Canceled", "%s", cancellationText(now, task))
+	sh.LineIf(task.GetLastError() != nil, "Last error", "%s, %s", describe.Error(task.GetLastError()), human.Since(now, task.GetLastError().GetTime()))
+	sh.Line("Metadata", human.Pairs(task.GetMetadata()))
+	sh.LineIf(len(task.GetPayload()) > 0, "Payload", "%s", human.Bytes(len(task.GetPayload())))
+	sh.LineIf(len(task.GetMemo()) > 0, "Memo", "%s", human.Bytes(len(task.GetMemo())))
+	sh.LineIf(len(task.GetCursor()) > 0, "Cursor", "%s", human.Bytes(len(task.GetCursor())))
+	sh.Write(out)
+	if len(task.GetHistory()) > 0 {
+		fmt.Fprintln(out)
+		writeAttempts(out, now, task.GetHistory())
+	}
+}
+
+func stateText(task *pb.Task) string {
+	state := human.Word(task.GetState(), "TASK_STATE_")
+	holder := task.GetHolder()
+	if holder == nil {
+		return state
+	}
+	text := fmt.Sprintf("%s by %s for %s, %s (fence %d)", state, holder.GetCollectorId(), human.Span(holder.GetAge().AsDuration()),
+		describe.LeaseLeft(holder.GetRemaining().AsDuration()), holder.GetFence())
+	if task.GetCancelRequested() {
+		text += "; a cancel is asked for: it ends CANCELED with its lease"
+	}
+	return text
+}
+
+// cancellationText says who canceled the task, or asked for that.
+func cancellationText(now time.Time, task *pb.Task) string {
+	c := task.GetCancellation()
+	text := fmt.Sprintf("by %s, %s", c.GetBy(), human.Since(now, c.GetTime()))
+	switch {
+	case c.GetSourceDeleted():
+		text = "its source was deleted " + text
+	case task.GetCancelRequested():
+		text = "asked for " + text
+	}
+	if c.GetReason() != "" {
+		text += ": " + c.GetReason()
+	}
+	return text
+}
+
+// placeText says where the task came from and how it counts.
+func placeText(task *pb.Task) string {
+	kind := "submitted"
+	switch {
+	case task.GetRecurring():
+		kind = "seed"
+	case task.GetDepth() > 0:
+		kind = fmt.Sprintf("discovered at depth %d", task.GetDepth())
+	}
+	if relation := task.GetRelation(); relation > pb.Relation_RELATION_LINK {
+		kind += " as " + human.Word(relation, "RELATION_")
+	}
+	text := human.Phrases{kind, fmt.Sprintf("priority %d", task.GetPriority())}
+	text.AddIf(task.GetRun() != 0, "in the pass of %s", time.UnixMilli(task.GetRun()).UTC().Format("2006-01-02 15:04:05Z"))
+	text.AddIf(task.GetKind() != "", "kind %s", task.GetKind())
+	return text.Text()
+}
+
+func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
+	t := human.NewTable(">CYCLE", "COLLECTOR", "STARTED", ">TOOK", "RESULT", "DETAIL")
+	for _, a := range attempts {
+		cycle, started, took, result := human.Count(a.GetCycle()), human.Since(now, a.GetStartTime()), human.None, "under way"
+		if a.GetResult() == pb.AttemptResult_ATTEMPT_RESULT_CANCELED { // no attempt
+			cycle, started = human.None, human.Since(now, a.GetEndTime())
+		} else if a.GetEndTime() != nil {
+			took = human.Span(a.GetEndTime().AsTime().Sub(a.GetStartTime().AsTime()))
+		}
+		if a.GetResult() != pb.AttemptResult_ATTEMPT_RESULT_UNSPECIFIED {
+			result = human.Word(a.GetResult(), "ATTEMPT_RESULT_")
+		}
+		var detail human.Phrases
+		detail.AddIf(a.GetReason() != pb.FailureReason_FAILURE_REASON_UNSPECIFIED, "%s", human.Word(a.GetReason(), "FAILURE_REASON_"))
+		detail.AddIf(a.GetHttpStatus() != 0, "HTTP %d", a.GetHttpStatus())
+		detail.AddIf(a.GetMessage() != "", "%s", human.Brief(a.GetMessage(), human.MessageWidth))
+		t.Row(cycle, cmp.Or(a.GetCollectorId(), human.None), started, took, result, detail.Text())
+	}
+	t.Write(out, "")
+}
