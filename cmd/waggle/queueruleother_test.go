@@ -130,10 +130,8 @@ func TestQueueRule_appliedMeanwhile(t *testing.T) {
 	}
 	wantOutput(t, got, `{
   "created": 1,
-  "updated": 1,
-  "unchanged": 1,
-  "refused": 0,
   "deleted": 0,
+  "refused": 0,
   "rules": [
     {
       "line": 1,
@@ -157,7 +155,9 @@ func TestQueueRule_appliedMeanwhile(t *testing.T) {
       "pattern": "d.example",
       "result": "UNCHANGED"
     }
-  ]
+  ],
+  "unchanged": 1,
+  "updated": 1
 }
 `)
 }

@@ -90,7 +90,7 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 		return errors.Join(flagNames(err), dispatcher.CloseStore(store))
 	}
 	if err := n.Server.Listen(ctx); err != nil {
-		return errors.Join(listenAdvice(flagNames(err)), dispatcher.CloseStore(store))
+		return errors.Join(listenAdvice(err), dispatcher.CloseStore(store))
 	}
 	log.Info("waggle "+cli.Version(), zap.String("dispatcher", n.ID), zap.String("store", o.store.Name()), zap.Bool("tls", o.server.TLSCertFile != ""))
 	if o.store.URL == dispatcher.MemoryStore {
@@ -108,13 +108,14 @@ func flagNames(err error) error {
 
 // listenAdvice adds what to do about a port that cannot be had.
 func listenAdvice(err error) error {
+	named := flagNames(err)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return cli.Advise(err, "another dispatcher? `waggle stats` asks it",
+		return cli.Advise(named, "another dispatcher? `waggle stats` asks it",
 			"a second one on this machine needs both addresses of its own: say --listen 127.0.0.1:7071 --http 127.0.0.1:7081")
 	case errors.Is(err, syscall.EACCES):
-		return cli.Advise(err, "ports below 1024 are for root")
+		return cli.Advise(named, "ports below 1024 are for root")
 	default:
-		return fmt.Errorf("cannot listen: %w", err)
+		return fmt.Errorf("cannot listen: %w", named)
 	}
 }

@@ -63,13 +63,10 @@ func DurationVar(flags *pflag.FlagSet, into **durationpb.Duration, name, usage s
 
 func parseSpan(text string) (time.Duration, error) {
 	d, err := human.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no duration; say 90s, 1h30m or 30d", text)
+	if err == nil && d < 0 {
+		err = fmt.Errorf("%q is less than 0", text)
 	}
-	if d < 0 {
-		return 0, fmt.Errorf("%q is less than 0", text)
-	}
-	return d, nil
+	return d, err
 }
 
 // AdaptiveVar adds a flag for a shortest and a longest interval.
@@ -79,12 +76,9 @@ func AdaptiveVar(flags *pflag.FlagSet, into **pb.Adaptive, name, usage string) {
 		if !ok {
 			return "", fmt.Errorf("%q is no range; say 10m..7d", text)
 		}
-		shortest, err := parseSpan(from)
-		if err != nil {
-			return "", fmt.Errorf("%q: %w", text, err)
-		}
-		longest, err := parseSpan(to)
-		if err != nil {
+		shortest, shortErr := parseSpan(from)
+		longest, longErr := parseSpan(to)
+		if err := cmp.Or(shortErr, longErr); err != nil {
 			return "", fmt.Errorf("%q: %w", text, err)
 		}
 		*into = &pb.Adaptive{MinInterval: durationpb.New(shortest), MaxInterval: durationpb.New(longest)}

@@ -69,16 +69,29 @@ var ErrNothing = errors.New("nothing")
 // ErrNothing is that of this file.
 func (i *Input) ErrNothing() error { return fmt.Errorf("%w in %s", ErrNothing, i.Name()) }
 
-// EachObject calls take with each JSON object of the file.
-func (i *Input) EachObject(ctx context.Context, take func(textfile.Entry)) error {
-	n, err := textfile.EachObject(i, take)
+// EachObject calls take with each JSON object of the file of that name; - is standard input.
+func EachObject(ctx context.Context, name string, stdin io.Reader, take func(textfile.Entry)) error {
+	in, err := OpenInput(ctx, name, stdin)
+	if err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
+	defer in.Close()
+	text, err := textfile.Decode(in)
+	objects, found := textfile.NewObjects(textfile.NewLines(text)), 0
+	for err == nil {
+		var object textfile.Entry
+		if object, err = objects.Next(); err == nil {
+			found++
+			take(object)
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err != nil:
-		return fmt.Errorf("%s: %w", i.Path, err)
-	case n == 0:
-		return i.ErrNothing()
+	case !errors.Is(err, io.EOF):
+		return fmt.Errorf("%s: %w", in.Path, err)
+	case found == 0:
+		return in.ErrNothing()
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -72,17 +73,7 @@ func Hostname() string {
 	if err != nil || name == "" {
 		return "unknown"
 	}
-	id := []byte(fmt.Sprintf("%.100s", name))
-	for i, b := range id {
-		switch {
-		case b >= 'A' && b <= 'Z':
-			id[i] = b + 'a' - 'A'
-		case b >= 'a' && b <= 'z', b >= '0' && b <= '9', b == '.', b == '_', b == '-':
-		default:
-			id[i] = '-'
-		}
-	}
-	return string(id)
+	return regexp.MustCompile(`[^a-z0-9._-]`).ReplaceAllString(strings.ToLower(fmt.Sprintf("%.100s", name)), "-")
 }
 
 // EnvPrefix begins the names of the variables that set flags.

@@ -23,13 +23,15 @@ const (
 // PruneBound is how much --prune may delete: a number, or a percentage. A plain-text file that was cut short looks like
 // one whose other lines were taken out.
 type PruneBound struct {
-	Given   bool
+	yes     bool
+	given   bool
 	n       int
 	percent bool // n is one
 }
 
-// Register adds the flag.
-func (b *PruneBound) Register(flags *pflag.FlagSet) {
+// Register adds the flags; things are what --prune deletes, by what they are named.
+func (b *PruneBound) Register(flags *pflag.FlagSet, things string) {
+	flags.BoolVar(&b.yes, "yes", false, "delete what --prune finds, without "+things+" being named one by one")
 	usage := fmt.Sprintf("delete nothing when --prune would delete more than this `N|P%%` (default %d%%, or %d where that is more)", prunePercent, pruneAlways)
 	ValueVar(flags, "prune-max", "bound", usage, func(text string) (string, error) {
 		digits, percent := strings.CutSuffix(text, "%")
@@ -37,15 +39,26 @@ func (b *PruneBound) Register(flags *pflag.FlagSet) {
 		if err != nil || percent && n > 100 {
 			return "", fmt.Errorf("%q is neither a number nor a percentage up to 100%%; say 500 or 25%%", text)
 		}
-		*b = PruneBound{Given: true, n: int(n), percent: percent}
+		b.given, b.n, b.percent = true, int(n), percent
 		return text, nil
 	})
+}
+
+// Check wants --yes with --prune, unless nothing is to be changed.
+func (b *PruneBound) Check(prune, dryRun bool) error {
+	switch {
+	case b.given && !prune:
+		return Usagef("--prune-max is the bound of --prune, which is missing")
+	case prune && !b.yes && !dryRun:
+		return Usagef("--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
+	}
+	return nil
 }
 
 // of is the bound where --prune is about all.
 func (b *PruneBound) of(all int) int {
 	switch {
-	case !b.Given:
+	case !b.given:
 		return max(all*prunePercent/100, pruneAlways)
 	case b.percent:
 		return all * b.n / 100

@@ -131,17 +131,7 @@ func (e *advisedError) Words() (string, []string) { return e.err.Error(), e.advi
 // Advise adds to err what to do about it.
 func Advise(err error, advice ...string) error { return &advisedError{err: err, advice: advice} }
 
-// renamed is an error whose text has other words, such as flags for fields of a Config.
-type renamed struct {
-	text string
-	err  error
-}
-
-func (e *renamed) Error() string { return e.text }
-
-func (e *renamed) Unwrap() error { return e.err }
-
-// Rename replaces words in the text of err: old and new in pairs.
+// Rename replaces words in the text of err, such as fields of a Config by flags: old and new in pairs.
 func Rename(err error, words ...string) error {
-	return &renamed{text: strings.NewReplacer(words...).Replace(err.Error()), err: err}
+	return errors.New(strings.NewReplacer(words...).Replace(err.Error()))
 }

@@ -6,16 +6,24 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -228,4 +236,91 @@ func WriteSample(out io.Writer, text string, sample []string, all int) {
 	if more := all - len(sample); more > 0 && len(sample) > 0 {
 		fmt.Fprintf(out, "  and %s more\n", human.Count(more))
 	}
+}
+
+// ShowResults shows what became of the entries of a file, such as rules (thing is rule): for programs how many have each
+// result, and list; for people a table, then the counts of these results.
+func (c *Client) ShowResults(thing string, dryRun bool, counts map[string]int, results []string, list any, writeTable func()) error {
+	if c.JSON {
+		all := map[string]any{thing + "s": list}
+		for result, n := range counts {
+			all[strings.ToLower(result)] = n
+		}
+		return WriteJSON(c.Out, all)
+	}
+	verb, entries := "", 0
+	if dryRun {
+		verb = "would be "
+		fmt.Fprintf(c.Out, "nothing is changed; this is what would become of the %ss\n", thing)
+	}
+	writeTable()
+	var text human.Phrases
+	for _, result := range results {
+		text.AddIf(true, "%s %s", human.Count(counts[result]), strings.ToLower(result))
+		if result != cli.ResultDeleted { // which no entry says
+			entries += counts[result]
+		}
+	}
+	fmt.Fprintf(c.Out, "%s: %s%s\n", human.Plural(entries, thing), verb, text.Text())
+	return nil
+}
+
+// DefaultServer is the dispatcher to ask if no other is named.
+const DefaultServer = "127.0.0.1:7070"
+
+// CheckServers refuses what can be no dispatcher's address, before anything waits for an answer from it. One alone may
+// also be a name that gRPC resolves, such as unix:/path or dns:///host:port.
+func CheckServers(servers []string) error {
+	if len(servers) == 0 {
+		return cli.Usagef("--server is empty; say host:port")
+	}
+	for i, server := range servers {
+		servers[i] = strings.TrimSpace(server)
+		if servers[i] == "" {
+			return cli.Usagef("--server has an empty address")
+		}
+		host, port, err := net.SplitHostPort(servers[i])
+		number, portErr := strconv.ParseUint(port, 10, 16)
+		isAddress := err == nil && portErr == nil && number > 0 && !strings.Contains(host, "/")
+		scheme, _, found := strings.Cut(servers[i], ":")
+		isTarget := found && slices.Contains([]string{"unix", "unix-abstract", "dns", "passthrough", "ipv4", "ipv6"}, scheme)
+		if !isAddress && (len(servers) > 1 || !isTarget) {
+			return cli.Usagef("--server %s: want host:port, as %s", servers[i], DefaultServer)
+		}
+	}
+	return nil
+}
+
+// TLSOptions are how a dispatcher proves who it is.
+type TLSOptions struct {
+	on bool
+	ca string
+}
+
+// Register adds the flags.
+func (t *TLSOptions) Register(flags *pflag.FlagSet) {
+	flags.BoolVar(&t.on, "tls", false, "connect by TLS")
+	flags.StringVar(&t.ca, "tls-ca", "", "PEM `file` with the authorities to trust, instead of the system's; turns --tls on")
+}
+
+// Wanted reports whether to connect by TLS.
+func (t *TLSOptions) Wanted() bool { return t.on || t.ca != "" }
+
+// Credentials are those of a connection.
+func (t *TLSOptions) Credentials() (credentials.TransportCredentials, error) {
+	if !t.Wanted() {
+		return insecure.NewCredentials(), nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.ca != "" {
+		pem, err := os.ReadFile(t.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca: %s holds no PEM certificate", t.ca)
+		}
+	}
+	return credentials.NewTLS(config), nil
 }

@@ -3,9 +3,15 @@ package collect
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net/url"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
@@ -13,6 +19,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/collector"
 	"github.com/waggle-crawl/waggle/collector/web"
+	"github.com/waggle-crawl/waggle/collector/web/warc"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
@@ -97,7 +104,11 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { closeSink(sink, &err) }()
+	defer func() {
+		if closeErr := sink.Close(); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("close the sink: %w", closeErr))
+		}
+	}()
 	pages, err := web.New(o.web)
 	if err != nil {
 		return cli.Usagef("%w", fieldsAsFlags(err))
@@ -113,11 +124,176 @@ func (o *collectOptions) run(cmd *cobra.Command) (err error) {
 			cancel()
 		}()
 	}
-	p := newProgress(k, o, log, view)
+	now := time.Now()
+	p := &progress{
+		collector: k, cfg: &o.collector, tls: o.tls.Wanted(), log: log, screen: view, tally: newTally(), every: o.status,
+		began: now, logged: sample{at: now},
+	}
 	log.Info("collector takes tasks", zap.String("id", o.collector.ID), zap.Strings("servers", o.collector.Targets),
 		zap.Strings("pools", o.collector.Pools), zap.Int("slots", o.collector.Slots))
 	if o.web.Sink == nil {
 		log.Info("no page is kept: neither --out nor --warc is given")
 	}
 	return p.watch(ctx, func(ctx context.Context) error { return k.Run(ctx, p.tally.counting(pages)) })
+}
+
+// collectOptions are the flags of a web collector.
+type collectOptions struct {
+	collector collector.Config
+	web       web.Config
+	tls       client.TLSOptions
+	log       cli.LogOptions
+	sink      sinkOptions
+	status    time.Duration
+	quiet     bool
+	untilEOF  bool
+}
+
+// register gives the command its flags, by what they are about.
+func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
+	var groups []*pflag.FlagSet
+	group := func(title string) *pflag.FlagSet {
+		groups = append(groups, pflag.NewFlagSet(title, pflag.ContinueOnError))
+		return groups[len(groups)-1]
+	}
+	flags := group("Tasks")
+	flags.StringSliceVar(&o.collector.Targets, "server", []string{client.DefaultServer}, "dispatchers, each `host:port`")
+	o.tls.Register(flags)
+	flags.StringVar(&o.collector.ID, "id", cli.Hostname(), "its `name`, the same over restarts, another one for each process")
+	cli.PairsVar(flags, &o.collector.Labels, "labels", "labels by which operators can drain it, with others, as region=eu,disk=ssd")
+	flags.StringSliceVar(&o.collector.Pools, "pools", []string{"default"}, "`pools` to take tasks from")
+	flags.StringSliceVar(&o.collector.Sources, "sources", nil, "only tasks of these `sources`")
+	flags.StringSliceVar(&o.collector.Queues, "queues", nil, "only tasks of these `queues`")
+	flags.IntVar(&o.collector.Slots, "slots", 8, "`number` of tasks to work on at once")
+	flags.DurationVar(&o.collector.Wait, "wait", 0, "how long a fetch waits at the dispatcher (default 10s)")
+	cli.SpanVar(flags, &o.collector.LeaseDuration, "lease", "how long leases run between renewals (default the source's)")
+	flags.DurationVar(&o.collector.DrainTimeout, "drain-timeout", 0, "how long running fetches may go on once it is to stop; negative: none (default 20s)")
+	flags.BoolVar(&o.untilEOF, "until-eof", false, "drain when standard input ends")
+	if err := flags.MarkHidden("until-eof"); err != nil {
+		panic(err) // the flag is registered on the line above
+	}
+
+	flags = group("Fetching pages")
+	flags.StringVar(&o.web.Contact, "contact", "", "`address`, URL or mail, that the user agent names: how to reach you")
+	flags.StringVar(&o.web.UserAgent, "user-agent", "", "`text` to send instead of \"waggle (+CONTACT)\"")
+	flags.StringVar(&o.web.RobotsAgent, "robots-agent", "", "`name` that robots.txt knows it by (default what the user agent begins with)")
+	flags.BoolVar(&o.web.IgnoreRobots, "ignore-robots", false, "do not ask robots.txt: for hosts of your own")
+	flags.DurationVar(&o.web.MaxCrawlDelay, "max-crawl-delay", 0, "how much of a robots.txt's Crawl-delay its queue is told to keep, at most 1h; negative: none (default 1h)")
+	urlVar(flags, &o.web.Proxy, "proxy", "http, https or socks5 `URL` of a proxy; it resolves names, so it has to refuse private addresses itself (default as HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
+	flags.BoolVar(&o.web.AllowPrivate, "allow-private", false, "fetch from private and loopback addresses, too: for sites of your own")
+	flags.DurationVar(&o.web.Timeout, "fetch-timeout", 0, "longest fetch, redirects included (default 30s)")
+	flags.Int64Var(&o.web.MaxBytes, "max-bytes", 0, "largest page in `bytes` (default 10 MiB)")
+	flags.IntVar(&o.web.MaxRatio, "max-ratio", 0, "how many `times` its compressed bytes a page of over 1 MiB may become (default 200)")
+	flags.IntVar(&o.web.MaxRedirects, "max-redirects", 0, "`number` of redirects of a fetch; negative: none (default 10)")
+
+	flags = group("Finding links (a source's follow rule decides which of them become tasks)")
+	flags.BoolVar(&o.web.Resources, "resources", false, "report images, scripts and style sheets, too")
+	flags.BoolVar(&o.web.Sitemaps, "sitemaps", false, "report the sitemaps that robots.txt names, of the hosts of seeds: for whole sites")
+	flags.BoolVar(&o.web.FollowNofollow, "follow-nofollow", false, "report links that say nofollow, and those of pages that do, too")
+	flags.IntVar(&o.web.MaxDepth, "max-depth", 0, "`depth` from which pages report no links; seeds have 0 (default no limit)")
+	flags.IntVar(&o.web.MaxLinks, "max-links", 0, "`number` of links that one page may have (default 20,000)")
+	flags.IntVar(&o.web.MaxListed, "max-listed", 0, "`number` of entries that one feed, sitemap or list may have (default 50,000)")
+	flags.IntVar(&o.web.MaxURLBytes, "max-url-bytes", 0, "longest URL in `bytes` (default 2048, which is the most)")
+	flags.IntVar(&o.web.MaxPathSegments, "max-path-segments", 0, "`number` of segments that a URL's path may have; negative: any (default 30)")
+	flags.IntVar(&o.web.MaxPathRepeats, "max-path-repeats", 0, "`times` that a path may have the same segments in a row; negative: any (default 3)")
+
+	flags = group("Keeping pages")
+	flags.StringVar(&o.sink.out, "out", "", "`directory` for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
+	flags.StringVar(&o.sink.warc, "warc", "", "`directory` for the pages, as WARC/1.1 files")
+	flags.Int64Var(&o.sink.warcSize, "warc-size", 0, "`bytes` from which a WARC file gets no more pages (default 1 GiB)")
+
+	flags = group("Seeing it run")
+	flags.BoolVar(&o.quiet, "quiet", false, "no live view on a terminal; elsewhere there is none anyway")
+	flags.DurationVar(&o.status, "status", 30*time.Second, "how often to log how it goes where there is no live view; 0: never")
+	o.log.Register(flags)
+	groupedUsage(cmd, c, groups)
+}
+
+// urlVar adds a flag for an absolute URL. It never repeats the URL, which may hold a password.
+func urlVar(flags *pflag.FlagSet, into **url.URL, name, usage string) {
+	cli.ValueVar(flags, name, "URL", usage, func(text string) (string, error) {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme == "" || u.Host == "" {
+			return "", errors.New("want a URL with scheme and host, as http://proxy.example:3128")
+		}
+		*into = u
+		return u.Redacted(), nil
+	})
+}
+
+// fieldsAsFlags writes flags where an error names fields of a Config.
+func fieldsAsFlags(err error) error {
+	return cli.Rename(err, "collector config: ", "", "web config: ", "", "warc config: ", "", "field Targets", "--server", "field ID", "--id", "field Labels", "--labels", "field Pools", "--pools", "field Sources", "--sources",
+		"field Queues", "--queues", "field Slots", "--slots", "field Wait", "--wait", "field LeaseDuration", "--lease",
+		"field UserAgent", "--user-agent", "field Contact", "--contact", "field RobotsAgent", "--robots-agent", "field Proxy", "--proxy",
+		"field Timeout", "--fetch-timeout", "field MaxBytes", "--max-bytes", "field MaxRatio", "--max-ratio",
+		"field MaxLinks", "--max-links", "field MaxListed", "--max-listed", "field MaxDepth", "--max-depth", "field MaxURLBytes", "--max-url-bytes",
+		"field MaxCrawlDelay", "--max-crawl-delay", "field Sitemaps", "--sitemaps", "IgnoreRobots", "--ignore-robots",
+		"field MaxFileBytes", "--warc-size", "field CollectorID", "--id")
+}
+
+// sinkOptions are the flags that say where a collector keeps its pages.
+type sinkOptions struct {
+	out      string
+	warc     string
+	warcSize int64
+}
+
+// open gives the handler a sink, if one is wanted. The sink is to be closed when the collector has stopped.
+func (o *sinkOptions) open(collectorID string, handler *web.Config) (io.Closer, error) {
+	switch {
+	case o.out != "" && o.warc != "":
+		return nil, cli.Usagef("--out %q and --warc %q: say one of them", o.out, o.warc)
+	case o.out != "":
+		sink, err := web.NewDirSink(o.out, collectorID)
+		if err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		handler.Sink = sink
+		return sink, nil
+	case o.warc != "":
+		cfg := warc.Config{
+			Dir: o.warc, CollectorID: collectorID, MaxFileBytes: o.warcSize, Software: "waggle " + cli.Version(), Operator: handler.Contact,
+		}
+		if err := cfg.Validate(); err != nil {
+			return nil, cli.Usagef("--warc: %w", fieldsAsFlags(err))
+		}
+		sink, err := warc.New(cfg)
+		if err != nil {
+			return nil, fmt.Errorf("--warc: %w", err)
+		}
+		handler.Sink, handler.Exchanges = sink, true
+		return sink, nil
+	}
+	return io.NopCloser(nil), nil
+}
+
+// usageWidth is how wide the help of a command with many flags is, in columns.
+const usageWidth = 100
+
+// groupedUsage gives a command flags, and help that tells of them group by group.
+func groupedUsage(cmd *cobra.Command, c cli.Console, groups []*pflag.FlagSet) {
+	all := pflag.NewFlagSet("all", pflag.ContinueOnError)
+	for _, group := range groups {
+		all.AddFlagSet(group)
+	}
+	cli.FromEnv(cmd, c, all)
+	cmd.Flags().AddFlagSet(all)
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
+		if cmd.HasExample() {
+			fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
+		}
+		rest := pflag.NewFlagSet("Other flags", pflag.ContinueOnError)
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if all.Lookup(f.Name) == nil {
+				rest.AddFlag(f)
+			}
+		})
+		for _, group := range append(slices.Clone(groups), rest) {
+			fmt.Fprintf(out, "\n%s:\n%s", group.Name(), group.FlagUsagesWrapped(usageWidth))
+		}
+		return nil
+	})
 }

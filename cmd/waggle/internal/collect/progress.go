@@ -45,14 +45,6 @@ type progress struct {
 	warned   string // what of
 }
 
-func newProgress(k *collector.Collector, o *collectOptions, log *zap.Logger, screen *human.Screen) *progress {
-	now := time.Now()
-	return &progress{
-		collector: k, cfg: &o.collector, tls: o.tls.Wanted(), log: log, screen: screen, tally: newTally(), every: o.status,
-		began: now, logged: sample{at: now},
-	}
-}
-
 // watch shows or logs while run runs, and logs its end.
 func (p *progress) watch(ctx context.Context, run func(context.Context) error) error {
 	ended := make(chan error, 1)

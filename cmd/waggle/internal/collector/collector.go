@@ -66,19 +66,14 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, n
 	t := human.NewTable("COLLECTOR", "STATE", ">LEASES", ">SLOTS", "POOLS", "ONLY", ">LAST BEAT", "STARTED", "HOST", "VERSION", "LABELS", "DRAINED")
 	for _, k := range collectors {
 		info := k.GetInfo()
+		var only human.Phrases
+		only.AddIf(len(info.GetSources()) > 0, "source %s", strings.Join(info.GetSources(), " "))
+		only.AddIf(len(info.GetQueues()) > 0, "queue %s", strings.Join(info.GetQueues(), " "))
 		t.Row(info.GetId(), human.Word(k.GetState(), "COLLECTOR_STATE_"), human.Count(k.GetLeases()), human.Count(info.GetSlots()), cmp.Or(strings.Join(info.GetPools(), " "), "not told"),
-			narrowText(info), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), human.Brief(info.GetVersion(), 20),
+			only.Text(), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), human.Brief(info.GetVersion(), 20),
 			human.Pairs(info.GetLabels()), describe.Gate(now, k.GetDrained()))
 	}
 	t.Write(out, none)
-}
-
-// narrowText is to what a collector narrows its fetches; empty if to nothing.
-func narrowText(info *pb.CollectorInfo) string {
-	var text human.Phrases
-	text.AddIf(len(info.GetSources()) > 0, "source %s", strings.Join(info.GetSources(), " "))
-	text.AddIf(len(info.GetQueues()) > 0, "queue %s", strings.Join(info.GetQueues(), " "))
-	return text.Text()
 }
 
 func newCollectorDrain(o *client.Options) *cobra.Command {

@@ -45,11 +45,6 @@ const (
 	demoDrain = 8 * time.Second
 )
 
-// demoDelays are the least times between two requests, one for each host.
-func demoDelays() []time.Duration {
-	return []time.Duration{100 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond, 250 * time.Millisecond}
-}
-
 // New makes the command.
 func New() *cobra.Command {
 	pages := 40
@@ -109,7 +104,7 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
-	if d.site, err = newSite(ctx, pages, demoDelays()); err != nil {
+	if d.site, err = newSite(ctx, pages); err != nil {
 		return err
 	}
 	defer d.site.close()
@@ -122,7 +117,13 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 	if err := d.register(ctx); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	defer d.killAll()
+	defer func() {
+		for _, child := range d.children {
+			if child.cmd != nil && child.cmd.Process != nil {
+				_ = child.kill() // one that has ended already is what is wanted
+			}
+		}
+	}()
 	if err := d.startCollectors(); err != nil {
 		return err
 	}
@@ -135,7 +136,13 @@ func runDemo(ctx context.Context, out io.Writer, pages int) (err error) {
 	if crawlErr != nil && !errors.Is(crawlErr, context.DeadlineExceeded) {
 		return crawlErr
 	}
-	drainErr := d.drainCollectors()
+	var drains errgroup.Group
+	for i, child := range d.children {
+		if i != demoVictim {
+			drains.Go(func() error { return child.drain(demoDrain) })
+		}
+	}
+	drainErr := drains.Wait()
 	result, err := d.result(context.WithoutCancel(ctx), took)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -317,27 +324,6 @@ func (d *demo) maybeKill(v visit) {
 			d.killErr = victim.kill()
 			d.killedAt <- v
 		})
-	}
-}
-
-// drainCollectors ends the collectors that live.
-func (d *demo) drainCollectors() error {
-	var g errgroup.Group
-	for i, child := range d.children {
-		if i != demoVictim {
-			g.Go(func() error { return child.drain(demoDrain) })
-		}
-	}
-	return g.Wait()
-}
-
-// killAll leaves no process behind, however the demo ends.
-func (d *demo) killAll() {
-	for _, child := range d.children {
-		if child.cmd != nil && child.cmd.Process != nil {
-			// One that has ended already is what is wanted.
-			_ = child.kill()
-		}
 	}
 }
 

@@ -57,9 +57,10 @@ type site struct {
 }
 
 // newSite opens the hosts. On systems where 127.0.0.2 is not loopback they are ports of 127.0.0.1.
-func newSite(ctx context.Context, pages int, delays []time.Duration) (*site, error) {
+func newSite(ctx context.Context, pages int) (*site, error) {
 	s := &site{}
-	for i, delay := range delays {
+	for i := range 4 {
+		delay := time.Duration(100+50*i) * time.Millisecond
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
 		if err != nil {
 			if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {

@@ -92,7 +92,11 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	if isStopped(q) {
 		settings.Paused, stopped = false, "; paused by the rule "+rule.EveryQueue
 	}
-	sh.Linef("Settings", "%s (by %s)%s", settingsText(settings), cmp.Or(q.GetRulePattern(), noRule(q)), stopped)
+	noRule := "default, no rule matches"
+	if q.GetMapsTo() != "" {
+		noRule = "default: the rule is for " + q.GetMapsTo()
+	}
+	sh.Linef("Settings", "%s (by %s)%s", settingsText(settings), cmp.Or(q.GetRulePattern(), noRule), stopped)
 	delay := q.GetQueueDelay().AsDuration()
 	sh.LineIf(delay > 0, "Host asks for", "%s between requests", human.Duration(delay))
 	sh.Line("Next grant", nextGrant(q))
@@ -122,14 +126,6 @@ func poolsText(q *pb.Queue) string {
 	return strings.Join(names, " ")
 }
 
-// noRule says why no rule sets how polite a queue is.
-func noRule(q *pb.Queue) string {
-	if q.GetMapsTo() != "" {
-		return "default: the rule is for " + q.GetMapsTo()
-	}
-	return "default, no rule matches"
-}
-
 // settingsText is politeness in a line.
 func settingsText(s *pb.QueueSettings) string {
 	text := describe.Politeness(s.GetMinDelay(), s.GetMaxInFlight(), s.GetDelayFactor(), s.GetMaxDelay(), s.GetMaxBlock())
@@ -145,14 +141,6 @@ func oneQueue(_ *cobra.Command, args []string) error {
 	}
 	args[0] = canonical.QueueName(args[0])
 	return nil
-}
-
-// noteHeld says where a queue that was held may not be the one that was meant.
-func noteHeld(c *client.Client, cmd *cobra.Command, queue *pb.Queue) {
-	if queue.GetMapsTo() == "" && queue.GetUnknown() {
-		c.Note("%s; the %s is kept for tasks that come", describe.UnknownQueue(queue.GetName()), cmd.Name())
-	}
-	noteMapped(c, cmd, queue)
 }
 
 func newQueueBlock(o *client.Options) *cobra.Command {
@@ -196,7 +184,10 @@ func holdQueue(o *client.Options, cmd *cobra.Command,
 		}
 		queue := reply.GetQueue()
 		c.NoteReplaced("queue "+queue.GetName(), reply.GetReplaced(), false)
-		noteHeld(c, cmd, queue)
+		if queue.GetMapsTo() == "" && queue.GetUnknown() { // it may not be the one that was meant
+			c.Note("%s; the %s is kept for tasks that come", describe.UnknownQueue(queue.GetName()), cmd.Name())
+		}
+		noteMapped(c, cmd, queue)
 		return c.Show(queue, nil, func() { writeQueue(c.Out, c.Now, queue) })
 	})
 	return cmd
@@ -218,7 +209,8 @@ func newQueueUnblock(o *client.Options) *cobra.Command {
 		Short: "Open a queue that an operator blocked",
 	}, "blocked", func(ctx context.Context, c *client.Client, name string, record *cli.Record) (openedReply, error) {
 		reply, err := c.Queues.UnblockQueue(ctx, &pb.UnblockQueueRequest{Name: name, IncludeAutomatic: automatic, By: record.By, Reason: record.Reason})
-		if queue := reply.GetQueue(); slices.ContainsFunc(queue.GetGates(), byItsHost) {
+		queue := reply.GetQueue()
+		if slices.ContainsFunc(queue.GetGates(), func(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_HOST_BLOCKED }) {
 			c.Note("failures of the host block it; `waggle queue unblock %s --automatic` opens that, too", human.Plain(queue.GetName()))
 		}
 		return reply, err
@@ -226,9 +218,6 @@ func newQueueUnblock(o *client.Options) *cobra.Command {
 	cmd.Flags().BoolVar(&automatic, "automatic", false, "open the block that failures of the host caused, too")
 	return cmd
 }
-
-// byItsHost reports whether a gate is the block that failures of the host caused.
-func byItsHost(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_HOST_BLOCKED }
 
 func newQueueResume(o *client.Options) *cobra.Command {
 	return letQueueGo(o, &cobra.Command{

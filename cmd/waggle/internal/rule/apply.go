@@ -25,9 +25,9 @@ import (
 
 // ruleApply is the command that brings rules to a file.
 type ruleApply struct {
-	record                   cli.Record
-	dryRun, prune, lift, yes bool
-	bound                    cli.PruneBound
+	record              cli.Record
+	dryRun, prune, lift bool
+	bound               cli.PruneBound
 
 	etag string // of the rules with what was changed of them
 	done int    // changes that were made
@@ -58,15 +58,11 @@ dispatcher can tell, as that a mapping would leave tasks behind (QUEUE_NOT_EMPTY
 	flags.BoolVar(&a.dryRun, "dry-run", false, "change nothing; say what would become of each rule")
 	flags.BoolVar(&a.prune, "prune", false, "delete the rules that the file does not have")
 	flags.BoolVar(&a.lift, "lift", false, "hand out again what is paused or denied now and not in the file")
-	flags.BoolVar(&a.yes, "yes", false, "delete what --prune finds, without patterns being named one by one")
-	a.bound.Register(flags)
+	a.bound.Register(flags, "patterns")
 	a.record.Register(cmd, o.Console)
 	cmd.RunE = o.Call(func(ctx context.Context, c *client.Client, args []string) error {
-		if a.bound.Given && !a.prune {
-			return cli.Usagef("--prune-max is the bound of --prune, which is missing")
-		}
-		if a.prune && !a.yes && !a.dryRun {
-			return cli.Usagef("--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
+		if err := a.bound.Check(a.prune, a.dryRun); err != nil {
+			return err
 		}
 		return a.run(ctx, c, args[0], cmd.InOrStdin())
 	})
@@ -74,12 +70,7 @@ dispatcher can tell, as that a mapping would leave tasks behind (QUEUE_NOT_EMPTY
 }
 
 func (a *ruleApply) run(ctx context.Context, c *client.Client, name string, stdin io.Reader) error {
-	in, err := cli.OpenInput(ctx, name, stdin)
-	if err != nil {
-		return fmt.Errorf("apply: %w", err)
-	}
-	defer in.Close()
-	entries, err := readRules(ctx, in)
+	entries, err := readRules(ctx, name, stdin)
 	switch {
 	case a.prune && errors.Is(err, cli.ErrNothing):
 		return fmt.Errorf("%w: nothing is deleted; `waggle queue rule delete` deletes one", err)
@@ -113,9 +104,9 @@ func (a *ruleApply) run(ctx context.Context, c *client.Client, name string, stdi
 }
 
 // readRules reads all rules of a file.
-func readRules(ctx context.Context, in *cli.Input) (entries []ruleEntry, err error) {
+func readRules(ctx context.Context, name string, stdin io.Reader) (entries []ruleEntry, err error) {
 	byPattern, byQueue := map[string]ruleEntry{}, map[string]ruleEntry{}
-	err = in.EachObject(ctx, func(object textfile.Entry) {
+	err = cli.EachObject(ctx, name, stdin, func(object textfile.Entry) {
 		entry := ruleEntry{line: object.Line, err: object.Err}
 		if entry.err == nil {
 			entry.rule, entry.err = parseRule(object.Text)
@@ -160,7 +151,7 @@ func agreeing(first, entry ruleEntry) error {
 // queue, and mappings, may be in each other's way.
 func (a *ruleApply) carryOut(ctx context.Context, c *client.Client, plan *rulePlan) error {
 	if err := inRounds(plan.changes, func(change *ruleChange) (bool, error) {
-		if !change.calls() || change.result == cli.ResultDeleted {
+		if change.made || change.follows != "" || change.result != cli.ResultCreated && change.result != cli.ResultUpdated {
 			return true, nil
 		}
 		rule := wholeRule(change.rule)
@@ -240,16 +231,6 @@ func rulesCutShort(c *client.Client, done int, err error) error {
 	return err
 }
 
-// ruleTotal is what became of rules, for programs.
-type ruleTotal struct {
-	Created   int          `json:"created"`
-	Updated   int          `json:"updated"`
-	Unchanged int          `json:"unchanged"`
-	Refused   int          `json:"refused"`
-	Deleted   int          `json:"deleted"`
-	Rules     []ruleResult `json:"rules"`
-}
-
 // ruleResult is what became of one rule.
 type ruleResult struct {
 	Line    int      `json:"line,omitempty"`
@@ -270,22 +251,16 @@ type ruleNote struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-func (p *rulePlan) total() *ruleTotal {
-	t := &ruleTotal{Rules: []ruleResult{}}
+// results is what became of each rule, and how many became of each kind: REFUSED with what is invalid.
+func (p *rulePlan) results() (rules []ruleResult, counts map[string]int) {
+	rules = []ruleResult{}
+	counts = map[string]int{cli.ResultCreated: 0, cli.ResultUpdated: 0, cli.ResultUnchanged: 0, cli.ResultRefused: 0, cli.ResultDeleted: 0}
 	for _, c := range p.changes {
-		switch c.result {
-		case cli.ResultCreated:
-			t.Created++
-		case cli.ResultUpdated:
-			if c.follows == "" { // else it is no rule of the file
-				t.Updated++
-			}
-		case cli.ResultUnchanged:
-			t.Unchanged++
-		case cli.ResultDeleted:
-			t.Deleted++
-		case cli.ResultInvalid, cli.ResultRefused:
-			t.Refused++
+		switch {
+		case c.result == cli.ResultInvalid:
+			counts[cli.ResultRefused]++
+		case c.follows == "" || c.result != cli.ResultUpdated: // else it is no rule of the file
+			counts[c.result]++
 		}
 		result := ruleResult{
 			Line: c.line, Pattern: c.rule.GetPattern(), Result: c.result, Changed: c.changed, Stays: c.stays, Follows: c.follows, Error: c.err,
@@ -293,9 +268,9 @@ func (p *rulePlan) total() *ruleTotal {
 		if c.overwrites() {
 			result.LastSet = &ruleNote{c.was.GetBy(), c.was.GetUpdateTime().AsTime(), c.was.GetReason()}
 		}
-		t.Rules = append(t.Rules, result)
+		rules = append(rules, result)
 	}
-	return t
+	return rules, counts
 }
 
 // refused is how many entries of the file were not taken.
@@ -310,13 +285,13 @@ func (p *rulePlan) refused() (n int) {
 
 // showRulePlan writes what became of the rules, and fails where some were refused.
 func showRulePlan(c *client.Client, p *rulePlan, dryRun bool) error {
-	t := p.total()
-	if c.JSON {
-		if err := client.WriteJSON(c.Out, t); err != nil {
-			return err
-		}
-	} else {
-		writeRulePlan(c, p, t, dryRun)
+	rules, counts := p.results()
+	shown := []string{cli.ResultCreated, cli.ResultUpdated, cli.ResultUnchanged, cli.ResultRefused}
+	if p.prune {
+		shown = append(shown, cli.ResultDeleted)
+	}
+	if err := c.ShowResults("rule", dryRun, counts, shown, rules, func() { writeRulePlan(c, p) }); err != nil {
+		return err
 	}
 	kept := 0
 	for _, change := range p.changes {
@@ -327,7 +302,7 @@ func showRulePlan(c *client.Client, p *rulePlan, dryRun bool) error {
 	if kept > 0 {
 		c.Note("%s paused or denied as now, which the file does not say; --lift ends that", human.PluralVerb(kept, "rule", "stays", "stay"))
 	}
-	if t.Refused == 0 {
+	if counts[cli.ResultRefused] == 0 {
 		return nil
 	}
 	if p.prune && p.refused() > 0 {
@@ -338,10 +313,7 @@ func showRulePlan(c *client.Client, p *rulePlan, dryRun bool) error {
 
 // writeRulePlan writes it for people: what begins or ends to be held first, then what is
 // refused, so that neither is cut.
-func writeRulePlan(c *client.Client, p *rulePlan, t *ruleTotal, dryRun bool) {
-	if dryRun {
-		fmt.Fprintln(c.Out, "nothing is changed; this is what would become of the rules")
-	}
+func writeRulePlan(c *client.Client, p *rulePlan) {
 	rows := human.NewTable("RESULT", "PATTERN", "CHANGES", "LAST SET")
 	shown := slices.DeleteFunc(slices.Clone(p.changes), func(c *ruleChange) bool { return c.result == cli.ResultUnchanged && c.stays == "" })
 	slices.SortStableFunc(shown, func(a, b *ruleChange) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -356,16 +328,6 @@ func writeRulePlan(c *client.Client, p *rulePlan, t *ruleTotal, dryRun bool) {
 	if more := len(shown) - len(rows.Rows); more > 0 {
 		fmt.Fprintf(c.Out, "and %s more; --output json has all\n", human.Count(more))
 	}
-	verb := ""
-	if dryRun {
-		verb = "would be "
-	}
-	text := fmt.Sprintf("%s: %s%s created, %s updated, %s unchanged, %s refused", human.Plural(t.Created+t.Updated+t.Unchanged+t.Refused, "rule"),
-		verb, human.Count(t.Created), human.Count(t.Updated), human.Count(t.Unchanged), human.Count(t.Refused))
-	if p.prune {
-		text += ", " + human.Count(t.Deleted) + " deleted"
-	}
-	fmt.Fprintln(c.Out, text)
 }
 
 // rank is in which order changes are shown.

@@ -33,11 +33,6 @@ type ruleChange struct {
 	made    bool
 }
 
-// calls reports whether the dispatcher has to be told of the change.
-func (c *ruleChange) calls() bool {
-	return !c.made && c.follows == "" && (c.result == cli.ResultCreated || c.result == cli.ResultUpdated || c.result == cli.ResultDeleted)
-}
-
 // overwrites reports whether what somebody has set is no longer there after the change.
 func (c *ruleChange) overwrites() bool {
 	return c.result == cli.ResultUpdated || c.result == cli.ResultDeleted

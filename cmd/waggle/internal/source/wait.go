@@ -102,11 +102,9 @@ func (w *sourceWait) run(ctx context.Context) error {
 			}
 			pause = min(pause, left) // and one last look
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		}
 	}

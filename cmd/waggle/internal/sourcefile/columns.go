@@ -276,18 +276,16 @@ func setField(m protoreflect.Message, f protoreflect.FieldDescriptor, text strin
 			return errors.New("is neither true nor false")
 		}
 		m.Set(f, protoreflect.ValueOfBool(is))
-	case f.Kind() == protoreflect.Int32Kind:
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil {
-			return errors.New("is no whole number")
-		}
-		m.Set(f, protoreflect.ValueOfInt32(int32(n)))
 	default:
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
+		number := protoreflect.ValueOfInt64(n)
+		if f.Kind() == protoreflect.Int32Kind {
+			number = protoreflect.ValueOfInt32(int32(n))
+		}
+		if err != nil || number.Int() != n {
 			return errors.New("is no whole number")
 		}
-		m.Set(f, protoreflect.ValueOfInt64(n))
+		m.Set(f, number)
 	}
 	return nil
 }
@@ -339,14 +337,11 @@ func setAdaptive(s *pb.SourceSpec, value string) error {
 	if !ok {
 		return errors.New("is no range, as 10m..7d")
 	}
-	shortest, err := human.ParseDuration(from)
-	if err != nil {
-		return err
-	}
-	longest, err := human.ParseDuration(to)
+	shortest, shortErr := human.ParseDuration(from)
+	longest, longErr := human.ParseDuration(to)
 	s.Schedule = cmp.Or(s.GetSchedule(), &pb.Schedule{})
 	s.Schedule.Rule = &pb.Schedule_Adaptive{Adaptive: &pb.Adaptive{MinInterval: durationpb.New(shortest), MaxInterval: durationpb.New(longest)}}
-	return err
+	return cmp.Or(shortErr, longErr)
 }
 
 func firstCrawl(s *pb.SourceSpec) string {

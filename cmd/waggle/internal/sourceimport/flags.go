@@ -27,7 +27,8 @@ type importFlags struct {
 
 	record                         cli.Record
 	format, prefix, report, resume string
-	prune                          pruneFlags
+	prune                          string // begin of ids; empty: --prune is not given
+	bound                          cli.PruneBound
 	now, dryRun, replace           bool
 	parallel                       int
 
@@ -46,7 +47,8 @@ func (f *importFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.report, "report", "", "`file` that gets a line for each entry: CSV when its name ends in .csv, else JSON lines")
 	fs.StringVar(&f.resume, "resume", "", "`file` that keeps how far the import came, to go on from there after an interruption")
 	fs.IntVar(&f.parallel, "parallel", 4, "`number` of calls at a time")
-	f.prune.register(fs)
+	fs.StringVar(&f.prune, "prune", "", "delete the sources whose id begins with this `prefix`, as news., and which the file does not have")
+	f.bound.Register(fs, "ids")
 }
 
 func (f *importFlags) check(name string) error {
@@ -70,37 +72,12 @@ func (f *importFlags) check(name string) error {
 		return cli.Usagef("--resume and --dry-run: a look leaves nothing to go on from")
 	case f.parallel < 1 || f.parallel > 16:
 		return cli.Usagef("--parallel %d: say 1 to 16", f.parallel)
+	// A prefix ends where a part of an id ends: one letter too few would reach for other people's sources, and none for all
+	// there are.
+	case changed("prune") && (len(f.prune) < 2 || !strings.ContainsRune("._-", rune(f.prune[len(f.prune)-1]))):
+		return cli.Usagef("--prune %q: say how the ids begin, up to a dot, _ or -, as news.", f.prune)
 	}
-	return f.prune.check(changed("prune"), f.dryRun)
-}
-
-// pruneFlags are which sources an import deletes when its file does not have them.
-type pruneFlags struct {
-	prefix string // empty: none
-	yes    bool
-	bound  cli.PruneBound
-}
-
-func (p *pruneFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&p.prefix, "prune", "", "delete the sources whose id begins with this `prefix`, as news., and which the file does not have")
-	flags.BoolVar(&p.yes, "yes", false, "delete what --prune finds, without ids being named one by one")
-	p.bound.Register(flags)
-}
-
-// check wants a prefix that ends where a part of an id ends: one letter too few would reach for other people's sources, and
-// none for all there are.
-func (p *pruneFlags) check(given, dryRun bool) error {
-	switch {
-	case !given && p.bound.Given:
-		return cli.Usagef("--prune-max is the bound of --prune, which is missing")
-	case !given:
-		return nil
-	case len(p.prefix) < 2 || !strings.ContainsRune("._-", rune(p.prefix[len(p.prefix)-1])):
-		return cli.Usagef("--prune %q: say how the ids begin, up to a dot, _ or -, as news.", p.prefix)
-	case !p.yes && !dryRun:
-		return cli.Usagef("--prune deletes whatever the file does not have: look with --dry-run, then say --yes")
-	}
-	return nil
+	return f.bound.Check(changed("prune"), f.dryRun)
 }
 
 // apart refuses to write over what is read, or two files into one.

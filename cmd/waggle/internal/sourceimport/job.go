@@ -78,7 +78,7 @@ func (j *job) run(ctx context.Context) error {
 		return err
 	}
 	t := &j.state.Total
-	if t.entries() == 0 && j.flags.prune.prefix == "" {
+	if t.entries() == 0 && j.flags.prune == "" {
 		return j.in.ErrNothing()
 	}
 	if !j.client.JSON {
@@ -165,7 +165,7 @@ func (j *job) add(b *batch, entry sourcefile.Entry, done bool) {
 	before := 0
 	if err == nil {
 		before, err = j.seen.add(it.line, spec)
-		if strings.HasPrefix(it.id, j.flags.prune.prefix) {
+		if strings.HasPrefix(it.id, j.flags.prune) {
 			j.inScope++
 		}
 	}
@@ -244,7 +244,7 @@ func (j *job) take(it *item) error {
 	if t.Twins > twins && t.Twins <= shownTwins {
 		j.progress.note("line %d: %s: %s", it.line, it.id, it.twin)
 	}
-	if it.result == cli.ResultCreated && !j.flags.dryRun && strings.HasPrefix(it.id, j.flags.prune.prefix) {
+	if it.result == cli.ResultCreated && !j.flags.dryRun && strings.HasPrefix(it.id, j.flags.prune) {
 		j.state.CreatedInScope++ // a dry run does not list them
 	}
 	if err := it.report(j.report); err != nil {
@@ -268,7 +268,7 @@ func (j *job) save() (err error) {
 // prune deletes the sources that the file, all of which is done, does not have. What a file lacks because it could not be
 // read, or because it is another one, stays.
 func (j *job) prune(ctx context.Context) error {
-	switch prefix := j.flags.prune.prefix; {
+	switch prefix := j.flags.prune; {
 	case prefix == "":
 		return nil
 	case j.state.Total.Refused > 0:
@@ -287,7 +287,7 @@ func (j *job) prune(ctx context.Context) error {
 	// that goes on, decide the same.
 	deleted := j.state.Total.Deleted
 	all := max(there-j.state.CreatedInScope, len(ids)) + deleted
-	if refused := j.flags.prune.bound.Refusal(len(ids)+deleted, all, "source", ids); refused != "" {
+	if refused := j.flags.bound.Refusal(len(ids)+deleted, all, "source", ids); refused != "" {
 		j.progress.note("%s", refused)
 		j.unpruned = true
 		return nil
@@ -312,7 +312,7 @@ func (j *job) absent(ctx context.Context) (ids []string, there int, err error) {
 		})
 		return reply, err
 	}
-	sources, _, err := client.ReadPages(ctx, 0, list, &pb.ListSourcesRequest{IdPrefix: j.flags.prune.prefix}, func(p *pb.ListSourcesResponse) []*pb.Source {
+	sources, _, err := client.ReadPages(ctx, 0, list, &pb.ListSourcesRequest{IdPrefix: j.flags.prune}, func(p *pb.ListSourcesResponse) []*pb.Source {
 		there += len(p.GetSources())
 		return slices.DeleteFunc(p.GetSources(), func(s *pb.Source) bool { return j.seen.has(s.GetId()) })
 	})

@@ -223,3 +223,87 @@ type changeReply interface {
 	GetChanged() int32
 	GetNextPageToken() string
 }
+
+// taskChoice is which tasks a bulk call acts on: ids, the one of a source with a URL or a key, or a filter.
+type taskChoice struct {
+	filter pb.Filter
+	url    string
+	key    string
+	// states of tasks that the call changes; none: what is leased. Of some calls it has to be said which.
+	states        []pb.TaskState
+	stateRequired bool
+
+	chosen, failed []string
+}
+
+// whichTasks are the flags that lead to tasks. One that is there and empty is a variable that was not set, and never "all".
+var whichTasks = []string{"source", "url", "key", "queue", "prefix", "pool", "suffix", "collector"}
+
+func (s *taskChoice) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	registerWhere(flags, &s.filter, "; with --url or --key: that one")
+	flags.StringVar(&s.url, "url", "", "with --source: the task's `URL`")
+	flags.StringVar(&s.key, "key", "", "with --source: the task's `key`")
+	flags.StringSliceVar(&s.failed, "failed", nil, "only tasks that failed last for this `reason`, as not_found or timeout")
+	if len(s.states) > 0 {
+		flags.StringSliceVar(&s.chosen, "state", nil, "only tasks in this `state`: "+strings.Join(s.stateNames(), ", "))
+	}
+}
+
+func (s *taskChoice) stateNames() []string {
+	var names []string
+	for _, state := range s.states {
+		names = append(names, strings.ToLower(human.Word(state, "TASK_STATE_")))
+	}
+	return names
+}
+
+// of are the ids that args and flags name, or else their filter.
+func (s *taskChoice) of(ctx context.Context, c *client.Client, cmd *cobra.Command, args []string) ([]string, *pb.Filter, error) {
+	for _, name := range whichTasks {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed && flag.Value.String() == "" {
+			return nil, nil, cli.Usagef("--%s is empty: which one?", name)
+		}
+	}
+	f := &s.filter
+	one := s.url != "" || s.key != ""
+	wide := f.GetSourceIdPrefix() != "" || f.GetPool() != "" || len(f.GetLabels()) > 0 || f.GetAll() || f.GetQueueSuffix() != "" || f.GetCollectorId() != ""
+	where := wide || f.GetSourceId() != "" || f.GetQueue() != ""
+	narrowed := len(s.chosen) > 0 || len(s.failed) > 0
+	switch {
+	case len(args) > 0 && (one || where || narrowed):
+		return nil, nil, cli.Usagef("say the tasks' IDs, or flags that name them, not both")
+	case len(args) > 0:
+		return args, nil, nil
+	case one && (wide || narrowed):
+		return nil, nil, cli.Usagef("--url and --key name one task; of the other flags only --source and --queue go with them")
+	case one:
+		ref := Ref{pb.GetTaskRequest{SourceId: f.GetSourceId(), Url: s.url, Key: s.key, Queue: f.GetQueue()}}
+		ids, err := ref.IDs(ctx, c, nil)
+		return ids, nil, err
+	case !where:
+		return nil, nil, cli.Usagef("which tasks? say their IDs, as `waggle task list` and `waggle lease list` show them, --source with --url or --key, or --source, --queue or another flag that matches them")
+	}
+	if s.stateRequired && len(s.chosen) == 0 {
+		return nil, nil, cli.Usagef("which of them? say --state %s or both", strings.Join(s.stateNames(), ", --state "))
+	}
+	return nil, f, s.readEnums()
+}
+
+// readEnums reads the states and reasons of the filter.
+func (s *taskChoice) readEnums() (err error) {
+	known := map[string]int32{}
+	for _, state := range s.states {
+		known[state.String()] = int32(state)
+	}
+	for _, name := range s.chosen {
+		if strings.EqualFold(name, "done") && s.stateRequired {
+			return cli.Usagef("--state done: say dead, canceled; DONE tasks are listed nowhere, so that no filter finds them: say the task's ID, or --source with --url or --key")
+		}
+	}
+	if s.filter.States, err = cli.Enums[pb.TaskState]("--state", s.chosen, "TASK_STATE_", known); err != nil {
+		return err
+	}
+	s.filter.FailureReasons, err = cli.Enums[pb.FailureReason]("--failed", s.failed, "FAILURE_REASON_", pb.FailureReason_value)
+	return err
+}

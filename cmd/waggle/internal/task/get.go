@@ -16,6 +16,52 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// Ref is how people name a task: by its id, or by its source and URL or key.
+type Ref struct{ by pb.GetTaskRequest }
+
+// Register adds the flags.
+func (r *Ref) Register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&r.by.SourceId, "source", "", "the task's `source`, instead of an ID")
+	flags.StringVar(&r.by.Url, "url", "", "with --source: the task's `URL`")
+	flags.StringVar(&r.by.Key, "key", "", "with --source: the task's `key`")
+	cli.QueueVar(flags, &r.by.Queue, "queue", "with --key: the task's `queue`")
+}
+
+// named reports whether flags name a task.
+func (r *Ref) named() bool {
+	return r.by.GetSourceId() != "" || r.by.GetUrl() != "" || r.by.GetKey() != "" || r.by.GetQueue() != ""
+}
+
+// request finds the task that args and flags name.
+func (r *Ref) request(args []string) (*pb.GetTaskRequest, error) {
+	by := &r.by
+	switch {
+	case len(args) > 0 && r.named():
+		return nil, cli.Usagef("say the task's ID, or --source with --url or --key, not both")
+	case len(args) == 1:
+		by.TaskId = args[0]
+	case by.GetSourceId() == "" || by.GetUrl() == "" && by.GetKey() == "":
+		return nil, cli.Usagef("which task? say its ID, or --source with --url or --key")
+	case by.GetUrl() == "" && by.GetQueue() == "":
+		return nil, cli.Usagef("--key names a task of a queue: say --queue, too; of a task whose key is its URL, --url")
+	}
+	return by, nil
+}
+
+// IDs are those in args, or that of the task which flags name.
+func (r *Ref) IDs(ctx context.Context, c *client.Client, args []string) ([]string, error) {
+	if len(args) > 0 && !r.named() {
+		return args, nil
+	}
+	request, err := r.request(args)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.Tasks.GetTask(ctx, request)
+	return []string{reply.GetTask().GetId()}, err
+}
+
 func newTaskGet(o *client.Options) *cobra.Command {
 	var ref Ref
 	cmd := &cobra.Command{

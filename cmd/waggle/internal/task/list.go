@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -221,4 +222,15 @@ func noteEmptyQueue(ctx context.Context, c *client.Client, name string) error {
 // sourcesOf asks for the sources that a filter matches.
 func sourcesOf(f *pb.Filter) *pb.ListSourcesRequest {
 	return &pb.ListSourcesRequest{IdPrefix: f.GetSourceIdPrefix(), Pool: f.GetPool(), Labels: f.GetLabels()}
+}
+
+// registerWhere gives a command the flags that say where tasks are; ofSource is what else --source does there.
+func registerWhere(flags *pflag.FlagSet, f *pb.Filter, ofSource string) {
+	flags.StringVar(&f.SourceId, "source", "", "tasks of this `source`"+ofSource)
+	cli.QueueVar(flags, &f.Queue, "queue", "tasks in this `queue`")
+	cli.QueueVar(flags, &f.QueueSuffix, "suffix", "tasks in the queue with this `name` and those that end with .SUFFIX, as example.com")
+	flags.StringVar(&f.SourceIdPrefix, "prefix", "", "tasks of sources whose id begins with this `prefix`, as news.")
+	flags.StringVar(&f.Pool, "pool", "", "tasks of sources of this `pool`")
+	cli.PairsVar(flags, &f.Labels, "label", "tasks of sources with this label")
+	flags.BoolVar(&f.All, "all", false, "tasks of all sources")
 }

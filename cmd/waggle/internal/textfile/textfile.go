@@ -153,24 +153,6 @@ func (r *Objects) indented(begin int) (Entry, error) {
 	}
 }
 
-// EachObject calls take with each object of a file, and returns how many there were.
-func EachObject(in io.Reader, take func(Entry)) (n int, err error) {
-	text, err := Decode(in)
-	if err != nil {
-		return 0, err
-	}
-	for objects := NewObjects(NewLines(text)); ; n++ {
-		object, err := objects.Next()
-		if errors.Is(err, io.EOF) {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
-		take(object)
-	}
-}
-
 // WriteObject writes a message as an object in a line, with the names of the .proto files and without what is not set.
 func WriteObject(out io.Writer, message proto.Message) error {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(message)
