@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		&cobra.Group{ID: "operate", Title: "Operate a running dispatcher:"},
 	)
 	root.AddCommand(demo.New(), newServe(c), collect.New(c), bench.New())
-	client := client.NewOptions(c)
+	client := &client.Options{Console: c}
 	root.AddCommand(
 		source.New(client), task.New(client), queue.New(client), pool.New(client), hold.New(client),
 		collector.New(client), task.NewLease(client), explain.New(client), stats.New(client), newVersion(),

@@ -276,6 +276,7 @@ const (
 	quickRepeats = 1
 )
 
+// New makes the commands.
 func New() *cobra.Command {
 	var cfg Config
 	var output string

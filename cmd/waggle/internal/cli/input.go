@@ -77,10 +77,10 @@ func EachObject(ctx context.Context, name string, stdin io.Reader, take func(tex
 	}
 	defer in.Close()
 	text, err := textfile.Decode(in)
-	objects, found := textfile.NewObjects(textfile.NewLines(text)), 0
+	lines, found := textfile.NewLines(text), 0
 	for err == nil {
 		var object textfile.Entry
-		if object, err = objects.Next(); err == nil {
+		if object, err = lines.NextObject(); err == nil {
 			found++
 			take(object)
 		}

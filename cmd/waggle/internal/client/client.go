@@ -47,9 +47,6 @@ type Options struct {
 	tls     TLSOptions
 }
 
-// NewOptions makes the options of one call of the command.
-func NewOptions(c cli.Console) *Options { return &Options{Console: c} }
-
 // Group completes a command that asks a dispatcher, or the group of such commands, and gives it the shared flags.
 func (o *Options) Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	flags := pflag.NewFlagSet("client", pflag.ContinueOnError)

@@ -23,6 +23,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
+// New makes the commands.
 func New(c cli.Console) *cobra.Command {
 	var o collectOptions
 	cmd := &cobra.Command{

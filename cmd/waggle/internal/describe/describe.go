@@ -19,8 +19,10 @@ func Gate(now time.Time, g *pb.Gate) string {
 	parts.AddIf(g.GetBy() != "", "by %s", g.GetBy())
 	parts.AddIf(g.GetTime() != nil, "%s", human.Since(now, g.GetTime()))
 	ends, when := "opens", human.Since(now, g.GetUntil())
-	if isPause(g.GetKind()) {
+	switch g.GetKind() {
+	case pb.GateKind_GATE_KIND_SOURCE_PAUSED, pb.GateKind_GATE_KIND_PAUSED, pb.GateKind_GATE_KIND_POOL_PAUSED, pb.GateKind_GATE_KIND_COLLECTOR_DRAINED:
 		ends = "resumes"
+	default:
 	}
 	if when == "now" {
 		when = "within 1s"
@@ -34,12 +36,6 @@ func Gate(now time.Time, g *pb.Gate) string {
 		text += fmt.Sprintf(": %s, %s, of task %s", Error(cause), human.Since(now, cause.GetTime()), g.GetCauseTaskId())
 	}
 	return strings.TrimPrefix(text, ": ")
-}
-
-// isPause reports whether a call that resumes opens gates of this kind.
-func isPause(kind pb.GateKind) bool {
-	return kind == pb.GateKind_GATE_KIND_SOURCE_PAUSED || kind == pb.GateKind_GATE_KIND_PAUSED ||
-		kind == pb.GateKind_GATE_KIND_POOL_PAUSED || kind == pb.GateKind_GATE_KIND_COLLECTOR_DRAINED
 }
 
 // Held is a gate in a line that begins with its kind.

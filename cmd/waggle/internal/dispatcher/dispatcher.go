@@ -26,8 +26,8 @@ import (
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
-// node is a dispatcher with its store and its server.
-type node struct {
+// Node is a dispatcher with its store and its server.
+type Node struct {
 	ID         string
 	Server     *server.Server
 	metrics    *server.Metrics
@@ -41,14 +41,14 @@ type node struct {
 
 // NewNode makes a node that runs nothing yet, without a store if that is nil. The caller closes the store until run is
 // called.
-func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*node, error) {
+func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*Node, error) {
 	cfg.Version = cli.Version()
 	cfg.Metrics = server.NewMetrics()
 	s, err := server.New(cfg, nil, log)
 	if err != nil {
 		return nil, err
 	}
-	n := &node{ID: cli.Hostname() + "-" + uuid.NewString()[:8], Server: s, metrics: cfg.Metrics, maxFetches: cfg.MaxFetches, log: log}
+	n := &Node{ID: cli.Hostname() + "-" + uuid.NewString()[:8], Server: s, metrics: cfg.Metrics, maxFetches: cfg.MaxFetches, log: log}
 	if store != nil {
 		err = n.attach(store)
 	}
@@ -56,7 +56,7 @@ func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*node, e
 }
 
 // attach makes the dispatcher, of a store that was opened.
-func (n *node) attach(store dispatch.Store) error {
+func (n *Node) attach(store dispatch.Store) error {
 	d, err := engine.New(engine.Config{Store: store, Logger: n.log, ID: n.ID, MaxWaiters: n.maxFetches, Observer: n.metrics})
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (n *node) attach(store dispatch.Store) error {
 
 // Run serves until ctx ends, then drains. Without a store it first waits for open to give one, and meanwhile refuses
 // calls. The dispatcher runs until the server has taken the last report; the store is closed when both have ended.
-func (n *node) Run(ctx context.Context, open func(context.Context) (dispatch.Store, error)) error {
+func (n *Node) Run(ctx context.Context, open func(context.Context) (dispatch.Store, error)) error {
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
@@ -117,6 +117,7 @@ type StoreOptions struct {
 	allowEviction bool
 }
 
+// Register adds the flags.
 func (s *StoreOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.URL, "store", MemoryStore, "`URL`: memory, redis://host:port/db, rediss://..., unix:///path?db=0, redis+sentinel://host:port,.../master or redis+cluster://host:port,...")
 	flags.StringVar(&s.prefix, "prefix", "waggle", "`begin` of all keys in Redis; two prefixes are two Waggles")

@@ -27,6 +27,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{
 		Use:   "hold",

@@ -17,6 +17,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{Use: "pool", Short: "Look at pools, pause or resume them"},
 		newPoolList(o), newPoolPause(o), newPoolResume(o))

@@ -22,6 +22,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{Use: "queue", Short: "Say how polite to be to which host"}, newQueueList(o), newQueueGet(o), rule.New(o),
 		newQueueBlock(o), newQueueUnblock(o), newQueuePause(o), newQueueResume(o))
@@ -87,9 +88,18 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	sh.Linef("Queue", "%s (slot %d)", q.GetName(), q.GetSlot())
 	sh.Linef("Tasks", "%s waiting, %s leased", human.Count(q.GetWaiting()), human.Count(q.GetLeased()))
 	sh.LineIf(q.GetMapsTo() != "", "Mapped", "new tasks of this host go to the queue %s, by a rule", q.GetMapsTo())
-	sh.Line("Pools", poolsText(q))
+	var pools []string
+	for _, name := range q.GetPools() {
+		if slices.Contains(q.GetPausedPools(), name) {
+			name += " (paused)"
+		}
+		pools = append(pools, name)
+	}
+	sh.Line("Pools", strings.Join(pools, " "))
 	settings, stopped := proto.CloneOf(q.GetSettings()), ""
-	if isStopped(q) {
+	if q.GetRulePattern() != rule.EveryQueue && slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool {
+		return g.GetKind() == pb.GateKind_GATE_KIND_QUEUE_PAUSED && g.GetRule() == rule.EveryQueue
+	}) { // its own rule does not pause it
 		settings.Paused, stopped = false, "; paused by the rule "+rule.EveryQueue
 	}
 	noRule := "default, no rule matches"
@@ -105,25 +115,6 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 		sh.Line("Held by", describe.Held(now, gate))
 	}
 	sh.Write(out)
-}
-
-// isStopped reports whether a queue is paused by the rule for all, and not by its own.
-func isStopped(q *pb.Queue) bool {
-	return q.GetRulePattern() != rule.EveryQueue && slices.ContainsFunc(q.GetGates(), func(g *pb.Gate) bool {
-		return g.GetKind() == pb.GateKind_GATE_KIND_QUEUE_PAUSED && g.GetRule() == rule.EveryQueue
-	})
-}
-
-// poolsText is the pools of a queue's tasks, and which of them are paused.
-func poolsText(q *pb.Queue) string {
-	var names []string
-	for _, name := range q.GetPools() {
-		if slices.Contains(q.GetPausedPools(), name) {
-			name += " (paused)"
-		}
-		names = append(names, name)
-	}
-	return strings.Join(names, " ")
 }
 
 // settingsText is politeness in a line.

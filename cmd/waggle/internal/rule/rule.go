@@ -20,6 +20,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rule",
@@ -187,21 +188,11 @@ func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
 	for _, reason := range heldReasons(rule) {
 		least.Reason = cmp.Or(reason, least.Reason)
 	}
-	if least.GetMinDelay().AsDuration() == dispatch.DefaultMinDelay {
-		least.MinDelay = nil
-	}
-	if least.GetMaxBlock().AsDuration() == dispatch.DefaultMaxBlock {
-		least.MaxBlock = nil
-	}
-	unset(&least.MaxInFlight, dispatch.DefaultMaxInFlight)
-	unset(&least.DelayFactor, 0)
-	unset(&least.Paused, false)
-	unset(&least.Deny, false)
+	textfile.UnsetDuration(&least.MinDelay, dispatch.DefaultMinDelay)
+	textfile.UnsetDuration(&least.MaxBlock, dispatch.DefaultMaxBlock)
+	textfile.Unset(&least.MaxInFlight, dispatch.DefaultMaxInFlight)
+	textfile.Unset(&least.DelayFactor, 0)
+	textfile.Unset(&least.Paused, false)
+	textfile.Unset(&least.Deny, false)
 	return least
-}
-
-func unset[T comparable](field **T, is T) {
-	if *field != nil && **field == is {
-		*field = nil
-	}
 }

@@ -19,6 +19,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{Use: "source", Short: "Register what is to be crawled, and steer it"},
 		newSourceCreate(o), newSourceGet(o), newSourceList(o), newSourceUpdate(o),

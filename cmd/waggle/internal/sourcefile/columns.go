@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -154,34 +156,22 @@ func Minimal(spec *pb.SourceSpec) *pb.SourceSpec {
 	if s.GetCanonicalRules() == 1 {
 		s.CanonicalRules = 0
 	}
-	unset(&s.Priority, 5)
-	unsetSeconds(&s.MaxHold, max(30*60, s.GetLeaseDuration().GetSeconds()))
-	unsetSeconds(&s.LeaseDuration, 30)
-	unsetSeconds(&s.Remember, 30*24*60*60)
+	textfile.Unset(&s.Priority, 5)
+	textfile.UnsetDuration(&s.MaxHold, max(30*time.Minute, s.GetLeaseDuration().AsDuration()))
+	textfile.UnsetDuration(&s.LeaseDuration, 30*time.Second)
+	textfile.UnsetDuration(&s.Remember, 30*24*time.Hour)
 	if r := s.Retry; r != nil {
-		unset(&r.MaxAttempts, 4)
-		unset(&r.MaxExpirations, 5)
-		unset(&r.MaxThrottled, 20)
-		most := max(int64(60*60), r.GetMinBackoff().GetSeconds())
-		unsetSeconds(&r.MinBackoff, 10)
-		unsetSeconds(&r.MaxBackoff, most)
+		textfile.Unset(&r.MaxAttempts, 4)
+		textfile.Unset(&r.MaxExpirations, 5)
+		textfile.Unset(&r.MaxThrottled, 20)
+		most := max(time.Hour, r.GetMinBackoff().AsDuration())
+		textfile.UnsetDuration(&r.MinBackoff, 10*time.Second)
+		textfile.UnsetDuration(&r.MaxBackoff, most)
 		if proto.Size(r) == 0 {
 			s.Retry = nil
 		}
 	}
 	return s
-}
-
-func unset[N comparable](field **N, is N) {
-	if *field != nil && **field == is {
-		*field = nil
-	}
-}
-
-func unsetSeconds(field **durationpb.Duration, seconds int64) {
-	if d := *field; d != nil && d.GetSeconds() == seconds && d.GetNanos() == 0 {
-		*field = nil
-	}
 }
 
 // column is a part of a spec as text. get gives "" for what is not set or the default; set is not called with "".

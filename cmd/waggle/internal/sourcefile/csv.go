@@ -26,7 +26,7 @@ func newCSVReader(text *bufio.Reader) (*csvReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBudget(text)
+	b := &budget{in: text}
 	r := &csvReader{budget: b, rows: csv.NewReader(b)}
 	r.rows.Comma, r.rows.ReuseRecord, r.rows.TrimLeadingSpace = comma, true, comma != '\t'
 	header, err := r.rows.Read()

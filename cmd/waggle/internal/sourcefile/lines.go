@@ -11,11 +11,11 @@ import (
 )
 
 // jsonReader reads objects that are sources or their specs.
-type jsonReader struct{ objects *textfile.Objects }
+type jsonReader struct{ lines *textfile.Lines }
 
 // Next implements [Reader].
 func (r *jsonReader) Next() (Entry, error) {
-	object, err := r.objects.Next()
+	object, err := r.lines.NextObject()
 	if err != nil || object.Err != nil {
 		return Entry{Line: object.Line, Err: object.Err}, err
 	}

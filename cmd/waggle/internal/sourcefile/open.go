@@ -36,15 +36,15 @@ func Open(in io.Reader, name string, format Format) (Reader, Format, error) {
 	case CSV:
 		r, err = newCSVReader(text)
 	case JSONL:
-		r = &jsonReader{textfile.NewObjects(textfile.NewLines(text))}
+		r = &jsonReader{textfile.NewLines(text)}
 	case OPML:
-		r = newOPMLReader(text)
+		r = &opmlReader{xml: newXMLText(text)}
 	case Sitemap:
-		r = newSitemapReader(text)
+		r = &sitemapReader{xml: newXMLText(text)}
 	case URLs:
 		r = &urlReader{textfile.NewLines(text)}
 	default:
-		err = fmt.Errorf("format %q is not known; say %s", format, names(Formats()))
+		err = fmt.Errorf("format %q is not known; say csv, jsonl, opml, sitemap, urls", format)
 	}
 	return r, format, err
 }
@@ -62,15 +62,7 @@ func Create(out io.Writer, format Format) (Writer, error) {
 		return &urlWriter{out: out}, nil
 	case Sitemap:
 	}
-	return nil, fmt.Errorf("format %q cannot be written; say %s", format, names(WriteFormats()))
-}
-
-func names(formats []Format) string {
-	text := make([]string, len(formats))
-	for i, f := range formats {
-		text[i] = string(f)
-	}
-	return strings.Join(text, ", ")
+	return nil, fmt.Errorf("format %q cannot be written; say csv, jsonl, opml, urls", format)
 }
 
 // byExtension is the format of an extension that leaves no doubt. The root of XML shows its format.

@@ -23,8 +23,6 @@ type opmlReader struct {
 	around []string
 }
 
-func newOPMLReader(in io.Reader) *opmlReader { return &opmlReader{xml: newXMLText(in)} }
-
 // Next implements [Reader].
 func (r *opmlReader) Next() (Entry, error) {
 	for {

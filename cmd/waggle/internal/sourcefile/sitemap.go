@@ -14,8 +14,6 @@ type sitemapReader struct {
 	root bool
 }
 
-func newSitemapReader(in io.Reader) *sitemapReader { return &sitemapReader{xml: newXMLText(in)} }
-
 // Next implements [Reader].
 func (r *sitemapReader) Next() (Entry, error) {
 	for {

@@ -36,7 +36,7 @@ type xmlText struct {
 }
 
 func newXMLText(in io.Reader) *xmlText {
-	b := newBudget(in)
+	b := &budget{in: in}
 	return &xmlText{budget: b, decoder: newXML(b)}
 }
 
@@ -68,23 +68,22 @@ func (x *xmlText) token() (xml.Token, error) {
 // keep a whole file in memory.
 type budget struct {
 	in   io.Reader
-	left int
+	used int
 }
-
-func newBudget(in io.Reader) *budget { return &budget{in: in, left: textfile.MaxRecord} }
 
 // Read implements [io.Reader].
 func (b *budget) Read(p []byte) (int, error) {
-	if b.left <= 0 {
+	left := textfile.MaxRecord - b.used
+	if left <= 0 {
 		return 0, textfile.ErrTooLong
 	}
-	n, err := b.in.Read(p[:min(len(p), b.left)])
-	b.left -= n
+	n, err := b.in.Read(p[:min(len(p), left)])
+	b.used += n
 	return n, err
 }
 
 // reset begins the next entry.
-func (b *budget) reset() { b.left = textfile.MaxRecord }
+func (b *budget) reset() { b.used = 0 }
 
 // peek is how a text begins.
 func peek(text *bufio.Reader) ([]byte, error) {

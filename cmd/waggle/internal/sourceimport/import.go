@@ -115,7 +115,7 @@ func run(ctx context.Context, c *client.Client, f *importFlags, name string, std
 	p := newProgress(c, counted, in.Size)
 	j := &job{
 		client: c, flags: f, in: in, format: format, entries: entries, state: state, report: report,
-		seen: newSeen(), progress: p, patience: &client.Patience{For: client.RestartPatience, Note: p.note},
+		seen: &seen{ids: map[uint64]seenID{}, pages: map[uint64]int{}}, progress: p, patience: &client.Patience{For: client.RestartPatience, Note: p.note},
 	}
 	return j.run(ctx)
 }

@@ -113,8 +113,6 @@ type seenID struct {
 	spec uint64
 }
 
-func newSeen() *seen { return &seen{ids: make(map[uint64]seenID), pages: make(map[uint64]int)} }
-
 func (s *seen) has(id string) bool {
 	_, has := s.ids[hash([]byte(id))]
 	return has

@@ -29,6 +29,7 @@ type Flags struct {
 	Queue    string
 }
 
+// Register adds the flags.
 func (f *Flags) Register(fs *pflag.FlagSet) {
 	f.FlagSet = fs
 	f.Spec = &pb.SourceSpec{

@@ -7,11 +7,13 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 )
 
+// New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{Use: "task", Short: "Submit tasks, look at them, cancel or retry them"},
 		newTaskSubmit(o), newTaskGet(o), newTaskList(o), newTaskCancel(o), newTaskRetry(o))
 }
 
+// NewLease makes the commands for leases.
 func NewLease(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{Use: "lease", Short: "Look at the leases that stand, and end them"}, newLeaseList(o), newLeaseRevoke(o))
 }

@@ -13,12 +13,14 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 )
@@ -107,22 +109,16 @@ func (l *Lines) Next() (Entry, error) {
 	}
 }
 
-// Objects reads a JSON object a line, or objects over several lines as they are indented for people: those begin with a
-// line { and end with a line }.
-type Objects struct{ lines *Lines }
-
-// NewObjects reads the objects of these lines.
-func NewObjects(lines *Lines) *Objects { return &Objects{lines: lines} }
-
-// Next gives the next object. io.EOF: there is none; any other error: the rest cannot be read.
-func (r *Objects) Next() (Entry, error) {
+// NextObject gives the next JSON object: one a line, or one over several lines as it is indented for people, which begins
+// with a line { and ends with a line }. Errors are those of Next.
+func (l *Lines) NextObject() (Entry, error) {
 	for {
-		line, err := r.lines.Next()
+		line, err := l.Next()
 		if err != nil || line.Err != nil {
 			return line, err
 		}
 		if string(line.Text) == "{" {
-			return r.indented(line.Line)
+			return l.indented(line.Line)
 		}
 		if line.Text = bytes.TrimSpace(line.Text); len(line.Text) > 0 {
 			return line, nil
@@ -131,10 +127,10 @@ func (r *Objects) Next() (Entry, error) {
 }
 
 // indented reads the rest of an object that a line { began.
-func (r *Objects) indented(begin int) (Entry, error) {
+func (l *Lines) indented(begin int) (Entry, error) {
 	object := Entry{Line: begin, Text: []byte("{")}
 	for {
-		line, err := r.lines.Next()
+		line, err := l.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return Entry{Line: begin, Err: errors.New("the file ends within it")}, nil
@@ -169,6 +165,20 @@ func WriteObject(out io.Writer, message proto.Message) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
+}
+
+// Unset leaves a field that has its default out of a file.
+func Unset[T comparable](field **T, is T) {
+	if *field != nil && **field == is {
+		*field = nil
+	}
+}
+
+// UnsetDuration does that for a duration.
+func UnsetDuration(field **durationpb.Duration, is time.Duration) {
+	if *field != nil && (*field).AsDuration() == is {
+		*field = nil
+	}
 }
 
 // Unmarshal reads a message from JSON; its errors are for people.
