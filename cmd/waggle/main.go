@@ -1,3 +1,6 @@
+// Command waggle runs a dispatcher (serve), a web collector (collect), both together on a small site (demo), and is the
+// client of operators for everything that can be asked of a dispatcher. Each family of commands is a package below
+// internal; this is the only place that knows every package of Waggle.
 package main
 
 import (

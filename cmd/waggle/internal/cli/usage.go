@@ -126,6 +126,7 @@ func (e *advisedError) Error() string { return e.err.Error() }
 
 func (e *advisedError) Unwrap() error { return e.err }
 
+// Words are what is wrong, and what to do about it.
 func (e *advisedError) Words() (string, []string) { return e.err.Error(), e.advice }
 
 // Advise adds to err what to do about it.

@@ -125,7 +125,11 @@ func newSourceCreate(o *client.Options) *cobra.Command {
 		}
 		reply, err := c.Sources.CreateSource(ctx, &pb.CreateSourceRequest{Spec: source.GetSpec(), By: record.By, Reason: record.Reason})
 		warn(c, reply.GetWarnings())
-		return c.Show(reply.GetSource(), err, func() { writeCreated(c.Out, reply.GetSource()) })
+		return c.Show(reply.GetSource(), err, func() {
+			spec := reply.GetSource().GetSpec()
+			fmt.Fprintf(c.Out, "created source %s: %s, %s, follow %s\n", spec.GetId(), human.Plural(len(spec.GetSeeds()), "seed"),
+				scheduleText(spec.GetSchedule()), human.Plain(followText(spec.GetFollow())))
+		})
 	})
 	return cmd
 }
@@ -135,12 +139,6 @@ func warn(c *client.Client, warnings []string) {
 	for _, warning := range warnings {
 		c.Note("%s", human.Plain(warning))
 	}
-}
-
-func writeCreated(out io.Writer, s *pb.Source) {
-	spec := s.GetSpec()
-	fmt.Fprintf(out, "created source %s: %s, %s, follow %s\n", s.GetId(), human.Plural(len(spec.GetSeeds()), "seed"),
-		scheduleText(spec.GetSchedule()), human.Plain(followText(spec.GetFollow())))
 }
 
 // source is that of the file, if there is one, with the id of the arguments, which must not contradict it, and with what

@@ -102,7 +102,7 @@ func run(ctx context.Context, c *client.Client, f *importFlags, name string, std
 	if err != nil {
 		return err
 	}
-	report, err := cli.OpenReport(f.report, state.Report, columns()...)
+	report, err := cli.OpenReport(f.report, state.Report, "line", "id", "result", "error", "changed", "lost")
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,7 @@ type item struct {
 	id      string
 	result  string // as the report has it
 	err     string
-	changed []string // the fields of a source that were updated
-	lost    []string // those of them that lose what they had
-	warned  []string // what the dispatcher warns of
+	reply   *pb.ApplyResult
 	twin    string   // of another source before it, which crawls one of its pages
 	once    bool     // it has no schedule
 	idle    bool     // it has no seeds and no schedule; of one that has a schedule the dispatcher warns
@@ -50,10 +48,8 @@ func (b *batch) answer(results []*pb.ApplyResult) error {
 	}
 	for i := range b.items {
 		if it := &b.items[i]; it.pending {
-			it.result, it.err = human.Word(results[0].GetCode(), "APPLY_CODE_"), results[0].GetMessage()
-			it.changed, it.lost = results[0].GetChangedFields(), results[0].GetLostFields()
-			it.warned, it.again = results[0].GetWarnings(), b.unheard
-			results = results[1:]
+			it.reply, results, it.again = results[0], results[1:], b.unheard
+			it.result, it.err = human.Word(it.reply.GetCode(), "APPLY_CODE_"), it.reply.GetMessage()
 		}
 	}
 	b.specs = nil
@@ -75,20 +71,11 @@ func (b *batch) wait(ctx context.Context) error {
 	}
 }
 
-func (i *item) text() string {
-	if i.id == "" {
-		return i.err
-	}
-	return i.id + ": " + i.err
-}
-
-// columns are those of a report.
-func columns() []string { return []string{"line", "id", "result", "error", "changed", "lost"} }
-
 // report adds the entry to the report.
 func (i *item) report(r *cli.Report) error {
+	changed, lost := i.reply.GetChangedFields(), i.reply.GetLostFields()
 	return r.Put([]string{
-		strconv.Itoa(i.line), i.id, i.result, i.err, strings.Join(i.changed, " "), strings.Join(i.lost, " "),
+		strconv.Itoa(i.line), i.id, i.result, i.err, strings.Join(changed, " "), strings.Join(lost, " "),
 	}, struct {
 		Line    int      `json:"line"`
 		ID      string   `json:"id"`
@@ -96,7 +83,7 @@ func (i *item) report(r *cli.Report) error {
 		Error   string   `json:"error,omitempty"`
 		Changed []string `json:"changed,omitempty"`
 		Lost    []string `json:"lost,omitempty"`
-	}{i.line, i.id, i.result, i.err, i.changed, i.lost})
+	}{i.line, i.id, i.result, i.err, changed, lost})
 }
 
 // seen is what came by of a file: the ids of its sources, and the pages that they crawl, as hashes of some 40 bytes.

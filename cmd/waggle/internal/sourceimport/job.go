@@ -239,7 +239,7 @@ func (j *job) take(it *item) error {
 	t.take(it, j.flags)
 	if t.Refused > refused && j.shown < cli.ShownRefusals {
 		j.shown++
-		j.progress.note("line %d: %s", it.line, it.text())
+		j.progress.note("line %d: %s", it.line, strings.TrimPrefix(it.id+": "+it.err, ": "))
 	}
 	if t.Twins > twins && t.Twins <= shownTwins {
 		j.progress.note("line %d: %s: %s", it.line, it.id, it.twin)

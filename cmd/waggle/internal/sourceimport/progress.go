@@ -239,8 +239,8 @@ func (t *totals) take(i *item, f *importFlags) {
 		t.Created++
 	case cli.ResultUpdated:
 		t.Updated++
-		t.Changed.add(i.changed)
-		t.Lost.add(i.lost)
+		t.Changed.add(i.reply.GetChangedFields())
+		t.Lost.add(i.reply.GetLostFields())
 	case cli.ResultUnchanged:
 		t.Unchanged++
 		if i.again && !f.dryRun {
@@ -251,7 +251,7 @@ func (t *totals) take(i *item, f *importFlags) {
 	default:
 		t.Refused++
 	}
-	t.Warnings.add(i.warned)
+	t.Warnings.add(i.reply.GetWarnings())
 	if i.twin != "" && i.result != cli.ResultInvalid {
 		t.Twins++
 	}
