@@ -44,7 +44,17 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 			req := ask("c", "token1", 5*time.Second)
 			req.MaxTasks = 3
 			first := w.mustFetch(req)
+			w.spies[1].set(func(s *spy) {
+				s.spoil = func(call string) error {
+					time.Sleep(time.Second) // the answer is that old by the time it comes
+					return nil
+				}
+			})
 			again, err := w.d[1].Fetch(t.Context(), req)
+			w.spies[1].set(func(s *spy) { s.spoil = nil })
+			if err == nil && again.Waited != 0 {
+				t.Errorf("repeated: a lease counts from %v after the call was received, later than the store said", again.Waited)
+			}
 			if err != nil || !slices.Equal(tokens(again.Tasks), tokens(first.Tasks)) {
 				t.Errorf("repeated: %+v, %v; want the tokens %v", again, err, tokens(first.Tasks))
 			}

@@ -158,7 +158,8 @@ func (s *spy) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch
 	if err := s.before("BeginPolls"); err != nil {
 		return nil, err
 	}
-	return s.Store.BeginPolls(ctx, polls)
+	states, err := s.Store.BeginPolls(ctx, polls)
+	return states, s.after("BeginPolls", err)
 }
 
 func (s *spy) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {

@@ -245,9 +245,9 @@ func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.O
 	result := &FetchResult{Tasks: out.Grants, Waited: time.Since(received), RetryAfter: out.RetryAfter}
 	switch out.End {
 	case pump.Granted:
-		if !out.At.IsZero() {
-			result.Waited = max(out.At.Sub(received), 0)
-		}
+		// What is repeated has no instant of its grant: 0 is never later than what the store said
+		// remains of its leases.
+		result.Waited = max(out.At.Sub(received), 0)
 		return result, d.join(ctx, out.Grants)
 	case pump.TokenUsed:
 		result.Empty = EmptyTokenUsed
