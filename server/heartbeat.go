@@ -44,7 +44,7 @@ type heartbeatStream struct {
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
 	s.streams.open.Add(1)
 	defer s.streams.open.Add(-1)
-	h := &heartbeatStream{service: s, stream: stream, silence: dispatch.SilentBeats * dispatch.IdleBeat}
+	h := &heartbeatStream{service: s, stream: stream, silence: dispatch.GoneAfter}
 	return h.run(stream.Context())
 }
 
@@ -121,7 +121,7 @@ func (h *heartbeatStream) answer(ctx context.Context, beat *pb.HeartbeatRequest)
 	if err != nil {
 		return err
 	}
-	h.silence = dispatch.SilentBeats * max(dispatch.IdleBeat, result.GetNextHeartbeat().AsDuration())
+	h.silence = dispatch.GoneAfter / dispatch.IdleBeat * max(dispatch.IdleBeat, result.GetNextHeartbeat().AsDuration())
 	return h.stream.Send(toStreamBeat(result))
 }
 

@@ -49,7 +49,7 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 	}
 	queues, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Queue, string, error) {
 		found, next, err := s.o.ListQueues(ctx, req.GetSuffix(), after, limit)
-		return each(found, func(q *dispatch.Queue) *pb.Queue { return toQueue(q, now) }), next, err
+		return each(found, func(q *operate.QueueView) *pb.Queue { return toQueue(q, now) }), next, err
 	})
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest
 
 // UnblockQueue opens a block.
 func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
-	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
+	out, changed, err := s.letGo(ctx, req, func() (*operate.QueueView, bool, error) {
 		return s.o.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
 	})
 	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
@@ -152,7 +152,7 @@ func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest
 
 // ResumeQueue ends a pause.
 func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
-	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
+	out, changed, err := s.letGo(ctx, req, func() (*operate.QueueView, bool, error) {
 		return s.o.ResumeQueue(ctx, req.GetName())
 	})
 	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
@@ -160,7 +160,7 @@ func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueReque
 
 // hold closes an operator's gate of a queue, and tells of the one that it replaces.
 func (s *queueService) hold(ctx context.Context, req holdRequest,
-	hold func(context.Context, string, dispatch.Gate) (*dispatch.Queue, error),
+	hold func(context.Context, string, dispatch.Gate) (*operate.QueueView, error),
 ) (out *pb.Queue, replaced *pb.Gate, err error) {
 	if err := validateHoldQueue(req, time.Now()); err != nil {
 		return nil, nil, err
@@ -176,7 +176,7 @@ func (s *queueService) hold(ctx context.Context, req holdRequest,
 }
 
 // letGo opens an operator's gate of a queue.
-func (s *queueService) letGo(ctx context.Context, req letGoRequest, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
+func (s *queueService) letGo(ctx context.Context, req letGoRequest, lift func() (*operate.QueueView, bool, error)) (*pb.Queue, bool, error) {
 	if err := validateLetGo(req, (*checks).queue); err != nil {
 		return nil, false, err
 	}
@@ -188,7 +188,7 @@ func (s *queueService) letGo(ctx context.Context, req letGoRequest, lift func() 
 	return out, changed, err
 }
 
-func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.Queue, error) {
+func (s *queueService) convert(ctx context.Context, queue *operate.QueueView) (*pb.Queue, error) {
 	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (s *queueService) aboutRule(ctx context.Context, err error, pattern string)
 	if errors.As(err, &left) {
 		return about(err, "pattern", pattern, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
 	}
-	var holds *dispatch.RuleHoldsError
+	var holds *operate.RuleHoldsError
 	if errors.As(err, &holds) {
 		gate := &holds.Gate
 		pairs := []string{"pattern", pattern, "kind", string(gate.Kind), "by", gate.By, "since", gate.Time.UTC().Format(time.RFC3339)}

@@ -72,7 +72,7 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 	var before replacedPauses
 	r, err := s.bulk(ctx, "PauseSources", req, bulkAction{
 		would: func(_ context.Context, v *operate.SourceView) (bool, error) {
-			replaced, changes := v.Source.WouldPause(gate, now)
+			replaced, changes := operate.WouldPause(&v.Source, gate, now)
 			before.add(v.Source.ID, replaced)
 			return changes, nil
 		},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // SetHold implements [dispatch.Holds]. One of a pool is set in shard 0 first, whose list
@@ -33,7 +34,7 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 	if err != nil {
 		return fmt.Errorf("%w: hold %s cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, err)
 	}
-	args := []any{hold.Key(), hold.Target.Pool, millis(until), encoded, dispatch.MaxHolds}
+	args := []any{hold.Key(), hold.Target.Pool, millis(until), encoded, bounds.MaxHolds}
 	kept, err := s.run(ctx, op, s.scripts.hold, call{args: args})
 	switch {
 	case err != nil:
@@ -51,7 +52,7 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 }
 
 // LiftHold implements [dispatch.Holds]. One of a pool is lifted in shard 0 last.
-func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name string) (bool, error) {
+func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name dispatch.HoldName) (bool, error) {
 	hold := dispatch.Hold{Target: target, Name: name}
 	if err := hold.Check(true); err != nil {
 		return false, err
