@@ -22,9 +22,6 @@ func lockCases() []testCase {
 	}
 }
 
-// foreign is the value of a lock that no lease of a case has.
-const foreign = "other/token/1"
-
 // lock checks what stands in the lock of a task, and how long it stands; 0 = it has no end.
 func (e *env) lock(id dispatch.TaskID, value string, ttl time.Duration) {
 	e.Helper()

@@ -325,3 +325,20 @@ func (w *world) returned(t *modelTask) {
 		t.forgetAt = now.Add(gate.Remember)
 	}
 }
+
+// applyUnread predicts what an unread transition is answered: what the policy makes of
+// it, where it has nothing to decide.
+func (w *world) applyUnread(tr *dispatch.Transition) dispatch.ApplyResult {
+	t := w.task(tr.ID)
+	if t == nil || t.Lease == nil || t.Lease.Digest != tr.Lease.Digest() {
+		return w.apply(&dispatch.Transition{ID: tr.ID, Token: tr.Lease.Digest()})
+	}
+	gate := w.gate(t)
+	if t.Recurring || t.CancelRequested != dispatch.CancelNone || t.AgainRequested || gate.Deleted || gate.Remember == 0 {
+		w.count("succeed POLICY")
+		return dispatch.ApplyResult{Code: dispatch.ApplyUnread, State: dispatch.StateLeased}
+	}
+	read := reported(&t.Task, tr, gate.Remember, w.now())
+	w.count("succeed DONE")
+	return w.apply(&read)
+}

@@ -74,3 +74,19 @@ func (m *model) readHolds() step {
 		},
 	}
 }
+
+// genQueueHold blocks or pauses a queue, or lets it go.
+func (m *model) genQueueHold() step {
+	target := dispatch.HoldTarget{Queue: one(m, modelQueues()...)}
+	name := one(m, dispatch.HoldBlock, dispatch.HoldBlock, dispatch.HoldPause)
+	switch {
+	case m.chance(10):
+		target.Queue = "unknown.test"
+		return m.liftStep(target, one(m, name, dispatch.HoldWaggle))
+	case m.chance(20):
+		return m.liftStep(target, dispatch.HoldWaggle)
+	case m.chance(40):
+		return m.liftStep(target, name)
+	}
+	return m.holdStep(target, name, m.gate(time.Second, 20*time.Second, time.Hour))
+}
