@@ -15,7 +15,7 @@ import (
 // explained.
 func (o *office) wantCanceled(what string, id dispatch.TaskID, kind dispatch.GateKind, by, reason string) {
 	o.t.Helper()
-	c := o.task(id).Canceled()
+	c := operate.Cancellation(o.task(id))
 	if c == nil || c.Kind != kind || c.By != by || c.Reason != reason || c.Time.IsZero() {
 		o.t.Errorf("%s: canceled as %+v, want by %s: %s", what, c, by, reason)
 	}
@@ -44,7 +44,7 @@ func TestTask_Canceled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if c := o.task(waiting).Canceled(); c != nil {
+		if c := operate.Cancellation(o.task(waiting)); c != nil {
 			t.Errorf("a task that waits is canceled: %+v", c)
 		}
 		cancel(dispatch.Note{By: "ada", Reason: "a trap"})
@@ -56,7 +56,7 @@ func TestTask_Canceled(t *testing.T) {
 
 		time.Sleep(time.Minute)
 		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, both))
-		if c := o.task(waiting).Canceled(); c != nil {
+		if c := operate.Cancellation(o.task(waiting)); c != nil {
 			t.Errorf("a task that was retried is canceled: %+v", c)
 		}
 		cancel(dispatch.Note{By: "cleo"})
@@ -73,8 +73,8 @@ func TestTask_Canceled_unsaid(t *testing.T) {
 		o.create("s", nil)
 		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
 		o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))
-		if got := o.task(id); got.Canceled() != nil || len(got.History) != 0 {
-			t.Errorf("canceled by %+v, history %+v", got.Canceled(), got.History)
+		if got := o.task(id); operate.Cancellation(got) != nil || len(got.History) != 0 {
+			t.Errorf("canceled by %+v, history %+v", operate.Cancellation(got), got.History)
 		}
 	})
 }
@@ -130,8 +130,8 @@ func TestTask_Canceled_beforeItsSource(t *testing.T) {
 		synctest.Wait()
 		for _, id := range []dispatch.TaskID{leased, waiting, just} {
 			o.wantCanceled("before the deletion", id, "", "ada", "legal asked")
-			if got := o.task(id); got.Canceled().Time.After(got.SettledAt) {
-				t.Errorf("canceled at %v, settled at %v", got.Canceled().Time, got.SettledAt)
+			if got := o.task(id); operate.Cancellation(got).Time.After(got.SettledAt) {
+				t.Errorf("canceled at %v, settled at %v", operate.Cancellation(got).Time, got.SettledAt)
 			}
 			e, err := o.ExplainTask(ctx, id)
 			if err != nil || len(e.Holds) != 2 || e.Holds[1].By != "bob" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -21,7 +22,7 @@ func reporting(grants ...dispatch.Grant) engine.FetchRequest {
 }
 
 // wantReports checks the answers to the reports of a fetch.
-func (w *world) wantReports(res *engine.FetchResult, want ...dispatch.ReportCode) {
+func (w *world) wantReports(res *engine.FetchResult, want ...engine.ReportCode) {
 	w.t.Helper()
 	if len(res.Reports) != len(want) {
 		w.t.Fatalf("%d reports were answered, want %d", len(res.Reports), len(want))
@@ -62,7 +63,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			g := w.taken(1)
 			for range 2 {
 				res := w.mustFetch(reporting(g...))
-				w.wantReports(res, dispatch.ReportOK)
+				w.wantReports(res, engine.ReportOK)
 				g = res.Tasks
 			}
 		},
@@ -73,12 +74,12 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			if err != nil || res.Empty != engine.EmptyNoTasks {
 				t.Fatalf("Fetch: %+v, %v", res, err)
 			}
-			w.wantReports(res, dispatch.ReportOK)
+			w.wantReports(res, engine.ReportOK)
 		},
 		"at once where the fetch has to wait": func(t *testing.T, w *world) {
 			ids := w.submit("s", queue, 1, 0)
 			req := reporting(w.taken(1)...)
-			req.Wait = dispatch.MaxWait
+			req.Wait = bounds.MaxWait
 			end := w.fetch(t.Context(), 0, req)
 			time.Sleep(time.Millisecond)
 			if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
@@ -88,7 +89,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			if a := <-end; a.err != nil || len(a.res.Tasks) != 1 {
 				t.Fatalf("Fetch: %+v, %v", a.res, a.err)
 			} else {
-				w.wantReports(a.res, dispatch.ReportOK)
+				w.wantReports(a.res, engine.ReportOK)
 			}
 		},
 		"with each its answer": func(t *testing.T, w *world) {
@@ -97,7 +98,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			w.succeed(g[0])
 			req := reporting(g...)
 			req.Reports[1].Token.ClientToken = "another"
-			w.wantReports(w.mustFetch(req), dispatch.ReportAlready, dispatch.ReportLeaseLost, dispatch.ReportOK)
+			w.wantReports(w.mustFetch(req), engine.ReportAlready, engine.ReportLeaseLost, engine.ReportOK)
 		},
 		"a seed's by what its schedule says": func(t *testing.T, w *world) {
 			w.source("seeded", func(s *dispatch.SourceSpec) {
@@ -110,7 +111,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			w.submit("s", queue, 2, 0)
 			w.taken(1)
 			res := w.mustFetch(reporting(g...))
-			w.wantReports(res, dispatch.ReportOK)
+			w.wantReports(res, engine.ReportOK)
 			if r := res.Reports[0]; r.State != dispatch.StateScheduled || r.Due.IsZero() {
 				t.Errorf("the seed is %v, due %v", r.State, r.Due)
 			}
@@ -119,17 +120,17 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			w.submit("s", queue, 3, 0)
 			req := reporting(w.taken(1)...)
 			req.Reports[0].Succeeded, req.Reports[0].Failed = nil, &dispatch.Failed{Reason: dispatch.FailureReason(1)}
-			w.wantReports(w.mustFetch(req), dispatch.ReportOK)
+			w.wantReports(w.mustFetch(req), engine.ReportOK)
 		},
 		"ahead of it, another's": func(_ *testing.T, w *world) {
 			w.submit("s", queue, 3, 0)
 			g := w.taken(1)
 			req := reporting(g[0], g[0])
 			req.Reports[0].Token.Collector = "d"
-			w.wantReports(w.mustFetch(req), dispatch.ReportLeaseLost, dispatch.ReportOK)
+			w.wantReports(w.mustFetch(req), engine.ReportLeaseLost, engine.ReportOK)
 		},
 		"ahead of it, many": func(_ *testing.T, w *world) {
-			const many = dispatch.MaxTransitions / 2
+			const many = bounds.MaxTransitions / 2
 			w.submit("s", queue, many+1, 0)
 			req := reporting(w.taken(many)...)
 			w.wantReports(w.mustFetch(req), reportedOK(many)...)
@@ -147,10 +148,10 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 	}
 }
 
-func reportedOK(n int) []dispatch.ReportCode {
-	codes := make([]dispatch.ReportCode, n)
+func reportedOK(n int) []engine.ReportCode {
+	codes := make([]engine.ReportCode, n)
 	for i := range codes {
-		codes[i] = dispatch.ReportOK
+		codes[i] = engine.ReportOK
 	}
 	return codes
 }
@@ -169,7 +170,7 @@ func TestDispatcher_Fetch_claimsWhatASeedFrees(t *testing.T) {
 				w.knownOnly("c")
 				req := reporting(seed...)
 				req.Wait = wait
-				w.wantReports(w.mustFetch(req), dispatch.ReportOK)
+				w.wantReports(w.mustFetch(req), engine.ReportOK)
 			})
 		})
 	}
@@ -184,11 +185,11 @@ func TestDispatcher_Fetch_reportsDoNotStandInLine(t *testing.T) {
 		w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
 		ids := w.submit("s", "", 1, 0)
 		g := w.taken(1)
-		first := w.fetch(t.Context(), 0, ask("d", "", dispatch.MaxWait))
+		first := w.fetch(t.Context(), 0, ask("d", "", bounds.MaxWait))
 		time.Sleep(100 * time.Millisecond)
 		w.knownOnly("c")
 		req := reporting(g...)
-		req.Wait = dispatch.MaxWait
+		req.Wait = bounds.MaxWait
 		second := w.fetch(t.Context(), 0, req)
 		time.Sleep(110 * time.Millisecond)
 		if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
@@ -272,7 +273,7 @@ func TestDispatcher_Fetch_repeatsWhatItCarried(t *testing.T) {
 		}
 		w.spies[0].set(func(s *spy) { s.spoil = nil })
 		res := w.mustFetch(req)
-		w.wantReports(res, dispatch.ReportAlready)
+		w.wantReports(res, engine.ReportAlready)
 		if res.Reports[0].Result != dispatch.ResultSucceeded {
 			t.Errorf("the report is answered with %v", res.Reports[0].Result)
 		}

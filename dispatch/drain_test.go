@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -89,9 +90,9 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 					sp.set(func(s *spy) { s.deaf = how.deaf })
 				}
 				parked := []<-chan answer{
-					w.fetch(t.Context(), 0, as(ask("c1", "t0", dispatch.MaxWait), european)), w.fetch(t.Context(), 1, as(ask("c1", "t1", dispatch.MaxWait), european)),
+					w.fetch(t.Context(), 0, as(ask("c1", "t0", bounds.MaxWait), european)), w.fetch(t.Context(), 1, as(ask("c1", "t1", bounds.MaxWait), european)),
 				}
-				other := w.fetch(t.Context(), 1, ask("c2", "t", dispatch.MaxWait))
+				other := w.fetch(t.Context(), 1, ask("c2", "t", bounds.MaxWait))
 				synctest.Wait()
 				time.Sleep(300 * time.Millisecond)
 				begin := time.Now()
@@ -105,7 +106,7 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 				}
 				w.submit("s", "", 1, 0)
 				for d := range w.d {
-					for _, wait := range []time.Duration{0, dispatch.MaxWait} {
+					for _, wait := range []time.Duration{0, bounds.MaxWait} {
 						begin := time.Now()
 						w.wantDrained("fetch", w.fetch(t.Context(), d, as(ask("c1", "", wait), european)), begin, 0)
 					}
@@ -134,11 +135,11 @@ func TestDispatcher_DrainCollectors_later(t *testing.T) {
 	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 		w.drain("c1", nil, time.Time{})
 		w.drain("", european, time.Time{})
-		w.wantDrained("by id", w.fetch(t.Context(), 1, ask("c1", "", dispatch.MaxWait)), time.Now(), 0)
+		w.wantDrained("by id", w.fetch(t.Context(), 1, ask("c1", "", bounds.MaxWait)), time.Now(), 0)
 		if !w.beat(0, "c2", european) {
 			t.Error("the first beat does not ask for a drain")
 		}
-		w.wantDrained("by labels", w.fetch(t.Context(), 1, as(ask("c2", "", dispatch.MaxWait), european)), time.Now(), 0)
+		w.wantDrained("by labels", w.fetch(t.Context(), 1, as(ask("c2", "", bounds.MaxWait), european)), time.Now(), 0)
 		other := w.fetch(t.Context(), 0, as(ask("c3", "", 2*time.Second), map[string]string{"region": "eu"}))
 		if a := <-other; a.err != nil || a.res.Empty != engine.EmptyNoTasks {
 			t.Errorf("one that has not all of the labels: %+v, %v; want NO_TASKS", a.res, a.err)
@@ -151,7 +152,7 @@ func TestDispatcher_DrainCollectors_later(t *testing.T) {
 func TestDispatcher_DrainCollectors_duringClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		parked := w.fetch(t.Context(), 0, ask("c1", "", dispatch.MaxWait))
+		parked := w.fetch(t.Context(), 0, ask("c1", "", bounds.MaxWait))
 		synctest.Wait()
 		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
 		w.afterClaim()

@@ -109,9 +109,9 @@ func TestLocal_allShardsInOneCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, r := range results {
-			want := dispatch.ReportOK
+			want := engine.ReportOK
 			if reports[i].ID == revoked {
-				want = dispatch.ReportLeaseLost
+				want = engine.ReportLeaseLost
 			}
 			if r.ID != reports[i].ID || r.Code != want {
 				t.Errorf("report %d of %s: %+v, want code %v", i, reports[i].ID, r, want)

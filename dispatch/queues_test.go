@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
@@ -135,7 +136,7 @@ func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
 		if _, _, err := o.SetQueueRule(t.Context(), rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+		if r := o.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report after deny: %+v", r)
 		}
 		if r := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/2"}); !errors.Is(r[0].Err, dispatch.ErrQueueDenied) {
@@ -167,7 +168,7 @@ func TestDispatcher_SetQueueRule_denyWhileALeaseChanges(t *testing.T) {
 		if _, _, err := operate.New(d).SetQueueRule(t.Context(), rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+		if r := o.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report after deny: %+v", r)
 		}
 	})
@@ -239,7 +240,7 @@ type fullRules struct {
 // Rules are those of the store, or many.
 func (r *fullRules) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) {
 	rules, version, err := r.Store.Rules(ctx)
-	for n := len(rules); r.full.Load() && n < dispatch.MaxQueueRules; n++ {
+	for n := len(rules); r.full.Load() && n < bounds.MaxQueueRules; n++ {
 		rules = append(rules, dispatch.QueueRule{Pattern: "h" + strconv.Itoa(n), Settings: dispatch.DefaultQueueSettings()})
 	}
 	return rules, version, err
@@ -274,7 +275,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		find := func(name string) *dispatch.Queue {
+		find := func(name string) *operate.QueueView {
 			t.Helper()
 			q, err := o.FindQueue(ctx, name)
 			if err != nil {
@@ -331,7 +332,7 @@ func TestDispatcher_ListQueues_pausedPools(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, q := range []*dispatch.Queue{listed[0], found} {
+			for _, q := range []*operate.QueueView{listed[0], found} {
 				var kinds []dispatch.GateKind
 				for _, g := range q.Gates {
 					kinds = append(kinds, g.Kind)

@@ -29,7 +29,7 @@ func TestDispatcher_CreateSource_makesSeedsDue(t *testing.T) {
 			t.Errorf("granted %+v", g.Task)
 		}
 		r := o.succeed(g)
-		if r.Code != dispatch.ReportOK || r.State != dispatch.StateScheduled || time.Until(r.Due) != time.Hour {
+		if r.Code != engine.ReportOK || r.State != dispatch.StateScheduled || time.Until(r.Due) != time.Hour {
 			t.Errorf("report: %+v, due in %v", r, time.Until(r.Due))
 		}
 		time.Sleep(time.Hour - time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
@@ -155,7 +156,7 @@ func TestDispatcher_Source_collectorFailure(t *testing.T) {
 			t.Errorf("the source failed: %v, %+v", view.Health, view.Status)
 		}
 		gate := view.Status.Gates[0]
-		if gate.Kind != dispatch.GateNotDue || !strings.Contains(gate.Reason, "after: not allowed.") || len(gate.Reason) > dispatch.MaxMessageLength {
+		if gate.Kind != dispatch.GateNotDue || !strings.Contains(gate.Reason, "after: not allowed.") || len(gate.Reason) > bounds.MaxMessageLength {
 			t.Errorf("held by %+v", gate)
 		}
 	})

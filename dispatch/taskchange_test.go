@@ -63,7 +63,7 @@ func TestDispatcher_CancelTasks(t *testing.T) {
 		o.changed(o.CancelTasks(ctx, ids[:3], dispatch.Note{}))(
 			change(operate.ChangeAlreadySettled, dispatch.StateCanceled), change(operate.ChangeAlreadySettled, dispatch.StateDone),
 			change(operate.ChangeAlreadyRequested, dispatch.StateLeased))
-		if r := o.succeed(leased); r.Code != dispatch.ReportOK || r.State != dispatch.StateCanceled {
+		if r := o.succeed(leased); r.Code != engine.ReportOK || r.State != dispatch.StateCanceled {
 			t.Errorf("report of a task to cancel: %+v", r)
 		}
 		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{leased.Task.ID}, dispatch.Note{}))(change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
@@ -162,7 +162,7 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 			change(operate.ChangeRevoked, dispatch.StateReady), change(operate.ChangeNotLeased, dispatch.StateScheduled),
 			change(operate.ChangeNotFound, dispatch.StateUnknown))
 		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(operate.ChangeNotLeased, dispatch.StateReady))
-		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+		if r := o.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report of a revoked lease: %+v", r)
 		}
 		again := o.fetchOne()

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-func (o *office) fail(g dispatch.Grant) dispatch.ReportResult {
+func (o *office) fail(g dispatch.Grant) engine.ReportResult {
 	o.t.Helper()
 	return o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})[0]
 }
@@ -65,7 +66,7 @@ func TestDispatcher_RetryTasks_seed(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Minute
 		})
-		var r dispatch.ReportResult
+		var r engine.ReportResult
 		var id dispatch.TaskID
 		for r.State != dispatch.StateDead {
 			if id != "" {
@@ -205,7 +206,7 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 						if _, err := w.o[1].RetryTasks(t.Context(), ids); err != nil {
 							t.Error(err)
 						}
-						res, err := w.d[1].Fetch(t.Context(), ask("c", "t2", dispatch.MaxWait))
+						res, err := w.d[1].Fetch(t.Context(), ask("c", "t2", bounds.MaxWait))
 						if err != nil || len(res.Tasks) != 1 {
 							t.Errorf("the task that is due again: %+v, %v", res, err)
 							return nil

@@ -37,9 +37,9 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 	if err != nil {
 		return nil, err
 	}
-	queues, next, err := wire.List(req, func(after string, limit int) ([]*dispatch.Queue, string, error) {
+	queues, next, err := wire.List(req, func(after string, limit int) ([]*operate.QueueView, string, error) {
 		return s.o.ListQueues(ctx, req.GetSuffix(), after, limit)
-	}, func(q *dispatch.Queue) *pb.Queue { return wire.Queue(q, now) })
+	}, func(q *operate.QueueView) *pb.Queue { return wire.Queue(q, now) })
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest
 
 // UnblockQueue opens a block.
 func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
-	out, changed, err := s.release(ctx, req, func() (*dispatch.Queue, bool, error) {
+	out, changed, err := s.release(ctx, req, func() (*operate.QueueView, bool, error) {
 		return s.o.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
 	})
 	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
@@ -128,7 +128,7 @@ func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest
 
 // ResumeQueue ends a pause.
 func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
-	out, changed, err := s.release(ctx, req, func() (*dispatch.Queue, bool, error) {
+	out, changed, err := s.release(ctx, req, func() (*operate.QueueView, bool, error) {
 		return s.o.ResumeQueue(ctx, req.GetName())
 	})
 	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
@@ -136,7 +136,7 @@ func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueReque
 
 // hold closes an operator's gate of a queue, and tells of the one that it replaces.
 func (s *queueService) hold(ctx context.Context, req wire.QueueHoldRequest,
-	hold func(context.Context, string, dispatch.Gate) (*dispatch.Queue, error),
+	hold func(context.Context, string, dispatch.Gate) (*operate.QueueView, error),
 ) (out *pb.Queue, replaced *pb.Gate, err error) {
 	gate, err := wire.HoldQueue(req, time.Now())
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *queueService) hold(ctx context.Context, req wire.QueueHoldRequest,
 }
 
 // release opens an operator's gate of a queue.
-func (s *queueService) release(ctx context.Context, req wire.QueueReleaseRequest, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
+func (s *queueService) release(ctx context.Context, req wire.QueueReleaseRequest, lift func() (*operate.QueueView, bool, error)) (*pb.Queue, bool, error) {
 	if err := wire.ReleaseQueue(req); err != nil {
 		return nil, false, err
 	}
@@ -161,7 +161,7 @@ func (s *queueService) release(ctx context.Context, req wire.QueueReleaseRequest
 }
 
 // convert converts the queue that the operator has answered with, or names the one that err is about.
-func (s *queueService) convert(ctx context.Context, name string, queue *dispatch.Queue, err error) (*pb.Queue, error) {
+func (s *queueService) convert(ctx context.Context, name string, queue *operate.QueueView, err error) (*pb.Queue, error) {
 	if err != nil {
 		return nil, wire.About(err, "queue", name)
 	}

@@ -209,7 +209,7 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 	}
 	r, err := s.bulk(ctx, of, bulkAction{
 		would: func(_ context.Context, v *operate.SourceView) (bool, error) {
-			old, changes := v.Source.WouldPause(gate, now)
+			old, changes := operate.WouldPause(&v.Source, gate, now)
 			before(v.Source.ID, old)
 			return changes, nil
 		},

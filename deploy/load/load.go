@@ -50,6 +50,24 @@ type Load struct {
 	outcome *Outcome // of the Work that runs
 }
 
+// Run runs f on a new node to which a workload's load is open, and ends both.
+func Run(ctx context.Context, cfg Config, w Workload, f func(*Node, *Load) error) (err error) {
+	n, err := StartRedis(ctx, cfg.Memory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	if err := n.startDispatcher(ctx, cfg); err != nil {
+		return err
+	}
+	l, err := Open(ctx, n, w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return f(n, l)
+}
+
 // Open connects to the dispatcher of a node and creates the sources and the queue rule of a workload. The caller closes the load.
 func Open(ctx context.Context, n *Node, w Workload) (*Load, error) {
 	l := &Load{node: n, workload: w, session: uuid.NewString()}

@@ -82,3 +82,14 @@ func (o *Operator) collector(ctx context.Context, id string) (*dispatch.Collecto
 	}
 	return nil, nil //nolint:nilnil // not to be known is no error
 }
+
+// CollectorView is a collector with what holds it.
+type CollectorView struct {
+	dispatch.CollectorRecord
+	// Drained is the hold that drains it, of several the one that ends last; nil when
+	// none does.
+	Drained *dispatch.Gate
+}
+
+// Gone reports whether the collector has been silent for [dispatch.GoneAfter].
+func (c *CollectorView) Gone(now time.Time) bool { return now.Sub(c.Seen) > dispatch.GoneAfter }

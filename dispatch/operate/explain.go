@@ -170,7 +170,7 @@ func (o *Operator) ExplainQueue(ctx context.Context, name string) (*Explanation,
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	e := &Explanation{Now: now, Holds: holdsOfQueue(queue), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
+	e := &Explanation{Now: now, Holds: holdsOfQueue(&queue.Queue), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
 	own, ofPool := slices.Clone(e.Holds), make(map[string][]Hold, len(queue.Pools))
 	for _, pool := range queue.Pools {
 		of, takes, err := o.poolHolds(ctx, wanted{pool: pool, queue: name}, now)
@@ -283,7 +283,7 @@ func stateGate(t *dispatch.Task) (gate dispatch.Gate, ok bool) {
 		if e := t.LastError; e != nil && e.Message != "" && t.State == dispatch.StateDead {
 			gate.Reason += quoted(e.Message)
 		}
-		if c := t.Canceled(); c != nil {
+		if c := Cancellation(t); c != nil {
 			gate.By = c.By
 			if c.Reason != "" {
 				gate.Reason += ": " + c.Reason
@@ -307,7 +307,7 @@ func tellOverdue(g *dispatch.Gate, now time.Time) {
 
 // canceledWords is who asked for the end of a leased task, and why.
 func canceledWords(t *dispatch.Task) string {
-	c := t.Canceled()
+	c := Cancellation(t)
 	switch {
 	case c == nil:
 		return ""

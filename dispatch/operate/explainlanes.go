@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // lanesExplained is of how many lanes with due tasks an explanation says what holds them.
@@ -86,7 +87,7 @@ func (o *Operator) sourceHolds(ctx context.Context, lane *dueLane, now time.Time
 		return err
 	}
 	lane.pool = source.Spec.Pool
-	if p := source.PausedAt(now); p != nil {
+	if p := pausedAt(source, now); p != nil {
 		lane.holds = append(lane.holds, Hold{Gate: *p, Of: HeldSource, Name: source.ID})
 	}
 	all := wanted{pool: source.Spec.Pool, queue: t.Queue}
@@ -111,7 +112,7 @@ func (l *dueLanes) ofSources() string {
 
 // lanesRoom is what the lanes that are named may take of a note, which is MaxMessageLength
 // at most; the rest of it are numbers and words, of which there are always the same.
-const lanesRoom = dispatch.MaxMessageLength - 256
+const lanesRoom = bounds.MaxMessageLength - 256
 
 // tell says which lanes were looked into, as far as there is room, what holds them, and how
 // many more there are.

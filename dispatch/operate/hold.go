@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // newHold is an operator's hold as it is set now. ErrInvalid when it would be over already.
-func (o *Operator) newHold(ctx context.Context, target dispatch.HoldTarget, name string, gate dispatch.Gate) (dispatch.Hold, error) {
+func (o *Operator) newHold(ctx context.Context, target dispatch.HoldTarget, name dispatch.HoldName, gate dispatch.Gate) (dispatch.Hold, error) {
 	hold := dispatch.Hold{Target: target, Name: name, Gate: gate}
 	if err := hold.Check(false); err != nil {
 		return hold, err
@@ -39,17 +40,17 @@ func (o *Operator) dated(ctx context.Context, gate dispatch.Gate) (dispatch.Gate
 // here. It replaces a block that stands, and returns it (Replaced); of two calls at the
 // same instant neither may return the other's. New tasks of a host that is mapped away
 // (MapsTo) are not held by it.
-func (o *Operator) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) (*dispatch.Queue, error) {
+func (o *Operator) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) (*QueueView, error) {
 	return o.holdQueue(ctx, name, dispatch.HoldBlock, gate)
 }
 
 // PauseQueue holds grants of a queue until gate.Until (zero: until resumed), beside a
 // block that may stand. It returns as BlockQueue does.
-func (o *Operator) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) (*dispatch.Queue, error) {
+func (o *Operator) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) (*QueueView, error) {
 	return o.holdQueue(ctx, name, dispatch.HoldPause, gate)
 }
 
-func (o *Operator) holdQueue(ctx context.Context, name, by string, gate dispatch.Gate) (*dispatch.Queue, error) {
+func (o *Operator) holdQueue(ctx context.Context, name string, by dispatch.HoldName, gate dispatch.Gate) (*QueueView, error) {
 	hold, err := o.newHold(ctx, dispatch.HoldTarget{Queue: name}, by, gate)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (o *Operator) holdQueue(ctx context.Context, name, by string, gate dispatch
 // host caused. It returns the queue as it was left, or as it would be made again when
 // nothing was left of it, and whether there was a block to lift: unblocking a queue that
 // is not blocked, or does not exist, changes nothing.
-func (o *Operator) UnblockQueue(ctx context.Context, name string, automatic bool) (queue *dispatch.Queue, changed bool, err error) {
+func (o *Operator) UnblockQueue(ctx context.Context, name string, automatic bool) (queue *QueueView, changed bool, err error) {
 	if automatic {
 		return o.releaseQueue(ctx, name, dispatch.HoldBlock, dispatch.HoldWaggle)
 	}
@@ -81,11 +82,11 @@ func (o *Operator) UnblockQueue(ctx context.Context, name string, automatic bool
 
 // ResumeQueue lifts an operator's pause of a queue, not that of a rule. It returns as
 // UnblockQueue does.
-func (o *Operator) ResumeQueue(ctx context.Context, name string) (queue *dispatch.Queue, changed bool, err error) {
+func (o *Operator) ResumeQueue(ctx context.Context, name string) (queue *QueueView, changed bool, err error) {
 	return o.releaseQueue(ctx, name, dispatch.HoldPause)
 }
 
-func (o *Operator) releaseQueue(ctx context.Context, name string, holds ...string) (queue *dispatch.Queue, changed bool, err error) {
+func (o *Operator) releaseQueue(ctx context.Context, name string, holds ...dispatch.HoldName) (queue *QueueView, changed bool, err error) {
 	for _, by := range holds {
 		held, err := o.store.LiftHold(ctx, dispatch.HoldTarget{Queue: name}, by)
 		if err != nil {
@@ -100,32 +101,32 @@ func (o *Operator) releaseQueue(ctx context.Context, name string, holds ...strin
 // PausePool holds grants of a pool's tasks until gate.Until (zero: until resumed); it
 // replaces a pause that stands, and returns it (Replaced). Kind and Time of the gate are
 // set here.
-func (o *Operator) PausePool(ctx context.Context, name string, gate dispatch.Gate) (dispatch.Pool, error) {
+func (o *Operator) PausePool(ctx context.Context, name string, gate dispatch.Gate) (PoolView, error) {
 	hold, err := o.newHold(ctx, dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault, gate)
 	if err != nil {
-		return dispatch.Pool{}, err
+		return PoolView{}, err
 	}
 	before, err := o.pool(ctx, name)
 	if err != nil {
-		return dispatch.Pool{}, err
+		return PoolView{}, err
 	}
 	if err := o.store.SetHold(ctx, hold); err != nil {
-		return dispatch.Pool{}, fmt.Errorf("pause pool %q: %w", name, err)
+		return PoolView{}, fmt.Errorf("pause pool %q: %w", name, err)
 	}
-	pool, err := o.pool(ctx, name)
-	pool.Replaced = before.Paused
+	known, err := o.pool(ctx, name)
+	pool := PoolView{Pool: known, Replaced: before.Paused}
 	if err == nil {
-		pool.Unknown, err = o.poolUnknown(ctx, &pool)
+		pool.Unknown, err = o.poolUnknown(ctx, &known)
 	}
 	return pool, err
 }
 
 // ResumePool lets grants of a pool go on, and reports whether it was paused.
-func (o *Operator) ResumePool(ctx context.Context, name string) (pool dispatch.Pool, changed bool, err error) {
+func (o *Operator) ResumePool(ctx context.Context, name string) (pool PoolView, changed bool, err error) {
 	if changed, err = o.store.LiftHold(ctx, dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault); err != nil {
 		return pool, false, fmt.Errorf("resume pool %q: %w", name, err)
 	}
-	pool, err = o.pool(ctx, name)
+	pool.Pool, err = o.pool(ctx, name)
 	return pool, changed, err
 }
 
@@ -172,7 +173,7 @@ func (o *Operator) WouldDrain(ctx context.Context, target dispatch.HoldTarget, g
 	if i := slices.IndexFunc(drains, func(other dispatch.Hold) bool { return other.Key() == hold.Key() }); i >= 0 {
 		return hold, &drains[i].Gate, nil
 	}
-	if len(drains) >= dispatch.MaxHolds {
+	if len(drains) >= bounds.MaxHolds {
 		err = hold.TooMany()
 	}
 	return hold, nil, err

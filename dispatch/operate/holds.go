@@ -46,7 +46,7 @@ const maxLockQuoted = 100
 // holdsOf is what holds a task of a source, from the source to its pool and
 // queue; without a task, what would hold any; and who takes it.
 func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *dispatch.Task, now time.Time) (holds []Hold, takes takers, err error) {
-	if p := source.PausedAt(now); p != nil {
+	if p := pausedAt(source, now); p != nil {
 		holds = append(holds, Hold{Gate: *p, Of: HeldSource, Name: source.ID})
 	}
 	if t != nil && t.Due.After(now) {

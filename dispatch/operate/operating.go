@@ -52,11 +52,38 @@ const (
 // SourceView is a source with what is known of it.
 type SourceView struct {
 	Source dispatch.Source
-	Status dispatch.SourceStatus
+	Status SourceStatus
 	Paused *dispatch.Gate // the pause that holds it; nil: none
 	Health SourceHealth
 
 	next *dispatch.Task // the seed that is due next; nil: none waits
+}
+
+// SourceStatus is what is known of a source, by its shards and its seeds' records.
+type SourceStatus struct {
+	dispatch.SourceStatus
+	DeadSeeds     int64 // seeds that the breaker took out
+	CanceledSeeds int64 // seeds that an operator took out
+	DeniedSeeds   int64 // seeds that wait in a queue which a rule denies
+	GivenUpCycles int   // in a row, of the seed with the most
+	// LastError of its seeds; where details are read, also one that a success
+	// has followed.
+	LastError       *dispatch.Failure
+	NextDue         time.Time // of the seeds; zero = none waits
+	Lag             time.Duration
+	PendingVersions int64 // versions that not all shards have yet
+	// Outstanding tasks have not settled; seeds that rest until their next
+	// cycle are not counted. Like Counts, not of one instant.
+	Outstanding int64
+	// Gates hold the seed that is due next; only [Operator.Source] looks. In a list
+	// that is asked for them they are a pause of the source's pool, that no collector
+	// takes its tasks, and pauses, denials and blocks of the seed's queue.
+	Gates []dispatch.Gate
+	// CollectorUnknown: too many collectors are there to tell whether one takes its tasks.
+	CollectorUnknown bool
+	// ShortestInterval and LongestInterval of the seeds, of an adaptive
+	// schedule.
+	ShortestInterval, LongestInterval time.Duration
 }
 
 // SourceHealth sums a source's status up.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -61,7 +62,7 @@ func (o *Operator) FindTaskID(ctx context.Context, sourceID, url, key, queue str
 
 // ListTasks lists tasks of a source, of a queue, or of a source in a queue, in
 // states other than done, with the last error of each. A page may hold fewer than
-// limit, also because it is bounded in bytes ([MaxPageBytes]); next continues, the
+// limit, also because it is bounded in bytes ([bounds.MaxPageBytes]); next continues, the
 // end is an empty next. Errors: ErrSourceNotFound.
 func (o *Operator) ListTasks(ctx context.Context, sourceID, queue string, states []dispatch.State, cursor string, limit int) (tasks []*dispatch.Task, next string, err error) {
 	filter := dispatch.TaskFilter{Queue: queue, States: states}
@@ -80,7 +81,7 @@ func (o *Operator) ListTasks(ctx context.Context, sourceID, queue string, states
 }
 
 // ListLeases lists leased tasks, with the store's time of the look. A page is bounded in
-// bytes, too ([MaxPageBytes]).
+// bytes, too ([bounds.MaxPageBytes]).
 func (o *Operator) ListLeases(ctx context.Context, cursor string, limit int) (leased []*dispatch.Task, next string, now time.Time, err error) {
 	if leased, next, err = o.store.ListLeases(ctx, cursor, limit); err != nil {
 		return nil, "", now, fmt.Errorf("list leases: %w", err)
@@ -94,7 +95,7 @@ func (o *Operator) ListLeases(ctx context.Context, cursor string, limit int) (le
 // ListCollectors lists collectors by id from the first after after, with the
 // store's time of the look. A page may hold fewer than limit; next continues, the end is
 // an empty next.
-func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) (collectors []dispatch.CollectorView, next string, now time.Time, err error) {
+func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) (collectors []CollectorView, next string, now time.Time, err error) {
 	records, next, err := o.collectorPage(ctx, after, limit)
 	if err != nil {
 		return nil, "", now, fmt.Errorf("list collectors: %w", err)
@@ -108,7 +109,7 @@ func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) 
 	}
 	book := engine.NewHoldBook(holds)
 	for _, r := range records {
-		view := dispatch.CollectorView{CollectorRecord: *r}
+		view := CollectorView{CollectorRecord: *r}
 		if drain := book.Of(r.Info.ID, r.Info.Labels); drain != nil {
 			gate := drain.AsGate()
 			view.Drained = &gate
@@ -122,9 +123,9 @@ func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) 
 // names of 24 KiB each.
 const collectorsPerRead = 100
 
-// collectorPage reads collectors, until their labels and names take [MaxPageBytes].
+// collectorPage reads collectors, until their labels and names take [bounds.MaxPageBytes].
 func (o *Operator) collectorPage(ctx context.Context, after string, limit int) (records []*dispatch.CollectorRecord, next string, err error) {
-	for bytes := 0; len(records) < limit && bytes < dispatch.MaxPageBytes; {
+	for bytes := 0; len(records) < limit && bytes < bounds.MaxPageBytes; {
 		size := min(limit-len(records), collectorsPerRead)
 		read, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{Held: true}, after, size)
 		if err != nil {

@@ -8,8 +8,18 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
+// PoolView is a pool with what a pause of it shows.
+type PoolView struct {
+	dispatch.Pool
+	// Unknown: none of its tasks waits, and no collector that was heard of says that it
+	// takes them; never of [dispatch.DefaultPool].
+	Unknown bool
+	// Replaced is the pause that stood when it was paused anew; nil: none stood.
+	Replaced *dispatch.Gate
+}
+
 // poolUnknown reports whether nothing is known of a pool, as of one that is misspelled. See
-// [Pool].
+// [PoolView].
 func (o *Operator) poolUnknown(ctx context.Context, pool *dispatch.Pool) (bool, error) {
 	if pool.Name == dispatch.DefaultPool || pool.Open+pool.Waiting > 0 {
 		return false, nil

@@ -22,9 +22,26 @@ func (o *Operator) queue(ctx context.Context, name string) (*dispatch.Queue, err
 	return queues[0], nil
 }
 
+// QueueView is a queue with what operators want to see of it.
+type QueueView struct {
+	dispatch.Queue
+	// PausedPools are those of Pools that are paused. Where all are, Gates has the pause
+	// that ends first.
+	PausedPools []string
+	// MapsTo is the queue that new tasks of a host of this name go to; empty =
+	// this one, and in lists.
+	MapsTo string
+	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, and
+	// no rule is for this very name; never in lists.
+	Unknown bool
+	// Replaced is the block, or the pause, that stood when it was set anew, of whose by,
+	// reason and end nothing is left; nil: none stood, or none was set.
+	Replaced *dispatch.Gate
+}
+
 // FindQueue reads a queue, and one that is not there as it would be made, with
 // where the hosts of its name are mapped to and whether anything is known of it.
-func (o *Operator) FindQueue(ctx context.Context, name string) (*dispatch.Queue, error) {
+func (o *Operator) FindQueue(ctx context.Context, name string) (*QueueView, error) {
 	queue, err := o.findQueue(ctx, name)
 	if err == nil {
 		err = o.addPausedPools(ctx, queue)
@@ -33,11 +50,12 @@ func (o *Operator) FindQueue(ctx context.Context, name string) (*dispatch.Queue,
 }
 
 // findQueue is FindQueue without what holds the pools of its tasks.
-func (o *Operator) findQueue(ctx context.Context, name string) (*dispatch.Queue, error) {
-	queue, err := o.queueOrNew(ctx, name)
+func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, error) {
+	known, err := o.queueOrNew(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+	queue := &QueueView{Queue: *known}
 	book, err := o.catalog.Rules(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
@@ -45,7 +63,7 @@ func (o *Operator) findQueue(ctx context.Context, name string) (*dispatch.Queue,
 	if to := book.QueueOf(name); to != name {
 		queue.MapsTo = to
 	}
-	if !book.Names(name) && blankQueue(queue) {
+	if !book.Names(name) && blankQueue(known) {
 		left, err := o.store.ListTasks(ctx, dispatch.TaskFilter{Queue: name, States: settledListed}, "", 1)
 		if err != nil {
 			return nil, fmt.Errorf("list tasks of queue %q: %w", name, err)
@@ -67,10 +85,13 @@ func blankQueue(q *dispatch.Queue) bool {
 // ListQueues lists the queues that exist, by their labels from the last
 // (com.example.www), from the first after after. suffix narrows to a name and
 // all names below it.
-func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit int) (queues []*dispatch.Queue, next string, err error) {
-	queues, err = o.store.ListQueues(ctx, suffix, after, limit)
+func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit int) (queues []*QueueView, next string, err error) {
+	known, err := o.store.ListQueues(ctx, suffix, after, limit)
 	if err != nil {
 		return nil, "", fmt.Errorf("list queues: %w", err)
+	}
+	for _, q := range known {
+		queues = append(queues, &QueueView{Queue: *q})
 	}
 	if len(queues) == limit {
 		next = queues[len(queues)-1].Name
@@ -80,7 +101,7 @@ func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit i
 
 // addPausedPools tells of queues which of the pools of their tasks are paused. A queue
 // whose pools all are is held until the first of them goes on.
-func (o *Operator) addPausedPools(ctx context.Context, queues ...*dispatch.Queue) error {
+func (o *Operator) addPausedPools(ctx context.Context, queues ...*QueueView) error {
 	if len(queues) == 0 {
 		return nil
 	}

@@ -20,12 +20,19 @@ const (
 	finishPage = 100
 )
 
+// A submit was prepared from an older version of its source, or from older queue rules,
+// than the shard holds: they are read again, and it is repeated.
+var (
+	errStaleSource = errors.New("source version is stale")
+	errStaleRules  = errors.New("queue rules are stale")
+)
+
 // applySource brings shards and seeds to a source's version: shards first, so
 // that nothing is granted by the old one, then seeds. Every step is
 // idempotent; what is interrupted, finishSources does again.
 func (o *Operator) applySource(ctx context.Context, source *dispatch.Source) error {
 	err := o.applySteps(ctx, source)
-	if errors.Is(err, dispatch.ErrStaleSource) {
+	if errors.Is(err, errStaleSource) {
 		return nil // a newer version is on its way, by another call
 	}
 	o.catalog.DropSource(source.ID)
@@ -199,7 +206,7 @@ func reseed(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) (due tim
 func (o *Operator) submitSeeds(ctx context.Context, source *dispatch.Source, choose func(t *dispatch.Task, item *dispatch.Submission) bool) ([]dispatch.TaskID, error) {
 	for range changeTries {
 		ids, err := o.submitSeedsOnce(ctx, source, choose)
-		if !errors.Is(err, dispatch.ErrStaleRules) {
+		if !errors.Is(err, errStaleRules) {
 			return ids, err
 		}
 		o.catalog.DropRules()
@@ -239,9 +246,9 @@ func (o *Operator) submitSeedsOnce(ctx context.Context, source *dispatch.Source,
 	for _, answer := range answers {
 		switch answer.Code {
 		case dispatch.SubmitStaleSource:
-			return nil, dispatch.ErrStaleSource
+			return nil, errStaleSource
 		case dispatch.SubmitStaleRules:
-			return nil, dispatch.ErrStaleRules
+			return nil, errStaleRules
 		case dispatch.SubmitCreated, dispatch.SubmitExists, dispatch.SubmitRevisit, dispatch.SubmitLimited, dispatch.SubmitSourceDeleted:
 		}
 	}
@@ -253,7 +260,11 @@ func seedSubmissions(source *dispatch.Source, book *engine.RuleBook) (items []di
 	items, ids = make([]dispatch.Submission, len(source.Spec.Seeds)), make([]dispatch.TaskID, len(source.Spec.Seeds))
 	for i, seed := range source.Spec.Seeds {
 		if items[i], err = seedSubmission(source, &seed, book); err != nil {
-			return nil, nil, dispatch.PrefixField(fmt.Sprintf("seeds[%d]", i), err)
+			var field *dispatch.FieldError
+			if errors.As(err, &field) {
+				err = dispatch.Invalid(fmt.Sprintf("seeds[%d].%s", i, field.Field), field.Value, field.Limit)
+			}
+			return nil, nil, err
 		}
 		ids[i] = items[i].ID
 	}

@@ -194,7 +194,7 @@ func (o *Operator) PauseSource(ctx context.Context, id string, gate dispatch.Gat
 	}
 	changed, err = o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
 		var differs bool
-		if replaced, differs = s.WouldPause(gate, gate.Time); differs {
+		if replaced, differs = WouldPause(s, gate, gate.Time); differs {
 			s.Paused = &gate
 		}
 		return nil
@@ -203,6 +203,24 @@ func (o *Operator) PauseSource(ctx context.Context, id string, gate dispatch.Gat
 		replaced = nil
 	}
 	return replaced, changed, err
+}
+
+// WouldPause is what a pause of a source by gate would replace at now, and whether it would change
+// anything: one in the same words does not, and the source is paused since when it was.
+func WouldPause(s *dispatch.Source, gate dispatch.Gate, now time.Time) (replaced *dispatch.Gate, changes bool) {
+	if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
+		return nil, false
+	}
+	return pausedAt(s, now), true
+}
+
+// pausedAt is the pause that holds grants of the source at now: nil where none does,
+// because nobody paused it or the pause is over.
+func pausedAt(s *dispatch.Source, now time.Time) *dispatch.Gate {
+	if p := s.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
+		return p
+	}
+	return nil
 }
 
 // ResumeSource lets grants go on.
@@ -268,7 +286,7 @@ type Triggered struct {
 // pass.
 func (o *Operator) TriggerSource(ctx context.Context, id string, revisit bool) (did Triggered, err error) {
 	for range mutateTries {
-		if did, err = o.triggerOnce(ctx, id, revisit, true); !errors.Is(err, dispatch.ErrStaleSource) {
+		if did, err = o.triggerOnce(ctx, id, revisit, true); !errors.Is(err, errStaleSource) {
 			return did, err
 		}
 	}

@@ -66,8 +66,8 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 	return views, nil
 }
 
-func newSourceView(source *dispatch.Source, status dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time, book *engine.RuleBook) *SourceView {
-	status.PendingVersions = source.Version - source.Applied
+func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time, book *engine.RuleBook) *SourceView {
+	status := SourceStatus{SourceStatus: known, PendingVersions: source.Version - source.Applied}
 	status.Outstanding = status.Counts.Scheduled + status.Counts.Ready + status.Counts.Leased
 	for _, t := range seeds {
 		if t == nil {
@@ -106,7 +106,7 @@ func newSourceView(source *dispatch.Source, status dispatch.SourceStatus, seeds 
 		status.Lag = max(status.Lag, now.Sub(t.Due))
 	}
 	status.Outstanding = max(status.Outstanding, 0)
-	return &SourceView{Source: *source, Status: status, Paused: source.PausedAt(now), Health: healthOf(source, &status, now)}
+	return &SourceView{Source: *source, Status: status, Paused: pausedAt(source, now), Health: healthOf(source, &status, now)}
 }
 
 // resting reports whether a seed waits for its next cycle, and not for the next
@@ -152,11 +152,11 @@ func nextSeed(seeds []*dispatch.Task) (next *dispatch.Task) {
 	return next
 }
 
-func healthOf(source *dispatch.Source, status *dispatch.SourceStatus, now time.Time) SourceHealth {
+func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) SourceHealth {
 	late := cmp.Or(max(source.Spec.Schedule.Interval(now), status.LongestInterval), lateWithoutSchedule)
 	stopped := status.CanceledSeeds + status.DeniedSeeds
 	switch {
-	case source.PausedAt(now) != nil:
+	case pausedAt(source, now) != nil:
 		return HealthPaused
 	case stopped > 0 && stopped == int64(len(source.AppliedSeeds)):
 		return HealthPaused

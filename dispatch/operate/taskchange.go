@@ -174,3 +174,24 @@ func choose[T any](items []T, indexes []int) []T {
 	}
 	return chosen
 }
+
+// Cancellation is who canceled a task that is CANCELED, or asked for it while it is LEASED,
+// when and why; nil of any other, or where nobody said. A deletion of its source is that
+// only of what was not CANCELED before it. It takes a task with details.
+func Cancellation(t *dispatch.Task) *dispatch.Gate {
+	if t.State != dispatch.StateCanceled && t.CancelRequested == dispatch.CancelNone {
+		return nil
+	}
+	deletion := t.SourceDeleted
+	for i := len(t.History) - 1; i >= 0; i-- {
+		a := &t.History[i]
+		if a.Result != dispatch.ResultCanceled {
+			continue
+		}
+		if deletion == nil || !a.Ended.Before(deletion.Time) || t.State == dispatch.StateCanceled && t.SettledAt.Before(deletion.Time) {
+			return &dispatch.Gate{By: a.By, Reason: a.Reason, Time: a.Ended}
+		}
+		break
+	}
+	return deletion
+}

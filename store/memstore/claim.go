@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // claim is one call of Claim on a shard.
@@ -82,7 +83,7 @@ func (c *claim) promote() {
 		if !ok || e.score > c.s.now {
 			return
 		}
-		if promoted == dispatch.MaxClaimTurns || c.s.promoted >= maxPromoted {
+		if promoted == bounds.MaxClaimTurns || c.s.promoted >= maxPromoted {
 			c.stopped = true
 			return
 		}
@@ -99,7 +100,7 @@ func (c *claim) more() bool {
 
 // bounded reports whether the call has reached one of its bounds.
 func (c *claim) bounded() bool {
-	return c.looks >= dispatch.MaxClaimTurns || c.granted >= dispatch.MaxClaimTasks || c.misses >= maxMisses
+	return c.looks >= bounds.MaxClaimTurns || c.granted >= bounds.MaxClaimTasks || c.misses >= maxMisses
 }
 
 // pick takes the first of an open set; every eighth pick takes the longest
@@ -108,7 +109,7 @@ func pick[V setMember](set *openSet[V], picks *uint64) (entry[V], bool) {
 	if set.len() == 0 {
 		return entry[V]{}, false
 	}
-	if *picks++; *picks%dispatch.TurnsPerOldest == 0 {
+	if *picks++; *picks%turnsPerOldest == 0 {
 		return set.oldest()
 	}
 	return set.first()

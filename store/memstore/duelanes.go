@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // DueLanes implements [dispatch.TaskReads].
@@ -29,7 +30,7 @@ func (s *shard) dueLanes(found *dispatch.DueLanes, filter dispatch.TaskFilter, l
 	defer s.end()
 	lanes := s.lanesOf(filter)
 	found.All += int64(len(lanes))
-	lanes = lanes[:min(len(lanes), dispatch.MaxLaneLooks)]
+	lanes = lanes[:min(len(lanes), bounds.MaxLaneLooks)]
 	found.Looked += int64(len(lanes))
 	for _, l := range lanes {
 		first, ok := l.ready.first()

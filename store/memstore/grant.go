@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // grantKey is what makes a claim the same claim (P7).
@@ -41,7 +42,7 @@ func (n *grantNote) name() grantKey { return n.key }
 func (n *grantNote) answer(call string) {
 	switch {
 	case len(n.calls) == 0 || slices.Contains(n.calls, call):
-	case len(n.calls) < dispatch.MaxGrantCalls:
+	case len(n.calls) < bounds.MaxGrantCalls:
 		n.calls = append(n.calls, call)
 	default:
 		n.calls = nil
@@ -111,7 +112,7 @@ func (s *shard) replaced(collector, session string) bool {
 // roomFor is for how many grants a want gets memory when it gets its first: as
 // many as it can get of the tasks that are ready.
 func (c *claim) roomFor(h *hand) int {
-	return min(h.room, dispatch.MaxClaimTasks-c.granted, max(int(c.s.counts[dispatch.StateReady]), 1))
+	return min(h.room, bounds.MaxClaimTasks-c.granted, max(int(c.s.counts[dispatch.StateReady]), 1))
 }
 
 // grant leases the record, the head of its lane, to the want.

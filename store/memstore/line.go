@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // hand is what one want is served with.
@@ -31,7 +32,7 @@ type line struct {
 // join puts a want at the end of the line.
 func (n *line) join(want *dispatch.Want) {
 	room := max(want.Max, 1)
-	n.hands, n.asks = append(n.hands, hand{want: want, room: room}), min(n.asks+room, dispatch.MaxClaimTasks)
+	n.hands, n.asks = append(n.hands, hand{want: want, room: room}), min(n.asks+room, bounds.MaxClaimTasks)
 }
 
 // open is the hand to give a task to, one that has room; nil when there is none.

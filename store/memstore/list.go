@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Tasks implements [dispatch.TaskReads].
@@ -23,7 +24,7 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	}
 	tasks = make([]*dispatch.Task, len(ids))
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
-	s.byShard(len(ids), dispatch.MaxRenewals, idOf, func(sh *shard, page []int) {
+	s.byShard(len(ids), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
 		sh.begin()
 		defer sh.end()
 		now = later(now, instant(sh.now))
@@ -105,7 +106,7 @@ type pageBytes int
 
 // fits adds a record of n bytes, unless the page is full.
 func (b *pageBytes) fits(n int) bool {
-	if *b > 0 && int(*b)+n > dispatch.MaxPageBytes {
+	if *b > 0 && int(*b)+n > bounds.MaxPageBytes {
 		return false
 	}
 	*b += pageBytes(n)
@@ -142,7 +143,7 @@ func (s *shard) listTasks(page *dispatch.TaskPage, bytes *pageBytes, filter disp
 		l.listed.from(at.after+1, "", func(e entry[*record]) bool {
 			r := e.value
 			wanted := s.listable(r) && slices.Contains(filter.States, r.visibleState(s.now))
-			if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || wanted && !bytes.fits(r.listedBytes()) {
+			if len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || wanted && !bytes.fits(r.listedBytes()) {
 				stopped = true
 				return false
 			}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // namedLanes are the lanes of a source that a claim has named, by where they stand
@@ -183,7 +183,7 @@ func (c *claim) promoteNamed(n *namedLanes) {
 		if !ok || e.score > c.s.now {
 			return
 		}
-		if c.woken == dispatch.MaxClaimTurns {
+		if c.woken == bounds.MaxClaimTurns {
 			c.left = true
 			return
 		}
@@ -214,7 +214,7 @@ func nextNamed(of []*source) (next *lane, lead *source) {
 			first, lead = e, src
 		}
 	}
-	if lead == nil || (lead.named.turns+1)%dispatch.TurnsPerOldest != 0 {
+	if lead == nil || (lead.named.turns+1)%turnsPerOldest != 0 {
 		return first.value, lead
 	}
 	oldest = first

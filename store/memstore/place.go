@@ -3,7 +3,7 @@ package memstore
 import (
 	"strconv"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // promotions bounds how many members one placing moves from a set of what is
@@ -192,7 +192,7 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 	if t <= s.now {
 		head, _ := l.ready.first()
 		stands = open
-		score = int64(dispatch.MaxPriority-l.priority(head.value))<<bandShift + since(l.stands, l.score, s.now, turnEnded)
+		score = int64(bounds.MaxPriority-l.priority(head.value))<<bandShift + since(l.stands, l.score, s.now, turnEnded)
 	}
 	l.move(stands, score)
 	if before == 0 && stands == open && l.aside() {
@@ -241,7 +241,7 @@ func (s *shard) promoteLane(l *lane) {
 
 // priority is the lane's with that head.
 func (l *lane) priority(head *record) int {
-	return dispatch.LanePriority(l.source.gate.Priority, int(head.priority))
+	return lanePriority(l.source.gate.Priority, int(head.priority))
 }
 
 func (l *lane) move(stands where, score int64) {

@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // everyQueue is the pattern that matches every queue.
@@ -49,7 +50,7 @@ func (s *shard) settingsOf(q *queue) *settings {
 // pace takes in what the host asks for.
 func (set *settings) pace(asked time.Duration) {
 	set.paced = set.Paced(asked)
-	set.longestDelay = span(set.paced.LongestDelay())
+	set.longestDelay = span(longestDelay(set.paced))
 }
 
 func (s *shard) resolve(queueName string) settings {
@@ -91,8 +92,8 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
 	case rule == nil:
 		b.rules.Delete(pattern)
-	case !replaced && b.rules.Len() >= dispatch.MaxQueueRules:
-		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), dispatch.MaxQueueRules)
+	case !replaced && b.rules.Len() >= bounds.MaxQueueRules:
+		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
 	default:
 		b.rules.Set(pattern, *rule)
 	}

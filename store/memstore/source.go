@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // lanesPerPage bounds the lanes that one call of PushSource places.
@@ -187,7 +188,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 	if err != nil {
 		return 0, nil, err
 	}
-	limit = max(min(limit, dispatch.MaxTransitions), 1)
+	limit = max(min(limit, bounds.MaxTransitions), 1)
 	sh.begin()
 	defer sh.end()
 	src := sh.sources[uid]

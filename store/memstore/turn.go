@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // turn gives the queue a turn, which begins with the lane if one is given, and reports
@@ -17,8 +18,8 @@ func (c *claim) turn(n *line, qp *queuePool, first *lane) bool {
 	}
 	q := qp.queue
 	set := c.s.settingsOf(q)
-	share := max(1, n.asks/min(c.pool.open.inBand(qp.score), dispatch.TurnsPerLine))
-	quota := min(share, n.room(), set.MaxInFlight-int(q.inFlight), dispatch.MaxClaimTasks-c.granted)
+	share := max(1, n.asks/min(c.pool.open.inBand(qp.score), turnsPerLine))
+	quota := min(share, n.room(), set.MaxInFlight-int(q.inFlight), bounds.MaxClaimTasks-c.granted)
 	if set.paced.MinDelay > 0 {
 		quota = 1
 	}
@@ -52,7 +53,7 @@ func (c *claim) takeFromLanes(n *line, qp *queuePool, quota int, first *lane) {
 			// Its source was paused, moved or deleted, and the lane is not
 			// placed yet.
 			c.s.placeLane(l, false)
-			if c.looks++; c.looks >= dispatch.MaxClaimTurns {
+			if c.looks++; c.looks >= bounds.MaxClaimTurns {
 				return
 			}
 			continue

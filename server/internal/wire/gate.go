@@ -50,8 +50,15 @@ func ResumePool(req *pb.ResumePoolRequest) error {
 }
 
 // Pool converts a pool.
-func Pool(p dispatch.Pool) *pb.Pool {
-	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: Gate(p.Paused), Unknown: p.Unknown}
+func Pool(p operate.PoolView) *pb.Pool {
+	out := ListedPool(p.Pool)
+	out.Unknown = p.Unknown
+	return out
+}
+
+// ListedPool converts a pool of a list.
+func ListedPool(p dispatch.Pool) *pb.Pool {
+	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: Gate(p.Paused)}
 }
 
 // Explain checks that an ExplainRequest names one thing.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/waggle-crawl/waggle/deploy/load"
 )
@@ -57,44 +56,6 @@ type Row struct {
 type Latency struct {
 	P50 float64 `json:"p50_seconds"`
 	P99 float64 `json:"p99_seconds"`
-}
-
-func latencyOf(all []time.Duration) Latency {
-	return Latency{P50: load.Quantile(all, 0.50).Seconds(), P99: load.Quantile(all, 0.99).Seconds()}
-}
-
-// rows makes the rows of what was measured.
-func (b *bench) rows(store string) []Row {
-	var rows []Row
-	for _, letter := range b.cfg.Workloads {
-		repeats := b.repeats[letter]
-		if len(repeats) == 0 {
-			continue
-		}
-		of := func(value func(repeat) float64) load.Spread { return load.SpreadOf(repeats, value) }
-		latency := b.latencies[letter]
-		row := Row{
-			Store: store, Workload: letter,
-			Submit:        of(func(r repeat) float64 { return r.submit }),
-			Work:          of(func(r repeat) float64 { return r.work }),
-			DispatcherCPU: of(func(r repeat) float64 { return r.dispatcher }).Median,
-			RedisCPU:      of(func(r repeat) float64 { return r.redis }).Median,
-			Bytes:         of(func(r repeat) float64 { return r.bytes }).Median,
-			TwoCalls:      of(func(r repeat) float64 { return r.twoCalls }),
-			Carried:       of(func(r repeat) float64 { return r.carried }),
-			Ratio:         of(func(r repeat) float64 { return r.carried / r.twoCalls }).Median,
-			TwoCallsCPU:   of(func(r repeat) float64 { return r.twoCallsCPU }).Median,
-			CarriedCPU:    of(func(r repeat) float64 { return r.carriedCPU }).Median,
-			Fetch:         latency.fetch, Report: latency.report, WakeUp: latency.wake,
-		}
-		var ratios []float64
-		for i, a := range b.repeats["A"][:min(len(repeats), len(b.repeats["A"]))] {
-			ratios = append(ratios, repeats[i].work/a.work)
-		}
-		row.ByA = load.SpreadOf(ratios, func(v float64) float64 { return v }).Median
-		rows = append(rows, row)
-	}
-	return rows
 }
 
 // latencyCollectors is how many collectors make the calls that are timed.

@@ -17,7 +17,7 @@ func (m *model) gate(lengths ...time.Duration) dispatch.Gate {
 }
 
 // holdStep sets a hold.
-func (m *model) holdStep(target dispatch.HoldTarget, name string, gate dispatch.Gate) step {
+func (m *model) holdStep(target dispatch.HoldTarget, name dispatch.HoldName, gate dispatch.Gate) step {
 	hold := dispatch.Hold{Target: target, Name: name, Gate: gate}
 	return step{
 		name: "set hold", text: fmt.Sprintf("%q %s", hold.Key(), clockText(gate.Until)),
@@ -27,7 +27,7 @@ func (m *model) holdStep(target dispatch.HoldTarget, name string, gate dispatch.
 }
 
 // liftStep lifts a hold.
-func (m *model) liftStep(target dispatch.HoldTarget, name string) step {
+func (m *model) liftStep(target dispatch.HoldTarget, name dispatch.HoldName) step {
 	hold := dispatch.Hold{Target: target, Name: name}
 	return step{
 		name: "lift hold", text: fmt.Sprintf("%q", hold.Key()),
@@ -73,4 +73,20 @@ func (m *model) readHolds() step {
 			return nil
 		},
 	}
+}
+
+// genQueueHold blocks or pauses a queue, or lets it go.
+func (m *model) genQueueHold() step {
+	target := dispatch.HoldTarget{Queue: one(m, modelQueues()...)}
+	name := one(m, dispatch.HoldBlock, dispatch.HoldBlock, dispatch.HoldPause)
+	switch {
+	case m.chance(10):
+		target.Queue = "unknown.test"
+		return m.liftStep(target, one(m, name, dispatch.HoldWaggle))
+	case m.chance(20):
+		return m.liftStep(target, dispatch.HoldWaggle)
+	case m.chance(40):
+		return m.liftStep(target, name)
+	}
+	return m.holdStep(target, name, m.gate(time.Second, 20*time.Second, time.Hour))
 }

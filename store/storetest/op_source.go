@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,25 +9,6 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
-
-// modelPools are what sources are in and claims ask for.
-func modelPools() []string { return []string{pool, pool, pool, "browser"} }
-
-// modelSource is a source that the generators choose from.
-type modelSource struct {
-	gate   dispatch.SourceGate
-	before dispatch.SourceGate // an older version, or one of a deleted uid
-	scope  string
-	number int // of its uid
-}
-
-// modelCollector is a collector that the generators choose from.
-type modelCollector struct {
-	id     string
-	number int // of its session
-}
-
-func (c *modelCollector) session() string { return "s" + strconv.Itoa(c.number) }
 
 // makeSources makes what the generators choose from. Half of the sources have a
 // limit on what is outstanding.
@@ -187,93 +169,101 @@ func (m *model) dropStep(shard int, uid string, why *dispatch.Gate) step {
 	}
 }
 
-// genRule sets or deletes a queue rule and, mostly, tells all shards.
-func (m *model) genRule() step {
-	if m.chance(10) {
-		return m.syncSteps()[0]
+// genSourceRecord works on registered sources, of ids that no task has.
+func (m *model) genSourceRecord() step {
+	id := one(m, "r.a", "r.b", "r.c")
+	held := m.world.sources[id]
+	s := registered(id)
+	s.Spec.Priority = m.rand.IntN(10)
+	s.UID += strconv.Itoa(m.steps)
+	version := int64(1)
+	if held != nil {
+		s.UID, version = held.UID, held.Version
+		s.Version = version + 1
+		s.Deleted = m.chance(20)
 	}
-	patterns := []string{"*", "*.test", "*.a.test", "a.test", "c.a.test", "c.a.test:81", "*.org", "e.org", "localhost"}
-	r := dispatch.QueueRule{
-		Pattern: one(m, patterns...), By: "ops", Reason: one(m, "", "why"), Time: m.world.now(),
-		Settings: settings(func(s *dispatch.QueueSettings) {
-			s.MinDelay = one(m, 0, 0, time.Millisecond, 250*time.Millisecond, time.Second, 5*time.Second)
-			s.MaxInFlight = one(m, 1, 2, 5, 100)
-			s.DelayFactor = one(m, 0, 0, 0.5, 2)
-			s.MaxDelay = one(m, 0, 3*time.Second)
-			s.MaxBlock = one(m, dispatch.DefaultMaxBlock, 15*time.Second)
-			s.Paused, s.Deny = m.chance(8), m.chance(6)
-		}),
-	}
-	if m.chance(10) {
-		r.Queue = one(m, "d.test", "h.org")
-	}
-	change := m.ruleStep(r)
-	if _, ok := m.world.rules.rules[r.Pattern]; m.chance(40) && ok {
-		change = m.deleteRuleStep(r.Pattern)
-	}
-	if m.chance(90) {
-		m.queued = append(m.queued, m.syncSteps()...)
-	}
-	return change
-}
-
-func (m *model) ruleStep(r dispatch.QueueRule) step {
-	return step{
-		name: "set rule", text: fmt.Sprintf("%+v", r),
-		do: func(i *Instance) (any, error) { return i.Store.PutRule(m.ctx, r.Pattern, &r, m.world.rules.version) },
-		see: func(answer any) error {
-			m.world.rules.set(r)
-			return m.world.ruled(as[int64](answer))
-		},
-	}
-}
-
-func (m *model) deleteRuleStep(pattern string) step {
-	return step{
-		name: "delete rule", text: pattern,
-		do: func(i *Instance) (any, error) { return i.Store.PutRule(m.ctx, pattern, nil, m.world.rules.version) },
-		see: func(answer any) error {
-			m.world.rules.remove(pattern)
-			return m.world.ruled(as[int64](answer))
-		},
-	}
-}
-
-func (m *model) syncSteps() []step {
-	var steps []step
-	for shard := range m.world.shards {
-		limit := one(m, 1, 3, 100)
-		steps = append(steps, step{
-			name: "sync rules", text: fmt.Sprintf("shard=%d limit=%d", shard, limit),
-			do: func(i *Instance) (any, error) {
-				for page := ""; ; {
-					next, err := i.Store.SyncRules(m.ctx, shard, page, limit)
-					if page = next; err != nil || page == "" {
-						return nil, err
-					}
+	switch m.rand.IntN(4) {
+	case 0:
+		s.Version = 1
+		return m.sourceStep("create source", id, func(i *Instance) error { return i.Store.PutSource(m.ctx, s, 0) }, func() {
+			if held == nil { // else it is a repeat
+				m.world.sources[id] = s
+			}
+		})
+	case 1:
+		if m.chance(20) {
+			version += 5
+		}
+		return m.sourceStep("update source", id, func(i *Instance) error { return i.Store.PutSource(m.ctx, s, version) }, func() {
+			m.world.sources[id] = s
+		})
+	case 2:
+		return step{
+			name: "mark applied", text: id,
+			do: func(i *Instance) (any, error) { return i.Store.MarkApplied(m.ctx, id, s.UID, version, nil) },
+			see: func(answer any) error {
+				if held != nil && as[bool](answer) && held.Deleted {
+					delete(m.world.sources, id)
 				}
-			},
-			see: func(any) error {
-				m.world.synced(shard)
 				return nil
 			},
-		})
+		}
+	default:
+		return m.listSources()
 	}
-	return steps
 }
 
-// genQueueHold blocks or pauses a queue, or lets it go.
-func (m *model) genQueueHold() step {
-	target := dispatch.HoldTarget{Queue: one(m, modelQueues()...)}
-	name := one(m, dispatch.HoldBlock, dispatch.HoldBlock, dispatch.HoldPause)
-	switch {
-	case m.chance(10):
-		target.Queue = "unknown.test"
-		return m.liftStep(target, one(m, name, dispatch.HoldWaggle))
-	case m.chance(20):
-		return m.liftStep(target, dispatch.HoldWaggle)
-	case m.chance(40):
-		return m.liftStep(target, name)
+// sourceStep is a change of a source that may be refused.
+func (m *model) sourceStep(name, id string, do func(*Instance) error, took func()) step {
+	return step{
+		name: name, text: id,
+		do: func(i *Instance) (any, error) {
+			err := do(i)
+			for _, refusal := range []error{dispatch.ErrSourceExists, dispatch.ErrSourceNotFound, dispatch.ErrEtagMismatch} {
+				if errors.Is(err, refusal) {
+					return refusal.Error(), nil
+				}
+			}
+			return "", err
+		},
+		see: func(answer any) error {
+			if refusal := as[string](answer); refusal != "" {
+				m.world.count(name + " refused: " + refusal)
+				return nil
+			}
+			took()
+			return nil
+		},
 	}
-	return m.holdStep(target, name, m.gate(time.Second, 20*time.Second, time.Hour))
+}
+
+// known is all that a store says of sources.
+type known struct {
+	Sources, Pending []*dispatch.Source
+}
+
+func (m *model) listSources() step {
+	return step{
+		name: "list sources",
+		do: func(i *Instance) (any, error) {
+			list, _, err := i.Store.ListSources(m.ctx, dispatch.SourceFilter{Prefix: "r."}, "", 10)
+			if err != nil {
+				return nil, err
+			}
+			pending, _, err := i.Store.ListSources(m.ctx, dispatch.SourceFilter{Pending: true}, "", 10)
+			return known{list, pending}, err
+		},
+		see: func(answer any) error {
+			got := as[known](answer).Sources
+			if len(got) != len(m.world.sources) {
+				return broken("%d sources are listed of %d", len(got), len(m.world.sources))
+			}
+			for _, s := range got {
+				if want := m.world.sources[s.ID]; want == nil || want.UID != s.UID || want.Version != s.Version {
+					return broken("source %s is listed as %s in version %d", s.ID, s.UID, s.Version)
+				}
+			}
+			return nil
+		},
+	}
 }

@@ -248,12 +248,6 @@ func (m *model) genStats() step {
 	}
 }
 
-// totals is all that a store counts.
-type totals struct {
-	Stats    dispatch.StoreStats
-	Statuses []dispatch.SourceStatus
-}
-
 // checkSettled holds the counts of settled records against the world's, and
 // takes them out: those whose time is over may be counted until they are swept.
 func (w *world) checkSettled(c *dispatch.StateCounts) error {
