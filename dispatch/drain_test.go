@@ -20,7 +20,7 @@ var european = map[string]string{"region": "eu", "disk": "ssd"}
 func (w *world) drain(id string, labels map[string]string, until time.Time) {
 	w.t.Helper()
 	gate := dispatch.Gate{By: "ada", Reason: "new image", Until: until}
-	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}, gate); err != nil {
+	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}, gate, false); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -195,7 +195,7 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
-		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{Until: time.Now()})
+		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{Until: time.Now()}, false)
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("drained until now: %v", err)
 		}
@@ -252,7 +252,7 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 		o.create("s", nil)
 		drain := func(target dispatch.HoldTarget, gate dispatch.Gate) {
 			t.Helper()
-			if _, _, err := o.DrainCollectors(ctx, target, gate); err != nil {
+			if _, _, err := o.DrainCollectors(ctx, target, gate, false); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -153,4 +154,96 @@ func lockGate(l *dispatch.StrayLock) dispatch.Gate {
 // quoted is the message of a failure, cut for a gate's reason.
 func quoted(message string) string {
 	return " after: " + strings.ToValidUTF8(message[:min(len(message), maxQuoted)], "")
+}
+
+// sourceGone is the gate of a task whose source is deleted; source is what is kept under
+// its id, nil where nothing is.
+func sourceGone(t *dispatch.Task, source *dispatch.Source) dispatch.Gate {
+	const means = "its source is deleted, and its tasks end CANCELED"
+	deletion := t.SourceDeleted
+	if deletion == nil && source != nil && source.UID == t.SourceUID {
+		deletion = source.Deletion
+	}
+	if deletion == nil {
+		return dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: "waggle", Reason: means}
+	}
+	gate := *deletion
+	if gate.Reason = cmp.Or(gate.Reason, means); deletion.Reason != "" {
+		gate.Reason = means + ": " + deletion.Reason
+	}
+	return gate
+}
+
+// stateGate is what holds a task that does not wait.
+func stateGate(t *dispatch.Task) (gate dispatch.Gate, ok bool) {
+	switch {
+	case t.Lease != nil:
+		gate = dispatch.Gate{Kind: dispatch.GateLeased, By: t.Lease.Token.Collector, Time: t.Lease.Granted, Until: t.Lease.Deadline, Reason: "a collector works on it"}
+		if t.CancelRequested != dispatch.CancelNone {
+			gate.Reason += "; it ends CANCELED with its lease" + canceledWords(t)
+		}
+	case t.State.Settled():
+		gate = dispatch.Gate{Kind: dispatch.GateSettled, Time: t.SettledAt, Reason: "it is " + t.State.String()}
+		if e := t.LastError; e != nil && e.Message != "" && t.State == dispatch.StateDead {
+			gate.Reason += quoted(e.Message)
+		}
+		if c := Cancellation(t); c != nil {
+			gate.By = c.By
+			if c.Reason != "" {
+				gate.Reason += ": " + c.Reason
+			}
+		}
+	}
+	return gate, gate.Kind != ""
+}
+
+// tellOverdue says of the gate of a lease that its deadline has passed, and why it stands all
+// the same: until when, the next sweeps decide.
+func tellOverdue(g *dispatch.Gate, now time.Time) {
+	if g.Until.After(now) {
+		return
+	}
+	g.Reason += fmt.Sprintf("; its lease ran out %v ago and is ended by the next sweep, unless it is renewed before: "+
+		"after an outage of the store, or of all dispatchers, of over %v, that is when collectors have had %v of grace to renew",
+		now.Sub(g.Until).Truncate(time.Second), dispatch.OutageAfter, dispatch.OutageGrace)
+	g.Until = time.Time{}
+}
+
+// canceledWords is who asked for the end of a leased task, and why.
+func canceledWords(t *dispatch.Task) string {
+	c := Cancellation(t)
+	switch {
+	case c == nil:
+		return ""
+	case c.Reason == "":
+		return ", as " + c.By + " asked"
+	default:
+		return ", as " + c.By + " asked: " + c.Reason
+	}
+}
+
+// holds are the gates of what is wanted: of the pool, unless collectors take others of it.
+func (w wanted) holds(who takers) []Hold {
+	of, name := HeldPool, w.pool
+	switch {
+	case !who.narrowed:
+	case w.source != "":
+		of, name = HeldSource, w.source
+	default:
+		of, name = HeldQueue, w.queue
+	}
+	holds := make([]Hold, len(who.gates))
+	for i, gate := range who.gates {
+		holds[i] = Hold{Gate: gate, Of: of, Name: name, beside: i > 0}
+	}
+	return holds
+}
+
+// pausedAt is the pause that holds grants of the source at now: nil where none does,
+// because nobody paused it or the pause is over.
+func pausedAt(s *dispatch.Source, now time.Time) *dispatch.Gate {
+	if p := s.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
+		return p
+	}
+	return nil
 }

@@ -162,11 +162,3 @@ func kindsOf(holds []Hold) string {
 	}
 	return strings.Join(kinds, ", ")
 }
-
-// counted is a number of things.
-func counted(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
