@@ -22,8 +22,8 @@ const (
 	HeldPool
 )
 
-// Hold is a gate with what it is of.
-type Hold struct {
+// Held is a gate with what it is of.
+type Held struct {
 	dispatch.Gate
 	Of   HeldKind
 	Name string // id of the task or source, name of the queue or pool; everyQueue
@@ -33,7 +33,7 @@ type Hold struct {
 }
 
 // same reports whether both are one gate of one thing.
-func (h *Hold) same(other *Hold) bool {
+func (h *Held) same(other *Held) bool {
 	return h.Kind == other.Kind && h.Of == other.Of && h.Name == other.Name &&
 		(h.Gate.Hold == nil || other.Gate.Hold == nil || h.Gate.Hold.Key() == other.Gate.Hold.Key())
 }
@@ -46,15 +46,15 @@ const maxLockQuoted = 100
 
 // holdsOf is what holds a task of a source, from the source to its pool and
 // queue; without a task, what would hold any; and who takes it.
-func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *dispatch.Task, now time.Time) (holds []Hold, takes takers, err error) {
+func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *dispatch.Task, now time.Time) (holds []Held, takes takers, err error) {
 	if p := pausedAt(source, now); p != nil {
-		holds = append(holds, Hold{Gate: *p, Of: HeldSource, Name: source.ID})
+		holds = append(holds, Held{Gate: *p, Of: HeldSource, Name: source.ID})
 	}
 	if t != nil && t.Due.After(now) {
-		holds = append(holds, Hold{Gate: dueGate(t, source.Spec.Schedule.Once()), Of: HeldTask, Name: string(t.ID)})
+		holds = append(holds, Held{Gate: dueGate(t, source.Spec.Schedule.Once()), Of: HeldTask, Name: string(t.ID)})
 	}
 	if t != nil && t.Lock != nil {
-		holds = append(holds, Hold{Gate: lockGate(t.Lock), Of: HeldTask, Name: string(t.ID)})
+		holds = append(holds, Held{Gate: lockGate(t.Lock), Of: HeldTask, Name: string(t.ID)})
 	}
 	who := wanted{pool: source.Spec.Pool, source: source.ID}
 	if t != nil {
@@ -79,35 +79,35 @@ func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *disp
 	return holds, takes, nil
 }
 
-func holdsOfQueue(q *dispatch.Queue) []Hold {
-	holds := make([]Hold, len(q.Gates))
+func holdsOfQueue(q *dispatch.Queue) []Held {
+	holds := make([]Held, len(q.Gates))
 	for i, gate := range q.Gates {
-		holds[i] = Hold{Gate: gate, Of: HeldQueue, Name: q.Name}
+		holds[i] = Held{Gate: gate, Of: HeldQueue, Name: q.Name}
 	}
 	return holds
 }
 
 // stopped is holds with the emergency stop, where what is asked about has no queue
 // whose gates would show it.
-func (o *Operator) stopped(ctx context.Context, holds []Hold) ([]Hold, error) {
+func (o *Operator) stopped(ctx context.Context, holds []Held) ([]Held, error) {
 	rules, err := o.catalog.Rules(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
 	if rule := rules.BySettings[engine.EveryQueue]; rule.Settings.Paused {
-		holds = append(holds, Hold{Gate: rule.Gate(dispatch.GateQueuePaused), Of: HeldQueue, Name: engine.EveryQueue})
+		holds = append(holds, Held{Gate: rule.Gate(dispatch.GateQueuePaused), Of: HeldQueue, Name: engine.EveryQueue})
 	}
 	return holds, nil
 }
 
 // poolHolds are the gates of a pool, and of what in it is wanted, and who takes that.
-func (o *Operator) poolHolds(ctx context.Context, who wanted, now time.Time) (holds []Hold, takes takers, err error) {
+func (o *Operator) poolHolds(ctx context.Context, who wanted, now time.Time) (holds []Held, takes takers, err error) {
 	known, err := o.pool(ctx, who.pool)
 	if err != nil {
 		return nil, takes, err
 	}
 	if known.Paused != nil {
-		holds = append(holds, Hold{Gate: *known.Paused, Of: HeldPool, Name: who.pool})
+		holds = append(holds, Held{Gate: *known.Paused, Of: HeldPool, Name: who.pool})
 	}
 	found, err := o.takers(ctx, []wanted{who}, now)
 	if err != nil {
@@ -223,7 +223,7 @@ func canceledWords(t *dispatch.Task) string {
 }
 
 // holds are the gates of what is wanted: of the pool, unless collectors take others of it.
-func (w wanted) holds(who takers) []Hold {
+func (w wanted) holds(who takers) []Held {
 	of, name := HeldPool, w.pool
 	switch {
 	case !who.narrowed:
@@ -232,9 +232,9 @@ func (w wanted) holds(who takers) []Hold {
 	default:
 		of, name = HeldQueue, w.queue
 	}
-	holds := make([]Hold, len(who.gates))
+	holds := make([]Held, len(who.gates))
 	for i, gate := range who.gates {
-		holds[i] = Hold{Gate: gate, Of: of, Name: name, beside: i > 0}
+		holds[i] = Held{Gate: gate, Of: of, Name: name, beside: i > 0}
 	}
 	return holds
 }

@@ -122,7 +122,8 @@ func (o *Operator) DrainCollectors(ctx context.Context, target dispatch.HoldTarg
 	if i := slices.IndexFunc(drains, func(other dispatch.Hold) bool { return other.Key() == hold.Key() }); i >= 0 {
 		replaced = &drains[i].Gate
 	} else if len(drains) >= bounds.MaxHolds {
-		return hold, nil, hold.TooMany()
+		err := hold.TooMany()
+		return hold, nil, err
 	}
 	if dryRun {
 		return hold, replaced, nil
