@@ -40,7 +40,7 @@ func TestTask_Canceled(t *testing.T) {
 		both := []dispatch.TaskID{waiting, leased}
 		cancel := func(note dispatch.Note) {
 			t.Helper()
-			if _, err := o.CancelTasks(ctx, both, note); err != nil {
+			if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: both, Note: note}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -55,7 +55,7 @@ func TestTask_Canceled(t *testing.T) {
 		o.wantCanceled("it was leased", leased, "", "ada", "a trap")
 
 		time.Sleep(time.Minute)
-		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, both))
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, operate.TaskEdit{IDs: both}))
 		if c := operate.Cancellation(o.task(waiting)); c != nil {
 			t.Errorf("a task that was retried is canceled: %+v", c)
 		}
@@ -72,7 +72,7 @@ func TestTask_Canceled_unsaid(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
 		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
-		o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))
+		o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))
 		if got := o.task(id); operate.Cancellation(got) != nil || len(got.History) != 0 {
 			t.Errorf("canceled by %+v, history %+v", operate.Cancellation(got), got.History)
 		}
@@ -113,15 +113,15 @@ func TestTask_Canceled_beforeItsSource(t *testing.T) {
 		g := o.fetchOne()
 		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
 		retried := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/again"})[0].ID
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{leased, waiting, retried}, dispatch.Note{By: "ada", Reason: "legal asked"}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{leased, waiting, retried}, Note: dispatch.Note{By: "ada", Reason: "legal asked"}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		o.succeed(g)
-		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, []dispatch.TaskID{retried}))
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{retried}}))
 		time.Sleep(time.Second)
 		just := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/just"})[0].ID
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{just}, dispatch.Note{By: "ada", Reason: "legal asked"}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{just}, Note: dispatch.Note{By: "ada", Reason: "legal asked"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.DeleteSource(ctx, "s", dispatch.Note{By: "bob", Reason: "no longer ours"}); err != nil {
@@ -152,9 +152,9 @@ func TestTask_Canceled_seed(t *testing.T) {
 		ctx := t.Context()
 		view := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/", "http://b.example/") })
 		seed := view.Source.AppliedSeeds[1:]
-		o.all(operate.ChangeCanceled)(o.CancelTasks(ctx, seed, dispatch.Note{By: "ada"}))
+		o.all(operate.ChangeCanceled)(o.CancelTasks(ctx, operate.TaskEdit{IDs: seed, Note: dispatch.Note{By: "ada"}}))
 		time.Sleep(time.Minute)
-		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, seed))
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, operate.TaskEdit{IDs: seed}))
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = s.Seeds[:1]
 			return nil

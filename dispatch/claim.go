@@ -17,7 +17,8 @@ type Claims interface {
 	// The poll's Call is added to those of the grant (GiveBack).
 	// A session not seen before replaces the collector's current one; a session
 	// that was replaced is refused (PollState.Replaced), and from this call's
-	// answer on by claims in that shard. Called before a fetch is parked.
+	// answer on by claims in that shard. Called before a fetch is parked. Each poll
+	// is atomic; repeated with the same Call it answers the same, as things are then.
 	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
 
 	// Claim grants tasks of pool in shard to wants, first want first. Each
@@ -29,15 +30,18 @@ type Claims interface {
 	// grant is kept while any lease of it stands; from the end of the last one
 	// on, however it ended, that the token was used is remembered for
 	// [TokenMemory]. For that a store may keep 64 bits of a digest: of so many
-	// tokens n that it remembers, a fresh one is taken for used with a probability of n/2^64, and gets nothing. A want of a session
-	// that was replaced, as EndSession has noted in this shard or BeginPolls and
-	// Beats in the collector's home shard, gets nothing of either.
+	// tokens n that it remembers, a fresh one is taken for used with a probability
+	// of n/2^64, and gets nothing. A want of a session that was replaced, as
+	// EndSession has noted in this shard or BeginPolls and Beats in the collector's
+	// home shard, gets nothing of either.
 	//
 	// A want's MaxBytes bounds the sum of record and joined bytes of what it
 	// gets, before anything is claimed; its first task always fits. At most
-	// bounds.MaxClaimTasks are granted and bounds.MaxClaimTurns given in one call; then More is true
-	// and the caller calls again. So it is as well where a source is named for the
-	// first time and the store has not listed all of its lanes yet.
+	// bounds.MaxClaimTasks are granted and bounds.MaxClaimTurns given in one call;
+	// then More is true and the caller calls again. So it is as well where a source
+	// is named for the first time and the store has not listed all of its lanes yet.
+	//
+	// A want beyond its limits may be refused with ErrInvalid; nothing is granted then.
 	Claim(ctx context.Context, shard int, pool string, wants []Want) (ClaimReply, error)
 
 	// GiveBack undoes what call did with the grant of (collector, client token) in
@@ -56,9 +60,9 @@ type Claims interface {
 	// its source's Remember, or for CanceledMemory when its source is deleted. The token
 	// is fresh again then.
 	//
-	// A grant notes at most bounds.MaxGrantCalls; one that had more is never given back, and
-	// its leases run out. GiveBack returns how many tasks it gave back, those that ended
-	// included.
+	// A grant notes at most bounds.MaxGrantCalls; one that had more is never given
+	// back, and its leases run out. GiveBack returns how many tasks it gave back, those
+	// that ended included; it is atomic, and repeated it returns 0.
 	GiveBack(ctx context.Context, shard int, collector, clientToken, call string) (int, error)
 }
 
@@ -106,8 +110,8 @@ type Want struct {
 	// SourceUIDs and Queues, when set, narrow to those: at most 16 of each.
 	SourceUIDs []string
 	Queues     []string
-	// Noted: BeginPolls has noted it, at most bounds.MaxWait ago and a little more. Then the
-	// store need not note again that the client token is in use.
+	// Noted: BeginPolls has noted it, at most bounds.MaxWait ago and a little more.
+	// Then the store need not note again that the client token is in use.
 	Noted bool
 }
 

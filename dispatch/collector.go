@@ -52,13 +52,14 @@ type CollectorRecord struct {
 type Collectors interface {
 	// Beats records presence. The session rules are those of BeginPolls, but for the beat
 	// with which a session has Ended: what comes after it changes nothing of what it told,
-	// and where another session is current it changes nothing.
+	// and where another session is current it changes nothing. Each beat is atomic, and
+	// idempotent but for the time at which the collector was seen.
 	Beats(ctx context.Context, beats []CollectorInfo) ([]PollState, error)
 	// ListCollectors lists those of a filter. Collectors silent for CollectorMemory
 	// are forgotten.
 	ListCollectors(ctx context.Context, filter CollectorFilter, after string, limit int) ([]*CollectorRecord, error)
-	// Forget removes collectors not seen since before, up to limit, and
-	// returns how many.
+	// Forget removes collectors not seen since before, up to limit, and returns how
+	// many. Each is removed in one step; repeated, it goes on.
 	Forget(ctx context.Context, before time.Time, limit int) (int, error)
 }
 

@@ -26,7 +26,7 @@ func as(req engine.FetchRequest, labels map[string]string) engine.FetchRequest {
 func (w *world) drain(id string, labels map[string]string, until time.Time) {
 	w.t.Helper()
 	gate := dispatch.Gate{By: "ada", Reason: "new image", Until: until}
-	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}, gate); err != nil {
+	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}, gate, false); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -191,7 +191,7 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
-		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{Until: time.Now()})
+		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{Until: time.Now()}, false)
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("drained until now: %v", err)
 		}
@@ -238,7 +238,7 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 		o.create("s", nil)
 		drain := func(target dispatch.HoldTarget, gate dispatch.Gate) {
 			t.Helper()
-			if _, _, err := o.DrainCollectors(ctx, target, gate); err != nil {
+			if _, _, err := o.DrainCollectors(ctx, target, gate, false); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -34,7 +34,7 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 		want("", dispatch.GateNotDue)
 		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://a.example/2"})
 		want("tasks of it are due in 1 queue: a.example (2 tasks, in their turn)")
-		if _, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateBlocked)

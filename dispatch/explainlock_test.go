@@ -17,7 +17,7 @@ func TestDispatcher_ExplainTask_underALock(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		hand := w.store.Inspect()
-		explain := func(id dispatch.TaskID) (*operate.Explanation, operate.Hold) {
+		explain := func(id dispatch.TaskID) (*operate.Explanation, operate.Held) {
 			t.Helper()
 			e, err := w.o[0].ExplainTask(t.Context(), id)
 			kinds := holds(t, e, err)

@@ -93,7 +93,7 @@ func TestLocal_allShardsInOneCall(t *testing.T) {
 			held = append(held, w.mustFetch(req).Tasks...)
 		}
 		revoked := held[7].Task.ID
-		if _, err := w.o[0].RevokeLeases(t.Context(), []dispatch.TaskID{revoked}, nil, dispatch.Note{}); err != nil {
+		if _, err := w.o[0].RevokeLeases(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{revoked}}); err != nil {
 			t.Fatal(err)
 		}
 		beat, err := d.Beat(t.Context(), dispatch.CollectorInfo{ID: "c", Session: "s1"}, leaseBeats(held))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // TestDispatcher_OpenStream holds that cancels, holds and ends of sessions come to the stream of
@@ -21,7 +22,7 @@ func TestDispatcher_OpenStream(t *testing.T) {
 	}{
 		"a cancel": {
 			do: func(t *testing.T, w *world, held []dispatch.Grant) {
-				if _, err := w.o[0].CancelTasks(t.Context(), []dispatch.TaskID{held[0].Task.ID, held[1].Task.ID}, dispatch.Note{By: "ada"}); err != nil {
+				if _, err := w.o[0].CancelTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{held[0].Task.ID, held[1].Task.ID}, Note: dispatch.Note{By: "ada"}}); err != nil {
 					t.Error(err)
 				}
 			},

@@ -230,7 +230,8 @@ type Queues interface {
 	// PutRule, and puts up to limit queues where they now belong, starting at
 	// page: those that wait for a gate without an end and, until it has come to
 	// the end once since the rules changed, those whose delay lasts, which ends
-	// no later than by the rules as they are. The end is an empty next.
+	// no later than by the rules as they are. The end is an empty next. Each page is
+	// one step in the shard; idempotent.
 	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
 	// QueuesNamed reads queues, in the order of the names; nil for one that holds nothing
 	// and has no gate. It takes a read for each shard of some of them, or for each 200 in

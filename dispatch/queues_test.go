@@ -159,7 +159,7 @@ func TestDispatcher_SetQueueRule_denyWhileALeaseChanges(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		g := o.fetchOne()
 		d := o.second(&between{apply: func() {
-			if _, err := o.TriggerSource(t.Context(), "s", false); err != nil {
+			if _, err := o.TriggerSource(t.Context(), "s", false, false); err != nil {
 				t.Error(err)
 			}
 		}})
@@ -178,7 +178,7 @@ func TestDispatcher_BlockQueue(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		o.create("s", nil)
-		queue, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ops", Reason: "they asked"})
+		queue, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ops", Reason: "they asked"})
 		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GateBlocked || queue.Gates[0].By != "ops" {
 			t.Fatalf("%+v, %v", queue, err)
 		}
@@ -186,12 +186,12 @@ func TestDispatcher_BlockQueue(t *testing.T) {
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Error("fetched from a blocked queue")
 		}
-		if _, changed, err := o.UnblockQueue(ctx, "a.example", false); err != nil || !changed {
+		if _, changed, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
 		o.succeed(o.fetchOne())
 		for _, name := range []string{"a.example", "nowhere.example"} { // again; never there
-			queue, changed, err := o.UnblockQueue(ctx, name, true)
+			queue, changed, err := o.ReleaseQueue(ctx, name, dispatch.HoldBlock, dispatch.HoldWaggle)
 			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
 				t.Errorf("unblocking %s, which is not blocked: %+v, %v, %v; want no change", name, queue, changed, err)
 			}
@@ -204,25 +204,25 @@ func TestDispatcher_PauseQueue(t *testing.T) {
 		ctx := t.Context()
 		o.create("s", nil)
 		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		if _, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{Until: time.Now().Add(-time.Second)}); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{Until: time.Now().Add(-time.Second)}); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("paused until the past: %v", err)
 		}
-		queue, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{By: "ops", Reason: "we move"})
+		queue, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{By: "ops", Reason: "we move"})
 		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GatePaused || queue.Gates[0].By != "ops" || queue.Gates[0].Time.IsZero() {
 			t.Fatalf("%+v, %v", queue, err)
 		}
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Error("fetched from a paused queue")
 		}
-		if _, changed, err := o.UnblockQueue(ctx, "a.example", true); err != nil || changed {
+		if _, changed, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.HoldWaggle); err != nil || changed {
 			t.Errorf("an unblock lifted a pause: %v, %v", changed, err)
 		}
-		if _, changed, err := o.ResumeQueue(ctx, "a.example"); err != nil || !changed {
+		if _, changed, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
 		o.succeed(o.fetchOne())
 		for _, name := range []string{"a.example", "nowhere.example"} { // again; never there
-			queue, changed, err := o.ResumeQueue(ctx, name)
+			queue, changed, err := o.ReleaseQueue(ctx, name, dispatch.HoldPause)
 			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
 				t.Errorf("resuming %s, which is not paused: %+v, %v, %v; want no change", name, queue, changed, err)
 			}
@@ -308,7 +308,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 		o.create("s", nil)
 		made := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		want("a.example", "", false)
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{made[0].ID}, dispatch.Note{}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{made[0].ID}}); err != nil {
 			t.Fatal(err)
 		}
 		want("a.example", "", false)

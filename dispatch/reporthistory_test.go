@@ -6,6 +6,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // failing is a report that its task failed, for a while.
@@ -38,7 +39,7 @@ func TestDispatcher_Report_afterLaterLeases(t *testing.T) {
 		},
 		"revoked": {
 			func(o *office, g dispatch.Grant) {
-				if _, err := o.RevokeLeases(o.t.Context(), []dispatch.TaskID{g.Task.ID}, nil, dispatch.Note{By: "ada"}); err != nil {
+				if _, err := o.RevokeLeases(o.t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}, Note: dispatch.Note{By: "ada"}}); err != nil {
 					o.t.Fatal(err)
 				}
 			},

@@ -138,29 +138,30 @@ type Sources interface {
 	// SourcesByID reads sources, in the order of the ids; nil where there is none.
 	SourcesByID(ctx context.Context, ids []string) ([]*Source, error)
 	// ListSources lists those of a filter by id, ascending, from the first after
-	// after. A page is bounded in bytes, too ([bounds.MaxPageBytes]); more: others follow
-	// the last one, of which there is one then.
+	// after. A page is bounded in bytes, too ([bounds.MaxPageBytes]); more: others
+	// follow the last one, of which there is one then.
 	ListSources(ctx context.Context, filter SourceFilter, after string, limit int) (sources []*Source, more bool, err error)
 
 	// PushSource tells a shard of a source. The first call (empty page) is
 	// effective at once for every later grant in the shard; further calls, with
 	// the page returned, put its lanes where they now belong, until the
 	// returned page is empty. A version older than the shard's is ignored and
-	// ends the paging.
+	// ends the paging. Each call is one step in the shard; idempotent.
 	PushSource(ctx context.Context, shard int, gate SourceGate, page string) (next string, err error)
 	// DropTasks ends up to limit tasks (1 to bounds.MaxTransitions; another is taken
 	// for the nearest of those) of a deleted source in the shard: waiting, dead
 	// and canceled ones become CANCELED records that are kept for
 	// CanceledMemory; it returns how many it ended and the leased ones it met,
 	// at most limit and in no order, which the caller cancels. Zero and none
-	// means that nothing is left to end but leases. why, unless nil, is what Tasks tells
-	// from then on as SourceDeleted of the source's tasks in the shard.
+	// means that nothing is left to end but leases. why, unless nil, is what Tasks
+	// answers from then on as SourceDeleted of the source's tasks in the shard. Each
+	// task is ended in one step; repeated, it goes on.
 	DropTasks(ctx context.Context, shard int, uid string, limit int, why *Gate) (ended int, leased []TaskID, err error)
 	// SourceStatuses sums what all shards know of sources, in the order of the uids;
 	// zero of one that none knows.
 	SourceStatuses(ctx context.Context, uids []string) ([]SourceStatus, error)
-	// CountFiltered adds to a source's Filtered, in one shard; nothing where that
-	// does not hold the source. Repeated it counts twice.
+	// CountFiltered adds to a source's Filtered, in one shard and one step; nothing
+	// where that does not hold the source. Not idempotent: repeated it counts twice.
 	CountFiltered(ctx context.Context, shard int, uid string, filtered Filtered) error
 }
 

@@ -23,7 +23,7 @@ func (o *office) labeled(id, key, value string) {
 // drained drains collectors.
 func (o *office) drained(target dispatch.HoldTarget, gate dispatch.Gate) {
 	o.t.Helper()
-	if _, _, err := o.DrainCollectors(o.t.Context(), target, gate); err != nil {
+	if _, _, err := o.DrainCollectors(o.t.Context(), target, gate, false); err != nil {
 		o.t.Fatal(err)
 	}
 }

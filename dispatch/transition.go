@@ -21,7 +21,8 @@ type Leases interface {
 	// LastLease is answered with [LostBy] of its Result.
 	//
 	// The lease index may keep the deadline from before; Expired brings it up to
-	// date. Records always have the deadline that holds.
+	// date. Records always have the deadline that holds. Each renewal is atomic;
+	// repeated, it extends the lease from then on.
 	Renew(ctx context.Context, renewals []Renewal) ([]RenewResult, error)
 
 	// Apply applies each transition if the record still is LEASED under its
@@ -44,12 +45,13 @@ type Leases interface {
 	Apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error)
 
 	// Expired returns leased records whose deadline has passed, the earliest
-	// first as far as one look goes, at most limit and bounds.MaxExpired, fewer where
-	// their records are long, and when to look next. Records found READY under a
-	// lock are looked at when it ends, and each [OrphanLook] before; those whose
-	// lock is gone become grantable again. Index entries without a
-	// record are dropped and counted, and those of leases that were renewed get
-	// their deadline, all inside the call.
+	// first as far as one look goes, at most limit and bounds.MaxExpired, fewer
+	// where their records are long, and when to look next. Their leases stand until
+	// Apply ends them, so that repeated it returns them again. Records found READY
+	// under a lock are looked at when it ends, and each [OrphanLook] before; those
+	// whose lock is gone become grantable again. Index entries without a record are
+	// dropped and counted, and those of leases that were renewed get their deadline,
+	// all inside the call, which is one step.
 	//
 	// It goes through the index from its begin to now, and then half a second
 	// further for renewed leases alone, but looks at no more than
@@ -57,8 +59,8 @@ type Leases interface {
 	//
 	// It notes when it ran. When it last ran more than OutageAfter ago and
 	// leases stand, it returns nothing for OutageGrace from then on, and Grace
-	// is set. A deadline beyond now + bounds.MaxLeaseDuration (the clock was stepped
-	// back) becomes now + the lock's remaining TTL.
+	// is set. A deadline beyond now + bounds.MaxLeaseDuration (the clock was
+	// stepped back) becomes now + the lock's remaining TTL.
 	Expired(ctx context.Context, shard, limit int) (Sweep, error)
 
 	// EndSession marks all sessions of the collector but keep as replaced in
@@ -66,20 +68,20 @@ type Leases interface {
 	// 1) and in no order, for the caller to end. Repeat until it returns none:
 	// then, in the collector's home shard, keep is no longer a new session. Does
 	// nothing where keep was replaced itself, as when a call is tried again late: a
-	// shard that is not the home asks it.
+	// shard that is not the home asks it. One step in the shard; idempotent.
 	EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*Task, error)
 
 	// RequestCancel marks leased tasks so that their holders are told to stop
 	// and they end CANCELED; it raises Revision. line, unless nil, is added to the
 	// history of those that it marks. Others are left alone: those marked for the same
-	// reason already, too.
+	// reason already, too, which makes it idempotent. Each mark is atomic.
 	RequestCancel(ctx context.Context, ids []TaskID, reason CancelReason, line *Attempt) error
 
 	// ListLeases lists leased tasks of all shards in an order of the store's own;
 	// those of a lane come by their deadlines, as they were when the index was
 	// last brought up to date. Whatever stands all the while is listed, also where
-	// it is renewed: then maybe twice. A page is bounded in bytes ([bounds.MaxPageBytes]).
-	// The end is an empty next; a page may be empty before it. Of the details the
+	// it is renewed: then maybe twice. A page is bounded in bytes
+	// ([bounds.MaxPageBytes]). The end is an empty next; a page may be empty before it. Of the details the
 	// tasks have the last error.
 	ListLeases(ctx context.Context, cursor string, limit int) (leased []*Task, next string, err error)
 }

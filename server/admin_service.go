@@ -137,11 +137,7 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 		return nil, err
 	}
 	gate.By = who(ctx, gate.By)
-	set := s.o.DrainCollectors
-	if req.GetValidateOnly() {
-		set = s.o.WouldDrain
-	}
-	drain, replaced, err := set(ctx, target, gate)
+	drain, replaced, err := s.o.DrainCollectors(ctx, target, gate, req.GetValidateOnly())
 	if err != nil {
 		return nil, err
 	}

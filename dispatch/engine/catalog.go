@@ -53,7 +53,7 @@ const changeCounters = 256
 // catalogEntry is a source, or why there is none.
 type catalogEntry struct {
 	source   *dispatch.Source
-	follower *follower
+	follower *Follower
 	err      error     // never of a cached one
 	read     time.Time // guarded by the catalog's mu
 	drops    uint64    // when the read began; another number: stale
@@ -81,7 +81,7 @@ func pick[T any](items []T, indexes []int) []T {
 }
 
 // Source finds one source.
-func (c *Catalog) Source(ctx context.Context, id string) (*dispatch.Source, *follower, error) {
+func (c *Catalog) Source(ctx context.Context, id string) (*dispatch.Source, *Follower, error) {
 	found := c.lookup(ctx, []string{id})[0]
 	return found.source, found.follower, found.err
 }

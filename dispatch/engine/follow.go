@@ -12,8 +12,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
-// follower is a compiled [dispatch.Follow] of a source.
-type follower struct {
+// Follower is a compiled [dispatch.Follow] of a source.
+type Follower struct {
 	maxDepth         int
 	hosts            []string
 	named            bool // the rule names the hosts; else they are the seeds'
@@ -22,12 +22,12 @@ type follower struct {
 
 // newFollower compiles the source's follow rule; nil when it has none. The
 // error is a [dispatch.FieldError].
-func newFollower(spec *dispatch.SourceSpec) (*follower, error) {
+func newFollower(spec *dispatch.SourceSpec) (*Follower, error) {
 	rule := spec.Follow
 	if rule == nil {
 		return nil, nil
 	}
-	f := &follower{maxDepth: bounds.MaxDepth, hosts: slices.Clone(rule.AllowHosts), named: len(rule.AllowHosts) > 0}
+	f := &Follower{maxDepth: bounds.MaxDepth, hosts: slices.Clone(rule.AllowHosts), named: len(rule.AllowHosts) > 0}
 	if rule.MaxDepth != nil {
 		f.maxDepth = *rule.MaxDepth
 	}
@@ -71,7 +71,7 @@ func passesHost(t *dispatch.Task, relation dispatch.Relation) bool {
 // refuses says why an item that stands for this, at this depth, is not
 // followed; dispatch.FilterNone when it is. anyHost is for [passesHost]. An item without a
 // URL has no host to check.
-func (f *follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatch.FilterReason, string) {
+func (f *Follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatch.FilterReason, string) {
 	switch {
 	case f == nil && anyHost:
 		return dispatch.FilterNone, ""
@@ -95,7 +95,7 @@ func (f *follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatc
 // dispatch.FilterNone when it is. A seed is crawled whatever the rule says, and so is its page
 // in its new place, unless the rule names hosts that this is none of, or
 // excludes it.
-func (f *follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, string) {
+func (f *Follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, string) {
 	if f == nil || to.Canonical == "" {
 		return dispatch.FilterNone, ""
 	}
@@ -105,7 +105,7 @@ func (f *follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, strin
 	return f.excludes(to.Canonical)
 }
 
-func (f *follower) refusesHost(to dispatch.Target) (dispatch.FilterReason, string) {
+func (f *Follower) refusesHost(to dispatch.Target) (dispatch.FilterReason, string) {
 	if f.named {
 		return dispatch.FilterHost, fmt.Sprintf("host %q is not among follow.allow_hosts", to.Host)
 	}
@@ -113,7 +113,7 @@ func (f *follower) refusesHost(to dispatch.Target) (dispatch.FilterReason, strin
 }
 
 // excludes says which exclude pattern matches; dispatch.FilterNone: none.
-func (f *follower) excludes(canonical string) (dispatch.FilterReason, string) {
+func (f *Follower) excludes(canonical string) (dispatch.FilterReason, string) {
 	i := slices.IndexFunc(f.exclude, func(re *regexp.Regexp) bool { return re.MatchString(canonical) })
 	if i < 0 {
 		return dispatch.FilterNone, ""
@@ -123,7 +123,7 @@ func (f *follower) excludes(canonical string) (dispatch.FilterReason, string) {
 
 // allows matches a host, with its port if it has one, as queue rules match a
 // queue.
-func (f *follower) allows(host string) bool {
+func (f *Follower) allows(host string) bool {
 	bare := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		bare = h

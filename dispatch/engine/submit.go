@@ -109,7 +109,7 @@ type Known struct {
 	// id has been looked up last.
 	id     string
 	found  *dispatch.Source
-	follow *follower
+	follow *Follower
 	// queue was the last that a task was for.
 	queue knownQueue
 }
@@ -129,7 +129,7 @@ func (k *Known) queueOf(name string) *knownQueue {
 }
 
 // source looks a source up; most items of a submit are of one.
-func (k *Known) source(ctx context.Context, id string) (*dispatch.Source, *follower, error) {
+func (k *Known) source(ctx context.Context, id string) (*dispatch.Source, *Follower, error) {
 	if k.found == nil || k.id != id {
 		source, follow, err := k.catalog.Source(ctx, id)
 		if err != nil {
@@ -379,7 +379,7 @@ func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]DiscoverRe
 }
 
 // discovery makes the item of what a page of t's leads to, or says why there is none.
-func (k *Known) discovery(source *dispatch.Source, f *follower, t *dispatch.Task, found *dispatch.DiscoveredItem, item *dispatch.Submission) *DiscoverResult {
+func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task, found *dispatch.DiscoveredItem, item *dispatch.Submission) *DiscoverResult {
 	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, found.URL, found.Key, found.Queue, k.Rules.QueueOf)
 	if err != nil {
 		return &DiscoverResult{Code: DiscoverInvalid, Message: err.Error()}

@@ -92,7 +92,7 @@ func Explain(req *pb.ExplainRequest) error {
 func ExplainResponse(e *operate.Explanation) *pb.ExplainResponse {
 	out := &pb.ExplainResponse{
 		MapsTo: e.MapsTo, Unknown: e.Unknown, Notes: e.Notes, Partly: e.Partly && len(e.Holds) == 0,
-		Holds: each(e.Holds, func(h operate.Hold) *pb.Hold {
+		Holds: each(e.Holds, func(h operate.Held) *pb.Hold {
 			return &pb.Hold{Gate: Gate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
 		}),
 	}

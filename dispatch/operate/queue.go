@@ -4,23 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // queuePage is how many queues one look of an operator's call reads.
 const queuePage = 1000
-
-// queue reads one queue; nil when it holds nothing and has no gate.
-func (o *Operator) queue(ctx context.Context, name string) (*dispatch.Queue, error) {
-	queues, err := o.store.QueuesNamed(ctx, []string{name})
-	if err != nil {
-		return nil, fmt.Errorf("read queue %q: %w", name, err)
-	}
-	return queues[0], nil
-}
 
 // QueueView is a queue with what operators want to see of it.
 type QueueView struct {
@@ -39,6 +28,15 @@ type QueueView struct {
 	Replaced *dispatch.Gate
 }
 
+// queue reads one queue; nil when it holds nothing and has no gate.
+func (o *Operator) queue(ctx context.Context, name string) (*dispatch.Queue, error) {
+	queues, err := o.store.QueuesNamed(ctx, []string{name})
+	if err != nil {
+		return nil, fmt.Errorf("read queue %q: %w", name, err)
+	}
+	return queues[0], nil
+}
+
 // FindQueue reads a queue, and one that is not there as it would be made, with
 // where the hosts of its name are mapped to and whether anything is known of it.
 func (o *Operator) FindQueue(ctx context.Context, name string) (*QueueView, error) {
@@ -49,17 +47,20 @@ func (o *Operator) FindQueue(ctx context.Context, name string) (*QueueView, erro
 	return queue, err
 }
 
-// findQueue is FindQueue without what holds the pools of its tasks.
+// findQueue is FindQueue without PausedPools.
 func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, error) {
-	known, err := o.queueOrNew(ctx, name)
+	known, err := o.queue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	queue := &QueueView{Queue: *known}
 	book, err := o.catalog.Rules(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
+	if known == nil {
+		known = book.NewQueue(name)
+	}
+	queue := &QueueView{Queue: *known}
 	if to := book.QueueOf(name); to != name {
 		queue.MapsTo = to
 	}
@@ -79,7 +80,7 @@ var settledListed = []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}
 // blankQueue reports whether the queue holds no task, and nothing is left of one, so that
 // at most operators' gates keep it.
 func blankQueue(q *dispatch.Queue) bool {
-	return q.Waiting+q.Leased == 0 && q.QueueDelay == 0 && q.BlockStep == 0 && !heldBy(q, dispatch.GateMinDelay)
+	return q.Waiting+q.Leased == 0 && q.QueueDelay == 0 && q.BlockStep == 0 && gateOf(q, dispatch.GateMinDelay) == nil
 }
 
 // ListQueues lists the queues that exist, by their labels from the last
@@ -144,64 +145,59 @@ func gateOf(q *dispatch.Queue, kind dispatch.GateKind) *dispatch.Gate {
 	return &q.Gates[i]
 }
 
-// heldBy reports whether a gate of this kind holds the queue.
-func heldBy(q *dispatch.Queue, kind dispatch.GateKind) bool {
-	return gateOf(q, kind) != nil
+// PoolView is a pool with what a pause of it shows.
+type PoolView struct {
+	dispatch.Pool
+	// Unknown: none of its tasks waits, and no collector that was heard of says that it
+	// takes them; never of [dispatch.DefaultPool].
+	Unknown bool
+	// Replaced is the pause that stood when it was paused anew; nil: none stood.
+	Replaced *dispatch.Gate
 }
 
-// queueOrNew reads a queue; one that is not there comes as it would be made.
-func (o *Operator) queueOrNew(ctx context.Context, name string) (*dispatch.Queue, error) {
-	queue, err := o.queue(ctx, name)
-	if queue != nil || err != nil {
-		return queue, err
+// poolUnknown is Unknown of [PoolView].
+func (o *Operator) poolUnknown(ctx context.Context, pool *dispatch.Pool) (bool, error) {
+	if pool.Name == dispatch.DefaultPool || pool.Open+pool.Waiting > 0 {
+		return false, nil
 	}
-	book, err := o.catalog.Rules(ctx)
+	return o.eachCollector(ctx, collectorsLookedAt, func(c *dispatch.CollectorRecord) bool {
+		return !slices.Contains(c.Info.Pools, pool.Name)
+	})
+}
+
+func (o *Operator) pool(ctx context.Context, name string) (dispatch.Pool, error) {
+	known, err := o.store.ListPools(ctx, name, "", 1)
 	if err != nil {
-		return nil, fmt.Errorf("read queue rules: %w", err)
+		return dispatch.Pool{}, fmt.Errorf("read pool %q: %w", name, err)
 	}
-	return book.NewQueue(name), nil
+	if len(known) == 0 {
+		return dispatch.Pool{Name: name}, nil
+	}
+	return known[0], nil
 }
 
-// endDenied ends the leases of all queues that rules deny. It looks again while
-// leases change under it.
-func (o *Operator) endDenied(ctx context.Context) error {
-	rules, version, err := o.store.Rules(ctx)
+// ListPools lists pools by name from the first after after.
+func (o *Operator) ListPools(ctx context.Context, after string, limit int) (pools []dispatch.Pool, next string, err error) {
+	if pools, err = o.store.ListPools(ctx, "", after, limit); err != nil {
+		return nil, "", fmt.Errorf("list pools: %w", err)
+	}
+	if len(pools) == limit {
+		next = pools[len(pools)-1].Name
+	}
+	return pools, next, nil
+}
+
+// pausedPools reads the pauses of pools, by pool.
+func (o *Operator) pausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
+	holds, err := o.store.Holds(ctx)
 	if err != nil {
-		return fmt.Errorf("read queue rules: %w", err)
+		return nil, fmt.Errorf("read holds: %w", err)
 	}
-	book := engine.NewRuleBook(rules, version)
-	for range changeTries {
-		again, err := o.endDeniedOnce(ctx, book)
-		if err != nil || !again {
-			return err
-		}
-	}
-	return fmt.Errorf("end leases of denied queues: they were changed %d times in between: %w", changeTries, dispatch.ErrStoreUnavailable)
-}
-
-// endDeniedOnce reports whether a lease was changed before it could be ended.
-func (o *Operator) endDeniedOnce(ctx context.Context, book *engine.RuleBook) (again bool, err error) {
-	for cursor := ""; ; {
-		leased, next, err := o.store.ListLeases(ctx, cursor, queuePage)
-		if err != nil {
-			return false, fmt.Errorf("list leases: %w", err)
-		}
-		denied := slices.DeleteFunc(leased, func(t *dispatch.Task) bool { return !book.Denies(t.Queue) })
-		if len(denied) > 0 {
-			now, err := o.store.Now(ctx)
-			if err != nil {
-				return false, fmt.Errorf("read the store's clock: %w", err)
-			}
-			applied, err := o.d.EndLeases(ctx, denied, now, func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
-				return o.policy.Revoke(t, spec, book.Denial(t.Queue), now)
-			})
-			if err != nil {
-				return false, fmt.Errorf("end leases of denied queues: %w", err)
-			}
-			again = again || engine.CountEnded(applied) < len(applied)
-		}
-		if cursor = next; cursor == "" {
-			return again, nil
+	paused := make(map[string]dispatch.Gate)
+	for i := range holds {
+		if pool := holds[i].Target.Pool; pool != "" {
+			paused[pool] = holds[i].Gate
 		}
 	}
+	return paused, nil
 }

@@ -145,7 +145,7 @@ func rulesEtag(rules []dispatch.QueueRule, version int64) (RulesEtag, error) {
 // them in between it reads and decides anew, but not for an ifEtag: who gave it has not
 // seen what is there now. Of several changes the first may be made then.
 func (o *Operator) changeRules(ctx context.Context, ifEtag RulesEtag, change func(*ruleChanges) error) (RulesEtag, error) {
-	for range mutateTries {
+	for range changeTries {
 		rules, version, err := o.store.Rules(ctx)
 		if err != nil {
 			return "", fmt.Errorf("read queue rules: %w", err)
@@ -168,7 +168,7 @@ func (o *Operator) changeRules(ctx context.Context, ifEtag RulesEtag, change fun
 		etag, err = rulesEtag(changes.book.All(), changes.version)
 		return etag, errors.Join(o.rulesChanged(ctx), err)
 	}
-	return "", fmt.Errorf("the queue rules were changed %d times in between: %w", mutateTries, dispatch.ErrEtagMismatch)
+	return "", fmt.Errorf("the queue rules were changed %d times in between: %w", changeTries, dispatch.ErrEtagMismatch)
 }
 
 // QueueRules lists rules by pattern, from the first after after.
@@ -278,6 +278,50 @@ func keepHolds(r *dispatch.QueueRule, were ...dispatch.QueueRule) {
 			case gate.Kind == dispatch.GateQueueDenied && r.Settings.Deny:
 				r.Denial = began
 			}
+		}
+	}
+}
+
+// endDenied ends the leases of all queues that rules deny. It looks again while
+// leases change under it.
+func (o *Operator) endDenied(ctx context.Context) error {
+	rules, version, err := o.store.Rules(ctx)
+	if err != nil {
+		return fmt.Errorf("read queue rules: %w", err)
+	}
+	book := engine.NewRuleBook(rules, version)
+	for range changeTries {
+		again, err := o.endDeniedOnce(ctx, book)
+		if err != nil || !again {
+			return err
+		}
+	}
+	return fmt.Errorf("end leases of denied queues: they were changed %d times in between: %w", changeTries, dispatch.ErrStoreUnavailable)
+}
+
+// endDeniedOnce reports whether a lease was changed before it could be ended.
+func (o *Operator) endDeniedOnce(ctx context.Context, book *engine.RuleBook) (again bool, err error) {
+	for cursor := ""; ; {
+		leased, next, err := o.store.ListLeases(ctx, cursor, queuePage)
+		if err != nil {
+			return false, fmt.Errorf("list leases: %w", err)
+		}
+		denied := slices.DeleteFunc(leased, func(t *dispatch.Task) bool { return !book.Denies(t.Queue) })
+		if len(denied) > 0 {
+			now, err := o.store.Now(ctx)
+			if err != nil {
+				return false, fmt.Errorf("read the store's clock: %w", err)
+			}
+			applied, err := o.d.EndLeases(ctx, denied, now, func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
+				return o.policy.Revoke(t, spec, book.Denial(t.Queue), now)
+			})
+			if err != nil {
+				return false, fmt.Errorf("end leases of denied queues: %w", err)
+			}
+			again = again || engine.CountEnded(applied) < len(applied)
+		}
+		if cursor = next; cursor == "" {
+			return again, nil
 		}
 	}
 }

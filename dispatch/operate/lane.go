@@ -26,7 +26,7 @@ type dueLane struct {
 	first *dispatch.Task
 	due   int64
 	pool  string // of its source; only of queues
-	holds []Hold
+	holds []Held
 }
 
 // dueLanes looks for lanes of a source or queue in which tasks are due.
@@ -88,7 +88,7 @@ func (o *Operator) sourceHolds(ctx context.Context, lane *dueLane, now time.Time
 	}
 	lane.pool = source.Spec.Pool
 	if p := pausedAt(source, now); p != nil {
-		lane.holds = append(lane.holds, Hold{Gate: *p, Of: HeldSource, Name: source.ID})
+		lane.holds = append(lane.holds, Held{Gate: *p, Of: HeldSource, Name: source.ID})
 	}
 	all := wanted{pool: source.Spec.Pool, queue: t.Queue}
 	own := all
@@ -151,7 +151,7 @@ func (l *dueLanes) tell(what, lane string, name func(*dispatch.Task) string) str
 }
 
 // kindsOf names the gates that hold, each once.
-func kindsOf(holds []Hold) string {
+func kindsOf(holds []Held) string {
 	var kinds []string
 	seen := make(map[dispatch.GateKind]bool)
 	for _, h := range holds {
@@ -161,12 +161,4 @@ func kindsOf(holds []Hold) string {
 		}
 	}
 	return strings.Join(kinds, ", ")
-}
-
-// counted is a number of things.
-func counted(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
