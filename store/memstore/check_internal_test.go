@@ -70,12 +70,13 @@ func (s *shard) check() error {
 // checkRecord checks that the record stands in the one set in which it belongs.
 func (s *shard) checkRecord(r *record, sum *tallies) error {
 	in := 0
-	for where, set := range map[index]*orderedSet[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
+	for where, set := range map[index]*sortedSet[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
 		found := false
-		set.from(r.score, string(r.id), func(e entry[*record]) bool {
-			found = e.score == r.score && e.value == r
-			return false
-		})
+		for e := range set.from(r.score) {
+			if found = e.score == r.score && e.value == r; found || e.score > r.score {
+				break
+			}
+		}
 		if found != (r.stands == where) {
 			return fmt.Errorf("says it stands in %d, but set %d: %t", r.stands, where, found)
 		}
@@ -157,19 +158,17 @@ func (s *shard) checkNamed(l *lane) error {
 // lanes.
 func (s *shard) checkQueue(qp *queuePool) error {
 	n, bandsOpen := 0, [bands]int{}
-	qp.open.from(0, "", func(e entry[*lane]) bool {
+	for e := range qp.open.from(0) {
 		if e.value.stands == open && e.value.at == qp && e.value.score == e.score {
 			n++
 		}
 		bandsOpen[e.score>>bandShift]++
-		return true
-	})
-	qp.wait.from(0, "", func(e entry[*lane]) bool {
+	}
+	for e := range qp.wait.from(0) {
 		if e.value.stands == wait && e.value.at == qp && e.value.score == e.score {
 			n++
 		}
-		return true
-	})
+	}
 	if n != qp.open.len()+qp.wait.len() || bandsOpen != qp.open.count {
 		return fmt.Errorf("%d of %d+%d lanes are right, bands %v counted as %v", n, qp.open.len(), qp.wait.len(), bandsOpen, qp.open.count)
 	}

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +21,7 @@ type collectorBook struct {
 	mu    sync.Mutex // guards what follows
 	known map[string]*collector
 	ids   btree.Set[string]
-	seen  orderedSet[*collector]
+	seen  sortedSet[*collector]
 }
 
 // collector is one of them.
@@ -77,12 +78,8 @@ func (b *collectorBook) meet(id, session string, now int64, told *dispatch.Colle
 
 // expire forgets collectors that were silent for CollectorMemory.
 func (b *collectorBook) expire(now int64) {
-	for {
-		e, ok := b.seen.first()
-		if !ok || e.score > now-span(dispatch.CollectorMemory) {
-			return
-		}
-		b.remove(e.value)
+	for c := range b.seen.due(now-span(dispatch.CollectorMemory), math.MaxInt) {
+		b.remove(c)
 	}
 }
 
@@ -115,12 +112,11 @@ func (b *collectorBook) count(now int64) (present int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire(now)
-	b.seen.from(now-span(dispatch.GoneAfter), "", func(e entry[*collector]) bool {
+	for e := range b.seen.from(now - span(dispatch.GoneAfter)) {
 		if !e.value.info.Ended {
 			present++
 		}
-		return true
-	})
+	}
 	return present
 }
 
@@ -199,12 +195,14 @@ func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit in
 	defer b.mu.Unlock()
 	b.expire(s.millis())
 	var ids []string
-	b.seen.from(millis(since), "", func(e entry[*collector]) bool {
-		if !e.value.info.Ended && len(ids) < limit {
+	for e := range b.seen.from(millis(since)) {
+		if len(ids) >= limit {
+			break
+		}
+		if !e.value.info.Ended {
 			ids = append(ids, e.value.info.ID)
 		}
-		return len(ids) < limit
-	})
+	}
 	slices.Sort(ids)
 	return ids, nil
 }
@@ -273,12 +271,10 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire(s.millis())
-	for forgotten := range limit {
-		e, ok := b.seen.first()
-		if !ok || e.score >= millis(before) {
-			return forgotten, nil
-		}
-		b.remove(e.value)
+	forgotten := 0
+	for c := range b.seen.due(millis(before)-1, limit) {
+		b.remove(c)
+		forgotten++
 	}
-	return limit, nil
+	return forgotten, nil
 }

@@ -2,8 +2,8 @@ package memstore
 
 import "hash/maphash"
 
-// OrderedSet is the ordered set for its own test.
-type OrderedSet struct{ set openSet[name] }
+// SortedSet is the sorted set for its own test.
+type SortedSet struct{ set openSet[name] }
 
 // name is a member that is nothing else.
 type name string
@@ -11,51 +11,59 @@ type name string
 func (n name) member() string { return string(n) }
 
 // Insert adds a member.
-func (s *OrderedSet) Insert(score int64, member string) { s.set.insert(score, name(member)) }
+func (s *SortedSet) Insert(score int64, member string) { s.set.insert(score, name(member)) }
 
 // Remove takes a member out.
-func (s *OrderedSet) Remove(score int64, member string) { s.set.remove(score, name(member)) }
+func (s *SortedSet) Remove(score int64, member string) { s.set.remove(score, name(member)) }
 
 // Len is the number of members.
-func (s *OrderedSet) Len() int { return s.set.len() }
+func (s *SortedSet) Len() int { return s.set.len() }
 
 // First gives the first member; ok is false when the set is empty.
-func (s *OrderedSet) First() (score int64, member string, ok bool) {
+func (s *SortedSet) First() (score int64, member string, ok bool) {
 	e, ok := s.set.first()
 	return e.score, string(e.value), ok
 }
 
 // FirstFrom gives the first member at or after score.
-func (s *OrderedSet) FirstFrom(score int64) (found int64, member string, ok bool) {
+func (s *SortedSet) FirstFrom(score int64) (found int64, member string, ok bool) {
 	e, ok := s.set.firstFrom(score)
 	return e.score, string(e.value), ok
 }
 
 // Last gives the last member.
-func (s *OrderedSet) Last() (score int64, member string, ok bool) {
+func (s *SortedSet) Last() (score int64, member string, ok bool) {
 	e, ok := s.set.last()
 	return e.score, string(e.value), ok
 }
 
 // Oldest gives the member that waits longest over all bands.
-func (s *OrderedSet) Oldest() (score int64, member string, ok bool) {
+func (s *SortedSet) Oldest() (score int64, member string, ok bool) {
 	e, ok := s.set.oldest()
 	return e.score, string(e.value), ok
 }
 
 // UpTo counts the members of at most a score.
-func (s *OrderedSet) UpTo(score int64) int { return s.set.upTo(score) }
+func (s *SortedSet) UpTo(score int64) int { return s.set.upTo(score) }
 
 // InBand counts the members of a score's band.
-func (s *OrderedSet) InBand(score int64) int { return s.set.inBand(score) }
+func (s *SortedSet) InBand(score int64) int { return s.set.inBand(score) }
 
 // Members lists all members in order.
-func (s *OrderedSet) Members() []string {
+func (s *SortedSet) Members() []string {
 	var members []string
-	s.set.from(0, "", func(e entry[name]) bool {
+	for e := range s.set.from(0) {
 		members = append(members, string(e.value))
-		return true
-	})
+	}
+	return members
+}
+
+// After lists the members behind a place.
+func (s *SortedSet) After(score int64, member string) []string {
+	var members []string
+	for e := range s.set.after(score, member) {
+		members = append(members, string(e.value))
+	}
 	return members
 }
 

@@ -139,15 +139,14 @@ func (s *shard) listTasks(page *dispatch.TaskPage, bytes *pageBytes, filter disp
 			at.lane, at.after = l.number, 0
 		}
 		stopped := false
-		l.listed.from(at.after+1, "", func(e entry[*record]) bool {
-			r := e.value
+		l.listed.Ascend(at.after+1, func(number int64, r *record) bool {
 			wanted := s.listable(r) && slices.Contains(filter.States, r.visibleState(s.now))
 			if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || wanted && !bytes.fits(r.listedBytes()) {
 				stopped = true
 				return false
 			}
 			page.Looked++
-			at.after = e.score
+			at.after = number
 			if wanted {
 				t := new(dispatch.Task)
 				s.task(t, r, lastError)
@@ -251,20 +250,18 @@ func (s *shard) listLeases(after leasePlace, limit int) (leased []placedTask, fu
 	s.begin()
 	defer s.end()
 	var bytes pageBytes
-	s.leases.from(after.score, after.id, func(e entry[*record]) bool {
-		place := leasePlace{e.score, e.value.member()}
+	for e := range s.leases.after(after.score, after.id) {
 		r := e.value
-		if r.lease == nil || r.gone || place == after {
-			return true
+		if r.lease == nil || r.gone {
+			continue
 		}
 		n := r.listedBytes()
-		if full = len(leased) >= limit || !bytes.fits(n); full {
-			return false
+		if len(leased) >= limit || !bytes.fits(n) {
+			return leased, true
 		}
 		t := new(dispatch.Task)
 		s.task(t, r, lastError)
-		leased = append(leased, placedTask{place, t, n})
-		return true
-	})
-	return leased, full
+		leased = append(leased, placedTask{leasePlace{e.score, r.member()}, t, n})
+	}
+	return leased, false
 }

@@ -85,11 +85,7 @@ func (s *shard) dropStray(id dispatch.TaskID) {
 
 // forgetEndedStrays forgets at most limit stray locks that have ended.
 func (s *shard) forgetEndedStrays(limit int) {
-	for range limit {
-		e, ok := s.forgetStrays.first()
-		if !ok || e.score > s.now {
-			return
-		}
-		s.dropStray(dispatch.TaskID(e.value))
+	for task := range s.forgetStrays.due(s.now, limit) {
+		s.dropStray(dispatch.TaskID(task))
 	}
 }

@@ -12,7 +12,7 @@ import (
 // claim finds the next without a look at the others.
 type namedLanes struct {
 	open openSet[*lane]
-	wait orderedSet[*lane]
+	wait sortedSet[*lane]
 	// until when the lanes are listed, if no claim names the source again.
 	until int64
 	// turns counts those for which the first lane was one of this source.
@@ -210,7 +210,7 @@ func nextNamed(of []*source) (next *lane, lead *source) {
 	var first, oldest entry[*lane]
 	for _, src := range of {
 		e, ok := src.named.open.first()
-		if ok && (lead == nil || e.before(first.score, first.value.name)) {
+		if ok && (lead == nil || before(e, first)) {
 			first, lead = e, src
 		}
 	}

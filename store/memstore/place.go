@@ -3,6 +3,8 @@ package memstore
 import (
 	"strconv"
 
+	"github.com/tidwall/btree"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
@@ -30,11 +32,11 @@ type lane struct {
 	queueName string
 	q         *queue // may have been deleted meanwhile; see queueOf
 
-	ready orderedSet[*record] // what is due
-	later orderedSet[*record] // what is due later
+	ready sortedSet[*record] // what is due
+	later sortedSet[*record] // what is due later
 	// listed has all records but DONE ones, in the order in which they came in;
 	// lastListed is the number of the last.
-	listed     orderedSet[*record]
+	listed     btree.Map[int64, *record]
 	lastListed int64
 
 	// touched: the call under way places it at its end.
@@ -55,13 +57,13 @@ func (l *lane) list(r *record) {
 	if r.listedAt == 0 {
 		l.lastListed++
 		r.listedAt = l.lastListed
-		l.listed.insert(r.listedAt, r)
+		l.listed.Set(r.listedAt, r)
 	}
 }
 
 func (l *lane) unlist(r *record) {
 	if r.listedAt != 0 {
-		l.listed.remove(r.listedAt, r)
+		l.listed.Delete(r.listedAt)
 		r.listedAt = 0
 	}
 }
@@ -71,7 +73,7 @@ type queuePool struct {
 	queue *queue
 	pool  *pool
 	open  openSet[*lane]
-	wait  orderedSet[*lane]
+	wait  sortedSet[*lane]
 	picks uint64
 
 	stands where
@@ -91,7 +93,7 @@ func (qp *queuePool) member() string { return qp.queue.name }
 type pool struct {
 	name  string
 	open  openSet[*queuePool]
-	wait  orderedSet[*queuePool]
+	wait  sortedSet[*queuePool]
 	picks uint64
 }
 

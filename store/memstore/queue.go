@@ -64,7 +64,7 @@ func (s *shard) openQueue(name string) *queue {
 		q = &queue{name: name, reversed: reverseLabels(name)}
 		q.settings.version = -1
 		s.queues[name] = q
-		s.queueNames.insert(0, q)
+		s.queueNames.Set(q.reversed, q)
 	}
 	return q
 }
@@ -127,17 +127,13 @@ func (s *shard) deleteQueue(q *queue) {
 	}
 	q.gone = true
 	delete(s.queues, q.name)
-	s.queueNames.remove(0, q)
+	s.queueNames.Delete(q.reversed)
 }
 
 // closeIdleQueues deletes at most limit queues that only a gate kept.
 func (s *shard) closeIdleQueues(limit int) {
-	for range limit {
-		e, ok := s.idleQueues.first()
-		if !ok || e.score > s.now {
-			return
-		}
-		s.closeWhenEmpty(e.value)
+	for q := range s.idleQueues.due(s.now, limit) {
+		s.closeWhenEmpty(q)
 	}
 }
 
@@ -313,11 +309,11 @@ func (s *shard) listQueues(suffix, after string, limit int) []*dispatch.Queue {
 		begin = reverseLabels(after) + "\x00"
 	}
 	collect := func(begin string, matches func(string) bool) {
-		s.queueNames.from(0, begin, func(e entry[*queue]) bool {
-			if len(found) >= limit || !matches(e.value.reversed) {
+		s.queueNames.Ascend(begin, func(reversed string, q *queue) bool {
+			if len(found) >= limit || !matches(reversed) {
 				return false
 			}
-			found = append(found, s.describe(e.value))
+			found = append(found, s.describe(q))
 			return true
 		})
 	}

@@ -229,20 +229,19 @@ func (s *shard) placeGated(p rulesPage, limit int) (next string) {
 		if name < p.pool {
 			continue
 		}
-		begin, after := lowest, ""
+		score, queue := lowest, ""
 		if name == p.pool && p.begun {
-			begin, after = p.score, p.queue+"\x00"
+			score, queue = p.score, p.queue
 		}
-		s.pools[name].wait.from(begin, after, func(e entry[*queuePool]) bool {
-			if e.score == infinite || e.value.queue.nextGrant > s.now {
-				s.touchQueue(e.value.queue)
+		for e := range s.pools[name].wait.after(score, queue) {
+			if limit == 0 {
+				return p.String()
+			}
+			if q := e.value.queue; e.score == infinite || q.nextGrant > s.now {
+				s.touchQueue(q)
 				limit--
 			}
 			p.pool, p.score, p.queue = name, e.score, e.value.queue.name
-			return limit > 0
-		})
-		if limit == 0 {
-			return p.String()
 		}
 	}
 	if p.version == s.rulesVersion {

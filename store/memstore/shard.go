@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidwall/btree"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
@@ -44,7 +46,7 @@ type shard struct {
 	queues  map[string]*queue
 	pools   map[string]*pool
 	paused  map[string]dispatch.Gate // operators' pauses of pools
-	leases  orderedSet[*record]
+	leases  sortedSet[*record]
 	holders map[string]*holder
 	grants  hashIndex[grantKey, grantNote]
 	// used has the digests of who has held what a client token was granted, by the step
@@ -54,7 +56,7 @@ type shard struct {
 	// queueNames orders the queues by their reversed labels; lanesIn has the
 	// lanes of each queue name, ascending by number, whether the queue exists
 	// now or not.
-	queueNames orderedSet[*queue]
+	queueNames btree.Map[string, *queue]
 	lanesIn    map[string][]*lane
 
 	settings     map[string]dispatch.QueueRule
@@ -63,12 +65,12 @@ type shard struct {
 	placedRules int64
 
 	// What ends with time, by when.
-	forgetDone    orderedSet[*record]
-	forgetEnded   orderedSet[*record] // dead and canceled
-	forgetSources orderedSet[*source]
-	forgetMarks   orderedSet[*holder]
-	forgetStrays  orderedSet[strayTask]
-	idleQueues    orderedSet[*queue]
+	forgetDone    sortedSet[*record]
+	forgetEnded   sortedSet[*record] // dead and canceled
+	forgetSources sortedSet[*source]
+	forgetMarks   sortedSet[*holder]
+	forgetStrays  sortedSet[strayTask]
+	idleQueues    sortedSet[*queue]
 
 	sweptAt    int64
 	graceUntil int64
@@ -271,7 +273,7 @@ func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) 
 }
 
 // forgetSet is the set in which the settled record waits to be forgotten.
-func (s *shard) forgetSet(r *record) *orderedSet[*record] {
+func (s *shard) forgetSet(r *record) *sortedSet[*record] {
 	if r.state == dispatch.StateDone {
 		return &s.forgetDone
 	}
@@ -323,32 +325,20 @@ func (s *shard) dropGhost(r *record) {
 // call on the shard does a little of it, so that nothing piles up.
 func (s *shard) sweep(limit int) {
 	s.forgetFrom(&s.forgetDone, limit)
-	for range limit {
-		e, ok := s.forgetMarks.first()
-		if !ok || e.score > s.now {
-			break
-		}
-		s.unmark(e.value)
+	for h := range s.forgetMarks.due(s.now, limit) {
+		s.unmark(h)
 	}
 	s.forgetEndedStrays(limit)
-	for range limit {
-		e, ok := s.forgetSources.first()
-		if !ok || e.score > s.now {
-			break
-		}
-		s.forgetSource(e.value)
+	for src := range s.forgetSources.due(s.now, limit) {
+		s.forgetSource(src)
 	}
 	s.closeIdleQueues(limit)
 }
 
 // forgetFrom forgets at most limit records whose time is over.
-func (s *shard) forgetFrom(set *orderedSet[*record], limit int) {
-	for range limit {
-		e, ok := set.first()
-		if !ok || e.score > s.now {
-			return
-		}
-		s.forget(e.value)
+func (s *shard) forgetFrom(set *sortedSet[*record], limit int) {
+	for r := range set.due(s.now, limit) {
+		s.forget(r)
 	}
 }
 
@@ -374,9 +364,9 @@ const overdueLooks = 100
 // deadline.
 func (s *shard) oldestOverdue() (oldest int64) {
 	looks := 0
-	s.leases.from(0, "", func(e entry[*record]) bool {
+	for e := range s.leases.from(0) {
 		if e.score > s.now || looks == overdueLooks {
-			return false
+			break
 		}
 		looks++
 		at := e.score
@@ -384,7 +374,6 @@ func (s *shard) oldestOverdue() (oldest int64) {
 			at = r.lease.deadline
 		}
 		oldest = max(oldest, s.now-at)
-		return true
-	})
+	}
 	return oldest
 }

@@ -203,7 +203,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 		n, met := sh.dropFrom(l, limit-ended, limit-len(leased))
 		ended += n
 		leased = append(leased, met...)
-		if l.listed.len() == 0 {
+		if l.listed.Len() == 0 {
 			sh.dropLane(l)
 		}
 		if ended >= limit || len(leased) >= limit {
@@ -217,8 +217,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 // most leasedLimit leased ones that were not told yet.
 func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []dispatch.TaskID) {
 	var drop, kept, over []*record
-	l.listed.from(0, "", func(e entry[*record]) bool {
-		r := e.value
+	l.listed.Scan(func(_ int64, r *record) bool {
 		switch {
 		case len(drop) >= limit || len(leased) >= leasedLimit:
 			return false

@@ -55,9 +55,9 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 	var mend, renewed []*record
 	looks := 0
-	s.leases.from(0, "", func(e entry[*record]) bool {
+	for e := range s.leases.from(0) {
 		if e.score > s.now || looks == dispatch.MaxSweepLooks || len(expired) == limit {
-			return false
+			break
 		}
 		looks++
 		switch r := e.value; {
@@ -70,8 +70,7 @@ func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 			s.task(t, r, noDetails)
 			expired = append(expired, t)
 		}
-		return true
-	})
+	}
 	if more = looks == dispatch.MaxSweepLooks || len(expired) == limit; !more {
 		renewed = append(renewed, s.renewedAhead(dispatch.MaxSweepLooks-looks)...)
 	}
@@ -87,16 +86,15 @@ func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 // renewedAhead gives the renewed leases among those that the index has next.
 func (s *shard) renewedAhead(looks int) []*record {
 	var renewed []*record
-	s.leases.from(s.now+1, "", func(e entry[*record]) bool {
+	for e := range s.leases.from(s.now + 1) {
 		if e.score > s.now+span(dispatch.SweepAhead) || looks == 0 {
-			return false
+			break
 		}
 		looks--
 		if r := e.value; !r.gone && r.lease != nil && r.lease.deadline > e.score {
 			renewed = append(renewed, r)
 		}
-		return true
-	})
+	}
 	return renewed
 }
 
