@@ -30,7 +30,10 @@ func (s *shard) check() error {
 	s.begin()
 	defer s.end()
 	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
-	for r := range s.records.all() {
+	for _, r := range s.records.values {
+		if r == nil {
+			continue
+		}
 		if err := s.checkRecord(r, &sum); err != nil {
 			return fmt.Errorf("task %s in state %s: %w", r.key, r.visibleState(s.now), err)
 		}

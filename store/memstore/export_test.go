@@ -1,7 +1,5 @@
 package memstore
 
-import "hash/maphash"
-
 // SortedSet is the sorted set for its own test.
 type SortedSet struct{ set openSet[name] }
 
@@ -88,33 +86,27 @@ func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 	return records, locks, grants, queues, holders
 }
 
-// HashIndex is the index of records and grants for its own test: of strings.
-type HashIndex struct{ index hashIndex[string, string] }
-
-// NewHashIndex makes one in which so many hashes are shared by all keys.
-func NewHashIndex(hashes int) *HashIndex {
-	return &HashIndex{newHashIndex(
-		func(v *string) string { return *v },
-		func(seed maphash.Seed, key string) uint64 { return maphash.String(seed, key) % uint64(hashes) },
-	)}
-}
+// Table is the table of records and grants for its own test: of strings.
+type Table struct{ table table[string, *string] }
 
 // Add takes in a key that it does not have.
-func (x *HashIndex) Add(key string) { x.index.add(&key) }
+func (t *Table) Add(key string) { t.table.add(key, &key) }
 
 // Remove takes a key out.
-func (x *HashIndex) Remove(key string) { x.index.remove(key) }
+func (t *Table) Remove(key string) { t.table.remove(key) }
 
-// Has reports whether the index finds the key.
-func (x *HashIndex) Has(key string) bool {
-	v := x.index.get(key)
+// Has reports whether the table finds the key.
+func (t *Table) Has(key string) bool {
+	v := t.table.get(key)
 	return v != nil && *v == key
 }
 
-// Keys lists the keys, and their number as the index has it.
-func (x *HashIndex) Keys() (keys []string, size int) {
-	for v := range x.index.all() {
-		keys = append(keys, *v)
+// Keys lists the keys, and their number as the table has it.
+func (t *Table) Keys() (keys []string, size int) {
+	for _, v := range t.table.values {
+		if v != nil {
+			keys = append(keys, *v)
+		}
 	}
-	return keys, x.index.len()
+	return keys, t.table.len()
 }

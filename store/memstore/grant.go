@@ -35,8 +35,6 @@ type grantNote struct {
 	oneMoved [1]movedGrant
 }
 
-func (n *grantNote) name() grantKey { return n.key }
-
 // answer notes that a call has answered from the grant.
 func (n *grantNote) answer(call string) {
 	switch {

@@ -81,7 +81,7 @@ func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 		c.serveLine(&n)
 		for k := range n.hands {
 			if h := &n.hands[k]; h.note != nil {
-				c.s.grants.add(h.note)
+				c.s.grants.add(h.note.key, h.note)
 				reply.Grants[i], reply.Used[i] = h.grants, true
 			}
 			i++

@@ -27,7 +27,7 @@ func (l *lease) lockValue() string {
 // lockOf gives the lock of a task, by its id alone; ok is false when none
 // stands.
 func (s *shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
-	if r := s.records.get(id); r != nil && r.lease != nil {
+	if r := s.records.get(keyOf(id)); r != nil && r.lease != nil {
 		found = strayLock{value: r.lease.lockValue(), until: r.lease.lockedUntil}
 	} else {
 		found = s.strays[id]

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"hash/maphash"
 	"maps"
 	"slices"
 
@@ -94,9 +93,13 @@ type lease struct {
 	earlier, later *record
 }
 
-func (r *record) taskID() dispatch.TaskID { return r.id }
+// idKey is a task id as a key without a pointer: no id that has a slot is longer.
+type idKey [32]byte
 
-func hashOf(seed maphash.Seed, id dispatch.TaskID) uint64 { return maphash.String(seed, string(id)) }
+func keyOf(id dispatch.TaskID) (key idKey) {
+	copy(key[:], id)
+	return key
+}
 
 func (r *record) member() string { return string(r.id) }
 

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -38,7 +37,7 @@ type shard struct {
 
 	lastFence uint64
 	lastLane  int64
-	records   hashIndex[dispatch.TaskID, record]
+	records   table[idKey, *record]
 	strays    map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
@@ -48,7 +47,7 @@ type shard struct {
 	paused  map[string]dispatch.Gate // operators' pauses of pools
 	leases  sortedSet[*record]
 	holders map[string]*holder
-	grants  hashIndex[grantKey, grantNote]
+	grants  table[grantKey, *grantNote]
 	// used has the digests of who has held what a client token was granted, by the step
 	// in which the last lease ended ([dispatch.TokenStep]).
 	used map[int64]map[uint64]struct{}
@@ -93,7 +92,6 @@ func newShard(store *Store, number int) *shard {
 	return &shard{
 		store: store, number: number,
 		soonest:  make(map[string]int64),
-		records:  newHashIndex((*record).taskID, hashOf),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
 		sources:  make(map[string]*source),
@@ -101,7 +99,6 @@ func newShard(store *Store, number int) *shard {
 		pools:    make(map[string]*pool),
 		paused:   make(map[string]dispatch.Gate),
 		holders:  make(map[string]*holder),
-		grants:   newHashIndex((*grantNote).name, maphash.Comparable[grantKey]),
 		used:     make(map[int64]map[uint64]struct{}),
 		lanesIn:  make(map[string][]*lane),
 		settings: make(map[string]dispatch.QueueRule),
@@ -148,7 +145,7 @@ func (s *shard) sooner(pool string, t int64) {
 
 // record finds a record, unless it is to be forgotten by now.
 func (s *shard) record(id dispatch.TaskID) *record {
-	return s.known(s.records.get(id))
+	return s.known(s.records.get(keyOf(id)))
 }
 
 // known is the record, unless it is to be forgotten by now.
@@ -300,7 +297,7 @@ func (s *shard) forget(r *record) {
 	if r.gone {
 		delete(s.ghosts, r.id)
 	} else {
-		s.records.remove(r.id)
+		s.records.remove(keyOf(r.id))
 	}
 }
 

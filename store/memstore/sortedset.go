@@ -46,20 +46,26 @@ type sortedSet[V setMember] struct {
 	tree *btree.BTreeG[entry[V]] // nil until the first insert
 }
 
-// insert adds the member, or replaces the one of the same score and name.
+// insert adds the member, or replaces the one of the same score and name. Most members
+// become the last, which Load finds without a search.
 func (s *sortedSet[V]) insert(score int64, value V) {
 	if s.tree == nil {
 		s.tree = btree.NewBTreeGOptions(before[V], btree.Options{NoLocks: true})
 	}
-	s.tree.Set(entry[V]{score, value})
+	s.tree.Load(entry[V]{score, value})
 }
 
-// remove takes the member with exactly that score out and reports whether it was in.
-func (s *sortedSet[V]) remove(score int64, value V) bool {
-	if s.tree == nil {
-		return false
+// remove takes the member with exactly that score out and reports whether it was in. Most
+// members were the first.
+func (s *sortedSet[V]) remove(score int64, value V) (found bool) {
+	e := entry[V]{score, value}
+	switch first, ok := s.first(); {
+	case !ok:
+	case first == e:
+		_, found = s.tree.PopMin()
+	default:
+		_, found = s.tree.Delete(e)
 	}
-	_, found := s.tree.Delete(entry[V]{score, value})
 	return found
 }
 

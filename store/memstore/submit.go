@@ -44,7 +44,7 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 
 // submit makes one task, or answers for the one that exists.
 func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.Submission) dispatch.SubmitResult {
-	old := s.records.get(item.ID)
+	old := s.records.get(keyOf(item.ID))
 	r := s.known(old)
 	answer := func(code dispatch.SubmitCode) dispatch.SubmitResult {
 		result := dispatch.SubmitResult{Code: code}
@@ -111,7 +111,7 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 	if old != nil {
 		s.forget(old)
 	}
-	s.records.add(r)
+	s.records.add(keyOf(r.id), r)
 	r.lane.list(r)
 	s.enterWaiting(r)
 	return r
