@@ -29,7 +29,7 @@ func TestDispatcher_Beat(t *testing.T) {
 			if err != nil || res.Next != dispatch.IdleBeat || res.LeaseDuration != 0 || res.Drain {
 				t.Fatalf("Beat: %+v, %v", res, err)
 			}
-			list, err := w.store.ListCollectors(t.Context(), "", 10)
+			list, err := w.store.ListCollectors(t.Context(), dispatch.CollectorFilter{}, "", 10)
 			if err != nil || len(list) != 1 || list[0].Info.Hostname != "h" {
 				t.Errorf("collectors: %+v, %v", list, err)
 			}

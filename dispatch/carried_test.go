@@ -21,18 +21,18 @@ func reporting(grants ...dispatch.Grant) engine.FetchRequest {
 }
 
 // calls counts what settles and what claims.
-type calls struct{ claims, successes, settled int }
+type calls struct{ claims, settled int }
 
 func (w *world) calls() calls {
 	s := w.spies[0]
-	return calls{s.count("Claim"), s.count("Succeed"), s.count("Apply")}
+	return calls{s.count("Claim"), s.count("Apply")}
 }
 
 // wantCalls checks what was called since then.
 func (w *world) wantCalls(before, want calls) {
 	w.t.Helper()
 	now := w.calls()
-	if got := (calls{now.claims - before.claims, now.successes - before.successes, now.settled - before.settled}); got != want {
+	if got := (calls{now.claims - before.claims, now.settled - before.settled}); got != want {
 		w.t.Errorf("called %+v, want %+v", got, want)
 	}
 }
@@ -74,14 +74,14 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 	t.Parallel()
 	const queue = "q"
 	cases := map[string]func(t *testing.T, w *world){
-		"in its claim": func(_ *testing.T, w *world) {
+		"before its claim": func(_ *testing.T, w *world) {
 			w.submit("s", queue, 3, 0)
 			g := w.taken(1)
 			for range 2 {
 				before := w.calls()
 				res := w.mustFetch(reporting(g...))
 				w.wantReports(res, dispatch.ReportOK)
-				w.wantCalls(before, calls{claims: 1})
+				w.wantCalls(before, calls{claims: 1, settled: 1})
 				g = res.Tasks
 			}
 		},
@@ -118,7 +118,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			req.Reports[1].Token.ClientToken = "another"
 			before := w.calls()
 			w.wantReports(w.mustFetch(req), dispatch.ReportAlready, dispatch.ReportLeaseLost, dispatch.ReportOK)
-			w.wantCalls(before, calls{claims: 1})
+			w.wantCalls(before, calls{claims: 1, settled: 1})
 		},
 		"a seed's by what its schedule says": func(t *testing.T, w *world) {
 			w.source("seeded", func(s *dispatch.SourceSpec) {
@@ -133,12 +133,12 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			before := w.calls()
 			res := w.mustFetch(reporting(g...))
 			w.wantReports(res, dispatch.ReportOK)
-			w.wantCalls(before, calls{claims: 1, successes: 1, settled: 1})
+			w.wantCalls(before, calls{claims: 1, settled: 2})
 			if r := res.Reports[0]; r.State != dispatch.StateScheduled || r.Due.IsZero() {
 				t.Errorf("the seed is %v, due %v", r.State, r.Due)
 			}
 		},
-		"ahead of it, what is more than that the work is done": func(_ *testing.T, w *world) {
+		"what is more than that the work is done": func(_ *testing.T, w *world) {
 			w.submit("s", queue, 3, 0)
 			req := reporting(w.taken(1)...)
 			req.Reports[0].Succeeded, req.Reports[0].Failed = nil, &dispatch.Failed{Reason: dispatch.FailureReason(1)}
@@ -146,21 +146,21 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			w.wantReports(w.mustFetch(req), dispatch.ReportOK)
 			w.wantCalls(before, calls{claims: 1, settled: 1})
 		},
-		"ahead of it, another's": func(_ *testing.T, w *world) {
+		"another's": func(_ *testing.T, w *world) {
 			w.submit("s", queue, 3, 0)
 			g := w.taken(1)
 			req := reporting(g[0], g[0])
 			req.Reports[0].Token.Collector = "d"
 			before := w.calls()
 			w.wantReports(w.mustFetch(req), dispatch.ReportLeaseLost, dispatch.ReportOK)
-			w.wantCalls(before, calls{claims: 1, successes: 1})
+			w.wantCalls(before, calls{claims: 1, settled: 1})
 		},
-		"ahead of it, many": func(_ *testing.T, w *world) {
+		"many": func(_ *testing.T, w *world) {
 			const many = dispatch.MaxTransitions / 2
 			w.submit("s", queue, many+1, 0)
 			before, req := w.calls(), reporting(w.taken(many)...)
 			w.wantReports(w.mustFetch(req), reportedOK(many)...)
-			w.wantCalls(before, calls{claims: many + 1, successes: 1})
+			w.wantCalls(before, calls{claims: many + 1, settled: 1})
 		},
 	}
 	for name, test := range cases {
@@ -183,8 +183,7 @@ func reportedOK(n int) []dispatch.ReportCode {
 	return codes
 }
 
-// A seed's report needs a policy, which no claim has: what it frees is claimed for once
-// more.
+// The claim sees what a seed's report frees, which needs a policy.
 func TestDispatcher_Fetch_claimsWhatASeedFrees(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{0, time.Second} {
@@ -199,7 +198,7 @@ func TestDispatcher_Fetch_claimsWhatASeedFrees(t *testing.T) {
 				before, req := w.calls(), reporting(seed...)
 				req.Wait = wait
 				w.wantReports(w.mustFetch(req), dispatch.ReportOK)
-				w.wantCalls(before, calls{claims: 2, successes: 1, settled: 1})
+				w.wantCalls(before, calls{claims: 1, settled: 2})
 			})
 		})
 	}
@@ -242,34 +241,6 @@ func (s *unending) Claim(ctx context.Context, shard int, pool string, wants []di
 	return reply, err
 }
 
-// A report that the store refuses fails no other fetch.
-func TestDispatcher_Fetch_refusedReportFailsNoClaim(t *testing.T) {
-	t.Parallel()
-	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
-		w.knownAt(0, "c")
-		w.submit("s", "", 4, 0)
-		g := w.taken(2)
-		refused := errors.New("a record that cannot be read")
-		w.spies[0].set(func(s *spy) {
-			s.failWants = func(wants []dispatch.Want) error {
-				for i := range wants {
-					if len(wants[i].Done) > 0 && wants[i].Done[0].ID == g[0].Task.ID {
-						return refused
-					}
-				}
-				return nil
-			}
-		})
-		before := w.calls()
-		w.wantReports(w.mustFetch(reporting(g[0])), dispatch.ReportOK)
-		w.wantCalls(before, calls{claims: 2, successes: 1})
-		before = w.calls()
-		w.wantReports(w.mustFetch(reporting(g[1])), dispatch.ReportOK)
-		w.wantCalls(before, calls{claims: 1})
-	})
-}
-
 // What a fetch reports is settled also where the fetch is given nothing.
 func TestDispatcher_Fetch_settlesReportsOfRefused(t *testing.T) {
 	t.Parallel()
@@ -307,8 +278,7 @@ func TestDispatcher_Fetch_settlesReportsOfRefused(t *testing.T) {
 	}
 }
 
-// A claim that is not answered leaves open what it carried: the fetch is to be repeated,
-// and the report answers then with what became of it first (P7).
+// A fetch whose claim is not answered is to be repeated, and what it reported answers then with what became of it first (P7).
 func TestDispatcher_Fetch_repeatsWhatItCarried(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
@@ -329,7 +299,7 @@ func TestDispatcher_Fetch_repeatsWhatItCarried(t *testing.T) {
 		if res, err := w.d[0].Fetch(t.Context(), req); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("Fetch: %+v, %v; want ErrStoreUnavailable", res, err)
 		}
-		w.wantCalls(before, calls{claims: 1})
+		w.wantCalls(before, calls{claims: 1, settled: 1})
 		w.spies[0].set(func(s *spy) { s.spoil = nil })
 		res := w.mustFetch(req)
 		w.wantReports(res, dispatch.ReportAlready)

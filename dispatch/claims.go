@@ -67,10 +67,6 @@ type Claims interface {
 	// MaxClaimTasks are granted and MaxClaimTurns given in one call; then More is true
 	// and the caller calls again. So it is as well where a source is named for the
 	// first time and the store has not listed all of its lanes yet.
-	//
-	// The successes that wants carry (Want.Done), at most MaxTransitions together, are
-	// settled first, as by Succeed, whatever becomes of the wants. That is a step of its
-	// own; an error leaves open what became of either.
 	Claim(ctx context.Context, shard int, pool string, wants []Want) (ClaimReply, error)
 
 	// GiveBack undoes what call did with the grant of (collector, client token) in
@@ -125,8 +121,6 @@ type Want struct {
 	// SourceUIDs and Queues, when set, narrow to those: at most 16 of each.
 	SourceUIDs []string
 	Queues     []string
-	// Done is what the fetch reports, of tasks of the shard.
-	Done []Success
 	// Noted: BeginPolls has noted it, at most MaxWait ago and a little more. Then the
 	// store need not note again that the client token is in use.
 	Noted bool
@@ -150,8 +144,6 @@ type ClaimReply struct {
 	// Used is set for each want whose client token had a grant in this shard,
 	// now or before.
 	Used []bool
-	// Done answers what each want carries, in order; nil when none carries anything.
-	Done [][]ApplyResult
 	Now  time.Time
 	// Next is the earliest instant at which an unfiltered want of this pool can
 	// get something in this shard, if nothing changes; zero = never.
@@ -190,23 +182,20 @@ type Leases interface {
 	// Token and has its Revision (or, where Token is zero, waits and has its
 	// Revision). It ends the lease: lock, lease index, the collector's held
 	// leases, the queue's leases in flight. However a lease ends, a lock with
-	// another value than its token stays.
-	Apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error)
-
-	// Succeed settles leased tasks whose success needs no policy, in one step
-	// and without a read before it: what [Policy.Report] makes of a success of
-	// a one-shot task that nobody has asked anything of, and Apply would do
-	// then. The record is DONE and shrinks, and is kept for the Remember of the
-	// shard's gate of its source.
+	// another value than its token stays. Each transition is atomic. Repeated,
+	// it answers ApplyAlready (P7), or ApplyLost where Token is zero.
 	//
-	// Each success is atomic and answered as by Apply, or with ApplyPolicy:
-	// nothing has changed, and the task has to be read, its transition
-	// computed, and applied. That is so for a recurring task, one whose
-	// CancelRequested or AgainRequested is set, and one whose source the shard
-	// does not know, has deleted, or holds without a Remember. A lease that is
-	// not the task's current one is answered before that: ApplyAlready or
-	// ApplyLost. Repeated, it answers ApplyAlready (P7).
-	Succeed(ctx context.Context, successes []Success) ([]ApplyResult, error)
+	// An Unread transition is applied if the record is LEASED under its Lease, is
+	// a one-shot task without CancelRequested and AgainRequested, and the shard
+	// holds a gate of its source that has a Remember and is not Deleted. The
+	// record keeps its Run and FirstDue, its Cycle rises by one, and it is kept
+	// for the gate's Remember: that is what [Policy.Report] would have made of
+	// it. A lease that is not the task's current one answers ApplyAlready or
+	// ApplyLost; any other record answers ApplyUnread, and nothing has changed.
+	//
+	// Several transitions of one task are applied one after the other: first the
+	// Unread ones, then the others, each kind in its order.
+	Apply(ctx context.Context, transitions []Transition) ([]ApplyResult, error)
 
 	// Expired returns leased records whose deadline has passed, the earliest
 	// first as far as one look goes, at most limit and MaxExpired, fewer where
@@ -287,6 +276,12 @@ type Transition struct {
 	// Token of the lease that ends, by digest; zero for a task that waits.
 	Token    LeaseDigest
 	Revision uint32
+	// Unread: [Policy.Unread] computed it, without the record. Lease is the whole
+	// token then, and stands for Token; the store fills in Revision, Counters,
+	// Run, FirstDue and Remember. Such transitions differ in nothing but ID,
+	// Lease, Memo and what Queue tells of the request.
+	Unread bool
+	Lease  LeaseToken
 	// Expired: apply only if the deadline has passed by the store's clock
 	// (P2: the holder may have renewed since the sweep).
 	Expired bool
@@ -326,18 +321,6 @@ type Transition struct {
 	// is added to its.
 	SourceSuccess, SourceFailure bool
 	Filtered                     Filtered
-}
-
-// Success reports that work on a leased task has succeeded.
-type Success struct {
-	ID    TaskID
-	Token LeaseToken
-	// Memo replaces the memo when not nil; empty clears it.
-	Memo []byte
-	// FetchDuration and QueueDelay are the queue effect's; 0 = unknown, nil =
-	// not said.
-	FetchDuration time.Duration
-	QueueDelay    *time.Duration
 }
 
 // QueueEffect is what the end of a lease does to its queue beside freeing a
@@ -389,8 +372,9 @@ const (
 	ApplyLost
 	// ApplyNotFound: no record.
 	ApplyNotFound
-	// ApplyPolicy: what Succeed cannot decide. Read, compute and apply.
-	ApplyPolicy
+	// ApplyUnread: the transition is Unread, and the record has more to decide.
+	// Nothing has changed. Read, compute and apply.
+	ApplyUnread
 )
 
 // ApplyResult answers one transition.

@@ -24,13 +24,15 @@ type CollectorRecord struct {
 	Info  CollectorInfo
 	First time.Time // of this session
 	Seen  time.Time // the last beat, or the last poll to within [PollNoted]
+	// OnlyPolls: its session has sent no beat, so that Info has its id and session alone.
+	OnlyPolls bool
+	// Held is how many leases all shards have for it, where that was asked for.
+	Held int64
 }
 
 // CollectorView is a collector with what operators want of it.
 type CollectorView struct {
 	CollectorRecord
-	// Held is the number of leases that the store has for it.
-	Held int64
 	// Drained is the drain that holds it, of several the one that ends last; nil when
 	// none does.
 	Drained *Gate

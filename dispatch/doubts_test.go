@@ -54,7 +54,7 @@ func TestDispatcher_Doubts_pools(t *testing.T) {
 				t.Errorf("%q: %q", specs[i].Pool, told)
 			}
 		}
-		if seen, read := counted.count("PresentCollectors"), counted.count("CollectorInfos"); seen != 1 || read != 2 {
+		if seen, read := counted.count("ListCollectors"), counted.count("ListCollectors of IDs"); seen != 1 || read != 2 {
 			t.Errorf("collectors were listed %d times and read %d times, want once, and a short page and the rest", seen, read)
 		}
 	})

@@ -18,15 +18,15 @@ var european = map[string]string{"region": "eu", "disk": "ssd"}
 // drain drains a collector, or those with the labels, by the first dispatcher.
 func (w *world) drain(id string, labels map[string]string, until time.Time) {
 	w.t.Helper()
-	drain := dispatch.Drain{Collector: id, Labels: labels, Gate: dispatch.Gate{By: "ada", Reason: "new image", Until: until}}
-	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), drain); err != nil {
+	gate := dispatch.Gate{By: "ada", Reason: "new image", Until: until}
+	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}, gate); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) resume(id string, labels map[string]string) {
 	w.t.Helper()
-	if changed, _, err := w.o[0].ResumeCollectors(w.t.Context(), dispatch.Drain{Collector: id, Labels: labels}); err != nil || !changed {
+	if changed, _, err := w.o[0].ResumeCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}); err != nil || !changed {
 		w.t.Fatalf("resume: %v, %v", changed, err)
 	}
 }
@@ -194,13 +194,13 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
-		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{Until: time.Now()}})
+		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{Until: time.Now()})
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("drained until now: %v", err)
 		}
 		w.drain("c1", nil, time.Now().Add(time.Minute))
 		away := func(call string) error {
-			if call == "Drains" {
+			if call == "Holds" {
 				return dispatch.ErrStoreUnavailable
 			}
 			return nil
@@ -221,13 +221,13 @@ func TestDispatcher_DrainCollectors_free(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.drain("c9", nil, time.Time{})
 		synctest.Wait() // the hint of it
-		before := w.spies[0].count("Drains")
+		before := w.spies[0].count("Holds")
 		for range 100 {
 			if _, err := w.d[0].Fetch(t.Context(), ask("c1", "", 0)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if asked, read := w.spies[0].count("CollectorInfos"), w.spies[0].count("Drains"); asked != 0 || read != before {
+		if asked, read := w.spies[0].count("ListCollectors of IDs"), w.spies[0].count("Holds"); asked != 0 || read != before {
 			t.Errorf("100 fetches asked %d times what collectors tell, and read drains %d times", asked, read-before)
 		}
 		w.drain("", european, time.Time{})
@@ -237,7 +237,7 @@ func TestDispatcher_DrainCollectors_free(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if asked := w.spies[0].count("CollectorInfos"); asked != 0 {
+		if asked := w.spies[0].count("ListCollectors of IDs"); asked != 0 {
 			t.Errorf("100 fetches asked %d times what the collector had told here", asked)
 		}
 	})
@@ -249,9 +249,9 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		o.create("s", nil)
-		drain := func(d dispatch.Drain) {
+		drain := func(target dispatch.HoldTarget, gate dispatch.Gate) {
 			t.Helper()
-			if _, _, err := o.DrainCollectors(ctx, d); err != nil {
+			if _, _, err := o.DrainCollectors(ctx, target, gate); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -261,11 +261,11 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 			}
 		}
 		hour := time.Now().Add(time.Hour)
-		drain(dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{By: "ada"}})
+		drain(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "ada"})
 		if got := kinds(o.view("s").Status.Gates); len(got) != 0 {
 			t.Errorf("one of two is drained, and the source is held by %v", got)
 		}
-		drain(dispatch.Drain{Labels: european, Gate: dispatch.Gate{By: "bob", Reason: "they move", Until: hour}})
+		drain(dispatch.HoldTarget{Labels: european}, dispatch.Gate{By: "bob", Reason: "they move", Until: hour})
 		gates := o.view("s").Status.Gates
 		if len(gates) != 2 || gates[0].Kind != dispatch.GateDrained || gates[0].By != "bob" || !gates[0].Until.Equal(hour) || gates[0].Reason != "they move" || gates[1].By != "ada" {
 			t.Errorf("both are drained, and the source is held by %+v", gates)
@@ -275,20 +275,20 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 			t.Errorf("collectors %+v, %v", listed, err)
 		}
 		drains, next, err := o.ListDrains(ctx, "", 1)
-		if err != nil || len(drains) != 1 || drains[0].Collector != "c1" || next == "" {
+		if err != nil || len(drains) != 1 || drains[0].Target.Collector != "c1" || next == "" {
 			t.Fatalf("drains %+v, %q, %v", drains, next, err)
 		}
-		if drains, next, err = o.ListDrains(ctx, next, 1); err != nil || len(drains) != 1 || drains[0].Collector != "" || next != "" {
+		if drains, next, err = o.ListDrains(ctx, next, 1); err != nil || len(drains) != 1 || drains[0].Target.Collector != "" || next != "" {
 			t.Errorf("drains then %+v, %q, %v", drains, next, err)
 		}
-		changed, still, err := o.ResumeCollectors(ctx, dispatch.Drain{Collector: "c1"})
+		changed, still, err := o.ResumeCollectors(ctx, dispatch.HoldTarget{Collector: "c1"})
 		if err != nil || !changed || still == nil || still.By != "bob" {
 			t.Errorf("resumed: %v, still %+v, %v", changed, still, err)
 		}
-		if changed, still, err = o.ResumeCollectors(ctx, dispatch.Drain{Labels: european}); err != nil || !changed || still != nil {
+		if changed, still, err = o.ResumeCollectors(ctx, dispatch.HoldTarget{Labels: european}); err != nil || !changed || still != nil {
 			t.Errorf("resumed by labels: %v, still %+v, %v", changed, still, err)
 		}
-		if changed, _, err = o.ResumeCollectors(ctx, dispatch.Drain{Labels: european}); err != nil || changed {
+		if changed, _, err = o.ResumeCollectors(ctx, dispatch.HoldTarget{Labels: european}); err != nil || changed {
 			t.Errorf("resumed again: %v, %v", changed, err)
 		}
 	})

@@ -20,9 +20,6 @@ var (
 	ErrEtagMismatch = errors.New("etag does not match")
 	// ErrTaskNotFound is a task id, or an identity, that no record has.
 	ErrTaskNotFound = errors.New("task not found")
-	// ErrQueueNotFound is a queue that holds no task and has no gate. No call answers
-	// it: such a queue is shown as it would be made.
-	ErrQueueNotFound = errors.New("queue not found")
 	// ErrQueueNotEmpty is a mapping of hosts away from a queue that still
 	// holds their tasks.
 	ErrQueueNotEmpty = errors.New("queue not empty")

@@ -217,12 +217,16 @@ func TestKeeper_finishesTheOthers(t *testing.T) {
 		}
 		for _, id := range append(slices.Clone(stuck), "b") { // as a call that was cut off leaves them
 			source := &dispatch.Source{ID: id, UID: "uid-" + id, Spec: *dispatch.DefaultSpec(), Version: 1}
-			if err := w.store.CreateSource(t.Context(), source); err != nil {
+			if err := w.store.PutSource(t.Context(), source, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(time.Minute)
-		pending, err := w.store.PendingSources(t.Context(), "", 1000)
+		var pending []string
+		sources, _, err := w.store.ListSources(t.Context(), dispatch.SourceFilter{Pending: true}, "", 1000)
+		for _, s := range sources {
+			pending = append(pending, s.ID)
+		}
 		if err != nil || !slices.Equal(pending, stuck) {
 			t.Errorf("unfinished sources %v, %v; want those that cannot be", pending, err)
 		}

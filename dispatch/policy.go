@@ -40,6 +40,29 @@ func (p Policy) Report(t *Task, spec *SourceSpec, r *Report, now time.Time) Tran
 	}
 }
 
+// Unread is what becomes of a leased task by its holder's report, computed without
+// the record, for [Leases.Apply]; false: the report alone does not say. Only a success
+// that discovered nothing does.
+func (Policy) Unread(r *Report) (tr Transition, ok bool) {
+	if r.Succeeded == nil || len(r.Succeeded.Discovered) > 0 {
+		return Transition{}, false
+	}
+	tr = Transition{ID: r.ID, Unread: true, Lease: r.Token, Result: ResultSucceeded, ClearFlags: true}
+	tr.succeed(r.Succeeded)
+	tr.State, tr.Shrink = StateDone, true
+	return tr, true
+}
+
+// succeed notes what every success does.
+func (tr *Transition) succeed(s *Succeeded) {
+	tr.Queue = QueueEffect{Kind: QueueSucceeded, FetchDuration: s.FetchDuration, QueueDelay: s.QueueDelay}
+	tr.SourceSuccess = true
+	tr.Memo = s.Memo
+	tr.Cursor = []byte{}
+	tr.ClearError = true
+	tr.Settled = true
+}
+
 // plan notes when an adaptive schedule wants the next crawl of a seed whose cycle
 // settles now; what is due sooner or later than that leaves the interval as it
 // is.
@@ -51,12 +74,7 @@ func plan(tr *Transition, t *Task, spec *SourceSpec, interval time.Duration, now
 
 func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time) Transition {
 	tr := begin(t, ResultSucceeded)
-	tr.Queue = QueueEffect{Kind: QueueSucceeded, FetchDuration: s.FetchDuration, QueueDelay: s.QueueDelay}
-	tr.SourceSuccess = true
-	tr.Memo = s.Memo
-	tr.Cursor = []byte{}
-	tr.ClearError = true
-	tr.Settled = true
+	tr.succeed(s)
 	tr.Counters = Counters{Cycle: t.Counters.Cycle + 1}
 	if t.Recurring {
 		tr.Attempt = attempt(t, ResultSucceeded, nil, now)

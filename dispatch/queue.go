@@ -192,8 +192,8 @@ type Gate struct {
 	Rule string `json:"-"`
 	// Cause is, of GateHostBlocked, the failure behind it; nil where it is not known.
 	Cause *BlockCause `json:"-"`
-	// Drain is, of GateDrained, the drain, which says whom it is of. It is not changed.
-	Drain *Drain `json:"-"`
+	// Hold is, of GateDrained, the hold, which says whom it is of. It is not changed.
+	Hold *Hold `json:"-"`
 }
 
 // BlockCause is the failure that began an automatic block, or last lengthened it, and

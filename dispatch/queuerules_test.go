@@ -18,8 +18,8 @@ type meddledRules struct {
 	meddle, after func(ctx context.Context, version int64) // once
 }
 
-func (m *meddledRules) SetRule(ctx context.Context, r dispatch.QueueRule, ifVersion int64) (int64, error) {
-	version, err := m.Store.SetRule(ctx, r, ifVersion)
+func (m *meddledRules) PutRule(ctx context.Context, pattern string, r *dispatch.QueueRule, ifVersion int64) (int64, error) {
+	version, err := m.Store.PutRule(ctx, pattern, r, ifVersion)
 	if meddle := m.after; meddle != nil {
 		m.after = nil
 		meddle(ctx, version)
@@ -48,7 +48,7 @@ func TestDispatcher_SetQueueRule_changedMeanwhile(t *testing.T) {
 			t.Helper()
 			r := dispatch.QueueRule{Pattern: pattern, Queue: queue, Settings: dispatch.DefaultQueueSettings()}
 			r.Settings.MaxInFlight = inFlight
-			if _, err := rules.SetRule(ctx, r, version); err != nil {
+			if _, err := rules.PutRule(ctx, pattern, &r, version); err != nil {
 				t.Error(err)
 			}
 		}
@@ -105,7 +105,7 @@ func TestDispatcher_SetQueueRule_changedBetweenSteps(t *testing.T) {
 		paused := group("b.example")
 		paused.Settings.Paused, paused.By = true, "ann"
 		rules.after = func(ctx context.Context, version int64) {
-			if _, err := rules.SetRule(ctx, paused, version); err != nil {
+			if _, err := rules.PutRule(ctx, paused.Pattern, &paused, version); err != nil {
 				t.Error(err)
 			}
 		}

@@ -31,7 +31,7 @@ func TestDispatcher_SetQueueRule(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.submit(engine.NewTask{SourceID: "s", URL: "http://x.a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://y.a.example/2"})
-		queue, err := o.Queue(ctx, "a-group")
+		queue, err := o.FindQueue(ctx, "a-group")
 		if err != nil || queue.Waiting != 2 || queue.SettingsName != "a-group" {
 			t.Errorf("%+v, %v", queue, err)
 		}

@@ -31,11 +31,11 @@ func TestDispatcher_replaced(t *testing.T) {
 				return replaced, err
 			},
 			"drain": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				_, replaced, err := o.DrainCollectors(ctx, dispatch.Drain{Collector: "c", Gate: g})
+				_, replaced, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c"}, g)
 				return replaced, err
 			},
 			"drain by labels": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				_, replaced, err := o.DrainCollectors(ctx, dispatch.Drain{Labels: map[string]string{"region": "eu"}, Gate: g})
+				_, replaced, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, g)
 				return replaced, err
 			},
 		} {

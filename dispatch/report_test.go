@@ -152,24 +152,24 @@ func TestDispatcher_Report_twiceInOneCall(t *testing.T) {
 // more, which brings the clock along.
 func TestDispatcher_Report_storeCalls(t *testing.T) {
 	t.Parallel()
-	calls := []string{"Succeed", "Tasks", "Now", "Apply"}
+	calls := []string{"Tasks", "Now", "Apply"}
 	for _, c := range []struct {
 		name   string
 		before func(w *world, id dispatch.TaskID)
 		report dispatch.Report
-		want   [4]int
+		want   [3]int
 		state  dispatch.State
 	}{
-		{"a plain success", nil, dispatch.Report{Succeeded: &dispatch.Succeeded{Memo: []byte("m")}}, [4]int{1, 0, 0, 0}, dispatch.StateDone},
+		{"a plain success", nil, dispatch.Report{Succeeded: &dispatch.Succeeded{Memo: []byte("m")}}, [3]int{0, 0, 1}, dispatch.StateDone},
 		{"canceled", func(w *world, id dispatch.TaskID) {
 			if err := w.store.RequestCancel(w.t.Context(), []dispatch.TaskID{id}, dispatch.CancelTask, nil); err != nil {
 				w.t.Fatal(err)
 			}
-		}, dispatch.Report{Succeeded: &dispatch.Succeeded{}}, [4]int{1, 1, 0, 1}, dispatch.StateCanceled},
+		}, dispatch.Report{Succeeded: &dispatch.Succeeded{}}, [3]int{1, 0, 2}, dispatch.StateCanceled},
 		{"discovered", nil, dispatch.Report{
 			Succeeded: &dispatch.Succeeded{Discovered: []dispatch.DiscoveredItem{{URL: "mailto:nobody@a.example"}}},
-		}, [4]int{0, 1, 0, 1}, dispatch.StateDone},
-		{"a failure", nil, dispatch.Report{Failed: &dispatch.Failed{Reason: 1}}, [4]int{0, 1, 0, 1}, dispatch.StateScheduled},
+		}, [3]int{1, 0, 1}, dispatch.StateDone},
+		{"a failure", nil, dispatch.Report{Failed: &dispatch.Failed{Reason: 1}}, [3]int{1, 0, 1}, dispatch.StateScheduled},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +180,7 @@ func TestDispatcher_Report_storeCalls(t *testing.T) {
 				if c.before != nil {
 					c.before(w, g.Task.ID)
 				}
-				var before [4]int
+				var before [3]int
 				for i, call := range calls {
 					before[i] = w.spies[0].count(call)
 				}
@@ -366,7 +366,7 @@ func TestDispatcher_Report_queueDelay(t *testing.T) {
 			if early := o.fetch(9); len(early) > 0 {
 				t.Fatalf("granted %d tasks within the host's delay", len(early))
 			}
-			queue, err := o.Queue(t.Context(), "a.example")
+			queue, err := o.FindQueue(t.Context(), "a.example")
 			if err != nil || queue.QueueDelay != five || len(queue.Gates) != 1 || !strings.Contains(queue.Gates[0].Reason, "5s") {
 				t.Fatalf("queue %+v, %v", queue, err)
 			}

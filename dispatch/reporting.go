@@ -12,15 +12,6 @@ type Report struct {
 	Released  *Released
 }
 
-// Plain reports whether all that the report says is that the work is done.
-func (r *Report) Plain() bool { return r.Succeeded != nil && len(r.Succeeded.Discovered) == 0 }
-
-// Success is what a plain report tells the store.
-func (r *Report) Success() Success {
-	s := r.Succeeded
-	return Success{ID: r.ID, Token: r.Token, Memo: s.Memo, FetchDuration: s.FetchDuration, QueueDelay: s.QueueDelay}
-}
-
 // Succeeded is the outcome of a task whose work is done.
 type Succeeded struct {
 	HTTPStatus    int

@@ -196,8 +196,8 @@ type SourceGate struct {
 	MaxOutstanding int64
 	LeaseDuration  time.Duration
 	MaxHold        time.Duration
-	// Remember is how long a task that GiveBack or Succeed ends is kept; 0 =
-	// with its source, for GiveBack, and for Succeed that it is not known.
+	// Remember is how long a task is kept that GiveBack or an Unread transition
+	// ends; 0 = with its source, for GiveBack, and not known, for a transition.
 	Remember time.Duration
 	// JoinedBytes is the size of what the dispatcher adds to each of its
 	// tasks at hand-out, for the limit on bytes of a claim.

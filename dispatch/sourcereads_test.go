@@ -17,7 +17,7 @@ func farAway(trip time.Duration) func(*spy) {
 }
 
 // sourceReads is how many calls of the store read sources.
-func sourceReads(s *spy) int { return s.count("Source") + s.count("SourcesByID") }
+func sourceReads(s *spy) int { return s.count("SourcesByID") }
 
 // submitOfMany submits n tasks, each of a source of its own. Nothing is remembered of the sources.
 func submitOfMany(w *world, n int) {

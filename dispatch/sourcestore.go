@@ -7,28 +7,23 @@ import (
 
 // Sources keeps sources and tells shards of them.
 type Sources interface {
-	// CreateSource keeps a new source. ErrSourceExists when the id is taken,
-	// also by a source that is being deleted; idempotent by UID.
-	CreateSource(ctx context.Context, s *Source) error
-	// UpdateSource replaces a source whose version still is ifVersion, else
-	// ErrEtagMismatch; ErrSourceNotFound when the id has gone. Idempotent: an
-	// equal source already kept is success.
-	UpdateSource(ctx context.Context, s *Source, ifVersion int64) error
-	// MarkApplied notes that version is applied everywhere, with the seeds
-	// that exist, if the source has no newer one; false when it has. A source
-	// that is Deleted is removed by it.
+	// PutSource keeps a source, in one step. With ifVersion 0 it is new:
+	// ErrSourceExists when the id is taken, also by a source that is being
+	// deleted; idempotent by UID. Else it replaces the source of its id whose
+	// version still is ifVersion, but for what MarkApplied wrote: ErrEtagMismatch
+	// when that has another version or UID, ErrSourceNotFound when the id has
+	// gone. Idempotent: an equal source already kept is success.
+	PutSource(ctx context.Context, s *Source, ifVersion int64) error
+	// MarkApplied notes, in one step, that version is applied everywhere, with the
+	// seeds that exist, if the source has no newer one; false when it has. A source
+	// that is Deleted is removed by it. Idempotent: true of one that is removed.
 	MarkApplied(ctx context.Context, id, uid string, version int64, seeds []TaskID) (bool, error)
-	// Source reads one by id; ErrSourceNotFound.
-	Source(ctx context.Context, id string) (*Source, error)
-	// SourcesByID reads many; nil where there is none.
+	// SourcesByID reads sources, in the order of the ids; nil where there is none.
 	SourcesByID(ctx context.Context, ids []string) ([]*Source, error)
-	// ListSources lists by id, ascending, from the first id after after that
-	// begins with prefix. A page is bounded in bytes, too ([MaxPageBytes]); more:
-	// others follow the last one, of which there is one then.
-	ListSources(ctx context.Context, prefix, after string, limit int) (sources []*Source, more bool, err error)
-	// PendingSources lists the ids of sources whose Applied is below Version,
-	// ascending, from the first after after.
-	PendingSources(ctx context.Context, after string, limit int) ([]string, error)
+	// ListSources lists those of a filter by id, ascending, from the first after
+	// after. A page is bounded in bytes, too ([MaxPageBytes]); more: others follow
+	// the last one, of which there is one then.
+	ListSources(ctx context.Context, filter SourceFilter, after string, limit int) (sources []*Source, more bool, err error)
 
 	// PushSource tells a shard of a source. The first call (empty page) is
 	// effective at once for every later grant in the shard; further calls, with
@@ -53,43 +48,34 @@ type Sources interface {
 	CountFiltered(ctx context.Context, shard int, uid string, filtered Filtered) error
 }
 
-// Queues keeps queue rules, blocks, pauses and what is known of queues.
+// SourceFilter selects sources to list.
+type SourceFilter struct {
+	Prefix string // of their ids
+	// Pending selects those whose Applied is below their Version.
+	Pending bool
+}
+
+// Queues keeps queue rules, and tells of queues and pools.
 type Queues interface {
-	// SetRule keeps a rule under the next version of all rules and tells all
-	// shards; grants after it follow it. Its answer is that version. It does so
-	// in one step, and only if the rules have version ifVersion (0 = none was
-	// ever set): else ErrEtagMismatch. Idempotent: repeated, it answers the
-	// version again while nothing else has changed.
-	SetRule(ctx context.Context, rule QueueRule, ifVersion int64) (version int64, err error)
-	// DeleteRule removes a rule under the next version, as SetRule sets one;
-	// ErrRuleNotFound where there is none at ifVersion.
-	DeleteRule(ctx context.Context, pattern string, ifVersion int64) (version int64, err error)
+	// PutRule keeps the rule of a pattern, or removes it where rule is nil, under the
+	// next version of all rules, which it answers. All shards know of it then, and
+	// grants after it follow it. It does so in one step, and only if the rules have
+	// version ifVersion (0 = none was ever set): else ErrEtagMismatch.
+	// ErrRuleNotFound where there is none to remove at ifVersion; ErrInvalid beyond
+	// [MaxQueueRules]. Idempotent: repeated, it answers the version again while
+	// nothing else has changed. After an error some shards may not know of it;
+	// SyncRules brings them to it.
+	PutRule(ctx context.Context, pattern string, rule *QueueRule, ifVersion int64) (version int64, err error)
 	// Rules reads all rules, ascending by pattern, with their version. Those that
 	// change meanwhile may be newer than the version, never older.
 	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)
 	// SyncRules brings a shard to the rules of shard 0 after an interrupted
-	// SetRule, and puts up to limit queues where they now belong, starting at
+	// PutRule, and puts up to limit queues where they now belong, starting at
 	// page: those that wait for a gate without an end and, until it has come to
 	// the end once since the rules changed, those whose delay lasts, which ends
 	// no later than by the rules as they are. The end is an empty next.
 	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
-	// BlockQueue sets an operator's block, replacing an earlier one; gate.Until
-	// zero = until unblocked. The queue need not hold tasks.
-	BlockQueue(ctx context.Context, queue string, gate Gate) error
-	// UnblockQueue lifts the operator's block, and the automatic one with its
-	// doubling when automatic is true. ErrQueueNotFound when there is no such
-	// queue.
-	UnblockQueue(ctx context.Context, queue string, automatic bool) error
-	// PauseQueue sets an operator's pause, replacing an earlier one; gate.Until
-	// zero = until resumed. It stands beside a block, and neither touches the
-	// other. The queue need not hold tasks.
-	PauseQueue(ctx context.Context, queue string, gate Gate) error
-	// ResumeQueue lifts the operator's pause. ErrQueueNotFound when there is no
-	// such queue.
-	ResumeQueue(ctx context.Context, queue string) error
-	// Queue reads one; ErrQueueNotFound when it holds nothing and has no gate.
-	Queue(ctx context.Context, name string) (*Queue, error)
-	// QueuesNamed reads several, in the order of the names; nil for one that holds nothing
+	// QueuesNamed reads queues, in the order of the names; nil for one that holds nothing
 	// and has no gate. It takes a read for each shard of some of them, or for each 200 in
 	// one, and one more where rules hold some of these.
 	QueuesNamed(ctx context.Context, names []string) ([]*Queue, error)
@@ -97,6 +83,9 @@ type Queues interface {
 	// labels (com.example.www), from the first after after. suffix narrows to
 	// a name and all names that end in "."+suffix.
 	ListQueues(ctx context.Context, suffix, after string, limit int) ([]*Queue, error)
+	// ListPools lists the pools that have queues with waiting tasks or are held,
+	// ascending, from the first after after. name, unless empty, narrows to that one.
+	ListPools(ctx context.Context, name, after string, limit int) ([]Pool, error)
 }
 
 // Collectors keeps what collectors tell of themselves.
@@ -105,21 +94,25 @@ type Collectors interface {
 	// with which a session has Ended: what comes after it changes nothing of what it told,
 	// and where another session is current it changes nothing.
 	Beats(ctx context.Context, beats []CollectorInfo) ([]PollState, error)
-	// ListCollectors lists by id, ascending, from the first after after.
-	// Collectors silent for CollectorMemory are forgotten.
-	ListCollectors(ctx context.Context, after string, limit int) ([]*CollectorRecord, error)
-	// PresentCollectors lists the ids of collectors that were seen at since or later, to
-	// within a millisecond, and have not ended, in no order; of more than limit it is any
-	// limit of them.
-	PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error)
-	// HeldLeases counts the leases that all shards have for collectors, in the order of
-	// their ids; 0 of one that is not known. It reads of each in every shard, several
-	// times where it holds many: only who shows the numbers should ask.
-	HeldLeases(ctx context.Context, ids []string) ([]int64, error)
-	// CollectorInfos reads what collectors tell of themselves, by id: what came with
-	// the last beat of the current session; nil where that has not sent one.
-	CollectorInfos(ctx context.Context, ids []string) ([]*CollectorInfo, error)
+	// ListCollectors lists those of a filter. Collectors silent for CollectorMemory
+	// are forgotten.
+	ListCollectors(ctx context.Context, filter CollectorFilter, after string, limit int) ([]*CollectorRecord, error)
 	// Forget removes collectors not seen since before, up to limit, and
 	// returns how many.
 	Forget(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
+// CollectorFilter selects collectors to list, and what is read of each. Without IDs and
+// Since they are listed by id, ascending, from the first after after.
+type CollectorFilter struct {
+	// IDs, unless nil, are those to read: the answer has a record for each, in their
+	// order, nil for one that is not known. after and limit are not looked at.
+	IDs []string
+	// Since, unless zero, lists those that were seen at it or later, to within a
+	// millisecond, and have not ended: any limit of them, in no order, and of each the
+	// id alone. after is not looked at.
+	Since time.Time
+	// Held has their leases counted. That reads of each collector in every shard,
+	// several times where it holds many: only who shows the numbers should ask.
+	Held bool
 }

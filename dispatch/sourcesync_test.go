@@ -147,12 +147,12 @@ type rival struct {
 	before func()
 }
 
-func (r *rival) CreateSource(ctx context.Context, s *dispatch.Source) error {
+func (r *rival) PutSource(ctx context.Context, s *dispatch.Source, ifVersion int64) error {
 	if do := r.before; do != nil {
 		r.before = nil
 		do()
 	}
-	return r.Store.CreateSource(ctx, s)
+	return r.Store.PutSource(ctx, s, ifVersion)
 }
 
 // A source that somebody else makes in between is brought to the spec like one

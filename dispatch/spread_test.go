@@ -46,11 +46,11 @@ func (s *hungShard) Beats(ctx context.Context, beats []dispatch.CollectorInfo) (
 	return s.Store.Beats(ctx, beats)
 }
 
-func (s *hungShard) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
-	if err := s.wait(ctx, slices.ContainsFunc(ids, inSecond)); err != nil {
+func (s *hungShard) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	if err := s.wait(ctx, filter.IDs == nil || slices.ContainsFunc(filter.IDs, inSecond)); err != nil {
 		return nil, err
 	}
-	return s.Store.CollectorInfos(ctx, ids)
+	return s.Store.ListCollectors(ctx, filter, after, limit)
 }
 
 func (s *hungShard) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error) {
@@ -59,14 +59,6 @@ func (s *hungShard) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]d
 		return nil, err
 	}
 	return s.Store.Renew(ctx, renewals)
-}
-
-func (s *hungShard) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	hung := slices.ContainsFunc(successes, func(x dispatch.Success) bool { return shardOf(x.ID) == 1 })
-	if err := s.wait(ctx, hung); err != nil {
-		return nil, err
-	}
-	return s.Store.Succeed(ctx, successes)
 }
 
 func (s *hungShard) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {

@@ -24,7 +24,7 @@ type spy struct {
 	spoil     func(call string) error // after it took effect
 	everLeads bool                    // whatever the store says of it
 	failPart  func(shard int) error   // of Renew and EndSession
-	failID    func(id string) error   // of Source, and of SourcesByID for each
+	failID    func(id string) error   // of MarkApplied, and of SourcesByID for each
 	failPool  func(pool string) error // of Claim
 	failWants func([]dispatch.Want) error
 }
@@ -98,20 +98,16 @@ func (s *spy) Claim(ctx context.Context, shard int, pool string, wants []dispatc
 	return reply, s.after("Claim", err)
 }
 
-func (s *spy) Source(ctx context.Context, id string) (*dispatch.Source, error) {
-	if err := s.before("Source"); err != nil {
-		return nil, err
-	}
+func (s *spy) MarkApplied(ctx context.Context, id, uid string, version int64, seeds []dispatch.TaskID) (bool, error) {
 	s.mu.Lock()
 	one := s.failID
 	s.mu.Unlock()
 	if one != nil {
 		if err := one(id); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
-	source, err := s.Store.Source(ctx, id)
-	return source, s.after("Source", err)
+	return s.Store.MarkApplied(ctx, id, uid, version, seeds)
 }
 
 func (s *spy) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
@@ -140,32 +136,22 @@ func (s *spy) GiveBack(ctx context.Context, shard int, collector, clientToken, c
 	return s.Store.GiveBack(ctx, shard, collector, clientToken, call)
 }
 
-func (s *spy) Drains(ctx context.Context) ([]dispatch.Drain, error) {
-	if err := s.before("Drains"); err != nil {
+func (s *spy) Holds(ctx context.Context) ([]dispatch.Hold, error) {
+	if err := s.before("Holds"); err != nil {
 		return nil, err
 	}
-	return s.Store.Drains(ctx)
+	return s.Store.Holds(ctx)
 }
 
-func (s *spy) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
-	if err := s.before("CollectorInfos"); err != nil {
+func (s *spy) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	call := "ListCollectors"
+	if filter.IDs != nil {
+		call += " of IDs"
+	}
+	if err := s.before(call); err != nil {
 		return nil, err
 	}
-	return s.Store.CollectorInfos(ctx, ids)
-}
-
-func (s *spy) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
-	if err := s.before("ListCollectors"); err != nil {
-		return nil, err
-	}
-	return s.Store.ListCollectors(ctx, after, limit)
-}
-
-func (s *spy) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
-	if err := s.before("PresentCollectors"); err != nil {
-		return nil, err
-	}
-	return s.Store.PresentCollectors(ctx, since, limit)
+	return s.Store.ListCollectors(ctx, filter, after, limit)
 }
 
 func (s *spy) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
@@ -212,14 +198,6 @@ func (s *spy) Submit(ctx context.Context, rulesVersion int64, gates []dispatch.S
 	return s.Store.Submit(ctx, rulesVersion, gates, items)
 }
 
-func (s *spy) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	if err := s.before("Succeed"); err != nil {
-		return nil, err
-	}
-	results, err := s.Store.Succeed(ctx, successes)
-	return results, s.after("Succeed", err)
-}
-
 func (s *spy) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) ([]*dispatch.Task, time.Time, error) {
 	if err := s.before("Tasks"); err != nil {
 		return nil, time.Time{}, err
@@ -242,18 +220,21 @@ func (s *spy) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, er
 	return sweep, s.after("Expired", err)
 }
 
-func (s *spy) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
+func (s *spy) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (string, error) {
 	if err := s.before("Campaign"); err != nil {
-		return false, err
+		return "", err
 	}
 	s.mu.Lock()
 	ever := s.everLeads
 	s.mu.Unlock()
-	leads, err := s.Store.Campaign(ctx, duty, holder, ttl)
+	leader, err := s.Store.Campaign(ctx, duty, holder, ttl)
 	if err := s.after("Campaign", err); err != nil {
-		return false, err
+		return "", err
 	}
-	return leads || ever, nil
+	if ever && ttl > 0 {
+		return holder, nil
+	}
+	return leader, nil
 }
 
 func (s *spy) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {

@@ -31,9 +31,8 @@ type Store interface {
 	TaskReads
 	Sources
 	Queues
-	Pools
 	Collectors
-	Drains
+	Holds
 	Cluster
 
 	// Shards is fixed when the store is first used.
@@ -44,11 +43,6 @@ type Store interface {
 	// ErrStoreMismatch when it is no longer the one that was opened. Called
 	// about each second.
 	Ping(ctx context.Context) error
-	// Losses is how often, since it was opened, a Ping has found that the store, or a
-	// part of it, had lost what it held: that it was emptied, or came back without
-	// its files. Every instance that had worked with it finds that. 0 of a store
-	// that is away, fails over or was empty when it was opened.
-	Losses() int64
 	// Now is the store's clock, in whole milliseconds.
 	Now(ctx context.Context) (time.Time, error)
 	// Stats counts, in O(shards).
@@ -65,6 +59,15 @@ type Local interface {
 	Store
 	// Local does nothing: that there is one tells.
 	Local()
+}
+
+// LossCounter is a store whose data others can take away.
+type LossCounter interface {
+	// Losses is how often, since it was opened, a Ping has found that the store, or a
+	// part of it, had lost what it held: that it was emptied, or came back without
+	// its files. Every instance that had worked with it finds that. 0 of a store
+	// that is away, fails over or was empty when it was opened.
+	Losses() int64
 }
 
 // StoreStats are totals over all shards.
@@ -254,15 +257,13 @@ type TaskFilter struct {
 
 // Cluster is what dispatchers of one group share beside tasks.
 type Cluster interface {
-	// Campaign makes holder the leader of duty for ttl, or renews that it is,
-	// and reports whether it is. At most one holder leads a duty at a time by
+	// Campaign makes holder the leader of duty for ttl, or renews that it is, in one
+	// step, and names who leads then. At most one holder leads a duty at a time by
 	// the store's clock; after a step back of that, for no longer than ttl from
-	// the next campaign of another.
-	Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error)
-	// Resign ends the leadership if holder has it.
-	Resign(ctx context.Context, duty, holder string) error
-	// Leader names the holder that leads duty; empty when none does.
-	Leader(ctx context.Context, duty string) (string, error)
+	// the next campaign of another. With a ttl of 0 holder resigns instead, if it
+	// leads: with the holder "", which never does, that only asks who leads, empty
+	// when nobody does. Idempotent.
+	Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (leader string, err error)
 	// Subscribe delivers hints until ctx ends. Hints may be lost, repeated or
 	// late; each is also acted on without one within a second. After a break of
 	// the subscription it delivers HintResync first. deliver must not block.
@@ -285,8 +286,8 @@ const (
 	HintSource
 	// HintRules: the queue rules have changed.
 	HintRules
-	// HintDrains: the drains of collectors have changed.
-	HintDrains
+	// HintHolds: the holds of collectors have changed.
+	HintHolds
 	// HintSession: collector ID has a new session, Session.
 	HintSession
 	// HintResync: hints may have been lost; look at everything again.

@@ -70,7 +70,7 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 		o.narrowed("c2", []string{"s"}, []string{"b.example", "a.example"})
 		e, err = o.ExplainSource(ctx, "s")
 		want(e, err, 0, "")
-		if _, _, err := o.DrainCollectors(ctx, dispatch.Drain{Collector: "c2"}); err != nil {
+		if _, _, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c2"}, dispatch.Gate{}); err != nil {
 			t.Fatal(err)
 		}
 		if e, err = o.ExplainSource(ctx, "s"); err != nil || len(e.Holds) != 1 || e.Holds[0].Kind != dispatch.GateDrained ||

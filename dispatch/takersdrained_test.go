@@ -21,9 +21,9 @@ func (o *office) labeled(id, key, value string) {
 }
 
 // drained drains collectors.
-func (o *office) drained(drain dispatch.Drain) {
+func (o *office) drained(target dispatch.HoldTarget, gate dispatch.Gate) {
 	o.t.Helper()
-	if _, _, err := o.DrainCollectors(o.t.Context(), drain); err != nil {
+	if _, _, err := o.DrainCollectors(o.t.Context(), target, gate); err != nil {
 		o.t.Fatal(err)
 	}
 }
@@ -44,8 +44,8 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 			}
 			var got []string
 			for _, h := range e.Holds {
-				if h.Drain != nil {
-					got = append(got, strings.ReplaceAll(h.Drain.Name(), "\x00", " ")+" by "+h.By)
+				if h.Hold != nil {
+					got = append(got, strings.ReplaceAll(strings.TrimSuffix(h.Hold.Key(), "\x00"+dispatch.HoldDefault), "\x00", " ")+" by "+h.By)
 				}
 			}
 			if !slices.Equal(got, whom) {
@@ -58,34 +58,34 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 		}
 		o.beat("c", dispatch.DefaultPool, false)
 		o.labeled("c1", "region", "eu")
-		o.drained(dispatch.Drain{Collector: "c", Gate: dispatch.Gate{By: "ada"}})
+		o.drained(dispatch.HoldTarget{Collector: "c"}, dispatch.Gate{By: "ada"})
 		want(time.Now())
-		o.drained(dispatch.Drain{Labels: map[string]string{"region": "eu"}, Gate: dispatch.Gate{By: "bob", Until: hour}})
-		want(hour, "labels region eu by bob", "id c by ada")
+		o.drained(dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, dispatch.Gate{By: "bob", Until: hour})
+		want(hour, "collectors region eu by bob", "collector c by ada")
 		// Both drain the second collector, which goes on when both have ended.
-		o.drained(dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{By: "cyd", Until: hour.Add(time.Hour)}})
-		want(hour.Add(time.Hour), "id c1 by cyd", "id c by ada", "labels region eu by bob")
-		o.drained(dispatch.Drain{Collector: "c1", Gate: dispatch.Gate{By: "cyd"}})
-		e := want(time.Time{}, "id c by ada", "id c1 by cyd", "labels region eu by bob")
+		o.drained(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "cyd", Until: hour.Add(time.Hour)})
+		want(hour.Add(time.Hour), "collector c1 by cyd", "collector c by ada", "collectors region eu by bob")
+		o.drained(dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{By: "cyd"})
+		e := want(time.Time{}, "collector c by ada", "collector c1 by cyd", "collectors region eu by bob")
 		if len(e.Notes) != 0 {
 			t.Errorf("noted %q", e.Notes)
 		}
 		for i := range 4 {
 			id := fmt.Sprintf("d%d", i)
 			o.beat(id, dispatch.DefaultPool, false)
-			o.drained(dispatch.Drain{Collector: id, Gate: dispatch.Gate{By: "dee"}})
+			o.drained(dispatch.HoldTarget{Collector: id}, dispatch.Gate{By: "dee"})
 		}
-		e = want(time.Time{}, "id c by ada", "id c1 by cyd", "labels region eu by bob", "id d0 by dee", "id d1 by dee")
+		e = want(time.Time{}, "collector c by ada", "collector c1 by cyd", "collectors region eu by bob", "collector d0 by dee", "collector d1 by dee")
 		if got := strings.Join(e.Notes, "\n"); got != `others that would take tasks of pool "default" are kept from them by 2 more drains, which ListDrains lists` {
 			t.Errorf("noted %q", got)
 		}
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		views, _, err := o.ListSources(ctx, operate.SourceQuery{Gates: true}, "", 10)
-		if err != nil || len(views) != 1 || len(views[0].Status.Gates) != 1 || views[0].Status.Gates[0].Drain == nil {
+		if err != nil || len(views) != 1 || len(views[0].Status.Gates) != 1 || views[0].Status.Gates[0].Hold == nil {
 			t.Errorf("listed %+v, %v", views, err)
 		}
 		collectors, _, _, err := o.ListCollectors(ctx, "", 1)
-		if err != nil || len(collectors) != 1 || collectors[0].Drained == nil || collectors[0].Drained.Drain == nil {
+		if err != nil || len(collectors) != 1 || collectors[0].Drained == nil || collectors[0].Drained.Hold == nil {
 			t.Errorf("collectors: %+v, %v", collectors, err)
 		}
 	})
@@ -98,7 +98,7 @@ func TestDispatcher_Explain_drainedNarrowed(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		o.narrowed("c1", []string{"other"}, nil)
 		o.beat("c", dispatch.DefaultPool, false)
-		o.drained(dispatch.Drain{Collector: "c"})
+		o.drained(dispatch.HoldTarget{Collector: "c"}, dispatch.Gate{})
 		e, err := o.ExplainSource(ctx, "s")
 		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateDrained}) || e.Holds[0].Of != operate.HeldSource || e.Holds[0].Name != "s" {
 			t.Errorf("held by %+v", e.Holds)

@@ -82,8 +82,8 @@ func toGate(gate *dispatch.Gate) *pb.Gate {
 	if c := gate.Cause; c != nil {
 		out.Cause, out.CauseTaskId = toTaskError(&c.Failure), string(c.Task)
 	}
-	if d := gate.Drain; d != nil {
-		out.DrainedCollectorId, out.DrainedLabels = d.Collector, d.Labels
+	if h := gate.Hold; h != nil {
+		out.DrainedCollectorId, out.DrainedLabels = h.Target.Collector, h.Target.Labels
 	}
 	return out
 }

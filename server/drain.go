@@ -14,18 +14,17 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 	if err := validateDrainCollectors(req, time.Now()); err != nil {
 		return nil, err
 	}
-	drain := fromDrain(req)
-	drain.Gate = dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
+	gate := dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
 	set := s.o.DrainCollectors
 	if req.GetValidateOnly() {
 		set = s.o.WouldDrain
 	}
-	drain, replaced, err := set(ctx, drain)
+	drain, replaced, err := set(ctx, fromDrain(req), gate)
 	if err != nil {
 		return nil, err
 	}
 	// After it holds: whom it meets is looked for among all collectors.
-	ids, err := s.o.DrainedBy(ctx, &drain)
+	ids, err := s.o.DrainedBy(ctx, &drain.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +70,11 @@ func (s *adminService) ListDrains(ctx context.Context, req *pb.ListDrainsRequest
 	return &pb.ListDrainsResponse{Drains: drains, NextPageToken: tokens.token(next)}, nil
 }
 
-// fromDrain is the drain that a request names.
-func fromDrain(req drainRequest) dispatch.Drain {
-	return dispatch.Drain{Collector: req.GetCollectorId(), Labels: req.GetLabels()}
+// fromDrain is what a request drains.
+func fromDrain(req drainRequest) dispatch.HoldTarget {
+	return dispatch.HoldTarget{Collector: req.GetCollectorId(), Labels: req.GetLabels()}
 }
 
-func toDrain(d dispatch.Drain) *pb.Drain {
-	return &pb.Drain{CollectorId: d.Collector, Labels: d.Labels, Gate: toGate(&d.Gate)}
+func toDrain(d dispatch.Hold) *pb.Drain {
+	return &pb.Drain{CollectorId: d.Target.Collector, Labels: d.Target.Labels, Gate: toGate(&d.Gate)}
 }

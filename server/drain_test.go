@@ -175,9 +175,9 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 func TestAdminService_ListDrains(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
-	for i := range dispatch.MaxDrains {
-		drain := dispatch.Drain{Collector: fmt.Sprintf("c%03d", i), Gate: dispatch.Gate{By: "ann"}}
-		if err := b.store.SetDrain(t.Context(), drain); err != nil {
+	for i := range dispatch.MaxHolds {
+		drain := dispatch.Hold{Target: dispatch.HoldTarget{Collector: fmt.Sprintf("c%03d", i)}, Name: dispatch.HoldDefault, Gate: dispatch.Gate{By: "ann"}}
+		if err := b.store.SetHold(t.Context(), drain); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestAdminService_ListDrains(t *testing.T) {
 			break
 		}
 	}
-	if seen != dispatch.MaxDrains {
-		t.Errorf("%d drains listed, want %d", seen, dispatch.MaxDrains)
+	if seen != dispatch.MaxHolds {
+		t.Errorf("%d drains listed, want %d", seen, dispatch.MaxHolds)
 	}
 }

@@ -65,7 +65,7 @@ func (f *faults) Losses() int64 {
 	if f.fault("Losses") != nil {
 		return 1
 	}
-	return f.Store.Losses()
+	return 0
 }
 
 func (f *faults) Stats(ctx context.Context) (dispatch.StoreStats, error) {
@@ -89,18 +89,15 @@ func (f *faults) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispa
 	return f.Store.BeginPolls(ctx, polls)
 }
 
-func (f *faults) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
-	if err := f.fault("ListCollectors"); err != nil {
+func (f *faults) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+	call := "ListCollectors"
+	if !filter.Since.IsZero() {
+		call += " Since"
+	}
+	if err := f.fault(call); err != nil {
 		return nil, err
 	}
-	return f.Store.ListCollectors(ctx, after, limit)
-}
-
-func (f *faults) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
-	if err := f.fault("PresentCollectors"); err != nil {
-		return nil, err
-	}
-	return f.Store.PresentCollectors(ctx, since, limit)
+	return f.Store.ListCollectors(ctx, filter, after, limit)
 }
 
 func (f *faults) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {

@@ -32,7 +32,7 @@ func TestSourceService_withoutWarnings(t *testing.T) {
 		},
 	}
 	for _, name := range []string{"CreateSource", "UpdateSource", "ApplySources"} {
-		b.store.breakCall("PresentCollectors", func() error { return fmt.Errorf("list: %w", dispatch.ErrStoreUnavailable) })
+		b.store.breakCall("ListCollectors Since", func() error { return fmt.Errorf("list: %w", dispatch.ErrStoreUnavailable) })
 		if warnings, err := calls[name](); err != nil || len(warnings) > 0 {
 			t.Fatalf("%s: %v, %v", name, warnings, err)
 		}
@@ -43,7 +43,7 @@ func TestSourceService_withoutWarnings(t *testing.T) {
 		if counted := lines.FilterFieldKey("changed").Len(); name == "ApplySources" && counted != 1 {
 			t.Errorf("the line of %s does not say how many it changed", name)
 		}
-		b.store.breakCall("PresentCollectors", nil)
+		b.store.breakCall("ListCollectors Since", nil)
 	}
 	if warnings, err := calls["UpdateSource"](); err != nil || len(warnings) != 1 {
 		t.Errorf("%v, %v", warnings, err)

@@ -34,7 +34,6 @@ func sentinels() map[string]struct {
 		"ErrSourceExists":      {dispatch.ErrSourceExists, codes.AlreadyExists, "SOURCE_EXISTS"},
 		"ErrEtagMismatch":      {dispatch.ErrEtagMismatch, codes.Aborted, "ETAG_MISMATCH"},
 		"ErrTaskNotFound":      {dispatch.ErrTaskNotFound, codes.NotFound, "TASK_NOT_FOUND"},
-		"ErrQueueNotFound":     {dispatch.ErrQueueNotFound, codes.Internal, "INTERNAL"},
 		"ErrQueueNotEmpty":     {dispatch.ErrQueueNotEmpty, codes.FailedPrecondition, "QUEUE_NOT_EMPTY"},
 		"ErrQueueDenied":       {dispatch.ErrQueueDenied, codes.PermissionDenied, "QUEUE_DENIED"},
 		"ErrRuleNotFound":      {dispatch.ErrRuleNotFound, codes.NotFound, "QUEUE_RULE_NOT_FOUND"},

@@ -107,6 +107,6 @@ func (c *checks) drain(req drainRequest) {
 	case id != "":
 		c.id("collector_id", id)
 	default:
-		c.labels("labels", labels, dispatch.MaxDrainLabels)
+		c.labels("labels", labels, dispatch.MaxHoldLabels)
 	}
 }

@@ -59,13 +59,6 @@ func (s *awayStore) Apply(ctx context.Context, transitions []dispatch.Transition
 	return s.Store.Apply(ctx, transitions)
 }
 
-func (s *awayStore) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	if err := s.err(); err != nil {
-		return nil, err
-	}
-	return s.Store.Succeed(ctx, successes)
-}
-
 func (s *awayStore) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
 	if err := s.err(); err != nil {
 		return dispatch.Sweep{}, err

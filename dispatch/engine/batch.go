@@ -28,7 +28,6 @@ type batches struct {
 	infos    *spread[string, *dispatch.CollectorInfo]
 	renewals *spread[dispatch.Renewal, dispatch.RenewResult]
 	settling *spread[dispatch.Transition, dispatch.ApplyResult]
-	done     *spread[dispatch.Success, dispatch.ApplyResult]
 	reads    *spread[dispatch.TaskID, reading]
 	submits  *spread[submitCall, []dispatch.SubmitResult]
 }
@@ -41,10 +40,9 @@ func newBatches(store dispatch.Store) *batches {
 		shards:   shards,
 		polls:    newSpread(store, storeCall[dispatch.Poll, dispatch.PollState]{"note polls", store.BeginPolls}, dispatch.MaxRenewals, func(p dispatch.Poll) int { return home(p.Collector) }),
 		presence: newSpread(store, storeCall[dispatch.CollectorInfo, dispatch.PollState]{"record beats", store.Beats}, dispatch.MaxRenewals, func(c dispatch.CollectorInfo) int { return home(c.ID) }),
-		infos:    newSpread(store, storeCall[string, *dispatch.CollectorInfo]{"read what collectors tell", store.CollectorInfos}, dispatch.MaxRenewals, home),
+		infos:    newSpread(store, storeCall[string, *dispatch.CollectorInfo]{"read what collectors tell", infoReader(store)}, dispatch.MaxRenewals, home),
 		renewals: newSpread(store, storeCall[dispatch.Renewal, dispatch.RenewResult]{"renew leases", store.Renew}, dispatch.MaxRenewals, func(r dispatch.Renewal) int { return of(r.ID) }),
 		settling: newSpread(store, storeCall[dispatch.Transition, dispatch.ApplyResult]{"settle leases", store.Apply}, dispatch.MaxTransitions, func(t dispatch.Transition) int { return of(t.ID) }),
-		done:     newSpread(store, storeCall[dispatch.Success, dispatch.ApplyResult]{"settle tasks", store.Succeed}, dispatch.MaxTransitions, func(s dispatch.Success) int { return of(s.ID) }),
 		reads:    newSpread(store, storeCall[dispatch.TaskID, reading]{"read tasks", reader(store)}, dispatch.MaxRenewals, of),
 		submits:  newSpread(store, storeCall[submitCall, []dispatch.SubmitResult]{"submit tasks", submitter(store)}, dispatch.MaxSubmissions, func(c submitCall) int { return of(c.items[0].ID) }),
 	}
@@ -63,10 +61,6 @@ func (b *batches) apply(ctx context.Context, transitions []dispatch.Transition) 
 	return b.settling.all(ctx, transitions)
 }
 
-func (b *batches) succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	return b.done.all(ctx, successes)
-}
-
 // reading is a record without its details, and when it was read by the store's
 // clock.
 type reading struct {
@@ -79,6 +73,21 @@ type reading struct {
 
 func (b *batches) tasks(ctx context.Context, ids []dispatch.TaskID) ([]reading, error) {
 	return b.reads.all(ctx, ids)
+}
+
+// infoReader reads what collectors tell of themselves; nil where a session has told
+// nothing.
+func infoReader(store dispatch.Store) func(context.Context, []string) ([]*dispatch.CollectorInfo, error) {
+	return func(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
+		records, err := store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: ids}, "", 0)
+		infos := make([]*dispatch.CollectorInfo, len(records))
+		for i, r := range records {
+			if r != nil && !r.OnlyPolls {
+				infos[i] = &r.Info
+			}
+		}
+		return infos, err
+	}
 }
 
 func reader(store dispatch.Store) func(context.Context, []dispatch.TaskID) ([]reading, error) {

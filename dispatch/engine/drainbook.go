@@ -24,32 +24,34 @@ const (
 // DrainBook is all drains at one time. It is not changed once made; nil is one of
 // no drains.
 type DrainBook struct {
-	byID     map[string]*dispatch.Drain
-	byLabels []*dispatch.Drain
+	byID     map[string]*dispatch.Hold
+	byLabels []*dispatch.Hold
 	names    []string // ascending
 }
 
-// NewDrainBook makes a book of drains.
-func NewDrainBook(drains []dispatch.Drain) *DrainBook {
+// NewDrainBook makes a book of those of the holds that are drains.
+func NewDrainBook(holds []dispatch.Hold) *DrainBook {
 	b := &DrainBook{}
-	for i := range drains {
-		d := &drains[i]
-		b.names = append(b.names, d.Name())
-		if d.Collector == "" {
-			b.byLabels = append(b.byLabels, d)
+	for i := range holds {
+		switch d := &holds[i]; {
+		case d.Kind != dispatch.GateDrained:
 			continue
+		case d.Target.Collector == "":
+			b.byLabels = append(b.byLabels, d)
+		default:
+			if b.byID == nil {
+				b.byID = make(map[string]*dispatch.Hold)
+			}
+			b.byID[d.Target.Collector] = d
 		}
-		if b.byID == nil {
-			b.byID = make(map[string]*dispatch.Drain)
-		}
-		b.byID[d.Collector] = d
+		b.names = append(b.names, holds[i].Key())
 	}
 	return b
 }
 
 // Of is the drain of a collector, of several the one that ends last; nil when it is
 // not drained. info is what it tells of itself; nil: not known.
-func (b *DrainBook) Of(id string, info *dispatch.CollectorInfo) *dispatch.Drain {
+func (b *DrainBook) Of(id string, info *dispatch.CollectorInfo) *dispatch.Hold {
 	if b == nil {
 		return nil
 	}
@@ -58,7 +60,7 @@ func (b *DrainBook) Of(id string, info *dispatch.CollectorInfo) *dispatch.Drain 
 		return last
 	}
 	for _, d := range b.byLabels {
-		if d.Outlasts(last) && d.Holds(id, info.Labels) {
+		if d.Outlasts(last) && d.Target.Matches(id, info.Labels) {
 			last = d
 		}
 	}
@@ -66,7 +68,7 @@ func (b *DrainBook) Of(id string, info *dispatch.CollectorInfo) *dispatch.Drain 
 }
 
 // All are the drains of a collector, the one that ends last first.
-func (b *DrainBook) All(id string, info *dispatch.CollectorInfo) (drains []*dispatch.Drain) {
+func (b *DrainBook) All(id string, info *dispatch.CollectorInfo) (drains []*dispatch.Hold) {
 	last := b.Of(id, info)
 	if last == nil {
 		return nil
@@ -76,7 +78,7 @@ func (b *DrainBook) All(id string, info *dispatch.CollectorInfo) (drains []*disp
 		drains = append(drains, d)
 	}
 	for _, d := range b.byLabels {
-		if d != last && d.Holds(id, info.Labels) {
+		if d != last && d.Target.Matches(id, info.Labels) {
 			drains = append(drains, d)
 		}
 	}
@@ -170,7 +172,7 @@ func (w *drainWatch) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	read := w.begun.Add(1)
-	drains, err := w.store.Drains(ctx)
+	drains, err := w.store.Holds(ctx)
 	if err != nil {
 		return fmt.Errorf("read drains of collectors: %w", timedOut(ctx, err))
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,22 +86,17 @@ type fetch struct {
 }
 
 func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
-	if f.want.Done = f.carry(); f.want.Done == nil {
-		if err := f.settle(ctx); err != nil {
-			return nil, err
-		}
+	if err := f.settle(ctx); err != nil {
+		return nil, err
 	}
 	if f.d.Draining() {
-		return f.empty(f.d.pump.drainingOutcome()), f.settle(ctx)
+		return f.empty(f.d.pump.drainingOutcome()), nil
 	}
 	if err := f.narrow(ctx); err != nil {
 		return nil, err
 	}
 	var err error
 	if f.info, err = f.d.drains.ask(ctx, f.want.Collector, f.want.Session); err != nil {
-		if !notSettled(err) {
-			err = errors.Join(err, f.settle(ctx))
-		}
 		return nil, fmt.Errorf("fetch for collector %q: %w", f.want.Collector, err)
 	}
 	if f.straight() {
@@ -110,10 +104,6 @@ func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
 			return result, err
 		}
 	}
-	if err := f.settle(ctx); err != nil {
-		return nil, err
-	}
-	f.want.Done = nil
 	for range recheckTries {
 		if result, err := f.poll(ctx); result != nil || err != nil {
 			return result, err
@@ -233,16 +223,8 @@ func (f *fetch) straight() bool {
 // that is not answered then, or was repeated meanwhile, ends: what the claim grants it
 // is given back.
 func (f *fetch) claim(ctx context.Context) (*FetchResult, error) {
-	w := &waiter{once: true}
-	if carries(f.want) {
-		w.patience = carriedPatience
-	}
-	f.park(ctx, w, max(f.left(), f.inTime(storeTimeout)))
-	none := f.out.asked || f.out.recheck || f.out.empty == EmptyDraining
-	if err := f.settleRest(ctx); err != nil {
-		return nil, err
-	}
-	if none {
+	f.park(ctx, &waiter{once: true}, max(f.left(), f.inTime(storeTimeout)))
+	if f.out.asked || f.out.recheck || f.out.empty == EmptyDraining {
 		return nil, nil //nolint:nilnil // as poll
 	}
 	if f.req.Wait > 0 {

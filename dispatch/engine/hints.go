@@ -51,7 +51,7 @@ func (d *Dispatcher) heed(h dispatch.Hint) {
 		d.catalog.DropSource(h.ID)
 	case dispatch.HintRules:
 		d.catalog.DropRules()
-	case dispatch.HintDrains:
+	case dispatch.HintHolds:
 		d.drains.hint()
 	case dispatch.HintSession:
 		d.forgetSessions(h.ID, h.Session)

@@ -99,7 +99,8 @@ func (k *keeper) interval() time.Duration {
 func (k *keeper) campaign(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, keeperTTL)
 	defer cancel()
-	return k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, keeperTTL)
+	leader, err := k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, keeperTTL)
+	return leader == k.d.cfg.ID, err
 }
 
 // lead keeps until another one leads, or leadership could not be renewed for
@@ -154,7 +155,7 @@ func (k *keeper) watch(ctx context.Context, renewed time.Time) error {
 func (k *keeper) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := k.d.store.Resign(ctx, DutyKeeper, k.d.cfg.ID); err != nil {
+	if _, err := k.d.store.Campaign(ctx, DutyKeeper, k.d.cfg.ID, 0); err != nil {
 		k.d.log.Info("could not resign as the keeper; its term runs out", zap.Duration("ttl", keeperTTL), zap.Error(err))
 	}
 }

@@ -109,26 +109,22 @@ type clientToken struct{ collector, token string }
 type waiter struct {
 	want  dispatch.Want
 	pools []string
-	once  bool // does not wait
-	// patience is how long it stays in line without being offered: then it is to be noted
-	// again. 0: to the end of its wait.
-	patience time.Duration
-	hold     time.Duration           // to wait before it takes part
-	info     *dispatch.CollectorInfo // what the collector tells of itself; nil: not known
+	once  bool                    // does not wait
+	hold  time.Duration           // to wait before it takes part
+	info  *dispatch.CollectorInfo // what the collector tells of itself; nil: not known
 
 	answer   chan outcome // holds one; replaced when a repetition takes over
 	seq      uint64       // in order of arrival
 	places   []place
 	busy     bool // offered to an outlet
 	finished bool
-	over     bool                   // its wait is over but for the claim under way
-	held     time.Time              // until when; zero when it takes part
-	timer    *time.Timer            // of held
-	awaits   []*outlet              // of a once: those that have not answered since it came
-	err      error                  // of a once: why an outlet could not answer
-	looks    map[*outlet]struct{}   // of a narrow one: those that are to be asked
-	again    map[*outlet]time.Time  // of a narrow one: when they may have something
-	done     []dispatch.ApplyResult // of what the want carried, once a claim has settled it
+	over     bool                  // its wait is over but for the claim under way
+	held     time.Time             // until when; zero when it takes part
+	timer    *time.Timer           // of held
+	awaits   []*outlet             // of a once: those that have not answered since it came
+	err      error                 // of a once: why an outlet could not answer
+	looks    map[*outlet]struct{}  // of a narrow one: those that are to be asked
+	again    map[*outlet]time.Time // of a narrow one: when they may have something
 }
 
 // place is where a waiter stands in the line of a pool.
@@ -145,15 +141,13 @@ type outcome struct {
 	empty      EmptyReason
 	retryAfter time.Duration
 	// recheck: whether the session still is the collector's must be asked. The store
-	// has work but refuses it to this fetch, or another session has begun; or the fetch
-	// was not offered for as long as it had patience.
+	// has work but refuses it to this fetch, or another session has begun.
 	recheck bool
 	// asked: of a once, each outlet was claimed from since it came, and had nothing;
 	// or err is why one could not be.
 	asked bool
 	late  bool // the time to wait was over
 	err   error
-	done  []dispatch.ApplyResult // of what the want carried, once a claim has settled it
 }
 
 func newPump(cfg Config) *pump {
@@ -245,7 +239,6 @@ func (p *pump) finish(w *waiter, out outcome) bool {
 	} else {
 		delete(p.sessions, w.want.Collector)
 	}
-	out.done = w.done
 	w.answer <- out
 	return true
 }

@@ -79,12 +79,6 @@ func (p *pump) askStore(ctx context.Context, o *outlet, wants []dispatch.Want) (
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	reply, err := p.store.Claim(ctx, o.shard, o.pool.name, wants)
-	if err != nil && !storeTrouble(err) && slices.ContainsFunc(wants, carries) {
-		// What one of them carries may have made the store refuse them all.
-		reply, err = p.store.Claim(ctx, o.shard, o.pool.name, withoutDone(wants))
-	} else if err == nil {
-		err = checkDone(&reply, wants)
-	}
 	if err == nil && (len(reply.Grants) != len(wants) || len(reply.Used) != len(wants)) {
 		err = fmt.Errorf("the store gave %d answers to %d wants", len(reply.Grants), len(wants))
 	}
@@ -151,10 +145,6 @@ func (p *pump) landed(o *outlet, asked asking, waiters []*waiter, reply dispatch
 	served := 0
 	for i, w := range waiters {
 		w.setBusy(false)
-		if carries(w.want) && reply.Done != nil {
-			w.done = reply.Done[i]
-		}
-		w.want.Done = nil
 		for _, pl := range w.places {
 			pools[pl.pool] = struct{}{}
 		}

@@ -106,11 +106,11 @@ func TestPump_givesUpItsOwnPlaceOnly(t *testing.T) {
 	if p.park(newer) != parked {
 		t.Fatal("the newer call has a place of its own")
 	}
-	p.giveUp(parked, gone, false, context.Canceled)
+	p.giveUp(parked, gone, context.Canceled)
 	if len(gone) != 1 || len(newer.answer) != 0 || p.parked() != 1 {
 		t.Errorf("the older call has %d answers, the newer %d, and %d wait; want 1, 0 and 1", len(gone), len(newer.answer), p.parked())
 	}
-	p.giveUp(parked, newer.answer, false, nil)
+	p.giveUp(parked, newer.answer, nil)
 	if len(newer.answer) != 1 || p.parked() != 0 {
 		t.Errorf("the newer call has %d answers, and %d wait; want 1 and 0", len(newer.answer), p.parked())
 	}

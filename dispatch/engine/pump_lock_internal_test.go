@@ -100,7 +100,9 @@ func pumpAtRandom(t *testing.T, r *rand.Rand) {
 		case n < 19:
 			p.hintAll()
 		default:
-			p.obey(NewDrainBook([]dispatch.Drain{{Collector: fmt.Sprintf("c%d", r.IntN(40))}}))
+			p.obey(NewDrainBook([]dispatch.Hold{{
+				Target: dispatch.HoldTarget{Collector: fmt.Sprintf("c%d", r.IntN(40))}, Gate: dispatch.Gate{Kind: dispatch.GateDrained},
+			}}))
 		}
 		time.Sleep(time.Duration(r.IntN(40)*r.IntN(3)) * time.Millisecond)
 		synctest.Wait()
@@ -136,9 +138,6 @@ func randomWaiter(r *rand.Rand, call int) *waiter {
 	}
 	if r.IntN(10) == 0 {
 		w.hold = time.Duration(r.IntN(500)) * time.Millisecond
-	}
-	if w.once && r.IntN(2) == 0 {
-		w.patience = carriedPatience
 	}
 	return w
 }

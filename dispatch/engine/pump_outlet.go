@@ -341,14 +341,14 @@ func (o *outlet) pick(now time.Time, share int) []*waiter {
 // is claimed by one want.
 func (o *outlet) pickPlain(limit int) []*waiter {
 	var picked []*waiter
-	tasks, done := 0, 0
+	tasks := 0
 	for e := o.pool.plain.Front(); e != nil && len(picked) < limit; e = e.Next() {
 		w := e.Value.(*waiter)
 		if w.busy {
 			continue
 		}
-		tasks, done = tasks+w.want.Max, done+len(w.want.Done)
-		if len(picked) > 0 && (tasks > dispatch.MaxClaimTasks || done > dispatch.MaxTransitions) {
+		tasks += w.want.Max
+		if len(picked) > 0 && tasks > dispatch.MaxClaimTasks {
 			break
 		}
 		picked = append(picked, w)

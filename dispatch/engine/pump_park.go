@@ -13,41 +13,37 @@ import (
 // lies there for each fetch that is parked (fetch).
 func (p *pump) wait(ctx context.Context, w *waiter, limit, landing time.Duration, out *outcome) {
 	w.answer = make(chan outcome, 1)
-	answer, patience := w.answer, limit
-	if w.patience > 0 {
-		patience = min(w.patience, limit)
-	}
+	answer := w.answer
 	w = p.park(w)
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	for i, more := range [...]time.Duration{limit - patience, landing, 0} {
+	for _, more := range [...]time.Duration{landing, 0} {
 		select {
 		case *out = <-answer:
 			return
 		case <-ctx.Done():
-			p.giveUp(w, answer, false, context.Cause(ctx))
+			p.giveUp(w, answer, context.Cause(ctx))
 			*out = <-answer
 			return
 		case <-timer.C:
 		}
-		inTime := i == 0 && patience < limit
-		if !p.inFlight(w, answer, !inTime) {
-			p.giveUp(w, answer, inTime, nil)
+		if !p.inFlight(w, answer) {
+			p.giveUp(w, answer, nil)
 			*out = <-answer
 			return
 		}
 		timer.Reset(more)
 	}
-	p.giveUp(w, answer, false, nil)
+	p.giveUp(w, answer, nil)
 	*out = <-answer
 }
 
 // inFlight reports whether a claim is under way for a waiter. Where its wait is over, that
 // is the last one for it, unless the call that waits on answer has been repeated.
-func (p *pump) inFlight(w *waiter, answer chan outcome, over bool) bool {
+func (p *pump) inFlight(w *waiter, answer chan outcome) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.answer == answer && w.busy && over {
+	if w.answer == answer && w.busy {
 		w.over = true
 	}
 	return w.busy
@@ -55,12 +51,12 @@ func (p *pump) inFlight(w *waiter, answer chan outcome, over bool) bool {
 
 // giveUp ends the wait of the call that waits on answer, unless it has its
 // answer by now: then answer holds one.
-func (p *pump) giveUp(w *waiter, answer chan outcome, recheck bool, gone error) {
+func (p *pump) giveUp(w *waiter, answer chan outcome, gone error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.answer == answer && !w.finished {
-		out := outcome{recheck: recheck, err: gone}
-		if gone == nil && !recheck {
+		out := outcome{err: gone}
+		if gone == nil {
 			out = p.late(w)
 		}
 		places := w.places

@@ -76,13 +76,15 @@ func (d *Dispatcher) reportPart(ctx context.Context, reports []dispatch.Report, 
 // where the store needs no policy for that; it returns the indexes of the others, and
 // of those that come after one of the same task: the first counts.
 func (d *Dispatcher) succeed(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, open []int) ([]int, error) {
-	successes := make([]dispatch.Success, 0, len(open))
+	transitions := make([]dispatch.Transition, 0, len(open))
 	settling := make([]int, 0, len(open))
 	var rest []int
 	var behind map[dispatch.TaskID]struct{}
 	for _, i := range open {
 		r := &reports[i]
-		if _, ok := behind[r.ID]; ok || !r.Plain() {
+		_, ok := behind[r.ID]
+		tr, plain := d.policy.Unread(r)
+		if ok || !plain {
 			rest = append(rest, i)
 			if behind == nil {
 				behind = make(map[dispatch.TaskID]struct{})
@@ -91,14 +93,14 @@ func (d *Dispatcher) succeed(ctx context.Context, reports []dispatch.Report, res
 			continue
 		}
 		settling = append(settling, i)
-		successes = append(successes, r.Success())
+		transitions = append(transitions, tr)
 	}
-	applied, err := d.batches.succeed(ctx, successes)
+	applied, err := d.batches.apply(ctx, transitions)
 	if err != nil {
 		return nil, fmt.Errorf("settle tasks: %w", err)
 	}
 	for n, i := range settling {
-		if applied[n].Code == dispatch.ApplyPolicy {
+		if applied[n].Code == dispatch.ApplyUnread {
 			rest = append(rest, i)
 			continue
 		}
@@ -277,7 +279,7 @@ func (d *Dispatcher) answer(result *dispatch.ReportResult, r *dispatch.Report, h
 		endedBefore(result, applied)
 	case dispatch.ApplyNotFound:
 		result.Code = dispatch.ReportNotFound
-	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyPolicy:
+	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyUnread:
 		reportLost(result, applied.State)
 	}
 }

@@ -20,23 +20,26 @@ const (
 // eachPresent visits what collectors tell that are neither gone nor ended, until it has
 // visited most of them, or visit wants no more. all tells that there are no others.
 func (o *Operator) eachPresent(ctx context.Context, most int, now time.Time, visit func(*dispatch.CollectorInfo) (more bool)) (all bool, err error) {
-	ids, err := o.store.PresentCollectors(ctx, now.Add(-dispatch.GoneAfter), most+1)
+	present, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{Since: now.Add(-dispatch.GoneAfter)}, "", most+1)
 	if err != nil {
 		return false, fmt.Errorf("list collectors that are present: %w", err)
 	}
-	all = len(ids) <= most
-	ids = ids[:min(len(ids), most)]
+	all = len(present) <= most
+	ids := make([]string, min(len(present), most))
+	for i := range ids {
+		ids[i] = present[i].Info.ID
+	}
 	for size := collectorsAtFirst; len(ids) > 0; size = collectorsPerLook {
 		page := ids[:min(len(ids), size)]
-		infos, err := o.store.CollectorInfos(ctx, page)
+		records, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: page}, "", 0)
 		if err != nil {
-			return false, fmt.Errorf("read what collectors tell: %w", err)
+			return false, fmt.Errorf("read collectors: %w", err)
 		}
-		for i, info := range infos {
-			if info == nil { // it only polls
-				info = &dispatch.CollectorInfo{ID: page[i]}
+		for i, r := range records {
+			if r == nil { // it was forgotten since
+				r = &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: page[i]}}
 			}
-			if !visit(info) {
+			if !visit(&r.Info) {
 				return false, nil
 			}
 		}
@@ -50,7 +53,7 @@ func (o *Operator) eachPresent(ctx context.Context, most int, now time.Time, vis
 func (o *Operator) eachCollector(ctx context.Context, most int, visit func(*dispatch.CollectorRecord) (more bool)) (all bool, err error) {
 	after, size := "", collectorsAtFirst
 	for looked := 0; looked < most; {
-		page, err := o.store.ListCollectors(ctx, after, size)
+		page, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{}, after, size)
 		if err != nil {
 			return false, fmt.Errorf("list collectors: %w", err)
 		}
@@ -66,4 +69,16 @@ func (o *Operator) eachCollector(ctx context.Context, most int, visit func(*disp
 		after, size = page[len(page)-1].Info.ID, collectorsPerLook
 	}
 	return false, nil
+}
+
+// collector is what a collector tells of itself; nil of one that has sent no beat.
+func (o *Operator) collector(ctx context.Context, id string) (*dispatch.CollectorInfo, error) {
+	records, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{id}}, "", 0)
+	if err != nil {
+		return nil, fmt.Errorf("read collector %q: %w", id, err)
+	}
+	if r := records[0]; r != nil && !r.OnlyPolls {
+		return &r.Info, nil
+	}
+	return nil, nil //nolint:nilnil // not to be known is no error
 }

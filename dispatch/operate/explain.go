@@ -3,7 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -73,13 +72,13 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 	if ok {
 		holds = append(holds, Hold{Gate: gate, Of: HeldTask, Name: string(t.ID)})
 	}
-	source, err := o.store.Source(ctx, t.SourceID)
-	if errors.Is(err, dispatch.ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
+	source, err := o.keptSource(ctx, t.SourceID)
+	if err != nil {
+		return nil, err
+	}
+	if !owns(source, t) {
 		gate := sourceGone(t, source)
 		return &Explanation{Now: now, Holds: append(holds, Hold{Gate: gate, Of: HeldSource, Name: cmp.Or(t.SourceID, t.SourceUID)})}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("source %q: %w", t.SourceID, err)
 	}
 	e := &Explanation{Now: now, Holds: holds}
 	if !ok {

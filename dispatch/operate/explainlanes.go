@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -82,12 +81,9 @@ func (l *dueLanes) cut() bool { return l.Due > lanesExplained || l.Looked < l.Al
 // there is nothing to tell.
 func (o *Operator) sourceHolds(ctx context.Context, lane *dueLane, now time.Time) error {
 	t := lane.first
-	source, err := o.store.Source(ctx, t.SourceID)
-	if errors.Is(err, dispatch.ErrSourceNotFound) || err == nil && (source.UID != t.SourceUID || source.Deleted) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("source %q: %w", t.SourceID, err)
+	source, err := o.keptSource(ctx, t.SourceID)
+	if err != nil || !owns(source, t) {
+		return err
 	}
 	lane.pool = source.Spec.Pool
 	if p := source.PausedAt(now); p != nil {

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ type Hold struct {
 // same reports whether both are one gate of one thing.
 func (h *Hold) same(other *Hold) bool {
 	return h.Kind == other.Kind && h.Of == other.Of && h.Name == other.Name &&
-		(h.Drain == nil || other.Drain == nil || h.Drain.Name() == other.Drain.Name())
+		(h.Gate.Hold == nil || other.Gate.Hold == nil || h.Gate.Hold.Key() == other.Gate.Hold.Key())
 }
 
 // maxQuoted bounds what a gate quotes of a failure, in bytes.
@@ -69,14 +68,14 @@ func (o *Operator) holdsOf(ctx context.Context, source *dispatch.Source, t *disp
 		holds, err = o.stopped(ctx, holds)
 		return holds, takes, err
 	}
-	queue, err := o.Queue(ctx, t.Queue)
-	if errors.Is(err, dispatch.ErrQueueNotFound) {
-		return holds, takes, nil
-	}
+	queue, err := o.queue(ctx, t.Queue)
 	if err != nil {
 		return nil, takes, err
 	}
-	return append(holds, holdsOfQueue(queue)...), takes, nil
+	if queue != nil {
+		holds = append(holds, holdsOfQueue(queue)...)
+	}
+	return holds, takes, nil
 }
 
 func holdsOfQueue(q *dispatch.Queue) []Hold {

@@ -25,9 +25,9 @@ func (o *Operator) addListedGates(ctx context.Context, views []*SourceView) erro
 	if err != nil {
 		return fmt.Errorf("read the store's clock: %w", err)
 	}
-	paused, err := o.store.PausedPools(ctx)
+	paused, err := o.pausedPools(ctx)
 	if err != nil {
-		return fmt.Errorf("read pauses of pools: %w", err)
+		return err
 	}
 	queues, stop, err := o.listedQueues(ctx, views)
 	if err != nil {

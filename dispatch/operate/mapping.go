@@ -146,12 +146,9 @@ func (o *Operator) eachQueue(ctx context.Context, suffix, after string, visit fu
 
 // ifThere visits a queue that exists.
 func (o *Operator) ifThere(ctx context.Context, name string, visit func(*dispatch.Queue) error) error {
-	queue, err := o.store.Queue(ctx, name)
-	switch {
-	case errors.Is(err, dispatch.ErrQueueNotFound):
-		return nil
-	case err != nil:
-		return fmt.Errorf("queue %q: %w", name, err)
+	queue, err := o.queue(ctx, name)
+	if queue == nil || err != nil {
+		return err
 	}
 	return visit(queue)
 }

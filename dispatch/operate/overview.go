@@ -16,8 +16,13 @@ func (o *Operator) Now(ctx context.Context) (time.Time, error) { return o.store.
 func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
 
 // StoreLosses is how often this dispatcher has found that the store had lost its data;
-// see [Store].
-func (o *Operator) StoreLosses() int64 { return o.store.Losses() }
+// see [dispatch.LossCounter].
+func (o *Operator) StoreLosses() int64 {
+	if counter, ok := o.store.(dispatch.LossCounter); ok {
+		return counter.Losses()
+	}
+	return 0
+}
 
 // Task reads a task with all its details, completed by its source.
 // ErrTaskNotFound.
@@ -94,24 +99,16 @@ func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) 
 	if err != nil {
 		return nil, "", now, fmt.Errorf("list collectors: %w", err)
 	}
-	drains, err := o.store.Drains(ctx)
+	holds, err := o.store.Holds(ctx)
 	if err != nil {
-		return nil, "", now, fmt.Errorf("read drains of collectors: %w", err)
+		return nil, "", now, fmt.Errorf("read holds: %w", err)
 	}
 	if now, err = o.store.Now(ctx); err != nil {
 		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
 	}
-	ids := make([]string, len(records))
-	for i, r := range records {
-		ids[i] = r.Info.ID
-	}
-	held, err := o.store.HeldLeases(ctx, ids)
-	if err != nil {
-		return nil, "", now, fmt.Errorf("count leases of collectors: %w", err)
-	}
-	book := engine.NewDrainBook(drains)
-	for i, r := range records {
-		view := dispatch.CollectorView{CollectorRecord: *r, Held: held[i]}
+	book := engine.NewDrainBook(holds)
+	for _, r := range records {
+		view := dispatch.CollectorView{CollectorRecord: *r}
 		if drain := book.Of(r.Info.ID, &r.Info); drain != nil {
 			gate := drain.AsGate()
 			view.Drained = &gate
@@ -129,7 +126,7 @@ const collectorsPerRead = 100
 func (o *Operator) collectorPage(ctx context.Context, after string, limit int) (records []*dispatch.CollectorRecord, next string, err error) {
 	for bytes := 0; len(records) < limit && bytes < dispatch.MaxPageBytes; {
 		size := min(limit-len(records), collectorsPerRead)
-		read, err := o.store.ListCollectors(ctx, after, size)
+		read, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{Held: true}, after, size)
 		if err != nil {
 			return nil, "", err
 		}
@@ -165,7 +162,7 @@ func (o *Operator) Overview(ctx context.Context) (*Overview, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	keeper, err := o.store.Leader(ctx, engine.DutyKeeper)
+	keeper, err := o.store.Campaign(ctx, engine.DutyKeeper, "", 0)
 	if err != nil {
 		return nil, fmt.Errorf("read the keeper: %w", err)
 	}

@@ -71,7 +71,7 @@ func (o *Operator) ChangeQueueRule(ctx context.Context, pattern string, ifEtag R
 		}
 		rule.KeepHolds(old, c.book.BySettings[rule.SettingsName()])
 		for _, changed := range append(c.book.Beside(rule), rule) {
-			if err := c.made(o.store.SetRule(ctx, changed, c.version)); err != nil {
+			if err := c.made(o.store.PutRule(ctx, changed.Pattern, &changed, c.version)); err != nil {
 				return fmt.Errorf("set queue rule %q: %w", changed.Pattern, err)
 			}
 			c.book.ByPattern[changed.Pattern] = changed
@@ -99,7 +99,7 @@ func (o *Operator) DeleteQueueRule(ctx context.Context, pattern string, ifEtag R
 		if err := o.checkMapping(ctx, c.book, pattern, rule.Queue, c.book.Above(pattern)); err != nil {
 			return err
 		}
-		if err := c.made(o.store.DeleteRule(ctx, pattern, c.version)); err != nil {
+		if err := c.made(o.store.PutRule(ctx, pattern, nil, c.version)); err != nil {
 			return fmt.Errorf("delete queue rule %q: %w", pattern, err)
 		}
 		delete(c.book.ByPattern, pattern)

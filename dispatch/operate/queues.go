@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,14 +13,13 @@ import (
 // queuePage is how many queues one look of an operator's call reads.
 const queuePage = 1000
 
-// Queue reads one queue; ErrQueueNotFound when it holds nothing and has no
-// gate.
-func (o *Operator) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
-	queue, err := o.store.Queue(ctx, name)
+// queue reads one queue; nil when it holds nothing and has no gate.
+func (o *Operator) queue(ctx context.Context, name string) (*dispatch.Queue, error) {
+	queues, err := o.store.QueuesNamed(ctx, []string{name})
 	if err != nil {
-		return nil, fmt.Errorf("queue %q: %w", name, err)
+		return nil, fmt.Errorf("read queue %q: %w", name, err)
 	}
-	return queue, nil
+	return queues[0], nil
 }
 
 // FindQueue reads a queue, and one that is not there as it would be made, with
@@ -86,9 +84,9 @@ func (o *Operator) addPausedPools(ctx context.Context, queues ...*dispatch.Queue
 	if len(queues) == 0 {
 		return nil
 	}
-	paused, err := o.store.PausedPools(ctx)
+	paused, err := o.pausedPools(ctx)
 	if err != nil {
-		return fmt.Errorf("read pauses of pools: %w", err)
+		return err
 	}
 	for _, q := range queues {
 		var first dispatch.Gate
@@ -116,43 +114,6 @@ func endsBefore(g *dispatch.Gate, other *dispatch.Gate) bool {
 	return !g.Until.IsZero() && (other.Until.IsZero() || g.Until.Before(other.Until))
 }
 
-// BlockQueue holds grants of a queue until gate.Until (zero: until unblocked).
-// The queue need not exist yet (Unknown of what it returns). Kind and Time of the
-// gateOf are set here. It replaces a block that stands, and tells of it (Replaced); of two
-// calls at the same instant neither may tell of the other. New tasks of a host that is
-// mapped away (MapsTo) are not held by it.
-func (o *Operator) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) (*dispatch.Queue, error) {
-	gate.Kind = dispatch.GateBlocked
-	return o.holdQueue(ctx, name, gate, o.store.BlockQueue)
-}
-
-// PauseQueue holds grants of a queue until gate.Until (zero: until resumed),
-// beside a block that may stand. The queue need not exist yet. Kind and Time of
-// the gate are set here.
-func (o *Operator) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) (*dispatch.Queue, error) {
-	gate.Kind = dispatch.GatePaused
-	return o.holdQueue(ctx, name, gate, o.store.PauseQueue)
-}
-
-func (o *Operator) holdQueue(ctx context.Context, name string, gate dispatch.Gate, hold func(context.Context, string, dispatch.Gate) error) (*dispatch.Queue, error) {
-	gate, err := o.dated(ctx, gate)
-	if err != nil {
-		return nil, err
-	}
-	before, err := o.store.Queue(ctx, name)
-	if err != nil && !errors.Is(err, dispatch.ErrQueueNotFound) {
-		return nil, fmt.Errorf("queue %q: %w", name, err)
-	}
-	if err := hold(ctx, name, gate); err != nil {
-		return nil, fmt.Errorf("close gate %s of queue %q: %w", gate.Kind, name, err)
-	}
-	queue, err := o.FindQueue(ctx, name)
-	if err == nil && before != nil {
-		queue.Replaced = gateOf(before, gate.Kind)
-	}
-	return queue, err
-}
-
 // gateOf is the gate of that kind which holds the queue; nil when none does.
 func gateOf(q *dispatch.Queue, kind dispatch.GateKind) *dispatch.Gate {
 	i := slices.IndexFunc(q.Gates, func(g dispatch.Gate) bool { return g.Kind == kind })
@@ -162,54 +123,6 @@ func gateOf(q *dispatch.Queue, kind dispatch.GateKind) *dispatch.Gate {
 	return &q.Gates[i]
 }
 
-// dated is an operator's gate as it is set now. ErrInvalid when it would be over
-// already.
-func (o *Operator) dated(ctx context.Context, gate dispatch.Gate) (dispatch.Gate, error) {
-	now, err := o.store.Now(ctx)
-	if err != nil {
-		return gate, fmt.Errorf("read the store's clock: %w", err)
-	}
-	if !gate.Until.IsZero() && !gate.Until.After(now) {
-		return gate, dispatch.Invalid("until", gate.Until.Format(time.RFC3339Nano), "must be in the future")
-	}
-	gate.Time = now
-	return gate, nil
-}
-
-// UnblockQueue lifts an operator's block, and with automatic the one that
-// failures of the host caused. What it returns is the queue as it was left, or
-// as it would be made again when nothing was left of it, and whether there was a
-// block to lift: unblocking a queue that is not blocked, or is not there, changes
-// nothing.
-func (o *Operator) UnblockQueue(ctx context.Context, name string, automatic bool) (queue *dispatch.Queue, changed bool, err error) {
-	return o.letQueueGo(ctx, name, func(q *dispatch.Queue) bool {
-		// A block that has ended can still have a step to set back.
-		return heldBy(q, dispatch.GateBlocked) || automatic && (heldBy(q, dispatch.GateHostBlocked) || q.BlockStep > 0)
-	}, func() error { return o.store.UnblockQueue(ctx, name, automatic) })
-}
-
-// ResumeQueue lifts an operator's pause of a queue, not that of a rule. It
-// returns as UnblockQueue does.
-func (o *Operator) ResumeQueue(ctx context.Context, name string) (queue *dispatch.Queue, changed bool, err error) {
-	return o.letQueueGo(ctx, name, func(q *dispatch.Queue) bool { return heldBy(q, dispatch.GatePaused) },
-		func() error { return o.store.ResumeQueue(ctx, name) })
-}
-
-func (o *Operator) letQueueGo(ctx context.Context, name string, held func(*dispatch.Queue) bool, lift func() error) (queue *dispatch.Queue, changed bool, err error) {
-	before, err := o.FindQueue(ctx, name)
-	if err != nil {
-		return nil, false, err
-	}
-	if !held(before) {
-		return before, false, nil
-	}
-	if err := lift(); err != nil && !errors.Is(err, dispatch.ErrQueueNotFound) { // gone since the look
-		return nil, false, fmt.Errorf("open a gate of queue %q: %w", name, err)
-	}
-	queue, err = o.FindQueue(ctx, name)
-	return queue, true, err
-}
-
 // heldBy reports whether a gate of this kind holds the queue.
 func heldBy(q *dispatch.Queue, kind dispatch.GateKind) bool {
 	return gateOf(q, kind) != nil
@@ -217,8 +130,8 @@ func heldBy(q *dispatch.Queue, kind dispatch.GateKind) bool {
 
 // queueOrNew reads a queue; one that is not there comes as it would be made.
 func (o *Operator) queueOrNew(ctx context.Context, name string) (*dispatch.Queue, error) {
-	queue, err := o.Queue(ctx, name)
-	if !errors.Is(err, dispatch.ErrQueueNotFound) {
+	queue, err := o.queue(ctx, name)
+	if queue != nil || err != nil {
 		return queue, err
 	}
 	book, err := o.catalog.Rules(ctx)

@@ -3,7 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -40,16 +39,13 @@ func (o *Operator) checkSeeds(ctx context.Context, source *dispatch.Source, befo
 		if t == nil || !t.Recurring || t.State == dispatch.StateCanceled || t.SourceUID == source.UID || before.sources[t.SourceID] {
 			continue
 		}
-		owner, err := o.store.Source(ctx, t.SourceID)
-		switch {
-		case errors.Is(err, dispatch.ErrSourceNotFound):
-			continue
-		case err != nil:
-			return fmt.Errorf("source %q: %w", t.SourceID, err)
-		case owner.UID != t.SourceUID, owner.Deleted, owner.ID == source.ID:
-			continue
+		owner, err := o.keptSource(ctx, t.SourceID)
+		if err != nil {
+			return err
 		}
-		return sharedSeed(source, i, owner.ID)
+		if owns(owner, t) && owner.ID != source.ID {
+			return sharedSeed(source, i, owner.ID)
+		}
 	}
 	before.note(source.ID, ids)
 	return nil

@@ -320,31 +320,22 @@ func (o *Operator) cancelSeeds(ctx context.Context, source *dispatch.Source, ids
 // do now. A source that cannot be finished holds up no other; the error joins
 // those of all.
 func (o *Operator) finishSources(ctx context.Context, after string) (next string, more bool, err error) {
-	ids, err := o.store.PendingSources(ctx, after, finishPage)
+	sources, rest, err := o.store.ListSources(ctx, dispatch.SourceFilter{Pending: true}, after, finishPage)
 	if err != nil {
 		return after, false, fmt.Errorf("list unfinished sources: %w", err)
 	}
-	if len(ids) == finishPage {
-		next = ids[finishPage-1]
+	if rest {
+		next = sources[len(sources)-1].ID
 	}
 	var failed []error
-	for _, id := range ids {
+	for _, source := range sources {
 		if ctx.Err() != nil {
 			return after, false, errors.Join(append(failed, context.Cause(ctx))...)
 		}
-		source, err := o.store.Source(ctx, id)
-		switch {
-		case errors.Is(err, dispatch.ErrSourceNotFound):
-			continue
-		case err != nil:
-			err = fmt.Errorf("source %q: %w", id, err)
-		default:
-			err = o.applySource(ctx, source)
-			more = more || source.Deleted
-		}
-		if err != nil {
+		if err := o.applySource(ctx, source); err != nil {
 			failed = append(failed, err)
 		}
+		more = more || source.Deleted
 	}
 	return next, more || next != "", errors.Join(failed...)
 }

@@ -84,7 +84,7 @@ func (o *Operator) keepSources(ctx context.Context, specs []NamedSpec, which []i
 			}
 			seeds, ids, err := seedSubmissions(source, book)
 			if err == nil {
-				err = o.store.CreateSource(ctx, source)
+				err = o.store.PutSource(ctx, source, 0)
 			}
 			if errors.Is(err, dispatch.ErrSourceExists) {
 				return results[i].note(o.applyMade(ctx, specs[i]))
@@ -100,12 +100,12 @@ func (o *Operator) keepSources(ctx context.Context, specs []NamedSpec, which []i
 
 // applyMade brings a source to a spec that was made since it was looked for.
 func (o *Operator) applyMade(ctx context.Context, named NamedSpec) (SpecResult, error) {
-	kept, err := o.store.Source(ctx, named.ID)
-	if errors.Is(err, dispatch.ErrSourceNotFound) {
-		return SpecResult{}, fmt.Errorf("source %q was made and deleted by others meanwhile: %w", named.ID, dispatch.ErrSourceExists)
-	}
+	kept, err := o.keptSource(ctx, named.ID)
 	if err != nil {
-		return SpecResult{}, fmt.Errorf("read source %q: %w", named.ID, err)
+		return SpecResult{}, err
+	}
+	if kept == nil {
+		return SpecResult{}, fmt.Errorf("source %q was made and deleted by others meanwhile: %w", named.ID, dispatch.ErrSourceExists)
 	}
 	return o.applySpec(ctx, named, kept)
 }

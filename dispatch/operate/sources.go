@@ -37,7 +37,7 @@ func (o *Operator) createSource(ctx context.Context, id string, spec *dispatch.S
 	if err := o.checkSeeds(ctx, source, rehearsal{}); err != nil {
 		return err
 	}
-	if err := o.store.CreateSource(ctx, source); err != nil {
+	if err := o.store.PutSource(ctx, source, 0); err != nil {
 		return fmt.Errorf("create source %q: %w", id, err)
 	}
 	return o.applySource(ctx, source)
@@ -76,20 +76,34 @@ func (o *Operator) changedSource(ctx context.Context, id string) (*SourceView, e
 }
 
 func (o *Operator) liveSource(ctx context.Context, id string) (*dispatch.Source, error) {
-	source, err := o.store.Source(ctx, id)
-	if err == nil && source.Deleted {
-		err = dispatch.ErrSourceNotFound
+	source, err := o.keptSource(ctx, id)
+	if err == nil && (source == nil || source.Deleted) {
+		err = fmt.Errorf("source %q: %w", id, dispatch.ErrSourceNotFound)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return source, nil
+}
+
+// owns reports whether a source, nil for none, still is that of a task.
+func owns(source *dispatch.Source, t *dispatch.Task) bool {
+	return source != nil && source.UID == t.SourceUID && !source.Deleted
+}
+
+// keptSource reads a source, also one that is being deleted; nil: none has the id.
+func (o *Operator) keptSource(ctx context.Context, id string) (*dispatch.Source, error) {
+	found, err := o.store.SourcesByID(ctx, []string{id})
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", id, err)
 	}
-	return source, nil
+	return found[0], nil
 }
 
 // ListSources lists sources by id from the first after after. A page may hold
 // fewer than limit, even none; next continues, the end is an empty next.
 func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string, limit int) (views []*SourceView, next string, err error) {
-	sources, more, err := o.store.ListSources(ctx, q.Prefix, after, limit)
+	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: q.Prefix}, after, limit)
 	if err != nil {
 		return nil, "", fmt.Errorf("list sources: %w", err)
 	}
@@ -228,7 +242,7 @@ func (o *Operator) mutateSource(ctx context.Context, id string, ifVersion int64,
 			return false, fmt.Errorf("source %q: %w", id, err)
 		}
 		after.Version++
-		err = o.store.UpdateSource(ctx, &after, before.Version)
+		err = o.store.PutSource(ctx, &after, before.Version)
 		if errors.Is(err, dispatch.ErrEtagMismatch) && ifVersion == 0 {
 			continue
 		}

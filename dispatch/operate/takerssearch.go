@@ -28,9 +28,9 @@ const drainsTold = 5
 // search is what was found so far of who takes what is wanted, while nobody takes all.
 type search struct {
 	// drains are those of collectors who would, each once.
-	drains []*dispatch.Drain
+	drains []*dispatch.Hold
 	// first is the one with whose end the first of these collectors takes it.
-	first        *dispatch.Drain
+	first        *dispatch.Hold
 	some, others several
 }
 
@@ -50,7 +50,7 @@ func (c *several) add(info *dispatch.CollectorInfo) {
 
 // meet notes what an active collector with these drains, as [drainBook.all] has them, takes
 // of what is wanted, and reports whether it takes all.
-func (s *search) meet(c *dispatch.CollectorInfo, w wanted, drains []*dispatch.Drain) bool {
+func (s *search) meet(c *dispatch.CollectorInfo, w wanted, drains []*dispatch.Hold) bool {
 	much := takesOf(c, w)
 	switch {
 	case much == takesNone:
@@ -70,7 +70,7 @@ func (s *search) meet(c *dispatch.CollectorInfo, w wanted, drains []*dispatch.Dr
 }
 
 // drained notes the drains of a collector, of which the last to end comes first.
-func (s *search) drained(drains []*dispatch.Drain) {
+func (s *search) drained(drains []*dispatch.Hold) {
 	if s.first == nil || s.first.Outlasts(drains[0]) {
 		s.first = drains[0]
 	}
@@ -115,8 +115,8 @@ func (s *search) drainGates(w wanted) takers {
 	if !who.narrowed {
 		what = wanted{pool: w.pool}
 	}
-	s.drains = slices.DeleteFunc(s.drains, func(d *dispatch.Drain) bool { return d == s.first })
-	for _, d := range slices.Concat([]*dispatch.Drain{s.first}, s.drains[:min(len(s.drains), drainsTold-1)]) {
+	s.drains = slices.DeleteFunc(s.drains, func(d *dispatch.Hold) bool { return d == s.first })
+	for _, d := range slices.Concat([]*dispatch.Hold{s.first}, s.drains[:min(len(s.drains), drainsTold-1)]) {
 		gate := d.AsGate()
 		gate.Reason = cmp.Or(gate.Reason, fmt.Sprintf("the active collectors that take %s are drained", what))
 		who.gates = append(who.gates, gate)

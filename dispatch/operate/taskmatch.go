@@ -184,7 +184,7 @@ func (w *taskWalk) sources(ctx context.Context) error {
 		}
 	}
 	for w.room() {
-		sources, more, err := w.o.store.ListSources(ctx, w.q.Sources.Prefix, w.place, matchPlaces)
+		sources, more, err := w.o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: w.q.Sources.Prefix}, w.place, matchPlaces)
 		if err != nil {
 			return fmt.Errorf("list sources: %w", err)
 		}

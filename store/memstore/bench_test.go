@@ -156,11 +156,11 @@ func BenchmarkStore_Life(b *testing.B) {
 				for left := len(items); left > 0; {
 					call++
 					grants := claimTasks(b, s, call, c.batch)
-					successes := make([]dispatch.Success, len(grants))
+					successes := make([]dispatch.Transition, len(grants))
 					for i := range grants {
-						successes[i] = dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token}
+						successes[i] = unread(&grants[i])
 					}
-					if _, err := s.Succeed(b.Context(), successes); err != nil {
+					if _, err := s.Apply(b.Context(), successes); err != nil {
 						b.Fatal(err)
 					}
 					left -= len(grants)

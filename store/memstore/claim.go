@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -36,30 +35,9 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 	if err != nil {
 		return dispatch.ClaimReply{}, err
 	}
-	done := sh.succeedFirst(wants)
 	sh.begin()
 	defer sh.end()
-	reply := sh.claim(pool, wants)
-	reply.Done = done
-	return reply, nil
-}
-
-// succeedFirst settles what the wants carry, in a step of its own.
-func (s *shard) succeedFirst(wants []dispatch.Want) [][]dispatch.ApplyResult {
-	carry := func(w dispatch.Want) bool { return len(w.Done) > 0 }
-	if !slices.ContainsFunc(wants, carry) {
-		return nil
-	}
-	s.begin()
-	defer s.end()
-	done := make([][]dispatch.ApplyResult, len(wants))
-	for i := range wants {
-		done[i] = make([]dispatch.ApplyResult, len(wants[i].Done))
-		for k := range wants[i].Done {
-			done[i][k] = s.succeed(&wants[i].Done[k])
-		}
-	}
-	return done
+	return sh.claim(pool, wants), nil
 }
 
 func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimReply {

@@ -26,47 +26,28 @@ type leader struct {
 }
 
 // Campaign implements [dispatch.Cluster].
-func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
-	if err := s.usable(ctx); err != nil {
-		return false, err
-	}
-	s.duties.mu.Lock()
-	defer s.duties.mu.Unlock()
-	now := s.millis()
-	if l := s.duties.leaders[duty]; l.until > now && l.holder != holder {
-		// Further ahead, the clock was stepped back.
-		l.until = min(l.until, now+span(ttl))
-		s.duties.leaders[duty] = l
-		return false, nil
-	}
-	s.duties.leaders[duty] = leader{holder: holder, until: now + span(ttl)}
-	return true, nil
-}
-
-// Resign implements [dispatch.Cluster].
-func (s *Store) Resign(ctx context.Context, duty, holder string) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	s.duties.mu.Lock()
-	defer s.duties.mu.Unlock()
-	if s.duties.leaders[duty].holder == holder {
-		delete(s.duties.leaders, duty)
-	}
-	return nil
-}
-
-// Leader implements [dispatch.Cluster].
-func (s *Store) Leader(ctx context.Context, duty string) (string, error) {
+func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (string, error) {
 	if err := s.usable(ctx); err != nil {
 		return "", err
 	}
 	s.duties.mu.Lock()
 	defer s.duties.mu.Unlock()
-	if l := s.duties.leaders[duty]; l.until > s.millis() {
+	now, leaders := s.millis(), s.duties.leaders
+	l := leaders[duty]
+	led := l.until > now
+	switch {
+	case led && l.holder != holder:
+		if ttl > 0 { // further ahead, the clock was stepped back
+			l.until = min(l.until, now+span(ttl))
+			leaders[duty] = l
+		}
 		return l.holder, nil
+	case ttl <= 0:
+		delete(leaders, duty)
+		return "", nil
 	}
-	return "", nil
+	leaders[duty] = leader{holder: holder, until: now + span(ttl)}
+	return holder, nil
 }
 
 // hub hands hints to the subscribers of this process.

@@ -178,88 +178,84 @@ func (s *Store) markHome(state dispatch.PollState, id, session string) {
 }
 
 // ListCollectors implements [dispatch.Collectors].
-func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	return s.collectors.list(s.millis(), after, limit), nil
-}
-
-// PresentCollectors implements [dispatch.Collectors].
-func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+	var records []*dispatch.CollectorRecord
 	b := &s.collectors
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.expire(s.millis())
-	var ids []string
-	for e := range b.seen.from(millis(since)) {
-		if len(ids) >= limit {
+	switch {
+	case filter.IDs != nil:
+		records = b.named(filter.IDs)
+	case !filter.Since.IsZero():
+		records = b.present(millis(filter.Since), limit)
+	default:
+		records = b.list(after, limit)
+	}
+	b.mu.Unlock()
+	if filter.Held {
+		for _, sh := range s.shards {
+			sh.addHeld(records)
+		}
+	}
+	return records, nil
+}
+
+// addHeld adds how many leases of the shard collectors hold.
+func (s *shard) addHeld(records []*dispatch.CollectorRecord) {
+	s.begin()
+	defer s.end()
+	for _, r := range records {
+		if r == nil {
+			continue
+		}
+		if h := s.holders[r.Info.ID]; h != nil {
+			r.Held += h.held
+		}
+	}
+}
+
+// present are the ids of collectors that were seen since then and have not ended.
+func (b *collectorBook) present(since int64, limit int) (records []*dispatch.CollectorRecord) {
+	for e := range b.seen.from(since) {
+		if len(records) >= limit {
 			break
 		}
 		if !e.value.info.Ended {
-			ids = append(ids, e.value.info.ID)
+			records = append(records, &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: e.value.info.ID}})
 		}
 	}
-	slices.Sort(ids)
-	return ids, nil
+	return records
 }
 
-// HeldLeases implements [dispatch.Collectors].
-func (s *Store) HeldLeases(ctx context.Context, ids []string) ([]int64, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	held := make([]int64, len(ids))
-	for _, sh := range s.shards {
-		sh.begin()
-		for i, id := range ids {
-			if h := sh.holders[id]; h != nil {
-				held[i] += h.held
-			}
+// named are the collectors with these ids; nil for one that is not known.
+func (b *collectorBook) named(ids []string) []*dispatch.CollectorRecord {
+	records := make([]*dispatch.CollectorRecord, len(ids))
+	for i, id := range ids {
+		if c := b.known[id]; c != nil {
+			records[i] = c.record()
 		}
-		sh.end()
 	}
-	return held, nil
+	return records
 }
 
-func (b *collectorBook) list(now int64, after string, limit int) []*dispatch.CollectorRecord {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.expire(now)
-	var records []*dispatch.CollectorRecord
+func (b *collectorBook) list(after string, limit int) (records []*dispatch.CollectorRecord) {
 	b.ids.Ascend(after, func(id string) bool {
 		if len(records) >= limit {
 			return false
 		}
-		if c := b.known[id]; id > after {
-			records = append(records, &dispatch.CollectorRecord{
-				Info: copyInfo(c.info), First: instant(c.first), Seen: instant(c.seen),
-			})
+		if id > after {
+			records = append(records, b.known[id].record())
 		}
 		return true
 	})
 	return records
 }
 
-// CollectorInfos implements [dispatch.Collectors].
-func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	b := &s.collectors
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.expire(s.millis())
-	infos := make([]*dispatch.CollectorInfo, len(ids))
-	for i, id := range ids {
-		if c := b.known[id]; c != nil && c.told {
-			infos[i] = new(copyInfo(c.info))
-		}
-	}
-	return infos, nil
+func (c *collector) record() *dispatch.CollectorRecord {
+	return &dispatch.CollectorRecord{Info: copyInfo(c.info), First: instant(c.first), Seen: instant(c.seen), OnlyPolls: !c.told}
 }
 
 // Forget implements [dispatch.Collectors].

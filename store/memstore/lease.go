@@ -108,16 +108,30 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	for i := range results {
 		results[i].Code = dispatch.ApplyNotFound
 	}
-	idOf := func(i int) dispatch.TaskID { return transitions[i].ID }
-	s.byShard(len(transitions), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
+	order := unreadFirst(transitions)
+	idOf := func(n int) dispatch.TaskID { return transitions[order[n]].ID }
+	s.byShard(len(order), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
 		sh.begin()
 		defer sh.end()
-		for _, i := range page {
-			results[i] = sh.apply(&transitions[i])
+		for _, n := range page {
+			results[order[n]] = sh.apply(&transitions[order[n]])
 		}
 		sh.sweep(2 * len(page))
 	})
 	return results, nil
+}
+
+// unreadFirst is the order in which transitions are applied.
+func unreadFirst(transitions []dispatch.Transition) []int {
+	order := make([]int, 0, len(transitions))
+	for _, unread := range [...]bool{true, false} {
+		for i := range transitions {
+			if transitions[i].Unread == unread {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
 }
 
 // apply makes one transition, if the record still is what it was computed from.
@@ -126,23 +140,42 @@ func (s *shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 	if r == nil {
 		return dispatch.ApplyResult{Code: dispatch.ApplyNotFound}
 	}
-	return s.applyTo(r, t)
-}
-
-// applyTo is apply to the record of the transition.
-func (s *shard) applyTo(r *record, t *dispatch.Transition) dispatch.ApplyResult {
+	if t.Unread {
+		read, ok := completed(r, *t)
+		if !ok {
+			return dispatch.ApplyResult{Code: dispatch.ApplyUnread, State: dispatch.StateLeased}
+		}
+		t = &read
+	}
 	result := dispatch.ApplyResult{Code: s.judge(r, t)}
 	switch result.Code {
 	case dispatch.Applied:
 		s.transit(r, t)
 	case dispatch.ApplyAlready:
 		result.Prior = r.result
-	case dispatch.ApplyConflict, dispatch.ApplyLost, dispatch.ApplyNotFound, dispatch.ApplyPolicy:
+	case dispatch.ApplyConflict, dispatch.ApplyLost, dispatch.ApplyNotFound, dispatch.ApplyUnread:
 	}
 	if result.State = r.visibleState(s.now); r.waiting() {
 		result.Due = instant(r.due)
 	}
 	return result
+}
+
+// completed is an unread transition with what the record has to add; false: the record
+// leaves something to decide.
+func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
+	if r.lease == nil || r.lease.token != t.Lease {
+		t.Token = t.Lease.Digest() // of a lease that has ended
+		return t, true
+	}
+	gate := &r.lane.source.gate
+	if r.recurring || r.cancel != dispatch.CancelNone || r.again || r.lane.source.forgotten || gate.Deleted || gate.Remember <= 0 {
+		return t, false
+	}
+	t.Token, t.Revision, t.Remember = r.lease.digest, r.revision, gate.Remember
+	t.Counters.Cycle = r.counters.Cycle + 1
+	t.Run, t.FirstDue = instant(r.run), instant(r.firstDue)
+	return t, true
 }
 
 // judge says whether the transition applies.

@@ -33,11 +33,11 @@ func TestStore_givesMemoryBack(t *testing.T) { //nolint:paralleltest // it measu
 			if len(grants) == 0 {
 				t.Fatalf("%d tasks are not to be had", n)
 			}
-			successes := make([]dispatch.Success, len(grants))
+			successes := make([]dispatch.Transition, len(grants))
 			for i := range grants {
-				successes[i] = dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token}
+				successes[i] = unread(&grants[i])
 			}
-			if _, err := s.Succeed(t.Context(), successes); err != nil {
+			if _, err := s.Apply(t.Context(), successes); err != nil {
 				t.Fatal(err)
 			}
 			n -= len(grants)
@@ -68,4 +68,13 @@ func heap() int {
 	runtime.GC()
 	runtime.ReadMemStats(&stats)
 	return int(stats.HeapAlloc)
+}
+
+// unread is the success of a grant, as a policy computes it without the record.
+func unread(g *dispatch.Grant) dispatch.Transition {
+	tr, ok := dispatch.Policy{}.Unread(&dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}})
+	if !ok {
+		panic("the policy has to read a plain success")
+	}
+	return tr
 }

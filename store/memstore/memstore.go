@@ -37,7 +37,7 @@ type Store struct {
 	sources    sourceBook
 	rules      ruleBook
 	collectors collectorBook
-	drains     drainBook
+	holds      holdBook
 	duties     dutyBook
 	hub        hub
 }
@@ -58,7 +58,7 @@ func New(config Config) (*Store, error) {
 		s.shards[i] = newShard(s, i)
 	}
 	s.collectors.known = make(map[string]*collector)
-	s.drains.byName = make(map[string]dispatch.Drain)
+	s.holds.byKey = make(map[string]dispatch.Hold)
 	s.duties.leaders = make(map[string]leader)
 	s.hub.closed = make(chan struct{})
 	return s, nil
@@ -75,9 +75,6 @@ func (s *Store) Local() {}
 
 // Ping answers nil until the store is closed.
 func (s *Store) Ping(ctx context.Context) error { return s.usable(ctx) }
-
-// Losses is 0: what it holds is lost with its process only.
-func (s *Store) Losses() int64 { return 0 }
 
 // Now is the store's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {

@@ -3,7 +3,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -18,76 +17,10 @@ func (s *shard) pausedUntil(pool string) int64 {
 	return gateUntil(&gate)
 }
 
-// PausePool implements [dispatch.Pools].
-func (s *Store) PausePool(ctx context.Context, pool string, gate dispatch.Gate) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	gate.Kind = dispatch.GatePoolPaused
-	for _, sh := range s.shards {
-		if err := sh.pausePool(pool, gate); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *shard) pausePool(pool string, gate dispatch.Gate) error {
-	s.begin()
-	defer s.end()
-	maps.DeleteFunc(s.paused, func(name string, _ dispatch.Gate) bool { return s.pausedUntil(name) <= s.now })
-	if _, ok := s.paused[pool]; !ok && len(s.paused) >= dispatch.MaxPausedPools {
-		return dispatch.TooManyPaused(pool)
-	}
-	s.paused[pool] = gate
-	return nil
-}
-
-// ResumePool implements [dispatch.Pools].
-func (s *Store) ResumePool(ctx context.Context, pool string) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	for _, sh := range s.shards {
-		sh.begin()
-		delete(sh.paused, pool)
-		sh.sooner(pool, sh.now)
-		sh.end()
-	}
-	return nil
-}
-
-// Pool implements [dispatch.Pools].
-func (s *Store) Pool(ctx context.Context, name string) (dispatch.Pool, error) {
-	known, err := s.listPools(ctx, func(pool string) bool { return pool == name })
-	if err != nil || len(known) == 0 {
-		return dispatch.Pool{Name: name}, err
-	}
-	return known[0], nil
-}
-
-// ListPools implements [dispatch.Pools].
-func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispatch.Pool, error) {
-	known, err := s.listPools(ctx, func(pool string) bool { return pool > after })
+// ListPools implements [dispatch.Queues].
+func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
+	known, err := s.listPools(ctx, func(pool string) bool { return pool > after && (name == "" || pool == name) })
 	return known[:min(len(known), max(limit, 0))], err
-}
-
-// PausedPools implements [dispatch.Pools].
-func (s *Store) PausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	paused := make(map[string]dispatch.Gate)
-	for _, sh := range s.shards {
-		sh.begin()
-		for name, gate := range sh.paused {
-			if sh.pausedUntil(name) > sh.now {
-				paused[name] = gate
-			}
-		}
-		sh.end()
-	}
-	return paused, nil
 }
 
 // listPools sums over all shards, ascending by name.

@@ -2,8 +2,6 @@ package memstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -137,100 +135,36 @@ func (s *shard) closeIdleQueues(limit int) {
 	}
 }
 
-// existing finds a queue that holds something or has a gate.
-func (s *shard) existing(name string) (*queue, error) {
+// existing finds a queue that holds something or has a gate; nil: there is none.
+func (s *shard) existing(name string) *queue {
 	if q := s.queues[name]; q != nil {
 		if s.closeWhenEmpty(q); !q.gone {
-			return q, nil
+			return q
 		}
 	}
-	return nil, fmt.Errorf("%w: %.300q", dispatch.ErrQueueNotFound, name)
-}
-
-// BlockQueue implements [dispatch.Queues].
-func (s *Store) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) error {
-	gate.Kind = dispatch.GateBlocked
-	return s.holdQueue(ctx, name, func(q *queue) { q.operator = &gate })
-}
-
-// PauseQueue implements [dispatch.Queues].
-func (s *Store) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) error {
-	gate.Kind = dispatch.GatePaused
-	return s.holdQueue(ctx, name, func(q *queue) { q.paused = &gate })
-}
-
-// holdQueue sets a gate of a queue, which is made when it does not exist.
-func (s *Store) holdQueue(ctx context.Context, name string, set func(q *queue)) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	sh := s.shardOfName(name)
-	sh.begin()
-	defer sh.end()
-	q := sh.openQueue(name)
-	set(q)
-	sh.touchQueue(q)
 	return nil
-}
-
-// UnblockQueue implements [dispatch.Queues].
-func (s *Store) UnblockQueue(ctx context.Context, name string, automatic bool) error {
-	return s.letGo(ctx, name, func(q *queue) {
-		q.operator = nil
-		if automatic {
-			q.blocked, q.blockStep = 0, 0
-		}
-	})
-}
-
-// ResumeQueue implements [dispatch.Queues].
-func (s *Store) ResumeQueue(ctx context.Context, name string) error {
-	return s.letGo(ctx, name, func(q *queue) { q.paused = nil })
-}
-
-// letGo lifts gates of a queue that exists.
-func (s *Store) letGo(ctx context.Context, name string, lift func(q *queue)) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	sh := s.shardOfName(name)
-	sh.begin()
-	defer sh.end()
-	q, err := sh.existing(name)
-	if err != nil {
-		return err
-	}
-	lift(q)
-	sh.touchQueue(q)
-	return nil
-}
-
-// Queue implements [dispatch.Queues].
-func (s *Store) Queue(ctx context.Context, name string) (*dispatch.Queue, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	sh := s.shardOfName(name)
-	sh.begin()
-	defer sh.end()
-	q, err := sh.existing(name)
-	if err != nil {
-		return nil, err
-	}
-	return sh.describe(q), nil
 }
 
 // QueuesNamed implements [dispatch.Queues].
 func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Queue, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
 	queues := make([]*dispatch.Queue, len(names))
 	for i, name := range names {
-		queue, err := s.Queue(ctx, name)
-		if err != nil && !errors.Is(err, dispatch.ErrQueueNotFound) {
-			return nil, err
-		}
-		queues[i] = queue
+		queues[i] = s.shardOfName(name).read(name)
 	}
 	return queues, nil
+}
+
+// read describes a queue; nil: there is none.
+func (s *shard) read(name string) *dispatch.Queue {
+	s.begin()
+	defer s.end()
+	if q := s.existing(name); q != nil {
+		return s.describe(q)
+	}
+	return nil
 }
 
 // describe is the queue as a caller of the store sees it.

@@ -47,7 +47,7 @@ func openQueues(tb testing.TB, s *memstore.Store, minDelay time.Duration) {
 	tb.Helper()
 	settings := dispatch.DefaultQueueSettings()
 	settings.MinDelay, settings.MaxInFlight = minDelay, 1000
-	if _, err := s.SetRule(tb.Context(), dispatch.QueueRule{Pattern: "*", Settings: settings}, 0); err != nil {
+	if _, err := s.PutRule(tb.Context(), "*", &dispatch.QueueRule{Pattern: "*", Settings: settings}, 0); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -196,7 +196,7 @@ func (w *world) rule(t *rapid.T) {
 	settings.Paused = rapid.IntRange(0, 5).Draw(t, "paused") == 0
 	pattern := rapid.SampledFrom([]string{"*", "*.test", "a.test", "*.e.test"}).Draw(t, "pattern")
 	var err error
-	w.rules, err = w.store.SetRule(t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: settings}, w.rules)
+	w.rules, err = w.store.PutRule(t.Context(), pattern, &dispatch.QueueRule{Pattern: pattern, Settings: settings}, w.rules)
 	w.ok(t, err)
 	for shard := range w.store.Shards() {
 		for page, first := "", true; first || page != ""; first = false {
@@ -209,17 +209,23 @@ func (w *world) rule(t *rapid.T) {
 func (w *world) block(t *rapid.T) {
 	name := queueName(t)
 	if rapid.Bool().Draw(t, "unblock") {
-		// There may be no such queue.
-		_ = w.store.UnblockQueue(t.Context(), name, rapid.Bool().Draw(t, "automatic"))
-		_ = w.store.ResumeQueue(t.Context(), name)
+		w.lift(t, name)
 		return
 	}
 	gate := dispatch.Gate{Until: rapid.SampledFrom([]time.Time{{}, w.clock.Now().Add(time.Second)}).Draw(t, "until")}
-	hold := w.store.BlockQueue
+	hold := dispatch.Hold{Target: dispatch.HoldTarget{Queue: name}, Name: dispatch.HoldBlock, Gate: gate}
 	if rapid.Bool().Draw(t, "pause") {
-		hold = w.store.PauseQueue
+		hold.Name = dispatch.HoldPause
 	}
-	w.ok(t, hold(t.Context(), name, gate))
+	w.ok(t, w.store.SetHold(t.Context(), hold))
+}
+
+// lift lifts all holds of a queue.
+func (w *world) lift(t *rapid.T, queue string) {
+	for _, name := range []string{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
+		_, err := w.store.LiftHold(t.Context(), dispatch.HoldTarget{Queue: queue}, name)
+		w.ok(t, err)
+	}
 }
 
 // TestStore_StaysConsistent does random things and checks after each that
@@ -262,12 +268,11 @@ func (w *world) drain(t *rapid.T) {
 	open.MinDelay, open.MaxInFlight = 0, 100
 	for _, pattern := range []string{"*", "*.test", "a.test", "*.e.test"} {
 		var err error
-		w.rules, err = w.store.SetRule(t.Context(), dispatch.QueueRule{Pattern: pattern, Settings: open}, w.rules)
+		w.rules, err = w.store.PutRule(t.Context(), pattern, &dispatch.QueueRule{Pattern: pattern, Settings: open}, w.rules)
 		w.ok(t, err)
 	}
 	for _, name := range []string{"a.test", "b.test", "c.test", "d.e.test"} {
-		_ = w.store.UnblockQueue(t.Context(), name, true)
-		_ = w.store.ResumeQueue(t.Context(), name)
+		w.lift(t, name)
 	}
 	for uid, gate := range w.gates {
 		gate.Version, gate.Pool, gate.PausedUntil = gate.Version+1, "default", time.Time{}

@@ -70,48 +70,40 @@ func (s *shard) resolve(queueName string) settings {
 	return set
 }
 
-// SetRule implements [dispatch.Queues].
-func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule, ifVersion int64) (int64, error) {
+// PutRule implements [dispatch.Queues].
+func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.QueueRule, ifVersion int64) (int64, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
 	b := &s.rules
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old, replaced := b.rules.Get(rule.Pattern)
-	if done, err := b.changed(ifVersion, replaced && sameRule(old, rule)); done || err != nil {
+	old, replaced := b.rules.Get(pattern)
+	asLeft := !replaced
+	if rule != nil {
+		asLeft = replaced && sameRule(old, *rule)
+	}
+	if done, err := b.changed(ifVersion, asLeft); done || err != nil {
 		return b.version, err
 	}
-	if !replaced && b.rules.Len() >= dispatch.MaxQueueRules {
+	switch {
+	case rule == nil && !replaced:
+		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
+	case rule == nil:
+		b.rules.Delete(pattern)
+	case !replaced && b.rules.Len() >= dispatch.MaxQueueRules:
 		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), dispatch.MaxQueueRules)
+	default:
+		b.rules.Set(pattern, *rule)
 	}
-	b.rules.Set(rule.Pattern, rule)
 	s.changeRules(func(sh *shard) {
 		if replaced {
 			sh.unfile(old)
 		}
-		sh.settings[rule.SettingsName()] = rule
+		if rule != nil {
+			sh.settings[rule.SettingsName()] = *rule
+		}
 	})
-	return b.version, nil
-}
-
-// DeleteRule implements [dispatch.Queues].
-func (s *Store) DeleteRule(ctx context.Context, pattern string, ifVersion int64) (int64, error) {
-	if err := s.usable(ctx); err != nil {
-		return 0, err
-	}
-	b := &s.rules
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	old, ok := b.rules.Get(pattern)
-	if done, err := b.changed(ifVersion, !ok); done || err != nil {
-		return b.version, err
-	}
-	if !ok {
-		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
-	}
-	b.rules.Delete(pattern)
-	s.changeRules(func(sh *shard) { sh.unfile(old) })
 	return b.version, nil
 }
 

@@ -64,30 +64,8 @@ func (b *sourceBook) put(k *keptSource) {
 	}
 }
 
-// CreateSource implements [dispatch.Sources].
-func (s *Store) CreateSource(ctx context.Context, src *dispatch.Source) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	k, err := keepSource(src)
-	if err != nil {
-		return err
-	}
-	b := &s.sources
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if old, ok := b.kept.Get(k.id); ok {
-		if old.uid == k.uid {
-			return nil
-		}
-		return fmt.Errorf("%w: %s", dispatch.ErrSourceExists, k.id)
-	}
-	b.put(k)
-	return nil
-}
-
-// UpdateSource implements [dispatch.Sources].
-func (s *Store) UpdateSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
+// PutSource implements [dispatch.Sources].
+func (s *Store) PutSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
@@ -100,14 +78,18 @@ func (s *Store) UpdateSource(ctx context.Context, src *dispatch.Source, ifVersio
 	defer b.mu.Unlock()
 	old, ok := b.kept.Get(k.id)
 	switch {
+	case !ok && ifVersion == 0:
 	case !ok:
 		return fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, k.id)
-	case bytes.Equal(old.encoded, k.encoded):
+	case ifVersion == 0 && old.uid == k.uid, bytes.Equal(old.encoded, k.encoded):
 		return nil
+	case ifVersion == 0:
+		return fmt.Errorf("%w: %s", dispatch.ErrSourceExists, k.id)
 	case old.version != ifVersion || old.uid != k.uid:
 		return fmt.Errorf("%w: source %s has version %d, not %d", dispatch.ErrEtagMismatch, k.id, old.version, ifVersion)
+	default:
+		k.applied, k.seeds = old.applied, old.seeds
 	}
-	k.applied, k.seeds = old.applied, old.seeds
 	b.put(k)
 	return nil
 }
@@ -138,18 +120,6 @@ func (s *Store) MarkApplied(ctx context.Context, id, uid string, version int64, 
 	return true, nil
 }
 
-// Source implements [dispatch.Sources].
-func (s *Store) Source(ctx context.Context, id string) (*dispatch.Source, error) {
-	found, err := s.SourcesByID(ctx, []string{id})
-	if err != nil {
-		return nil, err
-	}
-	if found[0] == nil {
-		return nil, fmt.Errorf("%w: %.200q", dispatch.ErrSourceNotFound, id)
-	}
-	return found[0], nil
-}
-
 // SourcesByID implements [dispatch.Sources].
 func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
 	if err := s.usable(ctx); err != nil {
@@ -165,16 +135,15 @@ func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Sour
 }
 
 // ListSources implements [dispatch.Sources].
-func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
+func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, false, err
 	}
 	var kept []*keptSource
 	var bytes pageBytes
-	s.sources.mu.Lock()
-	s.sources.kept.Ascend(max(prefix, after), func(id string, k *keptSource) bool {
+	visit := func(id string, k *keptSource) bool {
 		switch {
-		case !strings.HasPrefix(id, prefix):
+		case !strings.HasPrefix(id, filter.Prefix):
 			return false
 		case id <= after:
 			return true
@@ -183,8 +152,18 @@ func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int
 			kept = append(kept, k)
 		}
 		return !more
-	})
-	s.sources.mu.Unlock()
+	}
+	b := &s.sources
+	b.mu.Lock()
+	if begin := max(filter.Prefix, after); filter.Pending {
+		b.pending.Ascend(begin, func(id string) bool {
+			k, _ := b.kept.Get(id)
+			return visit(id, k)
+		})
+	} else {
+		b.kept.Ascend(begin, visit)
+	}
+	b.mu.Unlock()
 	sources, err = decodeSources(kept)
 	return sources, more && len(sources) > 0, err
 }
@@ -203,21 +182,4 @@ func decodeSources(kept []*keptSource) ([]*dispatch.Source, error) {
 		}
 	}
 	return sources, nil
-}
-
-// PendingSources implements [dispatch.Sources].
-func (s *Store) PendingSources(ctx context.Context, after string, limit int) ([]string, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	s.sources.mu.Lock()
-	defer s.sources.mu.Unlock()
-	var ids []string
-	s.sources.pending.Ascend(after, func(id string) bool {
-		if id > after && len(ids) < limit {
-			ids = append(ids, id)
-		}
-		return len(ids) < limit
-	})
-	return ids, nil
 }

@@ -288,11 +288,11 @@ func requeue(b *testing.B, s *redisstore.Store, policy dispatch.Policy) int {
 // succeed settles tasks.
 func succeed(b *testing.B, s *redisstore.Store, grants []dispatch.Grant) {
 	b.Helper()
-	successes := make([]dispatch.Success, len(grants))
+	successes := make([]dispatch.Transition, len(grants))
 	for i := range grants {
-		successes[i] = dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token, FetchDuration: 10 * time.Millisecond}
+		successes[i] = unread(&grants[i])
 	}
-	results, err := s.Succeed(b.Context(), successes)
+	results, err := s.Apply(b.Context(), successes)
 	if err != nil || len(results) == 0 || results[0].Code != dispatch.Applied {
 		b.Fatal(err, results)
 	}

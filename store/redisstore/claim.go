@@ -53,16 +53,11 @@ func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispa
 			return none, err
 		}
 	}
-	pages, steps := s.settlements(doneOf(wants))
-	steps = append(steps, step{script: s.scripts.claim, call: call{shard: shard, args: args}, after: true})
-	replies, err := s.runSteps(ctx, "claim tasks", steps)
+	reply, err := s.run(ctx, "claim tasks", s.scripts.claim, call{shard: shard, args: args})
 	if err != nil {
 		return none, err
 	}
-	out, err := readClaim(replies[len(pages)], wants)
-	if err == nil {
-		out.Done, err = readDone(replies, pages, wants)
-	}
+	out, err := readClaim(reply, wants)
 	if err != nil {
 		return none, err
 	}
@@ -93,36 +88,6 @@ func readClaim(reply any, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 	}
 	r.join(answers)
 	return out, r.err
-}
-
-// doneOf is what the wants carry.
-func doneOf(wants []dispatch.Want) []dispatch.Success {
-	var done []dispatch.Success
-	for i := range wants {
-		done = append(done, wants[i].Done...)
-	}
-	return done
-}
-
-// readDone reads the answers to what the wants carry.
-func readDone(replies []any, pages []page, wants []dispatch.Want) ([][]dispatch.ApplyResult, error) {
-	n := 0
-	for i := range wants {
-		n += len(wants[i].Done)
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	results, err := readSuccesses(replies, pages, n)
-	if err != nil {
-		return nil, err
-	}
-	done := make([][]dispatch.ApplyResult, len(wants))
-	for i := range wants {
-		n := len(wants[i].Done)
-		done[i], results = results[:n:n], results[n:]
-	}
-	return done, nil
 }
 
 func appendWant(args []any, w *dispatch.Want) ([]any, error) {

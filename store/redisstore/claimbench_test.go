@@ -75,11 +75,11 @@ func (l *benchLoad) claimAll(b *testing.B, n, wants, most int) []dispatch.Grant 
 
 func (l *benchLoad) finish(b *testing.B, grants []dispatch.Grant) {
 	b.Helper()
-	successes := make([]dispatch.Success, len(grants))
+	successes := make([]dispatch.Transition, len(grants))
 	for i := range grants {
-		successes[i] = dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token, FetchDuration: 10 * time.Millisecond}
+		successes[i] = unread(&grants[i])
 	}
-	if _, err := l.store.Succeed(b.Context(), successes); err != nil {
+	if _, err := l.store.Apply(b.Context(), successes); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -46,7 +46,23 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 }
 
 // ListCollectors implements [dispatch.Collectors].
-func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
+func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord, err error) {
+	switch {
+	case filter.IDs != nil:
+		records, err = s.collectorsNamed(ctx, filter.IDs)
+	case !filter.Since.IsZero():
+		records, err = s.collectorsSince(ctx, filter.Since, limit)
+	default:
+		records, err = s.collectorsAfter(ctx, after, limit)
+	}
+	if err == nil && filter.Held {
+		err = s.addHeld(ctx, records)
+	}
+	return records, err
+}
+
+// collectorsAfter lists collectors by id.
+func (s *Store) collectorsAfter(ctx context.Context, after string, limit int) ([]*dispatch.CollectorRecord, error) {
 	var records []*dispatch.CollectorRecord
 	for shard := range s.shards {
 		found, err := s.collectorsOf(ctx, shard, after, limit)
@@ -59,15 +75,14 @@ func (s *Store) ListCollectors(ctx context.Context, after string, limit int) ([]
 	return records[:min(len(records), max(limit, 0))], nil
 }
 
-// PresentCollectors implements [dispatch.Collectors]. Those of a shard come together, so that
-// to read of the first some takes few scripts.
-func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit int) ([]string, error) {
+// collectorsSince lists the ids of those seen of late. Those of a shard come together, so
+// that to read the first some takes few scripts.
+func (s *Store) collectorsSince(ctx context.Context, since time.Time, limit int) ([]*dispatch.CollectorRecord, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	const op = "list present collectors"
 	seen := &redis.ZRangeBy{Min: strconv.FormatInt(millis(since), 10), Max: "+inf", Count: int64(limit)}
-	found, err := read(ctx, op, func() ([]*redis.StringSliceCmd, error) {
+	found, err := read(ctx, "list present collectors", func() ([]*redis.StringSliceCmd, error) {
 		pipe := s.client.Pipeline()
 		cmds := make([]*redis.StringSliceCmd, s.shards)
 		for shard := range s.shards {
@@ -79,82 +94,91 @@ func (s *Store) PresentCollectors(ctx context.Context, since time.Time, limit in
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
+	var records []*dispatch.CollectorRecord
 	for _, of := range found {
-		slices.Sort(of.Val())
-		ids = append(ids, of.Val()...)
+		for _, id := range of.Val() {
+			records = append(records, &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: id}})
+		}
 	}
-	return ids[:min(len(ids), limit)], nil
+	return records[:min(len(records), limit)], nil
+}
+
+// collectorsNamed reads collectors by id; nil for one that is not known.
+func (s *Store) collectorsNamed(ctx context.Context, ids []string) ([]*dispatch.CollectorRecord, error) {
+	_, calls := s.byHome(len(ids), []any{"ids"}, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
+	replies, err := s.runAll(ctx, "read collectors", s.scripts.collectors, calls)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]*dispatch.CollectorRecord, len(ids))
+	for _, v := range replies {
+		found, _, err := readCollectors(v)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			known[r.Info.ID] = r
+		}
+	}
+	records := make([]*dispatch.CollectorRecord, len(ids))
+	for i, id := range ids {
+		if r := known[id]; r != nil {
+			records[i] = new(*r) // the caller's, also where an id is there twice
+		}
+	}
+	return records, nil
 }
 
 // collectorsOf lists at most limit collectors of a home shard.
 func (s *Store) collectorsOf(ctx context.Context, shard int, after string, limit int) ([]*dispatch.CollectorRecord, error) {
 	var records []*dispatch.CollectorRecord
 	for len(records) < limit {
-		args := []any{after, min(limit-len(records), maxReads)}
+		args := []any{"after", after, min(limit-len(records), maxReads)}
 		v, err := s.run(ctx, "list collectors", s.scripts.collectors, call{shard: shard, args: args})
 		if err != nil {
 			return nil, err
 		}
-		r := readReply(v)
-		r.integer() // now
-		after = r.text()
-		all := r.array()
-		for all.more() {
-			one := all.array()
-			record, err := readCollector(one)
-			if err != nil {
-				return nil, err
-			}
-			all.join(one)
-			records = append(records, record)
+		found, last, err := readCollectors(v)
+		if err != nil {
+			return nil, err
 		}
-		if r.join(all); r.err != nil {
-			return nil, r.err
-		}
-		if after == "" {
+		records = append(records, found...)
+		if after = last; after == "" {
 			break
 		}
 	}
 	return records, nil
 }
 
+// readCollectors reads what lua/collectors.lua returns; last is where a list goes on.
+func readCollectors(v any) (records []*dispatch.CollectorRecord, last string, err error) {
+	r := readReply(v)
+	last = r.text()
+	all := r.array()
+	for all.more() {
+		one := all.array()
+		record, err := readCollector(one)
+		if err != nil {
+			return nil, "", err
+		}
+		all.join(one)
+		records = append(records, record)
+	}
+	r.join(all)
+	return records, last, r.err
+}
+
 func readCollector(r *reply) (*dispatch.CollectorRecord, error) {
 	c := &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: r.text(), Session: r.text()}}
 	c.First, c.Seen = instant(r.integer()), instant(r.integer())
-	if encoded := r.text(); encoded != "" {
-		if err := json.Unmarshal([]byte(encoded), &c.Info); err != nil {
-			return nil, fmt.Errorf("decode collector %s: %w", c.Info.ID, err)
-		}
+	encoded := r.text()
+	if c.OnlyPolls = encoded == ""; c.OnlyPolls {
+		return c, r.err
+	}
+	if err := json.Unmarshal([]byte(encoded), &c.Info); err != nil {
+		return nil, fmt.Errorf("decode collector %s: %w", c.Info.ID, err)
 	}
 	return c, r.err
-}
-
-// CollectorInfos implements [dispatch.Collectors].
-func (s *Store) CollectorInfos(ctx context.Context, ids []string) ([]*dispatch.CollectorInfo, error) {
-	homes, calls := s.byHome(len(ids), nil, func(i int) (string, []any) { return ids[i], []any{ids[i]} })
-	replies, err := s.runAll(ctx, "read what collectors tell", s.scripts.infos, calls)
-	if err != nil {
-		return nil, err
-	}
-	infos := make([]*dispatch.CollectorInfo, len(ids))
-	for i, home := range homes {
-		r := readReply(replies[i])
-		for _, n := range home.items {
-			encoded := r.text()
-			if encoded == "" {
-				continue
-			}
-			infos[n] = new(dispatch.CollectorInfo)
-			if err := json.Unmarshal([]byte(encoded), infos[n]); err != nil {
-				return nil, fmt.Errorf("decode collector %s: %w", ids[n], err)
-			}
-		}
-		if r.err != nil {
-			return nil, r.err
-		}
-	}
-	return infos, nil
 }
 
 // wasReplaced reports whether a session is no longer the current one of its
@@ -209,27 +233,15 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 }
 
 // Campaign implements [dispatch.Cluster].
-func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (bool, error) {
-	if span(ttl) == 0 {
-		return false, fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
+func (s *Store) Campaign(ctx context.Context, duty, holder string, ttl time.Duration) (string, error) {
+	if ttl > 0 && span(ttl) == 0 {
+		return "", fmt.Errorf("%w: ttl %v of duty %.64q is below 1 ms", dispatch.ErrInvalid, ttl, duty)
 	}
 	v, err := s.run(ctx, "campaign", s.scripts.duty, call{args: []any{duty, holder, span(ttl)}})
-	return v == int64(1), err
-}
-
-// Resign implements [dispatch.Cluster].
-func (s *Store) Resign(ctx context.Context, duty, holder string) error {
-	_, err := s.run(ctx, "resign", s.scripts.duty, call{args: []any{duty, holder, 0}})
-	return err
-}
-
-// Leader implements [dispatch.Cluster].
-func (s *Store) Leader(ctx context.Context, duty string) (string, error) {
-	return read(ctx, "read leader", func() (string, error) {
-		leader, err := s.client.Get(ctx, s.keys.shard(0).Duty(duty)).Result()
-		if errors.Is(err, redis.Nil) {
-			return "", nil
-		}
-		return leader, err
-	})
+	if err != nil {
+		return "", err
+	}
+	r := readReply([]any{v})
+	leader := r.text()
+	return leader, r.err
 }

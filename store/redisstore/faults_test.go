@@ -84,7 +84,7 @@ func TestStore_Full(t *testing.T) {
 	if !errors.Is(err, dispatch.ErrStoreFull) {
 		t.Errorf("Submit: %v, want ErrStoreFull", err)
 	}
-	if err := s.CreateSource(t.Context(), &dispatch.Source{ID: "new", UID: "new", Version: 1}); !errors.Is(err, dispatch.ErrStoreFull) {
+	if err := s.PutSource(t.Context(), &dispatch.Source{ID: "new", UID: "new", Version: 1}, 0); !errors.Is(err, dispatch.ErrStoreFull) {
 		t.Errorf("CreateSource: %v, want ErrStoreFull", err)
 	}
 	if rules, version, err := s.Rules(t.Context()); len(rules) != 1 || version != 1 || err != nil {
@@ -107,8 +107,8 @@ func TestStore_Full(t *testing.T) {
 	if _, err := s.Expired(t.Context(), 0, 10); err != nil {
 		t.Errorf("Expired: %v", err)
 	}
-	if ok, err := s.Campaign(t.Context(), "keeper", "me", time.Second); !ok || err != nil {
-		t.Errorf("Campaign: %v, %v", ok, err)
+	if leader, err := s.Campaign(t.Context(), "keeper", "me", time.Second); leader != "me" || err != nil {
+		t.Errorf("Campaign: %q, %v", leader, err)
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)

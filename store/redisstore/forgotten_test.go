@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/redisstore"
@@ -37,35 +36,5 @@ func TestStore_ScriptsForgotten(t *testing.T) {
 	forget()
 	if _, err := s.Now(t.Context()); err != nil {
 		t.Errorf("Now: %v", err)
-	}
-}
-
-// TestStore_Claim_ScriptsForgotten flushes them before claims that carry what frees the
-// queue for them: that is settled first, also where both are sent again.
-func TestStore_Claim_ScriptsForgotten(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	client := redisClient(t, server.URL())
-	s := open(t, redisstore.Config{URL: server.URL()})
-	rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: time.Hour}}
-	if _, err := s.SetRule(t.Context(), rule, 0); err != nil {
-		t.Fatal(err)
-	}
-	const rounds = 20
-	gate := sourceGate("source")
-	gate.Remember = time.Hour
-	submit(t, s, gate, submissions(&gate, "a.example", rounds+1)...)
-	held := claimOne(t, s)
-	for i := range rounds {
-		if err := client.FunctionFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		w := want(1)
-		w.Done = []dispatch.Success{{ID: held.Task.ID, Token: held.Token}}
-		grants := claim(t, s, w)
-		if len(grants) != 1 {
-			t.Fatalf("claim %d: %d tasks, want the next", i, len(grants))
-		}
-		held = grants[0]
 	}
 }

@@ -144,7 +144,7 @@ func TestStore_Claim_QueueLost_inFlight(t *testing.T) {
 			client := redisClient(t, server.URL())
 			s := open(t, redisstore.Config{URL: server.URL()})
 			rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 3, MaxBlock: time.Hour}}
-			if _, err := s.SetRule(t.Context(), rule, 0); err != nil {
+			if _, err := s.PutRule(t.Context(), rule.Pattern, &rule, 0); err != nil {
 				t.Fatal(err)
 			}
 			gate, other := sourceGate("source"), sourceGate("other") // of lanes of their own

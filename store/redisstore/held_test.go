@@ -184,15 +184,15 @@ func (w *heldWorld) report() {
 // carry reports successes, some of them twice.
 func (w *heldWorld) carry() {
 	w.Helper()
-	var successes []dispatch.Success
+	var successes []dispatch.Transition
 	for _, t := range w.some() {
-		successes = append(successes, dispatch.Success{ID: t.ID, Token: t.Lease.Token})
+		successes = append(successes, unread(&dispatch.Grant{Task: *t, Token: t.Lease.Token}))
 	}
 	if len(successes) == 0 {
 		return
 	}
-	if _, err := w.store.Succeed(w.Context(), append(successes, successes[0])); err != nil {
-		w.Fatalf("Succeed: %v", err)
+	if _, err := w.store.Apply(w.Context(), append(successes, successes[0])); err != nil {
+		w.Fatalf("Apply: %v", err)
 	}
 }
 
@@ -279,11 +279,11 @@ func TestHeld_TokenOfAnOutage(t *testing.T) {
 		if again := claim(t, w.store, ask); len(again) != most || again[0].Token != grants[0].Token {
 			t.Fatalf("after the outage %d tasks were granted, %+v, want the %d from before", len(again), again, most)
 		}
-		var successes []dispatch.Success
+		var successes []dispatch.Transition
 		for i := range grants {
-			successes = append(successes, dispatch.Success{ID: grants[i].Task.ID, Token: grants[i].Token})
+			successes = append(successes, unread(&grants[i]))
 		}
-		results, err := w.store.Succeed(t.Context(), successes)
+		results, err := w.store.Apply(t.Context(), successes)
 		for i, r := range results {
 			if r.Code != dispatch.Applied {
 				t.Errorf("success %d of %d: %+v", i, len(results), r)
@@ -354,9 +354,9 @@ func TestUsed_EndsUnswept(t *testing.T) {
 	}
 }
 
-// TestStore_HeldLeases_Many counts the leases of a collector that has many,
+// TestStore_ListCollectors_heldMany counts the leases of a collector that has many,
 // and asks Redis for some of them at a time (P10).
-func TestStore_HeldLeases_Many(t *testing.T) {
+func TestStore_ListCollectors_heldMany(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := redisClient(t, server.URL())
@@ -372,9 +372,12 @@ func TestStore_HeldLeases_Many(t *testing.T) {
 		claim(t, s, want(1))
 	}
 	all, steps := calls(t, client, "hgetall"), calls(t, client, "hscan")
-	held, err := s.HeldLeases(t.Context(), []string{"collector"})
-	if err != nil || held[0] != one+many*dispatch.MaxClaimTasks {
-		t.Errorf("HeldLeases: %d, %v", held, err)
+	if _, err := s.Beats(t.Context(), []dispatch.CollectorInfo{{ID: "collector", Session: "session"}}); err != nil {
+		t.Fatal(err)
+	}
+	records, err := s.ListCollectors(t.Context(), dispatch.CollectorFilter{Held: true}, "", 9)
+	if err != nil || len(records) != 1 || records[0].Held != one+many*dispatch.MaxClaimTasks {
+		t.Errorf("ListCollectors: %+v, %v", records, err)
 	}
 	all, steps = calls(t, client, "hgetall")-all, calls(t, client, "hscan")-steps
 	if fields := one + 2*many; all > 0 || steps < fields/200 {

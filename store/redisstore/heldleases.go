@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/dispatch"
 )
 
 // heldFields is how many fields of what a collector holds Redis is asked for at
@@ -22,19 +24,20 @@ type heldScan struct {
 	fields map[string]string
 }
 
-// HeldLeases implements [dispatch.Collectors].
-func (s *Store) HeldLeases(ctx context.Context, ids []string) ([]int64, error) {
+// addHeld counts the leases that all shards have for collectors.
+func (s *Store) addHeld(ctx context.Context, records []*dispatch.CollectorRecord) error {
 	var open []*heldScan
 	for shard := range s.shards {
-		for i, id := range ids {
-			open = append(open, &heldScan{who: i, key: s.keys.shard(shard).Held(id)})
+		for i, r := range records {
+			if r != nil {
+				open = append(open, &heldScan{who: i, key: s.keys.shard(shard).Held(r.Info.ID)})
+			}
 		}
 	}
-	held := make([]int64, len(ids))
 	for len(open) > 0 {
 		some := open[:min(len(open), maxReads)]
 		if err := s.scanHeld(ctx, some); err != nil {
-			return nil, err
+			return err
 		}
 		open = open[len(some):]
 		for _, scan := range some {
@@ -44,12 +47,12 @@ func (s *Store) HeldLeases(ctx context.Context, ids []string) ([]int64, error) {
 			}
 			n, err := countGrants(scan.fields)
 			if err != nil {
-				return nil, fmt.Errorf("count what collector %s holds: %w", ids[scan.who], err)
+				return fmt.Errorf("count what collector %s holds: %w", records[scan.who].Info.ID, err)
 			}
-			held[scan.who] += n
+			records[scan.who].Held += n
 		}
 	}
-	return held, nil
+	return nil
 }
 
 // scanHeld takes each scan a step further, all in one round trip.

@@ -63,7 +63,7 @@ func submit(t testing.TB, s *redisstore.Store, gate dispatch.SourceGate, items .
 func openRule(t testing.TB, s *redisstore.Store) {
 	t.Helper()
 	rule := dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 100_000, MaxBlock: time.Hour}}
-	if _, err := s.SetRule(t.Context(), rule, rulesVersion(t, s)); err != nil {
+	if _, err := s.PutRule(t.Context(), rule.Pattern, &rule, rulesVersion(t, s)); err != nil {
 		t.Fatalf("SetRule: %v", err)
 	}
 }
@@ -104,6 +104,15 @@ func done(g *dispatch.Grant) dispatch.Transition {
 		State: dispatch.StateDone, Counters: dispatch.Counters{Cycle: 1}, Settled: true, Shrink: true, Remember: time.Hour,
 		ClearFlags: true, Queue: dispatch.QueueEffect{Kind: dispatch.QueueSucceeded, FetchDuration: 10 * time.Millisecond},
 	}
+}
+
+// unread is the success of a grant, as a policy computes it without the record.
+func unread(g *dispatch.Grant) dispatch.Transition {
+	tr, ok := dispatch.Policy{}.Unread(&dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{FetchDuration: 10 * time.Millisecond}})
+	if !ok {
+		panic("the policy has to read a plain success")
+	}
+	return tr
 }
 
 // settle applies a transition that must apply.

@@ -111,8 +111,8 @@ func encodeHint(h *dispatch.Hint) (string, error) {
 		return "source " + h.ID, nil
 	case dispatch.HintRules:
 		return "rules", nil
-	case dispatch.HintDrains:
-		return "drains", nil
+	case dispatch.HintHolds:
+		return "holds", nil
 	case dispatch.HintSession:
 		return "session " + h.ID + " " + h.Session, nil
 	case dispatch.HintResync:
@@ -144,8 +144,8 @@ func decodeHint(words []string) (h dispatch.Hint, ok bool) {
 		return dispatch.Hint{Kind: dispatch.HintSource, ID: words[1]}, true
 	case words[0] == "rules":
 		return dispatch.Hint{Kind: dispatch.HintRules}, true
-	case words[0] == "drains":
-		return dispatch.Hint{Kind: dispatch.HintDrains}, true
+	case words[0] == "holds":
+		return dispatch.Hint{Kind: dispatch.HintHolds}, true
 	case words[0] == "session" && len(words) == 3:
 		return dispatch.Hint{Kind: dispatch.HintSession, ID: words[1], Session: words[2]}, true
 	}

@@ -151,8 +151,9 @@ func (p shardKeys) PoolOpen(pool string) string { return p.key("po:" + pool) }
 // PoolWait is the ZSET of queues that cannot be granted from now.
 func (p shardKeys) PoolWait(pool string) string { return p.key("pw:" + pool) }
 
-// Paused is a HASH of the pauses of pools (JSON); until when stands in the shard
-// key, as "pause:<pool>" in ms, for claims.
+// Paused is a HASH of the holds of pools by key, each until when in ms, a line's end,
+// and the hold (JSON). Until when stands in the shard key, too, as "pause:<pool>", for
+// claims.
 func (p shardKeys) Paused() string { return p.key("paused") }
 
 // Pools is a SET of the pools that ever had a queue.
@@ -204,8 +205,7 @@ func (p shardKeys) Seen() string { return p.key("seen") }
 // seen.
 func (p shardKeys) Ended() string { return p.key("ended") }
 
-// Drains is a HASH in shard 0: the drains of collectors by name, each until when in ms,
-// a line's end, and the drain (JSON).
+// Drains is a HASH in shard 0: the holds of collectors by key, each as in Paused.
 func (p shardKeys) Drains() string { return p.key("drains") }
 
 // Duty is a STRING with a TTL in shard 0: who leads a duty.

@@ -19,32 +19,48 @@ func appendDigest(b []byte, d dispatch.LeaseDigest) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, d.Fence), d.Holder)
 }
 
-// Apply implements [dispatch.Leases].
+// Apply implements [dispatch.Leases]: unread transitions by a script of their own, before
+// the others.
 func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
 	results := make([]dispatch.ApplyResult, len(transitions))
 	for i := range results {
 		results[i].Code = dispatch.ApplyNotFound
 	}
-	pages := s.pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return transitions[i].ID })
-	calls := make([]call, len(pages))
-	for i, p := range pages {
-		packed := make([]byte, 0, 512*len(p.items))
-		for _, n := range p.items {
-			var err error
-			if packed, err = appendTransition(packed, &transitions[n]); err != nil {
-				return nil, err
+	pagesOf := func(unread bool) []page {
+		return s.pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID {
+			if transitions[i].Unread != unread {
+				return "" // in no page
 			}
-		}
-		calls[i] = call{shard: p.shard, args: []any{packed}}
+			return transitions[i].ID
+		})
 	}
-	replies, err := s.runAll(ctx, "apply transitions", s.scripts.apply, calls)
+	pages := pagesOf(true)
+	unread := len(pages)
+	pages = append(pages, pagesOf(false)...)
+	steps := make([]step, len(pages))
+	for i, p := range pages {
+		if i < unread {
+			steps[i] = step{s.scripts.succeed, call{shard: p.shard, args: unreadArgs(transitions, p.items)}}
+			continue
+		}
+		packed, err := packTransitions(transitions, p.items)
+		if err != nil {
+			return nil, err
+		}
+		steps[i] = step{s.scripts.apply, call{shard: p.shard, args: []any{packed}}}
+	}
+	replies, err := s.runSteps(ctx, "apply transitions", steps)
 	if err != nil {
 		return nil, err
 	}
 	for i, p := range pages {
 		r := readReply(replies[i])
-		for _, n := range p.items {
-			results[n] = readApplied(r)
+		if i < unread {
+			readUnread(r, p.items, results)
+		} else {
+			for _, n := range p.items {
+				results[n] = readApplied(r)
+			}
 		}
 		if r.err != nil {
 			return nil, r.err

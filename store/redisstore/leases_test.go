@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -34,7 +33,7 @@ func newLeaseWorld(t *testing.T) *leaseWorld {
 		T: t, clock: server.Clock(), client: redisClient(t, server.URL()),
 		store: open(t, redisstore.Config{URL: server.URL()}), gate: sourceGate("source"),
 	}
-	w.gate.Remember = time.Hour // so that Succeed needs no policy
+	w.gate.Remember = time.Hour // so that a success needs no policy
 	openRule(t, w.store)
 	return w
 }
@@ -274,7 +273,7 @@ func TestExpired_RecordLost(t *testing.T) {
 	if err != nil || stats.Dropped != 1 || stats.Counts.Leased != 0 {
 		t.Errorf("dropped %d, leased %d, %v, want 1 and 0", stats.Dropped, stats.Counts.Leased, err)
 	}
-	if q, err := w.store.Queue(t.Context(), "host.example"); !errors.Is(err, dispatch.ErrQueueNotFound) || len(w.index()) > 0 {
+	if q, err := w.store.QueuesNamed(t.Context(), []string{"host.example"}); err != nil || q[0] != nil || len(w.index()) > 0 {
 		t.Errorf("the queue is %+v, %v, and the index holds %q, want none", q, err, w.index())
 	}
 }

@@ -26,7 +26,7 @@ func TestStore_Loading(t *testing.T) {
 	submit(t, s, gate, submissions(&gate, "host.example", 3)...)
 	ids := []string{"a", "b", "c"}
 	for _, id := range ids {
-		if err := s.CreateSource(t.Context(), &dispatch.Source{ID: id, UID: id, Version: 1}); err != nil {
+		if err := s.PutSource(t.Context(), &dispatch.Source{ID: id, UID: id, Version: 1}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,9 +34,8 @@ func TestStore_Loading(t *testing.T) {
 
 	var wg sync.WaitGroup
 	for what, call := range map[string]func() error{
-		"Source":      func() error { _, err := s.Source(t.Context(), "a"); return err },
 		"SourcesByID": func() error { _, err := s.SourcesByID(t.Context(), ids); return err },
-		"ListSources": func() error { _, _, err := s.ListSources(t.Context(), "", "", 10); return err },
+		"ListSources": func() error { _, _, err := s.ListSources(t.Context(), dispatch.SourceFilter{}, "", 10); return err },
 		"Now":         func() error { _, err := s.Now(t.Context()); return err },
 		"Stats":       func() error { _, err := s.Stats(t.Context()); return err },
 		"Claim": func() error {
@@ -58,8 +57,8 @@ func TestStore_Loading(t *testing.T) {
 
 	loaded()
 	for _, id := range ids {
-		if source, err := s.Source(t.Context(), id); err != nil || source.UID != id {
-			t.Errorf("Source %s of the loaded server: %+v, %v", id, source, err)
+		if found, err := s.SourcesByID(t.Context(), []string{id}); err != nil || found[0].UID != id {
+			t.Errorf("source %s of the loaded server: %+v, %v", id, found, err)
 		}
 	}
 	if stats, err := s.Stats(t.Context()); err != nil || stats.Counts.Ready != 3 {

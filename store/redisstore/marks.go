@@ -70,7 +70,7 @@ func (s *Store) beginMarks(ctx context.Context) {
 	}
 }
 
-// Losses implements [dispatch.Store].
+// Losses implements [dispatch.LossCounter].
 func (s *Store) Losses() int64 { return s.marks.losses.Load() }
 
 // lookForLoss has the marks looked at, and is what came of it; where that takes longer than

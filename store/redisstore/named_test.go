@@ -99,7 +99,7 @@ func BenchmarkClaimNamed(b *testing.B) {
 func (l *benchLoad) many(b *testing.B, queues int, host string) {
 	b.Helper()
 	held := dispatch.QueueRule{Pattern: "*.held", Settings: dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: time.Hour, Paused: true}}
-	if _, err := l.store.SetRule(b.Context(), held, rulesVersion(b, l.store)); err != nil {
+	if _, err := l.store.PutRule(b.Context(), held.Pattern, &held, rulesVersion(b, l.store)); err != nil {
 		b.Fatal(err)
 	}
 	for made := 0; made < queues; {

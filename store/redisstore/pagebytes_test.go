@@ -50,7 +50,7 @@ func TestStore_PageBytes(t *testing.T) {
 		submit(t, s, gate, item)
 		source := &dispatch.Source{ID: fmt.Sprintf("s%d", i), UID: fmt.Sprintf("uid-%d", i), Spec: *dispatch.DefaultSpec(), Version: 1}
 		source.Spec.Payload = payload
-		if err := s.CreateSource(t.Context(), source); err != nil {
+		if err := s.PutSource(t.Context(), source, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestStore_PageBytes(t *testing.T) {
 	read("tasks", func() (int, error) { return listTasks(dispatch.StateReady) })
 	read("tasks in another state", func() (int, error) { return listTasks(dispatch.StateScheduled) })
 	read("sources", func() (int, error) {
-		sources, _, err := s.ListSources(t.Context(), "", "", 1000)
+		sources, _, err := s.ListSources(t.Context(), dispatch.SourceFilter{}, "", 1000)
 		return len(sources), err
 	})
 	for range n {

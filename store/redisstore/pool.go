@@ -10,71 +10,11 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// PausePool implements [dispatch.Pools].
-func (s *Store) PausePool(ctx context.Context, pool string, gate dispatch.Gate) error {
-	gate.Kind = dispatch.GatePoolPaused
-	until := gate.Until
-	if until.IsZero() {
-		until = dispatch.Forever
-	}
-	encoded, err := json.Marshal(gate)
-	if err != nil {
-		return fmt.Errorf("%w: pause of pool %.300q cannot be encoded: %w", dispatch.ErrInvalid, pool, err)
-	}
-	replies, err := s.runAll(ctx, "pause pool", s.scripts.pause, s.everyShard(pool, millis(until), string(encoded), dispatch.MaxPausedPools))
-	if err != nil {
-		return err
-	}
-	if slices.Contains(replies, any(int64(0))) {
-		return dispatch.TooManyPaused(pool)
-	}
-	return nil
-}
-
-// ResumePool implements [dispatch.Pools].
-func (s *Store) ResumePool(ctx context.Context, pool string) error {
-	_, err := s.runAll(ctx, "resume pool", s.scripts.pause, s.everyShard(pool))
-	return err
-}
-
-// Pool implements [dispatch.Pools].
-func (s *Store) Pool(ctx context.Context, name string) (dispatch.Pool, error) {
-	known, err := s.readPools(ctx, name)
-	if err != nil || len(known) == 0 {
-		return dispatch.Pool{Name: name}, err
-	}
-	return known[0], nil
-}
-
-// ListPools implements [dispatch.Pools].
-func (s *Store) ListPools(ctx context.Context, after string, limit int) ([]dispatch.Pool, error) {
+// ListPools implements [dispatch.Queues].
+func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
 	limit = max(limit, 0)
-	known, err := s.readPools(ctx, "", after, limit)
+	known, err := s.readPools(ctx, name, after, limit)
 	return known[:min(len(known), limit)], err
-}
-
-// PausedPools implements [dispatch.Pools].
-func (s *Store) PausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
-	replies, err := s.runAll(ctx, "read pauses of pools", s.scripts.paused, s.everyShard())
-	if err != nil {
-		return nil, err
-	}
-	paused := make(map[string]dispatch.Gate)
-	for _, v := range replies {
-		r := readReply(v)
-		for r.more() {
-			name, encoded := r.text(), r.text()
-			var gate dispatch.Gate
-			if err := json.Unmarshal([]byte(encoded), &gate); r.err == nil && err != nil {
-				return nil, fmt.Errorf("pool %s: pause: %w", name, err)
-			}
-			paused[name] = gate
-		}
-		if r.err != nil {
-			return nil, r.err
-		}
-	}
-	return paused, nil
 }
 
 // readPools sums what lua/pools.lua returns over all shards, ascending by name.
@@ -90,11 +30,12 @@ func (s *Store) readPools(ctx context.Context, args ...any) ([]dispatch.Pool, er
 			name := r.text()
 			sum := sums[name]
 			sum.Name, sum.Open, sum.Waiting = name, sum.Open+r.integer(), sum.Waiting+r.integer()
-			if gate := r.text(); gate != "" {
-				sum.Paused = new(dispatch.Gate)
-				if err := json.Unmarshal([]byte(gate), sum.Paused); err != nil {
-					return nil, fmt.Errorf("pool %s: pause: %w", name, err)
+			if encoded := r.text(); encoded != "" {
+				var hold dispatch.Hold
+				if err := json.Unmarshal([]byte(encoded), &hold); err != nil {
+					return nil, fmt.Errorf("pool %s: hold: %w", name, err)
 				}
+				sum.Paused = &hold.Gate
 			}
 			sums[name] = sum
 		}

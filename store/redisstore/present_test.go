@@ -13,10 +13,10 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// TestStore_PresentCollectors looks who takes a pool in a store of 64 shards: to look costs
+// TestStore_ListCollectors_present looks who takes a pool in a store of 64 shards: to look costs
 // a short read a shard, and a script for each in which one of them is kept. None counts
-// leases. Two more scripts read the time and the drains.
-func TestStore_PresentCollectors(t *testing.T) {
+// leases. Two more scripts read the time and the holds.
+func TestStore_ListCollectors_present(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := redisClient(t, server.URL())

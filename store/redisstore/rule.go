@@ -34,19 +34,16 @@ func bit(set bool) int {
 	return 0
 }
 
-// SetRule implements [dispatch.Queues].
-func (s *Store) SetRule(ctx context.Context, rule dispatch.QueueRule, ifVersion int64) (int64, error) {
+// PutRule implements [dispatch.Queues].
+func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.QueueRule, ifVersion int64) (int64, error) {
+	if rule == nil {
+		return s.changeRule(ctx, "delete queue rule", pattern, ifVersion)
+	}
 	encoded, err := json.Marshal(rule)
 	if err != nil {
-		return 0, fmt.Errorf("%w: queue rule %.300q cannot be encoded: %w", dispatch.ErrInvalid, rule.Pattern, err)
+		return 0, fmt.Errorf("%w: queue rule %.300q cannot be encoded: %w", dispatch.ErrInvalid, pattern, err)
 	}
-	return s.changeRule(ctx, "set queue rule",
-		rule.Pattern, ifVersion, dispatch.MaxQueueRules, rule.SettingsName(), packSettings(&rule), string(encoded))
-}
-
-// DeleteRule implements [dispatch.Queues].
-func (s *Store) DeleteRule(ctx context.Context, pattern string, ifVersion int64) (int64, error) {
-	return s.changeRule(ctx, "delete queue rule", pattern, ifVersion)
+	return s.changeRule(ctx, "set queue rule", pattern, ifVersion, dispatch.MaxQueueRules, rule.SettingsName(), packSettings(rule), string(encoded))
 }
 
 // What the script answers instead of a version.

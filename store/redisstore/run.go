@@ -33,7 +33,6 @@ type call struct {
 type step struct {
 	script script
 	call
-	after bool // it is sent again only once those before it are answered
 }
 
 // run runs a script on one shard, again where the error leaves open whether it
@@ -72,8 +71,7 @@ func (s *Store) runSteps(ctx context.Context, op string, steps []step) ([]any, e
 	return replies, nil
 }
 
-// tripLength is how many of the steps go in one round trip: one of each shard, and what
-// follows upon that. Redis runs what a connection has sent without a pause, and a script of
+// tripLength is how many of the steps go in one round trip: one of each shard. Redis runs what a connection has sent without a pause, and a script of
 // a hundred tasks takes it up to 10 ms: ten in a row would keep the renewals of others
 // waiting for as long as all of them take.
 func tripLength(steps []step) int {
@@ -82,7 +80,7 @@ func tripLength(steps []step) int {
 	}
 	shards := make(map[int]struct{}, 1)
 	for n, s := range steps {
-		if _, ok := shards[s.shard]; ok && !s.after {
+		if _, ok := shards[s.shard]; ok {
 			return n
 		}
 		shards[s.shard] = struct{}{}
@@ -130,11 +128,6 @@ func (s *Store) runTrip(ctx context.Context, op string, steps []step) ([]any, er
 		if err == nil {
 			replies[i] = reply
 			continue
-		}
-		if steps[i].after {
-			if before := retries.Wait(); before != nil {
-				return nil, wrap(ctx, op, before)
-			}
 		}
 		retries.Go(func() error {
 			// A pipeline repeats nothing, and loads nothing.

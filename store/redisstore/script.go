@@ -56,10 +56,10 @@ type scripts struct {
 	read, list, lanes, leases, push, drop, source   script
 	create                                          script
 	rule, settings, replace, block, queues          script
-	pause, paused, pools                            script
+	hold, holds, pools                              script
 	polls, prolong                                  script
-	beats, collectors, infos, forget, duty          script
-	drain, drains, stats, ping, filtered            script
+	beats, collectors, forget, duty                 script
+	stats, ping, filtered                           script
 }
 
 // namedScript is a script by the name of its file.
@@ -94,18 +94,15 @@ func (s *scripts) all() []namedScript {
 		{"replace", &s.replace},
 		{"block", &s.block},
 		{"queues", &s.queues},
-		{"pause", &s.pause},
-		{"paused", &s.paused},
+		{"hold", &s.hold},
+		{"holds", &s.holds},
 		{"pools", &s.pools},
 		{"polls", &s.polls},
 		{"prolong", &s.prolong},
 		{"beats", &s.beats},
 		{"collectors", &s.collectors},
-		{"infos", &s.infos},
 		{"forget", &s.forget},
 		{"duty", &s.duty},
-		{"drain", &s.drain},
-		{"drains", &s.drains},
 		{"stats", &s.stats},
 		{"ping", &s.ping},
 		{"filtered", &s.filtered},

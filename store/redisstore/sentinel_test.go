@@ -62,7 +62,7 @@ func TestStore_SentinelKnowsNoPrimary(t *testing.T) {
 	server := redistest.Start(t)
 	addr := startSentinel(t, server.Addr())
 	s := open(t, redisstore.Config{URL: "redis+sentinel://" + addr + "/main"})
-	if err := s.CreateSource(t.Context(), &dispatch.Source{ID: "a", UID: "a", Version: 1}); err != nil {
+	if err := s.PutSource(t.Context(), &dispatch.Source{ID: "a", UID: "a", Version: 1}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := sentinelClient(t, addr).Remove(t.Context(), "main").Err(); err != nil {
@@ -71,7 +71,7 @@ func TestStore_SentinelKnowsNoPrimary(t *testing.T) {
 	if err := redisClient(t, server.URL()).ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Source(t.Context(), "a"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+	if _, err := s.SourcesByID(t.Context(), []string{"a"}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 		t.Errorf("Source: %v, want ErrStoreUnavailable", err)
 	}
 	if _, err := s.Now(t.Context()); !errors.Is(err, dispatch.ErrStoreUnavailable) {

@@ -22,24 +22,18 @@ const (
 	maxChanges = 20
 )
 
-// CreateSource implements [dispatch.Sources].
-func (s *Store) CreateSource(ctx context.Context, src *dispatch.Source) error {
-	return s.changeSource(ctx, "create source", src.ID, func(old *dispatch.Source) (*dispatch.Source, error) {
+// PutSource implements [dispatch.Sources]. What MarkApplied wrote stays.
+func (s *Store) PutSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
+	return s.changeSource(ctx, "put source", src.ID, func(old *dispatch.Source) (*dispatch.Source, error) {
 		switch {
-		case old == nil:
+		case old == nil && ifVersion == 0:
 			return src, nil
-		case old.UID == src.UID:
-			return old, nil
-		}
-		return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceExists, src.ID)
-	})
-}
-
-// UpdateSource implements [dispatch.Sources]. What MarkApplied wrote stays.
-func (s *Store) UpdateSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
-	return s.changeSource(ctx, "update source", src.ID, func(old *dispatch.Source) (*dispatch.Source, error) {
-		if old == nil {
+		case old == nil:
 			return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceNotFound, src.ID)
+		case ifVersion == 0 && old.UID == src.UID:
+			return old, nil
+		case ifVersion == 0:
+			return nil, fmt.Errorf("%w: %s", dispatch.ErrSourceExists, src.ID)
 		}
 		updated := *src
 		updated.Applied, updated.AppliedSeeds = old.Applied, old.AppliedSeeds
@@ -161,18 +155,6 @@ func (s *Store) rawSources(ctx context.Context, op string, ids []string) ([]stri
 	})
 }
 
-// Source implements [dispatch.Sources].
-func (s *Store) Source(ctx context.Context, id string) (*dispatch.Source, error) {
-	found, err := s.SourcesByID(ctx, []string{id})
-	if err != nil {
-		return nil, err
-	}
-	if found[0] == nil {
-		return nil, fmt.Errorf("%w: %.200q", dispatch.ErrSourceNotFound, id)
-	}
-	return found[0], nil
-}
-
 // maxSourceReads bounds the sources of one round trip: as many as a fetch has tasks. No
 // script reads them, so it keeps nobody waiting.
 const maxSourceReads = 1000
@@ -199,7 +181,11 @@ func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Sour
 }
 
 // ListSources implements [dispatch.Sources].
-func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
+func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
+	prefix, key := filter.Prefix, shardKeys.Sources
+	if filter.Pending {
+		key = shardKeys.Pending
+	}
 	from := "[" + prefix
 	if after >= prefix && after != "" {
 		from = "(" + after
@@ -209,7 +195,7 @@ func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int
 		// No id has a byte of 0xff.
 		to = "(" + prefix + "\xff"
 	}
-	ids, err := s.mergedRange(ctx, "list sources", func(k shardKeys) string { return k.Sources() }, from, to, limit+1)
+	ids, err := s.mergedRange(ctx, "list sources", key, from, to, limit+1)
 	if err != nil || limit < 1 {
 		return nil, false, err
 	}
@@ -221,7 +207,7 @@ func (s *Store) ListSources(ctx context.Context, prefix, after string, limit int
 	// One may have gone since its id was read.
 	sources = slices.DeleteFunc(sources, func(src *dispatch.Source) bool { return src == nil })
 	if more = n < len(ids); more && len(sources) == 0 && err == nil {
-		return s.ListSources(ctx, prefix, ids[n-1], limit)
+		return s.ListSources(ctx, filter, ids[n-1], limit)
 	}
 	return sources, more, err
 }
@@ -254,11 +240,6 @@ func (s *Store) sourcesOfPage(ctx context.Context, ids []string) (int, error) {
 		}
 	}
 	return len(ids), nil
-}
-
-// PendingSources implements [dispatch.Sources].
-func (s *Store) PendingSources(ctx context.Context, after string, limit int) ([]string, error) {
-	return s.mergedRange(ctx, "list pending sources", func(k shardKeys) string { return k.Pending() }, "("+after, "+", limit)
 }
 
 // mergedRange reads a range of members, ascending over all shards, of a set that

@@ -21,7 +21,7 @@ func TestStore_SourcesByID_OneTrip(t *testing.T) {
 		if i%100 > 0 {
 			continue // not there
 		}
-		if err := s.CreateSource(t.Context(), &dispatch.Source{ID: ids[i], UID: ids[i], Spec: *dispatch.DefaultSpec(), Version: 1}); err != nil {
+		if err := s.PutSource(t.Context(), &dispatch.Source{ID: ids[i], UID: ids[i], Spec: *dispatch.DefaultSpec(), Version: 1}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,67 +1,27 @@
 package redisstore
 
 import (
-	"context"
 	"encoding/binary"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Succeed implements [dispatch.Leases].
-func (s *Store) Succeed(ctx context.Context, successes []dispatch.Success) ([]dispatch.ApplyResult, error) {
-	pages, steps := s.settlements(successes)
-	replies, err := s.runSteps(ctx, "settle tasks", steps)
-	if err != nil {
-		return nil, err
-	}
-	return readSuccesses(replies, pages, len(successes))
-}
-
-// settlements are the runs of a script that settle successes, a page each. What has no
-// shard is in none.
-func (s *Store) settlements(successes []dispatch.Success) ([]page, []step) {
-	pages := s.pages(len(successes), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return successes[i].ID })
-	steps := make([]step, len(pages), len(pages)+1) // room for a claim
-	for i, p := range pages {
-		steps[i] = step{script: s.scripts.succeed, call: call{shard: p.shard, args: successArgs(successes, p.items)}}
-	}
-	return pages, steps
-}
-
-// readSuccesses reads the answers to n successes, by page.
-func readSuccesses(replies []any, pages []page, n int) ([]dispatch.ApplyResult, error) {
-	results := make([]dispatch.ApplyResult, n)
-	for i := range results {
-		results[i].Code = dispatch.ApplyNotFound
-	}
-	for i, p := range pages {
-		r := readReply(replies[i])
-		codes := r.bytes(len(p.items))
-		for k, n := range p.items {
-			results[n] = readSuccess(r, dispatch.ApplyCode(codes[k]))
-		}
-		if r.err != nil {
-			return nil, r.err
+// readUnread reads the answers to a page of unread transitions: no more than the code of
+// one that is applied.
+func readUnread(r *reply, items []int, results []dispatch.ApplyResult) {
+	codes := r.bytes(len(items))
+	for k, n := range items {
+		results[n] = dispatch.ApplyResult{Code: dispatch.ApplyCode(codes[k]), State: dispatch.StateDone}
+		if results[n].Code != dispatch.Applied {
+			results[n].Prior, results[n].State, results[n].Due = dispatch.Result(r.integer()), dispatch.State(r.integer()), instant(r.integer())
 		}
 	}
-	return results, nil
 }
 
-// readSuccess reads the answer to a success: no more than its code when it is
-// settled.
-func readSuccess(r *reply, code dispatch.ApplyCode) dispatch.ApplyResult {
-	if code == dispatch.Applied {
-		return dispatch.ApplyResult{Code: code, State: dispatch.StateDone}
-	}
-	return dispatch.ApplyResult{
-		Code: code, Prior: dispatch.Result(r.integer()), State: dispatch.State(r.integer()), Due: instant(r.integer()),
-	}
-}
-
-// successArgs packs a page of successes, of each >c26 c17 I6 I2; their slots, >I2 Bc0;
+// unreadArgs packs a page of unread transitions, of each >c26 c17 I6 I2; their slots, >I2 Bc0;
 // what few of them say besides, >I2 I4 I2; and names what they refer to: holders and
 // memos (lua/succeed.lua).
-func successArgs(successes []dispatch.Success, items []int) []any {
+func unreadArgs(transitions []dispatch.Transition, items []int) []any {
 	args := make([]any, 4, 5)
 	known, twice := make(holders, 1), 0
 	met := make(map[dispatch.TaskID]struct{}, len(items))
@@ -69,7 +29,7 @@ func successArgs(successes []dispatch.Success, items []int) []any {
 	var slots slotRuns
 	var extras []byte
 	for i, item := range items {
-		x := &successes[item]
+		x := &transitions[item]
 		if _, ok := met[x.ID]; ok {
 			twice = 1
 		}
@@ -78,10 +38,10 @@ func successArgs(successes []dispatch.Success, items []int) []any {
 		slot, end := x.ID[:behind], x.ID[behind:]
 		slots.add(string(slot))
 		var by holder
-		by, args = known.of(x.Token, args)
-		packed = append48(by.appendDigest(append(packed, end...), x.Token), span(x.FetchDuration))
+		by, args = known.of(x.Lease, args)
+		packed = append48(by.appendDigest(append(packed, end...), x.Lease), span(x.Queue.FetchDuration))
 		packed = binary.BigEndian.AppendUint16(packed, by.number)
-		if x.QueueDelay == nil && x.Memo == nil {
+		if x.Queue.QueueDelay == nil && x.Memo == nil {
 			continue
 		}
 		memo := 0
@@ -89,7 +49,7 @@ func successArgs(successes []dispatch.Success, items []int) []any {
 			args = append(args, x.Memo)
 			memo = len(args)
 		}
-		extras = appendAsked(binary.BigEndian.AppendUint16(extras, uint16(i+1)), x.QueueDelay)
+		extras = appendAsked(binary.BigEndian.AppendUint16(extras, uint16(i+1)), x.Queue.QueueDelay)
 		extras = binary.BigEndian.AppendUint16(extras, uint16(memo))
 	}
 	args[0], args[1], args[2], args[3] = twice, packed, slots.packed, extras

@@ -9,9 +9,9 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
-// TestStore_Succeed_IDsOfAnyForm reports tasks by ids that are none, which are packed by
+// TestStore_Apply_unreadIDsOfAnyForm reports tasks by ids that are none, which are packed by
 // their length, beside one that is: they are not found, and the other succeeds.
-func TestStore_Succeed_IDsOfAnyForm(t *testing.T) {
+func TestStore_Apply_unreadIDsOfAnyForm(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, redisstore.Config{URL: server.URL(), Shards: 1})
@@ -21,11 +21,12 @@ func TestStore_Succeed_IDsOfAnyForm(t *testing.T) {
 	submit(t, s, gate, submissions(&gate, "host.example", 1)...)
 	g := claimOne(t, s)
 	ids := []dispatch.TaskID{"", "1", "1-", "1-short", g.Task.ID + "x", "x" + g.Task.ID, g.Task.ID, "4095-abcdefghijklmnopqrstuvwxyz"}
-	successes := make([]dispatch.Success, len(ids))
+	successes := make([]dispatch.Transition, len(ids))
 	for i, id := range ids {
-		successes[i] = dispatch.Success{ID: id, Token: g.Token}
+		successes[i] = unread(&g)
+		successes[i].ID = id
 	}
-	results, err := s.Succeed(t.Context(), successes)
+	results, err := s.Apply(t.Context(), successes)
 	if err != nil {
 		t.Fatal(err)
 	}

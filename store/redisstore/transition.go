@@ -24,6 +24,18 @@ const (
 	bitCursor
 )
 
+// packTransitions packs a page of transitions, one after the other.
+func packTransitions(transitions []dispatch.Transition, items []int) ([]byte, error) {
+	packed := make([]byte, 0, 512*len(items))
+	for _, n := range items {
+		var err error
+		if packed, err = appendTransition(packed, &transitions[n]); err != nil {
+			return nil, err
+		}
+	}
+	return packed, nil
+}
+
 // appendTransition packs a transition: its numbers in fixed places, its id, and
 // what may be missing, with its length:
 // >c17 I4 I2BBB I4I4 c9 I6I6I6 I6I6 I6I6I4 Bc0 I4c0 I4c0 I4c0 I4c0 Bc0. Of it, the

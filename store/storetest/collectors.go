@@ -14,7 +14,7 @@ func collectorCases() []testCase {
 		{"Beat_AfterTheGoodbye", collectorAfterGoodbye},
 		{"Goodbye_OfAnotherSession", collectorStrayGoodbye},
 		{"Poll_MakesARecord", collectorPoll},
-		{"Infos_OfTheCurrentSession", collectorInfos},
+		{"ByID_OfTheCurrentSession", collectorsByID},
 		{"Held_CountsLeases", collectorHeld},
 		{"Present_SinceAnInstant", collectorsPresent},
 		{"List_ByIDInPages", collectorList},
@@ -35,7 +35,7 @@ func (e *env) beat(infos ...dispatch.CollectorInfo) []dispatch.PollState {
 
 func (e *env) collectors(after string, limit int) []*dispatch.CollectorRecord {
 	e.Helper()
-	records, err := e.Store.ListCollectors(e.ctx, after, limit)
+	records, err := e.Store.ListCollectors(e.ctx, dispatch.CollectorFilter{}, after, limit)
 	e.ok("list collectors", err)
 	return records
 }
@@ -116,28 +116,32 @@ func collectorPoll(e *env) {
 	}
 }
 
-// collectorInfos: what a session tells goes with it.
-func collectorInfos(e *env) {
+// collectorsByID: what a session tells goes with it.
+func collectorsByID(e *env) {
 	e.poll("c1", "s1", "t", "1")
 	told := dispatch.CollectorInfo{ID: "c2", Session: "s1", Labels: map[string]string{"region": "eu"}, Slots: 2}
 	e.beat(told)
-	infos := func() []*dispatch.CollectorInfo {
+	records := func(ids ...string) []*dispatch.CollectorRecord {
 		e.Helper()
-		infos, err := e.Store.CollectorInfos(e.ctx, []string{"c2", "c1", "nobody", "c2"})
-		e.ok("collector infos", err)
-		return infos
+		records, err := e.Store.ListCollectors(e.ctx, dispatch.CollectorFilter{IDs: append([]string{}, ids...)}, "c9", 1)
+		e.ok("list collectors", err)
+		return records
 	}
-	is(e, "infos", infos(), []*dispatch.CollectorInfo{&told, nil, nil, &told})
+	polls := &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: "c1", Session: "s1"}, First: start, Seen: start, OnlyPolls: true}
+	beats := &dispatch.CollectorRecord{Info: told, First: start, Seen: start}
+	is(e, "records", records("c2", "c1", "nobody", "c2"), []*dispatch.CollectorRecord{beats, polls, nil, beats})
+	e.advance(time.Second)
 	e.poll("c2", "s2", "t", "1")
-	is(e, "infos of another session", infos(), make([]*dispatch.CollectorInfo, 4))
+	polls = &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: "c2", Session: "s2"}, First: e.now(), Seen: e.now(), OnlyPolls: true}
+	is(e, "of another session", records("c2"), []*dispatch.CollectorRecord{polls})
 	told.Session = "s2"
 	e.beat(told)
-	is(e, "infos then", infos(), []*dispatch.CollectorInfo{&told, nil, nil, &told})
+	beats = &dispatch.CollectorRecord{Info: told, First: e.now(), Seen: e.now()}
+	is(e, "then", records("c2"), []*dispatch.CollectorRecord{beats})
+	is(e, "listed", e.collectors("", 9)[1], beats)
 	e.advance(dispatch.CollectorMemory)
-	is(e, "infos of the forgotten", infos(), make([]*dispatch.CollectorInfo, 4))
-	none, err := e.Store.CollectorInfos(e.ctx, nil)
-	e.ok("no collector infos", err)
-	is(e, "no infos", len(none), 0)
+	is(e, "of the forgotten", records("c2", "c1"), make([]*dispatch.CollectorRecord, 2))
+	is(e, "of none", len(records()), 0)
 }
 
 func collectorHeld(e *env) {
@@ -148,35 +152,42 @@ func collectorHeld(e *env) {
 		items = append(items, item(g, fmt.Sprintf("host%d.test", i), "k"))
 	}
 	e.create(g, items...)
-	held := func() []int64 {
+	held := func() (held []int64) {
 		e.Helper()
-		n, err := e.Store.HeldLeases(e.ctx, []string{"c2", "c1", "nobody"})
-		e.ok("held leases", err)
-		return n
+		for _, filter := range []dispatch.CollectorFilter{{IDs: []string{"c1", "c2"}, Held: true}, {Held: true}} {
+			records, err := e.Store.ListCollectors(e.ctx, filter, "", 9)
+			e.ok("list collectors", err)
+			for _, r := range records {
+				held = append(held, r.Held)
+			}
+		}
+		return held
 	}
-	is(e, "held by those not known", held(), []int64{0, 0, 0})
-	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s1"})
-	is(e, "held", held(), []int64{0, 0, 0})
+	e.beat(dispatch.CollectorInfo{ID: "c1", Session: "s1"}, dispatch.CollectorInfo{ID: "c2", Session: "s1"})
+	is(e, "held", held(), []int64{0, 0, 0, 0})
 	var grants []dispatch.Grant
 	for shard := range e.Store.Shards() {
 		reply, err := e.Store.Claim(e.ctx, shard, pool, []dispatch.Want{e.want(100)})
 		e.ok("claim", err)
 		grants = append(grants, reply.Grants[0]...)
 	}
-	is(e, "held", held(), []int64{0, 12, 0})
+	is(e, "held", held(), []int64{12, 0, 12, 0})
+	is(e, "held where nobody asks", e.collectors("", 9)[0].Held, 0)
 	e.settle(done(&grants[0].Task))
 	e.settle(retry(&grants[1].Task, 0))
-	is(e, "held then", held(), []int64{0, 10, 0})
-	none, err := e.Store.HeldLeases(e.ctx, nil)
-	e.ok("held leases of none", err)
-	is(e, "of none", len(none), 0)
+	is(e, "held then", held(), []int64{10, 0, 10, 0})
 }
 
 func collectorsPresent(e *env) {
 	present := func(since time.Time, limit int) []string {
 		e.Helper()
-		ids, err := e.Store.PresentCollectors(e.ctx, since, limit)
-		e.ok("present collectors", err)
+		records, err := e.Store.ListCollectors(e.ctx, dispatch.CollectorFilter{Since: since}, "", limit)
+		e.ok("list collectors", err)
+		var ids []string
+		for _, r := range records {
+			is(e, "a record of the id alone", *r, dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: r.Info.ID}})
+			ids = append(ids, r.Info.ID)
+		}
 		slices.Sort(ids)
 		return ids
 	}

@@ -61,10 +61,12 @@ func (m *model) liftAll() []step {
 	steps = append(steps, m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 1000)}))
 	steps = append(steps, m.syncSteps()...)
 	for _, name := range modelQueues() {
-		steps = append(steps, m.unblockStep(name, true), m.resumeStep(name))
+		for _, by := range []string{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
+			steps = append(steps, m.liftStep(dispatch.HoldTarget{Queue: name}, by))
+		}
 	}
 	for _, name := range modelPools() {
-		steps = append(steps, m.resumePoolStep(name))
+		steps = append(steps, m.liftStep(dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault))
 	}
 	for _, t := range m.world.all() {
 		if t.orphanUntil.Equal(noEnd) || t.foreignUntil.Equal(noEnd) {
@@ -159,7 +161,7 @@ func required() []string {
 		"renew LOCK_DELETED", "renew LOCK_DELETED again", "renew after the lock ran out", "renew over a foreign lock", "renew UNKNOWN_TASK",
 		"apply ALREADY", "apply CONFLICT", "apply LOST, stale", "apply LOST, no longer waiting", "apply LOST, renewed", "apply NOT_FOUND",
 		"apply succeeded", "apply failed", "apply released", "apply expired", "apply none", "apply revoked", "apply held too long",
-		"succeed DONE", "succeed POLICY", "claim that carries",
+		"succeed DONE", "succeed POLICY",
 		"queue blocked", "queue delayed by its host", "submit REVISIT, changed since",
 		"sweep", "sweep in grace", "sweep after an outage", "sweep found an expired lease", "orphan freed",
 		"grace cut after a step back", "leadership cut after a step back",
@@ -168,8 +170,8 @@ func required() []string {
 		"poll", "poll TOKEN_USED", "poll replay with grants", "session NEW", "session REPLACED", "session's stray GOODBYE",
 		"session ended a lease", "cancel of a leased task", "delete lock", "delete lock of an orphan", "set lock", "set lock over a lease's", "delete record",
 		"push", "push paused", "push deleted", "push of an older version", "drop of a task",
-		"set rule", "delete rule", "sync rules", "block queue", "unblock queue", "unblock NOT_FOUND",
-		"pause queue", "resume queue", "pause pool", "resume pool", "list pools", "set drain", "delete drain", "read drains",
+		"set rule", "delete rule", "sync rules", "set hold", "set hold of a queue", "set hold of a pool", "set hold of collectors", "lift hold",
+		"lift hold that held", "lift hold of Waggle's own", "read holds", "list pools",
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
 		"campaign", "resign", "leader", "beat", "forget collectors", "drained",
 	}

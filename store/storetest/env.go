@@ -304,7 +304,7 @@ func (e *env) rule(pattern string, settings dispatch.QueueSettings) {
 
 func (e *env) setRule(r dispatch.QueueRule) {
 	e.Helper()
-	version, err := e.Store.SetRule(e.ctx, r, e.rules)
+	version, err := e.Store.PutRule(e.ctx, r.Pattern, &r, e.rules)
 	e.ok("set rule "+r.Pattern, err)
 	e.rules = version
 	e.syncRules()
@@ -365,7 +365,25 @@ func (e *env) push(g dispatch.SourceGate) {
 // info reads a queue that must exist.
 func (e *env) info(name string) *dispatch.Queue {
 	e.Helper()
-	q, err := e.Store.Queue(e.ctx, name)
-	e.ok("queue "+name, err)
+	q := e.find(name)
+	if q == nil {
+		e.Fatalf("there is no queue %s", name)
+	}
 	return q
+}
+
+// find reads a queue; nil: there is none.
+func (e *env) find(name string) *dispatch.Queue {
+	e.Helper()
+	queues, err := e.Store.QueuesNamed(e.ctx, []string{name})
+	e.ok("queue "+name, err)
+	return queues[0]
+}
+
+// noQueue checks that the queue of the cases does not exist.
+func (e *env) noQueue(when string) {
+	e.Helper()
+	if q := e.find(queue); q != nil {
+		e.Errorf("%s: there is the queue %+v, want none", when, *q)
+	}
 }

@@ -90,7 +90,7 @@ func (e *env) ends() map[string]func(g *dispatch.Grant) {
 		"apply": func(g *dispatch.Grant) { e.settle(done(&g.Task)) },
 		"retry": func(g *dispatch.Grant) { e.settle(retry(&g.Task, time.Hour)) },
 		"succeed": func(g *dispatch.Grant) {
-			results, err := e.Store.Succeed(e.ctx, []dispatch.Success{success(g)})
+			results, err := e.Store.Apply(e.ctx, []dispatch.Transition{success(g)})
 			e.ok("succeed", err)
 			is(e, "success", results[0].Code, dispatch.Applied)
 		},

@@ -270,11 +270,11 @@ func (m *model) differences() string {
 	for _, name := range modelQueues() {
 		var known [2]*dispatch.Queue
 		for n := range known {
-			q, err := m.instances[n].Store.Queue(m.ctx, name)
+			queues, err := m.instances[n].Store.QueuesNamed(m.ctx, []string{name})
 			if err != nil {
-				q = &dispatch.Queue{Name: err.Error()}
+				queues = []*dispatch.Queue{{Name: err.Error()}}
 			}
-			known[n] = q
+			known[n] = queues[0]
 		}
 		if d := diff(reflect.ValueOf(known[0]), reflect.ValueOf(known[1]), "queue "+name); d != "" {
 			text += "\nalso " + d

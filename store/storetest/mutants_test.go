@@ -73,21 +73,18 @@ func mutants(ctx context.Context) map[string]*mutant {
 			},
 		},
 		"P6 delays are not kept": {
-			rule: func(s dispatch.Store, r dispatch.QueueRule, ifVersion int64) (int64, error) {
+			rule: func(r *dispatch.QueueRule) {
 				r.Settings.MinDelay = 0
-				return s.SetRule(ctx, r, ifVersion)
 			},
 		},
 		"P6 a limit in flight is not kept": {
-			rule: func(s dispatch.Store, r dispatch.QueueRule, ifVersion int64) (int64, error) {
+			rule: func(r *dispatch.QueueRule) {
 				r.Settings.MaxInFlight++
-				return s.SetRule(ctx, r, ifVersion)
 			},
 		},
 		"P6 a pause is not kept": {
-			rule: func(s dispatch.Store, r dispatch.QueueRule, ifVersion int64) (int64, error) {
+			rule: func(r *dispatch.QueueRule) {
 				r.Settings.Paused, r.Settings.Deny = false, false
-				return s.SetRule(ctx, r, ifVersion)
 			},
 		},
 		"P7 a repeated fetch is a new one": {

@@ -48,6 +48,10 @@ func (m *model) applyStep(transitions []dispatch.Transition) step {
 		if tr.Queue.QueueDelay != nil {
 			asked = tr.Queue.QueueDelay.String()
 		}
+		if tr.Unread {
+			text += fmt.Sprintf("{%s unread %v queue=%v asked=%s} ", tr.ID, tr.Lease, tr.Queue, asked)
+			continue
+		}
 		text += fmt.Sprintf("{%s %d %v->%v queue=%v asked=%s due=%s+%v rev=%d expired=%v} ", tr.ID, tr.Token.Fence, tr.Result, tr.State,
 			tr.Queue, asked, clockText(tr.Due), tr.Delay, tr.Revision, tr.Expired)
 	}

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -221,7 +220,7 @@ func (m *model) genRule() step {
 func (m *model) ruleStep(r dispatch.QueueRule) step {
 	return step{
 		name: "set rule", text: fmt.Sprintf("%+v", r),
-		do: func(i *Instance) (any, error) { return i.Store.SetRule(m.ctx, r, m.world.rules.version) },
+		do: func(i *Instance) (any, error) { return i.Store.PutRule(m.ctx, r.Pattern, &r, m.world.rules.version) },
 		see: func(answer any) error {
 			m.world.rules.set(r)
 			return m.world.ruled(as[int64](answer))
@@ -232,7 +231,7 @@ func (m *model) ruleStep(r dispatch.QueueRule) step {
 func (m *model) deleteRuleStep(pattern string) step {
 	return step{
 		name: "delete rule", text: pattern,
-		do: func(i *Instance) (any, error) { return i.Store.DeleteRule(m.ctx, pattern, m.world.rules.version) },
+		do: func(i *Instance) (any, error) { return i.Store.PutRule(m.ctx, pattern, nil, m.world.rules.version) },
 		see: func(answer any) error {
 			m.world.rules.remove(pattern)
 			return m.world.ruled(as[int64](answer))
@@ -263,87 +262,18 @@ func (m *model) syncSteps() []step {
 	return steps
 }
 
-func (m *model) genBlock() step {
-	name := one(m, modelQueues()...)
-	if m.chance(10) {
-		return m.unblockStep("unknown.test", true)
-	}
-	pause := m.chance(30)
+// genQueueHold blocks or pauses a queue, or lets it go.
+func (m *model) genQueueHold() step {
+	target := dispatch.HoldTarget{Queue: one(m, modelQueues()...)}
+	name := one(m, dispatch.HoldBlock, dispatch.HoldBlock, dispatch.HoldPause)
 	switch {
-	case m.chance(55) && pause:
-		return m.resumeStep(name)
-	case m.chance(55):
-		return m.unblockStep(name, m.chance(50))
+	case m.chance(10):
+		target.Queue = "unknown.test"
+		return m.liftStep(target, one(m, name, dispatch.HoldWaggle))
+	case m.chance(20):
+		return m.liftStep(target, dispatch.HoldWaggle)
+	case m.chance(40):
+		return m.liftStep(target, name)
 	}
-	gate := dispatch.Gate{Kind: dispatch.GateBlocked, By: "ops", Reason: "asked to", Time: m.world.now()}
-	if m.chance(80) {
-		gate.Until = m.world.now().Add(one(m, time.Second, 20*time.Second, time.Hour))
-	}
-	if pause {
-		return m.pauseStep(name, gate)
-	}
-	return step{
-		name: "block queue", text: fmt.Sprint(name, " ", clockText(gate.Until)),
-		do: func(i *Instance) (any, error) { return nil, i.Store.BlockQueue(m.ctx, name, gate) },
-		see: func(any) error {
-			m.world.queue(m.world.shardOf(name), name).operator = &gate
-			return nil
-		},
-	}
-}
-
-func (m *model) pauseStep(name string, gate dispatch.Gate) step {
-	gate.Kind = dispatch.GatePaused
-	return step{
-		name: "pause queue", text: fmt.Sprint(name, " ", clockText(gate.Until)),
-		do: func(i *Instance) (any, error) { return nil, i.Store.PauseQueue(m.ctx, name, gate) },
-		see: func(any) error {
-			m.world.queue(m.world.shardOf(name), name).paused = &gate
-			return nil
-		},
-	}
-}
-
-func (m *model) resumeStep(name string) step {
-	return step{
-		name: "resume queue", text: name,
-		do: func(i *Instance) (any, error) {
-			err := i.Store.ResumeQueue(m.ctx, name)
-			if errors.Is(err, dispatch.ErrQueueNotFound) {
-				return true, nil
-			}
-			return false, err
-		},
-		see: func(any) error {
-			m.world.queue(m.world.shardOf(name), name).paused = nil
-			return nil
-		},
-	}
-}
-
-func (m *model) unblockStep(name string, automatic bool) step {
-	return step{
-		name: "unblock queue", text: fmt.Sprint(name, automatic),
-		do: func(i *Instance) (any, error) {
-			err := i.Store.UnblockQueue(m.ctx, name, automatic)
-			if errors.Is(err, dispatch.ErrQueueNotFound) {
-				return true, nil
-			}
-			return false, err
-		},
-		see: func(answer any) error {
-			q := m.world.queue(m.world.shardOf(name), name)
-			if as[bool](answer) {
-				m.world.count("unblock NOT_FOUND")
-				if q.leased > 0 {
-					return broken("queue %s has %d leases and was not found", name, q.leased)
-				}
-			}
-			q.operator = nil
-			if automatic {
-				q.blockLow, q.blockHigh, q.step = time.Time{}, time.Time{}, 0
-			}
-			return nil
-		},
-	}
+	return m.holdStep(target, name, m.gate(time.Second, 20*time.Second, time.Hour))
 }

@@ -3,7 +3,6 @@ package storetest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -52,11 +51,11 @@ func (m *model) genReadQueue() step {
 	return step{
 		name: "read queue", text: name,
 		do: func(i *Instance) (any, error) {
-			q, err := i.Store.Queue(m.ctx, name)
-			if errors.Is(err, dispatch.ErrQueueNotFound) {
-				return (*dispatch.Queue)(nil), nil
+			queues, err := i.Store.QueuesNamed(m.ctx, []string{name})
+			if err != nil {
+				return nil, err
 			}
-			return q, err
+			return queues[0], nil
 		},
 		see: func(answer any) error {
 			q := as[*dispatch.Queue](answer)
@@ -110,15 +109,15 @@ func (m *model) genList() step {
 
 // collectors are those that are known, those seen of late, and what all of them hold.
 func (i *Instance) collectors(ctx context.Context) (any, error) {
-	known, err := i.Store.ListCollectors(ctx, "", 100)
+	known, err := i.Store.ListCollectors(ctx, dispatch.CollectorFilter{Held: true}, "", 100)
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
+	ids := []string{"nobody"}
 	for _, c := range known {
 		ids = append(ids, c.Info.ID)
 	}
-	held, err := i.Store.HeldLeases(ctx, ids)
+	named, err := i.Store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: ids, Held: true}, "", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -126,9 +125,13 @@ func (i *Instance) collectors(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, err := i.Store.PresentCollectors(ctx, now.Add(-time.Minute), 100)
+	present, err := i.Store.ListCollectors(ctx, dispatch.CollectorFilter{Since: now.Add(-time.Minute)}, "", 100)
+	var seen []string
+	for _, c := range present {
+		seen = append(seen, c.Info.ID)
+	}
 	slices.Sort(seen)
-	return []any{known, held, seen}, err
+	return []any{known, named, seen}, err
 }
 
 // listTasks lists by source or queue and one state, and counts what came.

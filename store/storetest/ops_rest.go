@@ -121,7 +121,7 @@ func (m *model) genSourceRecord() step {
 	switch m.rand.IntN(4) {
 	case 0:
 		s.Version = 1
-		return m.sourceStep("create source", id, func(i *Instance) error { return i.Store.CreateSource(m.ctx, s) }, func() {
+		return m.sourceStep("create source", id, func(i *Instance) error { return i.Store.PutSource(m.ctx, s, 0) }, func() {
 			if held == nil { // else it is a repeat
 				m.world.sources[id] = s
 			}
@@ -130,7 +130,7 @@ func (m *model) genSourceRecord() step {
 		if m.chance(20) {
 			version += 5
 		}
-		return m.sourceStep("update source", id, func(i *Instance) error { return i.Store.UpdateSource(m.ctx, s, version) }, func() {
+		return m.sourceStep("update source", id, func(i *Instance) error { return i.Store.PutSource(m.ctx, s, version) }, func() {
 			m.world.sources[id] = s
 		})
 	case 2:
@@ -175,20 +175,18 @@ func (m *model) sourceStep(name, id string, do func(*Instance) error, took func(
 
 // known is all that a store says of sources.
 type known struct {
-	Sources []*dispatch.Source
-	Pending []string
+	Sources, Pending []*dispatch.Source
 }
 
 func (m *model) listSources() step {
 	return step{
 		name: "list sources",
 		do: func(i *Instance) (any, error) {
-			list, _, err := i.Store.ListSources(m.ctx, "r.", "", 10)
+			list, _, err := i.Store.ListSources(m.ctx, dispatch.SourceFilter{Prefix: "r."}, "", 10)
 			if err != nil {
 				return nil, err
 			}
-			pending, err := i.Store.PendingSources(m.ctx, "", 10)
-			slices.Sort(pending)
+			pending, _, err := i.Store.ListSources(m.ctx, dispatch.SourceFilter{Pending: true}, "", 10)
 			return known{list, pending}, err
 		},
 		see: func(answer any) error {
@@ -214,10 +212,16 @@ func (m *model) genLeader() step {
 	case 0:
 		return step{
 			name: "resign", text: duty + " " + holder,
-			do: func(i *Instance) (any, error) { return nil, i.Store.Resign(m.ctx, duty, holder) },
-			see: func(any) error {
+			do: func(i *Instance) (any, error) { return i.Store.Campaign(m.ctx, duty, holder, 0) },
+			see: func(answer any) error {
+				want := ""
 				if l.holder == holder {
 					delete(m.world.leaders, duty)
+				} else if !free {
+					want = l.holder
+				}
+				if got := as[string](answer); got != want {
+					return broken("the leader of %s after %s resigned is %q, want %q", duty, holder, got, want)
 				}
 				return nil
 			},
@@ -225,7 +229,7 @@ func (m *model) genLeader() step {
 	case 1:
 		return step{
 			name: "leader", text: duty,
-			do: func(i *Instance) (any, error) { return i.Store.Leader(m.ctx, duty) },
+			do: func(i *Instance) (any, error) { return i.Store.Campaign(m.ctx, duty, "", 0) },
 			see: func(answer any) error {
 				want := l.holder
 				if free {
@@ -254,8 +258,12 @@ func (m *model) campaignStep(duty, holder string) step {
 		see: func(answer any) error {
 			l := m.world.leaders[duty]
 			want := l.holder == "" || !l.until.After(m.world.now()) || l.holder == holder
-			if as[bool](answer) != want {
-				return broken("%s leads %s: %v, want %v", holder, duty, !want, want)
+			leader := l.holder
+			if want {
+				leader = holder
+			}
+			if got := as[string](answer); got != leader {
+				return broken("the leader of %s after %s campaigned is %q, want %q", duty, holder, got, leader)
 			}
 			switch longest := m.world.now().Add(10 * time.Second); {
 			case want:

@@ -172,12 +172,9 @@ func (m *model) genClaim() step {
 		if s := m.repeated(shard); s != nil && m.chance(12) {
 			w.Collector, w.Session, w.ClientToken = s.collector, s.session, s.token
 		}
-		if w.Done = m.carried(shard); len(w.Done) > 0 {
-			m.world.count("claim that carries")
-		}
 		wants[n] = w
-		text += fmt.Sprintf(" {%s/%s/%s max=%d bytes=%d lease=%v src=%v q=%v done=%v}",
-			w.Collector, w.Session, w.ClientToken, w.Max, w.MaxBytes, w.Lease, w.SourceUIDs, w.Queues, w.Done)
+		text += fmt.Sprintf(" {%s/%s/%s max=%d bytes=%d lease=%v src=%v q=%v}",
+			w.Collector, w.Session, w.ClientToken, w.Max, w.MaxBytes, w.Lease, w.SourceUIDs, w.Queues)
 	}
 	return m.claimStep(shard, pool, wants, text)
 }

@@ -134,7 +134,7 @@ func sourcesBytes(e *env) {
 		if i == 8 {
 			s.Spec.Payload = make([]byte, dispatch.MaxPageBytes+1)
 		}
-		e.ok("create", e.Store.CreateSource(e.ctx, s))
+		e.ok("create", e.Store.PutSource(e.ctx, s, 0))
 		want = append(want, s.ID)
 	}
 	for _, limit := range []int{1000, 16} {
@@ -142,7 +142,7 @@ func sourcesBytes(e *env) {
 		for after, pages, more := "", 0, true; more; pages++ {
 			var sources []*dispatch.Source
 			var err error
-			sources, more, err = e.Store.ListSources(e.ctx, "big.", after, limit)
+			sources, more, err = e.Store.ListSources(e.ctx, dispatch.SourceFilter{Prefix: "big."}, after, limit)
 			e.ok("list sources", err)
 			n := 0
 			for _, s := range sources {

@@ -199,7 +199,7 @@ func politeCause(e *env) {
 	wants("not lengthened", 0, "the \"first\"\nof them")
 	fail(2, time.Minute, "the third")
 	wants("lengthened", 2, "the third")
-	e.ok("unblock", e.Store.UnblockQueue(e.ctx, queue, true))
+	e.unblock(true)
 	is(e, "gates", len(e.info(queue).Gates), 0)
 	fail(3, 0, "the fourth")
 	wants("began anew", 3, "the fourth")
@@ -337,8 +337,7 @@ func politeHostDelayGone(e *env) {
 	e.settle(asks(done(e.takeTask()), 20*time.Second))
 	is(e, "while the delay runs", e.info(queue).QueueDelay, 20*time.Second)
 	e.advance(20 * time.Second)
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue")
 	e.create(g, item(g, queue, "2"))
 	is(e, "of the queue made anew", e.info(queue).QueueDelay, 0)
 }

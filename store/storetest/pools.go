@@ -21,21 +21,28 @@ func poolCases() []testCase {
 
 func (e *env) pausePool(name string, until time.Time) dispatch.Gate {
 	e.Helper()
-	gate := dispatch.Gate{Kind: dispatch.GatePoolPaused, Until: until, By: "ops", Reason: "we move", Time: start}
-	e.ok("pause pool", e.Store.PausePool(e.ctx, name, gate))
-	return gate
+	gate := dispatch.Gate{Until: until, By: "ops", Reason: "we move", Time: start}
+	return e.setHold(dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault, gate).Gate
+}
+
+func (e *env) resumePool(name string) (held bool) {
+	e.Helper()
+	return e.lift(dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault)
 }
 
 func (e *env) pool() dispatch.Pool {
 	e.Helper()
-	p, err := e.Store.Pool(e.ctx, pool)
+	known, err := e.Store.ListPools(e.ctx, pool, "", 9)
 	e.ok("read pool", err)
-	return p
+	if len(known) == 0 {
+		return dispatch.Pool{}
+	}
+	return known[0]
 }
 
 func poolPause(e *env) {
 	e.open()
-	is(e, "before", e.pool(), dispatch.Pool{Name: pool})
+	is(e, "before", e.pool(), dispatch.Pool{})
 	e.pausePool(pool, start.Add(time.Second))
 	gate := e.pausePool(pool, time.Time{}) // replaces the earlier one
 	g := source("a")
@@ -46,8 +53,8 @@ func poolPause(e *env) {
 	is(e, "wait", reply.Wait, dispatch.WaitPaused)
 	e.advance(1000 * time.Hour)
 	is(e, "more", e.takeNone().More, false)
-	e.ok("resume pool", e.Store.ResumePool(e.ctx, pool))
-	e.ok("resume pool again", e.Store.ResumePool(e.ctx, pool))
+	is(e, "held", e.resumePool(pool), true)
+	is(e, "held again", e.resumePool(pool), false)
 	is(e, "resumed", e.pool(), dispatch.Pool{Name: pool, Open: 1})
 	e.take(2)
 }
@@ -81,7 +88,7 @@ func poolPauseShards(e *env) {
 		return n
 	}
 	is(e, "granted while paused", granted(), 0)
-	e.ok("resume pool", e.Store.ResumePool(e.ctx, pool))
+	is(e, "held", e.resumePool(pool), true)
 	is(e, "granted then", granted(), e.Store.Shards())
 }
 
@@ -106,11 +113,10 @@ func poolPauseReplay(e *env) {
 }
 
 func poolPauseLimit(e *env) {
-	for n := range dispatch.MaxPausedPools {
+	for n := range dispatch.MaxHolds {
 		e.pausePool("p"+strconv.Itoa(n), start.Add(time.Minute))
 	}
-	gate := dispatch.Gate{Kind: dispatch.GatePoolPaused}
-	err := e.Store.PausePool(e.ctx, "more", gate)
+	err := e.Store.SetHold(e.ctx, dispatch.Hold{Target: dispatch.HoldTarget{Pool: "more"}, Name: dispatch.HoldDefault})
 	var field *dispatch.FieldError
 	if !errors.As(err, &field) || field.Field != "name" || field.Value != "more" {
 		e.Errorf("one more: %v, want an error that names field, value and limit", err)
@@ -118,14 +124,14 @@ func poolPauseLimit(e *env) {
 	e.pausePool("p7", time.Time{}) // again
 	e.advance(time.Minute)
 	e.pausePool("more", time.Time{}) // the others are over
-	known, err := e.Store.ListPools(e.ctx, "", 9)
+	known, err := e.Store.ListPools(e.ctx, "", "", 9)
 	e.ok("list pools", err)
 	is(e, "paused then", len(known), 2)
 }
 
 func poolList(e *env) {
 	list := func(after string, limit int) []dispatch.Pool {
-		known, err := e.Store.ListPools(e.ctx, after, limit)
+		known, err := e.Store.ListPools(e.ctx, "", after, limit)
 		e.ok("list pools", err)
 		return known
 	}
@@ -139,12 +145,14 @@ func poolList(e *env) {
 	gate := e.pausePool("eu", time.Time{})
 	soon := e.pausePool("soon", start.Add(time.Minute))
 	paused := func() map[string]dispatch.Gate {
-		paused, err := e.Store.PausedPools(e.ctx)
-		e.ok("read pauses of pools", err)
+		paused := make(map[string]dispatch.Gate)
+		for _, h := range e.holds() {
+			paused[h.Target.Pool] = h.Gate
+		}
 		return paused
 	}
 	is(e, "paused", paused(), map[string]dispatch.Gate{"eu": gate, "soon": soon})
-	e.ok("resume pool", e.Store.ResumePool(e.ctx, "soon"))
+	is(e, "held", e.resumePool("soon"), true)
 	is(e, "paused, one resumed", paused(), map[string]dispatch.Gate{"eu": gate})
 	e.pausePool("over", start.Add(time.Second))
 	e.advance(time.Second)
@@ -158,7 +166,12 @@ func poolList(e *env) {
 	// What has come due meanwhile is ready, though no claim has looked yet.
 	e.advance(time.Minute)
 	is(e, "due by then", list("", 1), []dispatch.Pool{{Name: "browser", Open: 1}})
-	alone, err := e.Store.Pool(e.ctx, "browser")
+	for _, after := range []string{"", "brow"} {
+		alone, err := e.Store.ListPools(e.ctx, "browser", after, 9)
+		e.ok("read pool", err)
+		is(e, "read alone", alone, []dispatch.Pool{{Name: "browser", Open: 1}})
+	}
+	none, err := e.Store.ListPools(e.ctx, "browser", "browser", 9)
 	e.ok("read pool", err)
-	is(e, "read alone", alone, dispatch.Pool{Name: "browser", Open: 1})
+	is(e, "read after it", len(none), 0)
 }

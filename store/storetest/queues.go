@@ -99,8 +99,7 @@ func queueEmpty(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
 	e.settle(done(e.takeTask()))
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue")
 	queues, err := e.Store.ListQueues(e.ctx, "", "", 10)
 	e.ok("list queues", err)
 	is(e, "queues", len(queues), 0)
@@ -122,8 +121,7 @@ func queueDelay(e *env) {
 	e.advance(50 * time.Second)
 	e.settle(done(e.takeTask()))
 	e.advance(time.Minute)
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue after its delay", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue after its delay")
 }
 
 func queueLeased(e *env) {

@@ -65,7 +65,7 @@ func ruleShorter(e *env) {
 
 func (e *env) deleteRule(pattern string) {
 	e.Helper()
-	version, err := e.Store.DeleteRule(e.ctx, pattern, e.rules)
+	version, err := e.Store.PutRule(e.ctx, pattern, nil, e.rules)
 	e.ok("delete rule", err)
 	if version <= e.rules {
 		e.Fatalf("version %d of the rules did not rise above %d", version, e.rules)
@@ -98,12 +98,12 @@ func ruleSet(e *env) {
 }
 
 func ruleDelete(e *env) {
-	_, err := e.Store.DeleteRule(e.ctx, "a.test", e.rules)
+	_, err := e.Store.PutRule(e.ctx, "a.test", nil, e.rules)
 	e.fails("delete of none", err, dispatch.ErrRuleNotFound)
 	e.rule("a.test", delayed(0, 1))
 	e.deleteRule("a.test")
 	is(e, "rules", e.listRules(), nil)
-	_, err = e.Store.DeleteRule(e.ctx, "a.test", e.rules)
+	_, err = e.Store.PutRule(e.ctx, "a.test", nil, e.rules)
 	e.fails("delete again", err, dispatch.ErrRuleNotFound)
 }
 
@@ -120,11 +120,11 @@ func ruleStale(e *env) {
 	other.Settings.Paused = false
 	for _, r := range []dispatch.QueueRule{calm, other, {Pattern: "new.test", Settings: delayed(0, 1), Time: start}} {
 		for _, version := range []int64{seen, 0, e.rules + 1} {
-			_, err := e.Store.SetRule(e.ctx, r, version)
+			_, err := e.Store.PutRule(e.ctx, r.Pattern, &r, version)
 			e.fails("set of "+r.Pattern, err, dispatch.ErrEtagMismatch)
 		}
 	}
-	_, err := e.Store.DeleteRule(e.ctx, queue, seen)
+	_, err := e.Store.PutRule(e.ctx, queue, nil, seen)
 	e.fails("delete", err, dispatch.ErrEtagMismatch)
 	calm.Settings.MaxInFlight--
 	is(e, "rules", e.listRules(), []dispatch.QueueRule{calm, stop})
@@ -134,7 +134,7 @@ func ruleStale(e *env) {
 	seen = e.rules
 	e.deleteRule(queue)
 	e.setRule(calm)
-	_, err = e.Store.DeleteRule(e.ctx, queue, seen)
+	_, err = e.Store.PutRule(e.ctx, queue, nil, seen)
 	e.fails("delete of what is gone", err, dispatch.ErrEtagMismatch)
 	e.takeOne()
 }
@@ -149,14 +149,14 @@ func ruleRepeated(e *env) {
 		is(e, "version", answer, e.rules)
 	}
 	e.setRule(r)
-	again(e.Store.SetRule(e.ctx, r, from))
+	again(e.Store.PutRule(e.ctx, r.Pattern, &r, from))
 	r.Queue, from = "", e.rules
 	e.setRule(r)
-	again(e.Store.SetRule(e.ctx, r, from))
+	again(e.Store.PutRule(e.ctx, r.Pattern, &r, from))
 	is(e, "rules", e.listRules(), []dispatch.QueueRule{r})
 	from = e.rules
 	e.deleteRule(r.Pattern)
-	again(e.Store.DeleteRule(e.ctx, r.Pattern, from))
+	again(e.Store.PutRule(e.ctx, r.Pattern, nil, from))
 	is(e, "rules", e.listRules(), nil)
 }
 
@@ -177,11 +177,11 @@ func ruleHolds(e *env) {
 		{Kind: dispatch.GateQueuePaused, By: "eve", Reason: "emergency", Time: start, Rule: "*.test"},
 		{Kind: dispatch.GateQueueDenied, By: "bob", Time: start.Add(time.Minute), Rule: "*.test"},
 	})
-	version, err := e.Store.SetRule(e.ctx, r, from)
+	version, err := e.Store.PutRule(e.ctx, r.Pattern, &r, from)
 	e.ok("repeated", err)
 	is(e, "version", version, e.rules)
 	r.Pause.By = "ann"
-	_, err = e.Store.SetRule(e.ctx, r, from)
+	_, err = e.Store.PutRule(e.ctx, r.Pattern, &r, from)
 	e.fails("another pause at the same version", err, dispatch.ErrEtagMismatch)
 }
 

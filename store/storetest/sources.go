@@ -13,7 +13,7 @@ func sourceCases() []testCase {
 		{"Create_Twice", sourceCreateTwice},
 		{"Update_ByVersion", sourceUpdate},
 		{"MarkApplied_ByVersion", sourceApplied},
-		{"PendingSources_Pages", sourcePending},
+		{"List_PendingInPages", sourcePending},
 		{"MarkApplied_RemovesDeleted", sourceRemoved},
 		{"List_ByPrefixAscending", sourceList},
 		{"ReadMany_NilWhereNone", sourceMany},
@@ -45,51 +45,59 @@ func registered(id string) *dispatch.Source {
 
 func (e *env) source(id string) *dispatch.Source {
 	e.Helper()
-	s, err := e.Store.Source(e.ctx, id)
+	found, err := e.Store.SourcesByID(e.ctx, []string{id})
 	e.ok("source "+id, err)
-	return s
+	return found[0]
 }
 
 func sourceCreate(e *env) {
-	_, err := e.Store.Source(e.ctx, "news.a")
-	e.fails("read before", err, dispatch.ErrSourceNotFound)
-	e.ok("create", e.Store.CreateSource(e.ctx, registered("news.a")))
+	is(e, "read before", e.source("news.a"), nil)
+	e.ok("create", e.Store.PutSource(e.ctx, registered("news.a"), 0))
 	is(e, "source", e.source("news.a"), registered("news.a"))
 }
 
 func sourceCreateTwice(e *env) {
-	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
-	e.ok("create again", e.Store.CreateSource(e.ctx, registered("a")))
+	e.ok("create", e.Store.PutSource(e.ctx, registered("a"), 0))
+	e.ok("create again", e.Store.PutSource(e.ctx, registered("a"), 0))
 	other := registered("a")
 	other.UID = "uid-other"
-	e.fails("create with another uid", e.Store.CreateSource(e.ctx, other), dispatch.ErrSourceExists)
+	e.fails("create with another uid", e.Store.PutSource(e.ctx, other, 0), dispatch.ErrSourceExists)
 	is(e, "source", e.source("a"), registered("a"))
 	gone := registered("a")
 	gone.Version, gone.Deleted = 2, true
-	e.ok("delete", e.Store.UpdateSource(e.ctx, gone, 1))
-	e.fails("create while it is being deleted", e.Store.CreateSource(e.ctx, other), dispatch.ErrSourceExists)
+	e.ok("delete", e.Store.PutSource(e.ctx, gone, 1))
+	e.fails("create while it is being deleted", e.Store.PutSource(e.ctx, other, 0), dispatch.ErrSourceExists)
 }
 
 func sourceUpdate(e *env) {
-	e.fails("update of none", e.Store.UpdateSource(e.ctx, registered("a"), 1), dispatch.ErrSourceNotFound)
-	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
+	e.fails("update of none", e.Store.PutSource(e.ctx, registered("a"), 1), dispatch.ErrSourceNotFound)
+	e.ok("create", e.Store.PutSource(e.ctx, registered("a"), 0))
 	next := registered("a")
 	next.Version, next.Paused, next.Spec.Pool = 2, nil, "eu"
-	e.fails("update of another version", e.Store.UpdateSource(e.ctx, next, 7), dispatch.ErrEtagMismatch)
+	e.fails("update of another version", e.Store.PutSource(e.ctx, next, 7), dispatch.ErrEtagMismatch)
 	is(e, "version", e.source("a").Version, 1)
-	e.ok("update", e.Store.UpdateSource(e.ctx, next, 1))
-	e.ok("update again", e.Store.UpdateSource(e.ctx, next, 1))
+	e.ok("update", e.Store.PutSource(e.ctx, next, 1))
+	e.ok("update again", e.Store.PutSource(e.ctx, next, 1))
 	is(e, "source", e.source("a"), next)
 	other := registered("a")
 	other.Version = 2
-	e.fails("another update of the version", e.Store.UpdateSource(e.ctx, other, 1), dispatch.ErrEtagMismatch)
+	e.fails("another update of the version", e.Store.PutSource(e.ctx, other, 1), dispatch.ErrEtagMismatch)
 }
 
 func (e *env) pending() []string {
 	e.Helper()
-	ids, err := e.Store.PendingSources(e.ctx, "", 10)
-	e.ok("pending sources", err)
+	ids, _ := e.pendingAfter("", 10)
 	return ids
+}
+
+func (e *env) pendingAfter(after string, limit int) (ids []string, more bool) {
+	e.Helper()
+	sources, more, err := e.Store.ListSources(e.ctx, dispatch.SourceFilter{Pending: true}, after, limit)
+	e.ok("pending sources", err)
+	for _, s := range sources {
+		ids = append(ids, s.ID)
+	}
+	return ids, more
 }
 
 func (e *env) mark(uid string, version int64, seeds ...dispatch.TaskID) bool {
@@ -101,7 +109,7 @@ func (e *env) mark(uid string, version int64, seeds ...dispatch.TaskID) bool {
 
 func sourceApplied(e *env) {
 	is(e, "pending before", e.pending(), nil)
-	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
+	e.ok("create", e.Store.PutSource(e.ctx, registered("a"), 0))
 	is(e, "pending", e.pending(), []string{"a"})
 	seeds := []dispatch.TaskID{item(source("a"), queue, "1").ID, item(source("a"), queue, "2").ID}
 	is(e, "applied", e.mark("uid-a", 1, seeds...), true)
@@ -111,7 +119,7 @@ func sourceApplied(e *env) {
 
 	next := e.source("a")
 	next.Version = 2
-	e.ok("update", e.Store.UpdateSource(e.ctx, next, 1))
+	e.ok("update", e.Store.PutSource(e.ctx, next, 1))
 	is(e, "pending after an update", e.pending(), []string{"a"})
 	is(e, "applied of the older", e.mark("uid-a", 1, seeds...), false)
 	is(e, "applied of another source", e.mark("uid-other", 2, seeds...), false)
@@ -122,46 +130,52 @@ func sourceApplied(e *env) {
 
 func sourcePending(e *env) {
 	for _, id := range []string{"c", "a", "e", "b", "d"} {
-		e.ok("create", e.Store.CreateSource(e.ctx, registered(id)))
+		e.ok("create", e.Store.PutSource(e.ctx, registered(id), 0))
 	}
 	for _, page := range []struct {
 		after string
 		limit int
 		want  []string
+		more  bool
 	}{
-		{"", 2, []string{"a", "b"}}, {"b", 2, []string{"c", "d"}}, {"bb", 1, []string{"c"}}, {"d", 2, []string{"e"}}, {"e", 2, nil},
+		{"", 2, []string{"a", "b"}, true}, {"b", 2, []string{"c", "d"}, true}, {"bb", 1, []string{"c"}, true}, {"d", 2, []string{"e"}, false},
+		{"e", 2, nil, false},
 	} {
-		ids, err := e.Store.PendingSources(e.ctx, page.after, page.limit)
-		e.ok("pending sources", err)
+		ids, more := e.pendingAfter(page.after, page.limit)
 		is(e, "pending after "+page.after, ids, page.want)
+		is(e, "more after "+page.after, more, page.more)
 	}
+	e.mark("uid-a", 1)
+	some, _, err := e.Store.ListSources(e.ctx, dispatch.SourceFilter{Prefix: "d", Pending: true}, "", 9)
+	e.ok("pending sources", err)
+	is(e, "pending with a prefix", len(some), 1)
+	is(e, "pending then", e.pending(), []string{"b", "c", "d", "e"})
 }
 
 func sourceRemoved(e *env) {
-	e.ok("create", e.Store.CreateSource(e.ctx, registered("a")))
+	e.ok("create", e.Store.PutSource(e.ctx, registered("a"), 0))
 	gone := registered("a")
 	gone.Version, gone.Deleted = 2, true
-	e.ok("delete", e.Store.UpdateSource(e.ctx, gone, 1))
+	e.ok("delete", e.Store.PutSource(e.ctx, gone, 1))
 	is(e, "deleted", e.source("a").Deleted, true)
 	is(e, "pending", e.pending(), []string{"a"})
 	is(e, "applied of the older", e.mark("uid-a", 1), false)
 	is(e, "applied", e.mark("uid-a", 2), true)
-	_, err := e.Store.Source(e.ctx, "a")
-	e.fails("read", err, dispatch.ErrSourceNotFound)
+	is(e, "read then", e.source("a"), nil)
 	is(e, "pending then", e.pending(), nil)
 	is(e, "applied again", e.mark("uid-a", 2), true)
 	again := registered("a")
 	again.UID = "uid-second"
-	e.ok("create anew", e.Store.CreateSource(e.ctx, again))
+	e.ok("create anew", e.Store.PutSource(e.ctx, again, 0))
 }
 
 func sourceList(e *env) {
 	ids := []string{"news.c", "news.a", "blogs", "news", "news.b", "newsy"}
 	for _, id := range ids {
-		e.ok("create "+id, e.Store.CreateSource(e.ctx, registered(id)))
+		e.ok("create "+id, e.Store.PutSource(e.ctx, registered(id), 0))
 	}
 	list := func(prefix, after string, limit int) []string {
-		sources, more, err := e.Store.ListSources(e.ctx, prefix, after, limit)
+		sources, more, err := e.Store.ListSources(e.ctx, dispatch.SourceFilter{Prefix: prefix}, after, limit)
 		e.ok("list sources", err)
 		if more && len(sources) == 0 {
 			e.Fatalf("others follow a page without sources")
@@ -183,7 +197,7 @@ func sourceList(e *env) {
 
 func sourceMany(e *env) {
 	for i := range 3 {
-		e.ok("create", e.Store.CreateSource(e.ctx, registered(fmt.Sprint("s", i))))
+		e.ok("create", e.Store.PutSource(e.ctx, registered(fmt.Sprint("s", i)), 0))
 	}
 	sources, err := e.Store.SourcesByID(e.ctx, []string{"s2", "unknown", "s0", "s2"})
 	e.ok("sources by id", err)
@@ -196,7 +210,7 @@ func sourceMany(e *env) {
 
 func sourceOwned(e *env) {
 	s := registered("a")
-	e.ok("create", e.Store.CreateSource(e.ctx, s))
+	e.ok("create", e.Store.PutSource(e.ctx, s, 0))
 	s.Spec.Metadata["m"], s.Spec.Payload[0], s.Spec.Seeds[0].URL = "x", 'x', "x"
 	got := e.source("a")
 	is(e, "source", got, registered("a"))

@@ -69,7 +69,7 @@ type mutant struct {
 	apply   func(s dispatch.Store, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error)
 	expired func(s dispatch.Store, shard, limit int) (dispatch.Sweep, error)
 	end     func(s dispatch.Store, shard int, collector, keep string, limit int) ([]*dispatch.Task, error)
-	rule    func(s dispatch.Store, r dispatch.QueueRule, ifVersion int64) (int64, error)
+	rule    func(r *dispatch.QueueRule)
 	push    func(s dispatch.Store, shard int, g dispatch.SourceGate, page string) (string, error)
 }
 
@@ -115,11 +115,12 @@ func (m *mutant) EndSession(ctx context.Context, shard int, collector, keep stri
 	return m.Store.EndSession(ctx, shard, collector, keep, limit)
 }
 
-func (m *mutant) SetRule(ctx context.Context, r dispatch.QueueRule, ifVersion int64) (int64, error) {
-	if m.rule != nil {
-		return m.rule(m.Store, r, ifVersion)
+func (m *mutant) PutRule(ctx context.Context, pattern string, r *dispatch.QueueRule, ifVersion int64) (int64, error) {
+	if m.rule != nil && r != nil {
+		r = new(*r)
+		m.rule(r)
 	}
-	return m.Store.SetRule(ctx, r, ifVersion)
+	return m.Store.PutRule(ctx, pattern, r, ifVersion)
 }
 
 func (m *mutant) PushSource(ctx context.Context, shard int, g dispatch.SourceGate, page string) (string, error) {

@@ -14,6 +14,7 @@ func succeedCases() []testCase {
 		{"HostAsksForLess_CountsFromThere", succeedAsked},
 		{"Repeated_IsAlready_P7", succeedRepeated},
 		{"TwiceInOneCall_OneCounts_P7", succeedTwice},
+		{"BesideOthers_First", succeedFirst},
 		{"StaleToken_IsLost_P3", succeedStale},
 		{"Unknown_IsNotFound", succeedUnknown},
 		{"WhatNeedsPolicy_StaysAsItIs", succeedPolicy},
@@ -28,9 +29,9 @@ func remembered(id string) dispatch.SourceGate {
 	return source(id, func(g *dispatch.SourceGate) { g.Remember = time.Hour })
 }
 
-func (e *env) succeed(successes ...dispatch.Success) []dispatch.ApplyResult {
+func (e *env) succeed(successes ...dispatch.Transition) []dispatch.ApplyResult {
 	e.Helper()
-	results, err := e.Store.Succeed(e.ctx, successes)
+	results, err := e.Store.Apply(e.ctx, successes)
 	e.ok("succeed", err)
 	if len(results) != len(successes) {
 		e.Fatalf("%d successes answered %d results", len(successes), len(results))
@@ -38,17 +39,25 @@ func (e *env) succeed(successes ...dispatch.Success) []dispatch.ApplyResult {
 	return results
 }
 
-// success is the plain success of a grant.
-func success(g *dispatch.Grant) dispatch.Success {
-	return dispatch.Success{ID: g.Task.ID, Token: g.Token}
+// success is the success of a grant, unread.
+func success(g *dispatch.Grant) dispatch.Transition { return unread(g.Task.ID, g.Token) }
+
+// unread is what the policy makes of a success without the record.
+func unread(id dispatch.TaskID, token dispatch.LeaseToken) dispatch.Transition {
+	tr, ok := dispatch.Policy{}.Unread(&dispatch.Report{ID: id, Token: token, Succeeded: &dispatch.Succeeded{}})
+	if !ok {
+		panic("the policy has to read a plain success")
+	}
+	return tr
 }
 
-// reported is what the policy makes of a success.
-func reported(t *dispatch.Task, s *dispatch.Success, remember time.Duration, now time.Time) dispatch.Transition {
+// reported is what the policy makes of a success once it has read the record.
+func reported(t *dispatch.Task, tr *dispatch.Transition, remember time.Duration, now time.Time) dispatch.Transition {
 	spec := dispatch.DefaultSpec()
 	spec.Remember = remember
 	return dispatch.Policy{Rand: func() float64 { return 0 }}.Report(t, spec, &dispatch.Report{
-		ID: s.ID, Token: s.Token, Succeeded: &dispatch.Succeeded{FetchDuration: s.FetchDuration, Memo: s.Memo, QueueDelay: s.QueueDelay},
+		ID: tr.ID, Token: tr.Lease,
+		Succeeded: &dispatch.Succeeded{FetchDuration: tr.Queue.FetchDuration, Memo: tr.Memo, QueueDelay: tr.Queue.QueueDelay},
 	}, now)
 }
 
@@ -59,8 +68,8 @@ type twins struct {
 	grants [2]dispatch.Grant
 }
 
-// succeedEqual ends one of two twins by Succeed, and the other by a read, the
-// policy and Apply, at the same instant.
+// succeedEqual ends one of two twins unread, and the other by a read and the policy,
+// at the same instant.
 func succeedEqual(e *env) {
 	e.rule("*", settings(func(s *dispatch.QueueSettings) { s.MinDelay, s.MaxInFlight, s.DelayFactor = time.Second, 2, 2.5 }))
 	tw := &twins{gates: [2]dispatch.SourceGate{remembered("0"), remembered("1")}, queues: e.queues(2)}
@@ -124,9 +133,9 @@ func (tw *twins) compare(e *env, key string, memo []byte, fetch time.Duration) {
 	var answers [2]dispatch.ApplyResult
 	for n, grant := range tw.grants {
 		s := success(&grant)
-		if s.Memo, s.FetchDuration = memo, fetch; fetch > 0 {
+		if s.Memo, s.Queue.FetchDuration = memo, fetch; fetch > 0 {
 			asked := 5 * fetch
-			s.QueueDelay = &asked
+			s.Queue.QueueDelay = &asked
 		}
 		if n == 0 {
 			answers[n] = e.succeed(s)[0]
@@ -134,7 +143,7 @@ func (tw *twins) compare(e *env, key string, memo []byte, fetch time.Duration) {
 			answers[n] = e.settle(reported(e.task(s.ID), &s, tw.gates[n].Remember, e.now()))
 		}
 		tasks[n], queues[n] = *e.task(s.ID), *e.info(tw.queues[n])
-		is(e, "last lease of "+key, tasks[n].LastLease, s.Token.Digest())
+		is(e, "last lease of "+key, tasks[n].LastLease, s.Lease.Digest())
 		value, _ := e.LockValue(s.ID)
 		is(e, "lock of "+key, value, "")
 	}
@@ -154,7 +163,7 @@ func succeedLanes(e *env) {
 	for _, name := range names {
 		e.create(g, numbered(g, name, 2)...)
 	}
-	var successes []dispatch.Success
+	var successes []dispatch.Transition
 	for _, grant := range e.take(3, func(w *dispatch.Want) { w.Max = 9 }) {
 		successes = append(successes, success(&grant))
 	}
@@ -197,6 +206,32 @@ func succeedTwice(e *env) {
 	is(e, "cycle", e.task(s.ID).Counters.Cycle, 1)
 }
 
+// succeedFirst has one call apply unread transitions and computed ones, of the same tasks
+// and of others.
+func succeedFirst(e *env) {
+	e.open()
+	g := remembered("a")
+	e.create(g, item(g, queue, "seed", reseed(start)))
+	seed := e.takeOne()
+	e.create(g, numbered(g, queue, 2)...)
+	grants := e.take(2)
+	results, err := e.Store.Apply(e.ctx, []dispatch.Transition{
+		retry(&grants[0].Task, 0), retry(&seed.Task, 0), success(&grants[0]), dead(&grants[1].Task), success(&seed),
+	})
+	e.ok("apply", err)
+	want := []dispatch.ApplyResult{
+		{Code: dispatch.ApplyAlready, Prior: dispatch.ResultSucceeded, State: dispatch.StateDone},
+		{Code: dispatch.Applied, State: dispatch.StateReady, Due: e.now()},
+		{Code: dispatch.Applied, State: dispatch.StateDone},
+		{Code: dispatch.Applied, State: dispatch.StateDead},
+		{Code: dispatch.ApplyUnread, State: dispatch.StateLeased},
+	}
+	for i := range want {
+		is(e, fmt.Sprintf("answer %d", i), results[i], want[i])
+	}
+	is(e, "counts", e.stats().Counts, dispatch.StateCounts{Ready: 1, Done: 1, Dead: 1})
+}
+
 func succeedStale(e *env) {
 	e.open()
 	g := remembered("a")
@@ -211,11 +246,11 @@ func succeedStale(e *env) {
 	is(e, "of one before", e.succeed(success(&oldest))[0].Code, dispatch.ApplyLost)
 	fresh := e.takeOne()
 	wrong := success(&fresh)
-	wrong.Token.Collector = "c2"
+	wrong.Lease.Collector = "c2"
 	zero := success(&fresh)
-	zero.Token = dispatch.LeaseToken{}
-	for _, s := range []dispatch.Success{success(&oldest), wrong, zero} {
-		is(e, fmt.Sprintf("with %v", s.Token), e.succeed(s)[0], dispatch.ApplyResult{Code: dispatch.ApplyLost, State: dispatch.StateLeased})
+	zero.Lease = dispatch.LeaseToken{}
+	for _, s := range []dispatch.Transition{success(&oldest), wrong, zero} {
+		is(e, fmt.Sprintf("with %v", s.Lease), e.succeed(s)[0], dispatch.ApplyResult{Code: dispatch.ApplyLost, State: dispatch.StateLeased})
 	}
 	is(e, "task", *e.task(fresh.Task.ID), fresh.Task)
 	is(e, "with the current token", e.succeed(success(&fresh))[0].Code, dispatch.Applied)
@@ -225,7 +260,7 @@ func succeedUnknown(e *env) {
 	g := remembered("a")
 	token := dispatch.LeaseToken{Collector: "c1", ClientToken: "t", Fence: 1}
 	for _, id := range []dispatch.TaskID{item(g, queue, "unknown").ID, "no id"} {
-		is(e, "answer", e.succeed(dispatch.Success{ID: id, Token: token})[0], dispatch.ApplyResult{Code: dispatch.ApplyNotFound})
+		is(e, "answer", e.succeed(unread(id, token))[0], dispatch.ApplyResult{Code: dispatch.ApplyNotFound})
 	}
 }
 
@@ -246,7 +281,7 @@ func succeedPolicy(e *env) {
 	for _, grant := range grants {
 		before := e.task(grant.Task.ID)
 		r := e.succeed(success(&grant))[0]
-		is(e, "answer of "+grant.Task.Key, r, dispatch.ApplyResult{Code: dispatch.ApplyPolicy, State: dispatch.StateLeased})
+		is(e, "answer of "+grant.Task.Key, r, dispatch.ApplyResult{Code: dispatch.ApplyUnread, State: dispatch.StateLeased})
 		is(e, "task "+grant.Task.Key, e.task(grant.Task.ID), before)
 		is(e, "applied", e.apply(done(before)).Code, dispatch.Applied)
 		// What has ended is answered before it is looked at.
@@ -261,7 +296,7 @@ func succeedForgotten(e *env) {
 	grant := e.takeOne()
 	g.Version, g.Deleted = 2, true
 	e.push(g)
-	is(e, "answer", e.succeed(success(&grant))[0].Code, dispatch.ApplyPolicy)
+	is(e, "answer", e.succeed(success(&grant))[0].Code, dispatch.ApplyUnread)
 }
 
 func succeedConcurrent(e *env) {
@@ -269,7 +304,7 @@ func succeedConcurrent(e *env) {
 	e.create(g, item(g, queue, "k"))
 	grant := e.takeOne()
 	e.oneWins(func() ([]dispatch.ApplyResult, error) {
-		return e.Store.Succeed(e.ctx, []dispatch.Success{success(&grant)})
+		return e.Store.Apply(e.ctx, []dispatch.Transition{success(&grant)})
 	})
 }
 
@@ -291,9 +326,9 @@ func succeedAsked(e *env) {
 	g := remembered("a")
 	e.create(g, numbered(g, queue, 3)...)
 	grants := e.claim(e.want(3)).Grants[0]
-	asking := func(i int, delay time.Duration) dispatch.Success {
+	asking := func(i int, delay time.Duration) dispatch.Transition {
 		s := success(&grants[i])
-		s.QueueDelay = &delay
+		s.Queue.QueueDelay = &delay
 		return s
 	}
 	e.succeed(asking(0, 20*time.Second))

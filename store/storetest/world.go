@@ -27,9 +27,8 @@ type world struct {
 	polls    map[string]time.Time     // when each client token was polled last
 	leaders  map[string]leadership    // by duty
 	sources  map[string]*dispatch.Source
-	gone     map[string]bool           // uids of sources that were deleted
-	paused   map[string]*dispatch.Gate // by pool
-	drains   map[string]dispatch.Gate  // of collectors, by name
+	gone     map[string]bool          // uids of sources that were deleted
+	holds    map[string]dispatch.Hold // by key
 
 	highest time.Time // the latest time that the clock has shown
 }
@@ -126,7 +125,6 @@ type modelQueue struct {
 	// blockLow and blockHigh bound the automatic block.
 	blockLow, blockHigh time.Time
 	step                int
-	operator, paused    *dispatch.Gate // an operator's block and pause
 	// asked is what the host asks for, as reported last. A store forgets it
 	// with the queue, and when exactly is its own: then askedLow is 0.
 	asked, askedLow time.Duration
@@ -170,7 +168,7 @@ func newWorld(shards int, clock Clock) *world {
 		shards: shards, clock: clock, counts: map[string]int{},
 		tasks: map[dispatch.TaskID]*modelTask{}, rules: newRuleBook(),
 		sessions: map[string]*modelSession{}, polls: map[string]time.Time{}, leaders: map[string]leadership{}, sources: map[string]*dispatch.Source{},
-		gone: map[string]bool{}, paused: map[string]*dispatch.Gate{}, drains: map[string]dispatch.Gate{},
+		gone: map[string]bool{}, holds: map[string]dispatch.Hold{},
 		highest: start,
 	}
 	for range shards {

@@ -16,9 +16,6 @@ func (w *world) claimed(shard int, pool string, wants []dispatch.Want, got dispa
 	if len(got.Grants) != len(wants) || len(got.Used) != len(wants) {
 		return broken("claim of %d wants answered %d grants and %d used", len(wants), len(got.Grants), len(got.Used))
 	}
-	if err := w.carried(wants, got.Done); err != nil {
-		return err
-	}
 	for i := range wants {
 		used, err := w.claimedBy(shard, pool, &wants[i], got.Grants[i])
 		if err != nil {
@@ -32,22 +29,6 @@ func (w *world) claimed(shard int, pool string, wants []dispatch.Want, got dispa
 		return err
 	}
 	return w.checkIdle(shard, pool, got)
-}
-
-// carried checks the answers to what the wants carried, and takes it in.
-func (w *world) carried(wants []dispatch.Want, got [][]dispatch.ApplyResult) error {
-	for i := range wants {
-		if len(wants[i].Done) == 0 {
-			continue
-		}
-		if len(got) != len(wants) {
-			return broken("claim of %d wants that carry something answered that of %d", len(wants), len(got))
-		}
-		if err := w.succeeded(wants[i].Done, got[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // claimedBy checks what one want got.
@@ -329,14 +310,11 @@ func (w *world) grantable(t *modelTask, pool string) (at time.Time, never bool) 
 	gate, q, s := w.gate(t), w.queue(t.shard, t.Queue), w.rules.settings(t.Queue)
 	at = w.now()
 	later := []time.Time{t.Due, gate.PausedUntil, q.high, q.blockHigh}
-	for _, gate := range []*dispatch.Gate{q.operator, q.paused, w.paused[pool]} {
-		if gate == nil {
-			continue
-		}
-		if gate.Until.IsZero() {
+	for _, hold := range w.holdsOn(t.Queue, pool) {
+		if hold.Until.IsZero() {
 			return at, true
 		}
-		later = append(later, gate.Until)
+		later = append(later, hold.Until)
 	}
 	for _, l := range later {
 		if l.After(at) {

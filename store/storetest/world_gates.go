@@ -157,23 +157,13 @@ func (w *world) ends() []time.Time {
 			ends = append(ends, keep.until)
 		}
 		for name, q := range p.queues {
-			for _, gate := range []*dispatch.Gate{q.operator, q.paused} {
-				if gate != nil {
-					ends = append(ends, gate.Until)
-				}
-			}
 			if !waiting[name] && q.leased == 0 {
 				ends = append(ends, q.low, q.high, q.blockLow, q.blockHigh)
 			}
 		}
 	}
-	for _, gate := range w.paused {
-		if gate != nil {
-			ends = append(ends, gate.Until)
-		}
-	}
-	for _, gate := range w.drains {
-		ends = append(ends, gate.Until)
+	for _, hold := range w.holds {
+		ends = append(ends, hold.Until)
 	}
 	for _, s := range w.sessions {
 		ends = append(ends, s.seen.Add(dispatch.CollectorMemory))

@@ -83,8 +83,13 @@ func (w *world) applied(transitions []dispatch.Transition, got []dispatch.ApplyR
 	if len(got) != len(transitions) {
 		return broken("%d transitions answered %d results", len(transitions), len(got))
 	}
-	for i := range transitions {
-		want := w.apply(&transitions[i])
+	for _, i := range unreadFirst(transitions) {
+		var want dispatch.ApplyResult
+		if have := &transitions[i]; have.Unread {
+			want = w.applyUnread(have)
+		} else {
+			want = w.apply(have)
+		}
 		have := got[i]
 		if want.Code != dispatch.Applied {
 			have.Due, want.Due = time.Time{}, time.Time{}
@@ -94,6 +99,19 @@ func (w *world) applied(transitions []dispatch.Transition, got []dispatch.ApplyR
 		}
 	}
 	return nil
+}
+
+// unreadFirst is the order in which a store applies transitions.
+func unreadFirst(transitions []dispatch.Transition) []int {
+	var unread, read []int
+	for i := range transitions {
+		if transitions[i].Unread {
+			unread = append(unread, i)
+		} else {
+			read = append(read, i)
+		}
+	}
+	return append(unread, read...)
 }
 
 // apply predicts what one transition is answered.

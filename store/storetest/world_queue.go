@@ -33,8 +33,6 @@ func (w *world) held(t *modelTask, pool string, strict bool) string {
 		return "its source is in the pool " + gate.Pool
 	case gate.PausedUntil.After(now):
 		return "its source is paused"
-	case holds(w.paused[pool], now):
-		return "its pool is paused"
 	case s.Paused || s.Deny:
 		return "its queue is paused or denied"
 	case q.leased >= s.MaxInFlight:
@@ -43,17 +41,71 @@ func (w *world) held(t *modelTask, pool string, strict bool) string {
 		return fmt.Sprintf("its queue's delay lasts %v longer (P6)", next.Sub(now))
 	case block.After(now):
 		return fmt.Sprintf("its host is blocked %v longer (P6)", block.Sub(now))
-	case holds(q.operator, now):
-		return "its queue is blocked by an operator"
-	case holds(q.paused, now):
-		return "its queue is paused by an operator"
+	}
+	for _, hold := range w.holdsOn(t.Queue, pool) {
+		if stands(&hold.Gate, now) {
+			return fmt.Sprintf("an operator's hold stands: %q", hold.Key())
+		}
 	}
 	return ""
 }
 
-// holds reports whether an operator's gate holds now; nil does not.
-func holds(gate *dispatch.Gate, now time.Time) bool {
-	return gate != nil && (gate.Until.IsZero() || gate.Until.After(now))
+// holdsOn are the holds of a queue and of a pool, those that are over among them.
+func (w *world) holdsOn(queue, pool string) (holds []dispatch.Hold) {
+	for _, hold := range []dispatch.Hold{
+		{Target: dispatch.HoldTarget{Queue: queue}, Name: dispatch.HoldBlock},
+		{Target: dispatch.HoldTarget{Queue: queue}, Name: dispatch.HoldPause},
+		{Target: dispatch.HoldTarget{Pool: pool}, Name: dispatch.HoldDefault},
+	} {
+		if set, ok := w.holds[hold.Key()]; ok {
+			holds = append(holds, set)
+		}
+	}
+	return holds
+}
+
+// stands reports whether an operator's gate holds now.
+func stands(gate *dispatch.Gate, now time.Time) bool {
+	return gate.Until.IsZero() || gate.Until.After(now)
+}
+
+// setHold follows SetHold.
+func (w *world) setHold(hold dispatch.Hold) error {
+	w.holds[hold.Key()] = hold
+	switch {
+	case hold.Target.Queue != "":
+		w.count("set hold of a queue")
+	case hold.Target.Pool != "":
+		w.count("set hold of a pool")
+	default:
+		w.count("set hold of collectors")
+	}
+	return nil
+}
+
+// liftHold checks what LiftHold answers, and follows it.
+func (w *world) liftHold(hold *dispatch.Hold, held bool) error {
+	now := w.now()
+	if held {
+		w.count("lift hold that held")
+	}
+	if hold.Name == dispatch.HoldWaggle {
+		q := w.queue(w.shardOf(hold.Target.Queue), hold.Target.Queue)
+		if held && q.step == 0 && !q.blockHigh.After(now) || !held && q.leased > 0 && q.blockLow.After(now) {
+			return broken("the block of queue %s by Waggle, step %d until %v, is said to have held: %v", hold.Target.Queue, q.step, q.blockHigh, held)
+		}
+		if held {
+			w.count("lift hold of Waggle's own")
+		}
+		q.blockLow, q.blockHigh, q.step = time.Time{}, time.Time{}, 0
+		return nil
+	}
+	was, known := w.holds[hold.Key()]
+	delete(w.holds, hold.Key())
+	if want := known && stands(&was.Gate, now); held != want {
+		return broken("hold %q is said to have held: %v, want %v", hold.Key(), held, want)
+	}
+	return nil
 }
 
 // moved follows a step of the clock.

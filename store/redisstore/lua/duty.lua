@@ -1,9 +1,9 @@
--- Campaigns for a duty, or resigns from it. Keepers renew every second, so it
--- takes as few commands as can be.
+-- Campaigns for a duty, resigns from it, or asks who leads it. Keepers renew every
+-- second, so it takes as few commands as can be.
 --
 -- KEYS[1]  the shard key of shard 0
 -- ARGV     duty, holder, ttl in ms (0 = resign)
--- Returns  1 when the holder leads (or led), else 0
+-- Returns  who leads then ('' = nobody)
 -- Cost     O(1)
 local key = P .. 'duty:' .. ARGV[1]
 local holder, ttl = ARGV[2], tonumber(ARGV[3])
@@ -11,11 +11,11 @@ local leader = call('GET', key)
 if leader and leader ~= holder then
   -- With longer left than it has just after a renewal, the clock was stepped back.
   if ttl > 0 and call('PTTL', key) >= ttl then call('PEXPIRE', key, max(ttl - 1, 1)) end
-  return 0
+  return leader
 end
 if ttl == 0 then
-  call('DEL', key)
-  return leader and 1 or 0
+  if leader then call('DEL', key) end
+  return ''
 end
 -- A key is gone from the first millisecond after its end; a duty at its end.
 if leader then
@@ -23,4 +23,4 @@ if leader then
 else
   call('SET', key, holder, 'PX', max(ttl - 1, 1))
 end
-return 1
+return holder

@@ -1,4 +1,5 @@
--- Settles leased tasks whose success needs no policy (dispatch.Leases.Succeed).
+-- Settles leased tasks by their holders' success: unread transitions of
+-- dispatch.Leases.Apply.
 --
 -- KEYS[1]  the shard key
 -- ARGV     whether a task is there twice (0, 1); the successes, packed one after the

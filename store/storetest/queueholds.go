@@ -6,7 +6,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-func blockCases() []testCase {
+func queueHoldCases() []testCase {
 	return []testCase{
 		{"Until_HoldsUntilThen", blockUntil},
 		{"Forever_HoldsUntilUnblocked", blockForever},
@@ -20,19 +20,38 @@ func blockCases() []testCase {
 		{"Pause_HoldsUntilResumed", pauseForever},
 		{"Pause_StandsBesideABlock", pauseBesideBlock},
 		{"Resume_Unknown", pauseResumeUnknown},
+		{"Lifted_HeldOnce", queueHoldLifted},
+		{"WhatMakesNone_IsInvalid", holdInvalid},
 	}
 }
 
 func (e *env) block(name string, until time.Time) {
 	e.Helper()
-	e.ok("block queue", e.Store.BlockQueue(e.ctx, name, dispatch.Gate{
-		Kind: dispatch.GateBlocked, Until: until, By: "ops", Reason: "asked to", Time: start,
-	}))
+	e.setHold(dispatch.HoldTarget{Queue: name}, dispatch.HoldBlock, dispatch.Gate{Until: until, By: "ops", Reason: "asked to", Time: start})
+}
+
+// setHold sets a hold; a store fills in the kind of its gate.
+func (e *env) setHold(target dispatch.HoldTarget, name string, gate dispatch.Gate) dispatch.Hold {
+	e.Helper()
+	hold := dispatch.Hold{Target: target, Name: name, Gate: gate}
+	e.ok("set hold", e.Store.SetHold(e.ctx, hold))
+	e.ok("check hold", hold.Check(false))
+	return hold
+}
+
+func (e *env) lift(target dispatch.HoldTarget, name string) (held bool) {
+	e.Helper()
+	held, err := e.Store.LiftHold(e.ctx, target, name)
+	e.ok("lift hold", err)
+	return held
 }
 
 func (e *env) unblock(automatic bool) {
 	e.Helper()
-	e.ok("unblock queue", e.Store.UnblockQueue(e.ctx, queue, automatic))
+	e.lift(dispatch.HoldTarget{Queue: queue}, dispatch.HoldBlock)
+	if automatic {
+		e.lift(dispatch.HoldTarget{Queue: queue}, dispatch.HoldWaggle)
+	}
 }
 
 func blockUntil(e *env) {
@@ -76,8 +95,7 @@ func blockReplaced(e *env) {
 }
 
 func blockUnknown(e *env) {
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue before", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue before")
 	e.block(queue, start.Add(time.Minute))
 	is(e, "waiting", e.info(queue).Waiting, 0)
 	g := source("a")
@@ -88,11 +106,12 @@ func blockUnknown(e *env) {
 }
 
 func blockUnblockUnknown(e *env) {
-	e.fails("unblock", e.Store.UnblockQueue(e.ctx, "unknown.test", true), dispatch.ErrQueueNotFound)
+	for _, name := range []string{dispatch.HoldBlock, dispatch.HoldWaggle} {
+		is(e, "held", e.lift(dispatch.HoldTarget{Queue: "unknown.test"}, name), false)
+	}
 	e.block(queue, start.Add(time.Minute))
 	e.unblock(false)
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue after its block", err, dispatch.ErrQueueNotFound)
+	e.noQueue("queue after its block")
 }
 
 func blockAutomatic(e *env) {
@@ -131,9 +150,12 @@ func blockLeases(e *env) {
 
 func (e *env) pause(until time.Time) {
 	e.Helper()
-	e.ok("pause queue", e.Store.PauseQueue(e.ctx, queue, dispatch.Gate{
-		Kind: dispatch.GatePaused, Until: until, By: "ops", Reason: "we move", Time: start,
-	}))
+	e.setHold(dispatch.HoldTarget{Queue: queue}, dispatch.HoldPause, dispatch.Gate{Until: until, By: "ops", Reason: "we move", Time: start})
+}
+
+func (e *env) resume() (held bool) {
+	e.Helper()
+	return e.lift(dispatch.HoldTarget{Queue: queue}, dispatch.HoldPause)
 }
 
 func pauseUntil(e *env) {
@@ -159,7 +181,7 @@ func pauseForever(e *env) {
 	is(e, "wait", reply.Wait, dispatch.WaitPaused)
 	e.advance(1000 * time.Hour)
 	e.takeNone()
-	e.ok("resume queue", e.Store.ResumeQueue(e.ctx, queue))
+	is(e, "held", e.resume(), true)
 	is(e, "gates", len(e.info(queue).Gates), 0)
 	e.takeOne()
 }
@@ -176,7 +198,7 @@ func pauseBesideBlock(e *env) {
 	is(e, "gate", e.info(queue).Gates[0].Kind, dispatch.GatePaused)
 	e.block(queue, start.Add(time.Minute))
 	is(e, "gates", len(e.info(queue).Gates), 2)
-	e.ok("resume queue", e.Store.ResumeQueue(e.ctx, queue))
+	is(e, "held", e.resume(), true)
 	reply := e.takeNone()
 	is(e, "wait", reply.Wait, dispatch.WaitThrottled)
 	is(e, "next", reply.Next, start.Add(time.Minute))
@@ -188,9 +210,53 @@ func pauseBesideBlock(e *env) {
 }
 
 func pauseResumeUnknown(e *env) {
-	e.fails("resume", e.Store.ResumeQueue(e.ctx, "unknown.test"), dispatch.ErrQueueNotFound)
+	is(e, "held", e.lift(dispatch.HoldTarget{Queue: "unknown.test"}, dispatch.HoldPause), false)
 	e.pause(time.Time{})
-	e.ok("resume queue", e.Store.ResumeQueue(e.ctx, queue))
-	_, err := e.Store.Queue(e.ctx, queue)
-	e.fails("queue after its pause", err, dispatch.ErrQueueNotFound)
+	is(e, "held", e.resume(), true)
+	e.noQueue("queue after its pause")
+}
+
+// queueHoldLifted: a hold that is lifted, over or another's has not held.
+func queueHoldLifted(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, numbered(g, queue, 2)...)
+	target := dispatch.HoldTarget{Queue: queue}
+	is(e, "no block held", e.lift(target, dispatch.HoldBlock), false)
+	is(e, "none of Waggle's held", e.lift(target, dispatch.HoldWaggle), false)
+	e.block(queue, start.Add(time.Minute))
+	is(e, "no pause held", e.lift(target, dispatch.HoldPause), false)
+	is(e, "a block held", e.lift(target, dispatch.HoldBlock), true)
+	is(e, "it held again", e.lift(target, dispatch.HoldBlock), false)
+	e.pause(start.Add(time.Minute))
+	e.advance(time.Minute)
+	is(e, "one that is over held", e.lift(target, dispatch.HoldPause), false)
+	e.settle(blocked(e.takeTask(), time.Minute))
+	is(e, "Waggle's held", e.lift(target, dispatch.HoldWaggle), true)
+	is(e, "Waggle's held again", e.lift(target, dispatch.HoldWaggle), false)
+	e.settle(blocked(e.takeTask(), time.Second))
+	e.advance(time.Minute)
+	is(e, "its doubling held", e.lift(target, dispatch.HoldWaggle), true)
+	is(e, "step", e.info(queue).BlockStep, 0)
+}
+
+// holdInvalid sets and lifts holds on no target, on two, and of names that these have not.
+func holdInvalid(e *env) {
+	labels := map[string]string{"a": "b"}
+	for _, h := range []dispatch.Hold{
+		{Name: dispatch.HoldDefault},
+		{Target: dispatch.HoldTarget{Queue: queue, Pool: pool}, Name: dispatch.HoldBlock},
+		{Target: dispatch.HoldTarget{Collector: "c1", Labels: labels}, Name: dispatch.HoldDefault},
+		{Target: dispatch.HoldTarget{Queue: queue}, Name: dispatch.HoldDefault},
+		{Target: dispatch.HoldTarget{Pool: pool}, Name: dispatch.HoldBlock},
+		{Target: dispatch.HoldTarget{Labels: labels}, Name: dispatch.HoldWaggle},
+	} {
+		e.fails("set", e.Store.SetHold(e.ctx, h), dispatch.ErrInvalid)
+		_, err := e.Store.LiftHold(e.ctx, h.Target, h.Name)
+		e.fails("lift", err, dispatch.ErrInvalid)
+	}
+	e.fails("set Waggle's own", e.Store.SetHold(e.ctx, dispatch.Hold{Target: dispatch.HoldTarget{Queue: queue}, Name: dispatch.HoldWaggle}), dispatch.ErrInvalid)
+	holds, err := e.Store.Holds(e.ctx)
+	e.ok("read holds", err)
+	is(e, "holds", len(holds), 0)
 }
