@@ -43,7 +43,7 @@ func (s *shard) check() error {
 			return fmt.Errorf("queue %s counts %d waiting and %d in flight, there are %d and %d",
 				name, q.waiting, q.inFlight, sum.waiting[name], sum.leased[name])
 		}
-		if q.waiting == 0 && q.inFlight == 0 && q.idleUntil == 0 && q.operatorUntil() != infinite {
+		if q.waiting == 0 && q.inFlight == 0 && q.idleUntil == 0 && q.kept() != infinite {
 			return fmt.Errorf("queue %s holds nothing and is kept", name)
 		}
 		for _, qp := range q.pools {
@@ -63,8 +63,8 @@ func (s *shard) check() error {
 		}
 	}
 	for name, h := range s.holders {
-		if h.held != sum.held[name] || h.held == 0 && h.markedUntil == 0 {
-			return fmt.Errorf("collector %s counts %d held, there are %d", name, h.held, sum.held[name])
+		if held := int64(h.held.Len()); held != sum.held[name] || held == 0 && h.markedUntil == 0 {
+			return fmt.Errorf("collector %s counts %d held, there are %d", name, held, sum.held[name])
 		}
 	}
 	return s.checkCounts()
@@ -73,7 +73,7 @@ func (s *shard) check() error {
 // checkRecord checks that the record stands in the one set in which it belongs.
 func (s *shard) checkRecord(r *record, sum *tallies) error {
 	in := 0
-	for where, set := range map[index]*sortedSet[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
+	for where, set := range map[setIn]*sortedSet[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
 		found := false
 		for e := range set.from(r.score) {
 			if found = e.score == r.score && e.value == r; found || e.score > r.score {
@@ -143,8 +143,8 @@ func (s *shard) checkNamed(l *lane) error {
 		return nil
 	case l.at != nil && l.at.pool != l.source.pool:
 		return nil // its source has changed, and the lane is not placed yet
-	case at.of != n:
-		at = namedPlace{}
+	case l.namedIn != n:
+		at = place{}
 	}
 	switch {
 	case at.stands == l.stands && (l.stands == nowhere || at.score == l.score):
@@ -180,7 +180,7 @@ func (s *shard) checkQueue(qp *queuePool) error {
 	}
 	// A queue that a new rule closes stays open until it is picked.
 	q := qp.queue
-	if gate := max(q.nextGrant, q.blocked, q.operatorUntil()); qp.stands == open && gate > s.now {
+	if gate := q.kept(); qp.stands == open && gate > s.now {
 		return fmt.Errorf("is open, but held until %d", gate)
 	}
 	return nil
@@ -194,6 +194,9 @@ func (s *shard) checkCounts() error {
 		}
 	}
 	for state, n := range counted {
+		if state == int(dispatch.StateUnknown) {
+			continue
+		}
 		if n < 0 || n > s.counts[state] {
 			return fmt.Errorf("state %d is counted %d times by sources, %d times by the shard", state, n, s.counts[state])
 		}
