@@ -2,41 +2,18 @@ package memstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// claim is one call of Claim on a shard.
-type claim struct {
-	s       *shard
-	pool    *pool
-	looks   int
-	woken   int // lanes of sources that wants name
-	granted int
-	// misses counts what could not be granted: index entries without a
-	// record, and orphans.
-	misses int
-	// stopped: a bound ended the promotion, or a want's turns; left: it ended those
-	// of a want that names queues or sources.
-	stopped, left bool
-	// again is when a want that names queues or sources can get something.
-	again int64
-}
-
-// maxMisses bounds the misses of one call.
-const maxMisses = 100
-
 // Claim implements [dispatch.Claims].
 func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	if err := s.usable(ctx); err != nil {
-		return dispatch.ClaimReply{}, err
-	}
-	sh, err := s.shard(shard)
+	sh, err := s.enter(ctx, shard)
 	if err != nil {
 		return dispatch.ClaimReply{}, err
 	}
-	sh.begin()
 	defer sh.end()
 	return sh.claim(pool, wants), nil
 }
@@ -56,7 +33,7 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 			reply.Next, reply.Again = instant(until), instant(until)
 		}
 	}
-	if c.pool != nil && c.pool.open.len()+c.pool.wait.len() == 0 {
+	if c.pool != nil && c.pool.len() == 0 {
 		c.pool = nil // as good as none
 	}
 	if c.pool != nil {
@@ -64,11 +41,7 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 	}
 	c.serve(wants, &reply)
 	if c.pool != nil {
-		reply.More = c.more()
-		if c.again != infinite {
-			reply.Again = instant(c.again)
-		}
-		reply.Next, reply.Wait = instant(c.next()), c.reason()
+		c.fill(&reply)
 	}
 	s.sweep(2 * len(wants))
 	// A claim takes away; nothing can be granted sooner by it.
@@ -78,49 +51,110 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 
 // promote places the queues of the pool whose time has come.
 func (c *claim) promote() {
-	for promoted := 0; ; promoted++ {
-		e, ok := c.pool.wait.first()
-		if !ok || e.score > c.s.now {
-			return
-		}
+	promoted := 0
+	for qp := range c.pool.wait.due(c.s.now, bounds.MaxClaimTurns+1) {
 		if promoted == bounds.MaxClaimTurns || c.s.promoted >= maxPromoted {
 			c.stopped = true
 			return
 		}
-		c.s.placePart(e.value)
+		promoted++
+		c.s.placePart(qp)
 	}
 }
 
-// more reports whether a bound ended the call before its end, and there is
-// something left.
-func (c *claim) more() bool {
-	stopped := c.stopped || c.s.promoted >= maxPromoted
-	return c.left || stopped && (c.pool.open.len() > 0 || c.pool.wait.firstScore() <= c.s.now)
+// serve gives the wants what they get, in their order, and reports whose client token is
+// used.
+func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
+	var n line
+	serve := func() {
+		c.serveLine(&n)
+		for i := range n.hands {
+			if h := &n.hands[i]; h.note != nil {
+				c.s.grants.add(h.note.key, h.note)
+				reply.Grants[h.index], reply.Used[h.index] = h.grants, true
+			}
+		}
+		n = line{}
+	}
+	for i := range wants {
+		want := &wants[i]
+		narrow := len(want.Queues)+len(want.SourceUIDs) > 0
+		if narrow || n.has(&want.Poll) {
+			serve()
+		}
+		if c.s.replaced(want.Collector, want.Session) {
+			serve()
+			continue
+		}
+		note, digest, used := c.s.grantOf(&want.Poll)
+		if used {
+			serve()
+			reply.Grants[i], reply.Used[i] = c.s.replay(note, want.Call), true
+			continue
+		}
+		n.join(want, i, digest)
+		if narrow {
+			serve()
+		}
+	}
+	serve()
 }
 
-// bounded reports whether the call has reached one of its bounds.
-func (c *claim) bounded() bool {
-	return c.looks >= bounds.MaxClaimTurns || c.granted >= bounds.MaxClaimTasks || c.misses >= maxMisses
+func (c *claim) serveLine(n *line) {
+	switch {
+	case c.pool == nil || len(n.hands) == 0:
+	case len(n.hands[0].want.Queues) > 0:
+		c.serveQueues(n)
+	case len(n.hands[0].want.SourceUIDs) > 0:
+		c.serveSources(n)
+	default:
+		c.serveAny(n)
+	}
 }
 
-// pick takes the first of an open set; every eighth pick takes the longest
-// wait.
-func pick[V setMember](set *openSet[V], picks *uint64) (entry[V], bool) {
-	if set.len() == 0 {
-		return entry[V]{}, false
+// serveAny gives the queues of the pool their turns.
+func (c *claim) serveAny(n *line) {
+	for h := n.open(); h != nil; h = n.open() {
+		if h.full {
+			n.at++
+			continue
+		}
+		if c.bounded() {
+			c.stopped = true
+			return
+		}
+		e, ok := c.pool.pick()
+		if !ok {
+			return
+		}
+		c.turn(n, e.value, nil)
 	}
-	if *picks++; *picks%turnsPerOldest == 0 {
-		return set.oldest()
-	}
-	return set.first()
 }
 
-// part finds a queue's part in the pool; nil when it has none.
-func (c *claim) part(name string) *queuePool {
-	if q := c.s.queues[name]; q != nil {
-		return q.part(c.pool)
+// serveQueues gives turns to the queues that the want names, ascending.
+func (c *claim) serveQueues(n *line) {
+	h := &n.hands[0]
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(h.want.Queues))) {
+		for h.room > 0 && !h.full {
+			if c.bounded() {
+				c.left = true
+				return
+			}
+			var qp *queuePool
+			if q := c.s.queues[name]; q != nil {
+				qp = q.part(c.pool)
+			}
+			if qp == nil || qp.len() == 0 {
+				break
+			}
+			if !c.turn(n, qp, nil) {
+				at := c.againAt(h.want, qp)
+				c.again = min(c.again, at)
+				c.left = c.left || at <= c.s.now // more was due than is promoted at once
+				break
+			}
+		}
 	}
-	return nil
 }
 
 // againAt is when a queue that gave a want nothing can give it something, as far as
@@ -131,42 +165,41 @@ func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 	}
 	at := int64(infinite)
 	for _, uid := range want.SourceUIDs {
-		if src := c.s.sources[uid]; src != nil {
-			if l := src.lane(qp.queue.name); l != nil && l.at == qp && l.stands == wait {
-				at = min(at, l.score)
-			}
+		l := c.s.lanes[laneKey{c.s.sources[uid], qp.queue.name}]
+		if l != nil && l.at == qp && l.stands == wait {
+			at = min(at, l.score)
 		}
 	}
 	return at
 }
 
-// next is the earliest instant at which the pool can give something; 0 =
-// never.
-func (c *claim) next() int64 {
-	if c.pool.open.len() > 0 {
-		return c.s.now
+// fill says what the pool has left, and when.
+func (c *claim) fill(reply *dispatch.ClaimReply) {
+	next, opens := c.pool.wait.firstScore(), c.pool.open.len() > 0
+	if opens {
+		next = c.s.now
 	}
-	if next := c.pool.wait.firstScore(); next != infinite {
-		return next
+	// A bound has ended the call before its end, and there is something left.
+	stopped := c.stopped || c.s.promoted >= maxPromoted
+	reply.More = c.left || stopped && next <= c.s.now
+	if c.again != infinite {
+		reply.Again = instant(c.again)
 	}
-	return 0
+	if next != infinite {
+		reply.Next = instant(next)
+	}
+	if reply.Wait = c.reason(); opens {
+		reply.Wait = dispatch.WaitNone
+	}
 }
 
-// reason says why the pool has nothing more now.
+// reason says why the queues of the pool that wait do so.
 func (c *claim) reason() dispatch.WaitReason {
-	if c.pool.open.len() > 0 {
-		return dispatch.WaitNone
-	}
-	first, ok := c.pool.wait.first()
-	if !ok {
-		return dispatch.WaitNoTasks
-	}
-	candidates := []*queuePool{first.value}
-	if e, ok := c.pool.wait.firstFrom(infinite); ok && e.value != first.value {
-		candidates = append(candidates, e.value)
-	}
+	first, _ := c.pool.wait.first()
+	last, _ := c.pool.wait.firstFrom(infinite)
+	candidates := slices.Compact([]*queuePool{first.value, last.value})
 	for _, qp := range candidates {
-		if qp.open.len() == 0 {
+		if qp == nil || qp.open.len() == 0 {
 			continue
 		}
 		if set := c.s.settingsOf(qp.queue); set.Paused || set.Deny || gateUntil(qp.queue.paused) > c.s.now {
@@ -175,7 +208,10 @@ func (c *claim) reason() dispatch.WaitReason {
 		return dispatch.WaitThrottled
 	}
 	for _, qp := range candidates {
-		if _, ok := qp.wait.firstFrom(infinite); ok {
+		if qp == nil {
+			continue
+		}
+		if _, held := qp.wait.firstFrom(infinite); held {
 			return dispatch.WaitPaused
 		}
 	}

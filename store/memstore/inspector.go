@@ -39,7 +39,7 @@ func (i Inspector) DeleteLock(id dispatch.TaskID) {
 	if sh := i.store.shardOfTask(id); sh != nil {
 		sh.begin()
 		defer sh.end()
-		if r := sh.records.get(id); r != nil && r.lease != nil {
+		if r := sh.records.get(keyOf(id)); r != nil && r.lease != nil {
 			r.lease.lockedUntil = 0
 		}
 		sh.dropStray(id)
@@ -56,7 +56,7 @@ func (i Inspector) SetLock(id dispatch.TaskID, value string, ttl time.Duration) 
 		if ttl > 0 {
 			lock.until = sh.now + span(ttl)
 		}
-		if r := sh.records.get(id); r != nil && r.lease != nil {
+		if r := sh.records.get(keyOf(id)); r != nil && r.lease != nil {
 			r.lease.byHand, r.lease.lockedUntil = lock.value, lock.until
 			return
 		}
@@ -73,12 +73,12 @@ func (i Inspector) DeleteRecord(id dispatch.TaskID) {
 	}
 	sh.begin()
 	defer sh.end()
-	if r := sh.records.get(id); r != nil {
+	if r := sh.records.get(keyOf(id)); r != nil {
 		if lock, stands := sh.lockOf(id); stands && r.lease != nil {
 			sh.setStray(id, lock)
 		}
 		r.gone = true
-		sh.records.remove(id)
+		sh.records.remove(keyOf(id))
 		sh.ghosts[id] = r
 	}
 }

@@ -20,8 +20,6 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	}
 	idOf := func(i int) dispatch.TaskID { return renewals[i].ID }
 	s.byShard(len(renewals), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
 		for _, i := range page {
 			results[i] = sh.renew(&renewals[i])
 		}
@@ -84,19 +82,8 @@ func (s *shard) moveDeadline(r *record, deadline int64) {
 
 // setCursor replaces the cursor; empty clears it.
 func (r *record) setCursor(cursor []byte) {
-	if len(cursor) > 0 {
-		r.detail().cursor = slices.Clone(cursor)
-	} else if r.details != nil {
-		r.details.cursor = nil
-	}
-}
-
-// setMemo replaces the memo; empty clears it.
-func (r *record) setMemo(memo []byte) {
-	if len(memo) > 0 {
-		r.detail().memo = slices.Clone(memo)
-	} else if r.details != nil {
-		r.details.memo = nil
+	if len(cursor) > 0 || r.details != nil {
+		r.detail().cursor = append([]byte(nil), cursor...)
 	}
 }
 
@@ -112,8 +99,6 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	order := unreadFirst(transitions)
 	idOf := func(n int) dispatch.TaskID { return transitions[order[n]].ID }
 	s.byShard(len(order), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
 		for _, n := range page {
 			results[order[n]] = sh.apply(&transitions[order[n]])
 		}
@@ -203,7 +188,7 @@ func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 
 // transit makes the transition.
 func (s *shard) transit(r *record, t *dispatch.Transition) {
-	q := s.queueOf(r.lane)
+	q, src := s.queueOf(r.lane), r.lane.source
 	if r.lease != nil {
 		// The lane changes when the task waits again.
 		s.touchQueue(q)
@@ -237,13 +222,13 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.enterWaiting(r)
 	}
 	if t.SourceSuccess {
-		r.lane.source.lastSuccess, r.lane.source.failures = s.now, 0
+		src.lastSuccess, src.failures = s.now, 0
 	}
 	if t.SourceFailure {
-		r.lane.source.lastFailure = s.now
-		r.lane.source.failures++
+		src.lastFailure = s.now
+		src.failures++
 	}
-	r.lane.source.filtered.Add(t.Filtered)
+	src.filtered.Add(t.Filtered)
 }
 
 // tally counts the end of a lease.
@@ -259,14 +244,14 @@ func (s *shard) tally(result dispatch.Result) {
 
 // takeDetails takes what a transition says of the rarely needed parts.
 func (r *record) takeDetails(t *dispatch.Transition) {
-	if t.Memo != nil {
-		r.setMemo(t.Memo)
+	if len(t.Memo) > 0 || t.Memo != nil && r.details != nil {
+		r.detail().memo = append([]byte(nil), t.Memo...)
 	}
 	if t.Cursor != nil {
 		r.setCursor(t.Cursor)
 	}
 	if t.LastError != nil {
-		r.detail().lastError = copyFailure(t.LastError)
+		r.detail().lastError = clone(t.LastError)
 	} else if t.ClearError && r.details != nil {
 		r.details.lastError = nil
 	}
@@ -276,17 +261,16 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 	if !t.Shrink {
 		return
 	}
-	r.payload, r.metadata = nil, nil
-	if d := r.details; d != nil {
-		if r.details = nil; d.memo != nil {
-			r.details = &details{memo: d.memo}
-		}
+	d := r.details
+	r.payload, r.metadata, r.details = nil, nil, nil
+	if d != nil && d.memo != nil {
+		r.details = &details{memo: d.memo}
 	}
 }
 
 // addHistory adds a line to the history, of which the oldest goes where it is full.
 func (r *record) addHistory(line dispatch.Attempt) {
-	line.Failure = copyFailure(line.Failure)
+	line.Failure = clone(line.Failure)
 	d := r.detail()
 	if len(d.history) >= bounds.MaxHistory {
 		d.history = slices.Delete(d.history, 0, len(d.history)-bounds.MaxHistory+1)
@@ -320,6 +304,45 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	q.nextGrant = millis(nextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.paced, fetch))
 }
 
+// endLease takes the lease from a record: lock, lease index, the collector's
+// held leases, the queue's leases in flight. The record stands nowhere then.
+func (s *shard) endLease(r *record) {
+	s.leave(r)
+	s.detach(r)
+}
+
+// detach takes the lease from its collector and its queue, and its lock with it: one that
+// was set by hand stays.
+func (s *shard) detach(r *record) {
+	l := r.lease
+	if l.byHand != "" && l.lockedUntil > s.now {
+		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
+	}
+	h := s.holders[l.token.Collector]
+	h.held.Delete(l.token.Fence)
+	s.dropIdleHolder(h)
+	s.leaseEnded(l.note)
+	s.queueOf(r.lane).inFlight--
+	r.lease = nil
+}
+
+// dropGhost takes what is left of a record that was removed by hand out of all
+// sets, and counts that an index named it.
+func (s *shard) dropGhost(r *record) {
+	if r.stands != inNone {
+		s.dropped++
+	}
+	s.leave(r)
+	s.keep(r)
+	delete(s.ghosts, r.id)
+	s.touch(r.lane)
+	s.count(r, dispatch.StateUnknown)
+	r.unlist()
+	if r.lease != nil {
+		s.detach(r)
+	}
+}
+
 // RequestCancel implements [dispatch.Leases].
 func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason dispatch.CancelReason, line *dispatch.Attempt) error {
 	if err := s.usable(ctx); err != nil {
@@ -328,8 +351,6 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	var told []dispatch.Hint
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	s.byShard(len(ids), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
 		for _, i := range page {
 			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason {
 				r.cancel = reason
@@ -342,7 +363,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 		}
 	})
 	for _, hint := range told {
-		s.hub.publish(hint)
+		s.publish(hint)
 	}
 	return nil
 }

@@ -8,15 +8,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// pausedUntil is the end of a pool's pause; 0 when there is none.
-func (s *shard) pausedUntil(pool string) int64 {
-	gate, ok := s.paused[pool]
-	if !ok {
-		return 0
-	}
-	return gateUntil(&gate)
-}
-
 // ListPools implements [dispatch.Queues].
 func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
 	known, err := s.listPools(ctx, func(pool string) bool { return pool > after && (name == "" || pool == name) })

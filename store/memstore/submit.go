@@ -32,8 +32,6 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	results := make([]dispatch.SubmitResult, len(items))
 	idOf := func(i int) dispatch.TaskID { return items[i].ID }
 	s.byShard(len(items), bounds.MaxSubmissions, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
 		for _, i := range page {
 			src := sh.takeGate(*gateOf[items[i].SourceUID])
 			results[i] = sh.submit(src, gateOf[items[i].SourceUID].Version, rulesVersion, &items[i])
@@ -45,49 +43,45 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 
 // submit makes one task, or answers for the one that exists.
 func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.Submission) dispatch.SubmitResult {
-	old := s.records.get(item.ID)
-	r := s.known(old)
-	answer := func(code dispatch.SubmitCode) dispatch.SubmitResult {
-		result := dispatch.SubmitResult{Code: code}
-		if r != nil {
-			result.State = r.visibleState(s.now)
-		}
-		return result
-	}
-	refuse := func(code dispatch.SubmitCode) dispatch.SubmitResult { return dispatch.SubmitResult{Code: code} }
 	switch {
 	case src.gate.Deleted:
-		return refuse(dispatch.SubmitSourceDeleted)
+		return dispatch.SubmitResult{Code: dispatch.SubmitSourceDeleted}
 	case version < src.gate.Version:
-		return refuse(dispatch.SubmitStaleSource)
+		return dispatch.SubmitResult{Code: dispatch.SubmitStaleSource}
 	case rulesVersion < s.rulesVersion:
-		return refuse(dispatch.SubmitStaleRules)
+		return dispatch.SubmitResult{Code: dispatch.SubmitStaleRules}
 	}
+	old := s.records.get(keyOf(item.ID))
+	r, code := s.known(old), dispatch.SubmitExists
 	switch {
 	case r == nil || r.state.Settled() && r.lane.source.gate.Deleted:
 		// Where the source was deleted the identity is free.
-		if src.full(item.Recurring) {
-			src.limited++
-			return answer(dispatch.SubmitLimited)
+		if code = dispatch.SubmitLimited; !src.full(item.Recurring) {
+			r, code = s.create(src, item, old), dispatch.SubmitCreated
 		}
-		r = s.create(src, item, old)
-		return answer(dispatch.SubmitCreated)
 	case !r.state.Settled():
 		s.meet(r, item)
-		return answer(dispatch.SubmitExists)
 	case !s.wantsRevisit(r, item):
-		return answer(dispatch.SubmitExists)
 	case r.lane.source.full(r.recurring || item.Recurring):
-		r.lane.source.limited++
-		return answer(dispatch.SubmitLimited)
+		code = dispatch.SubmitLimited
+	default:
+		s.revisit(r, item)
+		code = dispatch.SubmitRevisit
 	}
-	s.revisit(r, item)
-	return answer(dispatch.SubmitRevisit)
+	if r == nil {
+		return dispatch.SubmitResult{Code: code}
+	}
+	return dispatch.SubmitResult{Code: code, State: r.visibleState(s.now)}
 }
 
-// full reports whether the source takes no more tasks of that kind.
+// full reports whether the source takes no more tasks of that kind, and counts the one
+// that it does not take.
 func (src *source) full(recurring bool) bool {
-	return !recurring && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
+	full := !recurring && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
+	if full {
+		src.limited++
+	}
+	return full
 }
 
 // dueOf is when a submitted task is due: now when it does not say.
@@ -112,8 +106,8 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 	if old != nil {
 		s.forget(old)
 	}
-	s.records.add(r)
-	r.lane.list(r)
+	s.records.add(keyOf(r.id), r)
+	r.list()
 	s.enterWaiting(r)
 	return r
 }
@@ -169,15 +163,15 @@ func (r *record) same(before *record) bool {
 // reorder changes what orders the record in its lane. An orphan stays in the
 // lease index, and a leased record in its.
 func (s *shard) reorder(r *record, due int64, priority int8, recurring bool) {
-	if r.stands != inReady && r.stands != inLater {
-		r.due, r.priority = due, priority
-		s.setRecurring(r, recurring)
-		return
+	waits := r.stands == inReady || r.stands == inLater
+	if waits {
+		s.leave(r)
 	}
-	s.leave(r)
 	r.due, r.priority = due, priority
 	s.setRecurring(r, recurring)
-	s.enterWaiting(r)
+	if waits {
+		s.enterWaiting(r)
+	}
 }
 
 // wantsRevisit reports whether a settled record is due again by the item.
@@ -203,7 +197,7 @@ func (s *shard) wantsRevisit(r *record, item *dispatch.Submission) bool {
 // the cycle are reset.
 func (s *shard) revisit(r *record, item *dispatch.Submission) {
 	s.keep(r)
-	r.lane.list(r)
+	r.list()
 	r.takeBody(item)
 	r.run = max(r.run, millis(item.Run))
 	r.due = s.dueOf(item.Due)

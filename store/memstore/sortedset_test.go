@@ -2,7 +2,6 @@ package memstore_test
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
@@ -12,7 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/memstore"
 )
 
-// member is what the sorted slice holds that the ordered set is compared with.
+// member is what the sorted slice holds that the sorted set is compared with.
 type member struct {
 	band, since int64
 	name        string
@@ -37,10 +36,10 @@ func (m model) oldest() (found member, ok bool) {
 	return found, ok
 }
 
-func TestOrderedSet_AgreesWithASortedSlice(t *testing.T) {
+func TestSortedSet_AgreesWithASortedSlice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var set memstore.OrderedSet
+		var set memstore.SortedSet
 		var sorted model
 		draw := func() member {
 			return member{
@@ -91,53 +90,15 @@ func TestOrderedSet_AgreesWithASortedSlice(t *testing.T) {
 					set.Remove(e.score(), e.name)
 				}
 			},
-			"": func(t *rapid.T) { compareSets(t, &set, sorted, draw().score()) },
+			"": func(t *rapid.T) { compareSets(t, &set, sorted, draw()) },
 		})
 	})
 }
 
-// TestOrderedSet_Large has so many members that runs are longer, and then so few that they
-// are not any more.
-func TestOrderedSet_Large(t *testing.T) {
-	t.Parallel()
-	var set memstore.OrderedSet
-	random := rand.New(rand.NewPCG(1, 2))
-	members := make([]member, 150_000)
-	for i := range members {
-		members[i] = member{band: 3, since: random.Int64N(1 << 20), name: strconv.Itoa(i)}
-	}
-	compare := func(want []member) {
-		t.Helper()
-		sorted := slices.SortedFunc(slices.Values(want), compareMembers)
-		names := make([]string, len(sorted))
-		for i := range sorted {
-			names[i] = sorted[i].name
-		}
-		if got := set.Members(); !slices.Equal(got, names) || set.Len() != len(names) {
-			t.Fatalf("%d members, length %d, want %d in their order", len(got), set.Len(), len(names))
-		}
-	}
-	for _, e := range members {
-		set.Insert(e.score(), e.name)
-	}
-	compare(members)
-	kept := len(members) / 20
-	for _, e := range members[kept:] {
-		set.Remove(e.score(), e.name)
-	}
-	compare(members[:kept])
-	for _, e := range members[kept : 3*kept] {
-		set.Insert(e.score(), e.name)
-	}
-	compare(members[:3*kept])
-	for _, e := range members[:3*kept] {
-		set.Remove(e.score(), e.name)
-	}
-	compare(nil)
-}
-
 // compareSets fails the test where the set answers otherwise than the slice.
-func compareSets(t *rapid.T, set *memstore.OrderedSet, sorted model, probe int64) {
+func compareSets(t *rapid.T, set *memstore.SortedSet, sorted model, place member) {
+	t.Helper()
+	probe := place.score()
 	names := make([]string, len(sorted))
 	inBand, upTo, from := 0, 0, len(sorted)
 	for i, e := range sorted {
@@ -154,6 +115,13 @@ func compareSets(t *rapid.T, set *memstore.OrderedSet, sorted model, probe int64
 	}
 	if got := set.Members(); !slices.Equal(got, names) {
 		t.Fatalf("members %v, want %v", got, names)
+	}
+	behind, in := slices.BinarySearchFunc(sorted, place, compareMembers)
+	if in {
+		behind++
+	}
+	if got := set.After(probe, place.name); !slices.Equal(got, names[behind:]) {
+		t.Fatalf("after %+v %v, want %v", place, got, names[behind:])
 	}
 	if set.Len() != len(sorted) {
 		t.Fatalf("length %d, want %d", set.Len(), len(sorted))
