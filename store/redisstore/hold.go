@@ -27,7 +27,7 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 		if err != nil {
 			return fmt.Errorf("%w: hold %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, queue, err)
 		}
-		_, err = s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(queue), args: []any{queue, hold.Name, millis(until), gate}})
+		_, err = s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(queue), args: []any{queue, string(hold.Name), millis(until), gate}})
 		return err
 	}
 	encoded, err := json.Marshal(&hold)
@@ -59,7 +59,7 @@ func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name d
 	}
 	op := fmt.Sprintf("lift hold %s", name)
 	if target.Queue != "" {
-		held, err := s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(target.Queue), args: []any{target.Queue, name}})
+		held, err := s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(target.Queue), args: []any{target.Queue, string(name)}})
 		return held == int64(1), err
 	}
 	args := []any{hold.Key(), target.Pool}
