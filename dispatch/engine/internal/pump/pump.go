@@ -408,10 +408,11 @@ func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, b
 		}
 	}
 	next := reply.Next
-	if o.line.narrow {
-		next = reply.Again
+	open := reply.More
+	if o.line.narrow { // of those that were served the reply does not say when there is more
+		next, open = reply.Again, open || served == len(waiters)
 	}
-	open := reply.More || !next.IsZero() && !next.After(reply.Now)
+	open = open || !next.IsZero() && !next.After(reply.Now)
 	switch {
 	case open:
 		o.until = began
