@@ -69,7 +69,7 @@ func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 		c.serveLine(&n)
 		for i := range n.hands {
 			if h := &n.hands[i]; h.note != nil {
-				c.s.grants.add(h.note.key, h.note)
+				c.s.grants.add(h.note.key(), h.note)
 				reply.Grants[h.index], reply.Used[h.index] = h.grants, true
 			}
 		}

@@ -32,17 +32,17 @@ func (n *grantNote) giveBack(call string) bool {
 // stillHeld reports whether the task is leased by that grant.
 func (e *grantEntry) stillHeld() bool {
 	l := e.record.lease
-	return l != nil && l.digest.Fence == e.fence && !e.record.gone
+	return l != nil && l.fence == e.fence && !e.record.gone
 }
 
 // leaseEnded notes that a lease of a grant has ended. With the last one the note ends, and
 // the client token was used, unless the grant is given back.
 func (s *shard) leaseEnded(note *grantNote) {
 	note.left--
-	if note.left > 0 || s.grants.get(note.key) != note {
+	if note.left > 0 || s.grants.get(note.key()) != note {
 		return
 	}
-	s.grants.remove(note.key)
+	s.grants.remove(note.key())
 	step := dispatch.TokenStep(instant(s.now))
 	if s.used[step] == nil {
 		s.used[step] = make(map[uint64]struct{})
@@ -81,7 +81,7 @@ func (s *shard) replay(note *grantNote, call string) (grants []dispatch.Grant) {
 		if e := &note.entries[i]; e.stillHeld() {
 			l := e.record.lease
 			grants = append(grants, dispatch.Grant{
-				Token:         l.token,
+				Token:         l.token(),
 				Remaining:     duration(max(l.deadline-s.now, 0)),
 				SourceVersion: e.record.lane.source.gate.Version,
 			})
@@ -102,7 +102,7 @@ func (s *Store) GiveBack(ctx context.Context, shard int, collector, clientToken,
 	if note == nil || !note.giveBack(call) {
 		return 0, nil
 	}
-	sh.grants.remove(note.key)
+	sh.grants.remove(note.key())
 	given := 0
 	for _, m := range note.moved {
 		back := 0

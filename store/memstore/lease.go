@@ -38,7 +38,7 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	digest := renewal.Token.Digest()
 	l := r.lease
 	switch {
-	case l != nil && l.digest == digest:
+	case l != nil && l.digest() == digest:
 	case r.lastLease == digest:
 		return lost(dispatch.LostBy(r.result))
 	case l != nil:
@@ -149,7 +149,7 @@ func (s *shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 // completed is an unread transition with what the record has to add; false: the record
 // leaves something to decide.
 func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
-	if r.lease == nil || r.lease.token != t.Lease {
+	if r.lease == nil || r.lease.token() != t.Lease {
 		t.Token = t.Lease.Digest() // of a lease that has ended
 		return t, true
 	}
@@ -157,7 +157,7 @@ func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
 	if r.recurring || r.cancel != dispatch.CancelNone || r.again || r.lane.source.forgotten || gate.Deleted || gate.Remember <= 0 {
 		return t, false
 	}
-	t.Token, t.Revision, t.Remember = r.lease.digest, r.revision, gate.Remember
+	t.Token, t.Revision, t.Remember = r.lease.digest(), r.revision, gate.Remember
 	t.Counters.Cycle = r.counters.Cycle + 1
 	t.Run, t.FirstDue = instant(r.run), instant(r.firstDue)
 	return t, true
@@ -170,7 +170,7 @@ func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 		if !r.waiting() {
 			return dispatch.ApplyLost
 		}
-	case r.lease != nil && r.lease.digest == t.Token:
+	case r.lease != nil && r.lease.digest() == t.Token:
 		if t.Expired && r.lease.deadline > s.now {
 			return dispatch.ApplyLost
 		}
@@ -317,9 +317,8 @@ func (s *shard) detach(r *record) {
 	if l.byHand != "" && l.lockedUntil > s.now {
 		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
 	}
-	h := s.holders[l.token.Collector]
-	h.held.Delete(l.token.Fence)
-	s.dropIdleHolder(h)
+	l.note.holder.remove(r)
+	s.dropIdleHolder(l.note.holder)
 	s.leaseEnded(l.note)
 	s.queueOf(r.lane).inFlight--
 	r.lease = nil

@@ -241,7 +241,7 @@ func (s *shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 	}
 	if l := r.lease; l != nil {
 		t.Lease = &dispatch.Lease{
-			Digest: l.digest, Token: l.token, Granted: instant(l.granted), Deadline: instant(l.deadline),
+			Digest: l.digest(), Token: l.token(), Granted: instant(l.granted), Deadline: instant(l.deadline),
 			Duration: duration(l.duration), MaxHold: duration(l.maxHold),
 		}
 	}

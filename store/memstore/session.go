@@ -74,12 +74,14 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	}
 	h := sh.mark(collector, keep)
 	var held []*dispatch.Task
-	h.held.Scan(func(_ uint64, r *record) bool {
+	for _, r := range h.held {
 		if r.lease.session != keep && !r.gone {
 			held = append(held, sh.task(r, noDetails))
 		}
-		return len(held) < max(limit, 1)
-	})
+		if len(held) >= limit && len(held) > 0 {
+			break
+		}
+	}
 	if len(held) == 0 && sh == s.shardOfName(collector) {
 		s.collectors.sessionEnded(collector, keep)
 	}
@@ -96,9 +98,24 @@ func (s *shard) holder(collector string) *holder {
 	return h
 }
 
+// add puts a lease among those of the collector.
+func (h *holder) add(r *record) {
+	r.lease.heldAt = len(h.held)
+	h.held = append(h.held, r)
+}
+
+// remove takes a lease out: the last one gets its place.
+func (h *holder) remove(r *record) {
+	i, end := r.lease.heldAt, len(h.held)-1
+	h.held[i] = h.held[end]
+	h.held[i].lease.heldAt = i
+	h.held[end] = nil
+	h.held = h.held[:end]
+}
+
 // dropIdleHolder forgets a collector that holds nothing and has no mark.
 func (s *shard) dropIdleHolder(h *holder) {
-	if h.held.Len() == 0 && h.markedUntil == 0 {
+	if len(h.held) == 0 && h.markedUntil == 0 {
 		delete(s.holders, h.collector)
 	}
 }
@@ -148,7 +165,7 @@ func (s *shard) addHeld(records []*dispatch.CollectorRecord) {
 			continue
 		}
 		if h := s.holders[r.Info.ID]; h != nil {
-			r.Held += int64(h.held.Len())
+			r.Held += int64(len(h.held))
 		}
 	}
 }

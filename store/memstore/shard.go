@@ -364,10 +364,10 @@ type details struct {
 
 // lease is who works on a record.
 type lease struct {
-	digest   dispatch.LeaseDigest
-	token    dispatch.LeaseToken
-	session  string
 	note     *grantNote
+	fence    uint64
+	heldAt   int // its place among those of its holder
+	session  string
 	granted  int64
 	deadline int64
 	duration int64
@@ -381,10 +381,18 @@ type lease struct {
 	lockDeleted bool
 }
 
+func (l *lease) token() dispatch.LeaseToken {
+	return dispatch.LeaseToken{Collector: l.note.holder.collector, ClientToken: l.note.clientToken, Fence: l.fence}
+}
+
+func (l *lease) digest() dispatch.LeaseDigest {
+	return dispatch.LeaseDigest{Fence: l.fence, Holder: l.note.digest}
+}
+
 // holder is a collector as the shard knows it.
 type holder struct {
 	collector string
-	held      btree.Map[uint64, *record] // its leases, by their fences
+	held      []*record // in no order
 	// keep is the session that EndSession kept; all others are replaced until
 	// markedUntil, 0 = none is.
 	keep        string
@@ -401,8 +409,9 @@ type grantKey struct {
 // grantNote says what a client token was granted in the shard, while it holds anything
 // of that.
 type grantNote struct {
-	key    grantKey
-	digest uint64 // of the holder
+	holder      *holder
+	clientToken string
+	digest      uint64 // of both
 	// calls that answered from it and have not given it back; none: it answered more
 	// than are kept.
 	calls   []string
@@ -417,6 +426,8 @@ type grantNote struct {
 	oneEntry [1]grantEntry
 	oneMoved [1]movedGrant
 }
+
+func (n *grantNote) key() grantKey { return grantKey{n.holder.collector, n.clientToken} }
 
 // movedGrant is a queue's next grant before and after a turn.
 type movedGrant struct {
