@@ -113,7 +113,7 @@ func TestPolicy_adaptive_dueOtherwise(t *testing.T) {
 		}
 	}
 	lost := settled()
-	lost.Counters.Expirations = dispatch.DefaultMaxExpired
+	lost.Counters.Expirations = uint16(dispatch.DefaultSpec().Retry.MaxExpirations)
 	tr := middle.Expire(lost, source, epoch)
 	if tr.FirstDue.Sub(epoch) != 10*time.Minute || tr.Due.Sub(epoch) != 20*time.Minute {
 		t.Errorf("given up: planned in %v, due in %v, want 10m and the gap of 20m", tr.FirstDue.Sub(epoch), tr.Due.Sub(epoch))

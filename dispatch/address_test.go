@@ -111,7 +111,7 @@ func (w *world) addressOf(source, raw string) string {
 	done, err := w.d[0].Report(w.t.Context(), "c1", []dispatch.Report{{ID: grant.Task.ID, Token: grant.Token, Succeeded: &dispatch.Succeeded{
 		Discovered: []dispatch.DiscoveredItem{{URL: grant.Task.URL}, found},
 	}}})
-	if err != nil || done[0].Discovered[0].Code != dispatch.DiscoverExists || done[0].Discovered[1].Code != dispatch.DiscoverCreated {
+	if err != nil || done[0].Discovered[0].Code != engine.DiscoverExists || done[0].Discovered[1].Code != engine.DiscoverCreated {
 		w.t.Fatalf("%q found again by its address: %+v, %v", raw, done, err)
 	}
 	w.keys++

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -155,8 +156,8 @@ func TestBatches(t *testing.T) {
 			wg.Wait()
 			most, batches := store.read()
 			for _, ids := range batches {
-				if len(ids) > dispatch.MaxRenewals {
-					t.Errorf("%d renewals in one call, want at most %d", len(ids), dispatch.MaxRenewals)
+				if len(ids) > bounds.MaxRenewals {
+					t.Errorf("%d renewals in one call, want at most %d", len(ids), bounds.MaxRenewals)
 				}
 			}
 			if most != 2 {

@@ -15,7 +15,7 @@ import (
 // explained.
 func (o *office) wantCanceled(what string, id dispatch.TaskID, kind dispatch.GateKind, by, reason string) {
 	o.t.Helper()
-	c := o.task(id).Canceled()
+	c := operate.Cancellation(o.task(id))
 	if c == nil || c.Kind != kind || c.By != by || c.Reason != reason || c.Time.IsZero() {
 		o.t.Errorf("%s: canceled as %+v, want by %s: %s", what, c, by, reason)
 	}
@@ -40,11 +40,11 @@ func TestTask_Canceled(t *testing.T) {
 		both := []dispatch.TaskID{waiting, leased}
 		cancel := func(note dispatch.Note) {
 			t.Helper()
-			if _, err := o.CancelTasks(ctx, both, note); err != nil {
+			if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: both, Note: note}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if c := o.task(waiting).Canceled(); c != nil {
+		if c := operate.Cancellation(o.task(waiting)); c != nil {
 			t.Errorf("a task that waits is canceled: %+v", c)
 		}
 		cancel(dispatch.Note{By: "ada", Reason: "a trap"})
@@ -55,8 +55,8 @@ func TestTask_Canceled(t *testing.T) {
 		o.wantCanceled("it was leased", leased, "", "ada", "a trap")
 
 		time.Sleep(time.Minute)
-		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, both))
-		if c := o.task(waiting).Canceled(); c != nil {
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, operate.TaskEdit{IDs: both}))
+		if c := operate.Cancellation(o.task(waiting)); c != nil {
 			t.Errorf("a task that was retried is canceled: %+v", c)
 		}
 		cancel(dispatch.Note{By: "cleo"})
@@ -72,9 +72,9 @@ func TestTask_Canceled_unsaid(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		o.create("s", nil)
 		id := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/"})[0].ID
-		o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))
-		if got := o.task(id); got.Canceled() != nil || len(got.History) != 0 {
-			t.Errorf("canceled by %+v, history %+v", got.Canceled(), got.History)
+		o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))
+		if got := o.task(id); operate.Cancellation(got) != nil || len(got.History) != 0 {
+			t.Errorf("canceled by %+v, history %+v", operate.Cancellation(got), got.History)
 		}
 	})
 }
@@ -113,15 +113,15 @@ func TestTask_Canceled_beforeItsSource(t *testing.T) {
 		g := o.fetchOne()
 		waiting := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
 		retried := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/again"})[0].ID
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{leased, waiting, retried}, dispatch.Note{By: "ada", Reason: "legal asked"}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{leased, waiting, retried}, Note: dispatch.Note{By: "ada", Reason: "legal asked"}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		o.succeed(g)
-		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, []dispatch.TaskID{retried}))
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{retried}}))
 		time.Sleep(time.Second)
 		just := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/just"})[0].ID
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{just}, dispatch.Note{By: "ada", Reason: "legal asked"}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{just}, Note: dispatch.Note{By: "ada", Reason: "legal asked"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.DeleteSource(ctx, "s", dispatch.Note{By: "bob", Reason: "no longer ours"}); err != nil {
@@ -130,8 +130,8 @@ func TestTask_Canceled_beforeItsSource(t *testing.T) {
 		synctest.Wait()
 		for _, id := range []dispatch.TaskID{leased, waiting, just} {
 			o.wantCanceled("before the deletion", id, "", "ada", "legal asked")
-			if got := o.task(id); got.Canceled().Time.After(got.SettledAt) {
-				t.Errorf("canceled at %v, settled at %v", got.Canceled().Time, got.SettledAt)
+			if got := o.task(id); operate.Cancellation(got).Time.After(got.SettledAt) {
+				t.Errorf("canceled at %v, settled at %v", operate.Cancellation(got).Time, got.SettledAt)
 			}
 			e, err := o.ExplainTask(ctx, id)
 			if err != nil || len(e.Holds) != 2 || e.Holds[1].By != "bob" {
@@ -152,9 +152,9 @@ func TestTask_Canceled_seed(t *testing.T) {
 		ctx := t.Context()
 		view := o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/", "http://b.example/") })
 		seed := view.Source.AppliedSeeds[1:]
-		o.all(operate.ChangeCanceled)(o.CancelTasks(ctx, seed, dispatch.Note{By: "ada"}))
+		o.all(operate.ChangeCanceled)(o.CancelTasks(ctx, operate.TaskEdit{IDs: seed, Note: dispatch.Note{By: "ada"}}))
 		time.Sleep(time.Minute)
-		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, seed))
+		o.all(operate.ChangeRetried)(o.RetryTasks(ctx, operate.TaskEdit{IDs: seed}))
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
 			s.Seeds = s.Seeds[:1]
 			return nil

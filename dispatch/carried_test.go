@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -38,7 +39,7 @@ func (w *world) wantCalls(before, want calls) {
 }
 
 // wantReports checks the answers to the reports of a fetch.
-func (w *world) wantReports(res *engine.FetchResult, want ...dispatch.ReportCode) {
+func (w *world) wantReports(res *engine.FetchResult, want ...engine.ReportCode) {
 	w.t.Helper()
 	if len(res.Reports) != len(want) {
 		w.t.Fatalf("%d reports were answered, want %d", len(res.Reports), len(want))
@@ -80,7 +81,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			for range 2 {
 				before := w.calls()
 				res := w.mustFetch(reporting(g...))
-				w.wantReports(res, dispatch.ReportOK)
+				w.wantReports(res, engine.ReportOK)
 				w.wantCalls(before, calls{claims: 1, settled: 1})
 				g = res.Tasks
 			}
@@ -92,12 +93,12 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			if err != nil || res.Empty != engine.EmptyNoTasks {
 				t.Fatalf("Fetch: %+v, %v", res, err)
 			}
-			w.wantReports(res, dispatch.ReportOK)
+			w.wantReports(res, engine.ReportOK)
 		},
 		"at once where the fetch has to wait": func(t *testing.T, w *world) {
 			ids := w.submit("s", queue, 1, 0)
 			req := reporting(w.taken(1)...)
-			req.Wait = dispatch.MaxWait
+			req.Wait = bounds.MaxWait
 			end := w.fetch(t.Context(), 0, req)
 			time.Sleep(time.Millisecond)
 			if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
@@ -107,7 +108,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			if a := <-end; a.err != nil || len(a.res.Tasks) != 1 {
 				t.Fatalf("Fetch: %+v, %v", a.res, a.err)
 			} else {
-				w.wantReports(a.res, dispatch.ReportOK)
+				w.wantReports(a.res, engine.ReportOK)
 			}
 		},
 		"with each its answer": func(t *testing.T, w *world) {
@@ -117,7 +118,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			req := reporting(g...)
 			req.Reports[1].Token.ClientToken = "another"
 			before := w.calls()
-			w.wantReports(w.mustFetch(req), dispatch.ReportAlready, dispatch.ReportLeaseLost, dispatch.ReportOK)
+			w.wantReports(w.mustFetch(req), engine.ReportAlready, engine.ReportLeaseLost, engine.ReportOK)
 			w.wantCalls(before, calls{claims: 1, settled: 1})
 		},
 		"a seed's by what its schedule says": func(t *testing.T, w *world) {
@@ -132,7 +133,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			w.taken(1)
 			before := w.calls()
 			res := w.mustFetch(reporting(g...))
-			w.wantReports(res, dispatch.ReportOK)
+			w.wantReports(res, engine.ReportOK)
 			w.wantCalls(before, calls{claims: 1, settled: 2})
 			if r := res.Reports[0]; r.State != dispatch.StateScheduled || r.Due.IsZero() {
 				t.Errorf("the seed is %v, due %v", r.State, r.Due)
@@ -143,7 +144,7 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			req := reporting(w.taken(1)...)
 			req.Reports[0].Succeeded, req.Reports[0].Failed = nil, &dispatch.Failed{Reason: dispatch.FailureReason(1)}
 			before := w.calls()
-			w.wantReports(w.mustFetch(req), dispatch.ReportOK)
+			w.wantReports(w.mustFetch(req), engine.ReportOK)
 			w.wantCalls(before, calls{claims: 1, settled: 1})
 		},
 		"another's": func(_ *testing.T, w *world) {
@@ -152,11 +153,11 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 			req := reporting(g[0], g[0])
 			req.Reports[0].Token.Collector = "d"
 			before := w.calls()
-			w.wantReports(w.mustFetch(req), dispatch.ReportLeaseLost, dispatch.ReportOK)
+			w.wantReports(w.mustFetch(req), engine.ReportLeaseLost, engine.ReportOK)
 			w.wantCalls(before, calls{claims: 1, settled: 1})
 		},
 		"many": func(_ *testing.T, w *world) {
-			const many = dispatch.MaxTransitions / 2
+			const many = bounds.MaxTransitions / 2
 			w.submit("s", queue, many+1, 0)
 			before, req := w.calls(), reporting(w.taken(many)...)
 			w.wantReports(w.mustFetch(req), reportedOK(many)...)
@@ -175,10 +176,10 @@ func TestDispatcher_Fetch_carriesReports(t *testing.T) {
 	}
 }
 
-func reportedOK(n int) []dispatch.ReportCode {
-	codes := make([]dispatch.ReportCode, n)
+func reportedOK(n int) []engine.ReportCode {
+	codes := make([]engine.ReportCode, n)
 	for i := range codes {
-		codes[i] = dispatch.ReportOK
+		codes[i] = engine.ReportOK
 	}
 	return codes
 }
@@ -197,7 +198,7 @@ func TestDispatcher_Fetch_claimsWhatASeedFrees(t *testing.T) {
 				w.knownOnly("c")
 				before, req := w.calls(), reporting(seed...)
 				req.Wait = wait
-				w.wantReports(w.mustFetch(req), dispatch.ReportOK)
+				w.wantReports(w.mustFetch(req), engine.ReportOK)
 				w.wantCalls(before, calls{claims: 1, settled: 2})
 			})
 		})
@@ -213,11 +214,11 @@ func TestDispatcher_Fetch_reportsDoNotStandInLine(t *testing.T) {
 		w.source("s", func(s *dispatch.SourceSpec) { s.Remember = time.Hour })
 		ids := w.submit("s", "", 1, 0)
 		g := w.taken(1)
-		first := w.fetch(t.Context(), 0, ask("d", "", dispatch.MaxWait))
+		first := w.fetch(t.Context(), 0, ask("d", "", bounds.MaxWait))
 		time.Sleep(100 * time.Millisecond)
 		w.knownOnly("c")
 		req := reporting(g...)
-		req.Wait = dispatch.MaxWait
+		req.Wait = bounds.MaxWait
 		second := w.fetch(t.Context(), 0, req)
 		time.Sleep(110 * time.Millisecond)
 		if task, err := w.stored(ids[0]); err != nil || task.State != dispatch.StateDone {
@@ -302,7 +303,7 @@ func TestDispatcher_Fetch_repeatsWhatItCarried(t *testing.T) {
 		w.wantCalls(before, calls{claims: 1, settled: 1})
 		w.spies[0].set(func(s *spy) { s.spoil = nil })
 		res := w.mustFetch(req)
-		w.wantReports(res, dispatch.ReportAlready)
+		w.wantReports(res, engine.ReportAlready)
 		if res.Reports[0].Result != dispatch.ResultSucceeded {
 			t.Errorf("the report is answered with %v", res.Reports[0].Result)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // claimTime is how long a claim takes in these tests.
@@ -30,7 +31,7 @@ func (w *world) forageOne(t *testing.T, collectors int) float64 {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(c)))
 			for i := range each {
-				res := w.mustFetch(ask(fmt.Sprintf("c%d", c), fmt.Sprintf("t%d", i), dispatch.MaxWait))
+				res := w.mustFetch(ask(fmt.Sprintf("c%d", c), fmt.Sprintf("t%d", i), bounds.MaxWait))
 				if len(res.Tasks) != 1 {
 					t.Errorf("fetch %d of collector %d: %+v", i, c, res)
 					return

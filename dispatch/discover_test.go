@@ -49,12 +49,12 @@ func TestDispatcher_Report_discoverTogether(t *testing.T) {
 					t.Fatalf("%+v, %v", results, err)
 				}
 				for i, r := range results[:3] {
-					if r.Code != dispatch.ReportOK || len(r.Discovered) != 3 || r.Discovered[0].Code != dispatch.DiscoverCreated || r.Discovered[1].Code != dispatch.DiscoverCreated ||
-						(r.Discovered[2].Code == dispatch.DiscoverCreated) != (i == 0) || r.Discovered[2].ID != results[0].Discovered[2].ID {
+					if r.Code != engine.ReportOK || len(r.Discovered) != 3 || r.Discovered[0].Code != engine.DiscoverCreated || r.Discovered[1].Code != engine.DiscoverCreated ||
+						(r.Discovered[2].Code == engine.DiscoverCreated) != (i == 0) || r.Discovered[2].ID != results[0].Discovered[2].ID {
 						t.Errorf("report %d: %+v", i, r)
 					}
 				}
-				if r := results[3]; r.Code != dispatch.ReportLeaseLost || r.Discovered != nil {
+				if r := results[3]; r.Code != engine.ReportLeaseLost || r.Discovered != nil {
 					t.Errorf("stale report: %+v", r)
 				}
 				if n := w.spies[0].count("Submit") - before; n != c.want {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -19,7 +20,7 @@ var european = map[string]string{"region": "eu", "disk": "ssd"}
 func (w *world) drain(id string, labels map[string]string, until time.Time) {
 	w.t.Helper()
 	gate := dispatch.Gate{By: "ada", Reason: "new image", Until: until}
-	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}, gate); err != nil {
+	if _, _, err := w.o[0].DrainCollectors(w.t.Context(), dispatch.HoldTarget{Collector: id, Labels: labels}, gate, false); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -83,9 +84,9 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 					sp.set(func(s *spy) { s.deaf = how.deaf })
 				}
 				parked := []<-chan answer{
-					w.fetch(t.Context(), 0, ask("c1", "t0", dispatch.MaxWait)), w.fetch(t.Context(), 1, ask("c1", "t1", dispatch.MaxWait)),
+					w.fetch(t.Context(), 0, ask("c1", "t0", bounds.MaxWait)), w.fetch(t.Context(), 1, ask("c1", "t1", bounds.MaxWait)),
 				}
-				other := w.fetch(t.Context(), 1, ask("c2", "t", dispatch.MaxWait))
+				other := w.fetch(t.Context(), 1, ask("c2", "t", bounds.MaxWait))
 				synctest.Wait()
 				time.Sleep(300 * time.Millisecond)
 				begin := time.Now()
@@ -99,7 +100,7 @@ func TestDispatcher_DrainCollectors(t *testing.T) {
 				}
 				w.submit("s", "", 1, 0)
 				for d := range w.d {
-					for _, wait := range []time.Duration{0, dispatch.MaxWait} {
+					for _, wait := range []time.Duration{0, bounds.MaxWait} {
 						begin := time.Now()
 						w.wantDrained("fetch", w.fetch(t.Context(), d, ask("c1", "", wait)), begin, 0)
 					}
@@ -129,13 +130,13 @@ func TestDispatcher_DrainCollectors_later(t *testing.T) {
 	inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 		w.drain("c1", nil, time.Time{})
 		w.drain("", european, time.Time{})
-		w.wantDrained("by id", w.fetch(t.Context(), 1, ask("c1", "", dispatch.MaxWait)), time.Now(), 0)
+		w.wantDrained("by id", w.fetch(t.Context(), 1, ask("c1", "", bounds.MaxWait)), time.Now(), 0)
 		if !w.beat(0, "c2", european) {
 			t.Error("the first beat does not ask for a drain")
 		}
-		w.wantDrained("by labels", w.fetch(t.Context(), 1, ask("c2", "", dispatch.MaxWait)), time.Now(), 0)
+		w.wantDrained("by labels", w.fetch(t.Context(), 1, ask("c2", "", bounds.MaxWait)), time.Now(), 0)
 		parked := []<-chan answer{
-			w.fetch(t.Context(), 0, ask("c3", "", dispatch.MaxWait)), w.fetch(t.Context(), 1, ask("c3", "", dispatch.MaxWait)),
+			w.fetch(t.Context(), 0, ask("c3", "", bounds.MaxWait)), w.fetch(t.Context(), 1, ask("c3", "", bounds.MaxWait)),
 		}
 		synctest.Wait()
 		begin := time.Now()
@@ -155,7 +156,7 @@ func TestDispatcher_DrainCollectors_later(t *testing.T) {
 func TestDispatcher_DrainCollectors_duringClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		parked := w.fetch(t.Context(), 0, ask("c1", "", dispatch.MaxWait))
+		parked := w.fetch(t.Context(), 0, ask("c1", "", bounds.MaxWait))
 		synctest.Wait()
 		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
 		w.afterClaim()
@@ -194,7 +195,7 @@ func TestDispatcher_DrainCollectors_until(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
-		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{Until: time.Now()})
+		_, _, err := w.o[0].DrainCollectors(t.Context(), dispatch.HoldTarget{Collector: "c1"}, dispatch.Gate{Until: time.Now()}, false)
 		if !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("drained until now: %v", err)
 		}
@@ -251,7 +252,7 @@ func TestDispatcher_DrainCollectors_shown(t *testing.T) {
 		o.create("s", nil)
 		drain := func(target dispatch.HoldTarget, gate dispatch.Gate) {
 			t.Helper()
-			if _, _, err := o.DrainCollectors(ctx, target, gate); err != nil {
+			if _, _, err := o.DrainCollectors(ctx, target, gate, false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -303,8 +304,8 @@ func TestDispatcher_DrainCollectors_aShardThatHangs(t *testing.T) {
 		well, hung := homed()[0], homed()[1]
 		w.beat(0, well, european)
 		w.beat(0, hung, european)
-		parked := w.fetch(t.Context(), 0, ask(well, "t1", dispatch.MaxWait))
-		w.fetch(t.Context(), 0, ask(hung, "t2", dispatch.MaxWait))
+		parked := w.fetch(t.Context(), 0, ask(well, "t1", bounds.MaxWait))
+		w.fetch(t.Context(), 0, ask(hung, "t2", bounds.MaxWait))
 		synctest.Wait()
 		store.hangs.Store(true)
 		begin := time.Now()

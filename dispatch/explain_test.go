@@ -63,14 +63,14 @@ func TestDispatcher_ExplainTask(t *testing.T) {
 		if _, _, err := o.PauseSource(ctx, "s", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		want(id, dispatch.GateSourcePaused, dispatch.GatePaused)
 		if _, err := o.ResumeSource(ctx, "s"); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := o.ResumeQueue(ctx, "a.example"); err != nil {
+		if _, _, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil {
 			t.Fatal(err)
 		}
 		g := o.fetchOne()
@@ -140,7 +140,7 @@ func TestDispatcher_ExplainSource(t *testing.T) {
 		want(dispatch.GateLeased)
 		o.succeed(g)
 		want(dispatch.GateNotDue, dispatch.GateMinDelay)
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}, dispatch.Note{}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}}); err != nil {
 			t.Fatal(err)
 		}
 		want(dispatch.GateSettled)
@@ -155,7 +155,7 @@ func TestDispatcher_ExplainQueue(t *testing.T) {
 		}
 		o.create("s", nil)
 		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		if _, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		e, err := o.ExplainQueue(ctx, "a.example")

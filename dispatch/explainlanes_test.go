@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
@@ -33,7 +34,7 @@ func TestDispatcher_ExplainSource_tasks(t *testing.T) {
 		want("", dispatch.GateNotDue)
 		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"}, engine.NewTask{SourceID: "s", URL: "http://a.example/2"})
 		want("tasks of it are due in 1 queue: a.example (2 tasks, in their turn)")
-		if _, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		want("tasks of it are due in 1 queue: a.example (2 tasks, held by BLOCKED)", dispatch.GateBlocked)
@@ -165,7 +166,7 @@ func TestDispatcher_ExplainQueue_manySources(t *testing.T) {
 			strings.Count(got, "(1 task, in their turn)") != 5 || !strings.HasSuffix(got, "; 2 more were not looked into") {
 			t.Errorf("noted %q", got)
 		}
-		add(7, dispatch.MaxLaneLooks+3)
+		add(7, bounds.MaxLaneLooks+3)
 		if got := notes(); !strings.HasSuffix(got, "; in 3 sources of it was not looked whether any are due") {
 			t.Errorf("noted %q", got)
 		}
@@ -182,7 +183,7 @@ func TestDispatcher_ExplainSource_longNames(t *testing.T) {
 			o.submit(engine.NewTask{SourceID: "s", URL: "http://" + host + "/"})
 		}
 		e, err := o.ExplainSource(t.Context(), "s")
-		if err != nil || len(e.Notes) != 1 || len(e.Notes[0]) > dispatch.MaxMessageLength ||
+		if err != nil || len(e.Notes) != 1 || len(e.Notes[0]) > bounds.MaxMessageLength ||
 			!strings.HasSuffix(e.Notes[0], "; 3 more with long names were looked into; 2 more were not looked into") {
 			t.Errorf("noted %q, %v", e.Notes, err)
 		}

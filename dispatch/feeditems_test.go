@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
@@ -121,7 +122,7 @@ func related(url string, relation dispatch.Relation) dispatch.DiscoveredItem {
 func (o *office) discovers(count *dispatch.Filtered, page dispatch.Grant, want followed, items ...dispatch.DiscoveredItem) {
 	o.t.Helper()
 	for i, got := range o.succeed(page, items...).Discovered {
-		if got.Filter != want[i] || (got.Code == dispatch.DiscoverFiltered) != (want[i] != dispatch.FilterNone) || (got.Code == dispatch.DiscoverCreated) != (want[i] == dispatch.FilterNone) {
+		if got.Filter != want[i] || (got.Code == engine.DiscoverFiltered) != (want[i] != dispatch.FilterNone) || (got.Code == engine.DiscoverCreated) != (want[i] == dispatch.FilterNone) {
 			o.t.Errorf("%s leads to %s: %+v, want reason %d", page.Task.URL, items[i].URL, got, want[i])
 		}
 		if want[i] != dispatch.FilterNone {
@@ -162,7 +163,7 @@ func TestDispatcher_discover_countsFiltered(t *testing.T) {
 		}
 		want := dispatch.Filtered{dispatch.FilterHost: 1, dispatch.FilterQueueDenied: 1}
 		o.wantFiltered("s", want)
-		for _, code := range []dispatch.ReportCode{dispatch.ReportOK, dispatch.ReportAlready} {
+		for _, code := range []engine.ReportCode{engine.ReportOK, engine.ReportAlready} {
 			if got := o.succeed(page, items...); got.Code != code {
 				t.Errorf("%+v, want code %d", got, code)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -164,9 +165,9 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			time.Sleep(time.Minute) // nothing is remembered of the source
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			older := w.fetch(t.Context(), 0, ask("c1", "token", dispatch.MaxWait))
+			older := w.fetch(t.Context(), 0, ask("c1", "token", bounds.MaxWait))
 			synctest.Wait()
-			ch := w.fetch(ctx, 0, ask("c1", "token", dispatch.MaxWait))
+			ch := w.fetch(ctx, 0, ask("c1", "token", bounds.MaxWait))
 			synctest.Wait()
 			if a := <-older; a.err != nil || len(a.res.Tasks) != 0 {
 				t.Fatalf("the older call: %+v, %v", a.res, a.err)
@@ -281,7 +282,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 func TestDispatcher_Fetch_invalid(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		long := strings.Repeat("x", dispatch.MaxIDLength+1)
+		long := strings.Repeat("x", bounds.MaxIDLength+1)
 		many := make([]string, engine.MaxNarrow+1)
 		for name, change := range map[string]func(*engine.FetchRequest){
 			"no collector":         func(r *engine.FetchRequest) { r.Collector = "" },
@@ -297,7 +298,7 @@ func TestDispatcher_Fetch_invalid(t *testing.T) {
 			"too many tasks":       func(r *engine.FetchRequest) { r.MaxTasks = engine.MaxFetchTasks + 1 },
 			"too many bytes":       func(r *engine.FetchRequest) { r.MaxBytes = engine.MaxFetchBytes + 1 },
 			"negative wait":        func(r *engine.FetchRequest) { r.Wait = -1 },
-			"too long a wait":      func(r *engine.FetchRequest) { r.Wait = dispatch.MaxWait + 1 },
+			"too long a wait":      func(r *engine.FetchRequest) { r.Wait = bounds.MaxWait + 1 },
 			"lease of half second": func(r *engine.FetchRequest) { r.Lease = time.Second / 2 },
 			"lease of two hours":   func(r *engine.FetchRequest) { r.Lease = 2 * time.Hour },
 		} {

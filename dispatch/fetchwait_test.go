@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -22,7 +23,7 @@ func TestDispatcher_Fetch_noWait(t *testing.T) {
 			}
 			w.source("s", nil)
 			// Others wait, so that the dispatcher believes that there is nothing.
-			others := w.fetch(t.Context(), 0, engine.FetchRequest{Collector: "w", Session: "s1", Sources: []string{"s"}, Pools: []string{"other"}, Wait: dispatch.MaxWait})
+			others := w.fetch(t.Context(), 0, engine.FetchRequest{Collector: "w", Session: "s1", Sources: []string{"s"}, Pools: []string{"other"}, Wait: bounds.MaxWait})
 			for i := range 20 {
 				id := w.submit("s", "", 1, 0)[0]
 				res, err := w.d[0].Fetch(t.Context(), ask(fmt.Sprintf("c%d", i), "", 0))
@@ -125,7 +126,7 @@ func TestDispatcher_Fetch_deadline(t *testing.T) {
 			for _, deadline := range []time.Duration{100 * time.Millisecond, time.Second, 20 * time.Second} {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				began := time.Now()
-				res, err := w.d[0].Fetch(ctx, ask("c", "", dispatch.MaxWait))
+				res, err := w.d[0].Fetch(ctx, ask("c", "", bounds.MaxWait))
 				took := time.Since(began)
 				cancel()
 				if err != nil || res.Empty != engine.EmptyNoTasks {
@@ -171,7 +172,7 @@ func TestDispatcher_Fetch_waited(t *testing.T) {
 			}
 		})
 		sent := time.Now()
-		parked := w.fetch(t.Context(), 0, ask("c", "", dispatch.MaxWait))
+		parked := w.fetch(t.Context(), 0, ask("c", "", bounds.MaxWait))
 		time.Sleep(5 * time.Second)
 		w.submit("s", "", 1, 0)
 		a := <-parked
@@ -279,7 +280,7 @@ func (w *world) fetchedByCrowd(callers int, deadline time.Duration) (got int) {
 	defer cancel()
 	var all []<-chan answer
 	for i := range callers {
-		all = append(all, w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait)))
+		all = append(all, w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", bounds.MaxWait)))
 	}
 	for _, ch := range all {
 		if a := <-ch; a.err == nil {

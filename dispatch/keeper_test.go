@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 func (w *world) keepers() []int {
@@ -39,7 +41,7 @@ func TestKeeper_promptRequeue(t *testing.T) {
 			time.Sleep(time.Duration(len(deadlines)%7) * 13 * time.Millisecond)
 		}
 		for got := 0; got < n; {
-			req := ask("live", "", dispatch.MaxWait)
+			req := ask("live", "", bounds.MaxWait)
 			req.MaxTasks = 100
 			for _, g := range w.mustFetch(req).Tasks {
 				if lag := time.Since(deadlines[g.Task.ID]); lag < 0 || lag > 500*time.Millisecond {
@@ -72,7 +74,7 @@ func TestKeeper_two(t *testing.T) {
 		w.submit("s", "", n, 0)
 		for round := range 5 {
 			for got := 0; got < n; {
-				req := ask("dead", "", dispatch.MaxWait)
+				req := ask("dead", "", bounds.MaxWait)
 				req.MaxTasks = n
 				for _, g := range w.mustFetch(req).Tasks {
 					got++
@@ -91,9 +93,9 @@ func TestKeeper_lateReport(t *testing.T) {
 		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration = 2 * time.Second })
 		w.submit("s", "", 1, 0)
 		stale := w.mustFetch(ask("late", "", 0)).Tasks[0]
-		current := w.mustFetch(ask("next", "", dispatch.MaxWait)).Tasks[0]
+		current := w.mustFetch(ask("next", "", bounds.MaxWait)).Tasks[0]
 		results, err := w.d[0].Report(t.Context(), "late", []dispatch.Report{{ID: stale.Task.ID, Token: stale.Token, Succeeded: &dispatch.Succeeded{}}})
-		if err != nil || results[0].Code != dispatch.ReportLeaseLost {
+		if err != nil || results[0].Code != engine.ReportLeaseLost {
 			t.Errorf("late report: %+v, %v; want LEASE_LOST", results, err)
 		}
 		w.succeed(current)
@@ -189,7 +191,7 @@ func TestKeeper_aSourceIsAway(t *testing.T) {
 		// Once its source is back, the budget counts.
 		w.spies[0].set(func(s *spy) { s.failID = nil })
 		for range 2 {
-			w.mustFetch(ask("dead", "", dispatch.MaxWait))
+			w.mustFetch(ask("dead", "", bounds.MaxWait))
 		}
 		time.Sleep(2*time.Second + 500*time.Millisecond)
 		task, err := w.o[0].Task(t.Context(), ids[0])
@@ -239,9 +241,9 @@ func TestKeeper_poison(t *testing.T) {
 		w.source("s", func(s *dispatch.SourceSpec) { s.LeaseDuration, s.Retry.MaxExpirations = time.Second, 3 })
 		id := w.submit("s", "", 1, 0)[0]
 		for range 3 {
-			w.mustFetch(ask("victim", "", dispatch.MaxWait)) // and dies of it
+			w.mustFetch(ask("victim", "", bounds.MaxWait)) // and dies of it
 		}
-		res, err := w.d[0].Fetch(t.Context(), ask("victim", "", dispatch.MaxWait))
+		res, err := w.d[0].Fetch(t.Context(), ask("victim", "", bounds.MaxWait))
 		if err != nil || len(res.Tasks) != 0 {
 			t.Fatalf("Fetch: %+v, %v; want nothing more", res, err)
 		}

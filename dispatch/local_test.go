@@ -93,7 +93,7 @@ func TestLocal_allShardsInOneCall(t *testing.T) {
 			held = append(held, w.mustFetch(req).Tasks...)
 		}
 		revoked := held[7].Task.ID
-		if _, err := w.o[0].RevokeLeases(t.Context(), []dispatch.TaskID{revoked}, nil, dispatch.Note{}); err != nil {
+		if _, err := w.o[0].RevokeLeases(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{revoked}}); err != nil {
 			t.Fatal(err)
 		}
 		beat, err := d.Beat(t.Context(), dispatch.CollectorInfo{ID: "c", Session: "s1"}, leaseBeats(held))
@@ -109,9 +109,9 @@ func TestLocal_allShardsInOneCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, r := range results {
-			want := dispatch.ReportOK
+			want := engine.ReportOK
 			if reports[i].ID == revoked {
-				want = dispatch.ReportLeaseLost
+				want = engine.ReportLeaseLost
 			}
 			if r.ID != reports[i].ID || r.Code != want {
 				t.Errorf("report %d of %s: %+v, want code %v", i, reports[i].ID, r, want)

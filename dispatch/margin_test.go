@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // stuckReads is a store that, once it hangs, lets those who read sources and rules wait
@@ -67,7 +69,7 @@ func TestDispatcher_readsHang(t *testing.T) {
 	links := &dispatch.Succeeded{Discovered: []dispatch.DiscoveredItem{{Key: "link", Queue: "q", Priority: 5}}}
 	for name, call := range map[string]func(ctx context.Context, w *world, held dispatch.Grant) error{
 		"a fetch from a source": func(ctx context.Context, w *world, _ dispatch.Grant) error {
-			req := ask("c2", "", dispatch.MaxWait)
+			req := ask("c2", "", bounds.MaxWait)
 			req.Sources = []string{"s"}
 			_, err := w.d[0].Fetch(ctx, req)
 			return err
@@ -95,7 +97,7 @@ func TestDispatcher_Report_sourceHangs(t *testing.T) {
 	t.Parallel()
 	inStuckWorld(t, func(t *testing.T, w *world, held dispatch.Grant) {
 		failed := dispatch.Report{ID: held.Task.ID, Token: held.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}}
-		if results, err := w.d[0].Report(t.Context(), "c1", []dispatch.Report{failed}); err != nil || results[0].Code != dispatch.ReportOK {
+		if results, err := w.d[0].Report(t.Context(), "c1", []dispatch.Report{failed}); err != nil || results[0].Code != engine.ReportOK {
 			t.Errorf("%+v, %v; want it settled", results, err)
 		}
 	})

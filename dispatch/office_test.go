@@ -99,7 +99,7 @@ func (o *office) fetchOne() dispatch.Grant {
 	return grants[0]
 }
 
-func (o *office) report(reports ...dispatch.Report) []dispatch.ReportResult {
+func (o *office) report(reports ...dispatch.Report) []engine.ReportResult {
 	o.t.Helper()
 	results, err := o.Report(o.t.Context(), "c1", reports)
 	if err != nil {
@@ -108,7 +108,7 @@ func (o *office) report(reports ...dispatch.Report) []dispatch.ReportResult {
 	return results
 }
 
-func (o *office) succeed(g dispatch.Grant, discovered ...dispatch.DiscoveredItem) dispatch.ReportResult {
+func (o *office) succeed(g dispatch.Grant, discovered ...dispatch.DiscoveredItem) engine.ReportResult {
 	o.t.Helper()
 	for i := range discovered {
 		discovered[i].Priority = dispatch.DefaultPriority

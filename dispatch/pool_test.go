@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -45,7 +46,7 @@ func pauseAndResume(t *testing.T, o *office, sources []string) {
 	fetch := func() <-chan time.Time {
 		served := make(chan time.Time, 1)
 		go func() {
-			result, err := o.Fetch(t.Context(), engine.FetchRequest{Collector: "c", Session: "s1", Sources: sources, Wait: dispatch.MaxWait})
+			result, err := o.Fetch(t.Context(), engine.FetchRequest{Collector: "c", Session: "s1", Sources: sources, Wait: bounds.MaxWait})
 			if err != nil || len(result.Tasks) != 1 {
 				t.Errorf("a parked fetch got %+v, %v", result, err)
 			} else {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // TestPump_behindClosedQueues pauses many queues that stand open before one that is
@@ -15,14 +16,14 @@ func TestPump_behindClosedQueues(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
-		for i := range 40 * dispatch.MaxClaimTurns {
+		for i := range 40 * bounds.MaxClaimTurns {
 			w.submit("s", fmt.Sprintf("q%d.closed", i), 1, 0)
 		}
 		time.Sleep(10 * time.Millisecond)
 		w.submit("s", "other", 1, 0)
 		w.rule("*.closed", dispatch.QueueSettings{Paused: true, MaxInFlight: 1, MaxBlock: time.Hour})
 		began := time.Now()
-		res := w.mustFetch(ask("c", "", dispatch.MaxWait))
+		res := w.mustFetch(ask("c", "", bounds.MaxWait))
 		if took := time.Since(began); took > 100*time.Millisecond || res.Tasks[0].Task.Queue != "other" {
 			t.Errorf("%s after %v", res.Tasks[0].Task.Queue, took)
 		}

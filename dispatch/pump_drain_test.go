@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -17,7 +18,7 @@ func TestPump_drain(t *testing.T) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
 		held := w.mustFetch(ask("c", "", 0)).Tasks[0]
-		chans := w.park(100, dispatch.MaxWait)
+		chans := w.park(100, bounds.MaxWait)
 		w.d[0].Drain()
 		began := time.Now()
 		for _, ch := range chans {
@@ -27,7 +28,7 @@ func TestPump_drain(t *testing.T) {
 		}
 		claims := w.spies[0].count("Claim")
 		w.submit("s", "", 1, 0)
-		res, err := w.d[0].Fetch(t.Context(), ask("late", "", dispatch.MaxWait))
+		res, err := w.d[0].Fetch(t.Context(), ask("late", "", bounds.MaxWait))
 		if err != nil || res.Empty != engine.EmptyDraining || time.Since(began) != 0 {
 			t.Errorf("later fetch: %+v, %v", res, err)
 		}
@@ -46,7 +47,7 @@ func TestPump_drainDuringClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
-		chans := w.park(3, dispatch.MaxWait)
+		chans := w.park(3, bounds.MaxWait)
 		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
 		w.submit("s", "", 1, 0)
 		synctest.Wait()
@@ -70,7 +71,7 @@ func TestPump_drainDuringClaim(t *testing.T) {
 func TestPump_drainDuringEmptyClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		chans := w.park(1, dispatch.MaxWait)
+		chans := w.park(1, bounds.MaxWait)
 		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
 		w.afterClaim()
 		w.d[0].Drain()
@@ -84,7 +85,7 @@ func TestPump_drainDuringEmptyClaim(t *testing.T) {
 func TestPump_stopped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		chans := w.park(10, dispatch.MaxWait)
+		chans := w.park(10, bounds.MaxWait)
 		w.stops[0]()
 		for _, ch := range chans {
 			if a := <-ch; a.err != nil || a.res.Empty != engine.EmptyDraining {
@@ -103,7 +104,7 @@ func TestPump_stoppedWhileItGivesBack(t *testing.T) {
 		w.source("s", nil)
 		ctx, goAway := context.WithCancel(t.Context())
 		for i := range 100 {
-			w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait))
+			w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", bounds.MaxWait))
 		}
 		synctest.Wait()
 		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })

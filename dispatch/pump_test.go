@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func TestPump_oneTaskOneClaim(t *testing.T) {
@@ -21,7 +22,7 @@ func TestPump_oneTaskOneClaim(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		const parked = 2000
-		chans := w.park(parked, dispatch.MaxWait)
+		chans := w.park(parked, bounds.MaxWait)
 		claims := 0
 		for range 20 {
 			// Away from the fallback: right after it.
@@ -69,7 +70,7 @@ func TestPump_manyTasksFewClaims(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
 		w.source("s", nil)
-		chans := w.park(1000, dispatch.MaxWait)
+		chans := w.park(1000, bounds.MaxWait)
 		w.afterClaim()
 		before := w.spies[0].count("Claim")
 		w.submit("s", "", 1000, 0)
@@ -84,8 +85,8 @@ func TestPump_manyTasksFewClaims(t *testing.T) {
 		}
 		w.spies[0].mu.Lock()
 		defer w.spies[0].mu.Unlock()
-		if n := w.spies[0].widest; n > dispatch.MaxClaimTurns {
-			t.Errorf("a claim carried %d fetches, and has turns for %d", n, dispatch.MaxClaimTurns)
+		if n := w.spies[0].widest; n > bounds.MaxClaimTurns {
+			t.Errorf("a claim carried %d fetches, and has turns for %d", n, bounds.MaxClaimTurns)
 		}
 	})
 }
@@ -96,7 +97,7 @@ func TestPump_lostHint(t *testing.T) {
 		w.source("s", nil)
 		w.spies[0].set(func(s *spy) { s.deaf = true })
 		for range 10 {
-			ch := w.fetch(t.Context(), 0, ask("c", "", dispatch.MaxWait))
+			ch := w.fetch(t.Context(), 0, ask("c", "", bounds.MaxWait))
 			time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
 			began := time.Now()
 			w.submit("s", "", 1, 0)
@@ -111,7 +112,7 @@ func TestPump_hintDuringClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
-		chans := w.park(2, dispatch.MaxWait)
+		chans := w.park(2, bounds.MaxWait)
 		w.afterClaim()
 		// A claim hangs after it has found nothing more; what comes meanwhile
 		// must not wait for the fallback.
@@ -141,7 +142,7 @@ func TestPump_idle(t *testing.T) {
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		w.submit("s", "", 50, time.Hour) // waiting tasks cost nothing either
-		chans := w.park(1000, dispatch.MaxWait)
+		chans := w.park(1000, bounds.MaxWait)
 		time.Sleep(time.Second)
 		before, claims := w.spies[0].total(), w.spies[0].count("Claim")
 		const seconds = 20
@@ -286,7 +287,7 @@ func TestPump_delaysWakeInTime(t *testing.T) {
 		w.submit("s", "q", 3, 0)
 		began := time.Now()
 		for i, want := range []time.Duration{0, 3 * time.Second, 6 * time.Second} {
-			w.succeed(w.mustFetch(ask("c", "", dispatch.MaxWait)).Tasks[0])
+			w.succeed(w.mustFetch(ask("c", "", bounds.MaxWait)).Tasks[0])
 			if at := time.Since(began); at < want || at > want+50*time.Millisecond {
 				t.Errorf("task %d after %v, want %v", i, at, want)
 			}
@@ -298,7 +299,7 @@ func TestPump_pauseAndResume(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{dispatchers: 2, shards: 2}, func(t *testing.T, w *world) {
 		w.source("s", nil)
-		ch := w.fetch(t.Context(), 1, ask("c", "", dispatch.MaxWait))
+		ch := w.fetch(t.Context(), 1, ask("c", "", bounds.MaxWait))
 		synctest.Wait()
 		if _, _, err := w.o[0].PauseSource(t.Context(), "s", dispatch.Gate{By: "me"}); err != nil {
 			t.Fatal(err)
@@ -339,11 +340,11 @@ func TestPump_repeatedWhileParked(t *testing.T) {
 	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
 		w.source("s", nil)
 		// The connection of the first breaks without its dispatcher noticing.
-		dead := w.fetch(t.Context(), 0, ask("c", "token", dispatch.MaxWait))
+		dead := w.fetch(t.Context(), 0, ask("c", "token", bounds.MaxWait))
 		synctest.Wait()
-		behind := w.fetch(t.Context(), 0, ask("behind", "", dispatch.MaxWait))
+		behind := w.fetch(t.Context(), 0, ask("behind", "", bounds.MaxWait))
 		synctest.Wait()
-		ch := w.fetch(t.Context(), 0, ask("c", "token", dispatch.MaxWait))
+		ch := w.fetch(t.Context(), 0, ask("c", "token", bounds.MaxWait))
 		synctest.Wait()
 		if a := <-dead; a.err != nil || len(a.res.Tasks) != 0 {
 			t.Errorf("the older call: %+v, %v; want nothing", a.res, a.err)
@@ -368,11 +369,11 @@ func TestPump_pools(t *testing.T) {
 	inWorld(t, setup{shards: 2}, func(t *testing.T, w *world) {
 		w.source("a", func(s *dispatch.SourceSpec) { s.Pool = "a" })
 		w.source("b", func(s *dispatch.SourceSpec) { s.Pool = "b" })
-		req := ask("both", "", dispatch.MaxWait)
+		req := ask("both", "", bounds.MaxWait)
 		req.Pools = []string{"a", "b"}
 		both := w.fetch(t.Context(), 0, req)
 		synctest.Wait()
-		req = ask("only-a", "", dispatch.MaxWait)
+		req = ask("only-a", "", bounds.MaxWait)
 		req.Pools = []string{"a"}
 		onlyA := w.fetch(t.Context(), 0, req)
 		synctest.Wait()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
@@ -135,7 +136,7 @@ func TestDispatcher_SetQueueRule_denyEndsLeases(t *testing.T) {
 		if _, _, err := o.SetQueueRule(t.Context(), rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+		if r := o.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report after deny: %+v", r)
 		}
 		if r := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/2"}); !errors.Is(r[0].Err, dispatch.ErrQueueDenied) {
@@ -158,7 +159,7 @@ func TestDispatcher_SetQueueRule_denyWhileALeaseChanges(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		g := o.fetchOne()
 		d := o.second(&between{apply: func() {
-			if _, err := o.TriggerSource(t.Context(), "s", false); err != nil {
+			if _, err := o.TriggerSource(t.Context(), "s", false, false); err != nil {
 				t.Error(err)
 			}
 		}})
@@ -167,7 +168,7 @@ func TestDispatcher_SetQueueRule_denyWhileALeaseChanges(t *testing.T) {
 		if _, _, err := operate.New(d).SetQueueRule(t.Context(), rule, operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+		if r := o.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report after deny: %+v", r)
 		}
 	})
@@ -177,7 +178,7 @@ func TestDispatcher_BlockQueue(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
 		o.create("s", nil)
-		queue, err := o.BlockQueue(ctx, "a.example", dispatch.Gate{By: "ops", Reason: "they asked"})
+		queue, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ops", Reason: "they asked"})
 		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GateBlocked || queue.Gates[0].By != "ops" {
 			t.Fatalf("%+v, %v", queue, err)
 		}
@@ -185,12 +186,12 @@ func TestDispatcher_BlockQueue(t *testing.T) {
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Error("fetched from a blocked queue")
 		}
-		if _, changed, err := o.UnblockQueue(ctx, "a.example", false); err != nil || !changed {
+		if _, changed, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
 		o.succeed(o.fetchOne())
 		for _, name := range []string{"a.example", "nowhere.example"} { // again; never there
-			queue, changed, err := o.UnblockQueue(ctx, name, true)
+			queue, changed, err := o.ReleaseQueue(ctx, name, dispatch.HoldBlock, dispatch.HoldWaggle)
 			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
 				t.Errorf("unblocking %s, which is not blocked: %+v, %v, %v; want no change", name, queue, changed, err)
 			}
@@ -203,25 +204,25 @@ func TestDispatcher_PauseQueue(t *testing.T) {
 		ctx := t.Context()
 		o.create("s", nil)
 		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
-		if _, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{Until: time.Now().Add(-time.Second)}); !errors.Is(err, dispatch.ErrInvalid) {
+		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{Until: time.Now().Add(-time.Second)}); !errors.Is(err, dispatch.ErrInvalid) {
 			t.Errorf("paused until the past: %v", err)
 		}
-		queue, err := o.PauseQueue(ctx, "a.example", dispatch.Gate{By: "ops", Reason: "we move"})
+		queue, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, dispatch.Gate{By: "ops", Reason: "we move"})
 		if err != nil || len(queue.Gates) != 1 || queue.Gates[0].Kind != dispatch.GatePaused || queue.Gates[0].By != "ops" || queue.Gates[0].Time.IsZero() {
 			t.Fatalf("%+v, %v", queue, err)
 		}
 		if grants := o.fetch(1); len(grants) != 0 {
 			t.Error("fetched from a paused queue")
 		}
-		if _, changed, err := o.UnblockQueue(ctx, "a.example", true); err != nil || changed {
+		if _, changed, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock, dispatch.HoldWaggle); err != nil || changed {
 			t.Errorf("an unblock lifted a pause: %v, %v", changed, err)
 		}
-		if _, changed, err := o.ResumeQueue(ctx, "a.example"); err != nil || !changed {
+		if _, changed, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
 		o.succeed(o.fetchOne())
 		for _, name := range []string{"a.example", "nowhere.example"} { // again; never there
-			queue, changed, err := o.ResumeQueue(ctx, name)
+			queue, changed, err := o.ReleaseQueue(ctx, name, dispatch.HoldPause)
 			if err != nil || changed || queue.Name != name || queue.Settings != dispatch.DefaultQueueSettings() {
 				t.Errorf("resuming %s, which is not paused: %+v, %v, %v; want no change", name, queue, changed, err)
 			}
@@ -239,7 +240,7 @@ type fullRules struct {
 // Rules are those of the store, or many.
 func (r *fullRules) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) {
 	rules, version, err := r.Store.Rules(ctx)
-	for n := len(rules); r.full.Load() && n < dispatch.MaxQueueRules; n++ {
+	for n := len(rules); r.full.Load() && n < bounds.MaxQueueRules; n++ {
 		rules = append(rules, dispatch.QueueRule{Pattern: "h" + strconv.Itoa(n), Settings: dispatch.DefaultQueueSettings()})
 	}
 	return rules, version, err
@@ -274,7 +275,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		find := func(name string) *dispatch.Queue {
+		find := func(name string) *operate.QueueView {
 			t.Helper()
 			q, err := o.FindQueue(ctx, name)
 			if err != nil {
@@ -307,7 +308,7 @@ func TestDispatcher_FindQueue_notThere(t *testing.T) {
 		o.create("s", nil)
 		made := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		want("a.example", "", false)
-		if _, err := o.CancelTasks(ctx, []dispatch.TaskID{made[0].ID}, dispatch.Note{}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{made[0].ID}}); err != nil {
 			t.Fatal(err)
 		}
 		want("a.example", "", false)
@@ -331,7 +332,7 @@ func TestDispatcher_ListQueues_pausedPools(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, q := range []*dispatch.Queue{listed[0], found} {
+			for _, q := range []*operate.QueueView{listed[0], found} {
 				var kinds []dispatch.GateKind
 				for _, g := range q.Gates {
 					kinds = append(kinds, g.Kind)

@@ -15,11 +15,11 @@ func TestDispatcher_replaced(t *testing.T) {
 		o.create("s", nil)
 		for what, set := range map[string]func(dispatch.Gate) (*dispatch.Gate, error){
 			"block": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				q, err := o.BlockQueue(ctx, "a.example", g)
+				q, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, g)
 				return q.Replaced, err
 			},
 			"pause of a queue": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				q, err := o.PauseQueue(ctx, "a.example", g)
+				q, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, g)
 				return q.Replaced, err
 			},
 			"pause of a pool": func(g dispatch.Gate) (*dispatch.Gate, error) {
@@ -31,11 +31,11 @@ func TestDispatcher_replaced(t *testing.T) {
 				return replaced, err
 			},
 			"drain": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				_, replaced, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c"}, g)
+				_, replaced, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c"}, g, false)
 				return replaced, err
 			},
 			"drain by labels": func(g dispatch.Gate) (*dispatch.Gate, error) {
-				_, replaced, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, g)
+				_, replaced, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Labels: map[string]string{"region": "eu"}}, g, false)
 				return replaced, err
 			},
 		} {

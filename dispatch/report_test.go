@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
@@ -31,13 +32,13 @@ func TestDispatcher_discover_appliesFollow(t *testing.T) {
 			dispatch.DiscoveredItem{URL: "http://a.example/p.zip"},
 			dispatch.DiscoveredItem{URL: "mailto:x@a.example"},
 		)
-		var codes []dispatch.DiscoverCode
+		var codes []engine.DiscoverCode
 		for _, d := range r.Discovered {
 			codes = append(codes, d.Code)
 		}
-		want := []dispatch.DiscoverCode{
-			dispatch.DiscoverCreated, dispatch.DiscoverExists, dispatch.DiscoverCreated, dispatch.DiscoverFiltered,
-			dispatch.DiscoverFiltered, dispatch.DiscoverFiltered, dispatch.DiscoverInvalid,
+		want := []engine.DiscoverCode{
+			engine.DiscoverCreated, engine.DiscoverExists, engine.DiscoverCreated, engine.DiscoverFiltered,
+			engine.DiscoverFiltered, engine.DiscoverFiltered, engine.DiscoverInvalid,
 		}
 		if !slices.Equal(codes, want) {
 			t.Fatalf("codes %v, want %v: %+v", codes, want, r.Discovered)
@@ -47,7 +48,7 @@ func TestDispatcher_discover_appliesFollow(t *testing.T) {
 				t.Errorf("discovered %+v", g.Task)
 			}
 			deeper := o.succeed(g, dispatch.DiscoveredItem{URL: "http://a.example/p/deeper"})
-			if deeper.Discovered[0].Code != dispatch.DiscoverFiltered || !strings.Contains(deeper.Discovered[0].Message, "max_depth") {
+			if deeper.Discovered[0].Code != engine.DiscoverFiltered || !strings.Contains(deeper.Discovered[0].Message, "max_depth") {
 				t.Errorf("too deep: %+v", deeper.Discovered)
 			}
 		}
@@ -68,13 +69,13 @@ func TestDispatcher_discover_metadata(t *testing.T) {
 		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/", Metadata: map[string]string{"lang": "en", "team": "x"}})
 		r := o.succeed(o.fetchOne(),
 			dispatch.DiscoveredItem{URL: "http://a.example/1", Metadata: map[string]string{"lang": "de"}},
-			dispatch.DiscoveredItem{URL: "http://a.example/2", Metadata: map[string]string{"k": strings.Repeat("v", dispatch.MaxMetadataLength-10)}},
+			dispatch.DiscoveredItem{URL: "http://a.example/2", Metadata: map[string]string{"k": strings.Repeat("v", bounds.MaxMetadataLength-10)}},
 			dispatch.DiscoveredItem{URL: "http://no.example/"},
 		)
-		if got := r.Discovered[1]; got.Code != dispatch.DiscoverInvalid || !strings.Contains(got.Message, "the limit is 8192") {
+		if got := r.Discovered[1]; got.Code != engine.DiscoverInvalid || !strings.Contains(got.Message, "the limit is 8192") {
 			t.Errorf("over the limit with what is inherited: %+v", got)
 		}
-		if got := r.Discovered[2]; got.Code != dispatch.DiscoverFiltered || !strings.Contains(got.Message, `"no.example" is denied`) {
+		if got := r.Discovered[2]; got.Code != engine.DiscoverFiltered || !strings.Contains(got.Message, `"no.example" is denied`) {
 			t.Errorf("of a denied queue: %+v", got)
 		}
 		if got := o.task(r.Discovered[0].ID).Metadata; !maps.Equal(got, map[string]string{"lang": "de", "team": "x"}) {
@@ -90,19 +91,19 @@ func TestDispatcher_Report_repeatedAndStale(t *testing.T) {
 		first := o.fetchOne()
 		time.Sleep(dispatch.DefaultLeaseDuration + time.Second) // it expires, and the queue's delay passes
 		second := o.fetchOne()
-		if stale := o.succeed(first); stale.Code != dispatch.ReportLeaseLost || stale.Lost != dispatch.LostExpired && stale.Lost != dispatch.LostTaken {
+		if stale := o.succeed(first); stale.Code != engine.ReportLeaseLost || stale.Lost != dispatch.LostExpired && stale.Lost != dispatch.LostTaken {
 			t.Errorf("stale report: %+v", stale)
 		}
 		if task := o.task(id); task.State != dispatch.StateLeased || task.Counters.Expirations != 1 || len(task.History) != 1 {
 			t.Errorf("after a stale report: %+v", task)
 		}
 		foreign, err := o.Report(t.Context(), "c9", []dispatch.Report{{ID: id, Token: second.Token, Succeeded: &dispatch.Succeeded{}}})
-		if err != nil || foreign[0].Code != dispatch.ReportLeaseLost || o.task(id).State != dispatch.StateLeased {
+		if err != nil || foreign[0].Code != engine.ReportLeaseLost || o.task(id).State != dispatch.StateLeased {
 			t.Errorf("report of a collector that the token does not name: %+v, %v", foreign, err)
 		}
 		done := o.succeed(second)
 		again := o.succeed(second)
-		if done.Code != dispatch.ReportOK || again.Code != dispatch.ReportAlready || again.State != dispatch.StateDone || again.Result != dispatch.ResultSucceeded {
+		if done.Code != engine.ReportOK || again.Code != engine.ReportAlready || again.State != dispatch.StateDone || again.Result != dispatch.ResultSucceeded {
 			t.Errorf("done %+v, repeated %+v", done, again)
 		}
 		wrong := second
@@ -112,7 +113,7 @@ func TestDispatcher_Report_repeatedAndStale(t *testing.T) {
 			dispatch.Report{ID: "1-aaaaaaaaaaaaaaaaaaaaaaaaaa", Token: second.Token, Succeeded: &dispatch.Succeeded{}},
 			dispatch.Report{ID: id, Token: second.Token, Released: &dispatch.Released{}},
 		)
-		if mixed[0].Code != dispatch.ReportLeaseLost || mixed[1].Code != dispatch.ReportNotFound || mixed[2].Code != dispatch.ReportAlready {
+		if mixed[0].Code != engine.ReportLeaseLost || mixed[1].Code != engine.ReportNotFound || mixed[2].Code != engine.ReportAlready {
 			t.Errorf("%+v", mixed)
 		}
 	})
@@ -135,11 +136,11 @@ func TestDispatcher_Report_twiceInOneCall(t *testing.T) {
 					dispatch.Report{ID: id, Token: g.Token, Succeeded: &dispatch.Succeeded{}},
 					dispatch.Report{ID: id, Token: g.Token, Failed: &dispatch.Failed{Reason: 1}},
 				)
-				if results[0].Code != dispatch.ReportOK {
+				if results[0].Code != engine.ReportOK {
 					t.Errorf("the first: %+v", results[0])
 				}
 				for _, r := range results[1:] {
-					if r.Code != dispatch.ReportAlready || r.Result != results[0].Result {
+					if r.Code != engine.ReportAlready || r.Result != results[0].Result {
 						t.Errorf("a later one: %+v, after %+v", r, results[0])
 					}
 				}
@@ -252,10 +253,10 @@ func TestDispatcher_discover_redirect(t *testing.T) {
 		to := func(url string) dispatch.DiscoveredItem {
 			return dispatch.DiscoveredItem{URL: url, Relation: dispatch.RelationRedirect}
 		}
-		for cycle, want := range []dispatch.DiscoverCode{dispatch.DiscoverCreated, dispatch.DiscoverRevisit, dispatch.DiscoverRevisit} {
+		for cycle, want := range []engine.DiscoverCode{engine.DiscoverCreated, engine.DiscoverRevisit, engine.DiscoverRevisit} {
 			moved := o.succeed(o.fetchOne(), to("http://www.example/"), to("http://elsewhere.test/"), dispatch.DiscoveredItem{URL: "http://b.example/"})
-			codes := []dispatch.DiscoverCode{moved.Discovered[0].Code, moved.Discovered[1].Code, moved.Discovered[2].Code}
-			if !slices.Equal(codes, []dispatch.DiscoverCode{want, dispatch.DiscoverFiltered, dispatch.DiscoverFiltered}) {
+			codes := []engine.DiscoverCode{moved.Discovered[0].Code, moved.Discovered[1].Code, moved.Discovered[2].Code}
+			if !slices.Equal(codes, []engine.DiscoverCode{want, engine.DiscoverFiltered, engine.DiscoverFiltered}) {
 				t.Fatalf("cycle %d: %+v", cycle, moved.Discovered)
 			}
 			page := o.fetchOne()
@@ -263,11 +264,11 @@ func TestDispatcher_discover_redirect(t *testing.T) {
 				t.Errorf("cycle %d: %+v", cycle, page.Task)
 			}
 			back := o.succeed(page, to("http://a.example/"), to("http://third.example/"))
-			if back.Discovered[0].Code != dispatch.DiscoverExists {
+			if back.Discovered[0].Code != engine.DiscoverExists {
 				t.Errorf("cycle %d: a redirect back is %+v", cycle, back.Discovered)
 			}
 			for _, g := range o.fetch(9) { // the third page, once
-				if again := o.succeed(g, to("http://www.example/")); cycle > 0 || again.Discovered[0].Code != dispatch.DiscoverExists {
+				if again := o.succeed(g, to("http://www.example/")); cycle > 0 || again.Discovered[0].Code != engine.DiscoverExists {
 					t.Errorf("cycle %d: %s leads to %+v", cycle, g.Task.URL, again.Discovered)
 				}
 			}
@@ -283,13 +284,13 @@ func TestDispatcher_discover_movedSeed(t *testing.T) {
 		o.unhurried()
 		for name, test := range map[string]struct {
 			follow *dispatch.Follow
-			want   dispatch.DiscoverCode
+			want   engine.DiscoverCode
 		}{
-			"none":     {nil, dispatch.DiscoverCreated},
-			"default":  {&dispatch.Follow{Include: []string{"/deep/"}}, dispatch.DiscoverCreated},
-			"named":    {&dispatch.Follow{AllowHosts: []string{"new.example"}}, dispatch.DiscoverCreated},
-			"others":   {&dispatch.Follow{AllowHosts: []string{"old.example"}}, dispatch.DiscoverFiltered},
-			"excluded": {&dispatch.Follow{Exclude: []string{"new"}}, dispatch.DiscoverFiltered},
+			"none":     {nil, engine.DiscoverCreated},
+			"default":  {&dispatch.Follow{Include: []string{"/deep/"}}, engine.DiscoverCreated},
+			"named":    {&dispatch.Follow{AllowHosts: []string{"new.example"}}, engine.DiscoverCreated},
+			"others":   {&dispatch.Follow{AllowHosts: []string{"old.example"}}, engine.DiscoverFiltered},
+			"excluded": {&dispatch.Follow{Exclude: []string{"new"}}, engine.DiscoverFiltered},
 		} {
 			o.create(name, func(s *dispatch.SourceSpec) {
 				s.Seeds = seeds("http://old.example/")
@@ -300,12 +301,12 @@ func TestDispatcher_discover_movedSeed(t *testing.T) {
 			if moved.Discovered[0].Code != test.want {
 				t.Errorf("%s: %+v, want code %d", name, moved.Discovered[0], test.want)
 			}
-			if follows := name == "named"; (moved.Discovered[1].Code == dispatch.DiscoverCreated) != follows {
+			if follows := name == "named"; (moved.Discovered[1].Code == engine.DiscoverCreated) != follows {
 				t.Errorf("%s: a link: %+v", name, moved.Discovered[1])
 			}
 			for _, g := range o.fetch(9) {
 				further := o.succeed(g, dispatch.DiscoveredItem{URL: "http://third.example/", Relation: dispatch.RelationRedirect})
-				if further.Discovered[0].Code != dispatch.DiscoverFiltered {
+				if further.Discovered[0].Code != engine.DiscoverFiltered {
 					t.Errorf("%s: what is no seed moves: %+v", name, further.Discovered)
 				}
 			}
@@ -326,12 +327,12 @@ func TestDispatcher_discover_modified(t *testing.T) {
 		var crawled time.Time
 		for cycle, test := range []struct {
 			modified time.Duration // after the last crawl
-			want     dispatch.DiscoverCode
+			want     engine.DiscoverCode
 		}{
-			{0, dispatch.DiscoverCreated},
-			{-time.Minute, dispatch.DiscoverExists},
-			{time.Minute, dispatch.DiscoverRevisit},
-			{365 * 24 * time.Hour, dispatch.DiscoverExists}, // a wrong clock
+			{0, engine.DiscoverCreated},
+			{-time.Minute, engine.DiscoverExists},
+			{time.Minute, engine.DiscoverRevisit},
+			{365 * 24 * time.Hour, engine.DiscoverExists}, // a wrong clock
 		} {
 			item := dispatch.DiscoveredItem{URL: "http://a.example/page", Modified: crawled.Add(test.modified)}
 			r := o.succeed(o.fetchOne(), item)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // failing is a report that its task failed, for a while.
@@ -22,27 +23,27 @@ func TestDispatcher_Report_afterLaterLeases(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		end  func(o *office, g dispatch.Grant) // of the first lease
-		want dispatch.ReportResult
+		want engine.ReportResult
 	}{
 		"failed": {
 			func(o *office, g dispatch.Grant) { o.report(failing(g)) },
-			dispatch.ReportResult{Code: dispatch.ReportAlready, Result: dispatch.ResultFailed},
+			engine.ReportResult{Code: engine.ReportAlready, Result: dispatch.ResultFailed},
 		},
 		"succeeded, as a seed": {
 			func(o *office, g dispatch.Grant) { o.succeed(g) },
-			dispatch.ReportResult{Code: dispatch.ReportAlready, Result: dispatch.ResultSucceeded},
+			engine.ReportResult{Code: engine.ReportAlready, Result: dispatch.ResultSucceeded},
 		},
 		"expired": {
 			func(*office, dispatch.Grant) {},
-			dispatch.ReportResult{Code: dispatch.ReportLeaseLost, Lost: dispatch.LostExpired},
+			engine.ReportResult{Code: engine.ReportLeaseLost, Lost: dispatch.LostExpired},
 		},
 		"revoked": {
 			func(o *office, g dispatch.Grant) {
-				if _, err := o.RevokeLeases(o.t.Context(), []dispatch.TaskID{g.Task.ID}, nil, dispatch.Note{By: "ada"}); err != nil {
+				if _, err := o.RevokeLeases(o.t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}, Note: dispatch.Note{By: "ada"}}); err != nil {
 					o.t.Fatal(err)
 				}
 			},
-			dispatch.ReportResult{Code: dispatch.ReportLeaseLost, Lost: dispatch.LostRevoked},
+			engine.ReportResult{Code: engine.ReportLeaseLost, Lost: dispatch.LostRevoked},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +55,7 @@ func TestDispatcher_Report_afterLaterLeases(t *testing.T) {
 				c.end(o, first)
 				o.report(failing(due(o)))
 				third := due(o)
-				if c.want.ID = first.Task.ID; c.want.Code == dispatch.ReportAlready {
+				if c.want.ID = first.Task.ID; c.want.Code == engine.ReportAlready {
 					c.want.State = dispatch.StateLeased
 				}
 				for _, r := range []dispatch.Report{failing(first), {ID: first.Task.ID, Token: first.Token, Succeeded: &dispatch.Succeeded{}}} {
@@ -62,7 +63,7 @@ func TestDispatcher_Report_afterLaterLeases(t *testing.T) {
 						t.Errorf("the repeated report: %+v, want %+v", got, c.want)
 					}
 				}
-				if done := o.succeed(third); done.Code != dispatch.ReportOK {
+				if done := o.succeed(third); done.Code != engine.ReportOK {
 					t.Errorf("the report that is due: %+v", done)
 				}
 			})
@@ -70,7 +71,7 @@ func TestDispatcher_Report_afterLaterLeases(t *testing.T) {
 	}
 }
 
-func sameResult(a, b dispatch.ReportResult) bool {
+func sameResult(a, b engine.ReportResult) bool {
 	return a.ID == b.ID && a.Code == b.Code && a.State == b.State && a.Due.Equal(b.Due) && a.Result == b.Result && a.Lost == b.Lost
 }
 
@@ -94,7 +95,7 @@ func TestDispatcher_Report_afterLaterLeases_plain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.wantReports(res, dispatch.ReportAlready)
+		w.wantReports(res, engine.ReportAlready)
 
 		w.spies[0].set(func(s *spy) {
 			s.fail = func(call string) error {
@@ -105,7 +106,7 @@ func TestDispatcher_Report_afterLaterLeases_plain(t *testing.T) {
 			}
 		})
 		results, err := w.d[0].Report(t.Context(), "c", reporting(failed[0], held).Reports)
-		if err != nil || results[0].Code != dispatch.ReportUnavailable || results[0].Lost != dispatch.LostNone || results[1].Code != dispatch.ReportOK {
+		if err != nil || results[0].Code != engine.ReportUnavailable || results[0].Lost != dispatch.LostNone || results[1].Code != engine.ReportOK {
 			t.Errorf("with a history that cannot be read: %+v, %v", results, err)
 		}
 	})
@@ -134,12 +135,12 @@ func TestDispatcher_Report_notInHistory(t *testing.T) {
 				o.submit(again)
 				time.Sleep(time.Minute)
 				second := o.fetchOne()
-				want := dispatch.ReportResult{ID: first.Task.ID, Code: dispatch.ReportAlready, State: dispatch.StateLeased, Result: c.result}
+				want := engine.ReportResult{ID: first.Task.ID, Code: engine.ReportAlready, State: dispatch.StateLeased, Result: c.result}
 				if got := o.report(c.report)[0]; !sameResult(got, want) {
 					t.Errorf("while a later lease stands: %+v, want %+v", got, want)
 				}
 				o.succeed(second)
-				want = dispatch.ReportResult{ID: first.Task.ID, Code: dispatch.ReportLeaseLost, Lost: dispatch.LostNotLeased}
+				want = engine.ReportResult{ID: first.Task.ID, Code: engine.ReportLeaseLost, Lost: dispatch.LostNotLeased}
 				if got := o.report(c.report)[0]; !sameResult(got, want) {
 					t.Errorf("once that has ended: %+v, want %+v", got, want)
 				}

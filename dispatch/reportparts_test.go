@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // namedIn is a name, of a source or a queue, whose home is in the first shard of two
@@ -64,7 +65,7 @@ func TestDispatcher_Report_partHangs(t *testing.T) {
 				t.Fatalf("answered after %v: %v", time.Since(began), err)
 			}
 			for i, c := range cases {
-				if r := results[i]; r.ID != reports[i].ID || (r.Code == dispatch.ReportUnavailable) != c.needsHung {
+				if r := results[i]; r.ID != reports[i].ID || (r.Code == engine.ReportUnavailable) != c.needsHung {
 					t.Errorf("%s: %+v", c.name, r)
 				}
 			}
@@ -76,7 +77,7 @@ func TestDispatcher_Report_partHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, c := range cases {
-			if code := results[i].Code; code != dispatch.ReportOK && code != dispatch.ReportAlready {
+			if code := results[i].Code; code != engine.ReportOK && code != engine.ReportAlready {
 				t.Errorf("%s, once all is well: %+v", c.name, results[i])
 			}
 		}
@@ -113,7 +114,7 @@ func TestDispatcher_Report_shortDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
 		results, err := w.d[0].Report(ctx, "c1", []dispatch.Report{{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}}})
-		if err != nil || results[0].Code != dispatch.ReportOK {
+		if err != nil || results[0].Code != engine.ReportOK {
 			t.Errorf("%+v, %v", results, err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func TestDispatcher_Fetch_sessions(t *testing.T) {
@@ -23,9 +24,9 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 				}
 				w.submit("s", "held", 1, 0)
 				held := w.mustFetch(ask("c", "", 0)).Tasks[0]
-				zombie := w.fetch(t.Context(), 1, ask("c", "old", dispatch.MaxWait))
+				zombie := w.fetch(t.Context(), 1, ask("c", "old", bounds.MaxWait))
 				synctest.Wait()
-				req := ask("c", "new", dispatch.MaxWait)
+				req := ask("c", "new", bounds.MaxWait)
 				req.Session = "s2"
 				began := time.Now()
 				// The lease of the old session is ended, and its task is handed
@@ -60,7 +61,7 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 			w.source("s", nil)
 			var zombies []<-chan answer
 			for i := range w.d {
-				zombies = append(zombies, w.fetch(t.Context(), i, ask("c", fmt.Sprintf("old%d", i), dispatch.MaxWait)))
+				zombies = append(zombies, w.fetch(t.Context(), i, ask("c", fmt.Sprintf("old%d", i), bounds.MaxWait)))
 			}
 			synctest.Wait()
 			began := time.Now()
@@ -80,7 +81,7 @@ func TestDispatcher_Fetch_sessions(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.source("s", nil)
-			req := ask("c", "", dispatch.MaxWait)
+			req := ask("c", "", bounds.MaxWait)
 			req.Session = "s3"
 			parked := w.fetch(t.Context(), 0, req)
 			synctest.Wait()

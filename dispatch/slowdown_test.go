@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -15,7 +16,7 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 		w.submit("s", "", 10, 0)
 		fail := func() {
 			t.Helper()
-			g := w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0]
+			g := w.mustFetch(ask("sick", "", bounds.MaxWait)).Tasks[0]
 			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
 		}
 		fail()
@@ -42,13 +43,13 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
 		}
 		began := time.Now()
-		w.succeed(w.mustFetch(ask("many", "", dispatch.MaxWait)).Tasks[0])
+		w.succeed(w.mustFetch(ask("many", "", bounds.MaxWait)).Tasks[0])
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("after three failures at once it waited %v, want 1s", took)
 		}
 		// Others are not slowed, and a success ends it.
 		w.mustFetch(ask("well", "", 0))
-		w.succeed(w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0])
+		w.succeed(w.mustFetch(ask("sick", "", bounds.MaxWait)).Tasks[0])
 		w.mustFetch(ask("sick", "", 0))
 	})
 }

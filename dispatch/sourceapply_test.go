@@ -195,7 +195,7 @@ func TestDispatcher_seedsUnderNewRules(t *testing.T) {
 		if _, _, err := o.DeleteQueueRule(t.Context(), "*", operate.AnyRules); err != nil {
 			t.Fatal(err)
 		}
-		if did, err := operate.New(deaf).TriggerSource(t.Context(), "old", true); err != nil || !did.Changed {
+		if did, err := operate.New(deaf).TriggerSource(t.Context(), "old", true, false); err != nil || !did.Changed {
 			t.Errorf("trigger after rules changed elsewhere: %v, %v", did, err)
 		}
 	})

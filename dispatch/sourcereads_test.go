@@ -80,7 +80,7 @@ func TestDispatcher_Report_manySources(t *testing.T) {
 				}
 				settled := 0
 				for _, r := range results {
-					if r.Code == dispatch.ReportOK {
+					if r.Code == engine.ReportOK {
 						settled++
 					}
 				}

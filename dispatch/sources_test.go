@@ -29,7 +29,7 @@ func TestDispatcher_CreateSource_makesSeedsDue(t *testing.T) {
 			t.Errorf("granted %+v", g.Task)
 		}
 		r := o.succeed(g)
-		if r.Code != dispatch.ReportOK || r.State != dispatch.StateScheduled || time.Until(r.Due) != time.Hour {
+		if r.Code != engine.ReportOK || r.State != dispatch.StateScheduled || time.Until(r.Due) != time.Hour {
 			t.Errorf("report: %+v, due in %v", r, time.Until(r.Due))
 		}
 		time.Sleep(time.Hour - time.Millisecond)
@@ -250,11 +250,11 @@ func TestDispatcher_TriggerSource(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/"); s.Schedule.Every = time.Hour })
 		g := o.fetchOne()
 		for n := range 3 { // while leased, however often: once more
-			would, err := o.WouldTrigger(t.Context(), "s", false)
+			would, err := o.TriggerSource(t.Context(), "s", false, true)
 			if err != nil || would.Changed != (n == 0) {
 				t.Fatal(n, would, err)
 			}
-			if did, err := o.TriggerSource(t.Context(), "s", false); err != nil || did != would {
+			if did, err := o.TriggerSource(t.Context(), "s", false, false); err != nil || did != would {
 				t.Fatal(n, did, err)
 			}
 		}
@@ -264,7 +264,7 @@ func TestDispatcher_TriggerSource(t *testing.T) {
 			t.Fatalf("due once more: %+v", grants[0].Task)
 		}
 		for n, trigger := range []struct{ revisit, changed bool }{{false, true}, {false, false}, {true, true}} { // READY from the first on
-			if did, err := o.TriggerSource(t.Context(), "s", trigger.revisit); err != nil || did.Changed != trigger.changed {
+			if did, err := o.TriggerSource(t.Context(), "s", trigger.revisit, false); err != nil || did.Changed != trigger.changed {
 				t.Fatal(n, did, err)
 			}
 		}

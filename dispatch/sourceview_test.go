@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
@@ -87,7 +88,7 @@ func TestDispatcher_Source_gates(t *testing.T) {
 		if _, _, err := o.PauseSource(t.Context(), "s", dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.BlockQueue(t.Context(), "a.example", dispatch.Gate{By: "ada"}); err != nil {
+		if _, err := o.HoldQueue(t.Context(), "a.example", dispatch.HoldBlock, dispatch.Gate{By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		got := kinds(o.view("s").Status.Gates)
@@ -119,7 +120,7 @@ func TestDispatcher_Source_stoppedSeeds(t *testing.T) {
 		})
 		want(operate.HealthOK, 0, 1)
 		seed := o.view("s").Source.AppliedSeeds
-		if _, err := o.CancelTasks(ctx, seed[1:], dispatch.Note{}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: seed[1:]}); err != nil {
 			t.Fatal(err)
 		}
 		want(operate.HealthPaused, 1, 1)
@@ -127,7 +128,7 @@ func TestDispatcher_Source_stoppedSeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(operate.HealthOK, 1, 0)
-		if _, err := o.CancelTasks(ctx, seed[:1], dispatch.Note{}); err != nil {
+		if _, err := o.CancelTasks(ctx, operate.TaskEdit{IDs: seed[:1]}); err != nil {
 			t.Fatal(err)
 		}
 		want(operate.HealthPaused, 2, 0)
@@ -155,7 +156,7 @@ func TestDispatcher_Source_collectorFailure(t *testing.T) {
 			t.Errorf("the source failed: %v, %+v", view.Health, view.Status)
 		}
 		gate := view.Status.Gates[0]
-		if gate.Kind != dispatch.GateNotDue || !strings.Contains(gate.Reason, "after: not allowed.") || len(gate.Reason) > dispatch.MaxMessageLength {
+		if gate.Kind != dispatch.GateNotDue || !strings.Contains(gate.Reason, "after: not allowed.") || len(gate.Reason) > bounds.MaxMessageLength {
 			t.Errorf("held by %+v", gate)
 		}
 	})
@@ -215,17 +216,17 @@ func TestDispatcher_ListSources_gates(t *testing.T) {
 			t.Fatal(err)
 		}
 		ofQueue := dispatch.Gate{By: "ada"}
-		if _, err := o.BlockQueue(ctx, "a.example", ofQueue); err != nil {
+		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldBlock, ofQueue); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.PauseQueue(ctx, "a.example", ofQueue); err != nil {
+		if _, err := o.HoldQueue(ctx, "a.example", dispatch.HoldPause, ofQueue); err != nil {
 			t.Fatal(err)
 		}
 		want(map[string][]dispatch.GateKind{"s": {dispatch.GateBlocked, dispatch.GatePaused}, "t": {dispatch.GatePoolPaused}})
-		if _, _, err := o.UnblockQueue(ctx, "a.example", false); err != nil {
+		if _, _, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldBlock); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := o.ResumeQueue(ctx, "a.example"); err != nil {
+		if _, _, err := o.ReleaseQueue(ctx, "a.example", dispatch.HoldPause); err != nil {
 			t.Fatal(err)
 		}
 		rule := dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/store/memstore"
 )
@@ -127,7 +128,7 @@ func homed() []string {
 // to a beat, a sixth of a lease, it has to be there.
 func TestDispatcher_Beat_aShardThatHangs(t *testing.T) {
 	t.Parallel()
-	for _, lease := range []time.Duration{dispatch.MinLeaseDuration, 6 * time.Second, 30 * time.Second} {
+	for _, lease := range []time.Duration{bounds.MinLeaseDuration, 6 * time.Second, 30 * time.Second} {
 		t.Run(lease.String(), func(t *testing.T) {
 			t.Parallel()
 			inHungWorld(t, func(t *testing.T, w *world, store *hungShard) {
@@ -271,7 +272,7 @@ func TestBatches_pilesNothingUp(t *testing.T) {
 		}
 		store.hangs.Store(true)
 		var callers sync.WaitGroup
-		for n := range 5 * dispatch.MaxRenewals {
+		for n := range 5 * bounds.MaxRenewals {
 			callers.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -123,11 +124,11 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 		inWorld(t, setup{dispatchers: 2}, func(t *testing.T, w *world) {
 			w.source("s", nil)
 			w.submit("s", "", 1, 0)
-			req := ask("c", "token1", dispatch.MaxWait)
+			req := ask("c", "token1", bounds.MaxWait)
 			first := w.mustFetch(req)
 			w.knownAt(1, "c")
 			for range 50 {
-				w.fetch(t.Context(), 1, ask("other", "", dispatch.MaxWait))
+				w.fetch(t.Context(), 1, ask("other", "", bounds.MaxWait))
 			}
 			synctest.Wait()
 			began := time.Now()
@@ -155,7 +156,7 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 				}
 				for _, token := range []string{"held", "another"} {
 					began := time.Now()
-					res, err := w.d[0].Fetch(t.Context(), ask("c", token, dispatch.MaxWait))
+					res, err := w.d[0].Fetch(t.Context(), ask("c", token, bounds.MaxWait))
 					if !errors.Is(err, dispatch.ErrCollectorReplaced) || time.Since(began) > 0 {
 						t.Errorf("%s to be had, token %q: %+v, %v after %v; want ErrCollectorReplaced at once", name, token, res, err, time.Since(began))
 					}
@@ -256,12 +257,12 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 				w.knownOnly(collector)
 			}
 			w.spies[0].set(func(s *spy) { s.delay = 4 * time.Second })
-			first := w.fetch(t.Context(), 0, ask("first", "", dispatch.MaxWait))
+			first := w.fetch(t.Context(), 0, ask("first", "", bounds.MaxWait))
 			synctest.Wait()
 			began := time.Now()
-			a := <-w.fetch(t.Context(), 0, ask("second", "", dispatch.MaxWait))
-			if waited := a.at.Sub(began); a.err != nil || a.res.Empty != engine.EmptyNoTasks || waited < dispatch.MaxWait {
-				t.Errorf("%+v, %v after %v; want NO_TASKS after %v", a.res, a.err, waited, dispatch.MaxWait)
+			a := <-w.fetch(t.Context(), 0, ask("second", "", bounds.MaxWait))
+			if waited := a.at.Sub(began); a.err != nil || a.res.Empty != engine.EmptyNoTasks || waited < bounds.MaxWait {
+				t.Errorf("%+v, %v after %v; want NO_TASKS after %v", a.res, a.err, waited, bounds.MaxWait)
 			}
 			<-first
 		})
@@ -272,8 +273,8 @@ func TestDispatcher_Fetch_straight(t *testing.T) {
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.source("s", nil)
 			w.knownAt(0, "c")
-			ch := w.fetch(t.Context(), 0, ask("c", "", dispatch.MaxWait))
-			time.Sleep(dispatch.MaxWait / 2)
+			ch := w.fetch(t.Context(), 0, ask("c", "", bounds.MaxWait))
+			time.Sleep(bounds.MaxWait / 2)
 			began := time.Now()
 			w.submit("s", "", 1, 0)
 			if a := <-ch; a.err != nil || len(a.res.Tasks) != 1 || a.at.Sub(began) > 0 {
@@ -329,8 +330,8 @@ func TestDispatcher_Fetch_straightBesideAFailure(t *testing.T) {
 	t.Run("one that waits goes on", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
-			fetched := begin(t, w, dispatch.MaxWait)
-			time.Sleep(dispatch.MaxWait / 2)
+			fetched := begin(t, w, bounds.MaxWait)
+			time.Sleep(bounds.MaxWait / 2)
 			id := w.submit("one", "", 1, 0)[0]
 			if a := <-fetched; a.err != nil || len(a.res.Tasks) != 1 || a.res.Tasks[0].Task.ID != id {
 				t.Errorf("%+v, %v; want the task that came", a.res, a.err)

@@ -14,7 +14,7 @@ func TestDispatcher_SubmitTasks_queuesInTurns(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
 		w.source("s", nil)
-		w.rule("denied", dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: dispatch.DefaultMaxBlock, Deny: true})
+		w.rule("denied", dispatch.QueueSettings{MaxInFlight: 1, MaxBlock: dispatch.DefaultQueueSettings().MaxBlock, Deny: true})
 		var tasks []engine.NewTask
 		for _, queue := range []string{"open", "denied", "open", "open", "other", "denied", "denied", "open"} {
 			tasks = append(tasks, engine.NewTask{SourceID: "s", Key: string(rune('a' + len(tasks))), Queue: queue})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
@@ -70,7 +71,7 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 		o.narrowed("c2", []string{"s"}, []string{"b.example", "a.example"})
 		e, err = o.ExplainSource(ctx, "s")
 		want(e, err, 0, "")
-		if _, _, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c2"}, dispatch.Gate{}); err != nil {
+		if _, _, err := o.DrainCollectors(ctx, dispatch.HoldTarget{Collector: "c2"}, dispatch.Gate{}, false); err != nil {
 			t.Fatal(err)
 		}
 		if e, err = o.ExplainSource(ctx, "s"); err != nil || len(e.Holds) != 1 || e.Holds[0].Kind != dispatch.GateDrained ||
@@ -91,7 +92,7 @@ func TestDispatcher_Explain_narrowed(t *testing.T) {
 // A reason has its limit, however long the names in it are.
 func TestDispatcher_Explain_narrowedLongNames(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
-		id := func(c string) string { return strings.Repeat(c, dispatch.MaxIDLength) }
+		id := func(c string) string { return strings.Repeat(c, bounds.MaxIDLength) }
 		label := strings.Repeat("x", 62)
 		queue := func(n string) string { return strings.Join([]string{label, label, label, label}, ".") + n + ":65000" }
 		o.create(id("s"), func(s *dispatch.SourceSpec) { s.Pool, s.Seeds = id("p"), seeds("http://"+queue("a")+"/") })
@@ -102,7 +103,7 @@ func TestDispatcher_Explain_narrowedLongNames(t *testing.T) {
 			}
 		}
 		e, err := o.ExplainSource(t.Context(), id("s"))
-		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) || len(e.Holds[0].Reason) > dispatch.MaxMessageLength ||
+		if got := holds(t, e, err); !slices.Equal(got, []dispatch.GateKind{dispatch.GateNoCollector}) || len(e.Holds[0].Reason) > bounds.MaxMessageLength ||
 			!strings.HasSuffix(e.Holds[0].Reason, `" takes only those of 2 sources in 2 queues; 1 more narrow theirs, too`) {
 			t.Errorf("held by %v: %d bytes, %+v", got, len(e.Holds[0].Reason), e.Holds)
 		}

@@ -23,7 +23,7 @@ func (o *office) labeled(id, key, value string) {
 // drained drains collectors.
 func (o *office) drained(target dispatch.HoldTarget, gate dispatch.Gate) {
 	o.t.Helper()
-	if _, _, err := o.DrainCollectors(o.t.Context(), target, gate); err != nil {
+	if _, _, err := o.DrainCollectors(o.t.Context(), target, gate, false); err != nil {
 		o.t.Fatal(err)
 	}
 }
@@ -45,7 +45,7 @@ func TestDispatcher_Explain_drains(t *testing.T) {
 			var got []string
 			for _, h := range e.Holds {
 				if h.Hold != nil {
-					got = append(got, strings.ReplaceAll(strings.TrimSuffix(h.Hold.Key(), "\x00"+dispatch.HoldDefault), "\x00", " ")+" by "+h.By)
+					got = append(got, strings.ReplaceAll(strings.TrimSuffix(h.Hold.Key(), "\x00"+string(dispatch.HoldDefault)), "\x00", " ")+" by "+h.By)
 				}
 			}
 			if !slices.Equal(got, whom) {

@@ -56,18 +56,18 @@ func TestDispatcher_CancelTasks(t *testing.T) {
 		leased := o.fetchOne()
 
 		ids := []dispatch.TaskID{waiting, done.Task.ID, leased.Task.ID, unknown(), waiting}
-		o.changed(o.CancelTasks(ctx, ids, dispatch.Note{}))(
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: ids}))(
 			change(operate.ChangeCanceled, dispatch.StateCanceled), change(operate.ChangeAlreadySettled, dispatch.StateDone),
 			change(operate.ChangeCancelRequested, dispatch.StateLeased), change(operate.ChangeNotFound, dispatch.StateUnknown),
 			change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
-		o.changed(o.CancelTasks(ctx, ids[:3], dispatch.Note{}))(
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: ids[:3]}))(
 			change(operate.ChangeAlreadySettled, dispatch.StateCanceled), change(operate.ChangeAlreadySettled, dispatch.StateDone),
 			change(operate.ChangeAlreadyRequested, dispatch.StateLeased))
-		if r := o.succeed(leased); r.Code != dispatch.ReportOK || r.State != dispatch.StateCanceled {
+		if r := o.succeed(leased); r.Code != engine.ReportOK || r.State != dispatch.StateCanceled {
 			t.Errorf("report of a task to cancel: %+v", r)
 		}
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{leased.Task.ID}, dispatch.Note{}))(change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
-		if _, err := o.TriggerSource(ctx, "s", false); err != nil {
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{leased.Task.ID}}))(change(operate.ChangeAlreadySettled, dispatch.StateCanceled))
+		if _, err := o.TriggerSource(ctx, "s", false, false); err != nil {
 			t.Fatal(err)
 		}
 		if grants := o.fetch(1); len(grants) != 0 {
@@ -83,9 +83,9 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) { s.Seeds = seeds("http://a.example/") })
 		g := o.fetchOne()
 		id := g.Task.ID
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}, dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
 		o.succeed(g)
-		if did, err := o.TriggerSource(ctx, "s", true); err != nil || did != (operate.Triggered{Canceled: 1}) {
+		if did, err := o.TriggerSource(ctx, "s", true, false); err != nil || did != (operate.Triggered{Canceled: 1}) {
 			t.Errorf("trigger of a canceled seed: %+v, %v", did, err)
 		}
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
@@ -100,7 +100,7 @@ func TestDispatcher_CancelTasks_seed(t *testing.T) {
 		if n := o.view("s").Status.CanceledSeeds; n != 1 {
 			t.Errorf("%d canceled seeds, want 1", n)
 		}
-		o.changed(o.RetryTasks(ctx, []dispatch.TaskID{id}))(change(operate.ChangeRetried, dispatch.StateReady))
+		o.changed(o.RetryTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRetried, dispatch.StateReady))
 		if n := o.view("s").Status.CanceledSeeds; n != 0 {
 			t.Errorf("%d canceled seeds after the retry", n)
 		}
@@ -143,7 +143,7 @@ func TestDispatcher_CancelTasks_meanwhile(t *testing.T) {
 				if test.leased {
 					d = o.second(&between{requestCancel: do})
 				}
-				o.changed(operate.New(d).CancelTasks(t.Context(), []dispatch.TaskID{id}, dispatch.Note{}))(test.want)
+				o.changed(operate.New(d).CancelTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(test.want)
 			})
 		})
 	}
@@ -158,11 +158,11 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1"})
 		g := o.fetchOne()
 		ids := []dispatch.TaskID{g.Task.ID, waiting, unknown()}
-		o.changed(o.RevokeLeases(ctx, ids, nil, dispatch.Note{By: "ada", Reason: "it hangs"}))(
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids, Note: dispatch.Note{By: "ada", Reason: "it hangs"}}))(
 			change(operate.ChangeRevoked, dispatch.StateReady), change(operate.ChangeNotLeased, dispatch.StateScheduled),
 			change(operate.ChangeNotFound, dispatch.StateUnknown))
-		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(operate.ChangeNotLeased, dispatch.StateReady))
-		if r := o.succeed(g); r.Code != dispatch.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeNotLeased, dispatch.StateReady))
+		if r := o.succeed(g); r.Code != engine.ReportLeaseLost || r.Lost != dispatch.LostRevoked {
 			t.Errorf("report of a revoked lease: %+v", r)
 		}
 		again := o.fetchOne()
@@ -178,14 +178,14 @@ func TestDispatcher_RevokeLeases(t *testing.T) {
 		}
 		// The lease that was seen is gone, and the one that stands stays.
 		fences := []uint64{g.Token.Fence, 0, 7}
-		o.changed(o.RevokeLeases(ctx, ids, fences, dispatch.Note{}))(
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids, Fences: fences}))(
 			change(operate.ChangeOtherLease, dispatch.StateLeased), change(operate.ChangeNotLeased, dispatch.StateScheduled),
 			change(operate.ChangeNotFound, dispatch.StateUnknown))
 		fences[0] = again.Token.Fence
-		o.changed(o.RevokeLeases(ctx, ids[:1], fences, dispatch.Note{}))(change(operate.ChangeRevoked, dispatch.StateReady))
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1], Fences: fences}))(change(operate.ChangeRevoked, dispatch.StateReady))
 		o.fetchOne()
-		o.changed(o.CancelTasks(ctx, ids[:1], dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
-		o.changed(o.RevokeLeases(ctx, ids[:1], nil, dispatch.Note{}))(change(operate.ChangeRevoked, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeRevoked, dispatch.StateCanceled))
 	})
 }
 
@@ -198,7 +198,7 @@ func TestDispatcher_RevokeLeases_meanwhile(t *testing.T) {
 		d := o.second(&between{apply: func() {
 			o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/1", IfExists: dispatch.IfExistsAgain})
 		}})
-		o.changed(operate.New(d).RevokeLeases(t.Context(), []dispatch.TaskID{id}, nil, dispatch.Note{}))(change(operate.ChangeRevoked, dispatch.StateReady))
+		o.changed(operate.New(d).RevokeLeases(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRevoked, dispatch.StateReady))
 	})
 }
 
@@ -222,7 +222,7 @@ func TestDispatcher_changeTasks_many(t *testing.T) {
 				return nil
 			}
 		})
-		if _, err := w.o[0].CancelTasks(ctx, ids, dispatch.Note{}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		if _, err := w.o[0].CancelTasks(ctx, operate.TaskEdit{IDs: ids}); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Fatalf("CancelTasks with a store that goes away: %v", err)
 		}
 		w.spies[0].set(func(s *spy) { s.fail = nil })
@@ -237,16 +237,16 @@ func TestDispatcher_changeTasks_many(t *testing.T) {
 			}
 			return counts
 		}
-		if got := tally(w.o[0].CancelTasks(ctx, ids, dispatch.Note{})); got[operate.ChangeAlreadySettled] != 100 || got[operate.ChangeCanceled] != 150 {
+		if got := tally(w.o[0].CancelTasks(ctx, operate.TaskEdit{IDs: ids})); got[operate.ChangeAlreadySettled] != 100 || got[operate.ChangeCanceled] != 150 {
 			t.Errorf("CancelTasks repeated: %v", got)
 		}
-		if got := tally(w.o[0].RetryTasks(ctx, ids)); got[operate.ChangeRetried] != 250 {
+		if got := tally(w.o[0].RetryTasks(ctx, operate.TaskEdit{IDs: ids})); got[operate.ChangeRetried] != 250 {
 			t.Errorf("RetryTasks: %v", got)
 		}
 		held := len(w.mustFetch(engine.FetchRequest{
 			Collector: "c", Session: "s1", ClientToken: "t", MaxTasks: len(ids), MaxBytes: engine.MaxFetchBytes,
 		}).Tasks)
-		if got := tally(w.o[0].RevokeLeases(ctx, ids, nil, dispatch.Note{})); got[operate.ChangeRevoked] != held || got[operate.ChangeNotLeased] != len(ids)-held {
+		if got := tally(w.o[0].RevokeLeases(ctx, operate.TaskEdit{IDs: ids})); got[operate.ChangeRevoked] != held || got[operate.ChangeNotLeased] != len(ids)-held {
 			t.Errorf("RevokeLeases of %d leases: %v", held, got)
 		}
 	})

@@ -148,11 +148,13 @@ func TestDispatcher_MatchTasks_pages(t *testing.T) {
 			canceled := operate.TaskQuery{QueueSuffix: "example", States: []dispatch.State{dispatch.StateCanceled}}
 			for name, q := range map[string]operate.TaskQuery{"sources": bySource, "queues": byQueue} {
 				if got := o.matched(q, limit, func(ids []dispatch.TaskID) {
-					o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), ids, dispatch.Note{}))
+					o.all(operate.ChangeCanceled)(o.CancelTasks(t.Context(), operate.TaskEdit{IDs: ids}))
 				}); got != want {
 					t.Errorf("%s, by %d, to cancel: %d bytes of URLs, want %d", name, limit, len(got), len(want))
 				}
-				if got := o.matched(canceled, limit, func(ids []dispatch.TaskID) { o.all(operate.ChangeRetried)(o.RetryTasks(t.Context(), ids)) }); got != want {
+				if got := o.matched(canceled, limit, func(ids []dispatch.TaskID) {
+					o.all(operate.ChangeRetried)(o.RetryTasks(t.Context(), operate.TaskEdit{IDs: ids}))
+				}); got != want {
 					t.Errorf("%s, by %d, to retry: %d bytes of URLs, want %d", name, limit, len(got), len(want))
 				}
 			}
@@ -238,7 +240,7 @@ func TestDispatcher_MatchTasks_standing(t *testing.T) {
 		leases := operate.TaskQuery{Collector: "c1", States: []dispatch.State{dispatch.StateLeased}, Standing: true}
 		want := o.matched(leases, 20, nil)
 		got := o.matched(leases, 5, func(ids []dispatch.TaskID) {
-			o.all(operate.ChangeRevoked)(o.RevokeLeases(t.Context(), ids, nil, dispatch.Note{}))
+			o.all(operate.ChangeRevoked)(o.RevokeLeases(t.Context(), operate.TaskEdit{IDs: ids}))
 			time.Sleep(time.Millisecond)
 			fetch()
 		})
@@ -331,11 +333,11 @@ func TestDispatcher_WouldChangeTasks(t *testing.T) {
 			o.fetchOne()
 			return id, o.task(id).Lease.Digest.Fence
 		}
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{dead}, dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
-		o.changed(o.RevokeLeases(ctx, []dispatch.TaskID{dead}, nil, dispatch.Note{}))(change(operate.ChangeRevoked, dispatch.StateCanceled))
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{dead}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{dead}}))(change(operate.ChangeRevoked, dispatch.StateCanceled))
 		free, fence := held("http://a.example/held")
 		asked, _ := held("http://a.example/asked")
-		o.changed(o.CancelTasks(ctx, []dispatch.TaskID{asked}, dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{asked}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
 		waits := o.submit(engine.NewTask{SourceID: "s", URL: "http://a.example/waits"})[0].ID
 		ids := []dispatch.TaskID{gone, dead, free, asked, waits, unknown()}
 
@@ -358,17 +360,17 @@ func TestDispatcher_WouldChangeTasks(t *testing.T) {
 			not, not, change(operate.ChangeRevoked, dispatch.StateReady), change(operate.ChangeRevoked, dispatch.StateCanceled),
 			change(operate.ChangeNotLeased, dispatch.StateReady), none,
 		}
-		o.changed(o.WouldCancelTasks(ctx, ids))(cancel...)
-		o.changed(o.WouldRetryTasks(ctx, ids))(retry...)
-		o.changed(o.WouldRevokeLeases(ctx, ids, nil))(revoke...)
-		o.changed(o.WouldRevokeLeases(ctx, ids[2:4], []uint64{fence, 1}))(revoke[2], change(operate.ChangeOtherLease, dispatch.StateLeased))
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: ids, DryRun: true}))(cancel...)
+		o.changed(o.RetryTasks(ctx, operate.TaskEdit{IDs: ids, DryRun: true}))(retry...)
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids, DryRun: true}))(revoke...)
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[2:4], Fences: []uint64{fence, 1}, DryRun: true}))(revoke[2], change(operate.ChangeOtherLease, dispatch.StateLeased))
 		for i, task := range before {
 			if after := o.task(ids[i]); after.Revision != task.Revision || after.State != task.State {
 				t.Errorf("asked what would be, task %d became %+v", i, after)
 			}
 		}
-		o.changed(o.CancelTasks(ctx, ids, dispatch.Note{}))(cancel...)
-		o.changed(o.RevokeLeases(ctx, ids[3:4], nil, dispatch.Note{}))(revoke[3])
-		o.changed(o.RetryTasks(ctx, ids[:2]))(retry[:2]...)
+		o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: ids}))(cancel...)
+		o.changed(o.RevokeLeases(ctx, operate.TaskEdit{IDs: ids[3:4]}))(revoke[3])
+		o.changed(o.RetryTasks(ctx, operate.TaskEdit{IDs: ids[:2]}))(retry[:2]...)
 	})
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-func (o *office) fail(g dispatch.Grant) dispatch.ReportResult {
+func (o *office) fail(g dispatch.Grant) engine.ReportResult {
 	o.t.Helper()
 	return o.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1, Permanent: true}})[0]
 }
@@ -34,7 +35,7 @@ func TestDispatcher_RetryTasks(t *testing.T) {
 
 		before := o.task(waits)
 		ids := []dispatch.TaskID{g.Task.ID, done, waits, unknown(), done}
-		o.changed(o.RetryTasks(ctx, ids))(
+		o.changed(o.RetryTasks(ctx, operate.TaskEdit{IDs: ids}))(
 			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeRetried, dispatch.StateReady),
 			change(operate.ChangeNotSettled, dispatch.StateScheduled), change(operate.ChangeNotFound, dispatch.StateUnknown),
 			change(operate.ChangeNotSettled, dispatch.StateReady))
@@ -53,7 +54,7 @@ func TestDispatcher_RetryTasks(t *testing.T) {
 				t.Errorf("a task that was DEAD comes as %+v", g)
 			}
 		}
-		o.changed(o.RetryTasks(ctx, ids[:1]))(change(operate.ChangeNotSettled, dispatch.StateLeased))
+		o.changed(o.RetryTasks(ctx, operate.TaskEdit{IDs: ids[:1]}))(change(operate.ChangeNotSettled, dispatch.StateLeased))
 	})
 }
 
@@ -65,7 +66,7 @@ func TestDispatcher_RetryTasks_seed(t *testing.T) {
 		o.create("s", func(s *dispatch.SourceSpec) {
 			s.Seeds, s.Schedule.Every = seeds("http://a.example/"), time.Minute
 		})
-		var r dispatch.ReportResult
+		var r engine.ReportResult
 		var id dispatch.TaskID
 		for r.State != dispatch.StateDead {
 			if id != "" {
@@ -74,7 +75,7 @@ func TestDispatcher_RetryTasks_seed(t *testing.T) {
 			g := o.fetchOne()
 			id, r = g.Task.ID, o.fail(g)
 		}
-		o.changed(o.RetryTasks(t.Context(), []dispatch.TaskID{id}))(change(operate.ChangeRetried, dispatch.StateReady))
+		o.changed(o.RetryTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeRetried, dispatch.StateReady))
 		g := o.fetchOne()
 		if want := (dispatch.Counters{Cycle: g.Task.Counters.Cycle, Attempt: 1}); g.Task.Counters != want {
 			t.Errorf("the counters of a seed that is retried are %+v, want %+v", g.Task.Counters, want)
@@ -102,14 +103,14 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 			{SourceID: "s", URL: "http://a.example/2"},
 		} {
 			id := o.submit(task)[0].ID
-			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{id}, dispatch.Note{}))(change(operate.ChangeCanceled, dispatch.StateCanceled))
+			o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{id}}))(change(operate.ChangeCanceled, dispatch.StateCanceled))
 			ids = append(ids, id)
 		}
 		for _, g := range o.fetch(2) {
 			if g.Task.URL == "http://seed.example/" {
 				ids = append(ids, g.Task.ID)
 			}
-			o.changed(o.CancelTasks(ctx, []dispatch.TaskID{g.Task.ID}, dispatch.Note{}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
+			o.changed(o.CancelTasks(ctx, operate.TaskEdit{IDs: []dispatch.TaskID{g.Task.ID}}))(change(operate.ChangeCancelRequested, dispatch.StateLeased))
 			o.succeed(g)
 		}
 		if _, err := o.UpdateSource(ctx, "s", 0, func(s *dispatch.SourceSpec) error {
@@ -126,7 +127,7 @@ func TestDispatcher_RetryTasks_refused(t *testing.T) {
 		if err := o.DeleteSource(ctx, "gone", dispatch.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := o.RetryTasks(ctx, ids)
+		got, err := o.RetryTasks(ctx, operate.TaskEdit{IDs: ids})
 		o.changed(got, err)(
 			change(operate.ChangeRefused, dispatch.StateCanceled), change(operate.ChangeRefused, dispatch.StateCanceled),
 			change(operate.ChangeRetried, dispatch.StateReady), change(operate.ChangeLimited, dispatch.StateCanceled),
@@ -154,7 +155,7 @@ func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
 					return nil
 				}
 				first = false
-				got, err := w.o[1].RetryTasks(t.Context(), ids)
+				got, err := w.o[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids})
 				if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeRetried, dispatch.StateReady)}) {
 					t.Errorf("the first of two: %+v, %v", got, err)
 				}
@@ -164,7 +165,7 @@ func TestDispatcher_RetryTasks_meanwhile(t *testing.T) {
 				return nil
 			}
 		})
-		got, err := w.o[0].RetryTasks(t.Context(), ids)
+		got, err := w.o[0].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids})
 		if err != nil || codes(got) != codes([]operate.TaskChange{change(operate.ChangeNotSettled, dispatch.StateLeased)}) {
 			t.Errorf("the second of two: %+v, %v", got, err)
 		}
@@ -202,10 +203,10 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 							return nil
 						}
 						first = false
-						if _, err := w.o[1].RetryTasks(t.Context(), ids); err != nil {
+						if _, err := w.o[1].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids}); err != nil {
 							t.Error(err)
 						}
-						res, err := w.d[1].Fetch(t.Context(), ask("c", "t2", dispatch.MaxWait))
+						res, err := w.d[1].Fetch(t.Context(), ask("c", "t2", bounds.MaxWait))
 						if err != nil || len(res.Tasks) != 1 {
 							t.Errorf("the task that is due again: %+v, %v", res, err)
 							return nil
@@ -215,7 +216,7 @@ func TestDispatcher_RetryTasks_settledMeanwhile(t *testing.T) {
 						return err
 					}
 				})
-				got, err := w.o[0].RetryTasks(t.Context(), ids, test.only...)
+				got, err := w.o[0].RetryTasks(t.Context(), operate.TaskEdit{IDs: ids, States: test.only})
 				if err != nil || codes(got) != codes([]operate.TaskChange{test.want}) {
 					t.Errorf("%+v, %v; want %+v", got, err, test.want)
 				}

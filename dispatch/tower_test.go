@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -149,7 +150,7 @@ func TestTower(t *testing.T) {
 		inBusyWorld(t, manyShards, func(t *testing.T, w *world, store *busyStore) {
 			const hung, each = 40, 10
 			// A moment for as many tasks as one call of the store carries.
-			const most = hung * each / dispatch.MaxSubmissions * 20 * time.Millisecond
+			const most = hung * each / bounds.MaxSubmissions * 20 * time.Millisecond
 			store.hangs = func(shard int) bool { return shard < hung }
 			for i, part := range [][]string{queuesIn(0, hung/2), queuesIn(hung/2, hung)} {
 				go func() {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/store/memstore"
@@ -53,7 +54,7 @@ func inWorld(t *testing.T, s setup, test func(t *testing.T, w *world)) {
 		}
 		synctest.Wait()
 		if s.inFlight == 0 {
-			s.inFlight = dispatch.MaxInFlightLimit
+			s.inFlight = bounds.MaxInFlight
 		}
 		w.rule("*", dispatch.QueueSettings{MinDelay: s.minDelay, MaxInFlight: s.inFlight, MaxBlock: time.Hour})
 		defer func() {
@@ -217,7 +218,7 @@ func (w *world) succeed(g dispatch.Grant) {
 func (w *world) report(r dispatch.Report) {
 	w.t.Helper()
 	results, err := w.d[0].Report(w.t.Context(), r.Token.Collector, []dispatch.Report{r})
-	if err != nil || results[0].Code != dispatch.ReportOK {
+	if err != nil || results[0].Code != engine.ReportOK {
 		w.t.Fatalf("Report: %+v, %v", results, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -82,7 +83,7 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 	}
 	collectors, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Collector, string, error) {
 		views, next, now, err := s.o.ListCollectors(ctx, after, limit)
-		all := each(views, func(v dispatch.CollectorView) *pb.Collector { return toCollector(&v, now) })
+		all := each(views, func(v operate.CollectorView) *pb.Collector { return toCollector(&v, now) })
 		return slices.DeleteFunc(all, func(c *pb.Collector) bool {
 			return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), c.GetState()) || !hasLabels(c.GetInfo(), req.GetLabels())
 		}), next, err

@@ -11,8 +11,6 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-
-	"github.com/waggle-crawl/waggle/dispatch"
 )
 
 // chain is every interceptor, the outermost first. The order, and why:
@@ -124,7 +122,7 @@ func told(ctx context.Context, err error) error {
 		if errors.As(err, &p) {
 			addFields(ctx, zap.String("stack", p.stack))
 		}
-	case errors.Is(err, dispatch.ErrDraining):
+	case errors.Is(err, errDraining):
 		noteStopping(ctx)
 	case kind != nil && kind.retry > 0:
 		addFields(ctx, zap.String("cause", err.Error()))

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
@@ -60,7 +61,7 @@ func (c *checks) err() error {
 
 // id checks what people name: sources, collectors, pools, scopes.
 func (c *checks) id(field, value string) {
-	c.name(field, value, dispatch.MaxIDLength, isIDRune, "must be of a-z, 0-9, '.', '_' and '-'")
+	c.name(field, value, bounds.MaxIDLength, isIDRune, "must be of a-z, 0-9, '.', '_' and '-'")
 }
 
 // name checks what must be set, has a limit and is of few letters only.
@@ -89,14 +90,14 @@ func (c *checks) optionalID(field, value string) {
 // token checks what programs name: sessions and client tokens.
 func (c *checks) token(field, value string) {
 	of := func(r rune) bool { return isIDRune(r) || 'A' <= r && r <= 'Z' }
-	c.name(field, value, dispatch.MaxIDLength, of, "must be of A-Z, a-z, 0-9, '.', '_' and '-'")
+	c.name(field, value, bounds.MaxIDLength, of, "must be of A-Z, a-z, 0-9, '.', '_' and '-'")
 }
 
 // queue checks the name of a queue: a host, with a port if it has one, or what
 // people chose.
 func (c *checks) queue(field, value string) {
 	of := func(r rune) bool { return isIDRune(r) || r == ':' || r == '[' || r == ']' }
-	c.name(field, value, dispatch.MaxQueueLength, of, "must be of a-z, 0-9, '.', '_', '-', ':' and brackets, as a host is in lower case and punycode")
+	c.name(field, value, bounds.MaxQueueLength, of, "must be of a-z, 0-9, '.', '_', '-', ':' and brackets, as a host is in lower case and punycode")
 }
 
 func (c *checks) optionalQueue(field, value string) {
@@ -162,7 +163,7 @@ func (c *checks) metadata(field string, m map[string]string) {
 			c.fail(field, k, "must have keys that are not empty and hold no control characters")
 		}
 	}
-	c.size(field, n, dispatch.MaxMetadataLength)
+	c.size(field, n, bounds.MaxMetadataLength)
 }
 
 func (c *checks) labels(field string, m map[string]string, most int) {
@@ -184,7 +185,7 @@ func (c *checks) number(field string, n, least, most int64) {
 
 func (c *checks) priority(field string, n *int32) {
 	if n != nil {
-		c.number(field, int64(*n), 0, dispatch.MaxPriority)
+		c.number(field, int64(*n), 0, bounds.MaxPriority)
 	}
 }
 
@@ -242,8 +243,8 @@ func pageSize(size int32) int {
 }
 
 func (c *checks) operator(by, reason string) {
-	c.text("by", by, dispatch.MaxIDLength)
-	c.text("reason", reason, dispatch.MaxMessageLength)
+	c.text("by", by, bounds.MaxIDLength)
+	c.text("reason", reason, bounds.MaxMessageLength)
 }
 
 // url checks that a URL parses and has a host; empty is for the caller to judge.
@@ -278,7 +279,7 @@ func (c *checks) identity(url, key, queue string) {
 	if url == "" && (key == "" || queue == "") {
 		c.fail("url", url, "must be set, unless key and queue are")
 	}
-	c.text("key", key, dispatch.MaxURLLength)
+	c.text("key", key, bounds.MaxURLLength)
 	c.optionalQueue("queue", queue)
 }
 

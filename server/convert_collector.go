@@ -8,6 +8,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -19,7 +20,7 @@ func fromCollector(c *pb.CollectorInfo) dispatch.CollectorInfo {
 	}
 }
 
-func toCollector(r *dispatch.CollectorView, now time.Time) *pb.Collector {
+func toCollector(r *operate.CollectorView, now time.Time) *pb.Collector {
 	c := &r.Info
 	return &pb.Collector{
 		Info: &pb.CollectorInfo{
@@ -32,7 +33,7 @@ func toCollector(r *dispatch.CollectorView, now time.Time) *pb.Collector {
 	}
 }
 
-func toCollectorState(r *dispatch.CollectorView, now time.Time) pb.CollectorState {
+func toCollectorState(r *operate.CollectorView, now time.Time) pb.CollectorState {
 	switch {
 	case r.Info.Ended:
 		return pb.CollectorState_COLLECTOR_STATE_ENDED

@@ -12,7 +12,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-func toQueue(q *dispatch.Queue, now time.Time) *pb.Queue {
+func toQueue(q *operate.QueueView, now time.Time) *pb.Queue {
 	out := &pb.Queue{
 		Name: q.Name, Settings: toSettings(q.Settings), RulePattern: q.SettingsName, Leased: q.Leased, Waiting: q.Waiting,
 		QueueDelay: toDuration(q.QueueDelay), Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
@@ -53,14 +53,15 @@ func parseRuleEtag(etag string) (operate.RulesEtag, bool) {
 
 // fromRule fills what a rule leaves out with defaults: a rule holds whole.
 func fromRule(r *pb.QueueRule, by, reason string) dispatch.QueueRule {
+	standard := dispatch.DefaultQueueSettings()
 	return dispatch.QueueRule{
 		Pattern: r.GetPattern(), Queue: r.GetQueue(), By: by, Reason: reason,
 		Settings: dispatch.QueueSettings{
-			MinDelay:    durationOr(r.GetMinDelay(), dispatch.DefaultMinDelay),
-			MaxInFlight: int(or(r.MaxInFlight, dispatch.DefaultMaxInFlight)),
+			MinDelay:    durationOr(r.GetMinDelay(), standard.MinDelay),
+			MaxInFlight: int(or(r.MaxInFlight, int32(standard.MaxInFlight))),
 			DelayFactor: r.GetDelayFactor(),
 			MaxDelay:    r.GetMaxDelay().AsDuration(),
-			MaxBlock:    durationOr(r.GetMaxBlock(), dispatch.DefaultMaxBlock),
+			MaxBlock:    durationOr(r.GetMaxBlock(), standard.MaxBlock),
 			Paused:      r.GetPaused(),
 			Deny:        r.GetDeny(),
 		},

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -117,7 +118,7 @@ func fromRelation(r pb.Relation) dispatch.Relation {
 
 // toSummary puts the answers of the items that were taken between those of the
 // refused ones, and counts both.
-func toSummary(results []dispatch.DiscoverResult, refused refusedItems) *pb.DiscoverSummary {
+func toSummary(results []engine.DiscoverResult, refused refusedItems) *pb.DiscoverSummary {
 	total := len(results) + len(refused)
 	if total == 0 {
 		return nil
@@ -139,21 +140,21 @@ func toSummary(results []dispatch.DiscoverResult, refused refusedItems) *pb.Disc
 }
 
 // countCode converts the code of an item and counts it.
-func countCode(out *pb.DiscoverSummary, code dispatch.DiscoverCode) pb.DiscoverCode {
+func countCode(out *pb.DiscoverSummary, code engine.DiscoverCode) pb.DiscoverCode {
 	switch code {
-	case dispatch.DiscoverCreated:
+	case engine.DiscoverCreated:
 		out.Created++
 		return pb.DiscoverCode_DISCOVER_CODE_CREATED
-	case dispatch.DiscoverExists:
+	case engine.DiscoverExists:
 		out.Existing++
 		return pb.DiscoverCode_DISCOVER_CODE_EXISTS
-	case dispatch.DiscoverRevisit:
+	case engine.DiscoverRevisit:
 		out.Revisited++
 		return pb.DiscoverCode_DISCOVER_CODE_REVISIT
-	case dispatch.DiscoverFiltered:
+	case engine.DiscoverFiltered:
 		out.Filtered++
 		return pb.DiscoverCode_DISCOVER_CODE_FILTERED
-	case dispatch.DiscoverLimited:
+	case engine.DiscoverLimited:
 		out.Limited++
 		return pb.DiscoverCode_DISCOVER_CODE_LIMITED
 	default:
@@ -163,11 +164,11 @@ func countCode(out *pb.DiscoverSummary, code dispatch.DiscoverCode) pb.DiscoverC
 }
 
 // results answers the reports, in their order.
-func (r reports) results(out []dispatch.ReportResult) []*pb.ReportResult {
+func (r reports) results(out []engine.ReportResult) []*pb.ReportResult {
 	results := messages[pb.ReportResult](len(out))
 	for i := range out {
 		answerReport(results[i], &out[i])
-		if out[i].Code == dispatch.ReportOK {
+		if out[i].Code == engine.ReportOK {
 			results[i].Discovered = toSummary(out[i].Discovered, r.refused[i])
 		}
 	}
@@ -175,26 +176,26 @@ func (r reports) results(out []dispatch.ReportResult) []*pb.ReportResult {
 }
 
 // answerReport fills in what became of a report.
-func answerReport(out *pb.ReportResult, r *dispatch.ReportResult) {
+func answerReport(out *pb.ReportResult, r *engine.ReportResult) {
 	out.TaskId, out.DueTime, out.RetryAfter = string(r.ID), toTime(r.Due), toDuration(r.RetryAfter)
 	switch r.Code {
-	case dispatch.ReportOK:
+	case engine.ReportOK:
 		out.Code = pb.ReportCode_REPORT_CODE_OK
-	case dispatch.ReportAlready:
+	case engine.ReportAlready:
 		out.Code = pb.ReportCode_REPORT_CODE_ALREADY_REPORTED
-	case dispatch.ReportLeaseLost:
+	case engine.ReportLeaseLost:
 		out.Code, out.LostReason = pb.ReportCode_REPORT_CODE_LEASE_LOST, toLost(r.Lost)
 		return
-	case dispatch.ReportNotFound:
+	case engine.ReportNotFound:
 		out.Code = pb.ReportCode_REPORT_CODE_NOT_FOUND
 		return
-	case dispatch.ReportStoreFull:
+	case engine.ReportStoreFull:
 		out.Code = pb.ReportCode_REPORT_CODE_STORE_FULL
 		if out.RetryAfter == nil {
 			out.RetryAfter = durationpb.New(retryFull)
 		}
 		return
-	case dispatch.ReportUnavailable:
+	case engine.ReportUnavailable:
 		out.Code = pb.ReportCode_REPORT_CODE_STORE_UNAVAILABLE
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -96,7 +97,7 @@ func toFullTask(t *dispatch.Task, now time.Time) *pb.Task {
 	out := toTask(t)
 	out.Holder = toHolder(t.Lease, now)
 	out.Cursor, out.Memo, out.Payload = t.Cursor, t.Memo, t.Payload
-	if c := t.Canceled(); c != nil {
+	if c := operate.Cancellation(t); c != nil {
 		out.Cancellation = &pb.Cancellation{
 			By: c.By, Reason: c.Reason, Time: toTime(c.Time), SourceDeleted: c.Kind == dispatch.GateSourceDeleted,
 		}

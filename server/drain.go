@@ -15,11 +15,7 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 		return nil, err
 	}
 	gate := dispatch.Gate{Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
-	set := s.o.DrainCollectors
-	if req.GetValidateOnly() {
-		set = s.o.WouldDrain
-	}
-	drain, replaced, err := set(ctx, fromDrain(req), gate)
+	drain, replaced, err := s.o.DrainCollectors(ctx, fromDrain(req), gate, req.GetValidateOnly())
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func (s *adminService) explain(ctx context.Context, req *pb.ExplainRequest) (*op
 }
 
 func toHolds(e *operate.Explanation) []*pb.Hold {
-	return each(e.Holds, func(h operate.Hold) *pb.Hold {
+	return each(e.Holds, func(h operate.Held) *pb.Hold {
 		return &pb.Hold{Gate: toGate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
 	})
 }

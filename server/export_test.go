@@ -13,6 +13,9 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
+// ErrDraining is errDraining.
+var ErrDraining = errDraining
+
 // Methods are the full names of all methods that the server serves.
 func (s *Server) Methods() []string {
 	var out []string

@@ -28,6 +28,9 @@ type received struct {
 	err  error
 }
 
+// silentBeats in a row make a collector gone ([dispatch.GoneAfter]).
+const silentBeats = 3
+
 // heartbeatStream is one open stream.
 type heartbeatStream struct {
 	service *dispatchService
@@ -44,7 +47,7 @@ type heartbeatStream struct {
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
 	s.streams.open.Add(1)
 	defer s.streams.open.Add(-1)
-	h := &heartbeatStream{service: s, stream: stream, silence: dispatch.SilentBeats * dispatch.IdleBeat}
+	h := &heartbeatStream{service: s, stream: stream, silence: silentBeats * dispatch.IdleBeat}
 	return h.run(stream.Context())
 }
 
@@ -121,7 +124,7 @@ func (h *heartbeatStream) answer(ctx context.Context, beat *pb.HeartbeatRequest)
 	if err != nil {
 		return err
 	}
-	h.silence = dispatch.SilentBeats * max(dispatch.IdleBeat, result.GetNextHeartbeat().AsDuration())
+	h.silence = silentBeats * max(dispatch.IdleBeat, result.GetNextHeartbeat().AsDuration())
 	return h.stream.Send(toStreamBeat(result))
 }
 

@@ -10,12 +10,10 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-
-	"github.com/waggle-crawl/waggle/dispatch"
 )
 
 // errStopping tells a caller that this dispatcher is about to stop.
-func errStopping() error { return dispatch.ErrDraining }
+func errStopping() error { return errDraining }
 
 // Run listens as the config says and serves until ctx ends; then it drains, and
 // returns nil when all calls have ended. The dispatcher must run for as long as

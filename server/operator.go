@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -27,7 +27,7 @@ func byOrPeer(ctx context.Context, by string) string {
 }
 
 // shortBy keeps an address within what is kept of who did something.
-func shortBy(address string) string { return address[:min(len(address), dispatch.MaxIDLength)] }
+func shortBy(address string) string { return address[:min(len(address), bounds.MaxIDLength)] }
 
 // operatorRequest is what every call is made with by which operators change
 // something.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // tokenSum is how many bytes of checksum a page token begins with.
@@ -97,10 +98,10 @@ func fitting[T proto.Message](limit int, list func(limit int) ([]T, string, erro
 		for _, item := range items {
 			size += proto.Size(item)
 		}
-		if size <= dispatch.MaxPageBytes || limit == 1 {
+		if size <= bounds.MaxPageBytes || limit == 1 {
 			return items, next, nil
 		}
 		// Always fewer, and so an end: halving at least.
-		limit = max(1, min(limit/2, len(items)*dispatch.MaxPageBytes/size))
+		limit = max(1, min(limit/2, len(items)*bounds.MaxPageBytes/size))
 	}
 }

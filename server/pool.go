@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -23,7 +24,7 @@ func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) 
 	}
 	pools, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Pool, string, error) {
 		found, next, err := s.o.ListPools(ctx, after, limit)
-		return each(found, toPool), next, err
+		return each(found, toListedPool), next, err
 	})
 	if err != nil {
 		return nil, err
@@ -57,6 +58,12 @@ func (s *adminService) ResumePool(ctx context.Context, req *pb.ResumePoolRequest
 	return &pb.ResumePoolResponse{Pool: toPool(pool), Changed: changed}, nil
 }
 
-func toPool(p dispatch.Pool) *pb.Pool {
-	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: toGate(p.Paused), Unknown: p.Unknown}
+func toPool(p operate.PoolView) *pb.Pool {
+	out := toListedPool(p.Pool)
+	out.Unknown = p.Unknown
+	return out
+}
+
+func toListedPool(p dispatch.Pool) *pb.Pool {
+	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: toGate(p.Paused)}
 }

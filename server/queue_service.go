@@ -49,7 +49,7 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 	}
 	queues, next, err := fitting(pageSize(req.GetPageSize()), func(limit int) ([]*pb.Queue, string, error) {
 		found, next, err := s.o.ListQueues(ctx, req.GetSuffix(), after, limit)
-		return each(found, func(q *dispatch.Queue) *pb.Queue { return toQueue(q, now) }), next, err
+		return each(found, func(q *operate.QueueView) *pb.Queue { return toQueue(q, now) }), next, err
 	})
 	if err != nil {
 		return nil, err
@@ -132,40 +132,38 @@ func (s *queueService) DeleteQueueRule(ctx context.Context, req *pb.DeleteQueueR
 
 // BlockQueue holds grants of a queue.
 func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest) (*pb.BlockQueueResponse, error) {
-	out, replaced, err := s.hold(ctx, req, s.o.BlockQueue)
+	out, replaced, err := s.hold(ctx, req, dispatch.HoldBlock)
 	return &pb.BlockQueueResponse{Queue: out, Replaced: replaced}, err
 }
 
 // UnblockQueue opens a block.
 func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
-	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
-		return s.o.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
-	})
+	holds := []dispatch.HoldName{dispatch.HoldBlock}
+	if req.GetIncludeAutomatic() {
+		holds = append(holds, dispatch.HoldWaggle)
+	}
+	out, changed, err := s.letGo(ctx, req, holds...)
 	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
 }
 
 // PauseQueue holds grants of a queue, beside a block.
 func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest) (*pb.PauseQueueResponse, error) {
-	out, replaced, err := s.hold(ctx, req, s.o.PauseQueue)
+	out, replaced, err := s.hold(ctx, req, dispatch.HoldPause)
 	return &pb.PauseQueueResponse{Queue: out, Replaced: replaced}, err
 }
 
 // ResumeQueue ends a pause.
 func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
-	out, changed, err := s.letGo(ctx, req, func() (*dispatch.Queue, bool, error) {
-		return s.o.ResumeQueue(ctx, req.GetName())
-	})
+	out, changed, err := s.letGo(ctx, req, dispatch.HoldPause)
 	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
 }
 
 // hold closes an operator's gate of a queue, and tells of the one that it replaces.
-func (s *queueService) hold(ctx context.Context, req holdRequest,
-	hold func(context.Context, string, dispatch.Gate) (*dispatch.Queue, error),
-) (out *pb.Queue, replaced *pb.Gate, err error) {
+func (s *queueService) hold(ctx context.Context, req holdRequest, by dispatch.HoldName) (out *pb.Queue, replaced *pb.Gate, err error) {
 	if err := validateHoldQueue(req, time.Now()); err != nil {
 		return nil, nil, err
 	}
-	queue, err := hold(ctx, req.GetName(), dispatch.Gate{
+	queue, err := s.o.HoldQueue(ctx, req.GetName(), by, dispatch.Gate{
 		Until: fromTime(req.GetUntil()), By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason(),
 	})
 	if err != nil {
@@ -175,12 +173,12 @@ func (s *queueService) hold(ctx context.Context, req holdRequest,
 	return out, toGate(queue.Replaced), err
 }
 
-// letGo opens an operator's gate of a queue.
-func (s *queueService) letGo(ctx context.Context, req letGoRequest, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
+// letGo opens operators' gates of a queue.
+func (s *queueService) letGo(ctx context.Context, req letGoRequest, holds ...dispatch.HoldName) (*pb.Queue, bool, error) {
 	if err := validateLetGo(req, (*checks).queue); err != nil {
 		return nil, false, err
 	}
-	queue, changed, err := lift()
+	queue, changed, err := s.o.ReleaseQueue(ctx, req.GetName(), holds...)
 	if err != nil {
 		return nil, false, about(err, "queue", req.GetName())
 	}
@@ -188,7 +186,7 @@ func (s *queueService) letGo(ctx context.Context, req letGoRequest, lift func() 
 	return out, changed, err
 }
 
-func (s *queueService) convert(ctx context.Context, queue *dispatch.Queue) (*pb.Queue, error) {
+func (s *queueService) convert(ctx context.Context, queue *operate.QueueView) (*pb.Queue, error) {
 	now, err := s.o.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -208,7 +206,7 @@ func (s *queueService) aboutRule(ctx context.Context, err error, pattern string)
 	if errors.As(err, &left) {
 		return about(err, "pattern", pattern, "tasks_left_in", left.Names(maxShown-len(" and more")-2))
 	}
-	var holds *dispatch.RuleHoldsError
+	var holds *operate.RuleHoldsError
 	if errors.As(err, &holds) {
 		gate := &holds.Gate
 		pairs := []string{"pattern", pattern, "kind", string(gate.Kind), "by", gate.By, "since", gate.Time.UTC().Format(time.RFC3339)}

@@ -72,7 +72,7 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 	var before replacedPauses
 	r, err := s.bulk(ctx, "PauseSources", req, bulkAction{
 		would: func(_ context.Context, v *operate.SourceView) (bool, error) {
-			replaced, changes := v.Source.WouldPause(gate, now)
+			replaced, changes := operate.WouldPause(&v.Source, gate, now)
 			before.add(v.Source.ID, replaced)
 			return changes, nil
 		},
@@ -142,10 +142,10 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 	}
 	r, err := s.bulk(ctx, "TriggerSources", req, bulkAction{
 		would: func(ctx context.Context, v *operate.SourceView) (bool, error) {
-			return tell(s.o.WouldTrigger(ctx, v.Source.ID, req.GetRevisit()))
+			return tell(s.o.TriggerSource(ctx, v.Source.ID, req.GetRevisit(), true))
 		},
 		act: func(ctx context.Context, id string) (bool, error) {
-			return tell(s.o.TriggerSource(ctx, id, req.GetRevisit()))
+			return tell(s.o.TriggerSource(ctx, id, req.GetRevisit(), false))
 		},
 	})
 	if err != nil {

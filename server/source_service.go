@@ -128,15 +128,15 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 		return nil, err
 	}
 	var did bulkResult
-	var doubted []*dispatch.SourceSpec
+	var warned []*dispatch.SourceSpec
 	for n, result := range results {
 		if result.Code == operate.SpecUpdated {
-			doubted = append(doubted, result.After)
+			warned = append(warned, result.After)
 		} else {
-			doubted = append(doubted, &specs[n].Spec)
+			warned = append(warned, &specs[n].Spec)
 		}
 	}
-	warnings := s.warnings(ctx, doubted)
+	warnings := s.warnings(ctx, warned)
 	for n, result := range results {
 		result.Err = insideSpec(result.Err)
 		out[from[n]] = toApplyResult(specs[n].ID, result)
@@ -152,15 +152,15 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 	return &pb.ApplySourcesResponse{Results: out}, nil
 }
 
-// warnings are what is doubted of each spec. They are advice about what is done: where
+// warnings are the warnings of each spec. They are advice about what is done: where
 // they cannot be had, the line of the call says why, and its answer has none.
 func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSpec) [][]string {
-	doubts, err := s.o.Doubts(ctx, specs)
+	warnings, err := s.o.Warnings(ctx, specs)
 	if err != nil {
 		addFields(ctx, zap.String("no_warnings", err.Error()))
 		return make([][]string, len(specs))
 	}
-	return doubts
+	return warnings
 }
 
 // versionOf is the version that an etag names, 0 without one. The etag must be

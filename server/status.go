@@ -29,6 +29,10 @@ const (
 	retryDrain   = time.Second
 )
 
+// errDraining is a call that this dispatcher no longer takes because it shuts down.
+// Another dispatcher takes it.
+var errDraining = errors.New("dispatcher is draining")
+
 // errorKind is how a sentinel of the domain is told to callers.
 type errorKind struct {
 	sentinel error
@@ -57,7 +61,7 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrStoreReadOnly, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_READ_ONLY, retryStore},
 	{dispatch.ErrStoreUnavailable, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, retryStore},
 	{dispatch.ErrTooManyWaiters, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_TOO_MANY_WAITERS, retryWaiters},
-	{dispatch.ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DRAINING, retryDrain},
+	{errDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DRAINING, retryDrain},
 }
 
 // kindOf finds err in the table; nil when it is not in it.

@@ -1,8 +1,6 @@
 package server
 
-import (
-	"google.golang.org/grpc"
-)
+import "google.golang.org/grpc"
 
 // drains ends streams when the server drains that would else wait for as long as their
 // clients like: those that only watch (health, reflection) at once, those of fetches

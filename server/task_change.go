@@ -19,39 +19,19 @@ type taskChange struct {
 	// standing: what is changed may come to match the filter again, and is not changed
 	// twice.
 	standing bool
-	// would answers what act would.
-	would, act func(context.Context, *changed) ([]operate.TaskChange, error)
-}
-
-// changed is what a bulk call is about: tasks by their ids. Those that a filter found
-// are in one of states, or under the lease of fences; so what has changed since the
-// look stays as it is.
-type changed struct {
-	ids    []dispatch.TaskID
-	fences []uint64
-	states []dispatch.State
+	act      func(context.Context, operate.TaskEdit) ([]operate.TaskChange, error)
+	fences   []uint64 // of the leases that are named
+	note     dispatch.Note
 }
 
 // leased reports whether it is leases that the call ends.
 func (c *taskChange) leased() bool { return len(c.states) == 1 && c.states[0] == dispatch.StateLeased }
 
-// inStates makes of a change of tasks in some states one of what a call is about.
-func inStates(change func(context.Context, []dispatch.TaskID, ...dispatch.State) ([]operate.TaskChange, error),
-) func(context.Context, *changed) ([]operate.TaskChange, error) {
-	return func(ctx context.Context, of *changed) ([]operate.TaskChange, error) {
-		return change(ctx, of.ids, of.states...)
-	}
-}
-
 // CancelTasks takes tasks out.
 func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksRequest) (*pb.CancelTasksResponse, error) {
-	note := dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
-	r, err := s.change(ctx, req, nil, &taskChange{
+	r, err := s.change(ctx, req, &taskChange{
 		method: "CancelTasks", states: []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased},
-		would: inStates(s.o.WouldCancelTasks),
-		act: func(ctx context.Context, of *changed) ([]operate.TaskChange, error) {
-			return s.o.CancelTasks(ctx, of.ids, note, of.states...)
-		},
+		act: s.o.CancelTasks, note: dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()},
 	})
 	if err != nil {
 		return nil, err
@@ -61,9 +41,9 @@ func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksReques
 
 // RetryTasks brings settled tasks back.
 func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest) (*pb.RetryTasksResponse, error) {
-	r, err := s.change(ctx, req, nil, &taskChange{
+	r, err := s.change(ctx, req, &taskChange{
 		method: "RetryTasks", states: []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}, statesRequired: true, standing: true,
-		would: inStates(s.o.WouldRetryTasks), act: inStates(s.o.RetryTasks),
+		act: s.o.RetryTasks,
 	})
 	if err != nil {
 		return nil, err
@@ -76,15 +56,10 @@ func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequ
 	if err := validateFences(req); err != nil {
 		return nil, err
 	}
-	note := dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()}
-	r, err := s.change(ctx, req, each(req.GetFences(), func(fence int64) uint64 { return uint64(fence) }), &taskChange{
+	r, err := s.change(ctx, req, &taskChange{
 		method: "RevokeLeases", states: []dispatch.State{dispatch.StateLeased}, standing: true,
-		would: func(ctx context.Context, of *changed) ([]operate.TaskChange, error) {
-			return s.o.WouldRevokeLeases(ctx, of.ids, of.fences)
-		},
-		act: func(ctx context.Context, of *changed) ([]operate.TaskChange, error) {
-			return s.o.RevokeLeases(ctx, of.ids, of.fences, note)
-		},
+		act: s.o.RevokeLeases, note: dispatch.Note{By: byOrPeer(ctx, req.GetBy()), Reason: req.GetReason()},
+		fences: each(req.GetFences(), func(fence int64) uint64 { return uint64(fence) }),
 	})
 	if err != nil {
 		return nil, err
@@ -101,27 +76,24 @@ type changeResult struct {
 // change checks a request, changes the tasks it names, or those of one page that match
 // its filter, and notes for the log what came of it. Acting twice does no harm, so a
 // call that failed on its way is repeated whole.
-func (s *taskService) change(ctx context.Context, req changeRequest, fences []uint64, change *taskChange) (r changeResult, err error) {
+func (s *taskService) change(ctx context.Context, req changeRequest, change *taskChange) (r changeResult, err error) {
 	if err := validateChange(req, change); err != nil {
 		return r, err
 	}
-	of := &changed{fences: fences, ids: each(req.GetTaskIds(), func(id string) dispatch.TaskID { return dispatch.TaskID(id) })}
-	if len(of.ids) == 0 {
+	of := operate.TaskEdit{Fences: change.fences, IDs: each(req.GetTaskIds(), func(id string) dispatch.TaskID { return dispatch.TaskID(id) })}
+	if len(of.IDs) == 0 {
 		if of, r.next, err = s.matching(ctx, req, change); err != nil {
 			return r, about(err, "source_id", req.GetFilter().GetSourceId())
 		}
 	}
-	do := change.act
-	if req.GetValidateOnly() {
-		do = change.would
-	}
-	changes, err := do(ctx, of)
+	of.Note, of.DryRun = change.note, req.GetValidateOnly()
+	changes, err := change.act(ctx, of)
 	if err != nil {
 		return r, err
 	}
 	r.results = make([]*pb.TaskChange, len(changes))
 	for i := range changes {
-		r.results[i] = toTaskChange(of.ids[i], &changes[i])
+		r.results[i] = toTaskChange(of.IDs[i], &changes[i])
 		r.count(changes[i].Code)
 	}
 	if req.GetFilter() != nil { // forgotten since the look
@@ -133,25 +105,26 @@ func (s *taskService) change(ctx context.Context, req changeRequest, fences []ui
 	return r, nil
 }
 
-// matching are the tasks of a page that match the filter.
-func (s *taskService) matching(ctx context.Context, req changeRequest, change *taskChange) (of *changed, next string, err error) {
+// matching are the tasks of a page that match the filter, which are in one of its states,
+// or under the lease of fences: so what changes after the look stays as it is.
+func (s *taskService) matching(ctx context.Context, req changeRequest, change *taskChange) (of operate.TaskEdit, next string, err error) {
 	tokens, err := pagesOf(change.method, req.GetFilter())
 	if err != nil {
-		return nil, "", err
+		return of, "", err
 	}
 	cursor, err := tokens.cursor(req.GetPageToken())
 	if err != nil {
-		return nil, "", err
+		return of, "", err
 	}
 	q := fromTaskFilter(req.GetFilter(), change.states)
 	q.Standing = change.standing
 	found, next, err := s.o.MatchTasks(ctx, q, cursor, maxBatch)
 	if err != nil {
-		return nil, "", err
+		return of, "", err
 	}
-	of = &changed{states: q.States}
+	of.States = q.States
 	for _, t := range found {
-		of.ids, of.fences = append(of.ids, t.ID), append(of.fences, t.Fence)
+		of.IDs, of.Fences = append(of.IDs, t.ID), append(of.Fences, t.Fence)
 	}
 	return of, tokens.token(next), nil
 }

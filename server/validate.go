@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -33,8 +34,8 @@ func validateFetch(req *pb.FetchTaskRequest) error {
 	c.ids("queues", req.GetQueues(), engine.MaxNarrow, c.queue)
 	c.number("max_tasks", int64(req.GetMaxTasks()), 0, engine.MaxFetchTasks)
 	c.number("max_bytes", int64(req.GetMaxBytes()), 0, engine.MaxFetchBytes)
-	c.duration("wait", req.GetWait(), 0, dispatch.MaxWait)
-	c.duration("lease_duration", req.GetLeaseDuration(), dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration)
+	c.duration("wait", req.GetWait(), 0, bounds.MaxWait)
+	c.duration("lease_duration", req.GetLeaseDuration(), bounds.MinLeaseDuration, bounds.MaxLeaseDuration)
 	c.count("reports", len(req.GetReports()), 0, maxBatch)
 	c.reports(req.GetReports())
 	return c.err()
@@ -79,10 +80,10 @@ func (c *checks) succeeded(s *pb.Succeeded) {
 	c.httpStatus(at+"http_status", s.GetHttpStatus())
 	c.number(at+"bytes", s.GetBytes(), 0, math.MaxInt64)
 	c.duration(at+"fetch_duration", s.GetFetchDuration(), 0, maxFetch)
-	c.size(at+"memo", len(s.GetMemo()), dispatch.MaxMemoLength)
+	c.size(at+"memo", len(s.GetMemo()), bounds.MaxMemoLength)
 	c.count(at+"discovered", len(s.GetDiscovered()), 0, engine.MaxDiscovered)
-	c.duration(at+"queue_delay", s.GetQueueDelay(), 0, dispatch.MaxQueueDelay)
-	c.duration(at+"next_crawl_delay", s.GetNextCrawlDelay(), 0, dispatch.MaxEvery)
+	c.duration(at+"queue_delay", s.GetQueueDelay(), 0, bounds.MaxQueueDelay)
+	c.duration(at+"next_crawl_delay", s.GetNextCrawlDelay(), 0, bounds.MaxEvery)
 }
 
 func (c *checks) failed(f *pb.Failed) {
@@ -91,11 +92,11 @@ func (c *checks) failed(f *pb.Failed) {
 	if reason < 0 {
 		c.fail(at+"reason", int32(reason), "must be 0 or more")
 	}
-	c.text(at+"message", f.GetMessage(), dispatch.MaxMessageLength)
+	c.text(at+"message", f.GetMessage(), bounds.MaxMessageLength)
 	c.httpStatus(at+"http_status", f.GetHttpStatus())
 	c.duration(at+"retry_after", f.GetRetryAfter(), 0, maxRetryAfter)
 	c.duration(at+"fetch_duration", f.GetFetchDuration(), 0, maxFetch)
-	c.duration(at+"queue_delay", f.GetQueueDelay(), 0, dispatch.MaxQueueDelay)
+	c.duration(at+"queue_delay", f.GetQueueDelay(), 0, bounds.MaxQueueDelay)
 	if f.GetPermanent() && reason.Scope() != dispatch.ScopeTask {
 		c.fail(at+"permanent", true, "must be false with a reason of scope HOST or COLLECTOR")
 	}
@@ -145,10 +146,10 @@ func validateSubmit(item *pb.SubmitItem, now time.Time) error {
 
 func (c *checks) item(item newItem, priority *int32) {
 	c.identity(item.GetUrl(), item.GetKey(), item.GetQueue())
-	c.text("kind", item.GetKind(), dispatch.MaxIDLength)
+	c.text("kind", item.GetKind(), bounds.MaxIDLength)
 	c.priority("priority", priority)
 	c.metadata("metadata", item.GetMetadata())
-	c.size("payload", len(item.GetPayload()), dispatch.MaxPayloadLength)
+	c.size("payload", len(item.GetPayload()), bounds.MaxPayloadLength)
 }
 
 // beat is what Heartbeat and RenewLease have in common.
@@ -164,9 +165,9 @@ func validateBeat(b beat) error {
 	info := b.GetCollector()
 	c.id("collector.id", info.GetId())
 	c.token("collector.session", info.GetSession())
-	c.text("collector.version", info.GetVersion(), dispatch.MaxIDLength)
+	c.text("collector.version", info.GetVersion(), bounds.MaxIDLength)
 	c.text("collector.hostname", info.GetHostname(), maxHostname)
-	c.labels("collector.labels", info.GetLabels(), dispatch.MaxLabels)
+	c.labels("collector.labels", info.GetLabels(), bounds.MaxLabels)
 	c.ids("collector.pools", info.GetPools(), engine.MaxNarrow, c.id)
 	c.ids("collector.sources", info.GetSources(), engine.MaxNarrow, c.id)
 	c.ids("collector.queues", info.GetQueues(), engine.MaxNarrow, c.queue)
@@ -177,7 +178,7 @@ func validateBeat(b beat) error {
 	}
 	for i, lease := range b.GetLeases()[:min(len(b.GetLeases()), maxBatch)] {
 		n := len(c.broken)
-		c.size("cursor", len(lease.GetCursor()), dispatch.MaxCursorLength)
+		c.size("cursor", len(lease.GetCursor()), bounds.MaxCursorLength)
 		if p := lease.GetProgress(); !(p >= 0 && p <= 1) {
 			c.fail("progress", p, "must be 0 to 1")
 		}
@@ -270,14 +271,14 @@ func validateSetQueueRule(req *pb.SetQueueRuleRequest) error {
 	rule := req.GetRule()
 	c.pattern("rule.pattern", rule.GetPattern())
 	c.optionalQueue("rule.queue", rule.GetQueue())
-	c.duration("rule.min_delay", rule.GetMinDelay(), 0, dispatch.MaxMinDelay)
+	c.duration("rule.min_delay", rule.GetMinDelay(), 0, bounds.MaxMinDelay)
 	if rule != nil && rule.MaxInFlight != nil {
-		c.number("rule.max_in_flight", int64(rule.GetMaxInFlight()), 1, dispatch.MaxInFlightLimit)
+		c.number("rule.max_in_flight", int64(rule.GetMaxInFlight()), 1, bounds.MaxInFlight)
 	}
 	if f := rule.GetDelayFactor(); !(f >= 0 && f <= 100) {
 		c.fail("rule.delay_factor", f, "must be 0 to 100")
 	}
-	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, dispatch.MaxMinDelay)
+	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, bounds.MaxMinDelay)
 	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
 	c.mask(req.GetUpdateMask(), ruleField, "must name settings of a rule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block, paused, deny")
 	c.rulesEtag(req.GetEtag())

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -71,7 +72,7 @@ func validateListCollectors(req *pb.ListCollectorsRequest) error {
 	if slices.Contains(req.GetStates(), pb.CollectorState_COLLECTOR_STATE_UNSPECIFIED) {
 		c.fail("states", pb.CollectorState_COLLECTOR_STATE_UNSPECIFIED, "must name states")
 	}
-	c.labels("labels", req.GetLabels(), dispatch.MaxLabels)
+	c.labels("labels", req.GetLabels(), bounds.MaxLabels)
 	c.page(req.GetPageSize())
 	return c.err()
 }
@@ -107,6 +108,6 @@ func (c *checks) drain(req drainRequest) {
 	case id != "":
 		c.id("collector_id", id)
 	default:
-		c.labels("labels", labels, dispatch.MaxHoldLabels)
+		c.labels("labels", labels, bounds.MaxHoldLabels)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -56,7 +57,7 @@ func (c *checks) taskFilter(f *pb.Filter, change *taskChange) {
 	c.optionalID("filter.source_id", f.GetSourceId())
 	c.optionalID("filter.source_id_prefix", f.GetSourceIdPrefix())
 	c.optionalID("filter.pool", f.GetPool())
-	c.labels("filter.labels", f.GetLabels(), dispatch.MaxLabels)
+	c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels)
 	c.optionalQueue("filter.queue", f.GetQueue())
 	c.suffix("filter.queue_suffix", f.GetQueueSuffix())
 	c.optionalID("filter.collector_id", f.GetCollectorId())

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -47,7 +47,7 @@ func validateCreate(req *pb.CreateSourceRequest) error {
 func (c *checks) spec(spec *pb.SourceSpec) {
 	c.id("spec.id", spec.GetId())
 	c.text("spec.display_name", spec.GetDisplayName(), maxDisplayName)
-	c.labels("spec.labels", spec.GetLabels(), dispatch.MaxLabels)
+	c.labels("spec.labels", spec.GetLabels(), bounds.MaxLabels)
 	c.optionalID("spec.scope", spec.GetScope())
 	c.optionalID("spec.pool", spec.GetPool())
 	c.seeds(spec.GetSeeds())
@@ -56,25 +56,25 @@ func (c *checks) spec(spec *pb.SourceSpec) {
 	if spec != nil {
 		c.priority("spec.priority", spec.Priority)
 	}
-	c.duration("spec.lease_duration", spec.GetLeaseDuration(), dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration)
-	c.duration("spec.max_hold", spec.GetMaxHold(), dispatch.MinLeaseDuration, dispatch.MaxHold)
+	c.duration("spec.lease_duration", spec.GetLeaseDuration(), bounds.MinLeaseDuration, bounds.MaxLeaseDuration)
+	c.duration("spec.max_hold", spec.GetMaxHold(), bounds.MinLeaseDuration, bounds.MaxHold)
 	c.retry(spec.GetRetry())
-	c.duration("spec.remember", spec.GetRemember(), minRemember, dispatch.MaxRemember)
-	c.duration("spec.revisit_after", spec.GetRevisitAfter(), time.Second, dispatch.MaxRemember)
+	c.duration("spec.remember", spec.GetRemember(), minRemember, bounds.MaxRemember)
+	c.duration("spec.revisit_after", spec.GetRevisitAfter(), time.Second, bounds.MaxRemember)
 	c.follow(spec.GetFollow())
 	if spec != nil && spec.MaxOutstanding != nil {
 		c.number("spec.max_outstanding", spec.GetMaxOutstanding(), 1, maxOutstanding)
 	}
 	c.metadata("spec.metadata", spec.GetMetadata())
-	c.size("spec.payload", len(spec.GetPayload()), dispatch.MaxPayloadLength)
+	c.size("spec.payload", len(spec.GetPayload()), bounds.MaxPayloadLength)
 }
 
 func (c *checks) seeds(seeds []*pb.Seed) {
-	c.count("spec.seeds", len(seeds), 0, dispatch.MaxSeeds)
-	for i, seed := range seeds[:min(len(seeds), dispatch.MaxSeeds)] {
+	c.count("spec.seeds", len(seeds), 0, bounds.MaxSeeds)
+	for i, seed := range seeds[:min(len(seeds), bounds.MaxSeeds)] {
 		n := len(c.broken)
 		c.target(seed.GetUrl(), seed.GetKey(), seed.GetQueue())
-		c.text("kind", seed.GetKind(), dispatch.MaxIDLength)
+		c.text("kind", seed.GetKind(), bounds.MaxIDLength)
 		c.within(n, "spec.seeds", i)
 	}
 }
@@ -82,7 +82,7 @@ func (c *checks) seeds(seeds []*pb.Seed) {
 func (c *checks) schedule(schedule *pb.Schedule) {
 	switch rule := schedule.GetRule().(type) {
 	case *pb.Schedule_Every:
-		c.duration("spec.schedule.every", rule.Every, dispatch.MinEvery, dispatch.MaxEvery)
+		c.duration("spec.schedule.every", rule.Every, bounds.MinEvery, bounds.MaxEvery)
 	case *pb.Schedule_Cron:
 		if rule.Cron == "" {
 			c.fail("spec.schedule.cron", "", "must be five cron fields or a descriptor such as @daily")
@@ -96,12 +96,12 @@ func (c *checks) schedule(schedule *pb.Schedule) {
 			{"min_interval", rule.Adaptive.GetMinInterval()}, {"max_interval", rule.Adaptive.GetMaxInterval()},
 		} {
 			if bound.value == nil {
-				c.fail("spec.schedule.adaptive."+bound.field, "", "must be set, to %v to %v", dispatch.MinEvery, dispatch.MaxEvery)
+				c.fail("spec.schedule.adaptive."+bound.field, "", "must be set, to %v to %v", bounds.MinEvery, bounds.MaxEvery)
 			}
-			c.duration("spec.schedule.adaptive."+bound.field, bound.value, dispatch.MinEvery, dispatch.MaxEvery)
+			c.duration("spec.schedule.adaptive."+bound.field, bound.value, bounds.MinEvery, bounds.MaxEvery)
 		}
 	}
-	c.duration("spec.schedule.jitter", schedule.GetJitter(), time.Millisecond, dispatch.MaxEvery)
+	c.duration("spec.schedule.jitter", schedule.GetJitter(), time.Millisecond, bounds.MaxEvery)
 	c.text("spec.schedule.time_zone", schedule.GetTimeZone(), maxLabelLength)
 }
 
@@ -131,7 +131,7 @@ func (c *checks) follow(follow *pb.Follow) {
 		return
 	}
 	if follow.MaxDepth != nil {
-		c.number("spec.follow.max_depth", int64(follow.GetMaxDepth()), 0, dispatch.MaxDepth)
+		c.number("spec.follow.max_depth", int64(follow.GetMaxDepth()), 0, bounds.MaxDepth)
 	}
 	c.ids("spec.follow.allow_hosts", follow.GetAllowHosts(), maxHosts, c.pattern)
 	expression := func(field, value string) {
@@ -140,8 +140,8 @@ func (c *checks) follow(follow *pb.Follow) {
 		}
 		c.size(field, len(value), maxExpression)
 	}
-	c.ids("spec.follow.include", follow.GetInclude(), dispatch.MaxFollowPatterns, expression)
-	c.ids("spec.follow.exclude", follow.GetExclude(), dispatch.MaxFollowPatterns, expression)
+	c.ids("spec.follow.include", follow.GetInclude(), bounds.MaxFollowPatterns, expression)
+	c.ids("spec.follow.exclude", follow.GetExclude(), bounds.MaxFollowPatterns, expression)
 }
 
 // validateApply checks how many specs there are; each of them is checked, and
@@ -157,7 +157,7 @@ func validateListSources(req *pb.ListSourcesRequest) error {
 	var c checks
 	c.optionalID("id_prefix", req.GetIdPrefix())
 	c.optionalID("pool", req.GetPool())
-	c.labels("labels", req.GetLabels(), dispatch.MaxLabels)
+	c.labels("labels", req.GetLabels(), bounds.MaxLabels)
 	c.count("health", len(req.GetHealth()), 0, 5)
 	for i, health := range req.GetHealth() {
 		field := fmt.Sprintf("health[%d]", i)
@@ -253,7 +253,7 @@ func (c *checks) sourceFilter(f *pb.Filter) {
 	}
 	c.optionalID("filter.source_id_prefix", f.GetSourceIdPrefix())
 	c.optionalID("filter.pool", f.GetPool())
-	c.labels("filter.labels", f.GetLabels(), dispatch.MaxLabels)
+	c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels)
 	c.time("filter.create_time_from", f.GetCreateTimeFrom())
 	c.time("filter.create_time_before", f.GetCreateTimeBefore())
 }

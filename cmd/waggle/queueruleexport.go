@@ -45,18 +45,18 @@ when.`,
 // minimalRule is a rule without what it has by default, and without what Waggle writes. Its
 // reason is that of the denial or pause, if it has one.
 func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
-	whole := wholeRule(rule)
+	whole, standard := wholeRule(rule), dispatch.DefaultQueueSettings()
 	least := &pb.QueueRule{Pattern: whole.GetPattern(), Queue: whole.GetQueue(), MaxDelay: whole.GetMaxDelay(), Reason: whole.GetReason()}
 	for _, reason := range heldReasons(rule) {
 		least.Reason = or(reason, least.Reason)
 	}
-	if whole.GetMinDelay().AsDuration() != dispatch.DefaultMinDelay {
+	if whole.GetMinDelay().AsDuration() != standard.MinDelay {
 		least.MinDelay = whole.GetMinDelay()
 	}
-	if whole.GetMaxBlock().AsDuration() != dispatch.DefaultMaxBlock {
+	if whole.GetMaxBlock().AsDuration() != standard.MaxBlock {
 		least.MaxBlock = whole.GetMaxBlock()
 	}
-	if whole.GetMaxInFlight() != dispatch.DefaultMaxInFlight {
+	if whole.GetMaxInFlight() != int32(standard.MaxInFlight) {
 		least.MaxInFlight = whole.MaxInFlight
 	}
 	if whole.GetDelayFactor() != 0 {
@@ -73,14 +73,15 @@ func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
 
 // wholeRule is a rule with defaults in place of what it leaves out.
 func wholeRule(rule *pb.QueueRule) *pb.QueueRule {
+	standard := dispatch.DefaultQueueSettings()
 	whole := &pb.QueueRule{
 		Pattern: rule.GetPattern(), Queue: rule.GetQueue(), MaxDelay: rule.GetMaxDelay(), Reason: rule.GetReason(),
 		MinDelay: rule.GetMinDelay(), MaxBlock: rule.GetMaxBlock(), MaxInFlight: rule.MaxInFlight,
 		By: rule.GetBy(), UpdateTime: rule.GetUpdateTime(), Gates: rule.GetGates(),
 		DelayFactor: proto.Float64(rule.GetDelayFactor()), Paused: proto.Bool(rule.GetPaused()), Deny: proto.Bool(rule.GetDeny()),
 	}
-	whole.MinDelay = cmp.Or(whole.MinDelay, durationpb.New(dispatch.DefaultMinDelay))
-	whole.MaxBlock = cmp.Or(whole.MaxBlock, durationpb.New(dispatch.DefaultMaxBlock))
-	whole.MaxInFlight = cmp.Or(whole.MaxInFlight, proto.Int32(dispatch.DefaultMaxInFlight))
+	whole.MinDelay = cmp.Or(whole.MinDelay, durationpb.New(standard.MinDelay))
+	whole.MaxBlock = cmp.Or(whole.MaxBlock, durationpb.New(standard.MaxBlock))
+	whole.MaxInFlight = cmp.Or(whole.MaxInFlight, proto.Int32(int32(standard.MaxInFlight)))
 	return whole
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // recordFlags are who does something, and why.
@@ -58,8 +58,8 @@ func operatorName(name, host string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, ""))
-	if len(text) > dispatch.MaxIDLength {
-		text = strings.ToValidUTF8(text[:dispatch.MaxIDLength], "")
+	if len(text) > bounds.MaxIDLength {
+		text = strings.ToValidUTF8(text[:bounds.MaxIDLength], "")
 	}
 	return text
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // storeTimeout bounds one call of the store that no single caller's deadline
@@ -38,13 +39,13 @@ func newBatches(store dispatch.Store) *batches {
 	of := func(id dispatch.TaskID) int { return shardOfTask(id, shards) }
 	b := &batches{
 		shards:   shards,
-		polls:    newSpread(store, storeCall[dispatch.Poll, dispatch.PollState]{"note polls", store.BeginPolls}, dispatch.MaxRenewals, func(p dispatch.Poll) int { return home(p.Collector) }),
-		presence: newSpread(store, storeCall[dispatch.CollectorInfo, dispatch.PollState]{"record beats", store.Beats}, dispatch.MaxRenewals, func(c dispatch.CollectorInfo) int { return home(c.ID) }),
-		infos:    newSpread(store, storeCall[string, *dispatch.CollectorInfo]{"read what collectors tell", infoReader(store)}, dispatch.MaxRenewals, home),
-		renewals: newSpread(store, storeCall[dispatch.Renewal, dispatch.RenewResult]{"renew leases", store.Renew}, dispatch.MaxRenewals, func(r dispatch.Renewal) int { return of(r.ID) }),
-		settling: newSpread(store, storeCall[dispatch.Transition, dispatch.ApplyResult]{"settle leases", store.Apply}, dispatch.MaxTransitions, func(t dispatch.Transition) int { return of(t.ID) }),
-		reads:    newSpread(store, storeCall[dispatch.TaskID, reading]{"read tasks", reader(store)}, dispatch.MaxRenewals, of),
-		submits:  newSpread(store, storeCall[submitCall, []dispatch.SubmitResult]{"submit tasks", submitter(store)}, dispatch.MaxSubmissions, func(c submitCall) int { return of(c.items[0].ID) }),
+		polls:    newSpread(store, storeCall[dispatch.Poll, dispatch.PollState]{"note polls", store.BeginPolls}, bounds.MaxRenewals, func(p dispatch.Poll) int { return home(p.Collector) }),
+		presence: newSpread(store, storeCall[dispatch.CollectorInfo, dispatch.PollState]{"record beats", store.Beats}, bounds.MaxRenewals, func(c dispatch.CollectorInfo) int { return home(c.ID) }),
+		infos:    newSpread(store, storeCall[string, *dispatch.CollectorInfo]{"read what collectors tell", infoReader(store)}, bounds.MaxRenewals, home),
+		renewals: newSpread(store, storeCall[dispatch.Renewal, dispatch.RenewResult]{"renew leases", store.Renew}, bounds.MaxRenewals, func(r dispatch.Renewal) int { return of(r.ID) }),
+		settling: newSpread(store, storeCall[dispatch.Transition, dispatch.ApplyResult]{"settle leases", store.Apply}, bounds.MaxTransitions, func(t dispatch.Transition) int { return of(t.ID) }),
+		reads:    newSpread(store, storeCall[dispatch.TaskID, reading]{"read tasks", reader(store)}, bounds.MaxRenewals, of),
+		submits:  newSpread(store, storeCall[submitCall, []dispatch.SubmitResult]{"submit tasks", submitter(store)}, bounds.MaxSubmissions, func(c submitCall) int { return of(c.items[0].ID) }),
 	}
 	for _, m := range b.submits.mergers {
 		m.sizeOf = func(c submitCall) int { return len(c.items) }

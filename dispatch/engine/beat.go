@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // minBeat is the shortest interval of beats that is asked for: a third of the
 // shortest lease.
-const minBeat = dispatch.MinLeaseDuration / 3
+const minBeat = bounds.MinLeaseDuration / 3
 
 // drainedBeat is the longest interval of beats of a collector that is drained: a beat
 // tells it that it is no longer.
@@ -26,7 +27,7 @@ const patience = 8
 
 // presencePatience is how long renewals wait for the presence: no lease is shorter
 // than what this is a part of.
-const presencePatience = dispatch.MinLeaseDuration / patience
+const presencePatience = bounds.MinLeaseDuration / patience
 
 // Beat records that a collector lives, and renews the leases it names. Leases
 // that are lost do not fail it. A shard that does not answer fails only the

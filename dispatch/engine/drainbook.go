@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 const (
@@ -199,7 +200,7 @@ func (w *drainWatch) askParked(ctx context.Context) (err error) {
 	defer cancel()
 	ids := w.pump.silent()
 	for len(ids) > 0 {
-		page := ids[:min(len(ids), dispatch.MaxRenewals)]
+		page := ids[:min(len(ids), bounds.MaxRenewals)]
 		ids = ids[len(page):]
 		answers, parts := w.infos.ask(ctx, page)
 		for range parts {

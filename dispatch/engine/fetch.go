@@ -16,7 +16,7 @@ type FetchRequest struct {
 	Queues      []string // empty: all
 	MaxTasks    int      // 1 to MaxFetchTasks; 0: 1
 	MaxBytes    int      // 1 to MaxFetchBytes; 0: MaxFetchBytes
-	// Wait is for how long, 0 to dispatch.MaxWait; where a claim is under way when that is over, until
+	// Wait is for how long, 0 to bounds.MaxWait; where a claim is under way when that is over, until
 	// its end, as far as the caller's deadline lets.
 	Wait  time.Duration
 	Lease time.Duration // 0: the source's
@@ -54,7 +54,7 @@ type FetchResult struct {
 	Empty      EmptyReason
 	RetryAfter time.Duration
 	// Reports answers those of the request, in their order.
-	Reports []dispatch.ReportResult
+	Reports []ReportResult
 }
 
 // LeaseBeat names a lease held.

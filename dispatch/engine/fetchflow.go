@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // recheckTries bounds how often a fetch that the store refuses what it has goes
@@ -82,7 +83,7 @@ type fetch struct {
 	want       dispatch.Want
 	info       *dispatch.CollectorInfo // what the collector tells of itself, where drains go by that
 	out        outcome                 // what it was last answered with: by a claim straight away, a poll or the wait
-	results    []dispatch.ReportResult // of its reports; those without a code are not settled
+	results    []ReportResult          // of its reports; those without a code are not settled
 }
 
 func (f *fetch) run(ctx context.Context) (*FetchResult, error) {
@@ -127,11 +128,11 @@ func (f *fetch) normalise() error {
 		r.ClientToken = uuid.NewString()
 	}
 	switch {
-	case r.Collector == "" || len(r.Collector) > dispatch.MaxIDLength || strings.Contains(r.Collector, "/"):
+	case r.Collector == "" || len(r.Collector) > bounds.MaxIDLength || strings.Contains(r.Collector, "/"):
 		return dispatch.Invalid("collector_id", r.Collector, "must have 1 to 128 characters and no slash")
-	case r.Session == "" || len(r.Session) > dispatch.MaxIDLength:
+	case r.Session == "" || len(r.Session) > bounds.MaxIDLength:
 		return dispatch.Invalid("session", r.Session, "must have 1 to 128 characters")
-	case len(r.ClientToken) > dispatch.MaxIDLength || strings.Contains(r.ClientToken, "/"):
+	case len(r.ClientToken) > bounds.MaxIDLength || strings.Contains(r.ClientToken, "/"):
 		return dispatch.Invalid("client_token", r.ClientToken, "must have at most 128 characters and no slash")
 	case len(r.Pools) > MaxNarrow:
 		return dispatch.Invalid("pools", len(r.Pools), fmt.Sprintf("must name at most %d", MaxNarrow))
@@ -143,10 +144,10 @@ func (f *fetch) normalise() error {
 		return dispatch.Invalid("max_tasks", r.MaxTasks, fmt.Sprintf("must be 1 to %d", MaxFetchTasks))
 	case r.MaxBytes < 1 || r.MaxBytes > MaxFetchBytes:
 		return dispatch.Invalid("max_bytes", r.MaxBytes, fmt.Sprintf("must be 1 to %d", MaxFetchBytes))
-	case r.Wait < 0 || r.Wait > dispatch.MaxWait:
-		return dispatch.Invalid("wait", r.Wait, fmt.Sprintf("must be 0s to %v", dispatch.MaxWait))
-	case r.Lease != 0 && (r.Lease < dispatch.MinLeaseDuration || r.Lease > dispatch.MaxLeaseDuration):
-		return dispatch.Invalid("lease_duration", r.Lease, fmt.Sprintf("must be %v to %v", dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration))
+	case r.Wait < 0 || r.Wait > bounds.MaxWait:
+		return dispatch.Invalid("wait", r.Wait, fmt.Sprintf("must be 0s to %v", bounds.MaxWait))
+	case r.Lease != 0 && (r.Lease < bounds.MinLeaseDuration || r.Lease > bounds.MaxLeaseDuration):
+		return dispatch.Invalid("lease_duration", r.Lease, fmt.Sprintf("must be %v to %v", bounds.MinLeaseDuration, bounds.MaxLeaseDuration))
 	}
 	r.Pools = distinct(r.Pools)
 	f.want = dispatch.Want{

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 const (
@@ -194,7 +195,7 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error) {
 	call, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	sweep, err := k.d.store.Expired(call, shard, dispatch.MaxExpired)
+	sweep, err := k.d.store.Expired(call, shard, bounds.MaxExpired)
 	if err != nil {
 		return 0, fmt.Errorf("sweep shard %d: %w", shard, timedOut(call, err))
 	}
@@ -212,7 +213,7 @@ func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error
 		switch ended := CountEnded(applied); {
 		case ended == 0:
 			return k.d.pump.jittered(firstBackoff), nil // all of them changed meanwhile
-		case len(applied) == dispatch.MaxExpired || ended < len(applied):
+		case len(applied) == bounds.MaxExpired || ended < len(applied):
 			return 0, nil
 		}
 	}

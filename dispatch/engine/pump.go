@@ -38,7 +38,7 @@ import (
 //     fallback, by one want. The others are not touched.
 //   - a hint comes: its outlet opens at the instant that it names, and step claims for
 //     the first of the line. Where that claim served all that it was made for and leaves
-//     something, the next is for twice as many, up to [MaxClaimTurns], and from
+//     something, the next is for twice as many, up to [bounds.MaxClaimTurns], and from
 //     [worthBeside] on one goes beside it. A claim that finds nothing more closes the
 //     outlet until what it says. A hint during a claim opens it when that has landed, since
 //     the claim may have looked before.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Waits of an outlet whose claims fail, or move nothing though there is work. One
@@ -19,7 +20,7 @@ const (
 	firstBackoff   = 50 * time.Millisecond
 	longestBackoff = time.Second
 	stallsAllowed  = 3
-	boundsAllowed  = 1_000_000 / dispatch.MaxClaimTurns
+	boundsAllowed  = 1_000_000 / bounds.MaxClaimTurns
 )
 
 // giveBackTries bounds how often a give-back is tried. Should none succeed, the
@@ -198,7 +199,7 @@ func (p *pump) schedule(o *outlet, asked asking, reply dispatch.ClaimReply, serv
 		o.until, o.rung = now.Add(reply.Next.Sub(reply.Now)), false
 	}
 	if o.limit = max(served, 1); open && served == wanted {
-		o.limit = min(2*served, dispatch.MaxClaimTurns) // with a delay each takes a turn, and without one it costs as much
+		o.limit = min(2*served, bounds.MaxClaimTurns) // with a delay each takes a turn, and without one it costs as much
 	}
 	o.pace(asked, reply, served, now)
 	if !o.hinted.IsZero() {
@@ -265,7 +266,7 @@ func (p *pump) goOn(o *outlet, reply dispatch.ClaimReply, left []*waiter, grante
 			if reply.Again.After(reply.Now) {
 				o.lookAt(w, now.Add(reply.Again.Sub(reply.Now)))
 			}
-		case openAfter(reply) && !reply.More && granted < dispatch.MaxClaimTasks:
+		case openAfter(reply) && !reply.More && granted < bounds.MaxClaimTasks:
 			// The store has something for anybody but this one.
 			p.finish(w, outcome{recheck: true})
 		case w.once && len(w.awaits) == 0:
@@ -294,7 +295,7 @@ func (p *pump) asked(w *waiter) outcome {
 }
 
 // giveBackAll returns what the waiters of a claim were granted that have gone, of which
-// there are at most [MaxClaimTurns]. They do not wait for each other: run waits for them
+// there are at most [bounds.MaxClaimTurns]. They do not wait for each other: run waits for them
 // all, and where the store hangs each takes as long as a call may.
 func (p *pump) giveBackAll(ctx context.Context, shard int, unclaimed []*waiter) {
 	var all sync.WaitGroup

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // never is further ahead than anything waits.
@@ -348,7 +349,7 @@ func (o *outlet) pickPlain(limit int) []*waiter {
 			continue
 		}
 		tasks += w.want.Max
-		if len(picked) > 0 && tasks > dispatch.MaxClaimTasks {
+		if len(picked) > 0 && tasks > bounds.MaxClaimTasks {
 			break
 		}
 		picked = append(picked, w)
@@ -365,7 +366,7 @@ func (o *outlet) pickNarrow() []*waiter {
 	kept := o.looks[:0]
 	tasks, turns := 0, 0
 	for _, w := range o.looks {
-		fits := len(picked) == 0 || tasks+w.want.Max <= dispatch.MaxClaimTasks && turns+len(w.want.Queues) <= dispatch.MaxClaimTurns
+		fits := len(picked) == 0 || tasks+w.want.Max <= bounds.MaxClaimTasks && turns+len(w.want.Queues) <= bounds.MaxClaimTurns
 		switch {
 		case w.finished:
 		case w.busy || len(picked) >= maxNarrowWants || !fits:

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // MaxDiscovered is the limit on the discovered items of one report.
@@ -24,13 +26,13 @@ const settleTries = 5
 // A shard that does not answer holds up no report but those that need it: they
 // answer [ReportUnavailable]. The error is the whole call's, where no report was
 // answered; some may be settled. What is repeated answers [ReportAlready] then.
-func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dispatch.Report) ([]dispatch.ReportResult, error) {
-	results := make([]dispatch.ReportResult, len(reports))
+func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dispatch.Report) ([]ReportResult, error) {
+	results := make([]ReportResult, len(reports))
 	open := make([]int, 0, len(reports))
 	for i := range reports {
 		results[i].ID = reports[i].ID
 		if reports[i].Token.Collector != collector {
-			results[i].Code, results[i].Lost = dispatch.ReportLeaseLost, dispatch.LostMalformed
+			results[i].Code, results[i].Lost = ReportLeaseLost, dispatch.LostMalformed
 			continue
 		}
 		open = append(open, i)
@@ -47,7 +49,7 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dis
 
 // reportPart answers those of the reports that it can: what is left has no code,
 // and the error says why.
-func (d *Dispatcher) reportPart(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult) error {
+func (d *Dispatcher) reportPart(ctx context.Context, reports []dispatch.Report, results []ReportResult) error {
 	open := make([]int, len(reports)) // indexes not answered yet
 	for i := range reports {
 		open[i] = i
@@ -75,7 +77,7 @@ func (d *Dispatcher) reportPart(ctx context.Context, reports []dispatch.Report, 
 // succeed settles those of the open reports that only say that the work is done,
 // where the store needs no policy for that; it returns the indexes of the others, and
 // of those that come after one of the same task: the first counts.
-func (d *Dispatcher) succeed(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, open []int) ([]int, error) {
+func (d *Dispatcher) succeed(ctx context.Context, reports []dispatch.Report, results []ReportResult, open []int) ([]int, error) {
 	transitions := make([]dispatch.Transition, 0, len(open))
 	settling := make([]int, 0, len(open))
 	var rest []int
@@ -111,7 +113,7 @@ func (d *Dispatcher) succeed(ctx context.Context, reports []dispatch.Report, res
 
 // settle tries to settle the reports at the open indexes, and returns those
 // whose record changed in between. unprepared is why some were left as they are.
-func (d *Dispatcher) settle(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, open []int) (again []int, unprepared, err error) {
+func (d *Dispatcher) settle(ctx context.Context, reports []dispatch.Report, results []ReportResult, open []int) (again []int, unprepared, err error) {
 	ids := make([]dispatch.TaskID, len(open))
 	for n, i := range open {
 		ids[n] = reports[i].ID
@@ -179,20 +181,20 @@ func (d *Dispatcher) readSources(ctx context.Context, read []reading) {
 // discoverTogether submits in one call what several of the open reports
 // discovered. Where that fails it says nothing of them, and prepare submits for
 // each by itself: a report that the store refuses fails no other.
-func (d *Dispatcher) discoverTogether(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, open []int, read []reading) {
+func (d *Dispatcher) discoverTogether(ctx context.Context, reports []dispatch.Report, results []ReportResult, open []int, read []reading) {
 	var pages []crawled
 	var from []int
 	items := 0
 	for n, i := range open {
 		s := reports[i].Succeeded
-		var unheld dispatch.ReportResult
+		var unheld ReportResult
 		if s == nil || len(s.Discovered) == 0 || results[i].Discovered != nil || !checkHolder(read[n].task, reports[i].Token, &unheld) {
 			continue
 		}
 		pages, from = append(pages, crawled{read[n].task, s.Discovered}), append(from, i)
 		items += len(s.Discovered)
 	}
-	if len(pages) < 2 || items > dispatch.MaxSubmissions {
+	if len(pages) < 2 || items > bounds.MaxSubmissions {
 		return
 	}
 	found, err := d.discoverAll(ctx, pages)
@@ -207,7 +209,7 @@ func (d *Dispatcher) discoverTogether(ctx context.Context, reports []dispatch.Re
 // prepare checks the token of a report, submits what it discovered and computes
 // the transition. It answers the report itself, and returns false, when there
 // is nothing to settle.
-func (d *Dispatcher) prepare(ctx context.Context, read reading, r *dispatch.Report, result *dispatch.ReportResult) (dispatch.Transition, bool, error) {
+func (d *Dispatcher) prepare(ctx context.Context, read reading, r *dispatch.Report, result *ReportResult) (dispatch.Transition, bool, error) {
 	t := read.task
 	if !checkHolder(t, r.Token, result) {
 		return dispatch.Transition{}, false, nil
@@ -219,9 +221,9 @@ func (d *Dispatcher) prepare(ctx context.Context, read reading, r *dispatch.Repo
 		var err error
 		result.Discovered, err = d.discover(ctx, t, s.Discovered)
 		if errors.Is(err, dispatch.ErrStoreFull) {
-			result.Code, result.Discovered = dispatch.ReportStoreFull, nil
+			result.Code, result.Discovered = ReportStoreFull, nil
 			result.State = dispatch.StateLeased
-			result.RetryAfter = d.policy.Jitter(MaxRetryAfter)
+			result.RetryAfter = d.pump.jittered(MaxRetryAfter).Truncate(time.Millisecond)
 			return dispatch.Transition{}, false, nil
 		}
 		if err != nil {
@@ -233,16 +235,16 @@ func (d *Dispatcher) prepare(ctx context.Context, read reading, r *dispatch.Repo
 	// here, where the lock may have run out.
 	t.Lease.Token = r.Token
 	tr := d.policy.Report(t, read.spec, r, read.now)
-	tr.Filtered = dispatch.FilteredOf(result.Discovered)
+	tr.Filtered = filteredOf(result.Discovered)
 	return tr, true, nil
 }
 
 // checkHolder answers a report whose token is not the task's current one (P3).
-func checkHolder(t *dispatch.Task, token dispatch.LeaseToken, result *dispatch.ReportResult) bool {
+func checkHolder(t *dispatch.Task, token dispatch.LeaseToken, result *ReportResult) bool {
 	digest := token.Digest()
 	switch {
 	case t == nil:
-		result.Code = dispatch.ReportNotFound
+		result.Code = ReportNotFound
 	case t.State == dispatch.StateLeased && t.Lease != nil && t.Lease.Digest == digest:
 		return true
 	case t.LastLease == digest:
@@ -254,31 +256,31 @@ func checkHolder(t *dispatch.Task, token dispatch.LeaseToken, result *dispatch.R
 }
 
 // endedBefore answers a report whose lease has ended already.
-func endedBefore(r *dispatch.ReportResult, how dispatch.ApplyResult) {
+func endedBefore(r *ReportResult, how dispatch.ApplyResult) {
 	if lost := dispatch.LostBy(how.Prior); lost != dispatch.LostReported {
-		r.Code, r.Lost = dispatch.ReportLeaseLost, lost
+		r.Code, r.Lost = ReportLeaseLost, lost
 		return
 	}
-	r.Code, r.Result, r.State, r.Due = dispatch.ReportAlready, how.Prior, how.State, how.Due
+	r.Code, r.Result, r.State, r.Due = ReportAlready, how.Prior, how.State, how.Due
 }
 
 // reportLost answers a report whose lease is not the task's, which has that state.
-func reportLost(r *dispatch.ReportResult, state dispatch.State) {
-	r.Code, r.Lost = dispatch.ReportLeaseLost, dispatch.LostNotLeased
+func reportLost(r *ReportResult, state dispatch.State) {
+	r.Code, r.Lost = ReportLeaseLost, dispatch.LostNotLeased
 	if state == dispatch.StateLeased {
 		r.Lost = dispatch.LostTaken
 	}
 }
 
-func (d *Dispatcher) answer(result *dispatch.ReportResult, r *dispatch.Report, how dispatch.Result, applied dispatch.ApplyResult) {
+func (d *Dispatcher) answer(result *ReportResult, r *dispatch.Report, how dispatch.Result, applied dispatch.ApplyResult) {
 	switch applied.Code {
 	case dispatch.Applied:
-		result.Code, result.Result, result.State, result.Due = dispatch.ReportOK, how, applied.State, applied.Due
+		result.Code, result.Result, result.State, result.Due = ReportOK, how, applied.State, applied.Due
 		d.slowed.note(r.Token.Collector, r.Failed == nil || r.Failed.Reason.Scope() != dispatch.ScopeCollector)
 	case dispatch.ApplyAlready:
 		endedBefore(result, applied)
 	case dispatch.ApplyNotFound:
-		result.Code = dispatch.ReportNotFound
+		result.Code = ReportNotFound
 	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyUnread:
 		reportLost(result, applied.State)
 	}
@@ -287,21 +289,21 @@ func (d *Dispatcher) answer(result *dispatch.ReportResult, r *dispatch.Report, h
 // SubmitDiscovered submits what a leased task leads to, ahead of its report.
 // ErrTaskNotFound and ErrLeaseLost are the call's own errors; what becomes of
 // an item is its result's.
-func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]dispatch.DiscoverResult, error) {
+func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]DiscoverResult, error) {
 	read, err := d.batches.tasks(ctx, []dispatch.TaskID{id})
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", id, err)
 	}
-	var result dispatch.ReportResult
+	var result ReportResult
 	if !checkHolder(read[0].task, token, &result) {
-		if result.Code == dispatch.ReportNotFound {
+		if result.Code == ReportNotFound {
 			return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrTaskNotFound)
 		}
 		return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrLeaseLost)
 	}
 	t := read[0].task
 	results, err := d.discover(ctx, t, items)
-	if filtered := dispatch.FilteredOf(results); err == nil && filtered != (dispatch.Filtered{}) {
+	if filtered := filteredOf(results); err == nil && filtered != (dispatch.Filtered{}) {
 		if err = d.store.CountFiltered(ctx, shardOfTask(t.ID, d.store.Shards()), t.SourceUID, filtered); err != nil {
 			return nil, fmt.Errorf("count what task %s leads to: %w", t.ID, err)
 		}

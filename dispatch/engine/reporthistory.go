@@ -15,9 +15,9 @@ const historyPage = 100
 // recall answers those of the reports again whose lease is neither the task's nor the
 // one that ended last, by what the task's history says of it: so a report that counted
 // is told that (P7), also once later leases of the task have ended. The history has the
-// last [MaxHistory] attempts; none that was released, and none of a one-shot task that
+// last [bounds.MaxHistory] attempts; none that was released, and none of a one-shot task that
 // has succeeded. What could not be read has no code then, and the error says why.
-func (d *Dispatcher) recall(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult) error {
+func (d *Dispatcher) recall(ctx context.Context, reports []dispatch.Report, results []ReportResult) error {
 	var stale []int
 	for i := range results {
 		if lost := results[i].Lost; lost == dispatch.LostTaken || lost == dispatch.LostNotLeased {
@@ -28,7 +28,7 @@ func (d *Dispatcher) recall(ctx context.Context, reports []dispatch.Report, resu
 		page := stale[:min(historyPage, len(stale))]
 		if err := d.recallPage(ctx, reports, results, page); err != nil {
 			for _, i := range stale {
-				results[i] = dispatch.ReportResult{ID: results[i].ID}
+				results[i] = ReportResult{ID: results[i].ID}
 			}
 			return err
 		}
@@ -37,7 +37,7 @@ func (d *Dispatcher) recall(ctx context.Context, reports []dispatch.Report, resu
 	return nil
 }
 
-func (d *Dispatcher) recallPage(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, page []int) error {
+func (d *Dispatcher) recallPage(ctx context.Context, reports []dispatch.Report, results []ReportResult, page []int) error {
 	ids := make([]dispatch.TaskID, len(page))
 	for n, i := range page {
 		ids[n] = reports[i].ID
@@ -51,7 +51,7 @@ func (d *Dispatcher) recallPage(ctx context.Context, reports []dispatch.Report, 
 	for n, i := range page {
 		if t := tasks[n]; t != nil {
 			if a := attemptUnder(t, reports[i].Token); a != nil {
-				results[i] = dispatch.ReportResult{ID: results[i].ID}
+				results[i] = ReportResult{ID: results[i].ID}
 				endedBefore(&results[i], dispatch.ApplyResult{Prior: a.Result, State: t.State, Due: dueOf(t)})
 			}
 		}

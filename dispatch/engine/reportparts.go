@@ -18,15 +18,15 @@ const sourcePatience = latePart / 2
 
 // reportedPart is what became of one part of the reports of a call.
 type reportedPart struct {
-	indexes []int                   // of the reports
-	results []dispatch.ReportResult // one for each index; without a code: not answered
-	err     error                   // why some are not
+	indexes []int          // of the reports
+	results []ReportResult // one for each index; without a code: not answered
+	err     error          // why some are not
 }
 
 // reportParts answers the open reports, those that do not wait for the same
 // shards beside each other. It returns how many could not be settled, which have
 // [ReportUnavailable], and why.
-func (d *Dispatcher) reportParts(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, open []int) (missed int, err error) {
+func (d *Dispatcher) reportParts(ctx context.Context, reports []dispatch.Report, results []ReportResult, open []int) (missed int, err error) {
 	switch parts := d.partsOf(reports, open); {
 	case len(parts) > 1:
 		err = d.settleBeside(ctx, reports, results, parts)
@@ -41,7 +41,7 @@ func (d *Dispatcher) reportParts(ctx context.Context, reports []dispatch.Report,
 	}
 	for _, i := range open {
 		if results[i].Code == 0 {
-			results[i].Code, results[i].RetryAfter = dispatch.ReportUnavailable, d.policy.Jitter(latePart)
+			results[i].Code, results[i].RetryAfter = ReportUnavailable, d.pump.jittered(latePart).Truncate(time.Millisecond)
 			missed++
 		}
 	}
@@ -73,7 +73,7 @@ func (d *Dispatcher) partsOf(reports []dispatch.Report, open []int) [][]int {
 // settleBeside settles parts beside each other. Once one is settled, it does not wait
 // long for the others. Its error is why some are not, and ends it where it leaves
 // nothing open.
-func (d *Dispatcher) settleBeside(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult, parts [][]int) (err error) {
+func (d *Dispatcher) settleBeside(ctx context.Context, reports []dispatch.Report, results []ReportResult, parts [][]int) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	answers := make(chan reportedPart, len(parts))
@@ -104,14 +104,14 @@ func (d *Dispatcher) settleBeside(ctx context.Context, reports []dispatch.Report
 }
 
 func (d *Dispatcher) settlePart(ctx context.Context, reports []dispatch.Report, indexes []int) reportedPart {
-	part := reportedPart{indexes: indexes, results: make([]dispatch.ReportResult, len(indexes))}
+	part := reportedPart{indexes: indexes, results: make([]ReportResult, len(indexes))}
 	part.err = d.settleTogether(ctx, pick(reports, indexes), part.results)
 	return part
 }
 
 // settleTogether answers those of the reports that it can; the error is why not the
 // others.
-func (d *Dispatcher) settleTogether(ctx context.Context, reports []dispatch.Report, results []dispatch.ReportResult) error {
+func (d *Dispatcher) settleTogether(ctx context.Context, reports []dispatch.Report, results []ReportResult) error {
 	err := d.reportPart(ctx, reports, results)
 	if unread := d.recall(ctx, reports, results); err == nil {
 		err = unread
@@ -123,7 +123,7 @@ func (d *Dispatcher) settleTogether(ctx context.Context, reports []dispatch.Repo
 }
 
 // into puts the part's answers among those of the call.
-func (p *reportedPart) into(results []dispatch.ReportResult) error {
+func (p *reportedPart) into(results []ReportResult) error {
 	for n, i := range p.indexes {
 		p.results[n].ID = results[i].ID
 		results[i] = p.results[n]

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Claim implements [dispatch.Claims].
@@ -51,8 +52,8 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 // promote places the queues of the pool whose time has come.
 func (c *claim) promote() {
 	promoted := 0
-	for qp := range c.pool.wait.due(c.s.now, dispatch.MaxClaimTurns+1) {
-		if promoted == dispatch.MaxClaimTurns || c.s.promoted >= maxPromoted {
+	for qp := range c.pool.wait.due(c.s.now, bounds.MaxClaimTurns+1) {
+		if promoted == bounds.MaxClaimTurns || c.s.promoted >= maxPromoted {
 			c.stopped = true
 			return
 		}

@@ -48,7 +48,7 @@ func (s *shard) settingsOf(q *queue) *settings {
 // pace takes in what the host asks for.
 func (set *settings) pace(asked time.Duration) {
 	set.paced = set.Paced(asked)
-	set.longestDelay = span(set.paced.LongestDelay())
+	set.longestDelay = span(longestDelay(set.paced))
 }
 
 func (s *shard) resolve(queueName string) settings {

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // answer notes that a call has answered from the grant.
 func (n *grantNote) answer(call string) {
 	switch {
 	case len(n.calls) == 0 || slices.Contains(n.calls, call):
-	case len(n.calls) < dispatch.MaxGrantCalls:
+	case len(n.calls) < bounds.MaxGrantCalls:
 		n.calls = append(n.calls, call)
 	default:
 		n.calls = nil

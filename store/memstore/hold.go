@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // holdBook keeps holds of collectors.
@@ -51,7 +52,7 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 	defer b.mu.Unlock()
 	b.expire(s.millis())
 	key := hold.Key()
-	if _, ok := b.byKey[key]; !ok && len(b.byKey) >= dispatch.MaxHolds {
+	if _, ok := b.byKey[key]; !ok && len(b.byKey) >= bounds.MaxHolds {
 		return hold.TooMany()
 	}
 	hold.Target.Labels = maps.Clone(hold.Target.Labels)
@@ -60,7 +61,7 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 }
 
 // held is where the queue keeps the hold of a name.
-func (q *queue) held(name string) **dispatch.Gate {
+func (q *queue) held(name dispatch.HoldName) **dispatch.Gate {
 	if name == dispatch.HoldPause {
 		return &q.paused
 	}
@@ -71,7 +72,7 @@ func (s *shard) holdPool(hold *dispatch.Hold) error {
 	s.begin()
 	defer s.end()
 	maps.DeleteFunc(s.paused, func(name string, _ dispatch.Gate) bool { return s.pausedUntil(name) <= s.now })
-	if _, ok := s.paused[hold.Target.Pool]; !ok && len(s.paused) >= dispatch.MaxHolds {
+	if _, ok := s.paused[hold.Target.Pool]; !ok && len(s.paused) >= bounds.MaxHolds {
 		return hold.TooMany()
 	}
 	s.paused[hold.Target.Pool] = hold.Gate
@@ -79,7 +80,7 @@ func (s *shard) holdPool(hold *dispatch.Hold) error {
 }
 
 // LiftHold implements [dispatch.Holds].
-func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name string) (held bool, err error) {
+func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name dispatch.HoldName) (held bool, err error) {
 	if err := s.usable(ctx); err != nil {
 		return false, err
 	}
@@ -110,7 +111,7 @@ func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name s
 }
 
 // liftQueue lifts a hold of a queue, if there is such a queue.
-func (s *shard) liftQueue(queue, name string) (held bool) {
+func (s *shard) liftQueue(queue string, name dispatch.HoldName) (held bool) {
 	s.begin()
 	defer s.end()
 	q := s.existing(queue)

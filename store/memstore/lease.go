@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Renew implements [dispatch.Leases].
@@ -18,7 +19,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 		results[i].Lost = dispatch.LostUnknownTask
 	}
 	idOf := func(i int) dispatch.TaskID { return renewals[i].ID }
-	s.byShard(len(renewals), dispatch.MaxRenewals, idOf, func(sh *shard, page []int) {
+	s.byShard(len(renewals), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
 			results[i] = sh.renew(&renewals[i])
 		}
@@ -97,7 +98,7 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	}
 	order := unreadFirst(transitions)
 	idOf := func(n int) dispatch.TaskID { return transitions[order[n]].ID }
-	s.byShard(len(order), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
+	s.byShard(len(order), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
 		for _, n := range page {
 			results[order[n]] = sh.apply(&transitions[order[n]])
 		}
@@ -271,8 +272,8 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 func (r *record) addHistory(line dispatch.Attempt) {
 	line.Failure = clone(line.Failure)
 	d := r.detail()
-	if len(d.history) >= dispatch.MaxHistory {
-		d.history = slices.Delete(d.history, 0, len(d.history)-dispatch.MaxHistory+1)
+	if len(d.history) >= bounds.MaxHistory {
+		d.history = slices.Delete(d.history, 0, len(d.history)-bounds.MaxHistory+1)
 	}
 	d.history = append(d.history, line)
 }
@@ -294,13 +295,13 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	case dispatch.QueueSucceeded:
 		q.blockStep = 0
 	case dispatch.QueueBlocked:
-		blocked, step := dispatch.BlockAfter(instant(s.now), instant(q.blocked), q.blockStep,
+		blocked, step := blockAfter(instant(s.now), instant(q.blocked), q.blockStep,
 			set.QueueSettings, effect.RetryAfter.Truncate(time.Millisecond))
 		q.blocked, q.blockStep = millis(blocked), step
 	case dispatch.QueueReported:
 	}
 	fetch := effect.FetchDuration.Truncate(time.Millisecond)
-	q.nextGrant = millis(dispatch.NextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.paced, fetch))
+	q.nextGrant = millis(nextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.paced, fetch))
 }
 
 // endLease takes the lease from a record: lock, lease index, the collector's
@@ -347,7 +348,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 		return err
 	}
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
-	s.byShard(len(ids), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
+	s.byShard(len(ids), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
 			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason {
 				r.cancel = reason

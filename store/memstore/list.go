@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // listedSize is about what a record takes in a list, beside its texts.
@@ -19,7 +20,7 @@ type pageBytes int
 
 // fits adds a record of n bytes, unless the page is full.
 func (b *pageBytes) fits(n int) bool {
-	if *b > 0 && int(*b)+n > dispatch.MaxPageBytes {
+	if *b > 0 && int(*b)+n > bounds.MaxPageBytes {
 		return false
 	}
 	*b += pageBytes(n)
@@ -45,7 +46,7 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	}
 	tasks = make([]*dispatch.Task, len(ids))
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
-	s.byShard(len(ids), dispatch.MaxRenewals, idOf, func(sh *shard, page []int) {
+	s.byShard(len(ids), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
 		if t := instant(sh.now); t.After(now) {
 			now = t
 		}
@@ -133,7 +134,7 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 			}
 			l.listed.Ascend(at.after+1, func(number int64, r *record) bool {
 				wanted := !r.gone && sh.known(r) != nil && slices.Contains(filter.States, r.visibleState(sh.now))
-				more = len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || wanted && !bytes.fits(r.listedBytes())
+				more = len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || wanted && !bytes.fits(r.listedBytes())
 				if more {
 					return false
 				}
@@ -210,7 +211,7 @@ func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit 
 func (s *shard) dueLanes(found *dispatch.DueLanes, filter dispatch.TaskFilter, limit int, next int64) int64 {
 	lanes := s.lanesOf(filter)
 	found.All += int64(len(lanes))
-	lanes = lanes[:min(len(lanes), dispatch.MaxLaneLooks)]
+	lanes = lanes[:min(len(lanes), bounds.MaxLaneLooks)]
 	found.Looked += int64(len(lanes))
 	for _, l := range lanes {
 		first, ok := l.ready.first()

@@ -1,6 +1,9 @@
 package memstore
 
-import "github.com/waggle-crawl/waggle/dispatch"
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+)
 
 // The lock of a leased record is kept in its lease. A stray lock is one of a
 // task that is not leased: a failover, or someone's hand, has left it behind.
@@ -39,7 +42,7 @@ func (s *shard) tellStray(r *record) *dispatch.StrayLock {
 	switch {
 	case stands:
 		value := s.strays[r.id].value
-		told := &dispatch.StrayLock{Value: value[:min(len(value), dispatch.MaxLockValue)]}
+		told := &dispatch.StrayLock{Value: value[:min(len(value), bounds.MaxLockValue)]}
 		if until != infinite {
 			told.Ends = instant(until)
 		}

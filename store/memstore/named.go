@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // namedMemory is how long the lanes of a source are listed after a claim has
@@ -85,8 +85,8 @@ func (c *claim) turnsOf(n *line, of []*source) {
 
 // promoteNamed places the lanes that can be looked at by now.
 func (c *claim) promoteNamed(n *namedLanes) {
-	for l := range n.wait.due(c.s.now, dispatch.MaxClaimTurns+1) {
-		if c.woken == dispatch.MaxClaimTurns {
+	for l := range n.wait.due(c.s.now, bounds.MaxClaimTurns+1) {
+		if c.woken == bounds.MaxClaimTurns {
 			c.left = true
 			return
 		}
@@ -117,7 +117,7 @@ func nextNamed(of []*source) (next *lane, lead *source) {
 			first, lead = e, src
 		}
 	}
-	if lead == nil || (lead.named.picks+1)%dispatch.TurnsPerOldest != 0 {
+	if lead == nil || (lead.named.picks+1)%turnsPerOldest != 0 {
 		return first.value, lead
 	}
 	oldest := first

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 const (
@@ -70,7 +70,7 @@ func (s *shard) placeLane(l *lane, turnEnded bool) {
 	before, to := l.soonest(), place{wait, t}
 	if t <= s.now {
 		head, _ := l.ready.first()
-		to = place{open, int64(dispatch.MaxPriority-l.priority(head.value))<<bandShift + l.since(s.now, turnEnded)}
+		to = place{open, int64(bounds.MaxPriority-l.priority(head.value))<<bandShift + l.since(s.now, turnEnded)}
 	}
 	l.moveTo(to)
 	if before == 0 && to.stands == open && l.aside() {
@@ -116,7 +116,7 @@ func (s *shard) promoteLane(l *lane) {
 
 // priority is the lane's with that head.
 func (l *lane) priority(head *record) int {
-	return dispatch.LanePriority(l.source.gate.Priority, int(head.priority))
+	return lanePriority(l.source.gate.Priority, int(head.priority))
 }
 
 // moveTo takes the lane to another place in its queue.

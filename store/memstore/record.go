@@ -10,7 +10,7 @@ import (
 
 func (r *record) waiting() bool { return r.state == dispatch.StateScheduled }
 
-func (r *record) rank() int64 { return int64(dispatch.Rank(int(r.priority), r.recurring)) }
+func (r *record) rank() int64 { return int64(rankOf(int(r.priority), r.recurring)) }
 
 // detail gives the details to write to.
 func (r *record) detail() *details {

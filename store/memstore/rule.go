@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // ruleBook keeps the queue rules. Each shard has the settings they file.
@@ -41,8 +42,8 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
 	case rule == nil:
 		b.rules.Delete(pattern)
-	case !replaced && b.rules.Len() >= dispatch.MaxQueueRules:
-		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), dispatch.MaxQueueRules)
+	case !replaced && b.rules.Len() >= bounds.MaxQueueRules:
+		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
 	default:
 		b.rules.Set(pattern, *rule)
 	}

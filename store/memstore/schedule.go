@@ -1,7 +1,5 @@
 package memstore
 
-import "github.com/waggle-crawl/waggle/dispatch"
-
 // where says in which set of a schedule a member stands.
 type where uint8
 
@@ -55,7 +53,7 @@ func (s *schedule[V]) pick() (picked entry[V], ok bool) {
 	if s.open.len() == 0 {
 		return picked, false
 	}
-	if s.picks++; s.picks%dispatch.TurnsPerOldest == 0 {
+	if s.picks++; s.picks%turnsPerOldest == 0 {
 		return s.open.oldest()
 	}
 	return s.open.first()

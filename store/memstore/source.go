@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // lanesPerPage bounds the lanes that one call of PushSource places.
@@ -104,7 +105,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 		return 0, nil, err
 	}
 	defer sh.end()
-	limit = max(min(limit, dispatch.MaxTransitions), 1)
+	limit = max(min(limit, bounds.MaxTransitions), 1)
 	src := sh.sources[uid]
 	if src == nil || !src.gate.Deleted {
 		return 0, nil, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Submit implements [dispatch.Submits].
@@ -30,7 +31,7 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	}
 	results := make([]dispatch.SubmitResult, len(items))
 	idOf := func(i int) dispatch.TaskID { return items[i].ID }
-	s.byShard(len(items), dispatch.MaxSubmissions, idOf, func(sh *shard, page []int) {
+	s.byShard(len(items), bounds.MaxSubmissions, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
 			src := sh.takeGate(*gateOf[items[i].SourceUID])
 			results[i] = sh.submit(src, gateOf[items[i].SourceUID].Version, rulesVersion, &items[i])

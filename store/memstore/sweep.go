@@ -2,13 +2,19 @@ package memstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // forgetPerSweep bounds what one call of Expired forgets of each kind, and how
 // many deadlines it corrects after a step of the clock.
 const forgetPerSweep = 100
+
+// sweepAhead is how far ahead a sweep looks for leases that were renewed, so that renewals
+// do not bring the next one forward.
+const sweepAhead = 500 * time.Millisecond
 
 // Expired implements [dispatch.Leases].
 func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
@@ -34,7 +40,7 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 		}
 	}
 	sh.clampDeadlines()
-	expired, more := sh.overdue(min(limit, dispatch.MaxExpired))
+	expired, more := sh.overdue(min(limit, bounds.MaxExpired))
 	result.Expired = expired
 	sh.forgetFrom(&sh.forgetEnded, forgetPerSweep)
 	if more {
@@ -68,7 +74,7 @@ func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 	var mend, renewed []*record
 	looks := 0
 	for e := range s.leases.from(0) {
-		if e.score > s.now || looks == dispatch.MaxSweepLooks || len(expired) == limit {
+		if e.score > s.now || looks == bounds.MaxSweepLooks || len(expired) == limit {
 			break
 		}
 		looks++
@@ -81,8 +87,8 @@ func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 			expired = append(expired, s.task(r, noDetails))
 		}
 	}
-	if more = looks == dispatch.MaxSweepLooks || len(expired) == limit; !more {
-		renewed = append(renewed, s.renewedAhead(dispatch.MaxSweepLooks-looks)...)
+	if more = looks == bounds.MaxSweepLooks || len(expired) == limit; !more {
+		renewed = append(renewed, s.renewedAhead(bounds.MaxSweepLooks-looks)...)
 	}
 	for _, r := range mend {
 		s.mend(r)
@@ -97,7 +103,7 @@ func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 func (s *shard) renewedAhead(looks int) []*record {
 	var renewed []*record
 	for e := range s.leases.from(s.now + 1) {
-		if e.score > s.now+span(dispatch.SweepAhead) || looks == 0 {
+		if e.score > s.now+span(sweepAhead) || looks == 0 {
 			break
 		}
 		looks--
@@ -129,7 +135,7 @@ func (s *shard) mend(r *record) {
 func (s *shard) clampDeadlines() {
 	for range forgetPerSweep {
 		e, ok := s.leases.last()
-		if !ok || e.score <= s.now+span(dispatch.MaxLeaseDuration) {
+		if !ok || e.score <= s.now+span(bounds.MaxLeaseDuration) {
 			return
 		}
 		var until int64
@@ -138,7 +144,7 @@ func (s *shard) clampDeadlines() {
 			s.moveDeadline(r, until)
 		} else {
 			lock, _ := s.lockOf(r.id)
-			lock.until, until = s.clampLock(lock.until, span(dispatch.MaxLeaseDuration))
+			lock.until, until = s.clampLock(lock.until, span(bounds.MaxLeaseDuration))
 			s.setStray(r.id, lock)
 			s.leave(r)
 			s.enterLeases(r, s.nextLook(until))

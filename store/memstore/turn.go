@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // maxMisses bounds the misses of one call.
@@ -28,7 +29,7 @@ type claim struct {
 
 // bounded reports whether the call has reached one of its bounds.
 func (c *claim) bounded() bool {
-	return c.looks >= dispatch.MaxClaimTurns || c.granted >= dispatch.MaxClaimTasks || c.misses >= maxMisses
+	return c.looks >= bounds.MaxClaimTurns || c.granted >= bounds.MaxClaimTasks || c.misses >= maxMisses
 }
 
 // line is wants of a claim that follow each other and take anything of the pool: a
@@ -58,7 +59,7 @@ type hand struct {
 func (n *line) join(want *dispatch.Want, index int, digest uint64) {
 	room := max(want.Max, 1)
 	n.hands = append(n.hands, hand{want: want, index: index, digest: digest, room: room})
-	n.asks = min(n.asks+room, dispatch.MaxClaimTasks)
+	n.asks = min(n.asks+room, bounds.MaxClaimTasks)
 }
 
 // has reports whether a want with the client token is in the line.
@@ -108,8 +109,8 @@ func (c *claim) turn(n *line, qp *queuePool, first *lane) bool {
 	}
 	q := qp.queue
 	set := c.s.settingsOf(q)
-	share := max(1, n.asks/min(c.pool.open.inBand(qp.score), dispatch.TurnsPerLine))
-	quota := min(share, n.room(), set.MaxInFlight-int(q.inFlight), dispatch.MaxClaimTasks-c.granted)
+	share := max(1, n.asks/min(c.pool.open.inBand(qp.score), turnsPerLine))
+	quota := min(share, n.room(), set.MaxInFlight-int(q.inFlight), bounds.MaxClaimTasks-c.granted)
 	if set.paced.MinDelay > 0 {
 		quota = 1
 	}
@@ -144,7 +145,7 @@ func (c *claim) takeFromLanes(n *line, qp *queuePool, quota int, first *lane) {
 			// Its source was paused, moved or deleted, and the lane is not
 			// placed yet.
 			c.s.placeLane(l, false)
-			if c.looks++; c.looks >= dispatch.MaxClaimTurns {
+			if c.looks++; c.looks >= bounds.MaxClaimTurns {
 				return
 			}
 			continue
@@ -265,7 +266,7 @@ func (c *claim) grant(h *hand, r *record) {
 // newNote makes the note of a want that gets its first task, with room for as many as it
 // can get of the tasks that are ready.
 func (c *claim) newNote(h *hand) {
-	room := min(h.room, dispatch.MaxClaimTasks-c.granted, max(int(c.s.counts[dispatch.StateReady]), 1))
+	room := min(h.room, bounds.MaxClaimTasks-c.granted, max(int(c.s.counts[dispatch.StateReady]), 1))
 	h.grants = make([]dispatch.Grant, 0, room)
 	h.note = &grantNote{
 		holder: c.s.holder(h.want.Collector), clientToken: h.want.ClientToken, digest: h.digest,

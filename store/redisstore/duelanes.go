@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // DueLanes implements [dispatch.TaskReads].
@@ -14,9 +15,9 @@ func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit 
 		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
 	}
 	most := max(limit, 0)
-	calls := s.everyShard("source", filter.SourceUID, dispatch.MaxLaneLooks, most)
+	calls := s.everyShard("source", filter.SourceUID, bounds.MaxLaneLooks, most)
 	if filter.Queue != "" {
-		args := []any{"queue", filter.Queue, dispatch.MaxLaneLooks, most}
+		args := []any{"queue", filter.Queue, bounds.MaxLaneLooks, most}
 		calls = []call{{shard: s.shardOfName(filter.Queue), args: args}}
 	}
 	replies, err := s.runAll(ctx, "look for due lanes", s.scripts.lanes, calls)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // SetHold implements [dispatch.Holds]. One of a pool is set in shard 0 first, whose list
@@ -26,14 +27,14 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 		if err != nil {
 			return fmt.Errorf("%w: hold %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, queue, err)
 		}
-		_, err = s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(queue), args: []any{queue, hold.Name, millis(until), gate}})
+		_, err = s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(queue), args: []any{queue, string(hold.Name), millis(until), gate}})
 		return err
 	}
 	encoded, err := json.Marshal(&hold)
 	if err != nil {
 		return fmt.Errorf("%w: hold %s cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, err)
 	}
-	args := []any{hold.Key(), hold.Target.Pool, millis(until), encoded, dispatch.MaxHolds}
+	args := []any{hold.Key(), hold.Target.Pool, millis(until), encoded, bounds.MaxHolds}
 	kept, err := s.run(ctx, op, s.scripts.hold, call{args: args})
 	switch {
 	case err != nil:
@@ -51,14 +52,14 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 }
 
 // LiftHold implements [dispatch.Holds]. One of a pool is lifted in shard 0 last.
-func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name string) (bool, error) {
+func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name dispatch.HoldName) (bool, error) {
 	hold := dispatch.Hold{Target: target, Name: name}
 	if err := hold.Check(true); err != nil {
 		return false, err
 	}
 	op := fmt.Sprintf("lift hold %s", name)
 	if target.Queue != "" {
-		held, err := s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(target.Queue), args: []any{target.Queue, name}})
+		held, err := s.run(ctx, op, s.scripts.block, call{shard: s.shardOfName(target.Queue), args: []any{target.Queue, string(name)}})
 		return held == int64(1), err
 	}
 	args := []any{hold.Key(), target.Pool}

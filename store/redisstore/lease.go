@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // appendDigest appends a lease's digest as records keep it; zeros for none.
@@ -27,7 +28,7 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 		results[i].Code = dispatch.ApplyNotFound
 	}
 	pagesOf := func(unread bool) []page {
-		return s.pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID {
+		return s.pages(len(transitions), bounds.MaxTransitions, func(i int) dispatch.TaskID {
 			if transitions[i].Unread != unread {
 				return "" // in no page
 			}
@@ -82,7 +83,7 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	if err := s.checkShard(shard); err != nil {
 		return sweep, err
 	}
-	v, err := s.run(ctx, "sweep leases", s.scripts.expired, call{shard: shard, args: []any{min(max(limit, 0), dispatch.MaxExpired)}})
+	v, err := s.run(ctx, "sweep leases", s.scripts.expired, call{shard: shard, args: []any{min(max(limit, 0), bounds.MaxExpired)}})
 	if err != nil {
 		return sweep, err
 	}
@@ -172,7 +173,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	if err != nil {
 		return fmt.Errorf("%w: line of a task's history: %w", dispatch.ErrInvalid, err)
 	}
-	pages := s.pages(len(ids), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] })
+	pages := s.pages(len(ids), bounds.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] })
 	calls := make([]call, len(pages))
 	for i, p := range pages {
 		args := []any{int(reason), said}

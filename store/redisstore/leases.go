@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // maxLeases bounds a page of ListLeases.
@@ -64,14 +65,14 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 		if p.shard >= s.shards {
 			return leases, "", nil
 		}
-		if len(leases) >= limit || bytes >= dispatch.MaxPageBytes {
+		if len(leases) >= limit || bytes >= bounds.MaxPageBytes {
 			break
 		}
-		page, n, next, err := s.leasesStep(ctx, p, limit-len(leases), dispatch.MaxPageBytes-bytes)
+		page, n, next, err := s.leasesStep(ctx, p, limit-len(leases), bounds.MaxPageBytes-bytes)
 		if err != nil {
 			return nil, "", err
 		}
-		if bytes > 0 && bytes+n > dispatch.MaxPageBytes {
+		if bytes > 0 && bytes+n > bounds.MaxPageBytes {
 			break // what was found is too much, and begins the next page
 		}
 		leases, bytes, p = append(leases, page...), bytes+n, next

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // What a client token was granted may stand in any shard, and to look for it in all of
@@ -18,7 +19,7 @@ const (
 	// pollStep is the step of time of a set of polls (lua/prelude/keys.lua).
 	pollStep = 2 * dispatch.TokenMemory
 	// pollWait is how long after its poll a claim comes at the latest.
-	pollWait = dispatch.MaxWait + 30*time.Second
+	pollWait = bounds.MaxWait + 30*time.Second
 	// prolongEach: a lease that goes on is told of once in that time (lua/renew.lua), and
 	// twice it may be that the home shard does not hear it.
 	prolongEach  = time.Minute

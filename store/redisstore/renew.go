@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // The answers of lua/renew.lua. From lostByResult on, the result of the lease
@@ -25,7 +26,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	for i := range results {
 		results[i].Lost = dispatch.LostUnknownTask
 	}
-	pages := s.pages(len(renewals), dispatch.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
+	pages := s.pages(len(renewals), bounds.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
 	calls := make([]call, len(pages))
 	for i, p := range pages {
 		calls[i] = call{shard: p.shard, args: s.renewalArgs(p.shard, renewals, p.items)}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // rulesChunk bounds the rules that one command writes or reads.
@@ -43,7 +44,7 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	if err != nil {
 		return 0, fmt.Errorf("%w: queue rule %.300q cannot be encoded: %w", dispatch.ErrInvalid, pattern, err)
 	}
-	return s.changeRule(ctx, "set queue rule", pattern, ifVersion, dispatch.MaxQueueRules, rule.SettingsName(), packSettings(rule), string(encoded))
+	return s.changeRule(ctx, "set queue rule", pattern, ifVersion, bounds.MaxQueueRules, rule.SettingsName(), packSettings(rule), string(encoded))
 }
 
 // What the script answers instead of a version.
@@ -72,7 +73,7 @@ func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, 
 	case version == ruleNotFound:
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, args[0])
 	case version == ruleTooMany:
-		return 0, fmt.Errorf("%w: there are %d queue rules, which is the limit", dispatch.ErrInvalid, dispatch.MaxQueueRules)
+		return 0, fmt.Errorf("%w: there are %d queue rules, which is the limit", dispatch.ErrInvalid, bounds.MaxQueueRules)
 	case version == ruleStale:
 		return 0, fmt.Errorf("%w: the queue rules no longer have version %d", dispatch.ErrEtagMismatch, args[1])
 	case repeated:
@@ -163,7 +164,7 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 			return "", err
 		}
 	}
-	args := []any{min(max(limit, 1), dispatch.MaxTransitions), from[0], from[1], from[2], from[3]}
+	args := []any{min(max(limit, 1), bounds.MaxTransitions), from[0], from[1], from[2], from[3]}
 	v, err := s.run(ctx, op, s.scripts.replace, call{shard: shard, args: args})
 	if err != nil {
 		return "", err

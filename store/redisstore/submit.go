@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Submit implements [dispatch.Submits].
@@ -23,7 +24,7 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 			return nil, fmt.Errorf("%w: source %.64q of task %s is not among the gates", dispatch.ErrInvalid, items[i].SourceUID, items[i].ID)
 		}
 	}
-	pages := s.pages(len(items), dispatch.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID })
+	pages := s.pages(len(items), bounds.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID })
 	calls := make([]call, len(pages))
 	for i, p := range pages {
 		calls[i] = call{shard: p.shard, args: submitArgs(rulesVersion, gateOf, items, p.items)}

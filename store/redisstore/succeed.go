@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -34,7 +35,7 @@ func unreadArgs(transitions []dispatch.Transition, items []int) []any {
 			twice = 1
 		}
 		met[x.ID] = struct{}{}
-		behind := len(x.ID) - dispatch.TaskHashLength
+		behind := strings.IndexByte(string(x.ID), '-') + 1
 		slot, end := x.ID[:behind], x.ID[behind:]
 		slots.add(string(slot))
 		var by holder

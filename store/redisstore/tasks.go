@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 const (
@@ -147,15 +148,15 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 		if p.shard >= s.shards || (only >= 0 && p.shard != only) {
 			return page, nil
 		}
-		if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || bytes >= dispatch.MaxPageBytes {
+		if len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || bytes >= bounds.MaxPageBytes {
 			break
 		}
-		left := min(limit-len(page.Tasks), dispatch.MaxLooks-page.Looked, maxReads)
-		next, found, err := s.listStep(ctx, filter, p, left, dispatch.MaxPageBytes-bytes)
+		left := min(limit-len(page.Tasks), bounds.MaxLooks-page.Looked, maxReads)
+		next, found, err := s.listStep(ctx, filter, p, left, bounds.MaxPageBytes-bytes)
 		if err != nil {
 			return dispatch.TaskPage{}, err
 		}
-		if bytes > 0 && bytes+found.bytes > dispatch.MaxPageBytes {
+		if bytes > 0 && bytes+found.bytes > bounds.MaxPageBytes {
 			break // what was found is too much, and begins the next page
 		}
 		for _, t := range found.tasks {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
@@ -128,9 +129,9 @@ func TestStore_Submit_Together(t *testing.T) {
 func TestStore_Submit_LargeAlone(t *testing.T) {
 	t.Parallel()
 	const callers = 20
-	trips := submitAtOnce(t, callers, dispatch.MaxSubmissions, time.Hour, func(sent, waiting int) bool { return sent+waiting == callers })
+	trips := submitAtOnce(t, callers, bounds.MaxSubmissions, time.Hour, func(sent, waiting int) bool { return sent+waiting == callers })
 	if trips != callers {
-		t.Errorf("%d submits of %d tasks took %d round trips, want one each", callers, dispatch.MaxSubmissions, trips)
+		t.Errorf("%d submits of %d tasks took %d round trips, want one each", callers, bounds.MaxSubmissions, trips)
 	}
 }
 
@@ -161,7 +162,7 @@ func TestStore_Submit_BehindBusyNode(t *testing.T) {
 			held.release <- struct{}{}
 		}
 	}()
-	if err := submitAll(t, s, callers, dispatch.MaxSubmissions); err != nil {
+	if err := submitAll(t, s, callers, bounds.MaxSubmissions); err != nil {
 		t.Error(err)
 	}
 	if most := held.most.Load(); most > 2*nodes {

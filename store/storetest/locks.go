@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func lockCases() []testCase {
@@ -216,7 +217,7 @@ func lockTold(e *env) {
 	e.sweep(10)
 	is(e, "lock after the next look", e.task(id).Lock, nil)
 
-	long := strings.Repeat("x", dispatch.MaxLockValue)
+	long := strings.Repeat("x", bounds.MaxLockValue)
 	e.SetLock(id, long+"y", time.Minute)
 	is(e, "lock that nobody has met", e.task(id).Lock, &dispatch.StrayLock{Value: long, Ends: e.now().Add(time.Minute)})
 	e.DeleteLock(id)

@@ -235,7 +235,7 @@ func (m *model) blur(answer any) any {
 	tasks, _ := answer.([]*dispatch.Task)
 	if sweep, ok := answer.(dispatch.Sweep); ok {
 		tasks = sweep.Expired
-		if sweep.Next.Sub(sweep.Now) > dispatch.SweepAhead {
+		if sweep.Next.Sub(sweep.Now) > sweepAhead {
 			sweep.Next = time.Time{}
 			answer = sweep
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func (m *model) genApply() step {
@@ -176,7 +177,7 @@ func (m *model) sweepStep(shard, percent int) step {
 		do: func(i *Instance) (any, error) { return i.Store.Expired(m.ctx, shard, limit) },
 		see: func(answer any) error {
 			sweep := as[dispatch.Sweep](answer)
-			if err := m.world.swept(shard, min(limit, dispatch.MaxExpired), sweep); err != nil {
+			if err := m.world.swept(shard, min(limit, bounds.MaxExpired), sweep); err != nil {
 				return err
 			}
 			var transitions []dispatch.Transition

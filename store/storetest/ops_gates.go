@@ -200,7 +200,7 @@ func (m *model) genRule() step {
 			s.MaxInFlight = one(m, 1, 2, 5, 100)
 			s.DelayFactor = one(m, 0, 0, 0.5, 2)
 			s.MaxDelay = one(m, 0, 3*time.Second)
-			s.MaxBlock = one(m, dispatch.DefaultMaxBlock, 15*time.Second)
+			s.MaxBlock = one(m, dispatch.DefaultQueueSettings().MaxBlock, 15*time.Second)
 			s.Paused, s.Deny = m.chance(8), m.chance(6)
 		}),
 	}

@@ -17,7 +17,7 @@ func (m *model) gate(lengths ...time.Duration) dispatch.Gate {
 }
 
 // holdStep sets a hold.
-func (m *model) holdStep(target dispatch.HoldTarget, name string, gate dispatch.Gate) step {
+func (m *model) holdStep(target dispatch.HoldTarget, name dispatch.HoldName, gate dispatch.Gate) step {
 	hold := dispatch.Hold{Target: target, Name: name, Gate: gate}
 	return step{
 		name: "set hold", text: fmt.Sprintf("%q %s", hold.Key(), clockText(gate.Until)),
@@ -27,7 +27,7 @@ func (m *model) holdStep(target dispatch.HoldTarget, name string, gate dispatch.
 }
 
 // liftStep lifts a hold.
-func (m *model) liftStep(target dispatch.HoldTarget, name string) step {
+func (m *model) liftStep(target dispatch.HoldTarget, name dispatch.HoldName) step {
 	hold := dispatch.Hold{Target: target, Name: name}
 	return step{
 		name: "lift hold", text: fmt.Sprintf("%q", hold.Key()),

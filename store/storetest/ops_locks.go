@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func (m *model) genDeleteLock() step {
@@ -50,7 +51,7 @@ func (m *model) genSetLock() step {
 	}
 	var leased []*modelTask
 	for _, t := range m.leased() {
-		if !t.Lease.Deadline.After(m.world.now().Add(dispatch.MaxLeaseDuration)) { // else a sweep is to cut it
+		if !t.Lease.Deadline.After(m.world.now().Add(bounds.MaxLeaseDuration)) { // else a sweep is to cut it
 			leased = append(leased, t)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // modelQueues are few, so that what happens to them collides.
@@ -59,7 +60,7 @@ func (m *model) modelItem(s *modelSource) dispatch.Submission {
 func (m *model) genSubmit() step {
 	n := one(m, 1, 1, 2, 4)
 	if m.chance(1) {
-		n = 2*dispatch.MaxSubmissions + 20
+		n = 2*bounds.MaxSubmissions + 20
 	}
 	rules := m.world.rules.version
 	if m.chance(3) {

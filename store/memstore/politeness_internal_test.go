@@ -1,7 +1,6 @@
-package dispatch_test
+package memstore
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -9,20 +8,6 @@ import (
 )
 
 var epoch = time.UnixMilli(1_800_000_000_000).UTC()
-
-func TestSettingsNames(t *testing.T) {
-	t.Parallel()
-	for queue, want := range map[string][]string{
-		"a.b.c:81":        {"a.b.c:81", "a.b.c", "*.b.c", "*.c", "*"},
-		"b.c":             {"b.c", "*.c", "*"},
-		"localhost":       {"localhost", "*"},
-		"[2001:db8::1]:8": {"[2001:db8::1]:8", "2001:db8::1", "*"},
-	} {
-		if got := dispatch.SettingsNames(queue); !slices.Equal(got, want) {
-			t.Errorf("SettingsNames(%q) = %q, want %q", queue, got, want)
-		}
-	}
-}
 
 func TestNextGrantAfterReport(t *testing.T) {
 	t.Parallel()
@@ -44,7 +29,7 @@ func TestNextGrantAfterReport(t *testing.T) {
 		"the factor needs to know it":      {adaptive, 0, 0, time.Second},
 		"min_delay beyond the factor wins": {adaptive, 0, 10 * time.Millisecond, 990 * time.Millisecond},
 	} {
-		got := dispatch.NextGrantAfterReport(epoch, epoch.Add(test.prev), test.settings, test.fetch)
+		got := nextGrantAfterReport(epoch, epoch.Add(test.prev), test.settings, test.fetch)
 		if got.Sub(epoch) != test.want {
 			t.Errorf("%s: next grant in %v, want %v", name, got.Sub(epoch), test.want)
 		}
@@ -57,11 +42,11 @@ func TestBlockAfter_doublesOncePerBlock(t *testing.T) {
 	until, step := time.Time{}, 0
 	now := epoch
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
-		until, step = dispatch.BlockAfter(now, until, step, settings, 0)
+		until, step = blockAfter(now, until, step, settings, 0)
 		if until.Sub(now) != want {
 			t.Fatalf("block %d is %v long, want %v", step, until.Sub(now), want)
 		}
-		again, stepAgain := dispatch.BlockAfter(now.Add(time.Second), until, step, settings, 0)
+		again, stepAgain := blockAfter(now.Add(time.Second), until, step, settings, 0)
 		if !again.Equal(until) || stepAgain != step {
 			t.Fatalf("a failure inside block %d moved it", step)
 		}
@@ -72,14 +57,14 @@ func TestBlockAfter_doublesOncePerBlock(t *testing.T) {
 func TestBlockAfter_honoursRetryAfterWithinMaxBlock(t *testing.T) {
 	t.Parallel()
 	settings := dispatch.QueueSettings{MaxBlock: time.Minute}
-	until, step := dispatch.BlockAfter(epoch, time.Time{}, 3, settings, 5*time.Second)
+	until, step := blockAfter(epoch, time.Time{}, 3, settings, 5*time.Second)
 	if until.Sub(epoch) != 5*time.Second || step != 4 {
 		t.Errorf("block of %v, step %d", until.Sub(epoch), step)
 	}
-	if until, _ = dispatch.BlockAfter(epoch, until, step, settings, 30*time.Second); until.Sub(epoch) != 30*time.Second {
+	if until, _ = blockAfter(epoch, until, step, settings, 30*time.Second); until.Sub(epoch) != 30*time.Second {
 		t.Errorf("a longer retry_after inside the block gave %v", until.Sub(epoch))
 	}
-	if until, _ = dispatch.BlockAfter(epoch, until, step, settings, time.Hour); until.Sub(epoch) != time.Minute {
+	if until, _ = blockAfter(epoch, until, step, settings, time.Hour); until.Sub(epoch) != time.Minute {
 		t.Errorf("retry_after beyond max_block gave %v", until.Sub(epoch))
 	}
 }

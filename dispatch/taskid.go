@@ -34,11 +34,15 @@ type TaskID string
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// NewTaskID derives the id of a task from its identity.
-func NewTaskID(id Identity) TaskID { return TaskIDIn(SlotOf(id.Queue), id) }
+// A task id has hashLength characters behind its slot and the dash, which tell the tasks
+// of a queue apart, and maxTaskID in all at most.
+const (
+	hashLength = 26
+	maxTaskID  = 4 + 1 + hashLength
+)
 
-// TaskIDIn is NewTaskID with the slot of the queue.
-func TaskIDIn(slot int, id Identity) TaskID {
+// NewTaskID derives the id of a task from its identity.
+func NewTaskID(id Identity) TaskID {
 	hashed := make([]byte, 0, 512)
 	for _, part := range [...]string{id.Scope, id.Queue, id.Key} {
 		// Length prefixes keep ("ab", "c") and ("a", "bc") apart.
@@ -47,29 +51,22 @@ func TaskIDIn(slot int, id Identity) TaskID {
 	}
 	sum := sha256.Sum256(hashed)
 	var text [maxTaskID]byte
-	return TaskID(idEncoding.AppendEncode(append(strconv.AppendInt(text[:0], int64(slot), 10), '-'), sum[:16]))
+	return TaskID(idEncoding.AppendEncode(append(strconv.AppendInt(text[:0], int64(SlotOf(id.Queue)), 10), '-'), sum[:16]))
 }
-
-// A task id has TaskHashLength characters behind its slot and the dash, which tell the
-// tasks of a queue apart, and maxTaskID in all at most.
-const (
-	TaskHashLength = 26
-	maxTaskID      = 4 + 1 + TaskHashLength
-)
 
 // ParseTaskID checks the form of a task id that came from outside. The error is a
 // [FieldError].
 func ParseTaskID(s string) (TaskID, error) {
 	slot, hash, ok := strings.Cut(s, "-")
 	if !ok || slotOf(slot) < 0 || len(slot) > 1 && slot[0] == '0' || !isHash(hash) {
-		return "", Invalid("task_id", s, fmt.Sprintf("must be \"<slot>-<%d characters>\", with a slot of 0 to %d and characters of a-z and 2-7", TaskHashLength, Slots-1))
+		return "", Invalid("task_id", s, fmt.Sprintf("must be \"<slot>-<%d characters>\", with a slot of 0 to %d and characters of a-z and 2-7", hashLength, Slots-1))
 	}
 	return TaskID(s), nil
 }
 
 // isHash reports whether that can be behind the slot.
 func isHash(s string) bool {
-	if len(s) != TaskHashLength {
+	if len(s) != hashLength {
 		return false
 	}
 	for _, c := range []byte(s) {
@@ -102,7 +99,7 @@ func slotOf(digits string) int {
 // made by [NewTaskID] or [ParseTaskID], as far as its length tells.
 func (id TaskID) Slot() int {
 	slot, hash, _ := strings.Cut(string(id), "-")
-	if len(hash) != TaskHashLength {
+	if len(hash) != hashLength {
 		return -1
 	}
 	return slotOf(slot)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -35,8 +36,8 @@ type RulePage struct {
 // the new one does not: who gave no etag need not have seen it.
 func (o *Operator) SetQueueRule(ctx context.Context, rule dispatch.QueueRule, ifEtag RulesEtag) (dispatch.QueueRule, RulesEtag, error) {
 	return o.ChangeQueueRule(ctx, rule.Pattern, ifEtag, func(kept *dispatch.QueueRule) error {
-		if ends := kept.EndedBy(&rule); ends != nil && ifEtag == AnyRules {
-			return &dispatch.RuleHoldsError{Gate: *ends}
+		if ends := endedBy(kept, &rule); ends != nil && ifEtag == AnyRules {
+			return &RuleHoldsError{Gate: *ends}
 		}
 		*kept = rule
 		return nil
@@ -69,7 +70,7 @@ func (o *Operator) ChangeQueueRule(ctx context.Context, pattern string, ifEtag R
 		if rule.Time, err = o.store.Now(ctx); err != nil {
 			return fmt.Errorf("read the store's clock: %w", err)
 		}
-		rule.KeepHolds(old, c.book.BySettings[rule.SettingsName()])
+		keepHolds(&rule, old, c.book.BySettings[rule.SettingsName()])
 		for _, changed := range append(c.book.Beside(rule), rule) {
 			if err := c.made(o.store.PutRule(ctx, changed.Pattern, &changed, c.version)); err != nil {
 				return fmt.Errorf("set queue rule %q: %w", changed.Pattern, err)
@@ -144,7 +145,7 @@ func rulesEtag(rules []dispatch.QueueRule, version int64) (RulesEtag, error) {
 // them in between it reads and decides anew, but not for an ifEtag: who gave it has not
 // seen what is there now. Of several changes the first may be made then.
 func (o *Operator) changeRules(ctx context.Context, ifEtag RulesEtag, change func(*ruleChanges) error) (RulesEtag, error) {
-	for range mutateTries {
+	for range changeTries {
 		rules, version, err := o.store.Rules(ctx)
 		if err != nil {
 			return "", fmt.Errorf("read queue rules: %w", err)
@@ -167,7 +168,7 @@ func (o *Operator) changeRules(ctx context.Context, ifEtag RulesEtag, change fun
 		etag, err = rulesEtag(changes.book.All(), changes.version)
 		return etag, errors.Join(o.rulesChanged(ctx), err)
 	}
-	return "", fmt.Errorf("the queue rules were changed %d times in between: %w", mutateTries, dispatch.ErrEtagMismatch)
+	return "", fmt.Errorf("the queue rules were changed %d times in between: %w", changeTries, dispatch.ErrEtagMismatch)
 }
 
 // QueueRules lists rules by pattern, from the first after after.
@@ -198,8 +199,8 @@ func (o *Operator) QueueRules(ctx context.Context, after string, limit int) (Rul
 // away from tasks.
 func (o *Operator) checkRule(ctx context.Context, book *engine.RuleBook, rule dispatch.QueueRule) error {
 	old, replaces := book.ByPattern[rule.Pattern]
-	if !replaces && len(book.ByPattern) >= dispatch.MaxQueueRules {
-		return dispatch.Invalid("rule", rule.Pattern, fmt.Sprintf("would be one more than the limit of %d rules", dispatch.MaxQueueRules))
+	if !replaces && len(book.ByPattern) >= bounds.MaxQueueRules {
+		return dispatch.Invalid("rule", rule.Pattern, fmt.Sprintf("would be one more than the limit of %d rules", bounds.MaxQueueRules))
 	}
 	if others := book.Beside(rule); len(others) > 0 && (!replaces || old.SettingsName() != rule.SettingsName()) {
 		return dispatch.Invalid("queue", rule.SettingsName(), fmt.Sprintf("has other settings by the rule %q: rules for one queue must agree", others[0].Pattern))
@@ -238,4 +239,89 @@ func (o *Operator) syncRules(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// RuleHoldsError is a [dispatch.ErrRuleHolds] with the gate of the rule that would be opened.
+type RuleHoldsError struct {
+	// Gate is the pause or the denial that stands.
+	Gate dispatch.Gate
+}
+
+// Error names who closed the gate, and since when.
+func (e *RuleHoldsError) Error() string {
+	return fmt.Sprintf("%v: %s by %q since %s", dispatch.ErrRuleHolds, e.Gate.Kind, e.Gate.By, e.Gate.Time.UTC().Format(time.RFC3339))
+}
+
+// Unwrap is [dispatch.ErrRuleHolds].
+func (*RuleHoldsError) Unwrap() error { return dispatch.ErrRuleHolds }
+
+// endedBy is a pause or denial of the rule that one in its place does not have; nil: none.
+func endedBy(r, next *dispatch.QueueRule) *dispatch.Gate {
+	for _, gate := range r.Gates() {
+		if gate.Kind == dispatch.GateQueuePaused && !next.Settings.Paused || gate.Kind == dispatch.GateQueueDenied && !next.Settings.Deny {
+			return &gate
+		}
+	}
+	return nil
+}
+
+// keepHolds notes of a pause and a denial of the rule that they began with one of the
+// rules as they were.
+func keepHolds(r *dispatch.QueueRule, were ...dispatch.QueueRule) {
+	r.Pause, r.Denial = dispatch.Gate{}, dispatch.Gate{}
+	for _, was := range slices.Backward(were) {
+		for _, gate := range was.Gates() {
+			began := dispatch.Gate{By: gate.By, Reason: gate.Reason, Time: gate.Time}
+			switch {
+			case gate.Kind == dispatch.GateQueuePaused && r.Settings.Paused:
+				r.Pause = began
+			case gate.Kind == dispatch.GateQueueDenied && r.Settings.Deny:
+				r.Denial = began
+			}
+		}
+	}
+}
+
+// endDenied ends the leases of all queues that rules deny. It looks again while
+// leases change under it.
+func (o *Operator) endDenied(ctx context.Context) error {
+	rules, version, err := o.store.Rules(ctx)
+	if err != nil {
+		return fmt.Errorf("read queue rules: %w", err)
+	}
+	book := engine.NewRuleBook(rules, version)
+	for range changeTries {
+		again, err := o.endDeniedOnce(ctx, book)
+		if err != nil || !again {
+			return err
+		}
+	}
+	return fmt.Errorf("end leases of denied queues: they were changed %d times in between: %w", changeTries, dispatch.ErrStoreUnavailable)
+}
+
+// endDeniedOnce reports whether a lease was changed before it could be ended.
+func (o *Operator) endDeniedOnce(ctx context.Context, book *engine.RuleBook) (again bool, err error) {
+	for cursor := ""; ; {
+		leased, next, err := o.store.ListLeases(ctx, cursor, queuePage)
+		if err != nil {
+			return false, fmt.Errorf("list leases: %w", err)
+		}
+		denied := slices.DeleteFunc(leased, func(t *dispatch.Task) bool { return !book.Denies(t.Queue) })
+		if len(denied) > 0 {
+			now, err := o.store.Now(ctx)
+			if err != nil {
+				return false, fmt.Errorf("read the store's clock: %w", err)
+			}
+			applied, err := o.d.EndLeases(ctx, denied, now, func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
+				return o.policy.Revoke(t, spec, book.Denial(t.Queue), now)
+			})
+			if err != nil {
+				return false, fmt.Errorf("end leases of denied queues: %w", err)
+			}
+			again = again || engine.CountEnded(applied) < len(applied)
+		}
+		if cursor = next; cursor == "" {
+			return again, nil
+		}
+	}
 }

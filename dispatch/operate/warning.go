@@ -9,32 +9,31 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
-// Doubts says of each spec, for people, what keeps its seeds from being handed out
-// though the spec is right: a pool that no collector takes, a queue that a rule
-// denies, a schedule without seeds. All may be meant; whoever mistyped or forgot
-// something learns of it nowhere else.
-func (o *Operator) Doubts(ctx context.Context, specs []*dispatch.SourceSpec) ([][]string, error) {
+// Warnings are, for each spec, what keeps its seeds from being handed out though the spec is
+// right: a pool that no collector takes, a queue that a rule denies, a schedule without
+// seeds. All may be meant; whoever mistyped or forgot something learns of it nowhere else.
+func (o *Operator) Warnings(ctx context.Context, specs []*dispatch.SourceSpec) ([][]string, error) {
 	book, err := o.catalog.Rules(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read queue rules: %w", err)
 	}
-	pools, err := o.poolDoubts(ctx, specs)
+	pools, err := o.poolWarnings(ctx, specs)
 	if err != nil {
 		return nil, err
 	}
-	doubts := make([][]string, len(specs))
+	warnings := make([][]string, len(specs))
 	for i, spec := range specs {
-		for _, doubt := range []string{pools[spec.Pool], deniedSeed(book, spec), idleSchedule(spec)} {
-			if doubt != "" {
-				doubts[i] = append(doubts[i], doubt)
+		for _, warning := range []string{pools[spec.Pool], deniedSeed(book, spec), idleSchedule(spec)} {
+			if warning != "" {
+				warnings[i] = append(warnings[i], warning)
 			}
 		}
 	}
-	return doubts, nil
+	return warnings, nil
 }
 
-// poolDoubts are the doubts about the pools of specs, by pool.
-func (o *Operator) poolDoubts(ctx context.Context, specs []*dispatch.SourceSpec) (map[string]string, error) {
+// poolWarnings are the warnings about the pools of specs, by pool.
+func (o *Operator) poolWarnings(ctx context.Context, specs []*dispatch.SourceSpec) (map[string]string, error) {
 	var pools []wanted
 	for _, spec := range specs {
 		if spec.Pool != "" && spec.Pool != dispatch.DefaultPool { // who begins has no collector yet
@@ -52,13 +51,13 @@ func (o *Operator) poolDoubts(ctx context.Context, specs []*dispatch.SourceSpec)
 	if err != nil {
 		return nil, err
 	}
-	doubts := make(map[string]string)
+	warnings := make(map[string]string)
 	for w, nobody := range found {
 		if len(nobody.gates) > 0 && nobody.gates[0].Kind == dispatch.GateNoCollector {
-			doubts[w.pool] = nobody.gates[0].Reason
+			warnings[w.pool] = nobody.gates[0].Reason
 		}
 	}
-	return doubts, nil
+	return warnings, nil
 }
 
 // idleSchedule tells of a schedule that nothing follows, and of passes that nothing begins.

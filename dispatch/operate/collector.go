@@ -6,7 +6,54 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
+
+// CollectorView is a collector with what holds it.
+type CollectorView struct {
+	dispatch.CollectorRecord
+	// Drained is the hold that drains it, of several the one that ends last; nil when
+	// none does.
+	Drained *dispatch.Gate
+}
+
+// Gone reports whether the collector has been silent for [dispatch.GoneAfter].
+func (c *CollectorView) Gone(now time.Time) bool { return now.Sub(c.Seen) > dispatch.GoneAfter }
+
+// collectorsPerPage bounds a page of ListCollectors: each may have labels and names of
+// 24 KiB, and pages are bounded by [bounds.MaxPageBytes].
+const collectorsPerPage = 100
+
+// ListCollectors lists collectors by id from the first after after, with the
+// store's time of the look. A page may hold fewer than limit; next continues, the end is
+// an empty next.
+func (o *Operator) ListCollectors(ctx context.Context, after string, limit int) (collectors []CollectorView, next string, now time.Time, err error) {
+	limit = min(limit, collectorsPerPage)
+	records, err := o.store.ListCollectors(ctx, dispatch.CollectorFilter{Held: true}, after, limit)
+	if err != nil {
+		return nil, "", now, fmt.Errorf("list collectors: %w", err)
+	}
+	holds, err := o.store.Holds(ctx)
+	if err != nil {
+		return nil, "", now, fmt.Errorf("read holds: %w", err)
+	}
+	if now, err = o.store.Now(ctx); err != nil {
+		return nil, "", now, fmt.Errorf("read the store's clock: %w", err)
+	}
+	book := engine.NewDrainBook(holds)
+	for _, r := range records {
+		view := CollectorView{CollectorRecord: *r}
+		if drain := book.Of(r.Info.ID, &r.Info); drain != nil {
+			gate := drain.AsGate()
+			view.Drained = &gate
+		}
+		collectors = append(collectors, view)
+	}
+	if len(records) == limit {
+		next = records[limit-1].Info.ID
+	}
+	return collectors, next, now, nil
+}
 
 // Collectors are read page by page. The first is short, since one that takes what is
 // wanted is mostly among the first.

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
@@ -73,31 +75,6 @@ func (o *Operator) changedSource(ctx context.Context, id string) (*SourceView, e
 		return nil, err
 	}
 	return views[0], nil
-}
-
-func (o *Operator) liveSource(ctx context.Context, id string) (*dispatch.Source, error) {
-	source, err := o.keptSource(ctx, id)
-	if err == nil && (source == nil || source.Deleted) {
-		err = fmt.Errorf("source %q: %w", id, dispatch.ErrSourceNotFound)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return source, nil
-}
-
-// owns reports whether a source, nil for none, still is that of a task.
-func owns(source *dispatch.Source, t *dispatch.Task) bool {
-	return source != nil && source.UID == t.SourceUID && !source.Deleted
-}
-
-// keptSource reads a source, also one that is being deleted; nil: none has the id.
-func (o *Operator) keptSource(ctx context.Context, id string) (*dispatch.Source, error) {
-	found, err := o.store.SourcesByID(ctx, []string{id})
-	if err != nil {
-		return nil, fmt.Errorf("source %q: %w", id, err)
-	}
-	return found[0], nil
 }
 
 // ListSources lists sources by id from the first after after. A page may hold
@@ -194,7 +171,7 @@ func (o *Operator) PauseSource(ctx context.Context, id string, gate dispatch.Gat
 	}
 	changed, err = o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
 		var differs bool
-		if replaced, differs = s.WouldPause(gate, gate.Time); differs {
+		if replaced, differs = WouldPause(s, gate, gate.Time); differs {
 			s.Paused = &gate
 		}
 		return nil
@@ -205,6 +182,15 @@ func (o *Operator) PauseSource(ctx context.Context, id string, gate dispatch.Gat
 	return replaced, changed, err
 }
 
+// WouldPause is what a pause of a source by gate would replace at now, and whether it would change
+// anything: one in the same words does not, and the source is paused since when it was.
+func WouldPause(s *dispatch.Source, gate dispatch.Gate, now time.Time) (replaced *dispatch.Gate, changes bool) {
+	if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
+		return nil, false
+	}
+	return pausedAt(s, now), true
+}
+
 // ResumeSource lets grants go on.
 func (o *Operator) ResumeSource(ctx context.Context, id string) (changed bool, err error) {
 	return o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
@@ -213,14 +199,10 @@ func (o *Operator) ResumeSource(ctx context.Context, id string) (changed bool, e
 	})
 }
 
-// mutateTries bounds how often a change of a source is made anew because
-// somebody else changed it in between.
-const mutateTries = 5
-
 // mutateSource reads, changes, keeps and applies a source. It reports whether
 // anything changed.
 func (o *Operator) mutateSource(ctx context.Context, id string, ifVersion int64, change func(*dispatch.Source) error) (bool, error) {
-	for range mutateTries {
+	for range changeTries {
 		before, err := o.liveSource(ctx, id)
 		if err != nil {
 			return false, err
@@ -251,7 +233,7 @@ func (o *Operator) mutateSource(ctx context.Context, id string, ifVersion int64,
 		}
 		return true, o.applySource(ctx, &after)
 	}
-	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, mutateTries, dispatch.ErrEtagMismatch)
+	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, changeTries, dispatch.ErrEtagMismatch)
 }
 
 // Triggered is what a trigger of a source did.
@@ -265,19 +247,14 @@ type Triggered struct {
 
 // TriggerSource makes the source's seeds due now, canceled ones excepted; a
 // leased one is due again once after it settles. With revisit that begins a
-// pass.
-func (o *Operator) TriggerSource(ctx context.Context, id string, revisit bool) (did Triggered, err error) {
-	for range mutateTries {
-		if did, err = o.triggerOnce(ctx, id, revisit, true); !errors.Is(err, dispatch.ErrStaleSource) {
+// pass. With dryRun nothing changes.
+func (o *Operator) TriggerSource(ctx context.Context, id string, revisit, dryRun bool) (did Triggered, err error) {
+	for range changeTries {
+		if did, err = o.triggerOnce(ctx, id, revisit, !dryRun); !errors.Is(err, errStaleSource) {
 			return did, err
 		}
 	}
-	return Triggered{}, fmt.Errorf("source %q was changed %d times in between: %w", id, mutateTries, dispatch.ErrEtagMismatch)
-}
-
-// WouldTrigger tells what TriggerSource would do.
-func (o *Operator) WouldTrigger(ctx context.Context, id string, revisit bool) (Triggered, error) {
-	return o.triggerOnce(ctx, id, revisit, false)
+	return Triggered{}, fmt.Errorf("source %q was changed %d times in between: %w", id, changeTries, dispatch.ErrEtagMismatch)
 }
 
 func (o *Operator) triggerOnce(ctx context.Context, id string, revisit, really bool) (Triggered, error) {
@@ -327,4 +304,15 @@ func triggers(t *dispatch.Task, now time.Time, revisit bool) bool {
 	default:
 		return t.Due.After(now)
 	}
+}
+
+// newSource is a source as it is first kept, with defaults filled in.
+func newSource(id string, spec *dispatch.SourceSpec, now time.Time) (*dispatch.Source, error) {
+	uid, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("make a uid: %w", err)
+	}
+	source := &dispatch.Source{ID: id, UID: uid.String(), Spec: *spec, Version: 1, Created: now, Updated: now}
+	source.Spec.FillDefaults()
+	return source, nil
 }

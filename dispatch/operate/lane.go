@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // lanesExplained is of how many lanes with due tasks an explanation says what holds them.
@@ -25,7 +26,7 @@ type dueLane struct {
 	first *dispatch.Task
 	due   int64
 	pool  string // of its source; only of queues
-	holds []Hold
+	holds []Held
 }
 
 // dueLanes looks for lanes of a source or queue in which tasks are due.
@@ -86,8 +87,8 @@ func (o *Operator) sourceHolds(ctx context.Context, lane *dueLane, now time.Time
 		return err
 	}
 	lane.pool = source.Spec.Pool
-	if p := source.PausedAt(now); p != nil {
-		lane.holds = append(lane.holds, Hold{Gate: *p, Of: HeldSource, Name: source.ID})
+	if p := pausedAt(source, now); p != nil {
+		lane.holds = append(lane.holds, Held{Gate: *p, Of: HeldSource, Name: source.ID})
 	}
 	all := wanted{pool: source.Spec.Pool, queue: t.Queue}
 	own := all
@@ -111,7 +112,7 @@ func (l *dueLanes) ofSources() string {
 
 // lanesRoom is what the lanes that are named may take of a note, which is MaxMessageLength
 // at most; the rest of it are numbers and words, of which there are always the same.
-const lanesRoom = dispatch.MaxMessageLength - 256
+const lanesRoom = bounds.MaxMessageLength - 256
 
 // tell says which lanes were looked into, as far as there is room, what holds them, and how
 // many more there are.
@@ -150,7 +151,7 @@ func (l *dueLanes) tell(what, lane string, name func(*dispatch.Task) string) str
 }
 
 // kindsOf names the gates that hold, each once.
-func kindsOf(holds []Hold) string {
+func kindsOf(holds []Held) string {
 	var kinds []string
 	seen := make(map[dispatch.GateKind]bool)
 	for _, h := range holds {
@@ -160,12 +161,4 @@ func kindsOf(holds []Hold) string {
 		}
 	}
 	return strings.Join(kinds, ", ")
-}
-
-// counted is a number of things.
-func counted(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

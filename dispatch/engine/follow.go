@@ -1,4 +1,4 @@
-package dispatch
+package engine
 
 import (
 	"fmt"
@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
-// Follower is a compiled [Follow] of a source.
+// Follower is a compiled [dispatch.Follow] of a source.
 type Follower struct {
 	maxDepth         int
 	hosts            []string
@@ -18,14 +20,14 @@ type Follower struct {
 	include, exclude []*regexp.Regexp
 }
 
-// NewFollower compiles the source's follow rule; nil when it has none. The
-// error is a [FieldError].
-func NewFollower(spec *SourceSpec) (*Follower, error) {
+// newFollower compiles the source's follow rule; nil when it has none. The
+// error is a [dispatch.FieldError].
+func newFollower(spec *dispatch.SourceSpec) (*Follower, error) {
 	rule := spec.Follow
 	if rule == nil {
 		return nil, nil
 	}
-	f := &Follower{maxDepth: MaxDepth, hosts: slices.Clone(rule.AllowHosts), named: len(rule.AllowHosts) > 0}
+	f := &Follower{maxDepth: bounds.MaxDepth, hosts: slices.Clone(rule.AllowHosts), named: len(rule.AllowHosts) > 0}
 	if rule.MaxDepth != nil {
 		f.maxDepth = *rule.MaxDepth
 	}
@@ -49,53 +51,53 @@ func compilePatterns(field string, patterns []string) ([]*regexp.Regexp, error) 
 	for i, pattern := range patterns {
 		re, err := regexp.Compile(pattern)
 		if err != nil {
-			return nil, Invalid(fmt.Sprintf("%s[%d]", field, i), pattern, "does not compile as an RE2 expression: "+err.Error())
+			return nil, dispatch.Invalid(fmt.Sprintf("%s[%d]", field, i), pattern, "does not compile as an RE2 expression: "+err.Error())
 		}
 		out = append(out, re)
 	}
 	return out, nil
 }
 
-// PassesHost reports whether an item that a page of t's leads to is followed on
+// passesHost reports whether an item that a page of t's leads to is followed on
 // any host, unless the rule names hosts: an item of a feed is, one step, and where
 // it redirects to.
-func PassesHost(t *Task, relation Relation) bool {
-	if relation == RelationRedirect {
-		return t.Relation == RelationFeedItem
+func passesHost(t *dispatch.Task, relation dispatch.Relation) bool {
+	if relation == dispatch.RelationRedirect {
+		return t.Relation == dispatch.RelationFeedItem
 	}
-	return relation == RelationFeedItem && t.Relation != RelationFeedItem
+	return relation == dispatch.RelationFeedItem && t.Relation != dispatch.RelationFeedItem
 }
 
-// Refuses says why an item that stands for this, at this depth, is not
-// followed; FilterNone when it is. anyHost is for [passesHost]. An item without a
+// refuses says why an item that stands for this, at this depth, is not
+// followed; dispatch.FilterNone when it is. anyHost is for [passesHost]. An item without a
 // URL has no host to check.
-func (f *Follower) Refuses(to Target, depth int, anyHost bool) (FilterReason, string) {
+func (f *Follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatch.FilterReason, string) {
 	switch {
 	case f == nil && anyHost:
-		return FilterNone, ""
+		return dispatch.FilterNone, ""
 	case f == nil:
-		return FilterNoRule, "the source has no follow rule"
+		return dispatch.FilterNoRule, "the source has no follow rule"
 	case depth > f.maxDepth:
-		return FilterDepth, fmt.Sprintf("depth %d is over follow.max_depth %d", depth, f.maxDepth)
+		return dispatch.FilterDepth, fmt.Sprintf("depth %d is over follow.max_depth %d", depth, f.maxDepth)
 	case to.Canonical == "":
-		return FilterNone, ""
+		return dispatch.FilterNone, ""
 	case (f.named || !anyHost) && !f.allows(to.Host):
 		return f.refusesHost(to)
 	}
 	matches := func(re *regexp.Regexp) bool { return re.MatchString(to.Canonical) }
 	if len(f.include) > 0 && !slices.ContainsFunc(f.include, matches) {
-		return FilterInclude, "no follow.include matches"
+		return dispatch.FilterInclude, "no follow.include matches"
 	}
 	return f.excludes(to.Canonical)
 }
 
-// RefusesMove says why a seed's page is not crawled where the seed redirects to;
-// FilterNone when it is. A seed is crawled whatever the rule says, and so is its page
+// refusesMove says why a seed's page is not crawled where the seed redirects to;
+// dispatch.FilterNone when it is. A seed is crawled whatever the rule says, and so is its page
 // in its new place, unless the rule names hosts that this is none of, or
 // excludes it.
-func (f *Follower) RefusesMove(to Target) (FilterReason, string) {
+func (f *Follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, string) {
 	if f == nil || to.Canonical == "" {
-		return FilterNone, ""
+		return dispatch.FilterNone, ""
 	}
 	if f.named && !f.allows(to.Host) {
 		return f.refusesHost(to)
@@ -103,20 +105,20 @@ func (f *Follower) RefusesMove(to Target) (FilterReason, string) {
 	return f.excludes(to.Canonical)
 }
 
-func (f *Follower) refusesHost(to Target) (FilterReason, string) {
+func (f *Follower) refusesHost(to dispatch.Target) (dispatch.FilterReason, string) {
 	if f.named {
-		return FilterHost, fmt.Sprintf("host %q is not among follow.allow_hosts", to.Host)
+		return dispatch.FilterHost, fmt.Sprintf("host %q is not among follow.allow_hosts", to.Host)
 	}
-	return FilterHost, fmt.Sprintf("host %q is not a seed's, and follow.allow_hosts is empty", to.Host)
+	return dispatch.FilterHost, fmt.Sprintf("host %q is not a seed's, and follow.allow_hosts is empty", to.Host)
 }
 
-// excludes says which exclude pattern matches; FilterNone: none.
-func (f *Follower) excludes(canonical string) (FilterReason, string) {
+// excludes says which exclude pattern matches; dispatch.FilterNone: none.
+func (f *Follower) excludes(canonical string) (dispatch.FilterReason, string) {
 	i := slices.IndexFunc(f.exclude, func(re *regexp.Regexp) bool { return re.MatchString(canonical) })
 	if i < 0 {
-		return FilterNone, ""
+		return dispatch.FilterNone, ""
 	}
-	return FilterExclude, fmt.Sprintf("follow.exclude[%d] matches", i)
+	return dispatch.FilterExclude, fmt.Sprintf("follow.exclude[%d] matches", i)
 }
 
 // allows matches a host, with its port if it has one, as queue rules match a

@@ -11,24 +11,24 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-// A schedule that nothing follows is doubted; a source for tasks that are submitted
+// A schedule that nothing follows is warned; a source for tasks that are submitted
 // has none.
-func TestDispatcher_Doubts_noSeeds(t *testing.T) {
+func TestDispatcher_Warnings_noSeeds(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		hourly := dispatch.Schedule{Every: time.Hour}
 		passes := dispatch.Schedule{Revisit: true}
-		doubts, err := o.Doubts(t.Context(), []*dispatch.SourceSpec{
+		warnings, err := o.Warnings(t.Context(), []*dispatch.SourceSpec{
 			{Schedule: hourly}, {}, {Schedule: hourly, Seeds: seeds("http://a.example/")}, {Schedule: passes}, {Schedule: passes, Seeds: seeds("http://a.example/")},
 		})
-		if err != nil || len(doubts[0]) != 1 || !strings.Contains(doubts[0][0], "a schedule and no seeds") || doubts[1] != nil || doubts[2] != nil ||
-			len(doubts[3]) != 1 || !strings.Contains(doubts[3][0], "revisit and no seeds") || doubts[4] != nil {
-			t.Errorf("%q, %v", doubts, err)
+		if err != nil || len(warnings[0]) != 1 || !strings.Contains(warnings[0][0], "a schedule and no seeds") || warnings[1] != nil || warnings[2] != nil ||
+			len(warnings[3]) != 1 || !strings.Contains(warnings[3][0], "revisit and no seeds") || warnings[4] != nil {
+			t.Errorf("%q, %v", warnings, err)
 		}
 	})
 }
 
 // Any number of pools is one walk over the collectors.
-func TestDispatcher_Doubts_pools(t *testing.T) {
+func TestDispatcher_Warnings_pools(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		for n := range 30 {
 			info := dispatch.CollectorInfo{ID: fmt.Sprintf("c%d", n), Session: "s", Pools: []string{fmt.Sprintf("p%d", n)}}
@@ -45,12 +45,12 @@ func TestDispatcher_Doubts_pools(t *testing.T) {
 		for n := range 60 {
 			specs = append(specs, &dispatch.SourceSpec{Pool: fmt.Sprintf("p%d", n)})
 		}
-		doubts, err := operate.New(d).Doubts(t.Context(), specs)
+		warnings, err := operate.New(d).Warnings(t.Context(), specs)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, told := range doubts {
-			if doubted := i-2 >= 30; (len(told) == 1) != doubted {
+		for i, told := range warnings {
+			if warned := i-2 >= 30; (len(told) == 1) != warned {
 				t.Errorf("%q: %q", specs[i].Pool, told)
 			}
 		}
