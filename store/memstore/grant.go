@@ -36,6 +36,44 @@ func (e *grantEntry) stillHeld() bool {
 	return l != nil && l.fence == e.fence && !e.record.gone
 }
 
+// endLease takes the lease from a record: lock, lease index, the collector's
+// held leases, the queue's leases in flight. The record stands nowhere then.
+func (s *shard) endLease(r *record) {
+	s.leave(r)
+	s.detach(r)
+}
+
+// detach takes the lease from its collector and its queue, and its lock with it: one that
+// was set by hand stays.
+func (s *shard) detach(r *record) {
+	l := r.lease
+	if l.byHand != "" && l.lockedUntil > s.now {
+		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
+	}
+	l.note.holder.remove(r)
+	s.dropIdleHolder(l.note.holder)
+	s.leaseEnded(l.note)
+	s.queueOf(r.lane).inFlight--
+	r.lease = nil
+}
+
+// dropGhost takes what is left of a record that was removed by hand out of all
+// sets, and counts that an index named it.
+func (s *shard) dropGhost(r *record) {
+	if r.stands != inNone {
+		s.dropped++
+	}
+	s.leave(r)
+	s.keep(r)
+	delete(s.ghosts, r.id)
+	s.touch(r.lane)
+	s.count(r, dispatch.StateUnknown)
+	r.unlist()
+	if r.lease != nil {
+		s.detach(r)
+	}
+}
+
 // leaseEnded notes that a lease of a grant has ended. With the last one the note ends, and
 // the client token was used, unless the grant is given back.
 func (s *shard) leaseEnded(note *grantNote) {

@@ -70,16 +70,6 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	}
 }
 
-// moveDeadline gives the lease another deadline, in the index too.
-func (s *shard) moveDeadline(r *record, deadline int64) {
-	if r.lease.deadline == deadline && r.score == deadline {
-		return
-	}
-	r.lease.deadline = deadline
-	s.leave(r)
-	s.enterLeases(r, deadline)
-}
-
 // setCursor replaces the cursor; empty clears it.
 func (r *record) setCursor(cursor []byte) {
 	if len(cursor) > 0 || r.details != nil {
@@ -302,44 +292,6 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	}
 	fetch := effect.FetchDuration.Truncate(time.Millisecond)
 	q.nextGrant = millis(nextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.paced, fetch))
-}
-
-// endLease takes the lease from a record: lock, lease index, the collector's
-// held leases, the queue's leases in flight. The record stands nowhere then.
-func (s *shard) endLease(r *record) {
-	s.leave(r)
-	s.detach(r)
-}
-
-// detach takes the lease from its collector and its queue, and its lock with it: one that
-// was set by hand stays.
-func (s *shard) detach(r *record) {
-	l := r.lease
-	if l.byHand != "" && l.lockedUntil > s.now {
-		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
-	}
-	l.note.holder.remove(r)
-	s.dropIdleHolder(l.note.holder)
-	s.leaseEnded(l.note)
-	s.queueOf(r.lane).inFlight--
-	r.lease = nil
-}
-
-// dropGhost takes what is left of a record that was removed by hand out of all
-// sets, and counts that an index named it.
-func (s *shard) dropGhost(r *record) {
-	if r.stands != inNone {
-		s.dropped++
-	}
-	s.leave(r)
-	s.keep(r)
-	delete(s.ghosts, r.id)
-	s.touch(r.lane)
-	s.count(r, dispatch.StateUnknown)
-	r.unlist()
-	if r.lease != nil {
-		s.detach(r)
-	}
 }
 
 // RequestCancel implements [dispatch.Leases].

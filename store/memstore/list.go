@@ -12,33 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// listedSize is about what a record takes in a list, beside its texts.
-const listedSize = 512
-
-// pageBytes is what the records of a page take, about.
-type pageBytes int
-
-// fits adds a record of n bytes, unless the page is full.
-func (b *pageBytes) fits(n int) bool {
-	if *b > 0 && int(*b)+n > bounds.MaxPageBytes {
-		return false
-	}
-	*b += pageBytes(n)
-	return true
-}
-
-// listedBytes is what the record takes in a list.
-func (r *record) listedBytes() int {
-	n := listedSize + r.bytes()
-	if d := r.details; d != nil {
-		n -= len(d.cursor) + len(d.memo)
-		if d.lastError != nil {
-			n += len(d.lastError.Message)
-		}
-	}
-	return n
-}
-
 // Tasks implements [dispatch.TaskReads].
 func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) (tasks []*dispatch.Task, now time.Time, err error) {
 	if err := s.usable(ctx); err != nil {

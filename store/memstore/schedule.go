@@ -1,5 +1,9 @@
 package memstore
 
+// turnsPerOldest: every eighth pick of a queue in a pool, and of a lane in a queue, goes to
+// the longest wait whatever its priority.
+const turnsPerOldest = 8
+
 // where says in which set of a schedule a member stands.
 type where uint8
 

@@ -10,6 +10,11 @@ import (
 // maxMisses bounds the misses of one call.
 const maxMisses = 100
 
+// turnsPerLine: wants of many tasks, be it one or several together, are spread
+// over the queues that have no delay, but in turns of at least this part of
+// what they ask for: what a turn costs is then shared by several tasks.
+const turnsPerLine = 10
+
 // claim is one call of Claim on a shard.
 type claim struct {
 	s       *shard
