@@ -24,25 +24,19 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 		Grants: make([][]dispatch.Grant, len(wants)),
 		Used:   make([]bool, len(wants)),
 		Now:    instant(s.now),
-		Wait:   dispatch.WaitNoTasks,
 	}
 	c := &claim{s: s, pool: s.pools[poolName], again: infinite}
-	if until := s.pausedUntil(poolName); until > s.now {
-		// Nothing is looked at but what was granted before.
-		c.pool, reply.Wait = nil, dispatch.WaitPaused
+	until := s.holds.poolHeld(poolName)
+	if c.pool == nil || c.pool.len() == 0 || until > s.now {
+		c.pool = new(pool) // nothing is looked at but what was granted before
+	}
+	c.promote()
+	c.serve(wants, &reply)
+	if c.fill(&reply); until > s.now {
+		reply.Wait = dispatch.WaitPaused
 		if until != infinite {
 			reply.Next, reply.Again = instant(until), instant(until)
 		}
-	}
-	if c.pool != nil && c.pool.len() == 0 {
-		c.pool = nil // as good as none
-	}
-	if c.pool != nil {
-		c.promote()
-	}
-	c.serve(wants, &reply)
-	if c.pool != nil {
-		c.fill(&reply)
 	}
 	s.sweep(2 * len(wants))
 	// A claim takes away; nothing can be granted sooner by it.
@@ -67,7 +61,7 @@ func (c *claim) promote() {
 // used.
 func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 	var n line
-	serve := func() {
+	flush := func() {
 		c.serveLine(&n)
 		for i := range n.hands {
 			if h := &n.hands[i]; h.note != nil {
@@ -81,29 +75,29 @@ func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
 		want := &wants[i]
 		narrow := len(want.Queues)+len(want.SourceUIDs) > 0
 		if narrow || n.has(&want.Poll) {
-			serve()
+			flush()
 		}
 		if c.s.replaced(want.Collector, want.Session) {
-			serve()
+			flush()
 			continue
 		}
 		note, digest, used := c.s.grantOf(&want.Poll)
 		if used {
-			serve()
+			flush()
 			reply.Grants[i], reply.Used[i] = c.s.replay(note, want.Call), true
 			continue
 		}
 		n.join(want, i, digest)
 		if narrow {
-			serve()
+			flush()
 		}
 	}
-	serve()
+	flush()
 }
 
 func (c *claim) serveLine(n *line) {
 	switch {
-	case c.pool == nil || len(n.hands) == 0:
+	case len(n.hands) == 0:
 	case len(n.hands[0].want.Queues) > 0:
 		c.serveQueues(n)
 	case len(n.hands[0].want.SourceUIDs) > 0:

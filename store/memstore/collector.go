@@ -177,25 +177,18 @@ func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispat
 	for i := range polls {
 		states[i] = s.meet(polls[i].Collector, polls[i].Session, nil)
 	}
-	for _, sh := range s.shards {
-		sh.replays(polls, states)
-	}
-	return states, nil
-}
-
-// replays answers polls from the grants that the shard remembers.
-func (s *shard) replays(polls []dispatch.Poll, states []dispatch.PollState) {
-	s.begin()
-	defer s.end()
-	for i := range polls {
-		if states[i].Replaced {
-			continue
+	err := s.eachShard(ctx, func(sh *shard) {
+		for i := range polls {
+			if states[i].Replaced {
+				continue
+			}
+			if note, _, used := sh.grantOf(&polls[i]); used {
+				states[i].Used = true
+				states[i].Replay = append(states[i].Replay, sh.replay(note, polls[i].Call)...)
+			}
 		}
-		if note, _, used := s.grantOf(&polls[i]); used {
-			states[i].Used = true
-			states[i].Replay = append(states[i].Replay, s.replay(note, polls[i].Call)...)
-		}
-	}
+	})
+	return states, err
 }
 
 // Beats implements [dispatch.Collectors].
@@ -215,10 +208,7 @@ func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]di
 func (s *Store) meet(collector, session string, told *dispatch.CollectorInfo) dispatch.PollState {
 	state := s.collectors.meet(collector, session, told)
 	if state.NewSession {
-		sh := s.shardOfName(collector)
-		sh.begin()
-		defer sh.end()
-		sh.mark(collector, session)
+		s.shardOfName(collector).run(func(sh *shard) { sh.mark(collector, session) })
 	}
 	return state
 }
@@ -236,11 +226,8 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	h := sh.mark(collector, keep)
 	var held []*dispatch.Task
 	for _, r := range h.held {
-		if r.lease.session != keep && !r.gone {
+		if r.lease.session != keep && !r.gone && len(held) < max(limit, 1) {
 			held = append(held, sh.task(r, noDetails))
-		}
-		if len(held) >= limit && len(held) > 0 {
-			break
 		}
 	}
 	if len(held) == 0 && sh == s.shardOfName(collector) {
@@ -257,21 +244,6 @@ func (s *shard) holder(collector string) *holder {
 		s.holders[collector] = h
 	}
 	return h
-}
-
-// add puts a lease among those of the collector.
-func (h *holder) add(r *record) {
-	r.lease.heldAt = len(h.held)
-	h.held = append(h.held, r)
-}
-
-// remove takes a lease out: the last one gets its place.
-func (h *holder) remove(r *record) {
-	i, end := r.lease.heldAt, len(h.held)-1
-	h.held[i] = h.held[end]
-	h.held[i].lease.heldAt = i
-	h.held[end] = nil
-	h.held = h.held[:end]
 }
 
 // dropIdleHolder forgets a collector that holds nothing and has no mark.
@@ -309,26 +281,19 @@ func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFil
 		return nil, err
 	}
 	records := s.collectors.list(filter, after, limit)
-	if filter.Held {
-		for _, sh := range s.shards {
-			sh.addHeld(records)
-		}
+	if !filter.Held {
+		return records, nil
 	}
-	return records, nil
-}
-
-// addHeld adds how many leases of the shard collectors hold.
-func (s *shard) addHeld(records []*dispatch.CollectorRecord) {
-	s.begin()
-	defer s.end()
-	for _, r := range records {
-		if r == nil {
-			continue
+	return records, s.eachShard(ctx, func(sh *shard) {
+		for _, r := range records {
+			if r == nil {
+				continue
+			}
+			if h := sh.holders[r.Info.ID]; h != nil {
+				r.Held += int64(len(h.held))
+			}
 		}
-		if h := s.holders[r.Info.ID]; h != nil {
-			r.Held += int64(len(h.held))
-		}
-	}
+	})
 }
 
 // Forget implements [dispatch.Collectors].

@@ -50,8 +50,12 @@ func (s *shard) detach(r *record) {
 	if l.byHand != "" && l.lockedUntil > s.now {
 		s.setStray(r.id, strayLock{value: l.byHand, until: l.lockedUntil})
 	}
-	l.note.holder.remove(r)
-	s.dropIdleHolder(l.note.holder)
+	h := l.note.holder
+	end := len(h.held) - 1
+	last := h.held[end] // gets its place
+	h.held[l.heldAt], last.lease.heldAt = last, l.heldAt
+	h.held[end], h.held = nil, h.held[:end]
+	s.dropIdleHolder(h)
 	s.leaseEnded(l.note)
 	s.queueOf(r.lane).inFlight--
 	r.lease = nil

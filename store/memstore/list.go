@@ -20,9 +20,7 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	tasks = make([]*dispatch.Task, len(ids))
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	s.byShard(len(ids), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
-		if t := instant(sh.now); t.After(now) {
-			now = t
-		}
+		now = latest(now, instant(sh.now))
 		for _, i := range page {
 			if r := sh.record(ids[i]); r != nil {
 				tasks[i] = sh.wholeTask(r, details)
@@ -166,17 +164,12 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) (lease
 
 // DueLanes implements [dispatch.TaskReads].
 func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit int) (found dispatch.DueLanes, err error) {
-	if err := s.usable(ctx); err != nil {
-		return found, err
-	}
 	if (filter.SourceUID == "") == (filter.Queue == "") {
 		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
 	}
 	next := int64(infinite)
-	for _, sh := range s.shards {
-		sh.run(func(sh *shard) { next = sh.dueLanes(&found, filter, limit, next) })
-	}
-	return found, nil
+	err = s.eachShard(ctx, func(sh *shard) { next = sh.dueLanes(&found, filter, limit, next) })
+	return found, err
 }
 
 // dueLanes adds what the shard has to what was found; next is when the task found so far

@@ -54,11 +54,11 @@ func New(config Config) (*Store, error) {
 		config.Now = time.Now
 	}
 	s := &Store{clock: clock{now: config.Now, closed: make(chan struct{})}}
-	s.cluster.clock, s.sourceBook.clock, s.collectors.clock = &s.clock, &s.clock, &s.clock
+	s.cluster.clock, s.sourceBook.clock, s.collectors.clock, s.holds.clock = &s.clock, &s.clock, &s.clock, &s.clock
 	s.leaders = make(map[string]leader)
-	s.holds.byKey = make(map[string]dispatch.Hold)
+	s.holds.pools, s.holds.collectors = make(map[string]dispatch.Hold), make(map[string]dispatch.Hold)
 	for i := range config.Shards {
-		s.shards = append(s.shards, newShard(i, &s.clock, s.publish))
+		s.shards = append(s.shards, newShard(i, &s.holds, s.publish))
 	}
 	return s, nil
 }
@@ -136,6 +136,17 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID, work func(*s
 	}
 }
 
+// eachShard makes a call on each shard, one after the other.
+func (s *Store) eachShard(ctx context.Context, work func(*shard)) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	for _, sh := range s.shards {
+		sh.run(work)
+	}
+	return nil
+}
+
 // run makes a call on the shard.
 func (s *shard) run(work func(*shard)) {
 	s.begin()
@@ -176,31 +187,23 @@ func (s *shard) end() {
 const overdueLooks = 100
 
 // Stats counts over all shards.
-func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
-	var stats dispatch.StoreStats
-	if err := s.usable(ctx); err != nil {
-		return stats, err
+func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error) {
+	err = s.eachShard(ctx, func(sh *shard) {
+		sh.closeIdleQueues(len(sh.queues))
+		stats.Counts = stats.Counts.Add(sh.counts.visible())
+		stats.Queues += int64(len(sh.queues))
+		stats.Granted += sh.granted
+		stats.Settled += sh.settled
+		stats.Expired += sh.expired
+		stats.Orphaned += sh.orphaned
+		stats.Dropped += sh.dropped
+		stats.OldestOverdue = max(stats.OldestOverdue, duration(sh.oldestOverdue()))
+		stats.Grace = max(stats.Grace, duration(sh.graceUntil-sh.now))
+	})
+	if err == nil {
+		stats.Collectors = s.collectors.count()
 	}
-	for _, sh := range s.shards {
-		sh.addStats(&stats)
-	}
-	stats.Collectors = s.collectors.count()
-	return stats, nil
-}
-
-func (s *shard) addStats(stats *dispatch.StoreStats) {
-	s.begin()
-	defer s.end()
-	s.closeIdleQueues(len(s.queues))
-	stats.Counts = stats.Counts.Add(s.counts.visible())
-	stats.Queues += int64(len(s.queues))
-	stats.Granted += s.granted
-	stats.Settled += s.settled
-	stats.Expired += s.expired
-	stats.Orphaned += s.orphaned
-	stats.Dropped += s.dropped
-	stats.OldestOverdue = max(stats.OldestOverdue, duration(s.oldestOverdue()))
-	stats.Grace = max(stats.Grace, duration(s.graceUntil-s.now))
+	return stats, err
 }
 
 // oldestOverdue is how far the most overdue of the first leases is past its

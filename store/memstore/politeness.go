@@ -25,15 +25,6 @@ func (q *queue) kept() int64 {
 	return max(q.nextGrant, q.blocked, gateUntil(q.operator), gateUntil(q.paused))
 }
 
-// pausedUntil is the end of a pool's pause; 0 when there is none.
-func (s *shard) pausedUntil(pool string) int64 {
-	gate, ok := s.paused[pool]
-	if !ok {
-		return 0
-	}
-	return gateUntil(&gate)
-}
-
 // everyQueue is the pattern that matches every queue.
 const everyQueue = "*"
 

@@ -15,6 +15,7 @@ import (
 type shard struct {
 	number  int
 	clock   *clock
+	holds   *holdBook
 	publish func(dispatch.Hint)
 
 	// mu guards everything below, and all that hangs from it.
@@ -44,7 +45,6 @@ type shard struct {
 	sources map[string]*source
 	queues  map[string]*queue
 	pools   map[string]*pool
-	paused  map[string]dispatch.Gate // operators' pauses of pools
 	leases  sortedSet[*record]
 	holders map[string]*holder
 	grants  table[grantKey, *grantNote]
@@ -78,16 +78,15 @@ type shard struct {
 	granted, settled, expired, orphaned, dropped int64
 }
 
-func newShard(number int, clock *clock, publish func(dispatch.Hint)) *shard {
+func newShard(number int, holds *holdBook, publish func(dispatch.Hint)) *shard {
 	return &shard{
-		number: number, clock: clock, publish: publish,
+		number: number, clock: holds.clock, holds: holds, publish: publish,
 		soonest:  make(map[string]int64),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
 		sources:  make(map[string]*source),
 		queues:   make(map[string]*queue),
 		pools:    make(map[string]*pool),
-		paused:   make(map[string]dispatch.Gate),
 		holders:  make(map[string]*holder),
 		used:     make(map[int64]map[uint64]struct{}),
 		lanesIn:  make(map[string]laneList),

@@ -247,15 +247,16 @@ func (c *claim) grant(h *hand, r *record) {
 	r.state = dispatch.StateLeased
 	r.counters.Attempt++
 	r.revision++
+	holder := h.note.holder
 	r.lease = &lease{
-		note: h.note, fence: s.nextFence(), session: want.Session, granted: s.now,
+		note: h.note, fence: s.nextFence(), heldAt: len(holder.held), session: want.Session, granted: s.now,
 		deadline: s.now + length, duration: length, maxHold: maxHold, lockedUntil: s.now + length,
 	}
 	s.dropStray(r.id)
 	s.enterLeases(r, r.lease.deadline)
 	s.count(r, dispatch.StateLeased)
 	s.queueOf(r.lane).inFlight++
-	h.note.holder.add(r)
+	holder.held = append(holder.held, r)
 	s.granted++
 	c.granted++
 	h.room--
