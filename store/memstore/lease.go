@@ -14,10 +14,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	results := make([]dispatch.RenewResult, len(renewals))
-	for i := range results {
-		results[i].Lost = dispatch.LostUnknownTask
-	}
+	results := slices.Repeat([]dispatch.RenewResult{{Lost: dispatch.LostUnknownTask}}, len(renewals))
 	idOf := func(i int) dispatch.TaskID { return renewals[i].ID }
 	s.byShard(len(renewals), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
@@ -82,10 +79,7 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	results := make([]dispatch.ApplyResult, len(transitions))
-	for i := range results {
-		results[i].Code = dispatch.ApplyNotFound
-	}
+	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
 	order := unreadFirst(transitions)
 	idOf := func(n int) dispatch.TaskID { return transitions[order[n]].ID }
 	s.byShard(len(order), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
