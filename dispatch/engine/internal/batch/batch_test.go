@@ -269,13 +269,13 @@ func TestBatcher_Do_callerGoes(t *testing.T) {
 		goes, leave := context.WithCancelCause(t.Context())
 		var all sync.WaitGroup
 		for i, item := range even(20) {
+			ctx, want := goes, gone
+			if i%2 == 1 {
+				ctx, want = t.Context(), nil
+			}
 			all.Go(func() {
-				if i%2 == 1 {
-					if err := double(t.Context(), b, item); err != nil {
-						t.Errorf("of a caller that stays: %v", err)
-					}
-				} else if err := double(goes, b, item); !errors.Is(err, gone) {
-					t.Errorf("of a caller that goes: %v", err)
+				if err := double(ctx, b, item); !errors.Is(err, want) {
+					t.Errorf("caller %d: %v, want %v", i, err, want)
 				}
 			})
 			synctest.Wait() // the first call is for one who goes
