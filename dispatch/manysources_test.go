@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -14,8 +15,8 @@ import (
 // is far away, at a dispatcher that has never read the sources.
 func TestDispatcher_manySources(t *testing.T) {
 	t.Parallel()
-	const n, trip, most = 50, 100 * time.Millisecond, 6
-	ids := make([]string, n)
+	const trip, most = 200 * time.Millisecond, 6
+	ids := make([]string, 300)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("s%d", i)
 	}
@@ -25,11 +26,11 @@ func TestDispatcher_manySources(t *testing.T) {
 				w.submit(id, "", 1, 0)
 			}
 			req := ask("c", "", 0)
-			req.MaxTasks = n
+			req.MaxTasks = bounds.MaxClaimTurns
 			return func() {
 				res, err := far.Fetch(t.Context(), req)
-				if err != nil || len(res.Tasks) != n {
-					t.Fatalf("%v; want %d tasks", err, n)
+				if err != nil || len(res.Tasks) != bounds.MaxClaimTurns {
+					t.Fatalf("%v; want %d tasks", err, bounds.MaxClaimTurns)
 				}
 				for _, g := range res.Tasks {
 					if g.Task.Metadata["of"] != g.Task.SourceID || g.Task.SourceID == "" {
@@ -48,7 +49,7 @@ func TestDispatcher_manySources(t *testing.T) {
 			}
 		},
 		"a submit": func(t *testing.T, _ *world, far *engine.Dispatcher) func() {
-			tasks := make([]engine.NewTask, n)
+			tasks := make([]engine.NewTask, len(ids))
 			for i, id := range ids {
 				tasks[i] = engine.NewTask{SourceID: id, Key: "k", Queue: "q"}
 			}
@@ -63,7 +64,7 @@ func TestDispatcher_manySources(t *testing.T) {
 			for _, id := range ids {
 				w.submit(id, "", 1, 0)
 			}
-			for _, g := range w.hold("c", n) {
+			for _, g := range w.hold("c", len(ids)) {
 				reports = append(reports, dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 1}})
 			}
 			return func() {
@@ -91,7 +92,7 @@ func TestDispatcher_manySources(t *testing.T) {
 				began := time.Now()
 				begin()
 				if trips := time.Since(began) / trip; trips > most {
-					t.Errorf("it took %d round trips for %d sources, want at most %d", trips, n, most)
+					t.Errorf("it took %d round trips for %d sources, want at most %d", trips, len(ids), most)
 				}
 			})
 		})
