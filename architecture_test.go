@@ -42,17 +42,22 @@ var layers = []layer{
 	},
 	{
 		path: "dispatch/engine/...", core: true,
-		ours:   []string{"dispatch", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
 		path: "dispatch/operate/...", core: true,
-		ours:   []string{"dispatch", "dispatch/canonical", "dispatch/engine/..."},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/engine/..."},
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
+		path: "dispatch/bounds", core: true,
+		ours:   []string{"dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
 		path: "dispatch", core: true,
-		ours:   []string{"dispatch/canonical"},
+		ours:   []string{"dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
@@ -61,7 +66,7 @@ var layers = []layer{
 	},
 	{
 		path: "store/memstore", core: true,
-		ours:   []string{"dispatch", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
@@ -70,32 +75,32 @@ var layers = []layer{
 	},
 	{
 		path: "store/redisstore/internal/key", core: true,
-		ours:   []string{"dispatch", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
 		path: "store/redisstore/internal/pack", core: true,
-		ours:   []string{"dispatch", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
 		path: "store/redisstore/internal/record", core: true,
-		ours:   []string{"dispatch", "dispatch/canonical", "store/redisstore/internal/pack"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/redisstore/internal/pack"},
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path:   "store/redisstore/internal/...",
-		ours:   []string{"dispatch", "dispatch/canonical", "store/redisstore/lua"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/redisstore/lua"},
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "store/redisstore/...", core: true,
-		ours:   []string{"dispatch", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "store/storetest/...", core: true,
-		ours:   []string{"dispatch", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{

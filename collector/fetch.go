@@ -161,7 +161,7 @@ func (r *run) fetchRequest(tasks int, reports []*report) (*wagglev1.FetchTaskReq
 	}
 	request := &wagglev1.FetchTaskRequest{
 		CollectorId: r.cfg.ID, Session: r.session, ClientToken: token.String(),
-		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues,
+		Labels: r.cfg.Labels, Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues,
 		MaxTasks: int32(tasks), Wait: durationpb.New(wait), Reports: messages(reports),
 	}
 	if r.cfg.LeaseDuration > 0 {

@@ -3,6 +3,7 @@ package collector_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -76,11 +77,15 @@ func TestCollector_FetchToken(t *testing.T) {
 			}
 			return nil, nil
 		}
-		r := start(t, d, collector.HandlerFunc(succeed), nil)
+		labels := map[string]string{"region": "eu"} // holds of collectors go by them
+		r := start(t, d, collector.HandlerFunc(succeed), func(c *collector.Config) { c.Labels = labels })
 		pass(time.Minute)
 		calls := d.fetchCalls()
 		if len(calls) < 6 {
 			t.Fatalf("%d fetches, want 6 or more", len(calls))
+		}
+		if got := calls[0].req.GetLabels(); !maps.Equal(got, labels) {
+			t.Errorf("a fetch has the labels %v, want %v", got, labels)
 		}
 		for i := 1; i < 5; i++ {
 			if calls[i].req.GetClientToken() != calls[0].req.GetClientToken() {

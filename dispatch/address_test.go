@@ -28,7 +28,7 @@ func TestTrimURL_whereURLsComeIn(t *testing.T) {
 		req := ask("c1", "t1", 0)
 		req.MaxTasks = 3
 		grants := w.mustFetch(req).Tasks
-		w.report(dispatch.Report{ID: grants[0].Task.ID, Token: grants[0].Token, Succeeded: &dispatch.Succeeded{
+		w.settle(dispatch.Report{ID: grants[0].Task.ID, Token: grants[0].Token, Succeeded: &dispatch.Succeeded{
 			Discovered: []dispatch.DiscoveredItem{{URL: "http://discovered.example/ \x1f"}},
 		}})
 		req.ClientToken = "t2"
@@ -111,12 +111,12 @@ func (w *world) addressOf(source, raw string) string {
 	done, err := w.d[0].Report(w.t.Context(), "c1", []dispatch.Report{{ID: grant.Task.ID, Token: grant.Token, Succeeded: &dispatch.Succeeded{
 		Discovered: []dispatch.DiscoveredItem{{URL: grant.Task.URL}, found},
 	}}})
-	if err != nil || done[0].Discovered[0].Code != dispatch.DiscoverExists || done[0].Discovered[1].Code != dispatch.DiscoverCreated {
+	if err != nil || done[0].Discovered[0].Code != engine.DiscoverExists || done[0].Discovered[1].Code != engine.DiscoverCreated {
 		w.t.Fatalf("%q found again by its address: %+v, %v", raw, done, err)
 	}
 	w.keys++
 	again := w.mustFetch(ask("c1", fmt.Sprintf("t%d", w.keys), 0)).Tasks[0]
-	w.report(dispatch.Report{ID: again.Task.ID, Token: again.Token, Succeeded: &dispatch.Succeeded{}})
+	w.settle(dispatch.Report{ID: again.Task.ID, Token: again.Token, Succeeded: &dispatch.Succeeded{}})
 	if again.Task.URL != grant.Task.URL {
 		w.t.Errorf("submitted %q is fetched as %q, discovered as %q", raw, grant.Task.URL, again.Task.URL)
 	}

@@ -2,8 +2,8 @@
 // policy that decides what becomes of them, and [Store], the contract of stores.
 //
 // Package engine beside it runs a dispatcher over a store for collectors, package operate
-// has what operators and producers do, and package canonical brings URLs into their
-// canonical form. None of them knows Redis, gRPC or protobuf: stores implement [Store],
+// has what operators and producers do, package canonical brings URLs into their canonical
+// form, and package bounds has all limits. None of them knows Redis, gRPC or protobuf: stores implement [Store],
 // transports call engine and operate.
 //
 // # Time

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What callers of a [Store] or a [Dispatcher] can tell apart with errors.Is.
+// What callers of a [Store], an engine or an operator can tell apart with errors.Is.
 // Adapters wrap them with the operation and the thing it was about.
 var (
 	// ErrInvalid is an argument outside its limits. The text names the
@@ -36,12 +36,6 @@ var (
 	// ErrCollectorReplaced is a call of a collector's session after a newer
 	// session of the same collector has begun.
 	ErrCollectorReplaced = errors.New("collector replaced by a newer session")
-	// ErrStaleSource is a submit that was prepared with an older version of
-	// its source than the shard holds. Read the source again and repeat.
-	ErrStaleSource = errors.New("source version is stale")
-	// ErrStaleRules is a submit that was prepared with older queue rules than
-	// the shard holds. Read the rules again and repeat.
-	ErrStaleRules = errors.New("queue rules are stale")
 	// ErrStoreUnavailable is a store that cannot be reached, or did not
 	// answer in time. Whether the call took effect is unknown: repeat it with
 	// the same token or key.
@@ -57,9 +51,6 @@ var (
 	// such as the number of shards, or one that cannot keep Waggle's
 	// promises. It is found at start and does not go away by repeating.
 	ErrStoreMismatch = errors.New("store does not fit")
-	// ErrDraining is a call that this dispatcher no longer takes because it
-	// shuts down. Another dispatcher takes it.
-	ErrDraining = errors.New("dispatcher is draining")
 	// ErrTooManyWaiters is a fetch refused because too many are parked.
 	ErrTooManyWaiters = errors.New("too many parked fetches")
 	// ErrPageToken is a page token that was not given out for this list.
@@ -88,4 +79,13 @@ func (e *FieldError) Unwrap() error { return ErrInvalid }
 // Invalid makes a [FieldError].
 func Invalid(field string, value any, limit string) error {
 	return &FieldError{Field: field, Value: fmt.Sprint(value), Limit: limit}
+}
+
+// prefixField puts the path of the enclosing field before a [FieldError]'s.
+func prefixField(prefix string, err error) error {
+	var field *FieldError
+	if errors.As(err, &field) {
+		return &FieldError{Field: prefix + "." + field.Field, Value: field.Value, Limit: field.Limit}
+	}
+	return fmt.Errorf("%s: %w", prefix, err)
 }

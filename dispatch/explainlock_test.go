@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
@@ -16,7 +17,7 @@ func TestDispatcher_ExplainTask_underALock(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		hand := w.store.Inspect()
-		explain := func(id dispatch.TaskID) (*operate.Explanation, operate.Hold) {
+		explain := func(id dispatch.TaskID) (*operate.Explanation, operate.Held) {
 			t.Helper()
 			e, err := w.o[0].ExplainTask(t.Context(), id)
 			kinds := holds(t, e, err)
@@ -49,7 +50,7 @@ func TestDispatcher_ExplainTask_underALock(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		hand.DeleteLock(id)
-		parked := w.fetch(t.Context(), 0, ask("c", "", dispatch.MaxWait))
+		parked := w.fetch(t.Context(), 0, ask("c", "", bounds.MaxWait))
 		if e, h = explain(id); !h.Until.After(e.Now) || h.Until.After(e.Now.Add(dispatch.OrphanLook)) {
 			t.Errorf("a lock that was deleted: %+v at %v", h, e.Now)
 		}

@@ -6,15 +6,58 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
-// Bounds of holds.
+// GateKind says what kind of thing holds a grant. It is open: more kinds will
+// come.
+type GateKind string
+
+// The gates of this version.
 const (
-	// MaxHolds bounds the holds of pools, and those of collectors.
-	MaxHolds = 1000
-	// MaxHoldLabels bounds the labels that one names.
-	MaxHoldLabels = 16
+	GateNotDue        GateKind = "NOT_DUE"           // due time
+	GateMinDelay      GateKind = "MIN_DELAY"         // politeness of the queue
+	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"     // leases of the queue
+	GateHostBlocked   GateKind = "HOST_BLOCKED"      // automatic block
+	GateBlocked       GateKind = "BLOCKED"           // an operator's block
+	GatePaused        GateKind = "PAUSED"            // an operator's pause of the queue
+	GateQueuePaused   GateKind = "QUEUE_PAUSED"      // a rule's
+	GateQueueDenied   GateKind = "QUEUE_DENIED"      // a rule's
+	GateSourcePaused  GateKind = "SOURCE_PAUSED"     // an operator's
+	GateSourceDeleted GateKind = "SOURCE_DELETED"    //
+	GateBreaker       GateKind = "BREAKER"           // a seed that keeps failing
+	GatePoolPaused    GateKind = "POOL_PAUSED"       // an operator's
+	GateDrained       GateKind = "COLLECTOR_DRAINED" // an operator's, of collectors
+	GateNoCollector   GateKind = "NO_COLLECTOR"      // nobody takes tasks of the pool
+	GateLeased        GateKind = "LEASED"            // somebody works on the task
+	GateSettled       GateKind = "SETTLED"           // the task is DONE, DEAD or CANCELED
+	GateNoSeeds       GateKind = "NO_SEEDS"          // the source has none
+	GateLocked        GateKind = "LOCKED"            // a lock that no lease has set
 )
+
+// Gate is anything that can hold a grant.
+type Gate struct {
+	Kind   GateKind  `json:"kind"`
+	Until  time.Time `json:"until,omitzero"` // zero = until someone lifts it
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time,omitzero"` // when it was set
+	// Rule is, of GateQueuePaused and GateQueueDenied, the pattern of the rule.
+	Rule string `json:"-"`
+	// Cause is, of GateHostBlocked, the failure behind it; nil where it is not known.
+	Cause *BlockCause `json:"-"`
+	// Hold is, of GateDrained, the hold, which says whom it is of. It is not changed.
+	Hold *Hold `json:"-"`
+}
+
+// BlockCause is the failure that began an automatic block, or last lengthened it, and
+// the task whose attempt ended so.
+type BlockCause struct {
+	Task    TaskID
+	Failure Failure
+}
 
 // HoldTarget is what a hold is on: exactly one field is set.
 type HoldTarget struct {
@@ -43,24 +86,27 @@ func (t *HoldTarget) Matches(collector string, labels map[string]string) bool {
 // ofCollectors reports whether the target is collectors.
 func (t *HoldTarget) ofCollectors() bool { return t.Collector != "" || len(t.Labels) > 0 }
 
-// The names of holds. One target has each at most once.
+// HoldName tells the holds of one target apart.
+type HoldName string
+
+// The names of holds.
 const (
 	// HoldDefault is the name of holds of pools and collectors.
-	HoldDefault = "default"
+	HoldDefault HoldName = "default"
 	// HoldBlock and HoldPause are those of queues: one is for the sake of the host, the
 	// other for any other reason. Neither touches the other.
-	HoldBlock = "block"
-	HoldPause = "pause"
+	HoldBlock HoldName = "block"
+	HoldPause HoldName = "pause"
 	// HoldWaggle is the block that Waggle sets by itself on a queue after failures of its
 	// host. It can only be lifted, and with it the doubling of its length.
-	HoldWaggle = "waggle"
+	HoldWaggle HoldName = "waggle"
 )
 
 // Hold is an operator's rule that nothing of its target, or nothing for it, is granted.
 // Leases that stand go on. It is identified by target and name.
 type Hold struct {
 	Target HoldTarget
-	Name   string
+	Name   HoldName
 	// Gate closes what Target is. Its Until is zero until somebody lifts the hold; its
 	// Kind follows from target and name.
 	Gate
@@ -83,7 +129,7 @@ func (h *Hold) Key() string {
 			parts = append(parts, key, t.Labels[key])
 		}
 	}
-	return strings.Join(append(parts, h.Name), "\x00")
+	return strings.Join(append(parts, string(h.Name)), "\x00")
 }
 
 // AsGate is the gate that the hold closes, with the hold itself.
@@ -129,19 +175,19 @@ func (h *Hold) Check(lifting bool) error {
 	return nil
 }
 
-// TooMany is the error of a hold beyond [MaxHolds].
+// TooMany is the error of a hold beyond [bounds.MaxHolds].
 func (h *Hold) TooMany() error {
 	switch t := &h.Target; {
 	case t.Pool != "":
-		return Invalid("name", t.Pool, fmt.Sprintf("would be one more than the limit of %d paused pools", MaxHolds))
+		return Invalid("name", t.Pool, fmt.Sprintf("would be one more than the limit of %d paused pools", bounds.MaxHolds))
 	case t.Collector != "":
-		return Invalid("collector_id", t.Collector, fmt.Sprintf("would be one more than the limit of %d drains", MaxHolds))
+		return Invalid("collector_id", t.Collector, fmt.Sprintf("would be one more than the limit of %d drains", bounds.MaxHolds))
 	default:
 		var pairs []string
 		for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
 			pairs = append(pairs, key+"="+t.Labels[key])
 		}
-		return Invalid("labels", strings.Join(pairs, ","), fmt.Sprintf("would be one more than the limit of %d drains", MaxHolds))
+		return Invalid("labels", strings.Join(pairs, ","), fmt.Sprintf("would be one more than the limit of %d drains", bounds.MaxHolds))
 	}
 }
 
@@ -153,7 +199,7 @@ type Holds interface {
 	// and who sets one publishes HintHolds. A queue or pool need not hold tasks.
 	//
 	// Idempotent. After an error a hold of a pool may be in some shards, and is listed
-	// then. ErrInvalid for what [Hold.Check] refuses, and when [MaxHolds] others of pools
+	// then. ErrInvalid for what [Hold.Check] refuses, and when [bounds.MaxHolds] others of pools
 	// stand, or of collectors; those that are over do not count.
 	SetHold(ctx context.Context, hold Hold) error
 	// LiftHold removes the hold of a target and name, and reports whether it still held.
@@ -161,8 +207,8 @@ type Holds interface {
 	// hold of a queue or a pool lets go on is told with HintReady. Idempotent; a target
 	// that nobody has used holds nothing. After an error a hold of a pool may be lifted
 	// in some shards, and is listed still. ErrInvalid for what [Hold.Check] refuses.
-	LiftHold(ctx context.Context, target HoldTarget, name string) (held bool, err error)
+	LiftHold(ctx context.Context, target HoldTarget, name HoldName) (held bool, err error)
 	// Holds reads the holds of pools and collectors that stand now, in the order of their
-	// keys: 2 x [MaxHolds] at most, of shard 0. Those of queues are told with the queue.
+	// keys: 2 x [bounds.MaxHolds] at most, of shard 0. Those of queues are told with the queue.
 	Holds(ctx context.Context) ([]Hold, error)
 }

@@ -79,7 +79,7 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 	if t.Recurring {
 		tr.Attempt = attempt(t, ResultSucceeded, nil, now)
 	}
-	interval := spec.Schedule.Adaptive.Next(t, s.Changed)
+	interval := spec.Schedule.Adaptive.next(t, s.Changed)
 	plan(&tr, t, spec, interval, now)
 	switch {
 	case p.canceled(&tr, t, spec):
@@ -131,7 +131,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	case ScopeCollector:
 		tr.Queue.Kind = QueueUntouched
 		tr.SourceFailure = false
-		tr.Delay = p.Jitter(min(collectorFailureDelay<<min(unspent(t.Counters), 6), maxCollectorFailureDelay))
+		tr.Delay = p.jitter(min(collectorFailureDelay<<min(unspent(t.Counters), 6), maxCollectorFailureDelay))
 	}
 	p.override(&tr, t, spec, now)
 	return tr
@@ -319,11 +319,11 @@ func (p Policy) backoff(spec *SourceSpec, failures int) time.Duration {
 	if doubled := spec.Retry.MinBackoff << min(max(failures-1, 0), 30); doubled >= 0 && doubled < d {
 		d = doubled
 	}
-	return p.Jitter(d)
+	return p.jitter(d)
 }
 
-// Jitter is half of d to all of it, in whole milliseconds.
-func (p Policy) Jitter(d time.Duration) time.Duration {
+// jitter is half of d to all of it, in whole milliseconds.
+func (p Policy) jitter(d time.Duration) time.Duration {
 	return (d/2 + time.Duration(p.Rand()*float64(d/2))).Truncate(time.Millisecond)
 }
 

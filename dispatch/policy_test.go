@@ -50,7 +50,7 @@ func TestPolicy_Report_success(t *testing.T) {
 	t.Run("one-shot is done and shrinks", func(t *testing.T) {
 		t.Parallel()
 		tr := middle.Report(leased(false, dispatch.Counters{Failures: 2}), spec(nil), succeeded(), epoch)
-		if tr.State != dispatch.StateDone || !tr.Shrink || !tr.Settled || tr.Remember != dispatch.DefaultRemember {
+		if tr.State != dispatch.StateDone || !tr.Shrink || !tr.Settled || tr.Remember != dispatch.DefaultSpec().Remember {
 			t.Errorf("%+v", tr)
 		}
 		if tr.Counters != (dispatch.Counters{Cycle: 1}) || string(tr.Memo) != "etag" || tr.Token.Fence != 42 || tr.Revision != 7 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -17,7 +18,7 @@ func TestPump_drain(t *testing.T) {
 		w.source("s", nil)
 		w.submit("s", "", 1, 0)
 		held := w.mustFetch(ask("c", "", 0)).Tasks[0]
-		chans := w.park(100, dispatch.MaxWait)
+		chans := w.park(100, bounds.MaxWait)
 		w.d[0].Drain()
 		began := time.Now()
 		for _, ch := range chans {
@@ -25,17 +26,16 @@ func TestPump_drain(t *testing.T) {
 				t.Fatalf("parked fetch: %+v, %v after %v; want DRAINING at once", a.res, a.err, a.at.Sub(began))
 			}
 		}
-		claims := w.spies[0].count("Claim")
-		w.submit("s", "", 1, 0)
-		res, err := w.d[0].Fetch(t.Context(), ask("late", "", dispatch.MaxWait))
+		id := w.submit("s", "", 1, 0)[0]
+		res, err := w.d[0].Fetch(t.Context(), ask("late", "", bounds.MaxWait))
 		if err != nil || res.Empty != engine.EmptyDraining || time.Since(began) != 0 {
 			t.Errorf("later fetch: %+v, %v", res, err)
 		}
 		time.Sleep(10 * time.Second)
-		if n := w.spies[0].count("Claim") - claims; n != 0 {
-			t.Errorf("%d claims while draining", n)
+		if task := w.task(id); task.State != dispatch.StateReady {
+			t.Errorf("a task that came meanwhile is %v, want READY", task.State)
 		}
-		w.succeed(held) // reports are taken to the last
+		w.settle(success(held)) // reports are taken to the last
 		if !w.d[0].Draining() {
 			t.Error("Draining() is false")
 		}
@@ -46,8 +46,8 @@ func TestPump_drainDuringClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
 		w.source("s", nil)
-		chans := w.park(3, dispatch.MaxWait)
-		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		chans := w.park(3, bounds.MaxWait)
+		w.inject(delay(50*time.Millisecond, calls("Claim")))
 		w.submit("s", "", 1, 0)
 		synctest.Wait()
 		w.d[0].Drain()
@@ -70,8 +70,8 @@ func TestPump_drainDuringClaim(t *testing.T) {
 func TestPump_drainDuringEmptyClaim(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		chans := w.park(1, dispatch.MaxWait)
-		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		chans := w.park(1, bounds.MaxWait)
+		w.inject(delay(50*time.Millisecond, calls("Claim")))
 		w.afterClaim()
 		w.d[0].Drain()
 		began := time.Now()
@@ -84,7 +84,7 @@ func TestPump_drainDuringEmptyClaim(t *testing.T) {
 func TestPump_stopped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, setup{}, func(t *testing.T, w *world) {
-		chans := w.park(10, dispatch.MaxWait)
+		chans := w.park(10, bounds.MaxWait)
 		w.stops[0]()
 		for _, ch := range chans {
 			if a := <-ch; a.err != nil || a.res.Empty != engine.EmptyDraining {
@@ -103,26 +103,18 @@ func TestPump_stoppedWhileItGivesBack(t *testing.T) {
 		w.source("s", nil)
 		ctx, goAway := context.WithCancel(t.Context())
 		for i := range 100 {
-			w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait))
+			w.fetch(ctx, 0, ask(fmt.Sprintf("c%d", i), "", bounds.MaxWait))
 		}
 		synctest.Wait()
-		w.spies[0].set(func(s *spy) { s.delay = 50 * time.Millisecond })
+		w.inject(delay(50*time.Millisecond, calls("Claim")))
 		w.submit("s", "", 100, 0)
 		time.Sleep(225 * time.Millisecond) // claims for 1, 2, 4 and 8 are back, one for 16 is under way
 		goAway()
-		w.spies[0].set(func(s *spy) {
-			s.fail = func(call string) error {
-				if call != "GiveBack" {
-					return nil
-				}
-				time.Sleep(10 * time.Second)
-				return dispatch.ErrStoreUnavailable
-			}
-		})
+		w.inject(delay(10*time.Second, calls("GiveBack")), fail(dispatch.ErrStoreUnavailable, calls("GiveBack")))
 		began := time.Now()
 		w.stops[0]()
 		w.wg.Wait()
-		if n := w.spies[0].count("GiveBack"); n < 10 {
+		if n := w.stores[0].count("GiveBack"); n < 10 {
 			t.Fatalf("%d grants to give back; want those of one claim for many", n)
 		}
 		if took := time.Since(began); took > 30*time.Second {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -19,13 +20,13 @@ func TestPump_narrow(t *testing.T) {
 			w.source("mine", nil)
 			w.source("theirs", nil)
 			w.submit("theirs", "", 100, 0)
-			req := ask("c", "", dispatch.MaxWait)
+			req := ask("c", "", bounds.MaxWait)
 			req.Sources = []string{"mine"}
 			ch := w.fetch(t.Context(), 0, req)
 			synctest.Wait()
-			before := w.spies[0].count("Claim")
+			before := w.stores[0].count("Claim")
 			time.Sleep(10 * time.Second)
-			if n := w.spies[0].count("Claim") - before; n > 2*15 {
+			if n := w.stores[0].count("Claim") - before; n > 2*15 {
 				t.Errorf("%d claims in 10s for one fetch that cannot take what there is", n)
 			}
 			began := time.Now()
@@ -61,7 +62,7 @@ func TestPump_narrow(t *testing.T) {
 	t.Run("without waiting finds what was just submitted", func(t *testing.T) {
 		t.Parallel()
 		inWorld(t, setup{shards: 4}, func(t *testing.T, w *world) {
-			w.spies[0].set(func(s *spy) { s.deaf = true })
+			w.deafen(true)
 			w.source("s", nil)
 			for i := range 20 {
 				queue := fmt.Sprintf("narrow%d", i)
@@ -81,10 +82,10 @@ func TestPump_narrow(t *testing.T) {
 		inWorld(t, setup{minDelay: 2 * time.Second}, func(t *testing.T, w *world) {
 			w.source("s", nil)
 			w.submit("s", "q", 2, 0)
-			req := ask("c", "", dispatch.MaxWait)
+			req := ask("c", "", bounds.MaxWait)
 			req.Queues = []string{"q"}
 			began := time.Now()
-			w.succeed(w.mustFetch(req).Tasks[0])
+			w.settle(success(w.mustFetch(req).Tasks[0]))
 			w.mustFetch(req)
 			if took := time.Since(began); took < 2*time.Second || took > 2100*time.Millisecond {
 				t.Errorf("second task after %v, want 2s", took)
@@ -101,7 +102,7 @@ func TestPump_narrow(t *testing.T) {
 			var chans []<-chan answer
 			const n = 60
 			for i := range n {
-				req := ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait)
+				req := ask(fmt.Sprintf("c%d", i), "", bounds.MaxWait)
 				req.Queues = []string{fmt.Sprintf("many%d", i)}
 				chans = append(chans, w.fetch(t.Context(), 0, req))
 			}
@@ -123,7 +124,7 @@ func TestPump_narrow(t *testing.T) {
 		inWorld(t, setup{minDelay: time.Hour}, func(t *testing.T, w *world) {
 			w.source("wide", nil)
 			w.source("mine", nil)
-			const queues = 6 * dispatch.MaxClaimTurns
+			const queues = 6 * bounds.MaxClaimTurns
 			w.submit("wide", "", queues, 0)
 			for i := range queues {
 				w.submit("wide", fmt.Sprintf("q%d", i+1), 1, 0)
@@ -131,11 +132,11 @@ func TestPump_narrow(t *testing.T) {
 			for range queues {
 				w.mustFetch(ask("first", "", 0)) // each queue waits out its delay, with a task
 			}
-			wide := ask("c", "", dispatch.MaxWait)
+			wide := ask("c", "", bounds.MaxWait)
 			wide.Sources = []string{"wide"}
 			w.fetch(t.Context(), 0, wide)
 			synctest.Wait()
-			mine := ask("d", "", dispatch.MaxWait)
+			mine := ask("d", "", bounds.MaxWait)
 			mine.Sources = []string{"mine"}
 			ch := w.fetch(t.Context(), 0, mine)
 			synctest.Wait()
@@ -152,7 +153,7 @@ func TestPump_narrow(t *testing.T) {
 // looks at, and has work for it where it is found last.
 func TestPump_narrowOfManyQueues(t *testing.T) {
 	t.Parallel()
-	const queues = 20 * dispatch.MaxClaimTurns
+	const queues = 20 * bounds.MaxClaimTurns
 
 	// many makes a source with a task in each of many queues, all held, and work for
 	// others, which nobody takes.
@@ -164,7 +165,7 @@ func TestPump_narrowOfManyQueues(t *testing.T) {
 		for i := range queues {
 			w.submit("many", fmt.Sprintf("q%d.held", i), 1, 0)
 		}
-		req := ask("c", "", dispatch.MaxWait)
+		req := ask("c", "", bounds.MaxWait)
 		req.Sources = []string{"many"}
 		return req
 	}
@@ -237,9 +238,9 @@ func TestPump_narrowOfManyQueues(t *testing.T) {
 		inWorld(t, setup{}, func(t *testing.T, w *world) {
 			w.fetch(t.Context(), 0, many(w))
 			time.Sleep(time.Second) // the first claims look at all queues
-			before := w.spies[0].count("Claim")
+			before := w.stores[0].count("Claim")
 			time.Sleep(10 * time.Second)
-			if n := w.spies[0].count("Claim") - before; n > 15 {
+			if n := w.stores[0].count("Claim") - before; n > 15 {
 				t.Errorf("%d claims in 10s", n)
 			}
 		})
@@ -255,7 +256,7 @@ func TestPump_narrowToManyQueues(t *testing.T) {
 		const fetches = 8
 		var last <-chan answer
 		for i := range fetches {
-			req := ask(fmt.Sprintf("c%d", i), "", dispatch.MaxWait)
+			req := ask(fmt.Sprintf("c%d", i), "", bounds.MaxWait)
 			for k := range engine.MaxNarrow {
 				req.Queues = append(req.Queues, fmt.Sprintf("q%d.of%d", k, i))
 				w.submit("s", req.Queues[k], 2, 0)
@@ -265,9 +266,9 @@ func TestPump_narrowToManyQueues(t *testing.T) {
 			last = w.fetch(t.Context(), 0, req)
 		}
 		time.Sleep(time.Second)
-		before := w.spies[0].count("Claim")
+		before := w.stores[0].count("Claim")
 		time.Sleep(10 * time.Second)
-		if n := w.spies[0].count("Claim") - before; n > 15*fetches {
+		if n := w.stores[0].count("Claim") - before; n > 15*fetches {
 			t.Errorf("%d claims in 10s, though there is nothing", n)
 		}
 		began := time.Now()

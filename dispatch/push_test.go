@@ -7,6 +7,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // TestDispatcher_OpenStream holds that cancels, holds and ends of sessions come to the stream of
@@ -21,7 +22,7 @@ func TestDispatcher_OpenStream(t *testing.T) {
 	}{
 		"a cancel": {
 			do: func(t *testing.T, w *world, held []dispatch.Grant) {
-				if _, err := w.o[0].CancelTasks(t.Context(), []dispatch.TaskID{held[0].Task.ID, held[1].Task.ID}, dispatch.Note{By: "ada"}); err != nil {
+				if _, err := w.o[0].CancelTasks(t.Context(), operate.TaskEdit{IDs: []dispatch.TaskID{held[0].Task.ID, held[1].Task.ID}, Note: dispatch.Note{By: "ada"}}); err != nil {
 					t.Error(err)
 				}
 			},
@@ -62,14 +63,11 @@ func TestDispatcher_OpenStream(t *testing.T) {
 			inWorld(t, setup{shards: 2, dispatchers: 2}, func(t *testing.T, w *world) {
 				w.source("s", nil)
 				w.submit("s", "", 2, 0)
-				var held []dispatch.Grant
-				for len(held) < 2 {
-					held = append(held, w.mustFetch(ask("c", "", 0)).Tasks...)
-				}
+				held := w.hold("c", 2)
 				mine, other := w.d[1].OpenStream(info), w.d[1].OpenStream(dispatch.CollectorInfo{ID: "other", Session: "s1"})
 				defer mine.Close()
 				defer other.Close()
-				w.spies[1].set(func(s *spy) { s.deaf = test.deaf })
+				w.stores[1].deaf.Store(test.deaf)
 				test.do(t, w, held)
 				if test.deaf {
 					time.Sleep(time.Second)

@@ -2,33 +2,13 @@ package dispatch
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"slices"
+	"net"
 	"strings"
 	"time"
-)
 
-// Defaults of queue rules.
-const (
-	DefaultMinDelay    = time.Second
-	DefaultMaxInFlight = 1
-	DefaultMaxBlock    = 24 * time.Hour
-	// FirstBlock is the first automatic block of a queue after a failure of
-	// its host that named no Retry-After; each further one doubles.
-	FirstBlock = 10 * time.Second
-	// MaxMinDelay bounds min_delay and max_delay.
-	MaxMinDelay = 24 * time.Hour
-	// MaxQueueDelay bounds what a host can be reported to ask for, and
-	// HostDelayLimit is how much of it counts where no rule sets max_delay.
-	MaxQueueDelay  = time.Hour
-	HostDelayLimit = time.Minute
-	// MaxDelayFactor bounds delay_factor, LongestMaxBlock max_block.
-	MaxDelayFactor  = 100
-	LongestMaxBlock = 30 * 24 * time.Hour
-	// MaxInFlightLimit bounds max_in_flight.
-	MaxInFlightLimit = 100_000
-	// MaxQueueRules bounds the rules of one Waggle.
-	MaxQueueRules = 100_000
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // QueueSettings is how politely a queue is worked on, resolved at each grant.
@@ -41,7 +21,7 @@ type QueueSettings struct {
 	// to MaxDelay. 0 = off.
 	DelayFactor float64
 	// MaxDelay bounds what DelayFactor and the host itself can ask for; 0 =
-	// MaxMinDelay for the one, HostDelayLimit for the other.
+	// bounds.MaxMinDelay for the one, a minute for the other.
 	MaxDelay time.Duration
 	// MaxBlock bounds automatic blocks.
 	MaxBlock time.Duration
@@ -52,9 +32,48 @@ type QueueSettings struct {
 	Deny   bool
 }
 
+// Defaults of queue rules.
+const (
+	defaultMinDelay    = time.Second
+	defaultMaxInFlight = 1
+	defaultMaxBlock    = 24 * time.Hour
+	// hostDelayLimit is how much of what a host asks for counts where no rule sets
+	// max_delay.
+	hostDelayLimit = time.Minute
+)
+
 // DefaultQueueSettings hold where no rule says otherwise.
 func DefaultQueueSettings() QueueSettings {
-	return QueueSettings{MinDelay: DefaultMinDelay, MaxInFlight: DefaultMaxInFlight, MaxBlock: DefaultMaxBlock}
+	return QueueSettings{MinDelay: defaultMinDelay, MaxInFlight: defaultMaxInFlight, MaxBlock: defaultMaxBlock}
+}
+
+// Paced are the settings of a queue whose host asks for a delay of its own: its
+// MinDelay is the longer of the rule's and asked, of which MaxDelay
+// (hostDelayLimit where the rule sets none) counts at most. All that grants and
+// reports do goes by it.
+func (s QueueSettings) Paced(asked time.Duration) QueueSettings {
+	s.MinDelay = max(s.MinDelay, min(asked, cmp.Or(s.MaxDelay, hostDelayLimit)))
+	return s
+}
+
+// MinDelayGate is the gate of a queue whose next request start is not due yet:
+// where its host asks for the longer delay, Reason says so.
+func (s QueueSettings) MinDelayGate(until time.Time, asked time.Duration) Gate {
+	gate := Gate{Kind: GateMinDelay, Until: until}
+	switch paced := s.Paced(asked).MinDelay; {
+	case paced <= s.MinDelay:
+	case paced < asked:
+		gate.Reason = fmt.Sprintf("the host asks for %v between requests, of which max_delay lets %v count", asked, paced)
+	default:
+		gate.Reason = fmt.Sprintf("the host asks for %v between requests", asked)
+	}
+	return gate
+}
+
+// MaxInFlightGate is the gate of a queue that has as many leases as it may have, or
+// more, since it might have more.
+func (s QueueSettings) MaxInFlightGate(leased int64) Gate {
+	return Gate{Kind: GateMaxInFlight, Reason: fmt.Sprintf("%d in flight of at most %d", leased, s.MaxInFlight)}
 }
 
 // QueueRule sets and maps the queues of the hosts that its pattern matches.
@@ -70,17 +89,11 @@ type QueueRule struct {
 	By     string
 	Reason string
 	Time   time.Time
-	// Pause and Denial tell of the pause and the denial that stand, whatever was
-	// changed of the rule since they began; zero: there is none, or it began with the
-	// last change.
-	Pause  HoldNote `json:",omitzero"`
-	Denial HoldNote `json:",omitzero"`
-}
-
-// HoldNote is who began a pause or a denial, why and when.
-type HoldNote struct {
-	Note
-	Time time.Time `json:"t"`
+	// Pause and Denial have By, Reason and Time of the pause and the denial that stand,
+	// whatever was changed of the rule since they began; zero: there is none, or it
+	// began with the last change.
+	Pause  Gate `json:",omitzero"`
+	Denial Gate `json:",omitzero"`
 }
 
 // Gate is one that the rule closes, of the kind GateQueuePaused or GateQueueDenied.
@@ -89,7 +102,7 @@ func (r *QueueRule) Gate(kind GateKind) Gate {
 	if kind == GateQueueDenied {
 		began = r.Denial
 	}
-	began = cmp.Or(began, HoldNote{Note{r.By, r.Reason}, r.Time})
+	began = cmp.Or(began, Gate{By: r.By, Reason: r.Reason, Time: r.Time})
 	return Gate{Kind: kind, By: began.By, Reason: began.Reason, Time: began.Time, Rule: r.Pattern}
 }
 
@@ -105,47 +118,6 @@ func (r *QueueRule) Gates() []Gate {
 	return gates
 }
 
-// EndedBy is a pause or denial of the rule that one in its place does not have; nil: none.
-func (r *QueueRule) EndedBy(next *QueueRule) *Gate {
-	for _, gate := range r.Gates() {
-		if gate.Kind == GateQueuePaused && !next.Settings.Paused || gate.Kind == GateQueueDenied && !next.Settings.Deny {
-			return &gate
-		}
-	}
-	return nil
-}
-
-// RuleHoldsError is an [ErrRuleHolds] with the gate of the rule that would be opened.
-type RuleHoldsError struct {
-	// Gate is the pause or the denial that stands.
-	Gate Gate
-}
-
-// Error names who closed the gate, and since when.
-func (e *RuleHoldsError) Error() string {
-	return fmt.Sprintf("%v: %s by %q since %s", ErrRuleHolds, e.Gate.Kind, e.Gate.By, e.Gate.Time.UTC().Format(time.RFC3339))
-}
-
-// Unwrap is [ErrRuleHolds].
-func (*RuleHoldsError) Unwrap() error { return ErrRuleHolds }
-
-// KeepHolds notes of a pause and a denial of the rule that they began with one of the
-// rules as they were.
-func (r *QueueRule) KeepHolds(were ...QueueRule) {
-	r.Pause, r.Denial = HoldNote{}, HoldNote{}
-	for _, was := range slices.Backward(were) {
-		for _, gate := range was.Gates() {
-			began := HoldNote{Note{gate.By, gate.Reason}, gate.Time}
-			switch {
-			case gate.Kind == GateQueuePaused && r.Settings.Paused:
-				r.Pause = began
-			case gate.Kind == GateQueueDenied && r.Settings.Deny:
-				r.Denial = began
-			}
-		}
-	}
-}
-
 // SettingsName is the name under which a store files the rule's settings: the
 // queue it maps to, else its pattern. [SettingsNames] looks them up.
 func (r QueueRule) SettingsName() string {
@@ -155,52 +127,57 @@ func (r QueueRule) SettingsName() string {
 	return r.Pattern
 }
 
-// GateKind says what kind of thing holds a grant. It is open: more kinds will
-// come.
-type GateKind string
-
-// The gates of this version.
-const (
-	GateNotDue        GateKind = "NOT_DUE"           // due time
-	GateMinDelay      GateKind = "MIN_DELAY"         // politeness of the queue
-	GateMaxInFlight   GateKind = "MAX_IN_FLIGHT"     // leases of the queue
-	GateHostBlocked   GateKind = "HOST_BLOCKED"      // automatic block
-	GateBlocked       GateKind = "BLOCKED"           // an operator's block
-	GatePaused        GateKind = "PAUSED"            // an operator's pause of the queue
-	GateQueuePaused   GateKind = "QUEUE_PAUSED"      // a rule's
-	GateQueueDenied   GateKind = "QUEUE_DENIED"      // a rule's
-	GateSourcePaused  GateKind = "SOURCE_PAUSED"     // an operator's
-	GateSourceDeleted GateKind = "SOURCE_DELETED"    //
-	GateBreaker       GateKind = "BREAKER"           // a seed that keeps failing
-	GatePoolPaused    GateKind = "POOL_PAUSED"       // an operator's
-	GateDrained       GateKind = "COLLECTOR_DRAINED" // an operator's, of collectors
-	GateNoCollector   GateKind = "NO_COLLECTOR"      // nobody takes tasks of the pool
-	GateLeased        GateKind = "LEASED"            // somebody works on the task
-	GateSettled       GateKind = "SETTLED"           // the task is DONE, DEAD or CANCELED
-	GateNoSeeds       GateKind = "NO_SEEDS"          // the source has none
-	GateLocked        GateKind = "LOCKED"            // a lock that no lease has set
-)
-
-// Gate is anything that can hold a grant.
-type Gate struct {
-	Kind   GateKind  `json:"kind"`
-	Until  time.Time `json:"until,omitzero"` // zero = until someone lifts it
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Time   time.Time `json:"time,omitzero"` // when it was set
-	// Rule is, of GateQueuePaused and GateQueueDenied, the pattern of the rule.
-	Rule string `json:"-"`
-	// Cause is, of GateHostBlocked, the failure behind it; nil where it is not known.
-	Cause *BlockCause `json:"-"`
-	// Hold is, of GateDrained, the hold, which says whom it is of. It is not changed.
-	Hold *Hold `json:"-"`
+// SettingsNames lists the names under which settings for queue may be filed,
+// the most specific first: the queue itself, its host without a port, "*." and
+// each shorter suffix, "*".
+func SettingsNames(queue string) []string {
+	names := []string{queue}
+	host := queue
+	if h, _, err := net.SplitHostPort(queue); err == nil {
+		host = h
+		names = append(names, host)
+	}
+	for {
+		_, rest, ok := strings.Cut(host, ".")
+		if !ok {
+			break
+		}
+		names = append(names, "*."+rest)
+		host = rest
+	}
+	return append(names, "*")
 }
 
-// BlockCause is the failure that began an automatic block, or last lengthened it, and
-// the task whose attempt ended so.
-type BlockCause struct {
-	Task    TaskID
-	Failure Failure
+// Validate reports, as a [FieldError], the first setting out of its range.
+func (r *QueueRule) Validate() error {
+	s := r.Settings
+	switch {
+	case !validPattern(r.Pattern):
+		return Invalid("pattern", r.Pattern, fmt.Sprintf("must be a queue name, \"*.suffix\" or \"*\", of 1 to %d bytes in lower case", bounds.MaxQueueLength))
+	case s.MinDelay < 0 || s.MinDelay > bounds.MaxMinDelay:
+		return Invalid("min_delay", s.MinDelay, fmt.Sprintf("must be 0 to %v", bounds.MaxMinDelay))
+	case s.MaxInFlight < 1 || s.MaxInFlight > bounds.MaxInFlight:
+		return Invalid("max_in_flight", s.MaxInFlight, fmt.Sprintf("must be 1 to %d", bounds.MaxInFlight))
+	case !(s.DelayFactor >= 0 && s.DelayFactor <= bounds.MaxDelayFactor):
+		return Invalid("delay_factor", s.DelayFactor, fmt.Sprintf("must be 0 to %d", bounds.MaxDelayFactor))
+	case s.MaxDelay < 0 || s.MaxDelay > bounds.MaxMinDelay:
+		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be 1ms to %v", bounds.MaxMinDelay))
+	case s.MaxDelay > 0 && s.MaxDelay < s.MinDelay:
+		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more: requests are never nearer than that", s.MinDelay))
+	case s.MaxBlock < time.Second || s.MaxBlock > bounds.MaxBlock:
+		return Invalid("max_block", s.MaxBlock, fmt.Sprintf("must be 1s to %v", bounds.MaxBlock))
+	case r.Queue != "" && strings.Contains(r.Queue, "*"):
+		return Invalid("queue", r.Queue, "must be the name of one queue")
+	}
+	return nil
+}
+
+func validPattern(pattern string) bool {
+	if pattern == "*" {
+		return true
+	}
+	name := strings.TrimPrefix(pattern, "*.")
+	return name != "" && len(pattern) <= bounds.MaxQueueLength && !strings.Contains(name, "*") && name == strings.ToLower(name)
 }
 
 // Queue is what a store tells of one queue.
@@ -222,49 +199,49 @@ type Queue struct {
 	// BlockStep counts the automatic blocks in a row.
 	BlockStep int
 	Gates     []Gate
-	// PausedPools are those of Pools that are paused. Where all are, Gates has the pause
-	// that ends first. Only [Dispatcher.FindQueue] and [Dispatcher.ListQueues] tell it.
-	PausedPools []string
-	// MapsTo is the queue that new tasks of a host of this name go to; empty =
-	// this one. Only [Dispatcher.FindQueue] tells it.
-	MapsTo string
-	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, and
-	// no rule is for this very name. Only [Dispatcher.FindQueue] tells it.
-	Unknown bool
-	// Replaced is the block, or the pause, that stood when it was set anew, of whose by,
-	// reason and end nothing is left; nil: none stood. Only [Dispatcher.BlockQueue] and
-	// [Dispatcher.PauseQueue] tell it.
-	Replaced *Gate
 }
 
-// Validate reports, as a [FieldError], the first setting out of its range.
-func (r *QueueRule) Validate() error {
-	s := r.Settings
-	switch {
-	case !validPattern(r.Pattern):
-		return Invalid("pattern", r.Pattern, fmt.Sprintf("must be a queue name, \"*.suffix\" or \"*\", of 1 to %d bytes in lower case", MaxQueueLength))
-	case s.MinDelay < 0 || s.MinDelay > MaxMinDelay:
-		return Invalid("min_delay", s.MinDelay, fmt.Sprintf("must be 0 to %v", MaxMinDelay))
-	case s.MaxInFlight < 1 || s.MaxInFlight > MaxInFlightLimit:
-		return Invalid("max_in_flight", s.MaxInFlight, fmt.Sprintf("must be 1 to %d", MaxInFlightLimit))
-	case !(s.DelayFactor >= 0 && s.DelayFactor <= MaxDelayFactor):
-		return Invalid("delay_factor", s.DelayFactor, fmt.Sprintf("must be 0 to %d", MaxDelayFactor))
-	case s.MaxDelay < 0 || s.MaxDelay > MaxMinDelay:
-		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be 1ms to %v", MaxMinDelay))
-	case s.MaxDelay > 0 && s.MaxDelay < s.MinDelay:
-		return Invalid("max_delay", s.MaxDelay, fmt.Sprintf("must be min_delay, %v, or more: requests are never nearer than that", s.MinDelay))
-	case s.MaxBlock < time.Second || s.MaxBlock > LongestMaxBlock:
-		return Invalid("max_block", s.MaxBlock, fmt.Sprintf("must be 1s to %v", LongestMaxBlock))
-	case r.Queue != "" && strings.Contains(r.Queue, "*"):
-		return Invalid("queue", r.Queue, "must be the name of one queue")
-	}
-	return nil
+// Pool is what a store tells of one pool.
+type Pool struct {
+	Name string
+	// Open queues can be granted from but for a pause of the pool and what no
+	// claim has met yet, such as a new rule; Waiting ones hold tasks that cannot
+	// be granted now.
+	Open, Waiting int64
+	// Paused is an operator's pause; nil when none holds.
+	Paused *Gate
 }
 
-func validPattern(pattern string) bool {
-	if pattern == "*" {
-		return true
-	}
-	name := strings.TrimPrefix(pattern, "*.")
-	return name != "" && len(pattern) <= MaxQueueLength && !strings.Contains(name, "*") && name == strings.ToLower(name)
+// Queues keeps queue rules, and tells of queues and pools.
+type Queues interface {
+	// PutRule keeps the rule of a pattern, or removes it where rule is nil, under the
+	// next version of all rules, which it answers. All shards know of it then, and
+	// grants after it follow it. It does so in one step, and only if the rules have
+	// version ifVersion (0 = none was ever set): else ErrEtagMismatch.
+	// ErrRuleNotFound where there is none to remove at ifVersion; ErrInvalid beyond
+	// [bounds.MaxQueueRules]. Idempotent: repeated, it answers the version again while
+	// nothing else has changed. After an error some shards may not know of it;
+	// SyncRules brings them to it.
+	PutRule(ctx context.Context, pattern string, rule *QueueRule, ifVersion int64) (version int64, err error)
+	// Rules reads all rules, ascending by pattern, with their version. Those that
+	// change meanwhile may be newer than the version, never older.
+	Rules(ctx context.Context) (rules []QueueRule, version int64, err error)
+	// SyncRules brings a shard to the rules of shard 0 after an interrupted
+	// PutRule, and puts up to limit queues where they now belong, starting at
+	// page: those that wait for a gate without an end and, until it has come to
+	// the end once since the rules changed, those whose delay lasts, which ends
+	// no later than by the rules as they are. The end is an empty next. Each page is
+	// one step in the shard; idempotent.
+	SyncRules(ctx context.Context, shard int, page string, limit int) (next string, err error)
+	// QueuesNamed reads queues, in the order of the names; nil for one that holds nothing
+	// and has no gate. It takes a read for each shard of some of them, or for each 200 in
+	// one, and one more where rules hold some of these.
+	QueuesNamed(ctx context.Context, names []string) ([]*Queue, error)
+	// ListQueues lists the queues that exist in the order of their reversed
+	// labels (com.example.www), from the first after after. suffix narrows to
+	// a name and all names that end in "."+suffix.
+	ListQueues(ctx context.Context, suffix, after string, limit int) ([]*Queue, error)
+	// ListPools lists the pools that have queues with waiting tasks or are held,
+	// ascending, from the first after after. name, unless empty, narrows to that one.
+	ListPools(ctx context.Context, name, after string, limit int) ([]Pool, error)
 }

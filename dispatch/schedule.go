@@ -4,16 +4,32 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/netresearch/go-cron"
+
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
+
+// Schedule says when a settled seed is due again. At most one of Every, Cron and
+// Adaptive is set; with none, seeds are crawled once per trigger.
+type Schedule struct {
+	Every    time.Duration `json:"every,omitempty"`     // keeps its phase
+	Cron     string        `json:"cron,omitempty"`      // five fields, or a descriptor such as @daily
+	TimeZone string        `json:"time_zone,omitempty"` // of Cron, an IANA name; default UTC
+	Adaptive Adaptive      `json:"adaptive,omitzero"`   // an interval that follows the page
+	// Jitter shifts the due times of each seed by a stable part of it (see
+	// [Schedule.Offset]), of an adaptive schedule the first one only.
+	Jitter time.Duration `json:"jitter,omitempty"`
+	// Revisit makes each cycle of a seed a pass: what is discovered in it is
+	// crawled again even when it was settled in an earlier pass.
+	Revisit bool `json:"revisit,omitempty"`
+}
 
 // Bounds of schedules.
 const (
-	MinEvery      = time.Second
-	MaxEvery      = 366 * 24 * time.Hour
 	maxCronLength = 256
 )
 
@@ -23,13 +39,13 @@ func (s Schedule) Once() bool { return s.Every == 0 && s.Cron == "" && !s.IsAdap
 // IsAdaptive reports whether the interval follows the page.
 func (s Schedule) IsAdaptive() bool { return s.Adaptive != Adaptive{} }
 
-// Validate reports the first field that makes no schedule, as a [FieldError].
-func (s Schedule) Validate() error {
+// validate reports the first field that makes no schedule, as a [FieldError].
+func (s Schedule) validate() error {
 	switch {
 	case s.Every != 0 && s.Cron != "":
 		return Invalid("schedule.cron", s.Cron, "must be empty when every is set")
-	case s.Every != 0 && (s.Every < MinEvery || s.Every > MaxEvery || s.Every%time.Millisecond != 0):
-		return Invalid("schedule.every", s.Every, fmt.Sprintf("must be %v to %v, in whole milliseconds", MinEvery, MaxEvery))
+	case s.Every != 0 && (s.Every < bounds.MinEvery || s.Every > bounds.MaxEvery || s.Every%time.Millisecond != 0):
+		return Invalid("schedule.every", s.Every, fmt.Sprintf("must be %v to %v, in whole milliseconds", bounds.MinEvery, bounds.MaxEvery))
 	case s.TimeZone != "" && s.Cron == "":
 		return Invalid("schedule.time_zone", s.TimeZone, "must be empty without cron")
 	case s.IsAdaptive() && (s.Every != 0 || s.Cron != ""):
@@ -51,8 +67,8 @@ const jitterTicks = 200
 
 // validateJitter keeps due times in the interval that they belong to.
 func (s Schedule) validateJitter() error {
-	if s.Jitter < 0 || s.Jitter > MaxEvery || s.Jitter%time.Millisecond != 0 {
-		return Invalid("schedule.jitter", s.Jitter, fmt.Sprintf("must be 0 to %v, in whole milliseconds", MaxEvery))
+	if s.Jitter < 0 || s.Jitter > bounds.MaxEvery || s.Jitter%time.Millisecond != 0 {
+		return Invalid("schedule.jitter", s.Jitter, fmt.Sprintf("must be 0 to %v, in whole milliseconds", bounds.MaxEvery))
 	}
 	interval := s.Every
 	switch {
@@ -67,7 +83,7 @@ func (s Schedule) validateJitter() error {
 		if err != nil {
 			return err
 		}
-		interval = MaxEvery
+		interval = bounds.MaxEvery
 		tick := parsed.Next(time.Unix(0, 0))
 		for range jitterTicks {
 			next := parsed.Next(tick)
@@ -125,10 +141,10 @@ func (s Schedule) zone() string {
 
 var errNoSchedule = errors.New("no schedule")
 
-// After is the first due time after t, before jitter: of every, firstDue + k x
+// after is the first due time after t, before jitter: of every, firstDue + k x
 // every; of cron, the next tick. However many were missed, it is one. An adaptive
 // schedule has none: its intervals are the seeds' own.
-func (s Schedule) After(t, firstDue time.Time) (time.Time, error) {
+func (s Schedule) after(t, firstDue time.Time) (time.Time, error) {
 	switch {
 	case s.Every > 0:
 		if firstDue.After(t) {
@@ -165,7 +181,7 @@ func (s Schedule) Offset(id TaskID) time.Duration {
 // DueAfter is the first due time of a seed after t.
 func (s Schedule) DueAfter(t time.Time, seed *Task) (time.Time, error) {
 	offset := s.Offset(seed.ID)
-	due, err := s.After(t.Add(-offset), seed.FirstDue)
+	due, err := s.after(t.Add(-offset), seed.FirstDue)
 	return due.Add(offset), err
 }
 
@@ -176,27 +192,17 @@ func (s Schedule) Interval(t time.Time) time.Duration {
 	case s.Every > 0:
 		return s.Every
 	case s.IsAdaptive():
-		return s.Adaptive.Start()
+		return s.Adaptive.start()
 	}
-	first, err := s.After(t, t)
+	first, err := s.after(t, t)
 	if err != nil {
 		return 0
 	}
-	second, err := s.After(first, t)
+	second, err := s.after(first, t)
 	if err != nil {
 		return 0
 	}
 	return second.Sub(first)
-}
-
-// FirstDue is when the seeds of a source made at now are due first, before
-// jitter.
-func (s *Source) FirstDue(now time.Time) time.Time {
-	interval := s.Spec.Schedule.Interval(now)
-	if s.Spec.FirstCrawl != FirstCrawlSpread || interval < time.Millisecond {
-		return now
-	}
-	return now.Add(hashWithin(s.ID, interval))
 }
 
 // hashWithin is a point from 0 to less than d that the hash of a name gives, in
@@ -205,4 +211,70 @@ func hashWithin(name string, d time.Duration) time.Duration {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return time.Duration(h.Sum64()%uint64(d/time.Millisecond)) * time.Millisecond
+}
+
+// How far one crawl moves the interval of an adaptive schedule: the factors of
+// Apache Nutch's AdaptiveFetchSchedule, which adds 0.4 of the interval when a page
+// has not changed and takes 0.2 off when it has.
+const (
+	adaptiveGrowth = 1.4
+	adaptiveShrink = 0.8
+	// adaptiveUnit is what intervals are whole multiples of.
+	adaptiveUnit = time.Second
+)
+
+// Adaptive is a schedule whose interval, of each seed its own, follows how often
+// the page changes. Its zero value is none.
+//
+// The record of a seed keeps no interval: FirstDue is when the schedule planned
+// the next crawl as the last cycle settled, so the interval in force is FirstDue
+// less SettledAt. A trigger or a gap after failures moves Due alone. The plan is
+// made a moment before the store settles the cycle, which whole seconds absorb.
+type Adaptive struct {
+	Min time.Duration `json:"min"`
+	Max time.Duration `json:"max"`
+}
+
+// validate reports the first bound that makes no interval, as a [FieldError].
+func (a Adaptive) validate() error {
+	switch {
+	case a.Min < bounds.MinEvery || a.Min > bounds.MaxEvery || a.Min%adaptiveUnit != 0:
+		return Invalid("schedule.adaptive.min_interval", a.Min, fmt.Sprintf("must be %v to %v, in whole seconds", bounds.MinEvery, bounds.MaxEvery))
+	case a.Max < a.Min || a.Max > bounds.MaxEvery || a.Max%adaptiveUnit != 0:
+		return Invalid("schedule.adaptive.max_interval", a.Max, fmt.Sprintf("must be min_interval (%v) to %v, in whole seconds", a.Min, bounds.MaxEvery))
+	}
+	return nil
+}
+
+// start is the interval of a seed that has not been crawled yet: the geometric
+// mean of the bounds, as many steps away from the one as from the other.
+func (a Adaptive) start() time.Duration {
+	return a.within(time.Duration(math.Sqrt(float64(a.Min) * float64(a.Max))))
+}
+
+// Interval is the one in force for a seed.
+func (a Adaptive) Interval(t *Task) time.Duration {
+	if t.SettledAt.IsZero() || !t.FirstDue.After(t.SettledAt) {
+		return a.start() // not crawled yet, or by another schedule
+	}
+	return a.within(t.FirstDue.Sub(t.SettledAt))
+}
+
+// next is the interval of a seed after a success: shorter when the page changed,
+// longer when it did not, the same when nobody can tell, as of the first crawl.
+func (a Adaptive) next(t *Task, changed *bool) time.Duration {
+	interval := a.Interval(t)
+	switch {
+	case changed == nil || t.SettledAt.IsZero():
+		return interval
+	case *changed:
+		// At least a second, so that rounding stops no interval.
+		return a.within(min(time.Duration(float64(interval)*adaptiveShrink), interval-adaptiveUnit))
+	default:
+		return a.within(max(time.Duration(float64(interval)*adaptiveGrowth), interval+adaptiveUnit))
+	}
+}
+
+func (a Adaptive) within(interval time.Duration) time.Duration {
+	return min(max(interval.Round(adaptiveUnit), a.Min), a.Max)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
@@ -15,8 +16,8 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 		w.submit("s", "", 10, 0)
 		fail := func() {
 			t.Helper()
-			g := w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0]
-			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
+			g := w.mustFetch(ask("sick", "", bounds.MaxWait)).Tasks[0]
+			w.settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
 		}
 		fail()
 		res, err := w.d[0].Fetch(t.Context(), ask("sick", "", 0))
@@ -39,16 +40,16 @@ func TestDispatcher_Fetch_slowed(t *testing.T) {
 		req := ask("many", "", 0)
 		req.MaxTasks = 3
 		for _, g := range w.mustFetch(req).Tasks {
-			w.report(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
+			w.settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Failed: &dispatch.Failed{Reason: 200}})
 		}
 		began := time.Now()
-		w.succeed(w.mustFetch(ask("many", "", dispatch.MaxWait)).Tasks[0])
+		w.settle(success(w.mustFetch(ask("many", "", bounds.MaxWait)).Tasks[0]))
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("after three failures at once it waited %v, want 1s", took)
 		}
 		// Others are not slowed, and a success ends it.
 		w.mustFetch(ask("well", "", 0))
-		w.succeed(w.mustFetch(ask("sick", "", dispatch.MaxWait)).Tasks[0])
+		w.settle(success(w.mustFetch(ask("sick", "", bounds.MaxWait)).Tasks[0]))
 		w.mustFetch(ask("sick", "", 0))
 	})
 }

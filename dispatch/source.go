@@ -1,22 +1,12 @@
 package dispatch
 
-import "time"
-
-// Limits and defaults of sources.
-const (
-	MaxSeeds           = 1000
-	MaxLabels          = 64
-	MaxFollowPatterns  = 256
-	DefaultPool        = "default"
-	DefaultRemember    = 30 * 24 * time.Hour
-	MaxRemember        = 400 * 24 * time.Hour
-	CanceledMemory     = 24 * time.Hour // records of a deleted source's tasks
-	DefaultMaxAttempts = 4
-	DefaultMaxExpired  = 5
-	DefaultMaxThrottle = 20
-	DefaultMinBackoff  = 10 * time.Second
-	DefaultMaxBackoff  = time.Hour
+import (
+	"context"
+	"time"
 )
+
+// CanceledMemory is how long records of a deleted source's tasks are kept.
+const CanceledMemory = 24 * time.Hour
 
 // Source is a registered crawl target: what people wrote, and what Waggle
 // keeps about it.
@@ -53,134 +43,14 @@ func (s *Source) Scope() string {
 	return s.UID
 }
 
-// SourceSpec is what people write of a source. Zero durations and counts mean
-// the default.
-type SourceSpec struct {
-	DisplayName string            `json:"display_name,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Scope       string            `json:"scope,omitempty"` // fixed at creation
-	// CanonicalRules is the number of the rules by which URLs become keys,
-	// fixed at creation; see Canonicalize.
-	CanonicalRules int           `json:"canonical_rules"`
-	Seeds          []Seed        `json:"seeds,omitempty"`
-	Pool           string        `json:"pool"`
-	Schedule       Schedule      `json:"schedule"`
-	FirstCrawl     FirstCrawl    `json:"first_crawl,omitempty"`
-	Priority       int           `json:"priority"`
-	LeaseDuration  time.Duration `json:"lease_duration"`
-	MaxHold        time.Duration `json:"max_hold"`
-	Retry          Retry         `json:"retry"`
-	Remember       time.Duration `json:"remember"`
-	RevisitAfter   time.Duration `json:"revisit_after,omitempty"` // 0 = never
-	Follow         *Follow       `json:"follow,omitempty"`        // nil = discovered items are all filtered
-	// MaxOutstanding one-shot tasks, waiting or leased, per shard. 0 = no
-	// limit.
-	MaxOutstanding int64             `json:"max_outstanding,omitempty"`
-	Metadata       map[string]string `json:"metadata,omitempty"`
-	Payload        []byte            `json:"payload,omitempty"`
-}
-
-// Seed is where a source's crawl begins: a recurring task.
-type Seed struct {
-	URL   string `json:"url,omitempty"`
-	Key   string `json:"key,omitempty"`   // default: the canonical URL
-	Queue string `json:"queue,omitempty"` // default: by the queue rules
-	Kind  string `json:"kind,omitempty"`
-	// Priority among the source's tasks; DefaultPriority is neutral.
-	Priority int               `json:"priority"`
-	Metadata map[string]string `json:"metadata,omitempty"` // laid over the source's
-	Payload  []byte            `json:"payload,omitempty"`  // instead of the source's
-}
-
-// FirstCrawl says when the seeds of a new source are due first.
-type FirstCrawl uint8
-
-// The kinds of first crawl.
-const (
-	FirstCrawlNow FirstCrawl = iota
-	// FirstCrawlSpread spreads over one interval by the hash of the
-	// source's id, so that an import of many sources does not fire at once.
-	FirstCrawlSpread
-)
-
-// Schedule says when a settled seed is due again. At most one of Every, Cron and
-// Adaptive is set; with none, seeds are crawled once per trigger.
-type Schedule struct {
-	Every    time.Duration `json:"every,omitempty"`     // keeps its phase
-	Cron     string        `json:"cron,omitempty"`      // five fields, or a descriptor such as @daily
-	TimeZone string        `json:"time_zone,omitempty"` // of Cron, an IANA name; default UTC
-	Adaptive Adaptive      `json:"adaptive,omitzero"`   // an interval that follows the page
-	// Jitter shifts the due times of each seed by a stable part of it (see
-	// [Schedule.Offset]), of an adaptive schedule the first one only.
-	Jitter time.Duration `json:"jitter,omitempty"`
-	// Revisit makes each cycle of a seed a pass: what is discovered in it is
-	// crawled again even when it was settled in an earlier pass.
-	Revisit bool `json:"revisit,omitempty"`
-}
-
-// Retry bounds the attempts of a task in one cycle.
-type Retry struct {
-	MaxAttempts    int           `json:"max_attempts"`
-	MaxExpirations int           `json:"max_expirations"`
-	MaxThrottled   int           `json:"max_throttled"`
-	MinBackoff     time.Duration `json:"min_backoff"`
-	MaxBackoff     time.Duration `json:"max_backoff"`
-}
-
-// Follow says which discovered items become tasks.
-type Follow struct {
-	MaxDepth   *int     `json:"max_depth,omitempty"`   // links from the seed; nil = MaxDepth
-	AllowHosts []string `json:"allow_hosts,omitempty"` // exact or "*.suffix"; empty = the hosts of the seeds
-	Include    []string `json:"include,omitempty"`     // RE2; one must match the URL; empty = all
-	Exclude    []string `json:"exclude,omitempty"`     // RE2; none may match
-}
-
-// SourceStatus is what Waggle knows of a source.
-type SourceStatus struct {
-	Counts StateCounts
-	// LastSuccess of any of its tasks, and the failures of seeds in a row
-	// since the last success.
-	LastSuccess    time.Time
-	FailuresInARow int64
-	LastFailure    time.Time
-	Limited        int64 // submits refused for MaxOutstanding
-	Filtered       Filtered
-	DeadSeeds      int64 // seeds that the breaker took out
-	CanceledSeeds  int64 // seeds that an operator took out
-	DeniedSeeds    int64 // seeds that wait in a queue which a rule denies
-	GivenUpCycles  int   // in a row, of the seed with the most
-	// LastError of its seeds; where details are read, also one that a success
-	// has followed.
-	LastError       *Failure
-	NextDue         time.Time // of the seeds; zero = none waits
-	Lag             time.Duration
-	PendingVersions int64 // versions that not all shards have yet
-	// Outstanding tasks have not settled; seeds that rest until their next
-	// cycle are not counted. Like Counts, not of one instant.
-	Outstanding int64
-	// Gates hold the seed that is due next; only [Dispatcher.Source] looks. In a list
-	// that is asked for them they are a pause of the source's pool, that no collector
-	// takes its tasks, and pauses, denials and blocks of the seed's queue.
-	Gates []Gate
-	// CollectorUnknown: too many collectors are there to tell whether one takes its tasks.
-	CollectorUnknown bool
-	// ShortestInterval and LongestInterval of the seeds, of an adaptive
-	// schedule.
-	ShortestInterval, LongestInterval time.Duration
-}
-
-// StateCounts counts tasks by state. A due task counts as ready from when a
-// claim next looks at its lane.
-type StateCounts struct {
-	Scheduled, Ready, Leased, Done, Dead, Canceled int64
-}
-
-// Add sums two counts.
-func (c StateCounts) Add(o StateCounts) StateCounts {
-	return StateCounts{
-		Scheduled: c.Scheduled + o.Scheduled, Ready: c.Ready + o.Ready, Leased: c.Leased + o.Leased,
-		Done: c.Done + o.Done, Dead: c.Dead + o.Dead, Canceled: c.Canceled + o.Canceled,
+// FirstDue is when the seeds of a source made at now are due first, before
+// jitter.
+func (s *Source) FirstDue(now time.Time) time.Time {
+	interval := s.Spec.Schedule.Interval(now)
+	if s.Spec.FirstCrawl != FirstCrawlSpread || interval < time.Millisecond {
+		return now
 	}
+	return now.Add(hashWithin(s.ID, interval))
 }
 
 // SourceGate is the part of a source that grants need, held by each shard in
@@ -226,20 +96,78 @@ func (s *Source) Gate() SourceGate {
 	return g
 }
 
-// WouldPause is what a pause by gate would replace at now, and whether it would change
-// anything: one in the same words does not, and the source is paused since when it was.
-func (s *Source) WouldPause(gate Gate, now time.Time) (replaced *Gate, changes bool) {
-	if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
-		return nil, false
-	}
-	return s.PausedAt(now), true
+// SourceStatus is what shards know of a source, summed.
+type SourceStatus struct {
+	Counts StateCounts
+	// LastSuccess of any of its tasks, and the failures of seeds in a row
+	// since the last success.
+	LastSuccess    time.Time
+	FailuresInARow int64
+	LastFailure    time.Time
+	Limited        int64 // submits refused for MaxOutstanding
+	Filtered       Filtered
 }
 
-// PausedAt is the pause that holds grants of the source at now: nil where none does,
-// because nobody paused it or the pause is over.
-func (s *Source) PausedAt(now time.Time) *Gate {
-	if p := s.Paused; p != nil && (p.Until.IsZero() || p.Until.After(now)) {
-		return p
+// StateCounts counts tasks by state. A due task counts as ready from when a
+// claim next looks at its lane.
+type StateCounts struct {
+	Scheduled, Ready, Leased, Done, Dead, Canceled int64
+}
+
+// Add sums two counts.
+func (c StateCounts) Add(o StateCounts) StateCounts {
+	return StateCounts{
+		Scheduled: c.Scheduled + o.Scheduled, Ready: c.Ready + o.Ready, Leased: c.Leased + o.Leased,
+		Done: c.Done + o.Done, Dead: c.Dead + o.Dead, Canceled: c.Canceled + o.Canceled,
 	}
-	return nil
+}
+
+// Sources keeps sources and tells shards of them.
+type Sources interface {
+	// PutSource keeps a source, in one step. With ifVersion 0 it is new:
+	// ErrSourceExists when the id is taken, also by a source that is being
+	// deleted; idempotent by UID. Else it replaces the source of its id whose
+	// version still is ifVersion, but for what MarkApplied wrote: ErrEtagMismatch
+	// when that has another version or UID, ErrSourceNotFound when the id has
+	// gone. Idempotent: an equal source already kept is success.
+	PutSource(ctx context.Context, s *Source, ifVersion int64) error
+	// MarkApplied notes, in one step, that version is applied everywhere, with the
+	// seeds that exist, if the source has no newer one; false when it has. A source
+	// that is Deleted is removed by it. Idempotent: true of one that is removed.
+	MarkApplied(ctx context.Context, id, uid string, version int64, seeds []TaskID) (bool, error)
+	// SourcesByID reads sources, in the order of the ids; nil where there is none.
+	SourcesByID(ctx context.Context, ids []string) ([]*Source, error)
+	// ListSources lists those of a filter by id, ascending, from the first after
+	// after. A page is bounded in bytes, too ([bounds.MaxPageBytes]); more: others
+	// follow the last one, of which there is one then.
+	ListSources(ctx context.Context, filter SourceFilter, after string, limit int) (sources []*Source, more bool, err error)
+
+	// PushSource tells a shard of a source. The first call (empty page) is
+	// effective at once for every later grant in the shard; further calls, with
+	// the page returned, put its lanes where they now belong, until the
+	// returned page is empty. A version older than the shard's is ignored and
+	// ends the paging. Each call is one step in the shard; idempotent.
+	PushSource(ctx context.Context, shard int, gate SourceGate, page string) (next string, err error)
+	// DropTasks ends up to limit tasks (1 to bounds.MaxTransitions; another is taken
+	// for the nearest of those) of a deleted source in the shard: waiting, dead
+	// and canceled ones become CANCELED records that are kept for
+	// CanceledMemory; it returns how many it ended and the leased ones it met,
+	// at most limit and in no order, which the caller cancels. Zero and none
+	// means that nothing is left to end but leases. why, unless nil, is what Tasks
+	// answers from then on as SourceDeleted of the source's tasks in the shard. Each
+	// task is ended in one step; repeated, it goes on.
+	DropTasks(ctx context.Context, shard int, uid string, limit int, why *Gate) (ended int, leased []TaskID, err error)
+	// SourceStatuses sums what all shards know of sources, in the order of the uids;
+	// zero of one that none knows.
+	SourceStatuses(ctx context.Context, uids []string) ([]SourceStatus, error)
+	// CountFiltered adds to a source's Filtered, in one shard and one step; nothing
+	// where that does not hold the source. Not idempotent: repeated it counts twice.
+	CountFiltered(ctx context.Context, shard int, uid string, filtered Filtered) error
+}
+
+// SourceFilter selects sources to list.
+type SourceFilter struct {
+	Prefix string // of their ids
+	// Pending selects those whose Applied is below their Version.
+	Pending bool
 }

@@ -16,6 +16,11 @@ import (
 //     same arguments, and then has one effect.
 //   - Batches may be split internally; each item is applied as a whole or not
 //     at all, and the results are in the order of the items.
+//   - Any method may fail with [ErrStoreUnavailable], one that writes with
+//     [ErrStoreReadOnly], and one that takes in something new with [ErrStoreFull]. A
+//     shard that the store does not have is [ErrInvalid], a page or cursor that it has
+//     not returned is [ErrPageToken]. Only other errors are listed below.
+//   - Methods that read see all writes acknowledged before them, and change nothing.
 //   - Byte slices and maps given to a store are not kept; those it returns
 //     belong to the caller.
 //   - Shards are numbered from 0 to Shards()-1. Methods without a shard find it
@@ -25,10 +30,9 @@ import (
 //     ends may still take effect; repeating it with the same client token
 //     gives what it granted.
 type Store interface {
-	Submits
 	Claims
 	Leases
-	TaskReads
+	Tasks
 	Sources
 	Queues
 	Collectors
@@ -45,9 +49,9 @@ type Store interface {
 	Ping(ctx context.Context) error
 	// Now is the store's clock, in whole milliseconds.
 	Now(ctx context.Context) (time.Time, error)
-	// Stats counts, in O(shards).
+	// Stats counts, in O(shards). Each shard is counted at an instant of its own.
 	Stats(ctx context.Context) (StoreStats, error)
-	// Close gives back what the store holds. Calls after it fail.
+	// Close gives back what the store holds. Calls after it fail. Call it once.
 	Close() error
 }
 
@@ -89,16 +93,16 @@ type StoreStats struct {
 	Collectors int64
 }
 
-// Submits takes in tasks.
-type Submits interface {
+// Tasks takes tasks in, and reads records.
+type Tasks interface {
 	// Submit makes tasks, or answers for those that exist. Each item is atomic
 	// and idempotent by its ID: repeated, it answers SubmitExists.
 	//
 	// Every source of the items must be among gates, and every id one of
-	// [ParseTaskID]: else the error wraps [ErrInvalid], and no item is taken. A shard that does not hold
-	// a source yet, or holds an older version, takes the gate's; a shard that
-	// holds a newer version, or other queue rules than rulesVersion (a
-	// higher number), refuses the item with SubmitStaleSource or
+	// [ParseTaskID]: else the error wraps [ErrInvalid], and no item is taken. A
+	// shard that does not hold a source yet, or holds an older version, takes the
+	// gate's; a shard that holds a newer version, or other queue rules than
+	// rulesVersion (a higher number), refuses the item with SubmitStaleSource or
 	// SubmitStaleRules. An item of a deleted source gets SubmitSourceDeleted.
 	// The store being full is the error ErrStoreFull; items before the failing
 	// one may have been taken.
@@ -124,94 +128,26 @@ type Submits interface {
 	// MaxOutstanding one-shot tasks waiting or leased in that shard gets
 	// SubmitLimited.
 	Submit(ctx context.Context, rulesVersion int64, gates []SourceGate, items []Submission) ([]SubmitResult, error)
-}
-
-// IfExists says what a submit does to a task that exists.
-type IfExists uint8
-
-// The ways to meet an existing task.
-const (
-	IfExistsKeep IfExists = iota
-	IfExistsSooner
-	IfExistsAgain
-	// IfExistsReseed is how a source (re)makes its recurring tasks.
-	IfExistsReseed
-	// IfExistsRetry brings back a settled task, at its Revision, and leaves any other
-	// alone.
-	IfExistsRetry
-)
-
-// Submission is a task to make.
-type Submission struct {
-	ID           TaskID
-	SourceUID    string
-	Scope        string
-	Queue        string
-	URL          string
-	Key          string
-	Kind         string
-	Recurring    bool
-	Relation     Relation
-	Depth        int
-	Run          time.Time
-	Priority     int
-	Due          time.Time // zero = now
-	FirstDue     time.Time
-	Metadata     map[string]string
-	Payload      []byte
-	IfExists     IfExists
-	RevisitAfter time.Duration
-	// Modified is when the page last changed; zero: not known. IfExistsRetry does not
-	// look at it.
-	Modified time.Time
-	// Revision is, with IfExistsRetry, that of the settled record which is brought back;
-	// 0: any.
-	Revision uint32
-}
-
-// SubmitCode is what became of a submission.
-type SubmitCode uint8
-
-// The answers to a submission.
-const (
-	SubmitCreated SubmitCode = iota + 1
-	SubmitExists
-	SubmitRevisit
-	SubmitLimited
-	SubmitStaleSource
-	SubmitStaleRules
-	SubmitSourceDeleted
-)
-
-// SubmitResult answers one submission. State is the task's after it.
-type SubmitResult struct {
-	Code  SubmitCode
-	State State
-}
-
-// TaskReads reads records. Reads see all writes acknowledged before them.
-type TaskReads interface {
-	// Tasks reads records by id, nil for those that do not exist, and tells the
-	// store's clock as of then: where several shards were asked, the latest of
-	// theirs; zero when none was, since no id has a slot. Details (cursor,
-	// memo, last error, history) are read when details is true.
+	// Tasks reads records by id, in the order of the ids, nil for those that do not
+	// exist, and the store's clock as of then: where several shards were asked, the
+	// latest of theirs; zero when none was, since no id has a slot. Details (cursor,
+	// memo, last error, history) are read when details is true. Those of a shard are
+	// of one instant, as far as they fit in one call.
 	Tasks(ctx context.Context, ids []TaskID, details bool) (tasks []*Task, now time.Time, err error)
 	// ListTasks lists the tasks of a source or a queue in one or more states
 	// other than done, in an order of the store's own that is stable while the
 	// tasks do not move; those of a page may leave the states before the next is
-	// read. A page looks at no more than MaxLooks tasks and is bounded in bytes
-	// ([MaxPageBytes]); it may have fewer than limit, even none, with a next cursor.
+	// read. A page looks at no more than bounds.MaxLooks tasks and is bounded in
+	// bytes ([bounds.MaxPageBytes]); it may have fewer than limit, even none, with a
+	// next cursor.
 	// Of the details the tasks have the last error.
 	ListTasks(ctx context.Context, filter TaskFilter, cursor string, limit int) (TaskPage, error)
-	// DueLanes looks for the lanes of a source, or of a queue, in which tasks are due, and
-	// tells of at most limit of them: by shard, in the order in which they were made. In
-	// each shard it looks at no more than MaxLaneLooks. Exactly one of the filter's source
-	// and queue is set; its states are not looked at.
+	// DueLanes looks for the lanes of a source, or of a queue, in which tasks are due,
+	// and lists at most limit of them: by shard, in the order in which they were made.
+	// In each shard it looks at no more than bounds.MaxLaneLooks. Exactly one of the
+	// filter's source and queue is set; its states are not looked at.
 	DueLanes(ctx context.Context, filter TaskFilter, limit int) (DueLanes, error)
 }
-
-// MaxLaneLooks is how many lanes of a shard a call of DueLanes looks at.
-const MaxLaneLooks = 500
 
 // DueLanes are lanes in which tasks are due.
 type DueLanes struct {
@@ -229,15 +165,6 @@ type DueLane struct {
 	First TaskID // the one that is handed out first
 	Due   int64  // tasks
 }
-
-// MaxPageBytes bounds what a page of ListTasks, ListLeases or ListSources holds, and what a
-// store reads for it: 3 MiB of records, about as they are kept. A record that is larger
-// comes alone.
-const MaxPageBytes = 3 << 20
-
-// MaxLooks is how many tasks a page of ListTasks looks at, those among them that it
-// leaves out.
-const MaxLooks = 1000
 
 // TaskPage is a page of a list of tasks.
 type TaskPage struct {
@@ -267,10 +194,10 @@ type Cluster interface {
 	// Subscribe delivers hints until ctx ends. Hints may be lost, repeated or
 	// late; each is also acted on without one within a second. After a break of
 	// the subscription it delivers HintResync first. deliver must not block.
-	// Subscribe returns when ctx ends, or with an error when it could not
-	// begin.
+	// Subscribe returns nil when ctx ends, or an error when it could not begin.
 	Subscribe(ctx context.Context, deliver func(Hint)) error
-	// Publish sends a hint to all dispatchers, this one among them.
+	// Publish sends a hint to all dispatchers, this one among them. Repeated, it may
+	// come twice.
 	Publish(ctx context.Context, hint Hint) error
 }
 

@@ -1,25 +1,6 @@
 package dispatch
 
-import (
-	"time"
-
-	"github.com/waggle-crawl/waggle/dispatch/canonical"
-)
-
-// Limits on what people and collectors send. All are in bytes unless they say
-// otherwise; over a limit is an error that names it, never a silent cut (P10).
-const (
-	MaxIDLength       = 128                 // ids and names of people: sources, collectors, pools, queues, kinds
-	MaxURLLength      = canonical.MaxLength // URLs and keys
-	MaxMetadataLength = 8 << 10             // sum of the keys and values of a metadata map
-	MaxPayloadLength  = 256 << 10           // payload of a task or a source
-	MaxMessageLength  = 1 << 10             // messages and reasons of failures and gates
-	MaxMemoLength     = 4 << 10             // memo handed to the next crawl
-	MaxCursorLength   = 64 << 10            // cursor handed to the next attempt
-	MaxQueueLength    = 255 + 1 + 5         // a host name of 255 with ":port"
-	MaxHistory        = 10                  // attempts remembered with a task
-	MaxDepth          = 10_000              // links from a seed
-)
+import "time"
 
 // State is where a task is in its life.
 type State uint8
@@ -72,17 +53,6 @@ func (s State) String() string {
 // see [LanePriority].
 const DefaultPriority = 5
 
-// MaxPriority is the highest priority; higher goes first.
-const MaxPriority = 9
-
-// LanePriority is the priority with which a lane competes in its queue and
-// pool: the source's, shifted by how far the task at the lane's head is from
-// [DefaultPriority], within 0 to [MaxPriority]. So changing a source's priority
-// moves its lanes and touches no task.
-func LanePriority(source, head int) int {
-	return min(max(source+head-DefaultPriority, 0), MaxPriority)
-}
-
 // Task is one record, as a store gives it back.
 type Task struct {
 	ID        TaskID
@@ -105,7 +75,7 @@ type Task struct {
 	Relation Relation
 	Depth    int       // links from the seed it was found from
 	Run      time.Time // the pass it belongs to; zero outside passes
-	Priority int       // 0 to MaxPriority, DefaultPriority is neutral
+	Priority int       // 0 to bounds.MaxPriority, DefaultPriority is neutral
 	State    State
 	Counters Counters
 	Due      time.Time
@@ -164,36 +134,6 @@ type Counters struct {
 	GivenUp, ExpiredCycles, PermanentCycles uint8
 }
 
-// Result is what a settled lease did to its task, kept to answer a repeated
-// report.
-type Result uint8
-
-// The results of a lease.
-const (
-	ResultNone Result = iota
-	ResultSucceeded
-	ResultFailed
-	ResultReleased
-	ResultExpired
-	ResultGivenBack
-	ResultRevoked
-	ResultMaxHold
-	// ResultReplaced: the collector has begun a newer session.
-	ResultReplaced
-	// ResultCanceled is of no lease, but of a line of the history: an operator has
-	// canceled the task, or has asked for it.
-	ResultCanceled
-)
-
-// String gives the result in lower case, such as "succeeded".
-func (r Result) String() string {
-	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long", "replaced", "canceled"}
-	if int(r) < len(names) {
-		return names[r]
-	}
-	return "unknown"
-}
-
 // CancelReason says why the holder of a lease is asked to stop.
 type CancelReason uint8
 
@@ -204,53 +144,17 @@ const (
 	CancelSourceDeleted
 )
 
-// Attempt is one line of a task's history: an attempt, or, with ResultCanceled, what an
-// operator did to it, which has neither collector nor fence.
-type Attempt struct {
-	Collector string    `json:"c,omitempty"`
-	Cycle     uint32    `json:"y,omitempty"`
-	Fence     uint64    `json:"f,omitempty"`
-	Started   time.Time `json:"s,omitzero"`
-	Ended     time.Time `json:"e"`
-	Result    Result    `json:"r"`
-	Failure   *Failure  `json:"x,omitempty"`
-	// Note is of the operator who ended it, with ResultRevoked and ResultCanceled.
-	Note
-}
+// Relation is how a page leads to a discovered item. The numbers are the API's.
+type Relation uint8
 
-// Note is whom a change is put down to, and why: by at most MaxIDLength bytes, the
-// reason MaxMessageLength. Both empty: nobody said.
-type Note struct {
-	By     string `json:"b,omitempty"`
-	Reason string `json:"w,omitempty"`
-}
-
-// Canceled is the line of the history that says who has canceled a task; nil when
-// nobody said.
-func (n Note) Canceled(now time.Time) *Attempt {
-	if n == (Note{}) {
-		return nil
-	}
-	return &Attempt{Ended: now, Result: ResultCanceled, Note: n}
-}
-
-// Canceled is who canceled a task that is CANCELED, or asked for it while it is LEASED,
-// when and why; nil of any other, or where nobody said. A deletion of its source is that
-// only of what was not CANCELED before it. It takes a task with details.
-func (t *Task) Canceled() *Gate {
-	if t.State != StateCanceled && t.CancelRequested == CancelNone {
-		return nil
-	}
-	deletion := t.SourceDeleted
-	for i := len(t.History) - 1; i >= 0; i-- {
-		a := &t.History[i]
-		if a.Result != ResultCanceled {
-			continue
-		}
-		if deletion == nil || !a.Ended.Before(deletion.Time) || t.State == StateCanceled && t.SettledAt.Before(deletion.Time) {
-			return &Gate{By: a.By, Reason: a.Reason, Time: a.Ended}
-		}
-		break
-	}
-	return deletion
-}
+// The relations. Without one an item counts as a link.
+const (
+	RelationNone Relation = iota
+	RelationLink
+	// RelationFeedItem: the page is a feed, and this is one of its items.
+	RelationFeedItem
+	// RelationSitemap: a sitemap lists it, or robots.txt names it as a sitemap.
+	RelationSitemap
+	// RelationRedirect: the page of the task itself went there.
+	RelationRedirect
+)

@@ -57,10 +57,10 @@ func (s *adminService) ListCollectors(ctx context.Context, req *pb.ListCollector
 		return nil, err
 	}
 	var now time.Time
-	collectors, next, err := wire.List(req, func(after string, limit int) (views []dispatch.CollectorView, next string, err error) {
+	collectors, next, err := wire.List(req, func(after string, limit int) (views []operate.CollectorView, next string, err error) {
 		views, next, now, err = s.o.ListCollectors(ctx, after, limit)
-		return slices.DeleteFunc(views, func(v dispatch.CollectorView) bool { return filter.Hides(&v, now) }), next, err
-	}, func(v dispatch.CollectorView) *pb.Collector { return wire.Collector(&v, now) })
+		return slices.DeleteFunc(views, func(v operate.CollectorView) bool { return filter.Hides(&v, now) }), next, err
+	}, func(v operate.CollectorView) *pb.Collector { return wire.Collector(&v, now) })
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *adminService) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb
 func (s *adminService) ListPools(ctx context.Context, req *pb.ListPoolsRequest) (*pb.ListPoolsResponse, error) {
 	pools, next, err := wire.List(req, func(after string, limit int) ([]dispatch.Pool, string, error) {
 		return s.o.ListPools(ctx, after, limit)
-	}, wire.Pool)
+	}, wire.ListedPool)
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +137,7 @@ func (s *adminService) DrainCollectors(ctx context.Context, req *pb.DrainCollect
 		return nil, err
 	}
 	gate.By = who(ctx, gate.By)
-	set := s.o.DrainCollectors
-	if req.GetValidateOnly() {
-		set = s.o.WouldDrain
-	}
-	drain, replaced, err := set(ctx, target, gate)
+	drain, replaced, err := s.o.DrainCollectors(ctx, target, gate, req.GetValidateOnly())
 	if err != nil {
 		return nil, err
 	}

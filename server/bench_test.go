@@ -46,7 +46,7 @@ func newDesk(b *testing.B) *desk {
 			b.Error(err)
 		}
 	})
-	if _, _, err := operate.New(d).SetQueueRule(b.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1000, MaxBlock: dispatch.DefaultMaxBlock}}, operate.AnyRules); err != nil {
+	if _, _, err := operate.New(d).SetQueueRule(b.Context(), dispatch.QueueRule{Pattern: "*", Settings: dispatch.QueueSettings{MaxInFlight: 1000, MaxBlock: dispatch.DefaultQueueSettings().MaxBlock}}, operate.AnyRules); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := operate.New(d).CreateSource(b.Context(), "bench", dispatch.SourceSpec{}); err != nil {

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
@@ -162,7 +163,7 @@ func (c *chain) admittedStream(srv any, stream grpc.ServerStream, info *grpc.Str
 	case err := <-ended:
 		return err
 	case <-c.draining:
-		return dispatch.ErrDraining // with this return the handler's stream ends, and with it the handler
+		return wire.ErrDraining // with this return the handler's stream ends, and with it the handler
 	}
 }
 
@@ -186,7 +187,7 @@ func told(ctx context.Context, err error) error {
 		if errors.As(err, &p) {
 			addFields(ctx, zap.String("stack", p.stack))
 		}
-	case errors.Is(err, dispatch.ErrDraining):
+	case errors.Is(err, wire.ErrDraining):
 		note(ctx, func(notes *callNotes) { notes.stopping = true })
 	case st.Code() == codes.Unavailable || st.Code() == codes.ResourceExhausted:
 		addFields(ctx, zap.String("cause", err.Error()))
@@ -225,7 +226,7 @@ func who(ctx context.Context, by string) string {
 	}
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		address := p.Addr.String()
-		return address[:min(len(address), dispatch.MaxIDLength)]
+		return address[:min(len(address), bounds.MaxIDLength)]
 	}
 	return "unknown"
 }

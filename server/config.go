@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 )
 
@@ -221,7 +221,7 @@ func (c *Config) validateDurations() error {
 		{"KeepaliveTime", c.KeepaliveTime, time.Second, 24 * time.Hour},
 		{"KeepaliveTimeout", c.KeepaliveTimeout, time.Second, time.Hour},
 		{"MaxConnectionAge", c.MaxConnectionAge, time.Minute, 24 * time.Hour},
-		{"MaxConnectionAgeGrace", c.MaxConnectionAgeGrace, dispatch.MaxWait + time.Second, time.Hour},
+		{"MaxConnectionAgeGrace", c.MaxConnectionAgeGrace, bounds.MaxWait + time.Second, time.Hour},
 		{"DrainTimeout", c.DrainTimeout, 10 * time.Millisecond, time.Hour},
 		{"ReconnectGrace", c.ReconnectGrace, time.Millisecond, c.DrainTimeout},
 		{"HealthInterval", c.HealthInterval, 10 * time.Millisecond, time.Minute},

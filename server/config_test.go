@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/server"
@@ -22,7 +22,7 @@ func TestConfig_Validate(t *testing.T) {
 	}
 	if cfg.Listen != "127.0.0.1:7070" || cfg.HTTP != "127.0.0.1:7080" || cfg.MaxReceiveBytes != 4<<20 ||
 		cfg.KeepaliveMinTime != 5*time.Second || cfg.MaxConnectionAge != 30*time.Minute ||
-		cfg.MaxConnectionAgeGrace <= dispatch.MaxWait || cfg.ReconnectGrace != 5*time.Second {
+		cfg.MaxConnectionAgeGrace <= bounds.MaxWait || cfg.ReconnectGrace != 5*time.Second {
 		t.Errorf("defaults %+v", cfg)
 	}
 	if bad := (server.Config{Listen: "127.0.0.1"}); bad.Validate() == nil || !strings.Contains(bad.Validate().Error(), "Listen ") {
@@ -39,7 +39,7 @@ func TestConfig_Validate(t *testing.T) {
 		"ReadsPerSecond":         {ReadsPerSecond: -1},
 		"KeepaliveMinTime":       {KeepaliveMinTime: time.Millisecond},
 		"HTTP":                   {HTTP: "127.0.0.1:65536"},
-		"MaxConnectionAgeGrace":  {MaxConnectionAgeGrace: dispatch.MaxWait},
+		"MaxConnectionAgeGrace":  {MaxConnectionAgeGrace: bounds.MaxWait},
 		"DrainTimeout":           {DrainTimeout: -1},
 		"ReconnectGrace":         {DrainTimeout: time.Second, ReconnectGrace: 2 * time.Second},
 		"HealthInterval":         {HealthInterval: time.Hour},

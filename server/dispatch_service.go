@@ -70,7 +70,7 @@ func (s *dispatchService) FetchTask(ctx context.Context, req *pb.FetchTaskReques
 
 // settleLarge settles the reports of a fetch ahead of it if they are large, and drops them from the request: so they are
 // in hand as reports, and not as long as the fetch waits.
-func (s *dispatchService) settleLarge(ctx context.Context, req *pb.FetchTaskRequest, fetch *engine.FetchRequest) ([]dispatch.ReportResult, error) {
+func (s *dispatchService) settleLarge(ctx context.Context, req *pb.FetchTaskRequest, fetch *engine.FetchRequest) ([]engine.ReportResult, error) {
 	size := 0
 	for _, report := range req.GetReports() {
 		size += proto.Size(report)

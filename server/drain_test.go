@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -185,7 +186,7 @@ func TestAdminService_DrainCollectors(t *testing.T) {
 func TestAdminService_ListDrains(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
-	for i := range dispatch.MaxHolds {
+	for i := range bounds.MaxHolds {
 		drain := dispatch.Hold{Target: dispatch.HoldTarget{Collector: fmt.Sprintf("c%03d", i)}, Name: dispatch.HoldDefault, Gate: dispatch.Gate{By: "ann"}}
 		if err := b.store.SetHold(t.Context(), drain); err != nil {
 			t.Fatal(err)
@@ -218,7 +219,7 @@ func TestAdminService_ListDrains(t *testing.T) {
 			break
 		}
 	}
-	if seen != dispatch.MaxHolds {
-		t.Errorf("%d drains listed, want %d", seen, dispatch.MaxHolds)
+	if seen != bounds.MaxHolds {
+		t.Errorf("%d drains listed, want %d", seen, bounds.MaxHolds)
 	}
 }

@@ -57,7 +57,7 @@ type received struct {
 func (s *dispatchService) Heartbeat(stream pb.DispatchService_HeartbeatServer) error {
 	s.heartbeats.Add(1)
 	defer s.heartbeats.Add(-1)
-	h := &heartbeat{service: s, stream: stream, silence: dispatch.SilentBeats * dispatch.IdleBeat}
+	h := &heartbeat{service: s, stream: stream, silence: dispatch.GoneAfter}
 	return h.run(stream.Context())
 }
 
@@ -95,7 +95,7 @@ func (h *heartbeat) run(ctx context.Context) error {
 			message = &pb.HeartbeatResponse{Reconnect: true, Drain: h.drain}
 			draining, grace = nil, time.After(h.service.grace)
 		case <-grace:
-			return dispatch.ErrDraining
+			return wire.ErrDraining
 		case <-silent.C:
 			return fmt.Errorf("no beat in %v: %w", h.silence, context.DeadlineExceeded)
 		case <-ctx.Done():
@@ -147,6 +147,6 @@ func (h *heartbeat) answer(ctx context.Context, req *pb.HeartbeatRequest) (*pb.H
 	if err != nil {
 		return nil, err
 	}
-	h.silence, h.drain = dispatch.SilentBeats*max(dispatch.IdleBeat, result.Next), result.Drain
+	h.silence, h.drain = dispatch.GoneAfter/dispatch.IdleBeat*max(dispatch.IdleBeat, result.Next), result.Drain
 	return beat.HeartbeatResponse(result), nil
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -27,7 +28,7 @@ func (f *faults) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]disp
 func reportOfMegabytes(l *pb.LeasedTask) *pb.TaskReport {
 	var links []*pb.DiscoveredItem
 	for i := range 15 {
-		links = append(links, &pb.DiscoveredItem{Url: fmt.Sprintf("https://example.com/%d", i), Payload: make([]byte, dispatch.MaxPayloadLength)})
+		links = append(links, &pb.DiscoveredItem{Url: fmt.Sprintf("https://example.com/%d", i), Payload: make([]byte, bounds.MaxPayloadLength)})
 	}
 	return succeeded(l, links...)
 }
@@ -37,7 +38,7 @@ func beatOfMegabytes(l *pb.LeasedTask) []*pb.LeaseBeat {
 	leases := make([]*pb.LeaseBeat, 60)
 	for i := range leases {
 		leases[i] = held(l)
-		leases[i].Cursor = make([]byte, dispatch.MaxCursorLength)
+		leases[i].Cursor = make([]byte, bounds.MaxCursorLength)
 	}
 	return leases
 }

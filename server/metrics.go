@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Metrics are what /metrics shows: of the calls, of the dispatcher, of the
@@ -58,7 +59,7 @@ func NewMetrics() *Metrics {
 		}),
 		claimFor: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "waggle_claim_fetches", Help: "Fetches for which a claim was made: those that asked at the same time share one.",
-			Buckets: []float64{1, 2, 4, 8, 16, 32, dispatch.MaxClaimTurns},
+			Buckets: []float64{1, 2, 4, 8, 16, 32, bounds.MaxClaimTurns},
 		}),
 		gaveBack: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "waggle_given_back_tasks_total", Help: "Tasks granted to callers who had gone, and given back at once.",

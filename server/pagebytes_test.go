@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -34,7 +35,7 @@ func TestTaskService_ListTasks_bytes(t *testing.T) {
 	b := newBed(t, server.Config{})
 	b.source(t, "news")
 	const n, calls = 40, 64
-	payload := make([]byte, dispatch.MaxPayloadLength)
+	payload := make([]byte, bounds.MaxPayloadLength)
 	for i := range n {
 		item := &pb.SubmitItem{SourceId: "news", Url: fmt.Sprintf("https://example.com/%d", i), Payload: payload}
 		if _, err := b.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{item}}); err != nil {
@@ -46,8 +47,8 @@ func TestTaskService_ListTasks_bytes(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if size := proto.Size(page); size > dispatch.MaxPageBytes || len(page.GetTasks()) < 8 && page.GetNextPageToken() != "" {
-			t.Errorf("a page of %d tasks and %d bytes, want one of at most %d, and full", len(page.GetTasks()), size, dispatch.MaxPageBytes)
+		if size := proto.Size(page); size > bounds.MaxPageBytes || len(page.GetTasks()) < 8 && page.GetNextPageToken() != "" {
+			t.Errorf("a page of %d tasks and %d bytes, want one of at most %d, and full", len(page.GetTasks()), size, bounds.MaxPageBytes)
 		}
 		return page
 	}
@@ -80,8 +81,8 @@ func TestTaskService_ListTasks_bytes(t *testing.T) {
 	if len(b.store.pages) != calls+pages {
 		t.Errorf("%d pages were read of the store for %d", len(b.store.pages), calls+pages)
 	}
-	if most := slices.Max(b.store.pages); most > dispatch.MaxPageBytes {
-		t.Errorf("%d bytes were read of the store for a page, want at most %d", most, dispatch.MaxPageBytes)
+	if most := slices.Max(b.store.pages); most > bounds.MaxPageBytes {
+		t.Errorf("%d bytes were read of the store for a page, want at most %d", most, bounds.MaxPageBytes)
 	}
 }
 
@@ -90,8 +91,8 @@ func TestAdminService_ListCollectors_bytes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, server.Config{})
 	labels := make(map[string]string)
-	for i := range dispatch.MaxLabels {
-		labels[fmt.Sprintf("%03d", i)+strings.Repeat("k", dispatch.MaxIDLength-3)] = strings.Repeat("v", dispatch.MaxIDLength)
+	for i := range bounds.MaxLabels {
+		labels[fmt.Sprintf("%03d", i)+strings.Repeat("k", bounds.MaxIDLength-3)] = strings.Repeat("v", bounds.MaxIDLength)
 	}
 	const n = 250 // of 16 KiB each
 	for i := range n {
@@ -106,7 +107,7 @@ func TestAdminService_ListCollectors_bytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if size := proto.Size(page); size > dispatch.MaxPageBytes {
+		if size := proto.Size(page); size > bounds.MaxPageBytes {
 			t.Errorf("a page of %d bytes", size)
 		}
 		for _, c := range page.GetCollectors() {

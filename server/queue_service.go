@@ -37,9 +37,9 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 	if err != nil {
 		return nil, err
 	}
-	queues, next, err := wire.List(req, func(after string, limit int) ([]*dispatch.Queue, string, error) {
+	queues, next, err := wire.List(req, func(after string, limit int) ([]*operate.QueueView, string, error) {
 		return s.o.ListQueues(ctx, req.GetSuffix(), after, limit)
-	}, func(q *dispatch.Queue) *pb.Queue { return wire.Queue(q, now) })
+	}, func(q *operate.QueueView) *pb.Queue { return wire.Queue(q, now) })
 	if err != nil {
 		return nil, err
 	}
@@ -108,60 +108,58 @@ func (s *queueService) aboutRule(ctx context.Context, err error, pattern string)
 
 // BlockQueue holds grants of a queue.
 func (s *queueService) BlockQueue(ctx context.Context, req *pb.BlockQueueRequest) (*pb.BlockQueueResponse, error) {
-	out, replaced, err := s.hold(ctx, req, s.o.BlockQueue)
+	out, replaced, err := s.hold(ctx, req, dispatch.HoldBlock)
 	return &pb.BlockQueueResponse{Queue: out, Replaced: replaced}, err
 }
 
 // UnblockQueue opens a block.
 func (s *queueService) UnblockQueue(ctx context.Context, req *pb.UnblockQueueRequest) (*pb.UnblockQueueResponse, error) {
-	out, changed, err := s.release(ctx, req, func() (*dispatch.Queue, bool, error) {
-		return s.o.UnblockQueue(ctx, req.GetName(), req.GetIncludeAutomatic())
-	})
+	holds := []dispatch.HoldName{dispatch.HoldBlock}
+	if req.GetIncludeAutomatic() {
+		holds = append(holds, dispatch.HoldWaggle)
+	}
+	out, changed, err := s.release(ctx, req, holds...)
 	return &pb.UnblockQueueResponse{Queue: out, Changed: changed}, err
 }
 
 // PauseQueue holds grants of a queue, beside a block.
 func (s *queueService) PauseQueue(ctx context.Context, req *pb.PauseQueueRequest) (*pb.PauseQueueResponse, error) {
-	out, replaced, err := s.hold(ctx, req, s.o.PauseQueue)
+	out, replaced, err := s.hold(ctx, req, dispatch.HoldPause)
 	return &pb.PauseQueueResponse{Queue: out, Replaced: replaced}, err
 }
 
 // ResumeQueue ends a pause.
 func (s *queueService) ResumeQueue(ctx context.Context, req *pb.ResumeQueueRequest) (*pb.ResumeQueueResponse, error) {
-	out, changed, err := s.release(ctx, req, func() (*dispatch.Queue, bool, error) {
-		return s.o.ResumeQueue(ctx, req.GetName())
-	})
+	out, changed, err := s.release(ctx, req, dispatch.HoldPause)
 	return &pb.ResumeQueueResponse{Queue: out, Changed: changed}, err
 }
 
 // hold closes an operator's gate of a queue, and tells of the one that it replaces.
-func (s *queueService) hold(ctx context.Context, req wire.QueueHoldRequest,
-	hold func(context.Context, string, dispatch.Gate) (*dispatch.Queue, error),
-) (out *pb.Queue, replaced *pb.Gate, err error) {
+func (s *queueService) hold(ctx context.Context, req wire.QueueHoldRequest, by dispatch.HoldName) (out *pb.Queue, replaced *pb.Gate, err error) {
 	gate, err := wire.HoldQueue(req, time.Now())
 	if err != nil {
 		return nil, nil, err
 	}
 	gate.By = who(ctx, gate.By)
-	queue, err := hold(ctx, req.GetName(), gate)
+	queue, err := s.o.HoldQueue(ctx, req.GetName(), by, gate)
 	if out, err = s.convert(ctx, req.GetName(), queue, err); err != nil {
 		return nil, nil, err
 	}
 	return out, wire.Gate(queue.Replaced), nil
 }
 
-// release opens an operator's gate of a queue.
-func (s *queueService) release(ctx context.Context, req wire.QueueReleaseRequest, lift func() (*dispatch.Queue, bool, error)) (*pb.Queue, bool, error) {
+// release opens operators' gates of a queue.
+func (s *queueService) release(ctx context.Context, req wire.QueueReleaseRequest, holds ...dispatch.HoldName) (*pb.Queue, bool, error) {
 	if err := wire.ReleaseQueue(req); err != nil {
 		return nil, false, err
 	}
-	queue, changed, err := lift()
+	queue, changed, err := s.o.ReleaseQueue(ctx, req.GetName(), holds...)
 	out, err := s.convert(ctx, req.GetName(), queue, err)
 	return out, changed, err
 }
 
 // convert converts the queue that the operator has answered with, or names the one that err is about.
-func (s *queueService) convert(ctx context.Context, name string, queue *dispatch.Queue, err error) (*pb.Queue, error) {
+func (s *queueService) convert(ctx context.Context, name string, queue *operate.QueueView, err error) (*pb.Queue, error) {
 	if err != nil {
 		return nil, wire.About(err, "queue", name)
 	}

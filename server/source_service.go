@@ -159,15 +159,15 @@ func (s *sourceService) ApplySources(ctx context.Context, req *pb.ApplySourcesRe
 	return resp, nil
 }
 
-// warnings are what is doubted of each spec. They are advice about what is done: where they cannot be had, the line of
+// warnings are the warnings of each spec. They are advice about what is done: where they cannot be had, the line of
 // the call says why, and its answer has none.
 func (s *sourceService) warnings(ctx context.Context, specs []*dispatch.SourceSpec) [][]string {
-	doubts, err := s.o.Doubts(ctx, specs)
+	warnings, err := s.o.Warnings(ctx, specs)
 	if err != nil {
 		addFields(ctx, zap.String("no_warnings", err.Error()))
 		return make([][]string, len(specs))
 	}
-	return doubts
+	return warnings
 }
 
 // DeleteSources ends sources.
@@ -209,7 +209,7 @@ func (s *sourceService) PauseSources(ctx context.Context, req *pb.PauseSourcesRe
 	}
 	r, err := s.bulk(ctx, of, bulkAction{
 		would: func(_ context.Context, v *operate.SourceView) (bool, error) {
-			old, changes := v.Source.WouldPause(gate, now)
+			old, changes := operate.WouldPause(&v.Source, gate, now)
 			before(v.Source.ID, old)
 			return changes, nil
 		},
@@ -258,10 +258,10 @@ func (s *sourceService) TriggerSources(ctx context.Context, req *pb.TriggerSourc
 	}
 	r, err := s.bulk(ctx, of, bulkAction{
 		would: func(ctx context.Context, v *operate.SourceView) (bool, error) {
-			return tell(s.o.WouldTrigger(ctx, v.Source.ID, req.GetRevisit()))
+			return tell(s.o.TriggerSource(ctx, v.Source.ID, req.GetRevisit(), true))
 		},
 		act: func(ctx context.Context, id string) (bool, error) {
-			return tell(s.o.TriggerSource(ctx, id, req.GetRevisit()))
+			return tell(s.o.TriggerSource(ctx, id, req.GetRevisit(), false))
 		},
 	})
 	if err != nil {

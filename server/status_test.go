@@ -14,6 +14,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
 // sentinels are the errors of the domain and how callers are told of them;
@@ -43,12 +44,9 @@ func sentinels() map[string]struct {
 		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
 		"ErrStoreFull":         {dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
 		"ErrStoreReadOnly":     {dispatch.ErrStoreReadOnly, codes.Unavailable, "STORE_READ_ONLY"},
-		"ErrDraining":          {dispatch.ErrDraining, codes.Unavailable, "DRAINING"},
+		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DRAINING"},
 		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},
 		"ErrPageToken":         {dispatch.ErrPageToken, codes.InvalidArgument, "PAGE_TOKEN_INVALID"},
-		// The dispatcher repeats these itself; a caller only sees a fault.
-		"ErrStaleSource": {dispatch.ErrStaleSource, codes.Internal, "INTERNAL"},
-		"ErrStaleRules":  {dispatch.ErrStaleRules, codes.Internal, "INTERNAL"},
 		// Found at start.
 		"ErrStoreMismatch": {dispatch.ErrStoreMismatch, codes.Internal, "INTERNAL"},
 	}

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -35,7 +35,7 @@ func TestServer_submitsInLine(t *testing.T) {
 			go func() {
 				// As many as a call of the store carries.
 				request := new(pb.SubmitTasksRequest)
-				for k := range dispatch.MaxSubmissions {
+				for k := range bounds.MaxSubmissions {
 					url := fmt.Sprintf("http://a.com/%d/%d", i, k)
 					request.Items = append(request.Items, &pb.SubmitItem{SourceId: "news", Url: url, Payload: make([]byte, 24<<10)})
 				}

@@ -76,29 +76,13 @@ func (s *taskService) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (
 	return &pb.ListTasksResponse{Tasks: tasks, NextPageToken: next}, nil
 }
 
-// taskChange is what a bulk call does to tasks.
-type taskChange struct {
-	// standing: what is changed may come to match the filter again, and is not changed twice.
-	standing bool
-	// act changes the selected tasks. If a filter found them, it leaves those alone that have changed since: that are in none
-	// of states, or under other leases. would answers what act would.
-	would, act func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error)
-}
-
 // CancelTasks takes tasks out.
 func (s *taskService) CancelTasks(ctx context.Context, req *pb.CancelTasksRequest) (*pb.CancelTasksResponse, error) {
 	of, err := wire.TaskChange(req, []dispatch.State{dispatch.StateScheduled, dispatch.StateReady, dispatch.StateLeased}, false)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.change(ctx, of, &taskChange{
-		would: func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error) {
-			return s.o.WouldCancelTasks(ctx, of.IDs, states...)
-		},
-		act: func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error) {
-			return s.o.CancelTasks(ctx, of.IDs, of.Note, states...)
-		},
-	})
+	r, err := s.change(ctx, of, false, s.o.CancelTasks)
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +95,7 @@ func (s *taskService) RetryTasks(ctx context.Context, req *pb.RetryTasksRequest)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.change(ctx, of, &taskChange{
-		standing: true,
-		would: func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error) {
-			return s.o.WouldRetryTasks(ctx, of.IDs, states...)
-		},
-		act: func(ctx context.Context, states []dispatch.State) ([]operate.TaskChange, error) {
-			return s.o.RetryTasks(ctx, of.IDs, states...)
-		},
-	})
+	r, err := s.change(ctx, of, true, s.o.RetryTasks)
 	if err != nil {
 		return nil, err
 	}
@@ -132,15 +108,7 @@ func (s *taskService) RevokeLeases(ctx context.Context, req *pb.RevokeLeasesRequ
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.change(ctx, of, &taskChange{
-		standing: true,
-		would: func(ctx context.Context, _ []dispatch.State) ([]operate.TaskChange, error) {
-			return s.o.WouldRevokeLeases(ctx, of.IDs, of.Fences)
-		},
-		act: func(ctx context.Context, _ []dispatch.State) ([]operate.TaskChange, error) {
-			return s.o.RevokeLeases(ctx, of.IDs, of.Fences, of.Note)
-		},
-	})
+	r, err := s.change(ctx, of, true, s.o.RevokeLeases)
 	if err != nil {
 		return nil, err
 	}
@@ -154,13 +122,17 @@ type taskChanges struct {
 	next             string
 }
 
-// change changes the tasks of a selection: named ones, or those of one page that match its filter. Acting twice does no
-// harm, so a call that failed on its way is repeated whole.
-func (s *taskService) change(ctx context.Context, of *wire.TaskSelection, change *taskChange) (r taskChanges, err error) {
+// change changes the tasks of a selection: named ones, or those of one page that match its filter. Of those that a filter
+// found it leaves alone what has changed since: what is in another state, or under another lease. Acting twice does no
+// harm, so a call that failed on its way is repeated whole. standing: what is changed may come to match the filter again,
+// and is not changed twice.
+func (s *taskService) change(ctx context.Context, of *wire.TaskSelection, standing bool,
+	act func(context.Context, operate.TaskEdit) ([]operate.TaskChange, error),
+) (r taskChanges, err error) {
 	of.Note.By = who(ctx, of.Note.By)
-	var states []dispatch.State // of tasks that a filter found
+	edit := operate.TaskEdit{Note: of.Note, DryRun: of.ValidateOnly}
 	if of.Query != nil {
-		of.Query.Standing, states = change.standing, of.Query.States
+		of.Query.Standing, edit.States = standing, of.Query.States
 		found, next, err := s.o.MatchTasks(ctx, of.Query, of.After, wire.MaxBatch)
 		if err != nil {
 			return r, wire.About(err, "source_id", of.Query.SourceID)
@@ -170,11 +142,8 @@ func (s *taskService) change(ctx context.Context, of *wire.TaskSelection, change
 		}
 		r.next = of.NextPageToken(next)
 	}
-	do := change.act
-	if of.ValidateOnly {
-		do = change.would
-	}
-	changes, err := do(ctx, states)
+	edit.IDs, edit.Fences = of.IDs, of.Fences
+	changes, err := act(ctx, edit)
 	if err != nil {
 		return r, err
 	}

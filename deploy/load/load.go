@@ -42,12 +42,30 @@ type Load struct {
 	workload Workload
 	session  string
 	conns    []*grpc.ClientConn
-	reserved atomic.Int64 // tasks that Work may yet fetch
+	reserved []atomic.Int64 // tasks that Work may yet fetch
 
 	mu      sync.Mutex  // guards what follows
 	given   []time.Time // by a submitted task's number: when it was handed out
 	settled int
 	outcome *Outcome // of the Work that runs
+}
+
+// Run runs f on a new node to which a workload's load is open, and ends both.
+func Run(ctx context.Context, cfg Config, w Workload, f func(*Node, *Load) error) (err error) {
+	n, err := StartRedis(ctx, cfg.Memory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	if err := n.startDispatcher(ctx, cfg); err != nil {
+		return err
+	}
+	l, err := Open(ctx, n, w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return f(n, l)
 }
 
 // Open connects to the dispatcher of a node and creates the sources and the queue rule of a workload. The caller closes the load.
@@ -163,7 +181,13 @@ func (l *Load) Work(ctx context.Context, n int) (*Outcome, error) {
 	l.mu.Lock()
 	l.outcome = o
 	l.mu.Unlock()
-	l.reserved.Store(int64(n))
+	l.reserved = make([]atomic.Int64, 1)
+	if l.workload.Narrowed {
+		l.reserved = make([]atomic.Int64, l.workload.Collectors)
+	}
+	for number := range n {
+		l.reserved[l.workload.queueOf(number)%l.workload.Sources%len(l.reserved)].Add(1)
+	}
 	used, err := l.node.Used(func() error {
 		all, ctx := errgroup.WithContext(ctx)
 		began := time.Now()
@@ -178,12 +202,13 @@ func (l *Load) Work(ctx context.Context, n int) (*Outcome, error) {
 	return o, err
 }
 
-// reserve takes at most n of the tasks that Work may yet fetch. Without it the last fetches would wait for nothing.
-func (l *Load) reserve(n int) int {
+// reserve takes at most n of the tasks that a collector may yet fetch. Without it the last fetches would wait for nothing.
+func (l *Load) reserve(c, n int) int {
+	of := &l.reserved[c%len(l.reserved)]
 	for {
-		left := l.reserved.Load()
+		left := of.Load()
 		n = min(n, int(left))
-		if n == 0 || l.reserved.CompareAndSwap(left, left-int64(n)) {
+		if n == 0 || of.CompareAndSwap(left, left-int64(n)) {
 			return n
 		}
 	}
@@ -192,11 +217,15 @@ func (l *Load) reserve(n int) int {
 // collect is one collector: it fetches, works in no time, reports, and fetches again.
 func (l *Load) collect(ctx context.Context, c int) error {
 	client, id := pb.NewDispatchServiceClient(l.conn(c)), fmt.Sprintf("bench-%d", c)
+	var sources []string
+	if l.workload.Narrowed {
+		sources = []string{sourceID(c)}
+	}
 	var carried []*pb.TaskReport
-	for n := l.reserve(l.workload.Batch); n > 0; n = l.reserve(l.workload.Batch) {
+	for n := l.reserve(c, l.workload.Batch); n > 0; n = l.reserve(c, l.workload.Batch) {
 		sent := time.Now()
 		reply, err := client.FetchTask(ctx, &pb.FetchTaskRequest{
-			CollectorId: id, Session: l.session, ClientToken: uuid.NewString(), MaxTasks: int32(n),
+			CollectorId: id, Session: l.session, ClientToken: uuid.NewString(), MaxTasks: int32(n), Sources: sources,
 			Wait: durationpb.New(wait), LeaseDuration: durationpb.New(lease), Reports: carried,
 		})
 		if err != nil {
@@ -209,7 +238,7 @@ func (l *Load) collect(ctx context.Context, c int) error {
 		if err := l.settle(reply.GetReportResults(), len(carried)); err != nil {
 			return err
 		}
-		l.reserved.Add(int64(n - len(reports)))
+		l.reserved[c%len(l.reserved)].Add(int64(n - len(reports)))
 		carried = reports
 		if !l.workload.Carried {
 			if err := l.report(ctx, client, id, reports); err != nil {

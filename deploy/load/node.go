@@ -36,24 +36,6 @@ type Node struct {
 	redis, dispatcher *process
 }
 
-// Run runs f on a new node to which a workload's load is open, and ends both.
-func Run(ctx context.Context, cfg Config, w Workload, f func(*Node, *Load) error) (err error) {
-	n, err := StartRedis(ctx, cfg.Memory)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, n.Close()) }()
-	if err := n.startDispatcher(ctx, cfg); err != nil {
-		return err
-	}
-	l, err := Open(ctx, n, w)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	return f(n, l)
-}
-
 // RedisSettings are the arguments of every redis-server that is measured, beside its directory and socket.
 func RedisSettings() []string {
 	return []string{"--port", "0", "--save", "", "--appendonly", "no"}

@@ -69,3 +69,11 @@ func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // fails only for a process that is gone
 	<-p.ended
 }
+
+// cpu is the processor time that the process has used.
+func (p *process) cpu() (time.Duration, error) {
+	if p == nil {
+		return 0, nil
+	}
+	return processorTime(p.cmd.Process.Pid)
+}

@@ -19,12 +19,9 @@ func tie(cmd *exec.Cmd) {
 // ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), the same on every Linux.
 const ticksPerSecond = 100
 
-// cpu is the processor time that the process has used: utime and stime of /proc/PID/stat.
-func (p *process) cpu() (time.Duration, error) {
-	if p == nil {
-		return 0, nil
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+// processorTime is what a process has used: utime and stime of /proc/PID/stat.
+func processorTime(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read processor time: %w", err)
 	}

@@ -10,5 +10,5 @@ import (
 // tie does nothing: not every system can.
 func tie(*exec.Cmd) {}
 
-// cpu is not known.
-func (*process) cpu() (time.Duration, error) { return 0, nil }
+// processorTime is not known.
+func processorTime(int) (time.Duration, error) { return 0, nil }

@@ -19,6 +19,8 @@ type Workload struct {
 	Batch, Collectors int
 	// Carried: reports go along in the next fetch instead of a call of their own.
 	Carried bool
+	// Narrowed: each collector fetches from a source of its own. There are as many of both.
+	Narrowed bool
 }
 
 // Workloads are the ways in which tasks spread, each fetched 100 a call by 16 collectors.
@@ -37,6 +39,12 @@ func (w Workload) OneACall(carried bool) Workload {
 	return w
 }
 
+// OfOneSource is the workload with a source for each of 64 collectors, which fetches from no other.
+func (w Workload) OfOneSource() Workload {
+	w.Name, w.Sources, w.Collectors, w.Batch, w.Narrowed = "narrowed", 64, 64, 10, true
+	return w
+}
+
 // payloadBytes is the size of a task's payload, which begins with the task's number.
 const payloadBytes = 200
 
@@ -45,9 +53,11 @@ const queuePattern = "*.bench.invalid"
 
 func sourceID(i int) string { return fmt.Sprintf("bench.s%d", i) }
 
+func (w *Workload) queueOf(number int) int { return number % w.Queues }
+
 // item is the task with a number.
 func (w *Workload) item(number int) *pb.SubmitItem {
-	queue := number % w.Queues
+	queue := w.queueOf(number)
 	payload := make([]byte, payloadBytes)
 	binary.LittleEndian.PutUint64(payload, uint64(number))
 	return &pb.SubmitItem{

@@ -3,9 +3,12 @@
 package canonical
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 )
 
 // Numbers of the canonicalisation rules. A source keeps the number it was made
@@ -66,6 +69,9 @@ type URL struct {
 func Parse(rules int, raw string) (URL, error) {
 	if err := CheckRules(rules); err != nil {
 		return URL{}, fmt.Errorf("has rules that %w", err)
+	}
+	if len(raw) > MaxLength {
+		return URL{}, fmt.Errorf("is %d bytes long; the limit is %d", len(raw), MaxLength)
 	}
 	if host, ok := plainHost(raw); ok {
 		return URL{Address: raw, Canonical: raw, Host: host}, nil
@@ -154,52 +160,67 @@ func removeDotSegments(path string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-const upperHex = "0123456789ABCDEF"
+// Host is the host of a URL as [URL] has it. The error is that of [Parse].
+func Host(raw string) (string, error) {
+	u, err := Parse(Plain, raw)
+	return u.Host, err
+}
 
-// normalizeEscapes writes percent-encodings in upper case, decodes those of
-// unreserved characters, and encodes bytes that may not stand in a URL.
-func normalizeEscapes(s string) string {
-	const escapes = "\"<>\\^{|}`"
-	if !strings.ContainsFunc(s, func(r rune) bool { return r == '%' || mustEscape(r, escapes) }) {
-		return s
-	}
-	var b strings.Builder
-	b.Grow(len(s))
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c == '%' && isEscape(s[i:]):
-			decoded := unhex(s[i+1])<<4 | unhex(s[i+2])
-			if isUnreserved(decoded) {
-				b.WriteByte(decoded)
-			} else {
-				b.Write([]byte{'%', upperHex[decoded>>4], upperHex[decoded&15]})
-			}
-			i += 2
-		case c == '%' || mustEscape(rune(c), escapes):
-			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
-		default:
-			b.WriteByte(c)
+// QueueName is the name of the queue that people mean by text: of a URL its [Host]; of a
+// host in whatever case and script that host, with its port. What is neither is returned
+// as it is, for others to refuse.
+func QueueName(text string) string {
+	if strings.Contains(text, "://") {
+		if queue, err := Host(text); err == nil {
+			return queue
 		}
+		return text
 	}
-	return b.String()
-}
-
-func isUnreserved(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c <= '9':
-		return c - '0'
-	case c >= 'a':
-		return c - 'a' + 10
-	default:
-		return c - 'A' + 10
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), ""
 	}
+	name, err := canonicalHost(host)
+	if err != nil {
+		return text
+	}
+	if port == "" {
+		return name
+	}
+	return net.JoinHostPort(strings.Trim(name, "[]"), port)
 }
+
+// parseURL takes an absolute http or https URL apart, and brings scheme and host
+// into canonical form.
+func parseURL(raw string) (u *url.URL, parts urlParts, err error) {
+	if !utf8.ValidString(raw) {
+		return nil, parts, errors.New("must be UTF-8")
+	}
+	trimmed := trimURL(raw)
+	if i := strings.IndexFunc(trimmed, isControl); i >= 0 {
+		return nil, parts, fmt.Errorf("must have no control character in it, such as %q", trimmed[i])
+	}
+	parts = splitURL(trimmed)
+	if u, err = url.Parse(parts.head); err != nil {
+		return nil, parts, errors.New("does not parse as a URL")
+	}
+	u.Scheme = strings.ToLower(u.Scheme)
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return nil, parts, errors.New("must begin with http:// or https://")
+	}
+	host, err := canonicalHost(u.Hostname())
+	if err != nil {
+		return nil, parts, err
+	}
+	port, err := canonicalPort(u)
+	if err != nil {
+		return nil, parts, err
+	}
+	if port != "" {
+		host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+	}
+	u.Host = host
+	return u, parts, nil
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }

@@ -84,3 +84,53 @@ func mustEscape(r rune, escapes string) bool {
 
 // isEscape reports whether s, which begins with "%", begins with a percent-encoding.
 func isEscape(s string) bool { return len(s) > 2 && isHex(s[1]) && isHex(s[2]) }
+
+const upperHex = "0123456789ABCDEF"
+
+// normalizeEscapes writes percent-encodings in upper case, decodes those of
+// unreserved characters, and encodes bytes that may not stand in a URL.
+func normalizeEscapes(s string) string {
+	const escapes = "\"<>\\^{|}`"
+	if !strings.ContainsFunc(s, func(r rune) bool { return r == '%' || mustEscape(r, escapes) }) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '%' && isEscape(s[i:]):
+			decoded := unhex(s[i+1])<<4 | unhex(s[i+2])
+			if isUnreserved(decoded) {
+				b.WriteByte(decoded)
+			} else {
+				b.Write([]byte{'%', upperHex[decoded>>4], upperHex[decoded&15]})
+			}
+			i += 2
+		case c == '%' || mustEscape(rune(c), escapes):
+			b.Write([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c >= 'a':
+		return c - 'a' + 10
+	default:
+		return c - 'A' + 10
+	}
+}

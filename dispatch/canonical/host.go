@@ -7,80 +7,12 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
 
 // maxHostLength is DNS's.
 const maxHostLength = 253
-
-// Host is the host of a URL as [URL] has it. The error is that of [Parse].
-func Host(raw string) (string, error) {
-	u, err := Parse(Plain, raw)
-	return u.Host, err
-}
-
-// QueueName is the name of the queue that people mean by text: of a URL its [Host]; of a host in whatever case and script that host, with its
-// port. What is neither is given as it is, for others to refuse.
-func QueueName(text string) string {
-	if strings.Contains(text, "://") {
-		if queue, err := Host(text); err == nil {
-			return queue
-		}
-		return text
-	}
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		host, port = strings.Trim(text, "[]"), ""
-	}
-	name, err := canonicalHost(host)
-	if err != nil {
-		return text
-	}
-	if port == "" {
-		return name
-	}
-	return net.JoinHostPort(strings.Trim(name, "[]"), port)
-}
-
-// parseURL takes an absolute http or https URL apart, and brings scheme and host
-// into canonical form.
-func parseURL(raw string) (u *url.URL, parts urlParts, err error) {
-	switch {
-	case len(raw) > MaxLength:
-		return nil, parts, fmt.Errorf("is %d bytes long; the limit is %d", len(raw), MaxLength)
-	case !utf8.ValidString(raw):
-		return nil, parts, errors.New("must be UTF-8")
-	}
-	trimmed := trimURL(raw)
-	if i := strings.IndexFunc(trimmed, isControl); i >= 0 {
-		return nil, parts, fmt.Errorf("must have no control character in it, such as %q", trimmed[i])
-	}
-	parts = splitURL(trimmed)
-	if u, err = url.Parse(parts.head); err != nil {
-		return nil, parts, errors.New("does not parse as a URL")
-	}
-	u.Scheme = strings.ToLower(u.Scheme)
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return nil, parts, errors.New("must begin with http:// or https://")
-	}
-	host, err := canonicalHost(u.Hostname())
-	if err != nil {
-		return nil, parts, err
-	}
-	port, err := canonicalPort(u)
-	if err != nil {
-		return nil, parts, err
-	}
-	if port != "" {
-		host = net.JoinHostPort(strings.Trim(host, "[]"), port)
-	}
-	u.Host = host
-	return u, parts, nil
-}
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // canonicalPort is a URL's port without leading zeros; empty when it is the
 // scheme's.

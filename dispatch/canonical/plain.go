@@ -19,7 +19,7 @@ func plainHost(raw string) (host string, ok bool) {
 		}
 	}
 	end := strings.IndexByte(rest, '/')
-	if end < 0 || len(raw) > MaxLength || !plainPath(rest[end:]) {
+	if end < 0 || !plainPath(rest[end:]) {
 		return "", false
 	}
 	host = rest[:end]

@@ -19,6 +19,11 @@ const (
 	longestBackoff = time.Second
 )
 
+// jittered is half of d to all of it, in whole milliseconds.
+func jittered(rand func() float64, d time.Duration) time.Duration {
+	return (d/2 + time.Duration(rand()*float64(d/2))).Truncate(time.Millisecond)
+}
+
 // timedOut makes the end of a store call's own deadline what it means to those who wait for it.
 func timedOut(ended, err error) error {
 	if err != nil && ended != nil && !notSettled(err) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
@@ -27,12 +28,12 @@ func newBatches(store dispatch.Store) *batches {
 	home := func(name string) int { return dispatch.ShardOf(dispatch.SlotOf(name), shards) }
 	of := func(id dispatch.TaskID) int { return shardOf(id, shards) }
 	return &batches{
-		polls:    merged(store, "note polls", dispatch.MaxRenewals, store.BeginPolls, func(p dispatch.Poll) int { return home(p.Collector) }, nil),
-		beats:    merged(store, "record beats", dispatch.MaxRenewals, store.Beats, func(c dispatch.CollectorInfo) int { return home(c.ID) }, nil),
-		renewals: merged(store, "renew leases", dispatch.MaxRenewals, store.Renew, func(r dispatch.Renewal) int { return of(r.ID) }, nil),
-		reads:    merged(store, "read tasks", dispatch.MaxRenewals, reader(store), of, nil),
-		applied:  merged(store, "settle tasks", dispatch.MaxTransitions, store.Apply, func(t dispatch.Transition) int { return of(t.ID) }, nil),
-		submits:  merged(store, "submit tasks", dispatch.MaxSubmissions, submitter(store), func(s submission) int { return of(s.items[0].ID) }, submission.size),
+		polls:    merged(store, "note polls", bounds.MaxRenewals, store.BeginPolls, func(p dispatch.Poll) int { return home(p.Collector) }, nil),
+		beats:    merged(store, "record beats", bounds.MaxRenewals, store.Beats, func(c dispatch.CollectorInfo) int { return home(c.ID) }, nil),
+		renewals: merged(store, "renew leases", bounds.MaxRenewals, store.Renew, func(r dispatch.Renewal) int { return of(r.ID) }, nil),
+		reads:    merged(store, "read tasks", bounds.MaxRenewals, reader(store), of, nil),
+		applied:  merged(store, "settle tasks", bounds.MaxTransitions, store.Apply, func(t dispatch.Transition) int { return of(t.ID) }, nil),
+		submits:  merged(store, "submit tasks", bounds.MaxSubmissions, submitter(store), func(s submission) int { return of(s.items[0].ID) }, submission.size),
 	}
 }
 

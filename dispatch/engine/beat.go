@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/batch"
 )
 
 const (
 	// minBeat is the shortest interval of beats that is asked for: a third of the shortest lease.
-	minBeat = dispatch.MinLeaseDuration / 3
+	minBeat = bounds.MinLeaseDuration / 3
 	// heldBeat is the longest interval of beats of a collector that is held: if the push that it
 	// no longer is gets lost, a beat brings it.
 	heldBeat = MaxRetryAfter
@@ -23,7 +24,7 @@ const (
 	patience = 8
 	// presencePatience is how long renewals wait until the beat is recorded: no lease is shorter
 	// than what this is a part of.
-	presencePatience = dispatch.MinLeaseDuration / patience
+	presencePatience = bounds.MinLeaseDuration / patience
 )
 
 // LeaseBeat names a lease held.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // catalogTTL bounds how stale a cached source can be if a hint is lost; what
@@ -52,7 +53,7 @@ const changeCounters = 256
 // catalogEntry is a source, or why there is none.
 type catalogEntry struct {
 	source   *dispatch.Source
-	follower *dispatch.Follower
+	follower *Follower
 	err      error     // never of a cached one
 	read     time.Time // guarded by the catalog's mu
 	drops    uint64    // when the read began; another number: stale
@@ -80,7 +81,7 @@ func pick[T any](items []T, indexes []int) []T {
 }
 
 // Source finds one source.
-func (c *Catalog) Source(ctx context.Context, id string) (*dispatch.Source, *dispatch.Follower, error) {
+func (c *Catalog) Source(ctx context.Context, id string) (*dispatch.Source, *Follower, error) {
 	found := c.lookup(ctx, []string{id})[0]
 	return found.source, found.follower, found.err
 }
@@ -167,7 +168,7 @@ func newCatalogEntry(id string, source *dispatch.Source) catalogEntry {
 	if source == nil {
 		return catalogEntry{err: fmt.Errorf("source %q: %w", id, dispatch.ErrSourceNotFound)}
 	}
-	f, err := dispatch.NewFollower(&source.Spec)
+	f, err := newFollower(&source.Spec)
 	if err != nil {
 		return catalogEntry{err: fmt.Errorf("source %q: %w", id, err)}
 	}
@@ -225,7 +226,7 @@ func sourceBytes(s *dispatch.Source) int {
 		n += seedCost + len(seed.URL) + len(seed.Key) + len(seed.Payload) + mapBytes(seed.Metadata)
 	}
 	if follow := s.Spec.Follow; follow != nil {
-		n += patternCost*(len(follow.Include)+len(follow.Exclude)) + dispatch.MaxQueueLength*len(follow.AllowHosts)
+		n += patternCost*(len(follow.Include)+len(follow.Exclude)) + bounds.MaxQueueLength*len(follow.AllowHosts)
 	}
 	return n
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // oneShard is a store that has whatever sources a test gives it.
@@ -41,11 +42,11 @@ func readSource(t *testing.T, c *Catalog, id string) *dispatch.Source {
 // least recently go, and no others.
 func TestCatalog_bounds(t *testing.T) {
 	t.Parallel()
-	payload := make([]byte, dispatch.MaxPayloadLength)
+	payload := make([]byte, bounds.MaxPayloadLength)
 	for name, tt := range map[string]struct {
 		seeds, most int
 	}{
-		"size":   {100, maxCachedBytes / (100 * dispatch.MaxPayloadLength)},
+		"size":   {100, maxCachedBytes / (100 * bounds.MaxPayloadLength)},
 		"number": {0, maxCachedSources},
 	} {
 		t.Run(name, func(t *testing.T) {

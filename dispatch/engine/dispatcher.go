@@ -216,7 +216,7 @@ func (d *Dispatcher) listen(ctx context.Context) error {
 		}
 		// What was said meanwhile was not heard.
 		d.heed(dispatch.Hint{Kind: dispatch.HintResync})
-		if !pause(ctx, d.policy.Jitter(backoff)) {
+		if !pause(ctx, jittered(d.policy.Rand, backoff)) {
 			return nil
 		}
 		backoff = min(2*backoff, longestBackoff)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
 )
 
@@ -25,7 +26,7 @@ type FetchRequest struct {
 	Queues      []string // empty: all
 	MaxTasks    int      // 1 to MaxFetchTasks; 0: 1
 	MaxBytes    int      // 1 to MaxFetchBytes; 0: MaxFetchBytes
-	// Wait is how long to wait for tasks, 0 to [dispatch.MaxWait]. A claim in flight at its end
+	// Wait is how long to wait for tasks, 0 to [bounds.MaxWait]. A claim in flight at its end
 	// is waited for as long as the caller's deadline lets.
 	Wait  time.Duration
 	Lease time.Duration // 0: the source's
@@ -64,7 +65,7 @@ type FetchResult struct {
 	Empty      EmptyReason
 	RetryAfter time.Duration
 	// Reports answers those of the request, in their order.
-	Reports []dispatch.ReportResult
+	Reports []ReportResult
 }
 
 // refusedRetry is when a fetch is to come again that the store has refused what it has, though
@@ -151,11 +152,11 @@ func (r *FetchRequest) normalise() error {
 		r.ClientToken = uuid.NewString()
 	}
 	switch {
-	case r.Collector == "" || len(r.Collector) > dispatch.MaxIDLength || strings.Contains(r.Collector, "/"):
+	case r.Collector == "" || len(r.Collector) > bounds.MaxIDLength || strings.Contains(r.Collector, "/"):
 		return dispatch.Invalid("collector_id", r.Collector, "must have 1 to 128 characters and no slash")
-	case r.Session == "" || len(r.Session) > dispatch.MaxIDLength:
+	case r.Session == "" || len(r.Session) > bounds.MaxIDLength:
 		return dispatch.Invalid("session", r.Session, "must have 1 to 128 characters")
-	case len(r.ClientToken) > dispatch.MaxIDLength || strings.Contains(r.ClientToken, "/"):
+	case len(r.ClientToken) > bounds.MaxIDLength || strings.Contains(r.ClientToken, "/"):
 		return dispatch.Invalid("client_token", r.ClientToken, "must have at most 128 characters and no slash")
 	case len(r.Pools) > MaxNarrow:
 		return dispatch.Invalid("pools", len(r.Pools), fmt.Sprintf("must name at most %d", MaxNarrow))
@@ -167,10 +168,10 @@ func (r *FetchRequest) normalise() error {
 		return dispatch.Invalid("max_tasks", r.MaxTasks, fmt.Sprintf("must be 1 to %d", MaxFetchTasks))
 	case r.MaxBytes < 1 || r.MaxBytes > MaxFetchBytes:
 		return dispatch.Invalid("max_bytes", r.MaxBytes, fmt.Sprintf("must be 1 to %d", MaxFetchBytes))
-	case r.Wait < 0 || r.Wait > dispatch.MaxWait:
-		return dispatch.Invalid("wait", r.Wait, fmt.Sprintf("must be 0s to %v", dispatch.MaxWait))
-	case r.Lease != 0 && (r.Lease < dispatch.MinLeaseDuration || r.Lease > dispatch.MaxLeaseDuration):
-		return dispatch.Invalid("lease_duration", r.Lease, fmt.Sprintf("must be %v to %v", dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration))
+	case r.Wait < 0 || r.Wait > bounds.MaxWait:
+		return dispatch.Invalid("wait", r.Wait, fmt.Sprintf("must be 0s to %v", bounds.MaxWait))
+	case r.Lease != 0 && (r.Lease < bounds.MinLeaseDuration || r.Lease > bounds.MaxLeaseDuration):
+		return dispatch.Invalid("lease_duration", r.Lease, fmt.Sprintf("must be %v to %v", bounds.MinLeaseDuration, bounds.MaxLeaseDuration))
 	}
 	r.Pools, r.Sources, r.Queues = distinct(r.Pools), distinct(r.Sources), distinct(r.Queues)
 	return nil
@@ -245,16 +246,16 @@ func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.O
 	result := &FetchResult{Tasks: out.Grants, Waited: time.Since(received), RetryAfter: out.RetryAfter}
 	switch out.End {
 	case pump.Granted:
-		if !out.At.IsZero() {
-			result.Waited = max(out.At.Sub(received), 0)
-		}
+		// What is repeated has no instant of its grant: 0 is never later than what the store said
+		// remains of its leases.
+		result.Waited = max(out.At.Sub(received), 0)
 		return result, d.join(ctx, out.Grants)
 	case pump.TokenUsed:
 		result.Empty = EmptyTokenUsed
 	case pump.Draining: // those who must go elsewhere spread a little
 		result.Empty, result.RetryAfter = EmptyDraining, time.Duration(d.cfg.Rand()*float64(time.Second))
 	case pump.Held: // and those who come back in vain
-		result.Empty, result.RetryAfter = EmptyDraining, d.policy.Jitter(MaxRetryAfter)
+		result.Empty, result.RetryAfter = EmptyDraining, jittered(d.policy.Rand, MaxRetryAfter)
 	case pump.Nothing, pump.Superseded, pump.Refused, pump.Failed:
 		result.Empty = EmptyNoTasks
 		switch out.Wait {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 const (
@@ -186,7 +187,7 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 			}
 		}
 		if err != nil {
-			next = k.policy.Jitter(backoff)
+			next = jittered(k.policy.Rand, backoff)
 			backoff = min(2*backoff, longestBackoff)
 		} else {
 			backoff = firstBackoff
@@ -202,7 +203,7 @@ func (k *keeper) sweep(ctx context.Context, shard int) {
 func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error) {
 	call, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	sweep, err := k.store.Expired(call, shard, dispatch.MaxExpired)
+	sweep, err := k.store.Expired(call, shard, bounds.MaxExpired)
 	if err != nil {
 		return 0, fmt.Errorf("sweep shard %d: %w", shard, timedOut(call.Err(), err))
 	}
@@ -219,8 +220,8 @@ func (k *keeper) sweepPage(ctx context.Context, shard int) (time.Duration, error
 		}
 		switch ended := CountEnded(applied); {
 		case ended == 0:
-			return k.policy.Jitter(firstBackoff), nil // all of them changed meanwhile
-		case len(applied) == dispatch.MaxExpired || ended < len(applied):
+			return jittered(k.policy.Rand, firstBackoff), nil // all of them changed meanwhile
+		case len(applied) == bounds.MaxExpired || ended < len(applied):
 			return 0, nil
 		}
 	}
@@ -239,7 +240,7 @@ func (k *keeper) tidy(ctx context.Context) {
 	}
 	now := time.Now()
 	for _, c := range chores {
-		c.next = now.Add(k.policy.Jitter(choreDelay))
+		c.next = now.Add(jittered(k.policy.Rand, choreDelay))
 	}
 	for {
 		next := chores[0]
@@ -279,7 +280,7 @@ func (c *chore) run(ctx context.Context, k *keeper) {
 		k.log.Warn("the keeper cannot "+c.Name, zap.Error(err))
 	}
 	c.failing = err != nil
-	wait := k.policy.Jitter(c.Every)
+	wait := jittered(k.policy.Rand, c.Every)
 	if more && err == nil {
 		wait = firstBackoff
 	}

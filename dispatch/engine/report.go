@@ -32,16 +32,16 @@ const (
 // one counts. The lease tokens alone prove the right to report.
 //
 // A shard that does not answer holds up no report but those that need it: they answer
-// [dispatch.ReportUnavailable]. The error is the whole call's, if no report was answered; some
-// may be settled. What is repeated answers [dispatch.ReportAlready] then.
-func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dispatch.Report) ([]dispatch.ReportResult, error) {
+// [ReportUnavailable]. The error is the whole call's, if no report was answered; some
+// may be settled. What is repeated answers [ReportAlready] then.
+func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dispatch.Report) ([]ReportResult, error) {
 	if len(reports) == 0 {
 		return nil, nil
 	}
-	results := make([]dispatch.ReportResult, len(reports))
+	results := make([]ReportResult, len(reports))
 	for i := range reports {
 		if results[i].ID = reports[i].ID; reports[i].Token.Collector != collector {
-			results[i].Code, results[i].Lost = dispatch.ReportLeaseLost, dispatch.LostMalformed
+			results[i].Code, results[i].Lost = ReportLeaseLost, dispatch.LostMalformed
 		}
 	}
 	err := d.settleParts(ctx, d.partsOf(reports, results))
@@ -51,7 +51,7 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dis
 	missed := 0
 	for i := range results {
 		if results[i].Code == 0 {
-			results[i] = dispatch.ReportResult{ID: reports[i].ID, Code: dispatch.ReportUnavailable, RetryAfter: d.policy.Jitter(latePart)}
+			results[i] = ReportResult{ID: reports[i].ID, Code: ReportUnavailable, RetryAfter: jittered(d.policy.Rand, latePart)}
 			missed++
 		}
 	}
@@ -64,7 +64,7 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dis
 // settlement is a report under way, with its result: one without a code is not settled.
 type settlement struct {
 	*dispatch.Report
-	result *dispatch.ReportResult
+	result *ReportResult
 	task   *dispatch.Task // as it was read
 	now    time.Time      // when, by the store's clock
 	spec   *dispatch.SourceSpec
@@ -72,7 +72,7 @@ type settlement struct {
 
 // partsOf groups the reports that are to be settled by shard. A page leads to queues in many
 // shards: its report is a part of its own, if there are several.
-func (d *Dispatcher) partsOf(reports []dispatch.Report, results []dispatch.ReportResult) [][]*settlement {
+func (d *Dispatcher) partsOf(reports []dispatch.Report, results []ReportResult) [][]*settlement {
 	var parts [][]*settlement
 	byShard := make(map[int]int, 1) // the number of its part
 	for i := range reports {
@@ -190,7 +190,7 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 		// lock may have run out.
 		s.task.Lease.Token = s.Token
 		transitions[n] = d.policy.Report(s.task, s.spec, s.Report, s.now)
-		transitions[n].Filtered = dispatch.FilteredOf(s.result.Discovered)
+		transitions[n].Filtered = filteredOf(s.result.Discovered)
 	}
 	applied, failed := d.batches.applied.Do(ctx, transitions)
 	if failed != nil {
@@ -255,7 +255,7 @@ func (d *Dispatcher) submitDiscovered(ctx context.Context, open []*settlement) (
 	switch {
 	case errors.Is(err, dispatch.ErrStoreFull):
 		for _, s := range of {
-			s.result.Code, s.result.State, s.result.RetryAfter = dispatch.ReportStoreFull, dispatch.StateLeased, d.policy.Jitter(MaxRetryAfter)
+			s.result.Code, s.result.State, s.result.RetryAfter = ReportStoreFull, dispatch.StateLeased, jittered(d.policy.Rand, MaxRetryAfter)
 		}
 		return rest, nil
 	case err != nil:
@@ -292,11 +292,11 @@ func (d *Dispatcher) readSources(ctx context.Context, open []*settlement) (known
 }
 
 // checkHolder answers a report whose token is not the task's current one (P3).
-func checkHolder(t *dispatch.Task, token dispatch.LeaseToken, result *dispatch.ReportResult) bool {
+func checkHolder(t *dispatch.Task, token dispatch.LeaseToken, result *ReportResult) bool {
 	digest := token.Digest()
 	switch {
 	case t == nil:
-		result.Code = dispatch.ReportNotFound
+		result.Code = ReportNotFound
 	case t.State == dispatch.StateLeased && t.Lease != nil && t.Lease.Digest == digest:
 		return true
 	case t.LastLease == digest:
@@ -308,17 +308,17 @@ func checkHolder(t *dispatch.Task, token dispatch.LeaseToken, result *dispatch.R
 }
 
 // endedBefore answers a report whose lease has ended already.
-func endedBefore(r *dispatch.ReportResult, how dispatch.ApplyResult) {
+func endedBefore(r *ReportResult, how dispatch.ApplyResult) {
 	if lost := dispatch.LostBy(how.Prior); lost != dispatch.LostReported {
-		r.Code, r.Lost = dispatch.ReportLeaseLost, lost
+		r.Code, r.Lost = ReportLeaseLost, lost
 		return
 	}
-	r.Code, r.Result, r.State, r.Due = dispatch.ReportAlready, how.Prior, how.State, how.Due
+	r.Code, r.Result, r.State, r.Due = ReportAlready, how.Prior, how.State, how.Due
 }
 
 // reportLost answers a report whose lease is not the task's, which has that state.
-func reportLost(r *dispatch.ReportResult, state dispatch.State) {
-	r.Code, r.Lost = dispatch.ReportLeaseLost, dispatch.LostNotLeased
+func reportLost(r *ReportResult, state dispatch.State) {
+	r.Code, r.Lost = ReportLeaseLost, dispatch.LostNotLeased
 	if state == dispatch.StateLeased {
 		r.Lost = dispatch.LostTaken
 	}
@@ -328,12 +328,12 @@ func reportLost(r *dispatch.ReportResult, state dispatch.State) {
 func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch.ApplyResult) {
 	switch applied.Code {
 	case dispatch.Applied:
-		s.result.Code, s.result.Result, s.result.State, s.result.Due = dispatch.ReportOK, how, applied.State, applied.Due
+		s.result.Code, s.result.Result, s.result.State, s.result.Due = ReportOK, how, applied.State, applied.Due
 		d.slowed.note(s.Token.Collector, s.Failed == nil || s.Failed.Reason.Scope() != dispatch.ScopeCollector)
 	case dispatch.ApplyAlready:
 		endedBefore(s.result, applied)
 	case dispatch.ApplyNotFound:
-		s.result.Code = dispatch.ReportNotFound
+		s.result.Code = ReportNotFound
 	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyUnread:
 		reportLost(s.result, applied.State)
 	}
@@ -342,7 +342,7 @@ func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch
 // recall answers those of the reports again whose lease is neither the task's nor the one that
 // ended last, by what the task's history says of it: so a report that counted is told that (P7),
 // also once later leases of the task have ended. The history has the last
-// [dispatch.MaxHistory] attempts; none that was released, and none of a one-shot task that has
+// [bounds.MaxHistory] attempts; none that was released, and none of a one-shot task that has
 // succeeded. What could not be read has no code then, and the error says why.
 func (d *Dispatcher) recall(ctx context.Context, part []*settlement) error {
 	var stale []*settlement
@@ -361,13 +361,13 @@ func (d *Dispatcher) recall(ctx context.Context, part []*settlement) error {
 		tasks, _, err := d.store.Tasks(ctx, ids, true)
 		if err != nil {
 			for _, s := range stale {
-				*s.result = dispatch.ReportResult{ID: s.ID}
+				*s.result = ReportResult{ID: s.ID}
 			}
 			return fmt.Errorf("read the history of reported tasks: %w", timedOut(ctx.Err(), err))
 		}
 		for n, s := range page {
 			if a := attemptUnder(tasks[n], s.Token); a != nil {
-				*s.result = dispatch.ReportResult{ID: s.ID}
+				*s.result = ReportResult{ID: s.ID}
 				endedBefore(s.result, dispatch.ApplyResult{Prior: a.Result, State: tasks[n].State, Due: dueOf(tasks[n])})
 			}
 		}
@@ -399,15 +399,15 @@ func dueOf(t *dispatch.Task) time.Time {
 // SubmitDiscovered submits what a leased task leads to, ahead of its report.
 // [dispatch.ErrTaskNotFound] and [dispatch.ErrLeaseLost] are the call's own errors; what becomes
 // of an item is its result's.
-func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]dispatch.DiscoverResult, error) {
+func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, token dispatch.LeaseToken, items []dispatch.DiscoveredItem) ([]DiscoverResult, error) {
 	read, err := d.batches.reads.Do(ctx, []dispatch.TaskID{id})
 	if err != nil {
 		return nil, fmt.Errorf("task %s: %w", id, err)
 	}
-	var result dispatch.ReportResult
+	var result ReportResult
 	t := read[0].task
 	if !checkHolder(t, token, &result) {
-		if result.Code == dispatch.ReportNotFound {
+		if result.Code == ReportNotFound {
 			return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrTaskNotFound)
 		}
 		return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrLeaseLost)
@@ -416,7 +416,7 @@ func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, t
 	if err != nil {
 		return nil, err
 	}
-	if filtered := dispatch.FilteredOf(results[0]); filtered != (dispatch.Filtered{}) {
+	if filtered := filteredOf(results[0]); filtered != (dispatch.Filtered{}) {
 		if err := d.store.CountFiltered(ctx, d.shardOf(id), t.SourceUID, filtered); err != nil {
 			return nil, fmt.Errorf("count what task %s leads to: %w", id, err)
 		}

@@ -3,10 +3,12 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // EveryQueue is the pattern of the rule for all queues, and what it holds.
@@ -38,7 +40,7 @@ func NewRuleBook(rules []dispatch.QueueRule, version int64) *RuleBook {
 // QueueOf is the queue that tasks of host go to, by the longest rule that
 // matches it.
 func (b *RuleBook) QueueOf(host string) string {
-	if rule, _ := dispatch.LongestMatch(b.ByPattern, host); rule.Queue != "" {
+	if rule, _ := longestMatch(b.ByPattern, host); rule.Queue != "" {
 		return rule.Queue
 	}
 	return host
@@ -46,13 +48,13 @@ func (b *RuleBook) QueueOf(host string) string {
 
 // Denies reports whether the settings of queue refuse submits.
 func (b *RuleBook) Denies(queue string) bool {
-	rule, _ := dispatch.LongestMatch(b.BySettings, queue)
+	rule, _ := longestMatch(b.BySettings, queue)
 	return rule.Settings.Deny
 }
 
 // Denial is who denied a queue by a rule, and why.
 func (b *RuleBook) Denial(queue string) dispatch.Note {
-	rule, _ := dispatch.LongestMatch(b.BySettings, queue)
+	rule, _ := longestMatch(b.BySettings, queue)
 	gate := rule.Gate(dispatch.GateQueueDenied)
 	note := dispatch.Note{By: gate.By, Reason: fmt.Sprintf("the rule %q denies its queue", rule.Pattern)}
 	if gate.Reason != "" {
@@ -64,7 +66,7 @@ func (b *RuleBook) Denial(queue string) dispatch.Note {
 // Settings are what holds for a queue, and the name under which they are filed;
 // empty when they are the defaults.
 func (b *RuleBook) Settings(queue string) (dispatch.QueueSettings, string) {
-	if rule, ok := dispatch.LongestMatch(b.BySettings, queue); ok {
+	if rule, ok := longestMatch(b.BySettings, queue); ok {
 		return rule.Settings, rule.SettingsName()
 	}
 	return dispatch.DefaultQueueSettings(), ""
@@ -136,4 +138,37 @@ func (b *RuleBook) Beside(rule dispatch.QueueRule) []dispatch.QueueRule {
 // All are the rules by pattern.
 func (b *RuleBook) All() []dispatch.QueueRule {
 	return slices.SortedFunc(maps.Values(b.ByPattern), func(a, b dispatch.QueueRule) int { return strings.Compare(a.Pattern, b.Pattern) })
+}
+
+// longestMatch finds what is filed for queue under the most specific of its
+// [dispatch.SettingsNames].
+func longestMatch[V any](filed map[string]V, queue string) (found V, ok bool) {
+	if len(filed) == 0 {
+		return found, false
+	}
+	if found, ok = filed[queue]; ok {
+		return found, true
+	}
+	host := queue
+	if strings.Contains(queue, ":") {
+		if h, _, err := net.SplitHostPort(queue); err == nil {
+			host = h
+			if found, ok = filed[host]; ok {
+				return found, true
+			}
+		}
+	}
+	var name [bounds.MaxQueueLength + 2]byte
+	for {
+		_, rest, more := strings.Cut(host, ".")
+		if !more {
+			break
+		}
+		if found, ok = filed[string(append(append(name[:0], "*."...), rest...))]; ok {
+			return found, true
+		}
+		host = rest
+	}
+	found, ok = filed["*"]
+	return found, ok
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // staleTries bounds how often a submit is prepared anew because a source or the
@@ -108,7 +109,7 @@ type Known struct {
 	// id has been looked up last.
 	id     string
 	found  *dispatch.Source
-	follow *dispatch.Follower
+	follow *Follower
 	// queue was the last that a task was for.
 	queue knownQueue
 }
@@ -116,20 +117,19 @@ type Known struct {
 // knownQueue is what the name of a queue says of the tasks for it.
 type knownQueue struct {
 	name   string
-	slot   int
 	denied bool
 }
 
 // queueOf looks a queue up; items one after the other are often of one.
 func (k *Known) queueOf(name string) *knownQueue {
 	if k.queue.name != name {
-		k.queue = knownQueue{name: name, slot: dispatch.SlotOf(name), denied: k.Rules.Denies(name)}
+		k.queue = knownQueue{name: name, denied: k.Rules.Denies(name)}
 	}
 	return &k.queue
 }
 
 // source looks a source up; most items of a submit are of one.
-func (k *Known) source(ctx context.Context, id string) (*dispatch.Source, *dispatch.Follower, error) {
+func (k *Known) source(ctx context.Context, id string) (*dispatch.Source, *Follower, error) {
 	if k.found == nil || k.id != id {
 		source, follow, err := k.catalog.Source(ctx, id)
 		if err != nil {
@@ -163,7 +163,7 @@ func (k *Known) submission(source *dispatch.Source, t *NewTask, now time.Time, i
 // aim gives an item what its target and its source make of it.
 func (k *Known) aim(item *dispatch.Submission, source *dispatch.Source, to dispatch.Target) {
 	id := dispatch.Identity{Scope: source.Scope(), Queue: to.Queue, Key: to.Key}
-	item.ID, item.SourceUID, item.RevisitAfter = dispatch.TaskIDIn(k.queueOf(to.Queue).slot, id), source.UID, source.Spec.RevisitAfter
+	item.ID, item.SourceUID, item.RevisitAfter = dispatch.NewTaskID(id), source.UID, source.Spec.RevisitAfter
 	item.Scope, item.Queue, item.Key = id.Scope, id.Queue, id.Key
 }
 
@@ -347,12 +347,12 @@ type page struct {
 // discover submits what pages lead to, by their sources' follow rules. Depth
 // is the parent's plus one, or the parent's where its own page went by a
 // redirect; run and metadata are inherited.
-func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]dispatch.DiscoverResult, error) {
+func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]DiscoverResult, error) {
 	type place struct{ page, item int }
 	var places []place
-	results := make([][]dispatch.DiscoverResult, len(pages))
+	results := make([][]DiscoverResult, len(pages))
 	for n := range pages {
-		results[n] = make([]dispatch.DiscoverResult, len(pages[n].items))
+		results[n] = make([]DiscoverResult, len(pages[n].items))
 		for i := range pages[n].items {
 			places = append(places, place{n, i})
 		}
@@ -361,7 +361,7 @@ func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]dispatch.D
 		from, result := &pages[places[i].page], &results[places[i].page][places[i].item]
 		source, follow, err := known.source(ctx, from.task.SourceID)
 		if errors.Is(err, dispatch.ErrSourceNotFound) || err == nil && (source.Deleted || source.UID != from.task.SourceUID) {
-			*result = dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: "the source is deleted"}
+			*result = DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
 			return nil, nil
 		}
 		if err != nil {
@@ -379,10 +379,10 @@ func (d *Dispatcher) discover(ctx context.Context, pages []page) ([][]dispatch.D
 }
 
 // discovery makes the item of what a page of t's leads to, or says why there is none.
-func (k *Known) discovery(source *dispatch.Source, f *dispatch.Follower, t *dispatch.Task, found *dispatch.DiscoveredItem, item *dispatch.Submission) *dispatch.DiscoverResult {
+func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task, found *dispatch.DiscoveredItem, item *dispatch.Submission) *DiscoverResult {
 	to, err := dispatch.ResolveTarget(source.Spec.CanonicalRules, found.URL, found.Key, found.Queue, k.Rules.QueueOf)
 	if err != nil {
-		return &dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: err.Error()}
+		return &DiscoverResult{Code: DiscoverInvalid, Message: err.Error()}
 	}
 	depth, ifExists, relation := t.Depth+1, dispatch.IfExistsKeep, max(found.Relation, dispatch.RelationLink)
 	if found.Relation == dispatch.RelationRedirect {
@@ -396,24 +396,24 @@ func (k *Known) discovery(source *dispatch.Source, f *dispatch.Follower, t *disp
 		// of other tasks, or two pages that redirect to each other would be
 		// crawled for ever.
 		ifExists = dispatch.IfExistsAgain
-		reason, why = f.RefusesMove(to)
+		reason, why = f.refusesMove(to)
 	} else {
-		reason, why = f.Refuses(to, depth, dispatch.PassesHost(t, found.Relation))
+		reason, why = f.refuses(to, depth, passesHost(t, found.Relation))
 	}
 	if reason == dispatch.FilterNone && k.queueOf(to.Queue).denied {
 		reason, why = dispatch.FilterQueueDenied, fmt.Sprintf("queue %q is denied", to.Queue)
 	}
 	if reason != dispatch.FilterNone {
-		return &dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: why, Filter: reason}
+		return &DiscoverResult{Code: DiscoverFiltered, Message: why, Filter: reason}
 	}
 	metadata := t.Metadata
 	if len(found.Metadata) > 0 {
 		metadata = make(map[string]string, len(t.Metadata)+len(found.Metadata))
 		maps.Copy(metadata, t.Metadata)
 		maps.Copy(metadata, found.Metadata)
-		if n := mapBytes(metadata); n > dispatch.MaxMetadataLength {
-			why := fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, dispatch.MaxMetadataLength)
-			return &dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: why}
+		if n := mapBytes(metadata); n > bounds.MaxMetadataLength {
+			why := fmt.Sprintf("metadata with what is inherited is %d bytes; the limit is %d", n, bounds.MaxMetadataLength)
+			return &DiscoverResult{Code: DiscoverInvalid, Message: why}
 		}
 	}
 	k.aim(item, source, to)
@@ -424,17 +424,17 @@ func (k *Known) discovery(source *dispatch.Source, f *dispatch.Follower, t *disp
 }
 
 // discovered is what a store's answer means for a discovered item.
-func discovered(item *dispatch.Submission, r dispatch.SubmitResult) dispatch.DiscoverResult {
+func discovered(item *dispatch.Submission, r dispatch.SubmitResult) DiscoverResult {
 	switch r.Code {
 	case dispatch.SubmitCreated:
-		return dispatch.DiscoverResult{Code: dispatch.DiscoverCreated, ID: item.ID}
+		return DiscoverResult{Code: DiscoverCreated, ID: item.ID}
 	case dispatch.SubmitRevisit:
-		return dispatch.DiscoverResult{Code: dispatch.DiscoverRevisit, ID: item.ID}
+		return DiscoverResult{Code: DiscoverRevisit, ID: item.ID}
 	case dispatch.SubmitLimited:
-		return dispatch.DiscoverResult{Code: dispatch.DiscoverLimited, Message: "the source has max_outstanding tasks in the shard"}
+		return DiscoverResult{Code: DiscoverLimited, Message: "the source has max_outstanding tasks in the shard"}
 	case dispatch.SubmitSourceDeleted:
-		return dispatch.DiscoverResult{Code: dispatch.DiscoverFiltered, Message: "the source is deleted"}
+		return DiscoverResult{Code: DiscoverFiltered, Message: "the source is deleted"}
 	case dispatch.SubmitExists, dispatch.SubmitStaleSource, dispatch.SubmitStaleRules:
 	}
-	return dispatch.DiscoverResult{Code: dispatch.DiscoverExists, ID: item.ID}
+	return DiscoverResult{Code: DiscoverExists, ID: item.ID}
 }

@@ -15,7 +15,7 @@ type Explanation struct {
 	// Now is the store's time of the look.
 	Now time.Time
 	// Holds are all gates that hold it; none: it is granted in its turn.
-	Holds []Hold
+	Holds []Held
 	// MapsTo is, of a queue, that of [Queue], and Unknown that of [Queue] or [Pool].
 	MapsTo  string
 	Unknown bool
@@ -27,9 +27,9 @@ type Explanation struct {
 }
 
 // add adds gates that are not there yet, and reports whether it did.
-func (e *Explanation) add(holds ...Hold) (added bool) {
+func (e *Explanation) add(holds ...Held) (added bool) {
 	for _, h := range holds {
-		i := slices.IndexFunc(e.Holds, func(has Hold) bool { return has.same(&h) })
+		i := slices.IndexFunc(e.Holds, func(has Held) bool { return has.same(&h) })
 		if i < 0 {
 			e.Holds, added = append(e.Holds, h), true
 			continue
@@ -64,13 +64,13 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 	if t == nil {
 		return nil, fmt.Errorf("task %s: %w", id, dispatch.ErrTaskNotFound)
 	}
-	var holds []Hold
+	var holds []Held
 	gate, ok := stateGate(t)
 	if ok && t.Lease != nil {
 		tellOverdue(&gate, now)
 	}
 	if ok {
-		holds = append(holds, Hold{Gate: gate, Of: HeldTask, Name: string(t.ID)})
+		holds = append(holds, Held{Gate: gate, Of: HeldTask, Name: string(t.ID)})
 	}
 	source, err := o.keptSource(ctx, t.SourceID)
 	if err != nil {
@@ -78,7 +78,7 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 	}
 	if !owns(source, t) {
 		gate := sourceGone(t, source)
-		return &Explanation{Now: now, Holds: append(holds, Hold{Gate: gate, Of: HeldSource, Name: cmp.Or(t.SourceID, t.SourceUID)})}, nil
+		return &Explanation{Now: now, Holds: append(holds, Held{Gate: gate, Of: HeldSource, Name: cmp.Or(t.SourceID, t.SourceUID)})}, nil
 	}
 	e := &Explanation{Now: now, Holds: holds}
 	if !ok {
@@ -124,7 +124,7 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 	e.noteTakers(&who)
 	switch {
 	case len(source.Spec.Seeds) == 0 && first == nil:
-		e.add(Hold{Gate: dispatch.Gate{Kind: dispatch.GateNoSeeds, Reason: "it has no seeds"}, Of: HeldSource, Name: id})
+		e.add(Held{Gate: dispatch.Gate{Kind: dispatch.GateNoSeeds, Reason: "it has no seeds"}, Of: HeldSource, Name: id})
 	case next == nil:
 		e.add(seedsBusy(seeds)...)
 	}
@@ -143,14 +143,14 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 
 // seedsBusy is why no seed waits: one that is worked on, else one that has
 // settled for good.
-func seedsBusy(seeds []*dispatch.Task) []Hold {
-	var found []Hold
+func seedsBusy(seeds []*dispatch.Task) []Held {
+	var found []Held
 	for _, t := range seeds {
 		if t == nil {
 			continue
 		}
 		if gate, ok := stateGate(t); ok && (found == nil || gate.Kind == dispatch.GateLeased) {
-			found = []Hold{{Gate: gate, Of: HeldTask, Name: string(t.ID)}}
+			found = []Held{{Gate: gate, Of: HeldTask, Name: string(t.ID)}}
 			if gate.Kind == dispatch.GateLeased {
 				break
 			}
@@ -170,8 +170,8 @@ func (o *Operator) ExplainQueue(ctx context.Context, name string) (*Explanation,
 	if err != nil {
 		return nil, fmt.Errorf("read the store's clock: %w", err)
 	}
-	e := &Explanation{Now: now, Holds: holdsOfQueue(queue), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
-	own, ofPool := slices.Clone(e.Holds), make(map[string][]Hold, len(queue.Pools))
+	e := &Explanation{Now: now, Holds: holdsOfQueue(&queue.Queue), MapsTo: queue.MapsTo, Unknown: queue.Unknown}
+	own, ofPool := slices.Clone(e.Holds), make(map[string][]Held, len(queue.Pools))
 	for _, pool := range queue.Pools {
 		of, takes, err := o.poolHolds(ctx, wanted{pool: pool, queue: name}, now)
 		if err != nil {
@@ -245,81 +245,15 @@ func (e *Explanation) OpensAt() (at time.Time, ok bool) {
 
 // OpenedBy says in words for people what opens one of the holds, beside its end. A task
 // that has settled is not brought back once its source is deleted.
-func (e *Explanation) OpenedBy(h *Hold) string {
-	if h.Kind == dispatch.GateSettled && slices.ContainsFunc(e.Holds, func(h Hold) bool { return h.Kind == dispatch.GateSourceDeleted }) {
+func (e *Explanation) OpenedBy(h *Held) string {
+	if h.Kind == dispatch.GateSettled && slices.ContainsFunc(e.Holds, func(h Held) bool { return h.Kind == dispatch.GateSourceDeleted }) {
 		return "nothing; its source is deleted"
 	}
 	return h.openedBy()
 }
 
-// sourceGone is the gate of a task whose source is deleted; source is what is kept under
-// its id, nil where nothing is.
-func sourceGone(t *dispatch.Task, source *dispatch.Source) dispatch.Gate {
-	const means = "its source is deleted, and its tasks end CANCELED"
-	deletion := t.SourceDeleted
-	if deletion == nil && source != nil && source.UID == t.SourceUID {
-		deletion = source.Deletion
-	}
-	if deletion == nil {
-		return dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: "waggle", Reason: means}
-	}
-	gate := *deletion
-	if gate.Reason = cmp.Or(gate.Reason, means); deletion.Reason != "" {
-		gate.Reason = means + ": " + deletion.Reason
-	}
-	return gate
-}
-
-// stateGate is what holds a task that does not wait.
-func stateGate(t *dispatch.Task) (gate dispatch.Gate, ok bool) {
-	switch {
-	case t.Lease != nil:
-		gate = dispatch.Gate{Kind: dispatch.GateLeased, By: t.Lease.Token.Collector, Time: t.Lease.Granted, Until: t.Lease.Deadline, Reason: "a collector works on it"}
-		if t.CancelRequested != dispatch.CancelNone {
-			gate.Reason += "; it ends CANCELED with its lease" + canceledWords(t)
-		}
-	case t.State.Settled():
-		gate = dispatch.Gate{Kind: dispatch.GateSettled, Time: t.SettledAt, Reason: "it is " + t.State.String()}
-		if e := t.LastError; e != nil && e.Message != "" && t.State == dispatch.StateDead {
-			gate.Reason += quoted(e.Message)
-		}
-		if c := t.Canceled(); c != nil {
-			gate.By = c.By
-			if c.Reason != "" {
-				gate.Reason += ": " + c.Reason
-			}
-		}
-	}
-	return gate, gate.Kind != ""
-}
-
-// tellOverdue says of the gate of a lease that its deadline has passed, and why it stands all
-// the same: until when, the next sweeps decide.
-func tellOverdue(g *dispatch.Gate, now time.Time) {
-	if g.Until.After(now) {
-		return
-	}
-	g.Reason += fmt.Sprintf("; its lease ran out %v ago and is ended by the next sweep, unless it is renewed before: "+
-		"after an outage of the store, or of all dispatchers, of over %v, that is when collectors have had %v of grace to renew",
-		now.Sub(g.Until).Truncate(time.Second), dispatch.OutageAfter, dispatch.OutageGrace)
-	g.Until = time.Time{}
-}
-
-// canceledWords is who asked for the end of a leased task, and why.
-func canceledWords(t *dispatch.Task) string {
-	c := t.Canceled()
-	switch {
-	case c == nil:
-		return ""
-	case c.Reason == "":
-		return ", as " + c.By + " asked"
-	default:
-		return ", as " + c.By + " asked: " + c.Reason
-	}
-}
-
 // openedBy is what opens a gate by itself.
-func (h *Hold) openedBy() string {
+func (h *Held) openedBy() string {
 	switch h.Kind {
 	case dispatch.GateNotDue:
 		return "its due time, or TriggerSources for a seed; SubmitTasks with SOONER for another task"

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // newHold is an operator's hold as it is set now. ErrInvalid when it would be over already.
-func (o *Operator) newHold(ctx context.Context, target dispatch.HoldTarget, name string, gate dispatch.Gate) (dispatch.Hold, error) {
+func (o *Operator) newHold(ctx context.Context, target dispatch.HoldTarget, name dispatch.HoldName, gate dispatch.Gate) (dispatch.Hold, error) {
 	hold := dispatch.Hold{Target: target, Name: name, Gate: gate}
 	if err := hold.Check(false); err != nil {
 		return hold, err
@@ -34,22 +35,12 @@ func (o *Operator) dated(ctx context.Context, gate dispatch.Gate) (dispatch.Gate
 	return gate, nil
 }
 
-// BlockQueue holds grants of a queue until gate.Until (zero: until unblocked). The queue
-// need not exist yet (Unknown of what it returns). Kind and Time of the gate are set
-// here. It replaces a block that stands, and returns it (Replaced); of two calls at the
-// same instant neither may return the other's. New tasks of a host that is mapped away
-// (MapsTo) are not held by it.
-func (o *Operator) BlockQueue(ctx context.Context, name string, gate dispatch.Gate) (*dispatch.Queue, error) {
-	return o.holdQueue(ctx, name, dispatch.HoldBlock, gate)
-}
-
-// PauseQueue holds grants of a queue until gate.Until (zero: until resumed), beside a
-// block that may stand. It returns as BlockQueue does.
-func (o *Operator) PauseQueue(ctx context.Context, name string, gate dispatch.Gate) (*dispatch.Queue, error) {
-	return o.holdQueue(ctx, name, dispatch.HoldPause, gate)
-}
-
-func (o *Operator) holdQueue(ctx context.Context, name, by string, gate dispatch.Gate) (*dispatch.Queue, error) {
+// HoldQueue holds grants of a queue by a block or a pause until gate.Until (zero: until it
+// is released). The queue need not exist yet (Unknown of what it returns). Kind and Time of
+// the gate are set here. It replaces the hold of that name, and returns it (Replaced); of
+// two calls at the same instant neither may return the other's. New tasks of a host that
+// is mapped away (MapsTo) are not held by it.
+func (o *Operator) HoldQueue(ctx context.Context, name string, by dispatch.HoldName, gate dispatch.Gate) (*QueueView, error) {
 	hold, err := o.newHold(ctx, dispatch.HoldTarget{Queue: name}, by, gate)
 	if err != nil {
 		return nil, err
@@ -68,24 +59,10 @@ func (o *Operator) holdQueue(ctx context.Context, name, by string, gate dispatch
 	return queue, err
 }
 
-// UnblockQueue lifts an operator's block, and with automatic the one that failures of the
-// host caused. It returns the queue as it was left, or as it would be made again when
-// nothing was left of it, and whether there was a block to lift: unblocking a queue that
-// is not blocked, or does not exist, changes nothing.
-func (o *Operator) UnblockQueue(ctx context.Context, name string, automatic bool) (queue *dispatch.Queue, changed bool, err error) {
-	if automatic {
-		return o.releaseQueue(ctx, name, dispatch.HoldBlock, dispatch.HoldWaggle)
-	}
-	return o.releaseQueue(ctx, name, dispatch.HoldBlock)
-}
-
-// ResumeQueue lifts an operator's pause of a queue, not that of a rule. It returns as
-// UnblockQueue does.
-func (o *Operator) ResumeQueue(ctx context.Context, name string) (queue *dispatch.Queue, changed bool, err error) {
-	return o.releaseQueue(ctx, name, dispatch.HoldPause)
-}
-
-func (o *Operator) releaseQueue(ctx context.Context, name string, holds ...string) (queue *dispatch.Queue, changed bool, err error) {
+// ReleaseQueue lifts holds of a queue, not those of a rule. It returns the queue as it was
+// left, or as it would be made again when nothing was left of it, and whether one of them
+// held: to release a queue that is not held, or does not exist, changes nothing.
+func (o *Operator) ReleaseQueue(ctx context.Context, name string, holds ...dispatch.HoldName) (queue *QueueView, changed bool, err error) {
 	for _, by := range holds {
 		held, err := o.store.LiftHold(ctx, dispatch.HoldTarget{Queue: name}, by)
 		if err != nil {
@@ -100,68 +77,41 @@ func (o *Operator) releaseQueue(ctx context.Context, name string, holds ...strin
 // PausePool holds grants of a pool's tasks until gate.Until (zero: until resumed); it
 // replaces a pause that stands, and returns it (Replaced). Kind and Time of the gate are
 // set here.
-func (o *Operator) PausePool(ctx context.Context, name string, gate dispatch.Gate) (dispatch.Pool, error) {
+func (o *Operator) PausePool(ctx context.Context, name string, gate dispatch.Gate) (PoolView, error) {
 	hold, err := o.newHold(ctx, dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault, gate)
 	if err != nil {
-		return dispatch.Pool{}, err
+		return PoolView{}, err
 	}
 	before, err := o.pool(ctx, name)
 	if err != nil {
-		return dispatch.Pool{}, err
+		return PoolView{}, err
 	}
 	if err := o.store.SetHold(ctx, hold); err != nil {
-		return dispatch.Pool{}, fmt.Errorf("pause pool %q: %w", name, err)
+		return PoolView{}, fmt.Errorf("pause pool %q: %w", name, err)
 	}
-	pool, err := o.pool(ctx, name)
-	pool.Replaced = before.Paused
+	known, err := o.pool(ctx, name)
+	pool := PoolView{Pool: known, Replaced: before.Paused}
 	if err == nil {
-		pool.Unknown, err = o.poolUnknown(ctx, &pool)
+		pool.Unknown, err = o.poolUnknown(ctx, &known)
 	}
 	return pool, err
 }
 
 // ResumePool lets grants of a pool go on, and reports whether it was paused.
-func (o *Operator) ResumePool(ctx context.Context, name string) (pool dispatch.Pool, changed bool, err error) {
+func (o *Operator) ResumePool(ctx context.Context, name string) (pool PoolView, changed bool, err error) {
 	if changed, err = o.store.LiftHold(ctx, dispatch.HoldTarget{Pool: name}, dispatch.HoldDefault); err != nil {
 		return pool, false, fmt.Errorf("resume pool %q: %w", name, err)
 	}
-	pool, err = o.pool(ctx, name)
+	pool.Pool, err = o.pool(ctx, name)
 	return pool, changed, err
-}
-
-// pausedPools reads the pauses of pools, by pool.
-func (o *Operator) pausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
-	holds, err := o.store.Holds(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read holds: %w", err)
-	}
-	paused := make(map[string]dispatch.Gate)
-	for i := range holds {
-		if pool := holds[i].Target.Pool; pool != "" {
-			paused[pool] = holds[i].Gate
-		}
-	}
-	return paused, nil
 }
 
 // DrainCollectors has the collectors of a target get nothing until gate.Until (zero: until
 // they are resumed), replacing the hold of the same target: their fetches end with
 // [engine.EmptyDraining], and their beats ask for it. What they hold they finish. Kind
-// and Time of the gate are set here. replaced is the one that stood; nil: none did.
-func (o *Operator) DrainCollectors(ctx context.Context, target dispatch.HoldTarget, gate dispatch.Gate) (hold dispatch.Hold, replaced *dispatch.Gate, err error) {
-	hold, replaced, err = o.WouldDrain(ctx, target, gate)
-	if err != nil {
-		return hold, nil, err
-	}
-	if err := o.store.SetHold(ctx, hold); err != nil {
-		return hold, nil, fmt.Errorf("drain collectors: %w", err)
-	}
-	return hold, replaced, o.drainsChanged(ctx)
-}
-
-// WouldDrain is the hold as DrainCollectors would keep it, and the one that it would
-// replace.
-func (o *Operator) WouldDrain(ctx context.Context, target dispatch.HoldTarget, gate dispatch.Gate) (hold dispatch.Hold, replaced *dispatch.Gate, err error) {
+// and Time of the gate are set here. replaced is the one that stood; nil: none did. With
+// dryRun nothing changes.
+func (o *Operator) DrainCollectors(ctx context.Context, target dispatch.HoldTarget, gate dispatch.Gate, dryRun bool) (hold dispatch.Hold, replaced *dispatch.Gate, err error) {
 	if hold, err = o.newHold(ctx, target, dispatch.HoldDefault, gate); err != nil {
 		return hold, nil, err
 	}
@@ -170,12 +120,18 @@ func (o *Operator) WouldDrain(ctx context.Context, target dispatch.HoldTarget, g
 		return hold, nil, err
 	}
 	if i := slices.IndexFunc(drains, func(other dispatch.Hold) bool { return other.Key() == hold.Key() }); i >= 0 {
-		return hold, &drains[i].Gate, nil
+		replaced = &drains[i].Gate
+	} else if len(drains) >= bounds.MaxHolds {
+		err := hold.TooMany()
+		return hold, nil, err
 	}
-	if len(drains) >= dispatch.MaxHolds {
-		err = hold.TooMany()
+	if dryRun {
+		return hold, replaced, nil
 	}
-	return hold, nil, err
+	if err := o.store.SetHold(ctx, hold); err != nil {
+		return hold, nil, fmt.Errorf("drain collectors: %w", err)
+	}
+	return hold, replaced, o.drainsChanged(ctx)
 }
 
 // drains reads the holds of collectors.

@@ -129,16 +129,17 @@ func lastLabel(name string) string { return name[strings.LastIndexByte(name, '.'
 // eachQueue visits the queues of a suffix, from the first after after.
 func (o *Operator) eachQueue(ctx context.Context, suffix, after string, visit func(*dispatch.Queue) error) error {
 	for {
-		queues, next, err := o.ListQueues(ctx, suffix, after, queuePage)
+		queues, err := o.store.ListQueues(ctx, suffix, after, queuePage)
 		if err != nil {
-			return err
+			return fmt.Errorf("list queues: %w", err)
 		}
 		for _, queue := range queues {
 			if err := visit(queue); err != nil {
 				return err
 			}
+			after = queue.Name
 		}
-		if after = next; after == "" {
+		if len(queues) < queuePage {
 			return nil
 		}
 	}

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,20 +33,51 @@ func New(d *engine.Dispatcher) *Operator {
 	return &Operator{d: d, id: cfg.ID, store: cfg.Store, log: cfg.Logger, policy: dispatch.Policy{Rand: cfg.Rand}, catalog: d.Catalog()}
 }
 
-// Chores are what the dispatchers of a store have one of them do for operators: it finishes
-// what calls that were interrupted have left.
-func (o *Operator) Chores() []engine.Chore {
-	finished := "" // the last source of the page that was looked at
-	return []engine.Chore{
-		{Name: "finish changes of sources", Every: 10 * time.Second, Do: func(ctx context.Context) (more bool, err error) {
-			finished, more, err = o.finishSources(ctx, finished)
-			return more, err
-		}},
-		{Name: "bring shards to the queue rules", Every: time.Minute, Do: func(ctx context.Context) (bool, error) {
-			return false, o.syncRules(ctx)
-		}},
-	}
-}
-
 // Dispatcher is the one beside which the operator works.
 func (o *Operator) Dispatcher() *engine.Dispatcher { return o.d }
+
+// Now is the store's clock, by which everything is decided.
+func (o *Operator) Now(ctx context.Context) (time.Time, error) { return o.store.Now(ctx) }
+
+// Ping answers whether the store can be worked with now.
+func (o *Operator) Ping(ctx context.Context) error { return o.store.Ping(ctx) }
+
+// StoreLosses is that of a [dispatch.LossCounter], else 0.
+func (o *Operator) StoreLosses() int64 {
+	if counter, ok := o.store.(dispatch.LossCounter); ok {
+		return counter.Losses()
+	}
+	return 0
+}
+
+// Overview is what an operator looks at first.
+type Overview struct {
+	Store      dispatch.StoreStats
+	StoreKind  string
+	Shards     int
+	Now        time.Time
+	Keeper     string // id of the dispatcher that keeps
+	Dispatcher string
+	Parked     int
+	Draining   bool
+}
+
+// Overview is what an operator looks at first, in O(shards).
+func (o *Operator) Overview(ctx context.Context) (*Overview, error) {
+	stats, err := o.store.Stats(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read stats: %w", err)
+	}
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	keeper, err := o.store.Campaign(ctx, engine.DutyKeeper, "", 0)
+	if err != nil {
+		return nil, fmt.Errorf("read the keeper: %w", err)
+	}
+	return &Overview{
+		Store: stats, StoreKind: o.store.Kind(), Shards: o.store.Shards(), Now: now, Keeper: keeper,
+		Dispatcher: o.id, Parked: o.d.Parked(), Draining: o.d.Draining(),
+	}, nil
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,72 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
+
+// SourceView is a source with what is known of it.
+type SourceView struct {
+	Source dispatch.Source
+	Status SourceStatus
+	Paused *dispatch.Gate // the pause that holds it; nil: none
+	Health SourceHealth
+
+	next *dispatch.Task // the seed that is due next; nil: none waits
+}
+
+// SourceStatus is what is known of a source, by its shards and its seeds' records.
+type SourceStatus struct {
+	dispatch.SourceStatus
+	DeadSeeds     int64 // seeds that the breaker took out
+	CanceledSeeds int64 // seeds that an operator took out
+	DeniedSeeds   int64 // seeds that wait in a queue which a rule denies
+	GivenUpCycles int   // in a row, of the seed with the most
+	// LastError of its seeds; where details are read, also one that a success
+	// has followed.
+	LastError       *dispatch.Failure
+	NextDue         time.Time // of the seeds; zero = none waits
+	Lag             time.Duration
+	PendingVersions int64 // versions that not all shards have yet
+	// Outstanding tasks have not settled; seeds that rest until their next
+	// cycle are not counted. Like Counts, not of one instant.
+	Outstanding int64
+	// Gates hold the seed that is due next; only [Operator.Source] looks. In a list
+	// that is asked for them they are a pause of the source's pool, that no collector
+	// takes its tasks, and pauses, denials and blocks of the seed's queue.
+	Gates []dispatch.Gate
+	// CollectorUnknown: too many collectors are there to tell whether one takes its tasks.
+	CollectorUnknown bool
+	// ShortestInterval and LongestInterval of the seeds, of an adaptive
+	// schedule.
+	ShortestInterval, LongestInterval time.Duration
+}
+
+// SourceHealth sums a source's status up.
+type SourceHealth uint8
+
+// The healths of a source, the worst last but one.
+const (
+	HealthOK SourceHealth = iota + 1
+	// HealthLate: a seed has been due for longer than its interval, or for an
+	// hour without a schedule.
+	HealthLate
+	// HealthFailing: seeds have failed since the last success.
+	HealthFailing
+	// HealthBackedOff: a seed gave cycles up, or is dead.
+	HealthBackedOff
+	// HealthPaused: an operator paused it, or of its seeds none can be fetched before
+	// an operator wants it: each is canceled or in a queue that a rule denies.
+	HealthPaused
+)
+
+// SourceQuery selects sources. All that is set must hold.
+type SourceQuery struct {
+	Prefix string
+	Pool   string
+	Labels map[string]string
+	Health []SourceHealth
+	// Gates has the listed sources tell what holds them, as far as that costs the same
+	// for a page of any size: see [SourceStatus].
+	Gates bool
+}
 
 // lateWithoutSchedule is how late a seed may be before its source is late; one
 // interval where there is one.
@@ -66,8 +133,8 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 	return views, nil
 }
 
-func newSourceView(source *dispatch.Source, status dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time, book *engine.RuleBook) *SourceView {
-	status.PendingVersions = source.Version - source.Applied
+func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds []*dispatch.Task, now time.Time, book *engine.RuleBook) *SourceView {
+	status := SourceStatus{SourceStatus: known, PendingVersions: source.Version - source.Applied}
 	status.Outstanding = status.Counts.Scheduled + status.Counts.Ready + status.Counts.Leased
 	for _, t := range seeds {
 		if t == nil {
@@ -106,7 +173,7 @@ func newSourceView(source *dispatch.Source, status dispatch.SourceStatus, seeds 
 		status.Lag = max(status.Lag, now.Sub(t.Due))
 	}
 	status.Outstanding = max(status.Outstanding, 0)
-	return &SourceView{Source: *source, Status: status, Paused: source.PausedAt(now), Health: healthOf(source, &status, now)}
+	return &SourceView{Source: *source, Status: status, Paused: pausedAt(source, now), Health: healthOf(source, &status, now)}
 }
 
 // resting reports whether a seed waits for its next cycle, and not for the next
@@ -152,11 +219,11 @@ func nextSeed(seeds []*dispatch.Task) (next *dispatch.Task) {
 	return next
 }
 
-func healthOf(source *dispatch.Source, status *dispatch.SourceStatus, now time.Time) SourceHealth {
+func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) SourceHealth {
 	late := cmp.Or(max(source.Spec.Schedule.Interval(now), status.LongestInterval), lateWithoutSchedule)
 	stopped := status.CanceledSeeds + status.DeniedSeeds
 	switch {
-	case source.PausedAt(now) != nil:
+	case pausedAt(source, now) != nil:
 		return HealthPaused
 	case stopped > 0 && stopped == int64(len(source.AppliedSeeds)):
 		return HealthPaused
@@ -185,4 +252,115 @@ func (q *SourceQuery) matches(source *dispatch.Source) bool {
 
 func (q *SourceQuery) matchesHealth(health SourceHealth) bool {
 	return len(q.Health) == 0 || slices.Contains(q.Health, health)
+}
+
+// collectorsListed is [collectorsLookedAt] for a page of listed sources.
+const collectorsListed = 200
+
+// addListedGates tells of listed sources what holds them beside their due times: a pause of
+// the pool, that no collector takes their tasks, and pauses, denials and blocks of the queue
+// of the seed that is due next. Its delay and its limit on leases, which hold every busy
+// queue for a moment, are left out.
+func (o *Operator) addListedGates(ctx context.Context, views []*SourceView) error {
+	if len(views) == 0 {
+		return nil
+	}
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return fmt.Errorf("read the store's clock: %w", err)
+	}
+	paused, err := o.pausedPools(ctx)
+	if err != nil {
+		return err
+	}
+	queues, stop, err := o.listedQueues(ctx, views)
+	if err != nil {
+		return err
+	}
+	wants := make([]wanted, len(views))
+	for i, v := range views {
+		wants[i] = wanted{pool: v.Source.Spec.Pool, source: v.Source.ID}
+		if v.next != nil {
+			wants[i].queue = v.next.Queue
+		}
+	}
+	nobody, err := o.takersAmong(ctx, collectorsListed, wants, now)
+	if err != nil {
+		return err
+	}
+	for i, v := range views {
+		gates := &v.Status.Gates
+		if gate, ok := paused[v.Source.Spec.Pool]; ok {
+			*gates = append(*gates, gate)
+		}
+		who := nobody[wants[i]]
+		*gates = append(*gates, who.gates[:min(1, len(who.gates))]...)
+		v.Status.CollectorUnknown = who.cut
+		if v.next != nil {
+			*gates = append(*gates, queues[v.next.Queue]...)
+		} else {
+			*gates = append(*gates, stop...)
+		}
+	}
+	return nil
+}
+
+// listedQueues are what holds the queues of the seeds that are due next, by name, and what
+// holds every queue.
+func (o *Operator) listedQueues(ctx context.Context, views []*SourceView) (gates map[string][]dispatch.Gate, stop []dispatch.Gate, err error) {
+	book, err := o.catalog.Rules(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	if rule := book.BySettings[engine.EveryQueue]; rule.Settings.Paused {
+		stop = []dispatch.Gate{rule.Gate(dispatch.GateQueuePaused)}
+	}
+	gates = make(map[string][]dispatch.Gate, len(views))
+	for _, v := range views {
+		if v.next != nil {
+			gates[v.next.Queue] = nil
+		}
+	}
+	names := slices.Sorted(maps.Keys(gates))
+	queues, err := o.store.QueuesNamed(ctx, names)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read queues: %w", err)
+	}
+	for i, name := range names {
+		queue := queues[i]
+		if queue == nil {
+			queue = book.NewQueue(name)
+		}
+		for _, gate := range queue.Gates {
+			if gate.Kind != dispatch.GateMinDelay && gate.Kind != dispatch.GateMaxInFlight {
+				gates[name] = append(gates[name], gate)
+			}
+		}
+	}
+	return gates, stop, nil
+}
+
+func (o *Operator) liveSource(ctx context.Context, id string) (*dispatch.Source, error) {
+	source, err := o.keptSource(ctx, id)
+	if err == nil && (source == nil || source.Deleted) {
+		err = fmt.Errorf("source %q: %w", id, dispatch.ErrSourceNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return source, nil
+}
+
+// keptSource reads a source, also one that is being deleted; nil: none has the id.
+func (o *Operator) keptSource(ctx context.Context, id string) (*dispatch.Source, error) {
+	found, err := o.store.SourcesByID(ctx, []string{id})
+	if err != nil {
+		return nil, fmt.Errorf("source %q: %w", id, err)
+	}
+	return found[0], nil
+}
+
+// owns reports whether a source, nil for none, still is that of a task.
+func owns(source *dispatch.Source, t *dispatch.Task) bool {
+	return source != nil && source.UID == t.SourceUID && !source.Deleted
 }

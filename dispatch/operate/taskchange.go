@@ -9,26 +9,86 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
+// TaskChange is what became of a task that an operator would end, retry or take
+// from its holder. Err says why one was refused: it wraps [ErrSourceNotFound],
+// [ErrQueueDenied] or [ErrInvalid].
+type TaskChange struct {
+	Code  ChangeCode
+	State dispatch.State // of the task now; StateUnknown of one that does not exist
+	Err   error
+}
+
+// ChangeCode is what became of a task in CancelTasks, RetryTasks or RevokeLeases.
+type ChangeCode uint8
+
+// The answers to a change of a task.
+const (
+	// ChangeNotFound: no task has that id.
+	ChangeNotFound ChangeCode = iota + 1
+	// ChangeCanceled: it is canceled now.
+	ChangeCanceled
+	// ChangeCancelRequested: its holder is told, and it ends canceled with its
+	// lease.
+	ChangeCancelRequested
+	// ChangeAlreadyRequested: somebody had asked for that before.
+	ChangeAlreadyRequested
+	// ChangeAlreadySettled: there is nothing to cancel.
+	ChangeAlreadySettled
+	// ChangeRetried: it had settled and is due now.
+	ChangeRetried
+	// ChangeNotSettled: it waits or is leased, and stays as it is.
+	ChangeNotSettled
+	// ChangeLimited: its source has MaxOutstanding tasks in the shard.
+	ChangeLimited
+	// ChangeRefused: it cannot come back; TaskChange.Err says why.
+	ChangeRefused
+	// ChangeRevoked: its lease has ended.
+	ChangeRevoked
+	// ChangeNotLeased: nobody holds it.
+	ChangeNotLeased
+	// ChangeOtherLease: it is held under another lease than the one meant.
+	ChangeOtherLease
+	// ChangeOtherState: it is in none of the states meant.
+	ChangeOtherState
+)
+
 // changePage is how many tasks an operator's call reads at once: they come with
 // their payloads.
 const changePage = 100
 
+// TaskEdit is what a change of tasks is about.
+type TaskEdit struct {
+	IDs []dispatch.TaskID
+	// States are those of the tasks that are meant, as they were found: one in another by
+	// now stays as it is; none: any. Not of leases that are revoked.
+	States []dispatch.State
+	// Fences are those of the leases that are revoked, in the order of the ids, 0 for
+	// any; nil: any.
+	Fences []uint64
+	// Note stands in the history of tasks that are canceled, or whose leases are revoked.
+	Note dispatch.Note
+	// DryRun answers as the change would now, and changes nothing.
+	DryRun bool
+}
+
 // CancelTasks takes tasks out. One that waits is canceled at once. The holder of
 // one that is leased is told by its next heartbeat, and however the lease ends,
-// the task ends canceled. only are the states of the tasks that are meant, as they
-// were found: one in another by now stays as it is; none: any. note stands in the
-// history of those that this call takes out. The results are in the order of the
-// ids. The error is the whole call's: some may be canceled; repeat all.
-func (o *Operator) CancelTasks(ctx context.Context, ids []dispatch.TaskID, note dispatch.Note, only ...dispatch.State) ([]TaskChange, error) {
-	results, asked := make([]TaskChange, len(ids)), make([]bool, len(ids))
-	err := o.changeTasks(ctx, "cancel", ids, func(at []int, tasks []*dispatch.Task, now time.Time) ([]int, error) {
+// the task ends canceled. The results are in the order of the ids. The error is the
+// whole call's: some may be canceled; repeat all.
+func (o *Operator) CancelTasks(ctx context.Context, e TaskEdit) ([]TaskChange, error) {
+	results, asked := make([]TaskChange, len(e.IDs)), make([]bool, len(e.IDs))
+	err := o.changeTasks(ctx, "cancel", e.IDs, func(at []int, tasks []*dispatch.Task, now time.Time) ([]int, error) {
 		var waiting []*dispatch.Task
 		var from, again []int
 		var leased []dispatch.TaskID
 		for n, i := range at {
 			t := tasks[n]
-			switch results[i] = cancelAnswer(t, asked[i], only); {
+			switch results[i] = cancelAnswer(t, asked[i], e.States); {
 			case results[i].Code != 0:
+			case e.DryRun && t.State.Waiting():
+				results[i] = TaskChange{Code: ChangeCanceled, State: dispatch.StateCanceled}
+			case e.DryRun:
+				results[i] = TaskChange{Code: ChangeCancelRequested, State: t.State}
 			case t.State.Waiting():
 				waiting, from = append(waiting, t), append(from, i)
 			default: // The lease may end before it is marked: look again.
@@ -37,24 +97,14 @@ func (o *Operator) CancelTasks(ctx context.Context, ids []dispatch.TaskID, note 
 			}
 		}
 		if len(leased) > 0 {
-			if err := o.store.RequestCancel(ctx, leased, dispatch.CancelTask, note.Canceled(now)); err != nil {
+			if err := o.store.RequestCancel(ctx, leased, dispatch.CancelTask, e.Note.Canceled(now)); err != nil {
 				return nil, err
 			}
 		}
 		applied, err := o.d.EndLeases(ctx, waiting, now, func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
-			return o.policy.Cancel(t, spec, note, now)
+			return o.policy.Cancel(t, spec, e.Note, now)
 		})
-		if err != nil {
-			return nil, err
-		}
-		for n, i := range from {
-			if applied[n].Code == dispatch.Applied {
-				results[i] = TaskChange{Code: ChangeCanceled, State: applied[n].State}
-			} else {
-				again = append(again, i)
-			}
-		}
-		return again, nil
+		return noteApplied(results, from, applied, ChangeCanceled, again), err
 	})
 	return results, err
 }
@@ -91,37 +141,45 @@ func unlessOther(t *dispatch.Task, only []dispatch.State) TaskChange {
 }
 
 // RevokeLeases ends the leases of tasks, which are due again at once with no
-// attempt spent; note stands in their history. fences are those of the leases that
-// are meant, in the order of the ids, 0 for any; nil: any. Renewals and reports of
-// those who held them are answered [LostRevoked]. The results are in the order of
-// the ids. The error is the whole call's: some may be revoked; repeat all.
-func (o *Operator) RevokeLeases(ctx context.Context, ids []dispatch.TaskID, fences []uint64, note dispatch.Note) ([]TaskChange, error) {
-	results := make([]TaskChange, len(ids))
-	revoke := func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
-		return o.policy.Revoke(t, spec, note, now)
-	}
-	err := o.changeTasks(ctx, "revoke the lease of", ids, func(at []int, tasks []*dispatch.Task, now time.Time) ([]int, error) {
+// attempt spent. Renewals and reports of those who held them are answered
+// [dispatch.LostRevoked]. The results are in the order of the ids. The error is the whole
+// call's: some may be revoked; repeat all.
+func (o *Operator) RevokeLeases(ctx context.Context, e TaskEdit) ([]TaskChange, error) {
+	results := make([]TaskChange, len(e.IDs))
+	err := o.changeTasks(ctx, "revoke the lease of", e.IDs, func(at []int, tasks []*dispatch.Task, now time.Time) ([]int, error) {
 		var leased []*dispatch.Task
-		var from, again []int
+		var from []int
 		for n, i := range at {
-			if results[i] = revokeAnswer(tasks[n], fences, i); results[i].Code == 0 {
-				leased, from = append(leased, tasks[n]), append(from, i)
+			t := tasks[n]
+			switch results[i] = revokeAnswer(t, e.Fences, i); {
+			case results[i].Code != 0:
+			case e.DryRun && t.CancelRequested != dispatch.CancelNone:
+				results[i] = TaskChange{Code: ChangeRevoked, State: dispatch.StateCanceled}
+			case e.DryRun:
+				results[i] = TaskChange{Code: ChangeRevoked, State: dispatch.StateReady}
+			default:
+				leased, from = append(leased, t), append(from, i)
 			}
 		}
-		applied, err := o.d.EndLeases(ctx, leased, now, revoke)
-		if err != nil {
-			return nil, err
-		}
-		for n, i := range from {
-			if applied[n].Code == dispatch.Applied {
-				results[i] = TaskChange{Code: ChangeRevoked, State: applied[n].State}
-			} else {
-				again = append(again, i)
-			}
-		}
-		return again, nil
+		applied, err := o.d.EndLeases(ctx, leased, now, func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
+			return o.policy.Revoke(t, spec, e.Note, now)
+		})
+		return noteApplied(results, from, applied, ChangeRevoked, nil), err
 	})
 	return results, err
+}
+
+// noteApplied notes the code for the tasks at from that were changed as they were read;
+// the others come to again.
+func noteApplied(results []TaskChange, from []int, applied []dispatch.ApplyResult, code ChangeCode, again []int) []int {
+	for n, r := range applied {
+		if r.Code == dispatch.Applied {
+			results[from[n]] = TaskChange{Code: code, State: r.State}
+		} else {
+			again = append(again, from[n])
+		}
+	}
+	return again
 }
 
 // revokeAnswer is what the i-th task answers to the end of its lease; the code is 0

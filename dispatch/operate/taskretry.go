@@ -13,20 +13,24 @@ import (
 
 // RetryTasks makes settled tasks due now, with their body and memo, and with the
 // counters of a first attempt: budgets and breaker begin anew. Those that wait
-// or are leased stay as they are, and those that have settled in none of the states
-// of only; none: any. The results are in the order of the ids. The error is the
-// whole call's: some may be due; repeat all, and those answer [ChangeNotSettled].
-func (o *Operator) RetryTasks(ctx context.Context, ids []dispatch.TaskID, only ...dispatch.State) ([]TaskChange, error) {
-	results := make([]TaskChange, len(ids))
-	err := o.changeTasks(ctx, "retry", ids, func(at []int, tasks []*dispatch.Task, _ time.Time) ([]int, error) {
+// or are leased stay as they are. The results are in the order of the ids. The error is
+// the whole call's: some may be due; repeat all, and those answer [ChangeNotSettled].
+// Whether a source's MaxOutstanding allows it, only the retry itself can tell.
+func (o *Operator) RetryTasks(ctx context.Context, e TaskEdit) ([]TaskChange, error) {
+	results := make([]TaskChange, len(e.IDs))
+	err := o.changeTasks(ctx, "retry", e.IDs, func(at []int, tasks []*dispatch.Task, _ time.Time) ([]int, error) {
 		var settled []*dispatch.Task
 		var from []int
 		for n, i := range at {
-			if results[i] = retryAnswer(tasks[n], only); results[i].Code == 0 {
+			if results[i] = retryAnswer(tasks[n], e.States); results[i].Code == 0 {
 				settled, from = append(settled, tasks[n]), append(from, i)
 			}
 		}
-		changes, again, err := o.retrySettled(ctx, settled)
+		retry := o.retrySettled
+		if e.DryRun {
+			retry = o.wouldRetry
+		}
+		changes, again, err := retry(ctx, settled)
 		for n, i := range from {
 			results[i] = changes[n]
 		}
@@ -65,6 +69,27 @@ func (o *Operator) retrySettled(ctx context.Context, tasks []*dispatch.Task) (re
 		}
 	})
 	return results, again, err
+}
+
+// wouldRetry answers as retrySettled would now.
+func (o *Operator) wouldRetry(ctx context.Context, tasks []*dispatch.Task) (results []TaskChange, again []int, err error) {
+	results = make([]TaskChange, len(tasks))
+	book, err := o.catalog.Rules(ctx)
+	if err != nil {
+		return results, nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	var seeds seedsOf
+	for i, t := range tasks {
+		results[i] = TaskChange{Code: ChangeRetried, State: dispatch.StateReady}
+		_, err := o.retry(ctx, book, t, &seeds, new(dispatch.Submission))
+		switch {
+		case retryRefused(err):
+			results[i] = TaskChange{Code: ChangeRefused, State: t.State, Err: err}
+		case err != nil:
+			return results, nil, err
+		}
+	}
+	return results, nil, nil
 }
 
 // retryAnswer is what a task answers to a retry of those in the states of only; the

@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -40,7 +41,11 @@ func BenchmarkStore_ClaimApply(b *testing.B) {
 	for _, c := range []struct {
 		name          string
 		batch, queues int
-	}{{"batch1", 1, 1000}, {"batch10", 10, 1000}, {"batch100", 100, 1000}, {"batch10_onequeue", 10, 1}} {
+	}{
+		{"batch1_queues1", 1, 1}, {"batch1_queues1000", 1, 1000}, {"batch1_queues100000", 1, 100_000},
+		{"batch10_queues1", 10, 1}, {"batch10_queues1000", 10, 1000}, {"batch10_queues100000", 10, 100_000},
+		{"batch100_queues1000", 100, 1000},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := wallStore(b)
 			submitMany(b, s, 100_000, c.queues)
@@ -81,6 +86,24 @@ func BenchmarkStore_Renew(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(renewals)), "ns/renewal")
+}
+
+// BenchmarkStore_Memory reports what a task that waits keeps of the heap, by how many queues 200,000 of them are in.
+func BenchmarkStore_Memory(b *testing.B) {
+	const tasks = 200_000
+	for _, queues := range []int{1, 1000, tasks} {
+		b.Run(fmt.Sprintf("queues%d", queues), func(b *testing.B) {
+			kept := 0
+			for b.Loop() {
+				s := wallStore(b)
+				before := heap()
+				submitMany(b, s, tasks, queues)
+				kept += heap() - before
+				runtime.KeepAlive(s)
+			}
+			b.ReportMetric(float64(kept)/float64(b.N)/tasks, "B/idle-task")
+		})
+	}
 }
 
 // BenchmarkStore_Submit makes tasks, 1,000 a call.

@@ -30,7 +30,10 @@ func (s *shard) check() error {
 	s.begin()
 	defer s.end()
 	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
-	for r := range s.records.all() {
+	for _, r := range s.records.values {
+		if r == nil {
+			continue
+		}
 		if err := s.checkRecord(r, &sum); err != nil {
 			return fmt.Errorf("task %s in state %s: %w", r.key, r.visibleState(s.now), err)
 		}
@@ -40,7 +43,7 @@ func (s *shard) check() error {
 			return fmt.Errorf("queue %s counts %d waiting and %d in flight, there are %d and %d",
 				name, q.waiting, q.inFlight, sum.waiting[name], sum.leased[name])
 		}
-		if q.waiting == 0 && q.inFlight == 0 && q.idleUntil == 0 && q.operatorUntil() != infinite {
+		if q.waiting == 0 && q.inFlight == 0 && q.idleUntil == 0 && q.kept() != infinite {
 			return fmt.Errorf("queue %s holds nothing and is kept", name)
 		}
 		for _, qp := range q.pools {
@@ -60,8 +63,8 @@ func (s *shard) check() error {
 		}
 	}
 	for name, h := range s.holders {
-		if h.held != sum.held[name] || h.held == 0 && h.markedUntil == 0 {
-			return fmt.Errorf("collector %s counts %d held, there are %d", name, h.held, sum.held[name])
+		if held := int64(len(h.held)); held != sum.held[name] || held == 0 && h.markedUntil == 0 {
+			return fmt.Errorf("collector %s counts %d held, there are %d", name, held, sum.held[name])
 		}
 	}
 	return s.checkCounts()
@@ -70,12 +73,13 @@ func (s *shard) check() error {
 // checkRecord checks that the record stands in the one set in which it belongs.
 func (s *shard) checkRecord(r *record, sum *tallies) error {
 	in := 0
-	for where, set := range map[index]*orderedSet[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
+	for where, set := range map[setIn]*sortedSet[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
 		found := false
-		set.from(r.score, string(r.id), func(e entry[*record]) bool {
-			found = e.score == r.score && e.value == r
-			return false
-		})
+		for e := range set.from(r.score) {
+			if found = e.score == r.score && e.value == r; found || e.score > r.score {
+				break
+			}
+		}
 		if found != (r.stands == where) {
 			return fmt.Errorf("says it stands in %d, but set %d: %t", r.stands, where, found)
 		}
@@ -98,7 +102,7 @@ func (s *shard) checkRecord(r *record, sum *tallies) error {
 			return fmt.Errorf("deadline %d, in the index at %d", r.lease.deadline, r.score)
 		}
 		sum.leased[r.lane.queueName]++
-		sum.held[r.lease.token.Collector]++
+		sum.held[r.lease.note.holder.collector]++
 	default:
 		sum.waiting[r.lane.queueName]++
 	}
@@ -139,8 +143,8 @@ func (s *shard) checkNamed(l *lane) error {
 		return nil
 	case l.at != nil && l.at.pool != l.source.pool:
 		return nil // its source has changed, and the lane is not placed yet
-	case at.of != n:
-		at = namedPlace{}
+	case l.namedIn != n:
+		at = place{}
 	}
 	switch {
 	case at.stands == l.stands && (l.stands == nowhere || at.score == l.score):
@@ -157,19 +161,17 @@ func (s *shard) checkNamed(l *lane) error {
 // lanes.
 func (s *shard) checkQueue(qp *queuePool) error {
 	n, bandsOpen := 0, [bands]int{}
-	qp.open.from(0, "", func(e entry[*lane]) bool {
+	for e := range qp.open.from(0) {
 		if e.value.stands == open && e.value.at == qp && e.value.score == e.score {
 			n++
 		}
 		bandsOpen[e.score>>bandShift]++
-		return true
-	})
-	qp.wait.from(0, "", func(e entry[*lane]) bool {
+	}
+	for e := range qp.wait.from(0) {
 		if e.value.stands == wait && e.value.at == qp && e.value.score == e.score {
 			n++
 		}
-		return true
-	})
+	}
 	if n != qp.open.len()+qp.wait.len() || bandsOpen != qp.open.count {
 		return fmt.Errorf("%d of %d+%d lanes are right, bands %v counted as %v", n, qp.open.len(), qp.wait.len(), bandsOpen, qp.open.count)
 	}
@@ -178,7 +180,7 @@ func (s *shard) checkQueue(qp *queuePool) error {
 	}
 	// A queue that a new rule closes stays open until it is picked.
 	q := qp.queue
-	if gate := max(q.nextGrant, q.blocked, q.operatorUntil()); qp.stands == open && gate > s.now {
+	if gate := q.kept(); qp.stands == open && gate > s.now {
 		return fmt.Errorf("is open, but held until %d", gate)
 	}
 	return nil
@@ -192,6 +194,9 @@ func (s *shard) checkCounts() error {
 		}
 	}
 	for state, n := range counted {
+		if state == int(dispatch.StateUnknown) {
+			continue
+		}
 		if n < 0 || n > s.counts[state] {
 			return fmt.Errorf("state %d is counted %d times by sources, %d times by the shard", state, n, s.counts[state])
 		}

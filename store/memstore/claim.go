@@ -1,41 +1,20 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
-
-// claim is one call of Claim on a shard.
-type claim struct {
-	s       *shard
-	pool    *pool
-	looks   int
-	woken   int // lanes of sources that wants name
-	granted int
-	// misses counts what could not be granted: index entries without a
-	// record, and orphans.
-	misses int
-	// stopped: a bound ended the promotion, or a want's turns; left: it ended those
-	// of a want that names queues or sources.
-	stopped, left bool
-	// again is when a want that names queues or sources can get something.
-	again int64
-}
-
-// maxMisses bounds the misses of one call.
-const maxMisses = 100
 
 // Claim implements [dispatch.Claims].
 func (s *Store) Claim(ctx context.Context, shard int, pool string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
-	if err := s.usable(ctx); err != nil {
-		return dispatch.ClaimReply{}, err
-	}
-	sh, err := s.shard(shard)
+	sh, err := s.enter(ctx, shard)
 	if err != nil {
 		return dispatch.ClaimReply{}, err
 	}
-	sh.begin()
 	defer sh.end()
 	return sh.claim(pool, wants), nil
 }
@@ -45,29 +24,19 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 		Grants: make([][]dispatch.Grant, len(wants)),
 		Used:   make([]bool, len(wants)),
 		Now:    instant(s.now),
-		Wait:   dispatch.WaitNoTasks,
 	}
 	c := &claim{s: s, pool: s.pools[poolName], again: infinite}
-	if until := s.pausedUntil(poolName); until > s.now {
-		// Nothing is looked at but what was granted before.
-		c.pool, reply.Wait = nil, dispatch.WaitPaused
+	until := s.holds.poolHeld(poolName)
+	if c.pool == nil || c.pool.len() == 0 || until > s.now {
+		c.pool = new(pool) // nothing is looked at but what was granted before
+	}
+	c.promote()
+	c.serve(wants, &reply)
+	if c.fill(&reply); until > s.now {
+		reply.Wait = dispatch.WaitPaused
 		if until != infinite {
 			reply.Next, reply.Again = instant(until), instant(until)
 		}
-	}
-	if c.pool != nil && c.pool.open.len()+c.pool.wait.len() == 0 {
-		c.pool = nil // as good as none
-	}
-	if c.pool != nil {
-		c.promote()
-	}
-	c.serve(wants, &reply)
-	if c.pool != nil {
-		reply.More = c.more()
-		if c.again != infinite {
-			reply.Again = instant(c.again)
-		}
-		reply.Next, reply.Wait = instant(c.next()), c.reason()
 	}
 	s.sweep(2 * len(wants))
 	// A claim takes away; nothing can be granted sooner by it.
@@ -77,49 +46,110 @@ func (s *shard) claim(poolName string, wants []dispatch.Want) dispatch.ClaimRepl
 
 // promote places the queues of the pool whose time has come.
 func (c *claim) promote() {
-	for promoted := 0; ; promoted++ {
-		e, ok := c.pool.wait.first()
-		if !ok || e.score > c.s.now {
-			return
-		}
-		if promoted == dispatch.MaxClaimTurns || c.s.promoted >= maxPromoted {
+	promoted := 0
+	for qp := range c.pool.wait.due(c.s.now, bounds.MaxClaimTurns+1) {
+		if promoted == bounds.MaxClaimTurns || c.s.promoted >= maxPromoted {
 			c.stopped = true
 			return
 		}
-		c.s.placePart(e.value)
+		promoted++
+		c.s.placePart(qp)
 	}
 }
 
-// more reports whether a bound ended the call before its end, and there is
-// something left.
-func (c *claim) more() bool {
-	stopped := c.stopped || c.s.promoted >= maxPromoted
-	return c.left || stopped && (c.pool.open.len() > 0 || c.pool.wait.firstScore() <= c.s.now)
+// serve gives the wants what they get, in their order, and reports whose client token is
+// used.
+func (c *claim) serve(wants []dispatch.Want, reply *dispatch.ClaimReply) {
+	var n line
+	flush := func() {
+		c.serveLine(&n)
+		for i := range n.hands {
+			if h := &n.hands[i]; h.note != nil {
+				c.s.grants.add(h.note.key(), h.note)
+				reply.Grants[h.index], reply.Used[h.index] = h.grants, true
+			}
+		}
+		n = line{}
+	}
+	for i := range wants {
+		want := &wants[i]
+		narrow := len(want.Queues)+len(want.SourceUIDs) > 0
+		if narrow || n.has(&want.Poll) {
+			flush()
+		}
+		if c.s.replaced(want.Collector, want.Session) {
+			flush()
+			continue
+		}
+		note, digest, used := c.s.grantOf(&want.Poll)
+		if used {
+			flush()
+			reply.Grants[i], reply.Used[i] = c.s.replay(note, want.Call), true
+			continue
+		}
+		n.join(want, i, digest)
+		if narrow {
+			flush()
+		}
+	}
+	flush()
 }
 
-// bounded reports whether the call has reached one of its bounds.
-func (c *claim) bounded() bool {
-	return c.looks >= dispatch.MaxClaimTurns || c.granted >= dispatch.MaxClaimTasks || c.misses >= maxMisses
+func (c *claim) serveLine(n *line) {
+	switch {
+	case len(n.hands) == 0:
+	case len(n.hands[0].want.Queues) > 0:
+		c.serveQueues(n)
+	case len(n.hands[0].want.SourceUIDs) > 0:
+		c.serveSources(n)
+	default:
+		c.serveAny(n)
+	}
 }
 
-// pick takes the first of an open set; every eighth pick takes the longest
-// wait.
-func pick[V setMember](set *openSet[V], picks *uint64) (entry[V], bool) {
-	if set.len() == 0 {
-		return entry[V]{}, false
+// serveAny gives the queues of the pool their turns.
+func (c *claim) serveAny(n *line) {
+	for h := n.open(); h != nil; h = n.open() {
+		if h.full {
+			n.at++
+			continue
+		}
+		if c.bounded() {
+			c.stopped = true
+			return
+		}
+		e, ok := c.pool.pick()
+		if !ok {
+			return
+		}
+		c.turn(n, e.value, nil)
 	}
-	if *picks++; *picks%dispatch.TurnsPerOldest == 0 {
-		return set.oldest()
-	}
-	return set.first()
 }
 
-// part finds a queue's part in the pool; nil when it has none.
-func (c *claim) part(name string) *queuePool {
-	if q := c.s.queues[name]; q != nil {
-		return q.part(c.pool)
+// serveQueues gives turns to the queues that the want names, ascending.
+func (c *claim) serveQueues(n *line) {
+	h := &n.hands[0]
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(h.want.Queues))) {
+		for h.room > 0 && !h.full {
+			if c.bounded() {
+				c.left = true
+				return
+			}
+			var qp *queuePool
+			if q := c.s.queues[name]; q != nil {
+				qp = q.part(c.pool)
+			}
+			if qp == nil || qp.len() == 0 {
+				break
+			}
+			if !c.turn(n, qp, nil) {
+				at := c.againAt(h.want, qp)
+				c.again = min(c.again, at)
+				c.left = c.left || at <= c.s.now // more was due than is promoted at once
+				break
+			}
+		}
 	}
-	return nil
 }
 
 // againAt is when a queue that gave a want nothing can give it something, as far as
@@ -130,42 +160,41 @@ func (c *claim) againAt(want *dispatch.Want, qp *queuePool) int64 {
 	}
 	at := int64(infinite)
 	for _, uid := range want.SourceUIDs {
-		if src := c.s.sources[uid]; src != nil {
-			if l := src.lane(qp.queue.name); l != nil && l.at == qp && l.stands == wait {
-				at = min(at, l.score)
-			}
+		l := c.s.lanes[laneKey{c.s.sources[uid], qp.queue.name}]
+		if l != nil && l.at == qp && l.stands == wait {
+			at = min(at, l.score)
 		}
 	}
 	return at
 }
 
-// next is the earliest instant at which the pool can give something; 0 =
-// never.
-func (c *claim) next() int64 {
-	if c.pool.open.len() > 0 {
-		return c.s.now
+// fill says what the pool has left, and when.
+func (c *claim) fill(reply *dispatch.ClaimReply) {
+	next, opens := c.pool.wait.firstScore(), c.pool.open.len() > 0
+	if opens {
+		next = c.s.now
 	}
-	if next := c.pool.wait.firstScore(); next != infinite {
-		return next
+	// A bound has ended the call before its end, and there is something left.
+	stopped := c.stopped || c.s.promoted >= maxPromoted
+	reply.More = c.left || stopped && next <= c.s.now
+	if c.again != infinite {
+		reply.Again = instant(c.again)
 	}
-	return 0
+	if next != infinite {
+		reply.Next = instant(next)
+	}
+	if reply.Wait = c.reason(); opens {
+		reply.Wait = dispatch.WaitNone
+	}
 }
 
-// reason says why the pool has nothing more now.
+// reason says why the queues of the pool that wait do so.
 func (c *claim) reason() dispatch.WaitReason {
-	if c.pool.open.len() > 0 {
-		return dispatch.WaitNone
-	}
-	first, ok := c.pool.wait.first()
-	if !ok {
-		return dispatch.WaitNoTasks
-	}
-	candidates := []*queuePool{first.value}
-	if e, ok := c.pool.wait.firstFrom(infinite); ok && e.value != first.value {
-		candidates = append(candidates, e.value)
-	}
+	first, _ := c.pool.wait.first()
+	last, _ := c.pool.wait.firstFrom(infinite)
+	candidates := slices.Compact([]*queuePool{first.value, last.value})
 	for _, qp := range candidates {
-		if qp.open.len() == 0 {
+		if qp == nil || qp.open.len() == 0 {
 			continue
 		}
 		if set := c.s.settingsOf(qp.queue); set.Paused || set.Deny || gateUntil(qp.queue.paused) > c.s.now {
@@ -174,9 +203,135 @@ func (c *claim) reason() dispatch.WaitReason {
 		return dispatch.WaitThrottled
 	}
 	for _, qp := range candidates {
-		if _, ok := qp.wait.firstFrom(infinite); ok {
+		if qp == nil {
+			continue
+		}
+		if _, held := qp.wait.firstFrom(infinite); held {
 			return dispatch.WaitPaused
 		}
 	}
 	return dispatch.WaitNoTasks
+}
+
+// namedMemory is how long the lanes of a source are listed after a claim has
+// named it, in ms.
+const namedMemory = 86_400_000
+
+// name notes that a claim names the source: its lanes are listed from then on.
+func (s *shard) name(src *source) {
+	begins := src.named == nil
+	if begins {
+		src.named = new(namedLanes)
+	}
+	if src.named.until < s.now+namedMemory/2 {
+		src.named.until = s.now + namedMemory
+	}
+	if !begins {
+		return
+	}
+	for _, l := range src.lanes {
+		switch {
+		case l.at == nil || l.at.pool != src.pool: // it is listed when it is placed
+		case l.stands == open && l.at.stands == wait && l.at.score > s.now:
+			s.putAside(l, l.at)
+		default:
+			s.placeNamed(l, l.place)
+		}
+	}
+}
+
+// serveSources gives turns to the queues in which the sources that the want names
+// have open lanes.
+func (c *claim) serveSources(n *line) {
+	var of []*source
+	for _, uid := range n.hands[0].want.SourceUIDs {
+		src := c.s.sources[uid]
+		switch {
+		case src == nil || src.gate.Deleted || src.pool != c.pool || slices.Contains(of, src):
+		case src.pausedUntil > c.s.now:
+			c.again = min(c.again, src.pausedUntil)
+		default:
+			of = append(of, src)
+			c.s.name(src)
+			c.promoteNamed(src.named)
+		}
+	}
+	c.turnsOf(n, of)
+	for _, src := range of {
+		c.again = min(c.again, src.named.wait.firstScore())
+	}
+}
+
+// turnsOf gives the open lanes of the sources turns, each of which takes as much of
+// its queue as any turn.
+func (c *claim) turnsOf(n *line, of []*source) {
+	for h := &n.hands[0]; h.room > 0 && !h.full; {
+		l, lead := nextNamed(of)
+		if l == nil {
+			return
+		}
+		if c.bounded() {
+			c.left = true
+			return
+		}
+		qp := l.at
+		if qp.pool != c.pool {
+			c.looks++
+			c.placeAnew(l)
+			continue
+		}
+		if c.turn(n, qp, l) {
+			lead.named.picks++
+		}
+		if qp.stands != open && l.at == qp && l.stands == open {
+			c.s.putAside(l, qp)
+		}
+	}
+}
+
+// promoteNamed places the lanes that can be looked at by now.
+func (c *claim) promoteNamed(n *namedLanes) {
+	for l := range n.wait.due(c.s.now, bounds.MaxClaimTurns+1) {
+		if c.woken == bounds.MaxClaimTurns {
+			c.left = true
+			return
+		}
+		c.woken++
+		c.placeAnew(l)
+	}
+}
+
+// placeAnew places a lane, which is no longer aside, and its queue where they belong
+// now.
+func (c *claim) placeAnew(l *lane) {
+	q := l.at.queue
+	c.s.placeLane(l, false)
+	if l.stands == open {
+		c.s.placeNamed(l, l.place)
+	}
+	c.s.placeQueue(q, nil)
+}
+
+// nextNamed is the first of the open lanes of all sources, and the source that has
+// it. Every eighth turn for which a source has the first goes to the lane that waits
+// longest.
+func nextNamed(of []*source) (next *lane, lead *source) {
+	var first entry[*lane]
+	for _, src := range of {
+		e, ok := src.named.open.first()
+		if ok && (lead == nil || before(e, first)) {
+			first, lead = e, src
+		}
+	}
+	if lead == nil || (lead.named.picks+1)%turnsPerOldest != 0 {
+		return first.value, lead
+	}
+	oldest := first
+	for _, src := range of {
+		e, ok := src.named.open.oldest()
+		if since := cmp.Compare(e.score&sinceMask, oldest.score&sinceMask); ok && (since < 0 || since == 0 && before(e, oldest)) {
+			oldest = e
+		}
+	}
+	return oldest.value, lead
 }

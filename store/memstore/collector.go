@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -17,10 +18,11 @@ const maxReplaced = 100
 
 // collectorBook keeps what collectors tell of themselves.
 type collectorBook struct {
-	mu    sync.Mutex // guards what follows
-	known map[string]*collector
-	ids   btree.Set[string]
-	seen  orderedSet[*collector]
+	*clock
+
+	mu   sync.Mutex // guards what follows
+	byID btree.Map[string, *collector]
+	seen sortedSet[*collector]
 }
 
 // collector is one of them.
@@ -37,18 +39,36 @@ type collector struct {
 
 func (c *collector) member() string { return c.info.ID }
 
+// begin locks the book and forgets collectors that were silent for CollectorMemory.
+func (b *collectorBook) begin() (now int64) {
+	b.mu.Lock()
+	now = b.millis()
+	b.forget(now-span(dispatch.CollectorMemory), math.MaxInt)
+	return now
+}
+
+// forget removes at most limit collectors that were not seen after an instant.
+func (b *collectorBook) forget(seen int64, limit int) (forgotten int) {
+	for c := range b.seen.due(seen, limit) {
+		b.seen.remove(c.seen, c)
+		b.byID.Delete(c.info.ID)
+		forgotten++
+	}
+	return forgotten
+}
+
 // meet notes that a session of a collector was seen, in a beat that told of it or in a
 // poll, which tells nothing, and says whether it is the current one. What comes after a
 // session's last beat changes nothing of what that told, and the last beat of a session
 // that is not the current one nothing at all.
-func (b *collectorBook) meet(id, session string, now int64, told *dispatch.CollectorInfo) (state dispatch.PollState) {
-	b.expire(now)
-	c := b.known[id]
+func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState) {
+	now := b.begin()
+	defer b.mu.Unlock()
+	c, known := b.byID.Get(id)
 	switch {
-	case c == nil:
+	case !known:
 		c = &collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: now}
-		b.known[id] = c
-		b.ids.Insert(id)
+		b.byID.Set(id, c)
 	case c.info.Session == session:
 	case slices.Contains(c.replaced, session):
 		return dispatch.PollState{Replaced: true}
@@ -75,92 +95,71 @@ func (b *collectorBook) meet(id, session string, now int64, told *dispatch.Colle
 	return state
 }
 
-// expire forgets collectors that were silent for CollectorMemory.
-func (b *collectorBook) expire(now int64) {
-	for {
-		e, ok := b.seen.first()
-		if !ok || e.score > now-span(dispatch.CollectorMemory) {
-			return
-		}
-		b.remove(e.value)
-	}
-}
-
-func (b *collectorBook) remove(c *collector) {
-	b.seen.remove(c.seen, c)
-	b.ids.Delete(c.info.ID)
-	delete(b.known, c.info.ID)
-}
-
 // replaced reports whether the session is no longer the current one of its collector.
-func (b *collectorBook) replaced(id, session string, now int64) bool {
-	b.mu.Lock()
+func (b *collectorBook) replaced(id, session string) bool {
+	b.begin()
 	defer b.mu.Unlock()
-	b.expire(now)
-	c := b.known[id]
-	return c != nil && c.info.Session != session && slices.Contains(c.replaced, session)
+	c, known := b.byID.Get(id)
+	return known && c.info.Session != session && slices.Contains(c.replaced, session)
 }
 
 // sessionEnded notes that all sessions but keep were ended in the home shard.
 func (b *collectorBook) sessionEnded(id, keep string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.known[id]; c != nil && c.info.Session == keep {
+	if c, known := b.byID.Get(id); known && c.info.Session == keep {
 		c.fresh = false
 	}
 }
 
 // count counts those that are neither gone nor ended.
-func (b *collectorBook) count(now int64) (present int64) {
-	b.mu.Lock()
+func (b *collectorBook) count() (present int64) {
+	now := b.begin()
 	defer b.mu.Unlock()
-	b.expire(now)
-	b.seen.from(now-span(dispatch.GoneAfter), "", func(e entry[*collector]) bool {
+	for e := range b.seen.from(now - span(dispatch.GoneAfter)) {
 		if !e.value.info.Ended {
 			present++
 		}
-		return true
-	})
+	}
 	return present
 }
 
-// BeginPolls implements [dispatch.Claims].
-func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
+// list gives the collectors that the filter names, nil for those that are not known, or at
+// most limit: the ids of those that were seen since then and have not ended, or all that
+// follow after.
+func (b *collectorBook) list(filter dispatch.CollectorFilter, after string, limit int) (records []*dispatch.CollectorRecord) {
+	b.begin()
+	defer b.mu.Unlock()
+	switch {
+	case filter.IDs != nil:
+		records = make([]*dispatch.CollectorRecord, len(filter.IDs))
+		for i, id := range filter.IDs {
+			if c, known := b.byID.Get(id); known {
+				records[i] = c.record()
+			}
+		}
+	case !filter.Since.IsZero():
+		for e := range b.seen.from(millis(filter.Since)) {
+			if len(records) >= limit {
+				break
+			}
+			if !e.value.info.Ended {
+				records = append(records, &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: e.value.info.ID}})
+			}
+		}
+	default:
+		b.byID.Ascend(after, func(id string, c *collector) bool {
+			if id > after && len(records) < limit {
+				records = append(records, c.record())
+			}
+			return len(records) < limit
+		})
 	}
-	states := make([]dispatch.PollState, len(polls))
-	s.collectors.mu.Lock()
-	now := s.millis()
-	for i := range polls {
-		states[i] = s.collectors.meet(polls[i].Collector, polls[i].Session, now, nil)
-	}
-	s.collectors.mu.Unlock()
-	for _, sh := range s.shards {
-		sh.replays(polls, states)
-	}
-	for i := range polls {
-		s.markHome(states[i], polls[i].Collector, polls[i].Session)
-	}
-	return states, nil
+	return records
 }
 
-// Beats implements [dispatch.Collectors].
-func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	states := make([]dispatch.PollState, len(beats))
-	s.collectors.mu.Lock()
-	now := s.millis()
-	for i := range beats {
-		states[i] = s.collectors.meet(beats[i].ID, beats[i].Session, now, &beats[i])
-	}
-	s.collectors.mu.Unlock()
-	for i := range beats {
-		s.markHome(states[i], beats[i].ID, beats[i].Session)
-	}
-	return states, nil
+func (c *collector) record() *dispatch.CollectorRecord {
+	return &dispatch.CollectorRecord{Info: copyInfo(c.info), First: instant(c.first), Seen: instant(c.seen), OnlyPolls: !c.told}
 }
 
 func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
@@ -169,16 +168,111 @@ func copyInfo(info dispatch.CollectorInfo) dispatch.CollectorInfo {
 	return info
 }
 
-// markHome lets the home shard of a collector refuse the session that this one
-// has replaced, at once; EndSession does so in the others.
-func (s *Store) markHome(state dispatch.PollState, id, session string) {
-	if !state.NewSession {
-		return
+// BeginPolls implements [dispatch.Claims].
+func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
 	}
-	sh := s.shardOfName(id)
-	sh.begin()
+	states := make([]dispatch.PollState, len(polls))
+	for i := range polls {
+		states[i] = s.meet(polls[i].Collector, polls[i].Session, nil)
+	}
+	err := s.eachShard(ctx, func(sh *shard) {
+		for i := range polls {
+			if states[i].Replaced {
+				continue
+			}
+			if note, _, used := sh.grantOf(&polls[i]); used {
+				states[i].Used = true
+				states[i].Replay = append(states[i].Replay, sh.replay(note, polls[i].Call)...)
+			}
+		}
+	})
+	return states, err
+}
+
+// Beats implements [dispatch.Collectors].
+func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	states := make([]dispatch.PollState, len(beats))
+	for i := range beats {
+		states[i] = s.meet(beats[i].ID, beats[i].Session, &beats[i])
+	}
+	return states, nil
+}
+
+// meet notes that a session was seen. The home shard of the collector refuses the session
+// that this one has replaced at once; EndSession lets the others do so.
+func (s *Store) meet(collector, session string, told *dispatch.CollectorInfo) dispatch.PollState {
+	state := s.collectors.meet(collector, session, told)
+	if state.NewSession {
+		s.shardOfName(collector).run(func(sh *shard) { sh.mark(collector, session) })
+	}
+	return state
+}
+
+// EndSession implements [dispatch.Leases].
+func (s *Store) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
+	sh, err := s.enter(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
 	defer sh.end()
-	sh.mark(id, session)
+	if s.collectors.replaced(collector, keep) {
+		return nil, nil
+	}
+	h := sh.mark(collector, keep)
+	var held []*dispatch.Task
+	for _, r := range h.held {
+		if r.lease.session != keep && !r.gone && len(held) < max(limit, 1) {
+			held = append(held, sh.task(r, noDetails))
+		}
+	}
+	if len(held) == 0 && sh == s.shardOfName(collector) {
+		s.collectors.sessionEnded(collector, keep)
+	}
+	return held, nil
+}
+
+// holder finds what the shard knows of a collector, or makes it.
+func (s *shard) holder(collector string) *holder {
+	h := s.holders[collector]
+	if h == nil {
+		h = &holder{collector: collector}
+		s.holders[collector] = h
+	}
+	return h
+}
+
+// dropIdleHolder forgets a collector that holds nothing and has no mark.
+func (s *shard) dropIdleHolder(h *holder) {
+	if len(h.held) == 0 && h.markedUntil == 0 {
+		delete(s.holders, h.collector)
+	}
+}
+
+// mark notes which session of a collector is the current one.
+func (s *shard) mark(collector, keep string) *holder {
+	h := s.holder(collector)
+	s.forgetMarks.remove(h.markedUntil, h)
+	h.keep, h.markedUntil = keep, s.now+span(dispatch.CollectorMemory)
+	s.forgetMarks.insert(h.markedUntil, h)
+	return h
+}
+
+// unmark forgets which session of a collector was kept.
+func (s *shard) unmark(h *holder) {
+	s.forgetMarks.remove(h.markedUntil, h)
+	h.keep, h.markedUntil = "", 0
+	s.dropIdleHolder(h)
+}
+
+// replaced reports whether the session was replaced, as far as this shard was told.
+func (s *shard) replaced(collector, session string) bool {
+	h := s.holders[collector]
+	return h != nil && h.markedUntil > s.now && h.keep != session
 }
 
 // ListCollectors implements [dispatch.Collectors].
@@ -186,78 +280,20 @@ func (s *Store) ListCollectors(ctx context.Context, filter dispatch.CollectorFil
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	var records []*dispatch.CollectorRecord
-	b := &s.collectors
-	b.mu.Lock()
-	b.expire(s.millis())
-	switch {
-	case filter.IDs != nil:
-		records = b.named(filter.IDs)
-	case !filter.Since.IsZero():
-		records = b.present(millis(filter.Since), limit)
-	default:
-		records = b.list(after, limit)
+	records := s.collectors.list(filter, after, limit)
+	if !filter.Held {
+		return records, nil
 	}
-	b.mu.Unlock()
-	if filter.Held {
-		for _, sh := range s.shards {
-			sh.addHeld(records)
+	return records, s.eachShard(ctx, func(sh *shard) {
+		for _, r := range records {
+			if r == nil {
+				continue
+			}
+			if h := sh.holders[r.Info.ID]; h != nil {
+				r.Held += int64(len(h.held))
+			}
 		}
-	}
-	return records, nil
-}
-
-// addHeld adds how many leases of the shard collectors hold.
-func (s *shard) addHeld(records []*dispatch.CollectorRecord) {
-	s.begin()
-	defer s.end()
-	for _, r := range records {
-		if r == nil {
-			continue
-		}
-		if h := s.holders[r.Info.ID]; h != nil {
-			r.Held += h.held
-		}
-	}
-}
-
-// present are the ids of collectors that were seen since then and have not ended.
-func (b *collectorBook) present(since int64, limit int) (records []*dispatch.CollectorRecord) {
-	b.seen.from(since, "", func(e entry[*collector]) bool {
-		if !e.value.info.Ended && len(records) < limit {
-			records = append(records, &dispatch.CollectorRecord{Info: dispatch.CollectorInfo{ID: e.value.info.ID}})
-		}
-		return len(records) < limit
 	})
-	return records
-}
-
-// named are the collectors with these ids; nil for one that is not known.
-func (b *collectorBook) named(ids []string) []*dispatch.CollectorRecord {
-	records := make([]*dispatch.CollectorRecord, len(ids))
-	for i, id := range ids {
-		if c := b.known[id]; c != nil {
-			records[i] = c.record()
-		}
-	}
-	return records
-}
-
-func (b *collectorBook) list(after string, limit int) (records []*dispatch.CollectorRecord) {
-	b.ids.Ascend(after, func(id string) bool {
-		if len(records) >= limit {
-			return false
-		}
-		if id > after {
-			records = append(records, b.known[id].record())
-		}
-		return true
-	})
-	return records
-}
-
-func (c *collector) record() *dispatch.CollectorRecord {
-	return &dispatch.CollectorRecord{Info: copyInfo(c.info), First: instant(c.first), Seen: instant(c.seen), OnlyPolls: !c.told}
 }
 
 // Forget implements [dispatch.Collectors].
@@ -265,16 +301,7 @@ func (s *Store) Forget(ctx context.Context, before time.Time, limit int) (int, e
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	b := &s.collectors
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.expire(s.millis())
-	for forgotten := range limit {
-		e, ok := b.seen.first()
-		if !ok || e.score >= millis(before) {
-			return forgotten, nil
-		}
-		b.remove(e.value)
-	}
-	return limit, nil
+	s.collectors.begin()
+	defer s.collectors.mu.Unlock()
+	return s.collectors.forget(millis(before)-1, limit), nil
 }

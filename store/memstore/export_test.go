@@ -1,9 +1,7 @@
 package memstore
 
-import "hash/maphash"
-
-// OrderedSet is the ordered set for its own test.
-type OrderedSet struct{ set openSet[name] }
+// SortedSet is the sorted set for its own test.
+type SortedSet struct{ set openSet[name] }
 
 // name is a member that is nothing else.
 type name string
@@ -11,51 +9,59 @@ type name string
 func (n name) member() string { return string(n) }
 
 // Insert adds a member.
-func (s *OrderedSet) Insert(score int64, member string) { s.set.insert(score, name(member)) }
+func (s *SortedSet) Insert(score int64, member string) { s.set.insert(score, name(member)) }
 
 // Remove takes a member out.
-func (s *OrderedSet) Remove(score int64, member string) { s.set.remove(score, name(member)) }
+func (s *SortedSet) Remove(score int64, member string) { s.set.remove(score, name(member)) }
 
 // Len is the number of members.
-func (s *OrderedSet) Len() int { return s.set.len() }
+func (s *SortedSet) Len() int { return s.set.len() }
 
 // First gives the first member; ok is false when the set is empty.
-func (s *OrderedSet) First() (score int64, member string, ok bool) {
+func (s *SortedSet) First() (score int64, member string, ok bool) {
 	e, ok := s.set.first()
 	return e.score, string(e.value), ok
 }
 
 // FirstFrom gives the first member at or after score.
-func (s *OrderedSet) FirstFrom(score int64) (found int64, member string, ok bool) {
+func (s *SortedSet) FirstFrom(score int64) (found int64, member string, ok bool) {
 	e, ok := s.set.firstFrom(score)
 	return e.score, string(e.value), ok
 }
 
 // Last gives the last member.
-func (s *OrderedSet) Last() (score int64, member string, ok bool) {
+func (s *SortedSet) Last() (score int64, member string, ok bool) {
 	e, ok := s.set.last()
 	return e.score, string(e.value), ok
 }
 
 // Oldest gives the member that waits longest over all bands.
-func (s *OrderedSet) Oldest() (score int64, member string, ok bool) {
+func (s *SortedSet) Oldest() (score int64, member string, ok bool) {
 	e, ok := s.set.oldest()
 	return e.score, string(e.value), ok
 }
 
 // UpTo counts the members of at most a score.
-func (s *OrderedSet) UpTo(score int64) int { return s.set.upTo(score) }
+func (s *SortedSet) UpTo(score int64) int { return s.set.upTo(score) }
 
 // InBand counts the members of a score's band.
-func (s *OrderedSet) InBand(score int64) int { return s.set.inBand(score) }
+func (s *SortedSet) InBand(score int64) int { return s.set.inBand(score) }
 
 // Members lists all members in order.
-func (s *OrderedSet) Members() []string {
+func (s *SortedSet) Members() []string {
 	var members []string
-	s.set.from(0, "", func(e entry[name]) bool {
+	for e := range s.set.from(0) {
 		members = append(members, string(e.value))
-		return true
-	})
+	}
+	return members
+}
+
+// After lists the members behind a place.
+func (s *SortedSet) After(score int64, member string) []string {
+	var members []string
+	for e := range s.set.after(score, member) {
+		members = append(members, string(e.value))
+	}
 	return members
 }
 
@@ -80,33 +86,27 @@ func (s *Store) Kept() (records, locks, grants, queues, holders int) {
 	return records, locks, grants, queues, holders
 }
 
-// HashIndex is the index of records and grants for its own test: of strings.
-type HashIndex struct{ index hashIndex[string, string] }
-
-// NewHashIndex makes one in which so many hashes are shared by all keys.
-func NewHashIndex(hashes int) *HashIndex {
-	return &HashIndex{newHashIndex(
-		func(v *string) string { return *v },
-		func(seed maphash.Seed, key string) uint64 { return maphash.String(seed, key) % uint64(hashes) },
-	)}
-}
+// Table is the table of records and grants for its own test: of strings.
+type Table struct{ table table[string, *string] }
 
 // Add takes in a key that it does not have.
-func (x *HashIndex) Add(key string) { x.index.add(&key) }
+func (t *Table) Add(key string) { t.table.add(key, &key) }
 
 // Remove takes a key out.
-func (x *HashIndex) Remove(key string) { x.index.remove(key) }
+func (t *Table) Remove(key string) { t.table.remove(key) }
 
-// Has reports whether the index finds the key.
-func (x *HashIndex) Has(key string) bool {
-	v := x.index.get(key)
+// Has reports whether the table finds the key.
+func (t *Table) Has(key string) bool {
+	v := t.table.get(key)
 	return v != nil && *v == key
 }
 
-// Keys lists the keys, and their number as the index has it.
-func (x *HashIndex) Keys() (keys []string, size int) {
-	for v := range x.index.all() {
-		keys = append(keys, *v)
+// Keys lists the keys, and their number as the table has it.
+func (t *Table) Keys() (keys []string, size int) {
+	for _, v := range t.table.values {
+		if v != nil {
+			keys = append(keys, *v)
+		}
 	}
-	return keys, x.index.len()
+	return keys, t.table.len()
 }

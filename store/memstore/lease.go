@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Renew implements [dispatch.Leases].
@@ -13,14 +14,9 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	results := make([]dispatch.RenewResult, len(renewals))
-	for i := range results {
-		results[i].Lost = dispatch.LostUnknownTask
-	}
+	results := slices.Repeat([]dispatch.RenewResult{{Lost: dispatch.LostUnknownTask}}, len(renewals))
 	idOf := func(i int) dispatch.TaskID { return renewals[i].ID }
-	s.byShard(len(renewals), dispatch.MaxRenewals, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
+	s.byShard(len(renewals), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
 			results[i] = sh.renew(&renewals[i])
 		}
@@ -40,7 +36,7 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	digest := renewal.Token.Digest()
 	l := r.lease
 	switch {
-	case l != nil && l.digest == digest:
+	case l != nil && l.digest() == digest:
 	case r.lastLease == digest:
 		return lost(dispatch.LostBy(r.result))
 	case l != nil:
@@ -71,31 +67,10 @@ func (s *shard) renew(renewal *dispatch.Renewal) dispatch.RenewResult {
 	}
 }
 
-// moveDeadline gives the lease another deadline, in the index too.
-func (s *shard) moveDeadline(r *record, deadline int64) {
-	if r.lease.deadline == deadline && r.score == deadline {
-		return
-	}
-	r.lease.deadline = deadline
-	s.leave(r)
-	s.enterLeases(r, deadline)
-}
-
 // setCursor replaces the cursor; empty clears it.
 func (r *record) setCursor(cursor []byte) {
-	if len(cursor) > 0 {
-		r.detail().cursor = slices.Clone(cursor)
-	} else if r.details != nil {
-		r.details.cursor = nil
-	}
-}
-
-// setMemo replaces the memo; empty clears it.
-func (r *record) setMemo(memo []byte) {
-	if len(memo) > 0 {
-		r.detail().memo = slices.Clone(memo)
-	} else if r.details != nil {
-		r.details.memo = nil
+	if len(cursor) > 0 || r.details != nil {
+		r.detail().cursor = append([]byte(nil), cursor...)
 	}
 }
 
@@ -104,15 +79,10 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	results := make([]dispatch.ApplyResult, len(transitions))
-	for i := range results {
-		results[i].Code = dispatch.ApplyNotFound
-	}
+	results := slices.Repeat([]dispatch.ApplyResult{{Code: dispatch.ApplyNotFound}}, len(transitions))
 	order := unreadFirst(transitions)
 	idOf := func(n int) dispatch.TaskID { return transitions[order[n]].ID }
-	s.byShard(len(order), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
+	s.byShard(len(order), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
 		for _, n := range page {
 			results[order[n]] = sh.apply(&transitions[order[n]])
 		}
@@ -164,7 +134,7 @@ func (s *shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 // completed is an unread transition with what the record has to add; false: the record
 // leaves something to decide.
 func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
-	if r.lease == nil || r.lease.token != t.Lease {
+	if r.lease == nil || r.lease.token() != t.Lease {
 		t.Token = t.Lease.Digest() // of a lease that has ended
 		return t, true
 	}
@@ -172,7 +142,7 @@ func completed(r *record, t dispatch.Transition) (dispatch.Transition, bool) {
 	if r.recurring || r.cancel != dispatch.CancelNone || r.again || r.lane.source.forgotten || gate.Deleted || gate.Remember <= 0 {
 		return t, false
 	}
-	t.Token, t.Revision, t.Remember = r.lease.digest, r.revision, gate.Remember
+	t.Token, t.Revision, t.Remember = r.lease.digest(), r.revision, gate.Remember
 	t.Counters.Cycle = r.counters.Cycle + 1
 	t.Run, t.FirstDue = instant(r.run), instant(r.firstDue)
 	return t, true
@@ -185,7 +155,7 @@ func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 		if !r.waiting() {
 			return dispatch.ApplyLost
 		}
-	case r.lease != nil && r.lease.digest == t.Token:
+	case r.lease != nil && r.lease.digest() == t.Token:
 		if t.Expired && r.lease.deadline > s.now {
 			return dispatch.ApplyLost
 		}
@@ -202,7 +172,7 @@ func (s *shard) judge(r *record, t *dispatch.Transition) dispatch.ApplyCode {
 
 // transit makes the transition.
 func (s *shard) transit(r *record, t *dispatch.Transition) {
-	q := s.queueOf(r.lane)
+	q, src := s.queueOf(r.lane), r.lane.source
 	if r.lease != nil {
 		// The lane changes when the task waits again.
 		s.touchQueue(q)
@@ -236,13 +206,13 @@ func (s *shard) transit(r *record, t *dispatch.Transition) {
 		s.enterWaiting(r)
 	}
 	if t.SourceSuccess {
-		r.lane.source.lastSuccess, r.lane.source.failures = s.now, 0
+		src.lastSuccess, src.failures = s.now, 0
 	}
 	if t.SourceFailure {
-		r.lane.source.lastFailure = s.now
-		r.lane.source.failures++
+		src.lastFailure = s.now
+		src.failures++
 	}
-	r.lane.source.filtered.Add(t.Filtered)
+	src.filtered.Add(t.Filtered)
 }
 
 // tally counts the end of a lease.
@@ -258,14 +228,14 @@ func (s *shard) tally(result dispatch.Result) {
 
 // takeDetails takes what a transition says of the rarely needed parts.
 func (r *record) takeDetails(t *dispatch.Transition) {
-	if t.Memo != nil {
-		r.setMemo(t.Memo)
+	if len(t.Memo) > 0 || t.Memo != nil && r.details != nil {
+		r.detail().memo = append([]byte(nil), t.Memo...)
 	}
 	if t.Cursor != nil {
 		r.setCursor(t.Cursor)
 	}
 	if t.LastError != nil {
-		r.detail().lastError = copyFailure(t.LastError)
+		r.detail().lastError = clone(t.LastError)
 	} else if t.ClearError && r.details != nil {
 		r.details.lastError = nil
 	}
@@ -275,20 +245,19 @@ func (r *record) takeDetails(t *dispatch.Transition) {
 	if !t.Shrink {
 		return
 	}
-	r.payload, r.metadata = nil, nil
-	if d := r.details; d != nil {
-		if r.details = nil; d.memo != nil {
-			r.details = &details{memo: d.memo}
-		}
+	d := r.details
+	r.payload, r.metadata, r.details = nil, nil, nil
+	if d != nil && d.memo != nil {
+		r.details = &details{memo: d.memo}
 	}
 }
 
 // addHistory adds a line to the history, of which the oldest goes where it is full.
 func (r *record) addHistory(line dispatch.Attempt) {
-	line.Failure = copyFailure(line.Failure)
+	line.Failure = clone(line.Failure)
 	d := r.detail()
-	if len(d.history) >= dispatch.MaxHistory {
-		d.history = slices.Delete(d.history, 0, len(d.history)-dispatch.MaxHistory+1)
+	if len(d.history) >= bounds.MaxHistory {
+		d.history = slices.Delete(d.history, 0, len(d.history)-bounds.MaxHistory+1)
 	}
 	d.history = append(d.history, line)
 }
@@ -310,13 +279,13 @@ func (s *shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {
 	case dispatch.QueueSucceeded:
 		q.blockStep = 0
 	case dispatch.QueueBlocked:
-		blocked, step := dispatch.BlockAfter(instant(s.now), instant(q.blocked), q.blockStep,
+		blocked, step := blockAfter(instant(s.now), instant(q.blocked), q.blockStep,
 			set.QueueSettings, effect.RetryAfter.Truncate(time.Millisecond))
 		q.blocked, q.blockStep = millis(blocked), step
 	case dispatch.QueueReported:
 	}
 	fetch := effect.FetchDuration.Truncate(time.Millisecond)
-	q.nextGrant = millis(dispatch.NextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.paced, fetch))
+	q.nextGrant = millis(nextGrantAfterReport(instant(s.now), instant(q.nextGrant), set.paced, fetch))
 }
 
 // RequestCancel implements [dispatch.Leases].
@@ -326,14 +295,12 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	}
 	var told []dispatch.Hint
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
-	s.byShard(len(ids), dispatch.MaxTransitions, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
+	s.byShard(len(ids), bounds.MaxTransitions, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
 			if r := sh.record(ids[i]); r != nil && r.lease != nil && r.cancel != reason {
 				r.cancel = reason
 				r.revision++
-				told = append(told, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token.Collector, Task: ids[i], Reason: reason})
+				told = append(told, dispatch.Hint{Kind: dispatch.HintCancel, ID: r.lease.token().Collector, Task: ids[i], Reason: reason})
 				if line != nil {
 					r.addHistory(*line)
 				}
@@ -341,7 +308,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 		}
 	})
 	for _, hint := range told {
-		s.hub.publish(hint)
+		s.publish(hint)
 	}
 	return nil
 }

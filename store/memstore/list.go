@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Tasks implements [dispatch.TaskReads].
@@ -17,254 +17,183 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	if err := s.usable(ctx); err != nil {
 		return nil, now, err
 	}
-	with := noDetails
-	if details {
-		with = allDetails
-	}
 	tasks = make([]*dispatch.Task, len(ids))
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
-	s.byShard(len(ids), dispatch.MaxRenewals, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
-		now = later(now, instant(sh.now))
+	s.byShard(len(ids), bounds.MaxRenewals, idOf, func(sh *shard, page []int) {
+		now = latest(now, instant(sh.now))
 		for _, i := range page {
 			if r := sh.record(ids[i]); r != nil {
-				tasks[i] = new(dispatch.Task)
-				sh.task(tasks[i], r, with)
+				tasks[i] = sh.wholeTask(r, details)
 			}
 		}
 	})
 	return tasks, now, nil
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
+// wholeTask is the task with what holds it, and its details if they are asked for.
+func (s *shard) wholeTask(r *record, details bool) *dispatch.Task {
+	if !details {
+		return s.task(r, noDetails)
 	}
-	return a
+	t, src := s.task(r, allDetails), r.lane.source
+	if src.gate.Deleted && !src.forgotten {
+		t.SourceDeleted = clone(src.deletion)
+	}
+	if r.waiting() {
+		t.Lock = s.tellStray(r)
+	}
+	return t
 }
 
-// listCursor is a place in the list of tasks: a shard, a lane's number, and the
-// number in it of the last task looked at.
+// listCursor is a place in a list: a shard, a lane and the number of a record in it, or a
+// place in the lease index.
 type listCursor struct {
-	shard int
-	lane  int64
-	after int64
+	shard, lane, after int64
+	id                 string
 }
 
-func (c listCursor) String() string {
-	return fmt.Sprintf("%d/%d/%d", c.shard, c.lane, c.after)
+func (c *listCursor) String() string {
+	return fmt.Sprintf("%d/%d/%d/%s", c.shard, c.lane, c.after, c.id)
 }
 
-func (s *Store) parseListCursor(text string) (c listCursor, err error) {
-	if text == "" {
-		return c, nil
+// parsePage reads the numbers with which a page token begins, each with a slash behind it.
+func parsePage(token string, numbers ...*int64) (rest string, err error) {
+	rest = token
+	for _, n := range numbers {
+		digits, behind, ok := strings.Cut(rest, "/")
+		if *n, err = strconv.ParseInt(digits, 10, 64); err != nil || !ok {
+			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, token)
+		}
+		rest = behind
 	}
-	wrong := fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, text)
-	parts := strings.SplitN(text, "/", 3)
-	if len(parts) != 3 {
-		return c, wrong
+	return rest, nil
+}
+
+// eachFrom calls list for the shards from the cursor on, until it has more than a page
+// takes: it moves the cursor to the last that it took, and next is where to go on.
+func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *shard, at *listCursor) (more bool)) (next string, err error) {
+	if err := s.usable(ctx); err != nil {
+		return "", err
 	}
-	if c.shard, err = strconv.Atoi(parts[0]); err != nil || c.shard < 0 || c.shard >= len(s.shards) {
-		return c, wrong
+	var at listCursor
+	if cursor != "" {
+		if at.id, err = parsePage(cursor, &at.shard, &at.lane, &at.after); err != nil {
+			return "", err
+		}
 	}
-	if c.lane, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
-		return c, wrong
+	for ; at.shard >= 0 && at.shard < int64(len(s.shards)); at = (listCursor{shard: at.shard + 1}) {
+		more := false
+		s.shards[at.shard].run(func(sh *shard) { more = list(sh, &at) })
+		if more {
+			return at.String(), nil
+		}
 	}
-	if c.after, err = strconv.ParseInt(parts[2], 10, 64); err != nil {
-		return c, wrong
-	}
-	return c, nil
+	return "", nil
 }
 
 // ListTasks implements [dispatch.TaskReads]: by shard, lane and
 // the order in which the lane took them in.
 func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (page dispatch.TaskPage, err error) {
-	if err := s.usable(ctx); err != nil {
-		return page, err
-	}
 	if filter.SourceUID == "" && filter.Queue == "" {
 		return page, fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
 	}
-	at, err := s.parseListCursor(cursor)
-	if err != nil {
-		return page, err
-	}
 	var bytes pageBytes
-	for ; at.shard < len(s.shards); at = (listCursor{shard: at.shard + 1}) {
-		if next := s.shards[at.shard].listTasks(&page, &bytes, filter, at, limit); next != nil {
-			page.Next = next.String()
-			break
+	page.Next, err = s.eachFrom(ctx, cursor, func(sh *shard, at *listCursor) (more bool) {
+		for _, l := range sh.lanesOf(filter).from(at.lane) {
+			if l.number > at.lane {
+				at.lane, at.after = l.number, 0
+			}
+			l.listed.Ascend(at.after+1, func(number int64, r *record) bool {
+				wanted := !r.gone && sh.known(r) != nil && slices.Contains(filter.States, r.visibleState(sh.now))
+				more = len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || wanted && !bytes.fits(r.listedBytes())
+				if more {
+					return false
+				}
+				page.Looked++
+				at.after = number
+				if wanted {
+					page.Tasks = append(page.Tasks, sh.task(r, lastError))
+				}
+				return true
+			})
+			if more {
+				return true
+			}
 		}
-	}
-	return page, nil
-}
-
-// pageBytes is what the records of a page take, about.
-type pageBytes int
-
-// fits adds a record of n bytes, unless the page is full.
-func (b *pageBytes) fits(n int) bool {
-	if *b > 0 && int(*b)+n > dispatch.MaxPageBytes {
 		return false
-	}
-	*b += pageBytes(n)
-	return true
+	})
+	return page, err
 }
 
-// listedSize is about what a record takes in a list, beside its texts.
-const listedSize = 512
-
-// listedBytes is what the record takes in a list.
-func (r *record) listedBytes() int {
-	n := listedSize + r.bytes()
-	if d := r.details; d != nil {
-		n -= len(d.cursor) + len(d.memo)
-		if d.lastError != nil {
-			n += len(d.lastError.Message)
-		}
-	}
-	return n
-}
-
-// listTasks adds tasks of the shard from a place on to a page. next is nil at the end.
-func (s *shard) listTasks(page *dispatch.TaskPage, bytes *pageBytes, filter dispatch.TaskFilter, at listCursor, limit int) (next *listCursor) {
-	s.begin()
-	defer s.end()
-	for _, l := range s.lanesOf(filter) {
-		if l.number < at.lane {
-			continue
-		}
-		if l.number > at.lane {
-			at.lane, at.after = l.number, 0
-		}
-		stopped := false
-		l.listed.from(at.after+1, "", func(e entry[*record]) bool {
-			r := e.value
-			wanted := s.listable(r) && slices.Contains(filter.States, r.visibleState(s.now))
-			if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || wanted && !bytes.fits(r.listedBytes()) {
-				stopped = true
-				return false
-			}
-			page.Looked++
-			at.after = e.score
-			if wanted {
-				t := new(dispatch.Task)
-				s.task(t, r, lastError)
-				page.Tasks = append(page.Tasks, t)
-			}
-			return true
-		})
-		if stopped {
-			return &at
-		}
-	}
-	return nil
-}
-
-// listable leaves out what was removed by hand or is to be forgotten by now.
-func (s *shard) listable(r *record) bool {
-	return !r.gone && (r.forgetAt == 0 || r.forgetAt > s.now)
-}
-
-// lanesOf are the lanes that a filter selects, ascending by number.
-func (s *shard) lanesOf(filter dispatch.TaskFilter) []*lane {
-	if filter.SourceUID == "" {
-		return s.lanesIn[filter.Queue]
-	}
+// lanesOf are the lanes that a filter selects.
+func (s *shard) lanesOf(filter dispatch.TaskFilter) laneList {
 	src := s.sources[filter.SourceUID]
 	switch {
+	case filter.SourceUID == "":
+		return s.lanesIn[filter.Queue]
 	case src == nil:
 		return nil
 	case filter.Queue == "":
 		return src.lanes
 	}
-	if l := src.lane(filter.Queue); l != nil {
-		return []*lane{l}
+	if l := s.lanes[laneKey{src, filter.Queue}]; l != nil {
+		return laneList{l}
 	}
 	return nil
 }
 
-// leasePlace is a place in the lease index: by score, then ids.
-type leasePlace struct {
-	score int64
-	id    string
-}
-
-func (p leasePlace) compare(other leasePlace) int {
-	return cmp.Or(cmp.Compare(p.score, other.score), strings.Compare(p.id, other.id))
-}
-
-// placedTask is a leased task, its place in the index and what it takes in a list.
-type placedTask struct {
-	place leasePlace
-	task  *dispatch.Task
-	bytes int
-}
-
-// ListLeases implements [dispatch.Leases].
-func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*dispatch.Task, string, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, "", err
-	}
-	var after leasePlace
-	if cursor != "" {
-		score, id, ok := strings.Cut(cursor, "/")
-		n, err := strconv.ParseInt(score, 10, 64)
-		if !ok || err != nil {
-			return nil, "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, cursor)
-		}
-		after = leasePlace{score: n, id: id}
-	}
-	var placed []placedTask
-	var end *leasePlace // up to which all shards have listed theirs; nil: to the end
-	for _, sh := range s.shards {
-		of, full := sh.listLeases(after, limit)
-		placed = append(placed, of...)
-		if full && len(of) > 0 {
-			if last := of[len(of)-1].place; end == nil || last.compare(*end) < 0 {
-				end = &last
+// ListLeases implements [dispatch.Leases]: by shard and place in the lease index.
+func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) (leased []*dispatch.Task, next string, err error) {
+	var bytes pageBytes
+	next, err = s.eachFrom(ctx, cursor, func(sh *shard, at *listCursor) (more bool) {
+		for e := range sh.leases.after(at.after, at.id) {
+			r := e.value
+			if r.lease == nil || r.gone {
+				continue
 			}
+			if len(leased) >= limit || !bytes.fits(r.listedBytes()) {
+				return true
+			}
+			leased = append(leased, sh.task(r, lastError))
+			at.after, at.id = e.score, r.member()
 		}
-	}
-	slices.SortFunc(placed, func(a, b placedTask) int { return a.place.compare(b.place) })
-	var bytes pageBytes
-	n := 0
-	for n < min(len(placed), limit) && (end == nil || placed[n].place.compare(*end) <= 0) && bytes.fits(placed[n].bytes) {
-		n++
-	}
-	next := ""
-	if n > 0 && (n < len(placed) || end != nil) {
-		last := placed[n-1].place
-		next = strconv.FormatInt(last.score, 10) + "/" + last.id
-	}
-	placed = placed[:n]
-	leased := make([]*dispatch.Task, len(placed))
-	for i := range placed {
-		leased[i] = placed[i].task
-	}
-	return leased, next, nil
+		return false
+	})
+	return leased, next, err
 }
 
-// listLeases lists at most limit leases of the shard behind a place. full: others follow.
-func (s *shard) listLeases(after leasePlace, limit int) (leased []placedTask, full bool) {
-	s.begin()
-	defer s.end()
-	var bytes pageBytes
-	s.leases.from(after.score, after.id, func(e entry[*record]) bool {
-		place := leasePlace{e.score, e.value.member()}
-		r := e.value
-		if r.lease == nil || r.gone || place == after {
-			return true
+// DueLanes implements [dispatch.TaskReads].
+func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit int) (found dispatch.DueLanes, err error) {
+	if (filter.SourceUID == "") == (filter.Queue == "") {
+		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
+	}
+	next := int64(infinite)
+	err = s.eachShard(ctx, func(sh *shard) { next = sh.dueLanes(&found, filter, limit, next) })
+	return found, err
+}
+
+// dueLanes adds what the shard has to what was found; next is when the task found so far
+// that is due later is due.
+func (s *shard) dueLanes(found *dispatch.DueLanes, filter dispatch.TaskFilter, limit int, next int64) int64 {
+	lanes := s.lanesOf(filter)
+	found.All += int64(len(lanes))
+	lanes = lanes[:min(len(lanes), bounds.MaxLaneLooks)]
+	found.Looked += int64(len(lanes))
+	for _, l := range lanes {
+		first, ok := l.ready.first()
+		if !ok {
+			first, ok = l.later.first()
 		}
-		n := r.listedBytes()
-		if full = len(leased) >= limit || !bytes.fits(n); full {
-			return false
+		switch {
+		case !ok:
+		case first.value.due <= s.now:
+			if found.Due++; len(found.Lanes) < limit {
+				due := l.ready.len() + l.later.upTo(s.now*32+31)
+				found.Lanes = append(found.Lanes, dispatch.DueLane{First: first.value.id, Due: int64(due)})
+			}
+		case first.value.due < next:
+			next, found.Next = first.value.due, first.value.id
 		}
-		t := new(dispatch.Task)
-		s.task(t, r, lastError)
-		leased = append(leased, placedTask{place, t, n})
-		return true
-	})
-	return leased, full
+	}
+	return next
 }

@@ -1,36 +1,24 @@
 package memstore
 
-import "github.com/waggle-crawl/waggle/dispatch"
+import (
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+)
 
 // The lock of a leased record is kept in its lease. A stray lock is one of a
 // task that is not leased: a failover, or someone's hand, has left it behind.
 
-// strayLock is a lock that no lease has.
-type strayLock struct {
-	value string
-	until int64
-}
-
-// strayTask is the task of a stray lock.
-type strayTask dispatch.TaskID
-
-func (t strayTask) member() string { return string(t) }
-
-// lockValue is what stands in the lock of the lease.
-func (l *lease) lockValue() string {
-	if l.byHand != "" {
-		return l.byHand
-	}
-	return l.token.String()
-}
-
 // lockOf gives the lock of a task, by its id alone; ok is false when none
 // stands.
 func (s *shard) lockOf(id dispatch.TaskID) (found strayLock, ok bool) {
-	if r := s.records.get(id); r != nil && r.lease != nil {
-		found = strayLock{value: r.lease.lockValue(), until: r.lease.lockedUntil}
-	} else {
+	r := s.records.get(keyOf(id))
+	switch {
+	case r == nil || r.lease == nil:
 		found = s.strays[id]
+	case r.lease.byHand != "":
+		found = strayLock{value: r.lease.byHand, until: r.lease.lockedUntil}
+	default:
+		found = strayLock{value: r.lease.token().String(), until: r.lease.lockedUntil}
 	}
 	return found, found.until > s.now
 }
@@ -54,7 +42,7 @@ func (s *shard) tellStray(r *record) *dispatch.StrayLock {
 	switch {
 	case stands:
 		value := s.strays[r.id].value
-		told := &dispatch.StrayLock{Value: value[:min(len(value), dispatch.MaxLockValue)]}
+		told := &dispatch.StrayLock{Value: value[:min(len(value), bounds.MaxLockValue)]}
 		if until != infinite {
 			told.Ends = instant(until)
 		}
@@ -80,16 +68,5 @@ func (s *shard) dropStray(id dispatch.TaskID) {
 	if old, ok := s.strays[id]; ok {
 		s.forgetStrays.remove(old.until, strayTask(id))
 		delete(s.strays, id)
-	}
-}
-
-// forgetEndedStrays forgets at most limit stray locks that have ended.
-func (s *shard) forgetEndedStrays(limit int) {
-	for range limit {
-		e, ok := s.forgetStrays.first()
-		if !ok || e.score > s.now {
-			return
-		}
-		s.dropStray(dispatch.TaskID(e.value))
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync/atomic"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -30,16 +32,14 @@ type Config struct {
 
 // Store is a [dispatch.Store] in memory.
 type Store struct {
-	now    func() time.Time
-	shards []*shard
-	closed atomic.Bool
-
-	sources    sourceBook
-	rules      ruleBook
+	clock
+	cluster
+	sourceBook
 	collectors collectorBook
 	holds      holdBook
-	duties     dutyBook
-	hub        hub
+	rules      ruleBook
+	shards     []*shard
+	closing    sync.Once
 }
 
 var _ dispatch.Local = (*Store)(nil)
@@ -53,14 +53,13 @@ func New(config Config) (*Store, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	s := &Store{now: config.Now, shards: make([]*shard, config.Shards)}
-	for i := range s.shards {
-		s.shards[i] = newShard(s, i)
+	s := &Store{clock: clock{now: config.Now, closed: make(chan struct{})}}
+	s.cluster.clock, s.sourceBook.clock, s.collectors.clock, s.holds.clock = &s.clock, &s.clock, &s.clock, &s.clock
+	s.leaders = make(map[string]leader)
+	s.holds.pools, s.holds.collectors = make(map[string]dispatch.Hold), make(map[string]dispatch.Hold)
+	for i := range config.Shards {
+		s.shards = append(s.shards, newShard(i, &s.holds, s.publish))
 	}
-	s.collectors.known = make(map[string]*collector)
-	s.holds.byKey = make(map[string]dispatch.Hold)
-	s.duties.leaders = make(map[string]leader)
-	s.hub.closed = make(chan struct{})
 	return s, nil
 }
 
@@ -87,42 +86,20 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Close ends the subscriptions; calls after it fail with
 // [dispatch.ErrStoreUnavailable].
 func (s *Store) Close() error {
-	if s.closed.CompareAndSwap(false, true) {
-		close(s.hub.closed)
-	}
+	s.closing.Do(func() { close(s.closed) })
 	return nil
 }
 
-// Stats counts over all shards.
-func (s *Store) Stats(ctx context.Context) (dispatch.StoreStats, error) {
-	var stats dispatch.StoreStats
+// enter begins a call on the shard of that number.
+func (s *Store) enter(ctx context.Context, number int) (*shard, error) {
 	if err := s.usable(ctx); err != nil {
-		return stats, err
+		return nil, err
 	}
-	for _, sh := range s.shards {
-		sh.addStats(&stats)
+	if number < 0 || number >= len(s.shards) {
+		return nil, fmt.Errorf("%w: shard %d is not 0 to %d", dispatch.ErrInvalid, number, len(s.shards)-1)
 	}
-	stats.Collectors = s.collectors.count(s.millis())
-	return stats, nil
-}
-
-// usable is nil while calls can be answered.
-func (s *Store) usable(ctx context.Context) error {
-	if s.closed.Load() {
-		return fmt.Errorf("%w: the memory store is closed", dispatch.ErrStoreUnavailable)
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("memory store: %w", err)
-	}
-	return nil
-}
-
-// shard gives the shard of that number.
-func (s *Store) shard(n int) (*shard, error) {
-	if n < 0 || n >= len(s.shards) {
-		return nil, fmt.Errorf("%w: shard %d is not 0 to %d", dispatch.ErrInvalid, n, len(s.shards)-1)
-	}
-	return s.shards[n], nil
+	s.shards[number].begin()
+	return s.shards[number], nil
 }
 
 // shardOfTask is the shard that owns the task; nil when the id has no slot.
@@ -139,7 +116,7 @@ func (s *Store) shardOfName(name string) *shard {
 	return s.shards[dispatch.ShardOf(dispatch.SlotOf(name), len(s.shards))]
 }
 
-// byShard calls work for each shard that owns some of n tasks, with the indexes
+// byShard makes a call on each shard that owns some of n tasks, with the indexes
 // of those tasks in order, at most limit at a time. Those whose id has no slot
 // are left out.
 func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID, work func(*shard, []int)) {
@@ -153,40 +130,96 @@ func (s *Store) byShard(n, limit int, id func(int) dispatch.TaskID, work func(*s
 		}
 	}
 	for number, group := range groups {
-		for len(group) > 0 {
-			page := group[:min(limit, len(group))]
-			group = group[len(page):]
-			work(s.shards[number], page)
+		for page := range slices.Chunk(group, limit) {
+			s.shards[number].run(func(sh *shard) { work(sh, page) })
 		}
 	}
 }
 
-func (s *Store) millis() int64 { return s.now().UnixMilli() }
-
-// millis is the instant in milliseconds; 0 for one that is not set.
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
+// eachShard makes a call on each shard, one after the other.
+func (s *Store) eachShard(ctx context.Context, work func(*shard)) error {
+	if err := s.usable(ctx); err != nil {
+		return err
 	}
-	return t.UnixMilli()
+	for _, sh := range s.shards {
+		sh.run(work)
+	}
+	return nil
 }
 
-// instant reads what millis wrote.
-func instant(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
+// run makes a call on the shard.
+func (s *shard) run(work func(*shard)) {
+	s.begin()
+	defer s.end()
+	work(s)
 }
 
-// until is the end of a gate: infinite for one that someone has to lift.
-func until(t time.Time) int64 {
-	if !t.Before(dispatch.Forever) {
-		return infinite
-	}
-	return millis(t)
+// begin starts a call on the shard: it takes the mutex and reads the clock.
+func (s *shard) begin() {
+	s.mu.Lock()
+	now := s.clock.now()
+	s.now, s.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
+	s.promoted = 0
 }
 
-func span(d time.Duration) int64 { return d.Milliseconds() }
+// end ends a call: it puts what was touched where it belongs, and tells what
+// became grantable sooner.
+func (s *shard) end() {
+	s.placeTouched()
+	if len(s.soonest) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	hints := make([]dispatch.Hint, 0, len(s.soonest))
+	for _, pool := range slices.Sorted(maps.Keys(s.soonest)) {
+		hints = append(hints, dispatch.Hint{
+			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(s.soonest[pool]-s.now, 0)),
+		})
+	}
+	clear(s.soonest)
+	s.mu.Unlock()
+	for _, hint := range hints {
+		s.publish(hint)
+	}
+}
 
-func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+// overdueLooks bounds how many leases are looked at for the most overdue one.
+const overdueLooks = 100
+
+// Stats counts over all shards.
+func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error) {
+	err = s.eachShard(ctx, func(sh *shard) {
+		sh.closeIdleQueues(len(sh.queues))
+		stats.Counts = stats.Counts.Add(sh.counts.visible())
+		stats.Queues += int64(len(sh.queues))
+		stats.Granted += sh.granted
+		stats.Settled += sh.settled
+		stats.Expired += sh.expired
+		stats.Orphaned += sh.orphaned
+		stats.Dropped += sh.dropped
+		stats.OldestOverdue = max(stats.OldestOverdue, duration(sh.oldestOverdue()))
+		stats.Grace = max(stats.Grace, duration(sh.graceUntil-sh.now))
+	})
+	if err == nil {
+		stats.Collectors = s.collectors.count()
+	}
+	return stats, err
+}
+
+// oldestOverdue is how far the most overdue of the first leases is past its
+// deadline.
+func (s *shard) oldestOverdue() (oldest int64) {
+	looks := 0
+	for e := range s.leases.from(0) {
+		if e.score > s.now || looks == overdueLooks {
+			break
+		}
+		looks++
+		at := e.score
+		if r := e.value; !r.gone && r.lease != nil {
+			at = r.lease.deadline
+		}
+		oldest = max(oldest, s.now-at)
+	}
+	return oldest
+}

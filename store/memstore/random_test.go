@@ -222,7 +222,7 @@ func (w *world) block(t *rapid.T) {
 
 // lift lifts all holds of a queue.
 func (w *world) lift(t *rapid.T, queue string) {
-	for _, name := range []string{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
+	for _, name := range []dispatch.HoldName{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
 		_, err := w.store.LiftHold(t.Context(), dispatch.HoldTarget{Queue: queue}, name)
 		w.ok(t, err)
 	}

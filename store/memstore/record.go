@@ -1,108 +1,17 @@
 package memstore
 
 import (
-	"hash/maphash"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
-
-// index says in which ordered set a record stands.
-type index uint8
-
-const (
-	inNone index = iota
-	inReady
-	inLater
-	inLeases
-)
-
-// record is a task as the shard keeps it. Instants are in milliseconds, 0 = not
-// set. Small fields stand together, since there are millions of records.
-type record struct {
-	id   dispatch.TaskID
-	lane *lane // and by it the source and the queue
-
-	url, key, kind string
-	metadata       map[string]string
-	payload        []byte
-	details        *details
-	run            int64
-
-	depth     int32
-	priority  int8
-	recurring bool
-	relation  dispatch.Relation
-	state     dispatch.State // StateScheduled stands for every waiting record
-	// counted is the state under which the record is counted.
-	counted  dispatch.State
-	counters dispatch.Counters
-	revision uint32
-	result   dispatch.Result
-	cancel   dispatch.CancelReason
-	again    bool
-	// gone is set when the record was removed by hand, and the sets still
-	// name it.
-	gone bool
-	// stands and score say in which set of the shard or the lane the record
-	// is. A waiting record in the lease index is an orphan.
-	stands index
-	score  int64
-	// listedAt is its number among the records that its lane lists; 0 = it is
-	// not listed.
-	listedAt int64
-
-	due       int64
-	firstDue  int64
-	created   int64
-	settledAt int64
-	// forgetAt is when a settled record is forgotten; 0 = with its source.
-	forgetAt int64
-
-	lease     *lease
-	lastLease dispatch.LeaseDigest
-}
-
-// details are what most records never have.
-type details struct {
-	cursor, memo []byte
-	lastError    *dispatch.Failure
-	history      []dispatch.Attempt
-}
-
-// lease is who works on a record.
-type lease struct {
-	digest   dispatch.LeaseDigest
-	token    dispatch.LeaseToken
-	session  string
-	note     *grantNote
-	granted  int64
-	deadline int64
-	duration int64
-	maxHold  int64
-	// lockedUntil is the end of the lock; 0 = it was deleted by hand. Its value
-	// is the token, unless byHand was set instead.
-	lockedUntil int64
-	byHand      string
-	// lockDeleted: the lock was found missing before the deadline; the lease
-	// cannot be renewed any more.
-	lockDeleted bool
-
-	// The collector's held leases are a list in the order of their fences.
-	holder         *holder
-	earlier, later *record
-}
-
-func (r *record) taskID() dispatch.TaskID { return r.id }
-
-func hashOf(seed maphash.Seed, id dispatch.TaskID) uint64 { return maphash.String(seed, string(id)) }
-
-func (r *record) member() string { return string(r.id) }
 
 func (r *record) waiting() bool { return r.state == dispatch.StateScheduled }
 
-func (r *record) rank() int64 { return int64(dispatch.Rank(int(r.priority), r.recurring)) }
+func (r *record) rank() int64 { return int64(rankOf(int(r.priority), r.recurring)) }
 
 // detail gives the details to write to.
 func (r *record) detail() *details {
@@ -124,12 +33,214 @@ func (r *record) bytes() int {
 	return n
 }
 
+// listedSize is about what a record takes in a list, beside its texts.
+const listedSize = 512
+
+// pageBytes is what the records of a page take, about.
+type pageBytes int
+
+// fits adds a record of n bytes, unless the page is full.
+func (b *pageBytes) fits(n int) bool {
+	if *b > 0 && int(*b)+n > bounds.MaxPageBytes {
+		return false
+	}
+	*b += pageBytes(n)
+	return true
+}
+
+// listedBytes is what the record takes in a list.
+func (r *record) listedBytes() int {
+	n := listedSize + r.bytes()
+	if d := r.details; d != nil {
+		n -= len(d.cursor) + len(d.memo)
+		if d.lastError != nil {
+			n += len(d.lastError.Message)
+		}
+	}
+	return n
+}
+
 // visibleState tells scheduled and ready apart.
 func (r *record) visibleState(now int64) dispatch.State {
 	if r.waiting() && r.due <= now {
 		return dispatch.StateReady
 	}
 	return r.state
+}
+
+// record finds a record, unless it is to be forgotten by now.
+func (s *shard) record(id dispatch.TaskID) *record { return s.known(s.records.get(keyOf(id))) }
+
+// known is the record, unless it is to be forgotten by now.
+func (s *shard) known(r *record) *record {
+	if r != nil && r.forgetAt != 0 && r.forgetAt <= s.now {
+		return nil
+	}
+	return r
+}
+
+// count moves the record from the state it is counted under to state;
+// StateUnknown is none.
+func (s *shard) count(r *record, state dispatch.State) {
+	was, src := r.counted, r.lane.source
+	if was == state {
+		return
+	}
+	r.counted = state
+	for _, counts := range [...]*stateCounts{&s.counts, &src.counts} {
+		counts[was]--
+		counts[state]++
+	}
+	if !r.recurring {
+		src.outstanding += outstanding(state) - outstanding(was)
+	}
+	switch waits := state.Waiting(); {
+	case waits == was.Waiting():
+	case waits:
+		s.queueOf(r.lane).waiting++
+	default:
+		s.queueOf(r.lane).waiting--
+	}
+}
+
+// outstanding is 1 for the states that a source's limit counts.
+func outstanding(state dispatch.State) int64 {
+	if state.Waiting() || state == dispatch.StateLeased {
+		return 1
+	}
+	return 0
+}
+
+// setRecurring changes whether the record is recurring: recurring ones are not counted as
+// outstanding.
+func (s *shard) setRecurring(r *record, recurring bool) {
+	switch {
+	case r.recurring == recurring:
+	case recurring:
+		r.lane.source.outstanding -= outstanding(r.counted)
+	default:
+		r.lane.source.outstanding += outstanding(r.counted)
+	}
+	r.recurring = recurring
+}
+
+// leave takes the record out of the set in which it stands.
+func (s *shard) leave(r *record) {
+	switch r.stands {
+	case inReady:
+		r.lane.ready.remove(r.score, r)
+	case inLater:
+		r.lane.later.remove(r.score, r)
+	case inLeases:
+		s.leases.remove(r.score, r)
+	case inNone:
+	}
+	r.stands = inNone
+}
+
+// enterWaiting puts a waiting record, standing nowhere, into its lane, which is
+// placed at the end of the call.
+func (s *shard) enterWaiting(r *record) {
+	s.touch(r.lane)
+	s.enterLane(r)
+}
+
+// enterLane puts a waiting record, standing nowhere, into lane ready when it is
+// due, else into lane later.
+func (s *shard) enterLane(r *record) {
+	r.state = dispatch.StateScheduled
+	if r.due <= s.now {
+		r.stands, r.score = inReady, r.rank()<<bandShift+max(r.due, 0)
+		r.lane.ready.insert(r.score, r)
+	} else {
+		r.stands, r.score = inLater, r.due*32+r.rank()
+		r.lane.later.insert(r.score, r)
+	}
+	s.count(r, r.visibleState(s.now))
+}
+
+// enterLeases puts a record, standing nowhere, into the lease index.
+func (s *shard) enterLeases(r *record, deadline int64) {
+	r.stands, r.score = inLeases, deadline
+	s.leases.insert(deadline, r)
+}
+
+// moveDeadline gives the lease another deadline, in the index too.
+func (s *shard) moveDeadline(r *record, deadline int64) {
+	if r.lease.deadline == deadline && r.score == deadline {
+		return
+	}
+	r.lease.deadline = deadline
+	s.leave(r)
+	s.enterLeases(r, deadline)
+}
+
+// settle makes the record DONE, DEAD or CANCELED. It stands nowhere.
+func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) {
+	r.state = state
+	s.count(r, state)
+	r.forgetAt = 0
+	if remember > 0 {
+		r.forgetAt = s.now + span(remember)
+		s.forgetSet(r).insert(r.forgetAt, r)
+		if state == dispatch.StateDone {
+			// One that is kept with its source ends with its source's others.
+			r.unlist()
+		}
+	}
+}
+
+// list puts a record among those that its lane lists, if it is not there.
+func (r *record) list() {
+	if r.listedAt == 0 {
+		r.lane.lastListed++
+		r.listedAt = r.lane.lastListed
+		r.lane.listed.Set(r.listedAt, r)
+	}
+}
+
+func (r *record) unlist() {
+	r.lane.listed.Delete(r.listedAt)
+	r.listedAt = 0
+}
+
+// forgetSet is the set in which the settled record waits to be forgotten.
+func (s *shard) forgetSet(r *record) *sortedSet[*record] {
+	if r.state == dispatch.StateDone {
+		return &s.forgetDone
+	}
+	return &s.forgetEnded
+}
+
+// keep takes a settled record out of what is to be forgotten.
+func (s *shard) keep(r *record) {
+	if r.forgetAt != 0 {
+		s.forgetSet(r).remove(r.forgetAt, r)
+		r.forgetAt = 0
+	}
+}
+
+// forget removes a settled record. A DONE one stays counted when its time is
+// over.
+func (s *shard) forget(r *record) {
+	known := s.known(r) != nil
+	s.keep(r)
+	if r.state != dispatch.StateDone || known {
+		s.count(r, dispatch.StateUnknown)
+	}
+	r.unlist()
+	if r.gone {
+		delete(s.ghosts, r.id)
+	} else {
+		s.records.remove(keyOf(r.id))
+	}
+}
+
+// forgetFrom forgets at most limit records whose time is over.
+func (s *shard) forgetFrom(set *sortedSet[*record], limit int) {
+	for r := range set.due(s.now, limit) {
+		s.forget(r)
+	}
 }
 
 // withDetails says which details a caller of the store gets.
@@ -144,10 +255,17 @@ const (
 	allDetails
 )
 
-// task copies the record into t for a caller of the store.
-func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
+// task copies the record for a caller of the store.
+func (s *shard) task(r *record, with withDetails) *dispatch.Task {
+	t := new(dispatch.Task)
+	s.copyTo(t, r, with)
+	return t
+}
+
+func (s *shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
+	src := r.lane.source
 	*t = dispatch.Task{
-		ID: r.id, SourceUID: r.lane.source.gate.UID, Queue: r.lane.queueName,
+		ID: r.id, SourceUID: src.gate.UID, Queue: r.lane.queueName,
 		URL: r.url, Key: r.key, Kind: r.kind, Recurring: r.recurring, Relation: r.relation, Depth: int(r.depth),
 		Run: instant(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
 		Counters: r.counters, Due: instant(r.due), FirstDue: instant(r.firstDue),
@@ -156,60 +274,29 @@ func (s *shard) task(t *dispatch.Task, r *record, with withDetails) {
 		LastLease: r.lastLease, Result: r.result,
 		CancelRequested: r.cancel, AgainRequested: r.again, Revision: r.revision,
 	}
-	if !r.lane.source.forgotten {
-		t.SourceID, t.Pool = r.lane.source.gate.ID, r.lane.source.gate.Pool
+	if !src.forgotten {
+		t.SourceID, t.Pool = src.gate.ID, src.gate.Pool
 	}
 	if l := r.lease; l != nil {
 		t.Lease = &dispatch.Lease{
-			Digest: l.digest, Token: l.token, Granted: instant(l.granted), Deadline: instant(l.deadline),
+			Digest: l.digest(), Token: l.token(), Granted: instant(l.granted), Deadline: instant(l.deadline),
 			Duration: duration(l.duration), MaxHold: duration(l.maxHold),
 		}
 	}
-	if src := r.lane.source; with == allDetails && src.gate.Deleted && !src.forgotten {
-		t.SourceDeleted = copyGate(src.deletion)
-	}
-	if with == allDetails && r.waiting() {
-		t.Lock = s.tellStray(r)
-	}
-	if r.details == nil || with == noDetails {
+	d := r.details
+	if d == nil || with == noDetails {
 		return
 	}
 	if with != handedOut {
-		t.LastError = copyFailure(r.details.lastError)
+		t.LastError = clone(d.lastError)
 	}
-	if with == lastError {
-		return
+	if with != lastError {
+		t.Cursor, t.Memo = slices.Clone(d.cursor), slices.Clone(d.memo)
 	}
-	t.Cursor = slices.Clone(r.details.cursor)
-	t.Memo = slices.Clone(r.details.memo)
 	if with == allDetails {
-		t.History = slices.Clone(r.details.history)
+		t.History = slices.Clone(d.history)
 		for i := range t.History {
-			t.History[i].Failure = copyFailure(t.History[i].Failure)
+			t.History[i].Failure = clone(t.History[i].Failure)
 		}
 	}
-}
-
-func copyGate(g *dispatch.Gate) *dispatch.Gate {
-	if g == nil {
-		return nil
-	}
-	clone := *g
-	return &clone
-}
-
-func copyCause(c *dispatch.BlockCause) *dispatch.BlockCause {
-	if c == nil {
-		return nil
-	}
-	clone := *c
-	return &clone
-}
-
-func copyFailure(f *dispatch.Failure) *dispatch.Failure {
-	if f == nil {
-		return nil
-	}
-	clone := *f
-	return &clone
 }

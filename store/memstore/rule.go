@@ -5,69 +5,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
-
-// everyQueue is the pattern that matches every queue.
-const everyQueue = "*"
 
 // ruleBook keeps the queue rules. Each shard has the settings they file.
 type ruleBook struct {
 	mu      sync.Mutex // guards what follows, and orders changes of the rules
 	rules   btree.Map[string, dispatch.QueueRule]
 	version int64
-}
-
-// settings are what a queue's rules come to, as of a version of the rules.
-type settings struct {
-	dispatch.QueueSettings
-	// paced are the settings with the delay that the host asks for.
-	paced        dispatch.QueueSettings
-	version      int64
-	name         string
-	longestDelay int64
-	filed        dispatch.QueueRule
-	pausedBy     dispatch.QueueRule
-}
-
-// settingsOf resolves the settings of a queue.
-func (s *shard) settingsOf(q *queue) *settings {
-	if q.settings.version != s.rulesVersion {
-		q.settings = s.resolve(q.name)
-		q.settings.pace(q.asked)
-	}
-	return &q.settings
-}
-
-// pace takes in what the host asks for.
-func (set *settings) pace(asked time.Duration) {
-	set.paced = set.Paced(asked)
-	set.longestDelay = span(set.paced.LongestDelay())
-}
-
-func (s *shard) resolve(queueName string) settings {
-	set := settings{QueueSettings: dispatch.DefaultQueueSettings(), version: s.rulesVersion}
-	if len(s.settings) > 0 {
-		for _, name := range dispatch.SettingsNames(queueName) {
-			if filed, ok := s.settings[name]; ok {
-				set.QueueSettings, set.name = filed.Settings, name
-				set.filed, set.pausedBy = filed, filed
-				break
-			}
-		}
-		if all, ok := s.settings[everyQueue]; ok && all.Settings.Paused && !set.Paused {
-			// The emergency stop holds whatever longer patterns say.
-			set.Paused, set.pausedBy = true, all
-		}
-	}
-	return set
 }
 
 // PutRule implements [dispatch.Queues].
@@ -91,8 +42,8 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
 	case rule == nil:
 		b.rules.Delete(pattern)
-	case !replaced && b.rules.Len() >= dispatch.MaxQueueRules:
-		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), dispatch.MaxQueueRules)
+	case !replaced && b.rules.Len() >= bounds.MaxQueueRules:
+		return 0, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
 	default:
 		b.rules.Set(pattern, *rule)
 	}
@@ -133,10 +84,10 @@ func sameRule(a, b dispatch.QueueRule) bool {
 func (s *Store) changeRules(change func(*shard)) {
 	s.rules.version++
 	for _, sh := range s.shards {
-		sh.begin()
-		change(sh)
-		sh.rulesVersion = s.rules.version
-		sh.end()
+		sh.run(func(sh *shard) {
+			change(sh)
+			sh.rulesVersion = s.rules.version
+		})
 	}
 }
 
@@ -161,19 +112,19 @@ func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) 
 // SyncRules implements [dispatch.Queues]. The rules of all shards are always
 // the same here; it puts the queues that wait without an end where they belong.
 func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
-	if err := s.usable(ctx); err != nil {
-		return "", err
+	from := rulesPage{begun: page != ""}
+	if from.begun {
+		names, err := parsePage(page, &from.version, &from.score)
+		if err != nil {
+			return "", err
+		}
+		from.pool, from.queue, _ = strings.Cut(names, "/")
 	}
-	sh, err := s.shard(shard)
+	sh, err := s.enter(ctx, shard)
 	if err != nil {
 		return "", err
 	}
-	var from rulesPage
-	if page != "" {
-		if from, err = parseRulesPage(page); err != nil {
-			return "", err
-		}
-	}
+	defer sh.end()
 	return sh.placeGated(from, max(limit, 1)), nil
 }
 
@@ -187,29 +138,14 @@ type rulesPage struct {
 	queue   string
 }
 
-func parseRulesPage(page string) (rulesPage, error) {
-	parts := strings.SplitN(page, "/", 4)
-	if len(parts) < 4 {
-		return rulesPage{}, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
-	}
-	version, err1 := strconv.ParseInt(parts[0], 10, 64)
-	score, err2 := strconv.ParseInt(parts[2], 10, 64)
-	if err1 != nil || err2 != nil {
-		return rulesPage{}, fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
-	}
-	return rulesPage{true, version, parts[1], score, parts[3]}, nil
-}
-
 func (p *rulesPage) String() string {
-	return fmt.Sprintf("%d/%s/%d/%s", p.version, p.pool, p.score, p.queue)
+	return fmt.Sprintf("%d/%d/%s/%s", p.version, p.score, p.pool, p.queue)
 }
 
 // placeGated places at most limit queues anew, from the page on: those that wait for
 // a gate without an end, and once after each change of the rules those whose delay
 // lasts, which may be shorter now. It answers the next page.
 func (s *shard) placeGated(p rulesPage, limit int) (next string) {
-	s.begin()
-	defer s.end()
 	if !p.begun && s.placedRules != s.rulesVersion {
 		p.version = s.rulesVersion
 	}
@@ -221,20 +157,19 @@ func (s *shard) placeGated(p rulesPage, limit int) (next string) {
 		if name < p.pool {
 			continue
 		}
-		begin, after := lowest, ""
+		score, queue := lowest, ""
 		if name == p.pool && p.begun {
-			begin, after = p.score, p.queue+"\x00"
+			score, queue = p.score, p.queue
 		}
-		s.pools[name].wait.from(begin, after, func(e entry[*queuePool]) bool {
-			if e.score == infinite || e.value.queue.nextGrant > s.now {
-				s.touchQueue(e.value.queue)
+		for e := range s.pools[name].wait.after(score, queue) {
+			if limit == 0 {
+				return p.String()
+			}
+			if q := e.value.queue; e.score == infinite || q.nextGrant > s.now {
+				s.touchQueue(q)
 				limit--
 			}
 			p.pool, p.score, p.queue = name, e.score, e.value.queue.name
-			return limit > 0
-		})
-		if limit == 0 {
-			return p.String()
 		}
 	}
 	if p.version == s.rulesVersion {

@@ -1,17 +1,22 @@
 package memstore
 
 import (
-	"hash/maphash"
+	"cmp"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// shard owns the tasks, queues and lanes of a range of slots.
+// shard owns the tasks, queues and lanes of a range of slots. This file has what it keeps.
 type shard struct {
-	store  *Store
-	number int
+	number  int
+	clock   *clock
+	holds   *holdBook
+	publish func(dispatch.Hint)
 
 	// mu guards everything below, and all that hangs from it.
 	mu sync.Mutex
@@ -20,9 +25,6 @@ type shard struct {
 	// once per call.
 	now    int64
 	micros uint64
-	// nowEnd is the end of this millisecond: from there a delay counts after a
-	// grant, so that no two grants are less than the delay apart.
-	nowEnd int64
 	// touched are lanes, and touchedQueues queues, that the call has changed
 	// and that are placed at its end.
 	touched       []*lane
@@ -36,26 +38,25 @@ type shard struct {
 
 	lastFence uint64
 	lastLane  int64
-	records   hashIndex[dispatch.TaskID, record]
+	records   table[idKey, *record]
 	strays    map[dispatch.TaskID]strayLock
 	// ghosts are records that were removed by hand while sets name them.
 	ghosts  map[dispatch.TaskID]*record
 	sources map[string]*source
 	queues  map[string]*queue
 	pools   map[string]*pool
-	paused  map[string]dispatch.Gate // operators' pauses of pools
-	leases  orderedSet[*record]
+	leases  sortedSet[*record]
 	holders map[string]*holder
-	grants  hashIndex[grantKey, grantNote]
+	grants  table[grantKey, *grantNote]
 	// used has the digests of who has held what a client token was granted, by the step
 	// in which the last lease ended ([dispatch.TokenStep]).
 	used map[int64]map[uint64]struct{}
 
 	// queueNames orders the queues by their reversed labels; lanesIn has the
-	// lanes of each queue name, ascending by number, whether the queue exists
-	// now or not.
-	queueNames orderedSet[*queue]
-	lanesIn    map[string][]*lane
+	// lanes of each queue name, whether the queue exists now or not.
+	queueNames btree.Map[string, *queue]
+	lanesIn    map[string]laneList
+	lanes      map[laneKey]*lane
 
 	settings     map[string]dispatch.QueueRule
 	rulesVersion int64
@@ -63,12 +64,12 @@ type shard struct {
 	placedRules int64
 
 	// What ends with time, by when.
-	forgetDone    orderedSet[*record]
-	forgetEnded   orderedSet[*record] // dead and canceled
-	forgetSources orderedSet[*source]
-	forgetMarks   orderedSet[*holder]
-	forgetStrays  orderedSet[strayTask]
-	idleQueues    orderedSet[*queue]
+	forgetDone    sortedSet[*record]
+	forgetEnded   sortedSet[*record] // dead and canceled
+	forgetSources sortedSet[*source]
+	forgetMarks   sortedSet[*holder]
+	forgetStrays  sortedSet[strayTask]
+	idleQueues    sortedSet[*queue]
 
 	sweptAt    int64
 	graceUntil int64
@@ -77,62 +78,36 @@ type shard struct {
 	granted, settled, expired, orphaned, dropped int64
 }
 
-// stateCounts counts records by state.
-type stateCounts [dispatch.StateCanceled + 1]int64
-
-func (c *stateCounts) visible() dispatch.StateCounts {
-	return dispatch.StateCounts{
-		Scheduled: c[dispatch.StateScheduled], Ready: c[dispatch.StateReady], Leased: c[dispatch.StateLeased],
-		Done: c[dispatch.StateDone], Dead: c[dispatch.StateDead], Canceled: c[dispatch.StateCanceled],
-	}
-}
-
-func newShard(store *Store, number int) *shard {
+func newShard(number int, holds *holdBook, publish func(dispatch.Hint)) *shard {
 	return &shard{
-		store: store, number: number,
+		number: number, clock: holds.clock, holds: holds, publish: publish,
 		soonest:  make(map[string]int64),
-		records:  newHashIndex((*record).taskID, hashOf),
 		strays:   make(map[dispatch.TaskID]strayLock),
 		ghosts:   make(map[dispatch.TaskID]*record),
 		sources:  make(map[string]*source),
 		queues:   make(map[string]*queue),
 		pools:    make(map[string]*pool),
-		paused:   make(map[string]dispatch.Gate),
 		holders:  make(map[string]*holder),
-		grants:   newHashIndex((*grantNote).name, maphash.Comparable[grantKey]),
 		used:     make(map[int64]map[uint64]struct{}),
-		lanesIn:  make(map[string][]*lane),
+		lanesIn:  make(map[string]laneList),
+		lanes:    make(map[laneKey]*lane),
 		settings: make(map[string]dispatch.QueueRule),
 	}
 }
 
-// begin starts a call on the shard: it takes the mutex and reads the clock.
-func (s *shard) begin() {
-	s.mu.Lock()
-	now := s.store.now()
-	s.now, s.micros = now.UnixMilli(), uint64(max(now.UnixMicro(), 0))
-	s.nowEnd = int64((s.micros + 999) / 1000)
-	s.promoted = 0
+// touch has the lane, then its queue, placed at the end of the call.
+func (s *shard) touch(l *lane) {
+	if !l.touched {
+		l.touched = true
+		s.touched = append(s.touched, l)
+	}
 }
 
-// end ends a call: it puts what was touched where it belongs, and tells what
-// became grantable sooner.
-func (s *shard) end() {
-	s.placeTouched()
-	if len(s.soonest) == 0 {
-		s.mu.Unlock()
-		return
-	}
-	hints := make([]dispatch.Hint, 0, len(s.soonest))
-	for pool, at := range s.soonest {
-		hints = append(hints, dispatch.Hint{
-			Kind: dispatch.HintReady, Shard: s.number, Pool: pool, In: duration(max(at-s.now, 0)),
-		})
-	}
-	clear(s.soonest)
-	s.mu.Unlock()
-	for _, hint := range hints {
-		s.store.hub.publish(hint)
+// touchQueue has the queue placed at the end of the call.
+func (s *shard) touchQueue(q *queue) {
+	if !q.touched {
+		q.touched = true
+		s.touchedQueues = append(s.touchedQueues, q)
 	}
 }
 
@@ -144,247 +119,336 @@ func (s *shard) sooner(pool string, t int64) {
 	}
 }
 
-// record finds a record, unless it is to be forgotten by now.
-func (s *shard) record(id dispatch.TaskID) *record {
-	return s.known(s.records.get(id))
-}
+// nowEnd is the end of this millisecond: from there a delay counts after a grant, so that
+// no two grants are less than the delay apart.
+func (s *shard) nowEnd() int64 { return int64((s.micros + 999) / 1000) }
 
-// known is the record, unless it is to be forgotten by now.
-func (s *shard) known(r *record) *record {
-	if r != nil && r.forgetAt != 0 && r.forgetAt <= s.now {
-		return nil
-	}
-	return r
-}
+// stateCounts counts records by state.
+type stateCounts [dispatch.StateCanceled + 1]int64
 
-// nextFence gives a fence above all that the shard gave before (P4).
-func (s *shard) nextFence() uint64 {
-	s.lastFence = max(s.lastFence+1, s.micros)
-	return s.lastFence
-}
-
-// count moves the record from the state it is counted under to state;
-// StateUnknown is none.
-func (s *shard) count(r *record, state dispatch.State) {
-	if r.counted == state {
-		return
-	}
-	if r.counted != dispatch.StateUnknown {
-		s.counts[r.counted]--
-		r.lane.source.counts[r.counted]--
-	}
-	if state != dispatch.StateUnknown {
-		s.counts[state]++
-		r.lane.source.counts[state]++
-	}
-	if !r.recurring {
-		r.lane.source.outstanding += outstanding(state) - outstanding(r.counted)
-	}
-	if waits, waited := state.Waiting(), r.counted.Waiting(); waits != waited {
-		q := s.queueOf(r.lane)
-		if waits {
-			q.waiting++
-		} else {
-			q.waiting--
-		}
-	}
-	r.counted = state
-}
-
-// outstanding is 1 for the states that a source's limit counts.
-func outstanding(state dispatch.State) int64 {
-	if state.Waiting() || state == dispatch.StateLeased {
-		return 1
-	}
-	return 0
-}
-
-// setRecurring changes whether the record is recurring, which moves it out of,
-// or into, the count of outstanding tasks.
-func (s *shard) setRecurring(r *record, recurring bool) {
-	if r.recurring == recurring {
-		return
-	}
-	if recurring {
-		r.lane.source.outstanding -= outstanding(r.counted)
-	} else {
-		r.lane.source.outstanding += outstanding(r.counted)
-	}
-	r.recurring = recurring
-}
-
-// leave takes the record out of the set in which it stands.
-func (s *shard) leave(r *record) {
-	switch r.stands {
-	case inReady:
-		r.lane.ready.remove(r.score, r)
-	case inLater:
-		r.lane.later.remove(r.score, r)
-	case inLeases:
-		s.leases.remove(r.score, r)
-	case inNone:
-	}
-	r.stands = inNone
-}
-
-// enterWaiting puts a waiting record, standing nowhere, into its lane, which is
-// placed at the end of the call.
-func (s *shard) enterWaiting(r *record) {
-	s.touch(r.lane)
-	s.enterLane(r)
-}
-
-// enterLane puts a waiting record, standing nowhere, into lane ready when it is
-// due, else into lane later.
-func (s *shard) enterLane(r *record) {
-	r.state = dispatch.StateScheduled
-	if r.due <= s.now {
-		r.stands, r.score = inReady, r.rank()<<bandShift+max(r.due, 0)
-		r.lane.ready.insert(r.score, r)
-		s.count(r, dispatch.StateReady)
-		return
-	}
-	r.stands, r.score = inLater, r.due*32+r.rank()
-	r.lane.later.insert(r.score, r)
-	s.count(r, dispatch.StateScheduled)
-}
-
-// enterLeases puts a record, standing nowhere, into the lease index.
-func (s *shard) enterLeases(r *record, deadline int64) {
-	r.stands, r.score = inLeases, deadline
-	s.leases.insert(deadline, r)
-}
-
-// settle makes the record DONE, DEAD or CANCELED. It stands nowhere.
-func (s *shard) settle(r *record, state dispatch.State, remember time.Duration) {
-	r.state = state
-	s.count(r, state)
-	r.forgetAt = 0
-	if remember > 0 {
-		r.forgetAt = s.now + span(remember)
-		s.forgetSet(r).insert(r.forgetAt, r)
-		if state == dispatch.StateDone {
-			// One that is kept with its source ends with its source's others.
-			r.lane.unlist(r)
-		}
+func (c *stateCounts) visible() dispatch.StateCounts {
+	return dispatch.StateCounts{
+		Scheduled: c[dispatch.StateScheduled], Ready: c[dispatch.StateReady], Leased: c[dispatch.StateLeased],
+		Done: c[dispatch.StateDone], Dead: c[dispatch.StateDead], Canceled: c[dispatch.StateCanceled],
 	}
 }
 
-// forgetSet is the set in which the settled record waits to be forgotten.
-func (s *shard) forgetSet(r *record) *orderedSet[*record] {
-	if r.state == dispatch.StateDone {
-		return &s.forgetDone
-	}
-	return &s.forgetEnded
+// source is the part of a source that a shard keeps, with what the shard knows
+// of it.
+type source struct {
+	gate        dispatch.SourceGate
+	pool        *pool
+	pausedUntil int64
+	forgetAt    int64 // of a deleted source
+	// forgotten: deleted long ago; only records point here.
+	forgotten bool
+	// deletion is who deleted it, and why; nil: not said.
+	deletion *dispatch.Gate
+
+	lanes laneList
+	// named is nil until a claim names the source.
+	named *namedLanes
+
+	counts      stateCounts
+	outstanding int64 // one-shot tasks, waiting or leased
+	limited     int64
+	filtered    dispatch.Filtered
+	lastSuccess int64
+	lastFailure int64
+	failures    int64 // in a row
 }
 
-// keep takes a settled record out of what is to be forgotten.
-func (s *shard) keep(r *record) {
-	if r.forgetAt != 0 {
-		s.forgetSet(r).remove(r.forgetAt, r)
-		r.forgetAt = 0
-	}
+func (src *source) member() string { return src.gate.UID }
+
+// namedLanes are the lanes of a source that a claim has named, by where they stand
+// in their queues ("source open" and "source wait" in dispatch/scheduling.md): such a
+// claim finds the next without a look at the others.
+type namedLanes struct {
+	schedule[*lane]
+	// until when the lanes are listed, if no claim names the source again.
+	until int64
 }
 
-// forget removes a settled record. A DONE one stays counted when its time is
-// over.
-func (s *shard) forget(r *record) {
-	over := r.forgetAt != 0 && r.forgetAt <= s.now
-	s.keep(r)
-	if r.state != dispatch.StateDone || !over {
-		s.count(r, dispatch.StateUnknown)
-	}
-	r.lane.unlist(r)
-	if r.gone {
-		delete(s.ghosts, r.id)
-	} else {
-		s.records.remove(r.id)
-	}
+// lane is the tasks of one source in one queue.
+type lane struct {
+	number    int64
+	name      string // the number in decimal: the member by which sets order it
+	source    *source
+	queueName string
+	q         *queue // may have been deleted meanwhile; see queueOf
+
+	ready sortedSet[*record] // what is due
+	later sortedSet[*record] // what is due later
+	// listed has all records but DONE ones, in the order in which they came in;
+	// lastListed is the number of the last.
+	listed     btree.Map[int64, *record]
+	lastListed int64
+
+	// touched: the call under way places it at its end.
+	touched bool
+
+	// at is the queue and pool in which the lane has its place.
+	at *queuePool
+	place
+	// named is its place among the lanes of its source, in the list of them that was kept
+	// then.
+	named   place
+	namedIn *namedLanes
 }
 
-// dropGhost takes what is left of a record that was removed by hand out of all
-// sets, and counts that an index named it.
-func (s *shard) dropGhost(r *record) {
-	if r.stands != inNone {
-		s.dropped++
-	}
-	s.leave(r)
-	s.keep(r)
-	delete(s.ghosts, r.id)
-	s.touch(r.lane)
-	s.count(r, dispatch.StateUnknown)
-	r.lane.unlist(r)
-	if r.lease != nil {
-		s.detach(r)
-	}
+func (l *lane) member() string { return l.name }
+
+// laneKey finds a lane.
+type laneKey struct {
+	source    *source
+	queueName string
 }
 
-// sweep removes at most limit of each kind of what has ended with time. Each
-// call on the shard does a little of it, so that nothing piles up.
-func (s *shard) sweep(limit int) {
-	s.forgetFrom(&s.forgetDone, limit)
-	for range limit {
-		e, ok := s.forgetMarks.first()
-		if !ok || e.score > s.now {
-			break
-		}
-		s.unmark(e.value)
+// laneList has lanes ascending by number.
+type laneList []*lane
+
+// from are the lanes of that number and higher ones.
+func (n laneList) from(number int64) laneList {
+	i, _ := slices.BinarySearchFunc(n, number, func(l *lane, number int64) int { return cmp.Compare(l.number, number) })
+	return n[i:]
+}
+
+// without takes a lane out. The lanes of a deleted source go from the first on, so that
+// nothing moves.
+func (n laneList) without(l *lane) laneList {
+	if n[0] == l {
+		n[0] = nil
+		return n[1:]
 	}
-	s.forgetEndedStrays(limit)
-	for range limit {
-		e, ok := s.forgetSources.first()
-		if !ok || e.score > s.now {
-			break
-		}
-		s.forgetSource(e.value)
-	}
-	s.closeIdleQueues(limit)
+	i := len(n) - len(n.from(l.number))
+	return slices.Delete(n, i, i+1)
 }
 
-// forgetFrom forgets at most limit records whose time is over.
-func (s *shard) forgetFrom(set *orderedSet[*record], limit int) {
-	for range limit {
-		e, ok := set.first()
-		if !ok || e.score > s.now {
-			return
-		}
-		s.forget(e.value)
-	}
+// queue is the politeness domain: what its lanes share.
+type queue struct {
+	name     string
+	reversed string // labels from the last to the first
+	waiting  int64
+	inFlight int64
+
+	nextGrant int64
+	blocked   int64 // end of the automatic block
+	blockStep int
+	cause     *dispatch.BlockCause // of the automatic block
+	operator  *dispatch.Gate       // an operator's block
+	paused    *dispatch.Gate       // an operator's pause
+	// asked is the delay that the host asks for; settings.paced has it.
+	asked time.Duration
+
+	pools []*queuePool
+
+	settings settings
+	// touched: the call under way places it at its end.
+	touched bool
+	// idleUntil is the score in the shard's idle queues; 0 = not idle.
+	idleUntil int64
+	// gone: the queue was deleted.
+	gone bool
 }
 
-func (s *shard) addStats(stats *dispatch.StoreStats) {
-	s.begin()
-	defer s.end()
-	s.closeIdleQueues(len(s.queues))
-	stats.Counts = stats.Counts.Add(s.counts.visible())
-	stats.Queues += int64(len(s.queues))
-	stats.Granted += s.granted
-	stats.Settled += s.settled
-	stats.Expired += s.expired
-	stats.Orphaned += s.orphaned
-	stats.Dropped += s.dropped
-	stats.OldestOverdue = max(stats.OldestOverdue, duration(s.oldestOverdue()))
-	stats.Grace = max(stats.Grace, duration(s.graceUntil-s.now))
+func (q *queue) member() string { return q.name }
+
+// settings are what a queue's rules come to, as of a version of the rules.
+type settings struct {
+	dispatch.QueueSettings
+	// paced are the settings with the delay that the host asks for.
+	paced        dispatch.QueueSettings
+	version      int64
+	name         string
+	longestDelay int64
+	filed        dispatch.QueueRule
+	pausedBy     dispatch.QueueRule
 }
 
-// overdueLooks bounds how many leases are looked at for the most overdue one.
-const overdueLooks = 100
-
-// oldestOverdue is how far the most overdue of the first leases is past its
-// deadline.
-func (s *shard) oldestOverdue() (oldest int64) {
-	looks := 0
-	s.leases.from(0, "", func(e entry[*record]) bool {
-		if e.score > s.now || looks == overdueLooks {
-			return false
-		}
-		looks++
-		at := e.score
-		if r := e.value; !r.gone && r.lease != nil {
-			at = r.lease.deadline
-		}
-		oldest = max(oldest, s.now-at)
-		return true
-	})
-	return oldest
+// queuePool is a queue in one pool: its lanes that hold waiting tasks.
+type queuePool struct {
+	queue *queue
+	pool  *pool
+	schedule[*lane]
+	place
+	// dirty: lanes have moved since the queue was placed last.
+	dirty bool
+	// sooner is the earliest instant at which a lane can be picked sooner than
+	// before, since the queue was placed last; infinite = none.
+	sooner int64
+	// aside are lanes that come back when the queue is placed sooner.
+	aside []*lane
 }
+
+func (qp *queuePool) member() string { return qp.queue.name }
+
+// pool is the queues that have lanes with waiting tasks of one pool.
+type pool struct {
+	name string
+	schedule[*queuePool]
+}
+
+// setIn says in which sorted set a record stands.
+type setIn uint8
+
+const (
+	inNone setIn = iota
+	inReady
+	inLater
+	inLeases
+)
+
+// record is a task as the shard keeps it. Small fields stand together, since there are
+// millions of records.
+type record struct {
+	id   dispatch.TaskID
+	lane *lane // and by it the source and the queue
+
+	url, key, kind string
+	metadata       map[string]string
+	payload        []byte
+	details        *details
+	run            int64
+
+	depth     int32
+	priority  int8
+	recurring bool
+	relation  dispatch.Relation
+	state     dispatch.State // StateScheduled stands for every waiting record
+	// counted is the state under which the record is counted.
+	counted  dispatch.State
+	counters dispatch.Counters
+	revision uint32
+	result   dispatch.Result
+	cancel   dispatch.CancelReason
+	again    bool
+	// gone is set when the record was removed by hand, and the sets still
+	// name it.
+	gone bool
+	// stands and score say in which set of the shard or the lane the record
+	// is. A waiting record in the lease index is an orphan.
+	stands setIn
+	score  int64
+	// listedAt is its number among the records that its lane lists; 0 = it is
+	// not listed.
+	listedAt int64
+
+	due       int64
+	firstDue  int64
+	created   int64
+	settledAt int64
+	// forgetAt is when a settled record is forgotten; 0 = with its source.
+	forgetAt int64
+
+	lease     *lease
+	lastLease dispatch.LeaseDigest
+}
+
+func (r *record) member() string { return string(r.id) }
+
+// idKey is a task id as a key without a pointer: no id that has a slot is longer.
+type idKey [32]byte
+
+func keyOf(id dispatch.TaskID) (key idKey) {
+	copy(key[:], id)
+	return key
+}
+
+// details are what most records never have.
+type details struct {
+	cursor, memo []byte
+	lastError    *dispatch.Failure
+	history      []dispatch.Attempt
+}
+
+// lease is who works on a record.
+type lease struct {
+	note     *grantNote
+	fence    uint64
+	heldAt   int // its place among those of its holder
+	session  string
+	granted  int64
+	deadline int64
+	duration int64
+	maxHold  int64
+	// lockedUntil is the end of the lock; 0 = it was deleted by hand. Its value
+	// is the token, unless byHand was set instead.
+	lockedUntil int64
+	byHand      string
+	// lockDeleted: the lock was found missing before the deadline; the lease
+	// cannot be renewed any more.
+	lockDeleted bool
+}
+
+func (l *lease) token() dispatch.LeaseToken {
+	return dispatch.LeaseToken{Collector: l.note.holder.collector, ClientToken: l.note.clientToken, Fence: l.fence}
+}
+
+func (l *lease) digest() dispatch.LeaseDigest {
+	return dispatch.LeaseDigest{Fence: l.fence, Holder: l.note.digest}
+}
+
+// holder is a collector as the shard knows it.
+type holder struct {
+	collector string
+	held      []*record // in no order
+	// keep is the session that EndSession kept; all others are replaced until
+	// markedUntil, 0 = none is.
+	keep        string
+	markedUntil int64
+}
+
+func (h *holder) member() string { return h.collector }
+
+// grantKey is what makes a claim the same claim (P7).
+type grantKey struct {
+	collector, clientToken string
+}
+
+// grantNote says what a client token was granted in the shard, while it holds anything
+// of that.
+type grantNote struct {
+	holder      *holder
+	clientToken string
+	digest      uint64 // of both
+	// calls that answered from it and have not given it back; none: it answered more
+	// than are kept.
+	calls   []string
+	entries []grantEntry
+	// left is how many of the leases stand.
+	left int
+	// moved is what the grant did to the next grants of queues.
+	moved []movedGrant
+
+	// Most grants are one task and answer one call: those have their room here.
+	oneCall  [1]string
+	oneEntry [1]grantEntry
+	oneMoved [1]movedGrant
+}
+
+func (n *grantNote) key() grantKey { return grantKey{n.holder.collector, n.clientToken} }
+
+// movedGrant is a queue's next grant before and after a turn.
+type movedGrant struct {
+	queue         string
+	before, after int64
+	// first of the turn's entries in the note, and how many there are.
+	first, count int
+}
+
+// grantEntry is one task of a grant.
+type grantEntry struct {
+	record *record
+	fence  uint64
+}
+
+// strayLock is a lock that no lease has.
+type strayLock struct {
+	value string
+	until int64
+}
+
+// strayTask is the task of a stray lock.
+type strayTask dispatch.TaskID
+
+func (t strayTask) member() string { return string(t) }

@@ -1,72 +1,17 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // lanesPerPage bounds the lanes that one call of PushSource places.
 const lanesPerPage = 500
-
-// source is the part of a source that a shard keeps, with what the shard knows
-// of it.
-type source struct {
-	gate        dispatch.SourceGate
-	pool        *pool
-	pausedUntil int64
-	forgetAt    int64 // of a deleted source
-	// forgotten: deleted long ago; only records point here.
-	forgotten bool
-	// deletion is who deleted it, and why; nil: not said.
-	deletion *dispatch.Gate
-
-	// lanes ascend by number; byQueue finds them when there is more than one.
-	lanes   []*lane
-	byQueue map[string]*lane
-	// named is nil until a claim names the source.
-	named *namedLanes
-
-	counts      stateCounts
-	outstanding int64 // one-shot tasks, waiting or leased
-	limited     int64
-	filtered    dispatch.Filtered
-	lastSuccess int64
-	lastFailure int64
-	failures    int64 // in a row
-}
-
-func (src *source) member() string { return src.gate.UID }
-
-// lane finds the source's lane in a queue.
-func (src *source) lane(queueName string) *lane {
-	if src.byQueue != nil {
-		return src.byQueue[queueName]
-	}
-	if len(src.lanes) == 1 && src.lanes[0].queueName == queueName {
-		return src.lanes[0]
-	}
-	return nil
-}
-
-func (src *source) addLane(l *lane) {
-	src.lanes = append(src.lanes, l)
-	if len(src.lanes) == 1 {
-		// Most sources have one lane a shard, and need no map.
-		return
-	}
-	if src.byQueue == nil {
-		src.byQueue = make(map[string]*lane)
-		for _, other := range src.lanes {
-			src.byQueue[other.queueName] = other
-		}
-	}
-	src.byQueue[l.queueName] = l
-}
 
 // takeGate makes the gate the shard's, unless the shard's is newer.
 func (s *shard) takeGate(gate dispatch.SourceGate) *source {
@@ -117,93 +62,63 @@ func (s *shard) forgetSource(src *source) {
 // in no set of its queue.
 func (s *shard) dropLane(l *lane) {
 	l.leaveQueue()
-	s.placeNamed(l, nowhere, 0)
-	byNumber := func(l *lane, number int64) int { return cmp.Compare(l.number, number) }
-	src := l.source
-	if i, ok := slices.BinarySearchFunc(src.lanes, l.number, byNumber); ok {
-		src.lanes = slices.Delete(src.lanes, i, i+1)
-		delete(src.byQueue, l.queueName)
-		if len(src.lanes) <= 1 {
-			src.byQueue = nil
-		}
-	}
-	others := s.lanesIn[l.queueName]
-	if i, ok := slices.BinarySearchFunc(others, l.number, byNumber); ok {
-		others = slices.Delete(others, i, i+1)
-	}
-	if s.lanesIn[l.queueName] = others; len(others) == 0 {
+	s.placeNamed(l, place{})
+	delete(s.lanes, laneKey{l.source, l.queueName})
+	l.source.lanes = l.source.lanes.without(l)
+	if s.lanesIn[l.queueName] = s.lanesIn[l.queueName].without(l); len(s.lanesIn[l.queueName]) == 0 {
 		delete(s.lanesIn, l.queueName)
 	}
-}
-
-// lanesAfter are the lanes of the source with a higher number.
-func (src *source) lanesAfter(number int64) []*lane {
-	i, _ := slices.BinarySearchFunc(src.lanes, number+1, func(l *lane, number int64) int {
-		return cmp.Compare(l.number, number)
-	})
-	return src.lanes[i:]
 }
 
 // PushSource implements [dispatch.Sources]. A page is the number of the last
 // lane that was placed.
 func (s *Store) PushSource(ctx context.Context, shard int, gate dispatch.SourceGate, page string) (string, error) {
-	if err := s.usable(ctx); err != nil {
-		return "", err
-	}
-	sh, err := s.shard(shard)
-	if err != nil {
-		return "", err
-	}
-	after := int64(0)
+	var after int64
 	if page != "" {
+		var err error
 		if after, err = strconv.ParseInt(page, 10, 64); err != nil || after < 1 {
 			return "", fmt.Errorf("%w: %.64q", dispatch.ErrPageToken, page)
 		}
 	}
-	sh.begin()
+	sh, err := s.enter(ctx, shard)
+	if err != nil {
+		return "", err
+	}
 	defer sh.end()
 	src := sh.takeGate(gate)
 	if gate.Version < src.gate.Version {
 		return "", nil
 	}
-	lanes := src.lanesAfter(after)
-	more := len(lanes) > lanesPerPage
-	lanes = lanes[:min(len(lanes), lanesPerPage)]
-	for _, l := range lanes {
+	for n, l := range src.lanes.from(after + 1) {
+		if n == lanesPerPage {
+			return strconv.FormatInt(l.number-1, 10), nil
+		}
 		sh.touch(l)
-	}
-	if more {
-		return lanes[len(lanes)-1].name, nil
 	}
 	return "", nil
 }
 
 // DropTasks implements [dispatch.Sources].
 func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int, why *dispatch.Gate) (int, []dispatch.TaskID, error) {
-	if err := s.usable(ctx); err != nil {
-		return 0, nil, err
-	}
-	sh, err := s.shard(shard)
+	sh, err := s.enter(ctx, shard)
 	if err != nil {
 		return 0, nil, err
 	}
-	limit = max(min(limit, dispatch.MaxTransitions), 1)
-	sh.begin()
 	defer sh.end()
+	limit = max(min(limit, bounds.MaxTransitions), 1)
 	src := sh.sources[uid]
 	if src == nil || !src.gate.Deleted {
 		return 0, nil, nil
 	}
 	if why != nil {
-		src.deletion = copyGate(why)
+		src.deletion = clone(why)
 	}
-	var leased []dispatch.TaskID
-	ended := 0
+	ended, leased := 0, []dispatch.TaskID(nil)
 	for _, l := range slices.Clone(src.lanes) {
 		n, met := sh.dropFrom(l, limit-ended, limit-len(leased))
 		ended += n
 		leased = append(leased, met...)
-		if l.listed.len() == 0 {
+		if l.listed.Len() == 0 {
 			sh.dropLane(l)
 		}
 		if ended >= limit || len(leased) >= limit {
@@ -217,12 +132,11 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 // most leasedLimit leased ones that were not told yet.
 func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []dispatch.TaskID) {
 	var drop, kept, over []*record
-	l.listed.from(0, "", func(e entry[*record]) bool {
-		r := e.value
+	l.listed.Scan(func(_ int64, r *record) bool {
 		switch {
 		case len(drop) >= limit || len(leased) >= leasedLimit:
 			return false
-		case r.forgetAt != 0 && r.forgetAt <= s.now:
+		case s.known(r) == nil:
 			over = append(over, r)
 		case r.state == dispatch.StateLeased:
 			if !r.gone && r.cancel != dispatch.CancelSourceDeleted {
@@ -239,7 +153,7 @@ func (s *shard) dropFrom(l *lane, limit, leasedLimit int) (ended int, leased []d
 		s.forget(r)
 	}
 	for _, r := range kept {
-		l.unlist(r)
+		r.unlist()
 	}
 	for _, r := range drop {
 		if r.gone {
@@ -263,53 +177,35 @@ func (s *shard) drop(r *record) {
 	s.settle(r, dispatch.StateCanceled, dispatch.CanceledMemory)
 	r.cancel, r.again = dispatch.CancelNone, false
 	r.revision++
-	r.lane.unlist(r)
+	r.unlist()
 }
 
 // SourceStatuses implements [dispatch.Sources].
 func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.SourceStatus, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
 	statuses := make([]dispatch.SourceStatus, len(uids))
-	for _, sh := range s.shards {
-		sh.addStatuses(uids, statuses)
-	}
-	return statuses, nil
-}
-
-func (s *shard) addStatuses(uids []string, statuses []dispatch.SourceStatus) {
-	s.begin()
-	defer s.end()
-	for i, uid := range uids {
-		src := s.sources[uid]
-		if src == nil {
-			continue
+	err := s.eachShard(ctx, func(sh *shard) {
+		for i, uid := range uids {
+			src, st := sh.sources[uid], &statuses[i]
+			if src == nil {
+				continue
+			}
+			st.Counts = st.Counts.Add(src.counts.visible())
+			st.Limited += src.limited
+			st.Filtered.Add(src.filtered)
+			st.FailuresInARow += src.failures
+			st.LastSuccess = latest(st.LastSuccess, instant(src.lastSuccess))
+			st.LastFailure = latest(st.LastFailure, instant(src.lastFailure))
 		}
-		st := &statuses[i]
-		st.Counts = st.Counts.Add(src.counts.visible())
-		st.Limited += src.limited
-		st.Filtered.Add(src.filtered)
-		st.FailuresInARow += src.failures
-		if t := instant(src.lastSuccess); t.After(st.LastSuccess) {
-			st.LastSuccess = t
-		}
-		if t := instant(src.lastFailure); t.After(st.LastFailure) {
-			st.LastFailure = t
-		}
-	}
+	})
+	return statuses, err
 }
 
 // CountFiltered implements [dispatch.Sources].
 func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filtered dispatch.Filtered) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	sh, err := s.shard(shard)
+	sh, err := s.enter(ctx, shard)
 	if err != nil {
 		return err
 	}
-	sh.begin()
 	defer sh.end()
 	if src := sh.sources[uid]; src != nil {
 		src.filtered.Add(filtered)

@@ -15,6 +15,8 @@ import (
 
 // sourceBook keeps the sources as people wrote them.
 type sourceBook struct {
+	*clock
+
 	mu      sync.Mutex // guards what follows
 	kept    btree.Map[string, *keptSource]
 	pending btree.Set[string] // ids of sources whose Applied is below Version
@@ -65,15 +67,14 @@ func (b *sourceBook) put(k *keptSource) {
 }
 
 // PutSource implements [dispatch.Sources].
-func (s *Store) PutSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
-	if err := s.usable(ctx); err != nil {
+func (b *sourceBook) PutSource(ctx context.Context, src *dispatch.Source, ifVersion int64) error {
+	if err := b.usable(ctx); err != nil {
 		return err
 	}
 	k, err := keepSource(src)
 	if err != nil {
 		return err
 	}
-	b := &s.sources
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, ok := b.kept.Get(k.id)
@@ -95,11 +96,10 @@ func (s *Store) PutSource(ctx context.Context, src *dispatch.Source, ifVersion i
 }
 
 // MarkApplied implements [dispatch.Sources].
-func (s *Store) MarkApplied(ctx context.Context, id, uid string, version int64, seeds []dispatch.TaskID) (bool, error) {
-	if err := s.usable(ctx); err != nil {
+func (b *sourceBook) MarkApplied(ctx context.Context, id, uid string, version int64, seeds []dispatch.TaskID) (bool, error) {
+	if err := b.usable(ctx); err != nil {
 		return false, err
 	}
-	b := &s.sources
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, ok := b.kept.Get(id)
@@ -121,22 +121,22 @@ func (s *Store) MarkApplied(ctx context.Context, id, uid string, version int64, 
 }
 
 // SourcesByID implements [dispatch.Sources].
-func (s *Store) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
-	if err := s.usable(ctx); err != nil {
+func (b *sourceBook) SourcesByID(ctx context.Context, ids []string) ([]*dispatch.Source, error) {
+	if err := b.usable(ctx); err != nil {
 		return nil, err
 	}
 	kept := make([]*keptSource, len(ids))
-	s.sources.mu.Lock()
+	b.mu.Lock()
 	for i, id := range ids {
-		kept[i], _ = s.sources.kept.Get(id)
+		kept[i], _ = b.kept.Get(id)
 	}
-	s.sources.mu.Unlock()
+	b.mu.Unlock()
 	return decodeSources(kept)
 }
 
 // ListSources implements [dispatch.Sources].
-func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
-	if err := s.usable(ctx); err != nil {
+func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
+	if err := b.usable(ctx); err != nil {
 		return nil, false, err
 	}
 	var kept []*keptSource
@@ -153,7 +153,6 @@ func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, a
 		}
 		return !more
 	}
-	b := &s.sources
 	b.mu.Lock()
 	if begin := max(filter.Prefix, after); filter.Pending {
 		b.pending.Ascend(begin, func(id string) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Submit implements [dispatch.Submits].
@@ -30,9 +31,7 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 	}
 	results := make([]dispatch.SubmitResult, len(items))
 	idOf := func(i int) dispatch.TaskID { return items[i].ID }
-	s.byShard(len(items), dispatch.MaxSubmissions, idOf, func(sh *shard, page []int) {
-		sh.begin()
-		defer sh.end()
+	s.byShard(len(items), bounds.MaxSubmissions, idOf, func(sh *shard, page []int) {
 		for _, i := range page {
 			src := sh.takeGate(*gateOf[items[i].SourceUID])
 			results[i] = sh.submit(src, gateOf[items[i].SourceUID].Version, rulesVersion, &items[i])
@@ -44,49 +43,45 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 
 // submit makes one task, or answers for the one that exists.
 func (s *shard) submit(src *source, version, rulesVersion int64, item *dispatch.Submission) dispatch.SubmitResult {
-	old := s.records.get(item.ID)
-	r := s.known(old)
-	answer := func(code dispatch.SubmitCode) dispatch.SubmitResult {
-		result := dispatch.SubmitResult{Code: code}
-		if r != nil {
-			result.State = r.visibleState(s.now)
-		}
-		return result
-	}
-	refuse := func(code dispatch.SubmitCode) dispatch.SubmitResult { return dispatch.SubmitResult{Code: code} }
 	switch {
 	case src.gate.Deleted:
-		return refuse(dispatch.SubmitSourceDeleted)
+		return dispatch.SubmitResult{Code: dispatch.SubmitSourceDeleted}
 	case version < src.gate.Version:
-		return refuse(dispatch.SubmitStaleSource)
+		return dispatch.SubmitResult{Code: dispatch.SubmitStaleSource}
 	case rulesVersion < s.rulesVersion:
-		return refuse(dispatch.SubmitStaleRules)
+		return dispatch.SubmitResult{Code: dispatch.SubmitStaleRules}
 	}
+	old := s.records.get(keyOf(item.ID))
+	r, code := s.known(old), dispatch.SubmitExists
 	switch {
 	case r == nil || r.state.Settled() && r.lane.source.gate.Deleted:
 		// Where the source was deleted the identity is free.
-		if src.full(item.Recurring) {
-			src.limited++
-			return answer(dispatch.SubmitLimited)
+		if code = dispatch.SubmitLimited; !src.full(item.Recurring) {
+			r, code = s.create(src, item, old), dispatch.SubmitCreated
 		}
-		r = s.create(src, item, old)
-		return answer(dispatch.SubmitCreated)
 	case !r.state.Settled():
 		s.meet(r, item)
-		return answer(dispatch.SubmitExists)
 	case !s.wantsRevisit(r, item):
-		return answer(dispatch.SubmitExists)
 	case r.lane.source.full(r.recurring || item.Recurring):
-		r.lane.source.limited++
-		return answer(dispatch.SubmitLimited)
+		code = dispatch.SubmitLimited
+	default:
+		s.revisit(r, item)
+		code = dispatch.SubmitRevisit
 	}
-	s.revisit(r, item)
-	return answer(dispatch.SubmitRevisit)
+	if r == nil {
+		return dispatch.SubmitResult{Code: code}
+	}
+	return dispatch.SubmitResult{Code: code, State: r.visibleState(s.now)}
 }
 
-// full reports whether the source takes no more tasks of that kind.
+// full reports whether the source takes no more tasks of that kind, and counts the one
+// that it does not take.
 func (src *source) full(recurring bool) bool {
-	return !recurring && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
+	full := !recurring && src.gate.MaxOutstanding > 0 && src.outstanding >= src.gate.MaxOutstanding
+	if full {
+		src.limited++
+	}
+	return full
 }
 
 // dueOf is when a submitted task is due: now when it does not say.
@@ -100,8 +95,8 @@ func (s *shard) dueOf(due time.Time) int64 {
 // create makes the record of a task; old is the one that there was, if there was one.
 func (s *shard) create(src *source, item *dispatch.Submission, old *record) *record {
 	r := &record{
-		id: item.ID, lane: s.laneFor(src, item.Queue), key: item.Key,
-		run: millis(item.Run), recurring: item.Recurring,
+		id: item.ID, lane: s.laneFor(src, item.Queue), key: item.Key, depth: int32(item.Depth),
+		priority: int8(item.Priority), run: millis(item.Run), recurring: item.Recurring,
 		due: s.dueOf(item.Due), firstDue: millis(item.FirstDue), created: s.now, revision: 1,
 	}
 	r.takeBody(item)
@@ -111,15 +106,15 @@ func (s *shard) create(src *source, item *dispatch.Submission, old *record) *rec
 	if old != nil {
 		s.forget(old)
 	}
-	s.records.add(r)
-	r.lane.list(r)
+	s.records.add(keyOf(r.id), r)
+	r.list()
 	s.enterWaiting(r)
 	return r
 }
 
-// takeBody takes what an item says of a task beside when it is due.
+// takeBody takes what an item says of the page.
 func (r *record) takeBody(item *dispatch.Submission) {
-	r.url, r.kind, r.relation, r.depth, r.priority = item.URL, item.Kind, item.Relation, int32(item.Depth), int8(item.Priority)
+	r.url, r.kind, r.relation = item.URL, item.Kind, item.Relation
 	r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
 }
 
@@ -143,13 +138,21 @@ func (s *shard) meet(r *record, item *dispatch.Submission) {
 		}
 	case dispatch.IfExistsReseed:
 		due, priority, recurring = s.dueOf(item.Due), int8(item.Priority), true
-		r.firstDue, r.kind, r.url, r.relation = millis(item.FirstDue), item.Kind, item.URL, item.Relation
-		r.metadata, r.payload = maps.Clone(item.Metadata), slices.Clone(item.Payload)
-		r.cancel = dispatch.CancelNone
+		r.takeBody(item)
+		r.firstDue, r.cancel = millis(item.FirstDue), dispatch.CancelNone
 	case dispatch.IfExistsKeep, dispatch.IfExistsRetry:
 	}
 	if due != r.due || priority != r.priority || recurring != r.recurring {
-		s.reorder(r, due, priority, recurring)
+		// An orphan stays in the lease index, and a leased record in its.
+		waits := r.stands == inReady || r.stands == inLater
+		if waits {
+			s.leave(r)
+		}
+		r.due, r.priority = due, priority
+		s.setRecurring(r, recurring)
+		if waits {
+			s.enterWaiting(r)
+		}
 	}
 	if !r.same(&before) {
 		r.revision++
@@ -163,20 +166,6 @@ func (r *record) same(before *record) bool {
 		r.again == before.again && r.cancel == before.cancel &&
 		r.kind == before.kind && r.url == before.url && r.relation == before.relation &&
 		maps.Equal(r.metadata, before.metadata) && bytes.Equal(r.payload, before.payload)
-}
-
-// reorder changes what orders the record in its lane. An orphan stays in the
-// lease index, and a leased record in its.
-func (s *shard) reorder(r *record, due int64, priority int8, recurring bool) {
-	if r.stands != inReady && r.stands != inLater {
-		r.due, r.priority = due, priority
-		s.setRecurring(r, recurring)
-		return
-	}
-	s.leave(r)
-	r.due, r.priority = due, priority
-	s.setRecurring(r, recurring)
-	s.enterWaiting(r)
 }
 
 // wantsRevisit reports whether a settled record is due again by the item.
@@ -202,10 +191,10 @@ func (s *shard) wantsRevisit(r *record, item *dispatch.Submission) bool {
 // the cycle are reset.
 func (s *shard) revisit(r *record, item *dispatch.Submission) {
 	s.keep(r)
-	r.lane.list(r)
+	r.list()
 	r.takeBody(item)
-	r.run = max(r.run, millis(item.Run))
-	r.due = s.dueOf(item.Due)
+	r.depth, r.priority = int32(item.Depth), int8(item.Priority)
+	r.run, r.due = max(r.run, millis(item.Run)), s.dueOf(item.Due)
 	if item.IfExists == dispatch.IfExistsReseed {
 		r.firstDue = millis(item.FirstDue)
 	}

@@ -2,24 +2,26 @@ package memstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // forgetPerSweep bounds what one call of Expired forgets of each kind, and how
 // many deadlines it corrects after a step of the clock.
 const forgetPerSweep = 100
 
+// sweepAhead is how far ahead a sweep looks for leases that were renewed, so that renewals
+// do not bring the next one forward.
+const sweepAhead = 500 * time.Millisecond
+
 // Expired implements [dispatch.Leases].
 func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
-	if err := s.usable(ctx); err != nil {
-		return dispatch.Sweep{}, err
-	}
-	sh, err := s.shard(shard)
+	sh, err := s.enter(ctx, shard)
 	if err != nil {
 		return dispatch.Sweep{}, err
 	}
-	sh.begin()
 	defer sh.end()
 	result := dispatch.Sweep{Now: instant(sh.now)}
 	last := sh.sweptAt
@@ -38,7 +40,7 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 		}
 	}
 	sh.clampDeadlines()
-	expired, more := sh.overdue(min(limit, dispatch.MaxExpired))
+	expired, more := sh.overdue(min(limit, bounds.MaxExpired))
 	result.Expired = expired
 	sh.forgetFrom(&sh.forgetEnded, forgetPerSweep)
 	if more {
@@ -49,15 +51,31 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	return result, nil
 }
 
+// sweep removes at most limit of each kind of what has ended with time. Each
+// call on the shard does a little of it, so that nothing piles up.
+func (s *shard) sweep(limit int) {
+	s.forgetFrom(&s.forgetDone, limit)
+	for h := range s.forgetMarks.due(s.now, limit) {
+		s.unmark(h)
+	}
+	for task := range s.forgetStrays.due(s.now, limit) {
+		s.dropStray(dispatch.TaskID(task))
+	}
+	for src := range s.forgetSources.due(s.now, limit) {
+		s.forgetSource(src)
+	}
+	s.closeIdleQueues(limit)
+}
+
 // overdue gives the leased records whose deadline has passed, and mends what else
 // stands in the lease index up to now and a little beyond. more: its bound of
 // looks ended it.
 func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 	var mend, renewed []*record
 	looks := 0
-	s.leases.from(0, "", func(e entry[*record]) bool {
-		if e.score > s.now || looks == dispatch.MaxSweepLooks || len(expired) == limit {
-			return false
+	for e := range s.leases.from(0) {
+		if e.score > s.now || looks == bounds.MaxSweepLooks || len(expired) == limit {
+			break
 		}
 		looks++
 		switch r := e.value; {
@@ -66,14 +84,11 @@ func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 		case r.lease.deadline > s.now:
 			renewed = append(renewed, r)
 		default:
-			t := new(dispatch.Task)
-			s.task(t, r, noDetails)
-			expired = append(expired, t)
+			expired = append(expired, s.task(r, noDetails))
 		}
-		return true
-	})
-	if more = looks == dispatch.MaxSweepLooks || len(expired) == limit; !more {
-		renewed = append(renewed, s.renewedAhead(dispatch.MaxSweepLooks-looks)...)
+	}
+	if more = looks == bounds.MaxSweepLooks || len(expired) == limit; !more {
+		renewed = append(renewed, s.renewedAhead(bounds.MaxSweepLooks-looks)...)
 	}
 	for _, r := range mend {
 		s.mend(r)
@@ -87,16 +102,15 @@ func (s *shard) overdue(limit int) (expired []*dispatch.Task, more bool) {
 // renewedAhead gives the renewed leases among those that the index has next.
 func (s *shard) renewedAhead(looks int) []*record {
 	var renewed []*record
-	s.leases.from(s.now+1, "", func(e entry[*record]) bool {
-		if e.score > s.now+span(dispatch.SweepAhead) || looks == 0 {
-			return false
+	for e := range s.leases.from(s.now + 1) {
+		if e.score > s.now+span(sweepAhead) || looks == 0 {
+			break
 		}
 		looks--
 		if r := e.value; !r.gone && r.lease != nil && r.lease.deadline > e.score {
 			renewed = append(renewed, r)
 		}
-		return true
-	})
+	}
 	return renewed
 }
 
@@ -121,17 +135,16 @@ func (s *shard) mend(r *record) {
 func (s *shard) clampDeadlines() {
 	for range forgetPerSweep {
 		e, ok := s.leases.last()
-		if !ok || e.score <= s.now+span(dispatch.MaxLeaseDuration) {
+		if !ok || e.score <= s.now+span(bounds.MaxLeaseDuration) {
 			return
 		}
-		r := e.value
 		var until int64
-		if l := r.lease; l != nil {
+		if r, l := e.value, e.value.lease; l != nil {
 			l.lockedUntil, until = s.clampLock(l.lockedUntil, l.duration)
 			s.moveDeadline(r, until)
 		} else {
 			lock, _ := s.lockOf(r.id)
-			lock.until, until = s.clampLock(lock.until, span(dispatch.MaxLeaseDuration))
+			lock.until, until = s.clampLock(lock.until, span(bounds.MaxLeaseDuration))
 			s.setStray(r.id, lock)
 			s.leave(r)
 			s.enterLeases(r, s.nextLook(until))
@@ -147,51 +160,4 @@ func (s *shard) clampLock(ends, longest int64) (clamped, until int64) {
 		return ends, until
 	}
 	return until, until
-}
-
-// EndSession implements [dispatch.Leases].
-func (s *Store) EndSession(ctx context.Context, shard int, collector, keep string, limit int) ([]*dispatch.Task, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	sh, err := s.shard(shard)
-	if err != nil {
-		return nil, err
-	}
-	sh.begin()
-	defer sh.end()
-	if s.collectors.replaced(collector, keep, sh.now) {
-		return nil, nil
-	}
-	h := sh.mark(collector, keep)
-	var held []*dispatch.Task
-	for r := h.first; r != nil && len(held) < max(limit, 1); r = r.lease.later {
-		if r.lease.session != keep && !r.gone {
-			task := new(dispatch.Task)
-			sh.task(task, r, noDetails)
-			held = append(held, task)
-		}
-	}
-	if len(held) == 0 && sh == s.shardOfName(collector) {
-		s.collectors.sessionEnded(collector, keep)
-	}
-	return held, nil
-}
-
-// mark notes which session of a collector is the current one.
-func (s *shard) mark(collector, keep string) *holder {
-	h := s.holder(collector)
-	if h.markedUntil != 0 {
-		s.forgetMarks.remove(h.markedUntil, h)
-	}
-	h.keep, h.markedUntil = keep, s.now+span(dispatch.CollectorMemory)
-	s.forgetMarks.insert(h.markedUntil, h)
-	return h
-}
-
-// unmark forgets which session of a collector was kept.
-func (s *shard) unmark(h *holder) {
-	s.forgetMarks.remove(h.markedUntil, h)
-	h.keep, h.markedUntil = "", 0
-	s.dropIdleHolder(h)
 }

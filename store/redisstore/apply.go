@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
@@ -30,7 +32,7 @@ func (s *Store) Apply(ctx context.Context, transitions []dispatch.Transition) ([
 
 // apply applies those transitions that are unread, or those that are not.
 func (s *Store) apply(ctx context.Context, transitions []dispatch.Transition, unread bool, results []dispatch.ApplyResult) (err error) {
-	calls := s.scripts.Pages(len(transitions), dispatch.MaxTransitions, func(i int) dispatch.TaskID {
+	calls := s.scripts.Pages(len(transitions), bounds.MaxTransitions, func(i int) dispatch.TaskID {
 		if transitions[i].Unread != unread {
 			return "" // in no page
 		}
@@ -189,7 +191,7 @@ func unreadArgs(transitions []dispatch.Transition, items []int) ([]any, error) {
 			twice = 1
 		}
 		met[x.ID] = struct{}{}
-		behind := len(x.ID) - dispatch.TaskHashLength
+		behind := strings.IndexByte(string(x.ID), '-') + 1
 		slot, end := x.ID[:behind], x.ID[behind:]
 		slots.add(string(slot))
 		var by holder

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
@@ -271,7 +272,7 @@ func (l *benchLoad) expire(b *testing.B, n int) {
 func requeue(b *testing.B, s *redisstore.Store, policy dispatch.Policy) int {
 	b.Helper()
 	spec := dispatch.DefaultSpec()
-	sweep, err := s.Expired(b.Context(), 0, dispatch.MaxExpired)
+	sweep, err := s.Expired(b.Context(), 0, bounds.MaxExpired)
 	if err != nil {
 		b.Fatal(err)
 	}

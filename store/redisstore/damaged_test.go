@@ -24,7 +24,7 @@ func TestDamaged_LaneNumber(t *testing.T) {
 	if err := client.Do(t.Context(), "ZADD", "one:{0}:leases", "5", "abc").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Do(t.Context(), "ZADD", "one:{0}:lt:abc", "1125899906842629", strings.Repeat("0", dispatch.TaskHashLength)).Err(); err != nil {
+	if err := client.Do(t.Context(), "ZADD", "one:{0}:lt:abc", "1125899906842629", strings.Repeat("0", 26)).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Expired(t.Context(), 0, 100); err == nil {

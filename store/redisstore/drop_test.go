@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -24,7 +25,7 @@ func TestStore_DropTasks_ManyLeased(t *testing.T) {
 	gate := sourceGate("source")
 	submit(t, s, gate, submissions(&gate, "host.example", all)...)
 	for granted := 0; granted < all; {
-		granted += len(claim(t, s, want(dispatch.MaxClaimTasks)))
+		granted += len(claim(t, s, want(bounds.MaxClaimTasks)))
 	}
 	gate.Version, gate.Deleted = 2, true
 	if _, err := s.PushSource(t.Context(), 0, gate, ""); err != nil {
@@ -33,7 +34,7 @@ func TestStore_DropTasks_ManyLeased(t *testing.T) {
 	met := make(map[dispatch.TaskID]bool)
 	for done := false; !done; {
 		scripts, looks := calls(t, client, "fcall"), calls(t, client, "getrange")
-		_, leased, err := s.DropTasks(t.Context(), 0, gate.UID, dispatch.MaxTransitions, nil)
+		_, leased, err := s.DropTasks(t.Context(), 0, gate.UID, bounds.MaxTransitions, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
@@ -52,7 +53,7 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: deletion of source %s: %w", dispatch.ErrInvalid, uid, err)
 	}
-	limit = max(min(limit, dispatch.MaxTransitions), 1)
+	limit = max(min(limit, bounds.MaxTransitions), 1)
 	ended, last, again := 0, int64(-1), true
 	var leased []dispatch.TaskID
 	var lane, score, after string // how far its leased tasks were looked at

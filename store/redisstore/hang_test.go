@@ -94,10 +94,10 @@ func TestStore_NodeHangs(t *testing.T) {
 	}
 	nodes[1].Pause()
 	defer nodes[1].Resume()
-	var results []dispatch.ReportResult
+	var results []engine.ReportResult
 	var err error
 	counted := func(i int) bool {
-		return results[i].Code == dispatch.ReportOK || results[i].Code == dispatch.ReportAlready
+		return results[i].Code == engine.ReportOK || results[i].Code == engine.ReportAlready
 	}
 	await(t, "the reports of the node that is well to count", func() bool {
 		if results, err = d.Report(t.Context(), "c", reports); err != nil {
@@ -105,7 +105,7 @@ func TestStore_NodeHangs(t *testing.T) {
 		}
 		all := true
 		for i, r := range results {
-			if hangs[i] && r.Code != dispatch.ReportUnavailable {
+			if hangs[i] && r.Code != engine.ReportUnavailable {
 				t.Errorf("report %d, of a task on the node that hangs: %+v", i, r)
 			}
 			all = all && (hangs[i] || counted(i))
@@ -118,7 +118,7 @@ func TestStore_NodeHangs(t *testing.T) {
 	}
 	await(t, "all reports to count", func() bool {
 		results, err = d.Report(t.Context(), "c", reports)
-		return err == nil && !slices.ContainsFunc(results, func(r dispatch.ReportResult) bool { return r.Code == dispatch.ReportUnavailable })
+		return err == nil && !slices.ContainsFunc(results, func(r engine.ReportResult) bool { return r.Code == engine.ReportUnavailable })
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
@@ -365,9 +366,9 @@ func TestStore_ListCollectors_heldMany(t *testing.T) {
 	openRule(t, s)
 	const one, many = 500, 3
 	gate := sourceGate("source")
-	submit(t, s, gate, submissions(&gate, "host.example", one+many*dispatch.MaxClaimTasks)...)
+	submit(t, s, gate, submissions(&gate, "host.example", one+many*bounds.MaxClaimTasks)...)
 	for range many {
-		claim(t, s, want(dispatch.MaxClaimTasks))
+		claim(t, s, want(bounds.MaxClaimTasks))
 	}
 	for range one {
 		claim(t, s, want(1))
@@ -377,7 +378,7 @@ func TestStore_ListCollectors_heldMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	records, err := s.ListCollectors(t.Context(), dispatch.CollectorFilter{Held: true}, "", 9)
-	if err != nil || len(records) != 1 || records[0].Held != one+many*dispatch.MaxClaimTasks {
+	if err != nil || len(records) != 1 || records[0].Held != one+many*bounds.MaxClaimTasks {
 		t.Errorf("ListCollectors: %+v, %v", records, err)
 	}
 	all, steps = calls(t, client, "hgetall")-all, calls(t, client, "hscan")-steps

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
@@ -28,14 +29,14 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 		if err != nil {
 			return fmt.Errorf("%w: hold %s of queue %.300q cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, queue, err)
 		}
-		_, err = s.scripts.Run(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(queue), Args: []any{queue, hold.Name, pack.Millis(until), gate}})
+		_, err = s.scripts.Run(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(queue), Args: []any{queue, string(hold.Name), pack.Millis(until), gate}})
 		return err
 	}
 	encoded, err := json.Marshal(&hold)
 	if err != nil {
 		return fmt.Errorf("%w: hold %s cannot be encoded: %w", dispatch.ErrInvalid, hold.Name, err)
 	}
-	args := []any{hold.Key(), hold.Target.Pool, pack.Millis(until), encoded, dispatch.MaxHolds}
+	args := []any{hold.Key(), hold.Target.Pool, pack.Millis(until), encoded, bounds.MaxHolds}
 	kept, err := s.scripts.Run(ctx, op, script.Hold, script.Call{Args: args})
 	switch {
 	case err != nil:
@@ -53,14 +54,14 @@ func (s *Store) SetHold(ctx context.Context, hold dispatch.Hold) error {
 }
 
 // LiftHold implements [dispatch.Holds]. One of a pool is lifted in shard 0 last.
-func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name string) (bool, error) {
+func (s *Store) LiftHold(ctx context.Context, target dispatch.HoldTarget, name dispatch.HoldName) (bool, error) {
 	hold := dispatch.Hold{Target: target, Name: name}
 	if err := hold.Check(true); err != nil {
 		return false, err
 	}
 	op := fmt.Sprintf("lift hold %s", name)
 	if target.Queue != "" {
-		return s.lift(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(target.Queue), Args: []any{target.Queue, name}})
+		return s.lift(ctx, op, script.Block, script.Call{Shard: s.scripts.ShardOf(target.Queue), Args: []any{target.Queue, string(name)}})
 	}
 	args := []any{hold.Key(), target.Pool}
 	if target.Pool != "" {

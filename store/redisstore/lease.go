@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
@@ -16,7 +17,7 @@ import (
 // Expired implements [dispatch.Leases].
 func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, error) {
 	var sweep dispatch.Sweep
-	r, err := s.scripts.Run(ctx, "sweep leases", script.Expired, script.Call{Shard: shard, Args: []any{min(max(limit, 0), dispatch.MaxExpired)}})
+	r, err := s.scripts.Run(ctx, "sweep leases", script.Expired, script.Call{Shard: shard, Args: []any{min(max(limit, 0), bounds.MaxExpired)}})
 	if err != nil {
 		return sweep, err
 	}
@@ -99,7 +100,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []dispatch.TaskID, reason
 	if err != nil {
 		return fmt.Errorf("%w: line of a task's history: %w", dispatch.ErrInvalid, err)
 	}
-	calls := s.scripts.Pages(len(ids), dispatch.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] })
+	calls := s.scripts.Pages(len(ids), bounds.MaxTransitions, func(i int) dispatch.TaskID { return ids[i] })
 	for i, c := range calls {
 		args := []any{int(reason), said}
 		for _, n := range c.Items {
@@ -166,14 +167,14 @@ func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) ([]*di
 		if p.shard >= s.scripts.Shards {
 			return leases, "", nil
 		}
-		if len(leases) >= limit || bytes >= dispatch.MaxPageBytes {
+		if len(leases) >= limit || bytes >= bounds.MaxPageBytes {
 			break
 		}
-		page, n, next, err := s.leasesStep(ctx, p, limit-len(leases), dispatch.MaxPageBytes-bytes)
+		page, n, next, err := s.leasesStep(ctx, p, limit-len(leases), bounds.MaxPageBytes-bytes)
 		if err != nil {
 			return nil, "", err
 		}
-		if bytes > 0 && bytes+n > dispatch.MaxPageBytes {
+		if bytes > 0 && bytes+n > bounds.MaxPageBytes {
 			break // what was found is too much, and begins the next page
 		}
 		leases, bytes, p = append(leases, page...), bytes+n, next

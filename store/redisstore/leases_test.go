@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
@@ -69,7 +70,7 @@ func (w *leaseWorld) settle(grants []dispatch.Grant) {
 
 func (w *leaseWorld) sweep() dispatch.Sweep {
 	w.Helper()
-	sweep, err := w.store.Expired(w.Context(), 0, dispatch.MaxExpired)
+	sweep, err := w.store.Expired(w.Context(), 0, bounds.MaxExpired)
 	if err != nil {
 		w.Fatalf("Expired: %v", err)
 	}
@@ -294,10 +295,10 @@ func TestExpired_Bounded(t *testing.T) {
 	for left := lanes * each; left > 0; {
 		before := w.calls("getrange")
 		sweep := w.sweep()
-		if n := w.calls("getrange") - before; n > dispatch.MaxSweepLooks {
-			t.Fatalf("a sweep looked at %d records, want at most %d", n, dispatch.MaxSweepLooks)
+		if n := w.calls("getrange") - before; n > bounds.MaxSweepLooks {
+			t.Fatalf("a sweep looked at %d records, want at most %d", n, bounds.MaxSweepLooks)
 		}
-		if len(sweep.Expired) == 0 || len(sweep.Expired) > dispatch.MaxExpired {
+		if len(sweep.Expired) == 0 || len(sweep.Expired) > bounds.MaxExpired {
 			t.Fatalf("a sweep of %d leases returned %d", left, len(sweep.Expired))
 		}
 		if left -= len(sweep.Expired); left > 0 && !sweep.Next.Equal(sweep.Now) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
@@ -163,7 +164,7 @@ func TestExpired_LongRecords(t *testing.T) {
 	server.Clock().Advance(dispatch.DefaultLeaseDuration + time.Second)
 	policy, spec := dispatch.Policy{Rand: func() float64 { return 0 }}, dispatch.DefaultSpec()
 	for left := n; left > 0; {
-		sweep, err := s.Expired(t.Context(), 0, dispatch.MaxExpired)
+		sweep, err := s.Expired(t.Context(), 0, bounds.MaxExpired)
 		if err != nil {
 			t.Fatal(err)
 		}

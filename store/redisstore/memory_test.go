@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -82,7 +83,7 @@ const usedLimit = 72 // bytes
 // TestMemoryPerUsedToken measures what is kept of a client token whose task is no longer
 // held: tasks are claimed one by one and released, which leaves them as they were.
 func TestMemoryPerUsedToken(t *testing.T) {
-	const tasks, rounds = dispatch.MaxClaimTasks, 500
+	const tasks, rounds = bounds.MaxClaimTasks, 500
 	server := redistest.Start(t, redistest.WithClock())
 	client := redisClient(t, server.URL())
 	s := open(t, redisstore.Config{URL: server.URL()})

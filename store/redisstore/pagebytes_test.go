@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -43,7 +44,7 @@ func TestStore_PageBytes(t *testing.T) {
 	openRule(t, s)
 	gate := sourceGate("s")
 	const n = 60 // of 256 KiB each
-	payload := make([]byte, dispatch.MaxPayloadLength)
+	payload := make([]byte, bounds.MaxPayloadLength)
 	for i := range n {
 		item := submission(&gate, "q.example", fmt.Sprintf("https://q.example/%d", i))
 		item.Payload = payload
@@ -65,7 +66,7 @@ func TestStore_PageBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if read, most := sentBy(t, client)-before, dispatch.MaxPageBytes*3/2; read > most {
+		if read, most := sentBy(t, client)-before, bounds.MaxPageBytes*3/2; read > most {
 			t.Errorf("a page of %d %s read %d bytes of Redis, want at most %d", listed, what, read, most)
 		}
 	}

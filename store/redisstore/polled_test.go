@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redistest"
@@ -73,7 +74,7 @@ func newPolledWorld(t *testing.T) *polledWorld {
 	redisstore.AddHook(w.store, &w.away)
 	openRule(t, w.store)
 	gate := sourceGate("source")
-	gate.MaxHold = dispatch.MaxHold
+	gate.MaxHold = bounds.MaxHold
 	submit(t, w.store, gate, submissions(&gate, host, 1)...)
 	w.polls(false)
 	reply, err := w.store.Claim(t.Context(), shardOf(host), pool, []dispatch.Want{ask})

@@ -35,9 +35,9 @@ func TestStore_ListCollectors_present(t *testing.T) {
 	specs := []*dispatch.SourceSpec{{Pool: "eu"}, {Pool: "others"}}
 	counted := []string{"fcall", "hscan", "zrangebyscore"}
 	before := callsOf(t, client, counted)
-	doubts, err := operate.New(d).Doubts(t.Context(), specs)
-	if err != nil || len(doubts[0]) != 1 || len(doubts[1]) != 0 {
-		t.Fatalf("Doubts: %q, %v", doubts, err)
+	warnings, err := operate.New(d).Warnings(t.Context(), specs)
+	if err != nil || len(warnings[0]) != 1 || len(warnings[1]) != 0 {
+		t.Fatalf("Warnings: %q, %v", warnings, err)
 	}
 	after := callsOf(t, client, counted)
 	for i, most := range []int{len(infos) + 2, 0, redisstore.DefaultClusterShards} {

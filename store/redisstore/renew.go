@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
@@ -61,7 +62,7 @@ func (s *Store) Renew(ctx context.Context, renewals []dispatch.Renewal) ([]dispa
 	for i := range results {
 		results[i].Lost = dispatch.LostUnknownTask
 	}
-	calls := s.scripts.Pages(len(renewals), dispatch.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
+	calls := s.scripts.Pages(len(renewals), bounds.MaxRenewals, func(i int) dispatch.TaskID { return renewals[i].ID })
 	for i, c := range calls {
 		calls[i].Args = s.renewalArgs(c.Shard, renewals, c.Items)
 	}
@@ -173,7 +174,7 @@ const (
 	// pollStep is the step of time of a set of polls (lua/prelude/keys.lua).
 	pollStep = 2 * dispatch.TokenMemory
 	// pollWait is how long after its poll a claim comes at the latest.
-	pollWait = dispatch.MaxWait + 30*time.Second
+	pollWait = bounds.MaxWait + 30*time.Second
 	// prolongEach: a lease that goes on is told of once in that time (lua/renew.lua), and
 	// twice it may be that the home shard does not hear it.
 	prolongEach  = time.Minute

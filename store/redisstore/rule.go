@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
@@ -42,7 +43,7 @@ func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.Queu
 	if err != nil {
 		return 0, fmt.Errorf("%w: queue rule %.300q cannot be encoded: %w", dispatch.ErrInvalid, pattern, err)
 	}
-	return s.changeRule(ctx, "set queue rule", pattern, ifVersion, dispatch.MaxQueueRules, rule.SettingsName(), packSettings(rule), string(encoded))
+	return s.changeRule(ctx, "set queue rule", pattern, ifVersion, bounds.MaxQueueRules, rule.SettingsName(), packSettings(rule), string(encoded))
 }
 
 // What the script answers instead of a version.
@@ -70,7 +71,7 @@ func (s *Store) changeRule(ctx context.Context, op string, args ...any) (int64, 
 	case version == ruleNotFound:
 		return 0, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, args[0])
 	case version == ruleTooMany:
-		return 0, fmt.Errorf("%w: there are %d queue rules, which is the limit", dispatch.ErrInvalid, dispatch.MaxQueueRules)
+		return 0, fmt.Errorf("%w: there are %d queue rules, which is the limit", dispatch.ErrInvalid, bounds.MaxQueueRules)
 	case version == ruleStale:
 		return 0, fmt.Errorf("%w: the queue rules no longer have version %d", dispatch.ErrEtagMismatch, args[1])
 	case repeated:
@@ -150,7 +151,7 @@ func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int
 			return "", err
 		}
 	}
-	args := []any{min(max(limit, 1), dispatch.MaxTransitions), from[0], from[1], from[2], from[3]}
+	args := []any{min(max(limit, 1), bounds.MaxTransitions), from[0], from[1], from[2], from[3]}
 	r, err := s.scripts.Run(ctx, op, script.Replace, script.Call{Shard: shard, Args: args})
 	if err != nil {
 		return "", err

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
@@ -57,7 +58,7 @@ func TestStore_Submit_RoomBetweenScripts(t *testing.T) {
 			redisstore.AddHook(s, trips)
 			gate := sourceGate("s")
 			var items []dispatch.Submission
-			for i := range 2*dispatch.MaxSubmissions + 50 {
+			for i := range 2*bounds.MaxSubmissions + 50 {
 				items = append(items, submission(&gate, fmt.Sprintf("h%d.example", i), fmt.Sprintf("https://h/%d", i)))
 			}
 			if _, err := s.Submit(t.Context(), 0, []dispatch.SourceGate{gate}, items); err != nil {

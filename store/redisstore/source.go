@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
 )
@@ -199,7 +200,7 @@ func (s *Store) sourcesOfPage(ctx context.Context, ids []string) (int, error) {
 	})
 	bytes := int64(0)
 	for i, size := range sizes {
-		if bytes += size.Val(); i > 0 && bytes > dispatch.MaxPageBytes {
+		if bytes += size.Val(); i > 0 && bytes > bounds.MaxPageBytes {
 			return i, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/script"
@@ -26,7 +27,7 @@ func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch
 			return nil, fmt.Errorf("%w: source %.64q of task %s is not among the gates", dispatch.ErrInvalid, items[i].SourceUID, items[i].ID)
 		}
 	}
-	calls := s.scripts.Pages(len(items), dispatch.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID })
+	calls := s.scripts.Pages(len(items), bounds.MaxSubmissions, func(i int) dispatch.TaskID { return items[i].ID })
 	for i := range calls {
 		calls[i].Args = submitArgs(rulesVersion, gateOf, items, calls[i].Items)
 	}

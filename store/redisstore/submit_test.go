@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore"
 )
 
@@ -13,7 +14,7 @@ import (
 // are small, takes not as much memory as one of a hundred large ones. It is not parallel,
 // since it looks at all that is allocated meanwhile.
 func TestSubmit_MemoryOfAPage(t *testing.T) {
-	items, page := make([]dispatch.Submission, dispatch.MaxSubmissions), make([]int, dispatch.MaxSubmissions)
+	items, page := make([]dispatch.Submission, bounds.MaxSubmissions), make([]int, bounds.MaxSubmissions)
 	for i := range items {
 		items[i] = dispatch.Submission{ID: dispatch.TaskID(fmt.Sprintf("1-%026d", i)), URL: "http://a.test/"}
 		page[i] = i

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/key"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/pack"
 	"github.com/waggle-crawl/waggle/store/redisstore/internal/record"
@@ -145,15 +146,15 @@ func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, curso
 		if p.shard >= s.scripts.Shards || (only >= 0 && p.shard != only) {
 			return page, nil
 		}
-		if len(page.Tasks) >= limit || page.Looked >= dispatch.MaxLooks || bytes >= dispatch.MaxPageBytes {
+		if len(page.Tasks) >= limit || page.Looked >= bounds.MaxLooks || bytes >= bounds.MaxPageBytes {
 			break
 		}
-		left := min(limit-len(page.Tasks), dispatch.MaxLooks-page.Looked, maxReads)
-		next, found, err := s.listStep(ctx, filter, p, left, dispatch.MaxPageBytes-bytes)
+		left := min(limit-len(page.Tasks), bounds.MaxLooks-page.Looked, maxReads)
+		next, found, err := s.listStep(ctx, filter, p, left, bounds.MaxPageBytes-bytes)
 		if err != nil {
 			return dispatch.TaskPage{}, err
 		}
-		if bytes > 0 && bytes+found.bytes > dispatch.MaxPageBytes {
+		if bytes > 0 && bytes+found.bytes > bounds.MaxPageBytes {
 			break // what was found is too much, and begins the next page
 		}
 		for _, t := range found.tasks {
@@ -261,9 +262,9 @@ func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit 
 		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
 	}
 	most := max(limit, 0)
-	calls := s.scripts.EveryShard("source", filter.SourceUID, dispatch.MaxLaneLooks, most)
+	calls := s.scripts.EveryShard("source", filter.SourceUID, bounds.MaxLaneLooks, most)
 	if filter.Queue != "" {
-		args := []any{"queue", filter.Queue, dispatch.MaxLaneLooks, most}
+		args := []any{"queue", filter.Queue, bounds.MaxLaneLooks, most}
 		calls = []script.Call{{Shard: s.scripts.ShardOf(filter.Queue), Args: args}}
 	}
 	replies, err := s.scripts.RunAll(ctx, "look for due lanes", script.Lanes, calls)

@@ -1,70 +1,25 @@
 package redistest
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 )
+
+// readyTimeout is how long a server may take to answer PING, an AOF to load included.
+const readyTimeout = 20 * time.Second
 
 // process is one run of redis-server.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed once the process is gone and reaped
 	err  error         // how it ended; read only after done
-}
-
-// launch writes the configuration, starts a process and waits until it answers PING.
-func (s *Server) launch() (*process, error) {
-	conf := filepath.Join(s.dir, "redis.conf")
-	if err := os.WriteFile(conf, []byte(s.config()), 0o600); err != nil {
-		return nil, err
-	}
-	cmd := exec.Command("redis-server", conf) //nolint:noctx // it outlives the call; kill ends it
-	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), s.env...)
-	cmd.SysProcAttr = dieWithParent()
-	var output strings.Builder
-	cmd.Stdout, cmd.Stderr = &output, &output
-
-	p, err := run(cmd)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.ready(s.Socket()); err != nil {
-		err = errors.Join(err, p.kill())
-		log := s.tail()
-		if strings.Contains(log, "Address already in use") {
-			return nil, fmt.Errorf("port %d: %w", s.port, errPortTaken)
-		}
-		return nil, fmt.Errorf("%w\n%s\n%s", err, output.String(), log)
-	}
-	return p, nil
-}
-
-// config is the text of redis.conf. What the test sets comes last, so that it wins.
-func (s *Server) config() string {
-	lines := []string{
-		"bind 127.0.0.1",
-		fmt.Sprintf("port %d", s.port),
-		fmt.Sprintf("cluster-port %d", s.bus),
-		"unixsocket " + s.Socket(),
-		"dir " + s.dir,
-		"logfile " + filepath.Join(s.dir, "redis.log"),
-		"daemonize no",
-		`save ""`,
-		"appendonly no",
-		"enable-debug-command local",
-	}
-	for _, kv := range s.opts.config {
-		lines = append(lines, kv[0]+" "+kv[1])
-	}
-	return strings.Join(lines, "\n") + "\n"
 }
 
 // run starts cmd from a thread of its own, which stays until the process is gone: the kernel ends a child with the
@@ -118,4 +73,27 @@ func (p *process) kill() error {
 	}
 	<-p.done
 	return err
+}
+
+// ping asks the server once whether it is up and has loaded its data.
+func ping(socket string) (err error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	reply, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if reply != "+PONG\r\n" {
+		return fmt.Errorf("PING answered %q", reply)
+	}
+	return nil
 }

@@ -11,7 +11,6 @@
 package redistest
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -24,12 +23,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 const (
-	// readyTimeout is how long a server may take to answer PING, an AOF to load included.
-	readyTimeout = 20 * time.Second
 	// maxSocketPath is the longest unix socket path that every supported system takes.
 	maxSocketPath = 100
 	// portTries is how often a start is repeated when another process took the free port first.
@@ -124,6 +120,54 @@ func (s *Server) startFirst(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// launch writes the configuration, starts a process and waits until it answers PING.
+func (s *Server) launch() (*process, error) {
+	conf := filepath.Join(s.dir, "redis.conf")
+	if err := os.WriteFile(conf, []byte(s.config()), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("redis-server", conf) //nolint:noctx // it outlives the call; kill ends it
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), s.env...)
+	cmd.SysProcAttr = dieWithParent()
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+
+	p, err := run(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ready(s.Socket()); err != nil {
+		err = errors.Join(err, p.kill())
+		log := s.tail()
+		if strings.Contains(log, "Address already in use") {
+			return nil, fmt.Errorf("port %d: %w", s.port, errPortTaken)
+		}
+		return nil, fmt.Errorf("%w\n%s\n%s", err, output.String(), log)
+	}
+	return p, nil
+}
+
+// config is the text of redis.conf. What the test sets comes last, so that it wins.
+func (s *Server) config() string {
+	lines := []string{
+		"bind 127.0.0.1",
+		fmt.Sprintf("port %d", s.port),
+		fmt.Sprintf("cluster-port %d", s.bus),
+		"unixsocket " + s.Socket(),
+		"dir " + s.dir,
+		"logfile " + filepath.Join(s.dir, "redis.log"),
+		"daemonize no",
+		`save ""`,
+		"appendonly no",
+		"enable-debug-command local",
+	}
+	for _, kv := range s.opts.config {
+		lines = append(lines, kv[0]+" "+kv[1])
+	}
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // URL is the server's address for a client, by TCP: redis://127.0.0.1:PORT/0.
@@ -244,29 +288,6 @@ func (s *Server) tail() string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 	return strings.Join(lines[max(0, len(lines)-logTail):], "\n")
-}
-
-// ping asks the server once whether it is up and has loaded its data.
-func ping(socket string) (err error) {
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return err
-	}
-	reply, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil {
-		return err
-	}
-	if reply != "+PONG\r\n" {
-		return fmt.Errorf("PING answered %q", reply)
-	}
-	return nil
 }
 
 // freePort asks the kernel for a port that nobody listens on.

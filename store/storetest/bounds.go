@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func boundCases() []testCase {
@@ -27,10 +28,10 @@ func boundCases() []testCase {
 func boundTasks(e *env) {
 	e.open()
 	g := source("a")
-	e.create(g, numbered(g, queue, dispatch.MaxClaimTasks+50)...)
+	e.create(g, numbered(g, queue, bounds.MaxClaimTasks+50)...)
 	want := e.want(1000)
 	reply := e.claim(want)
-	is(e, "granted", len(reply.Grants[0]), dispatch.MaxClaimTasks)
+	is(e, "granted", len(reply.Grants[0]), bounds.MaxClaimTasks)
 	is(e, "more", reply.More, true)
 	is(e, "next", reply.Next, e.now())
 	reply = e.claim(e.want(1000))
@@ -44,7 +45,7 @@ func boundQueues(e *env) {
 	e.rule("*", delayed(time.Hour, 1))
 	g := source("a")
 	var items []dispatch.Submission
-	names := e.queues(8 * dispatch.MaxClaimTurns)
+	names := e.queues(8 * bounds.MaxClaimTurns)
 	for _, name := range names {
 		items = append(items, item(g, name, "k", func(s *dispatch.Submission) { s.Due = start.Add(time.Second) }))
 	}
@@ -56,8 +57,8 @@ func boundQueues(e *env) {
 			e.Fatalf("%d of %d granted after %d calls, and more is still true", granted, len(names), calls)
 		}
 		reply := e.claim(e.want(1000))
-		if n := len(reply.Grants[0]); n > dispatch.MaxClaimTurns {
-			e.Errorf("%d queues were given a turn in one call, more than %d", n, dispatch.MaxClaimTurns)
+		if n := len(reply.Grants[0]); n > bounds.MaxClaimTurns {
+			e.Errorf("%d queues were given a turn in one call, more than %d", n, bounds.MaxClaimTurns)
 		}
 		granted += len(reply.Grants[0])
 		more = reply.More
@@ -84,7 +85,7 @@ func boundMoves(e *env) {
 	}
 	e.advance(2 * time.Second)
 	is(e, "granted of the old pool", len(e.claim(e.want(1000)).Grants[0]), 0)
-	is(e, "granted of the new pool", len(e.claimFrom("other", e.want(1000)).Grants[0]), dispatch.MaxClaimTasks)
+	is(e, "granted of the new pool", len(e.claimFrom("other", e.want(1000)).Grants[0]), bounds.MaxClaimTasks)
 }
 
 // boundPromotions has thousands of tasks of many lanes become due: each call moves
@@ -166,7 +167,7 @@ func (e *env) takeMany(n int, changes ...func(*dispatch.Want)) []dispatch.Grant 
 	e.Helper()
 	var grants []dispatch.Grant
 	for len(grants) < n {
-		got := e.claim(e.want(min(n-len(grants), dispatch.MaxClaimTasks), changes...)).Grants[0]
+		got := e.claim(e.want(min(n-len(grants), bounds.MaxClaimTasks), changes...)).Grants[0]
 		if len(got) == 0 {
 			e.Fatalf("%d of %d granted, then none", len(grants), n)
 		}
@@ -178,7 +179,7 @@ func (e *env) takeMany(n int, changes ...func(*dispatch.Want)) []dispatch.Grant 
 func boundRenewals(e *env) {
 	e.open()
 	g := source("a")
-	n := 2*dispatch.MaxRenewals + 100
+	n := 2*bounds.MaxRenewals + 100
 	e.create(g, numbered(g, queue, n)...)
 	renewals := make([]dispatch.Renewal, n)
 	for i, grant := range e.takeMany(n) {
@@ -201,7 +202,7 @@ func boundRenewals(e *env) {
 func boundTransitions(e *env) {
 	e.open()
 	g := source("a")
-	n := 2*dispatch.MaxTransitions + 50
+	n := 2*bounds.MaxTransitions + 50
 	e.create(g, numbered(g, queue, n)...)
 	var transitions []dispatch.Transition
 	for _, grant := range e.takeMany(n) {
@@ -223,7 +224,7 @@ func boundTransitions(e *env) {
 func boundExpired(e *env) {
 	e.open()
 	g := source("a")
-	n := dispatch.MaxExpired + 60
+	n := bounds.MaxExpired + 60
 	e.create(g, numbered(g, queue, n)...)
 	e.sweep(10)
 	e.takeMany(n)
@@ -232,8 +233,8 @@ func boundExpired(e *env) {
 	seen := 0
 	for range 5 {
 		s := e.sweep(100_000)
-		if len(s.Expired) > dispatch.MaxExpired {
-			e.Fatalf("one sweep returned %d leases, more than %d", len(s.Expired), dispatch.MaxExpired)
+		if len(s.Expired) > bounds.MaxExpired {
+			e.Fatalf("one sweep returned %d leases, more than %d", len(s.Expired), bounds.MaxExpired)
 		}
 		for _, task := range s.Expired {
 			e.settle(expired(task))
@@ -247,17 +248,17 @@ func boundExpired(e *env) {
 func boundLarge(e *env) {
 	e.open()
 	g := source("a")
-	s := item(g, queue, string(bytes.Repeat([]byte("k"), dispatch.MaxURLLength)), payload(dispatch.MaxPayloadLength),
+	s := item(g, queue, string(bytes.Repeat([]byte("k"), bounds.MaxURLLength)), payload(bounds.MaxPayloadLength),
 		func(s *dispatch.Submission) {
-			s.Metadata = map[string]string{"m": string(bytes.Repeat([]byte("v"), dispatch.MaxMetadataLength-1))}
-			s.Depth = dispatch.MaxDepth
+			s.Metadata = map[string]string{"m": string(bytes.Repeat([]byte("v"), bounds.MaxMetadataLength-1))}
+			s.Depth = bounds.MaxDepth
 		})
 	e.create(g, s)
 	grant := e.takeOne()
-	cursor := bytes.Repeat([]byte("c"), dispatch.MaxCursorLength)
+	cursor := bytes.Repeat([]byte("c"), bounds.MaxCursorLength)
 	is(e, "lost", e.renewWith(dispatch.Renewal{ID: s.ID, Token: grant.Token, Cursor: cursor}).Lost, dispatch.LostNone)
 	tr := retry(&grant.Task, 0)
-	tr.Memo = bytes.Repeat([]byte("e"), dispatch.MaxMemoLength)
+	tr.Memo = bytes.Repeat([]byte("e"), bounds.MaxMemoLength)
 	e.settle(tr)
 	task := e.takeOne().Task
 	is(e, "key", task.Key, s.Key)

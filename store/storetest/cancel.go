@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func cancelCases() []testCase {
@@ -108,7 +109,7 @@ func cancelLine(e *env) {
 	of := func(gate dispatch.SourceGate) *dispatch.Task {
 		return e.takeTask(func(w *dispatch.Want) { w.SourceUIDs = []string{gate.UID} })
 	}
-	for n := range dispatch.MaxHistory + 1 {
+	for n := range bounds.MaxHistory + 1 {
 		tr := retry(of(b), 0)
 		tr.Attempt = &dispatch.Attempt{Collector: "c", Cycle: uint32(n), Ended: e.now(), Result: dispatch.ResultFailed}
 		e.settle(tr)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func collectorHoldCases() []testCase {
@@ -73,7 +74,7 @@ func drainLabels(e *env) {
 }
 
 func drainLimit(e *env) {
-	for n := range dispatch.MaxHolds {
+	for n := range bounds.MaxHolds {
 		e.setDrain("c"+strconv.Itoa(n), nil, start.Add(time.Minute))
 	}
 	e.pausePool("p", time.Time{}) // is not counted

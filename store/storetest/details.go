@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func detailCases() []testCase {
@@ -63,7 +64,7 @@ func detailHistory(e *env) {
 	g := source("a")
 	e.create(g, item(g, queue, "k"))
 	var want []dispatch.Attempt
-	for i := range dispatch.MaxHistory + 3 {
+	for i := range bounds.MaxHistory + 3 {
 		grant := e.takeOne()
 		e.advance(time.Second)
 		tr := retry(&grant.Task, 0)
@@ -139,7 +140,7 @@ func detailForever(e *env) {
 	tr := dead(&grant.Task)
 	tr.Remember = 0
 	e.settle(tr)
-	e.advance(2 * dispatch.MaxRemember)
+	e.advance(2 * bounds.MaxRemember)
 	e.sweep(10)
 	is(e, "state", e.task(grant.Task.ID).State, dispatch.StateDead)
 }

@@ -61,7 +61,7 @@ func (m *model) liftAll() []step {
 	steps = append(steps, m.ruleStep(dispatch.QueueRule{Pattern: "*", Settings: delayed(0, 1000)}))
 	steps = append(steps, m.syncSteps()...)
 	for _, name := range modelQueues() {
-		for _, by := range []string{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
+		for _, by := range []dispatch.HoldName{dispatch.HoldBlock, dispatch.HoldPause, dispatch.HoldWaggle} {
 			steps = append(steps, m.liftStep(dispatch.HoldTarget{Queue: name}, by))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // dueLanes looks for lanes; what was found first comes by id, since the order of shards
@@ -57,13 +58,13 @@ func dueLanesBounds(e *env) {
 	e.open()
 	g := source("a")
 	var items []dispatch.Submission
-	for _, name := range e.queues(dispatch.MaxLaneLooks + 100) {
+	for _, name := range e.queues(bounds.MaxLaneLooks + 100) {
 		items = append(items, item(g, name, "k"))
 	}
-	for page := range slices.Chunk(items, dispatch.MaxSubmissions) {
+	for page := range slices.Chunk(items, bounds.MaxSubmissions) {
 		e.create(g, page...)
 	}
 	found := e.dueLanes(dispatch.TaskFilter{SourceUID: g.UID}, 5)
 	is(e, "lanes", []int64{int64(len(found.Lanes)), found.Due, found.Looked, found.All},
-		[]int64{5, dispatch.MaxLaneLooks, dispatch.MaxLaneLooks, int64(len(items))})
+		[]int64{5, bounds.MaxLaneLooks, bounds.MaxLaneLooks, int64(len(items))})
 }

@@ -387,3 +387,12 @@ func (e *env) noQueue(when string) {
 		e.Errorf("%s: there is the queue %+v, want none", when, *q)
 	}
 }
+
+// testCase is one case of the suite.
+type testCase struct {
+	name string
+	run  func(e *env)
+}
+
+// foreign is the value of a lock that no lease of a case has.
+const foreign = "other/token/1"

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func expiryCases() []testCase {
@@ -186,7 +187,7 @@ func expiryClockBack(e *env) {
 	grant := e.takeOne()
 	e.advance(-24 * time.Hour)
 	e.sweep(1)
-	e.keepSwept(dispatch.MaxLeaseDuration + time.Second)
+	e.keepSwept(bounds.MaxLeaseDuration + time.Second)
 	s := e.sweep(10)
 	is(e, "expired an hour after a step back of a day", len(s.Expired), 1)
 	is(e, "state", s.Expired[0].State, dispatch.StateLeased)
@@ -251,7 +252,7 @@ func expiryRenewed(e *env) {
 func expiryManyRenewed(e *env) {
 	e.open()
 	g := source("a")
-	const n = 2*dispatch.MaxSweepLooks + 100
+	const n = 2*bounds.MaxSweepLooks + 100
 	e.create(g, numbered(g, queue, n)...)
 	e.sweep(1)
 	var grants []dispatch.Grant

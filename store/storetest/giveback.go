@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func (e *env) giveBack(token, call string) int {
@@ -130,7 +131,7 @@ func giveBackMany(e *env) {
 		token string
 		calls int
 		back  int
-	}{{"t", dispatch.MaxGrantCalls, 1}, {"u", dispatch.MaxGrantCalls + 1, 0}} {
+	}{{"t", bounds.MaxGrantCalls, 1}, {"u", bounds.MaxGrantCalls + 1, 0}} {
 		e.takeOne(by(c.token, "0"))
 		given := 0
 		for n := range c.calls - 1 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func lockCases() []testCase {
@@ -20,9 +21,6 @@ func lockCases() []testCase {
 		{"Details_TellOfTheLock", lockTold},
 	}
 }
-
-// foreign is the value of a lock that no lease of a case has.
-const foreign = "other/token/1"
 
 // lock checks what stands in the lock of a task, and how long it stands; 0 = it has no end.
 func (e *env) lock(id dispatch.TaskID, value string, ttl time.Duration) {
@@ -216,7 +214,7 @@ func lockTold(e *env) {
 	e.sweep(10)
 	is(e, "lock after the next look", e.task(id).Lock, nil)
 
-	long := strings.Repeat("x", dispatch.MaxLockValue)
+	long := strings.Repeat("x", bounds.MaxLockValue)
 	e.SetLock(id, long+"y", time.Minute)
 	is(e, "lock that nobody has met", e.task(id).Lock, &dispatch.StrayLock{Value: long, Ends: e.now().Add(time.Minute)})
 	e.DeleteLock(id)

@@ -3,12 +3,10 @@ package storetest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,41 +126,6 @@ func environment(t *testing.T, name string, other uint64) uint64 {
 	return n
 }
 
-// step is one operation on the stores.
-type step struct {
-	name string // of the operation, for the tally
-	text string // for the history
-	// do runs it on one store and gives the complete answer.
-	do func(i *Instance) (any, error)
-	// see holds the first store's answer against what the world allows, and
-	// brings the world up to date.
-	see func(answer any) error
-}
-
-// model is one run.
-type model struct {
-	ctx       context.Context //nolint:containedctx // one run has one context, as a test has
-	instances []Instance
-	config    ModelConfig
-	rand      *rand.Rand
-	world     *world
-	steps     int
-	history   []string
-	// queued are steps that belong to the one before them.
-	queued []step
-	// tokens counts client tokens and calls.
-	tokens int
-	// sources and collectors are what the generators choose from.
-	sources    []*modelSource
-	collectors []*modelCollector
-	recent     []spent
-	sessionOf  map[string]string // session by client token
-	limited    map[string]bool   // ids of sources that have a limit
-	clockWas   time.Time         // before the step that moves it
-	jumped     int               // the step of the last jump of the clock
-	back       time.Duration     // to step the clock back by next
-}
-
 func newModel(ctx context.Context, instances []Instance, config ModelConfig) *model {
 	m := &model{
 		ctx: ctx, instances: instances, config: config,
@@ -197,122 +160,6 @@ func (m *model) run() error {
 	return nil
 }
 
-// apply runs one step on all stores, compares, and lets the world see it.
-func (m *model) apply(s step) error {
-	m.note(s)
-	m.world.count(s.name)
-	var first, blurred any
-	for n := range m.instances {
-		answer, err := s.do(&m.instances[n])
-		if err != nil {
-			return fmt.Errorf("%s failed on the %s store: %w", s.name, m.instances[n].Store.Kind(), err)
-		}
-		seen := m.blur(answer)
-		if n == 0 {
-			first, blurred = answer, seen
-			continue
-		}
-		if d := diff(reflect.ValueOf(blurred), reflect.ValueOf(seen), s.name); d != "" {
-			return fmt.Errorf("the answer is not the reference's (got, want): %s%s", d, m.differences())
-		}
-	}
-	m.history[len(m.history)-1] += gist(first)
-	if s.see == nil {
-		return nil
-	}
-	return s.see(first)
-}
-
-// blur takes out of an answer what a store may forget when it likes, the id and
-// pool of a source that was deleted, of settled tasks why, and how many settled records are left; and of
-// what it gives, when a sweep that has nothing to do soon looks next.
-func (m *model) blur(answer any) any {
-	if got, ok := answer.(totals); ok {
-		for i := range got.Statuses {
-			got.Statuses[i].Counts.Dead, got.Statuses[i].Counts.Canceled = 0, 0
-		}
-	}
-	tasks, _ := answer.([]*dispatch.Task)
-	if sweep, ok := answer.(dispatch.Sweep); ok {
-		tasks = sweep.Expired
-		if sweep.Next.Sub(sweep.Now) > dispatch.SweepAhead {
-			sweep.Next = time.Time{}
-			answer = sweep
-		}
-	}
-	for _, t := range tasks {
-		if t != nil && m.world.gone[t.SourceUID] {
-			if t.SourceID, t.Pool = "", ""; t.State.Settled() {
-				t.SourceDeleted = nil
-			}
-		}
-	}
-	return answer
-}
-
-// differences names the sources and queues that the stores know differently, for
-// whoever reads a failure.
-func (m *model) differences() string {
-	text := ""
-	for uid := range m.world.uids() {
-		var known [2][]dispatch.SourceStatus
-		for n := range known {
-			statuses, err := m.instances[n].Store.SourceStatuses(m.ctx, []string{uid})
-			if err != nil {
-				return text + "\nalso " + err.Error()
-			}
-			known[n] = statuses
-		}
-		if d := diff(reflect.ValueOf(known[0]), reflect.ValueOf(known[1]), "source "+uid); d != "" {
-			text += "\nalso " + d
-		}
-	}
-	for _, name := range modelQueues() {
-		var known [2]*dispatch.Queue
-		for n := range known {
-			queues, err := m.instances[n].Store.QueuesNamed(m.ctx, []string{name})
-			if err != nil {
-				queues = []*dispatch.Queue{{Name: err.Error()}}
-			}
-			known[n] = queues[0]
-		}
-		if d := diff(reflect.ValueOf(known[0]), reflect.ValueOf(known[1]), "queue "+name); d != "" {
-			text += "\nalso " + d
-		}
-	}
-	return text
-}
-
-// gist is the part of an answer that a reader of the history needs most.
-func gist(answer any) string {
-	switch got := answer.(type) {
-	case dispatch.ClaimReply:
-		text := " ->"
-		for _, grants := range got.Grants {
-			text += " ["
-			for _, g := range grants {
-				text += fmt.Sprintf(" %s/%s@%d", g.Task.Queue, g.Task.Key, g.Token.Fence%1e9)
-			}
-			text += " ]"
-		}
-		return text
-	case dispatch.Sweep:
-		return fmt.Sprintf(" -> %d grace=%v", len(got.Expired), got.Grace)
-	case int, bool, string, []dispatch.SubmitResult, []dispatch.RenewResult, []dispatch.ApplyResult:
-		return fmt.Sprintf(" -> %v", got)
-	}
-	return ""
-}
-
-// note keeps the last operations for a failure.
-func (m *model) note(s step) {
-	line := fmt.Sprintf("%7d %s %s %s", m.steps, m.world.now().Format("01-02 15:04:05.000"), s.name, s.text)
-	if len(m.history) == historyLength {
-		m.history = slices.Delete(m.history, 0, 1)
-	}
-	m.history = append(m.history, line)
-}
-
 // tally says how often each operation and outcome occurred.
 func (r ModelRun) tally() string {
 	var lines []string
@@ -333,9 +180,68 @@ func (r ModelRun) missing() []string {
 	return missing
 }
 
-// errModel is the base of what a world finds wrong.
-var errModel = errors.New("the contract is broken")
+// pick chooses the next operation.
+func (m *model) pick() step {
+	if len(m.queued) > 0 {
+		next := m.queued[0]
+		m.queued = m.queued[1:]
+		return next
+	}
+	if m.back > 0 {
+		d := m.back
+		m.back = 0
+		return m.stepBack(d)
+	}
+	if m.chance(18) {
+		return m.genAdvance()
+	}
+	total := 0
+	for _, g := range generators() {
+		total += g.weight
+	}
+	n := m.rand.IntN(total)
+	for _, g := range generators() {
+		if n -= g.weight; n < 0 {
+			return g.make(m)
+		}
+	}
+	return m.genAdvance()
+}
 
-func broken(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errModel, fmt.Sprintf(format, args...))
+// generator makes random operations of one kind.
+type generator struct {
+	weight int
+	make   func(m *model) step
+}
+
+func generators() []generator {
+	return []generator{
+		{220, (*model).genSubmit},
+		{260, (*model).genClaim},
+		{100, (*model).genRenew},
+		{170, (*model).genApply},
+		{70, (*model).genSucceed},
+		{60, (*model).genSweep},
+		{30, (*model).genPoll},
+		{20, (*model).genBeats},
+		{40, (*model).genGiveBack},
+		{5, (*model).genNewSession},
+		{15, (*model).genCancel},
+		{8, (*model).genDeleteLock},
+		{6, (*model).genSetLock},
+		{3, (*model).genDeleteRecord},
+		{25, (*model).genPush},
+		{1, (*model).genDeleteSource},
+		{12, (*model).genSourceRecord},
+		{14, (*model).genRule},
+		{16, (*model).genQueueHold},
+		{6, (*model).genHold},
+		{10, (*model).genClockBack},
+		{10, (*model).genReadTasks},
+		{6, (*model).genReadQueue},
+		{6, (*model).genList},
+		{3, (*model).genStats},
+		{6, (*model).genLeader},
+		{1, (*model).genForget},
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func pageBytesCases() []testCase {
@@ -23,9 +24,9 @@ func bigTasks(e *env, g dispatch.SourceGate, n int) (items []dispatch.Submission
 	names := e.queues(3)
 	for i := range n {
 		s := item(g, names[i%len(names)], fmt.Sprintf("%02d", i))
-		s.Payload = make([]byte, dispatch.MaxPayloadLength)
+		s.Payload = make([]byte, bounds.MaxPayloadLength)
 		if i == n/2 {
-			s.Payload = make([]byte, dispatch.MaxPageBytes+1)
+			s.Payload = make([]byte, bounds.MaxPageBytes+1)
 		}
 		items, keys = append(items, s), append(keys, s.Key)
 	}
@@ -44,8 +45,8 @@ func (e *env) taskPages(list func(cursor string) (tasks []*dispatch.Task, next s
 			n += len(task.Payload)
 			keys = append(keys, task.Key)
 		}
-		if n > dispatch.MaxPageBytes && len(tasks) > 1 || pages > 100 {
-			e.Fatalf("page %d has %d tasks with %d bytes of payloads; the limit is %d", pages, len(tasks), n, dispatch.MaxPageBytes)
+		if n > bounds.MaxPageBytes && len(tasks) > 1 || pages > 100 {
+			e.Fatalf("page %d has %d tasks with %d bytes of payloads; the limit is %d", pages, len(tasks), n, bounds.MaxPageBytes)
 		}
 		if cursor = next; cursor == "" {
 			slices.Sort(keys)
@@ -130,9 +131,9 @@ func sourcesBytes(e *env) {
 	var want []string
 	for i := range 16 {
 		s := registered(fmt.Sprintf("big.%02d", i))
-		s.Spec.Payload = make([]byte, dispatch.MaxPayloadLength)
+		s.Spec.Payload = make([]byte, bounds.MaxPayloadLength)
 		if i == 8 {
-			s.Spec.Payload = make([]byte, dispatch.MaxPageBytes+1)
+			s.Spec.Payload = make([]byte, bounds.MaxPageBytes+1)
 		}
 		e.ok("create", e.Store.PutSource(e.ctx, s, 0))
 		want = append(want, s.ID)
@@ -149,8 +150,8 @@ func sourcesBytes(e *env) {
 				got = append(got, s.ID)
 				n += len(s.Spec.Payload)
 			}
-			if n > dispatch.MaxPageBytes && len(sources) > 1 || len(sources) == 0 || len(sources) > limit {
-				e.Fatalf("page %d has %d sources with %d bytes of payloads; the limits are %d and %d", pages, len(sources), n, limit, dispatch.MaxPageBytes)
+			if n > bounds.MaxPageBytes && len(sources) > 1 || len(sources) == 0 || len(sources) > limit {
+				e.Fatalf("page %d has %d sources with %d bytes of payloads; the limits are %d and %d", pages, len(sources), n, limit, bounds.MaxPageBytes)
 			}
 			after = got[len(got)-1]
 		}

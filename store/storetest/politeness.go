@@ -214,19 +214,19 @@ func politeBlock(e *env) {
 	grants := e.take(2)
 	e.settle(blocked(&grants[0].Task, 0))
 	reply := e.takeNone()
-	is(e, "next", reply.Next, start.Add(dispatch.FirstBlock))
+	is(e, "next", reply.Next, start.Add(firstBlock))
 	is(e, "wait", reply.Wait, dispatch.WaitThrottled)
 	// One step a block: what fails inside it does not double it.
 	e.advance(time.Second)
 	e.settle(blocked(&grants[1].Task, 0))
-	is(e, "next of the same block", e.takeNone().Next, start.Add(dispatch.FirstBlock))
+	is(e, "next of the same block", e.takeNone().Next, start.Add(firstBlock))
 	is(e, "step", e.info(queue).BlockStep, 1)
 
 	e.advance(9 * time.Second)
 	for step := 2; step <= 3; step++ {
 		grant := e.takeOne()
 		e.settle(blocked(&grant.Task, 0))
-		length := dispatch.FirstBlock << (step - 1)
+		length := firstBlock << (step - 1)
 		is(e, "step", e.info(queue).BlockStep, step)
 		is(e, "next", e.takeNone().Next, e.now().Add(length))
 		e.advance(length)
@@ -234,7 +234,7 @@ func politeBlock(e *env) {
 	e.settle(done(e.takeTask()))
 	is(e, "step after a success", e.info(queue).BlockStep, 0)
 	e.settle(blocked(e.takeTask(), 0))
-	is(e, "next after a success", e.takeNone().Next, e.now().Add(dispatch.FirstBlock))
+	is(e, "next after a success", e.takeNone().Next, e.now().Add(firstBlock))
 }
 
 func politeRetryAfter(e *env) {
@@ -291,7 +291,7 @@ func politeHostDelay(e *env) {
 func politeHostDelayCap(e *env) {
 	for _, c := range []struct{ minDelay, maxDelay, asked, want time.Duration }{
 		{time.Second, 0, 30 * time.Second, 30 * time.Second},
-		{time.Second, 0, time.Hour, dispatch.HostDelayLimit},
+		{time.Second, 0, time.Hour, hostDelayLimit},
 		{time.Second, 5 * time.Second, time.Hour, 5 * time.Second},
 		{time.Second, 2 * time.Hour, time.Hour, time.Hour},
 		{time.Second, time.Millisecond, time.Hour, time.Second},

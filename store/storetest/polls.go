@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // pollCases repeat fetches whose tasks are held for long. Of a store of several shards
@@ -34,7 +35,7 @@ func (e *env) hold(wait, lease time.Duration) *holding {
 	e.Helper()
 	e.calls++
 	token := "held-" + strconv.Itoa(e.calls)
-	g := source(token, func(g *dispatch.SourceGate) { g.MaxHold = dispatch.MaxHold })
+	g := source(token, func(g *dispatch.SourceGate) { g.MaxHold = bounds.MaxHold })
 	e.create(g, numbered(g, queue, len(pollers()))...)
 	for _, c := range pollers() {
 		is(e, "first poll of "+c, e.poll(c, "s1", token, "1"), dispatch.PollState{})
@@ -103,7 +104,7 @@ func (h *holding) ends(lease, after time.Duration) {
 func (e *env) sweepAll() {
 	e.Helper()
 	for shard := range e.Store.Shards() {
-		_, err := e.Store.Expired(e.ctx, shard, dispatch.MaxExpired)
+		_, err := e.Store.Expired(e.ctx, shard, bounds.MaxExpired)
 		e.ok("expired", err)
 	}
 }
@@ -129,11 +130,11 @@ func (e *env) nextHour(after time.Duration) {
 // client tokens are remembered.
 func pollLongLease(e *env) {
 	e.open()
-	for _, lease := range []time.Duration{0, 5 * time.Minute, 6 * time.Minute, 10 * time.Minute, 20 * time.Minute, dispatch.MaxLeaseDuration} {
+	for _, lease := range []time.Duration{0, 5 * time.Minute, 6 * time.Minute, 10 * time.Minute, 20 * time.Minute, bounds.MaxLeaseDuration} {
 		length := max(lease, dispatch.DefaultLeaseDuration)
 		for _, then := range []time.Duration{0, dispatch.TokenMemory} {
 			e.nextHour(-time.Millisecond)
-			e.hold(dispatch.MaxWait, lease).ends(length, then)
+			e.hold(bounds.MaxWait, lease).ends(length, then)
 		}
 	}
 }
@@ -142,17 +143,17 @@ func pollLongLease(e *env) {
 // renewal is as early before the end of a step of time as can be.
 func pollRenewedLease(e *env) {
 	e.open()
-	for _, lease := range []time.Duration{dispatch.DefaultLeaseDuration, 6 * time.Minute, 15 * time.Minute, dispatch.MaxLeaseDuration} {
+	for _, lease := range []time.Duration{dispatch.DefaultLeaseDuration, 6 * time.Minute, 15 * time.Minute, bounds.MaxLeaseDuration} {
 		each := lease * 2 / 3
 		for _, times := range []int{1, 27, 33, 60} {
 			lasts := time.Duration(times) * each
 			if lasts > 20*time.Hour {
 				continue
 			}
-			for _, before := range []time.Duration{0, dispatch.MaxWait + lasts} {
+			for _, before := range []time.Duration{0, bounds.MaxWait + lasts} {
 				for _, then := range []time.Duration{0, dispatch.TokenMemory} {
 					e.nextHour(-before - time.Millisecond)
-					h := e.hold(dispatch.MaxWait, lease)
+					h := e.hold(bounds.MaxWait, lease)
 					for range times {
 						e.advance(each)
 						e.sweepAll()
@@ -187,7 +188,7 @@ func pollLongOverAStepBack(e *env) {
 	e.open()
 	for minutes := range 59 {
 		e.nextHour(time.Second)
-		h := e.hold(0, dispatch.MaxLeaseDuration)
+		h := e.hold(0, bounds.MaxLeaseDuration)
 		e.advance(time.Duration(minutes) * time.Minute)
 		e.sweepAll()
 		e.advance(-min(dispatch.TokenMemory, time.Duration(minutes)*time.Minute))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func poolCases() []testCase {
@@ -113,7 +114,7 @@ func poolPauseReplay(e *env) {
 }
 
 func poolPauseLimit(e *env) {
-	for n := range dispatch.MaxHolds {
+	for n := range bounds.MaxHolds {
 		e.pausePool("p"+strconv.Itoa(n), start.Add(time.Minute))
 	}
 	err := e.Store.SetHold(e.ctx, dispatch.Hold{Target: dispatch.HoldTarget{Pool: "more"}, Name: dispatch.HoldDefault})

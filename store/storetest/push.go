@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func pushCases() []testCase {
@@ -272,10 +273,10 @@ func pushDrop(e *env) {
 func pushDropLimits(e *env) {
 	e.open()
 	g := source("a")
-	const n = dispatch.MaxTransitions + 50
+	const n = bounds.MaxTransitions + 50
 	e.create(g, numbered(g, queue, n)...)
 	e.push(deleted(g))
-	for _, c := range []struct{ limit, ended int }{{-1, 1}, {0, 1}, {1, 1}, {n, dispatch.MaxTransitions}, {n, 47}, {n, 0}} {
+	for _, c := range []struct{ limit, ended int }{{-1, 1}, {0, 1}, {1, 1}, {n, bounds.MaxTransitions}, {n, 47}, {n, 0}} {
 		ended, _ := e.drop(g.UID, c.limit)
 		is(e, fmt.Sprintf("ended by a limit of %d", c.limit), ended, c.ended)
 	}

@@ -31,7 +31,7 @@ func (e *env) block(name string, until time.Time) {
 }
 
 // setHold sets a hold; a store fills in the kind of its gate.
-func (e *env) setHold(target dispatch.HoldTarget, name string, gate dispatch.Gate) dispatch.Hold {
+func (e *env) setHold(target dispatch.HoldTarget, name dispatch.HoldName, gate dispatch.Gate) dispatch.Hold {
 	e.Helper()
 	hold := dispatch.Hold{Target: target, Name: name, Gate: gate}
 	e.ok("set hold", e.Store.SetHold(e.ctx, hold))
@@ -39,7 +39,7 @@ func (e *env) setHold(target dispatch.HoldTarget, name string, gate dispatch.Gat
 	return hold
 }
 
-func (e *env) lift(target dispatch.HoldTarget, name string) (held bool) {
+func (e *env) lift(target dispatch.HoldTarget, name dispatch.HoldName) (held bool) {
 	e.Helper()
 	held, err := e.Store.LiftHold(e.ctx, target, name)
 	e.ok("lift hold", err)
@@ -106,7 +106,7 @@ func blockUnknown(e *env) {
 }
 
 func blockUnblockUnknown(e *env) {
-	for _, name := range []string{dispatch.HoldBlock, dispatch.HoldWaggle} {
+	for _, name := range []dispatch.HoldName{dispatch.HoldBlock, dispatch.HoldWaggle} {
 		is(e, "held", e.lift(dispatch.HoldTarget{Queue: "unknown.test"}, name), false)
 	}
 	e.block(queue, start.Add(time.Minute))

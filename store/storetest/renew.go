@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func renewCases() []testCase {
@@ -134,7 +135,7 @@ func renewMaxHold(e *env) {
 }
 
 func renewHours(e *env) {
-	g := source("a", func(g *dispatch.SourceGate) { g.MaxHold = dispatch.MaxHold })
+	g := source("a", func(g *dispatch.SourceGate) { g.MaxHold = bounds.MaxHold })
 	e.create(g, item(g, queue, "k"))
 	grant := e.takeOne()
 	for range 600 {

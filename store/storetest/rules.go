@@ -167,8 +167,8 @@ func ruleHolds(e *env) {
 	r := dispatch.QueueRule{
 		Pattern: "*.test", Settings: settings(func(s *dispatch.QueueSettings) { s.Paused, s.Deny = true, true }),
 		By: "ada", Reason: "gently", Time: start.Add(time.Hour),
-		Pause:  dispatch.HoldNote{Note: dispatch.Note{By: "eve", Reason: "emergency"}, Time: start},
-		Denial: dispatch.HoldNote{Note: dispatch.Note{By: "bob"}, Time: start.Add(time.Minute)},
+		Pause:  dispatch.Gate{By: "eve", Reason: "emergency", Time: start},
+		Denial: dispatch.Gate{By: "bob", Time: start.Add(time.Minute)},
 	}
 	from := e.rules
 	e.setRule(r)
@@ -212,7 +212,7 @@ func ruleDefaults(e *env) {
 	is(e, "settings", q.Settings, dispatch.DefaultQueueSettings())
 	is(e, "name of the settings", q.SettingsName, "")
 	e.settle(retry(e.takeTask(), 0))
-	is(e, "next", e.takeNone().Next, start.Add(dispatch.DefaultMinDelay))
+	is(e, "next", e.takeNone().Next, start.Add(dispatch.DefaultQueueSettings().MinDelay))
 }
 
 // stopped are settings that hold a queue until the rule is changed.
@@ -282,7 +282,7 @@ func ruleMapping(e *env) {
 	e.create(g, item(g, "mirrors", "k"), item(g, "x.mirrors.test", "k"))
 	is(e, "in flight of the queue", e.info("mirrors").Settings.MaxInFlight, 7)
 	is(e, "name of its settings", e.info("mirrors").SettingsName, "mirrors")
-	is(e, "in flight of a host", e.info("x.mirrors.test").Settings.MaxInFlight, dispatch.DefaultMaxInFlight)
+	is(e, "in flight of a host", e.info("x.mirrors.test").Settings.MaxInFlight, dispatch.DefaultQueueSettings().MaxInFlight)
 }
 
 func ruleLater(e *env) {

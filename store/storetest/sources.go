@@ -138,7 +138,10 @@ func sourcePending(e *env) {
 		want  []string
 		more  bool
 	}{
-		{"", 2, []string{"a", "b"}, true}, {"b", 2, []string{"c", "d"}, true}, {"bb", 1, []string{"c"}, true}, {"d", 2, []string{"e"}, false},
+		{"", 2, []string{"a", "b"}, true},
+		{"b", 2, []string{"c", "d"}, true},
+		{"bb", 1, []string{"c"}, true},
+		{"d", 2, []string{"e"}, false},
 		{"e", 2, nil, false},
 	} {
 		ids, more := e.pendingAfter(page.after, page.limit)

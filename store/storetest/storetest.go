@@ -13,57 +13,7 @@ package storetest
 
 import (
 	"testing"
-	"time"
-
-	"github.com/waggle-crawl/waggle/dispatch"
 )
-
-// Factory makes an empty store for one test, and whatever ends it when the test
-// ends. It may call t.Parallel first when its instances have a clock each.
-type Factory func(t *testing.T, opts Options) Instance
-
-// Options say what kind of store a test needs.
-type Options struct {
-	// Shards of the store, at least 1.
-	Shards int
-}
-
-// Instance is an empty store under test, and what the tests need to reach
-// around the contract. All fields are required.
-type Instance struct {
-	Store dispatch.Store
-	// Clock is the store's clock, which stands still but for its methods.
-	Clock Clock
-	// DeleteLock removes the lock of a task, as an operator might by hand.
-	DeleteLock func(id dispatch.TaskID)
-	// SetLock sets a lock as a failover might leave it behind, or somebody by hand; with a
-	// ttl of 0 it has no end.
-	SetLock func(id dispatch.TaskID, value string, ttl time.Duration)
-	// LockValue reads the lock of a task and its time left, 0 = it has no end; empty = none.
-	LockValue func(id dispatch.TaskID) (value string, ttl time.Duration)
-	// DeleteRecord removes the record of a task and leaves the indexes, as a
-	// failover might.
-	DeleteRecord func(id dispatch.TaskID)
-}
-
-// Clock is a clock that stands still unless it is moved.
-type Clock interface {
-	// Now is what the clock shows, to the microsecond.
-	Now() time.Time
-	// Advance moves the clock, back when d is negative.
-	Advance(d time.Duration)
-	// Set moves the clock to now, which may be earlier than what it shows.
-	Set(now time.Time)
-}
-
-// start is where every test begins. A whole second keeps failures readable.
-var start = time.Date(2026, time.March, 2, 10, 0, 0, 0, time.UTC)
-
-// testCase is one case of the suite.
-type testCase struct {
-	name string
-	run  func(e *env)
-}
 
 // topic is the cases of one file.
 type topic struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func submitCases() []testCase {
@@ -310,11 +311,11 @@ func submitSharedScope(e *env) {
 
 func submitBatch(e *env) {
 	g := source("a")
-	items := numbered(g, queue, 2*dispatch.MaxSubmissions+50)
-	e.create(g, items[dispatch.MaxSubmissions+1])
+	items := numbered(g, queue, 2*bounds.MaxSubmissions+50)
+	e.create(g, items[bounds.MaxSubmissions+1])
 	for i, r := range e.submit(g, items...) {
 		want := dispatch.SubmitCreated
-		if i == dispatch.MaxSubmissions+1 {
+		if i == bounds.MaxSubmissions+1 {
 			want = dispatch.SubmitExists
 		}
 		is(e, fmt.Sprintf("code of item %d", i), r.Code, want)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func taskCases() []testCase {
@@ -30,7 +31,7 @@ func (e *env) list(filter dispatch.TaskFilter, limit int) []string {
 	for cursor, calls := "", 0; ; calls++ {
 		page, err := e.Store.ListTasks(e.ctx, filter, cursor, limit)
 		e.ok("list tasks", err)
-		if len(page.Tasks) > limit || page.Looked < len(page.Tasks) || page.Looked > dispatch.MaxLooks || calls > 10_000 {
+		if len(page.Tasks) > limit || page.Looked < len(page.Tasks) || page.Looked > bounds.MaxLooks || calls > 10_000 {
 			e.Fatalf("call %d listed %d tasks of %d by a limit of %d", calls, len(page.Tasks), page.Looked, limit)
 		}
 		for _, task := range page.Tasks {
@@ -125,19 +126,19 @@ func tasksPages(e *env) {
 func tasksLooks(e *env) {
 	e.open()
 	g := source("a")
-	const n = dispatch.MaxLooks + 200
+	const n = bounds.MaxLooks + 200
 	var items []dispatch.Submission
 	for i := range n {
 		items = append(items, item(g, queue, fmt.Sprint(i)))
 	}
-	for part := range slices.Chunk(items, dispatch.MaxSubmissions) {
+	for part := range slices.Chunk(items, bounds.MaxSubmissions) {
 		e.create(g, part...)
 	}
 	looked, pages := 0, 0
 	for cursor := ""; ; pages++ {
 		page, err := e.Store.ListTasks(e.ctx, dispatch.TaskFilter{SourceUID: g.UID, States: []dispatch.State{dispatch.StateScheduled}}, cursor, 100)
 		e.ok("list tasks", err)
-		if len(page.Tasks) > 0 || page.Looked > dispatch.MaxLooks {
+		if len(page.Tasks) > 0 || page.Looked > bounds.MaxLooks {
 			e.Fatalf("page %d listed %d tasks of %d that are ready", pages, len(page.Tasks), page.Looked)
 		}
 		looked += page.Looked

@@ -9,6 +9,17 @@ import (
 // remember is how long the cases keep what has settled.
 const remember = 30 * 24 * time.Hour
 
+// What the contract says of queues and sweeps in words.
+const (
+	// firstBlock is the first automatic block of a queue whose host names no Retry-After.
+	firstBlock = 10 * time.Second
+	// hostDelayLimit is how much of what a host asks for counts where no rule sets
+	// max_delay.
+	hostDelayLimit = time.Minute
+	// sweepAhead is how far ahead a sweep looks for renewed leases.
+	sweepAhead = 500 * time.Millisecond
+)
+
 // ending starts a transition of a leased task that changes nothing else.
 func ending(t *dispatch.Task, result dispatch.Result, state dispatch.State) dispatch.Transition {
 	return dispatch.Transition{

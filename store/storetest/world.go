@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -302,4 +304,11 @@ func (w *world) compare(what string, got *dispatch.Task, t *modelTask, details, 
 		return broken("%s: task %s of %s: %s (got, want)", what, t.Key, t.Queue, d)
 	}
 	return nil
+}
+
+// errModel is the base of what a world finds wrong.
+var errModel = errors.New("the contract is broken")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errModel, fmt.Sprintf(format, args...))
 }

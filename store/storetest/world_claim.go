@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // claimed checks the answer to a claim and takes the grants in.
@@ -83,7 +84,7 @@ func (n *grantNote) answered(call string) {
 	if len(n.calls) == 0 || slices.Contains(n.calls, call) {
 		return
 	}
-	if n.calls = append(n.calls, call); len(n.calls) > dispatch.MaxGrantCalls {
+	if n.calls = append(n.calls, call); len(n.calls) > bounds.MaxGrantCalls {
 		n.calls = nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // pushed follows a push that was paged to its end.
@@ -132,7 +133,7 @@ func (w *world) quiet(to time.Time) bool {
 // cutsLocks reports whether after a long step back to an instant sweeps cut the end of a
 // lock that no lease set, or of a lease by such a lock.
 func (w *world) cutsLocks(to time.Time) bool {
-	latest := to.Add(dispatch.MaxLeaseDuration)
+	latest := to.Add(bounds.MaxLeaseDuration)
 	return slices.ContainsFunc(w.all(), func(t *modelTask) bool {
 		return !t.foreignUntil.IsZero() || t.orphanUntil.After(latest) && !t.orphanUntil.Equal(noEnd)
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // renewed checks the answers to renewals and takes them in.
@@ -173,7 +174,7 @@ func (w *world) endLease(t *modelTask, tr *dispatch.Transition) {
 		q.raise(s, func(s dispatch.QueueSettings) time.Time { return now.Add(s.MinDelay - fetch) })
 		if fetch > 0 && s.DelayFactor > 0 {
 			delay := time.Duration(s.DelayFactor * float64(fetch)).Truncate(time.Millisecond)
-			delay = min(delay, cmp.Or(s.MaxDelay, dispatch.MaxMinDelay))
+			delay = min(delay, cmp.Or(s.MaxDelay, bounds.MaxMinDelay))
 			q.raise(s, func(dispatch.QueueSettings) time.Time { return now.Add(delay) })
 		}
 	}
@@ -198,7 +199,7 @@ func (q *modelQueue) block(now time.Time, retryAfter time.Duration, s dispatch.Q
 	asked := now.Add(min(retryAfter, s.MaxBlock))
 	first := retryAfter
 	if first <= 0 {
-		first = dispatch.FirstBlock
+		first = firstBlock
 	}
 	if q.blockHigh.After(now) {
 		if asked.After(q.blockLow) {
@@ -215,7 +216,7 @@ func (q *modelQueue) block(now time.Time, retryAfter time.Duration, s dispatch.Q
 	}
 	q.step++
 	if retryAfter <= 0 {
-		first = dispatch.FirstBlock << min(q.step-1, 30)
+		first = firstBlock << min(q.step-1, 30)
 	}
 	q.blockHigh = now.Add(min(first, s.MaxBlock))
 }
@@ -264,7 +265,7 @@ func (w *world) transition(t *modelTask, tr *dispatch.Transition) {
 // remember adds a line to the history.
 func (t *modelTask) remember(line dispatch.Attempt) {
 	t.History = append(slices.Clone(t.History), line)
-	t.History = t.History[max(0, len(t.History)-dispatch.MaxHistory):]
+	t.History = t.History[max(0, len(t.History)-bounds.MaxHistory):]
 }
 
 // gaveBack checks a give-back and takes it in.
@@ -323,4 +324,21 @@ func (w *world) returned(t *modelTask) {
 	} else if gate.Remember > 0 {
 		t.forgetAt = now.Add(gate.Remember)
 	}
+}
+
+// applyUnread predicts what an unread transition is answered: what the policy makes of
+// it, where it has nothing to decide.
+func (w *world) applyUnread(tr *dispatch.Transition) dispatch.ApplyResult {
+	t := w.task(tr.ID)
+	if t == nil || t.Lease == nil || t.Lease.Digest != tr.Lease.Digest() {
+		return w.apply(&dispatch.Transition{ID: tr.ID, Token: tr.Lease.Digest()})
+	}
+	gate := w.gate(t)
+	if t.Recurring || t.CancelRequested != dispatch.CancelNone || t.AgainRequested || gate.Deleted || gate.Remember == 0 {
+		w.count("succeed POLICY")
+		return dispatch.ApplyResult{Code: dispatch.ApplyUnread, State: dispatch.StateLeased}
+	}
+	read := reported(&t.Task, tr, gate.Remember, w.now())
+	w.count("succeed DONE")
+	return w.apply(&read)
 }

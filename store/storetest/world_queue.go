@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // held names the gate that holds a waiting task now, by the world's account;
@@ -149,7 +150,7 @@ func longestDelay(s dispatch.QueueSettings) time.Duration {
 	case s.DelayFactor == 0:
 		return s.MinDelay
 	case s.MaxDelay == 0:
-		return dispatch.MaxMinDelay
+		return bounds.MaxMinDelay
 	}
 	return max(s.MinDelay, s.MaxDelay)
 }

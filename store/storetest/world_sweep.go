@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // swept checks what a sweep found.
@@ -79,7 +80,7 @@ func (w *world) overdue(shard int, now time.Time) (due map[dispatch.TaskID]bool,
 		if t.shard != shard || t.Lease == nil {
 			continue
 		}
-		if t.Lease.Deadline.Sub(now) > dispatch.MaxLeaseDuration {
+		if t.Lease.Deadline.Sub(now) > bounds.MaxLeaseDuration {
 			if t.behind {
 				vague = append(vague, t)
 				continue

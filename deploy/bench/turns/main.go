@@ -60,7 +60,7 @@ func workloads() []workload {
 		if w.Name == "queues" {
 			single, carried := w.OneACall(false), w.OneACall(true)
 			single.Name, carried.Name = "single", "carried"
-			all = append(all, workload{single, 20_000}, workload{carried, 20_000})
+			all = append(all, workload{single, 20_000}, workload{carried, 20_000}, workload{w.OfOneSource(), 20_000})
 		}
 	}
 	return all

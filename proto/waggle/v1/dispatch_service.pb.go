@@ -719,16 +719,15 @@ func (x *HeartbeatRequest) GetLeases() []*LeaseBeat {
 }
 
 // HeartbeatResponse answers one beat, or is pushed between two. A message that answers a beat has next_heartbeat. One
-// without it is pushed, within a second of what it is about: it carries cancels, lost leases, a change of `drain`, or
-// reconnect. It renews nothing, and the next beat is sent when the last answer asked for it.
+// without it is pushed, within a second of what it is about: it carries cancels, a change of `drain`, or reconnect. It
+// renews nothing, and the next beat is sent when the last answer asked for it.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every lease the beat named that is in neither `lost` nor `limited` runs at least this long, counted
 	// from when the beat was sent: the shortest of their durations. A renewal never shortens, so keep a
 	// deadline that is later. Absent in a pushed message, or when nothing was renewed.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Leases that are no longer held: of those that the beat named, or, pushed, of any. Stop working on them at once;
-	// report nothing.
+	// Leases that the beat named and that are no longer held. Stop working on them at once; report nothing.
 	Lost []*LostLease `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
 	// Tasks that somebody wants ended. The lease still stands: stop, and report. What was pushed comes again in the
 	// answers to beats for as long as they name the lease.

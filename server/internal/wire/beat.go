@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -34,9 +35,9 @@ func ReadBeat(req beatRequest) (*Beat, error) {
 	b := &Beat{Collector: dispatch.CollectorInfo{
 		ID:       c.id("collector.id", info.GetId()),
 		Session:  c.token("collector.session", info.GetSession()),
-		Version:  c.text("collector.version", info.GetVersion(), dispatch.MaxIDLength),
+		Version:  c.text("collector.version", info.GetVersion(), bounds.MaxIDLength),
 		Hostname: c.text("collector.hostname", info.GetHostname(), maxHostname),
-		Labels:   c.labels("collector.labels", info.GetLabels(), dispatch.MaxLabels),
+		Labels:   c.labels("collector.labels", info.GetLabels(), bounds.MaxLabels),
 		Pools:    list(&c, "collector.pools", info.GetPools(), 0, engine.MaxNarrow, c.id),
 		Sources:  list(&c, "collector.sources", info.GetSources(), 0, engine.MaxNarrow, c.id),
 		Queues:   list(&c, "collector.queues", info.GetQueues(), 0, engine.MaxNarrow, c.queue),
@@ -54,7 +55,7 @@ func ReadBeat(req beatRequest) (*Beat, error) {
 }
 
 func (b *Beat) addLease(c *checks, lease *pb.LeaseBeat) {
-	cursor := c.bytes("cursor", lease.Cursor, dispatch.MaxCursorLength)
+	cursor := c.bytes("cursor", lease.Cursor, bounds.MaxCursorLength)
 	if p := lease.GetProgress(); !(p >= 0 && p <= 1) {
 		c.fail("progress", p, "must be 0 to 1")
 	}

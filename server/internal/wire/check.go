@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -25,8 +26,8 @@ type operatorRequest interface {
 // note reads who changes something, and why.
 func (c *checks) note(req operatorRequest) dispatch.Note {
 	return dispatch.Note{
-		By:     c.text("by", req.GetBy(), dispatch.MaxIDLength),
-		Reason: c.text("reason", req.GetReason(), dispatch.MaxMessageLength),
+		By:     c.text("by", req.GetBy(), bounds.MaxIDLength),
+		Reason: c.text("reason", req.GetReason(), bounds.MaxMessageLength),
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -24,13 +26,13 @@ func ListCollectors(req *pb.ListCollectorsRequest) (CollectorFilter, error) {
 		states: list(&c, "states", req.GetStates(), 0, 4, func(field string, state pb.CollectorState) pb.CollectorState {
 			return named(&c, field, state, "must name a state")
 		}),
-		labels: c.labels("labels", req.GetLabels(), dispatch.MaxLabels),
+		labels: c.labels("labels", req.GetLabels(), bounds.MaxLabels),
 	}
 	return f, c.err()
 }
 
 // Hides reports whether the list leaves a collector out.
-func (f *CollectorFilter) Hides(v *dispatch.CollectorView, now time.Time) bool {
+func (f *CollectorFilter) Hides(v *operate.CollectorView, now time.Time) bool {
 	if len(f.states) > 0 && !slices.Contains(f.states, toCollectorState(v, now)) {
 		return true
 	}
@@ -43,7 +45,7 @@ func (f *CollectorFilter) Hides(v *dispatch.CollectorView, now time.Time) bool {
 }
 
 // Collector converts a collector.
-func Collector(v *dispatch.CollectorView, now time.Time) *pb.Collector {
+func Collector(v *operate.CollectorView, now time.Time) *pb.Collector {
 	c := &v.Info
 	return &pb.Collector{
 		Info: &pb.CollectorInfo{
@@ -56,7 +58,7 @@ func Collector(v *dispatch.CollectorView, now time.Time) *pb.Collector {
 	}
 }
 
-func toCollectorState(v *dispatch.CollectorView, now time.Time) pb.CollectorState {
+func toCollectorState(v *operate.CollectorView, now time.Time) pb.CollectorState {
 	switch {
 	case v.Info.Ended:
 		return pb.CollectorState_COLLECTOR_STATE_ENDED
@@ -85,7 +87,7 @@ func (c *checks) drain(req drainRequest) dispatch.HoldTarget {
 	case id != "":
 		c.id("collector_id", id)
 	default:
-		c.labels("labels", labels, dispatch.MaxHoldLabels)
+		c.labels("labels", labels, bounds.MaxHoldLabels)
 	}
 	return dispatch.HoldTarget{Collector: id, Labels: labels}
 }

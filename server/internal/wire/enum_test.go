@@ -32,15 +32,15 @@ func TestEnums_numbers(t *testing.T) {
 			pb.EmptyReason_EMPTY_REASON_TOKEN_USED: int(engine.EmptyTokenUsed),
 		},
 		{
-			pb.ReportCode_REPORT_CODE_OK: int(dispatch.ReportOK), pb.ReportCode_REPORT_CODE_ALREADY_REPORTED: int(dispatch.ReportAlready),
-			pb.ReportCode_REPORT_CODE_LEASE_LOST: int(dispatch.ReportLeaseLost), pb.ReportCode_REPORT_CODE_NOT_FOUND: int(dispatch.ReportNotFound),
-			pb.ReportCode_REPORT_CODE_STORE_FULL:        int(dispatch.ReportStoreFull),
-			pb.ReportCode_REPORT_CODE_STORE_UNAVAILABLE: int(dispatch.ReportUnavailable),
+			pb.ReportCode_REPORT_CODE_OK: int(engine.ReportOK), pb.ReportCode_REPORT_CODE_ALREADY_REPORTED: int(engine.ReportAlready),
+			pb.ReportCode_REPORT_CODE_LEASE_LOST: int(engine.ReportLeaseLost), pb.ReportCode_REPORT_CODE_NOT_FOUND: int(engine.ReportNotFound),
+			pb.ReportCode_REPORT_CODE_STORE_FULL:        int(engine.ReportStoreFull),
+			pb.ReportCode_REPORT_CODE_STORE_UNAVAILABLE: int(engine.ReportUnavailable),
 		},
 		{
-			pb.DiscoverCode_DISCOVER_CODE_CREATED: int(dispatch.DiscoverCreated), pb.DiscoverCode_DISCOVER_CODE_EXISTS: int(dispatch.DiscoverExists),
-			pb.DiscoverCode_DISCOVER_CODE_REVISIT: int(dispatch.DiscoverRevisit), pb.DiscoverCode_DISCOVER_CODE_FILTERED: int(dispatch.DiscoverFiltered),
-			pb.DiscoverCode_DISCOVER_CODE_LIMITED: int(dispatch.DiscoverLimited), pb.DiscoverCode_DISCOVER_CODE_INVALID: int(dispatch.DiscoverInvalid),
+			pb.DiscoverCode_DISCOVER_CODE_CREATED: int(engine.DiscoverCreated), pb.DiscoverCode_DISCOVER_CODE_EXISTS: int(engine.DiscoverExists),
+			pb.DiscoverCode_DISCOVER_CODE_REVISIT: int(engine.DiscoverRevisit), pb.DiscoverCode_DISCOVER_CODE_FILTERED: int(engine.DiscoverFiltered),
+			pb.DiscoverCode_DISCOVER_CODE_LIMITED: int(engine.DiscoverLimited), pb.DiscoverCode_DISCOVER_CODE_INVALID: int(engine.DiscoverInvalid),
 		},
 		{
 			pb.FilterReason_FILTER_REASON_NO_RULE: int(dispatch.FilterNoRule), pb.FilterReason_FILTER_REASON_DEPTH: int(dispatch.FilterDepth),
@@ -110,14 +110,14 @@ func TestEnums_names(t *testing.T) {
 	var r wire.Reports
 	var results, reasons []protoreflect.EnumNumber
 	for result := dispatch.ResultNone + 1; result.String() != "unknown"; result++ {
-		told := r.Results([]dispatch.ReportResult{{Code: dispatch.ReportAlready, Result: result}})[0].GetResult()
+		told := r.Results([]engine.ReportResult{{Code: engine.ReportAlready, Result: result}})[0].GetResult()
 		if told == pb.AttemptResult_ATTEMPT_RESULT_UNSPECIFIED {
 			t.Errorf("a result that is %s has no name", result)
 		}
 		results = append(results, told.Number())
 	}
 	for lost := dispatch.LostNone + 1; lost <= dispatch.LostMalformed; lost++ {
-		told := r.Results([]dispatch.ReportResult{{Code: dispatch.ReportLeaseLost, Lost: lost}})[0].GetLostReason()
+		told := r.Results([]engine.ReportResult{{Code: engine.ReportLeaseLost, Lost: lost}})[0].GetLostReason()
 		if told == pb.LostReason_LOST_REASON_UNSPECIFIED {
 			t.Errorf("the reason %d has no name", lost)
 		}

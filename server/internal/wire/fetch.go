@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -20,9 +21,9 @@ func Fetch(req *pb.FetchTaskRequest) (engine.FetchRequest, Reports, error) {
 		Queues:      list(&c, "queues", req.GetQueues(), 0, engine.MaxNarrow, c.queue),
 		MaxTasks:    int(c.number("max_tasks", int64(req.GetMaxTasks()), 0, engine.MaxFetchTasks)),
 		MaxBytes:    int(c.number("max_bytes", int64(req.GetMaxBytes()), 0, engine.MaxFetchBytes)),
-		Wait:        c.duration("wait", req.GetWait(), 0, dispatch.MaxWait),
-		Lease:       c.duration("lease_duration", req.GetLeaseDuration(), dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration),
-		Labels:      c.labels("labels", req.GetLabels(), dispatch.MaxLabels),
+		Wait:        c.duration("wait", req.GetWait(), 0, bounds.MaxWait),
+		Lease:       c.duration("lease_duration", req.GetLeaseDuration(), bounds.MinLeaseDuration, bounds.MaxLeaseDuration),
+		Labels:      c.labels("labels", req.GetLabels(), bounds.MaxLabels),
 	}
 	if req.GetWait() == nil {
 		fetch.Wait = engine.DefaultWait

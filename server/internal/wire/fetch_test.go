@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
@@ -56,9 +55,9 @@ func TestReports_Results(t *testing.T) {
 	if items := reports.List[1].Succeeded.Discovered; len(items) != 2 || items[1].URL != "https://a.example/3" {
 		t.Fatalf("the domain gets %v", items)
 	}
-	results := reports.Results([]dispatch.ReportResult{
-		{Code: dispatch.ReportOK},
-		{Code: dispatch.ReportOK, Discovered: []dispatch.DiscoverResult{{Code: dispatch.DiscoverCreated}, {Code: dispatch.DiscoverExists}}},
+	results := reports.Results([]engine.ReportResult{
+		{Code: engine.ReportOK},
+		{Code: engine.ReportOK, Discovered: []engine.DiscoverResult{{Code: engine.DiscoverCreated}, {Code: engine.DiscoverExists}}},
 	})
 	var got []pb.DiscoverCode
 	for _, item := range results[1].GetDiscovered().GetResults() {

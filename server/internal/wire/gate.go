@@ -50,8 +50,15 @@ func ResumePool(req *pb.ResumePoolRequest) error {
 }
 
 // Pool converts a pool.
-func Pool(p dispatch.Pool) *pb.Pool {
-	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: Gate(p.Paused), Unknown: p.Unknown}
+func Pool(p operate.PoolView) *pb.Pool {
+	out := ListedPool(p.Pool)
+	out.Unknown = p.Unknown
+	return out
+}
+
+// ListedPool converts a pool of a list.
+func ListedPool(p dispatch.Pool) *pb.Pool {
+	return &pb.Pool{Name: p.Name, ReadyQueues: p.Open, WaitingQueues: p.Waiting, Paused: Gate(p.Paused)}
 }
 
 // Explain checks that an ExplainRequest names one thing.
@@ -85,7 +92,7 @@ func Explain(req *pb.ExplainRequest) error {
 func ExplainResponse(e *operate.Explanation) *pb.ExplainResponse {
 	out := &pb.ExplainResponse{
 		MapsTo: e.MapsTo, Unknown: e.Unknown, Notes: e.Notes, Partly: e.Partly && len(e.Holds) == 0,
-		Holds: each(e.Holds, func(h operate.Hold) *pb.Hold {
+		Holds: each(e.Holds, func(h operate.Held) *pb.Hold {
 			return &pb.Hold{Gate: Gate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
 		}),
 	}

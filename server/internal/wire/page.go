@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 const (
@@ -56,11 +57,11 @@ func List[From any, To proto.Message](req listRequest, list func(after string, l
 		for _, item := range items {
 			size += proto.Size(item)
 		}
-		if size <= dispatch.MaxPageBytes || limit == 1 {
+		if size <= bounds.MaxPageBytes || limit == 1 {
 			return items, pages.token(next), nil
 		}
 		// Always fewer, and so an end: halving at least.
-		limit = max(1, min(limit/2, len(items)*dispatch.MaxPageBytes/size))
+		limit = max(1, min(limit/2, len(items)*bounds.MaxPageBytes/size))
 	}
 }
 

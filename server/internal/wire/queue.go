@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -56,7 +57,7 @@ func ReleaseQueue(req QueueReleaseRequest) error {
 }
 
 // Queue converts a queue.
-func Queue(q *dispatch.Queue, now time.Time) *pb.Queue {
+func Queue(q *operate.QueueView, now time.Time) *pb.Queue {
 	s := &q.Settings
 	out := &pb.Queue{
 		Name: q.Name, RulePattern: q.SettingsName, Leased: q.Leased, Waiting: q.Waiting, QueueDelay: toDuration(q.QueueDelay),
@@ -88,14 +89,14 @@ func SetQueueRule(req *pb.SetQueueRuleRequest, by string) (*RuleChange, error) {
 	rule := req.GetRule()
 	c.pattern("rule.pattern", rule.GetPattern())
 	optional(c.queue, "rule.queue", rule.GetQueue())
-	c.duration("rule.min_delay", rule.GetMinDelay(), 0, dispatch.MaxMinDelay)
+	c.duration("rule.min_delay", rule.GetMinDelay(), 0, bounds.MaxMinDelay)
 	if rule != nil && rule.MaxInFlight != nil {
-		c.number("rule.max_in_flight", int64(rule.GetMaxInFlight()), 1, dispatch.MaxInFlightLimit)
+		c.number("rule.max_in_flight", int64(rule.GetMaxInFlight()), 1, bounds.MaxInFlight)
 	}
 	if f := rule.GetDelayFactor(); !(f >= 0 && f <= 100) {
 		c.fail("rule.delay_factor", f, "must be 0 to 100")
 	}
-	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, dispatch.MaxMinDelay)
+	c.duration("rule.max_delay", rule.GetMaxDelay(), time.Millisecond, bounds.MaxMinDelay)
 	c.duration("rule.max_block", rule.GetMaxBlock(), time.Second, 30*24*time.Hour)
 	paths := req.GetUpdateMask().GetPaths()
 	c.mask(req.GetUpdateMask(), ruleField, "must name settings of a rule: queue, min_delay, max_in_flight, delay_factor, max_delay, max_block, paused, deny")
@@ -138,12 +139,10 @@ func ruleField(path string) bool {
 
 func fromRule(r *pb.QueueRule, note dispatch.Note) dispatch.QueueRule {
 	out := dispatch.QueueRule{
-		Pattern: r.GetPattern(), Queue: r.GetQueue(), By: note.By, Reason: note.Reason,
-		Settings: dispatch.QueueSettings{
-			MinDelay: dispatch.DefaultMinDelay, MaxInFlight: dispatch.DefaultMaxInFlight, MaxBlock: dispatch.DefaultMaxBlock,
-			DelayFactor: r.GetDelayFactor(), MaxDelay: r.GetMaxDelay().AsDuration(), Paused: r.GetPaused(), Deny: r.GetDeny(),
-		},
+		Pattern: r.GetPattern(), Queue: r.GetQueue(), By: note.By, Reason: note.Reason, Settings: dispatch.DefaultQueueSettings(),
 	}
+	out.Settings.DelayFactor, out.Settings.MaxDelay = r.GetDelayFactor(), r.GetMaxDelay().AsDuration()
+	out.Settings.Paused, out.Settings.Deny = r.GetPaused(), r.GetDeny()
 	if r.GetMinDelay() != nil {
 		out.Settings.MinDelay = r.GetMinDelay().AsDuration()
 	}
@@ -194,7 +193,7 @@ func (c *checks) rulesEtag(etag string) operate.RulesEtag {
 func AboutRule(err error, pattern string) error {
 	pairs := []string{"pattern", pattern}
 	var left *operate.NotEmptyError
-	var holds *dispatch.RuleHoldsError
+	var holds *operate.RuleHoldsError
 	switch {
 	case errors.As(err, &left):
 		pairs = append(pairs, "tasks_left_in", left.Names(maxShown-len(" and more")-2))

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -65,9 +66,9 @@ func (c *checks) succeeded(s *pb.Succeeded) (*dispatch.Succeeded, refusedItems) 
 		Bytes:          c.number(at+"bytes", s.GetBytes(), 0, math.MaxInt64),
 		FetchDuration:  c.duration(at+"fetch_duration", s.GetFetchDuration(), 0, maxFetch),
 		Changed:        s.Changed,
-		Memo:           c.bytes(at+"memo", s.Memo, dispatch.MaxMemoLength),
+		Memo:           c.bytes(at+"memo", s.Memo, bounds.MaxMemoLength),
 		QueueDelay:     c.queueDelay(at+"queue_delay", s.GetQueueDelay()),
-		NextCrawlDelay: c.duration(at+"next_crawl_delay", s.GetNextCrawlDelay(), 0, dispatch.MaxEvery),
+		NextCrawlDelay: c.duration(at+"next_crawl_delay", s.GetNextCrawlDelay(), 0, bounds.MaxEvery),
 		Discovered:     items,
 	}, refused
 }
@@ -86,7 +87,7 @@ func (c *checks) failed(f *pb.Failed) *dispatch.Failed {
 	}
 	return &dispatch.Failed{
 		Reason:        reason,
-		Message:       c.text(at+"message", f.GetMessage(), dispatch.MaxMessageLength),
+		Message:       c.text(at+"message", f.GetMessage(), bounds.MaxMessageLength),
 		HTTPStatus:    c.httpStatus(at+"http_status", f.GetHttpStatus()),
 		RetryAfter:    c.duration(at+"retry_after", f.GetRetryAfter(), 0, maxRetryAfter),
 		FetchDuration: c.duration(at+"fetch_duration", f.GetFetchDuration(), 0, maxFetch),
@@ -107,7 +108,7 @@ func (c *checks) queueDelay(field string, d *durationpb.Duration) *time.Duration
 	if d == nil {
 		return nil
 	}
-	told := c.duration(field, d, 0, dispatch.MaxQueueDelay)
+	told := c.duration(field, d, 0, bounds.MaxQueueDelay)
 	return &told
 }
 
@@ -152,7 +153,7 @@ func Discovered(req *pb.SubmitDiscoveredRequest) (*Discovery, error) {
 }
 
 // Response tells what became of all items.
-func (d *Discovery) Response(results []dispatch.DiscoverResult) *pb.SubmitDiscoveredResponse {
+func (d *Discovery) Response(results []engine.DiscoverResult) *pb.SubmitDiscoveredResponse {
 	return &pb.SubmitDiscoveredResponse{Summary: toSummary(results, d.refused)}
 }
 
@@ -163,10 +164,10 @@ func discovered(items []*pb.DiscoveredItem) (out []dispatch.DiscoveredItem, refu
 		c.identity(item.GetUrl(), item.GetKey(), item.GetQueue())
 		read := dispatch.DiscoveredItem{
 			URL: item.GetUrl(), Key: item.GetKey(), Queue: item.GetQueue(),
-			Kind:     c.text("kind", item.GetKind(), dispatch.MaxIDLength),
+			Kind:     c.text("kind", item.GetKind(), bounds.MaxIDLength),
 			Priority: c.priority("priority", item.Priority),
 			Metadata: c.metadata("metadata", item.GetMetadata()),
-			Payload:  c.bytes("payload", item.GetPayload(), dispatch.MaxPayloadLength),
+			Payload:  c.bytes("payload", item.GetPayload(), bounds.MaxPayloadLength),
 			Relation: dispatch.Relation(item.GetRelation()),
 			Modified: c.time("modified_time", item.GetModifiedTime()),
 		}
@@ -190,32 +191,32 @@ func (c *checks) identity(url, key, queue string) {
 	if url == "" && (key == "" || queue == "") {
 		c.fail("url", url, "must be set, unless key and queue are")
 	}
-	c.text("key", key, dispatch.MaxURLLength)
+	c.text("key", key, bounds.MaxURLLength)
 	optional(c.queue, "queue", queue)
 }
 
 // Results tells what became of the reports, in their order.
-func (r *Reports) Results(results []dispatch.ReportResult) []*pb.ReportResult {
+func (r *Reports) Results(results []engine.ReportResult) []*pb.ReportResult {
 	out := make([]*pb.ReportResult, len(results))
 	for i := range results {
 		out[i] = toReportResult(&results[i])
-		if results[i].Code == dispatch.ReportOK {
+		if results[i].Code == engine.ReportOK {
 			out[i].Discovered = toSummary(results[i].Discovered, r.refused[i])
 		}
 	}
 	return out
 }
 
-func toReportResult(r *dispatch.ReportResult) *pb.ReportResult {
+func toReportResult(r *engine.ReportResult) *pb.ReportResult {
 	out := &pb.ReportResult{
 		TaskId: string(r.ID), Code: pb.ReportCode(r.Code), DueTime: toTime(r.Due), RetryAfter: toDuration(r.RetryAfter),
 	}
 	switch {
-	case r.Code == dispatch.ReportOK || r.Code == dispatch.ReportAlready:
+	case r.Code == engine.ReportOK || r.Code == engine.ReportAlready:
 		out.State, out.Result = pb.TaskState(r.State), attemptResults[r.Result]
-	case r.Code == dispatch.ReportLeaseLost:
+	case r.Code == engine.ReportLeaseLost:
 		out.LostReason = lostReasons[r.Lost]
-	case r.Code == dispatch.ReportStoreFull && out.RetryAfter == nil:
+	case r.Code == engine.ReportStoreFull && out.RetryAfter == nil:
 		out.RetryAfter = durationpb.New(retryFull)
 	}
 	return out
@@ -250,14 +251,14 @@ var lostReasons = map[dispatch.LostReason]pb.LostReason{
 }
 
 // toSummary puts the results of the items that were taken between those of the refused ones, and counts both.
-func toSummary(results []dispatch.DiscoverResult, refused refusedItems) *pb.DiscoverSummary {
+func toSummary(results []engine.DiscoverResult, refused refusedItems) *pb.DiscoverSummary {
 	total := len(results) + len(refused)
 	if total == 0 {
 		return nil
 	}
 	out := &pb.DiscoverSummary{Results: make([]*pb.DiscoverResult, total)}
 	for i := range out.Results {
-		r := dispatch.DiscoverResult{Code: dispatch.DiscoverInvalid, Message: refused[i]}
+		r := engine.DiscoverResult{Code: engine.DiscoverInvalid, Message: refused[i]}
 		if _, bad := refused[i]; !bad {
 			r, results = results[0], results[1:]
 		}
@@ -269,17 +270,17 @@ func toSummary(results []dispatch.DiscoverResult, refused refusedItems) *pb.Disc
 	return out
 }
 
-func counterOf(s *pb.DiscoverSummary, code dispatch.DiscoverCode) *int32 {
+func counterOf(s *pb.DiscoverSummary, code engine.DiscoverCode) *int32 {
 	switch code {
-	case dispatch.DiscoverCreated:
+	case engine.DiscoverCreated:
 		return &s.Created
-	case dispatch.DiscoverExists:
+	case engine.DiscoverExists:
 		return &s.Existing
-	case dispatch.DiscoverRevisit:
+	case engine.DiscoverRevisit:
 		return &s.Revisited
-	case dispatch.DiscoverFiltered:
+	case engine.DiscoverFiltered:
 		return &s.Filtered
-	case dispatch.DiscoverLimited:
+	case engine.DiscoverLimited:
 		return &s.Limited
 	default:
 		return &s.Invalid

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -37,7 +38,7 @@ func ListSources(req *pb.ListSourcesRequest) (operate.SourceQuery, error) {
 	q := operate.SourceQuery{
 		Prefix: optional(c.id, "id_prefix", req.GetIdPrefix()),
 		Pool:   optional(c.id, "pool", req.GetPool()),
-		Labels: c.labels("labels", req.GetLabels(), dispatch.MaxLabels),
+		Labels: c.labels("labels", req.GetLabels(), bounds.MaxLabels),
 		Health: list(&c, "health", req.GetHealth(), 0, 5, func(field string, health pb.SourceHealth) operate.SourceHealth {
 			return operate.SourceHealth(named(&c, field, health, "must name a health"))
 		}),
@@ -248,7 +249,7 @@ func (c *checks) sourceFilter(s *SourceSelection, f *pb.Filter) {
 	s.Query = operate.SourceQuery{
 		Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
 		Pool:   optional(c.id, "filter.pool", f.GetPool()),
-		Labels: c.labels("filter.labels", f.GetLabels(), dispatch.MaxLabels),
+		Labels: c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels),
 	}
 	s.CreatedFrom = c.time("filter.create_time_from", f.GetCreateTimeFrom())
 	s.CreatedBefore = c.time("filter.create_time_before", f.GetCreateTimeBefore())

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -30,18 +31,18 @@ func (c *checks) spec(s *pb.SourceSpec) dispatch.SourceSpec {
 	c.id("spec.id", s.GetId())
 	out := dispatch.SourceSpec{
 		DisplayName:   c.text("spec.display_name", s.GetDisplayName(), maxDisplayName),
-		Labels:        some(c.labels("spec.labels", s.GetLabels(), dispatch.MaxLabels)),
+		Labels:        some(c.labels("spec.labels", s.GetLabels(), bounds.MaxLabels)),
 		Scope:         optional(c.id, "spec.scope", s.GetScope()),
 		Pool:          optional(c.id, "spec.pool", s.GetPool()),
-		Seeds:         list(c, "spec.seeds", s.GetSeeds(), 0, dispatch.MaxSeeds, c.seed),
+		Seeds:         list(c, "spec.seeds", s.GetSeeds(), 0, bounds.MaxSeeds, c.seed),
 		Schedule:      c.schedule(s.GetSchedule()),
 		FirstCrawl:    dispatch.FirstCrawlNow,
 		Priority:      c.priority("spec.priority", s.Priority),
-		LeaseDuration: c.duration("spec.lease_duration", s.GetLeaseDuration(), dispatch.MinLeaseDuration, dispatch.MaxLeaseDuration),
-		MaxHold:       c.duration("spec.max_hold", s.GetMaxHold(), dispatch.MinLeaseDuration, dispatch.MaxHold),
+		LeaseDuration: c.duration("spec.lease_duration", s.GetLeaseDuration(), bounds.MinLeaseDuration, bounds.MaxLeaseDuration),
+		MaxHold:       c.duration("spec.max_hold", s.GetMaxHold(), bounds.MinLeaseDuration, bounds.MaxHold),
 		Retry:         c.retry(s.GetRetry()),
-		Remember:      c.duration("spec.remember", s.GetRemember(), minRemember, dispatch.MaxRemember),
-		RevisitAfter:  c.duration("spec.revisit_after", s.GetRevisitAfter(), time.Second, dispatch.MaxRemember),
+		Remember:      c.duration("spec.remember", s.GetRemember(), minRemember, bounds.MaxRemember),
+		RevisitAfter:  c.duration("spec.revisit_after", s.GetRevisitAfter(), time.Second, bounds.MaxRemember),
 		Follow:        c.follow(s.GetFollow()),
 		Metadata:      some(c.metadata("spec.metadata", s.GetMetadata())),
 
@@ -54,7 +55,7 @@ func (c *checks) spec(s *pb.SourceSpec) dispatch.SourceSpec {
 		c.number("spec.max_outstanding", s.GetMaxOutstanding(), 1, maxOutstanding)
 	}
 	if len(s.GetPayload()) > 0 {
-		out.Payload = c.bytes("spec.payload", s.GetPayload(), dispatch.MaxPayloadLength)
+		out.Payload = c.bytes("spec.payload", s.GetPayload(), bounds.MaxPayloadLength)
 	}
 	return out
 }
@@ -105,7 +106,7 @@ func (c *checks) seed(_ string, seed *pb.Seed) dispatch.Seed {
 	c.target(seed.GetUrl(), seed.GetKey(), seed.GetQueue())
 	return dispatch.Seed{
 		URL: canonical.Escape(seed.GetUrl()), Key: seed.GetKey(), Queue: seed.GetQueue(),
-		Kind: c.text("kind", seed.GetKind(), dispatch.MaxIDLength), Priority: dispatch.DefaultPriority,
+		Kind: c.text("kind", seed.GetKind(), bounds.MaxIDLength), Priority: dispatch.DefaultPriority,
 	}
 }
 
@@ -113,7 +114,7 @@ func (c *checks) schedule(s *pb.Schedule) dispatch.Schedule {
 	const at = "spec.schedule."
 	out := dispatch.Schedule{Revisit: s.GetRevisit()}
 	every := func(field string, d *durationpb.Duration) time.Duration {
-		return c.duration(at+field, d, dispatch.MinEvery, dispatch.MaxEvery)
+		return c.duration(at+field, d, bounds.MinEvery, bounds.MaxEvery)
 	}
 	switch rule := s.GetRule().(type) {
 	case *pb.Schedule_Every:
@@ -126,7 +127,7 @@ func (c *checks) schedule(s *pb.Schedule) dispatch.Schedule {
 	case *pb.Schedule_Adaptive:
 		bound := func(field string, d *durationpb.Duration) time.Duration {
 			if d == nil {
-				c.fail(at+field, "", "must be set, to %v to %v", dispatch.MinEvery, dispatch.MaxEvery)
+				c.fail(at+field, "", "must be set, to %v to %v", bounds.MinEvery, bounds.MaxEvery)
 			}
 			return every(field, d)
 		}
@@ -134,7 +135,7 @@ func (c *checks) schedule(s *pb.Schedule) dispatch.Schedule {
 			Min: bound("adaptive.min_interval", rule.Adaptive.GetMinInterval()), Max: bound("adaptive.max_interval", rule.Adaptive.GetMaxInterval()),
 		}
 	}
-	out.Jitter = c.duration(at+"jitter", s.GetJitter(), time.Millisecond, dispatch.MaxEvery)
+	out.Jitter = c.duration(at+"jitter", s.GetJitter(), time.Millisecond, bounds.MaxEvery)
 	out.TimeZone = c.text(at+"time_zone", s.GetTimeZone(), maxLabelLength)
 	return out
 }
@@ -198,7 +199,7 @@ func (c *checks) follow(f *pb.Follow) *dispatch.Follow {
 	const at = "spec.follow."
 	out := &dispatch.Follow{}
 	if f.MaxDepth != nil {
-		depth := int(c.number(at+"max_depth", int64(f.GetMaxDepth()), 0, dispatch.MaxDepth))
+		depth := int(c.number(at+"max_depth", int64(f.GetMaxDepth()), 0, bounds.MaxDepth))
 		out.MaxDepth = &depth
 	}
 	expression := func(field, value string) string {
@@ -209,8 +210,8 @@ func (c *checks) follow(f *pb.Follow) *dispatch.Follow {
 		return value
 	}
 	out.AllowHosts = list(c, at+"allow_hosts", f.GetAllowHosts(), 0, maxHosts, c.pattern)
-	out.Include = list(c, at+"include", f.GetInclude(), 0, dispatch.MaxFollowPatterns, expression)
-	out.Exclude = list(c, at+"exclude", f.GetExclude(), 0, dispatch.MaxFollowPatterns, expression)
+	out.Include = list(c, at+"include", f.GetInclude(), 0, bounds.MaxFollowPatterns, expression)
+	out.Exclude = list(c, at+"exclude", f.GetExclude(), 0, bounds.MaxFollowPatterns, expression)
 	return out
 }
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -28,6 +29,9 @@ const (
 	retrySoon = time.Second
 	retryFull = 5 * time.Second // a store that is full
 )
+
+// ErrDraining is a call that this dispatcher no longer takes because it shuts down. Another dispatcher takes it.
+var ErrDraining = errors.New("dispatcher is draining")
 
 // errorKind is how callers are told of a sentinel of the domain.
 type errorKind struct {
@@ -55,7 +59,7 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrStoreReadOnly, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_READ_ONLY, retrySoon},
 	{dispatch.ErrStoreUnavailable, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, retrySoon},
 	{dispatch.ErrTooManyWaiters, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_TOO_MANY_WAITERS, retrySoon},
-	{dispatch.ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DRAINING, retrySoon},
+	{ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DRAINING, retrySoon},
 }
 
 // kindOf finds err in the table; nil when it is not in it.
@@ -295,19 +299,19 @@ func (c *checks) count(field string, n, least, most int) {
 
 // id reads what people name: sources, collectors, pools, scopes.
 func (c *checks) id(field, value string) string {
-	return c.name(field, value, dispatch.MaxIDLength, isIDRune, "must be of a-z, 0-9, '.', '_' and '-'")
+	return c.name(field, value, bounds.MaxIDLength, isIDRune, "must be of a-z, 0-9, '.', '_' and '-'")
 }
 
 // token reads what programs name: sessions and client tokens.
 func (c *checks) token(field, value string) string {
 	of := func(r rune) bool { return isIDRune(r) || 'A' <= r && r <= 'Z' }
-	return c.name(field, value, dispatch.MaxIDLength, of, "must be of A-Z, a-z, 0-9, '.', '_' and '-'")
+	return c.name(field, value, bounds.MaxIDLength, of, "must be of A-Z, a-z, 0-9, '.', '_' and '-'")
 }
 
 // queue reads the name of a queue: a host, with a port if it has one, or what people chose.
 func (c *checks) queue(field, value string) string {
 	of := func(r rune) bool { return isIDRune(r) || r == ':' || r == '[' || r == ']' }
-	return c.name(field, value, dispatch.MaxQueueLength, of, "must be of a-z, 0-9, '.', '_', '-', ':' and brackets, as a host is in lower case and punycode")
+	return c.name(field, value, bounds.MaxQueueLength, of, "must be of a-z, 0-9, '.', '_', '-', ':' and brackets, as a host is in lower case and punycode")
 }
 
 // name reads what must be set, has a limit and is of few letters only.
@@ -372,7 +376,7 @@ func (c *checks) metadata(field string, m map[string]string) map[string]string {
 			c.fail(field, k, "must have keys that are not empty and hold no control characters")
 		}
 	}
-	c.size(field, n, dispatch.MaxMetadataLength)
+	c.size(field, n, bounds.MaxMetadataLength)
 	return m
 }
 
@@ -399,7 +403,7 @@ func (c *checks) priority(field string, n *int32) int {
 	if n == nil {
 		return dispatch.DefaultPriority
 	}
-	return int(c.number(field, int64(*n), 0, dispatch.MaxPriority))
+	return int(c.number(field, int64(*n), 0, bounds.MaxPriority))
 }
 
 // duration reads one that may be left out, and is zero then.

@@ -7,7 +7,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -44,10 +46,10 @@ func newTask(item *pb.SubmitItem, now time.Time) (engine.NewTask, error) {
 		Metadata: item.GetMetadata(), Payload: item.GetPayload(), IfExists: dispatch.IfExistsKeep,
 	}
 	c.identity(task.URL, task.Key, task.Queue)
-	c.text("kind", task.Kind, dispatch.MaxIDLength)
+	c.text("kind", task.Kind, bounds.MaxIDLength)
 	task.Priority = c.priority("priority", item.Priority)
 	c.metadata("metadata", task.Metadata)
-	c.bytes("payload", task.Payload, dispatch.MaxPayloadLength)
+	c.bytes("payload", task.Payload, bounds.MaxPayloadLength)
 	task.Due = c.until("due_time", item.GetDueTime(), now)
 	switch c.enum("if_exists", item.GetIfExists()); item.GetIfExists() {
 	case pb.IfExists_IF_EXISTS_SOONER:
@@ -116,7 +118,7 @@ func GetTask(req *pb.GetTaskRequest) error {
 func Task(t *dispatch.Task, now time.Time) *pb.Task {
 	out := ListedTask(t, now)
 	out.Cursor, out.Memo, out.Payload = t.Cursor, t.Memo, t.Payload
-	if c := t.Canceled(); c != nil {
+	if c := operate.Cancellation(t); c != nil {
 		out.Cancellation = &pb.Cancellation{
 			By: c.By, Reason: c.Reason, Time: toTime(c.Time), SourceDeleted: c.Kind == dispatch.GateSourceDeleted,
 		}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
@@ -95,7 +96,7 @@ func (c *checks) taskFilter(f *pb.Filter, states []dispatch.State, mustName bool
 		Sources: operate.SourceQuery{
 			Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
 			Pool:   optional(c.id, "filter.pool", f.GetPool()),
-			Labels: c.labels("filter.labels", f.GetLabels(), dispatch.MaxLabels),
+			Labels: c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels),
 		},
 		Queue:       optional(c.queue, "filter.queue", f.GetQueue()),
 		QueueSuffix: c.suffix("filter.queue_suffix", f.GetQueueSuffix()),

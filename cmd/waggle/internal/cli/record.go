@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Record are who does something, why, and until when.
@@ -68,8 +68,8 @@ func operatorName(name, host string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, ""))
-	if len(text) > dispatch.MaxIDLength {
-		text = strings.ToValidUTF8(text[:dispatch.MaxIDLength], "")
+	if len(text) > bounds.MaxIDLength {
+		text = strings.ToValidUTF8(text[:bounds.MaxIDLength], "")
 	}
 	return text
 }

@@ -183,14 +183,14 @@ when.`,
 // minimalRule is a rule without what it has by default, and without what Waggle writes. Its reason is that of the denial or
 // pause, if it has one.
 func minimalRule(rule *pb.QueueRule) *pb.QueueRule {
-	least := proto.CloneOf(rule)
+	least, standard := proto.CloneOf(rule), dispatch.DefaultQueueSettings()
 	least.By, least.UpdateTime, least.Gates = "", nil, nil
 	for _, reason := range heldReasons(rule) {
 		least.Reason = cmp.Or(reason, least.Reason)
 	}
-	textfile.UnsetDuration(&least.MinDelay, dispatch.DefaultMinDelay)
-	textfile.UnsetDuration(&least.MaxBlock, dispatch.DefaultMaxBlock)
-	textfile.Unset(&least.MaxInFlight, dispatch.DefaultMaxInFlight)
+	textfile.UnsetDuration(&least.MinDelay, standard.MinDelay)
+	textfile.UnsetDuration(&least.MaxBlock, standard.MaxBlock)
+	textfile.Unset(&least.MaxInFlight, int32(standard.MaxInFlight))
 	textfile.Unset(&least.DelayFactor, 0)
 	textfile.Unset(&least.Paused, false)
 	textfile.Unset(&least.Deny, false)

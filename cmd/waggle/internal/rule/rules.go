@@ -77,10 +77,10 @@ func ruleOf(rules []*pb.QueueRule, pattern string) *pb.QueueRule {
 
 // wholeRule is a rule with defaults in place of what it leaves out.
 func wholeRule(rule *pb.QueueRule) *pb.QueueRule {
-	whole := proto.CloneOf(rule)
-	whole.MinDelay = cmp.Or(whole.MinDelay, durationpb.New(dispatch.DefaultMinDelay))
-	whole.MaxBlock = cmp.Or(whole.MaxBlock, durationpb.New(dispatch.DefaultMaxBlock))
-	whole.MaxInFlight = cmp.Or(whole.MaxInFlight, proto.Int32(dispatch.DefaultMaxInFlight))
+	whole, standard := proto.CloneOf(rule), dispatch.DefaultQueueSettings()
+	whole.MinDelay = cmp.Or(whole.MinDelay, durationpb.New(standard.MinDelay))
+	whole.MaxBlock = cmp.Or(whole.MaxBlock, durationpb.New(standard.MaxBlock))
+	whole.MaxInFlight = cmp.Or(whole.MaxInFlight, proto.Int32(int32(standard.MaxInFlight)))
 	whole.DelayFactor, whole.Paused, whole.Deny = proto.Float64(rule.GetDelayFactor()), proto.Bool(rule.GetPaused()), proto.Bool(rule.GetDeny())
 	return whole
 }

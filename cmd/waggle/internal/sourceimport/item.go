@@ -23,11 +23,11 @@ type item struct {
 	result  string // as the report has it
 	err     string
 	reply   *pb.ApplyResult
-	twin    string   // of another source before it, which crawls one of its pages
-	once    bool     // it has no schedule
-	idle    bool     // it has no seeds and no schedule; of one that has a schedule the dispatcher warns
-	pending bool     // it is among the specs of its batch
-	again   bool     // a call for it, which was not answered, may have been taken
+	twin    string // of another source before it, which crawls one of its pages
+	once    bool   // it has no schedule
+	idle    bool   // it has no seeds and no schedule; of one that has a schedule the dispatcher warns
+	pending bool   // it is among the specs of its batch
+	again   bool   // a call for it, which was not answered, may have been taken
 }
 
 // batch is what one call takes, with the entries in between that need none.

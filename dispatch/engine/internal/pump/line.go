@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Request is a fetch that waits.
@@ -75,7 +76,7 @@ const (
 	firstBackoff   = 50 * time.Millisecond
 	longestBackoff = time.Second
 	stallsAllowed  = 3
-	boundsAllowed  = 1_000_000 / dispatch.MaxClaimTurns
+	boundsAllowed  = 1_000_000 / bounds.MaxClaimTurns
 )
 
 // never is further ahead than anything waits.
@@ -145,7 +146,7 @@ func (l *line) claimed() bool {
 // for one of them.
 func (l *line) pick(limit int) []*waiter {
 	if l.turns > 0 {
-		limit = max(min(limit, dispatch.MaxClaimTurns/l.turns), 1)
+		limit = max(min(limit, bounds.MaxClaimTurns/l.turns), 1)
 	}
 	var picked []*waiter
 	tasks := 0
@@ -154,7 +155,7 @@ func (l *line) pick(limit int) []*waiter {
 		if w.claiming {
 			continue
 		}
-		if tasks += w.Want.Max; len(picked) > 0 && tasks > dispatch.MaxClaimTasks {
+		if tasks += w.Want.Max; len(picked) > 0 && tasks > bounds.MaxClaimTasks {
 			break
 		}
 		picked = append(picked, w)

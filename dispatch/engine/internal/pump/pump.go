@@ -50,6 +50,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 // Store is what the pump needs of a [dispatch.Store].
@@ -407,10 +408,11 @@ func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, b
 		}
 	}
 	next := reply.Next
-	if o.line.narrow {
-		next = reply.Again
+	open := reply.More
+	if o.line.narrow { // of those that were served the reply does not say when there is more
+		next, open = reply.Again, open || served == len(waiters)
 	}
-	open := reply.More || !next.IsZero() && !next.After(reply.Now)
+	open = open || !next.IsZero() && !next.After(reply.Now)
 	switch {
 	case open:
 		o.until = began
@@ -422,10 +424,10 @@ func (p *Pump) landed(o *outlet, waiters []*waiter, reply dispatch.ClaimReply, b
 	// Where claims take longer than their callers wait, fewer are served, and the next claim is
 	// for fewer, and shorter.
 	if o.limit = max(served, 1); open && served == len(waiters) {
-		o.limit = min(2*served, dispatch.MaxClaimTurns) // with a delay each fetch takes a turn
+		o.limit = min(2*served, bounds.MaxClaimTurns) // with a delay each fetch takes a turn
 	}
 	o.pace(open, reply.More, served)
-	if open && !reply.More && !o.line.narrow && granted < dispatch.MaxClaimTasks {
+	if open && !reply.More && !o.line.narrow && granted < bounds.MaxClaimTasks {
 		for _, w := range waiters { // the store has something for anybody but these
 			p.finish(w, Outcome{End: Refused})
 		}

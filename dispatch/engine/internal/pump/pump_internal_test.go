@@ -260,3 +260,39 @@ func TestPump_idleLines(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// generousStore has a task for whoever asks, and does not say when there is more.
+type generousStore struct{ emptyStore }
+
+func (*generousStore) Claim(_ context.Context, _ int, _ string, wants []dispatch.Want) (dispatch.ClaimReply, error) {
+	reply := dispatch.ClaimReply{Grants: make([][]dispatch.Grant, len(wants)), Used: make([]bool, len(wants)), Now: time.Now()}
+	for i := range wants {
+		reply.Grants[i] = make([]dispatch.Grant, wants[i].Max)
+	}
+	return reply, nil
+}
+
+// A fetch that is narrowed to a queue is claimed for at once, though the last claim for such did
+// not say whether that has more (P9).
+func TestPump_narrowedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPump(&generousStore{}, func(string, map[string]string) bool { return false })
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { p.Run(ctx) })
+		synctest.Wait()
+		began := time.Now()
+		for n := range 10 {
+			want := dispatch.Want{Poll: dispatch.Poll{Collector: "c", ClientToken: fmt.Sprint(n)}, Max: 1, Queues: []string{"q"}}
+			if out := p.Wait(t.Context(), Request{Want: want, Pools: []string{"p"}, Until: began.Add(time.Minute)}); out.End != Granted {
+				t.Errorf("fetch %d: end %v", n, out.End)
+			}
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("10 fetches took %v", took)
+		}
+		cancel()
+		running.Wait()
+	})
+}

@@ -1,0 +1,109 @@
+package dispatch
+
+import "time"
+
+// Result is what a settled lease did to its task, kept to answer a repeated
+// report.
+type Result uint8
+
+// The results of a lease.
+const (
+	ResultNone Result = iota
+	ResultSucceeded
+	ResultFailed
+	ResultReleased
+	ResultExpired
+	ResultGivenBack
+	ResultRevoked
+	ResultMaxHold
+	// ResultReplaced: the collector has begun a newer session.
+	ResultReplaced
+	// ResultCanceled is of no lease, but of a line of the history: an operator has
+	// canceled the task, or has asked for it.
+	ResultCanceled
+)
+
+// String gives the result in lower case, such as "succeeded".
+func (r Result) String() string {
+	names := [...]string{"none", "succeeded", "failed", "released", "expired", "given back", "revoked", "held too long", "replaced", "canceled"}
+	if int(r) < len(names) {
+		return names[r]
+	}
+	return "unknown"
+}
+
+// FailureScope says what a failure is about, and so what pays for it.
+type FailureScope uint8
+
+// The scopes of failures.
+const (
+	// ScopeTask spends an attempt of the task.
+	ScopeTask FailureScope = iota
+	// ScopeHost blocks the queue and counts as throttled.
+	ScopeHost
+	// ScopeCollector spends nothing, and slows grants to that collector.
+	ScopeCollector
+)
+
+// FailureReason is why a collector gave a task back as failed. Its number is
+// the one of the API; the scope follows from its range.
+type FailureReason int32
+
+// The ranges of failure reasons by scope.
+const (
+	firstHostReason      FailureReason = 100
+	firstCollectorReason FailureReason = 200
+)
+
+// Scope tells what the reason is about: below 100 the task, below 200 the
+// host, from 200 on the collector.
+func (r FailureReason) Scope() FailureScope {
+	switch {
+	case r >= firstCollectorReason:
+		return ScopeCollector
+	case r >= firstHostReason:
+		return ScopeHost
+	default:
+		return ScopeTask
+	}
+}
+
+// Failure is the last error of a task, or of one attempt.
+type Failure struct {
+	Result     Result        `json:"u"`           // how the attempt ended
+	Reason     FailureReason `json:"r,omitempty"` // of ResultFailed
+	Message    string        `json:"m,omitempty"` // at most bounds.MaxMessageLength
+	HTTPStatus int           `json:"h,omitempty"`
+	Permanent  bool          `json:"p,omitempty"`
+	Time       time.Time     `json:"t"`
+}
+
+// Note is whom a change is put down to, and why: by at most bounds.MaxIDLength bytes, the
+// reason bounds.MaxMessageLength. Both empty: nobody said.
+type Note struct {
+	By     string `json:"b,omitempty"`
+	Reason string `json:"w,omitempty"`
+}
+
+// Attempt is one line of a task's history: an attempt, or, with ResultCanceled, what an
+// operator did to it, which has neither collector nor fence.
+type Attempt struct {
+	Collector string    `json:"c,omitempty"`
+	Cycle     uint32    `json:"y,omitempty"`
+	Fence     uint64    `json:"f,omitempty"`
+	Started   time.Time `json:"s,omitzero"`
+	Ended     time.Time `json:"e"`
+	Result    Result    `json:"r"`
+	Failure   *Failure  `json:"x,omitempty"`
+	// Note is of the operator who ended it, with ResultRevoked and ResultCanceled.
+	Note
+}
+
+// Canceled is the line of the history that says who has canceled a task; nil when
+// nobody said.
+func (n Note) Canceled(now time.Time) *Attempt {
+	if n == (Note{}) {
+		return nil
+	}
+	return &Attempt{Ended: now, Result: ResultCanceled, Note: n}
+}

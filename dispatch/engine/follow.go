@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+)
+
+// Follower is a compiled [dispatch.Follow] of a source.
+type Follower struct {
+	maxDepth         int
+	hosts            []string
+	named            bool // the rule names the hosts; else they are the seeds'
+	include, exclude []*regexp.Regexp
+}
+
+// newFollower compiles the source's follow rule; nil when it has none. The
+// error is a [dispatch.FieldError].
+func newFollower(spec *dispatch.SourceSpec) (*Follower, error) {
+	rule := spec.Follow
+	if rule == nil {
+		return nil, nil
+	}
+	f := &Follower{maxDepth: bounds.MaxDepth, hosts: slices.Clone(rule.AllowHosts), named: len(rule.AllowHosts) > 0}
+	if rule.MaxDepth != nil {
+		f.maxDepth = *rule.MaxDepth
+	}
+	if len(f.hosts) == 0 {
+		for _, seed := range spec.Seeds {
+			if host, err := canonical.Host(seed.URL); err == nil && !slices.Contains(f.hosts, host) {
+				f.hosts = append(f.hosts, host)
+			}
+		}
+	}
+	var err error
+	if f.include, err = compilePatterns("follow.include", rule.Include); err != nil {
+		return nil, err
+	}
+	f.exclude, err = compilePatterns("follow.exclude", rule.Exclude)
+	return f, err
+}
+
+func compilePatterns(field string, patterns []string) ([]*regexp.Regexp, error) {
+	var out []*regexp.Regexp
+	for i, pattern := range patterns {
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, dispatch.Invalid(fmt.Sprintf("%s[%d]", field, i), pattern, "does not compile as an RE2 expression: "+err.Error())
+		}
+		out = append(out, re)
+	}
+	return out, nil
+}
+
+// passesHost reports whether an item that a page of t's leads to is followed on
+// any host, unless the rule names hosts: an item of a feed is, one step, and where
+// it redirects to.
+func passesHost(t *dispatch.Task, relation dispatch.Relation) bool {
+	if relation == dispatch.RelationRedirect {
+		return t.Relation == dispatch.RelationFeedItem
+	}
+	return relation == dispatch.RelationFeedItem && t.Relation != dispatch.RelationFeedItem
+}
+
+// refuses says why an item that stands for this, at this depth, is not
+// followed; dispatch.FilterNone when it is. anyHost is for [passesHost]. An item without a
+// URL has no host to check.
+func (f *Follower) refuses(to dispatch.Target, depth int, anyHost bool) (dispatch.FilterReason, string) {
+	switch {
+	case f == nil && anyHost:
+		return dispatch.FilterNone, ""
+	case f == nil:
+		return dispatch.FilterNoRule, "the source has no follow rule"
+	case depth > f.maxDepth:
+		return dispatch.FilterDepth, fmt.Sprintf("depth %d is over follow.max_depth %d", depth, f.maxDepth)
+	case to.Canonical == "":
+		return dispatch.FilterNone, ""
+	case (f.named || !anyHost) && !f.allows(to.Host):
+		return f.refusesHost(to)
+	}
+	matches := func(re *regexp.Regexp) bool { return re.MatchString(to.Canonical) }
+	if len(f.include) > 0 && !slices.ContainsFunc(f.include, matches) {
+		return dispatch.FilterInclude, "no follow.include matches"
+	}
+	return f.excludes(to.Canonical)
+}
+
+// refusesMove says why a seed's page is not crawled where the seed redirects to;
+// dispatch.FilterNone when it is. A seed is crawled whatever the rule says, and so is its page
+// in its new place, unless the rule names hosts that this is none of, or
+// excludes it.
+func (f *Follower) refusesMove(to dispatch.Target) (dispatch.FilterReason, string) {
+	if f == nil || to.Canonical == "" {
+		return dispatch.FilterNone, ""
+	}
+	if f.named && !f.allows(to.Host) {
+		return f.refusesHost(to)
+	}
+	return f.excludes(to.Canonical)
+}
+
+func (f *Follower) refusesHost(to dispatch.Target) (dispatch.FilterReason, string) {
+	if f.named {
+		return dispatch.FilterHost, fmt.Sprintf("host %q is not among follow.allow_hosts", to.Host)
+	}
+	return dispatch.FilterHost, fmt.Sprintf("host %q is not a seed's, and follow.allow_hosts is empty", to.Host)
+}
+
+// excludes says which exclude pattern matches; dispatch.FilterNone: none.
+func (f *Follower) excludes(canonical string) (dispatch.FilterReason, string) {
+	i := slices.IndexFunc(f.exclude, func(re *regexp.Regexp) bool { return re.MatchString(canonical) })
+	if i < 0 {
+		return dispatch.FilterNone, ""
+	}
+	return dispatch.FilterExclude, fmt.Sprintf("follow.exclude[%d] matches", i)
+}
+
+// allows matches a host, with its port if it has one, as queue rules match a
+// queue.
+func (f *Follower) allows(host string) bool {
+	bare := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		bare = h
+	}
+	return slices.ContainsFunc(f.hosts, func(allowed string) bool {
+		suffix, isSuffix := strings.CutPrefix(allowed, "*.")
+		switch {
+		case allowed == "*", allowed == host, allowed == bare:
+			return true
+		case isSuffix:
+			return strings.HasSuffix(bare, "."+suffix)
+		}
+		return false
+	})
+}

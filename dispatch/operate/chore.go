@@ -1,0 +1,23 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+// Chores are what the dispatchers of a store have one of them do for operators: it finishes
+// what calls that were interrupted have left.
+func (o *Operator) Chores() []engine.Chore {
+	finished := "" // the last source of the page that was looked at
+	return []engine.Chore{
+		{Name: "finish changes of sources", Every: 10 * time.Second, Do: func(ctx context.Context) (more bool, err error) {
+			finished, more, err = o.finishSources(ctx, finished)
+			return more, err
+		}},
+		{Name: "bring shards to the queue rules", Every: time.Minute, Do: func(ctx context.Context) (bool, error) {
+			return false, o.syncRules(ctx)
+		}},
+	}
+}

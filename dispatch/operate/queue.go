@@ -1,0 +1,203 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// queuePage is how many queues one look of an operator's call reads.
+const queuePage = 1000
+
+// QueueView is a queue with what operators want to see of it.
+type QueueView struct {
+	dispatch.Queue
+	// PausedPools are those of Pools that are paused. Where all are, Gates has the pause
+	// that ends first.
+	PausedPools []string
+	// MapsTo is the queue that new tasks of a host of this name go to; empty =
+	// this one, and in lists.
+	MapsTo string
+	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, and
+	// no rule is for this very name; never in lists.
+	Unknown bool
+	// Replaced is the block, or the pause, that stood when it was set anew, of whose by,
+	// reason and end nothing is left; nil: none stood, or none was set.
+	Replaced *dispatch.Gate
+}
+
+// queue reads one queue; nil when it holds nothing and has no gate.
+func (o *Operator) queue(ctx context.Context, name string) (*dispatch.Queue, error) {
+	queues, err := o.store.QueuesNamed(ctx, []string{name})
+	if err != nil {
+		return nil, fmt.Errorf("read queue %q: %w", name, err)
+	}
+	return queues[0], nil
+}
+
+// FindQueue reads a queue, and one that is not there as it would be made, with
+// where the hosts of its name are mapped to and whether anything is known of it.
+func (o *Operator) FindQueue(ctx context.Context, name string) (*QueueView, error) {
+	queue, err := o.findQueue(ctx, name)
+	if err == nil {
+		err = o.addPausedPools(ctx, queue)
+	}
+	return queue, err
+}
+
+// findQueue is FindQueue without PausedPools.
+func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, error) {
+	known, err := o.queue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	book, err := o.catalog.Rules(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	if known == nil {
+		known = book.NewQueue(name)
+	}
+	queue := &QueueView{Queue: *known}
+	if to := book.QueueOf(name); to != name {
+		queue.MapsTo = to
+	}
+	if !book.Names(name) && blankQueue(known) {
+		left, err := o.store.ListTasks(ctx, dispatch.TaskFilter{Queue: name, States: settledListed}, "", 1)
+		if err != nil {
+			return nil, fmt.Errorf("list tasks of queue %q: %w", name, err)
+		}
+		queue.Unknown = len(left.Tasks) == 0 && left.Next == ""
+	}
+	return queue, nil
+}
+
+// settledListed are the states of settled tasks that can be listed.
+var settledListed = []dispatch.State{dispatch.StateDead, dispatch.StateCanceled}
+
+// blankQueue reports whether the queue holds no task, and nothing is left of one, so that
+// at most operators' gates keep it.
+func blankQueue(q *dispatch.Queue) bool {
+	return q.Waiting+q.Leased == 0 && q.QueueDelay == 0 && q.BlockStep == 0 && gateOf(q, dispatch.GateMinDelay) == nil
+}
+
+// ListQueues lists the queues that exist, by their labels from the last
+// (com.example.www), from the first after after. suffix narrows to a name and
+// all names below it.
+func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit int) (queues []*QueueView, next string, err error) {
+	known, err := o.store.ListQueues(ctx, suffix, after, limit)
+	if err != nil {
+		return nil, "", fmt.Errorf("list queues: %w", err)
+	}
+	for _, q := range known {
+		queues = append(queues, &QueueView{Queue: *q})
+	}
+	if len(queues) == limit {
+		next = queues[len(queues)-1].Name
+	}
+	return queues, next, o.addPausedPools(ctx, queues...)
+}
+
+// addPausedPools tells of queues which of the pools of their tasks are paused. A queue
+// whose pools all are is held until the first of them goes on.
+func (o *Operator) addPausedPools(ctx context.Context, queues ...*QueueView) error {
+	if len(queues) == 0 {
+		return nil
+	}
+	paused, err := o.pausedPools(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		var first dispatch.Gate
+		for _, pool := range q.Pools {
+			gate, ok := paused[pool]
+			if !ok {
+				continue
+			}
+			if q.PausedPools = append(q.PausedPools, pool); len(q.PausedPools) == 1 || endsBefore(&gate, &first) {
+				first = gate
+			}
+		}
+		if len(q.PausedPools) == 0 || len(q.PausedPools) < len(q.Pools) {
+			continue
+		}
+		if q.Gates = append(q.Gates, first); first.Until.After(q.NextGrant) {
+			q.NextGrant = first.Until
+		}
+	}
+	return nil
+}
+
+// endsBefore reports whether the gate ends before the other one.
+func endsBefore(g *dispatch.Gate, other *dispatch.Gate) bool {
+	return !g.Until.IsZero() && (other.Until.IsZero() || g.Until.Before(other.Until))
+}
+
+// gateOf is the gate of that kind which holds the queue; nil when none does.
+func gateOf(q *dispatch.Queue, kind dispatch.GateKind) *dispatch.Gate {
+	i := slices.IndexFunc(q.Gates, func(g dispatch.Gate) bool { return g.Kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return &q.Gates[i]
+}
+
+// PoolView is a pool with what a pause of it shows.
+type PoolView struct {
+	dispatch.Pool
+	// Unknown: none of its tasks waits, and no collector that was heard of says that it
+	// takes them; never of [dispatch.DefaultPool].
+	Unknown bool
+	// Replaced is the pause that stood when it was paused anew; nil: none stood.
+	Replaced *dispatch.Gate
+}
+
+// poolUnknown is Unknown of [PoolView].
+func (o *Operator) poolUnknown(ctx context.Context, pool *dispatch.Pool) (bool, error) {
+	if pool.Name == dispatch.DefaultPool || pool.Open+pool.Waiting > 0 {
+		return false, nil
+	}
+	return o.eachCollector(ctx, collectorsLookedAt, func(c *dispatch.CollectorRecord) bool {
+		return !slices.Contains(c.Info.Pools, pool.Name)
+	})
+}
+
+func (o *Operator) pool(ctx context.Context, name string) (dispatch.Pool, error) {
+	known, err := o.store.ListPools(ctx, name, "", 1)
+	if err != nil {
+		return dispatch.Pool{}, fmt.Errorf("read pool %q: %w", name, err)
+	}
+	if len(known) == 0 {
+		return dispatch.Pool{Name: name}, nil
+	}
+	return known[0], nil
+}
+
+// ListPools lists pools by name from the first after after.
+func (o *Operator) ListPools(ctx context.Context, after string, limit int) (pools []dispatch.Pool, next string, err error) {
+	if pools, err = o.store.ListPools(ctx, "", after, limit); err != nil {
+		return nil, "", fmt.Errorf("list pools: %w", err)
+	}
+	if len(pools) == limit {
+		next = pools[len(pools)-1].Name
+	}
+	return pools, next, nil
+}
+
+// pausedPools reads the pauses of pools, by pool.
+func (o *Operator) pausedPools(ctx context.Context) (map[string]dispatch.Gate, error) {
+	holds, err := o.store.Holds(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read holds: %w", err)
+	}
+	paused := make(map[string]dispatch.Gate)
+	for i := range holds {
+		if pool := holds[i].Target.Pool; pool != "" {
+			paused[pool] = holds[i].Gate
+		}
+	}
+	return paused, nil
+}

@@ -1,0 +1,327 @@
+package operate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+// RulesEtag stands for the queue rules as they are: their version, and a digest of all that
+// they say. Rules that begin anew in a store that was emptied, or was set back, reach a
+// version again, but with it the etag of before only as the same rules.
+type RulesEtag string
+
+// AnyRules stands for the queue rules whatever they are.
+const AnyRules RulesEtag = ""
+
+// RulePage are some of the queue rules.
+type RulePage struct {
+	Rules []dispatch.QueueRule
+	// Next is the pattern that the next page comes after; empty: there is none.
+	Next string
+	// Etag is that of all rules when the page was read, or none that they ever have.
+	Etag RulesEtag
+}
+
+// SetQueueRule sets the rule of a pattern, replacing an earlier one, as ChangeQueueRule
+// does. With AnyRules it is a [RuleHoldsError] when the earlier one pauses or denies, and
+// the new one does not: who gave no etag need not have seen it.
+func (o *Operator) SetQueueRule(ctx context.Context, rule dispatch.QueueRule, ifEtag RulesEtag) (dispatch.QueueRule, RulesEtag, error) {
+	return o.ChangeQueueRule(ctx, rule.Pattern, ifEtag, func(kept *dispatch.QueueRule) error {
+		if ends := endedBy(kept, &rule); ends != nil && ifEtag == AnyRules {
+			return &RuleHoldsError{Gate: *ends}
+		}
+		*kept = rule
+		return nil
+	})
+}
+
+// ChangeQueueRule changes the rule of a pattern, or a new one with defaults, by change;
+// grants after it follow it, in every shard. Errors: ErrInvalid, ErrQueueNotEmpty
+// for a mapping that would move hosts away from a queue that holds their tasks, and
+// ErrEtagMismatch when the rules have another etag than ifEtag.
+// A rule that denies also ends the leases of the queues it matches. Other rules
+// that map to the same queue take the settings of one that is replaced; a new one
+// must agree with them. It answers the rule, and the etag of all rules with it.
+// Who began a pause or a denial that stands, why and when stays with it.
+func (o *Operator) ChangeQueueRule(ctx context.Context, pattern string, ifEtag RulesEtag, change func(*dispatch.QueueRule) error) (rule dispatch.QueueRule, etag RulesEtag, err error) {
+	etag, err = o.changeRules(ctx, ifEtag, func(c *ruleChanges) (err error) {
+		old, ok := c.book.ByPattern[pattern]
+		if rule = old; !ok {
+			rule = dispatch.QueueRule{Pattern: pattern, Settings: dispatch.DefaultQueueSettings()}
+		}
+		if err := change(&rule); err != nil {
+			return err
+		}
+		if err := rule.Validate(); err != nil {
+			return err
+		}
+		if err := o.checkRule(ctx, c.book, rule); err != nil {
+			return err
+		}
+		if rule.Time, err = o.store.Now(ctx); err != nil {
+			return fmt.Errorf("read the store's clock: %w", err)
+		}
+		keepHolds(&rule, old, c.book.BySettings[rule.SettingsName()])
+		for _, changed := range append(c.book.Beside(rule), rule) {
+			if err := c.made(o.store.PutRule(ctx, changed.Pattern, &changed, c.version)); err != nil {
+				return fmt.Errorf("set queue rule %q: %w", changed.Pattern, err)
+			}
+			c.book.ByPattern[changed.Pattern] = changed
+		}
+		return nil
+	})
+	if err != nil {
+		return rule, "", err
+	}
+	if rule.Settings.Deny {
+		return rule, etag, o.endDenied(ctx)
+	}
+	return rule, etag, nil
+}
+
+// DeleteQueueRule removes the rule of a pattern and returns it, with the etag of all
+// rules without it. Errors: ErrRuleNotFound, ErrQueueNotEmpty, and ErrEtagMismatch when
+// the rules have another etag than ifEtag.
+func (o *Operator) DeleteQueueRule(ctx context.Context, pattern string, ifEtag RulesEtag) (rule dispatch.QueueRule, etag RulesEtag, err error) {
+	etag, err = o.changeRules(ctx, ifEtag, func(c *ruleChanges) error {
+		var ok bool
+		if rule, ok = c.book.ByPattern[pattern]; !ok {
+			return fmt.Errorf("pattern %q: %w", pattern, dispatch.ErrRuleNotFound)
+		}
+		if err := o.checkMapping(ctx, c.book, pattern, rule.Queue, c.book.Above(pattern)); err != nil {
+			return err
+		}
+		if err := c.made(o.store.PutRule(ctx, pattern, nil, c.version)); err != nil {
+			return fmt.Errorf("delete queue rule %q: %w", pattern, err)
+		}
+		delete(c.book.ByPattern, pattern)
+		return nil
+	})
+	return rule, etag, err
+}
+
+// ruleChanges are changes of the rules as they were read, one after the other.
+type ruleChanges struct {
+	book    *engine.RuleBook // byPattern has those that were made
+	version int64            // with those that were made
+}
+
+// made notes a change that the store answered.
+func (c *ruleChanges) made(version int64, err error) error {
+	if err == nil {
+		c.version = version
+	}
+	return err
+}
+
+// rulesEtag is the etag of rules, in the order of their patterns, that have a version. To
+// digest them takes a fraction of what the store took to read them.
+func rulesEtag(rules []dispatch.QueueRule, version int64) (RulesEtag, error) {
+	digest := sha256.New()
+	encode := json.NewEncoder(digest)
+	for _, rule := range rules {
+		// Rules that were read may tell their times by another clock face.
+		for _, at := range []*time.Time{&rule.Time, &rule.Pause.Time, &rule.Denial.Time} {
+			*at = at.UTC()
+		}
+		if err := encode.Encode(rule); err != nil {
+			return "", fmt.Errorf("digest queue rule %q: %w", rule.Pattern, err)
+		}
+	}
+	return RulesEtag(fmt.Sprintf("%d-%.12x", version, digest.Sum(nil))), nil
+}
+
+// changeRules reads the rules and changes them, if they have the etag ifEtag: all that
+// is decided by the rules holds of those that are changed. Where somebody else changes
+// them in between it reads and decides anew, but not for an ifEtag: who gave it has not
+// seen what is there now. Of several changes the first may be made then.
+func (o *Operator) changeRules(ctx context.Context, ifEtag RulesEtag, change func(*ruleChanges) error) (RulesEtag, error) {
+	for range changeTries {
+		rules, version, err := o.store.Rules(ctx)
+		if err != nil {
+			return "", fmt.Errorf("read queue rules: %w", err)
+		}
+		etag, err := rulesEtag(rules, version)
+		if err != nil {
+			return "", err
+		}
+		if ifEtag != AnyRules && ifEtag != etag {
+			return "", fmt.Errorf("the queue rules have the etag %s, not %s: %w", etag, ifEtag, dispatch.ErrEtagMismatch)
+		}
+		changes := ruleChanges{book: engine.NewRuleBook(rules, version), version: version}
+		err = change(&changes)
+		if errors.Is(err, dispatch.ErrEtagMismatch) && ifEtag == AnyRules {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		etag, err = rulesEtag(changes.book.All(), changes.version)
+		return etag, errors.Join(o.rulesChanged(ctx), err)
+	}
+	return "", fmt.Errorf("the queue rules were changed %d times in between: %w", changeTries, dispatch.ErrEtagMismatch)
+}
+
+// QueueRules lists rules by pattern, from the first after after.
+func (o *Operator) QueueRules(ctx context.Context, after string, limit int) (RulePage, error) {
+	all, version, err := o.store.Rules(ctx)
+	if err != nil {
+		return RulePage{}, fmt.Errorf("read queue rules: %w", err)
+	}
+	from, _ := slices.BinarySearchFunc(all, after, func(r dispatch.QueueRule, after string) int {
+		if r.Pattern <= after {
+			return -1
+		}
+		return 1
+	})
+	etag, err := rulesEtag(all, version)
+	if err != nil {
+		return RulePage{}, err
+	}
+	page := RulePage{Rules: all[from:], Etag: etag}
+	if len(page.Rules) > limit {
+		page.Rules = page.Rules[:limit]
+		page.Next = page.Rules[limit-1].Pattern
+	}
+	return page, nil
+}
+
+// checkRule refuses a rule that would contradict another one, or move hosts
+// away from tasks.
+func (o *Operator) checkRule(ctx context.Context, book *engine.RuleBook, rule dispatch.QueueRule) error {
+	old, replaces := book.ByPattern[rule.Pattern]
+	if !replaces && len(book.ByPattern) >= bounds.MaxQueueRules {
+		return dispatch.Invalid("rule", rule.Pattern, fmt.Sprintf("would be one more than the limit of %d rules", bounds.MaxQueueRules))
+	}
+	if others := book.Beside(rule); len(others) > 0 && (!replaces || old.SettingsName() != rule.SettingsName()) {
+		return dispatch.Invalid("queue", rule.SettingsName(), fmt.Sprintf("has other settings by the rule %q: rules for one queue must agree", others[0].Pattern))
+	}
+	was := old.Queue
+	if !replaces {
+		was = book.Above(rule.Pattern)
+	}
+	return o.checkMapping(ctx, book, rule.Pattern, was, rule.Queue)
+}
+
+// rulesChanged brings every shard to the rules and tells every dispatcher.
+func (o *Operator) rulesChanged(ctx context.Context) error {
+	o.catalog.DropRules()
+	if err := o.syncRules(ctx); err != nil {
+		return err
+	}
+	if err := o.store.Publish(ctx, dispatch.Hint{Kind: dispatch.HintRules}); err != nil {
+		return fmt.Errorf("tell of queue rules: %w", err)
+	}
+	return nil
+}
+
+// syncRules brings shards to the rules of shard 0, and queues that wait for a gate
+// that the rules may have lifted, or brought nearer, to where they now belong.
+func (o *Operator) syncRules(ctx context.Context) error {
+	for shard := range o.store.Shards() {
+		for page := ""; ; {
+			next, err := o.store.SyncRules(ctx, shard, page, queuePage)
+			if err != nil {
+				return fmt.Errorf("bring shard %d to the queue rules: %w", shard, err)
+			}
+			if page = next; page == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// RuleHoldsError is a [dispatch.ErrRuleHolds] with the gate of the rule that would be opened.
+type RuleHoldsError struct {
+	// Gate is the pause or the denial that stands.
+	Gate dispatch.Gate
+}
+
+// Error names who closed the gate, and since when.
+func (e *RuleHoldsError) Error() string {
+	return fmt.Sprintf("%v: %s by %q since %s", dispatch.ErrRuleHolds, e.Gate.Kind, e.Gate.By, e.Gate.Time.UTC().Format(time.RFC3339))
+}
+
+// Unwrap is [dispatch.ErrRuleHolds].
+func (*RuleHoldsError) Unwrap() error { return dispatch.ErrRuleHolds }
+
+// endedBy is a pause or denial of the rule that one in its place does not have; nil: none.
+func endedBy(r, next *dispatch.QueueRule) *dispatch.Gate {
+	for _, gate := range r.Gates() {
+		if gate.Kind == dispatch.GateQueuePaused && !next.Settings.Paused || gate.Kind == dispatch.GateQueueDenied && !next.Settings.Deny {
+			return &gate
+		}
+	}
+	return nil
+}
+
+// keepHolds notes of a pause and a denial of the rule that they began with one of the
+// rules as they were.
+func keepHolds(r *dispatch.QueueRule, were ...dispatch.QueueRule) {
+	r.Pause, r.Denial = dispatch.Gate{}, dispatch.Gate{}
+	for _, was := range slices.Backward(were) {
+		for _, gate := range was.Gates() {
+			began := dispatch.Gate{By: gate.By, Reason: gate.Reason, Time: gate.Time}
+			switch {
+			case gate.Kind == dispatch.GateQueuePaused && r.Settings.Paused:
+				r.Pause = began
+			case gate.Kind == dispatch.GateQueueDenied && r.Settings.Deny:
+				r.Denial = began
+			}
+		}
+	}
+}
+
+// endDenied ends the leases of all queues that rules deny. It looks again while
+// leases change under it.
+func (o *Operator) endDenied(ctx context.Context) error {
+	rules, version, err := o.store.Rules(ctx)
+	if err != nil {
+		return fmt.Errorf("read queue rules: %w", err)
+	}
+	book := engine.NewRuleBook(rules, version)
+	for range changeTries {
+		again, err := o.endDeniedOnce(ctx, book)
+		if err != nil || !again {
+			return err
+		}
+	}
+	return fmt.Errorf("end leases of denied queues: they were changed %d times in between: %w", changeTries, dispatch.ErrStoreUnavailable)
+}
+
+// endDeniedOnce reports whether a lease was changed before it could be ended.
+func (o *Operator) endDeniedOnce(ctx context.Context, book *engine.RuleBook) (again bool, err error) {
+	for cursor := ""; ; {
+		leased, next, err := o.store.ListLeases(ctx, cursor, queuePage)
+		if err != nil {
+			return false, fmt.Errorf("list leases: %w", err)
+		}
+		denied := slices.DeleteFunc(leased, func(t *dispatch.Task) bool { return !book.Denies(t.Queue) })
+		if len(denied) > 0 {
+			now, err := o.store.Now(ctx)
+			if err != nil {
+				return false, fmt.Errorf("read the store's clock: %w", err)
+			}
+			applied, err := o.d.EndLeases(ctx, denied, now, func(t *dispatch.Task, spec *dispatch.SourceSpec, now time.Time) dispatch.Transition {
+				return o.policy.Revoke(t, spec, book.Denial(t.Queue), now)
+			})
+			if err != nil {
+				return false, fmt.Errorf("end leases of denied queues: %w", err)
+			}
+			again = again || engine.CountEnded(applied) < len(applied)
+		}
+		if cursor = next; cursor == "" {
+			return again, nil
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// CreateSource registers a source and makes its seeds. Errors: ErrInvalid,
+// ErrSourceExists.
+func (o *Operator) CreateSource(ctx context.Context, id string, spec dispatch.SourceSpec) (*SourceView, error) {
+	spec.FillDefaults()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if err := o.createSource(ctx, id, &spec); err != nil {
+		return nil, err
+	}
+	return o.changedSource(ctx, id)
+}
+
+// createSource keeps a source with a spec that was checked, and makes its seeds.
+func (o *Operator) createSource(ctx context.Context, id string, spec *dispatch.SourceSpec) error {
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return fmt.Errorf("read the store's clock: %w", err)
+	}
+	source, err := newSource(id, spec, now)
+	if err != nil {
+		return err
+	}
+	if err := o.checkSeeds(ctx, source, rehearsal{}); err != nil {
+		return err
+	}
+	if err := o.store.PutSource(ctx, source, 0); err != nil {
+		return fmt.Errorf("create source %q: %w", id, err)
+	}
+	return o.applySource(ctx, source)
+}
+
+// Source reads a source and what is known of it, its last error included.
+// ErrSourceNotFound also for one that is being deleted.
+func (o *Operator) Source(ctx context.Context, id string) (*SourceView, error) {
+	source, err := o.liveSource(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	views, err := o.views(ctx, []*dispatch.Source{source}, true)
+	if err != nil {
+		return nil, err
+	}
+	return views[0], nil
+}
+
+// changedSource shows a source after a change. The change stands: where the details of
+// its state cannot be read, they are left out.
+func (o *Operator) changedSource(ctx context.Context, id string) (*SourceView, error) {
+	view, err := o.Source(ctx, id)
+	if err == nil || errors.Is(err, dispatch.ErrSourceNotFound) {
+		return view, err
+	}
+	source, err := o.liveSource(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	views, err := o.views(ctx, []*dispatch.Source{source}, false)
+	if err != nil {
+		return nil, err
+	}
+	return views[0], nil
+}
+
+// ListSources lists sources by id from the first after after. A page may hold
+// fewer than limit, even none; next continues, the end is an empty next.
+func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string, limit int) (views []*SourceView, next string, err error) {
+	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: q.Prefix}, after, limit)
+	if err != nil {
+		return nil, "", fmt.Errorf("list sources: %w", err)
+	}
+	if more {
+		next = sources[len(sources)-1].ID
+	}
+	var matching []*dispatch.Source
+	for _, source := range sources {
+		if !source.Deleted && q.matches(source) {
+			matching = append(matching, source)
+		}
+	}
+	all, err := o.views(ctx, matching, false)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, view := range all {
+		if q.matchesHealth(view.Health) {
+			views = append(views, view)
+		}
+	}
+	if q.Gates {
+		err = o.addListedGates(ctx, views)
+	}
+	return views, next, err
+}
+
+// UpdateSource changes the spec of a source by change, if its version is
+// ifVersion or ifVersion is 0. It answers when every shard has the change.
+// Without a change the version stays. Errors: ErrInvalid, ErrSourceNotFound,
+// ErrEtagMismatch.
+func (o *Operator) UpdateSource(ctx context.Context, id string, ifVersion int64, change func(*dispatch.SourceSpec) error) (*SourceView, error) {
+	if _, err := o.mutateSource(ctx, id, ifVersion, o.respec(ctx, change, rehearsal{})); err != nil {
+		return nil, err
+	}
+	return o.changedSource(ctx, id)
+}
+
+// respec changes the spec of a source by change, and checks what comes of it. What is
+// fixed at creation may be left out, and stays.
+func (o *Operator) respec(ctx context.Context, change func(*dispatch.SourceSpec) error, rehearsed rehearsal) func(*dispatch.Source) error {
+	return func(s *dispatch.Source) error {
+		before := s.Spec
+		if err := change(&s.Spec); err != nil {
+			return err
+		}
+		s.Spec.Scope = cmp.Or(s.Spec.Scope, before.Scope)
+		s.Spec.CanonicalRules = cmp.Or(s.Spec.CanonicalRules, before.CanonicalRules)
+		s.Spec.FillDefaults()
+		if s.Spec.Scope != before.Scope {
+			return dispatch.Invalid("scope", s.Spec.Scope, fmt.Sprintf("is fixed at creation to %q", before.Scope))
+		}
+		if s.Spec.CanonicalRules != before.CanonicalRules {
+			return dispatch.Invalid("canonical_rules", s.Spec.CanonicalRules, fmt.Sprintf("is fixed at creation to %d", before.CanonicalRules))
+		}
+		if err := s.Spec.Validate(); err != nil {
+			return err
+		}
+		return o.checkSeeds(ctx, s, rehearsed)
+	}
+}
+
+// DeleteSource ends a source: no more grants of its tasks at once, then all its
+// tasks CANCELED, of which the keeper does what is left of a large one. Holders
+// of leases are told by heartbeat. note is what its tasks tell of it while they are
+// remembered. Deleting what is gone is ErrSourceNotFound.
+func (o *Operator) DeleteSource(ctx context.Context, id string, note dispatch.Note) error {
+	gate, err := o.dated(ctx, dispatch.Gate{Kind: dispatch.GateSourceDeleted, By: note.By, Reason: note.Reason})
+	if err != nil {
+		return err
+	}
+	_, err = o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
+		if s.Deleted = true; note != (dispatch.Note{}) {
+			s.Deletion = &gate
+		}
+		return nil
+	})
+	return err
+}
+
+// PauseSource holds grants of the source's tasks; pausing again replaces the
+// gate: replaced is that which held until then, in other words; nil: none did. Kind and
+// Time of the gate are set here.
+func (o *Operator) PauseSource(ctx context.Context, id string, gate dispatch.Gate) (replaced *dispatch.Gate, changed bool, err error) {
+	gate.Kind = dispatch.GateSourcePaused
+	if gate, err = o.dated(ctx, gate); err != nil {
+		return nil, false, err
+	}
+	changed, err = o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
+		var differs bool
+		if replaced, differs = WouldPause(s, gate, gate.Time); differs {
+			s.Paused = &gate
+		}
+		return nil
+	})
+	if !changed {
+		replaced = nil
+	}
+	return replaced, changed, err
+}
+
+// WouldPause is what a pause of a source by gate would replace at now, and whether it would change
+// anything: one in the same words does not, and the source is paused since when it was.
+func WouldPause(s *dispatch.Source, gate dispatch.Gate, now time.Time) (replaced *dispatch.Gate, changes bool) {
+	if p := s.Paused; p != nil && p.By == gate.By && p.Reason == gate.Reason && p.Until.Equal(gate.Until) {
+		return nil, false
+	}
+	return pausedAt(s, now), true
+}
+
+// ResumeSource lets grants go on.
+func (o *Operator) ResumeSource(ctx context.Context, id string) (changed bool, err error) {
+	return o.mutateSource(ctx, id, 0, func(s *dispatch.Source) error {
+		s.Paused = nil
+		return nil
+	})
+}
+
+// mutateSource reads, changes, keeps and applies a source. It reports whether
+// anything changed.
+func (o *Operator) mutateSource(ctx context.Context, id string, ifVersion int64, change func(*dispatch.Source) error) (bool, error) {
+	for range changeTries {
+		before, err := o.liveSource(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		if ifVersion != 0 && before.Version != ifVersion {
+			return false, fmt.Errorf("source %q has version %d, not %d: %w", id, before.Version, ifVersion, dispatch.ErrEtagMismatch)
+		}
+		after := *before
+		if err := change(&after); err != nil {
+			return false, err
+		}
+		if reflect.DeepEqual(*before, after) {
+			return false, nil
+		}
+		if after.Updated, err = o.store.Now(ctx); err != nil {
+			return false, fmt.Errorf("read the store's clock: %w", err)
+		}
+		if after.PendingSeeds, err = o.pendingSeeds(ctx, before); err != nil {
+			return false, fmt.Errorf("source %q: %w", id, err)
+		}
+		after.Version++
+		err = o.store.PutSource(ctx, &after, before.Version)
+		if errors.Is(err, dispatch.ErrEtagMismatch) && ifVersion == 0 {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("update source %q: %w", id, err)
+		}
+		return true, o.applySource(ctx, &after)
+	}
+	return false, fmt.Errorf("source %q was changed %d times in between: %w", id, changeTries, dispatch.ErrEtagMismatch)
+}
+
+// Triggered is what a trigger of a source did.
+type Triggered struct {
+	// Changed: a seed is due sooner, or begins a pass. One that is READY, or is due
+	// again already after its lease, is left alone, unless a pass begins.
+	Changed bool
+	// Canceled seeds were left out.
+	Canceled int
+}
+
+// TriggerSource makes the source's seeds due now, canceled ones excepted; a
+// leased one is due again once after it settles. With revisit that begins a
+// pass. With dryRun nothing changes.
+func (o *Operator) TriggerSource(ctx context.Context, id string, revisit, dryRun bool) (did Triggered, err error) {
+	for range changeTries {
+		if did, err = o.triggerOnce(ctx, id, revisit, !dryRun); !errors.Is(err, errStaleSource) {
+			return did, err
+		}
+	}
+	return Triggered{}, fmt.Errorf("source %q was changed %d times in between: %w", id, changeTries, dispatch.ErrEtagMismatch)
+}
+
+func (o *Operator) triggerOnce(ctx context.Context, id string, revisit, really bool) (Triggered, error) {
+	var did Triggered
+	source, err := o.liveSource(ctx, id)
+	if err != nil {
+		return did, err
+	}
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return did, fmt.Errorf("read the store's clock: %w", err)
+	}
+	canceled := make(map[dispatch.TaskID]struct{}) // by id, since a seed may be asked for twice
+	_, err = o.submitSeeds(ctx, source, func(t *dispatch.Task, item *dispatch.Submission) bool {
+		if t != nil && t.State == dispatch.StateCanceled {
+			canceled[t.ID] = struct{}{}
+		}
+		if !triggers(t, now, revisit) {
+			return false
+		}
+		did.Changed = true
+		item.IfExists, item.Due, item.FirstDue = dispatch.IfExistsAgain, now, now
+		if t != nil && !t.FirstDue.IsZero() {
+			item.FirstDue = t.FirstDue
+		}
+		if item.Run = (time.Time{}); revisit {
+			item.Run = now
+		}
+		return really
+	})
+	did.Canceled = len(canceled)
+	return did, err
+}
+
+// triggers reports whether a trigger changes a seed; t is nil for one without a
+// record.
+func triggers(t *dispatch.Task, now time.Time, revisit bool) bool {
+	switch {
+	case t == nil:
+		return true
+	case t.State == dispatch.StateCanceled:
+		return false
+	case revisit, t.State.Settled():
+		return true
+	case t.State == dispatch.StateLeased:
+		return !t.AgainRequested
+	default:
+		return t.Due.After(now)
+	}
+}
+
+// newSource is a source as it is first kept, with defaults filled in.
+func newSource(id string, spec *dispatch.SourceSpec, now time.Time) (*dispatch.Source, error) {
+	uid, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("make a uid: %w", err)
+	}
+	source := &dispatch.Source{ID: id, UID: uid.String(), Spec: *spec, Version: 1, Created: now, Updated: now}
+	source.Spec.FillDefaults()
+	return source, nil
+}

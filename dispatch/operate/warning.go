@@ -1,0 +1,89 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+// Warnings are, for each spec, what keeps its seeds from being handed out though the spec is
+// right: a pool that no collector takes, a queue that a rule denies, a schedule without
+// seeds. All may be meant; whoever mistyped or forgot something learns of it nowhere else.
+func (o *Operator) Warnings(ctx context.Context, specs []*dispatch.SourceSpec) ([][]string, error) {
+	book, err := o.catalog.Rules(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read queue rules: %w", err)
+	}
+	pools, err := o.poolWarnings(ctx, specs)
+	if err != nil {
+		return nil, err
+	}
+	warnings := make([][]string, len(specs))
+	for i, spec := range specs {
+		for _, warning := range []string{pools[spec.Pool], deniedSeed(book, spec), idleSchedule(spec)} {
+			if warning != "" {
+				warnings[i] = append(warnings[i], warning)
+			}
+		}
+	}
+	return warnings, nil
+}
+
+// poolWarnings are the warnings about the pools of specs, by pool.
+func (o *Operator) poolWarnings(ctx context.Context, specs []*dispatch.SourceSpec) (map[string]string, error) {
+	var pools []wanted
+	for _, spec := range specs {
+		if spec.Pool != "" && spec.Pool != dispatch.DefaultPool { // who begins has no collector yet
+			pools = append(pools, wanted{pool: spec.Pool})
+		}
+	}
+	if len(pools) == 0 {
+		return nil, nil
+	}
+	now, err := o.store.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's clock: %w", err)
+	}
+	found, err := o.takers(ctx, pools, now)
+	if err != nil {
+		return nil, err
+	}
+	warnings := make(map[string]string)
+	for w, nobody := range found {
+		if len(nobody.gates) > 0 && nobody.gates[0].Kind == dispatch.GateNoCollector {
+			warnings[w.pool] = nobody.gates[0].Reason
+		}
+	}
+	return warnings, nil
+}
+
+// idleSchedule tells of a schedule that nothing follows, and of passes that nothing begins.
+func idleSchedule(spec *dispatch.SourceSpec) string {
+	switch {
+	case len(spec.Seeds) > 0:
+	case !spec.Schedule.Once():
+		return "it has a schedule and no seeds: only tasks that are submitted are crawled"
+	case spec.Schedule.Revisit:
+		return "it has revisit and no seeds, whose cycles begin the passes: only tasks that are submitted are crawled, once"
+	}
+	return ""
+}
+
+// deniedSeed tells of the first seed that a rule denies.
+func deniedSeed(b *engine.RuleBook, spec *dispatch.SourceSpec) string {
+	if !b.DeniesAny {
+		return ""
+	}
+	for _, seed := range spec.Seeds {
+		to, err := dispatch.ResolveTarget(max(spec.CanonicalRules, canonical.Plain), seed.URL, seed.Key, seed.Queue, b.QueueOf)
+		if err != nil || !b.Denies(to.Queue) {
+			continue
+		}
+		_, rule := b.Settings(to.Queue)
+		return fmt.Sprintf("the rule for %q denies the queue %q of a seed", rule, to.Queue)
+	}
+	return ""
+}

@@ -1,0 +1,252 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+)
+
+// putRule sets a rule as somebody else does, whose dispatcher has not told the shards yet.
+func (w *world) putRule(r *dispatch.QueueRule) {
+	w.t.Helper()
+	_, version, err := w.store.Rules(w.t.Context())
+	if err == nil {
+		_, err = w.store.PutRule(w.t.Context(), r.Pattern, r, version)
+	}
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+// A change of the rules is decided by the rules that it changes, and with a version by no
+// others.
+func TestDispatcher_SetQueueRule_changedMeanwhile(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		// meddle adds a rule to the group right after the next look at the rules.
+		meddle := func(pattern string) {
+			r := dispatch.QueueRule{Pattern: pattern, Queue: "group", Settings: dispatch.DefaultQueueSettings()}
+			r.Settings.MaxInFlight = 7
+			w.inject(after(func() { w.putRule(&r) }, calls("Rules")).once())
+		}
+		group := dispatch.QueueRule{Pattern: "a.example", Queue: "group", Settings: dispatch.DefaultQueueSettings()}
+		meddle("b.example")
+		if _, _, err := w.SetQueueRule(t.Context(), group, operate.AnyRules); !errors.Is(err, dispatch.ErrInvalid) {
+			t.Errorf("a rule that contradicts one that was set meanwhile: %v", err)
+		}
+		group.Settings.MaxInFlight = 7
+		_, etag, err := w.SetQueueRule(t.Context(), group, operate.AnyRules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meddle("c.example")
+		group.Settings.MaxInFlight = 5
+		if _, _, err := w.SetQueueRule(t.Context(), group, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("rules that were changed meanwhile: %v", err)
+		}
+		if _, _, err := w.DeleteQueueRule(t.Context(), "a.example", etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("deleted by an old version: %v", err)
+		}
+		meddle("d.example")
+		if _, _, err := w.SetQueueRule(t.Context(), group, operate.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		page, err := w.QueueRules(t.Context(), "", 10)
+		if err != nil || len(page.Rules) != 5 || !strings.HasPrefix(string(page.Etag), "9-") {
+			t.Errorf("%+v, %v", page, err)
+		}
+		for _, r := range page.Rules[1:] { // after the *
+			if r.Settings.MaxInFlight != 5 {
+				t.Errorf("%s did not follow: %+v", r.Pattern, r.Settings)
+			}
+		}
+	})
+}
+
+// Of a change that takes several steps, too, nothing is done to what its caller has not seen.
+func TestDispatcher_SetQueueRule_changedBetweenSteps(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		group := func(pattern string) dispatch.QueueRule {
+			return dispatch.QueueRule{Pattern: pattern, Queue: "group", Settings: dispatch.DefaultQueueSettings()}
+		}
+		var etag operate.RulesEtag
+		var err error
+		for _, pattern := range []string{"a.example", "b.example"} {
+			if _, etag, err = w.o[0].SetQueueRule(t.Context(), group(pattern), operate.AnyRules); err != nil {
+				t.Fatal(err)
+			}
+		}
+		paused := group("b.example")
+		paused.Settings.Paused, paused.By = true, "ann"
+		w.inject(after(func() { w.putRule(&paused) }, calls("PutRule")).once())
+		wider := group("b.example")
+		wider.Settings.MaxInFlight = 7
+		if _, _, err := w.o[0].SetQueueRule(t.Context(), wider, etag); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("a rule that was paused between the steps: %v", err)
+		}
+		page, err := w.o[0].QueueRules(t.Context(), "b", 1)
+		if err != nil || len(page.Rules) != 1 || !page.Rules[0].Settings.Paused {
+			t.Errorf("the pause is gone: %+v, %v", page, err)
+		}
+	})
+}
+
+// Who paused or denied, why and when is told while that stands, whoever changes what else
+// the rule says, or asks for it again.
+func TestDispatcher_ChangeQueueRule_whoHolds(t *testing.T) {
+	t.Parallel()
+	inWorld(t, setup{standard: true}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		began := map[string]time.Time{}
+		change := func(pattern, by string, change func(*dispatch.QueueRule)) dispatch.QueueRule {
+			t.Helper()
+			time.Sleep(time.Minute)
+			began[by] = time.Now()
+			rule, _, err := w.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
+				r.By, r.Reason = by, by+" knows"
+				change(r)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rule.By != by || !rule.Time.Equal(began[by]) {
+				t.Errorf("%s was last changed by %s, %v; want %s, %v", pattern, rule.By, rule.Time, by, began[by])
+			}
+			return rule
+		}
+		want := func(queue string, kind dispatch.GateKind, by string) {
+			t.Helper()
+			e, err := w.ExplainQueue(ctx, queue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range e.Holds {
+				if h.Kind == kind {
+					if h.By != by || h.Reason != by+" knows" || !h.Time.Equal(began[by]) {
+						t.Errorf("%s: %s by %s, %q, %v; want it by %s, %v", queue, kind, h.By, h.Reason, h.Time, by, began[by])
+					}
+					return
+				}
+			}
+			t.Errorf("%s is not held: %+v", queue, e.Holds)
+		}
+		paused := func(is bool) func(*dispatch.QueueRule) { return func(r *dispatch.QueueRule) { r.Settings.Paused = is } }
+		mapped := func(r *dispatch.QueueRule) { r.Queue, r.Settings.Paused = "shop", true }
+
+		w.create("s", nil)
+		w.submitTasks(engine.NewTask{SourceID: "s", URL: "http://there.example/1"})
+		change("*", "eve", paused(true))
+		change("*", "ada", func(r *dispatch.QueueRule) { r.Settings.MinDelay = time.Minute })
+		for _, queue := range []string{"there.example", "away.example"} {
+			want(queue, dispatch.GateQueuePaused, "eve")
+		}
+		r := change("*", "bob", func(r *dispatch.QueueRule) { r.Settings.Paused, r.Settings.Deny = true, true })
+		if r.Settings.MinDelay != time.Minute {
+			t.Errorf("the delay that was not changed is %v", r.Settings.MinDelay)
+		}
+		change("*", "ada", func(*dispatch.QueueRule) {})
+		want("there.example", dispatch.GateQueuePaused, "eve")
+		want("there.example", dispatch.GateQueueDenied, "bob")
+		change("*", "ada", func(r *dispatch.QueueRule) { r.Settings.Paused, r.Settings.Deny = false, false })
+		change("*", "ann", paused(true))
+		want("there.example", dispatch.GateQueuePaused, "ann")
+		change("*", "ada", paused(false))
+
+		// Another rule for a queue, and one that follows a change.
+		change("a.example", "eve", mapped)
+		change("b.example", "bob", mapped)
+		want("shop", dispatch.GateQueuePaused, "eve")
+		change("b.example", "ada", func(r *dispatch.QueueRule) { r.Settings.MaxInFlight = 7 })
+		change("a.example", "ada", func(*dispatch.QueueRule) {})
+		want("shop", dispatch.GateQueuePaused, "eve")
+	})
+}
+
+// The etag of rules in a store that began anew is another one, though their version is not.
+func TestDispatcher_QueueRules_etagOfAnotherStore(t *testing.T) {
+	t.Parallel()
+	set := func(t *testing.T, w *world, etag operate.RulesEtag) (operate.RulesEtag, error) {
+		t.Helper()
+		_, etag, err := w.o[0].SetQueueRule(t.Context(), dispatch.QueueRule{Pattern: "a.example", Settings: dispatch.DefaultQueueSettings()}, etag)
+		return etag, err
+	}
+	var before operate.RulesEtag
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		var err error
+		if before, err = set(t, w, operate.AnyRules); err != nil {
+			t.Fatal(err)
+		}
+		page, err := w.o[0].QueueRules(t.Context(), "", 1)
+		if err != nil || page.Etag != before {
+			t.Errorf("listed etag %s, %v; want %s", page.Etag, err, before)
+		}
+	})
+	inWorld(t, setup{}, func(t *testing.T, w *world) {
+		time.Sleep(time.Second)
+		now, err := set(t, w, operate.AnyRules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := set(t, w, before); !errors.Is(err, dispatch.ErrEtagMismatch) {
+			t.Errorf("the etag %s of a store that is gone fits that of %s: %v", before, now, err)
+		}
+		if _, err := set(t, w, now); err != nil {
+			t.Errorf("the etag %s: %v", now, err)
+		}
+	})
+}
+
+// The etag of rules whose store was set back, and which then came to the same version, is another one, also where the
+// newest of them is the same.
+func TestDispatcher_QueueRules_etagAfterSetback(t *testing.T) {
+	t.Parallel()
+	remove := func(ctx context.Context, d *operate.Operator, pattern string) (operate.RulesEtag, error) {
+		_, etag, err := d.DeleteQueueRule(ctx, pattern, operate.AnyRules)
+		return etag, err
+	}
+	pause := func(ctx context.Context, d *operate.Operator, pattern string) (operate.RulesEtag, error) {
+		_, etag, err := d.ChangeQueueRule(ctx, pattern, operate.AnyRules, func(r *dispatch.QueueRule) error {
+			r.Settings.Paused = true
+			return nil
+		})
+		return etag, err
+	}
+	seen := make(map[operate.RulesEtag]string)
+	for _, test := range []struct {
+		name, pattern string
+		after         time.Duration
+		change        func(context.Context, *operate.Operator, string) (operate.RulesEtag, error)
+	}{
+		{"a deleted", "a.example", 0, remove},
+		{"b deleted", "b.example", time.Hour, remove},
+		{"a paused", "a.example", 0, pause},
+		{"b paused", "b.example", 0, pause},
+	} {
+		inWorld(t, setup{}, func(t *testing.T, w *world) {
+			for _, pattern := range []string{"a.example", "b.example", "c.example"} {
+				w.rule(pattern, dispatch.DefaultQueueSettings())
+			}
+			time.Sleep(test.after)
+			etag, err := test.change(t.Context(), w.o[0], test.pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other := seen[etag]; other != "" {
+				t.Errorf("%s and %s: both have the etag %s", other, test.name, etag)
+			}
+			seen[etag] = test.name
+			page, err := w.o[0].QueueRules(t.Context(), "", 1)
+			if err != nil || page.Etag != etag {
+				t.Errorf("%s: listed etag %s, %v; want %s", test.name, page.Etag, err, etag)
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package dispatch
+
+import "time"
+
+// Report says how work on a leased task ended. Exactly one of Succeeded, Failed
+// and Released is set.
+type Report struct {
+	ID        TaskID
+	Token     LeaseToken
+	Succeeded *Succeeded
+	Failed    *Failed
+	Released  *Released
+}
+
+// Succeeded is the outcome of a task whose work is done.
+type Succeeded struct {
+	HTTPStatus    int
+	Bytes         int64
+	FetchDuration time.Duration
+	Changed       *bool
+	Memo          []byte // nil: keep; empty: clear
+	Discovered    []DiscoveredItem
+	// QueueDelay is what the host asks for between request starts, 0 to
+	// bounds.MaxQueueDelay; nil: not said.
+	QueueDelay *time.Duration
+	// NextCrawlDelay is how long the page says that it stays as it is; 0: not
+	// said. An adaptive schedule waits so long, up to its longest interval.
+	NextCrawlDelay time.Duration
+}
+
+// Failed is the outcome of a task that could not be done.
+type Failed struct {
+	Reason        FailureReason
+	Message       string
+	HTTPStatus    int
+	RetryAfter    time.Duration
+	FetchDuration time.Duration
+	Permanent     bool // ScopeTask only
+	QueueDelay    *time.Duration
+}
+
+// Released is the outcome of a task that was not worked on.
+type Released struct {
+	Delay time.Duration
+}
+
+// DiscoveredItem is something a page leads to.
+type DiscoveredItem struct {
+	URL, Key, Queue, Kind string
+	Priority              int
+	Metadata              map[string]string
+	Payload               []byte
+	Relation              Relation
+	// Modified is when the page last changed, by whoever lists it; zero: not
+	// known.
+	Modified time.Time
+}
+
+// FilterReason is why a discovered item is not followed. The numbers are the API's.
+type FilterReason uint8
+
+// The reasons, in the order in which they are looked for.
+const (
+	FilterNone FilterReason = iota
+	// FilterNoRule: the source has no follow rule.
+	FilterNoRule
+	FilterDepth
+	FilterHost
+	FilterInclude
+	FilterExclude
+	// FilterQueueDenied: a queue rule denies its queue.
+	FilterQueueDenied
+)
+
+// Filtered counts items that were not followed, by the reason.
+type Filtered [FilterQueueDenied + 1]int64
+
+// Add adds other counts.
+func (f *Filtered) Add(other Filtered) {
+	for reason, n := range other {
+		f[reason] += n
+	}
+}

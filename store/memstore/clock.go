@@ -1,0 +1,81 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// clock is what all parts of a store share: its time, and whether it is closed. Instants
+// are kept in milliseconds, 0 = not set.
+type clock struct {
+	now    func() time.Time
+	closed chan struct{} // closed with the store
+}
+
+var errClosed = fmt.Errorf("%w: the memory store is closed", dispatch.ErrStoreUnavailable)
+
+// usable is nil while calls can be answered.
+func (c *clock) usable(ctx context.Context) error {
+	select {
+	case <-c.closed:
+		return errClosed
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memory store: %w", err)
+	}
+	return nil
+}
+
+func (c *clock) millis() int64 { return c.now().UnixMilli() }
+
+// millis is the instant in milliseconds.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// instant reads what millis wrote.
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func span(d time.Duration) int64 { return d.Milliseconds() }
+
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// until is the end of a gate: infinite for one that someone has to lift.
+func until(t time.Time) int64 {
+	if !t.Before(dispatch.Forever) {
+		return infinite
+	}
+	return millis(t)
+}
+
+// gateUntil is the end of an operator's gate; 0 when there is none.
+func gateUntil(gate *dispatch.Gate) int64 {
+	switch {
+	case gate == nil:
+		return 0
+	case gate.Until.IsZero():
+		return infinite
+	default:
+		return until(gate.Until)
+	}
+}
+
+// clone copies what a caller must not share with the store.
+func clone[T any](v *T) *T {
+	if v == nil {
+		return nil
+	}
+	return new(*v)
+}

@@ -1,0 +1,239 @@
+package memstore
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+)
+
+// queueGate is the maximum over the queue's gates: when it can be granted from.
+func (s *shard) queueGate(q *queue) int64 {
+	set := s.settingsOf(q)
+	// Further ahead, the clock was stepped back.
+	q.nextGrant = min(q.nextGrant, s.nowEnd()+set.longestDelay)
+	if set.Paused || set.Deny || q.inFlight >= int64(set.MaxInFlight) {
+		return infinite
+	}
+	return q.kept()
+}
+
+// kept is until when gates hold the queue, and keep it when it is empty.
+func (q *queue) kept() int64 {
+	return max(q.nextGrant, q.blocked, gateUntil(q.operator), gateUntil(q.paused))
+}
+
+// everyQueue is the pattern that matches every queue.
+const everyQueue = "*"
+
+// settingsOf resolves the settings of a queue.
+func (s *shard) settingsOf(q *queue) *settings {
+	if q.settings.version != s.rulesVersion {
+		q.settings = s.resolve(q.name)
+		q.settings.pace(q.asked)
+	}
+	return &q.settings
+}
+
+// pace takes in what the host asks for.
+func (set *settings) pace(asked time.Duration) {
+	set.paced = set.Paced(asked)
+	set.longestDelay = span(longestDelay(set.paced))
+}
+
+func (s *shard) resolve(queueName string) settings {
+	set := settings{QueueSettings: dispatch.DefaultQueueSettings(), version: s.rulesVersion}
+	if len(s.settings) == 0 {
+		return set
+	}
+	for _, name := range dispatch.SettingsNames(queueName) {
+		if filed, ok := s.settings[name]; ok {
+			set.QueueSettings, set.name = filed.Settings, name
+			set.filed, set.pausedBy = filed, filed
+			break
+		}
+	}
+	if all, ok := s.settings[everyQueue]; ok && all.Settings.Paused && !set.Paused {
+		// The emergency stop holds whatever longer patterns say.
+		set.Paused, set.pausedBy = true, all
+	}
+	return set
+}
+
+// queueOf is the queue of the lane; it is made when it does not exist.
+func (s *shard) queueOf(l *lane) *queue {
+	if l.q == nil || l.q.gone || l.q.over(s.now) {
+		l.q = s.openQueue(l.queueName)
+	}
+	return l.q
+}
+
+// over reports whether the queue holds nothing, and the gates that kept it have
+// ended.
+func (q *queue) over(now int64) bool { return q.idleUntil != 0 && q.idleUntil <= now }
+
+// openQueue finds the queue, or makes it.
+func (s *shard) openQueue(name string) *queue {
+	q := s.existing(name)
+	if q == nil {
+		q = &queue{name: name, reversed: reverseLabels(name)}
+		q.settings.version = -1
+		s.queues[name] = q
+		s.queueNames.Set(q.reversed, q)
+	}
+	return q
+}
+
+// existing finds a queue that holds something or has a gate; nil: there is none.
+func (s *shard) existing(name string) *queue {
+	q := s.queues[name]
+	if q != nil && q.over(s.now) {
+		s.closeWhenEmpty(q)
+		return nil
+	}
+	return q
+}
+
+// reverseLabels turns www.example.com into com.example.www.
+func reverseLabels(name string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+// closeWhenEmpty deletes the queue when it holds nothing and no gate stands;
+// with a gate that ends, it is deleted then.
+func (s *shard) closeWhenEmpty(q *queue) {
+	if q.idleUntil != 0 {
+		s.idleQueues.remove(q.idleUntil, q)
+		q.idleUntil = 0
+	}
+	if q.waiting > 0 || q.inFlight > 0 {
+		return
+	}
+	switch kept := q.kept(); {
+	case kept <= s.now:
+		for _, qp := range q.pools {
+			qp.moveTo(place{})
+		}
+		q.gone = true
+		delete(s.queues, q.name)
+		s.queueNames.Delete(q.reversed)
+	case kept != infinite:
+		q.idleUntil = kept
+		s.idleQueues.insert(kept, q)
+	}
+}
+
+// closeIdleQueues deletes at most limit queues that only a gate kept.
+func (s *shard) closeIdleQueues(limit int) {
+	for q := range s.idleQueues.due(s.now, limit) {
+		s.closeWhenEmpty(q)
+	}
+}
+
+func (qp *queuePool) moveTo(to place) {
+	if qp.place != to {
+		qp.pool.move(qp, qp.place, to)
+		qp.place = to
+	}
+}
+
+// part finds the queue's part in a pool; nil when it has none.
+func (q *queue) part(p *pool) *queuePool {
+	for _, qp := range q.pools {
+		if qp.pool == p {
+			return qp
+		}
+	}
+	return nil
+}
+
+// in gives the queue's part in a pool.
+func (q *queue) in(p *pool) *queuePool {
+	qp := q.part(p)
+	if qp == nil {
+		qp = &queuePool{queue: q, pool: p, sooner: infinite}
+		q.pools = append(q.pools, qp)
+	}
+	return qp
+}
+
+// The arithmetic of dispatch/scheduling.md.
+
+// rankOf orders tasks within a lane: priority first, then recurring tasks before
+// those they led to. Lower goes first; 0 to 19.
+func rankOf(priority int, recurring bool) int {
+	rank := (bounds.MaxPriority - priority) * 2
+	if !recurring {
+		rank++
+	}
+	return rank
+}
+
+// lanePriority is the priority with which a lane competes in its queue and
+// pool: the source's, shifted by how far the task at the lane's head is from
+// [dispatch.DefaultPriority], within 0 to [bounds.MaxPriority]. So changing a source's priority
+// moves its lanes and touches no task.
+func lanePriority(source, head int) int {
+	return min(max(source+head-dispatch.DefaultPriority, 0), bounds.MaxPriority)
+}
+
+// nextGrantAfterReport is the earliest next grant of a queue after a report:
+// min_delay from the start of the request (from now when its duration is
+// unknown, 0), and delay_factor times its duration from now, never before prev
+// (P6).
+func nextGrantAfterReport(now, prev time.Time, s dispatch.QueueSettings, fetch time.Duration) time.Time {
+	next := latest(prev, now.Add(s.MinDelay-fetch))
+	if fetch > 0 && s.DelayFactor > 0 {
+		delay := time.Duration(s.DelayFactor * float64(fetch)).Truncate(time.Millisecond)
+		next = latest(next, now.Add(min(delay, longestAdaptiveDelay(s))))
+	}
+	return next
+}
+
+// firstBlock is the first automatic block of a queue after a failure of its host that
+// named no Retry-After; each further one doubles.
+const firstBlock = 10 * time.Second
+
+// blockAfter is the automatic block of a queue after its host failed. The first
+// failure outside a block begins one, twice as long as the last one, or as long
+// as the host asked for; failures inside a block only let it last as long as
+// the host asks for.
+func blockAfter(now, until time.Time, step int, s dispatch.QueueSettings, retryAfter time.Duration) (time.Time, int) {
+	if until.After(now) {
+		return latest(until, now.Add(min(retryAfter, s.MaxBlock))), step
+	}
+	step++
+	length := retryAfter
+	if length <= 0 {
+		// 30 doublings of 10 s are 340 years; max_block is at most days.
+		length = firstBlock << min(step-1, 30)
+	}
+	return now.Add(min(length, s.MaxBlock)), step
+}
+
+// longestDelay is the longest that next_grant can lie ahead by these settings.
+// Further ahead, the store's clock was stepped back.
+func longestDelay(s dispatch.QueueSettings) time.Duration {
+	if s.DelayFactor > 0 {
+		return max(s.MinDelay, longestAdaptiveDelay(s))
+	}
+	return s.MinDelay
+}
+
+func longestAdaptiveDelay(s dispatch.QueueSettings) time.Duration {
+	if s.MaxDelay > 0 {
+		return s.MaxDelay
+	}
+	return bounds.MaxMinDelay
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,135 @@
+package memstore
+
+// turnsPerOldest: every eighth pick of a queue in a pool, and of a lane in a queue, goes to
+// the longest wait whatever its priority.
+const turnsPerOldest = 8
+
+// where says in which set of a schedule a member stands.
+type where uint8
+
+const (
+	nowhere where = iota
+	open
+	wait
+)
+
+// place is where a member stands in a schedule: in open by band and since, in wait by the
+// instant from which it can be picked.
+type place struct {
+	stands where
+	score  int64
+}
+
+// schedule holds the members that can be picked now, and those that wait. Whoever puts a
+// member in keeps its place.
+type schedule[V setMember] struct {
+	open  openSet[V]
+	wait  sortedSet[V]
+	picks uint64
+}
+
+func (s *schedule[V]) len() int { return s.open.len() + s.wait.len() }
+
+// move takes a member from one place to another. It comes in first: a set that gets empty
+// gives its memory back.
+func (s *schedule[V]) move(v V, from, to place) {
+	if from == to {
+		return
+	}
+	switch to.stands {
+	case open:
+		s.open.insert(to.score, v)
+	case wait:
+		s.wait.insert(to.score, v)
+	case nowhere:
+	}
+	switch from.stands {
+	case open:
+		s.open.remove(from.score, v)
+	case wait:
+		s.wait.remove(from.score, v)
+	case nowhere:
+	}
+}
+
+// pick is the first that can be picked; every eighth pick is the one that waits longest.
+func (s *schedule[V]) pick() (picked entry[V], ok bool) {
+	if s.open.len() == 0 {
+		return picked, false
+	}
+	if s.picks++; s.picks%turnsPerOldest == 0 {
+		return s.open.oldest()
+	}
+	return s.open.first()
+}
+
+// since is when it became possible to pick a member of this place, or its last turn if
+// that has ended now.
+func (p place) since(now int64, turnEnded bool) int64 {
+	switch {
+	case turnEnded:
+		return now
+	case p.stands == open:
+		return p.score & sinceMask
+	case p.stands == wait && p.score <= now:
+		return p.score
+	default:
+		return now
+	}
+}
+
+// soonest is when a member of this place can be picked.
+func (p place) soonest() int64 {
+	switch p.stands {
+	case open:
+		return 0
+	case wait:
+		return p.score
+	default:
+		return infinite
+	}
+}
+
+// The score of an open set is band * 2^44 + since: the band is 9 - priority,
+// since is in milliseconds.
+const (
+	bandShift = 44
+	sinceMask = 1<<bandShift - 1
+	bands     = 10
+)
+
+// openSet is a sorted set of what can be picked now: it counts its members by
+// priority band.
+type openSet[V setMember] struct {
+	sortedSet[V]
+	count [bands]int
+}
+
+func (s *openSet[V]) insert(score int64, value V) {
+	s.count[score>>bandShift]++
+	s.sortedSet.insert(score, value)
+}
+
+func (s *openSet[V]) remove(score int64, value V) {
+	if s.sortedSet.remove(score, value) {
+		s.count[score>>bandShift]--
+	}
+}
+
+// inBand is the number of members that share the band of score.
+func (s *openSet[V]) inBand(score int64) int { return s.count[score>>bandShift] }
+
+// oldest is, over the first members of all bands, the one with the lowest
+// since; of equal ones the one with the higher priority.
+func (s *openSet[V]) oldest() (oldest entry[V], ok bool) {
+	for band, n := range s.count {
+		if n == 0 {
+			continue
+		}
+		e, _ := s.firstFrom(int64(band) << bandShift)
+		if !ok || e.score&sinceMask < oldest.score&sinceMask {
+			oldest, ok = e, true
+		}
+	}
+	return oldest, ok
+}

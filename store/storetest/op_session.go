@@ -1,0 +1,117 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+func (m *model) genPoll() step {
+	c := one(m, m.collectors...)
+	token, call := m.token()
+	p := dispatch.Poll{Collector: c.id, Session: c.session(), ClientToken: token, Call: call}
+	if m.chance(10) && c.number > 1 {
+		p.Session = "s" + strconv.Itoa(1+m.rand.IntN(c.number-1))
+	}
+	if len(m.recent) > 0 && m.chance(60) {
+		s := m.repeated(m.recent[m.rand.IntN(len(m.recent))].shard)
+		if m.config.Shards == 1 || m.world.pollable(s.at) {
+			p.Collector, p.ClientToken = s.collector, s.token
+			p.Session = m.collector(s.collector).session()
+		}
+	}
+	return m.pollStep(p)
+}
+
+func (m *model) pollStep(p dispatch.Poll) step {
+	polls := []dispatch.Poll{p}
+	return step{
+		name: "poll", text: fmt.Sprint(p),
+		do:  func(i *Instance) (any, error) { return i.Store.BeginPolls(m.ctx, polls) },
+		see: func(answer any) error { return m.world.polled(polls, as[[]dispatch.PollState](answer)) },
+	}
+}
+
+func (m *model) genBeats() step {
+	var beats []dispatch.CollectorInfo
+	for range one(m, 1, 3) {
+		c := one(m, m.collectors...)
+		info := dispatch.CollectorInfo{
+			ID: c.id, Session: c.session(), Version: "1", Hostname: "h", Labels: map[string]string{"a": "b"},
+			Pools: []string{pool}, Slots: m.rand.IntN(5),
+		}
+		if m.chance(5) && c.number > 1 {
+			info.Session = "s" + strconv.Itoa(c.number-1)
+		}
+		if info.Ended = m.chance(10); info.Ended && m.chance(50) {
+			info.Session = "s" + strconv.Itoa(c.number) + "x"
+		}
+		beats = append(beats, info)
+	}
+	return step{
+		name: "beat", text: fmt.Sprint(beats),
+		do:  func(i *Instance) (any, error) { return i.Store.Beats(m.ctx, beats) },
+		see: func(answer any) error { return m.world.beaten(beats, as[[]dispatch.PollState](answer)) },
+	}
+}
+
+// genNewSession begins a new session of a collector and, mostly, ends the older
+// ones in all shards.
+func (m *model) genNewSession() step {
+	c := one(m, m.collectors...)
+	c.number++
+	token, call := m.token()
+	if m.chance(94) {
+		for shard := range m.world.shards {
+			m.queued = append(m.queued, m.endSessionStep(shard, c.id, c.session()))
+		}
+	}
+	return m.pollStep(dispatch.Poll{Collector: c.id, Session: c.session(), ClientToken: token, Call: call})
+}
+
+func (m *model) endSessionStep(shard int, collector, keep string) step {
+	const limit = 100 // more than one holds, since which ones a page has is the store's own
+	return step{
+		name: "end session", text: fmt.Sprintf("shard=%d %s keep=%s limit=%d", shard, collector, keep, limit),
+		do: func(i *Instance) (any, error) {
+			held, err := i.Store.EndSession(m.ctx, shard, collector, keep, limit)
+			slices.SortFunc(held, func(a, b *dispatch.Task) int { return cmp.Compare(a.ID, b.ID) })
+			return held, err
+		},
+		see: func(answer any) error {
+			tasks := as[[]*dispatch.Task](answer)
+			err := m.world.sessionEnded(shard, collector, keep, limit, tasks, func(t dispatch.LeaseToken) string {
+				return m.sessionOf[t.ClientToken]
+			})
+			if err != nil || len(tasks) == 0 {
+				return err
+			}
+			var transitions []dispatch.Transition
+			for _, task := range tasks {
+				transitions = append(transitions, replaced(task))
+			}
+			m.queued = append([]step{m.applyStep(transitions), m.endSessionStep(shard, collector, keep)}, m.queued...)
+			return nil
+		},
+	}
+}
+
+func (m *model) genForget() step {
+	before := m.world.now().Add(-time.Hour)
+	return step{
+		name: "forget collectors",
+		do:   func(i *Instance) (any, error) { return i.Store.Forget(m.ctx, before, 100) },
+		see: func(any) error {
+			for id, s := range m.world.sessions {
+				if s.seen.Before(before) {
+					delete(m.world.sessions, id)
+				}
+			}
+			return nil
+		},
+	}
+}
