@@ -117,7 +117,11 @@ type Console struct {
 }
 
 // LogOptions are how a long-running command logs.
-type LogOptions struct{ level, Format string }
+type LogOptions struct {
+	level string
+	// Format is auto, console or json.
+	Format string
+}
 
 // Register adds the flags.
 func (l *LogOptions) Register(flags *pflag.FlagSet) {

@@ -21,11 +21,13 @@ type UsageError struct {
 	err  error
 }
 
+// Error implements error.
 func (e *UsageError) Error() string { return e.err.Error() }
 
+// Unwrap gives what is wrong.
 func (e *UsageError) Unwrap() error { return e.err }
 
-// Usagef makes a usageError.
+// Usagef makes a UsageError.
 func Usagef(format string, args ...any) error {
 	return &UsageError{err: fmt.Errorf(format, args...)}
 }

@@ -32,7 +32,10 @@ type Error struct {
 	TLS     bool
 }
 
+// Error implements error.
 func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap gives the error of the call.
 func (e *Error) Unwrap() error { return e.Err }
 
 // advice is what to do about a refusal, by its reason.

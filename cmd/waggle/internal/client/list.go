@@ -17,7 +17,10 @@ import (
 const PageSize = 500
 
 // Page is a reply that holds part of a list.
-type Page interface{ GetNextPageToken() string }
+type Page interface {
+	// GetNextPageToken is empty in the last one.
+	GetNextPageToken() string
+}
 
 // EachPage reads a list page by page, each of PageSize unless the request has another size, while take wants more.
 func EachPage[Q proto.Message, P Page](
