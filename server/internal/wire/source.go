@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -99,8 +98,7 @@ func parseEtag(etag string) (uid string, version int64, ok bool) {
 func AboutSpec(err error, id string) error { return About(insideSpec(err), "source_id", id) }
 
 func insideSpec(err error) error {
-	var request *invalidRequest
-	if errors.As(err, &request) {
+	if _, ok := errors.AsType[*invalidRequest](err); ok {
 		return err
 	}
 	return inside("spec", err)
@@ -166,12 +164,8 @@ func toApplyResult(id string, r *operate.SpecResult) *pb.ApplyResult {
 
 // sourcesRequest is what the bulk calls on sources have in common.
 type sourcesRequest interface {
-	proto.Message
-	operatorRequest
+	bulkRequest
 	GetIds() []string
-	GetFilter() *pb.Filter
-	GetValidateOnly() bool
-	GetPageToken() string
 }
 
 // SourceSelection is what a bulk call is about: sources by their ids, or a page of those that match a query and were
@@ -180,14 +174,8 @@ type SourceSelection struct {
 	IDs                        []string
 	Query                      operate.SourceQuery
 	CreatedFrom, CreatedBefore time.Time
-	After                      string // cursor of the page
-	Note                       dispatch.Note
-	ValidateOnly               bool
-	pages                      pages
+	Selection
 }
-
-// NextPageToken is the token of the page behind a cursor.
-func (s *SourceSelection) NextPageToken(cursor string) string { return s.pages.token(cursor) }
 
 // Sources reads a bulk call on sources: it names ids, or a filter on purpose.
 func Sources(req sourcesRequest) (*SourceSelection, error) {
@@ -203,8 +191,10 @@ func PauseSources(req *pb.PauseSourcesRequest, now time.Time) (*SourceSelection,
 func selectSources(req sourcesRequest, hold func(*checks) dispatch.Gate) (s *SourceSelection, gate dispatch.Gate, err error) {
 	var c checks
 	filter := req.GetFilter()
-	c.selects("ids", len(req.GetIds()), filter, req.GetPageToken())
-	s = &SourceSelection{IDs: list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), ValidateOnly: req.GetValidateOnly()}
+	c.selects("ids", len(req.GetIds()), req)
+	s = &SourceSelection{
+		IDs: list(&c, "ids", req.GetIds(), 0, MaxBatch, c.id), Selection: Selection{ValidateOnly: req.GetValidateOnly()},
+	}
 	if filter != nil {
 		c.sourceFilter(s, filter)
 	}
@@ -213,14 +203,10 @@ func selectSources(req sourcesRequest, hold func(*checks) dispatch.Gate) (s *Sou
 	} else {
 		s.Note = c.note(req)
 	}
-	if err := c.err(); err != nil || filter == nil {
-		return s, gate, err
-	}
-	if s.pages, err = pagesOf(req, filter); err != nil {
+	if err := c.err(); err != nil {
 		return nil, gate, err
 	}
-	s.After, err = s.pages.cursor(req.GetPageToken())
-	return s, gate, err
+	return s, gate, s.open(req)
 }
 
 // sourceFilter reads a filter of sources. A condition that does not apply to them is refused, or it would widen what is
@@ -246,11 +232,7 @@ func (c *checks) sourceFilter(s *SourceSelection, f *pb.Filter) {
 	if some == f.GetAll() {
 		c.fail("filter.all", f.GetAll(), "must be true when no other condition is set, and false when one is")
 	}
-	s.Query = operate.SourceQuery{
-		Prefix: optional(c.id, "filter.source_id_prefix", f.GetSourceIdPrefix()),
-		Pool:   optional(c.id, "filter.pool", f.GetPool()),
-		Labels: c.labels("filter.labels", f.GetLabels(), bounds.MaxLabels),
-	}
+	s.Query = c.sources(f)
 	s.CreatedFrom = c.time("filter.create_time_from", f.GetCreateTimeFrom())
 	s.CreatedBefore = c.time("filter.create_time_before", f.GetCreateTimeBefore())
 }

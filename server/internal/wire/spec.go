@@ -74,10 +74,9 @@ func replaceSpec(spec *dispatch.SourceSpec, with *pb.SourceSpec) error {
 // toSpec is the spec as people can write it. It and [checks.spec] give back what the other was given: UpdateSource lays
 // fields over toSpec of what is kept.
 func toSpec(id string, s *dispatch.SourceSpec) *pb.SourceSpec {
-	priority := int32(s.Priority)
 	out := &pb.SourceSpec{
 		Id: id, DisplayName: s.DisplayName, Labels: s.Labels, Scope: s.Scope, Pool: s.Pool, CanonicalRules: int32(s.CanonicalRules),
-		Schedule: toSchedule(s.Schedule), FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_NOW, Priority: &priority,
+		Schedule: toSchedule(s.Schedule), FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_NOW, Priority: new(int32(s.Priority)),
 		LeaseDuration: toDuration(s.LeaseDuration), MaxHold: toDuration(s.MaxHold), Retry: toRetry(s.Retry),
 		Remember: toDuration(s.Remember), RevisitAfter: toDuration(s.RevisitAfter), Follow: toFollow(s.Follow),
 		Metadata: s.Metadata, Payload: s.Payload,
@@ -185,9 +184,8 @@ func (c *checks) retry(r *pb.RetryPolicy) dispatch.Retry {
 }
 
 func toRetry(r dispatch.Retry) *pb.RetryPolicy {
-	attempts, expirations, throttled := int32(r.MaxAttempts), int32(r.MaxExpirations), int32(r.MaxThrottled)
 	return &pb.RetryPolicy{
-		MaxAttempts: &attempts, MaxExpirations: &expirations, MaxThrottled: &throttled,
+		MaxAttempts: new(int32(r.MaxAttempts)), MaxExpirations: new(int32(r.MaxExpirations)), MaxThrottled: new(int32(r.MaxThrottled)),
 		MinBackoff: durationpb.New(r.MinBackoff), MaxBackoff: durationpb.New(r.MaxBackoff),
 	}
 }
@@ -199,8 +197,7 @@ func (c *checks) follow(f *pb.Follow) *dispatch.Follow {
 	const at = "spec.follow."
 	out := &dispatch.Follow{}
 	if f.MaxDepth != nil {
-		depth := int(c.number(at+"max_depth", int64(f.GetMaxDepth()), 0, bounds.MaxDepth))
-		out.MaxDepth = &depth
+		out.MaxDepth = new(int(c.number(at+"max_depth", int64(f.GetMaxDepth()), 0, bounds.MaxDepth)))
 	}
 	expression := func(field, value string) string {
 		if value == "" {
@@ -221,8 +218,7 @@ func toFollow(f *dispatch.Follow) *pb.Follow {
 	}
 	out := &pb.Follow{AllowHosts: f.AllowHosts, Include: f.Include, Exclude: f.Exclude}
 	if f.MaxDepth != nil {
-		depth := int32(*f.MaxDepth)
-		out.MaxDepth = &depth
+		out.MaxDepth = new(int32(*f.MaxDepth))
 	}
 	return out
 }
