@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -128,10 +129,7 @@ func (c *Config) Validate() error {
 	if c.HTTP != Off && !isAddress(c.HTTP) {
 		return fmt.Errorf("server: Config.HTTP is %q; it must be host:port, with a port of 0 to 65535, or %q", c.HTTP, Off)
 	}
-	if err := c.validateCounts(); err != nil {
-		return err
-	}
-	return c.validateDurations()
+	return cmp.Or(c.validateCounts(), c.validateDurations())
 }
 
 // isAddress reports whether an address has the form of one to listen on.
@@ -145,92 +143,69 @@ func isAddress(address string) bool {
 }
 
 func (c *Config) fillDefaults() {
-	orDefault(&c.Listen, "127.0.0.1:7070")
-	orDefault(&c.HTTP, "127.0.0.1:7080")
-	orDefault(&c.Version, "unknown")
-	orDefault(&c.MaxReceiveBytes, 4<<20)
-	orDefault(&c.MaxFetches, 100_000)
-	orDefault(&c.MaxFetchesPerCollector, 100)
-	orDefault(&c.MaxSubmits, 256)
-	orDefault(&c.MaxReads, 64)
-	orDefault(&c.MaxSteers, 64)
-	orDefault(&c.Busy, 1000)
-	orDefault(&c.KeepaliveMinTime, 5*time.Second)
-	orDefault(&c.KeepaliveTime, 30*time.Second)
-	orDefault(&c.KeepaliveTimeout, 10*time.Second)
-	orDefault(&c.MaxConnectionAge, 30*time.Minute)
-	orDefault(&c.MaxConnectionAgeGrace, 45*time.Second)
-	orDefault(&c.MaxConcurrentStreams, 10_000)
-	orDefault(&c.DrainTimeout, 20*time.Second)
-	orDefault(&c.ReconnectGrace, c.DrainTimeout/4)
-	orDefault(&c.HealthInterval, 2*time.Second)
-	orDefault(&c.StatsInterval, 5*time.Second)
-	orDefault(&c.LogBurst, 100)
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7070")
+	c.HTTP = cmp.Or(c.HTTP, "127.0.0.1:7080")
+	c.Version = cmp.Or(c.Version, "unknown")
+	c.MaxReceiveBytes = cmp.Or(c.MaxReceiveBytes, 4<<20)
+	c.MaxFetches = cmp.Or(c.MaxFetches, 100_000)
+	c.MaxFetchesPerCollector = cmp.Or(c.MaxFetchesPerCollector, 100)
+	c.MaxSubmits = cmp.Or(c.MaxSubmits, 256)
+	c.MaxReads = cmp.Or(c.MaxReads, 64)
+	c.MaxSteers = cmp.Or(c.MaxSteers, 64)
+	c.Busy = cmp.Or(c.Busy, 1000)
+	c.KeepaliveMinTime = cmp.Or(c.KeepaliveMinTime, 5*time.Second)
+	c.KeepaliveTime = cmp.Or(c.KeepaliveTime, 30*time.Second)
+	c.KeepaliveTimeout = cmp.Or(c.KeepaliveTimeout, 10*time.Second)
+	c.MaxConnectionAge = cmp.Or(c.MaxConnectionAge, 30*time.Minute)
+	c.MaxConnectionAgeGrace = cmp.Or(c.MaxConnectionAgeGrace, 45*time.Second)
+	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, 10_000)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
+	c.ReconnectGrace = cmp.Or(c.ReconnectGrace, c.DrainTimeout/4)
+	c.HealthInterval = cmp.Or(c.HealthInterval, 2*time.Second)
+	c.StatsInterval = cmp.Or(c.StatsInterval, 5*time.Second)
+	c.LogBurst = cmp.Or(c.LogBurst, 100)
 }
 
 func (c *Config) validateCounts() error {
-	if c.MaxReceiveBytes < 64<<10 || c.MaxReceiveBytes > 64<<20 {
-		return fmt.Errorf("server: Config.MaxReceiveBytes is %d; it must be %d to %d", c.MaxReceiveBytes, 64<<10, 64<<20)
-	}
-	counts := []struct {
-		field string
-		value int
-	}{
-		{"MaxFetches", c.MaxFetches},
-		{"MaxFetchesPerCollector", c.MaxFetchesPerCollector},
-		{"MaxSubmits", c.MaxSubmits},
-		{"MaxReads", c.MaxReads},
-		{"MaxSteers", c.MaxSteers},
-		{"Busy", c.Busy},
-		{"LogBurst", c.LogBurst},
-	}
-	for _, n := range counts {
-		if n.value < 1 {
-			return fmt.Errorf("server: Config.%s is %d; it must be at least 1", n.field, n.value)
-		}
-	}
-	rates := []struct {
-		field string
-		value float64
-	}{
-		{"SubmitsPerSecond", c.SubmitsPerSecond},
-		{"FetchesPerSecond", c.FetchesPerSecond},
-		{"ReadsPerSecond", c.ReadsPerSecond},
-	}
-	for _, r := range rates {
-		if r.value < 0 {
-			return fmt.Errorf("server: Config.%s is %v; it must be 0 (no bound) or more", r.field, r.value)
-		}
+	return cmp.Or(
+		between("MaxReceiveBytes", c.MaxReceiveBytes, 64<<10, 64<<20),
+		atLeast("MaxFetches", c.MaxFetches, 1),
+		atLeast("MaxFetchesPerCollector", c.MaxFetchesPerCollector, 1),
+		atLeast("MaxSubmits", c.MaxSubmits, 1),
+		atLeast("MaxReads", c.MaxReads, 1),
+		atLeast("MaxSteers", c.MaxSteers, 1),
+		atLeast("Busy", c.Busy, 1),
+		atLeast("LogBurst", c.LogBurst, 1),
+		atLeast("SubmitsPerSecond", c.SubmitsPerSecond, 0),
+		atLeast("FetchesPerSecond", c.FetchesPerSecond, 0),
+		atLeast("ReadsPerSecond", c.ReadsPerSecond, 0),
+	)
+}
+
+func (c *Config) validateDurations() error {
+	return cmp.Or(
+		between("KeepaliveMinTime", c.KeepaliveMinTime, time.Second, time.Hour),
+		between("KeepaliveTime", c.KeepaliveTime, time.Second, 24*time.Hour),
+		between("KeepaliveTimeout", c.KeepaliveTimeout, time.Second, time.Hour),
+		between("MaxConnectionAge", c.MaxConnectionAge, time.Minute, 24*time.Hour),
+		between("MaxConnectionAgeGrace", c.MaxConnectionAgeGrace, bounds.MaxWait+time.Second, time.Hour),
+		between("DrainTimeout", c.DrainTimeout, 10*time.Millisecond, time.Hour),
+		between("ReconnectGrace", c.ReconnectGrace, time.Millisecond, c.DrainTimeout),
+		between("HealthInterval", c.HealthInterval, 10*time.Millisecond, time.Minute),
+		between("StatsInterval", c.StatsInterval, time.Millisecond, time.Hour),
+	)
+}
+
+func atLeast[N cmp.Ordered](field string, value, least N) error {
+	if value < least {
+		return fmt.Errorf("server: Config.%s is %v; it must be at least %v", field, value, least)
 	}
 	return nil
 }
 
-func (c *Config) validateDurations() error {
-	durations := []struct {
-		field           string
-		value, min, max time.Duration
-	}{
-		{"KeepaliveMinTime", c.KeepaliveMinTime, time.Second, time.Hour},
-		{"KeepaliveTime", c.KeepaliveTime, time.Second, 24 * time.Hour},
-		{"KeepaliveTimeout", c.KeepaliveTimeout, time.Second, time.Hour},
-		{"MaxConnectionAge", c.MaxConnectionAge, time.Minute, 24 * time.Hour},
-		{"MaxConnectionAgeGrace", c.MaxConnectionAgeGrace, bounds.MaxWait + time.Second, time.Hour},
-		{"DrainTimeout", c.DrainTimeout, 10 * time.Millisecond, time.Hour},
-		{"ReconnectGrace", c.ReconnectGrace, time.Millisecond, c.DrainTimeout},
-		{"HealthInterval", c.HealthInterval, 10 * time.Millisecond, time.Minute},
-		{"StatsInterval", c.StatsInterval, time.Millisecond, time.Hour},
-	}
-	for _, d := range durations {
-		if d.value < d.min || d.value > d.max {
-			return fmt.Errorf("server: Config.%s is %v; it must be %v to %v", d.field, d.value, d.min, d.max)
-		}
+func between[N cmp.Ordered](field string, value, least, most N) error {
+	if value < least || value > most {
+		return fmt.Errorf("server: Config.%s is %v; it must be %v to %v", field, value, least, most)
 	}
 	return nil
 }

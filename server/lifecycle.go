@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 )
 
@@ -30,32 +31,19 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
-	ended := make(chan error, 3)
-	running := 2
-	go func() {
-		s.health.run(loops)
-		ended <- nil
-	}()
-	go func() { ended <- s.serveGRPC(grpcListener) }()
+	serving, ended := errgroup.WithContext(ctx)
+	serving.Go(func() error { return s.health.run(loops) })
+	serving.Go(func() error { return s.serveGRPC(grpcListener) })
 	if httpListener != nil {
-		running++
-		go func() { ended <- s.serveHTTP(httpListener) }()
+		serving.Go(func() error { return s.serveHTTP(httpListener) })
 	}
 	s.log.Info("listening", zap.Stringer("grpc", grpcListener.Addr()), zap.String("http", s.HTTPAddress()))
 
-	var failed error
-	select {
-	case <-ctx.Done():
-	case failed = <-ended:
-		running--
-	}
+	<-ended.Done()
 	s.drain()
 	stopLoops()
 	err := s.http.Close()
-	for range running {
-		err = errors.Join(err, <-ended)
-	}
-	return errors.Join(failed, err)
+	return errors.Join(serving.Wait(), err)
 }
 
 func (s *Server) serveGRPC(listener net.Listener) error {
