@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -86,7 +85,7 @@ func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Ou
 	var release *Released
 	switch {
 	case err == nil:
-		done.Discovered = r.known.unknown(l.task, done.Discovered, time.Now())
+		done.Discovered = r.known.unknown(l.task, done.Discovered)
 		outcome, rest, err = succeeded(done)
 		if err != nil {
 			return failed(&Failed{Reason: ReasonHandler, Message: err.Error()}), nil

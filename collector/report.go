@@ -181,7 +181,7 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 		switch code := result.GetCode(); code {
 		case wagglev1.ReportCode_REPORT_CODE_OK, wagglev1.ReportCode_REPORT_CODE_ALREADY_REPORTED:
 			r.stats.reported(one.message.GetOutcome())
-			r.known.note(one.lease.task, one.message.GetOutcome().GetSucceeded().GetDiscovered(), result.GetDiscovered(), time.Now())
+			r.known.note(one.lease.task, one.message.GetOutcome().GetSucceeded().GetDiscovered(), result.GetDiscovered())
 			r.drop(one)
 		case wagglev1.ReportCode_REPORT_CODE_STORE_FULL:
 			r.repeat(one, result, errStoreFull)

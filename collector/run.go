@@ -71,7 +71,7 @@ func newRun(ctx context.Context, cfg Config, session string, handler Handler) (*
 		leases:  newLeaseTable(cfg.Slots),
 		outbox:  newOutbox(),
 		stats:   newCounters(time.Now()),
-		known:   newKnownLinks(time.Now()),
+		known:   newKnownLinks(),
 
 		troubles: newTroubles(log),
 
