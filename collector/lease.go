@@ -144,8 +144,7 @@ func (l *lease) setCursor(cursor []byte) {
 func (l *lease) setProgress(progress float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := float32(progress)
-	l.progress = &p
+	l.progress = new(float32(progress))
 	l.noted++
 }
 
