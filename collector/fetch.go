@@ -210,7 +210,7 @@ func (r *run) start(answer *fetchAnswer) {
 	begin := answer.sent.Add(max(answer.GetWaited().AsDuration(), 0))
 	for _, granted := range answer.GetLeasedTasks() {
 		pb := granted.GetLease()
-		if r.leases.has(pb.GetLeaseToken()) {
+		if r.leases.find(pb.GetLeaseToken(), "") != nil {
 			continue // a repeated call told of it again
 		}
 		task := newTask(granted.GetTask(), pb.GetFence())

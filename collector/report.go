@@ -165,9 +165,6 @@ func (r *run) findRefused(batch []*report) ([]*report, error) {
 
 // settle takes the results of reports that were taken from the outbox.
 func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
-	if len(reports) == 0 {
-		return
-	}
 	if len(results) != len(reports) {
 		r.log.Error("dispatcher answered another number of reports", zap.Int("reports", len(reports)), zap.Int("results", len(results)))
 		for _, one := range reports {

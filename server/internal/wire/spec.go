@@ -31,7 +31,7 @@ func (c *checks) spec(s *pb.SourceSpec) dispatch.SourceSpec {
 	c.id("spec.id", s.GetId())
 	out := dispatch.SourceSpec{
 		DisplayName:   c.text("spec.display_name", s.GetDisplayName(), maxDisplayName),
-		Labels:        some(c.labels("spec.labels", s.GetLabels(), bounds.MaxLabels)),
+		Labels:        c.labels("spec.labels", s.GetLabels(), bounds.MaxLabels),
 		Scope:         optional(c.id, "spec.scope", s.GetScope()),
 		Pool:          optional(c.id, "spec.pool", s.GetPool()),
 		Seeds:         list(c, "spec.seeds", s.GetSeeds(), 0, bounds.MaxSeeds, c.seed),
@@ -44,7 +44,7 @@ func (c *checks) spec(s *pb.SourceSpec) dispatch.SourceSpec {
 		Remember:      c.duration("spec.remember", s.GetRemember(), minRemember, bounds.MaxRemember),
 		RevisitAfter:  c.duration("spec.revisit_after", s.GetRevisitAfter(), time.Second, bounds.MaxRemember),
 		Follow:        c.follow(s.GetFollow()),
-		Metadata:      some(c.metadata("spec.metadata", s.GetMetadata())),
+		Metadata:      c.metadata("spec.metadata", s.GetMetadata()),
 
 		CanonicalRules: int(s.GetCanonicalRules()), MaxOutstanding: s.GetMaxOutstanding(),
 	}
@@ -91,14 +91,6 @@ func toSpec(id string, s *dispatch.SourceSpec) *pb.SourceSpec {
 		out.Seeds = append(out.Seeds, &pb.Seed{Url: seed.URL, Key: seed.Key, Queue: seed.Queue, Kind: seed.Kind})
 	}
 	return out
-}
-
-// some is m, or nil when it is empty: a spec that did not change compares equal to the one that is kept.
-func some(m map[string]string) map[string]string {
-	if len(m) == 0 {
-		return nil
-	}
-	return m
 }
 
 func (c *checks) seed(_ string, seed *pb.Seed) dispatch.Seed {

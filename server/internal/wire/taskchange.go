@@ -80,16 +80,13 @@ func (c *checks) taskFilter(f *pb.Filter, states []dispatch.State, mustName bool
 		Collector:   optional(c.id, "filter.collector_id", f.GetCollectorId()),
 		States:      amongStates(states, f.GetStates()),
 	}
-	var names []string
-	for _, state := range states {
-		names = append(names, pb.TaskState(state).String())
-	}
+	names := strings.Join(each(states, func(s dispatch.State) string { return pb.TaskState(s).String() }), ", ")
 	if len(f.GetStates()) == 0 && mustName {
-		c.fail("filter.states", "", "must be set, of %s", strings.Join(names, ", "))
+		c.fail("filter.states", "", "must be set, of %s", names)
 	}
 	list(c, "filter.states", f.GetStates(), 0, 6, func(field string, state pb.TaskState) pb.TaskState {
 		if !slices.Contains(states, dispatch.State(state)) {
-			c.fail(field, state, "must be of %s", strings.Join(names, ", "))
+			c.fail(field, state, "must be of %s", names)
 		}
 		return state
 	})
