@@ -17,63 +17,49 @@ import (
 // Off as an address opens no listener.
 const Off = "off"
 
-// Config of a [Server]. The zero value of a field is its default, which
-// [Config.Validate] fills in.
+// Config of a [Server]. The zero value of a field is its default, which [Config.Validate] fills in.
 type Config struct {
-	// Listen is the address for gRPC. Default "127.0.0.1:7070": reachable from
-	// this machine only, until someone decides otherwise. Port 0 takes a free
-	// one; see [Server.Address].
+	// Listen is the address for gRPC. Default "127.0.0.1:7070": reachable from this machine only, until someone decides
+	// otherwise. Port 0 takes a free one; see [Server.Address].
 	Listen string
-	// HTTP is the address for /metrics, /healthz and /readyz. Default
-	// "127.0.0.1:7080"; [Off] for none.
+	// HTTP is the address for /metrics, /healthz and /readyz. Default "127.0.0.1:7080"; [Off] for none.
 	HTTP string
-	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC is served over
-	// TLS only. Both are read again when they have changed, at a handshake and
-	// at most each 10 s. Default: no TLS.
+	// TLSCertFile and TLSKeyFile are PEM files; with both, gRPC is served over TLS only. Both are read again when they
+	// have changed, at a handshake and at most each 10 s. Default: no TLS.
 	TLSCertFile, TLSKeyFile string
-	// Version is what GetStats and the metrics tell of the program. Default
-	// "unknown".
+	// Version is what GetStats and the metrics tell of the program. Default "unknown".
 	Version string
-	// Reflection lets grpcurl work without .proto files. It tells who can
-	// connect what there is to call, which the published .proto files tell as
-	// well. Default false.
+	// Reflection lets grpcurl work without .proto files. It tells who can connect what there is to call, which the
+	// published .proto files tell as well. Default false.
 	Reflection bool
 
-	// MaxReceiveBytes of one request. Larger batches of submits and reports
-	// cost fewer round trips and more memory per call. Default 4 MiB, which is
-	// also what the .proto files name; 64 KiB to 64 MiB.
+	// MaxReceiveBytes of one request. Larger batches of submits and reports cost fewer round trips and more memory per
+	// call. Default 4 MiB, which is also what the .proto files name; 64 KiB to 64 MiB.
 	MaxReceiveBytes int
-	// MaxFetches that are parked here at once, above which fetches answer
-	// TOO_MANY_WAITERS. Each costs some 16 KiB with its connection's share.
-	// Default 100,000.
+	// MaxFetches that are parked here at once, above which fetches answer TOO_MANY_WAITERS. Each costs some 16 KiB with
+	// its connection's share. Default 100,000.
 	MaxFetches int
-	// MaxFetchesPerCollector that one collector_id may have parked at once, so
-	// that one collector that loses its replies and asks again cannot take all
-	// places. Default 100.
+	// MaxFetchesPerCollector that one collector_id may have parked at once, so that one collector that loses its
+	// replies and asks again cannot take all places. Default 100.
 	MaxFetchesPerCollector int
-	// MaxSubmits, MaxReads and MaxSteers are how many calls of these classes
-	// run at once: submits of tasks, lists and lookups, and what operators
-	// change. Above it the class is shed with RATE_LIMITED. As many large
-	// submits may wait to be decoded, behind 4 MiB of others. Higher lets bursts through
-	// and lets them slow reports down. Defaults 256, 64, 64.
+	// MaxSubmits, MaxReads and MaxSteers are how many calls of these classes run at once: submits of tasks, lists and
+	// lookups, and what operators change. Above it the class is shed with RATE_LIMITED. As many large submits may wait
+	// to be decoded, behind 4 MiB of others. Higher lets bursts through and lets them slow reports down. Defaults 256,
+	// 64, 64.
 	MaxSubmits, MaxReads, MaxSteers int
-	// Busy is how many calls may be at work (parked fetches are not) before
-	// the server sheds submits and reads; at twice as many it sheds fetches.
-	// Renewals and reports are not shed for load, only above 64 MiB of requests of
+	// Busy is how many calls may be at work (parked fetches are not) before the server sheds submits and reads; at
+	// twice as many it sheds fetches. Renewals and reports are not shed for load, only above 64 MiB of requests of
 	// their kind that are not answered yet. Default 1,000.
 	Busy int
-	// SubmitsPerSecond, FetchesPerSecond and ReadsPerSecond bound calls, each
-	// with bursts of one second's worth. A call of SubmitTasks counts once,
-	// whatever it carries. Default 0: no bound.
+	// SubmitsPerSecond, FetchesPerSecond and ReadsPerSecond bound calls, each with bursts of one second's worth. A call
+	// of SubmitTasks counts once, whatever it carries. Default 0: no bound.
 	SubmitsPerSecond, FetchesPerSecond, ReadsPerSecond float64
 
-	// KeepaliveMinTime is the least time between pings of a client; one that
-	// pings faster is sent away. Default 5 s: half of what collectors ping at
-	// to find out that a dispatcher is frozen.
+	// KeepaliveMinTime is the least time between pings of a client; one that pings faster is sent away. Default 5 s:
+	// half of what collectors ping at to find out that a dispatcher is frozen.
 	KeepaliveMinTime time.Duration
-	// KeepaliveTime of silence after which the server pings a client, and
-	// KeepaliveTimeout in which the answer must come. Shorter frees the places
-	// of dead clients sooner. Defaults 30 s and 10 s.
+	// KeepaliveTime of silence after which the server pings a client, and KeepaliveTimeout in which the answer must
+	// come. Shorter frees the places of dead clients sooner. Defaults 30 s and 10 s.
 	KeepaliveTime, KeepaliveTimeout time.Duration
 	// MaxConnectionAge after which a client is asked to connect anew, so that
 	// dispatchers added later get their share. Default 30 min.
@@ -81,9 +67,8 @@ type Config struct {
 	// MaxConnectionAgeGrace is how long calls may go on after that; longer
 	// than the longest poll (30 s), or polls would fail. Default 45 s.
 	MaxConnectionAgeGrace time.Duration
-	// MaxConcurrentStreams of one connection. Heartbeats share a connection
-	// with polls, so it must be higher than the polls of a client. Default
-	// 10,000.
+	// MaxConcurrentStreams of one connection. Heartbeats share a connection with polls, so it must be higher than the
+	// polls of a client. Default 10,000.
 	MaxConcurrentStreams uint32
 
 	// DrainTimeout is how long calls may go on once the server is to stop.
@@ -92,29 +77,24 @@ type Config struct {
 	// ReconnectGrace is how long heartbeat streams are still answered after
 	// they were told to reconnect. Default a quarter of DrainTimeout.
 	ReconnectGrace time.Duration
-	// HealthInterval between looks at the store. Default 2 s; a store that
-	// does not answer within it counts as away.
+	// HealthInterval between looks at the store. Default 2 s; a store that does not answer within it counts as away.
 	HealthInterval time.Duration
 	// StatsInterval is the least time between two counts of the store for
 	// /metrics, however often it is scraped. Default 5 s.
 	StatsInterval time.Duration
 
-	// Metrics to serve; the ones that the dispatcher has as its Observer. One
-	// server only may have them. Default: new ones, without what an Observer
-	// is told.
+	// Metrics to serve; the ones that the dispatcher has as its Observer. One server only may have them. Default: new
+	// ones, without what an Observer is told.
 	Metrics *Metrics
 
-	// LogCalls also logs calls that succeeded, at level info. Default false:
-	// they are logged at level debug.
+	// LogCalls also logs calls that succeeded, at level info. Default false: they are logged at level debug.
 	LogCalls bool
-	// LogBurst is how many lines about calls are logged in a second and level
-	// before only each hundredth is; those of operators' changes all are.
-	// Default 100.
+	// LogBurst is how many lines about calls are logged in a second and level before only each hundredth is; those of
+	// operators' changes all are. Default 100.
 	LogBurst int
 }
 
-// Validate reports the first field that cannot be worked with, and fills
-// defaults in.
+// Validate reports the first field that cannot be worked with, and fills defaults in.
 func (c *Config) Validate() error {
 	c.fillDefaults()
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {

@@ -14,8 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-// healthLoop keeps the health of each service, and of the server as a whole, at
-// what the store's is.
+// healthLoop keeps the health of each service, and of the server as a whole, at what the store's is.
 type healthLoop struct {
 	o        *operate.Operator // set before attached is closed
 	attached chan struct{}

@@ -13,9 +13,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Run listens as the config says and serves until ctx ends; then it drains, and
-// returns nil when all calls have ended. The dispatcher must run for as long as
-// Run does: reports are taken to the last.
+// Run listens as the config says and serves until ctx ends; then it drains, and returns nil when all calls have ended.
+// The dispatcher must run for as long as Run does: reports are taken to the last.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		return err
@@ -26,8 +25,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.RunOn(ctx, grpcListener, httpListener)
 }
 
-// RunOn is Run on listeners that the caller opened; httpListener may be nil. It
-// closes both.
+// RunOn is Run on listeners that the caller opened; httpListener may be nil. It closes both.
 func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
@@ -75,9 +73,8 @@ func (s *Server) drainDispatcher() {
 	close(s.draining)
 }
 
-// drain ends the server in the order in which nothing is lost: new calls are
-// sent elsewhere, parked fetches are answered, streams are told to reconnect,
-// and reports are taken until no call is left or the time is up. Metrics and
+// drain ends the server in the order in which nothing is lost: new calls are sent elsewhere, parked fetches are
+// answered, streams are told to reconnect, and reports are taken until no call is left or the time is up. Metrics and
 // probes are served until then.
 func (s *Server) drain() {
 	began := time.Now()
