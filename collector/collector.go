@@ -62,7 +62,7 @@ func (c *Collector) Run(ctx context.Context, handler Handler) error {
 // work runs the loops and drains.
 func (r *run) work() error {
 	var loops sync.WaitGroup
-	loops.Go(newHeartbeat(r).loop)
+	loops.Go((&heartbeat{run: r}).loop)
 	loops.Go(r.reportLoop)
 
 	r.fetchLoop()

@@ -94,9 +94,7 @@ func (r *run) reportLoop() {
 func (r *run) awaitReports(next time.Time) {
 	var timer <-chan time.Time
 	if !next.IsZero() {
-		t := time.NewTimer(time.Until(next))
-		defer t.Stop()
-		timer = t.C
+		timer = time.After(time.Until(next))
 	}
 	select {
 	case <-r.outbox.wake:

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"time"
@@ -56,18 +55,7 @@ type fetchRequest struct {
 	record *recording
 
 	// visit is asked before each hop; an error ends the fetch.
-	visit func(context.Context, *url.URL) error
-
-	// wrote is told when the request of a hop has gone out, by any goroutine, perhaps more than once; nil: nobody is.
-	wrote func()
-}
-
-// traced tells wrote of requests that are sent with the context.
-func (r *fetchRequest) traced(ctx context.Context) context.Context {
-	if r.wrote == nil {
-		return ctx
-	}
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { r.wrote() }})
+	visit func(*url.URL) error
 }
 
 // fetched is an answer that was read whole.
@@ -130,11 +118,11 @@ func isWeb(u *url.URL) bool { return (u.Scheme == "http" || u.Scheme == "https")
 // hop sends one request, once the caller has agreed to where it goes, and reads the answer.
 func (f *fetcher) hop(ctx context.Context, req fetchRequest, target *url.URL) (_ *fetched, err error) {
 	if req.visit != nil {
-		if err := req.visit(ctx, target); err != nil {
+		if err := req.visit(target); err != nil {
 			return nil, err
 		}
 	}
-	request, err := http.NewRequestWithContext(req.traced(ctx), http.MethodGet, target.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errInvalidAddress, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -97,9 +98,9 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 	first := true
 	var sent atomic.Pointer[time.Time]
 	note := func() { sent.Store(new(time.Now())) }
-	request.visit = func(ctx context.Context, u *url.URL) error {
+	request.visit = func(u *url.URL) error {
 		if v.robots != nil {
-			if err := v.robots.Check(ctx, u); err != nil {
+			if err := v.robots.Check(fetchCtx, u); err != nil {
 				return err
 			}
 		}
@@ -109,8 +110,9 @@ func (v *visit) get(ctx context.Context, conditions http.Header) error {
 		note()
 		return nil
 	}
-	request.wrote = note // a host sees the request then, not when its name is looked up and its connection begun
-	answer, err := v.fetcher.get(fetchCtx, request)
+	// A host sees the request when it has been written, not when its name is looked up and its connection begun.
+	wrote := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { note() }}
+	answer, err := v.fetcher.get(httptrace.WithClientTrace(fetchCtx, wrote), request)
 	v.whole = time.Since(v.start)
 	v.took = v.whole
 	if last := sent.Load(); last != nil {
