@@ -2,13 +2,10 @@ package server
 
 import (
 	"cmp"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"strconv"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
@@ -197,16 +194,4 @@ func (c *Config) limits() *admit.Limits {
 		Submits: c.MaxSubmits, Reads: c.MaxReads, Steers: c.MaxSteers, Busy: c.Busy,
 		SubmitsPerSecond: c.SubmitsPerSecond, FetchesPerSecond: c.FetchesPerSecond, ReadsPerSecond: c.ReadsPerSecond,
 	})
-}
-
-// tlsConfig is nil when no TLS is wanted.
-func (c *Config) tlsConfig(log *zap.Logger) (*tls.Config, error) {
-	if c.TLSCertFile == "" {
-		return nil, nil //nolint:nilnil // no TLS is not an error
-	}
-	keys, err := newKeyPair(c.TLSCertFile, c.TLSKeyFile, log)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keys.certificate}, nil
 }

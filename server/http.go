@@ -23,10 +23,7 @@ func (s *Server) newHTTP() *http.Server {
 		}
 		answerOK(w, r)
 	})
-	errorLog, err := zap.NewStdLogAt(s.log, zap.WarnLevel)
-	if err != nil {
-		errorLog = zap.NewStdLog(s.log)
-	}
+	errorLog, _ := zap.NewStdLogAt(s.log, zap.WarnLevel) // it fails for levels that do not exist
 	return &http.Server{
 		Handler: mux, ErrorLog: errorLog,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,

@@ -63,13 +63,11 @@ func (s *Server) drainDispatcher() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	parked := 0
-	if s.backend.d != nil {
-		parked = s.backend.d.Parked()
+	if d := s.backend.d; d != nil {
+		parked = d.Parked()
+		d.Drain()
 	}
 	s.log.Info("draining", zap.Duration("timeout", s.cfg.DrainTimeout), zap.Int("parked_fetches", parked))
-	if s.backend.d != nil {
-		s.backend.d.Drain()
-	}
 	close(s.draining)
 }
 
@@ -85,11 +83,9 @@ func (s *Server) drain() {
 		s.grpc.GracefulStop()
 		close(graceful)
 	}()
-	timeout := time.NewTimer(s.cfg.DrainTimeout)
-	defer timeout.Stop()
 	select {
 	case <-graceful:
-	case <-timeout.C:
+	case <-time.After(s.cfg.DrainTimeout):
 		s.log.Warn("calls had not ended when the drain timeout was up; ending them", zap.Duration("timeout", s.cfg.DrainTimeout))
 		s.grpc.Stop()
 		<-graceful

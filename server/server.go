@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -136,12 +137,12 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 	}
-	tls, err := s.cfg.tlsConfig(s.log)
-	if err != nil {
-		return nil, err
-	}
-	if tls != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(tls)))
+	if s.cfg.TLSCertFile != "" {
+		keys, err := newKeyPair(s.cfg.TLSCertFile, s.cfg.TLSKeyFile, s.log)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keys.certificate})))
 	}
 	return append(options, s.chain.options(s.metrics)...), nil
 }

@@ -2,8 +2,8 @@ package wire
 
 import (
 	"errors"
-	"strconv"
-	"strings"
+	"fmt"
+	"regexp"
 	"time"
 
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -56,7 +56,7 @@ func UpdateSource(req *pb.UpdateSourceRequest) (change func(*dispatch.SourceSpec
 		return err == nil
 	}
 	c.mask(req.GetUpdateMask(), isField, "must name fields of SourceSpec, such as \"seeds\" or \"retry.max_attempts\"")
-	if _, _, ok := parseEtag(req.GetEtag()); !ok && req.GetEtag() != "" {
+	if etag := req.GetEtag(); etag != "" && !sourceEtag.MatchString(etag) {
 		c.fail("etag", req.GetEtag(), "must be an etag as the source was read with")
 	}
 	c.note(req)
@@ -70,28 +70,12 @@ func UpdateSource(req *pb.UpdateSourceRequest) (change func(*dispatch.SourceSpec
 
 // SourceEtag is the etag of a source: its version, and enough of its uid that an etag of a source that was deleted does
 // not fit one created later under its id.
-func SourceEtag(s *dispatch.Source) string { return etagOf(s.UID, s.Version) }
-
-func etagOf(uid string, version int64) string {
-	return `"` + strconv.FormatInt(version, 10) + "-" + uid[:min(len(uid), 8)] + `"`
+func SourceEtag(s *dispatch.Source) string {
+	return fmt.Sprintf(`"%d-%s"`, s.Version, s.UID[:min(len(s.UID), 8)])
 }
 
-// EtagVersion is the version that an etag names, 0 when it is of another source. The etag was checked.
-func EtagVersion(s *dispatch.Source, etag string) int64 {
-	uid, version, _ := parseEtag(etag)
-	if etagOf(s.UID, version) != etagOf(uid, version) {
-		return 0
-	}
-	return version
-}
-
-// parseEtag reads what etagOf wrote.
-func parseEtag(etag string) (uid string, version int64, ok bool) {
-	body := strings.TrimSuffix(strings.TrimPrefix(etag, `"`), `"`)
-	number, uid, _ := strings.Cut(body, "-")
-	version, err := strconv.ParseInt(number, 10, 64)
-	return uid, version, err == nil && version > 0 && uid != "" && etagOf(uid, version) == etag
-}
+// sourceEtag is the form of what SourceEtag writes.
+var sourceEtag = regexp.MustCompile(`^"[1-9][0-9]{0,18}-.{1,8}"$`)
 
 // AboutSpec names the source that err is about, and puts "spec." before the fields that the domain names; those that
 // were checked here have it.

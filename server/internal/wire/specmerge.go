@@ -222,14 +222,9 @@ var nearness = [...]func(seedName) seedName{
 
 // pairSeeds finds for each seed the one of others that it is, -1 if it is none of them. None is two.
 func pairSeeds(rules int32, seeds, others []*pb.Seed) []int {
-	twins, taken := make([]int, len(seeds)), make([]bool, len(others))
-	names, otherNames := make([]seedName, len(seeds)), make([]seedName, len(others))
-	for i, seed := range seeds {
-		twins[i], names[i] = -1, nameSeed(rules, seed)
-	}
-	for i, other := range others {
-		otherNames[i] = nameSeed(rules, other)
-	}
+	twins, taken := slices.Repeat([]int{-1}, len(seeds)), make([]bool, len(others))
+	name := func(seed *pb.Seed) seedName { return nameSeed(rules, seed) }
+	names, otherNames := each(seeds, name), each(others, name)
 	for _, part := range nearness {
 		near := make(map[seedName][]int, len(others))
 		for i, name := range otherNames {
