@@ -190,7 +190,8 @@ func selectSources(req sourcesRequest, hold func(*checks) dispatch.Gate) (s *Sou
 	if err := c.err(); err != nil {
 		return nil, gate, err
 	}
-	return s, gate, s.open(req)
+	err = s.open(req)
+	return s, gate, err
 }
 
 // sourceFilter reads a filter of sources. A condition that does not apply to them is refused, or it would widen what is

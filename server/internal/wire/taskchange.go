@@ -42,7 +42,8 @@ func TaskChange(req taskChangeRequest, states []dispatch.State, mustName bool) (
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	return s, s.open(req)
+	err := s.open(req)
+	return s, err
 }
 
 // fences reads the leases that are meant, which RevokeLeases may name.
