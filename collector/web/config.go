@@ -172,19 +172,19 @@ func (c *Config) Validate() error {
 		return errors.New("field Sitemaps: robots.txt, which names them, is not asked with IgnoreRobots")
 	}
 	return cmp.Or(
-		notNegative("Timeout", c.Timeout),
-		notNegative("MaxBytes", c.MaxBytes),
-		notNegative("MaxRatio", c.MaxRatio),
-		notNegative("MaxLinks", c.MaxLinks),
-		notNegative("MaxListed", c.MaxListed),
-		notNegative("MaxDepth", c.MaxDepth),
+		notNegative("Timeout", c.Timeout, "more than 0"),
+		notNegative("MaxBytes", c.MaxBytes, "more than 0"),
+		notNegative("MaxRatio", c.MaxRatio, "more than 0"),
+		notNegative("MaxLinks", c.MaxLinks, "more than 0"),
+		notNegative("MaxListed", c.MaxListed, "more than 0"),
+		notNegative("MaxDepth", c.MaxDepth, "0 or more"),
 		c.validateProxy(),
 	)
 }
 
-func notNegative[N cmp.Ordered](field string, value N) error {
+func notNegative[N cmp.Ordered](field string, value N, want string) error {
 	if value < *new(N) {
-		return fmt.Errorf("field %s: %v: want 0 or more", field, value)
+		return fmt.Errorf("field %s: %v: want %s", field, value, want)
 	}
 	return nil
 }
